@@ -1,0 +1,109 @@
+//! What can go wrong with the store itself, told by what a person can do about it.
+
+use std::path::PathBuf;
+
+use crate::diagnose::Diagnose;
+use crate::hostfs::lock::LockError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum BackendError {
+    #[error("there is no vault at {}", path.display())]
+    NotFound { path: PathBuf },
+    #[error("there is a vault at {} already", path.display())]
+    Exists { path: PathBuf },
+    #[error("{} is not an avfs vault", path.display())]
+    Foreign { path: PathBuf },
+    #[error("{} was made by a newer avfs (vault format {found}; this one knows up to {known})", path.display())]
+    Newer { path: PathBuf, found: i64, known: i64 },
+    #[error("the vault {} is damaged: {detail}", path.display())]
+    Corrupt { path: PathBuf, detail: String },
+    #[error("the vault {} is read-only", path.display())]
+    ReadOnly { path: PathBuf },
+    #[error("no permission to use {}", path.display())]
+    NoPermission { path: PathBuf },
+    #[error("the vault {} is busy: other processes held it for {waited_s} s", path.display())]
+    Busy { path: PathBuf, waited_s: u64 },
+    #[error("no space left for the vault {}", path.display())]
+    DiskFull { path: PathBuf },
+    #[error("the file system of {} has no file locks", path.display())]
+    LocksUnsupported { path: PathBuf },
+    #[error("cannot {operation} {}", path.display())]
+    Io {
+        operation: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("SQLite cannot use {}", path.display())]
+    Sqlite {
+        path: PathBuf,
+        #[source]
+        source: rusqlite::Error,
+    },
+    #[error("a failure was injected into {operation}")]
+    Injected { operation: &'static str },
+}
+
+impl Diagnose for BackendError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NotFound { .. } => "vault.not_found",
+            Self::Exists { .. } => "vault.exists",
+            Self::Foreign { .. } => "vault.foreign",
+            Self::Newer { .. } => "vault.newer",
+            Self::Corrupt { .. } => "vault.corrupt",
+            Self::ReadOnly { .. } => "vault.read_only",
+            Self::NoPermission { .. } => "vault.no_permission",
+            Self::Busy { .. } => "vault.busy",
+            Self::DiskFull { .. } => "vault.disk_full",
+            Self::LocksUnsupported { .. } => "vault.locks_unsupported",
+            Self::Io { .. } => "vault.io",
+            Self::Sqlite { .. } => "vault.sqlite",
+            Self::Injected { .. } => "vault.injected",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::NotFound { .. } => "make one with: avfs init, or name one with --vault".to_owned(),
+            Self::Exists { .. } => "use it as it is, or choose another place with --vault".to_owned(),
+            Self::Foreign { .. } => "name another file with --vault".to_owned(),
+            Self::Newer { .. } => "use the avfs that made it, or a later one".to_owned(),
+            Self::Corrupt { path, .. } => {
+                format!("see how much is whole with: avfs fsck --vault {}", path.display())
+            }
+            Self::ReadOnly { path } | Self::NoPermission { path } => {
+                format!("check with: ls -l {}", path.display())
+            }
+            Self::Busy { .. } => "try again, or see who uses it with: fuser -v on the vault file".to_owned(),
+            Self::DiskFull { .. } => "free some space, then try again; nothing was changed".to_owned(),
+            Self::LocksUnsupported { .. } => {
+                "put the vault on a local disk with: avfs init --vault PATH".to_owned()
+            }
+            Self::Io { .. } | Self::Sqlite { .. } | Self::Injected { .. } => return None,
+        };
+        Some(hint)
+    }
+}
+
+impl BackendError {
+    pub(crate) fn io(operation: &'static str, path: &std::path::Path, source: std::io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            std::io::ErrorKind::NotFound => Self::NotFound { path },
+            std::io::ErrorKind::PermissionDenied => Self::NoPermission { path },
+            std::io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { path },
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Self::DiskFull { path },
+            _ => Self::Io { operation, path, source },
+        }
+    }
+
+    pub(crate) fn lock(path: &std::path::Path, error: LockError) -> Self {
+        match error {
+            LockError::TimedOut(waited) => Self::Busy { path: path.to_owned(), waited_s: waited.as_secs() },
+            LockError::Unsupported(_) => Self::LocksUnsupported { path: path.to_owned() },
+            LockError::Open(source) => Self::io("open the lock of", path, source),
+            LockError::Lock(source) => Self::io("lock", path, source),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! A backend that fails on demand: shows that a failed write leaves the vault as it was.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use super::{
+    AuditRecord, Backend, BackendError, BlobRecord, CheckpointRecord, Durability, ForkRecord, Guard,
+    ObjectKind, Reader, Result, VersionRecord, Writer,
+};
+use crate::clock::Timestamp;
+use crate::ids::{CheckpointName, ForkName, TreeId, VersionId};
+
+/// Counts down with every write; the one that reaches zero fails, the ones after it succeed again.
+#[derive(Clone, Debug)]
+pub struct Fuse(Arc<AtomicI64>);
+
+impl Fuse {
+    /// A fuse that never blows.
+    #[must_use]
+    pub fn off() -> Self {
+        Self(Arc::new(AtomicI64::new(-1)))
+    }
+
+    /// Lets `writes` writes pass and fails the next.
+    pub fn arm(&self, writes: u32) {
+        self.0.store(i64::from(writes), Ordering::SeqCst);
+    }
+
+    /// True if it was armed and has not blown.
+    #[must_use]
+    pub fn disarm(&self) -> bool {
+        self.0.swap(-1, Ordering::SeqCst) >= 0
+    }
+
+    fn burn(&self, operation: &'static str) -> Result<()> {
+        let left = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| (n >= 0).then_some(n - 1));
+        if left == Ok(0) { Err(BackendError::Injected { operation }) } else { Ok(()) }
+    }
+}
+
+pub struct FaultBackend<B> {
+    inner: B,
+    fuse: Fuse,
+}
+
+impl<B: Backend> FaultBackend<B> {
+    pub fn new(inner: B, fuse: Fuse) -> Self {
+        Self { inner, fuse }
+    }
+}
+
+impl<B: Backend> Backend for FaultBackend<B> {
+    fn read(&self) -> Result<Box<dyn Reader + '_>> {
+        self.inner.read()
+    }
+
+    fn write(&self) -> Result<Box<dyn Writer + '_>> {
+        self.fuse.burn("begin")?;
+        Ok(Box::new(FaultWriter { inner: self.inner.write()?, fuse: self.fuse.clone() }))
+    }
+
+    fn pin(&self) -> Result<Guard> {
+        self.inner.pin()
+    }
+
+    fn sweep_guard(&self) -> Result<Guard> {
+        self.inner.sweep_guard()
+    }
+
+    fn shrink(&self, progress: &dyn Fn(u64)) -> Result<()> {
+        self.inner.shrink(progress)
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.inner.settle()
+    }
+
+    fn integrity(&self) -> Result<Vec<String>> {
+        self.inner.integrity()
+    }
+}
+
+struct FaultWriter<'a> {
+    inner: Box<dyn Writer + 'a>,
+    fuse: Fuse,
+}
+
+impl Writer for FaultWriter<'_> {
+    fn view(&self) -> &dyn Reader {
+        self.inner.view()
+    }
+
+    fn set_meta(&mut self, key: &str, value: &[u8]) -> Result<()> {
+        self.fuse.burn("set_meta")?;
+        self.inner.set_meta(key, value)
+    }
+
+    fn put_blob(&mut self, blob: &BlobRecord) -> Result<()> {
+        self.fuse.burn("put_blob")?;
+        self.inner.put_blob(blob)
+    }
+
+    fn put_tree(&mut self, id: &TreeId, data: &[u8]) -> Result<()> {
+        self.fuse.burn("put_tree")?;
+        self.inner.put_tree(id, data)
+    }
+
+    fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()> {
+        self.fuse.burn("delete_objects")?;
+        self.inner.delete_objects(kind, rows)
+    }
+
+    fn put_version(&mut self, version: &VersionRecord) -> Result<()> {
+        self.fuse.burn("put_version")?;
+        self.inner.put_version(version)
+    }
+
+    fn mark_pruned(&mut self, id: &VersionId, at: Timestamp) -> Result<()> {
+        self.fuse.burn("mark_pruned")?;
+        self.inner.mark_pruned(id, at)
+    }
+
+    fn delete_version(&mut self, id: &VersionId) -> Result<()> {
+        self.fuse.burn("delete_version")?;
+        self.inner.delete_version(id)
+    }
+
+    fn insert_fork(&mut self, fork: &ForkRecord) -> Result<()> {
+        self.fuse.burn("insert_fork")?;
+        self.inner.insert_fork(fork)
+    }
+
+    fn move_fork(&mut self, name: &ForkName, from: &VersionId, to: &VersionId) -> Result<bool> {
+        self.fuse.burn("move_fork")?;
+        self.inner.move_fork(name, from, to)
+    }
+
+    fn delete_fork(&mut self, name: &ForkName) -> Result<()> {
+        self.fuse.burn("delete_fork")?;
+        self.inner.delete_fork(name)
+    }
+
+    fn insert_checkpoint(&mut self, checkpoint: &CheckpointRecord) -> Result<()> {
+        self.fuse.burn("insert_checkpoint")?;
+        self.inner.insert_checkpoint(checkpoint)
+    }
+
+    fn delete_checkpoint(&mut self, fork: &ForkName, name: &CheckpointName) -> Result<()> {
+        self.fuse.burn("delete_checkpoint")?;
+        self.inner.delete_checkpoint(fork, name)
+    }
+
+    fn append_audit(&mut self, record: &AuditRecord) -> Result<()> {
+        self.fuse.burn("append_audit")?;
+        self.inner.append_audit(record)
+    }
+
+    fn commit(self: Box<Self>, durability: Durability) -> Result<()> {
+        self.fuse.burn("commit")?;
+        self.inner.commit(durability)
+    }
+}

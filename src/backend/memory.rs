@@ -1,0 +1,262 @@
+//! A vault in memory: the model that tests hold the real store against. A transaction works on a copy.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{
+    AuditRecord, Backend, BlobRecord, CheckpointRecord, Codec, Durability, ForkRecord, Guard, ObjectKind,
+    Reader, Result, Usage, VersionRecord, Writer,
+};
+use crate::clock::Timestamp;
+use crate::ids::{BlobId, CheckpointName, ForkName, TreeId, VersionId};
+
+#[derive(Default)]
+pub struct MemoryBackend {
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Default)]
+struct State {
+    last_row: i64,
+    meta: BTreeMap<String, Vec<u8>>,
+    blobs: BTreeMap<BlobId, (i64, BlobRecord)>,
+    trees: BTreeMap<TreeId, (i64, Vec<u8>)>,
+    versions: Vec<VersionRecord>,
+    forks: BTreeMap<ForkName, ForkRecord>,
+    checkpoints: Vec<CheckpointRecord>,
+    audit: Vec<AuditRecord>,
+}
+
+impl MemoryBackend {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Backend for MemoryBackend {
+    fn read(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(self.lock().clone()))
+    }
+
+    fn write(&self) -> Result<Box<dyn Writer + '_>> {
+        let shared = self.lock();
+        Ok(Box::new(MemoryWriter { work: shared.clone(), shared }))
+    }
+
+    fn pin(&self) -> Result<Guard> {
+        Ok(Guard(None))
+    }
+
+    fn sweep_guard(&self) -> Result<Guard> {
+        Ok(Guard(None))
+    }
+
+    fn shrink(&self, progress: &dyn Fn(u64)) -> Result<()> {
+        progress(0);
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn integrity(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}
+
+impl Reader for State {
+    fn meta(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        Ok(self.meta.get(key).cloned())
+    }
+
+    fn blob(&self, id: &BlobId) -> Result<Option<BlobRecord>> {
+        Ok(self.blobs.get(id).map(|(_, blob)| blob.clone()))
+    }
+
+    fn has_blob(&self, id: &BlobId) -> Result<bool> {
+        Ok(self.blobs.contains_key(id))
+    }
+
+    fn tree(&self, id: &TreeId) -> Result<Option<Vec<u8>>> {
+        Ok(self.trees.get(id).map(|(_, data)| data.clone()))
+    }
+
+    fn has_tree(&self, id: &TreeId) -> Result<bool> {
+        Ok(self.trees.contains_key(id))
+    }
+
+    fn version(&self, id: &VersionId) -> Result<Option<VersionRecord>> {
+        Ok(self.versions.iter().find(|version| version.id == *id).cloned())
+    }
+
+    fn versions_with_prefix(&self, hex: &str, limit: usize) -> Result<Vec<VersionId>> {
+        let matching =
+            self.versions.iter().map(|version| version.id).filter(|id| id.to_hex().starts_with(hex));
+        Ok(matching.take(limit).collect())
+    }
+
+    fn version_of_run(&self, run: &str) -> Result<Option<VersionId>> {
+        let newest = self.versions.iter().rev().find(|version| version.run.as_deref() == Some(run));
+        Ok(newest.map(|version| version.id))
+    }
+
+    fn version_ids(&self) -> Result<Vec<VersionId>> {
+        Ok(self.versions.iter().map(|version| version.id).collect())
+    }
+
+    fn versions_kept(&self) -> Result<u64> {
+        Ok(self.versions.iter().filter(|version| version.pruned_at.is_none()).count() as u64)
+    }
+
+    fn fork(&self, name: &ForkName) -> Result<Option<ForkRecord>> {
+        Ok(self.forks.get(name).cloned())
+    }
+
+    fn forks(&self) -> Result<Vec<ForkRecord>> {
+        let mut forks: Vec<_> = self.forks.values().cloned().collect();
+        forks.sort_by(|a, b| (a.created_at, &a.name).cmp(&(b.created_at, &b.name)));
+        Ok(forks)
+    }
+
+    fn checkpoint(&self, fork: &ForkName, name: &CheckpointName) -> Result<Option<CheckpointRecord>> {
+        Ok(self.checkpoints.iter().find(|c| c.fork == *fork && c.name == *name).cloned())
+    }
+
+    fn checkpoints(&self) -> Result<Vec<CheckpointRecord>> {
+        Ok(self.checkpoints.clone())
+    }
+
+    fn audit_after(&self, after: i64, limit: usize) -> Result<Vec<AuditRecord>> {
+        Ok(self.audit.iter().filter(|row| row.seq > after).take(limit).cloned().collect())
+    }
+
+    fn usage(&self) -> Result<Usage> {
+        let blobs = || self.blobs.values().map(|(_, blob)| blob);
+        Ok(Usage {
+            file_bytes: self.bytes_used()?,
+            free_bytes: 0,
+            blobs: self.blobs.len() as u64,
+            blob_stored_bytes: blobs().map(|blob| blob.data.len() as u64).sum(),
+            blob_content_bytes: blobs().filter(|blob| blob.codec != Codec::List).map(|blob| blob.size).sum(),
+            trees: self.trees.len() as u64,
+            tree_bytes: self.trees.values().map(|(_, data)| data.len() as u64).sum(),
+            versions: self.versions.len() as u64,
+            audit_rows: self.audit.len() as u64,
+        })
+    }
+
+    fn bytes_used(&self) -> Result<u64> {
+        let blobs: usize = self.blobs.values().map(|(_, blob)| blob.data.len()).sum();
+        let trees: usize = self.trees.values().map(|(_, data)| data.len()).sum();
+        Ok((blobs + trees) as u64)
+    }
+
+    fn objects_before(&self, kind: ObjectKind, before: i64, limit: usize) -> Result<Vec<(i64, [u8; 32])>> {
+        let mut rows: Vec<(i64, [u8; 32])> = match kind {
+            ObjectKind::Tree => self.trees.iter().map(|(id, (row, _))| (*row, id.0)).collect(),
+            ObjectKind::Blob => self.blobs.iter().map(|(id, (row, _))| (*row, id.0)).collect(),
+        };
+        rows.retain(|(row, _)| *row < before);
+        rows.sort_unstable_by_key(|(row, _)| std::cmp::Reverse(*row));
+        rows.truncate(limit);
+        Ok(rows)
+    }
+}
+
+struct MemoryWriter<'a> {
+    work: State,
+    shared: MutexGuard<'a, State>,
+}
+
+impl Writer for MemoryWriter<'_> {
+    fn view(&self) -> &dyn Reader {
+        &self.work
+    }
+
+    fn set_meta(&mut self, key: &str, value: &[u8]) -> Result<()> {
+        self.work.meta.insert(key.to_owned(), value.to_vec());
+        Ok(())
+    }
+
+    fn put_blob(&mut self, blob: &BlobRecord) -> Result<()> {
+        self.work.last_row += 1;
+        self.work.blobs.entry(blob.id).or_insert((self.work.last_row, blob.clone()));
+        Ok(())
+    }
+
+    fn put_tree(&mut self, id: &TreeId, data: &[u8]) -> Result<()> {
+        self.work.last_row += 1;
+        self.work.trees.entry(*id).or_insert((self.work.last_row, data.to_vec()));
+        Ok(())
+    }
+
+    fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()> {
+        match kind {
+            ObjectKind::Tree => self.work.trees.retain(|_, (row, _)| !rows.contains(row)),
+            ObjectKind::Blob => self.work.blobs.retain(|_, (row, _)| !rows.contains(row)),
+        }
+        Ok(())
+    }
+
+    fn put_version(&mut self, version: &VersionRecord) -> Result<()> {
+        if !self.work.versions.iter().any(|known| known.id == version.id) {
+            self.work.versions.push(version.clone());
+        }
+        Ok(())
+    }
+
+    fn mark_pruned(&mut self, id: &VersionId, at: Timestamp) -> Result<()> {
+        for version in self.work.versions.iter_mut().filter(|version| version.id == *id) {
+            version.pruned_at = Some(at);
+        }
+        Ok(())
+    }
+
+    fn delete_version(&mut self, id: &VersionId) -> Result<()> {
+        self.work.versions.retain(|version| version.id != *id);
+        Ok(())
+    }
+
+    fn insert_fork(&mut self, fork: &ForkRecord) -> Result<()> {
+        self.work.forks.insert(fork.name.clone(), fork.clone());
+        Ok(())
+    }
+
+    fn move_fork(&mut self, name: &ForkName, from: &VersionId, to: &VersionId) -> Result<bool> {
+        match self.work.forks.get_mut(name) {
+            Some(fork) if fork.head == *from => {
+                fork.head = *to;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn delete_fork(&mut self, name: &ForkName) -> Result<()> {
+        self.work.forks.remove(name);
+        self.work.checkpoints.retain(|checkpoint| checkpoint.fork != *name);
+        Ok(())
+    }
+
+    fn insert_checkpoint(&mut self, checkpoint: &CheckpointRecord) -> Result<()> {
+        self.work.checkpoints.push(checkpoint.clone());
+        Ok(())
+    }
+
+    fn delete_checkpoint(&mut self, fork: &ForkName, name: &CheckpointName) -> Result<()> {
+        self.work.checkpoints.retain(|c| c.fork != *fork || c.name != *name);
+        Ok(())
+    }
+
+    fn append_audit(&mut self, record: &AuditRecord) -> Result<()> {
+        self.work.audit.push(record.clone());
+        Ok(())
+    }
+
+    fn commit(self: Box<Self>, _: Durability) -> Result<()> {
+        let Self { work, mut shared } = *self;
+        *shared = work;
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! The storage backend: keeps objects, references and the audit log, in transactions.
+//!
+//! It knows rows and digests, not what they mean: encodings, trees and history belong to the vault.
+//! Three of them: [`sqlite`] (the product), [`memory`] (the model tests compare with) and [`fault`]
+//! (another one that fails on demand).
+
+mod error;
+pub mod fault;
+pub mod memory;
+mod record;
+pub mod sqlite;
+
+pub use error::BackendError;
+pub use record::{
+    AuditRecord, BlobRecord, CheckpointRecord, Codec, ForkRecord, Life, ObjectKind, Usage, VersionRecord,
+};
+
+use crate::ids::{BlobId, CheckpointName, ForkName, TreeId, VersionId};
+
+pub type Result<T> = std::result::Result<T, BackendError>;
+
+/// When a committed transaction must have reached the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Before the commit returns.
+    Synced,
+    /// With the next synced commit: for objects that nothing refers to yet.
+    Deferred,
+}
+
+/// A place where a vault lives, shared by threads.
+pub trait Backend: Send + Sync {
+    /// A consistent view; it must not be held while files are written out, since it keeps the log growing.
+    fn read(&self) -> Result<Box<dyn Reader + '_>>;
+    /// The only writer of the vault until it is committed or dropped (which undoes it).
+    fn write(&self) -> Result<Box<dyn Writer + '_>>;
+    /// While the guard lives nothing is swept: for work that adds or reads objects over several transactions.
+    fn pin(&self) -> Result<Guard>;
+    /// Excludes every pin: for the sweep.
+    fn sweep_guard(&self) -> Result<Guard>;
+    /// Gives unused space back to the file system, in steps, telling how many bytes are still to go.
+    fn shrink(&self, progress: &dyn Fn(u64)) -> Result<()>;
+    /// Moves everything from the log into the vault file, so that it is whole by itself.
+    fn settle(&self) -> Result<()>;
+    /// The store's own view of its health: one line for each problem.
+    fn integrity(&self) -> Result<Vec<String>>;
+}
+
+/// Holds a lock until it is dropped.
+pub struct Guard(
+    #[expect(dead_code, reason = "held for its Drop")] pub(crate) Option<crate::hostfs::lock::FileLock>,
+);
+
+pub trait Reader {
+    fn meta(&self, key: &str) -> Result<Option<Vec<u8>>>;
+
+    fn blob(&self, id: &BlobId) -> Result<Option<BlobRecord>>;
+    fn has_blob(&self, id: &BlobId) -> Result<bool>;
+    fn tree(&self, id: &TreeId) -> Result<Option<Vec<u8>>>;
+    fn has_tree(&self, id: &TreeId) -> Result<bool>;
+
+    fn version(&self, id: &VersionId) -> Result<Option<VersionRecord>>;
+    /// Versions whose digest begins with these hex digits, at most `limit` of them.
+    fn versions_with_prefix(&self, hex: &str, limit: usize) -> Result<Vec<VersionId>>;
+    fn version_of_run(&self, run: &str) -> Result<Option<VersionId>>;
+    /// Every version, oldest first.
+    fn version_ids(&self) -> Result<Vec<VersionId>>;
+    /// Versions whose content is kept.
+    fn versions_kept(&self) -> Result<u64>;
+
+    fn fork(&self, name: &ForkName) -> Result<Option<ForkRecord>>;
+    fn forks(&self) -> Result<Vec<ForkRecord>>;
+    fn checkpoint(&self, fork: &ForkName, name: &CheckpointName) -> Result<Option<CheckpointRecord>>;
+    /// Every checkpoint, oldest first.
+    fn checkpoints(&self) -> Result<Vec<CheckpointRecord>>;
+
+    /// Rows of the audit log with a sequence number above `after`, in order.
+    fn audit_after(&self, after: i64, limit: usize) -> Result<Vec<AuditRecord>>;
+
+    fn usage(&self) -> Result<Usage>;
+    /// Bytes in use, cheap enough to ask before every commit.
+    fn bytes_used(&self) -> Result<u64>;
+    /// Objects with a row number below `before`, newest first: children are always older than parents.
+    fn objects_before(&self, kind: ObjectKind, before: i64, limit: usize) -> Result<Vec<(i64, [u8; 32])>>;
+}
+
+pub trait Writer {
+    /// What the transaction sees, its own changes included.
+    fn view(&self) -> &dyn Reader;
+
+    fn set_meta(&mut self, key: &str, value: &[u8]) -> Result<()>;
+
+    /// Keeps a blob; one that is there already stays as it is.
+    fn put_blob(&mut self, blob: &BlobRecord) -> Result<()>;
+    fn put_tree(&mut self, id: &TreeId, data: &[u8]) -> Result<()>;
+    fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()>;
+
+    fn put_version(&mut self, version: &VersionRecord) -> Result<()>;
+    fn mark_pruned(&mut self, id: &VersionId, at: crate::clock::Timestamp) -> Result<()>;
+    fn delete_version(&mut self, id: &VersionId) -> Result<()>;
+
+    fn insert_fork(&mut self, fork: &ForkRecord) -> Result<()>;
+    /// Moves a fork's head from one version to another; false if it was not where it was expected.
+    fn move_fork(&mut self, name: &ForkName, from: &VersionId, to: &VersionId) -> Result<bool>;
+    fn delete_fork(&mut self, name: &ForkName) -> Result<()>;
+
+    fn insert_checkpoint(&mut self, checkpoint: &CheckpointRecord) -> Result<()>;
+    fn delete_checkpoint(&mut self, fork: &ForkName, name: &CheckpointName) -> Result<()>;
+
+    fn append_audit(&mut self, record: &AuditRecord) -> Result<()>;
+
+    fn commit(self: Box<Self>, durability: Durability) -> Result<()>;
+}

@@ -1,0 +1,190 @@
+//! Opens connections: the only place that does, so that every one of them has the same settings.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::hooks::Wal;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::schema;
+use crate::backend::{BackendError, Result};
+
+/// Bytes of a page: large enough that most small files share one, small enough that a commit writes little.
+const PAGE_BYTES: i64 = 8192;
+const CACHE_KIB: i64 = 32 * 1024;
+const MMAP_BYTES: i64 = 1 << 30;
+/// The log is cut back to this when it starts over.
+const LOG_BYTES_MAX: i64 = 64 << 20;
+const STATEMENTS_CACHED: usize = 64;
+
+/// What is left beside the vault file when the last user leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnClose {
+    /// Nothing: the vault is one file again.
+    Settle,
+    /// The log, for the next user to read: closing costs nothing.
+    LeaveLog,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions {
+    /// How long to wait for other processes before giving up.
+    pub patience: Duration,
+    pub on_close: OnClose,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { patience: Duration::from_secs(60), on_close: OnClose::Settle }
+    }
+}
+
+/// A connection and the length of the log as its last commit saw it.
+pub struct Conn {
+    pub sql: Connection,
+    pub log_pages: Arc<AtomicI32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    ReadWrite,
+    /// The file or its directory cannot be written.
+    ReadOnly,
+}
+
+/// A sibling of the vault file: `vault.db` → `vault.db-wal`.
+pub fn sibling(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path.as_os_str());
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Makes an empty vault file; the caller has made sure that there is none.
+pub fn create(path: &Path, options: &OpenOptions) -> Result<Conn> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    let conn = open_raw(path, flags, options)?;
+    let settle = || -> rusqlite::Result<()> {
+        conn.sql.pragma_update(None, "page_size", PAGE_BYTES)?;
+        conn.sql.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+        conn.sql.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
+        conn.sql.pragma_update(None, "journal_mode", "WAL")?;
+        schema::migrate(&conn.sql, 0)
+    };
+    settle().map_err(|error| translate(path, error))?;
+    Ok(conn)
+}
+
+/// Opens a vault file that exists, after checking that it is one this avfs can use.
+pub fn open(path: &Path, options: &OpenOptions) -> Result<(Conn, Access)> {
+    let meta = std::fs::metadata(path).map_err(|error| BackendError::io("open", path, error))?;
+    if !meta.is_file() {
+        return Err(BackendError::Foreign { path: path.to_owned() });
+    }
+    if let Err(error) = std::fs::File::open(path) {
+        return Err(BackendError::io("open", path, error));
+    }
+    let access = if writable(path) { Access::ReadWrite } else { Access::ReadOnly };
+    let conn = open_as(path, access, options)?;
+    check_header(path, &conn, access)?;
+    Ok((conn, access))
+}
+
+/// Another connection to a vault whose header was checked.
+pub fn open_as(path: &Path, access: Access, options: &OpenOptions) -> Result<Conn> {
+    match access {
+        Access::ReadWrite => open_raw(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options),
+        Access::ReadOnly => open_read_only(path, options),
+    }
+}
+
+fn writable(path: &Path) -> bool {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let may = rustix::fs::Access::WRITE_OK;
+    rustix::fs::access(path, may).is_ok() && rustix::fs::access(dir, may).is_ok()
+}
+
+/// A log needs files beside the vault. Where they cannot be made and there is no log, the file stands still
+/// and can be read as it is.
+fn open_read_only(path: &Path, options: &OpenOptions) -> Result<Conn> {
+    let has_log = std::fs::metadata(sibling(path, "-wal")).is_ok_and(|log| log.len() > 0);
+    if has_log {
+        return open_raw(path, OpenFlags::SQLITE_OPEN_READ_ONLY, options);
+    }
+    let absolute = std::path::absolute(path).map_err(|error| BackendError::io("open", path, error))?;
+    let mut uri = OsString::from("file:");
+    uri.push(percent_encode(&absolute));
+    uri.push("?immutable=1");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    open_raw(Path::new(&uri), flags, options)
+}
+
+fn percent_encode(path: &Path) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-".contains(&b);
+    let bytes = path.as_os_str().as_encoded_bytes();
+    bytes.iter().map(|b| if plain(*b) { char::from(*b).to_string() } else { format!("%{b:02X}") }).collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place that opens connections")]
+fn open_raw(path: &Path, flags: OpenFlags, options: &OpenOptions) -> Result<Conn> {
+    let log_pages = Arc::new(AtomicI32::new(0));
+    let configure = || -> rusqlite::Result<Connection> {
+        let mut sql = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        sql.busy_timeout(options.patience)?;
+        sql.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
+        let keep_log = options.on_close == OnClose::LeaveLog;
+        sql.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep_log)?;
+        sql.execute_batch(&format!(
+            "PRAGMA synchronous=NORMAL; PRAGMA trusted_schema=OFF; PRAGMA temp_store=MEMORY; \
+             PRAGMA cache_size=-{CACHE_KIB}; PRAGMA mmap_size={MMAP_BYTES}; \
+             PRAGMA journal_size_limit={LOG_BYTES_MAX};"
+        ))?;
+        let seen = Arc::clone(&log_pages);
+        // Taking the hook also turns SQLite's own checkpoints off: they would run inside a commit, under the lock.
+        sql.wal_hook(Some(move |_: &mut Wal, pages| {
+            seen.store(pages, Ordering::Relaxed);
+            Ok(())
+        }))?;
+        Ok(sql)
+    };
+    let sql = configure().map_err(|error| translate(path, error))?;
+    Ok(Conn { sql, log_pages })
+}
+
+fn check_header(path: &Path, conn: &Conn, access: Access) -> Result<()> {
+    let pragma = |name| {
+        conn.sql.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(|e| translate(path, e))
+    };
+    if pragma("application_id")? != schema::APPLICATION_ID {
+        return Err(BackendError::Foreign { path: path.to_owned() });
+    }
+    let found = pragma("user_version")?;
+    if found > schema::FORMAT {
+        return Err(BackendError::Newer { path: path.to_owned(), found, known: schema::FORMAT });
+    }
+    if found < schema::FORMAT {
+        if access == Access::ReadOnly {
+            return Err(BackendError::ReadOnly { path: path.to_owned() });
+        }
+        schema::migrate(&conn.sql, found).map_err(|error| translate(path, error))?;
+    }
+    Ok(())
+}
+
+/// SQLite's error in the words of a vault.
+pub fn translate(path: &Path, error: rusqlite::Error) -> BackendError {
+    let path = path.to_owned();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => BackendError::Foreign { path },
+        Some(ErrorCode::DatabaseCorrupt) => BackendError::Corrupt { path, detail: error.to_string() },
+        Some(ErrorCode::ReadOnly) => BackendError::ReadOnly { path },
+        Some(ErrorCode::PermissionDenied) => BackendError::NoPermission { path },
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => BackendError::Busy { path, waited_s: 0 },
+        Some(ErrorCode::DiskFull) => BackendError::DiskFull { path },
+        Some(ErrorCode::FileLockingProtocolFailed) => BackendError::LocksUnsupported { path },
+        _ => BackendError::Sqlite { path, source: error },
+    }
+}

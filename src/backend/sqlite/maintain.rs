@@ -1,0 +1,81 @@
+//! Keeps the log short, gives space back, and asks SQLite after the file's health.
+
+use super::read::Session;
+use super::{Conn, SqliteBackend};
+use crate::backend::Result;
+
+/// Past this many pages the log is moved into the file after a commit, beside other writers.
+/// A new process reads the whole log before its first query, so it is kept short.
+const LOG_PAGES_EASY: i32 = 512;
+/// Past this many the writer does it within its turn: beside steady writers it would never come to an end.
+const LOG_PAGES_MAX: i32 = 4096;
+/// Pages given back in one step, each a short transaction.
+const SHRINK_STEP_PAGES: u64 = 1000;
+
+pub fn after_commit_in_turn(backend: &SqliteBackend, conn: &Conn, log_pages: i32) -> Result<()> {
+    if log_pages > LOG_PAGES_MAX { checkpoint(backend, conn, "PASSIVE") } else { Ok(()) }
+}
+
+pub fn after_commit(backend: &SqliteBackend, conn: &Conn, log_pages: i32) -> Result<()> {
+    let easy = log_pages > LOG_PAGES_EASY && log_pages <= LOG_PAGES_MAX;
+    if easy { checkpoint(backend, conn, "PASSIVE") } else { Ok(()) }
+}
+
+/// Moves what it can of the log; being kept from it by a reader is no failure.
+fn checkpoint(backend: &SqliteBackend, conn: &Conn, mode: &str) -> Result<()> {
+    conn.sql
+        .query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()))
+        .map_err(|error| backend.translate(error))
+}
+
+pub fn settle(backend: &SqliteBackend) -> Result<()> {
+    let _turn = backend.turn()?;
+    let conn = backend.take_conn()?;
+    let settled = checkpoint(backend, &conn, "TRUNCATE");
+    backend.give_back(conn);
+    settled
+}
+
+pub fn shrink(backend: &SqliteBackend, progress: &dyn Fn(u64)) -> Result<()> {
+    loop {
+        let (free_pages, page_bytes) = {
+            let session = Session::begin(backend, "BEGIN")?;
+            let pragma = |name| {
+                let number = session.conn()?.sql.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+                number.map(|n| u64::try_from(n).unwrap_or(0)).map_err(|error| backend.translate(error))
+            };
+            (pragma("freelist_count")?, pragma("page_size")?)
+        };
+        progress(free_pages * page_bytes);
+        if free_pages == 0 {
+            return settle(backend);
+        }
+        {
+            let _turn = backend.turn()?;
+            let conn = backend.take_conn()?;
+            let step = || -> rusqlite::Result<()> {
+                let mut statement =
+                    conn.sql.prepare(&format!("PRAGMA incremental_vacuum({SHRINK_STEP_PAGES})"))?;
+                let mut rows = statement.query([])?;
+                while rows.next()?.is_some() {}
+                Ok(())
+            };
+            let stepped = step();
+            backend.give_back(conn);
+            stepped.map_err(|error| backend.translate(error))?;
+        }
+        // Without this the log would grow by every page that moves.
+        settle(backend)?;
+    }
+}
+
+pub fn integrity(backend: &SqliteBackend) -> Result<Vec<String>> {
+    let session = Session::begin(backend, "BEGIN")?;
+    let ask = || -> rusqlite::Result<Vec<String>> {
+        let sql = &session.conn().map_err(|_| rusqlite::Error::InvalidQuery)?.sql;
+        let mut statement = sql.prepare("PRAGMA integrity_check")?;
+        statement.query_map([], |row| row.get(0))?.collect()
+    };
+    let lines = ask().map_err(|error| backend.translate(error))?;
+    Ok(lines.into_iter().filter(|line| line != "ok").collect())
+}

@@ -1,0 +1,172 @@
+//! The product's backend: one SQLite file, many processes.
+//!
+//! A commit holds two things in turn: the turn lock (`-lock`, a fair queue) around the transaction, and
+//! after both are given back one fdatasync of the log, so that writers that come together share the disk's
+//! time. Only then is the commit acknowledged. Moving the log into the file never happens inside a commit.
+
+mod connect;
+mod maintain;
+mod read;
+mod schema;
+mod write;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use connect::{Access, Conn};
+pub use connect::{OnClose, OpenOptions, sibling};
+pub use schema::{APPLICATION_ID, FORMAT};
+
+use super::{Backend, BackendError, Guard, Reader, Result, Writer};
+use crate::hostfs::lock::{FileLock, LockError, Mode};
+
+pub struct SqliteBackend {
+    path: PathBuf,
+    options: OpenOptions,
+    access: Access,
+    idle: Mutex<Vec<Conn>>,
+    log: OnceLock<File>,
+}
+
+impl SqliteBackend {
+    /// Makes an empty store. The file appears under `path` only with [`SqliteBackend::publish`].
+    pub fn create(path: &Path, options: OpenOptions) -> Result<Self> {
+        let conn = connect::create(path, &options)?;
+        Ok(Self::with(path, options, conn, Access::ReadWrite))
+    }
+
+    pub fn open(path: &Path, options: OpenOptions) -> Result<Self> {
+        let (conn, access) = connect::open(path, &options)?;
+        Ok(Self::with(path, options, conn, access))
+    }
+
+    fn with(path: &Path, options: OpenOptions, conn: Conn, access: Access) -> Self {
+        Self { path: path.to_owned(), options, access, idle: Mutex::new(vec![conn]), log: OnceLock::new() }
+    }
+
+    /// Gives a finished new file its name, unless the name is taken: a vault is complete or absent.
+    pub fn publish(self, to: &Path) -> Result<()> {
+        self.settle()?;
+        let from = self.path.clone();
+        drop(self);
+        let taken = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => BackendError::Exists { path: to.to_owned() },
+            _ => BackendError::io("create", to, error),
+        };
+        let outcome = File::open(&from)
+            .and_then(|file| file.sync_all())
+            .and_then(|()| std::fs::hard_link(&from, to))
+            .map_err(taken)
+            .and_then(|()| sync_dir_of(to));
+        Self::remove_files(&from)?;
+        outcome
+    }
+
+    /// Removes a vault file and what lies beside it.
+    pub fn remove_files(path: &Path) -> Result<()> {
+        for suffix in ["-wal", "-shm", "-lock", "-use", ""] {
+            let file = sibling(path, suffix);
+            match std::fs::remove_file(&file) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(BackendError::io("remove", &file, error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        self.options.patience
+    }
+
+    fn take_conn(&self) -> Result<Conn> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        idle.map_or_else(|| connect::open_as(&self.path, self.access, &self.options), Ok)
+    }
+
+    fn give_back(&self, conn: Conn) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
+    }
+
+    fn translate(&self, error: rusqlite::Error) -> BackendError {
+        match connect::translate(&self.path, error) {
+            BackendError::Busy { path, .. } => {
+                BackendError::Busy { path, waited_s: self.options.patience.as_secs() }
+            }
+            other => other,
+        }
+    }
+
+    fn turn(&self) -> Result<FileLock> {
+        if self.access == Access::ReadOnly {
+            return Err(BackendError::ReadOnly { path: self.path.clone() });
+        }
+        FileLock::acquire(&sibling(&self.path, "-lock"), Mode::Exclusive, self.options.patience)
+            .map_err(|error| BackendError::lock(&self.path, error))
+    }
+
+    /// Waits until everything committed so far is on the disk.
+    fn sync_log(&self) -> Result<()> {
+        let path = sibling(&self.path, "-wal");
+        let failed = |error| BackendError::io("sync", &path, error);
+        let log = match self.log.get() {
+            Some(log) => log,
+            None => {
+                let opened = File::options().read(true).write(true).open(&path).map_err(failed)?;
+                self.log.get_or_init(|| opened)
+            }
+        };
+        log.sync_data().map_err(failed)
+    }
+}
+
+fn sync_dir_of(path: &Path) -> Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| BackendError::io("sync", dir, error))
+}
+
+impl Backend for SqliteBackend {
+    fn read(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(read::Session::begin(self, "BEGIN")?))
+    }
+
+    fn write(&self) -> Result<Box<dyn Writer + '_>> {
+        Ok(Box::new(write::SqliteWriter::begin(self)?))
+    }
+
+    fn pin(&self) -> Result<Guard> {
+        match FileLock::acquire(&sibling(&self.path, "-use"), Mode::Shared, self.options.patience) {
+            Ok(lock) => Ok(Guard(Some(lock))),
+            // Nobody can sweep a vault that cannot be written, so there is nothing to be kept from.
+            Err(LockError::Open(_)) if self.access == Access::ReadOnly => Ok(Guard(None)),
+            Err(error) => Err(BackendError::lock(&self.path, error)),
+        }
+    }
+
+    fn sweep_guard(&self) -> Result<Guard> {
+        FileLock::acquire(&sibling(&self.path, "-use"), Mode::Exclusive, self.options.patience)
+            .map(|lock| Guard(Some(lock)))
+            .map_err(|error| BackendError::lock(&self.path, error))
+    }
+
+    fn shrink(&self, progress: &dyn Fn(u64)) -> Result<()> {
+        maintain::shrink(self, progress)
+    }
+
+    fn settle(&self) -> Result<()> {
+        maintain::settle(self)
+    }
+
+    fn integrity(&self) -> Result<Vec<String>> {
+        maintain::integrity(self)
+    }
+}

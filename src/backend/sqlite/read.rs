@@ -1,0 +1,292 @@
+//! Transactions and their queries.
+
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, OptionalExtension, Params, Row};
+
+use super::{Conn, SqliteBackend};
+use crate::backend::{
+    AuditRecord, BackendError, BlobRecord, CheckpointRecord, Codec, ForkRecord, Life, ObjectKind, Reader,
+    Result, Usage, VersionRecord,
+};
+use crate::clock::Timestamp;
+use crate::ids::{
+    AuditDigest, BlobId, CheckpointName, ContentId, DIGEST_BYTES, ForkName, TreeId, VersionId, from_hex,
+};
+
+/// A connection inside a transaction: reading, or the reading half of a writer.
+pub struct Session<'a> {
+    pub backend: &'a SqliteBackend,
+    conn: Option<Conn>,
+}
+
+impl<'a> Session<'a> {
+    /// `begin` decides what kind of transaction it is.
+    pub fn begin(backend: &'a SqliteBackend, begin: &str) -> Result<Self> {
+        let conn = backend.take_conn()?;
+        run(&conn.sql, begin).map_err(|error| backend.translate(error))?;
+        Ok(Self { backend, conn: Some(conn) })
+    }
+
+    pub fn conn(&self) -> Result<&Conn> {
+        self.conn.as_ref().ok_or_else(|| self.damaged("a finished transaction was used"))
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        // A connection whose transaction does not end is of no use to the next one.
+        if let Some(conn) = self.conn.take()
+            && (conn.sql.is_autocommit() || run(&conn.sql, "ROLLBACK").is_ok())
+        {
+            self.backend.give_back(conn);
+        }
+    }
+}
+
+/// Runs a statement that is kept prepared.
+pub fn run(sql: &Connection, statement: &str) -> rusqlite::Result<()> {
+    sql.prepare_cached(statement)?.execute([]).map(|_| ())
+}
+
+const VERSION_COLUMNS: &str =
+    "digest, root, content_root, parents, run, message, author, at, entries, bytes, pruned_at";
+const FORK_COLUMNS: &str = "name, head, base, parent, created_at, expires_at";
+const CHECKPOINT_COLUMNS: &str = "fork, name, version, automatic, message, at";
+
+impl Session<'_> {
+    pub fn damaged(&self, detail: impl Into<String>) -> BackendError {
+        BackendError::Corrupt { path: self.backend.path.clone(), detail: detail.into() }
+    }
+
+    fn one<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>> {
+        let sql_conn = &self.conn()?.sql;
+        let query = || sql_conn.prepare_cached(sql)?.query_row(params, read).optional();
+        query().map_err(|error| self.backend.translate(error))
+    }
+
+    fn all<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
+        let sql_conn = &self.conn()?.sql;
+        let query =
+            || sql_conn.prepare_cached(sql)?.query_map(params, read)?.collect::<rusqlite::Result<_>>();
+        query().map_err(|error| self.backend.translate(error))
+    }
+
+    fn number(&self, sql: &str) -> Result<u64> {
+        let number = self.one(sql, [], |row| row.get::<_, i64>(0))?.unwrap_or(0);
+        u64::try_from(number).map_err(|_| self.damaged(format!("{sql} gives {number}")))
+    }
+
+    fn version_from(row: &Row<'_>) -> rusqlite::Result<VersionRecord> {
+        let parents: Vec<u8> = row.get(3)?;
+        Ok(VersionRecord {
+            id: VersionId(row.get(0)?),
+            root: TreeId(row.get(1)?),
+            content: ContentId(row.get(2)?),
+            parents: parents.chunks(DIGEST_BYTES).filter_map(VersionId::from_slice).collect(),
+            run: row.get(4)?,
+            message: row.get(5)?,
+            author: row.get(6)?,
+            at: Timestamp(row.get(7)?),
+            entries: u64::try_from(row.get::<_, i64>(8)?).unwrap_or(0),
+            bytes: u64::try_from(row.get::<_, i64>(9)?).unwrap_or(0),
+            pruned_at: row.get::<_, Option<i64>>(10)?.map(Timestamp),
+        })
+    }
+
+    fn fork_from(row: &Row<'_>) -> rusqlite::Result<ForkRecord> {
+        let expires_at: Option<i64> = row.get(5)?;
+        Ok(ForkRecord {
+            name: named(row, 0, ForkName::parse)?,
+            head: VersionId(row.get(1)?),
+            base: VersionId(row.get(2)?),
+            parent: match row.get::<_, Option<String>>(3)? {
+                Some(_) => Some(named(row, 3, ForkName::parse)?),
+                None => None,
+            },
+            created_at: Timestamp(row.get(4)?),
+            life: expires_at.map_or(Life::Persistent, |at| Life::Ephemeral { expires_at: Timestamp(at) }),
+        })
+    }
+
+    fn checkpoint_from(row: &Row<'_>) -> rusqlite::Result<CheckpointRecord> {
+        Ok(CheckpointRecord {
+            fork: named(row, 0, ForkName::parse)?,
+            name: named(row, 1, CheckpointName::parse)?,
+            version: VersionId(row.get(2)?),
+            automatic: row.get(3)?,
+            message: row.get(4)?,
+            at: Timestamp(row.get(5)?),
+        })
+    }
+}
+
+/// A name column; a name that no longer parses means that the row was edited from outside.
+fn named<T>(
+    row: &Row<'_>,
+    column: usize,
+    parse: impl Fn(&str) -> std::result::Result<T, crate::ids::NameError>,
+) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    let as_conversion = |error: crate::ids::NameError| {
+        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(error))
+    };
+    parse(&text).map_err(as_conversion)
+}
+
+fn limit(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+impl Reader for Session<'_> {
+    fn meta(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        self.one("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0))
+    }
+
+    fn blob(&self, id: &BlobId) -> Result<Option<BlobRecord>> {
+        let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get(2)?));
+        let found =
+            self.one("SELECT size, codec, data FROM blob WHERE digest = ?1", [id.as_bytes()], read)?;
+        let Some((size, codec, data)) = found else { return Ok(None) };
+        let codec = Codec::from_number(codec)
+            .ok_or_else(|| self.damaged(format!("blob {} has unknown codec {codec}", id.short())))?;
+        let size =
+            u64::try_from(size).map_err(|_| self.damaged(format!("blob {} has size {size}", id.short())))?;
+        Ok(Some(BlobRecord { id: *id, size, codec, data }))
+    }
+
+    fn has_blob(&self, id: &BlobId) -> Result<bool> {
+        Ok(self.one("SELECT 1 FROM blob WHERE digest = ?1", [id.as_bytes()], |_| Ok(()))?.is_some())
+    }
+
+    fn tree(&self, id: &TreeId) -> Result<Option<Vec<u8>>> {
+        self.one("SELECT data FROM tree WHERE digest = ?1", [id.as_bytes()], |row| row.get(0))
+    }
+
+    fn has_tree(&self, id: &TreeId) -> Result<bool> {
+        Ok(self.one("SELECT 1 FROM tree WHERE digest = ?1", [id.as_bytes()], |_| Ok(()))?.is_some())
+    }
+
+    fn version(&self, id: &VersionId) -> Result<Option<VersionRecord>> {
+        let sql = format!("SELECT {VERSION_COLUMNS} FROM version WHERE digest = ?1");
+        self.one(&sql, [id.as_bytes()], Self::version_from)
+    }
+
+    fn versions_with_prefix(&self, hex: &str, at_most: usize) -> Result<Vec<VersionId>> {
+        let padded = |digit: char| {
+            let text: String = hex.chars().chain(std::iter::repeat(digit)).take(2 * DIGEST_BYTES).collect();
+            from_hex(&text).unwrap_or_default()
+        };
+        self.all(
+            "SELECT digest FROM version WHERE digest BETWEEN ?1 AND ?2 LIMIT ?3",
+            (padded('0'), padded('f'), limit(at_most)),
+            |row| Ok(VersionId(row.get(0)?)),
+        )
+    }
+
+    fn version_of_run(&self, run: &str) -> Result<Option<VersionId>> {
+        let sql = "SELECT digest FROM version WHERE run = ?1 ORDER BY id DESC LIMIT 1";
+        self.one(sql, [run], |row| Ok(VersionId(row.get(0)?)))
+    }
+
+    fn version_ids(&self) -> Result<Vec<VersionId>> {
+        self.all("SELECT digest FROM version ORDER BY id", [], |row| Ok(VersionId(row.get(0)?)))
+    }
+
+    fn versions_kept(&self) -> Result<u64> {
+        self.number("SELECT count(*) FROM version WHERE pruned_at IS NULL")
+    }
+
+    fn fork(&self, name: &ForkName) -> Result<Option<ForkRecord>> {
+        let sql = format!("SELECT {FORK_COLUMNS} FROM fork WHERE name = ?1");
+        self.one(&sql, [name.as_str()], Self::fork_from)
+    }
+
+    fn forks(&self) -> Result<Vec<ForkRecord>> {
+        let sql = format!("SELECT {FORK_COLUMNS} FROM fork ORDER BY created_at, name");
+        self.all(&sql, [], Self::fork_from)
+    }
+
+    fn checkpoint(&self, fork: &ForkName, name: &CheckpointName) -> Result<Option<CheckpointRecord>> {
+        let sql = format!("SELECT {CHECKPOINT_COLUMNS} FROM checkpoint WHERE fork = ?1 AND name = ?2");
+        self.one(&sql, (fork.as_str(), name.as_str()), Self::checkpoint_from)
+    }
+
+    fn checkpoints(&self) -> Result<Vec<CheckpointRecord>> {
+        let sql = format!("SELECT {CHECKPOINT_COLUMNS} FROM checkpoint ORDER BY id");
+        self.all(&sql, [], Self::checkpoint_from)
+    }
+
+    fn audit_after(&self, after: i64, at_most: usize) -> Result<Vec<AuditRecord>> {
+        let read = |row: &Row<'_>| {
+            Ok(AuditRecord {
+                seq: row.get(0)?,
+                at: Timestamp(row.get(1)?),
+                actor: row.get(2)?,
+                action: row.get(3)?,
+                subject: row.get(4)?,
+                before: row.get(5)?,
+                after: row.get(6)?,
+                detail: row.get(7)?,
+                digest: AuditDigest(row.get(8)?),
+            })
+        };
+        self.all(
+            "SELECT seq, at, actor, action, subject, before, after, detail, digest \
+             FROM audit WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+            (after, limit(at_most)),
+            read,
+        )
+    }
+
+    fn usage(&self) -> Result<Usage> {
+        let page_bytes = self.pragma::<i64>("page_size")?;
+        let pages =
+            |name| -> Result<u64> { Ok(u64::try_from(self.pragma::<i64>(name)? * page_bytes).unwrap_or(0)) };
+        Ok(Usage {
+            file_bytes: pages("page_count")?,
+            free_bytes: pages("freelist_count")?,
+            blobs: self.number("SELECT count(*) FROM blob")?,
+            blob_stored_bytes: self.number("SELECT coalesce(sum(length(data)), 0) FROM blob")?,
+            blob_content_bytes: self.number("SELECT coalesce(sum(size), 0) FROM blob WHERE codec <> 2")?,
+            trees: self.number("SELECT count(*) FROM tree")?,
+            tree_bytes: self.number("SELECT coalesce(sum(length(data)), 0) FROM tree")?,
+            versions: self.number("SELECT count(*) FROM version")?,
+            audit_rows: self.number("SELECT count(*) FROM audit")?,
+        })
+    }
+
+    fn bytes_used(&self) -> Result<u64> {
+        let used = self.pragma::<i64>("page_count")? - self.pragma::<i64>("freelist_count")?;
+        Ok(u64::try_from(used * self.pragma::<i64>("page_size")?).unwrap_or(0))
+    }
+
+    fn objects_before(
+        &self,
+        kind: ObjectKind,
+        before: i64,
+        at_most: usize,
+    ) -> Result<Vec<(i64, [u8; DIGEST_BYTES])>> {
+        let sql = match kind {
+            ObjectKind::Tree => "SELECT id, digest FROM tree WHERE id < ?1 ORDER BY id DESC LIMIT ?2",
+            ObjectKind::Blob => "SELECT id, digest FROM blob WHERE id < ?1 ORDER BY id DESC LIMIT ?2",
+        };
+        self.all(sql, (before, limit(at_most)), |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+}
+
+impl Session<'_> {
+    fn pragma<T: FromSql>(&self, name: &str) -> Result<T> {
+        let sql = &self.conn()?.sql;
+        sql.pragma_query_value(None, name, |row| row.get(0)).map_err(|error| self.backend.translate(error))
+    }
+}

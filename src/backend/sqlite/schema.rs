@@ -1,0 +1,101 @@
+//! The tables of a vault file and how an older file becomes a newer one (docs/VAULT_FORMAT.md explains each).
+
+use rusqlite::Connection;
+
+/// "avfs" in ASCII, in the header of every vault file.
+pub const APPLICATION_ID: i64 = 0x6176_6673;
+
+/// One step for each format: `MIGRATIONS[n]` makes format n + 1 out of format n.
+const MIGRATIONS: &[&str] = &[FORMAT_1];
+
+/// The format this avfs writes, kept in `user_version`.
+pub const FORMAT: i64 = 1;
+const _: () = assert!(MIGRATIONS.len() as i64 == FORMAT);
+
+const FORMAT_1: &str = "
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value BLOB NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE blob (
+    id     INTEGER PRIMARY KEY,
+    digest BLOB NOT NULL UNIQUE CHECK (length(digest) = 32),
+    size   INTEGER NOT NULL CHECK (size >= 0),
+    codec  INTEGER NOT NULL CHECK (codec IN (0, 1, 2)),
+    data   BLOB NOT NULL
+);
+
+CREATE TABLE tree (
+    id     INTEGER PRIMARY KEY,
+    digest BLOB NOT NULL UNIQUE CHECK (length(digest) = 32),
+    data   BLOB NOT NULL
+);
+
+CREATE TABLE version (
+    id           INTEGER PRIMARY KEY,
+    digest       BLOB NOT NULL UNIQUE CHECK (length(digest) = 32),
+    root         BLOB NOT NULL CHECK (length(root) = 32),
+    content_root BLOB NOT NULL CHECK (length(content_root) = 32),
+    parents      BLOB NOT NULL CHECK (length(parents) % 32 = 0),
+    run          TEXT,
+    message      TEXT NOT NULL,
+    author       TEXT NOT NULL,
+    at           INTEGER NOT NULL,
+    entries      INTEGER NOT NULL,
+    bytes        INTEGER NOT NULL,
+    pruned_at    INTEGER
+);
+CREATE INDEX version_run ON version (run) WHERE run IS NOT NULL;
+
+CREATE TABLE fork (
+    name       TEXT PRIMARY KEY,
+    head       BLOB NOT NULL CHECK (length(head) = 32),
+    base       BLOB NOT NULL CHECK (length(base) = 32),
+    parent     TEXT,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER
+) WITHOUT ROWID;
+
+CREATE TABLE checkpoint (
+    id        INTEGER PRIMARY KEY,
+    fork      TEXT NOT NULL,
+    name      TEXT NOT NULL,
+    version   BLOB NOT NULL CHECK (length(version) = 32),
+    automatic INTEGER NOT NULL CHECK (automatic IN (0, 1)),
+    message   TEXT NOT NULL,
+    at        INTEGER NOT NULL,
+    UNIQUE (fork, name)
+);
+
+CREATE TABLE audit (
+    seq     INTEGER PRIMARY KEY,
+    at      INTEGER NOT NULL,
+    actor   TEXT NOT NULL,
+    action  TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    before  BLOB,
+    after   BLOB,
+    detail  TEXT NOT NULL,
+    digest  BLOB NOT NULL CHECK (length(digest) = 32)
+);
+";
+
+/// Brings a file of format `from` to [`FORMAT`]; all steps or none.
+pub fn migrate(connection: &Connection, from: i64) -> rusqlite::Result<()> {
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    let migrated = (|| {
+        // Another process may have migrated while this one waited for the lock.
+        let now: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        let done = usize::try_from(now.max(from)).unwrap_or(0);
+        for step in MIGRATIONS.iter().skip(done) {
+            connection.execute_batch(step)?;
+        }
+        connection.pragma_update(None, "user_version", FORMAT)?;
+        connection.execute_batch("COMMIT")
+    })();
+    if migrated.is_err() {
+        let _ = connection.execute_batch("ROLLBACK");
+    }
+    migrated
+}

@@ -1,0 +1,187 @@
+//! The writing transaction: one at a time, in the order of asking, acknowledged when it is on the disk.
+
+use std::sync::atomic::Ordering;
+
+use rusqlite::Params;
+
+use super::SqliteBackend;
+use super::maintain;
+use super::read::{Session, run};
+use crate::backend::{
+    AuditRecord, BlobRecord, CheckpointRecord, Durability, ForkRecord, Life, ObjectKind, Reader, Result,
+    VersionRecord, Writer,
+};
+use crate::clock::Timestamp;
+use crate::hostfs::lock::FileLock;
+use crate::ids::{CheckpointName, DIGEST_BYTES, ForkName, TreeId, VersionId};
+
+pub struct SqliteWriter<'a> {
+    // Before `turn`: a rollback must be over when the next writer's turn begins.
+    session: Session<'a>,
+    turn: FileLock,
+}
+
+impl<'a> SqliteWriter<'a> {
+    pub fn begin(backend: &'a SqliteBackend) -> Result<Self> {
+        let turn = backend.turn()?;
+        let session = Session::begin(backend, "BEGIN IMMEDIATE")?;
+        Ok(Self { session, turn })
+    }
+
+    fn execute(&mut self, sql: &str, params: impl Params) -> Result<usize> {
+        let connection = &self.session.conn()?.sql;
+        let run = || connection.prepare_cached(sql)?.execute(params);
+        run().map_err(|error| self.session.backend.translate(error))
+    }
+}
+
+fn integer(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+impl Writer for SqliteWriter<'_> {
+    fn view(&self) -> &dyn Reader {
+        &self.session
+    }
+
+    fn set_meta(&mut self, key: &str, value: &[u8]) -> Result<()> {
+        let sql = "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2";
+        self.execute(sql, (key, value)).map(drop)
+    }
+
+    fn put_blob(&mut self, blob: &BlobRecord) -> Result<()> {
+        self.execute(
+            "INSERT INTO blob (digest, size, codec, data) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+            (blob.id.as_bytes(), integer(blob.size), blob.codec.number(), &blob.data),
+        )
+        .map(drop)
+    }
+
+    fn put_tree(&mut self, id: &TreeId, data: &[u8]) -> Result<()> {
+        let sql = "INSERT INTO tree (digest, data) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+        self.execute(sql, (id.as_bytes(), data)).map(drop)
+    }
+
+    fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()> {
+        let sql = match kind {
+            ObjectKind::Tree => "DELETE FROM tree WHERE id = ?1",
+            ObjectKind::Blob => "DELETE FROM blob WHERE id = ?1",
+        };
+        for row in rows {
+            self.execute(sql, [row])?;
+        }
+        Ok(())
+    }
+
+    fn put_version(&mut self, version: &VersionRecord) -> Result<()> {
+        let parents: Vec<u8> = version.parents.iter().flat_map(|parent| parent.0).collect();
+        self.execute(
+            "INSERT INTO version (digest, root, content_root, parents, run, message, author, at, entries, bytes) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING",
+            (
+                version.id.as_bytes(),
+                version.root.as_bytes(),
+                version.content.as_bytes(),
+                parents,
+                &version.run,
+                &version.message,
+                &version.author,
+                version.at.0,
+                integer(version.entries),
+                integer(version.bytes),
+            ),
+        )
+        .map(drop)
+    }
+
+    fn mark_pruned(&mut self, id: &VersionId, at: Timestamp) -> Result<()> {
+        self.execute("UPDATE version SET pruned_at = ?2 WHERE digest = ?1", (id.as_bytes(), at.0)).map(drop)
+    }
+
+    fn delete_version(&mut self, id: &VersionId) -> Result<()> {
+        self.execute("DELETE FROM version WHERE digest = ?1", [id.as_bytes()]).map(drop)
+    }
+
+    fn insert_fork(&mut self, fork: &ForkRecord) -> Result<()> {
+        let expires_at = match fork.life {
+            Life::Persistent => None,
+            Life::Ephemeral { expires_at } => Some(expires_at.0),
+        };
+        self.execute(
+            "INSERT INTO fork (name, head, base, parent, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            (
+                fork.name.as_str(),
+                fork.head.as_bytes(),
+                fork.base.as_bytes(),
+                fork.parent.as_ref().map(ForkName::as_str),
+                fork.created_at.0,
+                expires_at,
+            ),
+        )
+        .map(drop)
+    }
+
+    fn move_fork(&mut self, name: &ForkName, from: &VersionId, to: &VersionId) -> Result<bool> {
+        let sql = "UPDATE fork SET head = ?3 WHERE name = ?1 AND head = ?2";
+        let moved = self.execute(sql, (name.as_str(), from.as_bytes(), to.as_bytes()))?;
+        Ok(moved == 1)
+    }
+
+    fn delete_fork(&mut self, name: &ForkName) -> Result<()> {
+        self.execute("DELETE FROM checkpoint WHERE fork = ?1", [name.as_str()])?;
+        self.execute("DELETE FROM fork WHERE name = ?1", [name.as_str()]).map(drop)
+    }
+
+    fn insert_checkpoint(&mut self, checkpoint: &CheckpointRecord) -> Result<()> {
+        self.execute(
+            "INSERT INTO checkpoint (fork, name, version, automatic, message, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            (
+                checkpoint.fork.as_str(),
+                checkpoint.name.as_str(),
+                checkpoint.version.as_bytes(),
+                checkpoint.automatic,
+                &checkpoint.message,
+                checkpoint.at.0,
+            ),
+        )
+        .map(drop)
+    }
+
+    fn delete_checkpoint(&mut self, fork: &ForkName, name: &CheckpointName) -> Result<()> {
+        let sql = "DELETE FROM checkpoint WHERE fork = ?1 AND name = ?2";
+        self.execute(sql, (fork.as_str(), name.as_str())).map(drop)
+    }
+
+    fn append_audit(&mut self, record: &AuditRecord) -> Result<()> {
+        self.execute(
+            "INSERT INTO audit (seq, at, actor, action, subject, before, after, detail, digest) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            (
+                record.seq,
+                record.at.0,
+                &record.actor,
+                &record.action,
+                &record.subject,
+                record.before.as_ref().map(<[u8; DIGEST_BYTES]>::as_slice),
+                record.after.as_ref().map(<[u8; DIGEST_BYTES]>::as_slice),
+                &record.detail,
+                record.digest.as_bytes(),
+            ),
+        )
+        .map(drop)
+    }
+
+    fn commit(self: Box<Self>, durability: Durability) -> Result<()> {
+        let Self { session, turn } = *self;
+        let backend = session.backend;
+        let conn = session.conn()?;
+        run(&conn.sql, "COMMIT").map_err(|error| backend.translate(error))?;
+        let log_pages = conn.log_pages.load(Ordering::Relaxed);
+        maintain::after_commit_in_turn(backend, conn, log_pages)?;
+        drop(turn);
+        if durability == Durability::Synced {
+            backend.sync_log()?;
+        }
+        maintain::after_commit(backend, conn, log_pages)
+    }
+}

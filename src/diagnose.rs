@@ -1,0 +1,7 @@
+//! What every error of the library can tell a person and a script: a stable code and what to do next.
+
+/// A stable code (part of the `--json` contract: never renamed) and a hint with the next command to run.
+pub trait Diagnose: std::error::Error {
+    fn code(&self) -> &'static str;
+    fn hint(&self) -> Option<String>;
+}

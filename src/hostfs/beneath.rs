@@ -1,0 +1,142 @@
+//! Opens and makes files beneath a directory, never through a symbolic link and never out of it.
+//!
+//! Paths may be longer than the kernel takes in one call: they are walked in hops.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, openat2, statat};
+
+use super::stat::HostStat;
+
+/// Bytes of a path given to the kernel at once; PATH_MAX is 4096 with its terminating NUL.
+const HOP_BYTES_MAX: usize = 4000;
+
+/// Flags for a directory that is only walked through.
+pub const DIR: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+/// Flags for reading a file: a fifo or a device put in its place must not block the reader.
+pub const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+/// A directory the caller names (links in the name itself are the caller's own and are followed).
+pub fn open_root(path: &std::path::Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, DIR | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Opens `path` (components joined by `/`; empty for the directory itself) beneath `root`.
+pub fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+    create(root, path, flags, Mode::empty())
+}
+
+/// As [`open`], with the mode of a file that `O_CREAT` makes.
+pub fn create(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    let mut from: Option<OwnedFd> = None;
+    let mut rest = path;
+    while rest.len() > HOP_BYTES_MAX {
+        let cut = rest[..HOP_BYTES_MAX]
+            .iter()
+            .rposition(|b| *b == b'/')
+            .ok_or_else(|| io::Error::from(rustix::io::Errno::NAMETOOLONG))?;
+        from = Some(open_hop(dir_of(&from, root), &rest[..cut], DIR, Mode::empty())?);
+        rest = &rest[cut + 1..];
+    }
+    let last: &[u8] = if rest.is_empty() { b"." } else { rest };
+    open_hop(dir_of(&from, root), last, flags, mode)
+}
+
+fn dir_of<'a>(from: &'a Option<OwnedFd>, root: BorrowedFd<'a>) -> BorrowedFd<'a> {
+    from.as_ref().map_or(root, |fd| fd.as_fd())
+}
+
+fn open_hop(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let name = OsStr::from_bytes(path);
+    loop {
+        match openat2(dir, name, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, mode, resolve) {
+            // A rename elsewhere in the tree raced with the resolution; the kernel asks to try again.
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// What `name` in `dir` is, not following it if it is a link.
+pub fn stat(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<HostStat> {
+    Ok(HostStat::of(&statat(dir, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?))
+}
+
+/// What an open file is now.
+pub fn fstat(file: BorrowedFd<'_>) -> io::Result<HostStat> {
+    Ok(HostStat::of(&rustix::fs::fstat(file)?))
+}
+
+/// Where the symbolic link `name` in `dir` points.
+pub fn read_link(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Vec<u8>> {
+    Ok(rustix::fs::readlinkat(dir, OsStr::from_bytes(name), Vec::new())?.into_bytes())
+}
+
+/// A name in a directory, and whether the directory says that it is one itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listed {
+    pub name: Vec<u8>,
+    /// Nothing where the file system does not tell.
+    pub is_dir: Option<bool>,
+}
+
+/// The names in a directory, sorted by their bytes, without `.` and `..`.
+pub fn names(dir: BorrowedFd<'_>) -> io::Result<Vec<Listed>> {
+    let mut buffer = Vec::with_capacity(64 * 1024);
+    let mut listing = rustix::fs::RawDir::new(dir, buffer.spare_capacity_mut());
+    let mut names = Vec::new();
+    while let Some(entry) = listing.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            let kind = entry.file_type();
+            let is_dir = (kind != rustix::fs::FileType::Unknown).then(|| kind.is_dir());
+            names.push(Listed { name: name.to_vec(), is_dir });
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_and_parents_do_not_lead_out() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("in")).unwrap();
+        std::fs::write(dir.path().join("secret"), "x").unwrap();
+        std::os::unix::fs::symlink(dir.path(), dir.path().join("in/out")).unwrap();
+        let root = open_root(&dir.path().join("in")).unwrap();
+        assert!(open(root.as_fd(), b"../secret", READ).is_err());
+        assert!(open(root.as_fd(), b"out/secret", READ).is_err());
+        assert!(open(root.as_fd(), b"out", READ).is_err());
+        // The control: the same file opens through a path that stays inside.
+        assert!(open(open_root(dir.path()).unwrap().as_fd(), b"secret", READ).is_ok());
+    }
+
+    #[test]
+    fn paths_longer_than_path_max_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = open_root(dir.path()).unwrap();
+        let name = "d".repeat(200);
+        let mut at = root.try_clone().unwrap();
+        let mut path = Vec::new();
+        for _ in 0..60 {
+            rustix::fs::mkdirat(&at, name.as_str(), Mode::from_raw_mode(0o755)).unwrap();
+            at = open(at.as_fd(), name.as_bytes(), DIR).unwrap();
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name.as_bytes());
+        }
+        assert!(path.len() > 12_000);
+        let deep = open(root.as_fd(), &path, DIR).unwrap();
+        assert_eq!(fstat(deep.as_fd()).unwrap(), fstat(at.as_fd()).unwrap());
+    }
+}

@@ -1,0 +1,110 @@
+//! Makes files, links and directories in a directory the caller holds open.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timestamps};
+
+use super::stat::FileTime;
+use super::xattr;
+
+/// The bits the process takes away from every mode it asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Umask(u32);
+
+impl Umask {
+    /// Read from the kernel's report: asking with umask(2) would change it for other threads.
+    pub fn current() -> io::Result<Self> {
+        let status = std::fs::read_to_string("/proc/self/status")?;
+        let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+        let bits = line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
+        // Where the kernel does not tell, every mode is set by hand.
+        Ok(Self(bits.unwrap_or(0o7777)))
+    }
+
+    /// True if a file made with this mode needs no second call to have it.
+    fn passes(self, mode: u32) -> bool {
+        mode & self.0 == 0 && mode & !0o777 == 0
+    }
+}
+
+fn times(mtime: FileTime) -> Timestamps {
+    let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    Timestamps { last_access: now, last_modification: mtime.timespec() }
+}
+
+/// A new, empty file: a name that is taken is a failure.
+pub fn file(dir: BorrowedFd<'_>, name: &[u8], mode: u32) -> io::Result<OwnedFd> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(dir, OsStr::from_bytes(name), flags, Mode::from_raw_mode(mode & 0o777))?)
+}
+
+/// Gives a file that was written its mode, attributes and time, in the order that keeps each.
+pub fn finish(
+    file: BorrowedFd<'_>,
+    mode: u32,
+    umask: Umask,
+    xattrs: &[(Vec<u8>, Vec<u8>)],
+    mtime: FileTime,
+) -> io::Result<()> {
+    xattr::write(file, xattrs)?;
+    if !umask.passes(mode) {
+        rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?;
+    }
+    Ok(rustix::fs::futimens(file, &times(mtime))?)
+}
+
+pub fn symlink(dir: BorrowedFd<'_>, name: &[u8], target: &[u8], mtime: FileTime) -> io::Result<()> {
+    let name = OsStr::from_bytes(name);
+    rustix::fs::symlinkat(OsStr::from_bytes(target), dir, name)?;
+    Ok(rustix::fs::utimensat(dir, name, &times(mtime), AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+pub fn fifo(dir: BorrowedFd<'_>, name: &[u8], mode: u32, mtime: FileTime) -> io::Result<()> {
+    let name = OsStr::from_bytes(name);
+    rustix::fs::mknodat(dir, name, FileType::Fifo, Mode::from_raw_mode(mode & 0o777), 0)?;
+    // The fifo was made just now in a directory only the caller can write, so it is no link.
+    rustix::fs::chmodat(dir, name, Mode::from_raw_mode(mode), AtFlags::empty())?;
+    Ok(rustix::fs::utimensat(dir, name, &times(mtime), AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+/// A directory that only its owner can use until [`finish_dir`] gives it its mode.
+pub fn dir(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
+    Ok(rustix::fs::mkdirat(parent, OsStr::from_bytes(name), Mode::from_raw_mode(0o700))?)
+}
+
+/// Gives a directory that is filled its attributes, mode and time.
+pub fn finish_dir(
+    dir: BorrowedFd<'_>,
+    mode: u32,
+    xattrs: &[(Vec<u8>, Vec<u8>)],
+    mtime: FileTime,
+) -> io::Result<()> {
+    xattr::write(dir, xattrs)?;
+    rustix::fs::fchmod(dir, Mode::from_raw_mode(mode))?;
+    Ok(rustix::fs::futimens(dir, &times(mtime))?)
+}
+
+/// One more name for a file.
+pub fn link(from_dir: BorrowedFd<'_>, from: &[u8], to_dir: BorrowedFd<'_>, to: &[u8]) -> io::Result<()> {
+    let (from, to) = (OsStr::from_bytes(from), OsStr::from_bytes(to));
+    Ok(rustix::fs::linkat(from_dir, from, to_dir, to, AtFlags::empty())?)
+}
+
+/// Writes all of `data` at `offset`.
+pub fn write_at(file: &OwnedFd, mut data: &[u8], mut offset: u64) -> io::Result<()> {
+    while !data.is_empty() {
+        match rustix::io::pwrite(file.as_fd(), data, offset) {
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero)),
+            Ok(n) => {
+                data = &data[n..];
+                offset += n as u64;
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! User extended attributes of an open file or directory.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
+use rustix::io::Errno;
+
+/// What may be kept of a file's attributes: those any owner may set.
+pub const USER_PREFIX: &[u8] = b"user.";
+
+/// Name (with its `user.` prefix) and value, sorted by name.
+pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The user attributes of an open file; none where the file system has none.
+pub fn read(file: BorrowedFd<'_>) -> io::Result<Xattrs> {
+    let mut names = [0_u8; 1024];
+    let listed = match flistxattr(file, &mut names[..]) {
+        Ok(length) => names[..length].to_vec(),
+        Err(Errno::RANGE) => grow(|buffer| flistxattr(file, buffer))?,
+        Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
+        Err(errno) => return Err(errno.into()),
+    };
+    let mut xattrs = Vec::new();
+    for name in listed.split(|b| *b == 0).filter(|name| name.starts_with(USER_PREFIX)) {
+        match grow(|buffer| fgetxattr(file, OsStr::from_bytes(name), buffer)) {
+            Ok(value) => xattrs.push((name.to_vec(), value)),
+            // Removed since it was listed; the caller's check of ctime sees that.
+            Err(error) if error.raw_os_error() == Some(Errno::NODATA.raw_os_error()) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    xattrs.sort();
+    Ok(xattrs)
+}
+
+/// Calls with a larger and larger buffer until the answer fits.
+fn grow(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> io::Result<Vec<u8>> {
+    let mut buffer = vec![0_u8; 4096];
+    loop {
+        match call(&mut buffer) {
+            Ok(length) => {
+                buffer.truncate(length);
+                return Ok(buffer);
+            }
+            Err(Errno::RANGE) if buffer.len() < 1 << 24 => buffer = vec![0_u8; buffer.len() * 4],
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// Sets each attribute on an open file.
+pub fn write(file: BorrowedFd<'_>, xattrs: &[(Vec<u8>, Vec<u8>)]) -> io::Result<()> {
+    for (name, value) in xattrs {
+        fsetxattr(file, OsStr::from_bytes(name), value, XattrFlags::empty())?;
+    }
+    Ok(())
+}
+
+/// Removes every user attribute of an open file.
+pub fn clear(file: BorrowedFd<'_>) -> io::Result<()> {
+    for (name, _) in read(file)? {
+        fremovexattr(file, OsStr::from_bytes(&name))?;
+    }
+    Ok(())
+}

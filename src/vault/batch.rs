@@ -1,0 +1,77 @@
+//! Stores objects ahead of the version that will need them, in short transactions.
+//!
+//! The write lock is never held while something is hashed or compressed, and never for long.
+
+use crate::backend::{BlobRecord, Durability};
+use crate::ids::TreeId;
+
+use super::error::Result;
+use super::quota::{self, Quota};
+use super::store::{Transaction, Vault};
+
+/// A transaction of this size holds the lock for some 20 ms.
+const BATCH_ROWS: usize = 500;
+const BATCH_BYTES: usize = 4 << 20;
+
+/// Collects blobs. The caller holds a pin of the vault until a version refers to them.
+pub struct Batch<'v> {
+    vault: &'v Vault,
+    quota: Quota,
+    blobs: Vec<BlobRecord>,
+    pages: Vec<(TreeId, Vec<u8>)>,
+    bytes: usize,
+}
+
+impl<'v> Batch<'v> {
+    pub fn new(vault: &'v Vault) -> Result<Self> {
+        Ok(Self { vault, quota: vault.quota()?, blobs: Vec::new(), pages: Vec::new(), bytes: 0 })
+    }
+
+    pub fn push(&mut self, blob: BlobRecord) -> Result<()> {
+        self.bytes += blob.data.len();
+        self.blobs.push(blob);
+        self.flush_if_full()
+    }
+
+    /// Adds a page; everything it refers to was added before, so what is stored is always whole.
+    pub fn push_page(&mut self, id: TreeId, data: Vec<u8>) -> Result<()> {
+        self.bytes += data.len();
+        self.pages.push((id, data));
+        self.flush_if_full()
+    }
+
+    fn flush_if_full(&mut self) -> Result<()> {
+        let full = self.blobs.len() + self.pages.len() >= BATCH_ROWS || self.bytes >= BATCH_BYTES;
+        if full { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.vault.transact_with(Durability::Deferred, |transaction| {
+            Self::put(&self.blobs, &self.pages, transaction)?;
+            quota::check_bytes(transaction.view(), &self.quota)
+        })?;
+        self.blobs.clear();
+        self.pages.clear();
+        self.bytes = 0;
+        Ok(())
+    }
+
+    fn put(
+        blobs: &[BlobRecord],
+        pages: &[(TreeId, Vec<u8>)],
+        transaction: &mut Transaction<'_>,
+    ) -> Result<()> {
+        for blob in blobs {
+            transaction.writer.put_blob(blob)?;
+        }
+        for (id, data) in pages {
+            transaction.writer.put_tree(id, data)?;
+        }
+        Ok(())
+    }
+
+    /// Stores what is left, in the transaction that makes the version: a small change needs no other.
+    pub fn finish(self, transaction: &mut Transaction<'_>) -> Result<()> {
+        Self::put(&self.blobs, &self.pages, transaction)
+    }
+}

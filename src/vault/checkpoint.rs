@@ -1,0 +1,91 @@
+//! Checkpoints: labels on a fork that pin a version.
+
+use crate::backend::CheckpointRecord;
+use crate::ids::{CheckpointName, ForkName};
+
+use super::audit::Event;
+use super::error::{Result, VaultError};
+use super::store::Vault;
+use super::version::root_of;
+
+/// Who wanted a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    ByHand,
+    Automatic,
+}
+
+impl Vault {
+    /// Labels the head of a fork. Without a name it gets the next free `cp-N`.
+    pub fn save_checkpoint(
+        &self,
+        fork: &ForkName,
+        name: Option<CheckpointName>,
+        message: &str,
+        origin: Origin,
+    ) -> Result<CheckpointRecord> {
+        self.transact(|transaction| {
+            let record = transaction.fork(fork)?;
+            let head = super::store::require_version(transaction.view(), &record.head)?;
+            root_of(&head)?;
+            let name = match name {
+                Some(name) => name,
+                None => next_name(&transaction.view().checkpoints()?, fork)?,
+            };
+            if transaction.view().checkpoint(fork, &name)?.is_some() {
+                return Err(VaultError::CheckpointExists { fork: fork.clone(), name });
+            }
+            let checkpoint = CheckpointRecord {
+                fork: fork.clone(),
+                name,
+                version: head.id,
+                automatic: origin == Origin::Automatic,
+                message: message.to_owned(),
+                at: transaction.now(),
+            };
+            transaction.writer.insert_checkpoint(&checkpoint)?;
+            let subject = format!("{fork}@{}", checkpoint.name);
+            transaction.record(&Event {
+                action: "checkpoint.save",
+                subject: &subject,
+                before: None,
+                after: Some(head.id.0),
+                detail: message,
+            })?;
+            Ok(checkpoint)
+        })
+    }
+
+    pub fn delete_checkpoint(&self, fork: &ForkName, name: &CheckpointName) -> Result<CheckpointRecord> {
+        self.transact(|transaction| {
+            transaction.fork(fork)?;
+            let found = transaction.view().checkpoint(fork, name)?;
+            let found =
+                found.ok_or_else(|| VaultError::NoCheckpoint { fork: fork.clone(), name: name.clone() })?;
+            transaction.writer.delete_checkpoint(fork, name)?;
+            let subject = format!("{fork}@{name}");
+            transaction.record(&Event {
+                action: "checkpoint.delete",
+                subject: &subject,
+                before: Some(found.version.0),
+                after: None,
+                detail: "",
+            })?;
+            Ok(found)
+        })
+    }
+
+    pub fn checkpoints(&self) -> Result<Vec<CheckpointRecord>> {
+        Ok(self.read()?.checkpoints()?)
+    }
+}
+
+fn next_name(taken: &[CheckpointRecord], fork: &ForkName) -> Result<CheckpointName> {
+    let numbers = taken
+        .iter()
+        .filter(|checkpoint| checkpoint.fork == *fork)
+        .filter_map(|checkpoint| checkpoint.name.as_str().strip_prefix("cp-")?.parse::<u64>().ok());
+    let next = numbers.max().unwrap_or(0).saturating_add(1);
+    CheckpointName::parse(&format!("cp-{next}"))
+        .map_err(|_| VaultError::BadRef { reference: format!("cp-{next}"), reason: "no name is left" })
+}

@@ -1,0 +1,173 @@
+//! The bytes of files as blobs: compressed where it pays, checked against their digest when read.
+
+use std::cell::RefCell;
+
+use crate::backend::{BlobRecord, Codec, Reader};
+use crate::hostfs::xattr::Xattrs;
+use crate::ids::BlobId;
+
+use super::codec::{DecodeError, Decoder, put_bytes, put_number};
+use super::error::{Result, VaultError};
+
+/// Files up to this size are one blob; larger ones are cut into chunks.
+pub const WHOLE_BYTES_MAX: usize = 1 << 20;
+/// Below this, compression gains less than it costs.
+const COMPRESS_BYTES_MIN: usize = 96;
+const ZSTD_LEVEL: i32 = 1;
+
+thread_local! {
+    static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
+    static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// The id of some bytes.
+#[must_use]
+pub fn id_of(content: &[u8]) -> BlobId {
+    BlobId(*blake3::hash(content).as_bytes())
+}
+
+/// A blob ready to be stored; its id is computed from the very bytes it holds.
+#[must_use]
+pub fn encode(id: BlobId, content: Vec<u8>) -> BlobRecord {
+    debug_assert_eq!(id, id_of(&content));
+    let size = content.len() as u64;
+    match compress(&content) {
+        Some(data) => BlobRecord { id, size, codec: Codec::Zstd, data },
+        None => BlobRecord { id, size, codec: Codec::Raw, data: content },
+    }
+}
+
+/// The compressed form, if it saves at least an eighth.
+fn compress(content: &[u8]) -> Option<Vec<u8>> {
+    if content.len() < COMPRESS_BYTES_MIN {
+        return None;
+    }
+    COMPRESSOR.with_borrow_mut(|slot| {
+        let compressor = match slot {
+            Some(compressor) => compressor,
+            None => slot.insert(zstd::bulk::Compressor::new(ZSTD_LEVEL).ok()?),
+        };
+        // A buffer too small for the gain that is asked for makes zstd give up early.
+        let mut data = vec![0; content.len() - content.len() / 8];
+        let length = compressor.compress_to_buffer(content, &mut data).ok()?;
+        data.truncate(length);
+        data.shrink_to_fit();
+        Some(data)
+    })
+}
+
+/// The content of a whole blob, checked against its id.
+pub fn decode(blob: BlobRecord) -> Result<Vec<u8>> {
+    let damaged = |detail: &str| VaultError::DamagedObject {
+        kind: "blob",
+        id: blob.id.short(),
+        detail: detail.to_owned(),
+    };
+    let size = usize::try_from(blob.size).map_err(|_| damaged("its size cannot be"))?;
+    let content = match blob.codec {
+        Codec::List => return Err(damaged("a chunk list stands where content should be")),
+        Codec::Raw => blob.data,
+        Codec::Zstd if size > WHOLE_BYTES_MAX => return Err(damaged("its size cannot be")),
+        Codec::Zstd => DECOMPRESSOR.with_borrow_mut(|slot| {
+            let decompressor = match slot {
+                Some(decompressor) => decompressor,
+                None => slot.insert(zstd::bulk::Decompressor::new().map_err(VaultError::Input)?),
+            };
+            decompressor.decompress(&blob.data, size).map_err(|_| damaged("it cannot be decompressed"))
+        })?,
+    };
+    if content.len() != size || id_of(&content) != blob.id {
+        return Err(VaultError::DamagedObject {
+            kind: "blob",
+            id: blob.id.short(),
+            detail: "its digest does not match".to_owned(),
+        });
+    }
+    Ok(content)
+}
+
+/// The row of a blob that must be there.
+pub fn fetch(reader: &dyn Reader, id: &BlobId) -> Result<BlobRecord> {
+    reader.blob(id)?.ok_or_else(|| VaultError::MissingObject { kind: "blob", id: id.short() })
+}
+
+/// A set of extended attributes as a blob; none for an empty set.
+#[must_use]
+pub fn encode_xattrs(xattrs: &Xattrs) -> Option<BlobRecord> {
+    if xattrs.is_empty() {
+        return None;
+    }
+    let mut out = Vec::new();
+    put_number(&mut out, xattrs.len() as u64);
+    for (name, value) in xattrs {
+        put_bytes(&mut out, name);
+        put_bytes(&mut out, value);
+    }
+    Some(encode(id_of(&out), out))
+}
+
+pub fn decode_xattrs(content: &[u8]) -> std::result::Result<Xattrs, DecodeError> {
+    let mut decoder = Decoder::new(content);
+    let count = decoder.number()?;
+    let mut xattrs = Vec::new();
+    for _ in 0..count {
+        xattrs.push((decoder.bytes()?.to_vec(), decoder.bytes()?.to_vec()));
+    }
+    decoder.end()?;
+    Ok(xattrs)
+}
+
+/// The attributes behind an id.
+pub fn xattrs(reader: &dyn Reader, id: &BlobId) -> Result<Xattrs> {
+    let content = decode(fetch(reader, id)?)?;
+    decode_xattrs(&content).map_err(|error| VaultError::damaged("attribute set", &id.short(), &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn blobs_round_trip(content in proptest::collection::vec(any::<u8>(), 0..5000), repeat in 1..20_usize) {
+            let content = content.repeat(repeat);
+            let blob = encode(id_of(&content), content.clone());
+            prop_assert!(blob.data.len() <= content.len());
+            prop_assert_eq!(decode(blob).unwrap(), content);
+        }
+
+        #[test]
+        fn a_damaged_blob_is_never_returned(
+            content in proptest::collection::vec(any::<u8>(), 1..3000),
+            at: prop::sample::Index,
+            bit in 0..8,
+        ) {
+            let content = content.repeat(3);
+            let mut blob = encode(id_of(&content), content.clone());
+            let at = at.index(blob.data.len());
+            blob.data[at] ^= 1_u8 << bit;
+            // A zstd frame has bits that do not matter; what comes back is then still the content.
+            if let Ok(read) = decode(blob) {
+                prop_assert_eq!(read, content);
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_shrink_is_stored_as_it_is() {
+        let noise: Vec<u8> =
+            (0..4096_u32).flat_map(|n| blake3::hash(&n.to_le_bytes()).as_bytes()[..1].to_vec()).collect();
+        assert_eq!(encode(id_of(&noise), noise.clone()).codec, Codec::Raw);
+        let text = b"the same line again\n".repeat(200);
+        assert_eq!(encode(id_of(&text), text.clone()).codec, Codec::Zstd);
+    }
+
+    #[test]
+    fn xattrs_round_trip() {
+        let set = vec![(b"user.a".to_vec(), b"1".to_vec()), (b"user.b".to_vec(), vec![0; 3000])];
+        let blob = encode_xattrs(&set).unwrap();
+        assert_eq!(decode_xattrs(&decode(blob).unwrap()).unwrap(), set);
+        assert_eq!(encode_xattrs(&Vec::new()), None);
+    }
+}

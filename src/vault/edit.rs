@@ -1,0 +1,170 @@
+//! Edits by path: from a root and a set of changes to a new root, touching only what lies on the way.
+//!
+//! Never recurses on the stack: paths in byte order put a directory before everything in it, so one pass
+//! forward finds the directories and one backward closes them.
+
+use std::collections::BTreeMap;
+
+use crate::hostfs::stat::FileTime;
+
+use super::error::{Result, VaultError};
+use super::page::{Body, DirMeta, DirRef, Node};
+use super::pages::{self, Changes, NewPages};
+use super::path::TreePath;
+use super::tree::{self, Pages};
+
+/// What is to become of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    Put(Node),
+    Remove,
+    /// A directory with this metadata: made where there is none, kept with its entries where there is one.
+    Dir(DirMeta),
+}
+
+pub type Edits = BTreeMap<TreePath, Edit>;
+
+/// What edits do beside what they name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Nothing: every directory's metadata is given by the edits.
+    Exact,
+    /// As a file system would: parents are made, and a directory that gains or loses a name has this time.
+    Natural(FileTime),
+}
+
+struct Work {
+    base: (DirMeta, Body),
+    meta: Option<DirMeta>,
+    changes: Changes,
+    touched: bool,
+}
+
+/// The root after the edits. New pages are added to `new`; nothing is stored.
+pub fn apply(
+    pages: &dyn Pages,
+    root: &DirRef,
+    edits: &Edits,
+    manner: Manner,
+    new: &mut NewPages,
+) -> Result<DirRef> {
+    let mut works = gather(edits);
+    let paths: Vec<TreePath> = works.keys().cloned().collect();
+    for path in &paths {
+        let base = base_of(pages, root, path, &works, edits, manner)?;
+        let touched = match manner {
+            Manner::Exact => false,
+            Manner::Natural(_) => changes_names(pages, &base.1, &works[path].changes)?,
+        };
+        if let Some(work) = works.get_mut(path) {
+            work.base = base;
+            work.touched = touched;
+        }
+    }
+    let mut edited = *root;
+    while let Some((path, work)) = works.pop_last() {
+        let mut meta = work.meta;
+        if let Manner::Natural(now) = manner
+            && meta.is_none()
+            && work.touched
+        {
+            meta = Some(DirMeta { mtime: now, ..work.base.0.clone() });
+        }
+        let dir = pages::edit(pages, work.base, meta, &work.changes, new)?;
+        match path.split() {
+            None => edited = dir,
+            Some((parent, name)) => {
+                if let Some(parent) = works.get_mut(&parent) {
+                    parent.changes.insert(name.to_vec(), Some(Node::Dir(dir)));
+                }
+            }
+        }
+    }
+    Ok(edited)
+}
+
+/// A piece of work for each directory on the way of an edit.
+fn gather(edits: &Edits) -> BTreeMap<TreePath, Work> {
+    let mut works: BTreeMap<TreePath, Work> = BTreeMap::new();
+    let empty = || Work {
+        base: (DirMeta::default(), Body::Leaf(Vec::new())),
+        meta: None,
+        changes: Changes::new(),
+        touched: false,
+    };
+    for (path, edit) in edits {
+        let mut up = path.clone();
+        while let Some((parent, _)) = up.split() {
+            if works.contains_key(&parent) {
+                break;
+            }
+            works.insert(parent.clone(), empty());
+            up = parent;
+        }
+        if let Edit::Dir(meta) = edit {
+            works.entry(path.clone()).or_insert_with(empty).meta = Some(meta.clone());
+        }
+        let Some((parent, name)) = path.split() else { continue };
+        let change = match edit {
+            Edit::Put(node) => Some(node.clone()),
+            Edit::Remove => None,
+            Edit::Dir(_) => continue,
+        };
+        works.entry(parent).or_insert_with(empty).changes.insert(name.to_vec(), change);
+    }
+    works
+}
+
+/// What a directory holds before its changes: what was there, what an edit puts there, or nothing.
+fn base_of(
+    pages: &dyn Pages,
+    root: &DirRef,
+    path: &TreePath,
+    works: &BTreeMap<TreePath, Work>,
+    edits: &Edits,
+    manner: Manner,
+) -> Result<(DirMeta, Body)> {
+    let Some((parent, name)) = path.split() else { return tree::top(pages, &root.tree) };
+    let above = &works[&parent];
+    let there = match above.changes.get(name) {
+        Some(change) => change.clone(),
+        None => entry_in(pages, &above.base.1, name)?,
+    };
+    let made_dir = matches!(edits.get(path), Some(Edit::Dir(_)));
+    match there {
+        Some(Node::Dir(dir)) => tree::top(pages, &dir.tree),
+        Some(other) if !made_dir => Err(VaultError::NotADirectory { path: path.clone(), kind: other.kind() }),
+        Some(_) | None => {
+            let mtime = match manner {
+                Manner::Exact => FileTime::default(),
+                Manner::Natural(now) => now,
+            };
+            Ok((DirMeta { mtime, ..DirMeta::default() }, Body::Leaf(Vec::new())))
+        }
+    }
+}
+
+fn entry_in(pages: &dyn Pages, body: &Body, name: &[u8]) -> Result<Option<Node>> {
+    match body {
+        Body::Leaf(entries) => {
+            let found = entries.binary_search_by(|entry| entry.name.as_slice().cmp(name));
+            Ok(found.ok().map(|at| entries[at].node.clone()))
+        }
+        Body::Inner { pages: children, .. } => {
+            let after = children.partition_point(|child| child.first.as_slice() <= name);
+            match after.checked_sub(1) {
+                None => Ok(None),
+                Some(at) => entry_in(pages, &pages.page(&children[at].tree)?.body, name),
+            }
+        }
+    }
+}
+
+fn changes_names(pages: &dyn Pages, body: &Body, changes: &Changes) -> Result<bool> {
+    for (name, change) in changes {
+        if entry_in(pages, body, name)?.is_some() != change.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,161 @@
+//! What a vault can refuse, in one enum: the failed thing, its operands, and what to do next.
+
+use crate::backend::BackendError;
+use crate::diagnose::Diagnose;
+use crate::ids::{CheckpointName, ForkName, VersionId};
+
+use super::codec::DecodeError;
+use super::path::{PathError, TreePath};
+
+pub type Result<T> = std::result::Result<T, VaultError>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum VaultError {
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    #[error(transparent)]
+    Path(#[from] PathError),
+    #[error(transparent)]
+    Import(#[from] super::import::ImportError),
+    #[error(transparent)]
+    Export(#[from] super::export::ExportError),
+
+    #[error("{kind} {id} is missing from the vault")]
+    MissingObject { kind: &'static str, id: String },
+    #[error("{kind} {id} is damaged: {detail}")]
+    DamagedObject { kind: &'static str, id: String, detail: String },
+
+    #[error("there is no fork, version or run {reference:?}")]
+    UnknownRef { reference: String },
+    #[error("{reference:?} could be any of {count} versions, among them {examples}")]
+    AmbiguousRef { reference: String, count: usize, examples: String },
+    #[error("{reference:?} is not a reference: {reason}")]
+    BadRef { reference: String, reason: &'static str },
+    #[error("{reference:?} reaches back before the first version")]
+    BeforeFirst { reference: String },
+    #[error("version {} was pruned: its files are no longer kept", id.short())]
+    Pruned { id: VersionId },
+
+    #[error("there is no fork {name}")]
+    NoFork { name: ForkName },
+    #[error("there is a fork {name} already")]
+    ForkExists { name: ForkName },
+    #[error("fork {name} is the vault's main fork and cannot be deleted")]
+    MainFork { name: ForkName },
+    #[error("fork {name} holds {count} checkpoints that were saved by hand")]
+    ForkHasCheckpoints { name: ForkName, count: usize },
+    #[error("fork {fork} moved to {} while this was prepared for {}", found.short(), expected.short())]
+    ForkMoved { fork: ForkName, expected: VersionId, found: VersionId },
+    #[error("there is no checkpoint {name} on fork {fork}")]
+    NoCheckpoint { fork: ForkName, name: CheckpointName },
+    #[error("there is a checkpoint {name} on fork {fork} already")]
+    CheckpointExists { fork: ForkName, name: CheckpointName },
+
+    #[error("there is no {path}")]
+    NoPath { path: TreePath },
+    #[error("{path} is a {kind}, not a directory")]
+    NotADirectory { path: TreePath, kind: &'static str },
+    #[error("{path} is a directory")]
+    IsADirectory { path: TreePath },
+    #[error("{path} is a {kind}, not a file")]
+    NotAFile { path: TreePath, kind: &'static str },
+    #[error("{path} exists already")]
+    PathExists { path: TreePath },
+    #[error("{to} lies beneath {from}: a directory cannot be put into itself")]
+    PathCycle { from: TreePath, to: TreePath },
+    #[error("directory {path} is not empty")]
+    DirNotEmpty { path: TreePath },
+
+    #[error("the file is {size} bytes long; at most {max} can be kept")]
+    FileTooLarge { size: u64, max: u64 },
+    #[error("cannot read the content to be stored")]
+    Input(#[source] std::io::Error),
+    #[error("cannot write the content out")]
+    Output(#[source] std::io::Error),
+
+    #[error("this would exceed the vault's quota of {limit} {what}: it would be {would_be}")]
+    Quota { what: &'static str, limit: u64, would_be: u64 },
+}
+
+impl VaultError {
+    pub(crate) fn damaged(kind: &'static str, id: &str, error: &DecodeError) -> Self {
+        Self::DamagedObject { kind, id: id.to_owned(), detail: error.to_string() }
+    }
+}
+
+impl Diagnose for VaultError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Backend(error) => error.code(),
+            Self::Path(error) => error.code(),
+            Self::Import(error) => error.code(),
+            Self::Export(error) => error.code(),
+            Self::MissingObject { .. } => "object.missing",
+            Self::DamagedObject { .. } => "object.damaged",
+            Self::UnknownRef { .. } => "ref.unknown",
+            Self::AmbiguousRef { .. } => "ref.ambiguous",
+            Self::BadRef { .. } => "ref.invalid",
+            Self::BeforeFirst { .. } => "ref.before_first",
+            Self::Pruned { .. } => "version.pruned",
+            Self::NoFork { .. } => "fork.not_found",
+            Self::ForkExists { .. } => "fork.exists",
+            Self::MainFork { .. } => "fork.main",
+            Self::ForkHasCheckpoints { .. } => "fork.has_checkpoints",
+            Self::ForkMoved { .. } => "fork.moved",
+            Self::NoCheckpoint { .. } => "checkpoint.not_found",
+            Self::CheckpointExists { .. } => "checkpoint.exists",
+            Self::NoPath { .. } => "path.not_found",
+            Self::NotADirectory { .. } => "path.not_a_directory",
+            Self::IsADirectory { .. } => "path.is_a_directory",
+            Self::NotAFile { .. } => "path.not_a_file",
+            Self::PathExists { .. } => "path.exists",
+            Self::PathCycle { .. } => "path.cycle",
+            Self::DirNotEmpty { .. } => "path.not_empty",
+            Self::FileTooLarge { .. } => "file.too_large",
+            Self::Input(_) => "io.input",
+            Self::Output(_) => "io.output",
+            Self::Quota { .. } => "quota.exceeded",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Backend(error) => return error.hint(),
+            Self::Path(error) => return error.hint(),
+            Self::Import(error) => return error.hint(),
+            Self::Export(error) => return error.hint(),
+            Self::MissingObject { .. } | Self::DamagedObject { .. } => {
+                "see what else is affected with: avfs fsck".to_owned()
+            }
+            Self::UnknownRef { .. } => "list them with: avfs fork list, or: avfs log".to_owned(),
+            Self::AmbiguousRef { .. } => "give more digits of the version".to_owned(),
+            Self::BadRef { .. } => {
+                "a reference is FORK, FORK@CHECKPOINT, FORK~N, run:ID or the first digits of a version"
+                    .to_owned()
+            }
+            Self::BeforeFirst { .. } => "see how far back it goes with: avfs log".to_owned(),
+            Self::Pruned { .. } => "choose a version that avfs log does not show as pruned".to_owned(),
+            Self::NoFork { name } => format!("make it with: avfs fork create {name}"),
+            Self::ForkExists { name } => format!("choose another name, or: avfs fork delete {name}"),
+            Self::MainFork { .. } => "delete the whole vault with: avfs vault delete".to_owned(),
+            Self::ForkHasCheckpoints { name, .. } => {
+                format!("delete them with it: avfs fork delete --force {name}")
+            }
+            Self::ForkMoved { .. } => "look at the new state and try again".to_owned(),
+            Self::NoCheckpoint { fork, .. } => format!("list them with: avfs checkpoint list --fork {fork}"),
+            Self::CheckpointExists { .. } => "choose another name, or delete that one first".to_owned(),
+            Self::NoPath { .. } => "see what there is with: avfs ls".to_owned(),
+            Self::NotADirectory { .. } | Self::PathExists { .. } => "choose another path".to_owned(),
+            Self::IsADirectory { .. } => "add -r to include directories".to_owned(),
+            Self::NotAFile { .. } => "see what it is with: avfs ls -l".to_owned(),
+            Self::PathCycle { .. } => "choose a target outside of it".to_owned(),
+            Self::DirNotEmpty { .. } => "remove it with everything in it: avfs rm -r".to_owned(),
+            Self::FileTooLarge { .. } => "leave it out with a line in .avfsignore".to_owned(),
+            Self::Quota { .. } => {
+                "free some with: avfs prune --keep-last 10, or raise it: avfs quota set".to_owned()
+            }
+            Self::Input(_) | Self::Output(_) => return None,
+        };
+        Some(hint)
+    }
+}

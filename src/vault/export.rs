@@ -1,0 +1,289 @@
+//! From a version to a directory of the host: complete or not at all.
+//!
+//! Everything is written to a staging directory first and moved into place when it is whole. A staging
+//! directory left by a killed export is locked by nobody; the next export to the same place removes it.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::diagnose::Diagnose;
+use crate::hostfs::beneath;
+use crate::hostfs::random;
+use crate::hostfs::remove::remove_tree;
+
+use super::error::{Result, VaultError};
+use super::meter::Meter;
+use super::page::DirRef;
+use super::path::TreePath;
+use super::store::Vault;
+use super::tree;
+use super::write_out::{FreshPages, OverlayNames, Unfinished, WriteOut};
+
+const STAGING_PREFIX: &str = ".avfs-export-";
+
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    #[error("{} is there already and not empty", path.display())]
+    Exists { path: PathBuf },
+    #[error("{} is not a directory", path.display())]
+    NotADirectory { path: PathBuf },
+    #[error("{} is in the way: it is a {found}, the version has a {wanted} there", path.display())]
+    InTheWay { path: PathBuf, found: &'static str, wanted: &'static str },
+    #[error("no permission to write {}", path.display())]
+    NoPermission { path: PathBuf },
+    #[error("no space left while writing {path}")]
+    DiskFull { path: TreePath },
+    #[error("cannot {operation} {path}")]
+    Io {
+        operation: &'static str,
+        path: TreePath,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("cannot {operation} {}", path.display())]
+    Host {
+        operation: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the export was interrupted; nothing was left behind")]
+    Interrupted,
+}
+
+impl ExportError {
+    fn host(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| match source.kind() {
+            std::io::ErrorKind::PermissionDenied => Self::NoPermission { path },
+            std::io::ErrorKind::NotADirectory => Self::NotADirectory { path },
+            _ => Self::Host { operation, path, source },
+        }
+    }
+}
+
+impl Diagnose for ExportError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Exists { .. } => "export.exists",
+            Self::NotADirectory { .. } => "export.not_a_directory",
+            Self::InTheWay { .. } => "export.in_the_way",
+            Self::NoPermission { .. } => "export.no_permission",
+            Self::DiskFull { .. } => "export.disk_full",
+            Self::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => "export.disk_full",
+            Self::Io { .. } | Self::Host { .. } => "export.io",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Exists { .. } => "choose an empty directory, or replace files there with: --overwrite",
+            Self::NotADirectory { .. } | Self::NoPermission { .. } => "choose another directory",
+            Self::InTheWay { .. } => "move it away, then try again; nothing was changed",
+            Self::DiskFull { .. } => "free some space, then try again; nothing was left behind",
+            Self::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+                "free some space, then try again; nothing was left behind"
+            }
+            Self::Io { .. } | Self::Host { .. } | Self::Interrupted => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+/// What may happen to files that are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overwrite {
+    Refuse,
+    /// Files are replaced, directories are merged, files that the version does not have stay.
+    Replace,
+}
+
+pub struct ExportOptions<'a> {
+    pub overwrite: Overwrite,
+    /// Only these paths, each where it lies in the tree; empty for everything.
+    pub paths: &'a [TreePath],
+    pub meter: &'a Meter,
+}
+
+impl Vault {
+    /// Writes the tree of a version to `dest`.
+    pub fn export(&self, root: &DirRef, dest: &Path, options: &ExportOptions<'_>) -> Result<()> {
+        let _pin = self.backend().pin()?;
+        let wanted_paths = minimal(options.paths);
+        for path in &wanted_paths {
+            tree::require(&FreshPages::new(self), root, path)?;
+        }
+        options.meter.expect(root.totals.entries, root.totals.bytes);
+        let out = WriteOut { vault: self, overlay_names: OverlayNames::Plain, meter: options.meter };
+        let wanted = |path: &TreePath, is_dir: bool| {
+            wanted_paths.is_empty()
+                || wanted_paths
+                    .iter()
+                    .any(|wanted| wanted.contains(path) || (is_dir && path.contains(wanted)))
+        };
+        let whole = wanted_paths.is_empty();
+        match place_for(dest, options.overwrite)? {
+            Place::New { parent, name } => {
+                let staging = Staging::make(&parent)?;
+                let unfinished = out.write(&root.tree, staging.fd.as_fd(), &wanted)?;
+                out.finish(staging.fd.as_fd(), &unfinished)?;
+                staging.publish(&parent.join(name))
+            }
+            Place::Into { dir } => {
+                let staging = Staging::make(&dir)?;
+                let unfinished = out.write(&root.tree, staging.fd.as_fd(), &wanted)?;
+                let moves = plan_moves(&staging.path, &dir)?;
+                if options.meter.stopped() {
+                    return Err(ExportError::Interrupted.into());
+                }
+                for (from, to) in moves {
+                    std::fs::rename(&from, &to).map_err(ExportError::host("replace", &to))?;
+                }
+                drop(staging);
+                let target = beneath::open_root(&dir).map_err(ExportError::host("open", &dir))?;
+                // A directory that only receives some paths keeps its own metadata.
+                let kept = |dir: &Unfinished| whole || !dir.path.is_root();
+                let unfinished: Vec<Unfinished> = unfinished.into_iter().filter(kept).collect();
+                out.finish(target.as_fd(), &unfinished)
+            }
+        }
+    }
+}
+
+/// Leaves out paths that lie beneath another one; the root alone means everything.
+fn minimal(paths: &[TreePath]) -> Vec<TreePath> {
+    if paths.iter().any(TreePath::is_root) {
+        return Vec::new();
+    }
+    let mut sorted = paths.to_vec();
+    sorted.sort();
+    let mut kept: Vec<TreePath> = Vec::new();
+    for path in sorted {
+        if !kept.iter().any(|known| known.contains(&path)) {
+            kept.push(path);
+        }
+    }
+    kept
+}
+
+enum Place {
+    /// Nothing is there yet: one rename makes the whole export appear.
+    New { parent: PathBuf, name: OsString },
+    /// A directory is there: its entries are moved in one by one.
+    Into { dir: PathBuf },
+}
+
+fn place_for(dest: &Path, overwrite: Overwrite) -> Result<Place> {
+    match std::fs::metadata(dest) {
+        Ok(meta) if !meta.is_dir() => Err(ExportError::NotADirectory { path: dest.to_owned() }.into()),
+        Ok(_) => {
+            sweep(dest)?;
+            let mut entries = std::fs::read_dir(dest).map_err(ExportError::host("list", dest))?;
+            if overwrite == Overwrite::Refuse && entries.next().is_some() {
+                return Err(ExportError::Exists { path: dest.to_owned() }.into());
+            }
+            Ok(Place::Into { dir: dest.to_owned() })
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let absolute = std::path::absolute(dest).map_err(ExportError::host("find", dest))?;
+            let parent = absolute.parent().unwrap_or(Path::new("/")).to_owned();
+            let name = absolute.file_name().map(OsString::from);
+            let name = name.ok_or_else(|| ExportError::NotADirectory { path: dest.to_owned() })?;
+            std::fs::create_dir_all(&parent).map_err(ExportError::host("create", &parent))?;
+            sweep(&parent)?;
+            Ok(Place::New { parent, name })
+        }
+        Err(error) => Err(ExportError::host("look at", dest)(error).into()),
+    }
+}
+
+/// Removes staging directories whose exporter is dead.
+fn sweep(dir: &Path) -> Result<()> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Ok(()) };
+    for entry in entries.flatten() {
+        if !entry.file_name().as_bytes().starts_with(STAGING_PREFIX.as_bytes()) {
+            continue;
+        }
+        let path = entry.path();
+        let abandoned = File::open(&path)
+            .is_ok_and(|staging| flock(&staging, FlockOperation::NonBlockingLockExclusive).is_ok());
+        if abandoned {
+            remove_tree(&path).map_err(ExportError::host("remove", &path))?;
+        }
+    }
+    Ok(())
+}
+
+/// A directory that is being filled; dropped, it is gone.
+struct Staging {
+    path: PathBuf,
+    /// Holds the lock that tells others that the exporter lives.
+    fd: File,
+}
+
+impl Staging {
+    fn make(parent: &Path) -> Result<Self> {
+        let unique = random::suffix().map_err(VaultError::Output)?;
+        let path = parent.join(format!("{STAGING_PREFIX}{unique}"));
+        std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(ExportError::host("create", &path))?;
+        let opened = File::open(&path).and_then(|fd| {
+            flock(&fd, FlockOperation::NonBlockingLockExclusive)?;
+            Ok(fd)
+        });
+        match opened {
+            Ok(fd) => Ok(Self { path, fd }),
+            Err(error) => {
+                // Still empty, so this takes nothing that matters.
+                let _ = std::fs::remove_dir(&path);
+                Err(ExportError::host("lock", &path)(error).into())
+            }
+        }
+    }
+
+    /// Gives the finished directory its name.
+    fn publish(self, dest: &Path) -> Result<()> {
+        std::fs::rename(&self.path, dest).map_err(ExportError::host("move to", dest))?;
+        Ok(())
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed by the next export to the same place.
+        let _ = remove_tree(&self.path);
+    }
+}
+
+/// What to rename where, after making sure that every rename can be done.
+fn plan_moves(staging: &Path, dest: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
+    let mut moves = Vec::new();
+    let mut dirs = vec![(staging.to_owned(), dest.to_owned())];
+    while let Some((from, to)) = dirs.pop() {
+        let entries = std::fs::read_dir(&from).map_err(ExportError::host("list", &from))?;
+        for entry in entries {
+            let entry = entry.map_err(ExportError::host("list", &from))?;
+            let source = entry.path();
+            let target = to.join(OsString::from_vec(entry.file_name().into_vec()));
+            let is_dir = entry.file_type().map_err(ExportError::host("look at", &source))?.is_dir();
+            match std::fs::symlink_metadata(&target) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => moves.push((source, target)),
+                Err(error) => return Err(ExportError::host("look at", &target)(error).into()),
+                Ok(there) if there.is_dir() && is_dir => dirs.push((source, target)),
+                Ok(there) if !there.is_dir() && !is_dir => moves.push((source, target)),
+                Ok(there) => {
+                    let kind = |is_dir| if is_dir { "directory" } else { "file" };
+                    let (found, wanted) = (kind(there.is_dir()), kind(is_dir));
+                    return Err(ExportError::InTheWay { path: target, found, wanted }.into());
+                }
+            }
+        }
+    }
+    Ok(moves)
+}

@@ -1,0 +1,100 @@
+//! Forks: named movable heads with ancestry, persistent or with a day on which they end.
+
+use crate::backend::{ForkRecord, Life};
+use crate::ids::{ForkName, VersionId};
+
+use super::audit::Event;
+use super::error::{Result, VaultError};
+use super::store::{Advance, Committed, Vault, When};
+use super::version::{Reference, full_root_of, root_of};
+
+/// What deleting a fork may take with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// Refuse if checkpoints saved by hand would go.
+    Careful,
+    /// Take everything.
+    Forced,
+}
+
+impl Vault {
+    /// Makes a fork at the version `from` leads to: one row, whatever the size of the tree.
+    pub fn create_fork(&self, name: &ForkName, from: &Reference, life: Life) -> Result<ForkRecord> {
+        self.transact(|transaction| {
+            if transaction.view().fork(name)?.is_some() {
+                return Err(VaultError::ForkExists { name: name.clone() });
+            }
+            let (version, parent) = from.resolve(transaction.view())?;
+            root_of(&version)?;
+            let fork = ForkRecord {
+                name: name.clone(),
+                head: version.id,
+                base: version.id,
+                parent,
+                created_at: transaction.now(),
+                life,
+            };
+            transaction.writer.insert_fork(&fork)?;
+            transaction.record(&Event {
+                action: "fork.create",
+                subject: name.as_str(),
+                before: None,
+                after: Some(version.id.0),
+                detail: fork.parent.as_ref().map_or("", ForkName::as_str),
+            })?;
+            Ok(fork)
+        })
+    }
+
+    /// Deletes a fork and its checkpoints; the space comes back with the next gc.
+    pub fn delete_fork(&self, name: &ForkName, deletion: Deletion) -> Result<ForkRecord> {
+        self.transact(|transaction| {
+            let fork = transaction.fork(name)?;
+            if *name == ForkName::main() {
+                return Err(VaultError::MainFork { name: name.clone() });
+            }
+            let by_hand = |checkpoint: &&crate::backend::CheckpointRecord| {
+                checkpoint.fork == *name && !checkpoint.automatic
+            };
+            let count = transaction.view().checkpoints()?.iter().filter(by_hand).count();
+            if count > 0 && deletion == Deletion::Careful {
+                return Err(VaultError::ForkHasCheckpoints { name: name.clone(), count });
+            }
+            transaction.writer.delete_fork(name)?;
+            transaction.record(&Event {
+                action: "fork.delete",
+                subject: name.as_str(),
+                before: Some(fork.head.0),
+                after: None,
+                detail: "",
+            })?;
+            Ok(fork)
+        })
+    }
+
+    pub fn forks(&self) -> Result<Vec<ForkRecord>> {
+        Ok(self.read()?.forks()?)
+    }
+
+    pub fn fork(&self, name: &ForkName) -> Result<ForkRecord> {
+        self.read()?.fork(name)?.ok_or_else(|| VaultError::NoFork { name: name.clone() })
+    }
+
+    /// Adds a version to `fork` that equals an older one. With `expect` the head must still be that version.
+    pub fn restore(&self, fork: &ForkName, to: &Reference, expect: Option<VersionId>) -> Result<Committed> {
+        self.transact(|transaction| {
+            let record = transaction.fork(fork)?;
+            if let Some(expected) = expect
+                && expected != record.head
+            {
+                return Err(VaultError::ForkMoved { fork: fork.clone(), expected, found: record.head });
+            }
+            let (version, _) = to.resolve(transaction.view())?;
+            let root = full_root_of(transaction.view(), &version)?;
+            let message = format!("restore to {}", version.id.short());
+            let advance =
+                Advance { action: "fork.restore", message: &message, run: None, when: When::Changed };
+            transaction.advance(&record, &root, advance)
+        })
+    }
+}

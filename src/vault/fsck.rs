@@ -1,0 +1,279 @@
+//! Checks a vault from end to end: rows, digests, references, history, audit log.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::backend::{Codec, Reader, VersionRecord};
+use crate::ids::{BlobId, TreeId, VersionId};
+
+use super::audit;
+use super::chunk::{self, Item};
+use super::content;
+use super::error::{Result, VaultError};
+use super::meter::Meter;
+use super::page::{Body, FileContent, Node, Totals};
+use super::store::{Vault, require_version};
+use super::tree::{self, Pages};
+use super::version;
+
+/// How much is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thoroughness {
+    /// Everything but the content of blobs, which only must be there.
+    Quick,
+    Full,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// A stable word for the kind of problem.
+    pub code: &'static str,
+    pub what: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    pub versions: u64,
+    pub trees: u64,
+    pub blobs: u64,
+    pub audit_rows: u64,
+    pub findings: Vec<Finding>,
+}
+
+struct Check<'a> {
+    reader: &'a dyn Reader,
+    how: Thoroughness,
+    meter: &'a Meter,
+    report: Report,
+    trees: HashMap<TreeId, Totals>,
+    blobs: HashSet<BlobId>,
+}
+
+impl Vault {
+    pub fn fsck(&self, how: Thoroughness, meter: &Meter) -> Result<Report> {
+        let _pin = self.backend().pin()?;
+        let mut report = Report::default();
+        for line in self.backend().integrity()? {
+            report.findings.push(Finding { code: "sqlite", what: line });
+        }
+        let reader = self.read()?;
+        let (trees, blobs) = (HashMap::new(), HashSet::new());
+        let mut check = Check { reader: &*reader, how, meter, report, trees, blobs };
+        check.versions()?;
+        check.references()?;
+        let verdict = audit::verify(&*reader, None)?;
+        check.report.audit_rows = verdict.rows;
+        for problem in verdict.problems {
+            check.found("audit", problem.to_string());
+        }
+        check.report.trees = check.trees.len() as u64;
+        check.report.blobs = check.blobs.len() as u64;
+        Ok(check.report)
+    }
+}
+
+impl Check<'_> {
+    fn found(&mut self, code: &'static str, what: String) {
+        self.report.findings.push(Finding { code, what });
+    }
+
+    /// Turns damage into a finding; anything else, such as a disk that cannot be read, ends the check.
+    fn note<T>(&mut self, outcome: Result<T>, of: &dyn Fn() -> String) -> Result<Option<T>> {
+        match outcome {
+            Ok(value) => Ok(Some(value)),
+            Err(VaultError::MissingObject { kind, id }) => {
+                self.found("missing", format!("{kind} {id} is missing ({})", of()));
+                Ok(None)
+            }
+            Err(VaultError::DamagedObject { kind, id, detail }) => {
+                self.found("damaged", format!("{kind} {id} is damaged: {detail} ({})", of()));
+                Ok(None)
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    fn versions(&mut self) -> Result<()> {
+        let mut parents: HashMap<VersionId, Vec<VersionId>> = HashMap::new();
+        for id in self.reader.version_ids()? {
+            self.report.versions += 1;
+            let Some(record) = self.note(require_version(self.reader, &id), &|| "listed".to_owned())? else {
+                continue;
+            };
+            self.version(&record)?;
+            parents.insert(id, record.parents);
+        }
+        for (id, of) in &parents {
+            for parent in of.iter().filter(|parent| !parents.contains_key(*parent)) {
+                self.found(
+                    "missing",
+                    format!("version {}, parent of {}, is missing", parent.short(), id.short()),
+                );
+            }
+        }
+        if has_cycle(&parents) {
+            self.found("cycle", "a version is its own ancestor".to_owned());
+        }
+        Ok(())
+    }
+
+    fn version(&mut self, record: &VersionRecord) -> Result<()> {
+        let name = record.id.short();
+        if version::id_of(record) != record.id {
+            self.found("damaged", format!("version {name} was edited: its digest does not match"));
+        }
+        if record.pruned_at.is_some() {
+            return Ok(());
+        }
+        let of = || format!("root of version {name}");
+        let Some(totals) = self.tree(record.root, &of)? else { return Ok(()) };
+        if (totals.entries, totals.bytes) != (record.entries, record.bytes) {
+            self.found("damaged", format!("version {name} counts other totals than its tree has"));
+        }
+        let content = self.note(self.content_of(record.root), &of)?;
+        if content.is_some_and(|content| content != record.content) {
+            self.found("damaged", format!("version {name} names another content digest than its tree has"));
+        }
+        Ok(())
+    }
+
+    fn content_of(&self, root: TreeId) -> Result<crate::ids::ContentId> {
+        let (meta, body) = tree::top(&self.reader, &root)?;
+        Ok(body.seal(Some(&meta)).content)
+    }
+
+    /// Checks a page and everything beneath it once; gives what it adds up to.
+    fn tree(&mut self, root: TreeId, of: &dyn Fn() -> String) -> Result<Option<Totals>> {
+        let mut waiting = vec![(root, None::<Totals>)];
+        while let Some((id, told)) = waiting.pop() {
+            if let Some(known) = self.trees.get(&id) {
+                if told.is_some_and(|told| told != *known) {
+                    self.found("damaged", format!("the parent of tree {} counts other totals", id.short()));
+                }
+                continue;
+            }
+            let Some(page) = self.note((&self.reader).page(&id), of)? else { continue };
+            let totals = page.body.totals();
+            self.trees.insert(id, totals);
+            self.meter.add(1, 0);
+            if told.is_some_and(|told| told != totals) {
+                self.found("damaged", format!("the parent of tree {} counts other totals", id.short()));
+            }
+            if let Some(xattrs) = page.meta.and_then(|meta| meta.xattrs) {
+                self.blob(FileContent::Whole(xattrs), None, of)?;
+            }
+            match page.body {
+                Body::Inner { pages, .. } => {
+                    waiting.extend(pages.iter().map(|page| (page.tree, Some(page.totals))));
+                }
+                Body::Leaf(entries) => {
+                    for entry in entries {
+                        match entry.node {
+                            Node::Dir(dir) => waiting.push((dir.tree, Some(dir.totals))),
+                            Node::Symlink(_) | Node::Fifo(_) => {}
+                            Node::File(file) => {
+                                self.blob(file.content, Some(file.size), of)?;
+                                if let Some(xattrs) = file.xattrs {
+                                    self.blob(FileContent::Whole(xattrs), None, of)?;
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(self.trees.get(&root).copied())
+    }
+
+    fn blob(&mut self, content: FileContent, size: Option<u64>, of: &dyn Fn() -> String) -> Result<()> {
+        let id = *content.id();
+        if !self.blobs.insert(id) {
+            return Ok(());
+        }
+        let chunked = matches!(content, FileContent::Chunked(_));
+        if self.how == Thoroughness::Quick && !chunked {
+            if !self.reader.has_blob(&id)? {
+                self.found("missing", format!("blob {} is missing ({})", id.short(), of()));
+            }
+            return Ok(());
+        }
+        let Some(blob) = self.note(content::fetch(self.reader, &id), of)? else { return Ok(()) };
+        if size.is_some_and(|size| size != blob.size) {
+            self.found("damaged", format!("blob {} has another size than its file ({})", id.short(), of()));
+        }
+        self.meter.add(0, blob.size);
+        if !chunked {
+            self.note(content::decode(blob).map(drop), of)?;
+            return Ok(());
+        }
+        if blob.codec != Codec::List {
+            self.found("damaged", format!("blob {} should be a chunk list ({})", id.short(), of()));
+            return Ok(());
+        }
+        // Lists nest a few levels at most, so recursing over them is safe.
+        for item in self.note(chunk::open_list(&blob), of)?.unwrap_or_default() {
+            match item {
+                Item::Hole { .. } => {}
+                Item::Chunk { id, length } => self.blob(FileContent::Whole(id), Some(length), of)?,
+                Item::List { id, length } => self.blob(FileContent::Chunked(id), Some(length), of)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn references(&mut self) -> Result<()> {
+        for fork in self.reader.forks()? {
+            for (role, id) in [("head", fork.head), ("base", fork.base)] {
+                if self.reader.version(&id)?.is_none() {
+                    self.found(
+                        "missing",
+                        format!("the {role} of fork {}, {}, is missing", fork.name, id.short()),
+                    );
+                }
+            }
+        }
+        for checkpoint in self.reader.checkpoints()? {
+            let name = format!("{}@{}", checkpoint.fork, checkpoint.name);
+            match self.reader.version(&checkpoint.version)? {
+                None => self.found("missing", format!("the version of checkpoint {name} is missing")),
+                Some(version) if version.pruned_at.is_some() => {
+                    self.found("missing", format!("the version of checkpoint {name} was pruned"));
+                }
+                Some(_) => {}
+            }
+            if self.reader.fork(&checkpoint.fork)?.is_none() {
+                self.found("missing", format!("the fork of checkpoint {name} is missing"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes away versions whose parents are all gone, until none is left or a cycle is.
+fn has_cycle(parents: &HashMap<VersionId, Vec<VersionId>>) -> bool {
+    let mut children: HashMap<VersionId, Vec<VersionId>> = HashMap::new();
+    let mut open: HashMap<VersionId, usize> = HashMap::new();
+    for (id, of) in parents {
+        let known = of.iter().filter(|parent| parents.contains_key(*parent));
+        let mut count = 0;
+        for parent in known {
+            children.entry(*parent).or_default().push(*id);
+            count += 1;
+        }
+        open.insert(*id, count);
+    }
+    let mut ready: Vec<VersionId> =
+        open.iter().filter(|(_, count)| **count == 0).map(|(id, _)| *id).collect();
+    let mut done = 0;
+    while let Some(id) = ready.pop() {
+        done += 1;
+        for child in children.remove(&id).unwrap_or_default() {
+            if let Some(count) = open.get_mut(&child) {
+                *count -= 1;
+                if *count == 0 {
+                    ready.push(child);
+                }
+            }
+        }
+    }
+    done < parents.len()
+}

@@ -1,0 +1,313 @@
+//! Gives back what nothing refers to any more: expired forks, versions, trees, blobs.
+//!
+//! Objects go newest first, so that an object that is there always has everything it refers to, also when
+//! the sweep is killed half-way. Before each step the heads are looked at again: what a new version has
+//! begun to use since the marking stays.
+
+use std::collections::HashSet;
+
+use crate::backend::{Codec, Durability, Life, ObjectKind, Reader, VersionRecord};
+use crate::clock::Timestamp;
+use crate::ids::{BlobId, CheckpointName, ForkName, TreeId, VersionId};
+
+use super::audit::Event;
+use super::chunk::{self, Item};
+use super::content;
+use super::error::Result;
+use super::page::{Body, FileContent, Node};
+use super::store::{Vault, require_version};
+use super::tree::Pages;
+
+/// Rows looked at in one transaction.
+const STEP_ROWS: usize = 500;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    pub forks: u64,
+    pub versions: u64,
+    pub trees: u64,
+    pub blobs: u64,
+}
+
+/// Everything that is in use.
+#[derive(Default)]
+struct Marked {
+    versions: HashSet<VersionId>,
+    trees: HashSet<TreeId>,
+    blobs: HashSet<BlobId>,
+}
+
+impl Marked {
+    /// Marks what heads and checkpoints lead to; what is marked already is not walked again.
+    fn mark_all(&mut self, reader: &dyn Reader) -> Result<()> {
+        let mut waiting: Vec<VersionId> = reader.forks()?.into_iter().map(|fork| fork.head).collect();
+        waiting.extend(reader.checkpoints()?.into_iter().map(|checkpoint| checkpoint.version));
+        while let Some(id) = waiting.pop() {
+            if !self.versions.insert(id) {
+                continue;
+            }
+            let version = require_version(reader, &id)?;
+            waiting.extend(&version.parents);
+            if version.pruned_at.is_none() {
+                self.mark_tree(reader, version.root)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn mark_tree(&mut self, reader: &dyn Reader, root: TreeId) -> Result<()> {
+        let mut waiting = vec![root];
+        while let Some(id) = waiting.pop() {
+            if !self.trees.insert(id) {
+                continue;
+            }
+            let page = (&reader).page(&id)?;
+            if let Some(xattrs) = page.meta.and_then(|meta| meta.xattrs) {
+                self.blobs.insert(xattrs);
+            }
+            match page.body {
+                Body::Inner { pages, .. } => waiting.extend(pages.iter().map(|page| page.tree)),
+                Body::Leaf(entries) => {
+                    for entry in entries {
+                        match entry.node {
+                            Node::Dir(dir) => waiting.push(dir.tree),
+                            Node::Symlink(_) | Node::Fifo(_) => {}
+                            Node::File(file) => {
+                                self.blobs.extend(file.xattrs);
+                                match file.content {
+                                    FileContent::Whole(id) => {
+                                        self.blobs.insert(id);
+                                    }
+                                    FileContent::Chunked(id) => self.mark_list(reader, id)?,
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn mark_list(&mut self, reader: &dyn Reader, list: BlobId) -> Result<()> {
+        let mut waiting = vec![list];
+        while let Some(id) = waiting.pop() {
+            if !self.blobs.insert(id) {
+                continue;
+            }
+            let blob = content::fetch(reader, &id)?;
+            if blob.codec != Codec::List {
+                continue;
+            }
+            for item in chunk::open_list(&blob)? {
+                match item {
+                    Item::List { id, .. } => waiting.push(id),
+                    Item::Chunk { id, .. } => {
+                        self.blobs.insert(id);
+                    }
+                    Item::Hole { .. } => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn has(&self, kind: ObjectKind, digest: [u8; 32]) -> bool {
+        match kind {
+            ObjectKind::Tree => self.trees.contains(&TreeId(digest)),
+            ObjectKind::Blob => self.blobs.contains(&BlobId(digest)),
+        }
+    }
+}
+
+impl Vault {
+    /// Deletes expired forks and everything that is not in use. `progress` hears how many objects were looked at.
+    pub fn gc(&self, progress: &dyn Fn(u64)) -> Result<Swept> {
+        // Nobody may be between storing an object and referring to it.
+        let _alone = self.backend().sweep_guard()?;
+        let mut swept = Swept { forks: self.expire_forks()?, ..Swept::default() };
+        let mut marked = Marked::default();
+        marked.mark_all(&*self.read()?)?;
+        swept.versions = self.sweep_versions(&mut marked)?;
+        let mut looked_at = 0;
+        for kind in [ObjectKind::Tree, ObjectKind::Blob] {
+            let mut before = i64::MAX;
+            loop {
+                let step = self.transact_with(Durability::Deferred, |transaction| {
+                    marked.mark_all(transaction.view())?;
+                    let rows = transaction.view().objects_before(kind, before, STEP_ROWS)?;
+                    let unused: Vec<i64> = rows
+                        .iter()
+                        .filter(|(_, digest)| !marked.has(kind, *digest))
+                        .map(|(row, _)| *row)
+                        .collect();
+                    transaction.writer.delete_objects(kind, &unused)?;
+                    Ok((rows.last().map(|(row, _)| *row), rows.len() as u64, unused.len() as u64))
+                })?;
+                let (last, seen, deleted) = step;
+                match kind {
+                    ObjectKind::Tree => swept.trees += deleted,
+                    ObjectKind::Blob => swept.blobs += deleted,
+                }
+                looked_at += seen;
+                progress(looked_at);
+                match last {
+                    Some(row) => before = row,
+                    None => break,
+                }
+            }
+        }
+        if swept != Swept::default() {
+            let detail = format!(
+                "forks={} versions={} trees={} blobs={}",
+                swept.forks, swept.versions, swept.trees, swept.blobs
+            );
+            self.transact(|transaction| {
+                let event =
+                    Event { action: "vault.gc", subject: "", before: None, after: None, detail: &detail };
+                transaction.record(&event)
+            })?;
+        }
+        self.backend().shrink(&|_| {})?;
+        Ok(swept)
+    }
+
+    /// Deletes ephemeral forks whose day has come.
+    pub fn expire_forks(&self) -> Result<u64> {
+        let now = self.now();
+        let expired = |life: Life| match life {
+            Life::Persistent => false,
+            Life::Ephemeral { expires_at } => expires_at <= now,
+        };
+        let any = self.forks()?.iter().any(|fork| expired(fork.life));
+        if !any {
+            return Ok(0);
+        }
+        self.transact(|transaction| {
+            let mut count = 0;
+            for fork in transaction.view().forks()?.into_iter().filter(|fork| expired(fork.life)) {
+                transaction.writer.delete_fork(&fork.name)?;
+                transaction.record(&Event {
+                    action: "fork.expire",
+                    subject: fork.name.as_str(),
+                    before: Some(fork.head.0),
+                    after: None,
+                    detail: "",
+                })?;
+                count += 1;
+            }
+            Ok(count)
+        })
+    }
+
+    fn sweep_versions(&self, marked: &mut Marked) -> Result<u64> {
+        self.transact_with(Durability::Deferred, |transaction| {
+            marked.mark_all(transaction.view())?;
+            let all = transaction.view().version_ids()?;
+            let unused: Vec<VersionId> = all.into_iter().filter(|id| !marked.versions.contains(id)).collect();
+            for id in &unused {
+                transaction.writer.delete_version(id)?;
+            }
+            Ok(unused.len() as u64)
+        })
+    }
+}
+
+/// Which versions a prune keeps, beside heads and checkpoints saved by hand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// The newest so many of each fork.
+    pub last: Option<u64>,
+    /// Those made at or after this time.
+    pub since: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    pub versions: Vec<VersionId>,
+    /// Automatic checkpoints that pinned them.
+    pub checkpoints: Vec<(ForkName, CheckpointName)>,
+}
+
+/// Whether a prune is only to be told about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trial {
+    Real,
+    DryRun,
+}
+
+impl Vault {
+    /// Gives up the files of versions that `keep` does not ask for; their records, and so the history, stay.
+    pub fn prune(&self, keep: &Keep, fork: Option<&ForkName>, trial: Trial) -> Result<Pruned> {
+        if trial == Trial::DryRun {
+            return plan_prune(&*self.read()?, keep, fork);
+        }
+        self.transact(|transaction| {
+            let pruned = plan_prune(transaction.view(), keep, fork)?;
+            let now = transaction.now();
+            for id in &pruned.versions {
+                transaction.writer.mark_pruned(id, now)?;
+            }
+            for (fork, name) in &pruned.checkpoints {
+                transaction.writer.delete_checkpoint(fork, name)?;
+            }
+            if !pruned.versions.is_empty() {
+                let detail =
+                    format!("versions={} checkpoints={}", pruned.versions.len(), pruned.checkpoints.len());
+                transaction.record(&Event {
+                    action: "vault.prune",
+                    subject: fork.map_or("", ForkName::as_str),
+                    before: None,
+                    after: None,
+                    detail: &detail,
+                })?;
+            }
+            Ok(pruned)
+        })
+    }
+}
+
+fn plan_prune(reader: &dyn Reader, keep: &Keep, only: Option<&ForkName>) -> Result<Pruned> {
+    let forks = reader.forks()?;
+    if let Some(name) = only
+        && !forks.iter().any(|fork| fork.name == *name)
+    {
+        return Err(super::error::VaultError::NoFork { name: name.clone() });
+    }
+    let checkpoints = reader.checkpoints()?;
+    let mut kept: HashSet<VersionId> = forks.iter().map(|fork| fork.head).collect();
+    let by_hand = checkpoints.iter().filter(|checkpoint| !checkpoint.automatic);
+    kept.extend(by_hand.map(|checkpoint| checkpoint.version));
+    let mut given_up: Vec<VersionRecord> = Vec::new();
+    let mut seen = HashSet::new();
+    for fork in &forks {
+        let chosen = only.is_none_or(|name| *name == fork.name);
+        let mut waiting = vec![(fork.head, 0_u64)];
+        while let Some((id, age)) = waiting.pop() {
+            let version = require_version(reader, &id)?;
+            let wanted = !chosen
+                || keep.last.is_some_and(|n| age < n)
+                || keep.since.is_some_and(|at| version.at >= at);
+            if wanted {
+                kept.insert(id);
+            }
+            // A version seen before may still be young enough on this fork, so only walk on where it helps.
+            if !seen.insert((fork.name.clone(), id)) {
+                continue;
+            }
+            waiting.extend(version.parents.iter().map(|parent| (*parent, age + 1)));
+            given_up.push(version);
+        }
+    }
+    let mut pruned = Pruned::default();
+    let mut told = HashSet::new();
+    for version in given_up {
+        if version.pruned_at.is_none() && !kept.contains(&version.id) && told.insert(version.id) {
+            pruned.versions.push(version.id);
+        }
+    }
+    let automatic = checkpoints.iter().filter(|checkpoint| told.contains(&checkpoint.version));
+    pruned.checkpoints =
+        automatic.map(|checkpoint| (checkpoint.fork.clone(), checkpoint.name.clone())).collect();
+    Ok(pruned)
+}

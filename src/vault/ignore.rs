@@ -1,0 +1,82 @@
+//! `.avfsignore`: what is never versioned, in gitignore's syntax, in any directory.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use super::path::TreePath;
+
+pub const FILE_NAME: &[u8] = b".avfsignore";
+/// The vault's own directory, never part of a workspace.
+pub const OWN_DIR: &[u8] = b".avfs";
+
+/// The rules that hold in a directory: its own, then those of the directories above.
+#[derive(Clone, Default)]
+pub struct Rules {
+    layer: Option<Arc<Layer>>,
+}
+
+struct Layer {
+    dir: TreePath,
+    rules: Gitignore,
+    above: Rules,
+}
+
+impl Rules {
+    /// The rules inside `dir`, which has an ignore file with this text.
+    pub fn with(&self, dir: &TreePath, text: &[u8]) -> Result<Self, ignore::Error> {
+        let mut builder = GitignoreBuilder::new("");
+        for line in String::from_utf8_lossy(text).lines() {
+            builder.add_line(None, line)?;
+        }
+        let layer = Layer { dir: dir.clone(), rules: builder.build()?, above: self.clone() };
+        Ok(Self { layer: Some(Arc::new(layer)) })
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.layer.is_none()
+    }
+
+    /// The rule nearest to the path decides, as in git.
+    #[must_use]
+    pub fn ignores(&self, path: &TreePath, is_dir: bool) -> bool {
+        let mut rules = self;
+        while let Some(layer) = &rules.layer {
+            if let Some(below) = path.below(&layer.dir) {
+                let matched = layer.rules.matched(Path::new(OsStr::from_bytes(below.as_bytes())), is_dir);
+                if matched.is_ignore() {
+                    return true;
+                }
+                if matched.is_whitelist() {
+                    return false;
+                }
+            }
+            rules = &layer.above;
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearer_rules_win_and_rules_stay_in_their_directory() {
+        let path = |text: &str| TreePath::parse(text.as_bytes()).unwrap();
+        let top = Rules::default().with(&TreePath::root(), b"*.log\n/target\n!keep.log\n# note\n").unwrap();
+        assert!(top.ignores(&path("a/b.log"), false));
+        assert!(!top.ignores(&path("a/keep.log"), false));
+        assert!(top.ignores(&path("target"), true));
+        assert!(!top.ignores(&path("a/target"), true));
+        let sub = top.with(&path("a"), b"!b.log\n/out/\n").unwrap();
+        assert!(!sub.ignores(&path("a/b.log"), false));
+        assert!(sub.ignores(&path("a/out"), true));
+        assert!(!sub.ignores(&path("a/out"), false));
+        assert!(sub.ignores(&path("a/c.log"), false));
+    }
+}

@@ -1,0 +1,144 @@
+//! Makes trees of what a scan found, from the bottom up; a directory the cache vouches for is not built.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::ids::LinkId;
+use crate::vault::links;
+use crate::vault::page::{DirMeta, DirRef, Entry, FifoNode, FileNode, Node, SymlinkNode};
+use crate::vault::pages::{self, NewPages};
+use crate::vault::stat_cache::{CachedDir, CachedEntry, CachedKind, Stamp, StatCache, encode_dir};
+
+use super::Scanned;
+use super::scan::{Found, ScannedDir, ScannedEntry, What};
+
+pub(super) struct Built {
+    pub root: DirRef,
+    pub new: NewPages,
+    pub scanned: Scanned,
+    /// The directories of a new stat cache; nothing if the old one still tells all.
+    pub cache: Option<Vec<Vec<u8>>>,
+}
+
+pub(super) fn build(found: Found, cache: Option<&StatCache>) -> Built {
+    let Found { dirs, scanned } = found;
+    let groups = link_groups(&dirs);
+    let mut new = NewPages::default();
+    let mut built: Vec<Option<DirRef>> = vec![None; dirs.len()];
+    let mut all_reused = cache.is_some();
+    for number in (0..dirs.len()).rev() {
+        let dir = &dirs[number];
+        let cached = dir.cached.filter(|_| dir.clean).and_then(|number| cache?.dir(number));
+        let reused = cached.filter(|cached| unchanged(dir, cached, &built, &groups, cache));
+        built[number] = Some(match reused {
+            Some(cached) => cached.dir,
+            None => {
+                all_reused = false;
+                let entries = dir.entries.iter().filter_map(|entry| node(entry, &built, &groups)).collect();
+                let meta = DirMeta { mode: dir.stat.mode, mtime: dir.stat.mtime, xattrs: dir.xattrs };
+                pages::build(&meta, entries, &mut new)
+            }
+        });
+    }
+    // A scan always finds its root, or it failed.
+    let root = built
+        .first()
+        .copied()
+        .flatten()
+        .unwrap_or_else(|| pages::build(&DirMeta::default(), Vec::new(), &mut new));
+    let cache = (!all_reused).then(|| encode_cache(&dirs, &built, &groups));
+    Built { root, new, scanned, cache }
+}
+
+/// Names of one file, by the file's place on the disk; only files with more than one name here.
+type Groups = HashMap<(u64, u64), LinkId>;
+
+fn link_groups(dirs: &[ScannedDir]) -> Groups {
+    let mut paths: BTreeMap<(u64, u64), Vec<Vec<u8>>> = BTreeMap::new();
+    for dir in dirs {
+        for entry in dir.entries.iter().filter(|entry| entry.stat.links > 1) {
+            match entry.what {
+                What::File { .. } | What::Symlink { .. } | What::Fifo => {
+                    let key = (entry.stat.device, entry.stat.inode);
+                    paths.entry(key).or_default().push(dir.path.join(&entry.name).as_bytes().to_vec());
+                }
+                What::Dir(_) | What::Pending | What::Gone => {}
+            }
+        }
+    }
+    let several = paths.into_iter().filter(|(_, paths)| paths.len() > 1);
+    several
+        .map(|(key, mut paths)| {
+            paths.sort_unstable();
+            (key, links::group_id(paths.iter().map(Vec::as_slice)))
+        })
+        .collect()
+}
+
+fn link_of(entry: &ScannedEntry, groups: &Groups) -> Option<LinkId> {
+    if entry.stat.links < 2 {
+        return None;
+    }
+    groups.get(&(entry.stat.device, entry.stat.inode)).copied()
+}
+
+/// True if the directory is, down to its last file, what the cache says.
+fn unchanged(
+    dir: &ScannedDir,
+    cached: &CachedDir<'_>,
+    built: &[Option<DirRef>],
+    groups: &Groups,
+    cache: Option<&StatCache>,
+) -> bool {
+    let meta = (cached.mode, cached.mtime, cached.xattrs) == (dir.stat.mode, dir.stat.mtime, dir.xattrs);
+    meta && dir.entries.len() == cached.entries.len()
+        && dir.entries.iter().zip(&cached.entries).all(|(entry, known)| match (&entry.what, known.kind) {
+            (What::Dir(number), CachedKind::Dir(old)) => {
+                let old = cache.and_then(|cache| cache.dir_ref(old));
+                old.is_some() && built[*number as usize] == old
+            }
+            _ => known.link == link_of(entry, groups),
+        })
+}
+
+fn node(entry: &ScannedEntry, built: &[Option<DirRef>], groups: &Groups) -> Option<Entry> {
+    let link = link_of(entry, groups);
+    let (mode, mtime) = (entry.stat.mode, entry.stat.mtime);
+    let node = match &entry.what {
+        What::File { content, xattrs } => {
+            let (content, xattrs) = (*content, *xattrs);
+            Node::File(FileNode { mode, mtime, size: entry.stat.size, content, xattrs, link })
+        }
+        What::Symlink { target } => Node::Symlink(SymlinkNode { mtime, target: target.clone(), link }),
+        What::Fifo => Node::Fifo(FifoNode { mode, mtime, link }),
+        What::Dir(number) => Node::Dir(built[*number as usize]?),
+        What::Pending | What::Gone => return None,
+    };
+    Some(Entry { name: entry.name.clone(), node })
+}
+
+fn encode_cache(dirs: &[ScannedDir], built: &[Option<DirRef>], groups: &Groups) -> Vec<Vec<u8>> {
+    let encode = |(dir, built): (&ScannedDir, &Option<DirRef>)| {
+        let entries = dir.entries.iter().filter_map(|entry| {
+            let kind = match &entry.what {
+                What::File { content, xattrs } => CachedKind::File { content: *content, xattrs: *xattrs },
+                What::Symlink { target } => CachedKind::Symlink { target },
+                What::Fifo => CachedKind::Fifo,
+                What::Dir(number) => CachedKind::Dir(*number),
+                What::Pending | What::Gone => return None,
+            };
+            let link = link_of(entry, groups);
+            let stamp = Stamp::of(&entry.stat);
+            Some(CachedEntry { name: &entry.name, stamp, settled: entry.settled, link, kind })
+        });
+        built.map(|built| {
+            encode_dir(&CachedDir {
+                mode: dir.stat.mode,
+                mtime: dir.stat.mtime,
+                xattrs: dir.xattrs,
+                dir: built,
+                entries: entries.collect(),
+            })
+        })
+    };
+    dirs.iter().zip(built).filter_map(encode).collect()
+}

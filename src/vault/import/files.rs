@@ -1,0 +1,305 @@
+//! Reads files: whole and unchanging, or says that they are not.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
+
+use crate::backend::BlobRecord;
+use crate::hostfs::beneath::{self, READ};
+use crate::hostfs::stat::{HostKind, HostStat};
+use crate::hostfs::xattr::{self, Xattrs};
+use crate::ids::BlobId;
+use crate::vault::chunk::BLOCK_BYTES;
+use crate::vault::content::{self, WHOLE_BYTES_MAX};
+use crate::vault::error::{Result, VaultError};
+use crate::vault::ingest::{self, Block, Blocks, Sink};
+use crate::vault::page::FileContent;
+use crate::vault::path::TreePath;
+
+use super::scan::{Facts, LargeFile, Shared, What, lock};
+use super::{ImportError, Keep, OnTrouble, TroubleReason};
+
+/// How often a file that changes under the reader is read again.
+const ATTEMPTS: u32 = 4;
+/// Content held by a job before it is handed on.
+const JOB_BYTES: usize = 1 << 20;
+
+/// What one attempt at a file gave.
+struct Attempt {
+    stat: HostStat,
+    xattrs: Xattrs,
+    content: Vec<u8>,
+    /// Nothing was written while it was read.
+    quiet: bool,
+}
+
+enum Once {
+    Small(Attempt),
+    Large,
+    /// It is no regular file any more.
+    Changed,
+}
+
+fn read_once(dir: &OwnedFd, name: &[u8]) -> io::Result<Once> {
+    let fd = beneath::open(dir.as_fd(), name, READ)?;
+    let before = beneath::fstat(fd.as_fd())?;
+    if before.kind != HostKind::File {
+        return Ok(Once::Changed);
+    }
+    let Some(size) = usize::try_from(before.size).ok().filter(|size| *size <= WHOLE_BYTES_MAX) else {
+        return Ok(Once::Large);
+    };
+    let xattrs = xattr::read(fd.as_fd())?;
+    let mut file = File::from(fd);
+    // One byte more than it should have: a full buffer means that it grew.
+    let mut content = vec![0; size + 1];
+    let length = ingest::read_full(&mut file, &mut content)?;
+    content.truncate(length);
+    let after = beneath::fstat(file.as_fd())?;
+    let quiet = before.same_state(&after) && length == size;
+    Ok(Once::Small(Attempt { stat: after, xattrs, content, quiet }))
+}
+
+/// A job: the files `names` of one directory, with their places in it.
+pub(super) fn read_small(
+    shared: &Shared<'_>,
+    number: u32,
+    path: &TreePath,
+    dir: &OwnedFd,
+    names: Vec<(usize, Vec<u8>)>,
+) -> Result<()> {
+    let mut held: Vec<(BlobId, Vec<u8>)> = Vec::new();
+    let mut held_bytes = 0;
+    let mut facts = Vec::with_capacity(names.len());
+    for (entry, name) in names {
+        let file = path.join(&name);
+        let mut attempt = 0;
+        let read = loop {
+            attempt += 1;
+            match read_once(dir, &name) {
+                Ok(Once::Small(read)) if read.quiet => break Ok(Some(read)),
+                Ok(Once::Small(read)) if attempt == ATTEMPTS => {
+                    torn(shared, &file)?;
+                    break Ok(Some(read));
+                }
+                Ok(Once::Small(_)) => {}
+                Ok(Once::Large) => {
+                    lock(&shared.large).push(LargeFile { dir: number, entry, path: file.clone() });
+                    break Ok(None);
+                }
+                Ok(Once::Changed) => break Err(io::Error::from(io::ErrorKind::NotFound)),
+                Err(error) => break Err(error),
+            }
+        };
+        let stat_gone = |stat: HostStat| Facts { dir: number, entry, stat, what: What::Gone };
+        let read = match shared.tolerate(read, "read", &file)? {
+            Some(Some(read)) => read,
+            Some(None) => continue,
+            None => {
+                facts.push(stat_gone(beneath::fstat(dir.as_fd()).map_err(VaultError::Input)?));
+                continue;
+            }
+        };
+        if !ingest::is_whole(&read.content) {
+            lock(&shared.large).push(LargeFile { dir: number, entry, path: file });
+            continue;
+        }
+        count(shared, read.content.len() as u64);
+        let id = content::id_of(&read.content);
+        let what = What::File { content: FileContent::Whole(id), xattrs: shared.keep_xattrs(read.xattrs)? };
+        // The size of what was read, which is what is kept, even if the file has grown since.
+        let stat = HostStat { size: read.content.len() as u64, ..read.stat };
+        facts.push(Facts { dir: number, entry, stat, what });
+        if shared.keep == Keep::Everything {
+            held_bytes += read.content.len();
+            held.push((id, read.content));
+            if held_bytes >= JOB_BYTES {
+                hand_over(shared, &mut held)?;
+                held_bytes = 0;
+            }
+        }
+    }
+    hand_over(shared, &mut held)?;
+    lock(&shared.facts).append(&mut facts);
+    Ok(())
+}
+
+fn count(shared: &Shared<'_>, bytes: u64) {
+    shared.files_read.fetch_add(1, Ordering::Relaxed);
+    shared.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+    shared.meter.add(0, bytes);
+}
+
+fn torn(shared: &Shared<'_>, path: &TreePath) -> Result<()> {
+    match shared.on_trouble {
+        OnTrouble::Fail => Err(ImportError::Torn { path: path.clone(), attempts: ATTEMPTS }.into()),
+        OnTrouble::KeepGoing => {
+            shared.report(path.clone(), TroubleReason::Torn);
+            Ok(())
+        }
+    }
+}
+
+/// Compresses what the vault does not have and sends it off.
+fn hand_over(shared: &Shared<'_>, held: &mut Vec<(BlobId, Vec<u8>)>) -> Result<()> {
+    let ids: Vec<BlobId> = held.iter().map(|(id, _)| *id).collect();
+    let mut unknown = shared.unknown(&ids)?;
+    let new = held.drain(..).filter(|(id, _)| unknown.remove(id));
+    let blobs: Vec<BlobRecord> = new.map(|(id, content)| content::encode(id, content)).collect();
+    shared.store(blobs)
+}
+
+/// A file as blocks; holes of the file system are not read.
+struct FileBlocks<'a> {
+    file: &'a File,
+    at: u64,
+    size: u64,
+    /// Where data is known to go on to, and zeros before that.
+    data_until: u64,
+    meter: &'a crate::vault::meter::Meter,
+}
+
+impl Blocks for FileBlocks<'_> {
+    fn next(&mut self, buffer: &mut [u8]) -> io::Result<Block> {
+        let block = BLOCK_BYTES as u64;
+        if self.at >= self.size {
+            return Ok(Block::End);
+        }
+        if self.meter.stopped() {
+            return Err(io::Error::from(io::ErrorKind::Interrupted));
+        }
+        if self.at >= self.data_until {
+            // Whole blocks inside a hole are skipped; a block that data begins or ends in is read.
+            let next = match rustix::fs::seek(self.file, rustix::fs::SeekFrom::Data(self.at)) {
+                Ok(data) => data,
+                Err(rustix::io::Errno::NXIO) => self.size,
+                Err(_) => self.at,
+            };
+            let data = if next >= self.size { self.size } else { next / block * block };
+            if data > self.at {
+                let hole = data - self.at;
+                self.at = data;
+                return Ok(Block::Hole(hole));
+            }
+            let end = rustix::fs::seek(self.file, rustix::fs::SeekFrom::Hole(next)).unwrap_or(self.size);
+            self.data_until = end.max(self.at + 1).div_ceil(block) * block;
+        }
+        let want = usize::try_from((self.size - self.at).min(block)).unwrap_or(BLOCK_BYTES);
+        let mut filled = 0;
+        while filled < want {
+            match self.file.read_at(&mut buffer[filled..want], self.at + filled as u64) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if filled == 0 {
+            // It was cut shorter under the reader; the look at its stamp afterwards tells.
+            return Ok(Block::End);
+        }
+        self.at += filled as u64;
+        self.meter.add(0, filled as u64);
+        if filled < want {
+            self.size = self.at;
+        }
+        Ok(Block::Data(filled))
+    }
+}
+
+struct ScanSink<'s, 'a>(&'s Shared<'a>);
+
+impl Sink for ScanSink<'_, '_> {
+    fn known(&mut self, ids: &[BlobId]) -> Result<HashSet<BlobId>> {
+        let unknown = self.0.unknown(ids)?;
+        Ok(ids.iter().copied().filter(|id| !unknown.contains(id)).collect())
+    }
+
+    fn store(&mut self, blob: BlobRecord) -> Result<()> {
+        if self.0.keep == Keep::Nothing {
+            return Ok(());
+        }
+        self.0.store(vec![blob])
+    }
+}
+
+pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
+    for attempt in 1..=ATTEMPTS {
+        let opened = beneath::open(shared.root.as_fd(), large.path.as_bytes(), READ);
+        let Some(fd) = shared.tolerate(opened, "open", &large.path)? else {
+            let stat = beneath::fstat(shared.root.as_fd()).map_err(VaultError::Input)?;
+            lock(&shared.facts).push(Facts { dir: large.dir, entry: large.entry, stat, what: What::Gone });
+            return Ok(());
+        };
+        let (facts, quiet) = read_large_once(shared, large, &File::from(fd))?;
+        if !quiet && attempt < ATTEMPTS {
+            continue;
+        }
+        if !quiet {
+            torn(shared, &large.path)?;
+        }
+        shared.files_read.fetch_add(1, Ordering::Relaxed);
+        shared.bytes_read.fetch_add(facts.stat.size, Ordering::Relaxed);
+        lock(&shared.facts).push(facts);
+        return Ok(());
+    }
+    Ok(())
+}
+
+/// One attempt, and whether nothing was written meanwhile.
+fn read_large_once(shared: &Shared<'_>, large: &LargeFile, file: &File) -> Result<(Facts, bool)> {
+    let io = |source| ImportError::Io { operation: "read", path: large.path.clone(), source };
+    let before = beneath::fstat(file.as_fd()).map_err(io)?;
+    let xattrs = xattr::read(file.as_fd()).map_err(io)?;
+    let mut blocks = FileBlocks { file, at: 0, size: before.size, data_until: 0, meter: shared.meter };
+    let read = ingest::ingest(&mut blocks, &mut ScanSink(shared)).map_err(|error| match error {
+        VaultError::Input(_) if shared.meter.stopped() => ImportError::Interrupted.into(),
+        VaultError::Input(source) => VaultError::from(io(source)),
+        other => other,
+    })?;
+    let after = beneath::fstat(file.as_fd()).map_err(io)?;
+    let quiet = before.same_state(&after) && read.size == before.size;
+    let what = What::File { content: read.content, xattrs: shared.keep_xattrs(xattrs)? };
+    // The size of what was read, which is what is kept, even if the file has grown since.
+    let stat = HostStat { size: read.size, ..after };
+    Ok((Facts { dir: large.dir, entry: large.entry, stat, what }, quiet))
+}
+
+/// Reads everything, for tests that look at a file as blocks.
+#[cfg(test)]
+fn collect(blocks: &mut dyn Blocks) -> Vec<u8> {
+    let (mut all, mut buffer) = (Vec::new(), vec![0; BLOCK_BYTES]);
+    loop {
+        match blocks.next(&mut buffer).unwrap() {
+            Block::Data(length) => all.extend_from_slice(&buffer[..length]),
+            Block::Hole(length) => all.resize(all.len() + usize::try_from(length).unwrap(), 0),
+            Block::End => return all,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn blocks_of_a_sparse_file_are_its_content() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sparse");
+        let mut file = File::create(&path).unwrap();
+        file.write_all(b"head").unwrap();
+        file.set_len(10_000_000).unwrap();
+        file.write_all_at(b"middle", 5_000_001).unwrap();
+        let file = File::open(&path).unwrap();
+        let meter = crate::vault::meter::Meter::default();
+        let mut blocks = FileBlocks { file: &file, at: 0, size: 10_000_000, data_until: 0, meter: &meter };
+        let read = collect(&mut blocks);
+        assert!(read == std::fs::read(&path).unwrap());
+        let bytes = meter.bytes.load(Ordering::Relaxed);
+        assert!(bytes <= 4 * BLOCK_BYTES as u64, "{bytes} bytes were read of a file that is nearly all hole");
+    }
+}

@@ -1,0 +1,225 @@
+//! From a directory of the host to a version: only what changed is read, nothing outside is followed.
+//!
+//! [`scan`] looks at every directory in parallel and has changed files read ([`files`]); [`build`] makes
+//! trees of what was found, from the bottom up; then one transaction makes the version.
+
+mod build;
+mod files;
+mod scan;
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+
+use crate::backend::BlobRecord;
+use crate::diagnose::Diagnose;
+use crate::ids::ForkName;
+
+use super::batch::Batch;
+use super::error::Result;
+use super::meter::Meter;
+use super::page::DirRef;
+use super::pages::NewPages;
+use super::path::TreePath;
+use super::stat_cache::StatCache;
+use super::store::{Advance, Committed, Vault, When};
+
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    #[error("cannot import {}: it is not a directory", path.display())]
+    NotADirectory { path: PathBuf },
+    #[error("there is no directory {}", path.display())]
+    NoDirectory { path: PathBuf },
+    #[error("no permission to read {path}")]
+    NoPermission { path: TreePath },
+    #[error("{path} vanished during the import")]
+    Vanished { path: TreePath },
+    #[error("{path} kept changing while it was read ({attempts} attempts)")]
+    Torn { path: TreePath, attempts: u32 },
+    #[error("{path} is {depth} levels deep; at most {} are allowed", super::path::DEPTH_MAX)]
+    TooDeep { path: TreePath, depth: usize },
+    #[error("the ignore file {path} has a bad pattern")]
+    BadIgnore {
+        path: TreePath,
+        #[source]
+        source: ignore::Error,
+    },
+    #[error("cannot {operation} {path}")]
+    Io {
+        operation: &'static str,
+        path: TreePath,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the import was interrupted")]
+    Interrupted,
+}
+
+impl Diagnose for ImportError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NotADirectory { .. } => "import.not_a_directory",
+            Self::NoDirectory { .. } => "import.no_directory",
+            Self::NoPermission { .. } => "import.no_permission",
+            Self::Vanished { .. } => "import.vanished",
+            Self::Torn { .. } => "import.torn_read",
+            Self::TooDeep { .. } => "import.too_deep",
+            Self::BadIgnore { .. } => "import.bad_ignore_file",
+            Self::Io { .. } => "import.io",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::NotADirectory { .. } | Self::NoDirectory { .. } => {
+                "name a directory: avfs import DIR".to_owned()
+            }
+            Self::NoPermission { path } => {
+                format!("make it readable, or leave it out with a line in .avfsignore: /{path}")
+            }
+            Self::Vanished { .. } | Self::Torn { .. } => {
+                "import again when it is quiet, or take what is there with: avfs import --keep-going"
+                    .to_owned()
+            }
+            Self::TooDeep { .. } => "leave it out with a line in .avfsignore".to_owned(),
+            Self::BadIgnore { .. } => "patterns are those of gitignore(5)".to_owned(),
+            Self::Io { .. } | Self::Interrupted => return None,
+        };
+        Some(hint)
+    }
+}
+
+/// What to do about files that vanish, cannot be read, or do not hold still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnTrouble {
+    Fail,
+    /// Go on, and name them in the report.
+    KeepGoing,
+}
+
+pub struct ImportOptions<'a> {
+    pub on_trouble: OnTrouble,
+    /// Where the stat cache of this directory lies; without it every file is read.
+    pub stat_cache: Option<&'a Path>,
+    pub meter: &'a Meter,
+}
+
+/// A path that is not in the version as it was on the host, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    pub path: TreePath,
+    pub reason: TroubleReason,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TroubleReason {
+    /// A socket or a device: nothing a vault can keep.
+    Special(&'static str),
+    Vanished,
+    /// Kept as it was last read.
+    Torn,
+    NoPermission,
+}
+
+impl std::fmt::Display for TroubleReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Special(kind) => write!(f, "a {kind} cannot be kept"),
+            Self::Vanished => f.write_str("it vanished during the import"),
+            Self::Torn => f.write_str("it kept changing; it is kept as it was last read"),
+            Self::NoPermission => f.write_str("no permission to read it"),
+        }
+    }
+}
+
+/// What a scan of a directory found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scanned {
+    pub files_read: u64,
+    pub bytes_read: u64,
+    pub troubles: Vec<Trouble>,
+    /// Set when the import was good but its stat cache could not be kept: the next one reads every file.
+    pub cache_unsaved: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    pub committed: Committed,
+    pub scanned: Scanned,
+}
+
+/// Batches of blobs on their way to the vault.
+const CHANNEL_BATCHES: usize = 16;
+
+/// Whether what is read is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keep {
+    Everything,
+    /// Only its digests matter.
+    Nothing,
+}
+
+impl Vault {
+    /// Imports the present state of `dir` onto a fork. Nothing changed: no version is added.
+    pub fn import(
+        &self,
+        dir: &Path,
+        fork: &ForkName,
+        message: &str,
+        options: &ImportOptions<'_>,
+    ) -> Result<Imported> {
+        // Nothing that the import stores or relies on may be swept before a version refers to it.
+        let _pin = self.backend().pin()?;
+        self.fork(fork)?;
+        let vault_id = self.id()?;
+        let cache = self.usable_cache(options, &vault_id)?;
+        let (send, receive) = mpsc::sync_channel::<Vec<BlobRecord>>(CHANNEL_BATCHES);
+        let (found, mut batch) = std::thread::scope(|scope| {
+            let storing = scope.spawn(move || -> Result<Batch<'_>> {
+                let mut batch = Batch::new(self)?;
+                for blob in receive.into_iter().flatten() {
+                    batch.push(blob)?;
+                }
+                Ok(batch)
+            });
+            let found = scan::scan(self, dir, cache.as_ref(), Keep::Everything, options, Some(send));
+            let stored = storing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            // A failure to store ends the scan too; it is the cause to tell.
+            let batch = stored?;
+            found.map(|found| (found, batch))
+        })?;
+        let built = build::build(found, cache.as_ref());
+        for (id, data) in built.new.pages {
+            batch.push_page(id, data)?;
+        }
+        let committed = self.transact(|transaction| {
+            batch.finish(transaction)?;
+            let record = transaction.fork(fork)?;
+            let advance = Advance { action: "fork.import", message, run: None, when: When::Changed };
+            transaction.advance(&record, &built.root, advance)
+        })?;
+        let mut scanned = built.scanned;
+        if let (Some(path), Some(dirs)) = (options.stat_cache, built.cache) {
+            let saved = super::stat_cache::save(path, &vault_id, &dirs);
+            scanned.cache_unsaved = saved.err().map(|error| format!("{}: {error}", path.display()));
+        }
+        Ok(Imported { committed, scanned })
+    }
+
+    /// The tree `dir` would be imported as, without storing anything.
+    pub fn survey(&self, dir: &Path, options: &ImportOptions<'_>) -> Result<(DirRef, NewPages, Scanned)> {
+        let _pin = self.backend().pin()?;
+        let cache = self.usable_cache(options, &self.id()?)?;
+        let found = scan::scan(self, dir, cache.as_ref(), Keep::Nothing, options, None)?;
+        let built = build::build(found, cache.as_ref());
+        Ok((built.root, built.new, built.scanned))
+    }
+
+    /// The cache, if the vault still has the tree it describes: then it has every blob the cache names.
+    fn usable_cache(&self, options: &ImportOptions<'_>, vault_id: &str) -> Result<Option<StatCache>> {
+        let Some(cache) = options.stat_cache.and_then(|path| StatCache::load(path, vault_id)) else {
+            return Ok(None);
+        };
+        Ok(if self.read()?.has_tree(&cache.root().tree)? { Some(cache) } else { None })
+    }
+}

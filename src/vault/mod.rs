@@ -1,0 +1,38 @@
+//! The storage layer: what the rows of a backend mean.
+//!
+//! Blobs and trees are immutable and named by their digests; versions record a root tree and where it came
+//! from; forks and checkpoints lead to versions; the audit log tells how they got there. Nothing here knows
+//! of policy, execution or the command line.
+
+pub mod audit;
+mod batch;
+pub mod checkpoint;
+pub mod chunk;
+pub mod codec;
+pub mod content;
+pub mod diff;
+pub mod edit;
+mod error;
+pub mod export;
+pub mod fork;
+pub mod fsck;
+pub mod gc;
+pub mod ignore;
+pub mod import;
+pub mod ingest;
+pub mod links;
+pub mod materialize;
+pub mod meter;
+pub mod ops;
+pub mod page;
+pub mod pages;
+pub mod path;
+pub mod quota;
+pub mod stat_cache;
+mod store;
+pub mod tree;
+pub mod version;
+mod write_out;
+
+pub use error::{Result, VaultError};
+pub use store::{Advance, Committed, Context, Transaction, Vault, When, key, require_version};

@@ -1,0 +1,263 @@
+//! The vault: opens or makes one, and runs its transactions.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::backend::sqlite::{OpenOptions, SqliteBackend, sibling};
+use crate::backend::{
+    Backend, BackendError, BlobRecord, Durability, ForkRecord, Life, Reader, VersionRecord, Writer,
+};
+use crate::clock::{Clock, Timestamp};
+use crate::hostfs::random;
+use crate::ids::{ForkName, VersionId, to_hex};
+
+use super::audit::{self, Event};
+use super::error::{Result, VaultError};
+use super::page::{DirMeta, DirRef};
+use super::pages::{self, NewPages};
+use super::quota;
+use super::version::{Draft, root_of};
+
+/// Keys of the `meta` table.
+pub mod key {
+    pub const VAULT_ID: &str = "vault_id";
+    pub const CREATED_AT: &str = "created_at";
+    /// The directory the vault is bound to: `..` when it lies in that directory's `.avfs`.
+    pub const BOUND: &str = "bound";
+}
+
+/// Who acts and what time it is: the edge knows, the library is told.
+#[derive(Clone)]
+pub struct Context {
+    pub clock: Arc<dyn Clock>,
+    pub actor: String,
+}
+
+/// One vault, shared by threads.
+pub struct Vault {
+    backend: Box<dyn Backend>,
+    path: Option<PathBuf>,
+    context: Context,
+}
+
+impl Vault {
+    /// Makes a vault at `path`, complete or not at all. `bound` is what [`key::BOUND`] says.
+    pub fn create(path: &Path, bound: Option<&[u8]>, options: OpenOptions, context: Context) -> Result<Self> {
+        if path.symlink_metadata().is_ok() {
+            return Err(BackendError::Exists { path: path.to_owned() }.into());
+        }
+        let unique = random::suffix().map_err(VaultError::Input)?;
+        let unfinished = sibling(path, &format!(".new-{unique}"));
+        let made = SqliteBackend::create(&unfinished, options)
+            .map_err(VaultError::from)
+            .and_then(|backend| initialize(&backend, bound, &context).map(|()| backend));
+        match made {
+            Ok(backend) => backend.publish(path)?,
+            Err(error) => {
+                // The first failure is the one to tell; a leftover of it is swept here as far as it goes.
+                let _ = SqliteBackend::remove_files(&unfinished);
+                return Err(error);
+            }
+        }
+        Self::open(path, options, context)
+    }
+
+    pub fn open(path: &Path, options: OpenOptions, context: Context) -> Result<Self> {
+        let backend = SqliteBackend::open(path, options)?;
+        Ok(Self { backend: Box::new(backend), path: Some(path.to_owned()), context })
+    }
+
+    /// A new vault over any backend.
+    pub fn over(backend: Box<dyn Backend>, context: Context) -> Result<Self> {
+        initialize(&*backend, None, &context)?;
+        Ok(Self { backend, path: None, context })
+    }
+
+    /// The vault file; nothing for one in memory.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    #[must_use]
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.context.clock.now()
+    }
+
+    pub fn read(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(self.backend.read()?)
+    }
+
+    /// Runs `body` as one transaction: what it did is on the disk when this returns, or was never done.
+    pub fn transact<T>(&self, body: impl FnOnce(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
+        self.transact_with(Durability::Synced, body)
+    }
+
+    pub(super) fn transact_with<T>(
+        &self,
+        durability: Durability,
+        body: impl FnOnce(&mut Transaction<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let writer = self.backend.write()?;
+        let mut transaction = Transaction { writer, context: &self.context };
+        let done = body(&mut transaction)?;
+        transaction.writer.commit(durability)?;
+        Ok(done)
+    }
+
+    pub fn id(&self) -> Result<String> {
+        let id = self.read()?.meta(key::VAULT_ID)?.unwrap_or_default();
+        Ok(to_hex(&id))
+    }
+}
+
+/// A vault's first rows: its identity, an empty version and the main fork.
+fn initialize(backend: &dyn Backend, bound: Option<&[u8]>, context: &Context) -> Result<()> {
+    let id = random::bytes::<16>().map_err(VaultError::Input)?;
+    let mut transaction = Transaction { writer: backend.write()?, context };
+    let now = context.clock.now();
+    transaction.writer.set_meta(key::VAULT_ID, &id)?;
+    transaction.writer.set_meta(key::CREATED_AT, now.0.to_string().as_bytes())?;
+    if let Some(bound) = bound {
+        transaction.writer.set_meta(key::BOUND, bound)?;
+    }
+    let mut new = NewPages::default();
+    let root = pages::build(&DirMeta::default(), Vec::new(), &mut new);
+    transaction.put_pages(&new)?;
+    let draft = Draft { message: "empty", run: None, parents: Vec::new() };
+    let version = transaction.put_version(&root, draft)?;
+    let name = ForkName::main();
+    transaction.writer.insert_fork(&ForkRecord {
+        name: name.clone(),
+        head: version.id,
+        base: version.id,
+        parent: None,
+        created_at: now,
+        life: Life::Persistent,
+    })?;
+    transaction.record(&Event {
+        action: "vault.create",
+        subject: name.as_str(),
+        before: None,
+        after: Some(version.id.0),
+        detail: "",
+    })?;
+    transaction.writer.commit(Durability::Synced)?;
+    Ok(())
+}
+
+/// The outcome of an operation that may add a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    pub version: VersionRecord,
+    /// The fork's head before it; the same version when nothing changed.
+    pub previous: VersionId,
+}
+
+impl Committed {
+    #[must_use]
+    pub fn changed(&self) -> bool {
+        self.version.id != self.previous
+    }
+}
+
+/// What may be done inside a transaction.
+pub struct Transaction<'a> {
+    pub(super) writer: Box<dyn Writer + 'a>,
+    context: &'a Context,
+}
+
+impl Transaction<'_> {
+    #[must_use]
+    pub fn view(&self) -> &dyn Reader {
+        self.writer.view()
+    }
+
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.context.clock.now()
+    }
+
+    pub fn record(&mut self, event: &Event<'_>) -> Result<()> {
+        audit::append(&mut *self.writer, self.context.clock.now(), &self.context.actor, event)
+    }
+
+    pub fn put_blobs(&mut self, blobs: &[BlobRecord]) -> Result<()> {
+        for blob in blobs {
+            self.writer.put_blob(blob)?;
+        }
+        Ok(())
+    }
+
+    pub fn put_pages(&mut self, new: &NewPages) -> Result<()> {
+        for (id, data) in &new.pages {
+            self.writer.put_tree(id, data)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a version of this root, within the quotas.
+    pub fn put_version(&mut self, root: &DirRef, draft: Draft<'_>) -> Result<VersionRecord> {
+        quota::check(self.view(), &root.totals)?;
+        let version = draft.finish(root, &self.context.actor, self.context.clock.now());
+        self.writer.put_version(&version)?;
+        Ok(version)
+    }
+
+    /// Makes `root` the head of a fork, as a new version, unless it is what the head holds already.
+    pub fn advance(&mut self, fork: &ForkRecord, root: &DirRef, action: Advance<'_>) -> Result<Committed> {
+        let head = require_version(self.view(), &fork.head)?;
+        let same = head.root == root.tree && head.pruned_at.is_none();
+        if same && action.when == When::Changed {
+            return Ok(Committed { version: head, previous: fork.head });
+        }
+        let parents = vec![fork.head];
+        let version = self.put_version(root, Draft { message: action.message, run: action.run, parents })?;
+        if !self.writer.move_fork(&fork.name, &fork.head, &version.id)? {
+            let found = self.fork(&fork.name)?.head;
+            return Err(VaultError::ForkMoved { fork: fork.name.clone(), expected: fork.head, found });
+        }
+        self.record(&Event {
+            action: action.action,
+            subject: fork.name.as_str(),
+            before: Some(fork.head.0),
+            after: Some(version.id.0),
+            detail: action.message,
+        })?;
+        Ok(Committed { version, previous: fork.head })
+    }
+
+    pub fn fork(&self, name: &ForkName) -> Result<ForkRecord> {
+        self.view().fork(name)?.ok_or_else(|| VaultError::NoFork { name: name.clone() })
+    }
+
+    pub fn root(&self, version: &VersionId) -> Result<DirRef> {
+        root_of(&require_version(self.view(), version)?)
+    }
+}
+
+/// How a fork moves to a new root.
+pub struct Advance<'a> {
+    pub action: &'static str,
+    pub message: &'a str,
+    pub run: Option<&'a str>,
+    pub when: When,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Only if the content differs from the head's.
+    Changed,
+    /// Even if it does not: the record of it is the point.
+    Always,
+}
+
+pub fn require_version(reader: &dyn Reader, id: &VersionId) -> Result<VersionRecord> {
+    let found = reader.version(id)?;
+    found.ok_or_else(|| VaultError::MissingObject { kind: "version", id: id.short() })
+}

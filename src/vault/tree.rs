@@ -1,0 +1,156 @@
+//! Reading trees: pages checked against their digests, lookups, listings.
+
+use crate::backend::Reader;
+use crate::ids::{DigestKind, TreeId};
+
+use super::error::{Result, VaultError};
+use super::page::{Body, DirMeta, DirRef, Entry, Node, Page};
+use super::path::TreePath;
+
+/// Where pages come from: the store, or pages not stored yet with the store behind them.
+pub trait Pages {
+    fn page(&self, id: &TreeId) -> Result<Page>;
+}
+
+impl Pages for &dyn Reader {
+    fn page(&self, id: &TreeId) -> Result<Page> {
+        let data =
+            self.tree(id)?.ok_or_else(|| VaultError::MissingObject { kind: "tree", id: id.short() })?;
+        check_page(id, &data)
+    }
+}
+
+/// Decodes a page after making sure that it is the one that was asked for.
+pub fn check_page(id: &TreeId, data: &[u8]) -> Result<Page> {
+    if DigestKind::Tree.digest(data) != id.0 {
+        let detail = "its digest does not match".to_owned();
+        return Err(VaultError::DamagedObject { kind: "tree", id: id.short(), detail });
+    }
+    Page::decode(data).map_err(|error| VaultError::damaged("tree", &id.short(), &error))
+}
+
+/// A directory, whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dir {
+    pub meta: DirMeta,
+    pub entries: Vec<Entry>,
+}
+
+/// The top page of a directory.
+pub fn top(pages: &dyn Pages, id: &TreeId) -> Result<(DirMeta, Body)> {
+    let page = pages.page(id)?;
+    let meta = page.meta.ok_or_else(|| VaultError::DamagedObject {
+        kind: "tree",
+        id: id.short(),
+        detail: "a page stands where a directory should be".to_owned(),
+    })?;
+    Ok((meta, page.body))
+}
+
+/// A directory with all its entries, in order.
+pub fn dir(pages: &dyn Pages, id: &TreeId) -> Result<Dir> {
+    let (meta, body) = top(pages, id)?;
+    let mut entries = Vec::new();
+    let mut waiting = vec![body];
+    while let Some(body) = waiting.pop() {
+        match body {
+            Body::Leaf(mut leaf) => entries.append(&mut leaf),
+            Body::Inner { pages: children, .. } => {
+                for child in children.iter().rev() {
+                    waiting.push(pages.page(&child.tree)?.body);
+                }
+            }
+        }
+    }
+    Ok(Dir { meta, entries })
+}
+
+/// One entry of a directory.
+pub fn entry(pages: &dyn Pages, dir: &TreeId, name: &[u8]) -> Result<Option<Node>> {
+    let (_, mut body) = top(pages, dir)?;
+    loop {
+        match body {
+            Body::Leaf(mut entries) => {
+                let found = entries.binary_search_by(|entry| entry.name.as_slice().cmp(name));
+                return Ok(found.ok().map(|at| entries.swap_remove(at).node));
+            }
+            Body::Inner { pages: children, .. } => {
+                let after = children.partition_point(|child| child.first.as_slice() <= name);
+                match after.checked_sub(1) {
+                    None => return Ok(None),
+                    Some(at) => body = pages.page(&children[at].tree)?.body,
+                }
+            }
+        }
+    }
+}
+
+/// What a path leads to, from a root directory; symbolic links are entries like any other.
+pub fn lookup(pages: &dyn Pages, root: &DirRef, path: &TreePath) -> Result<Option<Node>> {
+    let mut node = Node::Dir(*root);
+    for name in path.components() {
+        let Node::Dir(dir) = &node else { return Ok(None) };
+        match entry(pages, &dir.tree, name)? {
+            Some(found) => node = found,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(node))
+}
+
+/// As [`lookup`], for a path that must be there.
+pub fn require(pages: &dyn Pages, root: &DirRef, path: &TreePath) -> Result<Node> {
+    lookup(pages, root, path)?.ok_or_else(|| VaultError::NoPath { path: path.clone() })
+}
+
+/// Everything beneath a directory, parents before children, in the order of the names; never recursing on
+/// the stack, however deep the tree.
+pub struct Walk<'a> {
+    pages: &'a dyn Pages,
+    open: Vec<(TreePath, std::vec::IntoIter<Entry>)>,
+    descend: Option<(TreePath, TreeId)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Walked {
+    pub path: TreePath,
+    pub node: Node,
+}
+
+impl<'a> Walk<'a> {
+    #[must_use]
+    pub fn new(pages: &'a dyn Pages, root: &TreeId, at: &TreePath) -> Self {
+        Self { pages, open: Vec::new(), descend: Some((at.clone(), *root)) }
+    }
+
+    /// Leaves out what lies beneath the directory that came last.
+    pub fn skip_dir(&mut self) {
+        self.descend = None;
+    }
+
+    fn step(&mut self) -> Result<Option<Walked>> {
+        if let Some((path, id)) = self.descend.take() {
+            let entries = dir(self.pages, &id)?.entries;
+            self.open.push((path, entries.into_iter()));
+        }
+        while let Some((path, entries)) = self.open.last_mut() {
+            if let Some(entry) = entries.next() {
+                let path = path.join(&entry.name);
+                if let Node::Dir(dir) = &entry.node {
+                    self.descend = Some((path.clone(), dir.tree));
+                }
+                return Ok(Some(Walked { path, node: entry.node }));
+            }
+            self.open.pop();
+        }
+        Ok(None)
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Result<Walked>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step().transpose()
+    }
+}
