@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::diagnose::Diagnose;
+use crate::hostfs::cause::Cause;
 use crate::hostfs::lock::LockError;
 
 #[derive(Debug, thiserror::Error)]
@@ -89,12 +90,13 @@ impl Diagnose for BackendError {
 impl BackendError {
     pub(crate) fn io(operation: &'static str, path: &std::path::Path, source: std::io::Error) -> Self {
         let path = path.to_owned();
-        match source.kind() {
-            std::io::ErrorKind::NotFound => Self::NotFound { path },
-            std::io::ErrorKind::PermissionDenied => Self::NoPermission { path },
-            std::io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { path },
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Self::DiskFull { path },
-            _ => Self::Io { operation, path, source },
+        match Cause::of(&source) {
+            Cause::NotFound => Self::NotFound { path },
+            Cause::Exists => Self::Exists { path },
+            Cause::NoPermission => Self::NoPermission { path },
+            Cause::ReadOnly => Self::ReadOnly { path },
+            Cause::DiskFull => Self::DiskFull { path },
+            Cause::NotADirectory | Cause::Link | Cause::Other => Self::Io { operation, path, source },
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
@@ -51,22 +51,9 @@ impl FileLock {
         if patience.is_zero() {
             return Err(LockError::TimedOut(patience));
         }
-        // A blocking flock has no timeout. A thread of its own may wait for ever; when nobody wants the lock
-        // any more the send fails and the descriptor, and with it the lock, is dropped.
-        let (give, take) = mpsc::sync_channel(0);
-        std::thread::spawn(move || {
-            let outcome = loop {
-                match flock(&file, wait) {
-                    Err(Errno::INTR) => {}
-                    other => break other,
-                }
-            };
-            let _ = give.send(outcome.map(|()| file));
-        });
-        match take.recv_timeout(patience) {
-            Ok(Ok(held)) => Ok(Self { held }),
-            Ok(Err(errno)) => Err(refused(errno)),
-            Err(_) => Err(LockError::TimedOut(patience)),
+        match wait_for(file, wait, patience) {
+            Some(outcome) => outcome.map(|held| Self { held }).map_err(refused),
+            None => Err(LockError::TimedOut(patience)),
         }
     }
 
@@ -74,6 +61,24 @@ impl FileLock {
     pub fn is_at(&self, path: &Path) -> std::io::Result<bool> {
         let (held, there) = (rustix::fs::fstat(&self.held)?, rustix::fs::stat(path)?);
         Ok((held.st_dev, held.st_ino) == (there.st_dev, there.st_ino))
+    }
+
+    /// Takes the lock of a directory if nobody holds it; nothing too if the directory has gone meanwhile.
+    pub fn try_dir(path: &Path, mode: Mode) -> std::io::Result<Option<Self>> {
+        let held = match File::open(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            other => OwnedFd::from(other?),
+        };
+        let operation = match mode {
+            Mode::Shared => FlockOperation::NonBlockingLockShared,
+            Mode::Exclusive => FlockOperation::NonBlockingLockExclusive,
+        };
+        match flock(&held, operation) {
+            Err(Errno::WOULDBLOCK) => return Ok(None),
+            other => other?,
+        }
+        let lock = Self { held };
+        Ok(lock.is_at(path).unwrap_or(false).then_some(lock))
     }
 
     /// Takes the lock if nobody holds it.
@@ -84,6 +89,45 @@ impl FileLock {
             Err(error) => Err(error),
         }
     }
+}
+
+type Outcome = Result<OwnedFd, Errno>;
+
+struct Wait {
+    file: OwnedFd,
+    operation: FlockOperation,
+    answer: mpsc::SyncSender<Outcome>,
+}
+
+/// Waiting threads with nothing to wait for.
+static IDLE: Mutex<Vec<mpsc::Sender<Wait>>> = Mutex::new(Vec::new());
+
+/// A blocking flock has no timeout, so another thread does the waiting; it may wait for ever. When nobody
+/// wants the lock any more the answer is not taken and the descriptor, and with it the lock, is dropped.
+fn wait_for(file: OwnedFd, operation: FlockOperation, patience: Duration) -> Option<Outcome> {
+    let idle = || IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (answer, take) = mpsc::sync_channel(0);
+    let waiter = idle().pop();
+    let waiter = waiter.unwrap_or_else(|| {
+        let (send, receive) = mpsc::channel::<Wait>();
+        let again = send.clone();
+        std::thread::spawn(move || {
+            for wait in receive {
+                let outcome = loop {
+                    match flock(&wait.file, wait.operation) {
+                        Err(Errno::INTR) => {}
+                        other => break other,
+                    }
+                };
+                let _ = wait.answer.send(outcome.map(|()| wait.file));
+                idle().push(again.clone());
+            }
+        });
+        send
+    });
+    let sent = waiter.send(Wait { file, operation, answer });
+    debug_assert!(sent.is_ok(), "a waiting thread never ends");
+    take.recv_timeout(patience).ok()
 }
 
 fn open(path: &Path) -> Result<OwnedFd, LockError> {

@@ -15,8 +15,15 @@ use super::xattr;
 pub struct Umask(u32);
 
 impl Umask {
-    /// Read from the kernel's report: asking with umask(2) would change it for other threads.
-    pub fn current() -> io::Result<Self> {
+    /// What files made beneath `dir` lose: read from the kernel's report, since asking with umask(2) would
+    /// change it for other threads.
+    pub fn beneath(dir: BorrowedFd<'_>) -> io::Result<Self> {
+        // A default ACL takes the umask's place and is inherited: then every mode is set by hand.
+        let mut acl = [0_u8; 0];
+        if rustix::fs::fgetxattr(dir, "system.posix_acl_default", &mut acl[..]).is_ok_and(|length| length > 0)
+        {
+            return Ok(Self(0o7777));
+        }
         let status = std::fs::read_to_string("/proc/self/status")?;
         let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
         let bits = line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());

@@ -3,6 +3,7 @@
 //! Nothing here knows of vaults. Nothing here follows a symbolic link that somebody else may have planted.
 
 pub mod beneath;
+pub mod cause;
 pub mod lock;
 pub mod make;
 pub mod random;

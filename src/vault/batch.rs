@@ -11,7 +11,7 @@ use super::store::{Transaction, Vault};
 
 /// A transaction of this size holds the lock for some 20 ms.
 const BATCH_ROWS: usize = 500;
-const BATCH_BYTES: usize = 4 << 20;
+const BATCH_BYTES: usize = 8 << 20;
 
 /// Collects blobs. The caller holds a pin of the vault until a version refers to them.
 pub struct Batch<'v> {

@@ -15,6 +15,8 @@ pub const BLOCK_BYTES: usize = 64 << 10;
 const CHUNK_BYTES_MIN: usize = 16 << 10;
 const CHUNK_BYTES_AVERAGE: usize = 64 << 10;
 const CHUNK_BYTES_MAX: usize = 256 << 10;
+/// Data collected before it is cut.
+const STRIDE_BYTES: usize = 4 << 20;
 /// The largest file that can be kept: what the largest common file systems take.
 pub const FILE_BYTES_MAX: u64 = 16 << 40;
 
@@ -49,8 +51,11 @@ impl Cutter {
         }
         self.end_hole(pieces);
         self.segment.extend_from_slice(block);
-        if self.segment.len() > WHOLE_BYTES_MAX || self.cutting {
+        if self.segment.len() > WHOLE_BYTES_MAX {
             self.cutting = true;
+        }
+        // In long strides: what is left over after each is moved to the front.
+        if self.segment.len() >= STRIDE_BYTES {
             self.cut(CHUNK_BYTES_MAX, pieces);
         }
     }

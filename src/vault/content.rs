@@ -14,6 +14,8 @@ pub const WHOLE_BYTES_MAX: usize = 1 << 20;
 /// Below this, compression gains less than it costs.
 const COMPRESS_BYTES_MIN: usize = 96;
 const ZSTD_LEVEL: i32 = 1;
+/// Long enough to show whether content compresses.
+const SAMPLE_BYTES: usize = 4096;
 
 thread_local! {
     static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
@@ -39,9 +41,22 @@ pub fn encode(id: BlobId, content: Vec<u8>) -> BlobRecord {
 
 /// The compressed form, if it saves at least an eighth.
 fn compress(content: &[u8]) -> Option<Vec<u8>> {
-    if content.len() < COMPRESS_BYTES_MIN {
+    // What is longer than one blob may be is a set of attributes, and is refused when it is unpacked.
+    if content.len() < COMPRESS_BYTES_MIN || content.len() > WHOLE_BYTES_MAX {
         return None;
     }
+    // A long piece is tried on samples first: most of what does not shrink is found out for little.
+    if content.len() >= 4 * SAMPLE_BYTES {
+        let middle = content.len() / 2;
+        let samples = [&content[..SAMPLE_BYTES], &content[middle..middle + SAMPLE_BYTES]];
+        if samples.iter().all(|sample| compress_all(sample).is_none()) {
+            return None;
+        }
+    }
+    compress_all(content)
+}
+
+fn compress_all(content: &[u8]) -> Option<Vec<u8>> {
     COMPRESSOR.with_borrow_mut(|slot| {
         let compressor = match slot {
             Some(compressor) => compressor,

@@ -63,8 +63,6 @@ pub enum VaultError {
     PathExists { path: TreePath },
     #[error("{to} lies beneath {from}: a directory cannot be put into itself")]
     PathCycle { from: TreePath, to: TreePath },
-    #[error("directory {path} is not empty")]
-    DirNotEmpty { path: TreePath },
 
     #[error("the file is {size} bytes long; at most {max} can be kept")]
     FileTooLarge { size: u64, max: u64 },
@@ -110,7 +108,6 @@ impl Diagnose for VaultError {
             Self::NotAFile { .. } => "path.not_a_file",
             Self::PathExists { .. } => "path.exists",
             Self::PathCycle { .. } => "path.cycle",
-            Self::DirNotEmpty { .. } => "path.not_empty",
             Self::FileTooLarge { .. } => "file.too_large",
             Self::Input(_) => "io.input",
             Self::Output(_) => "io.output",
@@ -149,7 +146,6 @@ impl Diagnose for VaultError {
             Self::IsADirectory { .. } => "add -r to include directories".to_owned(),
             Self::NotAFile { .. } => "see what it is with: avfs ls -l".to_owned(),
             Self::PathCycle { .. } => "choose a target outside of it".to_owned(),
-            Self::DirNotEmpty { .. } => "remove it with everything in it: avfs rm -r".to_owned(),
             Self::FileTooLarge { .. } => "leave it out with a line in .avfsignore".to_owned(),
             Self::Quota { .. } => {
                 "free some with: avfs prune --keep-last 10, or raise it: avfs quota set".to_owned()

@@ -4,16 +4,15 @@
 //! directory left by a killed export is locked by nobody; the next export to the same place removes it.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
-
 use crate::diagnose::Diagnose;
 use crate::hostfs::beneath;
+use crate::hostfs::cause::Cause;
+use crate::hostfs::lock::{FileLock, Mode};
 use crate::hostfs::random;
 use crate::hostfs::remove::remove_tree;
 
@@ -37,8 +36,6 @@ pub enum ExportError {
     InTheWay { path: PathBuf, found: &'static str, wanted: &'static str },
     #[error("no permission to write {}", path.display())]
     NoPermission { path: PathBuf },
-    #[error("no space left while writing {path}")]
-    DiskFull { path: TreePath },
     #[error("cannot {operation} {path}")]
     Io {
         operation: &'static str,
@@ -60,10 +57,15 @@ pub enum ExportError {
 impl ExportError {
     fn host(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
-        move |source| match source.kind() {
-            std::io::ErrorKind::PermissionDenied => Self::NoPermission { path },
-            std::io::ErrorKind::NotADirectory => Self::NotADirectory { path },
-            _ => Self::Host { operation, path, source },
+        move |source| match Cause::of(&source) {
+            Cause::NoPermission => Self::NoPermission { path },
+            Cause::NotADirectory => Self::NotADirectory { path },
+            Cause::NotFound
+            | Cause::Exists
+            | Cause::Link
+            | Cause::ReadOnly
+            | Cause::DiskFull
+            | Cause::Other => Self::Host { operation, path, source },
         }
     }
 }
@@ -75,9 +77,16 @@ impl Diagnose for ExportError {
             Self::NotADirectory { .. } => "export.not_a_directory",
             Self::InTheWay { .. } => "export.in_the_way",
             Self::NoPermission { .. } => "export.no_permission",
-            Self::DiskFull { .. } => "export.disk_full",
-            Self::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => "export.disk_full",
-            Self::Io { .. } | Self::Host { .. } => "export.io",
+            Self::Io { source, .. } | Self::Host { source, .. } => match Cause::of(source) {
+                Cause::DiskFull => "export.disk_full",
+                Cause::NotFound
+                | Cause::Exists
+                | Cause::NotADirectory
+                | Cause::Link
+                | Cause::NoPermission
+                | Cause::ReadOnly
+                | Cause::Other => "export.io",
+            },
             Self::Interrupted => "interrupted",
         }
     }
@@ -87,8 +96,7 @@ impl Diagnose for ExportError {
             Self::Exists { .. } => "choose an empty directory, or replace files there with: --overwrite",
             Self::NotADirectory { .. } | Self::NoPermission { .. } => "choose another directory",
             Self::InTheWay { .. } => "move it away, then try again; nothing was changed",
-            Self::DiskFull { .. } => "free some space, then try again; nothing was left behind",
-            Self::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+            Self::Io { source, .. } | Self::Host { source, .. } if Cause::of(source) == Cause::DiskFull => {
                 "free some space, then try again; nothing was left behind"
             }
             Self::Io { .. } | Self::Host { .. } | Self::Interrupted => return None,
@@ -212,9 +220,8 @@ fn sweep(dir: &Path) -> Result<()> {
             continue;
         }
         let path = entry.path();
-        let abandoned = File::open(&path)
-            .is_ok_and(|staging| flock(&staging, FlockOperation::NonBlockingLockExclusive).is_ok());
-        if abandoned {
+        // Held until it is gone: an exporter that has made it and not locked it yet then looks for another.
+        if let Ok(Some(_abandoned)) = FileLock::try_dir(&path, Mode::Exclusive) {
             remove_tree(&path).map_err(ExportError::host("remove", &path))?;
         }
     }
@@ -224,25 +231,22 @@ fn sweep(dir: &Path) -> Result<()> {
 /// A directory that is being filled; dropped, it is gone.
 struct Staging {
     path: PathBuf,
-    /// Holds the lock that tells others that the exporter lives.
-    fd: File,
+    fd: OwnedFd,
+    /// Tells others that the exporter lives.
+    _alive: FileLock,
 }
 
 impl Staging {
     fn make(parent: &Path) -> Result<Self> {
-        let unique = random::suffix().map_err(VaultError::Output)?;
-        let path = parent.join(format!("{STAGING_PREFIX}{unique}"));
-        std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(ExportError::host("create", &path))?;
-        let opened = File::open(&path).and_then(|fd| {
-            flock(&fd, FlockOperation::NonBlockingLockExclusive)?;
-            Ok(fd)
-        });
-        match opened {
-            Ok(fd) => Ok(Self { path, fd }),
-            Err(error) => {
-                // Still empty, so this takes nothing that matters.
-                let _ = std::fs::remove_dir(&path);
-                Err(ExportError::host("lock", &path)(error).into())
+        loop {
+            let unique = random::suffix().map_err(VaultError::Output)?;
+            let path = parent.join(format!("{STAGING_PREFIX}{unique}"));
+            let host = |operation| ExportError::host(operation, &path);
+            std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(host("create"))?;
+            // Nothing if a sweep found it before it was locked, and took it for abandoned.
+            if let Some(alive) = FileLock::try_dir(&path, Mode::Exclusive).map_err(host("lock"))? {
+                let fd = beneath::open_root(&path).map_err(host("open"))?;
+                return Ok(Self { path, fd, _alive: alive });
             }
         }
     }

@@ -5,23 +5,26 @@
 //! can be deleted at any time; it is made again from the vault.
 //!
 //! ```text
+//! CACHE/base.lock           held while a base is moved out of the way
 //! CACHE/base/TREE/root/     the directory
 //! CACHE/base/TREE/sealed    written last: what it is, and since which boot
 //! CACHE/base/TREE/lease     locked by users; its time is that of the last use
 //! ```
 
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::hostfs::beneath::{self, DIR};
 use crate::hostfs::lock::{FileLock, Mode};
 use crate::hostfs::random;
 use crate::hostfs::remove::remove_tree;
 use crate::hostfs::stat::{HostKind, HostStat};
-use crate::ids::TreeId;
+use crate::hostfs::xattr;
+use crate::ids::{BlobId, TreeId};
 
 use super::error::{Result, VaultError};
 use super::export::ExportError;
@@ -34,6 +37,10 @@ use super::tree;
 use super::write_out::{FreshPages, OverlayNames, WriteOut};
 
 const SEAL_FORMAT: &str = "avfs-base 1";
+/// How long to wait for others who move a base out of the way, each for a rename's time.
+const RETIRE_PATIENCE: Duration = Duration::from_secs(60);
+/// Attempts at a base that others take away at the same time.
+const TURNS_MAX: u32 = 100;
 /// What an entry takes on the disk beside its bytes, for the cache's account.
 const ENTRY_BYTES: u64 = 4096;
 
@@ -122,21 +129,39 @@ impl BaseCache {
         Ok(Some(lock))
     }
 
-    /// Moves a base out of the way; who uses it keeps it until done.
-    fn retire(&self, tree: &TreeId) -> Result<()> {
-        let place = self.place(tree);
+    /// Moves a base that cannot be used out of the way, if it is still there.
+    ///
+    /// Looking and moving are one step for all who do it: a good base that somebody has put in its place
+    /// meanwhile, and uses, must stay. `damaged` is the lease of a base whose seal is good and its files not.
+    fn retire(&self, root: &DirRef, damaged: Option<&FileLock>) -> Result<()> {
+        let place = self.place(&root.tree);
+        let turn = self.dir.with_extension("lock");
+        let _turn = FileLock::acquire(&turn, Mode::Exclusive, RETIRE_PATIENCE)
+            .map_err(|error| host("lock", &turn)(std::io::Error::other(error)))?;
+        let still_there = match damaged {
+            Some(lease) => lease.is_at(&place.join("lease")).unwrap_or(false),
+            None => self.lease(root)?.is_none(),
+        };
+        if !still_there {
+            return Ok(());
+        }
+        self.move_aside(&place).map(drop)
+    }
+
+    /// Gives a base a name that nobody looks for; nothing if somebody else was faster.
+    fn move_aside(&self, place: &Path) -> Result<Option<PathBuf>> {
         let aside = self.dir.join(format!(".old-{}", random::suffix().map_err(VaultError::Output)?));
-        match std::fs::rename(&place, &aside) {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(host("move away", &place)(error)),
+        match std::fs::rename(place, &aside) {
+            Ok(()) => Ok(Some(aside)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(host("move away", place)(error)),
         }
     }
 
     /// The bases that are whole, least recently used first.
     pub fn list(&self) -> Result<Vec<CachedBase>> {
         let mut bases = Vec::new();
-        for (name, path) in self.entries()? {
+        for (name, path) in self.entries()?.into_iter().filter(|(name, _)| !name.starts_with('.')) {
             let Ok(sealed) = std::fs::read_to_string(path.join("sealed")) else { continue };
             let number = |key: &str| -> u64 {
                 let line = sealed.lines().find_map(|line| line.strip_prefix(key));
@@ -177,10 +202,10 @@ impl BaseCache {
             let Ok(Some(_alone)) = FileLock::try_acquire(&path.join("lease"), Mode::Exclusive) else {
                 continue;
             };
-            let aside = self.dir.join(format!(".old-{}", random::suffix().map_err(VaultError::Output)?));
             // Moved first: nobody finds a base that is half removed.
-            std::fs::rename(&path, &aside).map_err(host("move away", &path))?;
-            remove_tree(&aside).map_err(host("remove", &aside))?;
+            if let Some(aside) = self.move_aside(&path)? {
+                remove_tree(&aside).map_err(host("remove", &aside))?;
+            }
             total -= base.bytes;
             freed += base.bytes;
         }
@@ -193,13 +218,17 @@ fn host(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> 
     move |source| ExportError::Host { operation, path, source }.into()
 }
 
+/// Removes a directory unless its builder lives or somebody has a lease on it.
 fn remove_unleased(path: &Path) -> Result<()> {
+    let Ok(Some(_abandoned)) = FileLock::try_dir(path, Mode::Exclusive) else { return Ok(()) };
     let lease = path.join("lease");
-    if lease.exists() {
-        let Ok(Some(_alone)) = FileLock::try_acquire(&lease, Mode::Exclusive) else { return Ok(()) };
-        return remove_tree(path).map_err(host("remove", path));
-    }
-    Ok(())
+    let _alone = if lease.exists() {
+        let Ok(Some(alone)) = FileLock::try_acquire(&lease, Mode::Exclusive) else { return Ok(()) };
+        Some(alone)
+    } else {
+        None
+    };
+    remove_tree(path).map_err(host("remove", path))
 }
 
 impl Vault {
@@ -209,54 +238,72 @@ impl Vault {
         let place = cache.place(&root.tree);
         let root_dir = place.join("root");
         let was_there = place.exists();
-        if let Some(lease) = cache.lease(root)? {
-            if trust == Trust::Seal || self.is_intact(root, &root_dir)? {
-                return Ok(Base { root: root_dir, built: Built::Reused, _lease: lease });
+        // Others may build, retire and evict the same base at any time; each turn ends with a lease or finds
+        // that one of them did something.
+        for _ in 0..TURNS_MAX {
+            let lease = cache.lease(root)?;
+            match lease {
+                Some(lease) if trust == Trust::Seal || self.is_intact(root, &root_dir)? => {
+                    return Ok(Base { root: root_dir, built: Built::Reused, _lease: lease });
+                }
+                Some(damaged) => cache.retire(root, Some(&damaged))?,
+                None if place.exists() => cache.retire(root, None)?,
+                None => {}
+            }
+            if let Some(lease) = self.build_base(root, cache, meter)? {
+                let built = if was_there { Built::Rebuilt } else { Built::New };
+                return Ok(Base { root: root_dir, built, _lease: lease });
             }
         }
-        if was_there {
-            cache.retire(&root.tree)?;
-        }
-        self.build_base(root, cache, meter)?;
-        let lease = cache.lease(root)?.ok_or_else(|| VaultError::DamagedObject {
-            kind: "base",
-            id: root.tree.short(),
-            detail: "it vanished while it was built".to_owned(),
-        })?;
-        let built = if was_there { Built::Rebuilt } else { Built::New };
-        Ok(Base { root: root_dir, built, _lease: lease })
+        let detail = "others keep taking it away".to_owned();
+        Err(VaultError::DamagedObject { kind: "base", id: root.tree.short(), detail })
     }
 
-    fn build_base(&self, root: &DirRef, cache: &BaseCache, meter: &Meter) -> Result<()> {
+    /// Builds a base and gives the lease on it; nothing if somebody else came first.
+    fn build_base(&self, root: &DirRef, cache: &BaseCache, meter: &Meter) -> Result<Option<FileLock>> {
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&cache.dir)
             .map_err(host("create", &cache.dir))?;
         let unfinished = cache.dir.join(format!(".new-{}", random::suffix().map_err(VaultError::Output)?));
-        let built = self.fill_base(root, cache, &unfinished, meter);
-        if let Err(error) = built {
-            // What cannot be removed now is removed by the next eviction.
-            let _ = remove_tree(&unfinished);
-            return Err(error);
-        }
+        let lease = match self.fill_base(root, cache, &unfinished, meter) {
+            Ok(Some(lease)) => lease,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                // What cannot be removed now is removed by the next eviction.
+                let _ = remove_tree(&unfinished);
+                return Err(error);
+            }
+        };
         let place = cache.place(&root.tree);
         match std::fs::rename(&unfinished, &place) {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(Some(lease)),
             // Somebody else was faster; theirs is as good.
-            Err(_) if place.join("sealed").exists() => {
-                remove_tree(&unfinished).map_err(host("remove", &unfinished))
+            Err(error) => {
+                remove_tree(&unfinished).map_err(host("remove", &unfinished))?;
+                let taken = [ErrorKind::DirectoryNotEmpty, ErrorKind::AlreadyExists].contains(&error.kind());
+                if taken { Ok(None) } else { Err(host("move to", &place)(error)) }
             }
-            Err(error) => Err(host("move to", &place)(error)),
         }
     }
 
-    fn fill_base(&self, root: &DirRef, cache: &BaseCache, at: &Path, meter: &Meter) -> Result<()> {
+    /// Nothing if an eviction found the directory before it was locked, and took it for abandoned.
+    fn fill_base(
+        &self,
+        root: &DirRef,
+        cache: &BaseCache,
+        at: &Path,
+        meter: &Meter,
+    ) -> Result<Option<FileLock>> {
         let private = |path: &Path| std::fs::DirBuilder::new().mode(0o700).create(path);
         private(at).map_err(host("create", at))?;
-        let lease = at.join("lease");
-        let _building = FileLock::try_acquire(&lease, Mode::Shared)
-            .map_err(|error| host("lock", &lease)(std::io::Error::other(error)))?;
+        let Some(_building) = FileLock::try_dir(at, Mode::Shared).map_err(host("lock", at))? else {
+            return Ok(None);
+        };
+        let lease_path = at.join("lease");
+        let lease = FileLock::try_acquire(&lease_path, Mode::Shared)
+            .map_err(|error| host("lock", &lease_path)(std::io::Error::other(error)))?;
         let dir = at.join("root");
         private(&dir).map_err(host("create", &dir))?;
         let fd = beneath::open_root(&dir).map_err(host("open", &dir))?;
@@ -265,19 +312,26 @@ impl Vault {
         let unfinished = out.write(&root.tree, fd.as_fd(), &|_, _| true)?;
         out.finish(fd.as_fd(), &unfinished)?;
         let sealed = at.join("sealed");
-        std::fs::write(&sealed, cache.seal_text(root)).map_err(host("write", &sealed))
+        std::fs::write(&sealed, cache.seal_text(root)).map_err(host("write", &sealed))?;
+        Ok(lease)
     }
 
-    /// Compares every file of a base with the tree: kind, mode, time, size, content.
+    /// Compares every file of a base with the tree: kind, mode, time, attributes, size, content.
     fn is_intact(&self, root: &DirRef, dir: &Path) -> Result<bool> {
         let top = beneath::open_root(dir).map_err(host("open", dir))?;
         let pages = FreshPages::new(self);
+        let out = WriteOut { vault: self, overlay_names: OverlayNames::Escaped, meter: &Meter::default() };
+        let same_xattrs = |fd: BorrowedFd<'_>, wanted: Option<&BlobId>| -> Result<bool> {
+            let found = xattr::read(fd).map_err(VaultError::Input)?;
+            Ok(if found.is_empty() { wanted.is_none() } else { found == out.wanted_xattrs(wanted)? })
+        };
         let mut waiting = vec![(TreePath::root(), root.tree)];
         while let Some((path, id)) = waiting.pop() {
             let wanted = tree::dir(&pages, &id)?;
             let Ok(fd) = beneath::open(top.as_fd(), path.as_bytes(), DIR) else { return Ok(false) };
             let stat = beneath::fstat(fd.as_fd()).map_err(VaultError::Input)?;
-            if stat.mode != wanted.meta.mode || stat.mtime != wanted.meta.mtime {
+            let same_meta = stat.mode == wanted.meta.mode && stat.mtime == wanted.meta.mtime;
+            if !same_meta || !same_xattrs(fd.as_fd(), wanted.meta.xattrs.as_ref())? {
                 return Ok(false);
             }
             let names = beneath::names(fd.as_fd()).map_err(VaultError::Input)?;
@@ -286,6 +340,14 @@ impl Vault {
             }
             for entry in wanted.entries {
                 let stat = beneath::stat(fd.as_fd(), &entry.name).map_err(VaultError::Input)?;
+                if let Node::File(file) = &entry.node {
+                    let Ok(opened) = beneath::open(fd.as_fd(), &entry.name, beneath::READ) else {
+                        return Ok(false);
+                    };
+                    if !same_xattrs(opened.as_fd(), file.xattrs.as_ref())? {
+                        return Ok(false);
+                    }
+                }
                 match &entry.node {
                     Node::Dir(sub) => waiting.push((path.join(&entry.name), sub.tree)),
                     Node::File(_) | Node::Symlink(_) | Node::Fifo(_) => {
@@ -300,7 +362,7 @@ impl Vault {
     }
 }
 
-fn same_file(dir: std::os::fd::BorrowedFd<'_>, name: &[u8], node: &Node, stat: &HostStat) -> Result<bool> {
+fn same_file(dir: BorrowedFd<'_>, name: &[u8], node: &Node, stat: &HostStat) -> Result<bool> {
     Ok(match node {
         Node::Symlink(link) => {
             stat.kind == HostKind::Symlink

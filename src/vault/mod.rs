@@ -25,6 +25,7 @@ pub mod materialize;
 pub mod meter;
 pub mod ops;
 pub mod page;
+mod page_codec;
 pub mod pages;
 pub mod path;
 pub mod quota;

@@ -1,8 +1,9 @@
 //! Edits of a fork inside the vault, each a version: write, make directory, remove, move, copy.
 
+use std::borrow::Cow;
 use std::io::Read;
 
-use crate::backend::Reader;
+use crate::backend::{BlobRecord, Reader};
 use crate::hostfs::stat::FileTime;
 use crate::ids::{DigestKind, ForkName, LinkId};
 
@@ -170,12 +171,12 @@ impl Vault {
         &self,
         fork: &ForkName,
         edits: &Edits,
-        blobs: Vec<crate::backend::BlobRecord>,
+        blobs: &[BlobRecord],
         advance: &Advance<'_>,
     ) -> Result<Committed> {
         self.transact(|transaction| {
-            transaction.put_blobs(&blobs)?;
-            commit(transaction, fork, advance, Manner::Exact, |_, _| Ok(edits.clone()))
+            transaction.put_blobs(blobs)?;
+            commit(transaction, fork, advance, Manner::Exact, |_, _| Ok(Cow::Borrowed(edits)))
         })
     }
 
@@ -191,18 +192,20 @@ impl Vault {
             let now = FileTime::from_nanos(transaction.now().0);
             let advance =
                 Advance { action: plan.action, message: plan.message, run: None, when: When::Changed };
-            commit(transaction, fork, &advance, Manner::Natural(now), |view, root| edits(view, root, now))
+            commit(transaction, fork, &advance, Manner::Natural(now), |view, root| {
+                edits(view, root, now).map(Cow::Owned)
+            })
         })
     }
 }
 
 /// Decides edits on the head of a fork, makes them, and moves the head.
-fn commit(
+fn commit<'e>(
     transaction: &mut Transaction<'_>,
     fork: &ForkName,
     advance: &Advance<'_>,
     manner: Manner,
-    edits: impl FnOnce(&dyn Reader, &DirRef) -> Result<Edits>,
+    edits: impl FnOnce(&dyn Reader, &DirRef) -> Result<Cow<'e, Edits>>,
 ) -> Result<Committed> {
     let record = transaction.fork(fork)?;
     let head = super::store::require_version(transaction.view(), &record.head)?;
@@ -221,10 +224,11 @@ fn commit(
 }
 
 fn require_dir(pages: &dyn Pages, root: &DirRef, path: &TreePath) -> Result<DirRef> {
-    match tree::require(pages, root, path)? {
-        Node::Dir(dir) => Ok(dir),
-        other => Err(VaultError::NotADirectory { path: path.clone(), kind: other.kind() }),
-    }
+    let node = tree::require(pages, root, path)?;
+    let Node::Dir(dir) = node else {
+        return Err(VaultError::NotADirectory { path: path.clone(), kind: node.kind() });
+    };
+    Ok(dir)
 }
 
 /// What is moved or copied, and the path it will have.

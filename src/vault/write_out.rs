@@ -102,7 +102,7 @@ impl WriteOut<'_> {
         into: BorrowedFd<'_>,
         wanted: &(dyn Fn(&TreePath, bool) -> bool + Sync),
     ) -> Result<Vec<Unfinished>> {
-        let umask = Umask::current().map_err(VaultError::Output)?;
+        let umask = Umask::beneath(into).map_err(VaultError::Output)?;
         let shared =
             Shared { out: self, root: into, umask, linked: Mutex::default(), failure: Mutex::default() };
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -128,13 +128,15 @@ impl WriteOut<'_> {
             let fail =
                 |source| ExportError::Io { operation: "finish directory", path: dir.path.clone(), source };
             let fd = beneath::open(into, dir.path.as_bytes(), DIR).map_err(fail)?;
-            let xattrs = match &dir.meta.xattrs {
-                Some(id) => self.xattrs(&*self.vault.read()?, id)?,
-                None => Xattrs::new(),
-            };
+            let xattrs = self.wanted_xattrs(dir.meta.xattrs.as_ref())?;
             make::finish_dir(fd.as_fd(), dir.meta.mode, &xattrs, dir.meta.mtime).map_err(fail)?;
         }
         Ok(())
+    }
+
+    /// The attributes a file or a directory gets, under the names it gets them.
+    pub fn wanted_xattrs(&self, id: Option<&BlobId>) -> Result<Xattrs> {
+        id.map_or(Ok(Xattrs::new()), |id| self.xattrs(&*self.vault.read()?, id))
     }
 
     fn xattrs(&self, reader: &dyn Reader, id: &BlobId) -> Result<Xattrs> {

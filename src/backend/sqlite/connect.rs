@@ -184,6 +184,7 @@ pub fn translate(path: &Path, error: rusqlite::Error) -> BackendError {
         Some(ErrorCode::PermissionDenied) => BackendError::NoPermission { path },
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => BackendError::Busy { path, waited_s: 0 },
         Some(ErrorCode::DiskFull) => BackendError::DiskFull { path },
+        Some(ErrorCode::CannotOpen) if !writable(&path) => BackendError::NoPermission { path },
         Some(ErrorCode::FileLockingProtocolFailed) => BackendError::LocksUnsupported { path },
         _ => BackendError::Sqlite { path, source: error },
     }

@@ -1,14 +1,20 @@
 //! Keeps the log short, gives space back, and asks SQLite after the file's health.
 
+use std::time::Duration;
+
 use super::read::Session;
 use super::{Conn, SqliteBackend};
 use crate::backend::Result;
 
-/// Past this many pages the log is moved into the file after a commit, beside other writers.
+/// Every so many pages the log is moved into the file after a commit, beside other writers.
 /// A new process reads the whole log before its first query, so it is kept short.
 const LOG_PAGES_EASY: i32 = 512;
+/// A small commit is shorter than this, so one of many writers notices that such a mark was passed.
+const COMMIT_PAGES: i32 = 16;
 /// Past this many the writer does it within its turn: beside steady writers it would never come to an end.
 const LOG_PAGES_MAX: i32 = 4096;
+/// How long a settlement waits for readers of the old log.
+const SETTLE_PATIENCE: Duration = Duration::from_millis(100);
 /// Pages given back in one step, each a short transaction.
 const SHRINK_STEP_PAGES: u64 = 1000;
 
@@ -17,7 +23,8 @@ pub fn after_commit_in_turn(backend: &SqliteBackend, conn: &Conn, log_pages: i32
 }
 
 pub fn after_commit(backend: &SqliteBackend, conn: &Conn, log_pages: i32) -> Result<()> {
-    let easy = log_pages > LOG_PAGES_EASY && log_pages <= LOG_PAGES_MAX;
+    let passed_mark = log_pages % LOG_PAGES_EASY < COMMIT_PAGES;
+    let easy = passed_mark && log_pages > LOG_PAGES_EASY && log_pages <= LOG_PAGES_MAX;
     if easy { checkpoint(backend, conn, "PASSIVE") } else { Ok(()) }
 }
 
@@ -31,7 +38,11 @@ fn checkpoint(backend: &SqliteBackend, conn: &Conn, mode: &str) -> Result<()> {
 pub fn settle(backend: &SqliteBackend) -> Result<()> {
     let _turn = backend.turn()?;
     let conn = backend.take_conn()?;
+    // Readers are not waited for long: every writer waits behind this turn, and the log can be cut later.
+    let patience = |patience| conn.sql.busy_timeout(patience).map_err(|error| backend.translate(error));
+    patience(SETTLE_PATIENCE.min(backend.patience()))?;
     let settled = checkpoint(backend, &conn, "TRUNCATE");
+    patience(backend.patience())?;
     backend.give_back(conn);
     settled
 }

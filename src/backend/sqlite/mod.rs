@@ -51,14 +51,10 @@ impl SqliteBackend {
         self.settle()?;
         let from = self.path.clone();
         drop(self);
-        let taken = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => BackendError::Exists { path: to.to_owned() },
-            _ => BackendError::io("create", to, error),
-        };
         let outcome = File::open(&from)
             .and_then(|file| file.sync_all())
             .and_then(|()| std::fs::hard_link(&from, to))
-            .map_err(taken)
+            .map_err(|error| BackendError::io("create", to, error))
             .and_then(|()| sync_dir_of(to));
         Self::remove_files(&from)?;
         outcome
@@ -98,12 +94,11 @@ impl SqliteBackend {
     }
 
     fn translate(&self, error: rusqlite::Error) -> BackendError {
-        match connect::translate(&self.path, error) {
-            BackendError::Busy { path, .. } => {
-                BackendError::Busy { path, waited_s: self.options.patience.as_secs() }
-            }
-            other => other,
+        let mut translated = connect::translate(&self.path, error);
+        if let BackendError::Busy { waited_s, .. } = &mut translated {
+            *waited_s = self.options.patience.as_secs();
         }
+        translated
     }
 
     fn turn(&self) -> Result<FileLock> {

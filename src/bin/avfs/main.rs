@@ -1,1 +1,47 @@
-fn main() {}
+//! The `avfs` command: reads the environment, parses the words, prints answers.
+//!
+//! Thin: what it does is done by the library; what it says is said by [`ui`].
+
+mod cli;
+mod commands;
+mod context;
+mod error;
+mod progress;
+mod ui;
+mod usage;
+mod view;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+
+use cli::Cli;
+use context::CommandContext;
+use ui::{Format, Ui};
+
+fn main() -> ExitCode {
+    log_if_asked();
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let parsed = Cli::command().try_get_matches_from(&words);
+    let parsed = parsed.and_then(|matches| Ok((usage::kind_of(&matches), Cli::from_arg_matches(&matches)?)));
+    let code = match parsed {
+        Ok((kind, cli)) => run(kind, cli),
+        Err(error) => usage::explain(&error, &words),
+    };
+    ExitCode::from(code)
+}
+
+fn run(kind: String, cli: Cli) -> u8 {
+    let ui = Ui::new(if cli.json { Format::Json } else { Format::Human }, kind);
+    let outcome = CommandContext::gather(ui.clone(), cli.vault).and_then(|ctx| commands::run(&ctx, cli.verb));
+    ui.conclude(outcome)
+}
+
+/// Diagnostics for developers: only where they are asked for, never mixed into answers.
+fn log_if_asked() {
+    if let Ok(filter) = std::env::var("AVFS_LOG") {
+        let filter = tracing_subscriber::EnvFilter::new(filter);
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    }
+}

@@ -36,6 +36,15 @@ struct Attempt {
     quiet: bool,
 }
 
+impl Attempt {
+    /// True if this is the file. The kernel stamps a file when a write begins, not when it ends: while a
+    /// change is so fresh that the write may still go on, only a second read that gives the same is proof.
+    fn is_proof(&self, shared: &Shared<'_>, last: Option<&Self>) -> bool {
+        let confirmed = || last.is_some_and(|last| last.quiet && last.content == self.content);
+        self.quiet && (shared.is_settled(&self.stat) || confirmed())
+    }
+}
+
 enum Once {
     Small(Attempt),
     Large,
@@ -77,15 +86,16 @@ pub(super) fn read_small(
     for (entry, name) in names {
         let file = path.join(&name);
         let mut attempt = 0;
+        let mut last: Option<Attempt> = None;
         let read = loop {
             attempt += 1;
             match read_once(dir, &name) {
-                Ok(Once::Small(read)) if read.quiet => break Ok(Some(read)),
+                Ok(Once::Small(read)) if read.is_proof(shared, last.as_ref()) => break Ok(Some(read)),
                 Ok(Once::Small(read)) if attempt == ATTEMPTS => {
                     torn(shared, &file)?;
                     break Ok(Some(read));
                 }
-                Ok(Once::Small(_)) => {}
+                Ok(Once::Small(read)) => last = Some(read),
                 Ok(Once::Large) => {
                     lock(&shared.large).push(LargeFile { dir: number, entry, path: file.clone() });
                     break Ok(None);
@@ -227,18 +237,32 @@ impl Sink for ScanSink<'_, '_> {
 }
 
 pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
+    let mut last: Option<FileContent> = None;
     for attempt in 1..=ATTEMPTS {
         let opened = beneath::open(shared.root.as_fd(), large.path.as_bytes(), READ);
+        // Something else may have been put in its place since it was looked at.
+        let opened = opened.and_then(|fd| match beneath::fstat(fd.as_fd())?.kind {
+            HostKind::File => Ok(fd),
+            HostKind::Dir | HostKind::Symlink | HostKind::Fifo | HostKind::Special(_) => {
+                Err(io::Error::from(io::ErrorKind::NotFound))
+            }
+        });
         let Some(fd) = shared.tolerate(opened, "open", &large.path)? else {
             let stat = beneath::fstat(shared.root.as_fd()).map_err(VaultError::Input)?;
             lock(&shared.facts).push(Facts { dir: large.dir, entry: large.entry, stat, what: What::Gone });
             return Ok(());
         };
         let (facts, quiet) = read_large_once(shared, large, &File::from(fd))?;
-        if !quiet && attempt < ATTEMPTS {
+        let content = match facts.what {
+            What::File { content, .. } => quiet.then_some(content),
+            What::Symlink { .. } | What::Fifo | What::Dir(_) | What::Pending | What::Gone => None,
+        };
+        let proof = content.is_some() && (shared.is_settled(&facts.stat) || last == content);
+        last = content;
+        if !proof && attempt < ATTEMPTS {
             continue;
         }
-        if !quiet {
+        if !proof {
             torn(shared, &large.path)?;
         }
         shared.files_read.fetch_add(1, Ordering::Relaxed);
@@ -255,10 +279,12 @@ fn read_large_once(shared: &Shared<'_>, large: &LargeFile, file: &File) -> Resul
     let before = beneath::fstat(file.as_fd()).map_err(io)?;
     let xattrs = xattr::read(file.as_fd()).map_err(io)?;
     let mut blocks = FileBlocks { file, at: 0, size: before.size, data_until: 0, meter: shared.meter };
-    let read = ingest::ingest(&mut blocks, &mut ScanSink(shared)).map_err(|error| match error {
-        VaultError::Input(_) if shared.meter.stopped() => ImportError::Interrupted.into(),
-        VaultError::Input(source) => VaultError::from(io(source)),
-        other => other,
+    let read = ingest::ingest(&mut blocks, &mut ScanSink(shared)).map_err(|error| {
+        if shared.meter.stopped() {
+            return ImportError::Interrupted.into();
+        }
+        // A failure to read is the file's; any other is the vault's.
+        if let VaultError::Input(source) = error { io(source).into() } else { error }
     })?;
     let after = beneath::fstat(file.as_fd()).map_err(io)?;
     let quiet = before.same_state(&after) && read.size == before.size;

@@ -12,6 +12,7 @@ use rayon::Scope;
 use crate::backend::BlobRecord;
 use crate::clock::Timestamp;
 use crate::hostfs::beneath::{self, DIR};
+use crate::hostfs::cause::Cause;
 use crate::hostfs::stat::{FileTime, HostKind, HostStat};
 use crate::hostfs::xattr;
 use crate::ids::BlobId;
@@ -104,6 +105,8 @@ pub(super) struct Shared<'a> {
     pub large: Mutex<Vec<LargeFile>>,
     pub facts: Mutex<Vec<Facts>>,
     cache: Option<&'a StatCache>,
+    /// Where the vault's own file lies, if that is beneath the root.
+    own_file: Option<(TreePath, Vec<u8>)>,
     began: Timestamp,
     /// A vault without blobs need not be asked whether it has one.
     vault_is_empty: bool,
@@ -127,11 +130,13 @@ pub(super) fn scan(
     options: &ImportOptions<'_>,
     send: Option<SyncSender<Vec<BlobRecord>>>,
 ) -> Result<Found> {
-    let root = beneath::open_root(dir).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => ImportError::NoDirectory { path: dir.to_owned() },
-        std::io::ErrorKind::NotADirectory => ImportError::NotADirectory { path: dir.to_owned() },
-        std::io::ErrorKind::PermissionDenied => ImportError::NoPermission { path: TreePath::root() },
-        _ => ImportError::Io { operation: "open", path: TreePath::root(), source: error },
+    let root = beneath::open_root(dir).map_err(|source| match Cause::of(&source) {
+        Cause::NotFound => ImportError::NoDirectory { path: dir.to_owned() },
+        Cause::NotADirectory => ImportError::NotADirectory { path: dir.to_owned() },
+        Cause::NoPermission => ImportError::NoPermission { path: TreePath::root() },
+        Cause::Exists | Cause::Link | Cause::ReadOnly | Cause::DiskFull | Cause::Other => {
+            ImportError::Io { operation: "open", path: TreePath::root(), source }
+        }
     })?;
     let shared = Shared {
         vault,
@@ -144,6 +149,7 @@ pub(super) fn scan(
         large: Mutex::default(),
         facts: Mutex::default(),
         cache,
+        own_file: own_file(vault, dir),
         began: vault.now(),
         vault_is_empty: {
             let first = vault.read()?.objects_before(crate::backend::ObjectKind::Blob, i64::MAX, 1)?;
@@ -197,6 +203,15 @@ impl<'a> Shared<'a> {
         });
     }
 
+    /// True for the vault's file and what SQLite and its locks put beside it: a vault never keeps itself.
+    fn is_own(&self, dir: &TreePath, name: &[u8]) -> bool {
+        let Some((own_dir, own)) = &self.own_file else { return false };
+        own_dir == dir
+            && name
+                .strip_prefix(own.as_slice())
+                .is_some_and(|rest| rest.is_empty() || b"-.".contains(&rest[0]))
+    }
+
     fn failed(&self) -> bool {
         self.meter.stopped() || lock(&self.failure).is_some()
     }
@@ -235,7 +250,7 @@ impl<'a> Shared<'a> {
         let mut entries = Vec::with_capacity(names.len());
         let (mut pending, mut subdirs) = (Vec::new(), Vec::new());
         for listed in names {
-            if listed.name == OWN_DIR && listed.is_dir != Some(false) {
+            if (listed.name == OWN_DIR && listed.is_dir != Some(false)) || self.is_own(&path, &listed.name) {
                 continue;
             }
             if !rules.is_empty() {
@@ -360,20 +375,17 @@ impl<'a> Shared<'a> {
             Err(error) => error,
         };
         let path = path.clone();
-        let loops = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
-        let (reason, strict) = match error.kind() {
-            std::io::ErrorKind::NotFound => {
+        let (reason, strict) = match Cause::of(&error) {
+            // It was a directory or a file a moment ago and is gone, or something else now.
+            Cause::NotFound | Cause::NotADirectory | Cause::Link => {
                 (TroubleReason::Vanished, ImportError::Vanished { path: path.clone() })
             }
-            // It was a directory or a file a moment ago and is a link now.
-            std::io::ErrorKind::NotADirectory => {
-                (TroubleReason::Vanished, ImportError::Vanished { path: path.clone() })
-            }
-            _ if loops => (TroubleReason::Vanished, ImportError::Vanished { path: path.clone() }),
-            std::io::ErrorKind::PermissionDenied => {
+            Cause::NoPermission => {
                 (TroubleReason::NoPermission, ImportError::NoPermission { path: path.clone() })
             }
-            _ => return Err(ImportError::Io { operation, path, source: error }.into()),
+            Cause::Exists | Cause::ReadOnly | Cause::DiskFull | Cause::Other => {
+                return Err(ImportError::Io { operation, path, source: error }.into());
+            }
         };
         match self.on_trouble {
             OnTrouble::Fail => Err(strict.into()),
@@ -481,6 +493,13 @@ impl<'a> Shared<'a> {
         };
         Ok(Found { dirs, scanned })
     }
+}
+
+fn own_file(vault: &Vault, root: &Path) -> Option<(TreePath, Vec<u8>)> {
+    let file = vault.path()?.canonicalize().ok()?;
+    let beneath = file.strip_prefix(root.canonicalize().ok()?).ok()?;
+    let path = TreePath::parse(beneath.as_os_str().as_encoded_bytes()).ok()?;
+    path.split().map(|(dir, name)| (dir, name.to_vec()))
 }
 
 fn is_dir_entry(entry: &CachedEntry<'_>) -> bool {

@@ -1,0 +1,158 @@
+//! `avfs audit list|verify`
+
+use std::collections::VecDeque;
+
+use avfs::backend::{AuditRecord, Reader};
+use avfs::clock::Timestamp;
+use avfs::ids::{AuditDigest, from_hex, to_hex};
+use avfs::runtime::Since;
+use avfs::runtime::envelope::{AuditList, AuditRow, AuditVerify, AuditVerifyHead, ErrorBody};
+use avfs::vault::audit;
+use clap::{Args, Subcommand};
+
+use crate::context::CommandContext;
+use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::view::{local_time, plural};
+
+/// Rows read at once.
+const BATCH_ROWS: usize = 1000;
+const DIGEST_HEX_SHOWN: usize = 12;
+
+/// List and verify the audit log: every change of the vault, chained by digests
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs audit list --limit 20
+  avfs audit verify")]
+pub struct AuditArgs {
+    #[command(subcommand)]
+    action: AuditAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum AuditAction {
+    List(ListArgs),
+    Verify(VerifyArgs),
+}
+
+/// List what was done to the vault, oldest first
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs audit list
+  avfs audit list --since 24h
+  avfs audit list --since 2026-01-31T00:00:00Z --limit 100")]
+struct ListArgs {
+    /// Only rows since then: a duration before now, or a time
+    #[arg(long, value_name = "DURATION|TIME")]
+    since: Option<Since>,
+    /// Only the newest so many
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: usize,
+}
+
+/// Check every row against the chain; exits with 1 when something was edited, removed or reordered
+///
+/// The digest it prints stands for the whole log. Keep it elsewhere: --expect then proves that nothing before
+/// it has changed since.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs audit verify
+  avfs audit verify --expect \"$(cat audit-head)\"")]
+struct VerifyArgs {
+    /// A digest that must be part of the log
+    #[arg(long, value_name = "DIGEST", value_parser = parse_digest)]
+    expect: Option<AuditDigest>,
+}
+
+fn parse_digest(text: &str) -> Result<AuditDigest, String> {
+    let digest = from_hex(text.trim()).and_then(|bytes| AuditDigest::from_slice(&bytes));
+    digest.ok_or_else(|| "a digest is 64 hex digits, as avfs audit verify prints them".to_owned())
+}
+
+pub fn run(ctx: &CommandContext, args: &AuditArgs) -> Outcome {
+    match &args.action {
+        AuditAction::List(args) => list(ctx, args),
+        AuditAction::Verify(args) => verify(ctx, args),
+    }
+}
+
+fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let since = args.since.map_or(Timestamp(i64::MIN), |since| since.at(vault.now()));
+    let (rows, left_off) = newest(&*vault.read()?, since, args.limit)?;
+    if left_off > 0 {
+        ctx.ui.note(format_args!("note: {left_off} older rows left off; see more with: --limit N"));
+    }
+    let result = AuditList { rows: rows.iter().map(AuditRow::from).collect(), left_off };
+    ctx.ui.answer(&result, |out| rows.iter().try_for_each(|row| show_row(out, row)))
+}
+
+fn newest(
+    reader: &dyn Reader,
+    since: Timestamp,
+    limit: usize,
+) -> Result<(VecDeque<AuditRecord>, u64), Failure> {
+    let mut rows = VecDeque::new();
+    let (mut after, mut left_off) = (i64::MIN, 0);
+    loop {
+        let batch = reader.audit_after(after, BATCH_ROWS)?;
+        let Some(last) = batch.last() else { return Ok((rows, left_off)) };
+        after = last.seq;
+        for row in batch.into_iter().filter(|row| row.at >= since) {
+            rows.push_back(row);
+            if rows.len() > limit {
+                rows.pop_front();
+                left_off += 1;
+            }
+        }
+    }
+}
+
+fn show_row(out: &mut Out, row: &AuditRecord) -> Result<(), Failure> {
+    let short = |digest: [u8; 32]| to_hex(&digest)[..DIGEST_HEX_SHOWN].to_owned();
+    let moved = match (row.before.map(short), row.after.map(short)) {
+        (Some(before), Some(after)) => format!("{before} -> {after}"),
+        (None, Some(after)) => after,
+        (Some(before), None) => format!("{before} -> gone"),
+        (None, None) => String::new(),
+    };
+    let action = out.paint(Tone::Name, format_args!("{:<17}", row.action));
+    out.line(format_args!(
+        "{:>5}  {}  {}  {action} {}  {}  {}",
+        row.seq,
+        local_time(row.at),
+        row.actor,
+        row.subject,
+        out.paint(Tone::Id, moved),
+        row.detail.escape_debug(),
+    ))
+}
+
+fn verify(ctx: &CommandContext, args: &VerifyArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let verdict = audit::verify(&*vault.read()?, args.expect.as_ref())?;
+    let result = AuditVerify {
+        rows: verdict.rows,
+        head: verdict.head.map(|head| AuditVerifyHead { seq: head.seq, digest: head.digest.to_hex() }),
+        problems: verdict.problems.iter().map(ToString::to_string).collect(),
+    };
+    let show = |out: &mut Out| {
+        for problem in &result.problems {
+            out.line(format_args!("{} {problem}", out.paint(Tone::Deleted, "problem:")))?;
+        }
+        let rows = plural(result.rows, "row", "rows");
+        let problems = plural(result.problems.len() as u64, "problem", "problems");
+        match &result.head {
+            Some(head) => out.line(format_args!("{rows}, {problems}; the log ends in {}", head.digest)),
+            None => out.line(format_args!("{rows}, {problems}")),
+        }
+    };
+    if result.problems.is_empty() {
+        return ctx.ui.answer(&result, show);
+    }
+    let message = format!("the audit log does not verify: {}", result.problems.join("; "));
+    let hint = Some("compare with a copy of the vault that you trust".to_owned());
+    ctx.ui.answer_no(&result, &ErrorBody { code: "audit.broken".to_owned(), message, hint }, show)
+}

@@ -1,0 +1,38 @@
+//! `avfs cp`
+
+use avfs::vault::ops::Depth;
+use avfs::vault::path::TreePath;
+use clap::Args;
+
+use super::edited;
+use crate::cli::{EditOptions, tree_path};
+use crate::context::CommandContext;
+use crate::ui::Outcome;
+
+/// Copy inside a fork; no content is stored twice
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs cp config.toml config.bak
+  avfs cp -r src attic --fork experiment")]
+pub struct CpArgs {
+    /// What to copy
+    #[arg(value_parser = tree_path())]
+    from: TreePath,
+    /// The copy's path, or the directory to copy it into
+    #[arg(value_parser = tree_path())]
+    to: TreePath,
+    #[command(flatten)]
+    edit: EditOptions,
+    /// Copy directories with everything in them
+    #[arg(short, long)]
+    recursive: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &CpArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let message = args.edit.message.clone().unwrap_or_else(|| format!("cp {} {}", args.from, args.to));
+    let depth = if args.recursive { Depth::Recursive } else { Depth::FilesOnly };
+    let committed = vault.copy_path(&args.edit.on.fork, &args.from, &args.to, depth, &message)?;
+    edited::answer(ctx, &args.edit.on.fork, &committed)
+}

@@ -1,0 +1,66 @@
+//! `avfs export`
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use avfs::runtime::envelope::Export;
+use avfs::runtime::show_bytes_size;
+use avfs::vault::export::{ExportOptions, Overwrite};
+use avfs::vault::path::TreePath;
+use avfs::vault::version::Reference;
+use clap::Args;
+
+use crate::cli::tree_path;
+use crate::context::CommandContext;
+use crate::progress::Progress;
+use crate::ui::Outcome;
+use crate::view::{View, plural};
+
+/// Write a version, or some paths of it, to a directory
+///
+/// Content, modes, modification times, links and extended attributes are as they were. Everything is written
+/// beside DEST first: an export that fails or is interrupted leaves nothing behind.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs export main /tmp/copy
+  avfs export main~3 /tmp/old src docs/README.md
+  avfs export main@good . --overwrite")]
+pub struct ExportArgs {
+    /// The version
+    #[arg(value_name = "REF")]
+    reference: Reference,
+    /// The directory to write to: new, empty, or with --overwrite any
+    #[arg(value_hint = clap::ValueHint::DirPath)]
+    dest: PathBuf,
+    /// Only these paths, each where it lies in the version
+    #[arg(value_name = "PATH", value_parser = tree_path())]
+    paths: Vec<TreePath>,
+    /// Replace files that are there; files that the version does not have stay
+    #[arg(long)]
+    overwrite: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let (id, root) = {
+        let view = View::open(&vault, &args.reference)?;
+        (view.version.id, view.root)
+    };
+    let dest = ctx.around.cwd.join(&args.dest);
+    let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
+    let progress = Progress::interruptible("exporting")?;
+    let options = ExportOptions { overwrite, paths: &args.paths, meter: &progress.meter };
+    vault.export(&root, &dest, &options)?;
+    let result = Export {
+        version: id.to_hex(),
+        dest: dest.to_string_lossy().into_owned(),
+        files: progress.meter.files.load(Ordering::Relaxed),
+        bytes: progress.meter.bytes.load(Ordering::Relaxed),
+    };
+    drop(progress);
+    ctx.ui.answer(&result, |out| {
+        let (files, bytes) = (plural(result.files, "file", "files"), show_bytes_size(result.bytes));
+        out.line(format_args!("exported version {} to {}: {files}, {bytes}", id.short(), dest.display()))
+    })
+}

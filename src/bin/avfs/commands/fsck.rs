@@ -1,0 +1,63 @@
+//! `avfs fsck`
+
+use avfs::runtime::envelope::{ErrorBody, Fsck, FsckFinding};
+use avfs::vault::fsck::Thoroughness;
+use clap::Args;
+
+use crate::context::CommandContext;
+use crate::progress::Progress;
+use crate::ui::{Out, Outcome, Tone};
+use crate::view::plural;
+
+/// Check the whole vault: rows, digests, references, history, audit log
+///
+/// Exits with 1 when something is wrong. Nothing is changed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs fsck
+  avfs fsck --quick --json")]
+pub struct FsckArgs {
+    /// Do not read the content of blobs
+    #[arg(long)]
+    quick: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &FsckArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let how = if args.quick { Thoroughness::Quick } else { Thoroughness::Full };
+    let report = {
+        let progress = Progress::start("checking");
+        vault.fsck(how, &progress.meter)?
+    };
+    let findings = report.findings.iter();
+    let result = Fsck {
+        versions: report.versions,
+        trees: report.trees,
+        blobs: report.blobs,
+        audit_rows: report.audit_rows,
+        findings: findings
+            .map(|finding| FsckFinding { code: finding.code.to_owned(), message: finding.what.clone() })
+            .collect(),
+    };
+    let show = |out: &mut Out| {
+        for finding in &result.findings {
+            let code = out.paint(Tone::Deleted, format_args!("{}:", finding.code));
+            out.line(format_args!("{code} {}", finding.message))?;
+        }
+        out.line(format_args!(
+            "checked {}, {}, {}, {}: {}",
+            plural(result.versions, "version", "versions"),
+            plural(result.trees, "tree", "trees"),
+            plural(result.blobs, "blob", "blobs"),
+            plural(result.audit_rows, "audit row", "audit rows"),
+            plural(result.findings.len() as u64, "problem", "problems"),
+        ))
+    };
+    if result.findings.is_empty() {
+        return ctx.ui.answer(&result, show);
+    }
+    let message = format!("found {}", plural(result.findings.len() as u64, "problem", "problems"));
+    let hint = Some("save what is whole with: avfs export REF DEST".to_owned());
+    ctx.ui.answer_no(&result, &ErrorBody { code: "fsck.findings".to_owned(), message, hint }, show)
+}

@@ -1,0 +1,128 @@
+//! `avfs import`
+
+use std::path::{Path, PathBuf};
+
+use avfs::ids::ForkName;
+use avfs::runtime::envelope::{ChangeTotals, Import};
+use avfs::runtime::{ChangeCounts, ChangeSummary, Shown, require_bound_dir, show_bytes_size};
+use avfs::vault::import::{ImportOptions, Imported, OnTrouble};
+use avfs::vault::tree::Pages;
+use avfs::vault::version::root_of;
+use avfs::vault::{Vault, require_version};
+use clap::Args;
+
+use super::{edited, patch};
+use crate::cli::OnFork;
+use crate::context::CommandContext;
+use crate::progress::Progress;
+use crate::ui::{Failure, Out, Outcome};
+use crate::view::plural;
+
+/// Take the present state of a directory as a new version of a fork
+///
+/// Files that are known to be unchanged are not read again. What .avfsignore files name (gitignore syntax) is
+/// left out. When nothing changed no version is added.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs import
+  avfs import -m 'tests pass'
+  avfs import ../other --fork experiment
+  avfs import --keep-going")]
+pub struct ImportArgs {
+    /// The directory to import [default: the one the vault is bound to]
+    #[arg(value_hint = clap::ValueHint::DirPath)]
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    on: OnFork,
+    /// What the version's record says
+    #[arg(short, long, value_name = "TEXT", default_value = "import")]
+    message: String,
+    /// Go on past files that vanish, cannot be read or keep changing, and name them
+    #[arg(long)]
+    keep_going: bool,
+}
+
+/// An import that is done, in both forms of the answer.
+pub struct Done {
+    pub result: Import,
+    fork: ForkName,
+    imported: Imported,
+    counts: ChangeCounts,
+}
+
+pub fn run(ctx: &CommandContext, args: &ImportArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let dir = match &args.dir {
+        Some(dir) => ctx.around.cwd.join(dir),
+        None => require_bound_dir(&vault)?,
+    };
+    let on_trouble = if args.keep_going { OnTrouble::KeepGoing } else { OnTrouble::Fail };
+    let done = import(ctx, &vault, &dir, &args.on.fork, &args.message, on_trouble)?;
+    ctx.ui.answer(&done.result, |out| done.show(out))
+}
+
+pub fn import(
+    ctx: &CommandContext,
+    vault: &Vault,
+    dir: &Path,
+    fork: &ForkName,
+    message: &str,
+    on_trouble: OnTrouble,
+) -> Result<Done, Failure> {
+    let stat_cache = ctx.stat_cache(vault, dir)?;
+    let imported = {
+        let progress = Progress::interruptible("importing")?;
+        let options = ImportOptions { on_trouble, stat_cache: stat_cache.as_deref(), meter: &progress.meter };
+        vault.import(dir, fork, message, &options)?
+    };
+    if let Some(why) = &imported.scanned.cache_unsaved {
+        ctx.ui.note(format_args!("note: the next import will read every file: cannot save {why}"));
+    }
+    let counts = count_changes(vault, &imported)?;
+    let result = Import::of(fork, dir, &imported, ChangeTotals::from(&counts));
+    Ok(Done { result, fork: fork.clone(), imported, counts })
+}
+
+/// What came with the version; nothing is counted against a version whose files were given up.
+fn count_changes(vault: &Vault, imported: &Imported) -> Result<ChangeCounts, Failure> {
+    let after = &imported.committed.version;
+    if !imported.committed.changed() {
+        return Ok(ChangeCounts::default());
+    }
+    let reader = vault.read()?;
+    let reader = &*reader;
+    let before = require_version(reader, &imported.committed.previous)?;
+    if before.pruned_at.is_some() {
+        return Ok(ChangeCounts::default());
+    }
+    if before.entries == 0 {
+        // A first import: walking all of it would tell no more than its record does.
+        return Ok(ChangeCounts { added: after.entries, ..ChangeCounts::default() });
+    }
+    let (before, after) = (root_of(&before)?, root_of(after)?);
+    let pages: &dyn Pages = &reader;
+    let summary = ChangeSummary::compare(pages, &before, &after, &[], Shown::WithoutTimes)?;
+    Ok(summary.counts)
+}
+
+impl Done {
+    pub fn show(&self, out: &mut Out) -> Result<(), Failure> {
+        edited::show(out, &self.fork, &self.imported.committed)?;
+        let (version, scanned) = (&self.imported.committed.version, &self.imported.scanned);
+        if self.imported.committed.changed() {
+            out.line(format_args!("{}", patch::counts_line(&self.counts)))?;
+        }
+        out.line(format_args!(
+            "{}, {}; read {} ({})",
+            plural(version.entries, "entry", "entries"),
+            show_bytes_size(version.bytes),
+            plural(scanned.files_read, "file", "files"),
+            show_bytes_size(scanned.bytes_read),
+        ))?;
+        for trouble in &scanned.troubles {
+            out.line(format_args!("left out or not exact: {}: {}", trouble.path, trouble.reason))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! `avfs man`
+
+use std::path::{Path, PathBuf};
+
+use avfs::runtime::envelope::{Man, ManPage};
+use clap::{Args, Command, CommandFactory};
+
+use crate::cli::Cli;
+use crate::context::CommandContext;
+use crate::error::EdgeError;
+use crate::ui::{Failure, Outcome};
+
+const SOURCE: &str = concat!("avfs ", env!("CARGO_PKG_VERSION"));
+
+/// Print a manual page, or write all of them to a directory
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs man | man -l -
+  avfs man fork create | man -l -
+  avfs man --dir ~/.local/share/man/man1")]
+pub struct ManArgs {
+    /// The verb whose page is wanted [default: avfs itself]
+    #[arg(value_name = "VERB", conflicts_with = "dir")]
+    verb: Vec<String>,
+    /// Write the pages of every verb to this directory
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    dir: Option<PathBuf>,
+}
+
+pub fn run(ctx: &CommandContext, args: &ManArgs) -> Outcome {
+    let mut root = Cli::command();
+    root.build();
+    match &args.dir {
+        Some(dir) => write_all(ctx, &root, &ctx.around.cwd.join(dir)),
+        None => print_one(ctx, &root, &args.verb),
+    }
+}
+
+fn print_one(ctx: &CommandContext, root: &Command, verb: &[String]) -> Outcome {
+    let mut at = root;
+    for word in verb {
+        let beneath = at.find_subcommand(word);
+        at = beneath.ok_or_else(|| EdgeError::UnknownVerb { verb: verb.join(" ") })?;
+    }
+    let words: Vec<&str> = std::iter::once("avfs").chain(verb.iter().map(String::as_str)).collect();
+    let name = words.join("-");
+    let text = render(at, &name)?;
+    let page = ManPage {
+        name: format!("{name}.1"),
+        file: None,
+        text: Some(String::from_utf8_lossy(&text).into_owned()),
+    };
+    ctx.ui.answer(&Man { pages: vec![page] }, |out| out.bytes(&text))
+}
+
+fn render(command: &Command, name: &str) -> Result<Vec<u8>, Failure> {
+    let mut text = Vec::new();
+    let named = command.clone().display_name(name.to_owned());
+    clap_mangen::Man::new(named)
+        .title(name)
+        .source(SOURCE)
+        .manual("avfs")
+        .render(&mut text)
+        .map_err(EdgeError::Output)?;
+    Ok(text)
+}
+
+fn write_all(ctx: &CommandContext, root: &Command, dir: &Path) -> Outcome {
+    std::fs::create_dir_all(dir).map_err(EdgeError::host("create", dir))?;
+    let mut pages = Vec::new();
+    let mut waiting = vec![(root.clone(), "avfs".to_owned())];
+    while let Some((command, name)) = waiting.pop() {
+        let file = dir.join(format!("{name}.1"));
+        std::fs::write(&file, render(&command, &name)?).map_err(EdgeError::host("write", &file))?;
+        pages.push(ManPage {
+            name: format!("{name}.1"),
+            file: Some(file.to_string_lossy().into_owned()),
+            text: None,
+        });
+        let verbs = command.get_subcommands().filter(|verb| verb.get_name() != "help");
+        waiting.extend(verbs.map(|verb| (verb.clone(), format!("{name}-{}", verb.get_name()))));
+    }
+    pages.sort_by(|a, b| a.name.cmp(&b.name));
+    let result = Man { pages };
+    ctx.ui.answer(&result, |out| {
+        let files = result.pages.iter().filter_map(|page| page.file.as_ref());
+        files.into_iter().try_for_each(|file| out.line(format_args!("{file}")))
+    })
+}

@@ -1,0 +1,35 @@
+//! `avfs mkdir`
+
+use avfs::vault::ops::Parents;
+use avfs::vault::path::TreePath;
+use clap::Args;
+
+use super::edited;
+use crate::cli::{EditOptions, tree_path};
+use crate::context::CommandContext;
+use crate::ui::Outcome;
+
+/// Make a directory inside a fork
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs mkdir docs
+  avfs mkdir -p a/b/c --fork experiment")]
+pub struct MkdirArgs {
+    /// The directory
+    #[arg(value_parser = tree_path())]
+    path: TreePath,
+    #[command(flatten)]
+    edit: EditOptions,
+    /// Make missing parents too, and take one that is there
+    #[arg(short, long)]
+    parents: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &MkdirArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let message = args.edit.message.clone().unwrap_or_else(|| format!("mkdir {}", args.path));
+    let parents = if args.parents { Parents::Made } else { Parents::Required };
+    let committed = vault.make_dir(&args.edit.on.fork, &args.path, parents, &message)?;
+    edited::answer(ctx, &args.edit.on.fork, &committed)
+}

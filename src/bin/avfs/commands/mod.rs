@@ -1,0 +1,77 @@
+//! One file for each verb: its words (whose doc comments are the help) and what it does with them.
+
+pub mod audit;
+pub mod cat;
+pub mod checkpoint;
+pub mod compact;
+pub mod completions;
+pub mod cp;
+pub mod diff;
+mod edited;
+pub mod export;
+pub mod find;
+pub mod fork;
+pub mod fsck;
+pub mod gc;
+pub mod grep;
+pub mod import;
+pub mod init;
+pub mod log;
+pub mod ls;
+pub mod man;
+pub mod materialize;
+pub mod mkdir;
+pub mod mv;
+mod patch;
+pub mod prune;
+pub mod quota;
+pub mod restore;
+pub mod rm;
+pub mod schema;
+pub mod show;
+pub mod stats;
+pub mod status;
+pub mod tree;
+pub mod vault;
+pub mod write;
+
+use crate::cli::Verb;
+use crate::context::CommandContext;
+use crate::ui::Outcome;
+
+pub fn run(ctx: &CommandContext, verb: Verb) -> Outcome {
+    match verb {
+        Verb::Init(args) => init::run(ctx, &args),
+        Verb::Vault(args) => vault::run(ctx, &args),
+        Verb::Import(args) => import::run(ctx, &args),
+        Verb::Export(args) => export::run(ctx, &args),
+        Verb::Materialize(args) => materialize::run(ctx, &args),
+        Verb::Status(args) => status::run(ctx, &args),
+        Verb::Fork(args) => fork::run(ctx, &args),
+        Verb::Checkpoint(args) => checkpoint::run(ctx, args),
+        Verb::Restore(args) => restore::run(ctx, &args),
+        Verb::Log(args) => log::run(ctx, &args),
+        Verb::Show(args) => show::run(ctx, &args),
+        Verb::Diff(args) => diff::run(ctx, &args),
+        Verb::Ls(args) => ls::run(ctx, &args),
+        Verb::Cat(args) => cat::run(ctx, &args),
+        Verb::Tree(args) => tree::run(ctx, &args),
+        Verb::Find(args) => find::run(ctx, &args),
+        Verb::Grep(args) => grep::run(ctx, &args),
+        Verb::Write(args) => write::run(ctx, &args),
+        Verb::Mkdir(args) => mkdir::run(ctx, &args),
+        Verb::Rm(args) => rm::run(ctx, &args),
+        Verb::Mv(args) => mv::run(ctx, &args),
+        Verb::Cp(args) => cp::run(ctx, &args),
+        Verb::Audit(args) => audit::run(ctx, &args),
+        Verb::Gc(args) => gc::run(ctx, &args),
+        Verb::Prune(args) => prune::run(ctx, &args),
+        Verb::Compact(args) => compact::run(ctx, &args),
+        Verb::Fsck(args) => fsck::run(ctx, &args),
+        Verb::Stats(args) => stats::run(ctx, &args),
+        Verb::Quota(args) => quota::run(ctx, &args),
+        Verb::Schema(args) => schema::run(ctx, &args),
+        Verb::Completions(args) => completions::run(ctx, &args),
+        Verb::Man(args) => man::run(ctx, &args),
+    }
+}

@@ -1,0 +1,67 @@
+//! `avfs status`
+
+use avfs::runtime::envelope::{ChangeObject, ChangeTotals, Status, TroubleObject};
+use avfs::runtime::{ChangeSummary, Shown, require_bound_dir};
+use avfs::vault::import::{ImportOptions, OnTrouble};
+use avfs::vault::links::Overlay;
+use avfs::vault::require_version;
+use avfs::vault::version::root_of;
+use clap::Args;
+
+use super::patch;
+use crate::cli::OnFork;
+use crate::context::CommandContext;
+use crate::progress::Progress;
+use crate::ui::{Outcome, Tone};
+
+/// Compare the bound directory with its fork: what `avfs import` would take
+///
+/// Nothing is stored. Changes of nothing but a modification time are left out.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs status
+  avfs status --fork experiment
+  avfs status --json")]
+pub struct StatusArgs {
+    #[command(flatten)]
+    on: OnFork,
+}
+
+pub fn run(ctx: &CommandContext, args: &StatusArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let dir = require_bound_dir(&vault)?;
+    let fork = vault.fork(&args.on.fork)?;
+    let stat_cache = ctx.stat_cache(&vault, &dir)?;
+    let (root, new, scanned) = {
+        let progress = Progress::start("looking");
+        let options = ImportOptions {
+            on_trouble: OnTrouble::KeepGoing,
+            stat_cache: stat_cache.as_deref(),
+            meter: &progress.meter,
+        };
+        vault.survey(&dir, &options)?
+    };
+    let reader = vault.read()?;
+    let reader = &*reader;
+    let head = require_version(reader, &fork.head)?;
+    let pages = Overlay::new(&new, &reader);
+    let summary = ChangeSummary::compare(&pages, &root_of(&head)?, &root, &[], Shown::WithoutTimes)?;
+    let result = Status {
+        dir: dir.to_string_lossy().into_owned(),
+        fork: fork.name.to_string(),
+        version: head.id.to_hex(),
+        clean: summary.changes.is_empty(),
+        changes: summary.changes.iter().map(ChangeObject::from).collect(),
+        change_counts: ChangeTotals::from(&summary.counts),
+        troubles: scanned.troubles.iter().map(TroubleObject::from).collect(),
+    };
+    ctx.ui.answer(&result, |out| {
+        let (name, id) = (out.paint(Tone::Name, &fork.name), out.paint(Tone::Id, head.id.short()));
+        out.line(format_args!("{} against fork {name} at version {id}", dir.display()))?;
+        for trouble in &scanned.troubles {
+            out.line(format_args!("left out or not exact: {}: {}", trouble.path, trouble.reason))?;
+        }
+        patch::show_summary(out, &summary)
+    })
+}

@@ -1,0 +1,172 @@
+//! `avfs vault list|info|delete`
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use avfs::backend::sqlite::{FORMAT, SqliteBackend};
+use avfs::clock::Timestamp;
+use avfs::runtime::envelope::{VaultDelete, VaultInfo, VaultList, VaultListed, time_text};
+use avfs::runtime::{VAULT_DIR, bound_dir, show_bytes_size};
+use avfs::vault::{Vault, key};
+use clap::{Args, Subcommand};
+
+use crate::context::CommandContext;
+use crate::error::EdgeError;
+use crate::ui::{Failure, Outcome, Tone};
+
+/// How long a delete waits for others to leave the vault.
+const DELETE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// List, describe and delete vaults
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs vault list
+  avfs vault info --vault work
+  avfs vault delete work --yes")]
+pub struct VaultArgs {
+    #[command(subcommand)]
+    action: VaultAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum VaultAction {
+    /// List the vaults that have a name, and the one the working directory uses
+    #[command(after_help = "\
+Examples:
+  avfs vault list
+  avfs vault list --json")]
+    List,
+    /// Describe one vault
+    #[command(after_help = "\
+Examples:
+  avfs vault info
+  avfs vault info --vault work")]
+    Info,
+    Delete(DeleteArgs),
+}
+
+/// Delete a vault with every version in it
+///
+/// The files of the directory it is bound to stay. A vault that is in use is not deleted.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs vault delete --yes
+  avfs vault delete work --yes
+  avfs vault delete ~/project/.avfs/vault.db --yes")]
+struct DeleteArgs {
+    /// The vault [default: the one that --vault or the working directory leads to]
+    #[arg(value_name = "NAME|PATH")]
+    target: Option<OsString>,
+    /// Really delete it
+    #[arg(long)]
+    yes: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &VaultArgs) -> Outcome {
+    match &args.action {
+        VaultAction::List => list(ctx),
+        VaultAction::Info => info(ctx),
+        VaultAction::Delete(args) => delete(ctx, args),
+    }
+}
+
+fn list(ctx: &CommandContext) -> Outcome {
+    let used = ctx.around.locate(ctx.vault_option.as_deref()).ok().map(|located| located.path);
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
+    let mut vaults: Vec<VaultListed> = Vec::new();
+    for (name, path) in ctx.around.named_vaults()? {
+        vaults.push(VaultListed {
+            name: Some(name.to_string()),
+            vault: path.to_string_lossy().into_owned(),
+            nearest: used.as_ref() == Some(&path),
+            file_bytes: size(&path),
+        });
+    }
+    if let Some(path) = used.filter(|_| !vaults.iter().any(|vault| vault.nearest)) {
+        let vault = path.to_string_lossy().into_owned();
+        vaults.push(VaultListed { name: None, vault, nearest: true, file_bytes: size(&path) });
+    }
+    if vaults.is_empty() {
+        ctx.ui.note(format_args!("there are no vaults here; make one with: avfs init"));
+    }
+    ctx.ui.answer(&VaultList { vaults: vaults.clone() }, |out| {
+        for vault in &vaults {
+            let mark = if vault.nearest { "*" } else { " " };
+            let name = out.paint(Tone::Name, format_args!("{:<16}", vault.name.as_deref().unwrap_or("-")));
+            out.line(format_args!(
+                "{mark} {name} {:>10}  {}",
+                show_bytes_size(vault.file_bytes),
+                vault.vault
+            ))?;
+        }
+        Ok(())
+    })
+}
+
+fn info(ctx: &CommandContext) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let result = describe(&vault)?;
+    ctx.ui.answer(&result, |out| {
+        out.line(format_args!("vault        {}", result.vault))?;
+        out.line(format_args!("id           {}", result.id))?;
+        out.line(format_args!("format       {}", result.format))?;
+        out.line(format_args!("created      {}", result.created_at.as_deref().unwrap_or("unknown")))?;
+        out.line(format_args!("bound to     {}", result.bound.as_deref().unwrap_or("no directory")))?;
+        out.line(format_args!("forks        {}", result.forks))?;
+        out.line(format_args!("checkpoints  {}", result.checkpoints))?;
+        out.line(format_args!("versions     {}", result.versions))?;
+        out.line(format_args!("file         {}", show_bytes_size(result.file_bytes)))
+    })
+}
+
+fn describe(vault: &Vault) -> Result<VaultInfo, Failure> {
+    let reader = vault.read()?;
+    let created_at = reader.meta(key::CREATED_AT)?;
+    let created_at = created_at.and_then(|text| String::from_utf8(text).ok()?.parse().ok()).map(Timestamp);
+    let usage = reader.usage()?;
+    Ok(VaultInfo {
+        vault: vault.path().unwrap_or(Path::new("")).to_string_lossy().into_owned(),
+        id: vault.id()?,
+        format: FORMAT,
+        created_at: created_at.map(time_text),
+        bound: bound_dir(vault)?.map(|dir| dir.to_string_lossy().into_owned()),
+        forks: reader.forks()?.len() as u64,
+        checkpoints: reader.checkpoints()?.len() as u64,
+        versions: usage.versions,
+        file_bytes: usage.file_bytes,
+    })
+}
+
+fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
+    let chosen = args.target.as_deref().or(ctx.vault_option.as_deref());
+    let path = ctx.around.locate(chosen)?.path;
+    // Opening it first makes sure that it is a vault at all.
+    let vault = ctx.open_vault_at(&path, DELETE_PATIENCE)?;
+    if !args.yes {
+        return Err(EdgeError::NotConfirmed { vault: path }.into());
+    }
+    let alone = vault.backend().sweep_guard()?;
+    drop(vault);
+    SqliteBackend::remove_files(&path)?;
+    drop(alone);
+    remove_home(&path);
+    let result = VaultDelete { vault: path.to_string_lossy().into_owned() };
+    ctx.ui.answer(&result, |out| out.line(format_args!("deleted the vault {}", path.display())))
+}
+
+/// Takes away the `.avfs` directory that was made for the vault, if nothing else is in it.
+fn remove_home(path: &Path) {
+    let Some(home) = path.parent().filter(|home| home.ends_with(VAULT_DIR)).map(PathBuf::from) else {
+        return;
+    };
+    let ignore = home.join(".gitignore");
+    let ours = std::fs::read(&ignore).is_ok_and(|text| text == b"*\n");
+    let alone = std::fs::read_dir(&home).is_ok_and(|entries| entries.count() == usize::from(ours));
+    if alone {
+        // The vault itself is gone; an empty directory that stays does no harm.
+        let _ = std::fs::remove_file(&ignore).and_then(|()| std::fs::remove_dir(&home));
+    }
+}

@@ -1,0 +1,69 @@
+//! What can go wrong at the edge, beside what the library refuses.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use avfs::diagnose::Diagnose;
+
+#[derive(Debug, thiserror::Error)]
+pub enum EdgeError {
+    #[error("{} would be deleted with every version in it", vault.display())]
+    NotConfirmed { vault: PathBuf },
+    #[error("{pattern:?} is not a regular expression: {detail}")]
+    BadPattern { pattern: String, detail: String },
+    #[error("version {version} is the first: there is nothing before it to compare with")]
+    NoParent { version: String },
+    #[error("there is no verb {verb:?}")]
+    UnknownVerb { verb: String },
+    #[error("cannot write the answer")]
+    Output(#[source] std::io::Error),
+    #[error("cannot watch for signals")]
+    Signals(#[source] std::io::Error),
+    #[error("cannot {operation} {}", path.display())]
+    Host {
+        operation: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl EdgeError {
+    pub fn host(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Host { operation, path, source }
+    }
+}
+
+impl Diagnose for EdgeError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NotConfirmed { .. } => "vault.not_confirmed",
+            Self::BadPattern { .. } => "grep.bad_pattern",
+            Self::NoParent { .. } => "diff.no_parent",
+            Self::UnknownVerb { .. } => "man.unknown_verb",
+            Self::Output(_) => "io.output",
+            Self::Signals(_) => "io.signals",
+            Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => "host.no_permission",
+            Self::Host { source, .. } if source.kind() == ErrorKind::StorageFull => "host.disk_full",
+            Self::Host { .. } => "host.io",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::NotConfirmed { .. } => "confirm with: --yes",
+            Self::BadPattern { .. } => "search for plain text with: -F",
+            Self::NoParent { .. } => "name two versions: avfs diff A B",
+            Self::UnknownVerb { .. } => "list them with: avfs --help",
+            Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+                "choose a place you may write to"
+            }
+            Self::Host { source, .. } if source.kind() == ErrorKind::StorageFull => {
+                "free some space, then try again"
+            }
+            Self::Host { .. } | Self::Output(_) | Self::Signals(_) => return None,
+        };
+        Some(hint.to_owned())
+    }
+}

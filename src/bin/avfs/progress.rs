@@ -1,0 +1,85 @@
+//! Long work: shown on a terminal while it goes on, and ended cleanly by a signal.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use avfs::vault::meter::Meter;
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::error::EdgeError;
+
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Work with a meter; dropped, its bar is gone.
+pub struct Progress {
+    pub meter: Arc<Meter>,
+    shown: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
+}
+
+impl Progress {
+    /// Shows how far work has come, where there is a terminal to show it on.
+    pub fn start(label: &'static str) -> Self {
+        let meter = Arc::new(Meter::default());
+        let shown = std::io::stderr().is_terminal().then(|| {
+            let (done, seen) = (Arc::new(AtomicBool::new(false)), Arc::clone(&meter));
+            let ended = Arc::clone(&done);
+            (done, std::thread::spawn(move || draw(label, &seen, &ended)))
+        });
+        Self { meter, shown }
+    }
+
+    /// As [`Self::start`], for work that a signal asks to clean up and end; a second signal ends it at once.
+    pub fn interruptible(label: &'static str) -> Result<Self, EdgeError> {
+        let progress = Self::start(label);
+        let meter = Arc::clone(&progress.meter);
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(EdgeError::Signals)?;
+        std::thread::spawn(move || {
+            for signal in signals.forever() {
+                if meter.stopped() {
+                    // Nothing is left to try if the default action cannot be had.
+                    let _ = signal_hook::low_level::emulate_default_handler(signal);
+                }
+                meter.stop();
+            }
+        });
+        Ok(progress)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some((done, thread)) = self.shown.take() {
+            done.store(true, Ordering::Relaxed);
+            thread.thread().unpark();
+            // A bar that failed to draw must not hide the work's own outcome.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn draw(label: &'static str, meter: &Meter, done: &AtomicBool) {
+    // Work that is done within one look needs no bar.
+    std::thread::park_timeout(LOOK_EVERY);
+    if done.load(Ordering::Relaxed) {
+        return;
+    }
+    let known = ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len} files, {msg}");
+    let unknown = ProgressStyle::with_template("{prefix} {spinner} {pos} files, {msg}");
+    let (Ok(known), Ok(unknown)) = (known, unknown) else { return };
+    let bar = ProgressBar::new(0).with_style(unknown.clone()).with_prefix(label);
+    while !done.load(Ordering::Relaxed) {
+        let total = meter.files_total.load(Ordering::Relaxed);
+        bar.set_style(if total > 0 { known.clone() } else { unknown.clone() });
+        bar.set_length(total);
+        bar.set_position(meter.files.load(Ordering::Relaxed));
+        bar.set_message(HumanBytes(meter.bytes.load(Ordering::Relaxed)).to_string());
+        bar.tick();
+        std::thread::park_timeout(LOOK_EVERY);
+    }
+    bar.finish_and_clear();
+}

@@ -1,0 +1,254 @@
+//! Says what a command found: as text for people, or as one JSON object for scripts.
+//!
+//! Data goes to stdout, everything else to stderr. The only place that writes to either.
+
+use std::fmt;
+use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
+
+use avfs::diagnose::Diagnose;
+use avfs::exit_code;
+use avfs::runtime::envelope::{Envelope, ErrorBody, SCHEMA_VERSION};
+use avfs::vault::VaultError;
+use owo_colors::{OwoColorize, Style};
+use serde::Serialize;
+
+use crate::error::EdgeError;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Human,
+    Json,
+}
+
+/// Why a command ended early.
+pub enum Failure {
+    Error(Box<dyn Diagnose>),
+    /// Nobody reads the answer any more, which is the reader's right.
+    BrokenPipe,
+}
+
+impl<E: Diagnose + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Error(Box::new(error))
+    }
+}
+
+impl Failure {
+    fn output(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Self::BrokenPipe;
+        }
+        Self::from(EdgeError::Output(error))
+    }
+
+    /// A failure of work that streams to stdout.
+    pub fn while_streaming(error: VaultError) -> Self {
+        if let VaultError::Output(error) = error {
+            return Self::output(error);
+        }
+        Self::from(error)
+    }
+}
+
+/// How a command ended: its exit code, unless it failed.
+pub type Outcome = Result<u8, Failure>;
+
+/// What a piece of text is, for those who see colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    Added,
+    Deleted,
+    Changed,
+    Id,
+    Name,
+    Dim,
+    Strong,
+}
+
+impl Tone {
+    fn style(self) -> Style {
+        match self {
+            Self::Added => Style::new().green(),
+            Self::Deleted => Style::new().red(),
+            Self::Changed => Style::new().yellow(),
+            Self::Id => Style::new().yellow(),
+            Self::Name => Style::new().cyan(),
+            Self::Dim => Style::new().dimmed(),
+            Self::Strong => Style::new().bold(),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Ui {
+    pub format: Format,
+    kind: String,
+    out_colour: bool,
+    err_colour: bool,
+}
+
+impl Ui {
+    pub fn new(format: Format, kind: String) -> Self {
+        let colour = |choice| choice != anstream::ColorChoice::Never;
+        Self {
+            format,
+            kind,
+            out_colour: colour(anstream::AutoStream::choice(&std::io::stdout())),
+            err_colour: colour(anstream::AutoStream::choice(&std::io::stderr())),
+        }
+    }
+
+    /// The stream for data.
+    pub fn out(&self) -> Out {
+        let stdout = std::io::stdout();
+        let terminal = stdout.is_terminal();
+        Out { stream: BufWriter::new(stdout.lock()), colour: self.out_colour, terminal }
+    }
+
+    /// Answers "yes": the result as JSON, or what `human` writes.
+    pub fn answer<T: Serialize>(
+        &self,
+        result: &T,
+        human: impl FnOnce(&mut Out) -> Result<(), Failure>,
+    ) -> Outcome {
+        self.say(result, None, human)
+    }
+
+    /// Answers "no": the result is there, and the exit code says that it is not what was hoped for.
+    pub fn answer_no<T: Serialize>(
+        &self,
+        result: &T,
+        why: &ErrorBody,
+        human: impl FnOnce(&mut Out) -> Result<(), Failure>,
+    ) -> Outcome {
+        self.say(result, Some(why), human)
+    }
+
+    fn say<T: Serialize>(
+        &self,
+        result: &T,
+        why_not: Option<&ErrorBody>,
+        human: impl FnOnce(&mut Out) -> Result<(), Failure>,
+    ) -> Outcome {
+        let mut out = self.out();
+        match self.format {
+            Format::Human => human(&mut out)?,
+            Format::Json => out.envelope(&self.kind, Some(result), why_not)?,
+        }
+        out.flush()?;
+        Ok(if why_not.is_none() { exit_code::OK } else { exit_code::FAILED })
+    }
+
+    /// A word to people beside the answer; scripts have it in theirs.
+    pub fn note(&self, text: fmt::Arguments<'_>) {
+        if self.format == Format::Human {
+            // Where stderr is closed nobody wants notes.
+            let _ = writeln!(std::io::stderr().lock(), "{text}");
+        }
+    }
+
+    /// The exit code of an outcome, after telling what failed.
+    pub fn conclude(&self, outcome: Outcome) -> u8 {
+        match outcome {
+            Ok(code) => code,
+            Err(Failure::BrokenPipe) => exit_code::OK,
+            Err(Failure::Error(error)) => {
+                self.tell(&*error);
+                exit_code::FAILED
+            }
+        }
+    }
+
+    /// Tells what failed, why, and what to do next.
+    pub fn tell(&self, error: &dyn Diagnose) {
+        match self.format {
+            Format::Json => self.tell_json(&ErrorBody::of(error)),
+            Format::Human => {
+                let mut text = format!("{} {error}\n", self.label("error:", Style::new().red().bold()));
+                let mut cause = error.source();
+                while let Some(found) = cause {
+                    text.push_str(&format!("{} {found}\n", self.label("caused by:", Style::new().red())));
+                    cause = found.source();
+                }
+                if let Some(hint) = error.hint() {
+                    text.push_str(&format!("{} {hint}\n", self.label("hint:", Style::new().cyan().bold())));
+                }
+                let _ = std::io::stderr().lock().write_all(text.as_bytes());
+            }
+        }
+    }
+
+    pub fn tell_json(&self, error: &ErrorBody) {
+        let mut out = self.out();
+        // There is no further place to tell that telling failed.
+        let _ = out.envelope::<()>(&self.kind, None, Some(error)).and_then(|()| out.flush());
+    }
+
+    fn label(&self, text: &str, style: Style) -> String {
+        if self.err_colour { text.style(style).to_string() } else { text.to_owned() }
+    }
+}
+
+/// Stdout, buffered; whoever is done with it flushes it.
+pub struct Out {
+    stream: BufWriter<StdoutLock<'static>>,
+    colour: bool,
+    terminal: bool,
+}
+
+impl Out {
+    pub fn line(&mut self, text: fmt::Arguments<'_>) -> Result<(), Failure> {
+        writeln!(self.stream, "{text}").map_err(Failure::output)
+    }
+
+    /// Text in its tone where colours are wanted.
+    pub fn paint(&self, tone: Tone, text: impl fmt::Display) -> String {
+        if self.colour { text.style(tone.style()).to_string() } else { text.to_string() }
+    }
+
+    /// What to write before and after bytes that are to have a tone.
+    pub fn brackets(&self, tone: Tone) -> (String, &'static str) {
+        if self.colour {
+            (tone.style().prefix_formatter().to_string(), "\x1b[0m")
+        } else {
+            (String::new(), "")
+        }
+    }
+
+    /// Bytes of a file as they are.
+    pub fn raw(&mut self) -> &mut dyn Write {
+        &mut self.stream
+    }
+
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.stream.write_all(bytes).map_err(Failure::output)
+    }
+
+    /// A line of a file, without its end: exact in a pipe; on a terminal it cannot move the cursor.
+    pub fn content(&mut self, line: &[u8]) -> Result<(), Failure> {
+        if !self.terminal {
+            return self.bytes(line);
+        }
+        let safe: String = String::from_utf8_lossy(line)
+            .chars()
+            .map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c })
+            .collect();
+        self.bytes(safe.as_bytes())
+    }
+
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        self.stream.flush().map_err(Failure::output)
+    }
+
+    fn envelope<T: Serialize>(
+        &mut self,
+        kind: &str,
+        result: Option<&T>,
+        error: Option<&ErrorBody>,
+    ) -> Result<(), Failure> {
+        let success = error.is_none();
+        let envelope = Envelope { schema_version: SCHEMA_VERSION, kind, success, result, error };
+        let written = serde_json::to_writer(&mut self.stream, &envelope).map_err(std::io::Error::from);
+        written.and_then(|()| self.stream.write_all(b"\n")).map_err(Failure::output)
+    }
+}

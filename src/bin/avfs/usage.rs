@@ -1,0 +1,85 @@
+//! Words that cannot be understood: help, versions, and usage errors in both formats.
+
+use std::ffi::OsString;
+
+use avfs::diagnose::Diagnose;
+use avfs::exit_code;
+use avfs::ids::NameError;
+use avfs::runtime::UnitError;
+use avfs::runtime::envelope::ErrorBody;
+use avfs::vault::VaultError;
+use avfs::vault::path::PathError;
+use clap::error::ErrorKind;
+use clap::{ArgMatches, CommandFactory};
+
+use crate::cli::Cli;
+use crate::ui::{Format, Ui};
+
+/// The kind of answer of a parsed command: `fork.create`.
+pub fn kind_of(matches: &ArgMatches) -> String {
+    let mut words = Vec::new();
+    let mut at = matches;
+    while let Some((name, beneath)) = at.subcommand() {
+        words.push(name);
+        at = beneath;
+    }
+    words.join(".")
+}
+
+/// The kind that words were going to be, as far as they can be followed.
+fn kind_of_words(words: &[OsString]) -> String {
+    let root = Cli::command();
+    let mut at = &root;
+    let mut kind = Vec::new();
+    let mut skip_value = false;
+    for word in words.iter().skip(1).map_while(|word| word.to_str()) {
+        if std::mem::replace(&mut skip_value, word == "--vault") {
+            continue;
+        }
+        match at.find_subcommand(word) {
+            Some(verb) => {
+                kind.push(verb.get_name());
+                at = verb;
+            }
+            None if word.starts_with('-') && word != "--" => {}
+            None => break,
+        }
+    }
+    if at.has_subcommands() { "usage".to_owned() } else { kind.join(".") }
+}
+
+/// Tells what clap found and gives the exit code.
+pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // Help that nobody reads to its end is no failure.
+        let _ = error.print();
+        return exit_code::OK;
+    }
+    let json = words.iter().skip(1).take_while(|word| *word != "--").any(|word| word == "--json");
+    let format = if json { Format::Json } else { Format::Human };
+    let ui = Ui::new(format, kind_of_words(words));
+    match (refused_value(error), format) {
+        (Some(refusal), _) => ui.tell(refusal),
+        (None, Format::Json) => ui.tell_json(&usage_body(error)),
+        (None, Format::Human) => {
+            let _ = error.print();
+        }
+    }
+    exit_code::USAGE
+}
+
+/// A word that the library refused knows its own code and hint.
+fn refused_value(error: &clap::Error) -> Option<&dyn Diagnose> {
+    let source = std::error::Error::source(error)?;
+    let name = source.downcast_ref::<NameError>().map(|error| error as &dyn Diagnose);
+    name.or_else(|| source.downcast_ref::<PathError>().map(|error| error as &dyn Diagnose))
+        .or_else(|| source.downcast_ref::<VaultError>().map(|error| error as &dyn Diagnose))
+        .or_else(|| source.downcast_ref::<UnitError>().map(|error| error as &dyn Diagnose))
+}
+
+fn usage_body(error: &clap::Error) -> ErrorBody {
+    let text = error.render().to_string();
+    let first = text.lines().next().unwrap_or_default();
+    let message = first.strip_prefix("error: ").unwrap_or(first).to_owned();
+    ErrorBody { code: "usage".to_owned(), message, hint: Some("see the options with: --help".to_owned()) }
+}

@@ -1,0 +1,187 @@
+//! What changed between two trees, in the order and the words people are shown: counted, filtered, as text.
+
+use crate::backend::Reader;
+use crate::vault::Result;
+use crate::vault::diff::{Change, ChangeKind, Side, diff, find_renames};
+use crate::vault::page::{DirRef, FileNode, Node};
+use crate::vault::path::TreePath;
+use crate::vault::tree::Pages;
+
+use super::file_content::read_content;
+
+/// Larger files are said to differ, without their lines.
+pub const TEXT_BYTES_MAX: u64 = 8 << 20;
+/// A NUL byte this early makes a file binary, as git has it.
+const BINARY_LOOK_BYTES: usize = 8000;
+const CONTEXT_LINES: usize = 3;
+
+/// Whether changes of nothing but a modification time are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    WithoutTimes,
+    WithTimes,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChangeCounts {
+    pub added: u64,
+    pub modified: u64,
+    pub deleted: u64,
+    pub renamed: u64,
+    pub mode: u64,
+    pub type_changed: u64,
+    pub time: u64,
+}
+
+impl ChangeCounts {
+    fn count(&mut self, kind: &ChangeKind) {
+        let counter = match kind {
+            ChangeKind::Added => &mut self.added,
+            ChangeKind::Deleted => &mut self.deleted,
+            ChangeKind::Modified => &mut self.modified,
+            ChangeKind::Renamed { .. } => &mut self.renamed,
+            ChangeKind::Mode => &mut self.mode,
+            ChangeKind::Type => &mut self.type_changed,
+            ChangeKind::Time => &mut self.time,
+        };
+        *counter += 1;
+    }
+
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        let Self { added, modified, deleted, renamed, mode, type_changed, time } = self;
+        added + modified + deleted + renamed + mode + type_changed + time
+    }
+}
+
+/// The changes to tell, and their number by kind.
+#[derive(Clone, Debug, Default)]
+pub struct ChangeSummary {
+    pub changes: Vec<Change>,
+    pub counts: ChangeCounts,
+}
+
+impl ChangeSummary {
+    /// Compares two roots; `paths` limits the answer to what lies at or beneath one of them.
+    pub fn compare(
+        pages: &dyn Pages,
+        before: &DirRef,
+        after: &DirRef,
+        paths: &[TreePath],
+        shown: Shown,
+    ) -> Result<Self> {
+        let wanted = |change: &Change| {
+            let timed = shown == Shown::WithTimes || change.kind != ChangeKind::Time;
+            timed && (paths.is_empty() || paths.iter().any(|path| path.contains(&change.path)))
+        };
+        // Limited first, so that a file that left the paths asked for is shown as deleted there.
+        let found: Vec<Change> = diff(pages, before, after)?.into_iter().filter(wanted).collect();
+        let changes = find_renames(found);
+        let mut counts = ChangeCounts::default();
+        changes.iter().for_each(|change| counts.count(&change.kind));
+        Ok(Self { changes, counts })
+    }
+}
+
+/// Lines that came and went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LineStat {
+    pub added: u64,
+    pub deleted: u64,
+}
+
+/// How one change looks as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TextChange {
+    /// Neither side has bytes to compare: directories, fifos, times, modes.
+    NoContent,
+    Binary,
+    TooLarge,
+    Lines {
+        stat: LineStat,
+        /// The hunks of a unified diff, without file headers.
+        hunks: Vec<u8>,
+    },
+}
+
+/// The text of a change; `reader` must hold the content of both sides.
+pub fn text_change(reader: &dyn Reader, change: &Change) -> Result<TextChange> {
+    let old = side_bytes(reader, change.before.as_ref())?;
+    let new = side_bytes(reader, change.after.as_ref())?;
+    Ok(match (old, new) {
+        (Content::TooLarge, _) | (_, Content::TooLarge) => TextChange::TooLarge,
+        (Content::None, Content::None) => TextChange::NoContent,
+        (Content::None | Content::Bytes(_), Content::None | Content::Bytes(_)) if same_content(change) => {
+            TextChange::NoContent
+        }
+        (old, new) => compare_bytes(&old.into_bytes(), &new.into_bytes()),
+    })
+}
+
+enum Content {
+    None,
+    Bytes(Vec<u8>),
+    TooLarge,
+}
+
+impl Content {
+    fn into_bytes(self) -> Vec<u8> {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::None | Self::TooLarge => Vec::new(),
+        }
+    }
+}
+
+fn side_bytes(reader: &dyn Reader, side: Option<&Side>) -> Result<Content> {
+    Ok(match side.map(|side| &side.node) {
+        Some(Node::File(FileNode { size, .. })) if *size > TEXT_BYTES_MAX => Content::TooLarge,
+        Some(Node::File(file)) => Content::Bytes(read_content(reader, file)?),
+        Some(Node::Symlink(link)) => Content::Bytes(link.target.clone()),
+        Some(Node::Fifo(_) | Node::Dir(_)) | None => Content::None,
+    })
+}
+
+fn same_content(change: &Change) -> bool {
+    match &change.kind {
+        ChangeKind::Mode | ChangeKind::Time | ChangeKind::Renamed { .. } => true,
+        ChangeKind::Added | ChangeKind::Deleted | ChangeKind::Modified | ChangeKind::Type => false,
+    }
+}
+
+#[must_use]
+pub fn is_binary(bytes: &[u8]) -> bool {
+    memchr::memchr(0, &bytes[..bytes.len().min(BINARY_LOOK_BYTES)]).is_some()
+}
+
+fn compare_bytes(old: &[u8], new: &[u8]) -> TextChange {
+    if is_binary(old) || is_binary(new) {
+        return TextChange::Binary;
+    }
+    let diff = similar::TextDiff::from_lines(old, new);
+    let mut stat = LineStat::default();
+    for change in diff.iter_all_changes() {
+        match change.tag() {
+            similar::ChangeTag::Insert => stat.added += 1,
+            similar::ChangeTag::Delete => stat.deleted += 1,
+            similar::ChangeTag::Equal => {}
+        }
+    }
+    let mut hunks = Vec::new();
+    let written = diff.unified_diff().context_radius(CONTEXT_LINES).to_writer(&mut hunks);
+    debug_assert!(written.is_ok(), "writing to memory does not fail");
+    TextChange::Lines { stat, hunks }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_compared_line_by_line_and_binary_is_not() {
+        let TextChange::Lines { stat, hunks } = compare_bytes(b"a\nb\n", b"a\nc\nd\n") else { panic!() };
+        assert_eq!(stat, LineStat { added: 2, deleted: 1 });
+        assert_eq!(String::from_utf8(hunks).unwrap(), "@@ -1,2 +1,3 @@\n a\n-b\n+c\n+d\n");
+        assert_eq!(compare_bytes(b"a\0", b"b"), TextChange::Binary);
+    }
+}

@@ -1,0 +1,43 @@
+//! The one object every verb prints with `--json`.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::diagnose::Diagnose;
+
+pub const SCHEMA_VERSION: u32 = 1;
+
+#[derive(Debug, Serialize)]
+pub struct Envelope<'a, T: Serialize> {
+    pub schema_version: u32,
+    /// The verb, such as `fork.create`.
+    pub kind: &'a str,
+    pub success: bool,
+    pub result: Option<&'a T>,
+    pub error: Option<&'a ErrorBody>,
+}
+
+/// What failed, or why the answer is "no".
+#[derive(Clone, Debug, Serialize, JsonSchema, PartialEq, Eq)]
+pub struct ErrorBody {
+    /// Stable: never renamed.
+    pub code: String,
+    /// One sentence, with its causes after colons.
+    pub message: String,
+    /// What to do next.
+    pub hint: Option<String>,
+}
+
+impl ErrorBody {
+    #[must_use]
+    pub fn of(error: &dyn Diagnose) -> Self {
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(found) = cause {
+            message.push_str(": ");
+            message.push_str(&found.to_string());
+            cause = found.source();
+        }
+        Self { code: error.code().to_owned(), message, hint: error.hint() }
+    }
+}

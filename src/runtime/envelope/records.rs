@@ -1,0 +1,140 @@
+//! Versions, forks, checkpoints and audit rows on the wire.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::backend::{AuditRecord, CheckpointRecord, ForkRecord, Life, VersionRecord};
+use crate::ids::{ForkName, VersionId, to_hex};
+
+use super::text::time_text;
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct VersionObject {
+    pub id: String,
+    /// Digest of the tree, times included.
+    pub root: String,
+    /// Digest of the tree without modification times: equal for equal content.
+    pub content: String,
+    pub parents: Vec<String>,
+    pub run: Option<String>,
+    pub message: String,
+    pub author: String,
+    pub at: String,
+    pub at_ns: i64,
+    pub entries: u64,
+    pub bytes: u64,
+    /// Set when the files were given up by a prune.
+    pub pruned_at: Option<String>,
+}
+
+impl From<&VersionRecord> for VersionObject {
+    fn from(version: &VersionRecord) -> Self {
+        Self {
+            id: version.id.to_hex(),
+            root: version.root.to_hex(),
+            content: version.content.to_hex(),
+            parents: version.parents.iter().map(VersionId::to_hex).collect(),
+            run: version.run.clone(),
+            message: version.message.clone(),
+            author: version.author.clone(),
+            at: time_text(version.at),
+            at_ns: version.at.0,
+            entries: version.entries,
+            bytes: version.bytes,
+            pruned_at: version.pruned_at.map(time_text),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum LifeName {
+    Persistent,
+    Ephemeral,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ForkObject {
+    pub name: String,
+    pub head: String,
+    /// The version it began at.
+    pub base: String,
+    /// The fork that version was taken from.
+    pub parent: Option<String>,
+    pub created_at: String,
+    pub life: LifeName,
+    pub expires_at: Option<String>,
+}
+
+impl From<&ForkRecord> for ForkObject {
+    fn from(fork: &ForkRecord) -> Self {
+        let (life, expires_at) = match fork.life {
+            Life::Persistent => (LifeName::Persistent, None),
+            Life::Ephemeral { expires_at } => (LifeName::Ephemeral, Some(time_text(expires_at))),
+        };
+        Self {
+            name: fork.name.to_string(),
+            head: fork.head.to_hex(),
+            base: fork.base.to_hex(),
+            parent: fork.parent.as_ref().map(ForkName::to_string),
+            created_at: time_text(fork.created_at),
+            life,
+            expires_at,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CheckpointObject {
+    pub fork: String,
+    pub name: String,
+    pub version: String,
+    /// Made by a run, not by hand: a prune may take it.
+    pub automatic: bool,
+    pub message: String,
+    pub at: String,
+}
+
+impl From<&CheckpointRecord> for CheckpointObject {
+    fn from(checkpoint: &CheckpointRecord) -> Self {
+        Self {
+            fork: checkpoint.fork.to_string(),
+            name: checkpoint.name.to_string(),
+            version: checkpoint.version.to_hex(),
+            automatic: checkpoint.automatic,
+            message: checkpoint.message.clone(),
+            at: time_text(checkpoint.at),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AuditRow {
+    pub seq: i64,
+    pub at: String,
+    pub at_ns: i64,
+    pub actor: String,
+    pub action: String,
+    pub subject: String,
+    pub before: Option<String>,
+    pub after: Option<String>,
+    pub detail: String,
+    pub digest: String,
+}
+
+impl From<&AuditRecord> for AuditRow {
+    fn from(row: &AuditRecord) -> Self {
+        Self {
+            seq: row.seq,
+            at: time_text(row.at),
+            at_ns: row.at.0,
+            actor: row.actor.clone(),
+            action: row.action.clone(),
+            subject: row.subject.clone(),
+            before: row.before.map(|digest| to_hex(&digest)),
+            after: row.after.map(|digest| to_hex(&digest)),
+            detail: row.detail.clone(),
+            digest: row.digest.to_hex(),
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! The `result` of each verb.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::vault::Committed;
+use crate::vault::import::{Imported, Trouble, TroubleReason};
+use crate::vault::path::TreePath;
+
+use super::entry::{ChangeObject, ChangeTotals, EntryObject};
+use super::records::{AuditRow, CheckpointObject, ForkObject, VersionObject};
+use super::text::{PathText, base64, text_or_base64};
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Init {
+    pub vault: String,
+    pub id: String,
+    /// The directory the vault is bound to.
+    pub bound: String,
+    pub imported: Option<Import>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct VaultList {
+    pub vaults: Vec<VaultListed>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct VaultListed {
+    /// Nothing for a vault that is found by its place.
+    pub name: Option<String>,
+    pub vault: String,
+    /// True for the one that is used in the working directory.
+    pub nearest: bool,
+    pub file_bytes: u64,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct VaultInfo {
+    pub vault: String,
+    pub id: String,
+    pub format: i64,
+    pub created_at: Option<String>,
+    pub bound: Option<String>,
+    pub forks: u64,
+    pub checkpoints: u64,
+    pub versions: u64,
+    pub file_bytes: u64,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct VaultDelete {
+    pub vault: String,
+}
+
+/// A version was added to a fork, unless nothing changed.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Edited {
+    pub fork: String,
+    pub changed: bool,
+    /// The fork's head now.
+    pub version: VersionObject,
+    /// The fork's head before.
+    pub previous: String,
+}
+
+impl Edited {
+    #[must_use]
+    pub fn of(fork: &crate::ids::ForkName, committed: &Committed) -> Self {
+        Self {
+            fork: fork.to_string(),
+            changed: committed.changed(),
+            version: VersionObject::from(&committed.version),
+            previous: committed.previous.to_hex(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Import {
+    #[serde(flatten)]
+    pub edited: Edited,
+    pub dir: String,
+    /// Files that had to be read, since they were not known unchanged.
+    pub files_read: u64,
+    pub bytes_read: u64,
+    pub change_counts: ChangeTotals,
+    pub troubles: Vec<TroubleObject>,
+}
+
+impl Import {
+    #[must_use]
+    pub fn of(
+        fork: &crate::ids::ForkName,
+        dir: &std::path::Path,
+        imported: &Imported,
+        counts: ChangeTotals,
+    ) -> Self {
+        Self {
+            edited: Edited::of(fork, &imported.committed),
+            dir: dir.to_string_lossy().into_owned(),
+            files_read: imported.scanned.files_read,
+            bytes_read: imported.scanned.bytes_read,
+            change_counts: counts,
+            troubles: imported.scanned.troubles.iter().map(TroubleObject::from).collect(),
+        }
+    }
+}
+
+/// A path that is not in the version as it was on the host.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TroubleObject {
+    #[serde(flatten)]
+    pub path: PathText,
+    /// One of `special`, `vanished`, `torn`, `no_permission`.
+    pub reason: String,
+    pub message: String,
+}
+
+impl From<&Trouble> for TroubleObject {
+    fn from(trouble: &Trouble) -> Self {
+        let reason = match trouble.reason {
+            TroubleReason::Special(_) => "special",
+            TroubleReason::Vanished => "vanished",
+            TroubleReason::Torn => "torn",
+            TroubleReason::NoPermission => "no_permission",
+        };
+        Self {
+            path: PathText::of(&trouble.path),
+            reason: reason.to_owned(),
+            message: trouble.reason.to_string(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Export {
+    pub version: String,
+    pub dest: String,
+    /// Files and their bytes that were written.
+    pub files: u64,
+    pub bytes: u64,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Materialize {
+    pub version: String,
+    pub dir: String,
+    /// One of `reused`, `new`, `rebuilt`.
+    pub built: String,
+    /// Bytes of other bases that were evicted to stay within the limit.
+    pub evicted_bytes: u64,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ForkOne {
+    pub fork: ForkObject,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ForkList {
+    pub forks: Vec<ForkObject>,
+}
+
+/// Forks in the order of a tree: each after its parent, `depth` levels below the first.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ForkTree {
+    pub forks: Vec<ForkTreeNode>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ForkTreeNode {
+    #[serde(flatten)]
+    pub fork: ForkObject,
+    pub depth: u64,
+    /// Versions since the fork began.
+    pub versions_ahead: u64,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CheckpointOne {
+    pub checkpoint: CheckpointObject,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CheckpointList {
+    pub checkpoints: Vec<CheckpointObject>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CheckpointInfo {
+    pub checkpoint: CheckpointObject,
+    pub version: VersionObject,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Log {
+    pub versions: Vec<VersionObject>,
+    /// True when older ones were left off.
+    pub more: bool,
+    /// Versions whose files were given up, so that they could not be searched for the path.
+    pub pruned_skipped: u64,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Show {
+    pub version: VersionObject,
+    /// Forks whose head it is.
+    pub forks: Vec<String>,
+    /// Checkpoints that pin it, as `fork@name`.
+    pub checkpoints: Vec<String>,
+    /// Against its first parent; nothing where one of the two was pruned.
+    pub changes: Option<Vec<ChangeObject>>,
+    pub change_counts: Option<ChangeTotals>,
+}
+
+/// Of `ls`, `tree` and `find`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Entries {
+    pub version: String,
+    pub entries: Vec<EntryObject>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Cat {
+    pub version: String,
+    pub files: Vec<CatFile>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema, PartialEq, Eq)]
+pub enum TextEncoding {
+    #[serde(rename = "utf-8")]
+    Utf8,
+    #[serde(rename = "base64")]
+    Base64,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CatFile {
+    #[serde(flatten)]
+    pub path: PathText,
+    pub size: u64,
+    pub encoding: TextEncoding,
+    pub content: String,
+}
+
+impl CatFile {
+    #[must_use]
+    pub fn of(path: &TreePath, bytes: Vec<u8>) -> Self {
+        let size = bytes.len() as u64;
+        let (encoding, content) = match String::from_utf8(bytes) {
+            Ok(text) => (TextEncoding::Utf8, text),
+            Err(other) => (TextEncoding::Base64, base64(other.as_bytes())),
+        };
+        Self { path: PathText::of(path), size, encoding, content }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Grep {
+    pub version: String,
+    pub matches: Vec<GrepMatch>,
+    /// Files with a match, text or not.
+    pub files: Vec<PathText>,
+    /// Files with a match that are not text: their lines are not shown.
+    pub binary: Vec<PathText>,
+    /// Files that are too large to be searched.
+    pub skipped: Vec<PathText>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct GrepMatch {
+    #[serde(flatten)]
+    pub path: PathText,
+    pub line: u64,
+    pub text: String,
+    /// Only for a line that is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text_base64: Option<String>,
+}
+
+impl GrepMatch {
+    #[must_use]
+    pub fn of(path: &TreePath, line: u64, text: &[u8]) -> Self {
+        let (text, text_base64) = text_or_base64(text);
+        Self { path: PathText::of(path), line, text, text_base64 }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Diff {
+    /// The two versions that were compared.
+    pub before: String,
+    pub after: String,
+    pub changes: Vec<ChangeObject>,
+    pub change_counts: ChangeTotals,
+    /// With `--stat`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stat: Option<Vec<FileStat>>,
+    /// With `--patch`: a unified diff; lines that are not UTF-8 have replacement characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patch: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FileStat {
+    #[serde(flatten)]
+    pub path: PathText,
+    pub lines_added: u64,
+    pub lines_deleted: u64,
+    pub binary: bool,
+}
+
+impl FileStat {
+    #[must_use]
+    pub fn lines(path: &TreePath, stat: crate::runtime::LineStat) -> Self {
+        let (lines_added, lines_deleted) = (stat.added, stat.deleted);
+        Self { path: PathText::of(path), lines_added, lines_deleted, binary: false }
+    }
+
+    #[must_use]
+    pub fn binary(path: &TreePath) -> Self {
+        Self { path: PathText::of(path), lines_added: 0, lines_deleted: 0, binary: true }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Status {
+    pub dir: String,
+    pub fork: String,
+    pub version: String,
+    pub clean: bool,
+    pub changes: Vec<ChangeObject>,
+    pub change_counts: ChangeTotals,
+    pub troubles: Vec<TroubleObject>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AuditList {
+    pub rows: Vec<AuditRow>,
+    /// Older rows that were left off.
+    pub left_off: u64,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AuditVerify {
+    pub rows: u64,
+    pub head: Option<AuditVerifyHead>,
+    pub problems: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AuditVerifyHead {
+    pub seq: i64,
+    pub digest: String,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Gc {
+    /// Forks that had expired.
+    pub forks: u64,
+    pub versions: u64,
+    pub trees: u64,
+    pub blobs: u64,
+    pub file_bytes_before: u64,
+    pub file_bytes_after: u64,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Prune {
+    pub dry_run: bool,
+    pub versions: Vec<String>,
+    pub checkpoints: Vec<PruneCheckpoint>,
+}
+
+/// An automatic checkpoint that went with its version.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PruneCheckpoint {
+    pub fork: String,
+    pub name: String,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Compact {
+    pub file_bytes_before: u64,
+    pub file_bytes_after: u64,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Fsck {
+    pub versions: u64,
+    pub trees: u64,
+    pub blobs: u64,
+    pub audit_rows: u64,
+    pub findings: Vec<FsckFinding>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FsckFinding {
+    pub code: String,
+    pub message: String,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Stats {
+    pub vault: String,
+    pub forks: u64,
+    pub checkpoints: u64,
+    pub versions: u64,
+    pub trees: u64,
+    pub tree_bytes: u64,
+    pub blobs: u64,
+    /// Bytes of the blobs as stored, and of the content they stand for.
+    pub blob_stored_bytes: u64,
+    pub blob_content_bytes: u64,
+    pub audit_rows: u64,
+    pub file_bytes: u64,
+    pub free_bytes: u64,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct QuotaShow {
+    pub bytes: Option<u64>,
+    pub versions: Option<u64>,
+    pub files: Option<u64>,
+    pub bytes_used: u64,
+    pub versions_used: u64,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SchemaResult {
+    /// The JSON Schema that `avfs schema` prints.
+    pub schema: serde_json::Value,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Completions {
+    pub shell: String,
+    pub script: String,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Man {
+    pub pages: Vec<ManPage>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ManPage {
+    /// Such as `avfs-fork-create.1`.
+    pub name: String,
+    /// Where it was written; with `--dir`.
+    pub file: Option<String>,
+    /// Its roff text; without `--dir`.
+    pub text: Option<String>,
+}

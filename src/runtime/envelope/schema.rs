@@ -1,0 +1,117 @@
+//! The JSON Schema of every `--json` output: one document, one definition for each kind.
+
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::{JsonSchema, Schema};
+use serde_json::{Value, json};
+
+use super::answer::{ErrorBody, SCHEMA_VERSION};
+use super::results;
+
+/// A kind and how the schema of its result is made.
+pub struct Kind {
+    pub name: &'static str,
+    result: fn(&mut SchemaGenerator) -> Schema,
+}
+
+const fn kind<T: JsonSchema>(name: &'static str) -> Kind {
+    Kind { name, result: |generator| generator.subschema_for::<T>() }
+}
+
+/// Every kind of answer there is.
+pub const KINDS: &[Kind] = &[
+    kind::<results::Init>("init"),
+    kind::<results::VaultList>("vault.list"),
+    kind::<results::VaultInfo>("vault.info"),
+    kind::<results::VaultDelete>("vault.delete"),
+    kind::<results::Import>("import"),
+    kind::<results::Export>("export"),
+    kind::<results::Materialize>("materialize"),
+    kind::<results::ForkOne>("fork.create"),
+    kind::<results::ForkList>("fork.list"),
+    kind::<results::ForkTree>("fork.tree"),
+    kind::<results::ForkOne>("fork.delete"),
+    kind::<results::CheckpointOne>("checkpoint.save"),
+    kind::<results::CheckpointList>("checkpoint.list"),
+    kind::<results::CheckpointInfo>("checkpoint.info"),
+    kind::<results::Edited>("checkpoint.restore"),
+    kind::<results::CheckpointOne>("checkpoint.delete"),
+    kind::<results::Edited>("restore"),
+    kind::<results::Log>("log"),
+    kind::<results::Show>("show"),
+    kind::<results::Entries>("ls"),
+    kind::<results::Cat>("cat"),
+    kind::<results::Entries>("tree"),
+    kind::<results::Entries>("find"),
+    kind::<results::Grep>("grep"),
+    kind::<results::Edited>("write"),
+    kind::<results::Edited>("mkdir"),
+    kind::<results::Edited>("rm"),
+    kind::<results::Edited>("mv"),
+    kind::<results::Edited>("cp"),
+    kind::<results::Diff>("diff"),
+    kind::<results::Status>("status"),
+    kind::<results::AuditList>("audit.list"),
+    kind::<results::AuditVerify>("audit.verify"),
+    kind::<results::Gc>("gc"),
+    kind::<results::Prune>("prune"),
+    kind::<results::Compact>("compact"),
+    kind::<results::Fsck>("fsck"),
+    kind::<results::Stats>("stats"),
+    kind::<results::QuotaShow>("quota.show"),
+    kind::<results::QuotaShow>("quota.set"),
+    kind::<results::SchemaResult>("schema"),
+    kind::<results::Completions>("completions"),
+    kind::<results::Man>("man"),
+    // Of words that are no verb.
+    kind::<()>("usage"),
+];
+
+/// The whole document. `$defs` holds `fork.create` and so on beside the types they use.
+#[must_use]
+pub fn document() -> Value {
+    let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    let error = generator.subschema_for::<ErrorBody>();
+    let envelopes: Vec<(&str, Value)> = KINDS
+        .iter()
+        .map(|kind| (kind.name, envelope(kind.name, &(kind.result)(&mut generator), &error)))
+        .collect();
+    let mut definitions = generator.take_definitions(true);
+    let choices: Vec<Value> =
+        envelopes.iter().map(|(name, _)| json!({ "$ref": format!("#/$defs/{name}") })).collect();
+    definitions.extend(envelopes.into_iter().map(|(name, schema)| (name.to_owned(), schema)));
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "What avfs prints with --json",
+        "oneOf": choices,
+        "$defs": definitions,
+    })
+}
+
+fn envelope(name: &str, result: &Schema, error: &Schema) -> Value {
+    json!({
+        "type": "object",
+        "required": ["schema_version", "kind", "success", "result", "error"],
+        "properties": {
+            "schema_version": { "const": SCHEMA_VERSION },
+            "kind": { "const": name },
+            "success": { "type": "boolean" },
+            "result": { "anyOf": [result, { "type": "null" }] },
+            "error": { "anyOf": [error, { "type": "null" }] },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_definition_of_its_own() {
+        let document = document();
+        for kind in KINDS {
+            assert!(document["$defs"][kind.name].is_object(), "{} has no definition", kind.name);
+        }
+        let names: std::collections::HashSet<_> = KINDS.iter().map(|kind| kind.name).collect();
+        assert_eq!(names.len(), KINDS.len());
+    }
+}

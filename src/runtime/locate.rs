@@ -1,0 +1,244 @@
+//! Which vault is meant: the option, `$AVFS_VAULT`, or the nearest one above the working directory.
+//!
+//! Everything the answer depends on comes in as [`Surroundings`].
+
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::diagnose::Diagnose;
+use crate::ids::{NameError, VaultName};
+
+/// The directory beside the user's files that holds their vault.
+pub const VAULT_DIR: &str = ".avfs";
+pub const VAULT_FILE: &str = "vault.db";
+
+/// What the edge knows of the process's environment.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    pub cwd: PathBuf,
+    /// `$AVFS_VAULT`
+    pub vault: Option<OsString>,
+    /// `$HOME`
+    pub home: Option<PathBuf>,
+    /// `$XDG_DATA_HOME`
+    pub data_home: Option<PathBuf>,
+    /// `$XDG_CACHE_HOME`
+    pub cache_home: Option<PathBuf>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LocateError {
+    #[error("there is no vault in {} or above it", cwd.display())]
+    NoneNear { cwd: PathBuf },
+    #[error("there is no vault named {name}")]
+    NoneNamed { name: VaultName },
+    #[error(transparent)]
+    Name(#[from] NameError),
+    #[error("neither HOME nor {variable} is set to an absolute path")]
+    NoHome { variable: &'static str },
+}
+
+impl Diagnose for LocateError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NoneNear { .. } | Self::NoneNamed { .. } => "vault.not_found",
+            Self::Name(error) => error.code(),
+            Self::NoHome { .. } => "env.no_home",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoneNear { .. } => Some("make one with: avfs init, or name one with --vault".to_owned()),
+            Self::NoneNamed { name } => {
+                Some(format!("make it with: avfs init --vault {name}, or list them with: avfs vault list"))
+            }
+            Self::Name(error) => error.hint(),
+            Self::NoHome { .. } => Some("set HOME, or name the vault by its path with --vault".to_owned()),
+        }
+    }
+}
+
+/// A vault as somebody wrote it: a path, or the name of one among the user's vaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VaultChoice {
+    Path(PathBuf),
+    Name(VaultName),
+}
+
+/// What pointed to the vault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VaultSource {
+    Option,
+    Environment,
+    Nearest,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    pub path: PathBuf,
+    pub source: VaultSource,
+}
+
+impl Surroundings {
+    /// Where named vaults live.
+    pub fn vaults_dir(&self) -> Result<PathBuf, LocateError> {
+        let data = self.xdg(self.data_home.as_deref(), ".local/share");
+        Ok(data.ok_or(LocateError::NoHome { variable: "XDG_DATA_HOME" })?.join("avfs/vaults"))
+    }
+
+    /// Where everything lives that can be made again.
+    pub fn cache_dir(&self) -> Result<PathBuf, LocateError> {
+        let cache = self.xdg(self.cache_home.as_deref(), ".cache");
+        Ok(cache.ok_or(LocateError::NoHome { variable: "XDG_CACHE_HOME" })?.join("avfs"))
+    }
+
+    /// The base directory specification: a relative path counts as not set.
+    fn xdg(&self, set: Option<&Path>, beneath_home: &str) -> Option<PathBuf> {
+        let set = set.filter(|path| path.is_absolute()).map(Path::to_owned);
+        let home = self.home.as_deref().filter(|path| path.is_absolute());
+        set.or_else(|| home.map(|home| home.join(beneath_home)))
+    }
+
+    fn named_path(&self, name: &VaultName) -> Result<PathBuf, LocateError> {
+        Ok(self.vaults_dir()?.join(format!("{name}.db")))
+    }
+
+    /// What a word given for a vault means: with a slash, ending in `.db`, or being a directory it is a
+    /// path (a directory stands for the vault in it); anything else is a name.
+    pub fn read_choice(&self, text: &OsStr) -> Result<VaultChoice, LocateError> {
+        // Rebuilt from its components, which drops every `.` on the way.
+        let path: PathBuf = self.cwd.join(text).components().collect();
+        if path.is_dir() {
+            return Ok(VaultChoice::Path(path.join(VAULT_DIR).join(VAULT_FILE)));
+        }
+        if text.as_bytes().contains(&b'/') || text.as_bytes().ends_with(b".db") {
+            return Ok(VaultChoice::Path(path));
+        }
+        Ok(VaultChoice::Name(VaultName::parse(&text.to_string_lossy())?))
+    }
+
+    /// The path of a chosen vault, there or not.
+    pub fn path_of(&self, choice: &VaultChoice) -> Result<PathBuf, LocateError> {
+        match choice {
+            VaultChoice::Path(path) => Ok(path.clone()),
+            VaultChoice::Name(name) => self.named_path(name),
+        }
+    }
+
+    /// The vault to open.
+    pub fn locate(&self, option: Option<&OsStr>) -> Result<Located, LocateError> {
+        if let Some((text, source)) = self.chosen(option) {
+            return Ok(Located { path: self.existing(text)?, source });
+        }
+        match self.nearest() {
+            Some(path) => Ok(Located { path, source: VaultSource::Nearest }),
+            None => Err(LocateError::NoneNear { cwd: self.cwd.clone() }),
+        }
+    }
+
+    /// What was chosen outright, if anything was.
+    #[must_use]
+    pub fn chosen<'a>(&'a self, option: Option<&'a OsStr>) -> Option<(&'a OsStr, VaultSource)> {
+        let from_environment = self.vault.as_deref().filter(|text| !text.is_empty());
+        option
+            .map(|text| (text, VaultSource::Option))
+            .or(from_environment.map(|text| (text, VaultSource::Environment)))
+    }
+
+    fn existing(&self, text: &OsStr) -> Result<PathBuf, LocateError> {
+        let choice = self.read_choice(text)?;
+        let path = self.path_of(&choice)?;
+        match choice {
+            VaultChoice::Name(name) if !path.exists() => {
+                // A file of that name is surely what was meant, and why it is not a vault is worth telling.
+                let file = self.cwd.join(text);
+                if file.is_file() { Ok(file) } else { Err(LocateError::NoneNamed { name }) }
+            }
+            VaultChoice::Name(_) | VaultChoice::Path(_) => Ok(path),
+        }
+    }
+
+    /// The vault of the working directory or of the first directory above it that has one.
+    #[must_use]
+    pub fn nearest(&self) -> Option<PathBuf> {
+        self.cwd.ancestors().map(|dir| dir.join(VAULT_DIR)).find_map(|home| {
+            let place = home.join(VAULT_FILE);
+            match place.symlink_metadata() {
+                Ok(_) => Some(place),
+                // A closed directory is worth an error about permissions, not one about a missing vault.
+                Err(error) if error.kind() == ErrorKind::PermissionDenied && home.is_dir() => Some(place),
+                Err(_) => None,
+            }
+        })
+    }
+
+    /// Named vaults and their files, sorted by name.
+    pub fn named_vaults(&self) -> Result<Vec<(VaultName, PathBuf)>, LocateError> {
+        let Ok(entries) = std::fs::read_dir(self.vaults_dir()?) else { return Ok(Vec::new()) };
+        let mut vaults: Vec<(VaultName, PathBuf)> = entries
+            .flatten()
+            .filter_map(|entry| {
+                let file_name = entry.file_name().into_string().ok()?;
+                Some((VaultName::parse(file_name.strip_suffix(".db")?).ok()?, entry.path()))
+            })
+            .collect();
+        vaults.sort();
+        Ok(vaults)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around(cwd: &Path) -> Surroundings {
+        Surroundings { cwd: cwd.to_owned(), home: Some(cwd.join("home")), ..Surroundings::default() }
+    }
+
+    fn put(path: &Path) -> PathBuf {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "").unwrap();
+        path.to_owned()
+    }
+
+    #[test]
+    fn the_nearest_vault_above_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let outer = put(&dir.path().join(".avfs/vault.db"));
+        std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        let near = around(&dir.path().join("a/b"));
+        assert_eq!(near.locate(None).unwrap(), Located { path: outer, source: VaultSource::Nearest });
+        let inner = put(&dir.path().join("a/.avfs/vault.db"));
+        assert_eq!(near.locate(None).unwrap().path, inner);
+    }
+
+    #[test]
+    fn the_option_wins_over_the_environment_over_the_nearest() {
+        let dir = tempfile::tempdir().unwrap();
+        put(&dir.path().join(".avfs/vault.db"));
+        let mut near = around(dir.path());
+        near.vault = Some("env.db".into());
+        assert_eq!(near.locate(None).unwrap().source, VaultSource::Environment);
+        let located = near.locate(Some(OsStr::new("x.db"))).unwrap();
+        assert_eq!(located, Located { path: dir.path().join("x.db"), source: VaultSource::Option });
+    }
+
+    #[test]
+    fn words_are_names_and_paths_are_paths() {
+        let dir = tempfile::tempdir().unwrap();
+        let near = around(dir.path());
+        let named = put(&dir.path().join("home/.local/share/avfs/vaults/work.db"));
+        assert_eq!(near.locate(Some(OsStr::new("work"))).unwrap().path, named);
+        assert_eq!(near.named_vaults().unwrap(), [(VaultName::parse("work").unwrap(), named)]);
+        assert!(matches!(near.locate(Some(OsStr::new("other"))), Err(LocateError::NoneNamed { .. })));
+        assert!(matches!(near.locate(Some(OsStr::new(&"x".repeat(300)))), Err(LocateError::Name(_))));
+        let text = put(&dir.path().join("notes.txt"));
+        assert_eq!(near.locate(Some(OsStr::new("notes.txt"))).unwrap().path, text);
+        std::fs::create_dir(dir.path().join("project")).unwrap();
+        let path = near.locate(Some(OsStr::new("project"))).unwrap().path;
+        assert_eq!(path, dir.path().join("project/.avfs/vault.db"));
+    }
+}

@@ -1,0 +1,83 @@
+//! The directory a vault is bound to, and where what is known of its files is cached.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use crate::diagnose::Diagnose;
+use crate::ids::to_hex;
+use crate::vault::{Vault, VaultError, key};
+
+/// The mark of a vault that lies in its directory's `.avfs`: it stays right when the directory is moved.
+pub const BOUND_ABOVE: &[u8] = b"..";
+
+#[derive(Debug, thiserror::Error)]
+pub enum WorkspaceError {
+    #[error("the vault {} is bound to no directory", vault.display())]
+    Unbound { vault: PathBuf },
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+impl Diagnose for WorkspaceError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Unbound { .. } => "vault.unbound",
+            Self::Vault(error) => error.code(),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unbound { .. } => Some("name the directory: avfs import DIR".to_owned()),
+            Self::Vault(error) => error.hint(),
+        }
+    }
+}
+
+/// The directory whose files the vault keeps, if it was made for one.
+pub fn bound_dir(vault: &Vault) -> Result<Option<PathBuf>, VaultError> {
+    let Some(bound) = vault.read()?.meta(key::BOUND)? else { return Ok(None) };
+    if bound != BOUND_ABOVE {
+        return Ok(Some(PathBuf::from(OsString::from_vec(bound))));
+    }
+    let path = vault.path().and_then(|path| std::fs::canonicalize(path).ok());
+    Ok(path.and_then(|path| Some(path.parent()?.parent()?.to_owned())))
+}
+
+pub fn require_bound_dir(vault: &Vault) -> Result<PathBuf, WorkspaceError> {
+    let dir = bound_dir(vault)?;
+    dir.ok_or_else(|| WorkspaceError::Unbound { vault: vault.path().map(Path::to_owned).unwrap_or_default() })
+}
+
+/// Where the stat cache of one directory in one vault lies.
+#[must_use]
+pub fn stat_cache_path(cache_dir: &Path, vault_id: &str, dir: &Path) -> PathBuf {
+    let canonical = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+    let digest = blake3::hash(canonical.as_os_str().as_bytes());
+    cache_dir.join("stat").join(format!("{vault_id}-{}", to_hex(&digest.as_bytes()[..8])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::sqlite::OpenOptions;
+    use crate::clock::SystemClock;
+    use crate::vault::Context;
+
+    #[test]
+    fn a_vault_in_its_directory_moves_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let old = dir.path().canonicalize().unwrap().join("old");
+        std::fs::create_dir_all(old.join(".avfs")).unwrap();
+        let context = Context { clock: std::sync::Arc::new(SystemClock), actor: "test".to_owned() };
+        let path = old.join(".avfs/vault.db");
+        let vault = Vault::create(&path, Some(BOUND_ABOVE), OpenOptions::default(), context.clone()).unwrap();
+        assert_eq!(bound_dir(&vault).unwrap(), Some(old.clone()));
+        drop(vault);
+        let new = dir.path().canonicalize().unwrap().join("new");
+        std::fs::rename(&old, &new).unwrap();
+        let vault = Vault::open(&new.join(".avfs/vault.db"), OpenOptions::default(), context).unwrap();
+        assert_eq!(require_bound_dir(&vault).unwrap(), new);
+    }
+}
