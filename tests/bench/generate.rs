@@ -1,0 +1,110 @@
+//! A tree of source-like text: the same one for the same number of files, on every machine.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// A small generator of pseudo-random numbers; its sequence is part of the benchmark.
+pub struct Numbers(u64);
+
+impl Numbers {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next() % limit as u64).unwrap()
+    }
+}
+
+const WORDS: &[&str] = &[
+    "if", "else", "for", "while", "return", "struct", "let", "mut", "self", "match", "use", "error",
+    "result", "option", "string", "vector", "index", "value", "buffer", "reader", "writer", "config",
+    "parse", "token", "node", "tree", "page", "entry", "state", "handle", "thread", "lock", "queue", "event",
+    "signal", "process", "memory", "file", "path", "name", "size", "count", "length", "offset",
+];
+
+fn identifier(numbers: &mut Numbers) -> String {
+    let parts: Vec<&str> = (0..=numbers.below(3)).map(|_| WORDS[numbers.below(WORDS.len())]).collect();
+    parts.join("_")
+}
+
+fn line(numbers: &mut Numbers, identifiers: &[String], out: &mut String) {
+    for _ in 0..numbers.below(4) {
+        out.push_str("    ");
+    }
+    for _ in 0..2 + numbers.below(7) {
+        let word = if numbers.below(20) < 11 {
+            identifiers[numbers.below(identifiers.len())].as_str()
+        } else {
+            WORDS[numbers.below(WORDS.len())]
+        };
+        out.push_str(word);
+        out.push(' ');
+    }
+    out.push_str([";", " {", "}", ",", "();", ""][numbers.below(6)]);
+    out.push('\n');
+}
+
+/// Sizes spread like those of source files: half below 3 KB, a few of some hundred KB.
+fn size(numbers: &mut Numbers) -> usize {
+    let mut size = 150 + numbers.below(900);
+    for _ in 0..6 {
+        if numbers.below(100) < 52 {
+            size *= 2;
+        }
+    }
+    if numbers.below(200) == 0 { size * 6 } else { size }
+}
+
+/// Makes `files` files in one directory for every 19 of them.
+pub fn tree(dir: &Path, files: usize) {
+    let mut numbers = Numbers::new(7);
+    let identifiers: Vec<String> = (0..6000).map(|_| identifier(&mut numbers)).collect();
+    let mut pool = Vec::new();
+    for _ in 0..40_000 {
+        let mut text = String::new();
+        line(&mut numbers, &identifiers, &mut text);
+        pool.push(text);
+    }
+    let mut dirs = vec![dir.to_owned()];
+    for at in 0..files / 19 {
+        let recent = dirs.len().saturating_sub(300);
+        let parent = dirs[recent + numbers.below(dirs.len() - recent)].clone();
+        let parent =
+            if parent.components().count() > dir.components().count() + 8 { dir.to_owned() } else { parent };
+        let name = &identifiers[numbers.below(identifiers.len())];
+        let path = parent.join(format!("{name}{at}"));
+        std::fs::create_dir(&path).unwrap();
+        dirs.push(path);
+    }
+    let mut text = String::new();
+    for at in 0..files {
+        text.clear();
+        let wanted = size(&mut numbers);
+        while text.len() < wanted {
+            if numbers.below(10) < 6 {
+                text.push_str(&pool[numbers.below(pool.len())]);
+            } else {
+                line(&mut numbers, &identifiers, &mut text);
+            }
+        }
+        let mut name = identifiers[numbers.below(identifiers.len())].clone();
+        write!(name, "_{at}.rs").unwrap();
+        std::fs::write(dirs[numbers.below(dirs.len())].join(name), &text).unwrap();
+    }
+}
+
+/// Bytes that do not compress.
+pub fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
+    bytes
+}

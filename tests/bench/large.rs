@@ -1,0 +1,80 @@
+//! One file of a gigabyte: time, memory, and the log beside the vault.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use avfs::ids::ForkName;
+use avfs::vault::import::{ImportOptions, OnTrouble};
+use avfs::vault::meter::Meter;
+
+use crate::generate::{Numbers, noise};
+use crate::{Bench, Goal, Row, new_vault, peers, quiet, timed};
+
+const BYTES: usize = 1 << 30;
+
+/// Half text-like, half noise: what large files in workspaces tend to be.
+fn content(compressible: bool) -> Vec<u8> {
+    let mut numbers = Numbers::new(11);
+    let block = noise(3, 4 << 20);
+    let mut bytes = Vec::with_capacity(BYTES);
+    while bytes.len() < BYTES {
+        if compressible && bytes.len() / (1 << 20) % 2 == 0 {
+            for _ in 0..(1 << 20) / 16 {
+                bytes.extend_from_slice(format!("{:015} ", numbers.below(1 << 30)).as_bytes());
+            }
+        } else {
+            let at = numbers.below(block.len() - (1 << 10));
+            bytes.extend_from_slice(&noise(numbers.next(), 1 << 20));
+            bytes.extend_from_slice(&block[at..at + 512]);
+        }
+    }
+    bytes.truncate(BYTES);
+    bytes
+}
+
+pub fn large(bench: &Bench) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (name, compressible) in [("mixed", true), ("incompressible", false)] {
+        let home = bench.fresh("large");
+        let tree = home.join("tree");
+        std::fs::create_dir(&tree).unwrap();
+        std::fs::write(tree.join("large.bin"), content(compressible)).unwrap();
+        quiet();
+        let copy = (0..3)
+            .map(|n| {
+                quiet();
+                peers::run(Command::new("cp").arg(tree.join("large.bin")).arg(home.join(format!("copy-{n}"))))
+            })
+            .fold(f64::MAX, f64::min);
+        let path = home.join("vault.db");
+        let vault = new_vault(&path);
+        quiet();
+        let (done, log_max) = (AtomicBool::new(false), AtomicU64::new(0));
+        let time = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let log = std::fs::metadata(avfs::backend::sqlite::sibling(&path, "-wal"));
+                    log_max.fetch_max(log.map_or(0, |log| log.len()), Ordering::Relaxed);
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+            });
+            let meter = Meter::default();
+            let how = ImportOptions { on_trouble: OnTrouble::Fail, stat_cache: None, meter: &meter };
+            let time = timed(|| vault.import(&tree, &ForkName::main(), "large", &how).unwrap()).0;
+            done.store(true, Ordering::Relaxed);
+            time
+        });
+        let row = |what: &str, ours, unit, peer: &str, theirs, goal| Row {
+            what: format!("{what}, {name}"),
+            ours,
+            unit,
+            peer: peer.to_owned(),
+            theirs,
+            goal,
+        };
+        rows.push(row("import of 1 GiB", time, "s", "cp", copy, Goal::AtMost(3.0)));
+        let log = log_max.load(Ordering::Relaxed) as f64 / 1e6;
+        rows.push(row("longest log during the import", log, "MB", "", 0.0, Goal::Below(80.0)));
+    }
+    rows
+}

@@ -1,0 +1,149 @@
+//! The vault's benchmark: every figure is a ratio to a peer measured in the same run (docs/BENCHMARKS.md).
+//!
+//! Run by `scripts/bench`, which installs the peers. Usage: `vault [--files N] [--dir DIR] [--only NAME]`.
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program for people at a terminal")]
+
+mod commits;
+mod generate;
+mod large;
+mod peers;
+mod processes;
+mod trees;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use avfs::backend::sqlite::{OnClose, OpenOptions};
+use avfs::clock::SystemClock;
+use avfs::vault::{Context, Vault};
+
+/// One line of the result: a measured time in units of another one.
+pub struct Row {
+    pub what: String,
+    pub ours: f64,
+    pub unit: &'static str,
+    pub peer: String,
+    pub theirs: f64,
+    /// The ratio that is to be held, and on which side of it.
+    pub goal: Goal,
+}
+
+pub enum Goal {
+    AtMost(f64),
+    AtLeast(f64),
+    /// A figure without a peer.
+    Below(f64),
+}
+
+impl Row {
+    fn print(&self) {
+        let ratio = if self.theirs > 0.0 { self.ours / self.theirs } else { 0.0 };
+        let (goal, held) = match self.goal {
+            Goal::AtMost(limit) => (format!("≤ {limit} ×"), ratio <= limit),
+            Goal::AtLeast(limit) => (format!("≥ {limit} ×"), ratio >= limit),
+            Goal::Below(limit) => (format!("< {limit} {}", self.unit), self.ours < limit),
+        };
+        let ratio = if self.theirs > 0.0 { format!("{ratio:.2}") } else { "–".to_owned() };
+        println!(
+            "| {} | {:.2} {} | {} {} | {} | {} | {} |",
+            self.what,
+            self.ours,
+            self.unit,
+            self.peer,
+            if self.theirs > 0.0 { format!("{:.2}", self.theirs) } else { String::new() },
+            ratio,
+            goal,
+            if held { "held" } else { "**missed**" }
+        );
+    }
+}
+
+type Part = fn(&Bench) -> Vec<Row>;
+
+pub struct Bench {
+    pub dir: PathBuf,
+    pub files: usize,
+    only: Option<String>,
+}
+
+impl Bench {
+    /// A directory that was never used before: some file systems slow down after mass deletes.
+    pub fn fresh(&self, name: &str) -> PathBuf {
+        let path = self.dir.join(format!("{name}-{}", Instant::now().elapsed().as_nanos() ^ unique()));
+        std::fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| only == name)
+    }
+}
+
+fn unique() -> u128 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    u128::from(std::process::id()) << 32 | u128::from(NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+pub fn context() -> Context {
+    Context { clock: Arc::new(SystemClock), actor: "bench".to_owned() }
+}
+
+pub fn options() -> OpenOptions {
+    OpenOptions { on_close: OnClose::LeaveLog, ..OpenOptions::default() }
+}
+
+pub fn new_vault(path: &Path) -> Vault {
+    Vault::create(path, None, options(), context()).unwrap()
+}
+
+pub fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
+    let start = Instant::now();
+    let value = work();
+    (start.elapsed().as_secs_f64(), value)
+}
+
+/// The median of several runs.
+pub fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// Lets the disk catch up, so that one measurement does not pay for the one before.
+pub fn quiet() {
+    rustix::fs::sync();
+    std::thread::sleep(Duration::from_millis(300));
+}
+
+fn main() {
+    let mut bench = Bench { dir: std::env::temp_dir().join("avfs-bench"), files: 100_000, only: None };
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--files" => bench.files = args.next().unwrap().parse().unwrap(),
+            "--dir" => bench.dir = args.next().unwrap().into(),
+            "--only" => bench.only = args.next(),
+            "--writer" => {
+                processes::writer(&args.collect::<Vec<_>>());
+                return;
+            }
+            "--bench" => {}
+            other => panic!("unknown argument {other}"),
+        }
+    }
+    std::fs::create_dir_all(&bench.dir).unwrap();
+    println!("| what | avfs | peer | ratio | goal | |\n|---|---|---|---|---|---|");
+    let parts: [(&str, Part); 5] = [
+        ("generated", trees::generated),
+        ("real", trees::real),
+        ("commits", commits::commits),
+        ("processes", processes::processes),
+        ("large", large::large),
+    ];
+    for (name, part) in parts {
+        if bench.wants(name) {
+            part(&bench).iter().for_each(Row::print);
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! What is wrong is refused: one sentence, a hint, a stable code, a non-zero exit, and the vault as it was.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::env::{Answer, TestEnv, binary};
+use crate::support::{self, skip, sql};
+
+#[test]
+fn a_missing_vault() {
+    let env = TestEnv::new();
+    env.refused(&["log"], 1, "vault.not_found");
+    env.refused(&["log", "--vault", "nowhere"], 1, "vault.not_found");
+    env.refused(&["log", "--vault", "./nowhere.db"], 1, "vault.not_found");
+    assert!(!env.project().join("nowhere.db").exists(), "looking for a vault does not make one");
+    assert!(!env.project().join(".avfs").exists());
+}
+
+#[test]
+fn a_foreign_file() {
+    let env = TestEnv::new();
+    env.put("notes.txt", b"these are notes, not a vault\n");
+    env.put("empty.db", b"");
+    sql(&env.project().join("other.db"))
+        .execute_batch("CREATE TABLE t (x); PRAGMA user_version = 7")
+        .unwrap();
+    for file in ["notes.txt", "./notes.txt", "empty.db", "other.db"] {
+        let before = std::fs::read(env.project().join(file)).unwrap();
+        env.refused(&["log", "--vault", file], 1, "vault.foreign");
+        env.refused(&["vault", "delete", file, "--yes"], 1, "vault.foreign");
+        assert_eq!(std::fs::read(env.project().join(file)).unwrap(), before, "{file} was changed");
+    }
+    std::fs::create_dir(env.project().join("dir.db")).unwrap();
+    env.refused(&["log", "--vault", "./dir.db"], 1, "vault.not_found");
+}
+
+#[test]
+fn a_corrupt_vault() {
+    let env = TestEnv::with_project();
+    let mut bytes = std::fs::read(env.vault_file()).unwrap();
+    bytes.iter_mut().skip(100).for_each(|byte| *byte ^= 0x55);
+    std::fs::write(env.vault_file(), &bytes).unwrap();
+    for words in [&["log"][..], &["fork", "create", "f"], &["import"], &["fsck"]] {
+        env.refused(words, 1, "vault.corrupt");
+    }
+    assert_eq!(std::fs::read(env.vault_file()).unwrap(), bytes);
+}
+
+#[test]
+fn damage_to_content_is_found_and_never_passed_on() {
+    let env = TestEnv::with_project();
+    sql(&env.vault_file()).execute("UPDATE blob SET data = zeroblob(length(data))", []).unwrap();
+    env.refused(&["cat", "main", "README.md"], 1, "object.damaged");
+    env.refused(&["export", "main", env.at("out").to_str().unwrap()], 1, "object.damaged");
+    assert!(!env.at("out").exists());
+    let report = env.json(&["fsck"]);
+    assert_eq!(report["error"]["code"], json!("fsck.findings"));
+    assert_eq!(report["result"]["findings"][0]["code"], json!("damaged"));
+}
+
+#[test]
+fn a_newer_vault() {
+    let env = TestEnv::with_project();
+    sql(&env.vault_file()).pragma_update(None, "user_version", 999).unwrap();
+    let refusal = env.refused(&["import"], 1, "vault.newer");
+    assert!(refusal["error"]["message"].as_str().unwrap().contains("999"));
+    let version: i64 =
+        sql(&env.vault_file()).pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!(version, 999);
+}
+
+#[test]
+fn a_vault_that_is_there_already() {
+    let env = TestEnv::with_project();
+    let before = env.state();
+    env.refused(&["init"], 1, "vault.exists");
+    assert_eq!(env.state(), before);
+}
+
+#[test]
+fn names_that_are_none() {
+    let env = TestEnv::with_project();
+    let before = env.state();
+    let long = "x".repeat(300);
+    for name in ["a/b", "..", "", "a b", "-x=", &long] {
+        env.refused(&["fork", "create", "--", name], 2, "name.invalid");
+        env.refused(&["checkpoint", "save", "--", name], 2, "name.invalid");
+    }
+    env.refused(&["log", "--vault", &long], 1, "name.invalid");
+    for path in ["../x", "a/../b", &long] {
+        env.refused(&["write", path, "--text", "x"], 2, "path.invalid");
+        env.refused(&["cat", "main", path], 2, "path.invalid");
+    }
+    assert_eq!(env.state(), before);
+}
+
+#[test]
+fn references_that_lead_nowhere() {
+    let env = TestEnv::with_project();
+    let before = env.state();
+    env.refused(&["ls", "nope"], 1, "ref.unknown");
+    env.refused(&["ls", "0000"], 1, "ref.unknown");
+    env.refused(&["ls", "run:7"], 1, "ref.unknown");
+    env.refused(&["ls", "main~99"], 1, "ref.before_first");
+    env.refused(&["ls", "main@nope"], 1, "checkpoint.not_found");
+    env.refused(&["ls", "nope@x"], 1, "fork.not_found");
+    env.refused(&["ls", "a b"], 2, "ref.invalid");
+    env.refused(&["ls", "main~x"], 2, "ref.invalid");
+    env.refused(&["import", "--fork", "nope"], 1, "fork.not_found");
+    env.refused(&["fork", "create", "main"], 1, "fork.exists");
+    env.refused(&["fork", "delete", "main"], 1, "fork.main");
+    env.refused(&["diff", "main~1"], 1, "diff.no_parent");
+    assert_eq!(env.state(), before);
+}
+
+#[test]
+fn an_ambiguous_reference() {
+    use avfs::vault::version::Draft;
+    let env = TestEnv::with_project();
+    let vault = support::open_vault(&env.vault_file());
+    // Among so many digests some two begin with the same four digits.
+    vault
+        .transact(|transaction| {
+            let root = transaction.root(&transaction.fork(&support::main_fork())?.head)?;
+            for n in 0..1500 {
+                let draft = Draft { message: &n.to_string(), run: None, parents: Vec::new() };
+                transaction.put_version(&root, draft)?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    let mut ids: Vec<String> =
+        vault.read().unwrap().version_ids().unwrap().iter().map(|id| id.to_hex()).collect();
+    drop(vault);
+    ids.sort();
+    let twin = ids.windows(2).find(|pair| pair[0][..4] == pair[1][..4]).unwrap();
+    let refusal = env.refused(&["show", &twin[0][..4]], 1, "ref.ambiguous");
+    assert!(refusal["error"]["message"].as_str().unwrap().contains(&twin[0][..12]), "{refusal}");
+    env.ok(&["show", &twin[0][..20]]);
+}
+
+#[test]
+fn paths_that_do_not_fit() {
+    let env = TestEnv::with_project();
+    let before = env.state();
+    env.refused(&["mv", "src", "src/deeper"], 1, "path.cycle");
+    env.refused(&["mv", "src", "src"], 1, "path.cycle");
+    env.refused(&["cp", "-r", "src", "src/copy"], 1, "path.cycle");
+    env.refused(&["mv", "nope", "x"], 1, "path.not_found");
+    env.refused(&["rm", "src"], 1, "path.is_a_directory");
+    env.refused(&["cp", "src", "copy"], 1, "path.is_a_directory");
+    env.refused(&["mkdir", "src"], 1, "path.exists");
+    env.refused(&["mkdir", "no/parent"], 1, "path.not_found");
+    env.refused(&["write", "README.md/x", "--text", "x"], 1, "path.not_a_directory");
+    env.refused(&["cat", "main", "src"], 1, "path.not_a_file");
+    env.refused(&["cat", "main", "nope"], 1, "path.not_found");
+    assert_eq!(env.state(), before);
+}
+
+#[test]
+fn directories_that_cannot_be_imported_or_exported_to() {
+    let env = TestEnv::with_project();
+    let before = env.state();
+    env.refused(&["import", "nope"], 1, "import.no_directory");
+    env.refused(&["import", "README.md"], 1, "import.not_a_directory");
+    env.refused(&["export", "main", "."], 1, "export.exists");
+    env.refused(&["export", "main", "README.md"], 1, "export.not_a_directory");
+    env.refused(&["export", "main", "README.md/x"], 1, "export.not_a_directory");
+    std::fs::create_dir_all(env.at("way/README.md")).unwrap();
+    let way = env.at("way");
+    env.refused(&["export", "main", way.to_str().unwrap(), "--overwrite"], 1, "export.in_the_way");
+    assert_eq!(std::fs::read_dir(&way).unwrap().count(), 1, "nothing was written");
+    assert_eq!(env.state(), before);
+}
+
+#[test]
+fn words_that_are_no_command() {
+    let env = TestEnv::with_project();
+    for words in [&["nonsense"][..], &["fork"], &["fork", "create"], &["log", "--nonsense"], &["prune"]] {
+        let human = env.run(words);
+        assert_eq!((human.code, human.stdout.as_str()), (2, ""), "{words:?}");
+        let value = env.json(words);
+        assert_eq!(value["error"]["code"], json!("usage"), "{value}");
+    }
+    env.refused(&["fork", "create", "x", "--expires", "soon"], 2, "value.invalid");
+    env.refused(&["quota", "set", "--bytes", "much"], 2, "value.invalid");
+    let kind = env.json(&["fork", "create"])["kind"].clone();
+    assert_eq!(kind, json!("fork.create"));
+}
+
+#[test]
+fn an_unbound_vault_asks_for_a_directory() {
+    let env = TestEnv::new();
+    drop(support::create_real_vault(&env.project().join("v.db")));
+    env.refused(&["import", "--vault", "v.db"], 1, "vault.unbound");
+    env.refused(&["status", "--vault", "v.db"], 1, "vault.unbound");
+    env.put("d/a.txt", b"a");
+    env.ok(&["import", "d", "--vault", "v.db"]);
+}
+
+#[test]
+fn a_file_that_vanishes_during_an_import() {
+    let env = TestEnv::with_project();
+    support::many_files(&env.project(), 800);
+    let done = AtomicBool::new(false);
+    let flicker = env.project().join("flicker");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let _ = std::fs::create_dir(&flicker);
+                for n in 0..50 {
+                    let _ = std::fs::write(flicker.join(n.to_string()), "here and gone");
+                }
+                let _ = std::fs::remove_dir_all(&flicker);
+            }
+        });
+        for _ in 0..5 {
+            let value = env.json(&["import"]);
+            let code = &value["error"]["code"];
+            let expected = [Value::Null, json!("import.vanished"), json!("import.torn_read")];
+            assert!(expected.contains(code), "{value}");
+            let value = env.json(&["import", "--keep-going"]);
+            assert_eq!(value["success"], json!(true), "{value}");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    env.assert_sound();
+}
+
+#[test]
+fn a_file_without_permission() {
+    if support::is_root() {
+        return skip("cli::a_file_without_permission", "root ignores modes");
+    }
+    let env = TestEnv::with_project();
+    let before = env.state();
+    env.put("closed.txt", b"closed");
+    let closed = env.project().join("closed.txt");
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).unwrap();
+    env.refused(&["import"], 1, "import.no_permission");
+    assert_eq!(env.state(), before);
+    let went_on = env.result(&["import", "--keep-going"]);
+    assert_eq!(went_on["troubles"][0]["reason"], json!("no_permission"));
+    std::fs::set_permissions(env.vault_file(), std::fs::Permissions::from_mode(0o000)).unwrap();
+    env.refused(&["log"], 1, "vault.no_permission");
+    std::fs::set_permissions(env.vault_file(), std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::set_permissions(env.project(), std::fs::Permissions::from_mode(0o500)).unwrap();
+    env.refused(&["export", "main", "sub/dir"], 1, "export.no_permission");
+    env.refused(&["init", "--vault", "./new.db"], 1, "vault.no_permission");
+    let home = env.project().join(".avfs");
+    std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o000)).unwrap();
+    env.refused(&["log"], 1, "vault.no_permission");
+    std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::set_permissions(env.project(), std::fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+/// Runs a shell script with mounts of its own; nothing where the kernel does not allow that.
+fn with_mounts(env: &TestEnv, test: &str, script: &str) -> Option<Answer> {
+    let mut command = env.clean(Path::new("unshare"));
+    command.args(["-Urm", "sh", "-ec", "exit 0"]);
+    if !command.output().is_ok_and(|output| output.status.success()) {
+        skip(test, "unshare -Urm is not permitted here");
+        return None;
+    }
+    let mut command = env.clean(Path::new("unshare"));
+    command.args(["-Urm", "sh", "-c", script]).env("AVFS", binary()).env("SCRATCH", env.at(""));
+    Some(Answer::from(command.output().unwrap()))
+}
+
+fn answers(answer: &Answer) -> Vec<Value> {
+    let lines = answer.stdout.lines();
+    lines.map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{answer:?}"))).collect()
+}
+
+#[test]
+fn a_read_only_vault() {
+    let env = TestEnv::with_project();
+    let before = env.state();
+    let script = "
+        mount --bind .avfs .avfs && mount -o remount,bind,ro .avfs || exit 9
+        $AVFS log --json
+        $AVFS cat main README.md --json
+        $AVFS write x --text x --json
+        $AVFS import --json
+        $AVFS gc --json
+        exit 0";
+    let Some(answer) = with_mounts(&env, "cli::a_read_only_vault", script) else { return };
+    assert_eq!(answer.code, 0, "{answer:?}");
+    let answers = answers(&answer);
+    assert_eq!(answers.len(), 5, "{answer:?}");
+    assert_eq!(answers[0]["success"], json!(true), "reading goes on: {}", answers[0]);
+    assert_eq!(answers[1]["result"]["files"][0]["content"], json!("hello\n"));
+    for refused in &answers[2..] {
+        assert_eq!(refused["error"]["code"], json!("vault.read_only"), "{refused}");
+        assert!(refused["error"]["hint"].is_string());
+    }
+    assert_eq!(env.state(), before);
+}
+
+#[test]
+fn a_full_disk() {
+    let env = TestEnv::new();
+    env.put("large.bin", &support::noise(7, 12 << 20));
+    std::fs::create_dir(env.at("small")).unwrap();
+    let script = "
+        mount -t tmpfs -o size=4m none $SCRATCH/small || exit 9
+        V=\"--vault $SCRATCH/small/v.db --json\"
+        $AVFS init $V || exit 8
+        $AVFS log $V
+        $AVFS import $V
+        $AVFS log $V
+        $AVFS fsck $V
+        $AVFS init --vault $SCRATCH/home/roomy.db --import --json
+        $AVFS export main $SCRATCH/small/out --vault $SCRATCH/home/roomy.db --json
+        ls -A $SCRATCH/small | grep -v '^v.db' | sed 's/.*/\"&\"/'
+        exit 0";
+    let Some(answer) = with_mounts(&env, "cli::a_full_disk", script) else { return };
+    assert_eq!(answer.code, 0, "{answer:?}");
+    let answers = answers(&answer);
+    assert_eq!(answers.len(), 7, "something was left behind: {answer:?}");
+    let [_, before, import, after, fsck, roomy, export] = &answers[..] else { unreachable!() };
+    assert_eq!(import["error"]["code"], json!("vault.disk_full"), "{import}");
+    assert!(import["error"]["hint"].is_string());
+    assert_eq!(before["result"], after["result"], "the vault is as it was");
+    assert_eq!(fsck["success"], json!(true), "{fsck}");
+    assert_eq!(roomy["success"], json!(true), "{roomy}");
+    assert_eq!(export["error"]["code"], json!("export.disk_full"), "{export}");
+}

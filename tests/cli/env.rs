@@ -1,0 +1,174 @@
+//! A home, a project directory and the real binary, with nothing of the tester's own environment.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+
+use crate::support::Scratch;
+
+pub struct TestEnv {
+    scratch: Scratch,
+}
+
+/// What a command left behind.
+#[derive(Debug)]
+pub struct Answer {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl From<Output> for Answer {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+pub fn binary() -> PathBuf {
+    std::env::var_os("AVFS_TEST_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_avfs")), PathBuf::from)
+}
+
+impl TestEnv {
+    pub fn new() -> Self {
+        let scratch = Scratch::new();
+        scratch.dir("home");
+        scratch.dir("project");
+        Self { scratch }
+    }
+
+    /// With a vault and a first version of a small project.
+    pub fn with_project() -> Self {
+        let env = Self::new();
+        env.put("README.md", b"hello\n");
+        env.put("src/main.rs", b"fn main() {}\n");
+        env.put("src/data.bin", &[0, 159, 146, 150]);
+        std::os::unix::fs::symlink("README.md", env.project().join("link")).unwrap();
+        env.ok(&["init", "--import"]);
+        env
+    }
+
+    pub fn project(&self) -> PathBuf {
+        self.scratch.join("project")
+    }
+
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.scratch.join(name)
+    }
+
+    pub fn vault_file(&self) -> PathBuf {
+        self.project().join(".avfs/vault.db")
+    }
+
+    pub fn put(&self, path: &str, content: &[u8]) {
+        let path = self.project().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    /// The environment of a command: nothing of the tester's but where programs are.
+    pub fn clean(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .env("HOME", self.scratch.join("home"))
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("TZ", "UTC")
+            .env("LC_ALL", "C")
+            .current_dir(self.project())
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub fn avfs<S: AsRef<OsStr>>(&self, words: &[S]) -> Command {
+        let mut command = self.clean(&binary());
+        command.args(words);
+        command
+    }
+
+    pub fn run<S: AsRef<OsStr>>(&self, words: &[S]) -> Answer {
+        Answer::from(self.avfs(words).output().unwrap())
+    }
+
+    /// The stdout of a command that must succeed.
+    #[track_caller]
+    pub fn ok<S: AsRef<OsStr>>(&self, words: &[S]) -> String {
+        let answer = self.run(words);
+        let shown: Vec<_> = words.iter().map(|word| word.as_ref().to_string_lossy()).collect();
+        assert_eq!(answer.code, 0, "avfs {shown:?} failed: {}", answer.stderr);
+        answer.stdout
+    }
+
+    /// The JSON answer of a command, checked against the published schema and the exit code.
+    #[track_caller]
+    pub fn json<S: AsRef<OsStr>>(&self, words: &[S]) -> Value {
+        let mut all: Vec<&OsStr> = vec![OsStr::new("--json")];
+        all.extend(words.iter().map(AsRef::as_ref));
+        let answer = self.run(&all);
+        let value: Value = serde_json::from_str(&answer.stdout)
+            .unwrap_or_else(|error| panic!("{all:?}: {error}: {:?} {:?}", answer.stdout, answer.stderr));
+        assert_eq!(value["success"], json!(answer.code == 0), "{all:?}: {value}");
+        assert_eq!(value["error"].is_null(), answer.code == 0, "{all:?}: {value}");
+        validate(&value);
+        value
+    }
+
+    /// The `result` of a command that must succeed.
+    #[track_caller]
+    pub fn result<S: AsRef<OsStr>>(&self, words: &[S]) -> Value {
+        let mut value = self.json(words);
+        assert_eq!(value["success"], json!(true), "{value}");
+        value["result"].take()
+    }
+
+    /// Fails unless the command is refused in both forms, with this code, a sentence and a hint.
+    #[track_caller]
+    pub fn refused<S: AsRef<OsStr>>(&self, words: &[S], exit: i32, code: &str) -> Value {
+        let human = self.run(words);
+        assert_eq!(human.code, exit, "{human:?}");
+        assert_eq!(human.stdout, "", "an error is no data");
+        assert!(human.stderr.starts_with("error: "), "{human:?}");
+        let value = self.json(words);
+        assert_eq!(value["error"]["code"], json!(code), "{value}");
+        assert!(value["error"]["hint"].is_string(), "no hint: {value}");
+        let message = value["error"]["message"].as_str().unwrap();
+        assert!(!message.is_empty() && !message.contains('\n'), "not one sentence: {message:?}");
+        assert!(human.stderr.contains("hint: "), "{human:?}");
+        value
+    }
+
+    /// Everything that a refused command must leave as it was.
+    #[track_caller]
+    pub fn state(&self) -> Value {
+        let audit = self.result(&["audit", "verify"]);
+        json!({ "audit": audit, "forks": self.result(&["fork", "list"]), "log": self.result(&["log"]) })
+    }
+
+    #[track_caller]
+    pub fn assert_sound(&self) {
+        let report = self.result(&["fsck"]);
+        assert_eq!(report["findings"], json!([]));
+    }
+}
+
+/// Fails unless an answer is what `avfs schema` says of its kind.
+#[track_caller]
+fn validate(value: &Value) {
+    static SCHEMA: OnceLock<Value> = OnceLock::new();
+    let schema = SCHEMA.get_or_init(|| {
+        let output = Command::new(binary()).arg("schema").output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    });
+    let kind = value["kind"].as_str().unwrap();
+    assert!(schema["$defs"][kind].is_object(), "the schema does not know {kind}");
+    let one = json!({ "$ref": format!("#/$defs/{kind}"), "$defs": schema["$defs"] });
+    let validator = jsonschema::validator_for(&one).unwrap();
+    let errors: Vec<String> = validator.iter_errors(value).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{kind}: {errors:?} in {value}");
+}

@@ -1,0 +1,14 @@
+//! The `avfs` command as people and scripts meet it: the real binary in a clean environment.
+
+#![expect(clippy::unwrap_used, reason = "a harness that cannot go on should fail its test at once")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bad_input;
+mod env;
+mod help;
+mod json;
+mod streams;
+mod tour;
+mod verbs;

@@ -1,0 +1,117 @@
+//! Streams and signals: pipes that end early, colours, interruption.
+
+use std::io::Read as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::env::{Answer, TestEnv};
+use crate::support;
+
+#[test]
+fn a_pipe_that_ends_early_is_no_error() {
+    let env = TestEnv::new();
+    support::many_files(&env.project(), 3000);
+    env.put("large.txt", &b"line\n".repeat(400_000));
+    env.ok(&["init", "--import"]);
+    let calls: &[&[&str]] =
+        &[&["cat", "main", "large.txt"], &["ls", "main", "-R"], &["ls", "main", "-R", "--json"], &["schema"]];
+    for call in calls {
+        let mut command = env.avfs(call);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut first = [0; 16];
+        child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{call:?}");
+        assert_eq!(output.stderr, b"", "{call:?}");
+    }
+}
+
+#[test]
+fn colours_are_only_for_those_who_want_them() {
+    let env = TestEnv::with_project();
+    let coloured = |variables: &[(&str, &str)]| {
+        let output = env.avfs(&["log"]).envs(variables.iter().copied()).output().unwrap();
+        output.stdout.contains(&0x1b)
+    };
+    assert!(!coloured(&[]), "a pipe has no colours");
+    assert!(coloured(&[("CLICOLOR_FORCE", "1")]));
+    assert!(!coloured(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
+}
+
+#[test]
+fn data_goes_to_stdout_and_the_rest_to_stderr() {
+    let env = TestEnv::new();
+    env.put("a.txt", b"a\n");
+    let made = env.run(&["init"]);
+    assert_eq!((made.code, made.stdout.as_str()), (0, ""));
+    assert!(made.stderr.contains("made the vault"), "{made:?}");
+    let logged = env.avfs(&["log"]).env("AVFS_LOG", "debug").output().unwrap();
+    assert!(String::from_utf8_lossy(&logged.stderr).contains("opening the vault"));
+    assert_eq!(env.run(&["log"]).stderr, "");
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_an_error() {
+    let env = TestEnv::with_project();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let answer = Answer::from(env.avfs(&["log"]).stdout(full).output().unwrap());
+    assert_eq!(answer.code, 1);
+    assert!(answer.stderr.contains("cannot write the answer"), "{answer:?}");
+}
+
+/// Interrupts a command after longer and longer waits until it is caught at work.
+fn interrupt(env: &TestEnv, words: &[&str], clean_up: impl Fn()) -> Answer {
+    for wait_ms in (5..400).step_by(5) {
+        let mut command = env.avfs(words);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        if child.try_wait().unwrap().is_none() {
+            rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        }
+        let answer = Answer::from(child.wait_with_output().unwrap());
+        // Killed before it could listen, or done already: the next wait is longer.
+        if answer.code == 1 {
+            return answer;
+        }
+        clean_up();
+    }
+    panic!("never caught at work");
+}
+
+#[test]
+fn an_interrupted_export_leaves_nothing_behind() {
+    let env = TestEnv::new();
+    support::many_files(&env.project(), 4000);
+    env.ok(&["init", "--import"]);
+    let out = env.at("out");
+    std::fs::create_dir(&out).unwrap();
+    let copy = out.join("copy");
+    let remove = || {
+        let _ = std::fs::remove_dir_all(&copy);
+    };
+    let answer = interrupt(&env, &["export", "main", copy.to_str().unwrap(), "--json"], remove);
+    assert!(answer.stdout.contains("\"code\":\"interrupted\""), "{answer:?}");
+    let left: Vec<_> = std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn an_interrupted_import_adds_no_version() {
+    let env = TestEnv::new();
+    support::many_files(&env.project(), 4000);
+    env.ok(&["init"]);
+    let fork = std::cell::Cell::new(0);
+    let again = || {
+        // An import that came through is undone by making everything new.
+        fork.set(fork.get() + 1);
+        std::fs::remove_dir_all(env.at("home")).unwrap();
+        std::fs::create_dir(env.at("home")).unwrap();
+        env.ok(&["vault", "delete", "--yes"]);
+        env.ok(&["init"]);
+    };
+    let answer = interrupt(&env, &["import", "--json"], again);
+    assert!(answer.stdout.contains("\"code\":\"interrupted\""), "{answer:?}");
+    assert_eq!(env.result(&["log"])["versions"].as_array().unwrap().len(), 1);
+    env.assert_sound();
+}

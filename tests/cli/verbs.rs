@@ -1,0 +1,178 @@
+//! What single verbs do beside the common walk.
+
+use serde_json::json;
+
+use crate::env::TestEnv;
+use crate::support::{self, sql};
+
+#[test]
+fn grep_finds_lines_names_files_and_notes_binaries() {
+    let env = TestEnv::with_project();
+    assert_eq!(env.ok(&["grep", "main", "^fn"]), "src/main.rs:1:fn main() {}\n");
+    assert_eq!(env.ok(&["grep", "main", "HELLO", "-i", "-l"]), "README.md\n");
+    assert_eq!(env.ok(&["grep", "main", "-F", "main()"]), "src/main.rs:1:fn main() {}\n");
+    env.put("mixed.bin", b"needle\0");
+    env.ok(&["import"]);
+    assert_eq!(env.ok(&["grep", "main", "needle"]), "mixed.bin: binary file matches\n");
+    let nothing = env.run(&["grep", "main", "nothing like it"]);
+    assert_eq!((nothing.code, nothing.stdout.as_str(), nothing.stderr.as_str()), (1, "", ""));
+    env.refused(&["grep", "main", "("], 1, "grep.bad_pattern");
+}
+
+#[test]
+fn find_selects_by_name_kind_and_size() {
+    let env = TestEnv::with_project();
+    assert_eq!(env.ok(&["find", "main", "--name", "*.rs"]), "src/main.rs\n");
+    assert_eq!(env.ok(&["find", "main", "--type", "l"]), "link\n");
+    assert_eq!(env.ok(&["find", "main", "--type", "d"]), "src\n");
+    assert_eq!(env.ok(&["find", "main", "--size", "+10"]), "src/main.rs\n");
+    assert_eq!(env.ok(&["find", "main", "src", "--size", "-10"]), "src/data.bin\n");
+}
+
+#[test]
+fn trees_are_drawn_with_their_branches() {
+    let env = TestEnv::with_project();
+    let drawn = env.ok(&["tree", "main"]);
+    assert_eq!(
+        drawn,
+        ".\n├── README.md\n├── link -> README.md\n└── src/\n    ├── data.bin\n    └── main.rs\n\n1 directory, 4 files\n"
+    );
+    assert!(!env.ok(&["tree", "main", "--depth", "1"]).contains("main.rs"));
+}
+
+#[test]
+fn a_patch_shows_text_and_only_notes_binaries() {
+    let env = TestEnv::with_project();
+    env.put("README.md", b"hello\nworld\n");
+    env.put("src/data.bin", &[0, 1, 2]);
+    env.ok(&["import"]);
+    assert_eq!(
+        env.ok(&["diff", "main", "--patch"]),
+        "diff --avfs a/README.md b/README.md (modified)\n--- a/README.md\n+++ b/README.md\n@@ -1 +1,2 @@\n hello\n\
+         +world\ndiff --avfs a/src/data.bin b/src/data.bin (modified)\n\
+         binary files a/src/data.bin and b/src/data.bin differ\n"
+    );
+    let stat = env.ok(&["diff", "main", "--stat", "--", "README.md"]);
+    assert_eq!(stat, " README.md |     1 +\n 1 path, 1 line (+), 0 lines (-)\n");
+    let same = env.run(&["diff", "main", "main", "--exit-code"]);
+    assert_eq!((same.code, same.stdout.as_str()), (0, "no changes\n"));
+    assert_eq!(env.run(&["diff", "main", "--exit-code"]).code, 1);
+}
+
+#[test]
+fn the_log_of_a_path_has_only_its_versions() {
+    let env = TestEnv::with_project();
+    env.ok(&["write", "other.txt", "--text", "x"]);
+    env.ok(&["write", "README.md", "--text", "new", "-m", "new readme"]);
+    let messages = |words: &[&str]| -> Vec<String> {
+        let log = env.result(words);
+        let versions = log["versions"].as_array().unwrap();
+        versions.iter().map(|version| version["message"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(messages(&["log", "main", "--", "README.md"]), ["new readme", "first import"]);
+    assert_eq!(messages(&["log", "-n", "1"]), ["new readme"]);
+    assert_eq!(messages(&["log", "main~2"]), ["first import", "empty"]);
+}
+
+#[test]
+fn edits_are_versions_and_repeat_without_one() {
+    let env = TestEnv::with_project();
+    assert_eq!(env.result(&["mkdir", "-p", "a/b"])["changed"], json!(true));
+    assert_eq!(env.result(&["mkdir", "-p", "a/b"])["changed"], json!(false));
+    env.ok(&["cp", "-r", "src", "a"]);
+    env.ok(&["mv", "a/src/main.rs", "a/b/moved.rs"]);
+    assert_eq!(env.ok(&["cat", "main", "a/b/moved.rs"]), "fn main() {}\n");
+    assert_eq!(env.ok(&["cat", "main", "src/main.rs"]), "fn main() {}\n");
+    env.assert_sound();
+}
+
+#[test]
+fn write_takes_stdin_and_a_mode() {
+    use std::io::Write as _;
+    let env = TestEnv::with_project();
+    let mut command = env.avfs(&["write", "run.sh", "--mode", "755"]);
+    let mut child =
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"#!/bin/sh\n").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(env.ok(&["cat", "main", "run.sh"]), "#!/bin/sh\n");
+    assert_eq!(env.result(&["ls", "main", "run.sh"])["entries"][0]["mode"], json!("0755"));
+}
+
+#[test]
+fn prune_then_gc_gives_space_back() {
+    let env = TestEnv::with_project();
+    env.put("large.bin", &support::noise(1, 4 << 20));
+    env.ok(&["import"]);
+    env.ok(&["rm", "large.bin"]);
+    assert_eq!(
+        env.result(&["prune", "--keep-last", "1", "--dry-run"])["versions"].as_array().unwrap().len(),
+        3
+    );
+    assert_eq!(env.result(&["prune", "--keep-last", "1"])["versions"].as_array().unwrap().len(), 3);
+    let swept = env.result(&["gc"]);
+    let size = |field: &str| swept[field].as_u64().unwrap();
+    assert!(size("file_bytes_before") > size("file_bytes_after") + (3 << 20), "{swept}");
+    env.refused(&["cat", "main~1", "large.bin"], 1, "version.pruned");
+    assert_eq!(env.ok(&["cat", "main", "README.md"]), "hello\n");
+    env.assert_sound();
+}
+
+#[test]
+fn quotas_refuse_with_their_numbers() {
+    let env = TestEnv::with_project();
+    env.ok(&["quota", "set", "--versions", "2", "--files", "100"]);
+    let before = env.state();
+    let refusal = env.refused(&["write", "x", "--text", "x"], 1, "quota.exceeded");
+    assert!(refusal["error"]["message"].as_str().unwrap().contains("2 versions"), "{refusal}");
+    assert_eq!(env.state(), before);
+    assert_eq!(env.result(&["quota", "set", "--versions", "none"])["files"], json!(100));
+    env.ok(&["write", "x", "--text", "x"]);
+}
+
+#[test]
+fn materialize_prints_a_directory_and_reuses_it() {
+    let env = TestEnv::with_project();
+    let dir = env.ok(&["materialize", "main"]);
+    let dir = std::path::Path::new(dir.trim_end());
+    assert_eq!(std::fs::read(dir.join("README.md")).unwrap(), b"hello\n");
+    assert_eq!(env.result(&["materialize", "main"])["built"], json!("reused"));
+    std::fs::write(dir.join("README.md"), "damaged").unwrap();
+    assert_eq!(env.result(&["materialize", "main", "--check"])["built"], json!("rebuilt"));
+    let evicted = env.result(&["materialize", "main~1", "--cache-max", "0"]);
+    assert!(evicted["evicted_bytes"].as_u64().unwrap() > 0, "{evicted}");
+}
+
+#[test]
+fn an_edited_audit_log_is_found() {
+    let env = TestEnv::with_project();
+    let head = env.result(&["audit", "verify"])["head"]["digest"].as_str().unwrap().to_owned();
+    env.ok(&["write", "x", "--text", "x"]);
+    env.ok(&["audit", "verify", "--expect", &head]);
+    sql(&env.vault_file()).execute("UPDATE audit SET actor = 'somebody else' WHERE seq = 2", []).unwrap();
+    let verdict = env.json(&["audit", "verify"]);
+    assert_eq!(verdict["error"]["code"], json!("audit.broken"));
+    assert_eq!(env.run(&["fsck"]).code, 1);
+}
+
+#[test]
+fn deleting_a_vault_takes_nothing_else() {
+    let env = TestEnv::with_project();
+    env.refused(&["vault", "delete"], 1, "vault.not_confirmed");
+    assert!(env.vault_file().exists());
+    env.ok(&["vault", "delete", "--yes"]);
+    assert!(!env.project().join(".avfs").exists());
+    assert!(env.project().join("README.md").exists());
+    env.refused(&["log"], 1, "vault.not_found");
+}
+
+#[test]
+fn a_vault_in_use_is_not_deleted() {
+    let env = TestEnv::with_project();
+    let vault = support::open_vault(&env.vault_file());
+    let pin = vault.backend().pin().unwrap();
+    env.refused(&["vault", "delete", "--yes"], 1, "vault.busy");
+    drop(pin);
+    drop(vault);
+    assert_eq!(env.ok(&["cat", "main", "README.md"]), "hello\n");
+}
