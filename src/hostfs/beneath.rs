@@ -73,7 +73,11 @@ pub fn fstat(file: BorrowedFd<'_>) -> io::Result<HostStat> {
 
 /// Where the symbolic link `name` in `dir` points.
 pub fn read_link(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Vec<u8>> {
-    Ok(rustix::fs::readlinkat(dir, OsStr::from_bytes(name), Vec::new())?.into_bytes())
+    match rustix::fs::readlinkat(dir, OsStr::from_bytes(name), Vec::new()) {
+        // Something else stands there now: the link is gone.
+        Err(rustix::io::Errno::INVAL) => Err(io::Error::from(io::ErrorKind::NotFound)),
+        other => Ok(other?.into_bytes()),
+    }
 }
 
 /// A name in a directory, and whether the directory says that it is one itself.

@@ -56,8 +56,13 @@ pub fn finish(
     xattrs: &[(Vec<u8>, Vec<u8>)],
     mtime: FileTime,
 ) -> io::Result<()> {
+    // Attributes can only be set while the owner may write, whatever the descriptor was opened for.
+    let closed = !xattrs.is_empty() && mode & 0o200 == 0;
+    if closed {
+        rustix::fs::fchmod(file, Mode::from_raw_mode(mode & 0o777 | 0o200))?;
+    }
     xattr::write(file, xattrs)?;
-    if !umask.passes(mode) {
+    if closed || !umask.passes(mode) {
         rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?;
     }
     Ok(rustix::fs::futimens(file, &times(mtime))?)

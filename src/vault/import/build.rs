@@ -9,7 +9,7 @@ use crate::vault::pages::{self, NewPages};
 use crate::vault::stat_cache::{CachedDir, CachedEntry, CachedKind, Stamp, StatCache, encode_dir};
 
 use super::Scanned;
-use super::scan::{Found, ScannedDir, ScannedEntry, What};
+use super::shared::{Found, ScannedDir, ScannedEntry, What};
 
 pub(super) struct Built {
     pub root: DirRef,

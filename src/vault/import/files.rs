@@ -19,7 +19,7 @@ use crate::vault::ingest::{self, Block, Blocks, Sink};
 use crate::vault::page::FileContent;
 use crate::vault::path::TreePath;
 
-use super::scan::{Facts, LargeFile, Shared, What, lock};
+use super::shared::{Facts, LargeFile, Shared, What, lock};
 use super::{ImportError, Keep, OnTrouble, TroubleReason};
 
 /// How often a file that changes under the reader is read again.
@@ -105,7 +105,7 @@ pub(super) fn read_small(
             }
         };
         let stat_gone = |stat: HostStat| Facts { dir: number, entry, stat, what: What::Gone };
-        let read = match shared.tolerate(read, "read", &file)? {
+        let read = match shared.tolerate(read, "read", || file.clone())? {
             Some(Some(read)) => read,
             Some(None) => continue,
             None => {
@@ -247,7 +247,7 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
                 Err(io::Error::from(io::ErrorKind::NotFound))
             }
         });
-        let Some(fd) = shared.tolerate(opened, "open", &large.path)? else {
+        let Some(fd) = shared.tolerate(opened, "open", || large.path.clone())? else {
             let stat = beneath::fstat(shared.root.as_fd()).map_err(VaultError::Input)?;
             lock(&shared.facts).push(Facts { dir: large.dir, entry: large.entry, stat, what: What::Gone });
             return Ok(());

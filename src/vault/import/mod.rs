@@ -6,6 +6,7 @@
 mod build;
 mod files;
 mod scan;
+mod shared;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;

@@ -1,0 +1,307 @@
+//! What all jobs of a scan share, and what they have found so far.
+
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::backend::{BlobRecord, ObjectKind};
+use crate::clock::Timestamp;
+use crate::hostfs::cause::Cause;
+use crate::hostfs::stat::HostStat;
+use crate::hostfs::xattr;
+use crate::ids::BlobId;
+use crate::vault::content;
+use crate::vault::error::{Result, VaultError};
+use crate::vault::meter::Meter;
+use crate::vault::page::FileContent;
+use crate::vault::path::TreePath;
+use crate::vault::stat_cache::StatCache;
+use crate::vault::store::Vault;
+
+use super::{ImportError, ImportOptions, Keep, OnTrouble, Scanned, Trouble, TroubleReason};
+
+/// The kernel stamps files with a clock that may lag behind the real one by some ticks.
+const CLOCK_LAG_NANOS: i64 = 50_000_000;
+/// What a file system without fractions of a second may round away.
+const COARSE_NANOS: i64 = 2_000_000_000;
+
+pub(super) struct ScannedDir {
+    pub path: TreePath,
+    /// The number of the directory it lies in; nothing for the root.
+    pub parent: Option<u32>,
+    pub stat: HostStat,
+    pub xattrs: Option<BlobId>,
+    pub entries: Vec<ScannedEntry>,
+    /// Its number in the stat cache.
+    pub cached: Option<u32>,
+    /// Every entry is as the cache has it, subdirectories aside.
+    pub clean: bool,
+}
+
+pub(super) struct ScannedEntry {
+    pub name: Vec<u8>,
+    pub stat: HostStat,
+    pub what: What,
+    pub settled: bool,
+}
+
+pub(super) enum What {
+    File {
+        content: FileContent,
+        xattrs: Option<BlobId>,
+    },
+    Symlink {
+        target: Vec<u8>,
+    },
+    Fifo,
+    /// The number of the directory.
+    Dir(u32),
+    /// A file that is being read.
+    Pending,
+    /// Nothing: it is gone or cannot be read.
+    Gone,
+}
+
+/// What reading a file gave.
+pub(super) struct Facts {
+    pub dir: u32,
+    pub entry: usize,
+    pub stat: HostStat,
+    pub what: What,
+}
+
+/// Everything found, directories by number: children have higher numbers than their parents.
+pub(super) struct Found {
+    pub dirs: Vec<ScannedDir>,
+    pub scanned: Scanned,
+}
+
+/// A file too large, or too hollow, to be read in one go.
+pub(super) struct LargeFile {
+    pub dir: u32,
+    pub entry: usize,
+    pub path: TreePath,
+}
+
+/// What all jobs of a scan share.
+pub(super) struct Shared<'a> {
+    pub vault: &'a Vault,
+    pub root: OwnedFd,
+    pub keep: Keep,
+    pub on_trouble: OnTrouble,
+    pub meter: &'a Meter,
+    pub files_read: AtomicU64,
+    pub bytes_read: AtomicU64,
+    pub large: Mutex<Vec<LargeFile>>,
+    pub facts: Mutex<Vec<Facts>>,
+    pub cache: Option<&'a StatCache>,
+    /// Where the vault's own file lies, if that is beneath the root.
+    own_file: Option<(TreePath, Vec<u8>)>,
+    began: Timestamp,
+    /// A vault without blobs need not be asked whether it has one.
+    vault_is_empty: bool,
+    seen: Mutex<HashSet<BlobId>>,
+    send: Option<SyncSender<Vec<BlobRecord>>>,
+    pub next_dir: AtomicU32,
+    pub dirs: Mutex<Vec<(u32, ScannedDir)>>,
+    troubles: Mutex<Vec<Trouble>>,
+    failure: Mutex<Option<VaultError>>,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<'a> Shared<'a> {
+    pub fn new(
+        vault: &'a Vault,
+        dir: &Path,
+        root: OwnedFd,
+        cache: Option<&'a StatCache>,
+        keep: Keep,
+        options: &ImportOptions<'a>,
+        send: Option<SyncSender<Vec<BlobRecord>>>,
+    ) -> Result<Self> {
+        Ok(Self {
+            vault,
+            root,
+            keep,
+            on_trouble: options.on_trouble,
+            meter: options.meter,
+            files_read: AtomicU64::new(0),
+            bytes_read: AtomicU64::new(0),
+            large: Mutex::default(),
+            facts: Mutex::default(),
+            cache,
+            own_file: own_file(vault, dir),
+            began: vault.now(),
+            vault_is_empty: vault.read()?.objects_before(ObjectKind::Blob, i64::MAX, 1)?.is_empty(),
+            seen: Mutex::default(),
+            send,
+            next_dir: AtomicU32::new(1),
+            dirs: Mutex::default(),
+            troubles: Mutex::default(),
+            failure: Mutex::default(),
+        })
+    }
+
+    /// True for the vault's file and what SQLite and its locks put beside it: a vault never keeps itself.
+    pub fn is_own(&self, dir: &TreePath, name: &[u8]) -> bool {
+        let Some((own_dir, own)) = &self.own_file else { return false };
+        own_dir == dir
+            && name
+                .strip_prefix(own.as_slice())
+                .is_some_and(|rest| rest.is_empty() || b"-.".contains(&rest[0]))
+    }
+
+    pub fn failed(&self) -> bool {
+        self.meter.stopped() || lock(&self.failure).is_some()
+    }
+
+    /// Keeps the first failure; the jobs after it do nothing.
+    pub fn check(&self, done: Result<()>) {
+        if let Err(error) = done {
+            lock(&self.failure).get_or_insert(error);
+        }
+    }
+
+    /// Turns the troubles of a living directory into a report or a failure, as the caller wanted.
+    pub fn tolerate<T>(
+        &self,
+        outcome: std::io::Result<T>,
+        operation: &'static str,
+        path: impl FnOnce() -> TreePath,
+    ) -> Result<Option<T>> {
+        let error = match outcome {
+            Ok(value) => return Ok(Some(value)),
+            Err(error) => error,
+        };
+        let path = path();
+        let (reason, strict) = match Cause::of(&error) {
+            // It was a directory or a file a moment ago and is gone, or something else now.
+            Cause::NotFound | Cause::NotADirectory | Cause::Link => {
+                (TroubleReason::Vanished, ImportError::Vanished { path: path.clone() })
+            }
+            Cause::NoPermission => {
+                (TroubleReason::NoPermission, ImportError::NoPermission { path: path.clone() })
+            }
+            Cause::Exists | Cause::ReadOnly | Cause::DiskFull | Cause::Other => {
+                return Err(ImportError::Io { operation, path, source: error }.into());
+            }
+        };
+        match self.on_trouble {
+            OnTrouble::Fail => Err(strict.into()),
+            OnTrouble::KeepGoing => {
+                self.report(path, reason);
+                Ok(None)
+            }
+        }
+    }
+
+    pub fn report(&self, path: TreePath, reason: TroubleReason) {
+        lock(&self.troubles).push(Trouble { path, reason });
+    }
+
+    /// A stamp proves something only if the file could not have changed again without a new one.
+    pub fn is_settled(&self, stat: &HostStat) -> bool {
+        let coarse = stat.ctime.nanos == 0 && stat.mtime.nanos == 0;
+        let slack = if coarse { COARSE_NANOS } else { CLOCK_LAG_NANOS };
+        stat.ctime.saturating_nanos() < self.began.0.saturating_sub(slack)
+    }
+
+    /// Stores an attribute set and gives its id.
+    pub fn keep_xattrs(&self, xattrs: xattr::Xattrs) -> Result<Option<BlobId>> {
+        let Some(blob) = content::encode_xattrs(&xattrs) else { return Ok(None) };
+        let id = blob.id;
+        if self.unknown(&[id])?.contains(&id) {
+            self.store(vec![blob])?;
+        }
+        Ok(Some(id))
+    }
+
+    /// Those of the ids that have to be stored; each is told to one caller only.
+    pub fn unknown(&self, ids: &[BlobId]) -> Result<HashSet<BlobId>> {
+        if self.keep == Keep::Nothing {
+            return Ok(HashSet::new());
+        }
+        let mut unknown: HashSet<BlobId> = {
+            let mut seen = lock(&self.seen);
+            ids.iter().copied().filter(|id| seen.insert(*id)).collect()
+        };
+        if !self.vault_is_empty && !unknown.is_empty() {
+            let reader = self.vault.read()?;
+            let mut known = Vec::new();
+            for id in &unknown {
+                if reader.has_blob(id)? {
+                    known.push(*id);
+                }
+            }
+            known.iter().for_each(|id| {
+                unknown.remove(id);
+            });
+        }
+        Ok(unknown)
+    }
+
+    /// Hands blobs to the storing thread, waiting while it has enough to do.
+    pub fn store(&self, blobs: Vec<BlobRecord>) -> Result<()> {
+        match &self.send {
+            Some(send) if !blobs.is_empty() => send.send(blobs).map_err(|_| ImportError::Interrupted.into()),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    pub fn finish(self) -> Result<Found> {
+        if let Some(error) = lock(&self.failure).take() {
+            return Err(error);
+        }
+        if self.meter.stopped() {
+            return Err(ImportError::Interrupted.into());
+        }
+        let mut numbered = std::mem::take(&mut *lock(&self.dirs));
+        numbered.sort_unstable_by_key(|(number, _)| *number);
+        // A directory that vanished has no row: give the rest numbers without gaps again.
+        let highest = self.next_dir.load(Ordering::Relaxed) as usize;
+        let mut renumbered: Vec<Option<u32>> = vec![None; highest];
+        for (now, (number, _)) in numbered.iter().enumerate() {
+            renumbered[*number as usize] = u32::try_from(now).ok();
+        }
+        let mut dirs: Vec<ScannedDir> = numbered.into_iter().map(|(_, dir)| dir).collect();
+        for dir in &mut dirs {
+            dir.parent = dir.parent.and_then(|parent| renumbered[parent as usize]);
+            for entry in &mut dir.entries {
+                if let What::Dir(number) = entry.what {
+                    entry.what = renumbered[number as usize].map_or(What::Gone, What::Dir);
+                    dir.clean &= !matches!(entry.what, What::Gone);
+                }
+            }
+        }
+        for fact in std::mem::take(&mut *lock(&self.facts)) {
+            let Some(number) = renumbered[fact.dir as usize] else { continue };
+            let entry = &mut dirs[number as usize].entries[fact.entry];
+            entry.settled = self.is_settled(&fact.stat);
+            entry.stat = fact.stat;
+            entry.what = fact.what;
+        }
+        let scanned = Scanned {
+            files_read: self.files_read.load(Ordering::Relaxed),
+            bytes_read: self.bytes_read.load(Ordering::Relaxed),
+            troubles: {
+                let mut troubles = std::mem::take(&mut *lock(&self.troubles));
+                troubles.sort_by(|a, b| a.path.cmp(&b.path));
+                troubles
+            },
+            cache_unsaved: None,
+        };
+        Ok(Found { dirs, scanned })
+    }
+}
+fn own_file(vault: &Vault, root: &Path) -> Option<(TreePath, Vec<u8>)> {
+    let file = vault.path()?.canonicalize().ok()?;
+    let beneath = file.strip_prefix(root.canonicalize().ok()?).ok()?;
+    let path = TreePath::parse(beneath.as_os_str().as_encoded_bytes()).ok()?;
+    path.split().map(|(dir, name)| (dir, name.to_vec()))
+}
