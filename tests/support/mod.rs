@@ -1,0 +1,210 @@
+//! What the suites share: scratch directories, vaults with a fixed clock, and an exact comparison of two
+//! directories of the host.
+//!
+//! Nothing here uses the library to judge the library: the comparison talks to the kernel by itself.
+#![allow(dead_code, clippy::allow_attributes, reason = "each suite takes what it needs")]
+#![expect(clippy::unwrap_used, reason = "a harness that cannot set up a test should fail it at once")]
+
+pub mod snapshot;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use avfs::backend::sqlite::OpenOptions;
+use avfs::clock::{SteppingClock, SystemClock, Timestamp};
+use avfs::ids::ForkName;
+use avfs::vault::export::{ExportOptions, Overwrite};
+use avfs::vault::fsck::Thoroughness;
+use avfs::vault::import::{ImportOptions, Imported, OnTrouble};
+use avfs::vault::meter::Meter;
+use avfs::vault::page::DirRef;
+use avfs::vault::path::TreePath;
+use avfs::vault::version::{Reference, full_root_of};
+use avfs::vault::{Context, Vault};
+
+/// A time of 2023: every run of a suite sees the same one.
+pub const START: Timestamp = Timestamp(1_700_000_000_000_000_000);
+
+/// A directory that goes when it is dropped, whatever depths and modes a test has put into it.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new() -> Self {
+        let dir = tempfile::Builder::new().prefix("avfs-test-").tempdir().unwrap();
+        Self(dir.keep())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A new directory in it.
+    pub fn dir(&self, name: &str) -> PathBuf {
+        let path = self.join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // rm walks by descriptor, so that paths longer than PATH_MAX are no obstacle; closed directories are.
+        let remove = || {
+            Command::new("rm").args(["-rf", "--"]).arg(&self.0).stderr(std::process::Stdio::null()).status()
+        };
+        let _ = remove();
+        if self.0.exists() {
+            let _ = Command::new("chmod").args(["-R", "u+rwx", "--"]).arg(&self.0).status();
+            let _ = remove();
+        }
+    }
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Says that a test does not apply here. `scripts/test` collects these and knows which are expected.
+#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
+pub fn skip(test: &str, reason: &str) {
+    eprintln!("SKIP: {test}: {reason}");
+    if let Some(path) = std::env::var_os("AVFS_TEST_SKIPS") {
+        let mut file = std::fs::File::options().create(true).append(true).open(path).unwrap();
+        file.write_all(format!("{test}\t{reason}\n").as_bytes()).unwrap();
+    }
+}
+
+/// The same times in every run.
+pub fn fixed_context() -> Context {
+    Context { clock: Arc::new(SteppingClock::starting_at(START)), actor: "tester".to_owned() }
+}
+
+/// The machine's clock: where files of the host are compared with the time of an import.
+pub fn real_context() -> Context {
+    Context { clock: Arc::new(SystemClock), actor: "tester".to_owned() }
+}
+
+pub fn create_vault(path: &Path) -> Vault {
+    Vault::create(path, None, OpenOptions::default(), fixed_context()).unwrap()
+}
+
+pub fn create_real_vault(path: &Path) -> Vault {
+    Vault::create(path, None, OpenOptions::default(), real_context()).unwrap()
+}
+
+pub fn open_vault(path: &Path) -> Vault {
+    Vault::open(path, OpenOptions::default(), real_context()).unwrap()
+}
+
+pub fn main_fork() -> ForkName {
+    ForkName::main()
+}
+
+pub fn fork(name: &str) -> ForkName {
+    ForkName::parse(name).unwrap()
+}
+
+pub fn path(text: &str) -> TreePath {
+    TreePath::parse(text.as_bytes()).unwrap()
+}
+
+pub fn reference(text: &str) -> Reference {
+    Reference::parse(text).unwrap()
+}
+
+/// The root that a reference leads to.
+pub fn root(vault: &Vault, at: &str) -> DirRef {
+    let reader = vault.read().unwrap();
+    let (version, _) = reference(at).resolve(&*reader).unwrap();
+    full_root_of(&*reader, &version).unwrap()
+}
+
+pub fn write(vault: &Vault, to: &str, content: &[u8]) -> avfs::vault::Committed {
+    vault.write_file(&main_fork(), &path(to), content, None, "write").unwrap()
+}
+
+pub fn try_import(
+    vault: &Vault,
+    dir: &Path,
+    cache: Option<&Path>,
+    on_trouble: OnTrouble,
+) -> avfs::vault::Result<Imported> {
+    let options = ImportOptions { on_trouble, stat_cache: cache, meter: &Meter::default() };
+    vault.import(dir, &main_fork(), "import", &options)
+}
+
+pub fn import(vault: &Vault, dir: &Path) -> Imported {
+    try_import(vault, dir, None, OnTrouble::Fail).unwrap()
+}
+
+pub fn try_export(vault: &Vault, at: &str, dest: &Path, overwrite: Overwrite) -> avfs::vault::Result<()> {
+    let options = ExportOptions { overwrite, paths: &[], meter: &Meter::default() };
+    vault.export(&root(vault, at), dest, &options)
+}
+
+pub fn export(vault: &Vault, at: &str, dest: &Path) {
+    try_export(vault, at, dest, Overwrite::Refuse).unwrap();
+}
+
+/// Fails unless a full check of the vault finds nothing.
+#[track_caller]
+pub fn assert_clean(vault: &Vault) {
+    let report = vault.fsck(Thoroughness::Full, &Meter::default()).unwrap();
+    assert!(report.findings.is_empty(), "fsck found {:#?}", report.findings);
+}
+
+/// A connection beside the library's own: for damaging a vault, and for standing in its way.
+#[expect(clippy::disallowed_methods, reason = "a test plays the foreign process")]
+pub fn sql(path: &Path) -> rusqlite::Connection {
+    rusqlite::Connection::open(path).unwrap()
+}
+
+/// Bytes that do not compress, always the same for a seed.
+pub fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+/// `count` small files in directories of 40.
+pub fn many_files(dir: &Path, count: usize) {
+    for n in 0..count {
+        let sub = dir.join(format!("d{:03}", n / 40));
+        if n % 40 == 0 {
+            std::fs::create_dir_all(&sub).unwrap();
+        }
+        std::fs::write(sub.join(format!("f{n:05}")), format!("file {n}\n").repeat(n % 37 + 1)).unwrap();
+    }
+}
+
+/// Numbers for tests that need some disorder but no secrets.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn seeded(seed: u64) -> Self {
+        let mixed = blake3::hash(&seed.to_le_bytes());
+        Self(u64::from_le_bytes(mixed.as_bytes()[..8].try_into().unwrap()) | 1)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// Raises a flag when it goes, also in a test that fails: the threads that watch the flag then end.
+pub struct RaiseOnDrop<'a>(pub &'a std::sync::atomic::AtomicBool);
+
+impl Drop for RaiseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,280 @@
+//! The Nth write fails, for every N: the vault is as it was, and the same thing works when tried again.
+
+use std::path::Path;
+
+use avfs::backend::fault::{FaultBackend, Fuse};
+use avfs::backend::memory::MemoryBackend;
+use avfs::backend::sqlite::{OpenOptions, SqliteBackend};
+use avfs::backend::{Backend, BackendError, CheckpointRecord, ForkRecord, Life, VersionRecord};
+use avfs::ids::CheckpointName;
+use avfs::vault::checkpoint::Origin;
+use avfs::vault::edit::{Edit, Edits};
+use avfs::vault::fork::Deletion;
+use avfs::vault::gc::{Keep, Trial};
+use avfs::vault::import::{ImportOptions, OnTrouble};
+use avfs::vault::meter::Meter;
+use avfs::vault::ops::{Depth, Parents};
+use avfs::vault::page::{FileContent, FileNode, Node};
+use avfs::vault::path::TreePath;
+use avfs::vault::quota::Quota;
+use avfs::vault::tree::{Pages, Walk};
+use avfs::vault::version::{History, root_of};
+use avfs::vault::{Advance, Result, Vault, VaultError, When, audit, content};
+
+use crate::support::{self, Scratch, fork, main_fork, path, reference};
+
+/// Everything a user of the vault can see.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    forks: Vec<ForkRecord>,
+    checkpoints: Vec<CheckpointRecord>,
+    histories: Vec<Vec<VersionRecord>>,
+    listings: Vec<Vec<(TreePath, Node)>>,
+    quota: Quota,
+    audit_rows: u64,
+}
+
+fn look(vault: &Vault) -> Seen {
+    let reader = vault.read().unwrap();
+    let forks = reader.forks().unwrap();
+    let history = |fork: &ForkRecord| {
+        History::new(&*reader, fork.head).map(|version| version.unwrap()).collect::<Vec<_>>()
+    };
+    let listing = |fork: &ForkRecord| {
+        let root = root_of(&reader.version(&fork.head).unwrap().unwrap()).unwrap();
+        let pages: &dyn Pages = &&*reader;
+        let walk = Walk::new(pages, &root.tree, &TreePath::root());
+        walk.map(|walked| walked.map(|walked| (walked.path, walked.node)).unwrap()).collect::<Vec<_>>()
+    };
+    let verdict = audit::verify(&*reader, None).unwrap();
+    assert_eq!(verdict.problems, []);
+    Seen {
+        histories: forks.iter().map(history).collect(),
+        listings: forks.iter().map(listing).collect(),
+        checkpoints: reader.checkpoints().unwrap(),
+        quota: avfs::vault::quota::read(&*reader).unwrap(),
+        audit_rows: verdict.rows,
+        forks,
+    }
+}
+
+/// A vault with something of everything in it.
+fn furnish(vault: &Vault) {
+    for n in 0..40 {
+        support::write(vault, &format!("dir/f{n:02}"), format!("content {n}").as_bytes());
+    }
+    support::write(vault, "large", &support::noise(1, 1_500_000));
+    let by_hand = |name: &str, origin| {
+        let name = CheckpointName::parse(name).unwrap();
+        vault.save_checkpoint(&main_fork(), Some(name), "kept", origin).unwrap();
+    };
+    by_hand("auto", Origin::Automatic);
+    support::write(vault, "dir/f00", b"changed");
+    by_hand("saved", Origin::ByHand);
+    support::write(vault, "dir/f01", b"changed too");
+    vault.create_fork(&fork("side"), &reference("main~3"), Life::Persistent).unwrap();
+    vault.write_file(&fork("side"), &path("only/here"), &b"side"[..], Some(0o600), "side").unwrap();
+}
+
+type Operation<'a> = (&'static str, Box<dyn Fn(&Vault) -> Result<()> + 'a>);
+
+fn operations<'a>(host: &'a Path) -> Vec<Operation<'a>> {
+    let new_blob = || content::encode(content::id_of(b"captured"), b"captured".to_vec());
+    vec![
+        ("write", Box::new(|v| v.write_file(&main_fork(), &path("a/b/c"), &b"new"[..], None, "w").map(drop))),
+        (
+            "write a large file",
+            Box::new(|v| {
+                let noise = support::noise(9, 9 << 20);
+                v.write_file(&main_fork(), &path("a/large"), noise.as_slice(), None, "w").map(drop)
+            }),
+        ),
+        ("mkdir", Box::new(|v| v.make_dir(&main_fork(), &path("new/dir"), Parents::Made, "m").map(drop))),
+        ("rm", Box::new(|v| v.remove(&main_fork(), &[path("dir")], Depth::Recursive, "r").map(drop))),
+        ("mv", Box::new(|v| v.move_path(&main_fork(), &path("dir"), &path("moved"), "m").map(drop))),
+        (
+            "cp",
+            Box::new(|v| {
+                v.copy_path(&main_fork(), &path("dir"), &path("copied"), Depth::Recursive, "c").map(drop)
+            }),
+        ),
+        (
+            "capture",
+            Box::new(move |v| {
+                let node = Node::File(FileNode {
+                    mode: 0o644,
+                    mtime: avfs::hostfs::stat::FileTime { seconds: 1, nanos: 2 },
+                    size: 8,
+                    content: FileContent::Whole(content::id_of(b"captured")),
+                    xattrs: None,
+                    link: None,
+                });
+                let edits =
+                    Edits::from([(path("dir/f05"), Edit::Put(node)), (path("dir/f06"), Edit::Remove)]);
+                let advance =
+                    Advance { action: "run.capture", message: "run", run: Some("7"), when: When::Changed };
+                v.commit_edits(&main_fork(), &edits, &[new_blob()], &advance).map(drop)
+            }),
+        ),
+        (
+            "fork create",
+            Box::new(|v| v.create_fork(&fork("third"), &reference("side"), Life::Persistent).map(drop)),
+        ),
+        ("fork delete", Box::new(|v| v.delete_fork(&fork("side"), Deletion::Careful).map(drop))),
+        (
+            "checkpoint save",
+            Box::new(|v| v.save_checkpoint(&main_fork(), None, "more", Origin::ByHand).map(drop)),
+        ),
+        (
+            "checkpoint delete",
+            Box::new(|v| {
+                v.delete_checkpoint(&main_fork(), &CheckpointName::parse("saved").unwrap()).map(drop)
+            }),
+        ),
+        ("restore", Box::new(|v| v.restore(&main_fork(), &reference("main@saved"), None).map(drop))),
+        (
+            "import",
+            Box::new(move |v| {
+                let options =
+                    ImportOptions { on_trouble: OnTrouble::Fail, stat_cache: None, meter: &Meter::default() };
+                v.import(host, &main_fork(), "import", &options).map(drop)
+            }),
+        ),
+        ("prune", Box::new(|v| v.prune(&Keep { last: Some(2), since: None }, None, Trial::Real).map(drop))),
+        ("quota", Box::new(|v| v.set_quota(&Quota { bytes: None, versions: Some(1000), files: Some(5000) }))),
+    ]
+}
+
+/// Fails every write of an operation in turn; gives how many there are.
+#[track_caller]
+fn fail_each(name: &str, vault: &Vault, fuse: &Fuse, operation: &dyn Fn(&Vault) -> Result<()>) -> u32 {
+    let before = look(vault);
+    for writes in 0..2000 {
+        fuse.arm(writes);
+        let outcome = operation(vault);
+        if fuse.disarm() {
+            assert!(outcome.is_ok(), "{name}: {outcome:?} without a fault");
+            assert_ne!(look(vault), before, "{name} did nothing");
+            support::assert_clean(vault);
+            return writes;
+        }
+        let injected = matches!(outcome, Err(VaultError::Backend(BackendError::Injected { .. })));
+        assert!(injected, "{name}: write {writes} failed, but the outcome is {outcome:?}");
+        assert_eq!(look(vault), before, "{name}: the failure of write {writes} left a trace");
+        if writes % 8 == 0 {
+            support::assert_clean(vault);
+        }
+    }
+    panic!("{name} never came to an end");
+}
+
+fn faulty(backend: impl Backend + 'static) -> (Vault, Fuse) {
+    let fuse = Fuse::off();
+    let vault = Vault::over(Box::new(FaultBackend::new(backend, fuse.clone())), support::fixed_context());
+    (vault.unwrap(), fuse)
+}
+
+fn small_host(scratch: &Scratch) -> std::path::PathBuf {
+    let host = scratch.dir("host");
+    support::many_files(&host, 30);
+    std::os::unix::fs::symlink("nowhere", host.join("link")).unwrap();
+    std::fs::write(host.join("large"), support::noise(3, 1_400_000)).unwrap();
+    host
+}
+
+#[test]
+fn any_failed_write_leaves_a_sqlite_vault_as_it_was() {
+    let scratch = Scratch::new();
+    let host = small_host(&scratch);
+    for (n, (name, operation)) in operations(&host).into_iter().enumerate() {
+        let file = scratch.join(&format!("vault-{n}.db"));
+        let (vault, fuse) = faulty(SqliteBackend::create(&file, OpenOptions::default()).unwrap());
+        furnish(&vault);
+        let writes = fail_each(name, &vault, &fuse, &operation);
+        assert!(writes >= 3, "{name} has only {writes} writes: the fuse is not in their way");
+    }
+}
+
+#[test]
+fn any_failed_write_leaves_a_vault_in_memory_as_it_was() {
+    let scratch = Scratch::new();
+    let host = small_host(&scratch);
+    for (name, operation) in operations(&host) {
+        let (vault, fuse) = faulty(MemoryBackend::default());
+        furnish(&vault);
+        fail_each(name, &vault, &fuse, &operation);
+    }
+}
+
+/// A sweep is many transactions; each may fail, and what is in use is there all the same.
+#[test]
+fn any_failed_write_of_a_sweep_takes_nothing_that_is_in_use() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    let (vault, fuse) = faulty(SqliteBackend::create(&file, OpenOptions::default()).unwrap());
+    furnish(&vault);
+    vault.delete_fork(&fork("side"), Deletion::Careful).unwrap();
+    support::write(&vault, "large", b"small now");
+    vault.delete_checkpoint(&main_fork(), &CheckpointName::parse("saved").unwrap()).unwrap();
+    vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
+    let before = look(&vault);
+    let usage_before = vault.read().unwrap().usage().unwrap();
+    let mut failures = 0;
+    loop {
+        fuse.arm(failures);
+        let outcome = vault.gc(&|_| {});
+        let ended = fuse.disarm();
+        let seen = look(&vault);
+        // Only the record of the sweep itself may be added.
+        assert_eq!(Seen { audit_rows: before.audit_rows, ..seen }, before);
+        support::assert_clean(&vault);
+        if ended {
+            outcome.unwrap();
+            break;
+        }
+        assert!(matches!(outcome, Err(VaultError::Backend(BackendError::Injected { .. }))), "{outcome:?}");
+        failures += 1;
+        assert!(failures < 2000);
+    }
+    assert!(failures >= 6, "the sweep has only {failures} writes");
+    let usage = vault.read().unwrap().usage().unwrap();
+    assert!(usage.file_bytes + 1_000_000 < usage_before.file_bytes, "{usage:?} after {usage_before:?}");
+    // What was swept is not looked for: the next sweep finds nothing more.
+    assert_eq!(vault.gc(&|_| {}).unwrap(), avfs::vault::gc::Swept::default());
+}
+
+/// An import of many files is many transactions before the one that counts.
+#[test]
+fn an_import_that_fails_between_its_batches_leaves_no_trace_that_counts() {
+    let scratch = Scratch::new();
+    let host = scratch.dir("host");
+    support::many_files(&host, 1300);
+    let (vault, fuse) =
+        faulty(SqliteBackend::create(&scratch.join("vault.db"), OpenOptions::default()).unwrap());
+    furnish(&vault);
+    let before = look(&vault);
+    let cache = scratch.join("cache");
+    let import = |vault: &Vault| {
+        support::try_import(vault, &host, Some(&cache), OnTrouble::Fail).map(|done| done.committed)
+    };
+    let mut failures = 0;
+    // What an attempt has stored is not stored again by the next, so their writes become fewer.
+    for writes in (0..1200).step_by(149) {
+        fuse.arm(writes);
+        let outcome = import(&vault);
+        if fuse.disarm() {
+            outcome.unwrap();
+            break;
+        }
+        failures += 1;
+        assert!(matches!(outcome, Err(VaultError::Backend(BackendError::Injected { .. }))), "{outcome:?}");
+        assert_eq!(look(&vault), before);
+        assert!(!cache.exists(), "a failed import kept a stat cache");
+        support::assert_clean(&vault);
+    }
+    assert!(failures >= 4, "only {failures} imports failed");
+    support::assert_clean(&vault);
+    import(&vault).unwrap();
+    support::export(&vault, "main", &scratch.join("out"));
+    support::snapshot::assert_same(&host, &scratch.join("out"));
+}

@@ -1,0 +1,365 @@
+//! The file itself: vaults of this format open for ever, what is not a vault is told apart, damage never panics.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use avfs::backend::sqlite::{FORMAT, OnClose, OpenOptions, sibling};
+use avfs::backend::{BackendError, Life};
+use avfs::ids::CheckpointName;
+use avfs::vault::checkpoint::Origin;
+use avfs::vault::export::Overwrite;
+use avfs::vault::fsck::Thoroughness;
+use avfs::vault::gc::{Keep, Trial};
+use avfs::vault::meter::Meter;
+use avfs::vault::{Result, Vault, VaultError, audit};
+use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
+
+use crate::support::snapshot::{self, Kind};
+use crate::support::{self, Scratch, fork, main_fork, path, reference};
+
+/// A vault file of format 1, compressed.
+const GOLDEN_1: &[u8] = include_bytes!("../golden/vault-format-1.db.zst");
+const GOLDEN_1_HEAD: &str = include_str!("../golden/vault-format-1.head");
+const GOLDEN_1_LISTING: &str = include_str!("../golden/vault-format-1.txt");
+
+/// A directory with something of every kind, the same at every making.
+fn make_golden_dir(dir: &Path) {
+    fs::create_dir_all(dir.join("sub/empty")).unwrap();
+    fs::write(dir.join("plain"), "plain text\n").unwrap();
+    fs::write(dir.join("compressed"), "the same line again\n".repeat(100)).unwrap();
+    fs::write(dir.join("hollow"), [vec![b'x'; 10], vec![0; 200_000], vec![b'y'; 10]].concat()).unwrap();
+    for n in 0..120 {
+        fs::write(dir.join(format!("sub/n{n:03}")), format!("{n}")).unwrap();
+    }
+    fs::hard_link(dir.join("plain"), dir.join("sub/linked")).unwrap();
+    symlink("../nowhere", dir.join("sub/symlink")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, dir.join("fifo"), FileType::Fifo, Mode::from_raw_mode(0o600), 0)
+        .unwrap();
+    rustix::fs::setxattr(dir.join("compressed"), "user.note", b"golden", XattrFlags::empty()).unwrap();
+    let mut all: Vec<PathBuf> =
+        walkdir::WalkDir::new(dir).into_iter().map(|entry| entry.unwrap().into_path()).collect();
+    all.reverse();
+    for path in all {
+        let kind = fs::symlink_metadata(&path).unwrap().file_type();
+        if !kind.is_symlink() {
+            let mode = if kind.is_dir() { 0o755 } else { 0o640 };
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let time = Timespec { tv_sec: 1_500_000_000, tv_nsec: 987_654_321 };
+        let times = Timestamps { last_access: time, last_modification: time };
+        rustix::fs::utimensat(rustix::fs::CWD, &path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    }
+}
+
+fn make_golden_vault(scratch: &Scratch, file: &Path) {
+    let dir = scratch.dir("golden");
+    make_golden_dir(&dir);
+    let vault = support::create_vault(file);
+    support::write(&vault, "given-up", b"pruned later");
+    support::import(&vault, &dir);
+    vault
+        .save_checkpoint(
+            &main_fork(),
+            Some(CheckpointName::parse("imported").unwrap()),
+            "kept",
+            Origin::ByHand,
+        )
+        .unwrap();
+    vault
+        .create_fork(
+            &fork("side"),
+            &reference("main"),
+            Life::Ephemeral { expires_at: support::START.plus_seconds(9) },
+        )
+        .unwrap();
+    vault.write_file(&fork("side"), &path("side/new"), &b"only here"[..], Some(0o755), "side").unwrap();
+    support::write(&vault, "sub/n007", b"changed in the vault");
+    vault.prune(&Keep { last: Some(2), since: None }, None, Trial::Real).unwrap();
+    vault.gc(&|_| {}).unwrap();
+    vault.backend().settle().unwrap();
+}
+
+/// A directory as lines of text.
+fn describe(dir: &Path) -> String {
+    let line = |(path, fact): (&Vec<u8>, &snapshot::Fact)| {
+        let kind = match &fact.kind {
+            Kind::Dir => "dir".to_owned(),
+            Kind::File { size, digest } => format!("file {size} {}", &digest.as_ref().unwrap()[..16]),
+            Kind::Symlink(target) => format!("symlink {}", target.escape_ascii()),
+            Kind::Fifo => "fifo".to_owned(),
+            Kind::Other => panic!("nothing else can be exported"),
+        };
+        let (seconds, nanos) = fact.mtime;
+        let shown = |bytes: &[u8]| bytes.escape_ascii().to_string();
+        let xattrs = fact.xattrs.iter().map(|(name, value)| format!(" {}={}", shown(name), shown(value)));
+        let linked = fact.linked_to.iter().map(|to| format!(" ={}", shown(to)));
+        let more: String = xattrs.chain(linked).collect();
+        format!("{:?} {:o} {seconds}.{nanos:09} {kind}{more}\n", shown(path), fact.mode)
+    };
+    snapshot::take(dir).facts.iter().map(line).collect()
+}
+
+/// Makes the golden files anew, where somebody asks for it: for a new format, beside the old one.
+#[test]
+fn golden_files_can_be_made() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    make_golden_vault(&scratch, &file);
+    let vault = support::open_vault(&file);
+    support::export(&vault, "main", &scratch.join("out"));
+    support::export(&vault, "side", &scratch.join("out-side"));
+    let listing =
+        format!("{}--\n{}", describe(&scratch.join("out")), describe(&scratch.join("out-side/side")));
+    let head = vault.fork(&main_fork()).unwrap().head.to_hex();
+    drop(vault);
+    if std::env::var_os("AVFS_GOLDEN_REGENERATE").is_some() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        let compressed = zstd::bulk::compress(&fs::read(&file).unwrap(), 19).unwrap();
+        fs::write(golden.join(format!("vault-format-{FORMAT}.db.zst")), compressed).unwrap();
+        fs::write(golden.join(format!("vault-format-{FORMAT}.txt")), &listing).unwrap();
+        fs::write(golden.join(format!("vault-format-{FORMAT}.head")), &head).unwrap();
+        return;
+    }
+    // What is made today is what was made then: same ids, same files.
+    assert_eq!(head, GOLDEN_1_HEAD);
+    assert_eq!(listing, GOLDEN_1_LISTING);
+}
+
+fn golden(scratch: &Scratch) -> PathBuf {
+    let file = scratch.join("golden.db");
+    fs::write(&file, zstd::bulk::decompress(GOLDEN_1, 4 << 20).unwrap()).unwrap();
+    file
+}
+
+#[test]
+fn a_vault_of_format_1_opens_for_ever() {
+    let scratch = Scratch::new();
+    let vault = support::open_vault(&golden(&scratch));
+    support::assert_clean(&vault);
+    assert_eq!(vault.fork(&main_fork()).unwrap().head.to_hex(), GOLDEN_1_HEAD);
+    support::export(&vault, "main", &scratch.join("out"));
+    support::export(&vault, "side", &scratch.join("out-side"));
+    let listing =
+        format!("{}--\n{}", describe(&scratch.join("out")), describe(&scratch.join("out-side/side")));
+    assert_eq!(listing, GOLDEN_1_LISTING);
+    let reader = vault.read().unwrap();
+    let history: Vec<bool> =
+        avfs::vault::version::History::new(&*reader, vault.fork(&main_fork()).unwrap().head)
+            .map(|version| version.unwrap().pruned_at.is_some())
+            .collect();
+    assert_eq!(history, [false, false, true, true]);
+    assert_eq!(reader.checkpoints().unwrap().len(), 1);
+    assert!(matches!(reader.fork(&fork("side")).unwrap().unwrap().life, Life::Ephemeral { .. }));
+    let verdict = audit::verify(&*reader, None).unwrap();
+    assert_eq!((verdict.rows, verdict.problems.as_slice()), (9, &[][..]));
+    drop(reader);
+    // It is not only to be looked at.
+    support::write(&vault, "added", b"by a later avfs");
+    vault.gc(&|_| {}).unwrap();
+    support::assert_clean(&vault);
+}
+
+fn open(path: &Path) -> Result<Vault> {
+    Vault::open(path, OpenOptions::default(), support::fixed_context())
+}
+
+#[track_caller]
+fn assert_refused(path: &Path, expected: &str) {
+    let code = match open(path) {
+        Ok(_) => "it was opened",
+        Err(error) => avfs::diagnose::Diagnose::code(&error),
+    };
+    assert_eq!(code, expected, "{}", path.display());
+}
+
+#[test]
+fn what_is_not_a_vault_is_told_apart_and_left_alone() {
+    let scratch = Scratch::new();
+    let text = scratch.join("text");
+    fs::write(&text, "just some text, longer than the header of a database has to be\n".repeat(50)).unwrap();
+    let empty = scratch.join("empty");
+    fs::write(&empty, "").unwrap();
+    let foreign = scratch.join("foreign.db");
+    support::sql(&foreign).execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1);").unwrap();
+    let pretender = scratch.join("pretender.db");
+    support::sql(&pretender).execute_batch("PRAGMA application_id = 1; CREATE TABLE fork (name);").unwrap();
+    for path in [&text, &empty, &foreign, &pretender] {
+        let before = fs::read(path).unwrap();
+        assert_refused(path, "vault.foreign");
+        assert!(fs::read(path).unwrap() == before, "{} was changed", path.display());
+    }
+    assert_refused(scratch.path(), "vault.foreign");
+    assert_refused(&scratch.join("nothing"), "vault.not_found");
+    assert_refused(&text.join("beneath-a-file"), "vault.io");
+    let made = Vault::create(&text, None, OpenOptions::default(), support::fixed_context()).map(drop);
+    assert!(matches!(made, Err(VaultError::Backend(BackendError::Exists { .. }))), "{made:?}");
+    let left: Vec<_> =
+        fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 4, "something was left behind: {left:?}");
+}
+
+#[test]
+fn a_newer_vault_is_refused_and_left_alone() {
+    let scratch = Scratch::new();
+    let file = golden(&scratch);
+    support::sql(&file).pragma_update(None, "user_version", FORMAT + 1).unwrap();
+    let before = fs::read(&file).unwrap();
+    match open(&file).map(drop) {
+        Err(VaultError::Backend(BackendError::Newer { found, known, .. })) => {
+            assert_eq!((found, known), (FORMAT + 1, FORMAT));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(fs::read(&file).unwrap() == before);
+}
+
+/// Everything a reader could do with a damaged vault. Only the outcome counts: it must not panic.
+fn use_up(file: &Path, out: &Path) -> Result<bool> {
+    let vault = open(file)?;
+    let report = vault.fsck(Thoroughness::Full, &Meter::default())?;
+    let reader = vault.read()?;
+    audit::verify(&*reader, None)?;
+    let (version, _) = reference("main").resolve(&*reader)?;
+    let root = avfs::vault::version::full_root_of(&*reader, &version)?;
+    drop(reader);
+    let options = avfs::vault::export::ExportOptions {
+        overwrite: Overwrite::Refuse,
+        paths: &[],
+        meter: &Meter::default(),
+    };
+    vault.export(&root, out, &options)?;
+    vault.gc(&|_| {})?;
+    Ok(report.findings.is_empty())
+}
+
+#[test]
+fn a_vault_cut_short_is_refused_or_found_out() {
+    let scratch = Scratch::new();
+    let file = golden(&scratch);
+    let whole = fs::read(&file).unwrap();
+    for (n, cut) in [
+        1,
+        50,
+        100,
+        512,
+        4096,
+        8192,
+        8193,
+        20_000,
+        40_960,
+        whole.len() / 2,
+        whole.len() - 8192,
+        whole.len() - 1,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let cut_file = scratch.join(&format!("cut-{n}.db"));
+        fs::write(&cut_file, &whole[..cut]).unwrap();
+        let outcome = use_up(&cut_file, &scratch.join(&format!("out-{n}")));
+        assert!(!matches!(outcome, Ok(true)), "a vault cut at {cut} passes for whole");
+    }
+}
+
+#[test]
+fn a_flipped_byte_anywhere_never_panics_nor_passes_for_content() {
+    let scratch = Scratch::new();
+    let file = golden(&scratch);
+    let whole = fs::read(&file).unwrap();
+    let expected = GOLDEN_1_LISTING.split("--\n").next().unwrap();
+    let (mut refused, mut found, mut harmless) = (0, 0, 0);
+    // Every page is hit in several places.
+    for (n, at) in (0..whole.len()).step_by(1371).enumerate() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0xff;
+        let damaged_file = scratch.join("damaged.db");
+        fs::write(&damaged_file, &damaged).unwrap();
+        let out = scratch.join(&format!("out-{n}"));
+        match use_up(&damaged_file, &out) {
+            Err(_) => refused += 1,
+            Ok(false) => found += 1,
+            Ok(true) => {
+                harmless += 1;
+                assert_eq!(
+                    describe(&out),
+                    expected,
+                    "byte {at} changed what is exported, and nobody noticed"
+                );
+            }
+        }
+        for leftover in ["", "-wal", "-shm", "-lock", "-use"] {
+            let _ = fs::remove_file(sibling(&damaged_file, leftover));
+        }
+    }
+    assert!(refused > 0 && found > 0, "{refused} refused, {found} found, {harmless} harmless");
+}
+
+#[test]
+fn a_vault_that_cannot_be_written_can_be_read() {
+    if support::is_root() {
+        support::skip("format::a_vault_that_cannot_be_written_can_be_read", "root ignores modes");
+        return;
+    }
+    let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    for (file_mode, dir_mode, on_close) in [
+        (0o444, 0o755, OnClose::Settle),
+        (0o644, 0o555, OnClose::Settle),
+        (0o444, 0o555, OnClose::Settle),
+        (0o444, 0o555, OnClose::LeaveLog),
+    ] {
+        let scratch = Scratch::new();
+        let file = scratch.dir("place").join("vault.db");
+        let options = OpenOptions { on_close, ..OpenOptions::default() };
+        let vault = Vault::create(&file, None, options, support::fixed_context()).unwrap();
+        support::write(&vault, "f", b"content");
+        drop(vault);
+        set(&file, file_mode);
+        set(&scratch.join("place"), dir_mode);
+        let what = format!("file {file_mode:o} in directory {dir_mode:o}, {on_close:?}");
+        let vault = open(&file).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        support::export(&vault, "main", &scratch.join("out"));
+        assert_eq!(fs::read(scratch.join("out/f")).unwrap(), b"content", "{what}");
+        support::assert_clean(&vault);
+        let before = vault.fork(&main_fork()).unwrap().head;
+        let refused = vault.write_file(&main_fork(), &path("g"), &b"x"[..], None, "w").map(drop);
+        assert!(
+            matches!(refused, Err(VaultError::Backend(BackendError::ReadOnly { .. }))),
+            "{what}: {refused:?}"
+        );
+        let refused = vault.gc(&|_| {}).map(drop);
+        assert!(
+            matches!(refused, Err(VaultError::Backend(BackendError::ReadOnly { .. }))),
+            "{what}: {refused:?}"
+        );
+        assert_eq!(vault.fork(&main_fork()).unwrap().head, before);
+    }
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    drop(support::create_vault(&file));
+    set(&file, 0o000);
+    assert_refused(&file, "vault.no_permission");
+}
+
+#[test]
+fn two_makers_of_one_vault_make_one() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    let made: Vec<Result<Vault>> = std::thread::scope(|scope| {
+        let make = || Vault::create(&file, None, OpenOptions::default(), support::real_context());
+        let makers: Vec<_> = (0..6).map(|_| scope.spawn(make)).collect();
+        makers.into_iter().map(|maker| maker.join().unwrap()).collect()
+    });
+    let winners = made.iter().filter(|made| made.is_ok()).count();
+    assert_eq!(winners, 1);
+    for refused in made.iter().filter_map(|made| made.as_ref().err()) {
+        assert!(matches!(refused, VaultError::Backend(BackendError::Exists { .. })), "{refused:?}");
+    }
+    support::assert_clean(made.iter().find_map(|made| made.as_ref().ok()).unwrap());
+    let strays: Vec<String> = fs::read_dir(scratch.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains(".new-"))
+        .collect();
+    assert_eq!(strays, Vec::<String>::new());
+}

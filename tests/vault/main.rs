@@ -1,0 +1,14 @@
+//! The storage layer as a whole: real SQLite files, a real kernel, real processes that are really killed.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should fail at once")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod concurrency;
+mod crash;
+mod faults;
+mod format;
+mod model;
+mod objects;
+mod roundtrip;
+mod worker;

@@ -1,0 +1,662 @@
+//! Objects, their identities and their lives: the same everywhere, checked on every read, given back when unused.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use avfs::backend::Life;
+use avfs::backend::sqlite::sibling;
+use avfs::clock::Timestamp;
+use avfs::ids::CheckpointName;
+use avfs::vault::audit::{self, Problem};
+use avfs::vault::checkpoint::Origin;
+use avfs::vault::export::{ExportError, Overwrite};
+use avfs::vault::fork::Deletion;
+use avfs::vault::fsck::Thoroughness;
+use avfs::vault::gc::{Keep, Trial};
+use avfs::vault::import::OnTrouble;
+use avfs::vault::materialize::{Base, BaseCache, Built, Trust};
+use avfs::vault::meter::Meter;
+use avfs::vault::quota::Quota;
+use avfs::vault::version::History;
+use avfs::vault::{Vault, VaultError, content};
+use rustix::fs::{AtFlags, Timespec, Timestamps, XattrFlags};
+
+use crate::support::{self, Scratch, fork, main_fork, path, reference, snapshot};
+
+fn set_mtime(path: &Path, seconds: i64) {
+    let time = Timespec { tv_sec: seconds, tv_nsec: 123_456_789 };
+    let times = Timestamps { last_access: time, last_modification: time };
+    rustix::fs::utimensat(rustix::fs::CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+}
+
+/// A directory of which every bit is known.
+fn known_dir(at: &Path, mtime: i64) {
+    fs::create_dir(at).unwrap();
+    fs::create_dir(at.join("sub")).unwrap();
+    let mut all = vec![at.join("sub"), at.to_owned()];
+    for (name, content, mode) in [
+        ("hello", b"hello\n".to_vec(), 0o644),
+        ("sub/script", b"#!/bin/sh\n".repeat(30), 0o755),
+        ("sub/chunked", support::noise(7, 1_300_000), 0o600),
+    ] {
+        fs::write(at.join(name), content).unwrap();
+        fs::set_permissions(at.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        all.insert(0, at.join(name));
+    }
+    // Enough names for pages of pages.
+    for n in 0..1200 {
+        symlink(format!("{n}"), at.join(format!("sub/n{n:04}"))).unwrap();
+        all.insert(0, at.join(format!("sub/n{n:04}")));
+    }
+    fs::hard_link(at.join("hello"), at.join("sub/hello")).unwrap();
+    rustix::fs::setxattr(at.join("hello"), "user.note", b"kept", XattrFlags::empty()).unwrap();
+    for dir in [at.join("sub"), at.to_owned()] {
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    all.iter().for_each(|path| set_mtime(path, mtime));
+}
+
+#[test]
+fn equal_content_has_equal_ids_on_every_machine() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("dir");
+    known_dir(&dir, 1_600_000_000);
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    support::import(&vault, &dir);
+    let root = support::root(&vault, "main");
+    // These are the format. A change here makes every vault in the world worthless: make a new format instead.
+    assert_eq!(
+        content::id_of(b"hello\n").to_hex(),
+        "8e4c7c1b99dbfd50e7a95185fead5ee1448fa904a2fdd778eaf5f2dbfd629a99"
+    );
+    assert_eq!(root.tree.to_hex(), "3001d42ac3085c127c7ab6d1f21badf3132d56a4d179a16c5044ac620797fa62");
+    assert_eq!(root.content.to_hex(), "c5316a042eb99c2bfce52ff73f87d9737e13d0578c9c4b3e733790ffd02ed29e");
+    assert_eq!((root.totals.entries, root.totals.bytes), (1205, 1_300_312));
+    let written = support::write(&vault, "sub/new", b"by the vault itself");
+    assert_eq!(
+        [written.version.root.to_hex(), written.version.id.to_hex()],
+        [
+            "9c04dd708eabc30be10e098cedef13ce869ed91df090113ede78d49f612f2483",
+            "cedd8e86e7796c3ec2475c7d70455428600ac4c727d23cd0faa7141908ce4153",
+        ]
+    );
+    // What an import makes, edits make too, in whatever order.
+    let other = support::create_vault(&scratch.join("other.db"));
+    support::export(&vault, "main", &scratch.join("out"));
+    support::import(&other, &scratch.join("out"));
+    assert_eq!(support::root(&other, "main").tree, written.version.root);
+}
+
+#[test]
+fn times_do_not_count_as_content() {
+    let scratch = Scratch::new();
+    known_dir(&scratch.join("a"), 1_600_000_000);
+    known_dir(&scratch.join("b"), 1_700_000_000);
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    let a = support::import(&vault, &scratch.join("a")).committed.version;
+    let b = support::import(&vault, &scratch.join("b")).committed.version;
+    assert_ne!(a.root, b.root);
+    assert_eq!(a.content, b.content);
+    fs::set_permissions(scratch.join("b/hello"), fs::Permissions::from_mode(0o600)).unwrap();
+    let c = support::import(&vault, &scratch.join("b")).committed.version;
+    assert_ne!(b.content, c.content, "a mode does count");
+}
+
+#[test]
+fn a_small_edit_of_a_large_file_stores_little() {
+    let scratch = Scratch::new();
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    let mut large = support::noise(1, 64 << 20);
+    support::write(&vault, "large", &large);
+    let stored = || vault.read().unwrap().usage().unwrap().blob_stored_bytes;
+    let before = stored();
+    large[30 << 20..(30 << 20) + 100].copy_from_slice(&[7; 100]);
+    support::write(&vault, "large", &large);
+    let overwritten = stored() - before;
+    assert!((1..1 << 20).contains(&overwritten), "100 changed bytes took {overwritten}");
+    let before = stored();
+    large.splice(10 << 20..10 << 20, *b"some bytes more, so that all that follows is moved");
+    support::write(&vault, "large", &large);
+    let inserted = stored() - before;
+    assert!((1..1 << 20).contains(&inserted), "50 inserted bytes took {inserted}");
+    support::export(&vault, "main", &scratch.join("out"));
+    assert!(fs::read(scratch.join("out/large")).unwrap() == large);
+    // The same content a second time takes nothing but its entry.
+    let before = stored();
+    support::write(&vault, "again", &large);
+    assert_eq!(stored(), before);
+}
+
+/// A set of attributes may be larger than any other blob.
+#[test]
+fn a_large_set_of_attributes_can_be_read_back() {
+    let set: Vec<(Vec<u8>, Vec<u8>)> =
+        (0..24).map(|n| (format!("user.{n:02}").into_bytes(), vec![b'x'; 60_000])).collect();
+    let blob = content::encode_xattrs(&set).unwrap();
+    assert!(blob.size > content::WHOLE_BYTES_MAX as u64);
+    assert_eq!(content::decode_xattrs(&content::decode(blob).unwrap()).unwrap(), set);
+}
+
+fn sample(scratch: &Scratch) -> (PathBuf, Vault) {
+    let file = scratch.join("vault.db");
+    let vault = support::create_vault(&file);
+    let dir = scratch.dir("sample");
+    support::many_files(&dir, 90);
+    fs::write(dir.join("large"), support::noise(4, 2 << 20)).unwrap();
+    support::import(&vault, &dir);
+    support::write(&vault, "text", &b"compressible ".repeat(100));
+    vault.save_checkpoint(&main_fork(), None, "", Origin::ByHand).unwrap();
+    (file, vault)
+}
+
+/// Every way to damage a row is seen by a full check, and by whoever reads what is damaged.
+#[test]
+fn damaged_rows_are_found_and_never_returned() {
+    let damages = [
+        (
+            "a byte of a blob",
+            "UPDATE blob SET data = CAST(substr(data, 1, length(data) - 1) || x'ff' AS BLOB) WHERE codec = 0 AND size < 100000",
+        ),
+        (
+            "a byte of a compressed blob",
+            "UPDATE blob SET data = CAST(substr(data, 1, 20) || x'00ff00' || substr(data, 24) AS BLOB) WHERE codec = 1",
+        ),
+        ("a blob cut off", "UPDATE blob SET data = substr(data, 1, length(data) / 2) WHERE codec < 2"),
+        ("a blob emptied", "UPDATE blob SET data = x'' WHERE codec = 1"),
+        ("a blob's size", "UPDATE blob SET size = size + 1 WHERE codec < 2"),
+        ("a blob's codec", "UPDATE blob SET codec = 0 WHERE codec = 1"),
+        (
+            "a chunk list",
+            "UPDATE blob SET data = CAST(substr(data, 1, length(data) - 1) || x'00' AS BLOB) WHERE codec = 2",
+        ),
+        ("a chunk list's length", "UPDATE blob SET size = size - 1 WHERE codec = 2"),
+        ("chunks gone", "DELETE FROM blob WHERE codec = 0 AND size > 10000"),
+        ("blobs gone", "DELETE FROM blob WHERE codec = 1"),
+        ("blobs changed for each other", "UPDATE blob SET digest = randomblob(32) WHERE codec = 1"),
+        (
+            "trees",
+            "UPDATE tree SET data = CAST(substr(data, 1, length(data) - 1) || x'7f' AS BLOB) WHERE length(data) > 200",
+        ),
+        ("trees gone", "DELETE FROM tree WHERE length(data) > 200"),
+        ("a tree for another", "UPDATE tree SET data = (SELECT data FROM tree ORDER BY id LIMIT 1)"),
+    ];
+    for (what, statement) in damages {
+        let scratch = Scratch::new();
+        let (file, vault) = sample(&scratch);
+        drop(vault);
+        let changed = support::sql(&file).execute(statement, []).unwrap();
+        assert!(changed > 0, "{what}: nothing was damaged");
+        let vault = support::open_vault(&file);
+        let report = vault.fsck(Thoroughness::Full, &Meter::default()).unwrap();
+        assert!(!report.findings.is_empty(), "{what} went unnoticed");
+        let exported = reference("main")
+            .resolve(&*vault.read().unwrap())
+            .and_then(|(version, _)| avfs::vault::version::root_of(&version))
+            .and_then(|root| {
+                let options = avfs::vault::export::ExportOptions {
+                    overwrite: Overwrite::Refuse,
+                    paths: &[],
+                    meter: &Meter::default(),
+                };
+                vault.export(&root, &scratch.join("out"), &options)
+            });
+        let told =
+            matches!(exported, Err(VaultError::DamagedObject { .. } | VaultError::MissingObject { .. }));
+        assert!(told, "{what}: export gave {exported:?}");
+        assert!(!scratch.join("out").exists());
+    }
+}
+
+#[test]
+fn damaged_history_is_found() {
+    let damages = [
+        ("a message", "UPDATE version SET message = 'forged' WHERE id = 2"),
+        ("an author", "UPDATE version SET author = 'forged' WHERE id = 2"),
+        ("a time", "UPDATE version SET at = at + 1 WHERE id = 2"),
+        ("a root", "UPDATE version SET root = (SELECT root FROM version WHERE id = 1) WHERE id = 2"),
+        ("a content digest", "UPDATE version SET content_root = zeroblob(32) WHERE id = 2"),
+        ("totals", "UPDATE version SET entries = entries + 1 WHERE id = 2"),
+        ("parents", "UPDATE version SET parents = x'' WHERE id = 2"),
+        ("a parent gone", "DELETE FROM version WHERE id = 2"),
+        ("a cycle", "UPDATE version SET parents = (SELECT head FROM fork WHERE name = 'main') WHERE id = 2"),
+        ("a head that is nowhere", "UPDATE fork SET head = randomblob(32)"),
+        ("a checkpoint that is nowhere", "UPDATE checkpoint SET version = randomblob(32)"),
+        ("a checkpoint of no fork", "UPDATE checkpoint SET fork = 'gone'"),
+        ("a pruned checkpoint", "UPDATE version SET pruned_at = 1"),
+    ];
+    for (what, statement) in damages {
+        let scratch = Scratch::new();
+        let (file, vault) = sample(&scratch);
+        drop(vault);
+        assert!(support::sql(&file).execute(statement, []).unwrap() > 0, "{what}: nothing was damaged");
+        let vault = support::open_vault(&file);
+        let report = vault.fsck(Thoroughness::Quick, &Meter::default()).unwrap();
+        assert!(!report.findings.is_empty(), "{what} went unnoticed");
+        // A cycle ends a walk through the history instead of keeping it for ever.
+        let reader = vault.read().unwrap();
+        let head = vault.fork(&main_fork()).unwrap().head;
+        assert!(History::new(&*reader, head).count() <= 4);
+    }
+}
+
+#[test]
+fn the_audit_log_tells_of_every_change_to_itself() {
+    let rows = 5;
+    let tampering = [
+        ("an actor", "UPDATE audit SET actor = 'nobody' WHERE seq = 3"),
+        ("an action", "UPDATE audit SET action = 'fork.nothing' WHERE seq = 3"),
+        ("a subject", "UPDATE audit SET subject = 'other' WHERE seq = 1"),
+        ("a time", "UPDATE audit SET at = at + 1 WHERE seq = 5"),
+        ("a detail", "UPDATE audit SET detail = '' WHERE seq = 2"),
+        ("a digest before", "UPDATE audit SET before = zeroblob(32) WHERE seq = 2"),
+        ("a digest after", "UPDATE audit SET after = NULL WHERE seq = 3"),
+        ("a link of the chain", "UPDATE audit SET digest = randomblob(32) WHERE seq = 3"),
+        ("the last link", "UPDATE audit SET digest = randomblob(32) WHERE seq = 5"),
+        ("the first row", "DELETE FROM audit WHERE seq = 1"),
+        ("a row in the middle", "DELETE FROM audit WHERE seq = 3"),
+        ("the last row", "DELETE FROM audit WHERE seq = 5"),
+        ("all rows", "DELETE FROM audit"),
+        (
+            "the order",
+            "UPDATE audit SET seq = CASE seq WHEN 2 THEN -3 ELSE -2 END WHERE seq IN (2, 3); UPDATE audit SET seq = -seq WHERE seq < 0",
+        ),
+        ("a gap closed", "DELETE FROM audit WHERE seq = 3; UPDATE audit SET seq = seq - 1 WHERE seq > 3"),
+        (
+            "a row added",
+            "INSERT INTO audit SELECT 6, at, actor, action, subject, before, after, detail, digest FROM audit WHERE seq = 5",
+        ),
+        ("the end mark", "DELETE FROM meta WHERE key = 'audit_head'"),
+        (
+            "the end and its mark",
+            "DELETE FROM audit WHERE seq = 5; UPDATE meta SET value = CAST(x'0000000000000004' || (SELECT digest FROM audit WHERE seq = 3) AS BLOB) WHERE key = 'audit_head'",
+        ),
+    ];
+    for (what, statements) in tampering {
+        let scratch = Scratch::new();
+        let file = scratch.join("vault.db");
+        let vault = support::create_vault(&file);
+        for n in 0..rows - 1 {
+            support::write(&vault, &format!("f{n}"), b"x");
+        }
+        let sound = audit::verify(&*vault.read().unwrap(), None).unwrap();
+        assert_eq!((sound.rows, sound.problems.as_slice()), (rows, &[][..]));
+        drop(vault);
+        support::sql(&file).execute_batch(statements).unwrap();
+        let vault = support::open_vault(&file);
+        let verdict = audit::verify(&*vault.read().unwrap(), None).unwrap();
+        assert!(!verdict.problems.is_empty(), "{what} went unnoticed");
+        let report = vault.fsck(Thoroughness::Quick, &Meter::default()).unwrap();
+        assert!(report.findings.iter().any(|finding| finding.code == "audit"), "{what}: fsck is silent");
+    }
+}
+
+/// Who rewrites the whole end of the log, marks and all, is found out by a digest kept elsewhere.
+#[test]
+fn a_log_rewritten_to_its_end_misses_the_digest_kept_elsewhere() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    let vault = support::create_vault(&file);
+    support::write(&vault, "a", b"1");
+    let at_one = audit::verify(&*vault.read().unwrap(), None).unwrap().head.unwrap();
+    support::write(&vault, "b", b"2");
+    let kept = audit::verify(&*vault.read().unwrap(), None).unwrap().head.unwrap().digest;
+    assert_eq!(audit::verify(&*vault.read().unwrap(), Some(&kept)).unwrap().problems, []);
+    drop(vault);
+    let sql = support::sql(&file);
+    sql.execute("DELETE FROM audit WHERE seq > ?1", [at_one.seq]).unwrap();
+    let mark = [&at_one.seq.to_be_bytes()[..], &at_one.digest.0].concat();
+    sql.execute("UPDATE meta SET value = ?1 WHERE key = 'audit_head'", [mark]).unwrap();
+    drop(sql);
+    let vault = support::open_vault(&file);
+    assert_eq!(audit::verify(&*vault.read().unwrap(), None).unwrap().problems, []);
+    let verdict = audit::verify(&*vault.read().unwrap(), Some(&kept)).unwrap();
+    assert_eq!(verdict.problems, [Problem::NotInLog(kept)]);
+}
+
+#[test]
+fn a_quota_refuses_and_leaves_the_vault_as_it_was() {
+    let scratch = Scratch::new();
+    let (dir, file) = (scratch.dir("dir"), scratch.join("vault.db"));
+    support::many_files(&dir, 60);
+    let vault = support::create_vault(&file);
+    support::write(&vault, "a", b"1");
+    let head = || vault.fork(&main_fork()).unwrap().head;
+    let before = head();
+    let refused = |outcome: avfs::vault::Result<avfs::vault::Committed>, expected: &str| {
+        let told = matches!(&outcome, Err(VaultError::Quota { what, .. }) if *what == expected);
+        assert!(told, "{expected}: {outcome:?}");
+        assert_eq!(head(), before);
+        support::assert_clean(&vault);
+    };
+    let import = || support::try_import(&vault, &dir, None, OnTrouble::Fail).map(|done| done.committed);
+    let write = |content: &[u8]| vault.write_file(&main_fork(), &path("b"), content, None, "write");
+
+    vault.set_quota(&Quota { files: Some(10), ..Quota::default() }).unwrap();
+    refused(import(), "files");
+    vault.set_quota(&Quota { versions: Some(2), ..Quota::default() }).unwrap();
+    refused(write(b"x"), "versions");
+    let used = vault.read().unwrap().bytes_used().unwrap();
+    vault.set_quota(&Quota { bytes: Some(used + (1 << 20)), ..Quota::default() }).unwrap();
+    refused(write(&support::noise(1, 20 << 20)), "bytes");
+    // What the refused attempt had stored already is garbage; a sweep makes room for what fits.
+    vault.gc(&|_| {}).unwrap();
+    assert!(vault.read().unwrap().bytes_used().unwrap() <= used + (64 << 10));
+    write(&support::noise(2, 300_000)).unwrap();
+    vault.set_quota(&Quota::default()).unwrap();
+    import().unwrap();
+    support::assert_clean(&vault);
+}
+
+fn file_bytes(path: &Path) -> u64 {
+    [path.to_owned(), sibling(path, "-wal")]
+        .iter()
+        .filter_map(|path| Some(fs::metadata(path).ok()?.len()))
+        .sum()
+}
+
+#[test]
+fn deleting_a_fork_and_sweeping_gives_the_space_back() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    let vault = support::create_vault(&file);
+    support::write(&vault, "kept", &support::noise(1, 500_000));
+    vault.gc(&|_| {}).unwrap();
+    let small = file_bytes(&file);
+    vault.create_fork(&fork("side"), &reference("main"), Life::Persistent).unwrap();
+    for n in 0..4 {
+        let content = support::noise(10 + n, 5 << 20);
+        vault.write_file(&fork("side"), &path(&format!("f{n}")), content.as_slice(), None, "w").unwrap();
+    }
+    let large = file_bytes(&file);
+    assert!(large > small + (20 << 20));
+    vault.delete_fork(&fork("side"), Deletion::Careful).unwrap();
+    let swept = vault.gc(&|_| {}).unwrap();
+    assert!(swept.versions >= 4 && swept.blobs > 100, "{swept:?}");
+    let after = file_bytes(&file);
+    assert!(after < small + (1 << 20), "{small} bytes grew to {large} and went back to {after} only");
+    support::assert_clean(&vault);
+    support::export(&vault, "main", &scratch.join("out"));
+    assert!(fs::read(scratch.join("out/kept")).unwrap() == support::noise(1, 500_000));
+}
+
+#[test]
+fn forks_end_on_their_day() {
+    let scratch = Scratch::new();
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    let day = |seconds| Life::Ephemeral { expires_at: support::START.plus_seconds(seconds) };
+    vault.create_fork(&fork("past"), &reference("main"), day(-1)).unwrap();
+    vault.create_fork(&fork("future"), &reference("main"), day(3600)).unwrap();
+    assert_eq!(vault.gc(&|_| {}).unwrap().forks, 1);
+    let names: Vec<String> = vault.forks().unwrap().iter().map(|fork| fork.name.to_string()).collect();
+    assert_eq!(names, ["main", "future"]);
+}
+
+#[test]
+fn a_prune_gives_up_files_and_keeps_the_record() {
+    let scratch = Scratch::new();
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    let mut ids = Vec::new();
+    for n in 0..10 {
+        ids.push(support::write(&vault, "f", &support::noise(n, 200_000)).version.id);
+        if n == 3 {
+            let name = CheckpointName::parse("pinned").unwrap();
+            vault.save_checkpoint(&main_fork(), Some(name), "", Origin::ByHand).unwrap();
+        }
+    }
+    let keep = Keep { last: Some(2), since: None };
+    let dry = vault.prune(&keep, None, Trial::DryRun).unwrap();
+    let pruned = vault.prune(&keep, None, Trial::Real).unwrap();
+    assert_eq!(dry, pruned);
+    // Ten and the empty first one; the last two and the pinned one stay.
+    assert_eq!(pruned.versions.len(), 8);
+    let swept = vault.gc(&|_| {}).unwrap();
+    assert_eq!(swept.versions, 0, "records stay");
+    assert!(swept.blobs >= 7);
+    support::assert_clean(&vault);
+    let reader = vault.read().unwrap();
+    let history: Vec<_> = History::new(&*reader, ids[9]).map(|version| version.unwrap()).collect();
+    assert_eq!(history.len(), 11);
+    let kept: HashSet<_> = history.iter().filter(|v| v.pruned_at.is_none()).map(|v| v.id).collect();
+    assert_eq!(kept, HashSet::from([ids[9], ids[8], ids[3]]));
+    drop(reader);
+    let refused = vault.restore(&main_fork(), &reference("main~3"), None);
+    assert!(matches!(refused, Err(VaultError::Pruned { .. })), "{refused:?}");
+    vault.restore(&main_fork(), &reference("main@pinned"), None).unwrap();
+    support::export(&vault, "main", &scratch.join("out"));
+    assert!(fs::read(scratch.join("out/f")).unwrap() == support::noise(3, 200_000));
+    // Nothing is old enough for a limit in time.
+    let since = Keep { last: None, since: Some(Timestamp(0)) };
+    assert_eq!(vault.prune(&since, None, Trial::Real).unwrap().versions, []);
+}
+
+/// Content that has just become garbage is imported again while it is swept: the version must have it.
+#[test]
+fn a_sweep_takes_nothing_that_a_new_version_uses() {
+    let scratch = Scratch::new();
+    let (dir, file) = (scratch.dir("dir"), scratch.join("vault.db"));
+    support::many_files(&dir, 80);
+    fs::write(dir.join("large"), support::noise(4, 3 << 20)).unwrap();
+    let vault = support::create_real_vault(&file);
+    let other = support::open_vault(&file);
+    let done = AtomicBool::new(false);
+    let sweeps = std::thread::scope(|scope| {
+        let raise = support::RaiseOnDrop(&done);
+        let sweeper = scope.spawn(|| {
+            let mut sweeps = 0;
+            while !done.load(Ordering::Relaxed) {
+                other.gc(&|_| {}).unwrap();
+                sweeps += 1;
+            }
+            sweeps
+        });
+        for round in 0..15 {
+            let imported = support::import(&vault, &dir).committed;
+            assert!(imported.changed(), "round {round}");
+            let report = vault.fsck(Thoroughness::Quick, &Meter::default()).unwrap();
+            assert_eq!(report.findings, [], "round {round}");
+            vault
+                .copy_path(
+                    &main_fork(),
+                    &path("d000"),
+                    &path("copy"),
+                    avfs::vault::ops::Depth::Recursive,
+                    "cp",
+                )
+                .unwrap();
+            // Back to nothing: all of it is garbage until the next import.
+            let everything = [path("d000"), path("d001"), path("large"), path("copy")];
+            vault.remove(&main_fork(), &everything, avfs::vault::ops::Depth::Recursive, "rm").unwrap();
+            vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
+        }
+        drop(raise);
+        sweeper.join().unwrap()
+    });
+    assert!(sweeps > 2, "only {sweeps} sweeps");
+    support::import(&vault, &dir);
+    support::assert_clean(&vault);
+    support::export(&vault, "main", &scratch.join("out"));
+    snapshot::assert_same(&dir, &scratch.join("out"));
+}
+
+struct Bases {
+    scratch: Scratch,
+    vault: Vault,
+    dir: PathBuf,
+}
+
+impl Bases {
+    fn new() -> Self {
+        let scratch = Scratch::new();
+        let dir = scratch.dir("dir");
+        support::many_files(&dir, 50);
+        fs::write(dir.join("large"), support::noise(4, 2 << 20)).unwrap();
+        symlink("d000", dir.join("link")).unwrap();
+        rustix::fs::setxattr(dir.join("large"), "user.overlay.opaque", b"y", XattrFlags::empty()).unwrap();
+        rustix::fs::setxattr(dir.join("d000"), "user.overlay.whiteout", b"", XattrFlags::empty()).unwrap();
+        rustix::fs::setxattr(dir.join("d000"), "user.plain", b"p", XattrFlags::empty()).unwrap();
+        let vault = support::create_real_vault(&scratch.join("vault.db"));
+        support::import(&vault, &dir);
+        Self { scratch, vault, dir }
+    }
+
+    fn cache(&self, boot: &str) -> BaseCache {
+        BaseCache::new(&self.scratch.join("cache"), boot)
+    }
+
+    fn get(&self, boot: &str, trust: Trust) -> Base {
+        let root = support::root(&self.vault, "main");
+        self.vault.materialize(&root, &self.cache(boot), trust, &Meter::default()).unwrap()
+    }
+}
+
+#[test]
+fn attributes_that_overlayfs_would_take_for_its_own_are_escaped_in_a_base() {
+    let bases = Bases::new();
+    let base = bases.get("b1", Trust::Seal);
+    assert_eq!(base.built, Built::New);
+    let found = snapshot::take(&base.root).facts;
+    let names = |path: &str| -> Vec<String> {
+        found[path.as_bytes()].xattrs.keys().map(|name| String::from_utf8(name.clone()).unwrap()).collect()
+    };
+    assert_eq!(names("large"), ["user.overlay.overlay.opaque"]);
+    assert_eq!(names("d000"), ["user.overlay.overlay.whiteout", "user.plain"]);
+    // In everything else a base is a faithful copy.
+    let mut original = snapshot::take(&bases.dir);
+    let mut copy = snapshot::take(&base.root);
+    for snapshot in [&mut original, &mut copy] {
+        snapshot.facts.values_mut().for_each(|fact| fact.xattrs.clear());
+    }
+    assert_eq!(snapshot::differences(&original, &copy), [] as [String; 0]);
+    drop(base);
+    assert_eq!(bases.get("b1", Trust::Nothing).built, Built::Reused);
+}
+
+#[test]
+fn a_base_of_another_boot_is_built_anew() {
+    let bases = Bases::new();
+    drop(bases.get("b1", Trust::Seal));
+    assert_eq!(bases.get("b1", Trust::Seal).built, Built::Reused);
+    assert_eq!(bases.get("b2", Trust::Seal).built, Built::Rebuilt);
+    assert_eq!(bases.get("b2", Trust::Seal).built, Built::Reused);
+}
+
+#[test]
+fn a_damaged_base_is_rebuilt_by_who_trusts_nothing() {
+    let bases = Bases::new();
+    let keep_time = |file: &Path, change: &dyn Fn()| {
+        let time = fs::metadata(file).unwrap().modified().unwrap();
+        change();
+        fs::File::open(file).unwrap().set_modified(time).unwrap();
+    };
+    type Damage = (&'static str, Box<dyn Fn(&Path)>);
+    let damages: Vec<Damage> = vec![
+        (
+            "content",
+            Box::new(move |root| {
+                let file = root.join("d000/f00007");
+                let size = fs::read(&file).unwrap().len();
+                keep_time(&file, &|| fs::write(&file, vec![b'?'; size]).unwrap());
+            }),
+        ),
+        (
+            "large content",
+            Box::new(move |root| {
+                let file = root.join("large");
+                keep_time(&file, &|| fs::write(&file, support::noise(5, 2 << 20)).unwrap());
+            }),
+        ),
+        (
+            "mode",
+            Box::new(|root| {
+                fs::set_permissions(root.join("large"), fs::Permissions::from_mode(0o777)).unwrap()
+            }),
+        ),
+        ("time", Box::new(|root| set_mtime(&root.join("large"), 1))),
+        ("missing file", Box::new(|root| fs::remove_file(root.join("d001/f00041")).unwrap())),
+        ("extra file", Box::new(|root| fs::write(root.join("extra"), "x").unwrap())),
+        (
+            "link",
+            Box::new(|root| {
+                fs::remove_file(root.join("link")).unwrap();
+                symlink("elsewhere", root.join("link")).unwrap();
+            }),
+        ),
+        (
+            "attribute gone",
+            Box::new(|root| {
+                rustix::fs::removexattr(root.join("large"), "user.overlay.overlay.opaque").unwrap()
+            }),
+        ),
+        (
+            "attribute added",
+            Box::new(|root| {
+                rustix::fs::setxattr(root.join("d001"), "user.new", b"", XattrFlags::empty()).unwrap()
+            }),
+        ),
+        (
+            "file for directory",
+            Box::new(|root| {
+                fs::remove_dir_all(root.join("d001")).unwrap();
+                fs::write(root.join("d001"), "x").unwrap();
+            }),
+        ),
+    ];
+    let whole = snapshot::take(&bases.get("b1", Trust::Seal).root);
+    for (what, damage) in damages {
+        let base = bases.get("b1", Trust::Nothing);
+        assert_eq!(base.built, Built::Reused, "before {what}");
+        damage(&base.root);
+        drop(base);
+        let base = bases.get("b1", Trust::Nothing);
+        assert_eq!(base.built, Built::Rebuilt, "{what} went unnoticed");
+        assert_eq!(snapshot::differences(&whole, &snapshot::take(&base.root)), [] as [String; 0], "{what}");
+    }
+    // Without its seal a base is none, whoever looks.
+    fs::remove_file(bases.get("b1", Trust::Seal).root.with_file_name("sealed")).unwrap();
+    assert_eq!(bases.get("b1", Trust::Seal).built, Built::Rebuilt);
+}
+
+#[test]
+fn an_eviction_spares_what_is_leased_and_takes_the_oldest_first() {
+    let bases = Bases::new();
+    let cache = bases.cache("b1");
+    let first = bases.get("b1", Trust::Seal);
+    let first_tree = support::root(&bases.vault, "main").tree.to_hex();
+    support::write(&bases.vault, "more", b"1");
+    drop(bases.get("b1", Trust::Seal));
+    support::write(&bases.vault, "more", b"2");
+    let last_tree = support::root(&bases.vault, "main").tree.to_hex();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    drop(bases.get("b1", Trust::Seal));
+    let trees = || -> Vec<String> { cache.list().unwrap().into_iter().map(|base| base.tree).collect() };
+    assert_eq!(trees().len(), 3);
+    let one = cache.list().unwrap()[0].bytes;
+    assert!(one > 2 << 20);
+    assert_eq!(cache.evict(u64::MAX).unwrap(), 0);
+    // Room for two: the leased one is older than the one that goes.
+    assert!(cache.evict(one * 2 + one / 2).unwrap() > 0);
+    assert_eq!(trees().into_iter().collect::<HashSet<_>>(), HashSet::from([first_tree.clone(), last_tree]));
+    cache.evict(0).unwrap();
+    assert_eq!(trees(), [first_tree]);
+    assert!(first.root.join("d000/f00000").is_file());
+    drop(first);
+    cache.evict(0).unwrap();
+    assert_eq!(trees(), Vec::<String>::new());
+}
+
+#[test]
+fn a_build_that_is_stopped_leaves_nothing_to_be_used() {
+    let bases = Bases::new();
+    let root = support::root(&bases.vault, "main");
+    let cache = bases.cache("b1");
+    let meter = Meter::default();
+    meter.stop();
+    let stopped = bases.vault.materialize(&root, &cache, Trust::Seal, &meter);
+    assert!(matches!(stopped, Err(VaultError::Export(ExportError::Interrupted))), "{stopped:?}");
+    assert_eq!(cache.list().unwrap(), []);
+    assert_eq!(fs::read_dir(bases.scratch.join("cache/base")).unwrap().count(), 0);
+    assert_eq!(bases.get("b1", Trust::Seal).built, Built::New);
+}

@@ -1,0 +1,894 @@
+//! In and out again: whatever a directory of the host may hold comes back to the bit, or is named.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use avfs::vault::export::{ExportError, ExportOptions, Overwrite};
+use avfs::vault::import::{ImportError, OnTrouble, Trouble, TroubleReason};
+use avfs::vault::meter::Meter;
+use avfs::vault::{Vault, VaultError};
+use proptest::prelude::*;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
+
+use crate::support::{self, Scratch, snapshot};
+
+fn set_mtime(path: &Path, seconds: i64, nanos: i64) {
+    let time = Timespec { tv_sec: seconds, tv_nsec: nanos };
+    let times = Timestamps { last_access: time, last_modification: time };
+    rustix::fs::utimensat(rustix::fs::CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn set_xattr(path: &Path, name: &str, value: &[u8]) {
+    rustix::fs::setxattr(path, name, value, XattrFlags::empty()).unwrap();
+}
+
+fn mkfifo(path: &Path) {
+    rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, Mode::from_raw_mode(0o640), 0).unwrap();
+}
+
+/// Imports, exports to a new place and compares.
+#[track_caller]
+fn assert_round_trip(scratch: &Scratch, dir: &Path) -> Vault {
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    let imported = support::import(&vault, dir);
+    assert_eq!(imported.scanned.troubles, []);
+    let out = scratch.join("out");
+    support::export(&vault, "main", &out);
+    snapshot::assert_same(dir, &out);
+    support::assert_clean(&vault);
+    vault
+}
+
+fn hostile_names() -> Vec<Vec<u8>> {
+    let mut names: Vec<Vec<u8>> = [
+        &b"new\nline"[..],
+        b"\xff\xfe not utf-8",
+        b".wh.x",
+        b".wh..wh..opq",
+        b"-rf",
+        b"--",
+        b" ",
+        b"\x1b[31mred\x07",
+        b"back\\slash",
+        b"*?[a]",
+        b"...",
+        b"CON:",
+        "é".as_bytes(),
+        "e\u{301}".as_bytes(),
+        b".avfs-not",
+        b"#comment",
+        b"!not",
+    ]
+    .iter()
+    .map(|name| name.to_vec())
+    .collect();
+    names.push(vec![b'n'; 255]);
+    names.push(vec![0xff; 255]);
+    names
+}
+
+#[test]
+fn hostile_names_come_back() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    for (n, name) in hostile_names().iter().enumerate() {
+        fs::write(dir.join(OsStr::from_bytes(name)), format!("file {n}")).unwrap();
+        let sub = dir.join("sub").join(OsStr::from_bytes(name));
+        fs::create_dir_all(&sub).unwrap();
+        fs::write(sub.join(OsStr::from_bytes(name)), "deeper").unwrap();
+        symlink(OsStr::from_bytes(name), dir.join("sub").join(format!("link{n}"))).unwrap();
+    }
+    assert_round_trip(&scratch, &dir);
+}
+
+#[test]
+fn modes_times_links_and_attributes_come_back() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    for mode in [0o400, 0o444, 0o600, 0o644, 0o755, 0o777, 0o1644, 0o2755, 0o4755, 0o6711, 0o7777] {
+        let file = dir.join(format!("mode-{mode:o}"));
+        fs::write(&file, "x").unwrap();
+        set_xattr(&file, "user.kept", b"on a file nobody may write");
+        set_mode(&file, mode);
+    }
+    for mode in [0o500, 0o700, 0o755, 0o1777, 0o2775, 0o555] {
+        let sub = scratch.dir(&format!("dir/dir-{mode:o}"));
+        fs::write(sub.join("inside"), "x").unwrap();
+        set_xattr(&sub, "user.kept", b"on a directory");
+        set_mode(&sub, mode);
+    }
+    let times: [(i64, i64); 7] = [
+        (0, 0),
+        (0, 1),
+        (-1, 999_999_999),
+        (-2_000_000_000, 5),
+        (1, 123_456_789),
+        (4_000_000_000, 999_999_999),
+        (15_000_000_000, 7),
+    ];
+    for (n, (seconds, nanos)) in times.into_iter().enumerate() {
+        let file = dir.join(format!("time-{n}"));
+        fs::write(&file, "x").unwrap();
+        set_mtime(&file, seconds, nanos);
+        let link = dir.join(format!("time-link-{n}"));
+        symlink("x", &link).unwrap();
+        set_mtime(&link, seconds, nanos);
+        let sub = scratch.dir(&format!("dir/time-dir-{n}"));
+        set_mtime(&sub, seconds, nanos);
+    }
+    symlink("/absolute/nowhere", dir.join("dangling")).unwrap();
+    symlink("../..", dir.join("upward")).unwrap();
+    symlink(".", dir.join("itself")).unwrap();
+    symlink("t".repeat(4095), dir.join("long-target")).unwrap();
+    symlink(OsStr::from_bytes(b"\xff\n"), dir.join("odd-target")).unwrap();
+    mkfifo(&dir.join("fifo"));
+    set_mtime(&dir.join("fifo"), 77, 88);
+    scratch.dir("dir/empty/empty/empty");
+    let file = dir.join("attributes");
+    fs::write(&file, "x").unwrap();
+    set_xattr(&file, "user.empty", b"");
+    set_xattr(&file, "user.overlay.opaque", b"y");
+    set_xattr(&file, "user.overlay.x", b"not overlayfs's");
+    set_xattr(&file, &format!("user.{}", "n".repeat(200)), &support::noise(1, 3000));
+    set_xattr(&dir.join("empty"), "user.overlay.opaque", b"y");
+    set_mtime(&dir, 1_000_000_000, 1);
+    assert_round_trip(&scratch, &dir);
+}
+
+#[test]
+fn names_of_one_file_stay_names_of_one_file() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    scratch.dir("dir/a/b");
+    scratch.dir("dir/z");
+    fs::write(dir.join("a/b/first"), support::noise(1, 100)).unwrap();
+    for other in ["a/second", "z/third", "0"] {
+        fs::hard_link(dir.join("a/b/first"), dir.join(other)).unwrap();
+    }
+    fs::write(dir.join("large"), support::noise(2, 3 << 20)).unwrap();
+    fs::hard_link(dir.join("large"), dir.join("z/large")).unwrap();
+    // A link, a fifo, and a file whose other name lies outside.
+    symlink("x", dir.join("link")).unwrap();
+    fs::hard_link(dir.join("link"), dir.join("z/link")).unwrap();
+    mkfifo(&dir.join("fifo"));
+    fs::hard_link(dir.join("fifo"), dir.join("z/fifo")).unwrap();
+    fs::write(dir.join("half"), "x").unwrap();
+    fs::hard_link(dir.join("half"), scratch.join("outside")).unwrap();
+    let vault = assert_round_trip(&scratch, &dir);
+
+    // Writing to one name of a file in the vault is seen under all of them.
+    support::write(&vault, "z/third", b"changed");
+    let out = scratch.join("out-2");
+    support::export(&vault, "main", &out);
+    for name in ["a/b/first", "a/second", "z/third", "0"] {
+        assert_eq!(fs::read(out.join(name)).unwrap(), b"changed", "{name}");
+    }
+    // The group left after removing names is the one an import of the same state gives.
+    vault
+        .remove(
+            &support::main_fork(),
+            &[support::path("0"), support::path("z")],
+            avfs::vault::ops::Depth::Recursive,
+            "rm",
+        )
+        .unwrap();
+    support::export(&vault, "main", &scratch.join("out-3"));
+    let again = support::create_vault(&scratch.join("again.db"));
+    support::import(&again, &scratch.join("out-3"));
+    assert_eq!(support::root(&again, "main").content, support::root(&vault, "main").content);
+}
+
+#[test]
+fn sizes_around_every_boundary_come_back() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    let (block, whole) = (64 << 10, 1 << 20);
+    for (n, size) in [
+        0,
+        1,
+        95,
+        96,
+        97,
+        4095,
+        4096,
+        block - 1,
+        block,
+        block + 1,
+        whole - 1,
+        whole,
+        whole + 1,
+        2 * whole,
+        5 * whole + 3,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        fs::write(dir.join(format!("noise-{size}")), support::noise(n as u64, size)).unwrap();
+        fs::write(dir.join(format!("zeros-{size}")), vec![0; size]).unwrap();
+        fs::write(dir.join(format!("text-{size}")), "line of text\n".repeat(size / 13 + 1)).unwrap();
+        let mut tail = support::noise(n as u64, size);
+        tail.extend_from_slice(&vec![0; block]);
+        fs::write(dir.join(format!("zero-tail-{size}")), &tail).unwrap();
+        tail.rotate_right(block);
+        fs::write(dir.join(format!("zero-head-{size}")), &tail).unwrap();
+    }
+    assert_round_trip(&scratch, &dir);
+}
+
+#[test]
+fn sparse_files_stay_sparse() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    let make = |name: &str, length: u64, data: &[(u64, usize)]| {
+        let file = File::create(dir.join(name)).unwrap();
+        file.set_len(length).unwrap();
+        for (at, size) in data {
+            file.write_all_at(&support::noise(*at, *size), *at).unwrap();
+        }
+    };
+    make("all-hole", 3 << 30, &[]);
+    make("tiny-hole", 5000, &[]);
+    make("head", 1 << 30, &[(0, 10)]);
+    make("tail", (1 << 30) + 1, &[(1 << 30, 1)]);
+    make("islands", 200 << 20, &[(70_000, 1), (50 << 20, 200_000), ((150 << 20) + 123, 3 << 20)]);
+    let vault = assert_round_trip(&scratch, &dir);
+    let used = vault.read().unwrap().usage().unwrap().file_bytes;
+    assert!(used < 8 << 20, "holes take {used} bytes in the vault");
+}
+
+fn open_dir(at: &OwnedFd, name: &str) -> OwnedFd {
+    rustix::fs::openat(at, name, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap()
+}
+
+/// A chain of directories with a file at its end; gives the path of the last one.
+fn deep(dir: &Path, name: &str, levels: usize) -> Vec<u8> {
+    let mut at = rustix::fs::open(dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+    for _ in 0..levels {
+        rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755)).unwrap();
+        at = open_dir(&at, name);
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(at.as_fd(), "bottom", flags, Mode::from_raw_mode(0o644)).unwrap();
+    File::from(file).write_all_at(b"deep down", 0).unwrap();
+    vec![name; levels].join("/").into_bytes()
+}
+
+#[test]
+fn three_thousand_levels_come_back() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    deep(&dir, "d", 3000);
+    let vault = assert_round_trip(&scratch, &dir);
+    // And can be edited, compared and swept.
+    let bottom = format!("{}/bottom", vec!["d"; 3000].join("/"));
+    support::write(&vault, &bottom, b"changed");
+    let (before, after) = (support::root(&vault, "main~1"), support::root(&vault, "main"));
+    let reader = vault.read().unwrap();
+    let changes = avfs::vault::diff::diff(&&*reader, &before, &after).unwrap();
+    assert_eq!(changes.iter().filter(|change| change.path == support::path(&bottom)).count(), 1);
+    drop(reader);
+    vault.gc(&|_| {}).unwrap();
+    support::assert_clean(&vault);
+}
+
+#[test]
+fn paths_of_twelve_thousand_bytes_come_back() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    assert!(deep(&dir, &"x".repeat(250), 50).len() > 12_000);
+    assert_round_trip(&scratch, &dir);
+}
+
+/// Where few files may be open, or a tree is closed to its owner, an interrupted export still cleans up.
+#[test]
+fn a_stopped_export_of_a_deep_tree_leaves_nothing() {
+    let scratch = Scratch::new();
+    let (dir, dest) = (scratch.dir("dir"), scratch.dir("dest"));
+    deep(&dir, &"x".repeat(100), 300);
+    fs::write(dir.join("large"), support::noise(3, 12 << 20)).unwrap();
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    support::import(&vault, &dir);
+    let meter = Meter::default();
+    let options = ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: &meter };
+    let root = support::root(&vault, "main");
+    let stopped = std::thread::scope(|scope| {
+        let export = scope.spawn(|| vault.export(&root, &dest.join("out"), &options));
+        while meter.bytes.load(Ordering::Relaxed) == 0 && !export.is_finished() {
+            std::thread::yield_now();
+        }
+        meter.stop();
+        export.join().unwrap()
+    });
+    // It may have been faster than the wish to stop it; then it is whole.
+    match stopped {
+        Err(VaultError::Export(ExportError::Interrupted)) => {
+            assert_eq!(
+                fs::read_dir(&dest).unwrap().count(),
+                0,
+                "an interrupted export left something behind"
+            );
+        }
+        Ok(()) => snapshot::assert_same(&dir, &dest.join("out")),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_directory_of_twenty_thousand_entries_comes_back() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    for n in 0..20_000 {
+        symlink(format!("to-{n}"), dir.join(format!("entry-{n:05}"))).unwrap();
+    }
+    let vault = assert_round_trip(&scratch, &dir);
+    let before = vault.read().unwrap().usage().unwrap().tree_bytes;
+    support::write(&vault, "entry-10000", b"one changed");
+    let grown = vault.read().unwrap().usage().unwrap().tree_bytes - before;
+    assert!(grown < 80 << 10, "one change of 20,000 entries took {grown} bytes of pages");
+}
+
+/// A part of a generated tree.
+#[derive(Clone, Debug)]
+enum Part {
+    File { size: usize, seed: u64, mode: u32 },
+    Holes { length: u64, at: u64 },
+    Dir { mode: u32 },
+    Symlink(Vec<u8>),
+    Fifo,
+    LinkToFirst,
+}
+
+fn any_part() -> impl Strategy<Value = Part> {
+    let mode = || prop::sample::select(vec![0o644, 0o600, 0o755, 0o444, 0o4755, 0o1666]);
+    prop_oneof![
+        6 => (0..3000_usize, any::<u64>(), mode()).prop_map(|(size, seed, mode)| Part::File { size, seed, mode }),
+        1 => (60_000..1_200_000_usize, any::<u64>(), mode())
+            .prop_map(|(size, seed, mode)| Part::File { size, seed, mode }),
+        1 => (1..3_000_000_u64, 0..2_000_000_u64).prop_map(|(length, at)| Part::Holes { length, at }),
+        3 => prop::sample::select(vec![0o755, 0o700, 0o555, 0o1777]).prop_map(|mode| Part::Dir { mode }),
+        2 => prop::collection::vec(1..=255_u8, 1..60).prop_map(Part::Symlink),
+        1 => Just(Part::Fifo),
+        2 => Just(Part::LinkToFirst),
+    ]
+}
+
+fn any_name() -> impl Strategy<Value = Vec<u8>> {
+    let bytes = prop::collection::vec(any::<u8>(), 1..20).prop_map(|mut name| {
+        name.iter_mut().filter(|b| **b == 0 || **b == b'/').for_each(|b| *b = b'_');
+        name
+    });
+    prop_oneof![3 => bytes, 1 => prop::sample::select(hostile_names())]
+        .prop_filter("names the import treats apart", |name| {
+            !matches!(name.as_slice(), b"." | b".." | b".avfs" | b".avfsignore")
+        })
+}
+
+type Described = (Vec<u8>, Part, prop::sample::Index, (i64, i64), Option<Vec<u8>>);
+
+fn build_tree(dir: &Path, parts: &[Described]) {
+    let mut dirs = vec![dir.to_owned()];
+    let mut first: Option<PathBuf> = None;
+    let mut finish = Vec::new();
+    for (name, part, place, time, xattr) in parts {
+        let path = dirs[place.index(dirs.len())].join(OsStr::from_bytes(name));
+        if path.symlink_metadata().is_ok() {
+            continue;
+        }
+        match part {
+            Part::File { size, seed, mode } => {
+                fs::write(&path, support::noise(*seed, *size)).unwrap();
+                first.get_or_insert_with(|| path.clone());
+                finish.push((path.clone(), *mode));
+            }
+            Part::Holes { length, at } => {
+                let file = File::create(&path).unwrap();
+                file.set_len(length + at).unwrap();
+                file.write_all_at(b"data in a hole", *at).unwrap();
+            }
+            Part::Dir { mode } => {
+                fs::create_dir(&path).unwrap();
+                dirs.push(path.clone());
+                finish.push((path.clone(), *mode));
+            }
+            Part::Symlink(target) => symlink(OsStr::from_bytes(target), &path).unwrap(),
+            Part::Fifo => mkfifo(&path),
+            Part::LinkToFirst => {
+                let Some(first) = &first else { continue };
+                fs::hard_link(first, &path).unwrap();
+            }
+        }
+        if let (Some(value), Part::File { .. } | Part::Dir { .. }) = (xattr, part) {
+            set_xattr(&path, "user.some", value);
+        }
+        set_mtime(&path, time.0, time.1);
+    }
+    // Last, and the deepest first: a closed directory takes no more files, and a new name changes the time.
+    for (path, mode) in finish.iter().rev() {
+        set_mode(path, *mode);
+    }
+    for (at, path) in dirs.iter().enumerate().rev() {
+        set_mtime(path, i64::try_from(at).unwrap(), 5);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 40,
+        failure_persistence: None,
+        max_shrink_iters: 200,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn any_tree_comes_back(parts in prop::collection::vec(
+        (any_name(), any_part(), any::<prop::sample::Index>(),
+         (-5_000_000_000_i64..5_000_000_000, 0..1_000_000_000_i64),
+         prop::option::of(prop::collection::vec(any::<u8>(), 0..500))),
+        0..40,
+    )) {
+        // ext4's smallest time is in 1901.
+        let parts: Vec<Described> = parts.into_iter().map(|mut part| { part.3.0 = part.3.0.max(-2_000_000_000); part }).collect();
+        let scratch = Scratch::new();
+        let dir = scratch.dir("dir");
+        build_tree(&dir, &parts);
+        let vault = assert_round_trip(&scratch, &dir);
+        // What was exported is imported as the very same tree.
+        let again = support::create_vault(&scratch.join("again.db"));
+        support::import(&again, &scratch.join("out"));
+        prop_assert_eq!(support::root(&vault, "main"), support::root(&again, "main"));
+    }
+}
+
+fn settle() {
+    // Past the kernel's clock granularity and the importer's allowance for it.
+    std::thread::sleep(Duration::from_millis(120));
+}
+
+#[test]
+fn nothing_changed_reads_nothing_and_adds_nothing() {
+    let scratch = Scratch::new();
+    let (dir, cache) = (scratch.dir("dir"), scratch.join("cache"));
+    support::many_files(&dir, 300);
+    fs::write(dir.join("large"), support::noise(1, 2 << 20)).unwrap();
+    symlink("x", dir.join("link")).unwrap();
+    mkfifo(&dir.join("fifo"));
+    fs::hard_link(dir.join("large"), dir.join("d000/large")).unwrap();
+    set_xattr(&dir.join("large"), "user.a", b"1");
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    settle();
+    let import = || support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
+    let first = import();
+    assert_eq!(first.scanned.files_read, 302);
+    let again = import();
+    assert_eq!((again.scanned.files_read, again.scanned.bytes_read), (0, 0));
+    assert!(!again.committed.changed());
+    // Each kind of change is noticed, and only what changed is read.
+    type Change<'a> = (&'static str, Box<dyn Fn() + 'a>, u64);
+    let mut changes: Vec<Change<'_>> = Vec::new();
+    changes.push(("content", Box::new(|| fs::write(dir.join("d001/f00050"), "new").unwrap()), 1));
+    changes.push(("mode", Box::new(|| set_mode(&dir.join("d001/f00051"), 0o600)), 1));
+    changes.push(("time", Box::new(|| set_mtime(&dir.join("d001/f00052"), 5, 5)), 1));
+    changes.push(("attribute", Box::new(|| set_xattr(&dir.join("d001/f00053"), "user.b", b"2")), 1));
+    changes.push((
+        "rename",
+        Box::new(|| fs::rename(dir.join("d001/f00054"), dir.join("d001/g")).unwrap()),
+        1,
+    ));
+    changes.push(("removal", Box::new(|| fs::remove_file(dir.join("d001/f00055")).unwrap()), 0));
+    changes.push(("directory's mode", Box::new(|| set_mode(&dir.join("d002"), 0o700)), 0));
+    changes.push(("directory's attribute", Box::new(|| set_xattr(&dir.join("d002"), "user.c", b"3")), 0));
+    changes.push(("empty directory", Box::new(|| fs::create_dir(dir.join("empty")).unwrap()), 0));
+    changes.push((
+        "renamed directory",
+        Box::new(|| fs::rename(dir.join("d003"), dir.join("r003")).unwrap()),
+        40,
+    ));
+    changes.push((
+        "link",
+        Box::new(|| {
+            fs::remove_file(dir.join("link")).unwrap();
+            symlink("y", dir.join("link")).unwrap();
+        }),
+        0,
+    ));
+    changes.push(("lost name", Box::new(|| fs::remove_file(dir.join("d000/large")).unwrap()), 1));
+    changes.push((
+        "file for directory",
+        Box::new(|| {
+            fs::remove_dir(dir.join("empty")).unwrap();
+            fs::write(dir.join("empty"), "file").unwrap();
+        }),
+        1,
+    ));
+    changes.push(("fifo gone", Box::new(|| fs::remove_file(dir.join("fifo")).unwrap()), 0));
+    for (name, change, reads_at_most) in changes {
+        change();
+        settle();
+        let imported = import();
+        assert!(imported.committed.changed(), "{name} went unnoticed");
+        let read = imported.scanned.files_read;
+        assert!(read <= reads_at_most, "{name}: {read} files were read");
+        let out = scratch.join(&format!("out-{}", name.replace(' ', "-")));
+        support::export(&vault, "main", &out);
+        snapshot::assert_same(&dir, &out);
+        let idle = import();
+        assert!(!idle.committed.changed() && idle.scanned.files_read == 0, "{name}: {:?}", idle.scanned);
+    }
+    // A cache of another vault, or a broken one, is not believed.
+    fs::write(&cache, "rubbish").unwrap();
+    assert_eq!(import().scanned.files_read, 301);
+    let other = support::create_real_vault(&scratch.join("other.db"));
+    support::try_import(&other, &dir, Some(&cache), OnTrouble::Fail).unwrap();
+    support::export(&other, "main", &scratch.join("out-other"));
+    snapshot::assert_same(&dir, &scratch.join("out-other"));
+}
+
+/// A cache tells of blobs; if the vault has given them up, the files must be read again.
+#[test]
+fn a_cache_does_not_outlive_what_the_vault_swept() {
+    let scratch = Scratch::new();
+    let (dir, cache) = (scratch.dir("dir"), scratch.join("cache"));
+    support::many_files(&dir, 50);
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    settle();
+    support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
+    vault.restore(&support::main_fork(), &support::reference("main~1"), None).unwrap();
+    vault
+        .prune(&avfs::vault::gc::Keep { last: Some(1), since: None }, None, avfs::vault::gc::Trial::Real)
+        .unwrap();
+    vault.gc(&|_| {}).unwrap();
+    let again = support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
+    assert_eq!(again.scanned.files_read, 50);
+    support::assert_clean(&vault);
+    support::export(&vault, "main", &scratch.join("out"));
+    snapshot::assert_same(&dir, &scratch.join("out"));
+}
+
+#[test]
+fn a_file_changed_right_after_an_import_is_noticed() {
+    let scratch = Scratch::new();
+    let (dir, cache) = (scratch.dir("dir"), scratch.join("cache"));
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    let file = dir.join("file");
+    for round in 0..30_u8 {
+        // Same size, same inode, same modification time: only what the importer refuses to trust tells.
+        fs::write(&file, [b'a' + round % 2; 1000]).unwrap();
+        set_mtime(&file, 1_000_000, 0);
+        let imported = support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
+        assert_eq!(imported.scanned.files_read, 1, "round {round}: a racy file was not read");
+        assert!(imported.committed.changed(), "round {round}: the change went unnoticed");
+        fs::write(&file, [b'A' + round % 2; 1000]).unwrap();
+        set_mtime(&file, 1_000_000, 0);
+        let imported = support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
+        assert!(imported.committed.changed(), "round {round}: the second change went unnoticed");
+    }
+    settle();
+    support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
+    let quiet = support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
+    assert_eq!(quiet.scanned.files_read, 0, "a file that has settled is still read");
+}
+
+/// A writer that never holds still: an import takes a state that was there, or says that it could not.
+///
+/// Each round writes the next letter from the front to the back, so the file is one letter, or a letter and
+/// after it the one before. A reader that the writer overtakes sees something else.
+#[test]
+fn a_torn_read_is_never_taken_for_a_file() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    let sizes = [("small", 200_000_usize), ("large", 3 << 20)];
+    // Without pauses first, then with some that a read fits into.
+    let (done, calm) = (AtomicBool::new(false), AtomicBool::new(false));
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    for (name, size) in sizes {
+        fs::write(dir.join(name), vec![b'a'; size]).unwrap();
+    }
+    let (mut whole, mut refused) = (0, 0);
+    std::thread::scope(|scope| {
+        let raise = support::RaiseOnDrop(&done);
+        for (name, size) in sizes {
+            let (file, done, calm) = (dir.join(name), &done, &calm);
+            scope.spawn(move || {
+                let file = File::options().write(true).open(file).unwrap();
+                let mut round = 0_u8;
+                while !done.load(Ordering::Relaxed) {
+                    round = (round + 1) % 26;
+                    for at in (0..size).step_by(20_000) {
+                        let part = vec![b'a' + round; (size - at).min(20_000)];
+                        file.write_all_at(&part, at as u64).unwrap();
+                    }
+                    if calm.load(Ordering::Relaxed) && round.is_multiple_of(8) {
+                        std::thread::sleep(Duration::from_millis(40));
+                    }
+                }
+            });
+        }
+        for round in 0..24 {
+            calm.store(round >= 12, Ordering::Relaxed);
+            let on_trouble = if round % 2 == 0 { OnTrouble::Fail } else { OnTrouble::KeepGoing };
+            let imported = match support::try_import(&vault, &dir, None, on_trouble) {
+                Ok(imported) => imported,
+                Err(VaultError::Import(ImportError::Torn { .. })) if on_trouble == OnTrouble::Fail => {
+                    refused += 1;
+                    continue;
+                }
+                Err(other) => panic!("{other:?}"),
+            };
+            let out = scratch.join(&format!("out-{round}"));
+            support::export(&vault, "main", &out);
+            for (name, size) in sizes {
+                let content = fs::read(out.join(name)).unwrap();
+                let torn = Trouble { path: support::path(name), reason: TroubleReason::Torn };
+                if imported.scanned.troubles.contains(&torn) {
+                    refused += 1;
+                    continue;
+                }
+                whole += 1;
+                assert_eq!(content.len(), size);
+                let runs: Vec<u8> = content.chunk_by(|a, b| a == b).map(|run| run[0]).collect();
+                let was_there = match runs.as_slice() {
+                    [_] => true,
+                    [new, old] => (old - b'a' + 1) % 26 == new - b'a',
+                    _ => false,
+                };
+                assert!(was_there, "round {round}: {name} never looked like {runs:?}");
+            }
+        }
+        drop(raise);
+    });
+    assert!(whole > 0, "no file was ever whole ({refused} were refused)");
+    assert!(refused > 0, "no read was ever torn: the test shows nothing ({whole} were whole)");
+}
+
+/// A directory that becomes a link to the outside while it is imported must not bring the outside in.
+#[test]
+fn a_directory_swapped_for_a_link_brings_nothing_from_outside() {
+    let scratch = Scratch::new();
+    let (dir, outside) = (scratch.dir("dir"), scratch.dir("outside"));
+    for n in 0..20 {
+        fs::write(outside.join(format!("f{n}")), "SECRET").unwrap();
+        fs::write(outside.join(format!("only-outside-{n}")), "SECRET").unwrap();
+    }
+    fs::create_dir(outside.join("sub")).unwrap();
+    fs::write(outside.join("sub/f"), "SECRET").unwrap();
+    scratch.dir("dir/swap/sub");
+    for n in 0..20 {
+        fs::write(dir.join(format!("swap/f{n}")), "inside").unwrap();
+    }
+    fs::write(dir.join("swap/sub/f"), "inside").unwrap();
+    fs::write(dir.join("file"), "inside").unwrap();
+    let done = AtomicBool::new(false);
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    let (mut taken, mut refused) = (0, 0);
+    std::thread::scope(|scope| {
+        let raise = support::RaiseOnDrop(&done);
+        scope.spawn(|| {
+            let (swap, aside, link) = (dir.join("swap"), scratch.join("aside"), scratch.join("link"));
+            let (file, file_aside) = (dir.join("file"), scratch.join("file-aside"));
+            symlink(&outside, &link).unwrap();
+            symlink(outside.join("f0"), scratch.join("file-link")).unwrap();
+            while !done.load(Ordering::Relaxed) {
+                fs::rename(&swap, &aside).unwrap();
+                fs::rename(&link, &swap).unwrap();
+                fs::rename(&file, &file_aside).unwrap();
+                fs::rename(scratch.join("file-link"), &file).unwrap();
+                std::thread::sleep(Duration::from_micros(200));
+                fs::rename(&swap, &link).unwrap();
+                fs::rename(&aside, &swap).unwrap();
+                fs::rename(&file, scratch.join("file-link")).unwrap();
+                fs::rename(&file_aside, &file).unwrap();
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        for round in 0..150 {
+            let on_trouble = if round % 2 == 0 { OnTrouble::Fail } else { OnTrouble::KeepGoing };
+            match support::try_import(&vault, &dir, None, on_trouble) {
+                Ok(_) => taken += 1,
+                Err(VaultError::Import(ImportError::Vanished { .. })) => refused += 1,
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        drop(raise);
+    });
+    assert!(taken > 0 && refused > 0, "{taken} taken, {refused} refused: the swap was never met");
+    // Not in any version that was made, nor anywhere else in the vault.
+    let secret = avfs::vault::content::id_of(b"SECRET");
+    assert!(!vault.read().unwrap().has_blob(&secret).unwrap(), "a file from outside was imported");
+    support::assert_clean(&vault);
+}
+
+#[test]
+fn files_that_vanish_are_reported_or_refused() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    support::many_files(&dir, 400);
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    let done = AtomicBool::new(false);
+    let (mut refused, mut reported) = (0, 0);
+    std::thread::scope(|scope| {
+        let raise = support::RaiseOnDrop(&done);
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                for n in 0..400 {
+                    let file = dir.join(format!("d{:03}/f{n:05}", n / 40));
+                    fs::remove_file(&file).unwrap();
+                    fs::write(&file, "back").unwrap();
+                }
+                fs::rename(dir.join("d004"), dir.join("d004x")).unwrap();
+                fs::rename(dir.join("d004x"), dir.join("d004")).unwrap();
+            }
+        });
+        for _ in 0..60 {
+            match support::try_import(&vault, &dir, None, OnTrouble::Fail) {
+                Ok(imported) => assert_eq!(imported.scanned.troubles, []),
+                Err(VaultError::Import(ImportError::Vanished { .. } | ImportError::Torn { .. })) => {
+                    refused += 1
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+            let imported = support::try_import(&vault, &dir, None, OnTrouble::KeepGoing).unwrap();
+            reported += imported.scanned.troubles.len();
+        }
+        drop(raise);
+    });
+    assert!(refused > 0 && reported > 0, "nothing ever vanished: {refused} refused, {reported} reported");
+    support::assert_clean(&vault);
+}
+
+#[test]
+fn what_is_ignored_stays_out_and_what_cannot_be_kept_is_named() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    for file in
+        ["keep.rs", "a.log", "sub/b.log", "sub/keep.log", "target/x", "sub/target/x", ".avfs/vault.db"]
+    {
+        fs::create_dir_all(dir.join(file).parent().unwrap()).unwrap();
+        fs::write(dir.join(file), "x").unwrap();
+    }
+    fs::write(dir.join(".avfsignore"), "*.log\n/target/\n").unwrap();
+    fs::write(dir.join("sub/.avfsignore"), "!keep.log\n").unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(dir.join("socket")).unwrap();
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    let imported = support::import(&vault, &dir);
+    let socket = Trouble { path: support::path("socket"), reason: TroubleReason::Special("socket") };
+    assert_eq!(imported.scanned.troubles, [socket]);
+    let out = scratch.join("out");
+    support::export(&vault, "main", &out);
+    let found: Vec<String> =
+        snapshot::take(&out).facts.into_keys().map(|path| String::from_utf8(path).unwrap()).collect();
+    let expected = [
+        "",
+        ".avfsignore",
+        "keep.rs",
+        "sub",
+        "sub/.avfsignore",
+        "sub/keep.log",
+        "sub/target",
+        "sub/target/x",
+    ];
+    assert_eq!(found, expected);
+    // A bad pattern is an error, not a file too many.
+    fs::write(dir.join(".avfsignore"), "a{b\n[z-a]\n").unwrap();
+    let refused = support::try_import(&vault, &dir, None, OnTrouble::Fail);
+    assert!(matches!(refused, Err(VaultError::Import(ImportError::BadIgnore { .. }))), "{refused:?}");
+}
+
+#[test]
+fn what_may_not_be_read_is_refused_or_named() {
+    if support::is_root() {
+        support::skip("roundtrip::what_may_not_be_read_is_refused_or_named", "root ignores modes");
+        return;
+    }
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    fs::write(dir.join("closed"), "x").unwrap();
+    set_mode(&dir.join("closed"), 0o000);
+    fs::write(scratch.dir("dir/closed-dir").join("f"), "x").unwrap();
+    set_mode(&dir.join("closed-dir"), 0o000);
+    fs::write(dir.join("open"), "x").unwrap();
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    let refused = support::try_import(&vault, &dir, None, OnTrouble::Fail);
+    assert!(matches!(refused, Err(VaultError::Import(ImportError::NoPermission { .. }))), "{refused:?}");
+    let imported = support::try_import(&vault, &dir, None, OnTrouble::KeepGoing).unwrap();
+    let named: Vec<_> =
+        imported.scanned.troubles.iter().map(|trouble| (trouble.path.to_string(), trouble.reason)).collect();
+    let expected = ["closed", "closed-dir"].map(|path| (path.to_owned(), TroubleReason::NoPermission));
+    assert_eq!(named, expected);
+    support::export(&vault, "main", &scratch.join("out"));
+    assert_eq!(fs::read_dir(scratch.join("out")).unwrap().count(), 1);
+}
+
+#[test]
+fn modes_that_close_a_file_to_its_owner_come_back() {
+    if !support::is_root() {
+        support::skip(
+            "roundtrip::modes_that_close_a_file_to_its_owner_come_back",
+            "only root reads files of mode 000",
+        );
+        return;
+    }
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    for mode in [0o000, 0o200, 0o111, 0o4000] {
+        fs::write(dir.join(format!("f{mode:o}")), support::noise(u64::from(mode), 70_000)).unwrap();
+        set_mode(&dir.join(format!("f{mode:o}")), mode);
+        fs::write(scratch.dir(&format!("dir/d{mode:o}")).join("in"), "x").unwrap();
+        set_mode(&dir.join(format!("d{mode:o}")), mode);
+    }
+    assert_round_trip(&scratch, &dir);
+}
+
+#[test]
+fn an_export_refuses_to_overwrite_unless_told() {
+    let scratch = Scratch::new();
+    let (dir, dest) = (scratch.dir("dir"), scratch.dir("dest"));
+    fs::write(dir.join("same"), "new").unwrap();
+    fs::write(scratch.dir("dir/sub").join("added"), "new").unwrap();
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    support::import(&vault, &dir);
+    fs::write(dest.join("same"), "old").unwrap();
+    fs::write(scratch.dir("dest/sub").join("own"), "own").unwrap();
+    let before = snapshot::take(&dest);
+    let refused = support::try_export(&vault, "main", &dest, Overwrite::Refuse);
+    assert!(matches!(refused, Err(VaultError::Export(ExportError::Exists { .. }))), "{refused:?}");
+    assert_eq!(snapshot::differences(&before, &snapshot::take(&dest)), [] as [String; 0]);
+    // A directory where the version has a file is in the way even then, and nothing has changed.
+    fs::create_dir(dest.join("blocked")).unwrap();
+    support::write(&vault, "blocked", b"file");
+    let before = snapshot::take(&dest);
+    let refused = support::try_export(&vault, "main", &dest, Overwrite::Replace);
+    assert!(matches!(refused, Err(VaultError::Export(ExportError::InTheWay { .. }))), "{refused:?}");
+    let mut now = snapshot::take(&dest);
+    // The staging directory came and went, which its parent's time tells.
+    now.facts.get_mut(&b""[..]).unwrap().mtime = before.facts[&b""[..]].mtime;
+    assert_eq!(snapshot::differences(&before, &now), [] as [String; 0]);
+    fs::remove_dir(dest.join("blocked")).unwrap();
+    support::try_export(&vault, "main", &dest, Overwrite::Replace).unwrap();
+    assert_eq!(fs::read(dest.join("same")).unwrap(), b"new");
+    assert_eq!(fs::read(dest.join("sub/own")).unwrap(), b"own");
+    assert_eq!(fs::read(dest.join("sub/added")).unwrap(), b"new");
+    let file = scratch.join("file");
+    fs::write(&file, "x").unwrap();
+    let refused = support::try_export(&vault, "main", &file, Overwrite::Replace);
+    assert!(matches!(refused, Err(VaultError::Export(ExportError::NotADirectory { .. }))), "{refused:?}");
+}
+
+#[test]
+fn a_part_of_a_version_can_be_exported() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    support::many_files(&dir, 120);
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    support::import(&vault, &dir);
+    let paths = [support::path("d001"), support::path("d000/f00003"), support::path("d001/f00041")];
+    let options = ExportOptions { overwrite: Overwrite::Refuse, paths: &paths, meter: &Meter::default() };
+    vault.export(&support::root(&vault, "main"), &scratch.join("out"), &options).unwrap();
+    let found = snapshot::take(&scratch.join("out")).facts;
+    assert_eq!(found.len(), 1 + 1 + 1 + 1 + 40);
+    let missing = [support::path("nothing/here")];
+    let options = ExportOptions { paths: &missing, ..options };
+    let refused = vault.export(&support::root(&vault, "main"), &scratch.join("out-2"), &options);
+    assert!(matches!(refused, Err(VaultError::NoPath { .. })), "{refused:?}");
+    assert!(!scratch.join("out-2").exists());
+}
+
+/// A tree deeper than a process may have files open, and closed to its owner besides, can be removed again.
+#[test]
+fn a_deep_and_closed_tree_can_be_removed() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    deep(&dir, "d", 3000);
+    set_mode(&dir.join("d/d/d"), 0o000);
+    avfs::hostfs::remove::remove_tree(&dir).unwrap();
+    assert!(!dir.exists());
+}
