@@ -2,7 +2,7 @@
 //!
 //! Where the chain ends is kept beside it, so that a row cut off the end is missed too.
 
-use crate::backend::{AuditRecord, Reader, Writer};
+use crate::backend::{AuditRecord, BackendError, Reader, Writer};
 use crate::clock::Timestamp;
 use crate::ids::{AuditDigest, DIGEST_BYTES, DigestKind};
 
@@ -91,6 +91,8 @@ pub enum Problem {
     Missing { expected: i64, found: i64 },
     #[error("the log ends with row {found}, but row {expected} was written")]
     CutOff { expected: i64, found: i64 },
+    #[error("a row after row {after} cannot be read: {detail}")]
+    Unreadable { after: i64, detail: String },
     #[error("the log has no end mark, or the mark is not the digest of its last row")]
     BadHead,
     #[error("digest {0} that should be in the log is not there")]
@@ -105,7 +107,14 @@ pub fn verify(reader: &dyn Reader, expect: Option<&AuditDigest>) -> Result<Verdi
     let mut rows = 0_u64;
     let mut expected_found = expect.is_none();
     loop {
-        let batch = reader.audit_after(end.seq, BATCH)?;
+        let batch = match reader.audit_after(end.seq, BATCH) {
+            Ok(batch) => batch,
+            Err(error) => {
+                let BackendError::Corrupt { detail, .. } = error else { return Err(error.into()) };
+                problems.push(Problem::Unreadable { after: end.seq, detail });
+                break;
+            }
+        };
         for row in &batch {
             rows += 1;
             if row.seq != end.seq + 1 {

@@ -148,7 +148,7 @@ impl Diagnose for VaultError {
             Self::PathCycle { .. } => "choose a target outside of it".to_owned(),
             Self::FileTooLarge { .. } => "leave it out with a line in .avfsignore".to_owned(),
             Self::Quota { .. } => {
-                "free some with: avfs prune --keep-last 10, or raise it: avfs quota set".to_owned()
+                "free some with: avfs prune --keep-last 10 && avfs gc, or raise it: avfs quota set".to_owned()
             }
             Self::Input(_) | Self::Output(_) => return None,
         };

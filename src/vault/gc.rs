@@ -130,6 +130,7 @@ impl Vault {
         marked.mark_all(&*self.read()?)?;
         swept.versions = self.sweep_versions(&mut marked)?;
         let mut looked_at = 0;
+        let mut announced = swept.versions > 0;
         for kind in [ObjectKind::Tree, ObjectKind::Blob] {
             let mut before = i64::MAX;
             loop {
@@ -141,10 +142,15 @@ impl Vault {
                         .filter(|(_, digest)| !marked.has(kind, *digest))
                         .map(|(row, _)| *row)
                         .collect();
+                    if !unused.is_empty() && !announced {
+                        // Told with the first deletion: a sweep that is killed half-way is in the log too.
+                        transaction.record(&sweeping())?;
+                    }
                     transaction.writer.delete_objects(kind, &unused)?;
                     Ok((rows.last().map(|(row, _)| *row), rows.len() as u64, unused.len() as u64))
                 })?;
                 let (last, seen, deleted) = step;
+                announced |= deleted > 0;
                 match kind {
                     ObjectKind::Tree => swept.trees += deleted,
                     ObjectKind::Blob => swept.blobs += deleted,
@@ -205,12 +211,19 @@ impl Vault {
             marked.mark_all(transaction.view())?;
             let all = transaction.view().version_ids()?;
             let unused: Vec<VersionId> = all.into_iter().filter(|id| !marked.versions.contains(id)).collect();
+            if !unused.is_empty() {
+                transaction.record(&sweeping())?;
+            }
             for id in &unused {
                 transaction.writer.delete_version(id)?;
             }
             Ok(unused.len() as u64)
         })
     }
+}
+
+fn sweeping() -> Event<'static> {
+    Event { action: "vault.gc", subject: "", before: None, after: None, detail: "begins to sweep" }
 }
 
 /// Which versions a prune keeps, beside heads and checkpoints saved by hand.

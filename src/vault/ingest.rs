@@ -14,7 +14,7 @@ use super::error::{Result, VaultError};
 use super::page::FileContent;
 
 /// Data worked on at once: while one window is hashed and compressed the next is read.
-const WINDOW_BYTES: usize = 8 << 20;
+const WINDOW_BYTES: usize = 4 << 20;
 
 /// The next part of a file.
 pub enum Block {
@@ -72,7 +72,7 @@ pub fn is_whole(bytes: &[u8]) -> bool {
 pub trait Sink {
     /// Those of the ids that the vault has already.
     fn known(&mut self, ids: &[BlobId]) -> Result<HashSet<BlobId>>;
-    fn store(&mut self, blob: BlobRecord) -> Result<()>;
+    fn store(&mut self, blobs: Vec<BlobRecord>) -> Result<()>;
 }
 
 struct Window {
@@ -130,7 +130,7 @@ pub fn ingest(blocks: &mut dyn Blocks, sink: &mut (dyn Sink + Send)) -> Result<I
     {
         let id = content::id_of(&whole);
         if sink.known(&[id])?.is_empty() {
-            sink.store(content::encode(id, whole))?;
+            sink.store(vec![content::encode(id, whole)])?;
         }
         return Ok(Ingested { content: FileContent::Whole(id), size: source.size });
     }
@@ -150,9 +150,7 @@ pub fn ingest(blocks: &mut dyn Blocks, sink: &mut (dyn Sink + Send)) -> Result<I
     }
     let mut lists = Vec::new();
     let id = list.finish(&mut |blob| lists.push(blob));
-    for blob in lists {
-        sink.store(blob)?;
-    }
+    sink.store(lists)?;
     Ok(Ingested { content: FileContent::Chunked(id), size: source.size })
 }
 
@@ -191,18 +189,13 @@ fn store_pieces(pieces: Vec<Piece>, list: &mut ListBuilder, sink: &mut (dyn Sink
         }
         order.push(item);
     }
-    let blobs: Vec<BlobRecord> = wanted.into_par_iter().map(|(id, data)| content::encode(id, data)).collect();
-    for blob in blobs {
-        sink.store(blob)?;
-    }
-    let mut lists = Vec::new();
+    let wanted = wanted.into_par_iter();
+    let mut blobs: Vec<BlobRecord> = wanted.map(|(id, data)| content::encode(id, data)).collect();
+    // Lists after the chunks they name: what is stored is always whole.
     for item in order {
-        list.push(item, &mut |blob| lists.push(blob));
+        list.push(item, &mut |blob| blobs.push(blob));
     }
-    for blob in lists {
-        sink.store(blob)?;
-    }
-    Ok(())
+    sink.store(blobs)
 }
 
 fn chunk_id(item: &Item) -> Option<BlobId> {
@@ -230,7 +223,7 @@ impl Sink for VaultSink<'_, '_> {
         Ok(known)
     }
 
-    fn store(&mut self, blob: BlobRecord) -> Result<()> {
-        self.batch.push(blob)
+    fn store(&mut self, blobs: Vec<BlobRecord>) -> Result<()> {
+        blobs.into_iter().try_for_each(|blob| self.batch.push(blob))
     }
 }

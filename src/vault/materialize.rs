@@ -391,7 +391,7 @@ impl Sink for Discard {
         Ok(ids.iter().copied().collect())
     }
 
-    fn store(&mut self, _: crate::backend::BlobRecord) -> Result<()> {
+    fn store(&mut self, _: Vec<crate::backend::BlobRecord>) -> Result<()> {
         Ok(())
     }
 }

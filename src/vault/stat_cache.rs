@@ -279,9 +279,35 @@ pub fn save(path: &Path, vault_id: &str, dirs: &[Vec<u8>]) -> std::io::Result<()
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
     }
-    let unfinished = PathBuf::from(format!("{}.{}", path.display(), std::process::id()));
+    sweep(path)?;
+    let unfinished = unfinished(path, &std::process::id().to_string());
     std::fs::write(&unfinished, &data)?;
     std::fs::rename(&unfinished, path)
+}
+
+const UNFINISHED: &str = ".new-";
+
+fn unfinished(path: &Path, process: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(UNFINISHED);
+    name.push(process);
+    PathBuf::from(name)
+}
+
+/// Removes what processes left that died while they saved this cache.
+fn sweep(path: &Path) -> std::io::Result<()> {
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    for entry in std::fs::read_dir(dir)? {
+        let left = entry?.file_name();
+        let rest = left.as_encoded_bytes().strip_prefix(name.as_encoded_bytes());
+        let process = rest.and_then(|rest| rest.strip_prefix(UNFINISHED.as_bytes()));
+        if let Some(process) = process.and_then(|process| std::str::from_utf8(process).ok())
+            && !Path::new("/proc").join(process).exists()
+        {
+            std::fs::remove_file(dir.join(&left))?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -315,6 +341,18 @@ mod tests {
         assert_eq!(cache.dir(1).unwrap(), sample());
         assert!(cache.dir(2).is_none());
         assert!(StatCache::load(&path, "v2").is_none());
+    }
+
+    #[test]
+    fn leftovers_of_dead_processes_are_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cache");
+        // No process can have this number.
+        std::fs::write(unfinished(&path, "4194305"), "half").unwrap();
+        std::fs::write(unfinished(&path, "1"), "alive").unwrap();
+        save(&path, "v1", &[encode_dir(&sample())]).unwrap();
+        assert!(!unfinished(&path, "4194305").exists());
+        assert!(unfinished(&path, "1").exists());
     }
 
     #[test]

@@ -1,4 +1,6 @@
 //! A tree of source-like text: the same one for the same number of files, on every machine.
+//!
+//! Sizes and compressibility (zstd -1, file by file: about 0.26) are those of real source trees.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -36,15 +38,16 @@ fn identifier(numbers: &mut Numbers) -> String {
     parts.join("_")
 }
 
-fn line(numbers: &mut Numbers, identifiers: &[String], out: &mut String) {
+/// A line of code-like text; most of its names are those the file uses all the time.
+fn line(numbers: &mut Numbers, all: &[String], own: &[usize], out: &mut String) {
     for _ in 0..numbers.below(4) {
         out.push_str("    ");
     }
     for _ in 0..2 + numbers.below(7) {
-        let word = if numbers.below(20) < 11 {
-            identifiers[numbers.below(identifiers.len())].as_str()
-        } else {
-            WORDS[numbers.below(WORDS.len())]
+        let word = match numbers.below(20) {
+            0..10 => all[own[numbers.below(own.len())]].as_str(),
+            10..12 => all[numbers.below(all.len())].as_str(),
+            _ => WORDS[numbers.below(WORDS.len())],
         };
         out.push_str(word);
         out.push(' ');
@@ -53,7 +56,7 @@ fn line(numbers: &mut Numbers, identifiers: &[String], out: &mut String) {
     out.push('\n');
 }
 
-/// Sizes spread like those of source files: half below 3 KB, a few of some hundred KB.
+/// Sizes spread like those of source files: half below some 3 KB, a few of some hundred KB.
 fn size(numbers: &mut Numbers) -> usize {
     let mut size = 150 + numbers.below(900);
     for _ in 0..6 {
@@ -61,19 +64,13 @@ fn size(numbers: &mut Numbers) -> usize {
             size *= 2;
         }
     }
-    if numbers.below(200) == 0 { size * 6 } else { size }
+    if numbers.below(64) == 0 { size * 30 } else { size }
 }
 
 /// Makes `files` files in one directory for every 19 of them.
 pub fn tree(dir: &Path, files: usize) {
     let mut numbers = Numbers::new(7);
     let identifiers: Vec<String> = (0..6000).map(|_| identifier(&mut numbers)).collect();
-    let mut pool = Vec::new();
-    for _ in 0..40_000 {
-        let mut text = String::new();
-        line(&mut numbers, &identifiers, &mut text);
-        pool.push(text);
-    }
     let mut dirs = vec![dir.to_owned()];
     for at in 0..files / 19 {
         let recent = dirs.len().saturating_sub(300);
@@ -89,12 +86,9 @@ pub fn tree(dir: &Path, files: usize) {
     for at in 0..files {
         text.clear();
         let wanted = size(&mut numbers);
+        let own: Vec<usize> = (0..24).map(|_| numbers.below(identifiers.len())).collect();
         while text.len() < wanted {
-            if numbers.below(10) < 6 {
-                text.push_str(&pool[numbers.below(pool.len())]);
-            } else {
-                line(&mut numbers, &identifiers, &mut text);
-            }
+            line(&mut numbers, &identifiers, &own, &mut text);
         }
         let mut name = identifiers[numbers.below(identifiers.len())].clone();
         write!(name, "_{at}.rs").unwrap();

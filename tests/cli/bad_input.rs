@@ -329,3 +329,19 @@ fn a_full_disk() {
     assert_eq!(roomy["success"], json!(true), "{roomy}");
     assert_eq!(export["error"]["code"], json!("export.disk_full"), "{export}");
 }
+
+#[test]
+fn a_file_system_without_locks() {
+    let env = TestEnv::with_project();
+    let before = env.state();
+    // The kernel is made to answer as a file system without locks does.
+    let mut traced = env.clean(Path::new("strace"));
+    traced.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=flock", "-e", "inject=flock:error=ENOLCK"]);
+    traced.arg(binary()).args(["--json", "fork", "create", "f"]);
+    let answer = Answer::from(traced.output().unwrap());
+    assert_eq!(answer.code, 1, "{answer:?}");
+    let value: Value = serde_json::from_str(&answer.stdout).unwrap();
+    assert_eq!(value["error"]["code"], json!("vault.locks_unsupported"), "{value}");
+    assert!(value["error"]["hint"].is_string());
+    assert_eq!(env.state(), before);
+}

@@ -9,6 +9,7 @@ mod bad_input;
 mod env;
 mod help;
 mod json;
+mod memory;
 mod streams;
 mod tour;
 mod verbs;

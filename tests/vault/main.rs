@@ -11,4 +11,5 @@ mod format;
 mod model;
 mod objects;
 mod roundtrip;
+mod syncs;
 mod worker;

@@ -31,7 +31,11 @@ pub struct Worker {
 impl Worker {
     /// Starts a worker; it waits for [`Worker::go`] before it works.
     pub fn start(role: &str, settings: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        Self::start_as(Command::new(std::env::current_exe().unwrap()), role, settings)
+    }
+
+    /// As [`Worker::start`], where `command` ends with this test binary but may begin with something else.
+    pub fn start_as(mut command: Command, role: &str, settings: &[(&str, &str)]) -> Self {
         command.args(["--exact", "worker::worker", "--nocapture", "--test-threads=1"]);
         command.env(ROLE, role).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         for (name, value) in settings {

@@ -84,9 +84,9 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<(Conn, Access)> {
     if !meta.is_file() {
         return Err(BackendError::Foreign { path: path.to_owned() });
     }
-    if let Err(error) = std::fs::File::open(path) {
-        return Err(BackendError::io("open", path, error));
-    }
+    // Asked, not tried: closing another descriptor of the file would drop this process's locks on it.
+    rustix::fs::access(path, rustix::fs::Access::READ_OK)
+        .map_err(|errno| BackendError::io("open", path, errno.into()))?;
     let access = if writable(path) { Access::ReadWrite } else { Access::ReadOnly };
     let conn = open_as(path, access, options)?;
     check_header(path, &conn, access)?;
@@ -119,7 +119,7 @@ fn open_read_only(path: &Path, options: &OpenOptions) -> Result<Conn> {
     uri.push(percent_encode(&absolute));
     uri.push("?immutable=1");
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    open_raw(Path::new(&uri), flags, options)
+    open_named(Path::new(&uri), path, flags, options)
 }
 
 fn percent_encode(path: &Path) -> String {
@@ -128,11 +128,16 @@ fn percent_encode(path: &Path) -> String {
     bytes.iter().map(|b| if plain(*b) { char::from(*b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is the one place that opens connections")]
 fn open_raw(path: &Path, flags: OpenFlags, options: &OpenOptions) -> Result<Conn> {
+    open_named(path, path, flags, options)
+}
+
+/// Opens what SQLite knows as `uri` and people as `path`.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that opens connections")]
+fn open_named(uri: &Path, path: &Path, flags: OpenFlags, options: &OpenOptions) -> Result<Conn> {
     let log_pages = Arc::new(AtomicI32::new(0));
     let configure = || -> rusqlite::Result<Connection> {
-        let mut sql = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        let mut sql = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         sql.busy_timeout(options.patience)?;
         sql.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
         let keep_log = options.on_close == OnClose::LeaveLog;
@@ -177,6 +182,10 @@ fn check_header(path: &Path, conn: &Conn, access: Access) -> Result<()> {
 /// SQLite's error in the words of a vault.
 pub fn translate(path: &Path, error: rusqlite::Error) -> BackendError {
     let path = path.to_owned();
+    // A column that holds another type or length than avfs ever writes was edited from outside.
+    if let rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::InvalidColumnType(..) = &error {
+        return BackendError::Corrupt { path, detail: error.to_string() };
+    }
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => BackendError::Foreign { path },
         Some(ErrorCode::DatabaseCorrupt) => BackendError::Corrupt { path, detail: error.to_string() },

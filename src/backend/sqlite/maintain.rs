@@ -1,42 +1,101 @@
 //! Keeps the log short, gives space back, and asks SQLite after the file's health.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::read::Session;
-use super::{Conn, SqliteBackend};
-use crate::backend::Result;
+use super::{Conn, SqliteBackend, connect};
+use crate::backend::{Durability, Result};
 
 /// Every so many pages the log is moved into the file after a commit, beside other writers.
 /// A new process reads the whole log before its first query, so it is kept short.
 const LOG_PAGES_EASY: i32 = 512;
 /// A small commit is shorter than this, so one of many writers notices that such a mark was passed.
 const COMMIT_PAGES: i32 = 16;
+/// Past this many a thread of its own does it while bulk work goes on writing.
+const LOG_PAGES_BULK: i32 = 2048;
 /// Past this many the writer does it within its turn: beside steady writers it would never come to an end.
-const LOG_PAGES_MAX: i32 = 4096;
+const LOG_PAGES_MAX: i32 = 6144;
 /// How long a settlement waits for readers of the old log.
 const SETTLE_PATIENCE: Duration = Duration::from_millis(100);
 /// Pages given back in one step, each a short transaction.
 const SHRINK_STEP_PAGES: u64 = 1000;
 
-pub fn after_commit_in_turn(backend: &SqliteBackend, conn: &Conn, log_pages: i32) -> Result<()> {
-    if log_pages > LOG_PAGES_MAX { checkpoint(backend, conn, "PASSIVE") } else { Ok(()) }
+/// What is moved beside a writer, if anything is.
+#[derive(Default)]
+pub struct Mover(Mutex<Option<JoinHandle<()>>>);
+
+impl Mover {
+    fn lock(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to move, unless it is at it already.
+    fn start(&self, backend: &SqliteBackend) {
+        let mut running = self.lock();
+        if running.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return;
+        }
+        let (path, access, options) = (backend.path.clone(), backend.access, backend.options);
+        *running = Some(std::thread::spawn(move || {
+            let moved = connect::open_as(&path, access, &options).and_then(|conn| {
+                move_log(&conn, "PASSIVE").map_err(|error| connect::translate(&path, error))
+            });
+            report(moved);
+        }));
+    }
+
+    /// Waits until nothing is being moved.
+    pub fn wait(&self) {
+        if let Some(thread) = self.lock().take() {
+            // It reports its own failures; what it did not move is moved later.
+            let _ = thread.join();
+        }
+    }
 }
 
-pub fn after_commit(backend: &SqliteBackend, conn: &Conn, log_pages: i32) -> Result<()> {
-    let passed_mark = log_pages % LOG_PAGES_EASY < COMMIT_PAGES;
-    let easy = passed_mark && log_pages > LOG_PAGES_EASY && log_pages <= LOG_PAGES_MAX;
-    if easy { checkpoint(backend, conn, "PASSIVE") } else { Ok(()) }
+/// A commit is done whatever becomes of the log afterwards: what could not be moved stays in it, whole.
+fn report(moved: Result<()>) {
+    if let Err(error) = moved {
+        tracing::warn!(%error, "the log could not be moved into the vault file");
+    }
+}
+
+pub fn after_commit_in_turn(backend: &SqliteBackend, conn: &Conn, log_pages: i32) {
+    if log_pages > LOG_PAGES_MAX {
+        backend.mover.wait();
+        report(checkpoint(backend, conn, "PASSIVE"));
+    }
+}
+
+pub fn after_commit(backend: &SqliteBackend, conn: &Conn, log_pages: i32, durability: Durability) {
+    match durability {
+        Durability::Deferred if log_pages > LOG_PAGES_BULK && log_pages <= LOG_PAGES_MAX => {
+            backend.mover.start(backend);
+        }
+        Durability::Deferred => {}
+        Durability::Synced => {
+            let passed_mark = log_pages % LOG_PAGES_EASY < COMMIT_PAGES;
+            if passed_mark && log_pages > LOG_PAGES_EASY && log_pages <= LOG_PAGES_MAX {
+                report(checkpoint(backend, conn, "PASSIVE"));
+            }
+        }
+    }
 }
 
 /// Moves what it can of the log; being kept from it by a reader is no failure.
 fn checkpoint(backend: &SqliteBackend, conn: &Conn, mode: &str) -> Result<()> {
-    conn.sql
-        .query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()))
-        .map_err(|error| backend.translate(error))
+    move_log(conn, mode).map_err(|error| backend.translate(error))
+}
+
+fn move_log(conn: &Conn, mode: &str) -> rusqlite::Result<()> {
+    conn.sql.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()))
 }
 
 pub fn settle(backend: &SqliteBackend) -> Result<()> {
     let _turn = backend.turn()?;
+    backend.mover.wait();
     let conn = backend.take_conn()?;
     // Readers are not waited for long: every writer waits behind this turn, and the log can be cut later.
     let patience = |patience| conn.sql.busy_timeout(patience).map_err(|error| backend.translate(error));

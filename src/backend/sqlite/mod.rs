@@ -28,6 +28,7 @@ pub struct SqliteBackend {
     access: Access,
     idle: Mutex<Vec<Conn>>,
     log: OnceLock<File>,
+    mover: maintain::Mover,
 }
 
 impl SqliteBackend {
@@ -43,7 +44,14 @@ impl SqliteBackend {
     }
 
     fn with(path: &Path, options: OpenOptions, conn: Conn, access: Access) -> Self {
-        Self { path: path.to_owned(), options, access, idle: Mutex::new(vec![conn]), log: OnceLock::new() }
+        Self {
+            path: path.to_owned(),
+            options,
+            access,
+            idle: Mutex::new(vec![conn]),
+            log: OnceLock::new(),
+            mover: maintain::Mover::default(),
+        }
     }
 
     /// Gives a finished new file its name, unless the name is taken: a vault is complete or absent.
@@ -121,6 +129,13 @@ impl SqliteBackend {
             }
         };
         log.sync_data().map_err(failed)
+    }
+}
+
+impl Drop for SqliteBackend {
+    fn drop(&mut self) {
+        // A thread that still has the file open would be the last to close it, after its owner is gone.
+        self.mover.wait();
     }
 }
 

@@ -177,11 +177,12 @@ impl Writer for SqliteWriter<'_> {
         let conn = session.conn()?;
         run(&conn.sql, "COMMIT").map_err(|error| backend.translate(error))?;
         let log_pages = conn.log_pages.load(Ordering::Relaxed);
-        maintain::after_commit_in_turn(backend, conn, log_pages)?;
+        maintain::after_commit_in_turn(backend, conn, log_pages);
         drop(turn);
         if durability == Durability::Synced {
             backend.sync_log()?;
         }
-        maintain::after_commit(backend, conn, log_pages)
+        maintain::after_commit(backend, conn, log_pages, durability);
+        Ok(())
     }
 }

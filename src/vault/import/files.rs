@@ -228,11 +228,11 @@ impl Sink for ScanSink<'_, '_> {
         Ok(ids.iter().copied().filter(|id| !unknown.contains(id)).collect())
     }
 
-    fn store(&mut self, blob: BlobRecord) -> Result<()> {
-        if self.0.keep == Keep::Nothing {
-            return Ok(());
+    fn store(&mut self, blobs: Vec<BlobRecord>) -> Result<()> {
+        match self.0.keep {
+            Keep::Nothing => Ok(()),
+            Keep::Everything => self.0.store(blobs),
         }
-        self.0.store(vec![blob])
     }
 }
 

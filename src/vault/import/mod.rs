@@ -149,8 +149,8 @@ pub struct Imported {
     pub scanned: Scanned,
 }
 
-/// Batches of blobs on their way to the vault.
-const CHANNEL_BATCHES: usize = 16;
+/// Batches of blobs on their way to the vault, each of some megabytes at most.
+const CHANNEL_BATCHES: usize = 8;
 
 /// Whether what is read is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -227,6 +227,12 @@ impl Shared<'_> {
 
     fn with_ignore_file(&self, rules: &Rules, dir: &OwnedFd, path: &TreePath) -> Result<Rules> {
         let file = path.join(FILE_NAME);
+        // A link or a directory of that name is an entry like any other, as it is to git.
+        let looked = beneath::stat(dir.as_fd(), FILE_NAME);
+        let looked = self.tolerate(looked, "stat", || file.clone())?;
+        if looked.is_none_or(|stat| stat.kind != HostKind::File) {
+            return Ok(rules.clone());
+        }
         let read = beneath::open(dir.as_fd(), FILE_NAME, beneath::READ).and_then(|fd| {
             let mut text = Vec::new();
             std::io::Read::read_to_end(&mut std::fs::File::from(fd), &mut text).map(|_| text)

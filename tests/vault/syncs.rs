@@ -1,0 +1,40 @@
+//! What a commit costs the disk, as the kernel sees it: one sync, and never an acknowledgement without it.
+
+use std::process::Command;
+
+use crate::support::{self, Scratch};
+use crate::worker;
+
+#[test]
+fn an_acknowledged_commit_has_synced_exactly_once() {
+    let scratch = Scratch::new();
+    let (path, trace) = (scratch.join("v.db"), scratch.join("trace"));
+    drop(support::create_real_vault(&path));
+    let mut traced = Command::new("strace");
+    traced.arg("-f").args(["-e", "trace=fsync,fdatasync,write", "-s", "16", "-o"]).arg(&trace);
+    traced.arg(std::env::current_exe().unwrap());
+    let vault = path.to_str().unwrap();
+    let settings = [("VAULT", vault), ("SECONDS", "2"), ("NAME", "one"), ("FORK", "main")];
+    let mut worker = worker::Worker::start_as(traced, "write", &settings);
+    worker.wait_ready();
+    worker.go();
+    let acknowledged = worker.finish().len();
+    let mut syncs = Vec::new();
+    let mut since = 0;
+    let trace = std::fs::read_to_string(&trace).unwrap();
+    let began = trace.find("\\nready").unwrap();
+    for line in trace[began..].lines() {
+        if line.contains("fsync(") || line.contains("fdatasync(") {
+            since += 1;
+        } else if line.contains("\\nack ") {
+            syncs.push(since);
+            since = 0;
+        }
+    }
+    assert_eq!(syncs.len(), acknowledged);
+    assert!(acknowledged > 20, "only {acknowledged} commits were seen");
+    assert!(syncs.iter().all(|syncs| *syncs >= 1), "a commit was acknowledged before it was synced");
+    // Now and then the log is moved into the file, after the acknowledgement: those commits show more.
+    let once = syncs.iter().filter(|syncs| **syncs == 1).count();
+    assert!(once * 10 >= acknowledged * 8, "{once} of {acknowledged} commits synced once: {syncs:?}");
+}
