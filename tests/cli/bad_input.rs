@@ -207,7 +207,15 @@ fn a_file_that_vanishes_during_an_import() {
     support::many_files(&env.project(), 800);
     let done = AtomicBool::new(false);
     let flicker = env.project().join("flicker");
+    /// Ends the other thread also when an assertion fails: the scope waits for it.
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     std::thread::scope(|scope| {
+        let _stop = Stop(&done);
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 let _ = std::fs::create_dir(&flicker);
@@ -225,7 +233,6 @@ fn a_file_that_vanishes_during_an_import() {
             let value = env.json(&["import", "--keep-going"]);
             assert_eq!(value["success"], json!(true), "{value}");
         }
-        done.store(true, Ordering::Relaxed);
     });
     env.assert_sound();
 }

@@ -107,7 +107,9 @@ impl Shared<'_> {
         };
         let stat = beneath::fstat(fd.as_fd()).map_err(io("stat"))?;
         let xattrs = self.keep_xattrs(xattr::read(fd.as_fd()).map_err(io("read the attributes of"))?)?;
-        let names = beneath::names(fd.as_fd()).map_err(io("list"))?;
+        // A directory that is removed while it is open can no longer be listed.
+        let listed = beneath::names(fd.as_fd());
+        let Some(names) = self.tolerate(listed, "list", || job.path.clone())? else { return Ok(()) };
         if names.binary_search_by(|listed| listed.name.as_slice().cmp(FILE_NAME)).is_ok() {
             job.rules = self.with_ignore_file(&job.rules, &fd, &job.path)?;
         }
