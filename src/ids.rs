@@ -8,8 +8,12 @@ use std::fmt;
 pub const DIGEST_BYTES: usize = 32;
 /// Hex digits of a digest that are shown where people read it.
 pub const SHORT_HEX_DIGITS: usize = 12;
-/// The fewest hex digits that may stand for a version.
+/// The fewest hex digits that may stand for a version or a run.
 pub const PREFIX_HEX_DIGITS_MIN: usize = 4;
+/// Random bytes behind a run's id.
+pub const RUN_ID_BYTES: usize = 5;
+/// Hex digits of a run's id.
+pub const RUN_ID_HEX_DIGITS: usize = 2 * RUN_ID_BYTES;
 pub const NAME_BYTES_MAX: usize = 100;
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -106,6 +110,99 @@ impl ForkName {
     #[must_use]
     pub fn main() -> Self {
         Self("main".to_owned())
+    }
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{text:?} is not the id of a run")]
+pub struct RunIdError {
+    text: String,
+}
+
+impl crate::diagnose::Diagnose for RunIdError {
+    fn code(&self) -> &'static str {
+        "ref.invalid"
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(format!(
+            "a run's id is {RUN_ID_HEX_DIGITS} hex digits, of which {PREFIX_HEX_DIGITS_MIN} may do; list \
+             them with: avfs runs list"
+        ))
+    }
+}
+
+fn check_run_digits(text: &str, digits: std::ops::RangeInclusive<usize>) -> Result<(), RunIdError> {
+    let hex = text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    if hex && digits.contains(&text.len()) {
+        return Ok(());
+    }
+    Err(RunIdError { text: text.chars().take(40).collect() })
+}
+
+/// The id of a run: lower-case hex digits of random bytes, which the caller draws.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunId(String);
+
+impl RunId {
+    #[must_use]
+    pub fn from_random(bytes: [u8; RUN_ID_BYTES]) -> Self {
+        Self(to_hex(&bytes))
+    }
+
+    /// Reads a whole id.
+    pub fn parse(text: &str) -> Result<Self, RunIdError> {
+        check_run_digits(text, RUN_ID_HEX_DIGITS..=RUN_ID_HEX_DIGITS)?;
+        Ok(Self(text.to_owned()))
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The first digits of a run's id, or all of them, as people type it; `run:` before it means nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunPrefix(String);
+
+impl RunPrefix {
+    pub fn parse(text: &str) -> Result<Self, RunIdError> {
+        let digits = text.strip_prefix("run:").unwrap_or(text).to_ascii_lowercase();
+        check_run_digits(&digits, PREFIX_HEX_DIGITS_MIN..=RUN_ID_HEX_DIGITS)
+            .map_err(|_| RunIdError { text: text.chars().take(40).collect() })?;
+        Ok(Self(digits))
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&RunId> for RunPrefix {
+    fn from(id: &RunId) -> Self {
+        Self(id.0.clone())
+    }
+}
+
+impl fmt::Display for RunPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::str::FromStr for RunPrefix {
+    type Err = RunIdError;
+
+    fn from_str(text: &str) -> Result<Self, RunIdError> {
+        Self::parse(text)
     }
 }
 
@@ -243,6 +340,21 @@ mod tests {
         assert!(matches!(ForkName::parse(&"x".repeat(300)), Err(NameError::TooLong { length: 300, .. })));
         for good in ["main", "fix-1", "v2.0", "0", &"x".repeat(100)] {
             assert_eq!(ForkName::parse(good).unwrap().as_str(), good);
+        }
+    }
+
+    #[test]
+    fn run_ids_are_whole_and_prefixes_are_forgiving() {
+        assert_eq!(RunId::from_random([0, 1, 0xab, 0xcd, 0xff]).as_str(), "0001abcdff");
+        assert_eq!(RunId::parse("0001abcdff"), Ok(RunId::from_random([0, 1, 0xab, 0xcd, 0xff])));
+        for bad in ["", "0001abcdf", "0001abcdff0", "0001ABCDFF", "0001abcdfg", "run:0001abcdff"] {
+            assert!(RunId::parse(bad).is_err(), "{bad:?} was accepted");
+        }
+        for (text, digits) in [("0001", "0001"), ("run:00aB", "00ab"), ("0001ABCDFF", "0001abcdff")] {
+            assert_eq!(RunPrefix::parse(text).unwrap().as_str(), digits);
+        }
+        for bad in ["", "run:", "001", "0001abcdff0", "main", "run:run:0001"] {
+            assert!(RunPrefix::parse(bad).is_err(), "{bad:?} was accepted");
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::{
     AuditRecord, Backend, BackendError, BlobRecord, CheckpointRecord, Durability, ForkRecord, Guard,
-    ObjectKind, Reader, Result, VersionRecord, Writer,
+    ObjectKind, Reader, Result, RunRecord, VersionRecord, Writer,
 };
 use crate::clock::Timestamp;
 use crate::ids::{CheckpointName, ForkName, TreeId, VersionId};
@@ -148,6 +148,11 @@ impl Writer for FaultWriter<'_> {
     fn delete_checkpoint(&mut self, fork: &ForkName, name: &CheckpointName) -> Result<()> {
         self.fuse.burn("delete_checkpoint")?;
         self.inner.delete_checkpoint(fork, name)
+    }
+
+    fn put_run(&mut self, run: &RunRecord) -> Result<()> {
+        self.fuse.burn("put_run")?;
+        self.inner.put_run(run)
     }
 
     fn append_audit(&mut self, record: &AuditRecord) -> Result<()> {

@@ -5,10 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{
     AuditRecord, Backend, BlobRecord, CheckpointRecord, Codec, Durability, ForkRecord, Guard, ObjectKind,
-    Reader, Result, Usage, VersionRecord, Writer,
+    Reader, Result, RunRecord, Usage, VersionRecord, Writer,
 };
 use crate::clock::Timestamp;
-use crate::ids::{BlobId, CheckpointName, ForkName, TreeId, VersionId};
+use crate::ids::{BlobId, CheckpointName, ForkName, RunId, RunPrefix, TreeId, VersionId};
 
 #[derive(Default)]
 pub struct MemoryBackend {
@@ -25,6 +25,8 @@ struct State {
     forks: BTreeMap<ForkName, ForkRecord>,
     checkpoints: Vec<CheckpointRecord>,
     audit: Vec<AuditRecord>,
+    /// In the order of their sequence numbers, which count from one.
+    runs: Vec<RunRecord>,
 }
 
 impl MemoryBackend {
@@ -127,6 +129,27 @@ impl Reader for State {
         Ok(self.checkpoints.clone())
     }
 
+    fn run(&self, id: &RunId) -> Result<Option<RunRecord>> {
+        Ok(self.runs.iter().find(|run| run.id == *id).cloned())
+    }
+
+    fn runs_with_prefix(&self, prefix: &RunPrefix, limit: usize) -> Result<Vec<RunRecord>> {
+        let matching = self.runs.iter().filter(|run| run.id.as_str().starts_with(prefix.as_str()));
+        let mut found: Vec<RunRecord> = matching.cloned().collect();
+        found.sort_by(|a, b| a.id.cmp(&b.id));
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    fn runs(&self, before: i64, limit: usize) -> Result<Vec<RunRecord>> {
+        Ok(self.runs.iter().rev().filter(|run| run.seq < before).take(limit).cloned().collect())
+    }
+
+    fn runs_of_fork(&self, fork: &ForkName, before: i64, limit: usize) -> Result<Vec<RunRecord>> {
+        let of_fork = self.runs.iter().rev().filter(|run| run.seq < before && run.fork == *fork);
+        Ok(of_fork.take(limit).cloned().collect())
+    }
+
     fn audit_after(&self, after: i64, limit: usize) -> Result<Vec<AuditRecord>> {
         Ok(self.audit.iter().filter(|row| row.seq > after).take(limit).cloned().collect())
     }
@@ -143,6 +166,7 @@ impl Reader for State {
             tree_bytes: self.trees.values().map(|(_, data)| data.len() as u64).sum(),
             versions: self.versions.len() as u64,
             audit_rows: self.audit.len() as u64,
+            runs: self.runs.len() as u64,
         })
     }
 
@@ -246,6 +270,17 @@ impl Writer for MemoryWriter<'_> {
 
     fn delete_checkpoint(&mut self, fork: &ForkName, name: &CheckpointName) -> Result<()> {
         self.work.checkpoints.retain(|c| c.fork != *fork || c.name != *name);
+        Ok(())
+    }
+
+    fn put_run(&mut self, run: &RunRecord) -> Result<()> {
+        match self.work.runs.iter_mut().find(|known| known.id == run.id) {
+            Some(known) => *known = RunRecord { seq: known.seq, ..run.clone() },
+            None => {
+                let seq = self.work.runs.last().map_or(1, |last| last.seq + 1);
+                self.work.runs.push(RunRecord { seq, ..run.clone() });
+            }
+        }
         Ok(())
     }
 

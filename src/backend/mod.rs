@@ -12,10 +12,11 @@ pub mod sqlite;
 
 pub use error::BackendError;
 pub use record::{
-    AuditRecord, BlobRecord, CheckpointRecord, Codec, ForkRecord, Life, ObjectKind, Usage, VersionRecord,
+    AuditRecord, BlobRecord, CheckpointRecord, Codec, ForkRecord, Life, ObjectKind, RunRecord, RunState,
+    Usage, VersionRecord,
 };
 
-use crate::ids::{BlobId, CheckpointName, ForkName, TreeId, VersionId};
+use crate::ids::{BlobId, CheckpointName, ForkName, RunId, RunPrefix, TreeId, VersionId};
 
 pub type Result<T> = std::result::Result<T, BackendError>;
 
@@ -74,6 +75,14 @@ pub trait Reader {
     /// Every checkpoint, oldest first.
     fn checkpoints(&self) -> Result<Vec<CheckpointRecord>>;
 
+    fn run(&self, id: &RunId) -> Result<Option<RunRecord>>;
+    /// Runs whose id begins with these digits, at most `limit` of them, by id.
+    fn runs_with_prefix(&self, prefix: &RunPrefix, limit: usize) -> Result<Vec<RunRecord>>;
+    /// Runs with a sequence number below `before`, newest first.
+    fn runs(&self, before: i64, limit: usize) -> Result<Vec<RunRecord>>;
+    /// As [`Reader::runs`], those of one fork.
+    fn runs_of_fork(&self, fork: &ForkName, before: i64, limit: usize) -> Result<Vec<RunRecord>>;
+
     /// Rows of the audit log with a sequence number above `after`, in order.
     fn audit_after(&self, after: i64, limit: usize) -> Result<Vec<AuditRecord>>;
 
@@ -106,6 +115,9 @@ pub trait Writer {
 
     fn insert_checkpoint(&mut self, checkpoint: &CheckpointRecord) -> Result<()>;
     fn delete_checkpoint(&mut self, fork: &ForkName, name: &CheckpointName) -> Result<()>;
+
+    /// Keeps a run; one with the same id is replaced and keeps its place in the journal.
+    fn put_run(&mut self, run: &RunRecord) -> Result<()>;
 
     fn append_audit(&mut self, record: &AuditRecord) -> Result<()>;
 

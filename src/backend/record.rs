@@ -1,7 +1,9 @@
 //! The rows a backend keeps.
 
 use crate::clock::Timestamp;
-use crate::ids::{AuditDigest, BlobId, CheckpointName, ContentId, DIGEST_BYTES, ForkName, TreeId, VersionId};
+use crate::ids::{
+    AuditDigest, BlobId, CheckpointName, ContentId, DIGEST_BYTES, ForkName, RunId, TreeId, VersionId,
+};
 
 /// How a blob's data is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +101,71 @@ pub struct AuditRecord {
     pub digest: AuditDigest,
 }
 
+/// How a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// The command ended and what it changed is kept.
+    Completed,
+    /// The command was not run, or what it did cannot be had.
+    Failed,
+    /// It was begun, and whoever ran it died before its end.
+    Interrupted,
+    /// The command ended, but its changes are not in the vault yet: they can still be captured.
+    Recoverable,
+}
+
+impl RunState {
+    pub const ALL: [Self; 4] = [Self::Completed, Self::Failed, Self::Interrupted, Self::Recoverable];
+
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::Recoverable => "recoverable",
+        }
+    }
+
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.word() == word)
+    }
+
+    /// True if nothing more can come of the run: it is in the journal as it will stay.
+    #[must_use]
+    pub const fn is_settled(self) -> bool {
+        match self {
+            Self::Completed | Self::Failed => true,
+            Self::Interrupted | Self::Recoverable => false,
+        }
+    }
+}
+
+/// One row of the journal. What the three texts hold is JSON that the backend does not look into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRecord {
+    /// The order of the journal, given by the store: what it is before is of no account.
+    pub seq: i64,
+    pub id: RunId,
+    /// The fork its changes went to, or would have gone to.
+    pub fork: ForkName,
+    pub state: RunState,
+    /// The version its changes are changes of; the only one there is if it changed nothing.
+    pub version_before: Option<VersionId>,
+    pub version_after: Option<VersionId>,
+    pub started_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    /// When its changes were written to the bound directory, or dropped.
+    pub applied_at: Option<Timestamp>,
+    pub discarded_at: Option<Timestamp>,
+    pub request: String,
+    pub decision: String,
+    pub result: String,
+}
+
 /// What is swept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
@@ -119,4 +186,5 @@ pub struct Usage {
     pub tree_bytes: u64,
     pub versions: u64,
     pub audit_rows: u64,
+    pub runs: u64,
 }

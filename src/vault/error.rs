@@ -2,7 +2,7 @@
 
 use crate::backend::BackendError;
 use crate::diagnose::Diagnose;
-use crate::ids::{CheckpointName, ForkName, VersionId};
+use crate::ids::{CheckpointName, ForkName, RunId, RunPrefix, VersionId};
 
 use super::codec::DecodeError;
 use super::path::{PathError, TreePath};
@@ -50,6 +50,15 @@ pub enum VaultError {
     NoCheckpoint { fork: ForkName, name: CheckpointName },
     #[error("there is a checkpoint {name} on fork {fork} already")]
     CheckpointExists { fork: ForkName, name: CheckpointName },
+
+    #[error("there is no run {id}")]
+    NoRun { id: RunPrefix },
+    #[error("{id:?} could be any of {count} runs, among them {examples}", id = id.as_str())]
+    AmbiguousRun { id: RunPrefix, count: usize, examples: String },
+    #[error("run {id} is in the vault already: a run is captured once")]
+    RunCaptured { id: RunId },
+    #[error("run {id} leads to no version: {reason}")]
+    RunWithoutVersion { id: RunId, reason: &'static str },
 
     #[error("there is no {path}")]
     NoPath { path: TreePath },
@@ -102,6 +111,10 @@ impl Diagnose for VaultError {
             Self::ForkMoved { .. } => "fork.moved",
             Self::NoCheckpoint { .. } => "checkpoint.not_found",
             Self::CheckpointExists { .. } => "checkpoint.exists",
+            Self::NoRun { .. } => "run.not_found",
+            Self::AmbiguousRun { .. } => "ref.ambiguous",
+            Self::RunCaptured { .. } => "run.captured_already",
+            Self::RunWithoutVersion { .. } => "run.no_version",
             Self::NoPath { .. } => "path.not_found",
             Self::NotADirectory { .. } => "path.not_a_directory",
             Self::IsADirectory { .. } => "path.is_a_directory",
@@ -141,6 +154,11 @@ impl Diagnose for VaultError {
             Self::ForkMoved { .. } => "look at the new state and try again".to_owned(),
             Self::NoCheckpoint { fork, .. } => format!("list them with: avfs checkpoint list --fork {fork}"),
             Self::CheckpointExists { .. } => "choose another name, or delete that one first".to_owned(),
+            Self::NoRun { .. } => "list them with: avfs runs list".to_owned(),
+            Self::AmbiguousRun { .. } => "give more digits of the run's id".to_owned(),
+            Self::RunCaptured { id } | Self::RunWithoutVersion { id, .. } => {
+                format!("see what became of it with: avfs runs show {id}")
+            }
             Self::NoPath { .. } => "see what there is with: avfs ls".to_owned(),
             Self::NotADirectory { .. } | Self::PathExists { .. } => "choose another path".to_owned(),
             Self::IsADirectory { .. } => "add -r to include directories".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::backend::{Codec, Reader, VersionRecord};
+use crate::backend::{BackendError, Codec, Reader, RunRecord, VersionRecord};
 use crate::ids::{BlobId, TreeId, VersionId};
 
 use super::audit;
@@ -14,6 +14,10 @@ use super::page::{Body, FileContent, Node, Totals};
 use super::store::{Vault, require_version};
 use super::tree::{self, Pages};
 use super::version;
+
+/// Rows of the journal and of the audit log read at once.
+const RUNS_AT_ONCE: usize = 200;
+const AUDIT_AT_ONCE: usize = 1000;
 
 /// How much is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +40,7 @@ pub struct Report {
     pub trees: u64,
     pub blobs: u64,
     pub audit_rows: u64,
+    pub runs: u64,
     pub findings: Vec<Finding>,
 }
 
@@ -60,6 +65,7 @@ impl Vault {
         let mut check = Check { reader: &*reader, how, meter, report, trees, blobs };
         check.versions()?;
         check.references()?;
+        check.runs()?;
         let verdict = audit::verify(&*reader, None)?;
         check.report.audit_rows = verdict.rows;
         for problem in verdict.problems {
@@ -245,6 +251,79 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Check<'_> {
+    /// Every row of the journal: what it says can be read, and the versions it names are those of the run.
+    fn runs(&mut self) -> Result<()> {
+        let mut before = i64::MAX;
+        loop {
+            let runs = match self.reader.runs(before, RUNS_AT_ONCE) {
+                Err(BackendError::Corrupt { detail, .. }) => {
+                    self.found("damaged", format!("a row of the journal cannot be read: {detail}"));
+                    return Ok(());
+                }
+                other => other?,
+            };
+            let Some(last) = runs.last() else { return Ok(()) };
+            before = last.seq;
+            for run in &runs {
+                self.report.runs += 1;
+                self.run(run)?;
+            }
+        }
+    }
+
+    fn run(&mut self, run: &RunRecord) -> Result<()> {
+        for (name, text) in [("request", &run.request), ("decision", &run.decision), ("result", &run.result)]
+        {
+            if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text) {
+                self.found("damaged", format!("the {name} of run {} is not JSON: {error}", run.id));
+            }
+        }
+        if run.version_after.is_some() && run.version_before.is_none() {
+            self.found("damaged", format!("run {} made a version of nothing", run.id));
+        }
+        let made = run.version_after.map(|id| self.reader.version(&id)).transpose()?.flatten();
+        if let Some(made) = &made
+            && (made.run.as_deref() != Some(run.id.as_str())
+                || made.parents.first() != run.version_before.as_ref())
+        {
+            self.found("damaged", format!("version {} is not that of run {}", made.id.short(), run.id));
+        }
+        for id in run.version_before.iter().chain(&run.version_after) {
+            if self.reader.version(id)?.is_none() && !self.may_be_gone(run)? {
+                self.found("missing", format!("version {} of run {} is missing", id.short(), run.id));
+            }
+        }
+        Ok(())
+    }
+
+    /// A run's versions live as long as its fork: they may be missing if that was deleted after the run, also
+    /// if there is another fork of its name by now.
+    fn may_be_gone(&self, run: &RunRecord) -> Result<bool> {
+        if run.version_after.is_none() || self.reader.fork(&run.fork)?.is_none() {
+            return Ok(true);
+        }
+        let ends = ["fork.delete", "fork.expire", "run.discard"];
+        let landed = format!("run={}", run.id);
+        let (mut has_landed, mut after) = (false, 0);
+        loop {
+            let rows = match self.reader.audit_after(after, AUDIT_AT_ONCE) {
+                // Told by the check of the log itself.
+                Err(BackendError::Corrupt { .. }) => return Ok(true),
+                other => other?,
+            };
+            let Some(last) = rows.last() else { return Ok(false) };
+            after = last.seq;
+            for row in rows.iter().filter(|row| row.subject == run.fork.as_str()) {
+                has_landed |= row.after.is_some() && row.detail.split(' ').any(|word| word == landed);
+                if has_landed && ends.contains(&row.action.as_str()) {
+                    return Ok(true);
+                }
+            }
+        }
     }
 }
 

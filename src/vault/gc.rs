@@ -3,6 +3,8 @@
 //! Objects go newest first, so that an object that is there always has everything it refers to, also when
 //! the sweep is killed half-way. Before each step the heads are looked at again: what a new version has
 //! begun to use since the marking stays.
+//!
+//! The journal keeps nothing alive: a run's versions live as long as its fork leads to them, its row for ever.
 
 use std::collections::HashSet;
 

@@ -29,11 +29,14 @@ mod page_codec;
 pub mod pages;
 pub mod path;
 pub mod quota;
+pub mod rebase;
+pub mod run;
 pub mod stat_cache;
 mod store;
 pub mod tree;
 pub mod version;
 mod write_out;
 
+pub use batch::Batch;
 pub use error::{Result, VaultError};
 pub use store::{Advance, Committed, Context, Transaction, Vault, When, key, require_version};

@@ -211,16 +211,27 @@ fn commit<'e>(
     let head = super::store::require_version(transaction.view(), &record.head)?;
     let root = full_root_of(transaction.view(), &head)?;
     let edits = edits(transaction.view(), &root)?;
+    let edited = apply_edits(transaction, &root, &edits, manner)?;
+    let advance = Advance { ..*advance };
+    transaction.advance(&record, &edited, advance)
+}
+
+/// The root after edits, with its new pages stored.
+pub(super) fn apply_edits(
+    transaction: &mut Transaction<'_>,
+    root: &DirRef,
+    edits: &Edits,
+    manner: Manner,
+) -> Result<DirRef> {
     let mut new = NewPages::default();
-    let mut edited = edit::apply(&transaction.view() as &dyn Pages, &root, &edits, manner, &mut new)?;
+    let mut edited = edit::apply(&transaction.view() as &dyn Pages, root, edits, manner, &mut new)?;
     if edited.totals.links > 0 {
         edited = links::settle(&transaction.view() as &dyn Pages, &edited, &mut new)?;
     }
     if edited.tree != root.tree {
         transaction.put_pages(&new)?;
     }
-    let advance = Advance { ..*advance };
-    transaction.advance(&record, &edited, advance)
+    Ok(edited)
 }
 
 fn require_dir(pages: &dyn Pages, root: &DirRef, path: &TreePath) -> Result<DirRef> {

@@ -2,11 +2,14 @@
 
 use crate::backend::{Reader, VersionRecord};
 use crate::clock::Timestamp;
-use crate::ids::{CheckpointName, DIGEST_BYTES, DigestKind, ForkName, PREFIX_HEX_DIGITS_MIN, VersionId};
+use crate::ids::{
+    CheckpointName, DIGEST_BYTES, DigestKind, ForkName, PREFIX_HEX_DIGITS_MIN, RunPrefix, VersionId,
+};
 
 use super::codec::{put_bytes, put_number};
 use super::error::{Result, VaultError};
 use super::page::DirRef;
+use super::run::find_run;
 use super::store::require_version;
 use super::tree::{self, Pages};
 
@@ -132,7 +135,7 @@ impl Reference {
     /// The version it leads to, and the fork it went through.
     pub fn resolve(&self, reader: &dyn Reader) -> Result<(VersionRecord, Option<ForkName>)> {
         let (id, fork) = match &self.base {
-            Base::Run(run) => (reader.version_of_run(run)?.ok_or_else(|| self.unknown())?, None),
+            Base::Run(run) => (self.of_run(reader, run)?, None),
             Base::Checkpoint(fork, name) => {
                 if reader.fork(fork)?.is_none() {
                     return Err(VaultError::NoFork { name: fork.clone() });
@@ -151,6 +154,23 @@ impl Reference {
             version = require_version(reader, parent)?;
         }
         Ok((version, fork))
+    }
+
+    /// What a run made; where it changed nothing, what it began with.
+    fn of_run(&self, reader: &dyn Reader, text: &str) -> Result<VersionId> {
+        let prefix = RunPrefix::parse(text).ok();
+        let run = prefix.map_or(Ok(None), |prefix| find_run(reader, &prefix))?;
+        let Some(run) = run else {
+            // Versions name the runs that made them, also those that no journal knows.
+            return reader.version_of_run(text)?.ok_or_else(|| self.unknown());
+        };
+        let without = |reason| VaultError::RunWithoutVersion { id: run.id.clone(), reason };
+        let id = run.version_after.or(run.version_before);
+        let id = id.ok_or_else(|| without("it ended before it had one"))?;
+        match reader.version(&id)? {
+            Some(_) => Ok(id),
+            None => Err(without("its fork was deleted, and gc has taken the version with it")),
+        }
     }
 
     /// A fork of that name comes first; digits mean a version only where no fork has the name.

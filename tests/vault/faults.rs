@@ -5,7 +5,7 @@ use std::path::Path;
 use avfs::backend::fault::{FaultBackend, Fuse};
 use avfs::backend::memory::MemoryBackend;
 use avfs::backend::sqlite::{OpenOptions, SqliteBackend};
-use avfs::backend::{Backend, BackendError, CheckpointRecord, ForkRecord, Life, VersionRecord};
+use avfs::backend::{Backend, BackendError, CheckpointRecord, ForkRecord, Life, RunRecord, VersionRecord};
 use avfs::ids::CheckpointName;
 use avfs::vault::checkpoint::Origin;
 use avfs::vault::edit::{Edit, Edits};
@@ -17,10 +17,12 @@ use avfs::vault::ops::{Depth, Parents};
 use avfs::vault::page::{FileContent, FileNode, Node};
 use avfs::vault::path::TreePath;
 use avfs::vault::quota::Quota;
+use avfs::vault::run::Landing;
 use avfs::vault::tree::{Pages, Walk};
 use avfs::vault::version::{History, root_of};
 use avfs::vault::{Advance, Result, Vault, VaultError, When, audit, content};
 
+use crate::runs::{self, Changes};
 use crate::support::{self, Scratch, fork, main_fork, path, reference};
 
 /// Everything a user of the vault can see.
@@ -31,6 +33,7 @@ struct Seen {
     histories: Vec<Vec<VersionRecord>>,
     listings: Vec<Vec<(TreePath, Node)>>,
     quota: Quota,
+    runs: Vec<RunRecord>,
     audit_rows: u64,
 }
 
@@ -53,6 +56,7 @@ fn look(vault: &Vault) -> Seen {
         listings: forks.iter().map(listing).collect(),
         checkpoints: reader.checkpoints().unwrap(),
         quota: avfs::vault::quota::read(&*reader).unwrap(),
+        runs: reader.runs(i64::MAX, 1000).unwrap(),
         audit_rows: verdict.rows,
         forks,
     }
@@ -114,6 +118,31 @@ fn operations<'a>(host: &'a Path) -> Vec<Operation<'a>> {
                 let advance =
                     Advance { action: "run.capture", message: "run", run: Some("7"), when: When::Changed };
                 v.commit_edits(&main_fork(), &edits, &[new_blob()], &advance).map(drop)
+            }),
+        ),
+        (
+            "run",
+            Box::new(|v| {
+                let base = v.fork(&main_fork())?.head;
+                let changes = Changes::default().put("dir/f07", "by a run").remove("dir/f08");
+                let landing = Landing::Fork { name: &main_fork(), base };
+                changes.land(v, landing, runs::record(1, &main_fork())).map(drop)
+            }),
+        ),
+        (
+            "run beside its fork",
+            Box::new(|v| {
+                let base = reference("main~1").resolve(&*v.read()?)?.0.id;
+                let changes = Changes::default().put("dir/f01", "by a run");
+                let landing = Landing::Fork { name: &main_fork(), base };
+                changes.land(v, landing, runs::record(1, &main_fork())).map(drop)
+            }),
+        ),
+        (
+            "run for the record",
+            Box::new(|v| {
+                let record = runs::record(1, &main_fork());
+                Changes::default().land(v, Landing::RecordOnly, record).map(drop)
             }),
         ),
         (

@@ -5,16 +5,18 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use avfs::backend::sqlite::{FORMAT, OnClose, OpenOptions, sibling};
-use avfs::backend::{BackendError, Life};
+use avfs::backend::{BackendError, Life, RunRecord};
 use avfs::ids::CheckpointName;
 use avfs::vault::checkpoint::Origin;
 use avfs::vault::export::Overwrite;
 use avfs::vault::fsck::Thoroughness;
 use avfs::vault::gc::{Keep, Trial};
 use avfs::vault::meter::Meter;
+use avfs::vault::run::Landing;
 use avfs::vault::{Result, Vault, VaultError, audit};
 use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
+use crate::runs::{self, Changes};
 use crate::support::snapshot::{self, Kind};
 use crate::support::{self, Scratch, fork, main_fork, path, reference};
 
@@ -22,6 +24,10 @@ use crate::support::{self, Scratch, fork, main_fork, path, reference};
 const GOLDEN_1: &[u8] = include_bytes!("../golden/vault-format-1.db.zst");
 const GOLDEN_1_HEAD: &str = include_str!("../golden/vault-format-1.head");
 const GOLDEN_1_LISTING: &str = include_str!("../golden/vault-format-1.txt");
+/// One of format 2: the same, and two runs.
+const GOLDEN_2: &[u8] = include_bytes!("../golden/vault-format-2.db.zst");
+const GOLDEN_2_HEAD: &str = include_str!("../golden/vault-format-2.head");
+const GOLDEN_2_LISTING: &str = include_str!("../golden/vault-format-2.txt");
 
 /// A directory with something of every kind, the same at every making.
 fn make_golden_dir(dir: &Path) {
@@ -77,7 +83,21 @@ fn make_golden_vault(scratch: &Scratch, file: &Path) {
     support::write(&vault, "sub/n007", b"changed in the vault");
     vault.prune(&Keep { last: Some(2), since: None }, None, Trial::Real).unwrap();
     vault.gc(&|_| {}).unwrap();
+    land_golden_runs(&vault);
     vault.backend().settle().unwrap();
+}
+
+/// A run on a fork of its own, and one that changed nothing.
+fn land_golden_runs(vault: &Vault) {
+    let base = vault.fork(&main_fork()).unwrap().head;
+    let life = Life::Ephemeral { expires_at: support::START.plus_seconds(1_000_000_000) };
+    let name = fork("run-1");
+    let landing = Landing::NewFork { name: &name, base, parent: &main_fork(), life };
+    let changes = Changes::default().put("plain", "by a run\n").remove("sub/n008");
+    changes.land(vault, landing, runs::record(1, &name)).unwrap();
+    let nothing =
+        RunRecord { version_before: Some(base), exit_code: Some(3), ..runs::record(2, &main_fork()) };
+    Changes::default().land(vault, Landing::RecordOnly, nothing).unwrap();
 }
 
 /// A directory as lines of text.
@@ -121,21 +141,80 @@ fn golden_files_can_be_made() {
         fs::write(golden.join(format!("vault-format-{FORMAT}.head")), &head).unwrap();
         return;
     }
-    // What is made today is what was made then: same ids, same files.
-    assert_eq!(head, GOLDEN_1_HEAD);
-    assert_eq!(listing, GOLDEN_1_LISTING);
+    // What is made today is what was made then: same ids, same files, in every format.
+    assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_2_HEAD, GOLDEN_2_LISTING));
+    assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_1_HEAD, GOLDEN_1_LISTING));
 }
 
 fn golden(scratch: &Scratch) -> PathBuf {
+    unpack(scratch, GOLDEN_2)
+}
+
+fn unpack(scratch: &Scratch, compressed: &[u8]) -> PathBuf {
     let file = scratch.join("golden.db");
-    fs::write(&file, zstd::bulk::decompress(GOLDEN_1, 4 << 20).unwrap()).unwrap();
+    fs::write(&file, zstd::bulk::decompress(compressed, 4 << 20).unwrap()).unwrap();
     file
+}
+
+fn format_of(file: &Path) -> i64 {
+    support::sql(file).pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn a_vault_of_format_2_opens_for_ever() {
+    let scratch = Scratch::new();
+    let file = unpack(&scratch, GOLDEN_2);
+    assert_eq!(format_of(&file), 2);
+    let vault = support::open_vault(&file);
+    support::assert_clean(&vault);
+    assert_eq!(vault.fork(&main_fork()).unwrap().head.to_hex(), GOLDEN_2_HEAD);
+    let runs = vault.runs(i64::MAX, 10).unwrap();
+    let base = vault.fork(&main_fork()).unwrap().head;
+    let made = vault.fork(&fork("run-1")).unwrap();
+    let expected = [
+        RunRecord { seq: 2, version_before: Some(base), exit_code: Some(3), ..runs::record(2, &main_fork()) },
+        RunRecord {
+            seq: 1,
+            version_before: Some(base),
+            version_after: Some(made.head),
+            ..runs::record(1, &fork("run-1"))
+        },
+    ];
+    assert_eq!(runs, expected);
+    support::export(&vault, "run:0100", &scratch.join("out"));
+    assert_eq!(fs::read_to_string(scratch.join("out/plain")).unwrap(), "by a run\n");
+    assert!(!scratch.join("out/sub/n008").exists());
+    let verdict = audit::verify(&*vault.read().unwrap(), None).unwrap();
+    assert_eq!((verdict.rows, verdict.problems.as_slice()), (12, &[][..]));
+}
+
+#[test]
+fn a_vault_of_an_older_format_that_cannot_be_written_is_read_as_it_is() {
+    if support::is_root() {
+        let name = "format::a_vault_of_an_older_format_that_cannot_be_written_is_read_as_it_is";
+        return support::skip(name, "root ignores modes");
+    }
+    let scratch = Scratch::new();
+    let file = unpack(&scratch, GOLDEN_1);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+    let before = fs::read(&file).unwrap();
+    let vault = support::open_vault(&file);
+    support::export(&vault, "main", &scratch.join("out"));
+    assert_eq!(describe(&scratch.join("out")), GOLDEN_1_LISTING.split("--\n").next().unwrap());
+    assert_eq!(vault.runs(i64::MAX, 10).unwrap(), []);
+    assert_eq!(vault.read().unwrap().usage().unwrap().runs, 0);
+    support::assert_clean(&vault);
+    drop(vault);
+    assert!(fs::read(&file).unwrap() == before, "a file that cannot be written was written");
 }
 
 #[test]
 fn a_vault_of_format_1_opens_for_ever() {
     let scratch = Scratch::new();
-    let vault = support::open_vault(&golden(&scratch));
+    let file = unpack(&scratch, GOLDEN_1);
+    assert_eq!(format_of(&file), 1);
+    let vault = support::open_vault(&file);
+    assert_eq!(format_of(&file), FORMAT);
     support::assert_clean(&vault);
     assert_eq!(vault.fork(&main_fork()).unwrap().head.to_hex(), GOLDEN_1_HEAD);
     support::export(&vault, "main", &scratch.join("out"));
@@ -156,6 +235,9 @@ fn a_vault_of_format_1_opens_for_ever() {
     drop(reader);
     // It is not only to be looked at.
     support::write(&vault, "added", b"by a later avfs");
+    assert_eq!(vault.runs(i64::MAX, 10).unwrap(), []);
+    land_golden_runs(&vault);
+    assert_eq!(vault.runs(i64::MAX, 10).unwrap().len(), 2);
     vault.gc(&|_| {}).unwrap();
     support::assert_clean(&vault);
 }
@@ -267,7 +349,7 @@ fn a_flipped_byte_anywhere_never_panics_nor_passes_for_content() {
     let scratch = Scratch::new();
     let file = golden(&scratch);
     let whole = fs::read(&file).unwrap();
-    let expected = GOLDEN_1_LISTING.split("--\n").next().unwrap();
+    let expected = GOLDEN_2_LISTING.split("--\n").next().unwrap();
     let (mut refused, mut found, mut harmless) = (0, 0, 0);
     // Every page is hit in several places.
     for (n, at) in (0..whole.len()).step_by(1371).enumerate() {

@@ -11,5 +11,6 @@ mod format;
 mod model;
 mod objects;
 mod roundtrip;
+mod runs;
 mod syncs;
 mod worker;

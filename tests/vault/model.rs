@@ -11,21 +11,25 @@ use avfs::backend::memory::MemoryBackend;
 use avfs::backend::{Codec, Life, Reader};
 use avfs::clock::{SteppingClock, Timestamp};
 use avfs::diagnose::Diagnose;
+use avfs::hostfs::stat::FileTime;
 use avfs::ids::{CheckpointName, VersionId};
 use avfs::vault::checkpoint::Origin;
+use avfs::vault::edit::{Edit, Edits};
 use avfs::vault::fork::Deletion;
 use avfs::vault::gc::{Keep, Trial};
 use avfs::vault::import::{ImportOptions, OnTrouble};
 use avfs::vault::meter::Meter;
 use avfs::vault::ops::{Depth, Parents};
-use avfs::vault::page::Node;
+use avfs::vault::page::{FileContent, FileNode, Node};
 use avfs::vault::path::TreePath;
+use avfs::vault::run::{Landing, RunLanding};
 use avfs::vault::tree::{Pages, Walk};
 use avfs::vault::version::{History, root_of};
-use avfs::vault::{Context, Vault, VaultError, content, require_version};
+use avfs::vault::{Batch, Context, Vault, VaultError, content, require_version};
 use proptest::prelude::*;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 
+use crate::runs;
 use crate::support::{self, Scratch};
 
 /// Later than any file of the host: the stat cache then vouches for every file whose stamp is the same. The
@@ -55,8 +59,18 @@ struct Checkpoint {
     automatic: bool,
 }
 
+/// A row of the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Run {
+    number: u8,
+    fork: String,
+    before: usize,
+    after: Option<usize>,
+}
+
 #[derive(Clone, Debug)]
 struct Model {
+    runs: Vec<Run>,
     versions: Vec<Version>,
     heads: BTreeMap<String, usize>,
     checkpoints: BTreeMap<(String, String), Checkpoint>,
@@ -71,22 +85,81 @@ struct Model {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Write { fork: String, path: String, length: usize, mode: Option<u32> },
-    Mkdir { fork: String, path: String, parents: bool },
-    Remove { fork: String, path: String, recursive: bool },
-    Move { fork: String, from: String, to: String },
-    Copy { fork: String, from: String, to: String, recursive: bool },
-    ForkCreate { name: String, from: String },
-    ForkDelete { name: String, forced: bool },
-    CheckpointSave { fork: String, name: String, automatic: bool },
-    CheckpointDelete { fork: String, name: String },
-    CheckpointRestore { fork: String, from: String, name: String },
-    Restore { fork: String, from: String, back: usize },
-    Prune { last: u64, fork: Option<String> },
+    Write {
+        fork: String,
+        path: String,
+        length: usize,
+        mode: Option<u32>,
+    },
+    Mkdir {
+        fork: String,
+        path: String,
+        parents: bool,
+    },
+    Remove {
+        fork: String,
+        path: String,
+        recursive: bool,
+    },
+    Move {
+        fork: String,
+        from: String,
+        to: String,
+    },
+    Copy {
+        fork: String,
+        from: String,
+        to: String,
+        recursive: bool,
+    },
+    ForkCreate {
+        name: String,
+        from: String,
+    },
+    ForkDelete {
+        name: String,
+        forced: bool,
+    },
+    CheckpointSave {
+        fork: String,
+        name: String,
+        automatic: bool,
+    },
+    CheckpointDelete {
+        fork: String,
+        name: String,
+    },
+    CheckpointRestore {
+        fork: String,
+        from: String,
+        name: String,
+    },
+    Restore {
+        fork: String,
+        from: String,
+        back: usize,
+    },
+    Prune {
+        last: u64,
+        fork: Option<String>,
+    },
     Gc,
-    HostWrite { path: String },
-    HostRemove { path: String },
-    Import { fork: String },
+    HostWrite {
+        path: String,
+    },
+    HostRemove {
+        path: String,
+    },
+    Import {
+        fork: String,
+    },
+    /// A run that writes a file at the top, or nothing, on its fork or on a new one.
+    Land {
+        number: u8,
+        fork: String,
+        new_fork: Option<String>,
+        length: Option<usize>,
+    },
 }
 
 fn parent(path: &str) -> &str {
@@ -165,6 +238,7 @@ impl Model {
             host.insert(format!("many/n{n:02}"), Thing::File { content: content(n + 1), mode: 0o644 });
         }
         Self {
+            runs: Vec::new(),
             versions: vec![empty],
             heads: BTreeMap::from([("main".to_owned(), 0)]),
             checkpoints: BTreeMap::new(),
@@ -357,6 +431,28 @@ impl Model {
                 }
                 Ok(())
             }
+            Step::Land { number, fork, new_fork, length } => {
+                let before = self.head(fork)?;
+                if self.runs.iter().any(|run| run.number == *number) {
+                    return Err("run.captured_already");
+                }
+                let on = new_fork.as_ref().unwrap_or(fork).clone();
+                let mut run = Run { number: *number, fork: on.clone(), before, after: None };
+                if let Some(length) = length {
+                    if new_fork.is_some() && self.heads.contains_key(&on) {
+                        return Err("fork.exists");
+                    }
+                    let mut tree = self.versions[before].tree.clone();
+                    let file = Thing::File { content: content(*length), mode: 0o600 };
+                    tree.insert(run_path(*number), file);
+                    self.heads.insert(on.clone(), before);
+                    let root = self.fresh();
+                    self.advance(&on, tree, root);
+                    run.after = Some(self.heads[&on]);
+                }
+                self.runs.push(run);
+                Ok(())
+            }
             Step::Import { fork } => {
                 self.head(fork)?;
                 let (tree, root) = (self.host.clone(), self.host_root);
@@ -365,6 +461,11 @@ impl Model {
             }
         }
     }
+}
+
+/// Where a run writes: no two runs write to the same place, so that every landing changes something.
+fn run_path(number: u8) -> String {
+    format!("by-run-{number}")
 }
 
 fn fork_name() -> impl Strategy<Value = String> {
@@ -422,6 +523,8 @@ impl ReferenceStateMachine for Model {
             2 => host_path().prop_map(|path| Step::HostWrite { path }),
             1 => host_path().prop_map(|path| Step::HostRemove { path }),
             4 => fork_name().prop_map(|fork| Step::Import { fork }),
+            4 => (1..12_u8, fork_name(), prop::option::of(fork_name()), prop::option::of(1..300_usize))
+                .prop_map(|(number, fork, new_fork, length)| Step::Land { number, fork, new_fork, length }),
         ]
         .boxed()
     }
@@ -447,6 +550,7 @@ impl ReferenceStateMachine for Model {
             | Step::Gc
             | Step::HostWrite { .. }
             | Step::HostRemove { .. }
+            | Step::Land { .. }
             | Step::Import { .. } => true,
         }
     }
@@ -534,6 +638,40 @@ fn run(vault: &Vault, pair: &Pair, which: &str, step: &Step) -> Result<usize, Va
         }
         Step::Gc => vault.gc(&|_| {}).map(|_| 0),
         Step::HostWrite { .. } | Step::HostRemove { .. } => Ok(0),
+        Step::Land { number, fork: on, new_fork, length } => {
+            let base = vault.fork(&fork(on))?.head;
+            let (parent, new) = (fork(on), new_fork.as_deref().map(fork));
+            let landing = match &new {
+                None => Landing::Fork { name: &parent, base },
+                Some(name) => Landing::NewFork { name, base, parent: &parent, life: Life::Persistent },
+            };
+            let text = length.map(content);
+            let node = |text: &[u8]| {
+                Node::File(FileNode {
+                    mode: 0o600,
+                    mtime: FileTime { seconds: i64::from(*number), nanos: 0 },
+                    size: text.len() as u64,
+                    content: FileContent::Whole(content::id_of(text)),
+                    xattrs: None,
+                    link: None,
+                })
+            };
+            let edits: Edits =
+                text.iter().map(|text| (path(&run_path(*number)), Edit::Put(node(text)))).collect();
+            let mut batch = Batch::new(vault)?;
+            if let Some(text) = text {
+                batch.push(content::encode(content::id_of(&text), text))?;
+            }
+            let run = RunLanding {
+                landing,
+                edits: &edits,
+                message: "run",
+                checkpoint_before: None,
+                checkpoint_after: None,
+                record: runs::record(*number, new.as_ref().unwrap_or(&parent)),
+            };
+            vault.land_run(run, batch).map(|_| 0)
+        }
         Step::Import { fork: on } => {
             let cache = pair.cache(which);
             let meter = Meter::default();
@@ -567,6 +705,33 @@ fn listing(reader: &dyn Reader, version: &VersionId) -> Tree {
         (path, read_file(reader, &walked.node))
     });
     walked.collect()
+}
+
+/// The journal lists what landed, newest first, and each run leads to its version while that is kept.
+fn check_runs(which: &str, reader: &dyn Reader, model: &Model) {
+    let kept = reader.runs(i64::MAX, 100).unwrap();
+    let told: Vec<(String, String)> =
+        kept.iter().map(|run| (run.id.to_string(), run.fork.to_string())).collect();
+    let expected: Vec<(String, String)> =
+        model.runs.iter().rev().map(|run| (runs::run_id(run.number).to_string(), run.fork.clone())).collect();
+    assert_eq!(told, expected, "{which}: journal");
+    for (run, row) in model.runs.iter().rev().zip(&kept) {
+        assert_eq!(run.after.is_some(), row.version_after.is_some(), "{which}: {row:?}");
+        let at = &model.versions[run.after.unwrap_or(run.before)];
+        let reachable = model.heads.keys().flat_map(|fork| model.history(fork));
+        let reached = reachable.into_iter().any(|version| version == run.after.unwrap_or(run.before));
+        let found = support::reference(&format!("run:{}", row.id)).resolve(reader);
+        match found {
+            Ok((version, _)) if version.pruned_at.is_none() => {
+                assert!(listing(reader, &version.id) == at.tree, "{which}: {row:?}");
+            }
+            Ok(_) => assert!(at.pruned || !reached, "{which}: {row:?}"),
+            Err(error) => {
+                assert_eq!(error.code(), "run.no_version", "{which}: {row:?}");
+                assert!(!reached, "{which}: the version of {row:?} is gone");
+            }
+        }
+    }
 }
 
 struct BothBackends;
@@ -608,7 +773,7 @@ impl StateMachineTest for BothBackends {
     }
 
     fn check_invariants(pair: &Pair, model: &Model) {
-        let mut heads = Vec::new();
+        let (mut heads, mut journals) = (Vec::new(), Vec::new());
         for (which, vault) in &pair.vaults {
             let reader = vault.read().unwrap();
             let forks = reader.forks().unwrap();
@@ -635,9 +800,12 @@ impl StateMachineTest for BothBackends {
                 .map(|checkpoint| (checkpoint.fork.to_string(), checkpoint.name.to_string()))
                 .collect();
             assert_eq!(saved, model.checkpoints.keys().cloned().collect(), "{which}: checkpoints");
+            check_runs(which, &*reader, model);
+            journals.push(reader.runs(i64::MAX, 100).unwrap());
             heads.push(forks.iter().map(|fork| (fork.name.clone(), fork.head)).collect::<Vec<_>>());
         }
         assert_eq!(heads[0], heads[1], "the backends do not agree on the ids");
+        assert_eq!(journals[0], journals[1], "the backends do not agree on the journal");
     }
 
     fn teardown(pair: Pair, _: Model) {

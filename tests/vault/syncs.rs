@@ -7,6 +7,16 @@ use crate::worker;
 
 #[test]
 fn an_acknowledged_commit_has_synced_exactly_once() {
+    assert_synced_once("write");
+}
+
+#[test]
+fn a_run_that_landed_has_synced_exactly_once() {
+    assert_synced_once("land");
+}
+
+#[track_caller]
+fn assert_synced_once(role: &str) {
     let scratch = Scratch::new();
     let (path, trace) = (scratch.join("v.db"), scratch.join("trace"));
     drop(support::create_real_vault(&path));
@@ -15,7 +25,7 @@ fn an_acknowledged_commit_has_synced_exactly_once() {
     traced.arg(std::env::current_exe().unwrap());
     let vault = path.to_str().unwrap();
     let settings = [("VAULT", vault), ("SECONDS", "2"), ("NAME", "one"), ("FORK", "main")];
-    let mut worker = worker::Worker::start_as(traced, "write", &settings);
+    let mut worker = worker::Worker::start_as(traced, role, &settings);
     worker.wait_ready();
     worker.go();
     let acknowledged = worker.finish().len();

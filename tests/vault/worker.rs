@@ -8,14 +8,17 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use avfs::backend::Life;
+use avfs::backend::{Life, RunRecord};
+use avfs::ids::RunId;
 use avfs::vault::Vault;
 use avfs::vault::export::Overwrite;
 use avfs::vault::fork::Deletion;
 use avfs::vault::import::{ImportOptions, OnTrouble};
 use avfs::vault::materialize::{BaseCache, Trust};
 use avfs::vault::meter::Meter;
+use avfs::vault::run::Landing;
 
+use crate::runs::{self, Changes};
 use crate::support;
 
 const ROLE: &str = "AVFS_TEST_WORKER";
@@ -135,6 +138,7 @@ fn worker() {
     let mut rounds = (0_u64..).take_while(|round| *round == 0 || Instant::now() < until);
     match role.as_str() {
         "write" => rounds.for_each(|round| write(&vault, round)),
+        "land" => rounds.for_each(|round| land(&vault, round)),
         "import" => rounds.for_each(|round| import(&vault, round)),
         "gc" => rounds.for_each(|round| gc(&vault, round)),
         "export" => rounds.for_each(|round| export(&vault, round)),
@@ -155,6 +159,18 @@ fn write(vault: &Vault, round: u64) {
     let fork = support::fork(&setting("FORK"));
     let written = vault.write_file(&fork, &path, content.as_bytes(), None, &name).unwrap();
     say(&format!("ack {}", written.version.id));
+}
+
+/// A run that changes two files of its fork.
+fn land(vault: &Vault, round: u64) {
+    let fork = support::fork(&setting("FORK"));
+    let base = vault.fork(&fork).unwrap().head;
+    let text = format!("run {round}\n").repeat(20);
+    let changes = Changes::default().put("by-a-run", &text).put(&format!("by-run-{round}"), &text);
+    let [.., a, b] = round.to_be_bytes();
+    let record = RunRecord { id: RunId::from_random([0, 0, 0, a, b]), ..runs::record(0, &fork) };
+    let done = changes.land(vault, Landing::Fork { name: &fork, base }, record).unwrap();
+    say(&format!("ack {}", done.landed.version().unwrap()));
 }
 
 fn import(vault: &Vault, round: u64) {

@@ -78,8 +78,8 @@ pub fn create(path: &Path, options: &OpenOptions) -> Result<Conn> {
     Ok(conn)
 }
 
-/// Opens a vault file that exists, after checking that it is one this avfs can use.
-pub fn open(path: &Path, options: &OpenOptions) -> Result<(Conn, Access)> {
+/// Opens a vault file that exists, after checking that it is one this avfs can use; gives its format too.
+pub fn open(path: &Path, options: &OpenOptions) -> Result<(Conn, Access, i64)> {
     let meta = std::fs::metadata(path).map_err(|error| BackendError::io("open", path, error))?;
     if !meta.is_file() {
         return Err(BackendError::Foreign { path: path.to_owned() });
@@ -89,8 +89,8 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<(Conn, Access)> {
         .map_err(|errno| BackendError::io("open", path, errno.into()))?;
     let access = if writable(path) { Access::ReadWrite } else { Access::ReadOnly };
     let conn = open_as(path, access, options)?;
-    check_header(path, &conn, access)?;
-    Ok((conn, access))
+    let format = check_header(path, &conn, access)?;
+    Ok((conn, access, format))
 }
 
 /// Another connection to a vault whose header was checked.
@@ -159,7 +159,8 @@ fn open_named(uri: &Path, path: &Path, flags: OpenFlags, options: &OpenOptions) 
     Ok(Conn { sql, log_pages })
 }
 
-fn check_header(path: &Path, conn: &Conn, access: Access) -> Result<()> {
+/// The format of the file, brought up to this avfs's where the file can be written.
+fn check_header(path: &Path, conn: &Conn, access: Access) -> Result<i64> {
     let pragma = |name| {
         conn.sql.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(|e| translate(path, e))
     };
@@ -170,13 +171,14 @@ fn check_header(path: &Path, conn: &Conn, access: Access) -> Result<()> {
     if found > schema::FORMAT {
         return Err(BackendError::Newer { path: path.to_owned(), found, known: schema::FORMAT });
     }
-    if found < schema::FORMAT {
-        if access == Access::ReadOnly {
-            return Err(BackendError::ReadOnly { path: path.to_owned() });
+    match access {
+        Access::ReadWrite if found < schema::FORMAT => {
+            schema::migrate(&conn.sql, found).map_err(|error| translate(path, error))?;
+            Ok(schema::FORMAT)
         }
-        schema::migrate(&conn.sql, found).map_err(|error| translate(path, error))?;
+        Access::ReadOnly if found < schema::READABLE => Err(BackendError::ReadOnly { path: path.to_owned() }),
+        Access::ReadWrite | Access::ReadOnly => Ok(found),
     }
-    Ok(())
 }
 
 /// SQLite's error in the words of a vault.

@@ -7,6 +7,7 @@
 mod connect;
 mod maintain;
 mod read;
+mod runs;
 mod schema;
 mod write;
 
@@ -26,6 +27,8 @@ pub struct SqliteBackend {
     path: PathBuf,
     options: OpenOptions,
     access: Access,
+    /// That of the file; an older one only where it cannot be written.
+    format: i64,
     idle: Mutex<Vec<Conn>>,
     log: OnceLock<File>,
     mover: maintain::Mover,
@@ -35,19 +38,20 @@ impl SqliteBackend {
     /// Makes an empty store. The file appears under `path` only with [`SqliteBackend::publish`].
     pub fn create(path: &Path, options: OpenOptions) -> Result<Self> {
         let conn = connect::create(path, &options)?;
-        Ok(Self::with(path, options, conn, Access::ReadWrite))
+        Ok(Self::with(path, options, conn, (Access::ReadWrite, FORMAT)))
     }
 
     pub fn open(path: &Path, options: OpenOptions) -> Result<Self> {
-        let (conn, access) = connect::open(path, &options)?;
-        Ok(Self::with(path, options, conn, access))
+        let (conn, access, format) = connect::open(path, &options)?;
+        Ok(Self::with(path, options, conn, (access, format)))
     }
 
-    fn with(path: &Path, options: OpenOptions, conn: Conn, access: Access) -> Self {
+    fn with(path: &Path, options: OpenOptions, conn: Conn, (access, format): (Access, i64)) -> Self {
         Self {
             path: path.to_owned(),
             options,
             access,
+            format,
             idle: Mutex::new(vec![conn]),
             log: OnceLock::new(),
             mover: maintain::Mover::default(),

@@ -6,11 +6,12 @@ use rusqlite::{Connection, OptionalExtension, Params, Row};
 use super::{Conn, SqliteBackend};
 use crate::backend::{
     AuditRecord, BackendError, BlobRecord, CheckpointRecord, Codec, ForkRecord, Life, ObjectKind, Reader,
-    Result, Usage, VersionRecord,
+    Result, RunRecord, Usage, VersionRecord,
 };
 use crate::clock::Timestamp;
 use crate::ids::{
-    AuditDigest, BlobId, CheckpointName, ContentId, DIGEST_BYTES, ForkName, TreeId, VersionId, from_hex,
+    AuditDigest, BlobId, CheckpointName, ContentId, DIGEST_BYTES, ForkName, RunId, RunPrefix, TreeId,
+    VersionId, from_hex,
 };
 
 /// A connection inside a transaction: reading, or the reading half of a writer.
@@ -58,7 +59,7 @@ impl Session<'_> {
         BackendError::Corrupt { path: self.backend.path.clone(), detail: detail.into() }
     }
 
-    fn one<T>(
+    pub fn one<T>(
         &self,
         sql: &str,
         params: impl Params,
@@ -69,7 +70,7 @@ impl Session<'_> {
         query().map_err(|error| self.backend.translate(error))
     }
 
-    fn all<T>(
+    pub fn all<T>(
         &self,
         sql: &str,
         params: impl Params,
@@ -81,7 +82,7 @@ impl Session<'_> {
         query().map_err(|error| self.backend.translate(error))
     }
 
-    fn number(&self, sql: &str) -> Result<u64> {
+    pub fn number(&self, sql: &str) -> Result<u64> {
         let number = self.one(sql, [], |row| row.get::<_, i64>(0))?.unwrap_or(0);
         u64::try_from(number).map_err(|_| self.damaged(format!("{sql} gives {number}")))
     }
@@ -131,7 +132,7 @@ impl Session<'_> {
 }
 
 /// A name column; a name that no longer parses means that the row was edited from outside.
-fn named<T>(
+pub fn named<T>(
     row: &Row<'_>,
     column: usize,
     parse: impl Fn(&str) -> std::result::Result<T, crate::ids::NameError>,
@@ -143,7 +144,7 @@ fn named<T>(
     parse(&text).map_err(as_conversion)
 }
 
-fn limit(n: usize) -> i64 {
+pub fn limit(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
@@ -226,6 +227,22 @@ impl Reader for Session<'_> {
         self.all(&sql, [], Self::checkpoint_from)
     }
 
+    fn run(&self, id: &RunId) -> Result<Option<RunRecord>> {
+        self.run_by_id(id)
+    }
+
+    fn runs_with_prefix(&self, prefix: &RunPrefix, at_most: usize) -> Result<Vec<RunRecord>> {
+        self.runs_by_prefix(prefix, at_most)
+    }
+
+    fn runs(&self, before: i64, at_most: usize) -> Result<Vec<RunRecord>> {
+        self.runs_before(before, at_most)
+    }
+
+    fn runs_of_fork(&self, fork: &ForkName, before: i64, at_most: usize) -> Result<Vec<RunRecord>> {
+        self.runs_of(fork, before, at_most)
+    }
+
     fn audit_after(&self, after: i64, at_most: usize) -> Result<Vec<AuditRecord>> {
         let read = |row: &Row<'_>| {
             Ok(AuditRecord {
@@ -262,6 +279,7 @@ impl Reader for Session<'_> {
             tree_bytes: self.number("SELECT coalesce(sum(length(data)), 0) FROM tree")?,
             versions: self.number("SELECT count(*) FROM version")?,
             audit_rows: self.number("SELECT count(*) FROM audit")?,
+            runs: self.runs_kept()?,
         })
     }
 

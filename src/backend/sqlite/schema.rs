@@ -6,11 +6,15 @@ use rusqlite::Connection;
 pub const APPLICATION_ID: i64 = 0x6176_6673;
 
 /// One step for each format: `MIGRATIONS[n]` makes format n + 1 out of format n.
-const MIGRATIONS: &[&str] = &[FORMAT_1];
+const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2];
 
 /// The format this avfs writes, kept in `user_version`.
-pub const FORMAT: i64 = 1;
+pub const FORMAT: i64 = 2;
 const _: () = assert!(MIGRATIONS.len() as i64 == FORMAT);
+/// The oldest format that can be read as it is, where the file cannot be written and so not be migrated.
+pub const READABLE: i64 = 1;
+/// The first format with a journal.
+pub const JOURNALED: i64 = 2;
 
 const FORMAT_1: &str = "
 CREATE TABLE meta (
@@ -79,6 +83,28 @@ CREATE TABLE audit (
     detail  TEXT NOT NULL,
     digest  BLOB NOT NULL CHECK (length(digest) = 32)
 );
+";
+
+/// The journal of runs.
+const FORMAT_2: &str = "
+CREATE TABLE run (
+    seq            INTEGER PRIMARY KEY,
+    id             TEXT NOT NULL UNIQUE CHECK (length(id) = 10),
+    fork           TEXT NOT NULL,
+    state          TEXT NOT NULL CHECK (state IN ('completed', 'failed', 'interrupted', 'recoverable')),
+    version_before BLOB CHECK (version_before IS NULL OR length(version_before) = 32),
+    version_after  BLOB CHECK (version_after IS NULL OR length(version_after) = 32),
+    started_at     INTEGER NOT NULL,
+    ended_at       INTEGER,
+    exit_code      INTEGER,
+    signal         INTEGER,
+    applied_at     INTEGER,
+    discarded_at   INTEGER,
+    request        TEXT NOT NULL,
+    decision       TEXT NOT NULL,
+    result         TEXT NOT NULL
+);
+CREATE INDEX run_fork ON run (fork, seq);
 ";
 
 /// Brings a file of format `from` to [`FORMAT`]; all steps or none.

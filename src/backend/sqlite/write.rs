@@ -7,9 +7,10 @@ use rusqlite::Params;
 use super::SqliteBackend;
 use super::maintain;
 use super::read::{Session, run};
+use super::runs;
 use crate::backend::{
     AuditRecord, BlobRecord, CheckpointRecord, Durability, ForkRecord, Life, ObjectKind, Reader, Result,
-    VersionRecord, Writer,
+    RunRecord, VersionRecord, Writer,
 };
 use crate::clock::Timestamp;
 use crate::hostfs::lock::FileLock;
@@ -150,6 +151,10 @@ impl Writer for SqliteWriter<'_> {
     fn delete_checkpoint(&mut self, fork: &ForkName, name: &CheckpointName) -> Result<()> {
         let sql = "DELETE FROM checkpoint WHERE fork = ?1 AND name = ?2";
         self.execute(sql, (fork.as_str(), name.as_str())).map(drop)
+    }
+
+    fn put_run(&mut self, run: &RunRecord) -> Result<()> {
+        self.execute(runs::PUT, runs::values(run)).map(drop)
     }
 
     fn append_audit(&mut self, record: &AuditRecord) -> Result<()> {

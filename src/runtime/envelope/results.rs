@@ -392,6 +392,7 @@ pub struct Fsck {
     pub trees: u64,
     pub blobs: u64,
     pub audit_rows: u64,
+    pub runs: u64,
     pub findings: Vec<FsckFinding>,
 }
 
@@ -414,6 +415,7 @@ pub struct Stats {
     pub blob_stored_bytes: u64,
     pub blob_content_bytes: u64,
     pub audit_rows: u64,
+    pub runs: u64,
     pub file_bytes: u64,
     pub free_bytes: u64,
 }

@@ -36,6 +36,7 @@ pub fn run(ctx: &CommandContext, args: &FsckArgs) -> Outcome {
         trees: report.trees,
         blobs: report.blobs,
         audit_rows: report.audit_rows,
+        runs: report.runs,
         findings: findings
             .map(|finding| FsckFinding { code: finding.code.to_owned(), message: finding.what.clone() })
             .collect(),
@@ -46,10 +47,11 @@ pub fn run(ctx: &CommandContext, args: &FsckArgs) -> Outcome {
             out.line(format_args!("{code} {}", finding.message))?;
         }
         out.line(format_args!(
-            "checked {}, {}, {}, {}: {}",
+            "checked {}, {}, {}, {}, {}: {}",
             plural(result.versions, "version", "versions"),
             plural(result.trees, "tree", "trees"),
             plural(result.blobs, "blob", "blobs"),
+            plural(result.runs, "run", "runs"),
             plural(result.audit_rows, "audit row", "audit rows"),
             plural(result.findings.len() as u64, "problem", "problems"),
         ))

@@ -32,6 +32,7 @@ pub fn run(ctx: &CommandContext, _: &StatsArgs) -> Outcome {
         blob_stored_bytes: usage.blob_stored_bytes,
         blob_content_bytes: usage.blob_content_bytes,
         audit_rows: usage.audit_rows,
+        runs: usage.runs,
         file_bytes: usage.file_bytes,
         free_bytes: usage.free_bytes,
     };
@@ -47,6 +48,7 @@ pub fn run(ctx: &CommandContext, _: &StatsArgs) -> Outcome {
         out.line(format_args!("forks        {}", result.forks))?;
         out.line(format_args!("checkpoints  {}", result.checkpoints))?;
         out.line(format_args!("versions     {}", usage.versions))?;
+        out.line(format_args!("runs         {}", usage.runs))?;
         out.line(format_args!("trees        {}, {}", usage.trees, size(usage.tree_bytes)))?;
         out.line(format_args!(
             "blobs        {}, {stored} for {}",

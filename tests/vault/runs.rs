@@ -1,0 +1,626 @@
+//! Runs land: once, in one transaction, on the fork they were made for or beside it, and nothing is lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use avfs::backend::sqlite::{OpenOptions, SqliteBackend};
+use avfs::backend::{Life, RunRecord, RunState};
+use avfs::clock::Timestamp;
+use avfs::diagnose::Diagnose;
+use avfs::hostfs::stat::FileTime;
+use avfs::ids::{CheckpointName, ForkName, RunId, RunPrefix, VersionId};
+use avfs::vault::edit::{Edit, Edits};
+use avfs::vault::fork::Deletion;
+use avfs::vault::gc::{Keep, Trial};
+use avfs::vault::page::{DirMeta, FileContent, FileNode, Node};
+use avfs::vault::path::TreePath;
+use avfs::vault::run::{DIVERTED_SECONDS, Landed, LandedRun, Landing, RunLanding};
+use avfs::vault::tree::{self, Pages, Walk};
+use avfs::vault::{Batch, Result, Vault, audit, content};
+use proptest::prelude::*;
+
+use crate::support::{self, Scratch, fork, main_fork, path, reference};
+
+pub fn run_id(n: u8) -> RunId {
+    RunId::from_random([n, 0, 0, 0, n])
+}
+
+/// The row of a run that has ended well.
+pub fn record(n: u8, on: &ForkName) -> RunRecord {
+    RunRecord {
+        seq: 0,
+        id: run_id(n),
+        fork: on.clone(),
+        state: RunState::Completed,
+        version_before: None,
+        version_after: None,
+        started_at: support::START,
+        ended_at: Some(Timestamp(support::START.0 + 5)),
+        exit_code: Some(0),
+        signal: None,
+        applied_at: None,
+        discarded_at: None,
+        request: r#"{"command":["true"]}"#.to_owned(),
+        decision: r#"{"action":"allow"}"#.to_owned(),
+        result: r#"{"usage":{"user_ms":1}}"#.to_owned(),
+    }
+}
+
+/// Edits and the blobs they need.
+#[derive(Clone, Default)]
+pub struct Changes {
+    pub edits: Edits,
+    blobs: Vec<avfs::backend::BlobRecord>,
+}
+
+impl Changes {
+    pub fn put(mut self, at: &str, text: &str) -> Self {
+        let blob = content::encode(content::id_of(text.as_bytes()), text.as_bytes().to_vec());
+        let node = Node::File(FileNode {
+            mode: 0o644,
+            mtime: FileTime { seconds: 7, nanos: 0 },
+            size: text.len() as u64,
+            content: FileContent::Whole(blob.id),
+            xattrs: None,
+            link: None,
+        });
+        self.blobs.push(blob);
+        self.edits.insert(path(at), Edit::Put(node));
+        self
+    }
+
+    pub fn remove(mut self, at: &str) -> Self {
+        self.edits.insert(path(at), Edit::Remove);
+        self
+    }
+
+    pub fn dir(mut self, at: &str, mode: u32, seconds: i64) -> Self {
+        let meta = DirMeta { mode, mtime: FileTime { seconds, nanos: 0 }, xattrs: None };
+        self.edits.insert(path(at), Edit::Dir(meta));
+        self
+    }
+
+    pub fn land(&self, vault: &Vault, landing: Landing<'_>, record: RunRecord) -> Result<LandedRun> {
+        let label = |when: &str| CheckpointName::parse(&format!("{when}-{}", record.id)).ok();
+        let run = RunLanding {
+            landing,
+            edits: &self.edits,
+            message: "a run",
+            checkpoint_before: label("before"),
+            checkpoint_after: label("after"),
+            record,
+        };
+        let _pin = vault.backend().pin()?;
+        let mut batch = Batch::new(vault)?;
+        for blob in &self.blobs {
+            batch.push(blob.clone())?;
+        }
+        vault.land_run(run, batch)
+    }
+}
+
+fn head(vault: &Vault, name: &ForkName) -> VersionId {
+    vault.fork(name).unwrap().head
+}
+
+fn cat(vault: &Vault, at: &str, file: &str) -> Option<String> {
+    let root = support::root(vault, at);
+    let reader = vault.read().unwrap();
+    let pages: &dyn Pages = &&*reader;
+    match tree::lookup(pages, &root, &path(file)).unwrap()? {
+        Node::File(file) => {
+            let blob = content::fetch(&*reader, file.content.id()).unwrap();
+            Some(String::from_utf8(content::decode(blob).unwrap()).unwrap())
+        }
+        Node::Dir(_) => Some("/".to_owned()),
+        Node::Symlink(_) | Node::Fifo(_) => panic!("nobody made one"),
+    }
+}
+
+fn dir_mode(vault: &Vault, at: &str, dir: &str) -> (u32, i64) {
+    let root = support::root(vault, at);
+    let reader = vault.read().unwrap();
+    let pages: &dyn Pages = &&*reader;
+    let Some(Node::Dir(found)) = tree::lookup(pages, &root, &path(dir)).unwrap() else { panic!("no {dir}") };
+    let meta = tree::top(pages, &found.tree).unwrap().0;
+    (meta.mode, meta.mtime.seconds)
+}
+
+fn audit_rows(vault: &Vault) -> Vec<(String, String, String)> {
+    let rows = vault.read().unwrap().audit_after(0, 1000).unwrap();
+    rows.into_iter().map(|row| (row.action, row.subject, row.detail)).collect()
+}
+
+/// A vault with some files on main.
+fn furnished(scratch: &Scratch) -> Vault {
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    for file in ["a/one", "a/two", "b/one", "b/deep/two", "top"] {
+        support::write(&vault, file, format!("old {file}").as_bytes());
+    }
+    vault
+}
+
+#[test]
+fn a_run_on_a_fork_moves_its_head() {
+    let scratch = Scratch::new();
+    let vault = furnished(&scratch);
+    let base = head(&vault, &main_fork());
+    let before = audit_rows(&vault).len();
+    let changes = Changes::default().put("a/one", "new").remove("b").dir("c", 0o700, 9).put("c/x", "x");
+    let landing = Landing::Fork { name: &main_fork(), base };
+    let done = changes.land(&vault, landing, record(1, &main_fork())).unwrap();
+    let version = head(&vault, &main_fork());
+    assert_eq!(done.landed, Landed::Advanced { version });
+    assert_eq!((done.record.version_before, done.record.version_after), (Some(base), Some(version)));
+    assert_eq!(cat(&vault, "main", "a/one").as_deref(), Some("new"));
+    assert_eq!((cat(&vault, "main", "b"), cat(&vault, "main", "c/x").as_deref()), (None, Some("x")));
+    assert_eq!(dir_mode(&vault, "main", "c"), (0o700, 9));
+    // One event, one row, both checkpoints, and the version knows its run.
+    let rows = audit_rows(&vault);
+    let id = run_id(1);
+    assert_eq!(rows[before..], [("run.complete".to_owned(), "main".to_owned(), format!("run={id} exit=0"))]);
+    assert_eq!(vault.run(&RunPrefix::from(&id)).unwrap(), done.record);
+    let checkpoints: Vec<(String, VersionId, bool)> = vault
+        .checkpoints()
+        .unwrap()
+        .into_iter()
+        .map(|c| (c.name.to_string(), c.version, c.automatic))
+        .collect();
+    assert_eq!(checkpoints, [(format!("before-{id}"), base, true), (format!("after-{id}"), version, true)]);
+    let made = vault.read().unwrap().version(&version).unwrap().unwrap();
+    assert_eq!((made.run.as_deref(), made.message.as_str()), (Some(id.as_str()), "a run"));
+    support::assert_clean(&vault);
+}
+
+#[test]
+fn a_run_on_a_new_fork_leaves_the_parent_alone() {
+    let scratch = Scratch::new();
+    let vault = furnished(&scratch);
+    let base = head(&vault, &main_fork());
+    let life = Life::Ephemeral { expires_at: support::START.plus_seconds(1000) };
+    let name = fork("run-x");
+    let landing = Landing::NewFork { name: &name, base, parent: &main_fork(), life };
+    let done = Changes::default().put("new", "n").land(&vault, landing, record(1, &name)).unwrap();
+    let made = vault.fork(&name).unwrap();
+    assert_eq!(done.landed, Landed::Advanced { version: made.head });
+    assert_eq!((made.base, made.parent, made.life), (base, Some(main_fork()), life));
+    assert_eq!(head(&vault, &main_fork()), base);
+    // A second run may not take the name, and leaves no trace when it tries.
+    let before = audit_rows(&vault);
+    let refused = Changes::default().put("new", "m").land(&vault, landing, record(2, &name)).unwrap_err();
+    assert_eq!(refused.code(), "fork.exists");
+    assert_eq!(audit_rows(&vault), before);
+    assert_eq!(vault.run(&RunPrefix::from(&run_id(2))).unwrap_err().code(), "run.not_found");
+    support::assert_clean(&vault);
+}
+
+#[test]
+fn a_run_without_changes_is_one_row() {
+    let scratch = Scratch::new();
+    let vault = furnished(&scratch);
+    let base = head(&vault, &main_fork());
+    let unchanged = Changes::default().put("top", "old top");
+    let node = {
+        let root = support::root(&vault, "main");
+        let reader = vault.read().unwrap();
+        tree::lookup(&&*reader as &dyn Pages, &root, &path("top")).unwrap().unwrap()
+    };
+    let same = Changes { edits: Edits::from([(path("top"), Edit::Put(node))]), ..Changes::default() };
+    let given = RunRecord { version_before: Some(base), ..record(1, &main_fork()) };
+    let life = Life::Persistent;
+    let (name, parent) = (fork("x"), main_fork());
+    for (n, changes, landing) in [
+        (1, &unchanged, Landing::RecordOnly),
+        (2, &Changes::default(), Landing::Fork { name: &parent, base }),
+        (3, &same, Landing::Fork { name: &parent, base }),
+        (4, &same, Landing::NewFork { name: &name, base, parent: &parent, life }),
+    ] {
+        let before = audit_rows(&vault).len();
+        let done = changes.land(&vault, landing, RunRecord { id: run_id(n), ..given.clone() }).unwrap();
+        assert_eq!(done.landed, Landed::Nothing, "{n}");
+        assert_eq!((done.record.version_before, done.record.version_after), (Some(base), None), "{n}");
+        assert_eq!(audit_rows(&vault).len(), before + 1);
+        let found = reference(&format!("run:{}", run_id(n))).resolve(&*vault.read().unwrap()).unwrap().0;
+        assert_eq!(found.id, base, "a run without changes leads to where it began");
+    }
+    assert_eq!((head(&vault, &main_fork()), vault.forks().unwrap().len()), (base, 1));
+    assert_eq!(vault.checkpoints().unwrap().len(), 0);
+    assert_eq!(vault.runs(i64::MAX, 100).unwrap().len(), 4);
+    support::assert_clean(&vault);
+}
+
+#[test]
+fn a_run_lands_once() {
+    let scratch = Scratch::new();
+    let vault = furnished(&scratch);
+    let changes = Changes::default().put("x", "x");
+    let land = |n: u8, state: RunState, changes: &Changes| {
+        let base = head(&vault, &main_fork());
+        let landing = match state {
+            RunState::Completed => Landing::Fork { name: &main_fork(), base },
+            RunState::Failed | RunState::Interrupted | RunState::Recoverable => Landing::RecordOnly,
+        };
+        let record = RunRecord { state, ..record(n, &main_fork()) };
+        changes.land(&vault, landing, record).map(|done| done.landed)
+    };
+    // Begun, then kept for later, then captured: each replaces the row.
+    assert_eq!(land(1, RunState::Interrupted, &changes).unwrap(), Landed::Nothing);
+    assert_eq!(land(1, RunState::Recoverable, &changes).unwrap(), Landed::Nothing);
+    let Landed::Advanced { version } = land(1, RunState::Completed, &changes).unwrap() else { panic!() };
+    let other = Changes::default().put("y", "y");
+    for state in RunState::ALL {
+        assert_eq!(land(1, state, &other).unwrap_err().code(), "run.captured_already", "{state:?}");
+    }
+    assert_eq!(head(&vault, &main_fork()), version);
+    // One that failed, or changed nothing, has ended as well.
+    land(2, RunState::Failed, &changes).unwrap();
+    land(3, RunState::Completed, &Changes::default()).unwrap();
+    for n in [2, 3] {
+        assert_eq!(land(n, RunState::Completed, &other).unwrap_err().code(), "run.captured_already");
+    }
+    let runs = vault.runs(i64::MAX, 100).unwrap();
+    let told: Vec<(i64, RunState)> = runs.iter().map(|run| (run.seq, run.state)).collect();
+    assert_eq!(told, [(3, RunState::Completed), (2, RunState::Failed), (1, RunState::Completed)]);
+    support::assert_clean(&vault);
+}
+
+#[test]
+fn a_fork_that_moved_elsewhere_is_rebased_onto() {
+    let scratch = Scratch::new();
+    let vault = furnished(&scratch);
+    let base = head(&vault, &main_fork());
+    support::write(&vault, "a/two", b"by somebody else");
+    support::write(&vault, "a/three", b"new by somebody else");
+    let onto = head(&vault, &main_fork());
+    // The run touched a neighbour, so the directory's time came along.
+    let changes = Changes::default().put("a/one", "by the run").dir("a", 0o755, 42).remove("b/deep");
+    let done =
+        changes.land(&vault, Landing::Fork { name: &main_fork(), base }, record(1, &main_fork())).unwrap();
+    let version = head(&vault, &main_fork());
+    assert_eq!(done.landed, Landed::Rebased { version, onto });
+    assert_eq!((done.record.version_before, done.record.version_after), (Some(onto), Some(version)));
+    for (file, text) in [
+        ("a/one", Some("by the run")),
+        ("a/two", Some("by somebody else")),
+        ("a/three", Some("new by somebody else")),
+        ("b/deep", None),
+        ("b/one", Some("old b/one")),
+    ] {
+        assert_eq!(cat(&vault, "main", file).as_deref(), text, "{file}");
+    }
+    assert_eq!(dir_mode(&vault, "main", "a"), (0o755, 42));
+    let (.., detail) = audit_rows(&vault).pop().unwrap();
+    assert_eq!(detail, format!("run={} exit=0 rebased from {}", run_id(1), base.short()));
+    // The checkpoint before is the state that the run began with.
+    let before = CheckpointName::parse(&format!("before-{}", run_id(1))).unwrap();
+    let checkpoint = vault.read().unwrap().checkpoint(&main_fork(), &before).unwrap().unwrap();
+    assert_eq!(checkpoint.version, base);
+    support::assert_clean(&vault);
+}
+
+#[test]
+fn changes_that_clash_get_a_fork_of_their_own() {
+    let removed = |file: &str| Changes::default().remove(file);
+    let cases: Vec<(&str, Changes, &[&str])> = vec![
+        ("the same file", Changes::default().put("a/one", "mine"), &["a/one"]),
+        ("a file that went", Changes::default().put("b/one", "mine"), &["b", "b/one"]),
+        ("a file beneath what went", Changes::default().put("b/deep/new", "mine"), &["b", "b/deep"]),
+        ("a directory above what changed", removed("a"), &["a/one"]),
+        ("a name that is new on both sides", Changes::default().put("new", "mine"), &["new"]),
+    ];
+    for (what, changes, clashing) in cases {
+        let scratch = Scratch::new();
+        let vault = furnished(&scratch);
+        let base = head(&vault, &main_fork());
+        support::write(&vault, "a/one", b"by somebody else");
+        support::write(&vault, "new", b"by somebody else");
+        vault.remove(&main_fork(), &[path("b")], avfs::vault::ops::Depth::Recursive, "rm").unwrap();
+        let moved = head(&vault, &main_fork());
+        let done = changes
+            .land(&vault, Landing::Fork { name: &main_fork(), base }, record(1, &main_fork()))
+            .unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        let Landed::Diverted { fork: name, version, paths } = &done.landed else {
+            panic!("{what}: {:?}", done.landed)
+        };
+        let told: Vec<String> = paths.iter().map(ToString::to_string).collect();
+        assert!(clashing.iter().all(|path| told.contains(&(*path).to_owned())), "{what}: {told:?}");
+        assert_eq!(name.as_str(), format!("main-{}", run_id(1)));
+        assert_eq!(done.record.fork, *name, "the journal says where the changes are");
+        assert_eq!(head(&vault, &main_fork()), moved, "{what}: the other side's work is untouched");
+        let made = vault.fork(name).unwrap();
+        assert_eq!((made.head, made.base, made.parent), (*version, base, Some(main_fork())));
+        let Life::Ephemeral { expires_at } = made.life else { panic!("it should expire") };
+        assert!(expires_at.0 - made.created_at.0 <= DIVERTED_SECONDS * Timestamp::NANOS_PER_SECOND);
+        assert!(expires_at > support::START.plus_seconds(DIVERTED_SECONDS - 1));
+        // What the run left is exactly what is on its fork.
+        for (at, edit) in &changes.edits {
+            let there = cat(&vault, name.as_str(), &at.to_string());
+            assert_eq!(there.is_some(), *edit != Edit::Remove, "{what}: {at}");
+        }
+        support::assert_clean(&vault);
+    }
+}
+
+#[test]
+fn metadata_of_directories_is_merged_or_clashes() {
+    for (theirs, mine, expected) in [
+        (0o700, 0o755, Some(0o700)),
+        (0o755, 0o711, Some(0o711)),
+        (0o700, 0o700, Some(0o700)),
+        (0o700, 0o711, None),
+    ] {
+        let scratch = Scratch::new();
+        let vault = furnished(&scratch);
+        let base = head(&vault, &main_fork());
+        let land = |n, mode, seconds| {
+            let changes = Changes::default().dir("a", mode, seconds).put(&format!("a/new{n}"), "x");
+            let landing = Landing::Fork { name: &main_fork(), base };
+            changes.land(&vault, landing, record(n, &main_fork())).unwrap().landed
+        };
+        assert!(matches!(land(1, theirs, 50), Landed::Advanced { .. }));
+        let landed = land(2, mine, 60);
+        match expected {
+            Some(mode) => {
+                assert!(matches!(landed, Landed::Rebased { .. }), "{theirs:o} {mine:o}: {landed:?}");
+                assert_eq!(dir_mode(&vault, "main", "a"), (mode, 60));
+            }
+            None => assert!(matches!(landed, Landed::Diverted { .. }), "{landed:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_fork_deleted_during_the_run_costs_nothing() {
+    let scratch = Scratch::new();
+    let vault = furnished(&scratch);
+    let long = fork(&"x".repeat(100));
+    vault.create_fork(&long, &reference("main"), Life::Persistent).unwrap();
+    let base = head(&vault, &long);
+    vault.delete_fork(&long, Deletion::Careful).unwrap();
+    let done = Changes::default()
+        .put("y", "y")
+        .land(&vault, Landing::Fork { name: &long, base }, record(1, &long))
+        .unwrap();
+    let Landed::Diverted { fork: name, paths, .. } = &done.landed else { panic!("{:?}", done.landed) };
+    assert_eq!((name.as_str().len(), paths.as_slice()), (100, &[][..]));
+    assert!(name.as_str().ends_with(run_id(1).as_str()));
+    assert_eq!(cat(&vault, name.as_str(), "y").as_deref(), Some("y"));
+    support::assert_clean(&vault);
+}
+
+#[test]
+fn a_checkpoint_name_that_is_taken_gets_a_number() {
+    let scratch = Scratch::new();
+    let vault = furnished(&scratch);
+    let base = head(&vault, &main_fork());
+    let taken = CheckpointName::parse(&format!("after-{}", run_id(1))).unwrap();
+    let origin = avfs::vault::checkpoint::Origin::ByHand;
+    vault.save_checkpoint(&main_fork(), Some(taken.clone()), "mine", origin).unwrap();
+    let done = Changes::default()
+        .put("y", "y")
+        .land(&vault, Landing::Fork { name: &main_fork(), base }, record(1, &main_fork()))
+        .unwrap();
+    assert_eq!(done.checkpoint_after.unwrap().as_str(), format!("{taken}-2"));
+    assert_eq!(done.checkpoint_before.unwrap().as_str(), format!("before-{}", run_id(1)));
+}
+
+#[test]
+fn runs_are_found_by_their_first_digits() {
+    let scratch = Scratch::new();
+    let vault = furnished(&scratch);
+    let ids = ["aabb000001", "aabb000002", "aacc000001"];
+    for id in ids {
+        let record = RunRecord { id: RunId::parse(id).unwrap(), ..record(0, &main_fork()) };
+        let base = head(&vault, &main_fork());
+        let landing = Landing::Fork { name: &main_fork(), base };
+        Changes::default().put(id, id).land(&vault, landing, record).unwrap();
+    }
+    let find = |text: &str| vault.run(&RunPrefix::parse(text).unwrap());
+    assert_eq!(find("aacc").unwrap().id.as_str(), "aacc000001");
+    assert_eq!(find("run:AABB000002").unwrap().id.as_str(), "aabb000002");
+    let refused = find("aabb").unwrap_err();
+    assert_eq!(refused.code(), "ref.ambiguous");
+    assert!(refused.to_string().contains("aabb000001, aabb000002"), "{refused}");
+    assert_eq!(find("aaaa").unwrap_err().code(), "run.not_found");
+    let resolve =
+        |text: &str| reference(text).resolve(&*vault.read().unwrap()).map(|(version, _)| version.id);
+    assert_eq!(resolve("run:aacc").unwrap(), head(&vault, &main_fork()));
+    assert_eq!(resolve("run:aacc~1").unwrap(), resolve("run:aabb000002").unwrap());
+    assert_eq!(resolve("run:aabb").unwrap_err().code(), "ref.ambiguous");
+    assert_eq!(resolve("run:aaaa").unwrap_err().code(), "ref.unknown");
+    assert_eq!(resolve("run:aa").unwrap_err().code(), "ref.unknown");
+    let listed = |before, limit| -> Vec<String> {
+        vault.runs(before, limit).unwrap().into_iter().map(|run| run.id.to_string()).collect()
+    };
+    assert_eq!(listed(i64::MAX, 2), ["aacc000001", "aabb000002"]);
+    assert_eq!(listed(2, 5), ["aabb000001"]);
+    assert_eq!(vault.runs_of_fork(&main_fork(), 3, 5).unwrap().len(), 2);
+    assert_eq!(vault.runs_of_fork(&fork("other"), 3, 5).unwrap().len(), 0);
+}
+
+#[test]
+fn versions_of_runs_live_as_their_forks_do() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    let vault = furnished(&scratch);
+    let base = head(&vault, &main_fork());
+    let name = fork("run-x");
+    let landing = Landing::NewFork { name: &name, base, parent: &main_fork(), life: Life::Persistent };
+    let done = Changes::default().put("new", "n").land(&vault, landing, record(1, &name)).unwrap();
+    let version = done.landed.version().unwrap();
+    vault.gc(&|_| {}).unwrap();
+    assert!(vault.read().unwrap().version(&version).unwrap().is_some());
+    vault.delete_fork(&name, Deletion::Forced).unwrap();
+    vault.gc(&|_| {}).unwrap();
+    assert!(vault.read().unwrap().version(&version).unwrap().is_none());
+    // The row stays and says so; a fork of the same name does not make it a lie.
+    let resolve = || reference("run:0100").resolve(&*vault.read().unwrap()).map(|(version, _)| version.id);
+    assert_eq!(resolve().unwrap_err().code(), "run.no_version");
+    support::assert_clean(&vault);
+    vault.create_fork(&name, &reference("main"), Life::Persistent).unwrap();
+    support::assert_clean(&vault);
+    // It is not captured again either.
+    let again = Changes::default().put("new", "n").land(&vault, Landing::RecordOnly, record(1, &name));
+    assert_eq!(again.unwrap_err().code(), "run.captured_already");
+    // But a version that is missing without a reason is found.
+    let landing = Landing::Fork { name: &name, base: head(&vault, &name) };
+    let done = Changes::default().put("more", "m").land(&vault, landing, record(2, &name)).unwrap();
+    support::write(&vault, "z", b"z");
+    let version = done.landed.version().unwrap();
+    drop(vault);
+    let sql = support::sql(&file);
+    sql.execute("UPDATE fork SET head = (SELECT head FROM fork WHERE name = 'main')", []).unwrap();
+    sql.execute("DELETE FROM checkpoint WHERE fork = 'run-x'", []).unwrap();
+    sql.execute("DELETE FROM version WHERE digest = ?1", [version.as_bytes()]).unwrap();
+    drop(sql);
+    let findings = findings(&support::open_vault(&file));
+    assert_eq!(findings, [format!("version {} of run {} is missing", version.short(), run_id(2))]);
+}
+
+fn findings(vault: &Vault) -> Vec<String> {
+    let report =
+        vault.fsck(avfs::vault::fsck::Thoroughness::Full, &avfs::vault::meter::Meter::default()).unwrap();
+    report.findings.into_iter().map(|finding| finding.what).collect()
+}
+
+#[test]
+fn an_edited_journal_is_found() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    let vault = furnished(&scratch);
+    for n in 1..=3 {
+        let base = head(&vault, &main_fork());
+        let landing = Landing::Fork { name: &main_fork(), base };
+        Changes::default().put("x", &n.to_string()).land(&vault, landing, record(n, &main_fork())).unwrap();
+    }
+    vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
+    support::assert_clean(&vault);
+    drop(vault);
+    let sql = support::sql(&file);
+    sql.execute("UPDATE run SET request = '{' WHERE seq = 1", []).unwrap();
+    sql.execute(
+        "UPDATE run SET version_after = (SELECT version_after FROM run WHERE seq = 3) WHERE seq = 2",
+        [],
+    )
+    .unwrap();
+    let found = findings(&support::open_vault(&file));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().any(|what| what.contains("the request of run") && what.contains("is not JSON")));
+    assert!(found.iter().any(|what| what.contains("is not that of run 0200000002")), "{found:?}");
+    sql.execute("UPDATE run SET id = 'ZZZZZZZZZZ' WHERE seq = 3", []).unwrap();
+    let found = findings(&support::open_vault(&file));
+    assert!(found.iter().any(|what| what.contains("a row of the journal cannot be read")), "{found:?}");
+    for wrong in ["state = 'done'", "version_after = x'00'", "id = 'short'"] {
+        assert!(sql.execute(&format!("UPDATE run SET {wrong} WHERE seq = 1"), []).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn marks_are_kept_in_the_journal() {
+    let scratch = Scratch::new();
+    let vault = furnished(&scratch);
+    let base = head(&vault, &main_fork());
+    let landing = Landing::Fork { name: &main_fork(), base };
+    Changes::default().put("x", "x").land(&vault, landing, record(1, &main_fork())).unwrap();
+    vault.mark_applied(&main_fork(), &[run_id(1)], "paths=1").unwrap();
+    let run = vault.run(&RunPrefix::from(&run_id(1))).unwrap();
+    assert!(run.applied_at.is_some() && run.discarded_at.is_none());
+    let (action, subject, detail) = audit_rows(&vault).pop().unwrap();
+    assert_eq!((action.as_str(), subject.as_str()), ("run.apply", "main"));
+    assert_eq!(detail, format!("run={} paths=1", run_id(1)));
+    assert_eq!(vault.mark_applied(&main_fork(), &[run_id(9)], "").unwrap_err().code(), "run.not_found");
+    assert_eq!(audit::verify(&*vault.read().unwrap(), None).unwrap().problems, []);
+}
+
+/// A directory tree as a map: what a reader can check.
+type Files = BTreeMap<String, String>;
+
+fn files(vault: &Vault, at: &str) -> Files {
+    let root = support::root(vault, at);
+    let reader = vault.read().unwrap();
+    let pages: &dyn Pages = &&*reader;
+    let walk = Walk::new(pages, &root.tree, &TreePath::root());
+    walk.filter_map(|walked| {
+        let walked = walked.unwrap();
+        let Node::File(file) = &walked.node else { return None };
+        let bytes = content::decode(content::fetch(&*reader, file.content.id()).unwrap()).unwrap();
+        Some((walked.path.to_string(), String::from_utf8(bytes).unwrap()))
+    })
+    .collect()
+}
+
+/// One side's work: each file gets content that nothing else has, so that no change is of a time alone.
+fn work(files: &Files, steps: &[(String, bool)], who: &str) -> (Files, Changes) {
+    let mut after = files.clone();
+    for (n, (at, put)) in steps.iter().enumerate() {
+        if *put {
+            after.insert(at.clone(), format!("{who} {n}"));
+        } else {
+            after.remove(at);
+        }
+    }
+    let written = after.iter().filter(|(at, text)| files.get(*at) != Some(text));
+    let changes = written.fold(Changes::default(), |changes, (at, text)| changes.put(at, text));
+    let gone = files.keys().filter(|at| !after.contains_key(*at));
+    let changes = gone.fold(changes, |changes, at| changes.remove(at));
+    (after, changes)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Two sides change files of the same directories: the outcome is that of both, or the second is apart.
+    #[test]
+    fn rebasing_does_what_both_sides_wanted(
+        theirs in prop::collection::vec((prop::sample::select(POOL), any::<bool>()), 1..5),
+        mine in prop::collection::vec((prop::sample::select(POOL), any::<bool>()), 1..5),
+    ) {
+        let owned = |steps: Vec<(&'static str, bool)>| -> Vec<(String, bool)> {
+            steps.into_iter().map(|(at, put)| (at.to_owned(), put)).collect()
+        };
+        let scratch = Scratch::new();
+        let backend = SqliteBackend::create(&scratch.join("v.db"), OpenOptions::default()).unwrap();
+        let vault = Vault::over(Box::new(backend), support::fixed_context()).unwrap();
+        for at in &POOL[..5] {
+            support::write(&vault, at, format!("old {at}").as_bytes());
+        }
+        let base = head(&vault, &main_fork());
+        let start = files(&vault, "main");
+        let (after_theirs, their_changes) = work(&start, &owned(theirs), "they");
+        let (after_mine, my_changes) = work(&start, &owned(mine), "I");
+        let land = |changes: &Changes, n| {
+            let landing = Landing::Fork { name: &main_fork(), base };
+            changes.land(&vault, landing, record(n, &main_fork())).unwrap().landed
+        };
+        land(&their_changes, 1);
+        let touched = |after: &Files| -> BTreeSet<String> {
+            let all: BTreeSet<&String> = start.keys().chain(after.keys()).collect();
+            all.into_iter().filter(|at| start.get(*at) != after.get(*at)).cloned().collect()
+        };
+        let (their_paths, my_paths) = (touched(&after_theirs), touched(&after_mine));
+        let clash: Vec<String> = their_paths.intersection(&my_paths).cloned().collect();
+        let landed = land(&my_changes, 2);
+        match landed {
+            Landed::Diverted { fork, paths, .. } => {
+                let told: Vec<String> = paths.iter().map(ToString::to_string).collect();
+                prop_assert_eq!(told, clash);
+                prop_assert_eq!(files(&vault, fork.as_str()), after_mine);
+                prop_assert_eq!(files(&vault, "main"), after_theirs);
+            }
+            Landed::Nothing => prop_assert!(my_paths.is_empty()),
+            Landed::Advanced { .. } | Landed::Rebased { .. } => {
+                prop_assert_eq!(clash, Vec::<String>::new());
+                let mut both = after_theirs;
+                for at in &my_paths {
+                    match after_mine.get(at) {
+                        Some(text) => both.insert(at.clone(), text.clone()),
+                        None => both.remove(at),
+                    };
+                }
+                prop_assert_eq!(files(&vault, "main"), both);
+            }
+        }
+        support::assert_clean(&vault);
+    }
+}
+
+const POOL: &[&str] = &["a/one", "a/two", "b/one", "b/deep/two", "top", "a/new", "b/new", "new"];
