@@ -6,6 +6,7 @@
 
 pub mod audit;
 mod batch;
+pub mod capture;
 pub mod checkpoint;
 pub mod chunk;
 pub mod codec;
@@ -35,5 +36,6 @@ pub mod tree;
 pub mod version;
 mod write_out;
 
+pub use batch::Batch;
 pub use error::{Result, VaultError};
 pub use store::{Advance, Committed, Context, Transaction, Vault, When, key, require_version};
