@@ -6,6 +6,7 @@ pub mod beneath;
 pub mod cause;
 pub mod lock;
 pub mod make;
+pub mod overlay;
 pub mod random;
 pub mod remove;
 pub mod stat;

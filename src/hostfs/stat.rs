@@ -35,6 +35,9 @@ pub enum HostKind {
     Dir,
     Symlink,
     Fifo,
+    /// A character device 0:0: how overlayfs says in an upper that a name is gone. Anywhere else it is a
+    /// device node like any other.
+    Whiteout,
     /// A socket or a device node: nothing a vault can keep.
     Special(&'static str),
 }
@@ -62,6 +65,7 @@ impl HostStat {
             FileType::Symlink => HostKind::Symlink,
             FileType::Fifo => HostKind::Fifo,
             FileType::Socket => HostKind::Special("socket"),
+            FileType::CharacterDevice if stat.st_rdev == 0 => HostKind::Whiteout,
             FileType::CharacterDevice => HostKind::Special("character device"),
             FileType::BlockDevice => HostKind::Special("block device"),
             FileType::Unknown => HostKind::Special("file of unknown kind"),

@@ -128,7 +128,7 @@ fn base_of(
     let above = &works[&parent];
     let there = match above.changes.get(name) {
         Some(change) => change.clone(),
-        None => entry_in(pages, &above.base.1, name)?,
+        None => tree::entry_in(pages, &above.base.1, name)?,
     };
     let made_dir = matches!(edits.get(path), Some(Edit::Dir(_)));
     match there {
@@ -144,25 +144,9 @@ fn base_of(
     }
 }
 
-fn entry_in(pages: &dyn Pages, body: &Body, name: &[u8]) -> Result<Option<Node>> {
-    match body {
-        Body::Leaf(entries) => {
-            let found = entries.binary_search_by(|entry| entry.name.as_slice().cmp(name));
-            Ok(found.ok().map(|at| entries[at].node.clone()))
-        }
-        Body::Inner { pages: children, .. } => {
-            let after = children.partition_point(|child| child.first.as_slice() <= name);
-            match after.checked_sub(1) {
-                None => Ok(None),
-                Some(at) => entry_in(pages, &pages.page(&children[at].tree)?.body, name),
-            }
-        }
-    }
-}
-
 fn changes_names(pages: &dyn Pages, body: &Body, changes: &Changes) -> Result<bool> {
     for (name, change) in changes {
-        if entry_in(pages, body, name)?.is_some() != change.is_some() {
+        if tree::entry_in(pages, body, name)?.is_some() != change.is_some() {
             return Ok(true);
         }
     }

@@ -18,6 +18,8 @@ pub enum VaultError {
     #[error(transparent)]
     Import(#[from] super::import::ImportError),
     #[error(transparent)]
+    Capture(#[from] super::capture::CaptureError),
+    #[error(transparent)]
     Export(#[from] super::export::ExportError),
 
     #[error("{kind} {id} is missing from the vault")]
@@ -96,6 +98,7 @@ impl Diagnose for VaultError {
             Self::Backend(error) => error.code(),
             Self::Path(error) => error.code(),
             Self::Import(error) => error.code(),
+            Self::Capture(error) => error.code(),
             Self::Export(error) => error.code(),
             Self::MissingObject { .. } => "object.missing",
             Self::DamagedObject { .. } => "object.damaged",
@@ -133,6 +136,7 @@ impl Diagnose for VaultError {
             Self::Backend(error) => return error.hint(),
             Self::Path(error) => return error.hint(),
             Self::Import(error) => return error.hint(),
+            Self::Capture(error) => return error.hint(),
             Self::Export(error) => return error.hint(),
             Self::MissingObject { .. } | Self::DamagedObject { .. } => {
                 "see what else is affected with: avfs fsck".to_owned()

@@ -36,6 +36,18 @@ impl Rules {
         Ok(Self { layer: Some(Arc::new(layer)) })
     }
 
+    /// As [`Rules::with`], leaving out lines that are no patterns; false if there were any.
+    #[must_use]
+    pub fn with_readable(&self, dir: &TreePath, text: &[u8]) -> (Self, bool) {
+        let text = String::from_utf8_lossy(text);
+        let is_pattern = |line: &&str| self.with(dir, line.as_bytes()).is_ok();
+        if let Ok(rules) = self.with(dir, text.as_bytes()) {
+            return (rules, true);
+        }
+        let readable: Vec<&str> = text.lines().filter(is_pattern).collect();
+        (self.with(dir, readable.join("\n").as_bytes()).unwrap_or_else(|_| self.clone()), false)
+    }
+
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.layer.is_none()
@@ -64,6 +76,18 @@ impl Rules {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_is_no_pattern_takes_no_other_with_it() {
+        let path = |text: &str| TreePath::parse(text.as_bytes()).unwrap();
+        let text = b"*.log\n[z-a]\n/out\n";
+        assert!(Rules::default().with(&TreePath::root(), text).is_err());
+        let (rules, good) = Rules::default().with_readable(&TreePath::root(), text);
+        assert!(!good);
+        assert!(rules.ignores(&path("a.log"), false));
+        assert!(rules.ignores(&path("out"), true));
+        assert!(!rules.ignores(&path("in"), true));
+    }
 
     #[test]
     fn nearer_rules_win_and_rules_stay_in_their_directory() {

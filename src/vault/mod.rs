@@ -6,6 +6,7 @@
 
 pub mod audit;
 mod batch;
+pub mod capture;
 pub mod checkpoint;
 pub mod chunk;
 pub mod codec;

@@ -176,7 +176,7 @@ impl Vault {
     ) -> Result<Committed> {
         self.transact(|transaction| {
             transaction.put_blobs(blobs)?;
-            commit(transaction, fork, advance, Manner::Exact, |_, _| Ok(Cow::Borrowed(edits)))
+            transaction.commit_edits(fork, edits, advance)
         })
     }
 
@@ -196,6 +196,18 @@ impl Vault {
                 edits(view, root, now).map(Cow::Owned)
             })
         })
+    }
+}
+
+impl Transaction<'_> {
+    /// Makes exactly these edits on the head of a fork and moves it; their blobs are in the vault already.
+    pub fn commit_edits(
+        &mut self,
+        fork: &ForkName,
+        edits: &Edits,
+        advance: &Advance<'_>,
+    ) -> Result<Committed> {
+        commit(self, fork, advance, Manner::Exact, |_, _| Ok(Cow::Borrowed(edits)))
     }
 }
 

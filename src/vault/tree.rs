@@ -67,19 +67,22 @@ pub fn dir(pages: &dyn Pages, id: &TreeId) -> Result<Dir> {
 
 /// One entry of a directory.
 pub fn entry(pages: &dyn Pages, dir: &TreeId, name: &[u8]) -> Result<Option<Node>> {
-    let (_, mut body) = top(pages, dir)?;
-    loop {
-        match body {
-            Body::Leaf(mut entries) => {
-                let found = entries.binary_search_by(|entry| entry.name.as_slice().cmp(name));
-                return Ok(found.ok().map(|at| entries.swap_remove(at).node));
-            }
-            Body::Inner { pages: children, .. } => {
-                let after = children.partition_point(|child| child.first.as_slice() <= name);
-                match after.checked_sub(1) {
-                    None => return Ok(None),
-                    Some(at) => body = pages.page(&children[at].tree)?.body,
-                }
+    entry_in(pages, &top(pages, dir)?.1, name)
+}
+
+/// As [`entry`], for a directory whose top page is at hand.
+pub fn entry_in(pages: &dyn Pages, body: &Body, name: &[u8]) -> Result<Option<Node>> {
+    match body {
+        Body::Leaf(entries) => {
+            let found = entries.binary_search_by(|entry| entry.name.as_slice().cmp(name));
+            Ok(found.ok().map(|at| entries[at].node.clone()))
+        }
+        Body::Inner { pages: children, .. } => {
+            let after = children.partition_point(|child| child.first.as_slice() <= name);
+            match after.checked_sub(1) {
+                None => Ok(None),
+                // A directory has a handful of levels of pages at most.
+                Some(at) => entry_in(pages, &pages.page(&children[at].tree)?.body, name),
             }
         }
     }

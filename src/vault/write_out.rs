@@ -13,6 +13,7 @@ use rayon::Scope;
 use crate::backend::{BlobRecord, Reader};
 use crate::hostfs::beneath::{self, DIR};
 use crate::hostfs::make::{self, Umask};
+use crate::hostfs::overlay;
 use crate::hostfs::xattr::Xattrs;
 use crate::ids::{BlobId, LinkId, TreeId};
 
@@ -21,7 +22,7 @@ use super::content;
 use super::error::{Result, VaultError};
 use super::export::ExportError;
 use super::meter::Meter;
-use super::page::{DirMeta, Entry, FileContent, FileNode, Node, Page};
+use super::page::{DirMeta, DirRef, Entry, FileContent, FileNode, Node, Page};
 use super::path::TreePath;
 use super::store::Vault;
 use super::tree::{self, Pages};
@@ -39,8 +40,6 @@ pub enum OverlayNames {
     /// One level of escape, which overlayfs takes off again: for a lower layer.
     Escaped,
 }
-
-const OVERLAY_PREFIX: &[u8] = b"user.overlay.";
 
 /// Pages from short transactions.
 pub struct FreshPages<'v> {
@@ -134,6 +133,12 @@ impl WriteOut<'_> {
         Ok(())
     }
 
+    /// Gives a directory that stands for the root of a tree that root's own metadata.
+    pub fn finish_root(&self, dir: BorrowedFd<'_>, root: &DirRef) -> Result<()> {
+        let (meta, _) = tree::top(&FreshPages::new(self.vault), &root.tree)?;
+        self.finish(dir, &[Unfinished { path: TreePath::root(), meta }])
+    }
+
     /// The attributes a file or a directory gets, under the names it gets them.
     pub fn wanted_xattrs(&self, id: Option<&BlobId>) -> Result<Xattrs> {
         id.map_or(Ok(Xattrs::new()), |id| self.xattrs(&*self.vault.read()?, id))
@@ -143,13 +148,7 @@ impl WriteOut<'_> {
         let mut xattrs = content::xattrs(reader, id)?;
         match self.overlay_names {
             OverlayNames::Plain => {}
-            OverlayNames::Escaped => {
-                for (name, _) in &mut xattrs {
-                    if let Some(rest) = name.strip_prefix(OVERLAY_PREFIX) {
-                        *name = [OVERLAY_PREFIX, b"overlay.", rest].concat();
-                    }
-                }
-            }
+            OverlayNames::Escaped => overlay::escape(&mut xattrs),
         }
         Ok(xattrs)
     }

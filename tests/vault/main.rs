@@ -4,12 +4,14 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod capture;
 mod concurrency;
 mod crash;
 mod faults;
 mod format;
 mod model;
 mod objects;
+mod overlay;
 mod roundtrip;
 mod runs;
 mod syncs;

@@ -50,9 +50,9 @@ pub(super) fn build(found: Found, cache: Option<&StatCache>) -> Built {
 }
 
 /// Names of one file, by the file's place on the disk; only files with more than one name here.
-type Groups = HashMap<(u64, u64), LinkId>;
+pub(in crate::vault) type Groups = HashMap<(u64, u64), LinkId>;
 
-fn link_groups(dirs: &[ScannedDir]) -> Groups {
+pub(in crate::vault) fn link_groups(dirs: &[ScannedDir]) -> Groups {
     let mut paths: BTreeMap<(u64, u64), Vec<Vec<u8>>> = BTreeMap::new();
     for dir in dirs {
         for entry in dir.entries.iter().filter(|entry| entry.stat.links > 1) {
@@ -61,7 +61,7 @@ fn link_groups(dirs: &[ScannedDir]) -> Groups {
                     let key = (entry.stat.device, entry.stat.inode);
                     paths.entry(key).or_default().push(dir.path.join(&entry.name).as_bytes().to_vec());
                 }
-                What::Dir(_) | What::Pending | What::Gone => {}
+                What::Dir(_) | What::Pending | What::Gone | What::Whiteout => {}
             }
         }
     }
@@ -101,19 +101,31 @@ fn unchanged(
 }
 
 fn node(entry: &ScannedEntry, built: &[Option<DirRef>], groups: &Groups) -> Option<Entry> {
+    let node = match &entry.what {
+        What::Dir(number) => Node::Dir(built[*number as usize]?),
+        What::File { .. }
+        | What::Symlink { .. }
+        | What::Fifo
+        | What::Pending
+        | What::Gone
+        | What::Whiteout => leaf(entry, groups)?,
+    };
+    Some(Entry { name: entry.name.clone(), node })
+}
+
+/// What an entry is, if it is something and no directory.
+pub(in crate::vault) fn leaf(entry: &ScannedEntry, groups: &Groups) -> Option<Node> {
     let link = link_of(entry, groups);
     let (mode, mtime) = (entry.stat.mode, entry.stat.mtime);
-    let node = match &entry.what {
+    Some(match &entry.what {
         What::File { content, xattrs } => {
             let (content, xattrs) = (*content, *xattrs);
             Node::File(FileNode { mode, mtime, size: entry.stat.size, content, xattrs, link })
         }
         What::Symlink { target } => Node::Symlink(SymlinkNode { mtime, target: target.clone(), link }),
         What::Fifo => Node::Fifo(FifoNode { mode, mtime, link }),
-        What::Dir(number) => Node::Dir(built[*number as usize]?),
-        What::Pending | What::Gone => return None,
-    };
-    Some(Entry { name: entry.name.clone(), node })
+        What::Dir(_) | What::Pending | What::Gone | What::Whiteout => return None,
+    })
 }
 
 fn encode_cache(dirs: &[ScannedDir], built: &[Option<DirRef>], groups: &Groups) -> Vec<Vec<u8>> {
@@ -124,7 +136,7 @@ fn encode_cache(dirs: &[ScannedDir], built: &[Option<DirRef>], groups: &Groups) 
                 What::Symlink { target } => CachedKind::Symlink { target },
                 What::Fifo => CachedKind::Fifo,
                 What::Dir(number) => CachedKind::Dir(*number),
-                What::Pending | What::Gone => return None,
+                What::Pending | What::Gone | What::Whiteout => return None,
             };
             let link = link_of(entry, groups);
             let stamp = Stamp::of(&entry.stat);

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use crate::backend::BlobRecord;
 use crate::hostfs::beneath::{self, READ};
 use crate::hostfs::stat::{HostKind, HostStat};
-use crate::hostfs::xattr::{self, Xattrs};
+use crate::hostfs::xattr::Xattrs;
 use crate::ids::BlobId;
 use crate::vault::chunk::BLOCK_BYTES;
 use crate::vault::content::{self, WHOLE_BYTES_MAX};
@@ -52,7 +52,7 @@ enum Once {
     Changed,
 }
 
-fn read_once(dir: &OwnedFd, name: &[u8]) -> io::Result<Once> {
+fn read_once(shared: &Shared<'_>, dir: &OwnedFd, name: &[u8]) -> io::Result<Once> {
     let fd = beneath::open(dir.as_fd(), name, READ)?;
     let before = beneath::fstat(fd.as_fd())?;
     if before.kind != HostKind::File {
@@ -61,7 +61,7 @@ fn read_once(dir: &OwnedFd, name: &[u8]) -> io::Result<Once> {
     let Some(size) = usize::try_from(before.size).ok().filter(|size| *size <= WHOLE_BYTES_MAX) else {
         return Ok(Once::Large);
     };
-    let xattrs = xattr::read(fd.as_fd())?;
+    let (xattrs, _) = shared.read_xattrs(fd.as_fd())?;
     let mut file = File::from(fd);
     // One byte more than it should have: a full buffer means that it grew.
     let mut content = vec![0; size + 1];
@@ -89,7 +89,7 @@ pub(super) fn read_small(
         let mut last: Option<Attempt> = None;
         let read = loop {
             attempt += 1;
-            match read_once(dir, &name) {
+            match read_once(shared, dir, &name) {
                 Ok(Once::Small(read)) if read.is_proof(shared, last.as_ref()) => break Ok(Some(read)),
                 Ok(Once::Small(read)) if attempt == ATTEMPTS => {
                     torn(shared, &file)?;
@@ -243,9 +243,11 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
         // Something else may have been put in its place since it was looked at.
         let opened = opened.and_then(|fd| match beneath::fstat(fd.as_fd())?.kind {
             HostKind::File => Ok(fd),
-            HostKind::Dir | HostKind::Symlink | HostKind::Fifo | HostKind::Special(_) => {
-                Err(io::Error::from(io::ErrorKind::NotFound))
-            }
+            HostKind::Dir
+            | HostKind::Symlink
+            | HostKind::Fifo
+            | HostKind::Whiteout
+            | HostKind::Special(_) => Err(io::Error::from(io::ErrorKind::NotFound)),
         });
         let Some(fd) = shared.tolerate(opened, "open", || large.path.clone())? else {
             let stat = beneath::fstat(shared.root.as_fd()).map_err(VaultError::Input)?;
@@ -255,7 +257,12 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
         let (facts, quiet) = read_large_once(shared, large, &File::from(fd))?;
         let content = match facts.what {
             What::File { content, .. } => quiet.then_some(content),
-            What::Symlink { .. } | What::Fifo | What::Dir(_) | What::Pending | What::Gone => None,
+            What::Symlink { .. }
+            | What::Fifo
+            | What::Dir(_)
+            | What::Pending
+            | What::Gone
+            | What::Whiteout => None,
         };
         let proof = content.is_some() && (shared.is_settled(&facts.stat) || last == content);
         last = content;
@@ -277,7 +284,7 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
 fn read_large_once(shared: &Shared<'_>, large: &LargeFile, file: &File) -> Result<(Facts, bool)> {
     let io = |source| ImportError::Io { operation: "read", path: large.path.clone(), source };
     let before = beneath::fstat(file.as_fd()).map_err(io)?;
-    let xattrs = xattr::read(file.as_fd()).map_err(io)?;
+    let (xattrs, _) = shared.read_xattrs(file.as_fd()).map_err(io)?;
     let mut blocks = FileBlocks { file, at: 0, size: before.size, data_until: 0, meter: shared.meter };
     let read = ingest::ingest(&mut blocks, &mut ScanSink(shared)).map_err(|error| {
         if shared.meter.stopped() {

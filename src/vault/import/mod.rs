@@ -3,10 +3,11 @@
 //! [`scan`] looks at every directory in parallel and has changed files read ([`files`]); [`build`] makes
 //! trees of what was found, from the bottom up; then one transaction makes the version.
 
-mod build;
+pub(super) mod build;
 mod files;
-mod scan;
-mod shared;
+pub(super) mod scan;
+pub(super) mod shared;
+pub(super) mod upper;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -23,6 +24,9 @@ use super::pages::NewPages;
 use super::path::TreePath;
 use super::stat_cache::StatCache;
 use super::store::{Advance, Committed, Vault, When};
+
+use scan::Scan;
+use shared::Outlet;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
@@ -150,7 +154,7 @@ pub struct Imported {
 }
 
 /// Batches of blobs on their way to the vault, each of some megabytes at most.
-const CHANNEL_BATCHES: usize = 8;
+pub(super) const CHANNEL_BATCHES: usize = 8;
 
 /// Whether what is read is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +187,8 @@ impl Vault {
                 }
                 Ok(batch)
             });
-            let found = scan::scan(self, dir, cache.as_ref(), Keep::Everything, options, Some(send));
+            let scan = scan::host(self, dir, cache.as_ref(), options, Outlet::Channel(send));
+            let found = scan.and_then(Scan::on_all_cores).map(|(found, _)| found);
             let stored = storing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             // A failure to store ends the scan too; it is the cause to tell.
             let batch = stored?;
@@ -211,7 +216,7 @@ impl Vault {
     pub fn survey(&self, dir: &Path, options: &ImportOptions<'_>) -> Result<(DirRef, NewPages, Scanned)> {
         let _pin = self.backend().pin()?;
         let cache = self.usable_cache(options, &self.id()?)?;
-        let found = scan::scan(self, dir, cache.as_ref(), Keep::Nothing, options, None)?;
+        let (found, _) = scan::host(self, dir, cache.as_ref(), options, Outlet::Nowhere)?.on_all_cores()?;
         let built = build::build(found, cache.as_ref());
         Ok((built.root, built.new, built.scanned))
     }

@@ -4,15 +4,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::SyncSender;
 
 use rayon::Scope;
 
-use crate::backend::BlobRecord;
-use crate::hostfs::beneath::{self, DIR, Listed};
+use crate::hostfs::beneath::{self, Listed};
 use crate::hostfs::cause::Cause;
+use crate::hostfs::overlay::Shows;
 use crate::hostfs::stat::{FileTime, HostKind, HostStat};
-use crate::hostfs::xattr;
 use crate::vault::error::{Result, VaultError};
 use crate::vault::ignore::{FILE_NAME, OWN_DIR, Rules};
 use crate::vault::path::{DEPTH_MAX, TreePath};
@@ -20,20 +18,25 @@ use crate::vault::stat_cache::{CachedEntry, CachedKind, StatCache};
 use crate::vault::store::Vault;
 
 use super::files;
-use super::shared::{Found, ScannedDir, ScannedEntry, Shared, What, lock};
-use super::{ImportError, ImportOptions, Keep, TroubleReason};
+use super::shared::{Flavour, Found, LargeFile, Outlet, ScannedDir, ScannedEntry, Shared, What, lock};
+use super::upper::Over;
+use super::{ImportError, ImportOptions, TroubleReason};
 
 /// Files read by one job.
 const JOB_FILES: usize = 64;
+/// What one thread does as fast as several, counting the time to start them.
+const ALONE_DIRS_MAX: usize = 256;
+const ALONE_FILES_MAX: usize = 64;
+const ALONE_BYTES_MAX: u64 = 1 << 20;
 
-pub(super) fn scan(
-    vault: &Vault,
+/// The scan of a directory of the host.
+pub(super) fn host<'a>(
+    vault: &'a Vault,
     dir: &Path,
-    cache: Option<&StatCache>,
-    keep: Keep,
-    options: &ImportOptions<'_>,
-    send: Option<SyncSender<Vec<BlobRecord>>>,
-) -> Result<Found> {
+    cache: Option<&'a StatCache>,
+    options: &ImportOptions<'a>,
+    outlet: Outlet,
+) -> Result<Scan<'a>> {
     let root = beneath::open_root(dir).map_err(|source| match Cause::of(&source) {
         Cause::NotFound => ImportError::NoDirectory { path: dir.to_owned() },
         Cause::NotADirectory => ImportError::NotADirectory { path: dir.to_owned() },
@@ -42,96 +45,215 @@ pub(super) fn scan(
             ImportError::Io { operation: "open", path: TreePath::root(), source }
         }
     })?;
-    let shared = Shared::new(vault, dir, root, cache, keep, options, send)?;
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-    let pool = pool.map_err(|error| VaultError::Input(std::io::Error::other(error)))?;
-    let (path, rules) = (TreePath::root(), Rules::default());
-    let start = Job { number: 0, parent: None, path, cached: cache.map(|_| 0), rules };
-    pool.scope(|scope| shared.spawn_dir(scope, start));
-    // One large file at a time, each on all cores: that bounds the memory.
-    let large = std::mem::take(&mut *lock(&shared.large));
-    for file in large {
-        if shared.failed() {
-            break;
-        }
-        let read = pool.install(|| files::read_large(&shared, &file));
-        shared.check(read);
+    let shared = Shared::of_host(vault, dir, root, cache, options, outlet)?;
+    Ok(Scan::new(shared, cache.map(|_| 0), Over::default()))
+}
+
+/// A scan and what is still to be looked at and read.
+pub(in crate::vault) struct Scan<'a> {
+    pub shared: Shared<'a>,
+    dirs: Vec<Job>,
+    files: Vec<FileJob>,
+}
+
+impl<'a> Scan<'a> {
+    pub fn new(shared: Shared<'a>, cached: Option<u32>, over: Over) -> Self {
+        let (path, rules) = (TreePath::root(), Rules::default());
+        let start = Job { number: 0, parent: None, path, cached, rules, over };
+        Self { shared, dirs: vec![start], files: Vec::new() }
     }
-    shared.finish()
+
+    /// Looks at directories on this thread, as long as they are few; true if that was all of them, and what
+    /// they hold is little too. Threads would cost more than they bring then.
+    pub fn is_little(&mut self) -> Result<bool> {
+        let (mut dirs, mut files, mut bytes) = (0, 0, 0_u64);
+        while let Some(job) = self.dirs.pop() {
+            if self.shared.failed() {
+                break;
+            }
+            let Some(looked) = self.shared.look(job)? else { continue };
+            dirs += 1;
+            bytes = bytes.saturating_add(looked.bytes);
+            files += looked.files.iter().map(|job| job.names.len()).sum::<usize>();
+            self.dirs.extend(looked.subdirs);
+            self.files.extend(looked.files);
+            if dirs >= ALONE_DIRS_MAX || files > ALONE_FILES_MAX || bytes > ALONE_BYTES_MAX {
+                break;
+            }
+        }
+        Ok(self.dirs.is_empty() && files <= ALONE_FILES_MAX && bytes <= ALONE_BYTES_MAX)
+    }
+
+    /// Does the rest on this thread.
+    pub fn alone(mut self) -> Result<(Found, Shared<'a>)> {
+        while let Some(job) = self.dirs.pop() {
+            if let Some(looked) = self.shared.look(job)? {
+                self.dirs.extend(looked.subdirs);
+                self.files.extend(looked.files);
+            }
+        }
+        for job in self.files {
+            if !self.shared.failed() {
+                files::read_small(&self.shared, job.number, &job.path, &job.dir, job.names)?;
+            }
+        }
+        self.shared.read_large(|file| files::read_large(&self.shared, file));
+        Ok((self.shared.finish()?, self.shared))
+    }
+
+    /// Does the rest on all cores.
+    pub fn on_all_cores(self) -> Result<(Found, Shared<'a>)> {
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        let pool = pool.map_err(|error| VaultError::Input(std::io::Error::other(error)))?;
+        let Self { shared, dirs, files } = self;
+        pool.scope(|scope| {
+            files.into_iter().for_each(|job| shared.spawn_files(scope, job));
+            dirs.into_iter().for_each(|job| shared.spawn_dir(scope, job));
+        });
+        // One large file at a time, each on all cores: that bounds the memory.
+        shared.read_large(|file| pool.install(|| files::read_large(&shared, file)));
+        Ok((shared.finish()?, shared))
+    }
 }
 
 /// A directory to be looked at.
-struct Job {
+pub(in crate::vault) struct Job {
+    pub number: u32,
+    pub parent: Option<u32>,
+    pub path: TreePath,
+    pub cached: Option<u32>,
+    pub rules: Rules,
+    pub over: Over,
+}
+
+/// Files of one directory to be read, with their places among its entries.
+struct FileJob {
     number: u32,
-    parent: Option<u32>,
     path: TreePath,
-    cached: Option<u32>,
-    rules: Rules,
+    dir: Arc<OwnedFd>,
+    names: Vec<(usize, Vec<u8>)>,
 }
 
 /// What a directory holds, as its names are gone through.
-struct Listing<'j> {
-    job: &'j Job,
-    fd: OwnedFd,
-    entries: Vec<ScannedEntry>,
+pub(in crate::vault) struct Listing<'j> {
+    pub job: &'j Job,
+    pub fd: OwnedFd,
+    pub entries: Vec<ScannedEntry>,
     /// Files to be read, with their places among the entries.
-    pending: Vec<(usize, Vec<u8>)>,
+    pub pending: Vec<(usize, Vec<u8>)>,
+    pub subdirs: Vec<Job>,
+    pub clean: bool,
+}
+
+impl<'j> Listing<'j> {
+    pub fn new(job: &'j Job, fd: OwnedFd, names: usize) -> Self {
+        let (entries, clean) = (Vec::with_capacity(names), false);
+        Self { job, fd, entries, pending: Vec::new(), subdirs: Vec::new(), clean }
+    }
+}
+
+/// What a directory has left to do.
+struct Looked {
     subdirs: Vec<Job>,
-    clean: bool,
+    files: Vec<FileJob>,
+    /// How much there is to read.
+    bytes: u64,
 }
 
 impl Shared<'_> {
     fn spawn_dir<'s>(&'s self, scope: &Scope<'s>, job: Job) {
         scope.spawn(move |scope| {
+            if self.failed() {
+                return;
+            }
+            match self.look(job) {
+                Ok(None) => {}
+                Ok(Some(looked)) => {
+                    looked.subdirs.into_iter().for_each(|job| self.spawn_dir(scope, job));
+                    looked.files.into_iter().for_each(|job| self.spawn_files(scope, job));
+                }
+                Err(error) => self.check(Err(error)),
+            }
+        });
+    }
+
+    fn spawn_files<'s>(&'s self, scope: &Scope<'s>, job: FileJob) {
+        scope.spawn(move |_| {
             if !self.failed() {
-                let done = self.dir(scope, job);
+                let done = files::read_small(self, job.number, &job.path, &job.dir, job.names);
                 self.check(done);
             }
         });
     }
 
-    fn dir<'s>(&'s self, scope: &Scope<'s>, mut job: Job) -> Result<()> {
+    fn read_large(&self, read: impl Fn(&LargeFile) -> Result<()>) {
+        let large = std::mem::take(&mut *lock(&self.large));
+        for file in large {
+            if self.failed() {
+                break;
+            }
+            self.check(read(&file));
+        }
+    }
+
+    /// Looks at one directory; nothing if it is not there any more.
+    fn look(&self, mut job: Job) -> Result<Option<Looked>> {
         let depth = job.path.depth();
         if depth > DEPTH_MAX {
             return Err(ImportError::TooDeep { path: job.path, depth }.into());
         }
-        let opened = beneath::open(self.root.as_fd(), job.path.as_bytes(), DIR);
+        let opened = self.open_dir(&job.path);
         let Some(fd) = self.tolerate(opened, "open", || job.path.clone())? else {
             // Its parent finds no directory under this number and leaves it out.
-            return Ok(());
+            return Ok(None);
         };
         let io = |operation| {
             let path = job.path.clone();
             move |source| ImportError::Io { operation, path, source }
         };
         let stat = beneath::fstat(fd.as_fd()).map_err(io("stat"))?;
-        let xattrs = self.keep_xattrs(xattr::read(fd.as_fd()).map_err(io("read the attributes of"))?)?;
+        let (xattrs, shows) = self.read_xattrs(fd.as_fd()).map_err(io("read the attributes of"))?;
+        let xattrs = self.keep_xattrs(xattrs)?;
+        job.over.hides_base |= shows == Shows::Itself;
         // A directory that is removed while it is open can no longer be listed.
         let listed = beneath::names(fd.as_fd());
-        let Some(names) = self.tolerate(listed, "list", || job.path.clone())? else { return Ok(()) };
-        if names.binary_search_by(|listed| listed.name.as_slice().cmp(FILE_NAME)).is_ok() {
-            job.rules = self.with_ignore_file(&job.rules, &fd, &job.path)?;
-        }
-        let listing = self.list(&job, fd, names)?;
+        let Some(names) = self.tolerate(listed, "list", || job.path.clone())? else { return Ok(None) };
+        let listing = match &self.flavour {
+            Flavour::Host => {
+                if names.binary_search_by(|listed| listed.name.as_slice().cmp(FILE_NAME)).is_ok() {
+                    job.rules = self.with_ignore_file(&job.rules, &fd, &job.path)?;
+                }
+                self.list(&job, fd, names)?
+            }
+            Flavour::Upper(upper) => {
+                job.rules = self.upper_rules(upper, &job, &fd, &names)?;
+                self.list_upper(upper, &job, fd, names)?
+            }
+        };
         let Listing { fd, entries, pending, subdirs, clean, .. } = listing;
         self.meter.add(entries.len() as u64, 0);
-        for subdir in subdirs {
-            self.spawn_dir(scope, subdir);
-        }
-        self.spawn_files(scope, &job, fd, &pending);
-        let Job { number, parent, path, cached, .. } = job;
-        lock(&self.dirs).push((number, ScannedDir { path, parent, stat, xattrs, entries, cached, clean }));
-        Ok(())
+        let bytes = pending.iter().map(|(at, _)| entries[*at].stat.size).fold(0, u64::saturating_add);
+        let dir = Arc::new(fd);
+        let chunks = pending.chunks(JOB_FILES).map(<[_]>::to_vec);
+        let (number, path) = (job.number, &job.path);
+        let file_job = |names| FileJob { number, path: path.clone(), dir: Arc::clone(&dir), names };
+        let looked = Looked { subdirs, files: chunks.map(file_job).collect(), bytes };
+        let Job { number, parent, path, cached, over, .. } = job;
+        let scanned = ScannedDir { path, parent, stat, xattrs, entries, cached, clean, over };
+        lock(&self.dirs).push((number, scanned));
+        Ok(Some(looked))
+    }
+
+    pub fn next_number(&self) -> u32 {
+        self.next_dir.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Goes through the names of a directory beside those the cache has of it.
     fn list<'j>(&self, job: &'j Job, fd: OwnedFd, names: Vec<Listed>) -> Result<Listing<'j>> {
         let cached = job.cached.and_then(|number| self.cache?.dir(number));
         let mut known = cached.as_ref().map_or(&[][..], |dir| &dir.entries).iter().peekable();
-        let entries = Vec::with_capacity(names.len());
-        let clean = cached.is_some();
-        let mut listing = Listing { job, fd, entries, pending: Vec::new(), subdirs: Vec::new(), clean };
+        let mut listing = Listing { clean: cached.is_some(), ..Listing::new(job, fd, names.len()) };
         for listed in names {
             if self.is_left_out(&listing, &listed) {
                 continue;
@@ -178,14 +300,15 @@ impl Shared<'_> {
         let vouched = known.filter(|entry| entry.vouches_for(&stat)).map(|entry| entry.kind);
         let what = match (stat.kind, vouched) {
             (HostKind::Dir, _) => {
-                let number = self.next_dir.fetch_add(1, Ordering::Relaxed);
+                let number = self.next_number();
                 let cached = known.and_then(|entry| match entry.kind {
                     CachedKind::Dir(number) => Some(number),
                     CachedKind::File { .. } | CachedKind::Symlink { .. } | CachedKind::Fifo => None,
                 });
                 listing.clean &= cached.is_some();
                 let (parent, rules) = (Some(listing.job.number), listing.job.rules.clone());
-                listing.subdirs.push(Job { number, parent, path: path(), cached, rules });
+                let over = Over::default();
+                listing.subdirs.push(Job { number, parent, path: path(), cached, rules, over });
                 What::Dir(number)
             }
             (HostKind::File, Some(CachedKind::File { content, xattrs })) => What::File { content, xattrs },
@@ -202,6 +325,10 @@ impl Shared<'_> {
                 read.map_or(What::Gone, |target| What::Symlink { target })
             }
             (HostKind::Fifo, _) => What::Fifo,
+            (HostKind::Whiteout, _) => {
+                self.report(path(), TroubleReason::Special("character device"));
+                return Ok(());
+            }
             (HostKind::Special(kind), _) => {
                 self.report(path(), TroubleReason::Special(kind));
                 return Ok(());
@@ -211,20 +338,6 @@ impl Shared<'_> {
         let settled = self.is_settled(&stat);
         listing.entries.push(ScannedEntry { name: listed.name, stat, what, settled });
         Ok(())
-    }
-
-    fn spawn_files<'s>(&'s self, scope: &Scope<'s>, job: &Job, fd: OwnedFd, pending: &[(usize, Vec<u8>)]) {
-        let fd = Arc::new(fd);
-        for chunk in pending.chunks(JOB_FILES) {
-            let (files, dir) = (chunk.to_vec(), Arc::clone(&fd));
-            let (number, path) = (job.number, job.path.clone());
-            scope.spawn(move |_| {
-                if !self.failed() {
-                    let done = files::read_small(self, number, &path, &dir, files);
-                    self.check(done);
-                }
-            });
-        }
     }
 
     fn with_ignore_file(&self, rules: &Rules, dir: &OwnedFd, path: &TreePath) -> Result<Rules> {

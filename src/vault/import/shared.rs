@@ -1,7 +1,7 @@
 //! What all jobs of a scan share, and what they have found so far.
 
 use std::collections::HashSet;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::backend::{BlobRecord, ObjectKind};
 use crate::clock::Timestamp;
 use crate::hostfs::cause::Cause;
+use crate::hostfs::overlay::{self, Shows};
 use crate::hostfs::stat::HostStat;
 use crate::hostfs::xattr;
 use crate::ids::BlobId;
@@ -21,6 +22,7 @@ use crate::vault::path::TreePath;
 use crate::vault::stat_cache::StatCache;
 use crate::vault::store::Vault;
 
+use super::upper::{Over, Upper};
 use super::{ImportError, ImportOptions, Keep, OnTrouble, Scanned, Trouble, TroubleReason};
 
 /// The kernel stamps files with a clock that may lag behind the real one by some ticks.
@@ -28,7 +30,7 @@ const CLOCK_LAG_NANOS: i64 = 50_000_000;
 /// What a file system without fractions of a second may round away.
 const COARSE_NANOS: i64 = 2_000_000_000;
 
-pub(super) struct ScannedDir {
+pub(in crate::vault) struct ScannedDir {
     pub path: TreePath,
     /// The number of the directory it lies in; nothing for the root.
     pub parent: Option<u32>,
@@ -39,16 +41,18 @@ pub(super) struct ScannedDir {
     pub cached: Option<u32>,
     /// Every entry is as the cache has it, subdirectories aside.
     pub clean: bool,
+    /// What it lies over, in an upper.
+    pub over: Over,
 }
 
-pub(super) struct ScannedEntry {
+pub(in crate::vault) struct ScannedEntry {
     pub name: Vec<u8>,
     pub stat: HostStat,
     pub what: What,
     pub settled: bool,
 }
 
-pub(super) enum What {
+pub(in crate::vault) enum What {
     File {
         content: FileContent,
         xattrs: Option<BlobId>,
@@ -61,8 +65,10 @@ pub(super) enum What {
     Dir(u32),
     /// A file that is being read.
     Pending,
-    /// Nothing: it is gone or cannot be read.
+    /// Nothing: it is gone or cannot be read. In an upper: whatever the base has there.
     Gone,
+    /// Nothing, and nothing of the base either.
+    Whiteout,
 }
 
 /// What reading a file gave.
@@ -74,7 +80,7 @@ pub(super) struct Facts {
 }
 
 /// Everything found, directories by number: children have higher numbers than their parents.
-pub(super) struct Found {
+pub(in crate::vault) struct Found {
     pub dirs: Vec<ScannedDir>,
     pub scanned: Scanned,
 }
@@ -86,17 +92,33 @@ pub(super) struct LargeFile {
     pub path: TreePath,
 }
 
+/// Where blobs go.
+pub(in crate::vault) enum Outlet {
+    Nowhere,
+    /// Kept here: for little.
+    Held(Mutex<Vec<BlobRecord>>),
+    /// To a thread that stores them.
+    Channel(SyncSender<Vec<BlobRecord>>),
+}
+
+/// What kind of directory is looked at.
+pub(in crate::vault) enum Flavour<'a> {
+    Host,
+    Upper(Upper<'a>),
+}
+
 /// What all jobs of a scan share.
-pub(super) struct Shared<'a> {
+pub(in crate::vault) struct Shared<'a> {
     pub vault: &'a Vault,
+    pub flavour: Flavour<'a>,
     pub root: OwnedFd,
-    pub keep: Keep,
+    pub(super) keep: Keep,
     pub on_trouble: OnTrouble,
     pub meter: &'a Meter,
     pub files_read: AtomicU64,
     pub bytes_read: AtomicU64,
-    pub large: Mutex<Vec<LargeFile>>,
-    pub facts: Mutex<Vec<Facts>>,
+    pub(super) large: Mutex<Vec<LargeFile>>,
+    pub(super) facts: Mutex<Vec<Facts>>,
     pub cache: Option<&'a StatCache>,
     /// Where the vault's own file lies, if that is beneath the root.
     own_file: Option<(TreePath, Vec<u8>)>,
@@ -104,48 +126,65 @@ pub(super) struct Shared<'a> {
     /// A vault without blobs need not be asked whether it has one.
     vault_is_empty: bool,
     seen: Mutex<HashSet<BlobId>>,
-    send: Option<SyncSender<Vec<BlobRecord>>>,
+    pub outlet: Outlet,
     pub next_dir: AtomicU32,
     pub dirs: Mutex<Vec<(u32, ScannedDir)>>,
     troubles: Mutex<Vec<Trouble>>,
     failure: Mutex<Option<VaultError>>,
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(in crate::vault) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<'a> Shared<'a> {
     pub fn new(
         vault: &'a Vault,
-        dir: &Path,
+        flavour: Flavour<'a>,
         root: OwnedFd,
-        cache: Option<&'a StatCache>,
-        keep: Keep,
-        options: &ImportOptions<'a>,
-        send: Option<SyncSender<Vec<BlobRecord>>>,
+        outlet: Outlet,
+        meter: &'a Meter,
     ) -> Result<Self> {
+        let keep = match outlet {
+            Outlet::Nowhere => Keep::Nothing,
+            Outlet::Held(_) | Outlet::Channel(_) => Keep::Everything,
+        };
         Ok(Self {
             vault,
+            flavour,
             root,
             keep,
-            on_trouble: options.on_trouble,
-            meter: options.meter,
+            on_trouble: OnTrouble::Fail,
+            meter,
             files_read: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
             large: Mutex::default(),
             facts: Mutex::default(),
-            cache,
-            own_file: own_file(vault, dir),
+            cache: None,
+            own_file: None,
             began: vault.now(),
             vault_is_empty: vault.read()?.objects_before(ObjectKind::Blob, i64::MAX, 1)?.is_empty(),
             seen: Mutex::default(),
-            send,
+            outlet,
             next_dir: AtomicU32::new(1),
             dirs: Mutex::default(),
             troubles: Mutex::default(),
             failure: Mutex::default(),
         })
+    }
+
+    /// The scan of a directory of the host.
+    pub fn of_host(
+        vault: &'a Vault,
+        dir: &Path,
+        root: OwnedFd,
+        cache: Option<&'a StatCache>,
+        options: &ImportOptions<'a>,
+        outlet: Outlet,
+    ) -> Result<Self> {
+        let shared = Self::new(vault, Flavour::Host, root, outlet, options.meter)?;
+        let own_file = own_file(vault, dir);
+        Ok(Self { on_trouble: options.on_trouble, cache, own_file, ..shared })
     }
 
     /// True for the vault's file and what SQLite and its locks put beside it: a vault never keeps itself.
@@ -192,9 +231,12 @@ impl<'a> Shared<'a> {
                 return Err(ImportError::Io { operation, path, source: error }.into());
             }
         };
+        // What its owner may not even open up belongs to somebody else, and is named; an upper in which
+        // something vanishes is not quiet, and no capture of it can be right.
+        let named = matches!((&self.flavour, reason), (Flavour::Upper(_), TroubleReason::NoPermission));
         match self.on_trouble {
-            OnTrouble::Fail => Err(strict.into()),
-            OnTrouble::KeepGoing => {
+            OnTrouble::Fail if !named => Err(strict.into()),
+            OnTrouble::Fail | OnTrouble::KeepGoing => {
                 self.report(path, reason);
                 Ok(None)
             }
@@ -205,8 +247,29 @@ impl<'a> Shared<'a> {
         lock(&self.troubles).push(Trouble { path, reason });
     }
 
+    /// The attributes of a file as its user sees them, and whether a directory of an upper is opaque.
+    pub fn read_xattrs(&self, file: BorrowedFd<'_>) -> std::io::Result<(xattr::Xattrs, Shows)> {
+        let xattrs = xattr::read(file)?;
+        Ok(match self.flavour {
+            Flavour::Host => (xattrs, Shows::Beneath),
+            Flavour::Upper(_) => overlay::unescape(xattrs),
+        })
+    }
+
+    /// The mode of a file as its user left it.
+    fn true_mode(&self, stat: &HostStat) -> u32 {
+        match &self.flavour {
+            Flavour::Host => stat.mode,
+            Flavour::Upper(upper) => upper.modes.true_mode(stat),
+        }
+    }
+
     /// A stamp proves something only if the file could not have changed again without a new one.
     pub fn is_settled(&self, stat: &HostStat) -> bool {
+        // Everybody who could write to an upper is gone before it is captured.
+        if let Flavour::Upper(_) = self.flavour {
+            return true;
+        }
         let coarse = stat.ctime.nanos == 0 && stat.mtime.nanos == 0;
         let slack = if coarse { COARSE_NANOS } else { CLOCK_LAG_NANOS };
         stat.ctime.saturating_nanos() < self.began.0.saturating_sub(slack)
@@ -248,13 +311,19 @@ impl<'a> Shared<'a> {
 
     /// Hands blobs to the storing thread, waiting while it has enough to do.
     pub fn store(&self, blobs: Vec<BlobRecord>) -> Result<()> {
-        match &self.send {
-            Some(send) if !blobs.is_empty() => send.send(blobs).map_err(|_| ImportError::Interrupted.into()),
-            Some(_) | None => Ok(()),
+        match &self.outlet {
+            Outlet::Channel(send) if !blobs.is_empty() => {
+                send.send(blobs).map_err(|_| ImportError::Interrupted.into())
+            }
+            Outlet::Held(held) => {
+                lock(held).extend(blobs);
+                Ok(())
+            }
+            Outlet::Channel(_) | Outlet::Nowhere => Ok(()),
         }
     }
 
-    pub fn finish(self) -> Result<Found> {
+    pub fn finish(&self) -> Result<Found> {
         if let Some(error) = lock(&self.failure).take() {
             return Err(error);
         }
@@ -286,6 +355,12 @@ impl<'a> Shared<'a> {
             entry.stat = fact.stat;
             entry.what = fact.what;
         }
+        for dir in &mut dirs {
+            dir.stat.mode = self.true_mode(&dir.stat);
+            for entry in &mut dir.entries {
+                entry.stat.mode = self.true_mode(&entry.stat);
+            }
+        }
         let scanned = Scanned {
             files_read: self.files_read.load(Ordering::Relaxed),
             bytes_read: self.bytes_read.load(Ordering::Relaxed),
@@ -299,6 +374,7 @@ impl<'a> Shared<'a> {
         Ok(Found { dirs, scanned })
     }
 }
+
 fn own_file(vault: &Vault, root: &Path) -> Option<(TreePath, Vec<u8>)> {
     let file = vault.path()?.canonicalize().ok()?;
     let beneath = file.strip_prefix(root.canonicalize().ok()?).ok()?;

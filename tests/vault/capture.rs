@@ -1,0 +1,627 @@
+//! What a command does in an overlay becomes the version that a plain directory would have become.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use avfs::diagnose::Diagnose;
+use avfs::hostfs::beneath;
+use avfs::vault::capture::{CaptureOptions, Captured, LeftOut, LeftOutReason};
+use avfs::vault::chunk::FILE_BYTES_MAX;
+use avfs::vault::edit::Edit;
+use avfs::vault::export::{ExportOptions, Overwrite};
+use avfs::vault::materialize::{BaseCache, Trust};
+use avfs::vault::meter::Meter;
+use avfs::vault::page::{DirRef, Node};
+use avfs::vault::path::TreePath;
+use avfs::vault::{Advance, Committed, Vault, When};
+use proptest::prelude::*;
+use rustix::fs::{CWD, FileType, Mode};
+
+use crate::overlay::{self, Step};
+use crate::support::{self, Scratch, path, snapshot};
+
+/// A vault with a base, and an upper over it.
+struct Case {
+    scratch: Scratch,
+    vault: Vault,
+    base: DirRef,
+    lower: PathBuf,
+    upper: PathBuf,
+    /// Opened before the run, since a command may close the directory.
+    upper_fd: OwnedFd,
+    journal: PathBuf,
+}
+
+impl Case {
+    /// A base made by a script in an empty directory.
+    fn new(setup: &str) -> Self {
+        let scratch = Scratch::new();
+        let dir = scratch.dir("dir");
+        overlay::in_dir(&dir, setup);
+        Self::over(scratch, &dir)
+    }
+
+    fn over(scratch: Scratch, dir: &Path) -> Self {
+        let vault = support::create_vault(&scratch.join("vault.db"));
+        support::import(&vault, dir);
+        let base = support::root(&vault, "main");
+        let cache = BaseCache::new(&scratch.join("cache"), "boot");
+        let lower = vault.materialize(&base, &cache, Trust::Seal, &Meter::default()).unwrap().root;
+        let upper = scratch.dir("upper");
+        let upper_fd = beneath::open_root(&upper).unwrap();
+        vault.prepare_upper(upper_fd.as_fd(), &base).unwrap();
+        let journal = scratch.join("modes");
+        Self { scratch, vault, base, lower, upper, upper_fd, journal }
+    }
+
+    /// Runs a script in the overlay; what it shows afterwards is in `merged`.
+    #[track_caller]
+    fn run(&self, script: &str) {
+        let merged = self.scratch.join("merged");
+        let lowers = [self.lower.clone()];
+        overlay::overlay(&self.scratch, &lowers, &self.upper, script, Some(&merged)).unwrap();
+    }
+
+    fn try_capture(&self, exclude: &[&str], hidden: &[&str]) -> avfs::vault::Result<Captured<'_>> {
+        let exclude: Vec<String> = exclude.iter().map(|text| (*text).to_owned()).collect();
+        let hidden: Vec<TreePath> = hidden.iter().map(|text| path(text)).collect();
+        let options = CaptureOptions {
+            exclude: &exclude,
+            hidden: &hidden,
+            file_bytes_max: FILE_BYTES_MAX,
+            modes_journal: &self.journal,
+            meter: &Meter::default(),
+        };
+        self.vault.capture(self.upper_fd.as_fd(), &self.base, &options)
+    }
+
+    #[track_caller]
+    fn capture(&self) -> Captured<'_> {
+        self.try_capture(&[], &[]).unwrap()
+    }
+
+    fn commit(&self, captured: Captured<'_>) -> Committed {
+        let head = self.vault.fork(&support::main_fork()).unwrap().head;
+        let advance = Advance { action: "run.capture", message: "run", run: None, when: When::Changed };
+        self.vault.commit_captured(&support::main_fork(), &head, captured, &advance).unwrap()
+    }
+
+    /// Captures, commits, and compares with what the overlay showed and with `plain`, where the same was done
+    /// without one.
+    #[track_caller]
+    fn assert_same_as(&self, plain: &Path) {
+        let captured = self.capture();
+        let edits = format!("{:#?}", captured.edits);
+        self.commit(captured);
+        support::assert_clean(&self.vault);
+        let root = support::root(&self.vault, "main");
+        let out = self.export("out");
+        let other = support::create_vault(&self.scratch.join("plain.db"));
+        support::import(&other, plain);
+        let without = |dir: &Path, times: bool| {
+            let mut taken = snapshot::take(dir);
+            for fact in taken.facts.values_mut() {
+                if times {
+                    // Names of one file have different inodes in an overlay.
+                    fact.linked_to = None;
+                } else {
+                    fact.mtime = (0, 0);
+                }
+            }
+            taken
+        };
+        let found = snapshot::differences(&without(plain, false), &without(&out, false));
+        assert!(found.is_empty(), "captured is not what a plain directory has: {found:#?}\n{edits}");
+        let found = snapshot::differences(&without(&self.scratch.join("merged"), true), &without(&out, true));
+        assert!(found.is_empty(), "captured is not what the overlay showed: {found:#?}\n{edits}");
+        assert_eq!(root.content, support::root(&other, "main").content);
+        // To the last bit, times included, the tree is what an import of it gives.
+        let again = support::create_vault(&self.scratch.join("again.db"));
+        support::import(&again, &out);
+        assert_eq!(root, support::root(&again, "main"));
+    }
+
+    fn export(&self, name: &str) -> PathBuf {
+        let out = self.scratch.join(name);
+        let options = ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: &Meter::default() };
+        self.vault.export(&support::root(&self.vault, "main"), &out, &options).unwrap();
+        out
+    }
+}
+
+/// Does the same in an overlay and in a plain directory, and compares what comes out.
+#[track_caller]
+fn check(setup: &str, script: &str) {
+    let case = Case::new(setup);
+    let plain = case.scratch.join("dir");
+    case.run(script);
+    overlay::in_dir(&plain, script);
+    case.assert_same_as(&plain);
+}
+
+fn left_out(captured: &Captured<'_>) -> Vec<(String, LeftOutReason, bool)> {
+    let tell = |left: &LeftOut| (left.path.to_string(), left.reason, left.base_is_gone);
+    captured.left_out.iter().map(tell).collect()
+}
+
+fn edited(captured: &Captured<'_>) -> Vec<String> {
+    captured.edits.keys().map(ToString::to_string).collect()
+}
+
+const TREE: &str =
+    "mkdir -p d/sub/deep e/f; echo 1 >d/one; echo 2 >d/two; echo 3 >d/sub/three; echo 4 >d/sub/deep/four
+    echo 5 >e/f/five; echo 6 >six; ln -s six link; mkfifo fifo; echo 7 >e/seven; chmod 640 six; mkdir empty";
+
+#[test]
+fn everything_a_command_does_is_captured() {
+    if !overlay::works("everything_a_command_does_is_captured") {
+        return;
+    }
+    for script in [
+        "rm six",
+        "rm -r d",
+        "rm -r d; mkdir d",
+        "rm -r d; mkdir d; echo new >d/two; mkdir d/sub; echo x >d/sub/other",
+        "rm -r d; echo file >d",
+        "rm -r d; ln -s e d",
+        "rm six; mkdir six; echo in >six/in",
+        "rm six; ln -s nowhere six",
+        "rm link; echo file >link",
+        "rm fifo; mkdir fifo; mkfifo fifo/fifo",
+        "mv six seven; mv e/f/five five",
+        "mkdir new; mkdir new/a; mv new/a new/b; mv new newer",
+        "mv d moved",
+        "rm -r d; mkdir -p d/sub/deep; rm -r d",
+        "rm -r d/sub; mkdir d/sub; rm -r d; mkdir d; mkdir d/sub",
+        "chmod 600 six; chmod 700 d; chmod 0 e/seven; chmod 644 e/seven",
+        "touch -d @5 six; touch -d @6 d; touch -h -d @7 link; touch -d @8 fifo",
+        "echo more >>six; : >e/seven",
+        "ln six other; ln six d/third; echo changed >other",
+        "echo a >a; ln a b; ln a e/c; rm a",
+        "ln link link2; ln fifo fifo2",
+        "chmod 1777 empty; chmod 2755 e; chmod 4755 six",
+        "mkdir -p x/y/z; rmdir x/y/z; touch .wh.x .wh..wh..opq",
+        "chmod 700 .; touch -d @9 .",
+        "truncate -s 300000 sparse; printf end >>sparse; truncate -s 2000000 six",
+        "rm -r *; echo only >only",
+        "rm -rf d e; mkdir -p e/d; mv six e/d/six",
+    ] {
+        check(TREE, script);
+    }
+}
+
+#[test]
+fn what_is_done_and_undone_gives_no_edit() {
+    if !overlay::works("what_is_done_and_undone_gives_no_edit") {
+        return;
+    }
+    for script in [
+        "true",
+        // Copied up, each, and nothing else.
+        "for f in six d/one e/f/five; do : >>$f; done",
+        "chmod 600 six; chmod 640 six; chmod 700 d; chmod 755 d",
+        "touch -r six ref 2>/dev/null; rm ref; touch -r d/one -d @0 d/one; touch -d \"$T\" d/one",
+        "cp -p six /tmp/$$; echo x >six; cat /tmp/$$ >six; touch -r /tmp/$$ six; rm /tmp/$$",
+    ] {
+        let case = Case::new(&format!("{TREE}; touch -d @1000 d/one"));
+        // Whatever made and removed a name in a directory gives it its time back.
+        let root_time = "touch -r . /tmp/root.$$; T=@1000";
+        case.run(&format!("{root_time}; {script}; touch -r /tmp/root.$$ .; rm /tmp/root.$$"));
+        let captured = case.capture();
+        assert_eq!(edited(&captured), [""; 0], "after {script}");
+        assert_eq!(left_out(&captured), []);
+        assert!(!case.commit(captured).changed());
+    }
+}
+
+#[test]
+fn a_change_of_metadata_keeps_the_blob() {
+    if !overlay::works("a_change_of_metadata_keeps_the_blob") {
+        return;
+    }
+    let case = Case::new(TREE);
+    case.run("chmod 600 six");
+    let captured = case.capture();
+    let reader = case.vault.read().unwrap();
+    let was = avfs::vault::tree::require(&&*reader, &case.base, &path("six")).unwrap();
+    let Node::File(was) = was else { panic!("{was:?}") };
+    assert_eq!(captured.edits.keys().cloned().collect::<Vec<_>>(), [path("six")]);
+    let Some(Edit::Put(Node::File(now))) = captured.edits.get(&path("six")) else { panic!() };
+    assert_eq!((now.content, now.mtime, now.mode), (was.content, was.mtime, 0o600));
+    assert_eq!(captured.files_read, 1);
+}
+
+#[test]
+fn a_forged_size_and_time_hide_no_change() {
+    if !overlay::works("a_forged_size_and_time_hide_no_change") {
+        return;
+    }
+    let case = Case::new("echo aaaa >f; touch -d @1000 f");
+    case.run("echo bbbb >f; touch -d @1000 f");
+    assert_eq!(edited(&case.capture()), ["f"]);
+}
+
+#[test]
+fn names_of_one_file_in_the_base_part_when_one_is_written() {
+    if !overlay::works("names_of_one_file_in_the_base_part_when_one_is_written") {
+        return;
+    }
+    let case = Case::new("echo 1 >a; ln a b; ln a c; ln a d");
+    // overlayfs breaks the links of a file it copies up: a leaves the group. So it is on the host then.
+    case.run("echo 2 >>a; ln b e");
+    case.commit(case.capture());
+    let out = case.export("out");
+    let inode = |name: &str| fs::metadata(out.join(name)).unwrap().ino();
+    assert_eq!(fs::read(out.join("a")).unwrap(), b"1\n2\n");
+    assert_eq!(fs::read(out.join("b")).unwrap(), b"1\n");
+    assert_eq!(fs::metadata(out.join("a")).unwrap().nlink(), 1);
+    // b was copied up to be linked; c and d are what is left of the group.
+    assert_eq!(inode("b"), inode("e"));
+    assert_eq!(inode("c"), inode("d"));
+    assert_ne!(inode("b"), inode("c"));
+    let again = support::create_vault(&case.scratch.join("again.db"));
+    support::import(&again, &out);
+    assert_eq!(support::root(&again, "main"), support::root(&case.vault, "main"));
+}
+
+#[test]
+fn attributes_lose_one_level_of_escape() {
+    if !overlay::works("attributes_lose_one_level_of_escape") {
+        return;
+    }
+    let set = |path: &str, name: &str| Step::Xattr(path.to_owned(), name.to_owned(), 1);
+    let case = Case::new("echo 1 >f; echo 2 >g; mkdir d; echo 3 >d/x");
+    let steps = [
+        set("f", "user.plain"),
+        set("f", "user.overlay.opaque"),
+        set("f", "user.overlay.overlay.metacopy"),
+        set("d", "user.overlay.opaque"),
+        set("d", "user.overlay.whiteout"),
+        set(".", "user.on-the-root"),
+        Step::Mkdir("new".to_owned()),
+        set("new", "user.overlay.redirect"),
+    ];
+    let script = overlay::script_of(&case.scratch, &steps);
+    case.run(&script);
+    let plain = case.scratch.join("dir");
+    overlay::in_dir(&plain, &script);
+    case.assert_same_as(&plain);
+    // And once more over a base that has such attributes, taking some away.
+    let root = support::root(&case.vault, "main");
+    let cache = BaseCache::new(&case.scratch.join("cache"), "boot");
+    let lower = case.vault.materialize(&root, &cache, Trust::Seal, &Meter::default()).unwrap().root;
+    let upper = case.scratch.dir("upper-2");
+    let upper_fd = beneath::open_root(&upper).unwrap();
+    case.vault.prepare_upper(upper_fd.as_fd(), &root).unwrap();
+    fs::remove_dir_all(case.scratch.join("merged")).unwrap();
+    let next = Case { base: root, lower, upper, upper_fd, ..case };
+    let script = overlay::script_of(
+        &next.scratch,
+        &[Step::Unxattr("f".to_owned(), "user.overlay.opaque".to_owned()), Step::Touch("g".to_owned())],
+    );
+    next.run(&script);
+    let captured = next.capture();
+    assert_eq!(edited(&captured), ["f"]);
+}
+
+#[test]
+fn rules_come_from_what_the_command_saw() {
+    if !overlay::works("rules_come_from_what_the_command_saw") {
+        return;
+    }
+    let ignored = |path: &str| (path.to_owned(), LeftOutReason::Ignored, false);
+    // The base's ignore file, not in the upper.
+    let case =
+        Case::new("printf '*.log\\n/target/\\n' >.avfsignore; mkdir sub; echo '!keep.log' >sub/.avfsignore");
+    case.run(
+        "echo x >a.log; mkdir target; echo x >target/x; echo x >sub/b.log; echo x >sub/keep.log; echo x >y",
+    );
+    let captured = case.capture();
+    assert_eq!(left_out(&captured), [ignored("a.log"), ignored("sub/b.log"), ignored("target")]);
+    assert_eq!(edited(&captured), [".", "sub", "sub/keep.log", "y"]);
+    // One that was changed, one that was removed, one whose directory was made anew.
+    let case =
+        Case::new("echo '*.log' >.avfsignore; mkdir s t; echo '*.tmp' >s/.avfsignore; cp s/.avfsignore t");
+    case.run(
+        "echo '*.bak' >.avfsignore; rm s/.avfsignore; touch a.log a.bak s/a.tmp; rm -r t; mkdir t; touch t/a.tmp",
+    );
+    let captured = case.capture();
+    assert_eq!(left_out(&captured), [ignored("a.bak")]);
+    assert_eq!(
+        edited(&captured),
+        [".", ".avfsignore", "a.log", "s", "s/.avfsignore", "s/a.tmp", "t", "t/.avfsignore", "t/a.tmp"]
+    );
+    // A line that is no pattern is not applied, and told; the others are.
+    let case = Case::new("true");
+    case.run("printf '[z-a]\\n*.log\\n' >.avfsignore; touch a.log b; mkdir s; truncate -s 1T s/.avfsignore; touch s/c");
+    let captured = case.capture();
+    assert_eq!(captured.bad_ignore_files, [path(".avfsignore"), path("s/.avfsignore")]);
+    assert_eq!(left_out(&captured), [ignored("a.log")]);
+    assert_eq!(edited(&captured), [".", ".avfsignore", "b", "s", "s/.avfsignore", "s/c"]);
+}
+
+#[test]
+fn what_was_versioned_before_a_rule_stays_versioned() {
+    if !overlay::works("what_was_versioned_before_a_rule_stays_versioned") {
+        return;
+    }
+    let case = Case::new(
+        "mkdir -p t/in; echo 1 >t/a; echo 2 >t/b; echo 3 >t/in/c; echo 4 >x.log; echo 5 >y.log; echo >z",
+    );
+    case.run(
+        "printf '/t/\\n*.log\\nz\\n' >.avfsignore; echo new >t/a; rm t/b; echo new >t/new; mkdir t/newdir
+         echo new >t/in/c; touch t/in/d; echo 6 >x.log; rm y.log; mkdir y.log; rm z; mkdir z",
+    );
+    let captured = case.capture();
+    let left = |path: &str, gone: bool| (path.to_owned(), LeftOutReason::Ignored, gone);
+    // A directory took the place of what the rule's file was: the file is gone, the directory was never versioned.
+    let expected = [
+        left("t/in/d", false),
+        left("t/new", false),
+        left("t/newdir", false),
+        left("y.log", true),
+        left("z", true),
+    ];
+    assert_eq!(left_out(&captured), expected);
+    let expected = [".", ".avfsignore", "t", "t/a", "t/b", "t/in", "t/in/c", "x.log", "y.log", "z"];
+    assert_eq!(edited(&captured), expected);
+    assert_eq!(captured.edits[&path("t/b")], Edit::Remove);
+    assert_eq!(captured.edits[&path("y.log")], Edit::Remove);
+}
+
+#[test]
+fn excluded_hidden_and_own_paths_are_named() {
+    if !overlay::works("excluded_hidden_and_own_paths_are_named") {
+        return;
+    }
+    let case = Case::new("mkdir h k; echo 1 >h/in; echo 2 >k/in; echo '!no.o' >.avfsignore");
+    case.run("touch a.o no.o b; echo x >h/in; touch h/new; rm k/in; mkdir .avfs n; touch .avfs/v n/.avfs; mkdir n/s n/s/.avfs");
+    let captured = case.try_capture(&["*.o", "!b"], &["h", "k/in"]).unwrap();
+    let left = |path: &str, reason| (path.to_owned(), reason, false);
+    let expected = [
+        left(".avfs", LeftOutReason::Own),
+        left("a.o", LeftOutReason::Excluded),
+        left("h", LeftOutReason::Hidden),
+        left("n/s/.avfs", LeftOutReason::Own),
+        left("no.o", LeftOutReason::Excluded),
+    ];
+    assert_eq!(left_out(&captured), expected);
+    assert_eq!(edited(&captured), [".", "b", "k", "n", "n/.avfs", "n/s"]);
+    let error = case.try_capture(&["[z-a]"], &[]).err().unwrap();
+    assert_eq!(error.code(), "capture.bad_exclude");
+}
+
+#[test]
+fn what_cannot_be_kept_is_named() {
+    if !overlay::works("what_cannot_be_kept_is_named") {
+        return;
+    }
+    let case = Case::new("echo 1 >f; echo 2 >g");
+    case.run("rm f; mkfifo pipe");
+    // A socket in the place of a file, as a command may leave one.
+    let _ = fs::remove_file(case.upper.join("f"));
+    rustix::fs::mknodat(CWD, case.upper.join("f"), FileType::Socket, Mode::from_raw_mode(0o600), 0).unwrap();
+    rustix::fs::mknodat(CWD, case.upper.join("s"), FileType::Socket, Mode::from_raw_mode(0o600), 0).unwrap();
+    let captured = case.capture();
+    let left = |path: &str, gone| (path.to_owned(), LeftOutReason::Special("socket"), gone);
+    assert_eq!(left_out(&captured), [left("f", true), left("s", false)]);
+    assert_eq!(edited(&captured), [".", "f", "pipe"]);
+    assert_eq!(captured.edits[&path("f")], Edit::Remove);
+}
+
+#[test]
+fn hostile_names_and_depths_are_captured() {
+    if !overlay::works("hostile_names_and_depths_are_captured") {
+        return;
+    }
+    let case = Case::new("mkdir d; echo 1 >d/x");
+    let names: Vec<Vec<u8>> = vec![
+        b"new\nline".to_vec(),
+        b"\xff\xfe".to_vec(),
+        b".wh.x".to_vec(),
+        b"-rf".to_vec(),
+        vec![b'n'; 255],
+        vec![0xff; 255],
+    ];
+    for name in &names {
+        fs::write(case.upper.join(OsStr::from_bytes(name)), name).unwrap();
+    }
+    // 3000 levels, and a path of 12,000 bytes; made by hand since a shell takes too long.
+    let mut at = beneath::open_root(&case.upper).unwrap();
+    for level in 0..3000 {
+        let name = if level % 60 == 0 { "l".repeat(100) } else { format!("{}", level % 7) };
+        rustix::fs::mkdirat(&at, name.as_str(), Mode::from_raw_mode(0o755)).unwrap();
+        at = beneath::open(at.as_fd(), name.as_bytes(), beneath::DIR).unwrap();
+    }
+    drop(
+        rustix::fs::openat(
+            &at,
+            "bottom",
+            rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY,
+            0o644.into(),
+        )
+        .unwrap(),
+    );
+    let captured = case.capture();
+    assert_eq!(captured.edits.len(), 1 + names.len() + 3000 + 1);
+    assert!(captured.edits.keys().any(|path| path.as_bytes().len() > 10_000));
+    case.commit(captured);
+    let out = case.export("out");
+    for name in &names {
+        assert_eq!(&fs::read(out.join(OsStr::from_bytes(name))).unwrap(), name);
+    }
+    assert_eq!(snapshot::take(&out).facts.len(), 1 + names.len() + 3001 + 2);
+}
+
+#[test]
+fn what_its_owner_closed_is_captured_and_stays_closed() {
+    if !overlay::works("what_its_owner_closed_is_captured_and_stays_closed") {
+        return;
+    }
+    let case = Case::new("echo 1 >f; mkdir d; echo 2 >d/in");
+    case.run(
+        "chmod 0 f; echo secret >new; ln new link; chmod 0 new; mkdir -p c/sub; echo deep >c/sub/deep
+         chmod 44 c/sub/deep; chmod 300 c/sub; chmod 0 c; chmod 400 d; touch d/x; ln -s x d/l; chmod 11 .",
+    );
+    let modes = || {
+        let listed = std::process::Command::new("unshare")
+            .args(["-Ur", "find"])
+            .arg(&case.upper)
+            .args(["-printf", "%P %m\n"])
+            .output()
+            .unwrap();
+        let mut lines: Vec<String> =
+            String::from_utf8(listed.stdout).unwrap().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let before = modes();
+    let captured = case.capture();
+    assert_eq!(left_out(&captured), []);
+    assert_eq!(modes(), before);
+    assert!(!case.journal.exists());
+    let expected =
+        [".", "c", "c/sub", "c/sub/deep", "d", "d/l", "d/x", "f", "link", "new"].map(str::to_owned);
+    assert_eq!(edited(&captured), expected);
+    let mode = |at: &str| match &captured.edits[&path(at)] {
+        Edit::Put(Node::File(file)) => file.mode,
+        Edit::Dir(meta) => meta.mode,
+        Edit::Put(node) => panic!("{node:?}"),
+        Edit::Remove => panic!("{at} is gone"),
+    };
+    let found = ["", "c", "c/sub", "c/sub/deep", "d", "f", "link", "new"].map(mode);
+    assert_eq!(found, [0o11, 0, 0o300, 0o44, 0o400, 0, 0, 0]);
+    case.commit(captured);
+    support::assert_clean(&case.vault);
+    fs::set_permissions(&case.upper, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn a_capture_that_was_killed_is_done_again() {
+    if !overlay::works("a_capture_that_was_killed_is_done_again") {
+        return;
+    }
+    let case = Case::new("true");
+    case.run("mkdir c; echo 1 >c/f; chmod 0 c/f; chmod 0 c");
+    // Killed between opening up and putting back: the journal says what was, the disk something else.
+    let record =
+        |path: &str, mode: u8| [&[mode, u8::try_from(path.len()).unwrap()], path.as_bytes()].concat();
+    fs::write(&case.journal, [record("c", 0), record("c/f", 0)].concat()).unwrap();
+    fs::set_permissions(case.upper.join("c"), fs::Permissions::from_mode(0o500)).unwrap();
+    fs::set_permissions(case.upper.join("c/f"), fs::Permissions::from_mode(0o400)).unwrap();
+    let captured = case.capture();
+    let Edit::Put(Node::File(file)) = &captured.edits[&path("c/f")] else { panic!() };
+    let Edit::Dir(dir) = &captured.edits[&path("c")] else { panic!() };
+    assert_eq!((file.mode, dir.mode), (0, 0));
+    assert!(!case.journal.exists());
+    assert_eq!(fs::metadata(case.upper.join("c")).unwrap().mode() & 0o7777, 0);
+}
+
+#[test]
+fn large_and_many_files_are_captured() {
+    if !overlay::works("large_and_many_files_are_captured") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    fs::write(dir.join("large"), support::noise(1, 5 << 20)).unwrap();
+    support::many_files(&dir, 100);
+    let case = Case::over(scratch, &dir);
+    let script = "printf x | dd of=large bs=1 seek=3000000 conv=notrunc 2>/dev/null; truncate -s 1G hollow
+         printf end >>hollow
+         i=0; while [ $i -lt 700 ]; do mkdir -p n/$((i % 9)); echo $i >n/$((i % 9))/$i; i=$((i + 1)); done; rm -r d000";
+    case.run(script);
+    overlay::in_dir(&dir, script);
+    case.assert_same_as(&dir);
+    let file = fs::File::create(case.upper.join("huge")).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let options = CaptureOptions {
+        exclude: &[],
+        hidden: &[],
+        file_bytes_max: 1 << 39,
+        modes_journal: &case.journal,
+        meter: &Meter::default(),
+    };
+    let upper = beneath::open_root(&case.upper).unwrap();
+    let error = case.vault.capture(upper.as_fd(), &case.base, &options).err().unwrap();
+    assert_eq!(error.code(), "file.too_large");
+    assert!(error.to_string().starts_with("huge is"), "{error}");
+}
+
+#[test]
+fn the_upper_may_have_lost_its_path() {
+    if !overlay::works("the_upper_may_have_lost_its_path") {
+        return;
+    }
+    let case = Case::new(TREE);
+    case.run("echo 1 >new; rm -r d");
+    fs::rename(&case.upper, case.scratch.join("elsewhere")).unwrap();
+    let captured = case.capture();
+    assert_eq!(edited(&captured), [".", "d", "new"]);
+}
+
+#[test]
+fn a_fork_that_moved_is_not_committed_to() {
+    let case = Case::new(TREE);
+    fs::write(case.upper.join("new"), "x").unwrap();
+    let head = case.vault.fork(&support::main_fork()).unwrap().head;
+    let captured = case.capture();
+    support::write(&case.vault, "other", b"y");
+    let advance = Advance { action: "run.capture", message: "run", run: None, when: When::Changed };
+    let error = case.vault.commit_captured(&support::main_fork(), &head, captured, &advance).unwrap_err();
+    assert_eq!(error.code(), "fork.moved");
+}
+
+fn any_path() -> impl Strategy<Value = String> {
+    let name = prop::sample::select(vec!["a", "b", "c"]);
+    prop::collection::vec(name, 1..4).prop_map(|names| names.join("/"))
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let mode = prop::sample::select(vec![0o644, 0o600, 0o755, 0o4755, 0o700]);
+    let xattr = prop::sample::select(vec!["user.x", "user.overlay.opaque", "user.overlay.overlay.y"]);
+    prop_oneof![
+        4 => (any_path(), 0..4_u64, 0..200_usize).prop_map(|(path, seed, length)| Step::Write(path, seed, length)),
+        1 => (any_path(), 0..4_u64).prop_map(|(path, seed)| Step::Append(path, seed)),
+        1 => (any_path(), 0..300_u64).prop_map(|(path, length)| Step::Truncate(path, length)),
+        1 => (any_path(), mode).prop_map(|(path, mode)| Step::Chmod(path, mode)),
+        4 => any_path().prop_map(Step::Mkdir),
+        3 => any_path().prop_map(Step::Remove),
+        2 => (any_path(), any_path()).prop_map(|(from, to)| Step::Rename(from, to)),
+        1 => (any_path(), any_path()).prop_map(|(path, target)| Step::Symlink(path, target)),
+        1 => (any_path(), any_path()).prop_map(|(from, to)| Step::Link(from, to)),
+        1 => any_path().prop_map(Step::Fifo),
+        1 => (any_path(), xattr.clone(), 0..3_u64).prop_map(|(path, name, seed)| Step::Xattr(path, name.to_owned(), seed)),
+        1 => (any_path(), xattr).prop_map(|(path, name)| Step::Unxattr(path, name.to_owned())),
+        1 => (any_path(), 0..5_i64).prop_map(|(path, seconds)| Step::Time(path, seconds)),
+        1 => any_path().prop_map(Step::Touch),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_sequence_of_steps_is_captured(
+        setup in prop::collection::vec(any_step(), 0..30),
+        steps in prop::collection::vec(any_step(), 1..40),
+    ) {
+        if !overlay::works("any_sequence_of_steps_is_captured") {
+            return Ok(());
+        }
+        let scratch = Scratch::new();
+        let dir = scratch.dir("dir");
+        // Links in the base part when they are written to, which a plain directory cannot show.
+        let setup: Vec<Step> = setup.into_iter().filter(|step| !matches!(step, Step::Link(..))).collect();
+        overlay::in_dir(&dir, &overlay::script_of(&scratch, &setup));
+        let case = Case::over(scratch, &dir);
+        let script = overlay::script_of(&case.scratch, &steps);
+        case.run(&script);
+        overlay::in_dir(&dir, &script);
+        case.assert_same_as(&dir);
+    }
+}
