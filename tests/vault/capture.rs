@@ -386,6 +386,7 @@ fn excluded_hidden_and_own_paths_are_named() {
         left(".avfs", LeftOutReason::Own),
         left("a.o", LeftOutReason::Excluded),
         left("h", LeftOutReason::Hidden),
+        left("k/in", LeftOutReason::Hidden),
         left("n/s/.avfs", LeftOutReason::Own),
         left("no.o", LeftOutReason::Excluded),
     ];
@@ -576,12 +577,12 @@ fn a_fork_that_moved_is_not_committed_to() {
     assert_eq!(error.code(), "fork.moved");
 }
 
-fn any_path() -> impl Strategy<Value = String> {
+pub fn any_path() -> impl Strategy<Value = String> {
     let name = prop::sample::select(vec!["a", "b", "c"]);
     prop::collection::vec(name, 1..4).prop_map(|names| names.join("/"))
 }
 
-fn any_step() -> impl Strategy<Value = Step> {
+pub fn any_step() -> impl Strategy<Value = Step> {
     let mode = prop::sample::select(vec![0o644, 0o600, 0o755, 0o4755, 0o700]);
     let xattr = prop::sample::select(vec!["user.x", "user.overlay.opaque", "user.overlay.overlay.y"]);
     prop_oneof![
