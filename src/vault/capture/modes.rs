@@ -91,19 +91,26 @@ impl Modes {
         with_target(root, path, |fd, stat| {
             let mut state = self.lock();
             if !state.by_inode.contains_key(&(stat.device, stat.inode)) {
-                let file = match &mut state.file {
-                    Some(file) => file,
-                    None => {
-                        let mut options = File::options();
-                        let file = options.create(true).append(true).mode(0o600).open(&self.journal)?;
-                        state.file.insert(file)
-                    }
-                };
-                file.write_all(&encode(path, stat.mode))?;
+                self.note(&mut state, path, stat.mode).map_err(|error| {
+                    // Whatever is wrong with the journal, the file that was to be opened up is not to blame.
+                    let journal = self.journal.display();
+                    io::Error::other(format!("the journal of modes {journal} cannot be written: {error}"))
+                })?;
                 state.remember(path, stat, stat.mode);
             }
             make::set_mode(fd, stat.mode | bits_for(stat.kind))
         })
+    }
+
+    fn note(&self, state: &mut State, path: &TreePath, mode: u32) -> io::Result<()> {
+        let file = match &mut state.file {
+            Some(file) => file,
+            None => {
+                let mut options = File::options();
+                state.file.insert(options.create(true).append(true).mode(0o600).open(&self.journal)?)
+            }
+        };
+        file.write_all(&encode(path, mode))
     }
 
     /// The mode of a file as its user left it.

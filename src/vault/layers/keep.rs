@@ -32,6 +32,8 @@ pub enum Kept {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotKept {
+    /// The stack it lay over shows the tree already.
+    Unchanged,
     /// There are [`LAYERS_MAX`] already: the next stack has one layer for all of them.
     TooManyLayers,
     /// It does not lie on the cache's file system.
@@ -54,6 +56,9 @@ impl BaseCache {
         size: Footprint,
         tree: &DirRef,
     ) -> Result<Kept> {
+        if tree.tree == below.tree {
+            return Ok(Kept::Not(NotKept::Unchanged));
+        }
         if below.layers.len() >= LAYERS_MAX {
             return Ok(Kept::Not(NotKept::TooManyLayers));
         }

@@ -46,6 +46,8 @@ pub struct Stack {
     /// Topmost first; the last is a base.
     pub dirs: Vec<PathBuf>,
     pub made: Made,
+    /// What it shows.
+    tree: TreeId,
     base: TreeId,
     /// The names of the layers over the base, topmost first.
     layers: Vec<String>,
@@ -97,7 +99,7 @@ impl Vault {
             Built::New | Built::Rebuilt => Made::Materialized,
         };
         let (dirs, leases) = (vec![base.root], vec![base.lease]);
-        Ok(Stack { dirs, made, base: root.tree, layers: Vec::new(), _leases: leases })
+        Ok(Stack { dirs, made, tree: root.tree, base: root.tree, layers: Vec::new(), _leases: leases })
     }
 
     /// Writes a layer over the base that is nearest, if one is near enough for that to pay.
@@ -135,6 +137,7 @@ impl Vault {
         Ok(Some(Stack {
             dirs: vec![cache.layers.place(&name).join("root"), base_dir],
             made: Made::Layered,
+            tree: root.tree,
             base,
             layers: vec![name],
             _leases: vec![lease, base_lease],
@@ -156,8 +159,8 @@ impl BaseCache {
         let base_dir = |tree: &TreeId| self.bases.place(&tree.to_hex()).join("root");
         if let Some(lease) = self.lease(root)? {
             let (dirs, leases) = (vec![base_dir(&root.tree)], vec![lease]);
-            let (made, layers) = (Made::Reused, Vec::new());
-            return Ok(Some(Stack { dirs, made, base: root.tree, layers, _leases: leases }));
+            let (made, tree, layers) = (Made::Reused, root.tree, Vec::new());
+            return Ok(Some(Stack { dirs, made, tree, base: tree, layers, _leases: leases }));
         }
         let Some(record) = self.read_stack(&root.tree)? else { return Ok(None) };
         let Some(base_lease) = self.lease_tree(&record.base)? else {
@@ -174,8 +177,8 @@ impl BaseCache {
         }
         dirs.push(base_dir(&record.base));
         leases.push(base_lease);
-        let StackRecord { base, layers, .. } = record;
-        Ok(Some(Stack { dirs, made: Made::Reused, base, layers, _leases: leases }))
+        let StackRecord { tree, base, layers } = record;
+        Ok(Some(Stack { dirs, made: Made::Reused, tree, base, layers, _leases: leases }))
     }
 
     fn begin_layer(&self) -> Result<Draft> {
