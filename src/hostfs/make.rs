@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timestamps};
@@ -97,6 +97,18 @@ pub fn finish_dir(
     xattr::write(dir, xattrs)?;
     rustix::fs::fchmod(dir, Mode::from_raw_mode(mode))?;
     Ok(rustix::fs::futimens(dir, &times(mtime))?)
+}
+
+/// Changes the mode of a file or directory, also through a descriptor without rights (`O_PATH`), which has
+/// no fchmod: its name under /proc leads to the very same file.
+pub fn set_mode(fd: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
+    let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    Ok(rustix::fs::chmod(name, Mode::from_raw_mode(mode))?)
+}
+
+/// Changes the time of an open file or directory.
+pub fn set_mtime(fd: BorrowedFd<'_>, mtime: FileTime) -> io::Result<()> {
+    Ok(rustix::fs::futimens(fd, &times(mtime))?)
 }
 
 /// One more name for a file.

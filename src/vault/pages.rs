@@ -34,6 +34,12 @@ pub fn build(meta: &DirMeta, entries: Vec<Entry>, new: &mut NewPages) -> DirRef 
     raise(meta, groups, new)
 }
 
+/// A directory of which only the name is known.
+pub fn reference(pages: &dyn Pages, tree: &TreeId) -> Result<DirRef> {
+    let (meta, body) = super::tree::top(pages, tree)?;
+    Ok(seal_top(&meta, body, &mut NewPages::default()))
+}
+
 /// A directory after changes; with `meta` its own metadata changes too.
 pub fn edit(
     pages: &dyn Pages,

@@ -23,6 +23,7 @@ use rustix::fs::{CWD, FileType, Mode};
 
 use crate::overlay::{self, Step};
 use crate::support::{self, Scratch, path, snapshot};
+use crate::worker::Worker;
 
 /// A vault with a base, and an upper over it.
 struct Case {
@@ -386,6 +387,7 @@ fn excluded_hidden_and_own_paths_are_named() {
         left(".avfs", LeftOutReason::Own),
         left("a.o", LeftOutReason::Excluded),
         left("h", LeftOutReason::Hidden),
+        left("k/in", LeftOutReason::Hidden),
         left("n/s/.avfs", LeftOutReason::Own),
         left("no.o", LeftOutReason::Excluded),
     ];
@@ -564,6 +566,108 @@ fn the_upper_may_have_lost_its_path() {
     assert_eq!(edited(&captured), [".", "d", "new"]);
 }
 
+/// A vault with an empty main fork, and an upper that is filled by hand.
+fn by_hand() -> (Scratch, PathBuf, PathBuf) {
+    let scratch = Scratch::new();
+    let (vault, upper) = (scratch.join("vault.db"), scratch.dir("upper"));
+    drop(support::create_real_vault(&vault));
+    (scratch, vault, upper)
+}
+
+#[test]
+fn little_is_captured_without_another_thread() {
+    for (files, alone) in [(0, true), (60, true), (200, false)] {
+        let (scratch, vault, upper) = by_hand();
+        support::many_files(&upper, files);
+        let trace = scratch.join("trace");
+        let mut traced = std::process::Command::new("strace");
+        traced.arg("-f").args(["-e", "trace=clone,clone3,write", "-s", "16", "-o"]).arg(&trace);
+        traced.arg(std::env::current_exe().unwrap());
+        let settings =
+            [("VAULT", vault.to_str().unwrap()), ("UPPER", upper.to_str().unwrap()), ("SECONDS", "0")];
+        let mut worker = Worker::start_as(traced, "capture", &settings);
+        worker.go();
+        worker.finish();
+        let trace = fs::read_to_string(&trace).unwrap();
+        let capture = &trace[trace.find("\\nbegin").unwrap()..trace.find("\\nack ").unwrap()];
+        let threads = capture.lines().filter(|line| line.contains(" clone")).count();
+        assert_eq!(threads == 0, alone, "{files} files were captured with {threads} more threads");
+    }
+}
+
+#[test]
+fn a_large_file_is_captured_in_little_memory() {
+    let capture = |kib: u64| {
+        let (_scratch, vault, upper) = by_hand();
+        let mut file = fs::File::create(upper.join("large")).unwrap();
+        for at in 0..320 {
+            std::io::Write::write_all(&mut file, &support::noise(at, 1 << 20)).unwrap();
+        }
+        let mut limited = std::process::Command::new("sh");
+        // The kernel refuses memory beyond the limit, so a capture that needs more dies.
+        limited.args(["-c", &format!("ulimit -d {kib} && exec \"$0\" \"$@\"")]);
+        limited.arg(std::env::current_exe().unwrap());
+        let settings =
+            [("VAULT", vault.to_str().unwrap()), ("UPPER", upper.to_str().unwrap()), ("SECONDS", "0")];
+        let mut worker = Worker::start_as(limited, "capture", &settings);
+        worker.go();
+        worker.acks()
+    };
+    assert_eq!(capture(200 << 10), ["2 edits"]);
+    // The control: the limit is felt.
+    assert_eq!(capture(20 << 10), [""; 0]);
+}
+
+#[test]
+fn the_upper_may_be_on_a_file_system_that_is_mounted_nowhere() {
+    if !overlay::works("the_upper_may_be_on_a_file_system_that_is_mounted_nowhere") {
+        return;
+    }
+    let case = Case::new(TREE);
+    let tmp = case.scratch.dir("tmp");
+    let script = "mount -t tmpfs tmpfs \"$TMP\"; cd \"$TMP\"; mkdir upper work merged
+        touch -r \"$LOWER\" upper
+        mount -t overlay overlay -o lowerdir=\"$LOWER\",upperdir=upper,workdir=work,userxattr,volatile merged
+        rm -r merged/d; mkdir merged/d; echo new >merged/d/new; chmod 0 merged/d/new; mv merged/six merged/moved
+        umount merged; echo ready; read end";
+    let mut child = std::process::Command::new("unshare")
+        .args(["-Urm", "sh", "-euc", script])
+        .env("TMP", &tmp)
+        .env("LOWER", &case.lower)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut ready)
+        .unwrap();
+    assert_eq!(ready, "ready\n");
+    let through = PathBuf::from(format!("/proc/{}/root", child.id()));
+    let inside = through.join(tmp.strip_prefix("/").unwrap()).join("upper");
+    let upper_fd = beneath::open_root(&inside).unwrap();
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    assert!(!inside.exists());
+    let case = Case { upper_fd, ..case };
+    let captured = case.capture();
+    assert_eq!(edited(&captured), [".", "d", "d/new", "d/one", "d/sub", "d/two", "moved", "six"]);
+    let Edit::Put(Node::File(file)) = &captured.edits[&path("d/new")] else { panic!() };
+    assert_eq!((file.mode, file.size), (0, 4));
+    case.commit(captured);
+    support::assert_clean(&case.vault);
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_fails_the_capture() {
+    let case = Case::new(TREE);
+    fs::write(case.upper.join("new"), "x").unwrap();
+    fs::set_permissions(case.upper.join("new"), fs::Permissions::from_mode(0)).unwrap();
+    let case = Case { journal: case.scratch.join("nowhere/modes"), ..case };
+    let error = case.try_capture(&[], &[]).err().unwrap();
+    assert_eq!(error.code(), "capture.io");
+    assert_eq!(fs::metadata(case.upper.join("new")).unwrap().mode() & 0o7777, 0);
+}
+
 #[test]
 fn a_fork_that_moved_is_not_committed_to() {
     let case = Case::new(TREE);
@@ -576,12 +680,12 @@ fn a_fork_that_moved_is_not_committed_to() {
     assert_eq!(error.code(), "fork.moved");
 }
 
-fn any_path() -> impl Strategy<Value = String> {
+pub fn any_path() -> impl Strategy<Value = String> {
     let name = prop::sample::select(vec!["a", "b", "c"]);
     prop::collection::vec(name, 1..4).prop_map(|names| names.join("/"))
 }
 
-fn any_step() -> impl Strategy<Value = Step> {
+pub fn any_step() -> impl Strategy<Value = Step> {
     let mode = prop::sample::select(vec![0o644, 0o600, 0o755, 0o4755, 0o700]);
     let xattr = prop::sample::select(vec!["user.x", "user.overlay.opaque", "user.overlay.overlay.y"]);
     prop_oneof![

@@ -9,6 +9,7 @@ mod concurrency;
 mod crash;
 mod faults;
 mod format;
+mod layers;
 mod model;
 mod objects;
 mod overlay;

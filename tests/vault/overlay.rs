@@ -91,6 +91,24 @@ pub fn overlay(
     )
 }
 
+/// Copies what an overlay of these layers alone shows, topmost first, to `copy`.
+#[track_caller]
+pub fn show(scratch: &Scratch, dirs: &[PathBuf], copy: &Path) {
+    // An overlay without an upper has two layers at least.
+    let bottom = tempfile::Builder::new().prefix("bottom-").tempdir_in(scratch.path()).unwrap().keep();
+    let merged = tempfile::Builder::new().prefix("merged-").tempdir_in(scratch.path()).unwrap().keep();
+    let mut layers = OsString::new();
+    for dir in dirs {
+        layers.push(dir);
+        layers.push(":");
+    }
+    layers.push(bottom);
+    let settings = [("LOWERS", layers), ("MERGED", merged.into()), ("COPY", copy.into())];
+    let script = "mount -t overlay overlay -o lowerdir=\"$LOWERS\",userxattr \"$MERGED\"
+        cp -a \"$MERGED\" \"$COPY\"";
+    run(script, &settings).unwrap();
+}
+
 /// A script that has this very program do `steps` in its working directory.
 pub fn script_of(scratch: &Scratch, steps: &[Step]) -> String {
     let file = scratch.join("steps");

@@ -3,20 +3,24 @@
 //! A worker says on its standard output what it was promised (`ack …`), and only after the promise was made.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use avfs::backend::{Life, RunRecord};
+use avfs::hostfs::beneath;
 use avfs::ids::RunId;
-use avfs::vault::Vault;
+use avfs::vault::capture::CaptureOptions;
+use avfs::vault::chunk::FILE_BYTES_MAX;
 use avfs::vault::export::Overwrite;
 use avfs::vault::fork::Deletion;
 use avfs::vault::import::{ImportOptions, OnTrouble};
 use avfs::vault::materialize::{BaseCache, Trust};
 use avfs::vault::meter::Meter;
 use avfs::vault::run::Landing;
+use avfs::vault::{Advance, Vault, When};
 
 use crate::runs::{self, Changes};
 use crate::support;
@@ -93,7 +97,8 @@ impl Worker {
         self.acks()
     }
 
-    fn acks(&self) -> Vec<String> {
+    /// Everything it was promised until its end.
+    pub fn acks(&self) -> Vec<String> {
         // The channel ends when the pipe does.
         self.lines.iter().filter_map(|line| Some(line.strip_prefix("ack ")?.to_owned())).collect()
     }
@@ -146,6 +151,8 @@ fn worker() {
         "evict" => rounds.for_each(|_| {
             BaseCache::new(Path::new(&setting("CACHE")), BOOT).evict(0).unwrap();
         }),
+        "capture" => capture(&vault),
+        "stack" => rounds.for_each(|round| stack(&vault, round)),
         // Opens and closes, as a short command does.
         "visit" => assert_eq!(rounds.next(), Some(0)),
         other => panic!("nobody knows the role {other}"),
@@ -217,6 +224,39 @@ fn materialize(vault: &Vault) {
     say("ack built");
     drop(base);
     if setting("EVICT") == "yes" {
+        cache.evict(0).unwrap();
+    }
+}
+
+fn capture(vault: &Vault) {
+    let upper = PathBuf::from(setting("UPPER"));
+    let fd = beneath::open_root(&upper).unwrap();
+    let options = CaptureOptions {
+        exclude: &[],
+        hidden: &[],
+        file_bytes_max: FILE_BYTES_MAX,
+        modes_journal: &upper.with_extension("modes"),
+        meter: &Meter::default(),
+    };
+    say("begin");
+    let captured = vault.capture(fd.as_fd(), &support::root(vault, "main"), &options).unwrap();
+    say(&format!("ack {} edits", captured.edits.len()));
+    let head = vault.fork(&support::main_fork()).unwrap().head;
+    let advance = Advance { action: "run.capture", message: "run", run: None, when: When::Changed };
+    vault.commit_captured(&support::main_fork(), &head, captured, &advance).unwrap();
+}
+
+/// Takes the stack of one of four versions, and now and then everything that nobody uses.
+fn stack(vault: &Vault, round: u64) {
+    let cache = BaseCache::new(Path::new(&setting("CACHE")), BOOT);
+    let back = (round + u64::from(std::process::id())) % 4;
+    let root = support::root(vault, &format!("main~{back}"));
+    let stack = vault.stack(&root, &cache, &Meter::default()).unwrap();
+    let text = stack.dirs.iter().find_map(|dir| std::fs::read_to_string(dir.join("changed")).ok());
+    assert_eq!(text.unwrap(), format!("{back}\n"), "a stack in use does not show its tree");
+    say("ack stacked");
+    drop(stack);
+    if round % 3 == 0 {
         cache.evict(0).unwrap();
     }
 }

@@ -23,6 +23,7 @@ use super::import::scan::Scan;
 use super::import::shared::{Flavour, Found, Outlet, Shared, lock};
 use super::import::upper::{Over, Upper};
 use super::import::{CHANNEL_BATCHES, ImportError, TroubleReason};
+use super::layers::Footprint;
 use super::meter::Meter;
 use super::page::DirRef;
 use super::path::TreePath;
@@ -159,6 +160,14 @@ pub struct Captured<'v> {
     pub bytes_read: u64,
     /// Nothing is swept until the version is committed.
     _pin: Guard,
+}
+
+impl Captured<'_> {
+    /// How large the upper is, should it become a layer.
+    #[must_use]
+    pub fn footprint(&self) -> Footprint {
+        Footprint { entries: self.edits.len() as u64, bytes: self.bytes_read }
+    }
 }
 
 impl Vault {

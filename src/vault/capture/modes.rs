@@ -7,14 +7,15 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 
 use crate::hostfs::beneath;
+use crate::hostfs::make;
 use crate::hostfs::stat::{HostKind, HostStat};
 use crate::vault::codec::{Decoder, put_bytes, put_number};
 use crate::vault::path::TreePath;
@@ -70,7 +71,7 @@ impl Modes {
         for (path, mode) in records {
             let opened = with_target(root, &path, |fd, stat| {
                 modes.lock().remember(&path, stat, mode);
-                set_mode(fd, mode | bits_for(stat.kind))
+                make::set_mode(fd, mode | bits_for(stat.kind))
             });
             match opened {
                 // It was put back by the earlier capture and is gone since, or never got so far.
@@ -90,19 +91,26 @@ impl Modes {
         with_target(root, path, |fd, stat| {
             let mut state = self.lock();
             if !state.by_inode.contains_key(&(stat.device, stat.inode)) {
-                let file = match &mut state.file {
-                    Some(file) => file,
-                    None => {
-                        let mut options = File::options();
-                        let file = options.create(true).append(true).mode(0o600).open(&self.journal)?;
-                        state.file.insert(file)
-                    }
-                };
-                file.write_all(&encode(path, stat.mode))?;
+                self.note(&mut state, path, stat.mode).map_err(|error| {
+                    // Whatever is wrong with the journal, the file that was to be opened up is not to blame.
+                    let journal = self.journal.display();
+                    io::Error::other(format!("the journal of modes {journal} cannot be written: {error}"))
+                })?;
                 state.remember(path, stat, stat.mode);
             }
-            set_mode(fd, stat.mode | bits_for(stat.kind))
+            make::set_mode(fd, stat.mode | bits_for(stat.kind))
         })
+    }
+
+    fn note(&self, state: &mut State, path: &TreePath, mode: u32) -> io::Result<()> {
+        let file = match &mut state.file {
+            Some(file) => file,
+            None => {
+                let mut options = File::options();
+                state.file.insert(options.create(true).append(true).mode(0o600).open(&self.journal)?)
+            }
+        };
+        file.write_all(&encode(path, mode))
     }
 
     /// The mode of a file as its user left it.
@@ -118,7 +126,7 @@ impl Modes {
             return Ok(());
         }
         for (path, mode) in opened.iter().rev() {
-            with_target(root, path, |fd, _| set_mode(fd, *mode))
+            with_target(root, path, |fd, _| make::set_mode(fd, *mode))
                 .map_err(CaptureError::journal("put back a mode of", &self.journal))?;
         }
         match std::fs::remove_file(&self.journal) {
@@ -148,12 +156,6 @@ fn with_target(
     }
     let fd = beneath::open(root, path.as_bytes(), OFlags::PATH)?;
     act(fd.as_fd(), &beneath::fstat(fd.as_fd())?)
-}
-
-/// A descriptor without rights has no fchmod; its name under /proc leads to the very same file.
-fn set_mode(fd: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
-    let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    Ok(rustix::fs::chmod(name, Mode::from_raw_mode(mode))?)
 }
 
 fn encode(path: &TreePath, mode: u32) -> Vec<u8> {

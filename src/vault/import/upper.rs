@@ -190,8 +190,8 @@ impl Shared<'_> {
         let is_dir = stat.kind == HostKind::Dir;
         let nothing = |what| ScannedEntry { name: name.clone(), stat, what, settled: true };
         if let Some(reason) = upper.is_untouchable(&path, is_dir) {
-            // A whiteout is how a sandbox hides such a path: nobody's work.
-            if stat.kind != HostKind::Whiteout {
+            // A whiteout of nothing is how a sandbox may hide such a path: nobody's work.
+            if stat.kind != HostKind::Whiteout || below.entry(&name)?.is_some() {
                 upper.leave_out(path, reason);
             }
             listing.entries.push(nothing(What::Gone));

@@ -1,0 +1,480 @@
+//! Stacks of layers show the tree they are for, whoever made them; and go as bases do.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use avfs::hostfs::beneath;
+use avfs::vault::capture::CaptureOptions;
+use avfs::vault::chunk::FILE_BYTES_MAX;
+use avfs::vault::export::{ExportOptions, Overwrite};
+use avfs::vault::layers::{Footprint, Kept, LAYERS_MAX, Made, NotKept, Stack};
+use avfs::vault::materialize::BaseCache;
+use avfs::vault::meter::Meter;
+use avfs::vault::page::DirRef;
+use avfs::vault::{Advance, Vault, When};
+use proptest::prelude::*;
+use rustix::fs::{CWD, FileType, Mode};
+
+use crate::capture::any_step;
+use crate::overlay::{self, Step};
+use crate::support::{self, Dice, Scratch, snapshot};
+use crate::worker::{self, Worker};
+
+/// A vault, its cache, and runs that follow each other.
+struct Bench {
+    scratch: Scratch,
+    vault: Vault,
+    cache: BaseCache,
+}
+
+/// Enough that a few changes are far less than half of it.
+fn filler(dir: &Path) {
+    for n in 0..60 {
+        fs::create_dir_all(dir.join(format!("fill/{}", n % 6))).unwrap();
+        fs::write(dir.join(format!("fill/{}/{n}", n % 6)), support::noise(n, 3000)).unwrap();
+    }
+}
+
+impl Bench {
+    fn new(setup: &str) -> Self {
+        let scratch = Scratch::new();
+        let dir = scratch.dir("dir");
+        filler(&dir);
+        overlay::in_dir(&dir, setup);
+        let vault = support::create_vault(&scratch.join("vault.db"));
+        support::import(&vault, &dir);
+        let cache = BaseCache::new(&scratch.join("cache"), "boot-1");
+        Self { scratch, vault, cache }
+    }
+
+    fn head(&self) -> DirRef {
+        support::root(&self.vault, "main")
+    }
+
+    fn stack(&self) -> Stack {
+        self.vault.stack(&self.head(), &self.cache, &Meter::default()).unwrap()
+    }
+
+    fn count(&self, kind: &str) -> usize {
+        fs::read_dir(self.scratch.join("cache").join(kind)).map_or(0, Iterator::count)
+    }
+
+    /// Runs a script over a stack, captures and commits what it did, and keeps the upper.
+    #[track_caller]
+    fn run(&self, stack: &Stack, script: &str) -> Kept {
+        self.run_and(stack, script, |_| {})
+    }
+
+    fn run_and(&self, stack: &Stack, script: &str, before_capture: impl FnOnce(&Path)) -> Kept {
+        let upper = self.scratch.dir("upper");
+        let fd = beneath::open_root(&upper).unwrap();
+        self.vault.prepare_upper(fd.as_fd(), &self.head()).unwrap();
+        overlay::overlay(&self.scratch, &stack.dirs, &upper, script, None).unwrap();
+        before_capture(&upper);
+        let options = CaptureOptions {
+            exclude: &[],
+            hidden: &[],
+            file_bytes_max: FILE_BYTES_MAX,
+            modes_journal: &self.scratch.join("modes"),
+            meter: &Meter::default(),
+        };
+        let captured = self.vault.capture(fd.as_fd(), &self.head(), &options).unwrap();
+        let (left_out, size) = (captured.left_out.clone(), captured.footprint());
+        let head = self.vault.fork(&support::main_fork()).unwrap().head;
+        let advance = Advance { action: "run.capture", message: "run", run: None, when: When::Changed };
+        self.vault.commit_captured(&support::main_fork(), &head, captured, &advance).unwrap();
+        let kept = self.cache.keep_upper(stack, &upper, &left_out, size, &self.head()).unwrap();
+        match kept {
+            Kept::Layer => assert!(!upper.exists()),
+            Kept::Not(_) => avfs::hostfs::remove::remove_tree(&upper).unwrap(),
+        }
+        kept
+    }
+
+    /// Changes the head as an import does: without an upper to keep.
+    fn change(&self, script: &str) {
+        let dir = self.scratch.join("dir");
+        overlay::in_dir(&dir, script);
+        support::import(&self.vault, &dir);
+    }
+
+    /// Fails unless overlayfs shows the head with this stack, to the bit.
+    #[track_caller]
+    fn assert_shows_head(&self, stack: &Stack) {
+        let (out, shown) = (self.scratch.join("out"), self.scratch.join("shown"));
+        let options = ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: &Meter::default() };
+        self.vault.export(&self.head(), &out, &options).unwrap();
+        overlay::show(&self.scratch, &stack.dirs, &shown);
+        let take = |dir: &Path| {
+            let mut taken = snapshot::take(dir);
+            // Names of one file have different inodes in an overlay.
+            taken.facts.values_mut().for_each(|fact| fact.linked_to = None);
+            taken
+        };
+        let found = snapshot::differences(&take(&out), &take(&shown));
+        assert!(found.is_empty(), "{:?} does not show the head: {found:#?}", stack.dirs);
+        for dir in [out, shown] {
+            avfs::hostfs::remove::remove_tree(&dir).unwrap();
+        }
+    }
+}
+
+const TREE: &str =
+    "mkdir -p d/sub e; echo 1 >d/one; echo 2 >d/sub/two; echo 3 >e/three; echo 4 >four; ln -s four link";
+
+#[test]
+fn runs_that_follow_each_other_write_nothing_out() {
+    if !overlay::works("runs_that_follow_each_other_write_nothing_out") {
+        return;
+    }
+    let bench = Bench::new(TREE);
+    assert_eq!(bench.stack().made, Made::Materialized);
+    let scripts = [
+        "rm four; echo new >d/new",
+        "rm -r d; mkdir d; echo again >d/one",
+        "rm -r e; echo file >e; chmod 700 d",
+        "rm e; mkdir e; echo 5 >e/five; rm link; mkdir link; mkfifo link/fifo",
+        "rm -r d; ln -s e d",
+        "rm d; mkdir -p d/sub; echo deep >d/sub/two; touch -d @77 fill; chmod 640 fill/0/0",
+        "ln fill/1/1 hard; ln hard d/hard; rm -r fill/2; mkdir fill/2; echo only >fill/2/only",
+        "rm -r fill/3; echo x >>d/sub/two; chmod 0 d/hard",
+        "echo after >after; rm -r link",
+        "echo more >>after",
+        "rm after; rm -r fill/4",
+        "mkdir fill/4; echo last >fill/4/last; touch -d @5 .",
+    ];
+    for (n, script) in scripts.iter().enumerate() {
+        let stack = bench.stack();
+        let over = n % (LAYERS_MAX + 1);
+        if n == LAYERS_MAX + 1 {
+            // One layer for all that eight layers and a run did, over the same base.
+            assert_eq!((stack.made, stack.dirs.len()), (Made::Layered, 2));
+        } else {
+            assert_eq!(stack.made, Made::Reused, "at run {n}");
+        }
+        let kept = bench.run(&stack, script);
+        let expected = if over == LAYERS_MAX { Kept::Not(NotKept::TooManyLayers) } else { Kept::Layer };
+        assert_eq!(kept, expected, "at run {n}");
+        drop(stack);
+        if over < LAYERS_MAX {
+            let next = bench.stack();
+            assert_eq!(next.made, Made::Reused);
+            bench.assert_shows_head(&next);
+        }
+    }
+    assert_eq!(bench.count("base"), 1);
+    support::assert_clean(&bench.vault);
+}
+
+#[test]
+fn a_change_without_a_run_is_a_layer_or_a_base() {
+    if !overlay::works("a_change_without_a_run_is_a_layer_or_a_base") {
+        return;
+    }
+    let bench = Bench::new(TREE);
+    assert_eq!(bench.stack().made, Made::Materialized);
+    assert_eq!(bench.stack().made, Made::Reused);
+    bench.change(
+        "rm -r d; echo file >d; rm four; mkdir four; echo in >four/in; ln fill/0/0 hard; rm fill/1/1",
+    );
+    let stack = bench.stack();
+    assert_eq!((stack.made, stack.dirs.len()), (Made::Layered, 2));
+    bench.assert_shows_head(&stack);
+    assert_eq!(bench.stack().made, Made::Reused);
+    assert_eq!(bench.stack().dirs, stack.dirs);
+    // The control: what is there is used, so a damaged layer shows.
+    fs::write(stack.dirs[0].join("stray"), "x").unwrap();
+    assert!(
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.assert_shows_head(&stack))).is_err()
+    );
+    for dir in ["out", "shown"] {
+        avfs::hostfs::remove::remove_tree(&bench.scratch.join(dir)).unwrap();
+    }
+    // More than half is new: a base of its own.
+    bench.change("for d in fill/*; do for f in $d/*; do echo other >>$f; done; done");
+    let stack = bench.stack();
+    assert_eq!((stack.made, stack.dirs.len()), (Made::Materialized, 1));
+    bench.assert_shows_head(&stack);
+}
+
+#[test]
+fn what_was_left_out_is_not_in_the_layer() {
+    if !overlay::works("what_was_left_out_is_not_in_the_layer") {
+        return;
+    }
+    let bench = Bench::new(&format!("{TREE}; echo '*.log' >.avfsignore; echo 6 >e/gone"));
+    let stack = bench.stack();
+    let socket = |path: PathBuf| {
+        rustix::fs::mknodat(CWD, path, FileType::Socket, Mode::from_raw_mode(0o600), 0).unwrap();
+    };
+    let script =
+        "echo log >a.log; mkdir -p d/sub/b.log/deep; chmod 0 d/sub/b.log; rm e/gone; mkdir e/gone; rm four
+        rm -r d/sub; mkdir d/sub; mkdir d/sub/c.log; echo x >d/sub/kept; touch -d @9 d/sub; touch -d @8 e";
+    let kept = bench.run_and(&stack, script, |upper| {
+        // A socket in the place of a file of the base, and one of its own.
+        fs::remove_file(upper.join("four")).unwrap();
+        socket(upper.join("four"));
+        socket(upper.join("socket"));
+    });
+    assert_eq!(kept, Kept::Layer);
+    drop(stack);
+    let stack = bench.stack();
+    assert_eq!((stack.made, stack.dirs.len()), (Made::Reused, 2));
+    bench.assert_shows_head(&stack);
+}
+
+#[test]
+fn an_upper_that_its_owner_closed_is_kept() {
+    if !overlay::works("an_upper_that_its_owner_closed_is_kept") {
+        return;
+    }
+    let bench = Bench::new(TREE);
+    let stack = bench.stack();
+    assert_eq!(bench.run(&stack, "echo 1 >new; touch -d @5 .; chmod 511 ."), Kept::Layer);
+    drop(stack);
+    let stack = bench.stack();
+    assert_eq!(stack.made, Made::Reused);
+    assert_eq!(fs::metadata(&stack.dirs[0]).unwrap().mode() & 0o7777, 0o511);
+    assert_eq!(fs::metadata(&stack.dirs[0]).unwrap().mtime(), 5);
+    bench.assert_shows_head(&stack);
+    fs::set_permissions(&stack.dirs[0], fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn an_upper_elsewhere_is_not_kept() {
+    let bench = Bench::new(TREE);
+    let Ok(elsewhere) = tempfile::tempdir_in("/dev/shm") else {
+        return support::skip("an_upper_elsewhere_is_not_kept", "there is no /dev/shm");
+    };
+    let device = |path: &Path| fs::metadata(path).unwrap().dev();
+    if device(elsewhere.path()) == device(bench.scratch.path()) {
+        return support::skip("an_upper_elsewhere_is_not_kept", "/dev/shm is no other file system");
+    }
+    let upper = elsewhere.path().join("upper");
+    fs::create_dir(&upper).unwrap();
+    let stack = bench.stack();
+    let keep = || bench.cache.keep_upper(&stack, &upper, &[], Footprint::default(), &bench.head()).unwrap();
+    assert_eq!(keep(), Kept::Not(NotKept::Unchanged));
+    bench.change("echo x >y");
+    assert_eq!(keep(), Kept::Not(NotKept::OtherFileSystem));
+    assert!(upper.exists());
+    assert_eq!(bench.count("layer"), 0);
+}
+
+#[test]
+fn an_eviction_spares_what_is_in_use() {
+    if !overlay::works("an_eviction_spares_what_is_in_use") {
+        return;
+    }
+    let bench = Bench::new(TREE);
+    for script in ["echo 1 >a", "echo 2 >b"] {
+        assert_eq!(bench.run(&bench.stack(), script), Kept::Layer);
+    }
+    let stack = bench.stack();
+    assert_eq!(stack.dirs.len(), 3);
+    assert_eq!(bench.cache.evict(0).unwrap(), 0);
+    bench.assert_shows_head(&stack);
+    assert_eq!((bench.count("base"), bench.count("layer"), bench.count("stack")), (1, 2, 2));
+    drop(stack);
+    assert!(bench.cache.evict(u64::MAX).unwrap() == 0);
+    assert!(bench.cache.evict(0).unwrap() > 0);
+    assert_eq!((bench.count("base"), bench.count("layer"), bench.count("stack")), (0, 0, 0));
+    let stack = bench.stack();
+    assert_eq!(stack.made, Made::Materialized);
+    bench.assert_shows_head(&stack);
+}
+
+#[test]
+fn a_stack_whose_layer_is_gone_is_not_used() {
+    if !overlay::works("a_stack_whose_layer_is_gone_is_not_used") {
+        return;
+    }
+    let bench = Bench::new(TREE);
+    for script in ["echo 1 >a", "echo 2 >b"] {
+        assert_eq!(bench.run(&bench.stack(), script), Kept::Layer);
+    }
+    let lowest = bench.stack().dirs[1].parent().unwrap().to_owned();
+    fs::remove_dir_all(lowest).unwrap();
+    let stack = bench.stack();
+    assert_eq!((stack.made, stack.dirs.len()), (Made::Layered, 2));
+    bench.assert_shows_head(&stack);
+    // The layer above the one that went is of no use; the stack of the version before is gone with it.
+    bench.cache.evict(u64::MAX).unwrap();
+    assert_eq!((bench.count("layer"), bench.count("stack")), (1, 1));
+}
+
+#[test]
+fn layers_of_another_boot_are_not_trusted() {
+    if !overlay::works("layers_of_another_boot_are_not_trusted") {
+        return;
+    }
+    let bench = Bench::new(TREE);
+    assert_eq!(bench.run(&bench.stack(), "echo 1 >a"), Kept::Layer);
+    let before = bench.stack().dirs;
+    let rebooted = BaseCache::new(&bench.scratch.join("cache"), "boot-2");
+    let bench = Bench { cache: rebooted, ..bench };
+    let stack = bench.stack();
+    assert_eq!(stack.made, Made::Materialized);
+    assert!(!before.contains(&stack.dirs[0]));
+    bench.assert_shows_head(&stack);
+    bench.cache.evict(u64::MAX).unwrap();
+    assert_eq!((bench.count("layer"), bench.count("stack")), (0, 0));
+}
+
+#[test]
+fn what_dead_builders_left_is_removed() {
+    let bench = Bench::new(TREE);
+    let stack = bench.stack();
+    let layers = bench.scratch.join("cache/layer");
+    // Killed while it wrote the layer, and killed after it was named and before its stack was.
+    fs::create_dir_all(layers.join(".new-1/root/d")).unwrap();
+    fs::write(layers.join(".new-1/lease"), "").unwrap();
+    fs::create_dir_all(layers.join("00/root")).unwrap();
+    fs::write(layers.join("00/lease"), "").unwrap();
+    fs::write(layers.join("00/sealed"), "avfs-layer 1\nboot boot-1\nentries 1\nbytes 1\n").unwrap();
+    fs::create_dir_all(layers.join(".old-2")).unwrap();
+    bench.cache.evict(u64::MAX).unwrap();
+    assert_eq!((bench.count("base"), bench.count("layer")), (1, 0));
+    drop(stack);
+}
+
+#[test]
+fn a_killed_builder_leaves_stacks_that_are_whole_or_none() {
+    let bench = Bench::new(TREE);
+    drop(bench.stack());
+    for n in (0..4).rev() {
+        // Much of it new each time, so that building takes a while; still less than half.
+        bench.change(&format!("echo {n} >changed; for f in fill/{n}/*; do echo {n} >>$f; done"));
+    }
+    let (path, cache) = (bench.scratch.join("vault.db"), bench.scratch.join("cache"));
+    let settings = [("VAULT", path.to_str().unwrap()), ("CACHE", cache.to_str().unwrap()), ("SECONDS", "60")];
+    let mut dice = Dice::seeded(7);
+    let mut acks = 0;
+    for _ in 0..12 {
+        let mut workers: Vec<Worker> = (0..2).map(|_| Worker::start("stack", &settings)).collect();
+        workers.iter_mut().for_each(Worker::go);
+        workers.iter_mut().for_each(Worker::wait_ready);
+        std::thread::sleep(Duration::from_micros(dice.below(60_000)));
+        acks += workers.into_iter().map(|worker| worker.kill().len()).sum::<usize>();
+        let layers = fs::read_dir(cache.join("layer")).into_iter().flatten();
+        for layer in layers.map(|layer| layer.unwrap().path()) {
+            let hidden = layer.file_name().unwrap().to_string_lossy().starts_with('.');
+            assert!(hidden || layer.join("sealed").is_file(), "a layer is visible without its seal");
+        }
+    }
+    assert!(acks > 10, "{acks} stacks were taken in all");
+    let cache = BaseCache::new(&cache, worker::BOOT);
+    let bench = Bench { cache, ..bench };
+    for back in 0..4 {
+        let root = support::root(&bench.vault, &format!("main~{back}"));
+        let stack = bench.vault.stack(&root, &bench.cache, &Meter::default()).unwrap();
+        let text = stack.dirs.iter().find_map(|dir| fs::read(dir.join("changed")).ok());
+        assert_eq!(text.unwrap(), format!("{back}\n").into_bytes());
+    }
+    if overlay::works("a_killed_builder_leaves_stacks_that_are_whole_or_none") {
+        bench.assert_shows_head(&bench.stack());
+    }
+    bench.cache.evict(0).unwrap();
+    assert_eq!((bench.count("base"), bench.count("layer"), bench.count("stack")), (0, 0, 0));
+}
+
+#[test]
+fn many_at_once_share_one_cache() {
+    if !overlay::works("many_at_once_share_one_cache") {
+        return;
+    }
+    let bench = Bench::new(TREE);
+    let roots: Vec<DirRef> = (0..4)
+        .map(|n| {
+            bench.change(&format!("echo {n} >changed; touch -d @{n} changed; touch -d @1 ."));
+            bench.head()
+        })
+        .collect();
+    assert_eq!(bench.stack().made, Made::Materialized);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _raise = support::RaiseOnDrop(&stop);
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                bench.cache.evict(0).unwrap();
+            }
+        });
+        let workers: Vec<_> = (0..4_usize)
+            .map(|worker| {
+                let (bench, roots) = (&bench, &roots);
+                scope.spawn(move || {
+                    for round in 0..25 {
+                        let at = (worker + round) % roots.len();
+                        let stack = bench.vault.stack(&roots[at], &bench.cache, &Meter::default()).unwrap();
+                        let text = stack.dirs.iter().find_map(|dir| fs::read(dir.join("changed")).ok());
+                        assert_eq!(text.unwrap(), format!("{at}\n").into_bytes());
+                        // A run that leads from this version to the next.
+                        let next = (at + 1) % roots.len();
+                        let upper = bench.scratch.dir(&format!("upper-{worker}"));
+                        fs::write(upper.join("changed"), format!("{next}\n")).unwrap();
+                        let size = Footprint::default();
+                        let kept = bench.cache.keep_upper(&stack, &upper, &[], size, &roots[next]).unwrap();
+                        if kept != Kept::Layer {
+                            assert_eq!(kept, Kept::Not(NotKept::TooManyLayers));
+                            fs::remove_dir_all(&upper).unwrap();
+                        }
+                        for dir in &stack.dirs {
+                            assert!(dir.is_dir(), "{} went while it was leased", dir.display());
+                        }
+                    }
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    });
+    bench.cache.evict(0).unwrap();
+    assert_eq!((bench.count("base"), bench.count("layer"), bench.count("stack")), (0, 0, 0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, max_shrink_iters: 50, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_chain_of_runs_is_shown(
+        setup in prop::collection::vec(any_step(), 0..30),
+        runs in prop::collection::vec(prop::collection::vec(any_step(), 1..25), 12..13),
+    ) {
+        if !overlay::works("any_chain_of_runs_is_shown") {
+            return Ok(());
+        }
+        let scratch = Scratch::new();
+        let bench = Bench::new(&overlay::script_of(&scratch, &setup));
+        for steps in runs {
+            let stack = bench.stack();
+            bench.run(&stack, &overlay::script_of(&bench.scratch, &steps));
+            drop(stack);
+            bench.assert_shows_head(&bench.stack());
+        }
+    }
+
+    #[test]
+    fn any_difference_is_shown(
+        setup in prop::collection::vec(any_step(), 0..30),
+        changes in prop::collection::vec(prop::collection::vec(any_step(), 1..25), 4..5),
+    ) {
+        if !overlay::works("any_difference_is_shown") {
+            return Ok(());
+        }
+        let scratch = Scratch::new();
+        let bench = Bench::new(&overlay::script_of(&scratch, &setup));
+        drop(bench.stack());
+        for steps in changes {
+            let steps: Vec<Step> = steps;
+            bench.change(&overlay::script_of(&bench.scratch, &steps));
+            let stack = bench.stack();
+            prop_assert!(stack.made != Made::Materialized);
+            bench.assert_shows_head(&stack);
+        }
+    }
+}
