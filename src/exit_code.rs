@@ -9,5 +9,15 @@ pub const USAGE: u8 = 2;
 
 /// `avfs-run`: the sandbox could not be set up.
 pub const RUN_SETUP: u8 = 121;
+/// `avfs-run`: the command ended, but its changes could not be captured.
+pub const RUN_CAPTURE: u8 = 123;
+/// `avfs-run`: the command ran for too long.
+pub const RUN_TIMED_OUT: u8 = 124;
 /// `avfs-run`: its own error, bad usage included.
 pub const RUN_OWN: u8 = 125;
+/// `avfs-run`: the command is there, but cannot be executed.
+pub const RUN_NOT_EXECUTABLE: u8 = 126;
+/// `avfs-run`: the command was not found.
+pub const RUN_NOT_FOUND: u8 = 127;
+/// `avfs-run`: added to the number of the signal that killed the command.
+pub const RUN_SIGNALLED: u8 = 128;

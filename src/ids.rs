@@ -105,11 +105,25 @@ name_type!(
     "vault"
 );
 
+impl CheckpointName {
+    /// A checkpoint made by a run.
+    #[must_use]
+    pub fn of_run(what: &'static str, run: &RunId) -> Self {
+        Self(format!("{what}-{run}"))
+    }
+}
+
 impl ForkName {
     /// The fork every vault starts with.
     #[must_use]
     pub fn main() -> Self {
         Self("main".to_owned())
+    }
+
+    /// The fork made for one run.
+    #[must_use]
+    pub fn of_run(run: &RunId) -> Self {
+        Self(format!("run-{run}"))
     }
 }
 

@@ -1,36 +1,321 @@
-//! The command line of `avfs-run`, as far as it is settled.
+//! The command line of `avfs-run`: read once, turned into a request.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use clap::Parser;
+use avfs::ids::ForkName;
+use avfs::runtime::{
+    BackendChoice, BaseChoice, CheckpointMode, CommandLine, Degradation, EnvChoice, Environment,
+    ExecutionRequest, ExecutionTimeout, Extra, ForkChoice, NetMode, Profile, Retention, ScratchChoice, Size,
+    Span, Streams, Writing,
+};
+use avfs::vault::version::Reference;
+use clap::{ArgGroup, Parser};
 
-/// Run one command over a fork of the workspace, in a sandbox.
+use crate::error::RunError;
+
+/// Run one command over a fork of the workspace, in a sandbox
 ///
-/// The sandbox is not part of this version: every run ends with exit code 121 and nothing is executed.
+/// The command sees the workspace at its own path, the system read-only, an empty home and no network. What
+/// it changes becomes a version in the vault; the host is not touched.
+///
+/// Without --fork the directory's present state is the start, and changes are kept for review: avfs diff,
+/// avfs apply, avfs discard.
+///
+/// Exit codes: the command's own; 128+N killed by signal N; 121 the sandbox could not be set up; 123 capture
+/// failed (avfs recover finishes it); 124 timed out; 125 avfs-run's own error; 126 not executable; 127 not
+/// found.
 #[derive(Parser, Debug)]
-#[command(
-    name = "avfs-run",
-    version,
-    after_help = "Examples:\n  avfs-run -- make test\n  avfs-run --json -- cargo build"
-)]
+#[command(name = "avfs-run", version, max_term_width = 100)]
+#[command(group = ArgGroup::new("what").required(true).args(["command", "shell"]))]
+#[command(after_help = "\
+Examples:
+  avfs-run -- make test
+  avfs-run --apply -- cargo fmt
+  avfs-run --fork fix-1 --shell 'npm install && npm test'
+  avfs-run --json -- python3 script.py
+  avfs-run --net host --env GITHUB_TOKEN -- git fetch")]
 pub struct Args {
-    /// The vault: a path, or the name of one of the user's vaults
-    #[arg(long, value_name = "PATH|NAME")]
-    pub vault: Option<OsString>,
-    /// Run on this fork instead of an ephemeral one
-    #[arg(long, value_name = "NAME")]
-    pub fork: Option<String>,
-    /// Print one JSON envelope to stdout
-    #[arg(long)]
-    pub json: bool,
+    /// A line for /bin/sh -c, in place of a command
+    #[arg(long, value_name = "LINE")]
+    pub shell: Option<OsString>,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+
+    /// The vault: a path, or the name of one in $XDG_DATA_HOME/avfs/vaults [default: $AVFS_VAULT, else the
+    /// nearest .avfs/vault.db, else a new one in ./.avfs]
+    #[arg(long, value_name = "PATH|NAME", help_heading = "Workspace")]
+    pub vault: Option<OsString>,
+    /// Work on this fork, and move it on; made on first use [default: $AVFS_FORK, else one of its own]
+    #[arg(long, value_name = "NAME", help_heading = "Workspace")]
+    pub fork: Option<ForkName>,
+    /// What a fork that is new begins from [default: main]
+    #[arg(long, value_name = "REF", help_heading = "Workspace")]
+    pub from: Option<String>,
+    /// Where the workspace is seen inside [default: its own path]
+    #[arg(long, value_name = "DIR", help_heading = "Workspace")]
+    pub at: Option<PathBuf>,
+    /// The working directory, from the workspace's root [default: the same as outside]
+    #[arg(long, value_name = "DIR", help_heading = "Workspace")]
+    pub cwd: Option<PathBuf>,
+    /// What lies beneath a run without --fork: the directory itself or a copy [possible values: auto, live, cached]
+    #[arg(
+        long,
+        value_name = "BASE",
+        default_value = "auto",
+        hide_possible_values = true,
+        help_heading = "Workspace"
+    )]
+    pub base: BaseChoice,
+
+    /// Write the changes to the host's directory if the command exits with 0
+    #[arg(long, conflicts_with_all = ["discard", "readonly", "fork"], help_heading = "Changes")]
+    pub apply: bool,
+    /// Keep nothing but the record of the run
+    #[arg(long, help_heading = "Changes")]
+    pub discard: bool,
+    /// Refuse every write to the workspace
+    #[arg(long, help_heading = "Changes")]
+    pub readonly: bool,
+    /// When to make checkpoints: after a run that changed a fork, always, never [possible values: auto, always, never]
+    #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = "Changes")]
+    pub checkpoint: CheckpointMode,
+
+    /// The network: loopback only, or the host's [possible values: none, host]
+    #[arg(long, value_name = "NET", value_parser = net, help_heading = "Sandbox")]
+    pub net: Option<NetMode>,
+    /// How much of the host is seen [possible values: strict, host]
+    #[arg(long, value_name = "PROFILE", value_parser = profile, help_heading = "Sandbox")]
+    pub profile: Option<Profile>,
+    /// Show a path of the host, read-only
+    #[arg(long, value_name = "PATH", help_heading = "Sandbox")]
+    pub ro: Vec<PathBuf>,
+    /// Show a path of the host, for reading and writing
+    #[arg(long, value_name = "PATH", help_heading = "Sandbox")]
+    pub rw: Vec<PathBuf>,
+    /// Put an empty directory in memory there
+    #[arg(long, value_name = "PATH", help_heading = "Sandbox")]
+    pub tmpfs: Vec<PathBuf>,
+    /// Hide a path
+    #[arg(long, value_name = "PATH", help_heading = "Sandbox")]
+    pub hide: Vec<PathBuf>,
+    /// Pass a variable on, or set it
+    #[arg(long, value_name = "NAME[=VALUE]", help_heading = "Sandbox")]
+    pub env: Vec<OsString>,
+    /// Set the variables of a file of NAME=VALUE lines
+    #[arg(long, value_name = "FILE", help_heading = "Sandbox")]
+    pub env_file: Vec<PathBuf>,
+    /// Pass a variable on that is never written down, and taken out of captured output
+    #[arg(long, value_name = "NAME", help_heading = "Sandbox")]
+    pub secret: Vec<OsString>,
+    /// Where what the command writes goes first [possible values: auto, memory, disk]
+    #[arg(long, value_name = "SCRATCH", help_heading = "Sandbox")]
+    pub scratch: Option<ScratchChoice>,
+    /// How the workspace is made writable [possible values: auto, overlay, copy]
+    #[arg(long, value_name = "BACKEND", default_value = "auto", help_heading = "Sandbox")]
+    pub backend: BackendChoice,
+    /// Run with less isolation where the host refuses a piece, and say so
+    #[arg(long, help_heading = "Sandbox")]
+    pub allow_degraded: bool,
+
+    /// How long the command may run: 90s, 10m, 2h, or none [default: 300s]
+    #[arg(long, value_name = "TIME", value_parser = timeout, help_heading = "Limits")]
+    pub timeout: Option<ExecutionTimeout>,
+    /// How long it has to end after SIGTERM [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = span, help_heading = "Limits")]
+    pub grace: Option<Duration>,
+    /// How much of each stream is kept with --json
+    #[arg(long, value_name = "SIZE", default_value = "10MiB", help_heading = "Limits")]
+    pub output_max: Size,
+
+    /// Print one JSON envelope to stdout, the command's output in it
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// Write the JSON envelope to this descriptor; the command's output streams
+    #[arg(long, value_name = "FD", conflicts_with = "json", help_heading = "Output")]
+    pub json_fd: Option<i32>,
+    /// No summary on stderr
+    #[arg(short, long, help_heading = "Output")]
+    pub quiet: bool,
+    /// Say what would be done, and do nothing
+    #[arg(long, help_heading = "Output")]
+    pub dry_run: bool,
+    /// Try each piece of the sandbox and print what came of it (for avfs doctor)
+    #[arg(long, hide = true)]
+    pub probe: bool,
+}
+
+fn net(text: &str) -> Result<NetMode, String> {
+    match text {
+        "none" => Ok(NetMode::None),
+        "host" => Ok(NetMode::Host),
+        other => Err(format!("{other:?} is not a network; choose none or host")),
+    }
+}
+
+fn profile(text: &str) -> Result<Profile, String> {
+    match text {
+        "strict" => Ok(Profile::Strict),
+        "host" => Ok(Profile::Host),
+        other => Err(format!("{other:?} is not a profile; choose strict or host")),
+    }
+}
+
+/// Milliseconds too: a limit may be short.
+fn span(text: &str) -> Result<Duration, String> {
+    let bad = |_| format!("{text:?} is not a duration; write one such as 500ms, 90s, 10m or 2h");
+    if let Some(millis) = text.strip_suffix("ms") {
+        return millis
+            .parse()
+            .map(Duration::from_millis)
+            .map_err(|error: std::num::ParseIntError| bad(error.to_string()));
+    }
+    let Span(seconds) = text.parse().map_err(|error: avfs::runtime::UnitError| bad(error.to_string()))?;
+    Ok(Duration::from_secs(seconds.unsigned_abs()))
+}
+
+fn timeout(text: &str) -> Result<ExecutionTimeout, String> {
+    if text == "none" {
+        return Ok(ExecutionTimeout::None);
+    }
+    let millis = span(text)?.as_millis();
+    Ok(ExecutionTimeout::Millis(u64::try_from(millis).unwrap_or(u64::MAX)))
+}
+
+/// What the edge knows beside the words.
+pub struct Outside {
+    pub cwd: PathBuf,
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+impl Args {
+    pub fn command_line(&self) -> CommandLine {
+        match &self.shell {
+            Some(line) => CommandLine::Shell(line.clone()),
+            None => CommandLine::Argv(self.command.clone()),
+        }
+    }
+
+    /// The fork from the option, else from `$AVFS_FORK`.
+    fn fork_choice(&self, outside: &Outside) -> Result<ForkChoice, RunError> {
+        let from_env =
+            outside.environment.iter().find(|(name, value)| name == "AVFS_FORK" && !value.is_empty());
+        let name = match (&self.fork, from_env) {
+            (Some(name), _) => Some(name.clone()),
+            (None, Some((_, value))) if !self.apply => Some(ForkName::parse(&value.to_string_lossy())?),
+            (None, Some(_) | None) => None,
+        };
+        let from = self.from.as_deref().map(Reference::parse).transpose().map_err(RunError::Reference)?;
+        match (name, from) {
+            (Some(name), from) => Ok(ForkChoice::Persistent { name, from }),
+            (None, None) => Ok(ForkChoice::Ephemeral),
+            (None, Some(_)) => Err(RunError::FromWithoutFork),
+        }
+    }
+
+    fn env_choices(&self) -> Result<Vec<EnvChoice>, RunError> {
+        let mut choices = Vec::new();
+        for file in &self.env_file {
+            choices.extend(env_file(file)?);
+        }
+        for word in &self.env {
+            choices.push(env_word(word).ok_or_else(|| RunError::BadEnv { word: word.clone() })?);
+        }
+        choices.extend(self.secret.iter().cloned().map(EnvChoice::Secret));
+        Ok(choices)
+    }
+
+    /// The request, complete. `extras` come from the configuration and lie beneath what the words ask for.
+    pub fn request(&self, outside: &Outside, mut extras: Vec<Extra>) -> Result<ExecutionRequest, RunError> {
+        let absolute = |path: &PathBuf| outside.cwd.join(path).components().collect::<PathBuf>();
+        extras.extend(self.tmpfs.iter().map(|path| Extra::Tmpfs(absolute(path))));
+        for (paths, kind) in
+            [(&self.ro, Extra::ReadOnly as fn(PathBuf) -> Extra), (&self.rw, Extra::ReadWrite)]
+        {
+            for path in paths {
+                let path = absolute(path);
+                if !path.exists() {
+                    return Err(RunError::NoPath { path });
+                }
+                extras.push(kind(path));
+            }
+        }
+        extras.extend(self.hide.iter().map(|path| Extra::Hide(absolute(path))));
+        let environment = Environment::choose(outside.environment.iter().cloned(), &self.env_choices()?);
+        Ok(ExecutionRequest {
+            command: self.command_line(),
+            fork: self.fork_choice(outside)?,
+            retention: match (self.apply, self.discard) {
+                (true, _) => Retention::Apply,
+                (false, true) => Retention::Discard,
+                (false, false) => Retention::Review,
+            },
+            writing: if self.readonly { Writing::Refused } else { Writing::Allowed },
+            base: self.base,
+            scratch: self.scratch.unwrap_or(ScratchChoice::Auto),
+            backend: self.backend,
+            checkpoint: self.checkpoint,
+            degradation: if self.allow_degraded { Degradation::Allowed } else { Degradation::Refused },
+            at: self.at.clone(),
+            cwd: self.cwd.clone(),
+            timeout: self.timeout.unwrap_or(ExecutionTimeout::DEFAULT),
+            grace: self.grace.unwrap_or(Duration::from_secs(5)),
+            net: self.net.unwrap_or(NetMode::None),
+            profile: self.profile.unwrap_or_default(),
+            extras,
+            environment,
+            streams: if self.json {
+                Streams::Captured { bytes_max: usize::try_from(self.output_max.0).unwrap_or(usize::MAX) }
+            } else {
+                Streams::Passed
+            },
+        })
+    }
+}
+
+/// `NAME` or `NAME=VALUE`.
+fn env_word(word: &OsStr) -> Option<EnvChoice> {
+    let bytes = word.as_bytes();
+    match bytes.iter().position(|byte| *byte == b'=') {
+        Some(0) => None,
+        Some(at) => Some(EnvChoice::Set(
+            OsString::from_vec(bytes[..at].to_vec()),
+            OsString::from_vec(bytes[at + 1..].to_vec()),
+        )),
+        None if bytes.is_empty() => None,
+        None => Some(EnvChoice::Pass(word.to_owned())),
+    }
+}
+
+/// Lines of `NAME=VALUE`; empty ones and those that begin with `#` mean nothing.
+fn env_file(path: &Path) -> Result<Vec<EnvChoice>, RunError> {
+    let text = std::fs::read(path).map_err(|source| RunError::EnvFile { path: path.to_owned(), source })?;
+    let mut choices = Vec::new();
+    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.trim_ascii();
+        if line.is_empty() || line[0] == b'#' {
+            continue;
+        }
+        match env_word(OsStr::from_bytes(line)) {
+            Some(choice @ EnvChoice::Set(..)) => choices.push(choice),
+            Some(EnvChoice::Pass(_) | EnvChoice::Secret(_)) | None => {
+                return Err(RunError::EnvLine { path: path.to_owned(), line: number + 1 });
+            }
+        }
+    }
+    Ok(choices)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn outside() -> Outside {
+        Outside { cwd: "/w".into(), environment: vec![("PATH".into(), "/bin".into())] }
+    }
 
     #[test]
     fn a_word_after_two_dashes_is_never_an_option() {
@@ -40,7 +325,32 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_required() {
+    fn one_command_or_one_line_is_required() {
         assert!(Args::try_parse_from(["avfs-run"]).is_err());
+        assert!(Args::try_parse_from(["avfs-run", "--shell", "x", "--", "y"]).is_err());
+        assert!(Args::try_parse_from(["avfs-run", "--shell", "a && b"]).is_ok());
+    }
+
+    #[test]
+    fn times_are_read_with_their_units() {
+        assert_eq!(timeout("250ms"), Ok(ExecutionTimeout::Millis(250)));
+        assert_eq!(timeout("2m"), Ok(ExecutionTimeout::Millis(120_000)));
+        assert_eq!(timeout("none"), Ok(ExecutionTimeout::None));
+        assert!(timeout("5").is_err() && timeout("-1s").is_err());
+    }
+
+    #[test]
+    fn variables_are_passed_or_set() {
+        let args = Args::try_parse_from(["avfs-run", "--env", "A=b=c", "--env", "PATH", "true"]).unwrap();
+        let request = args.request(&outside(), Vec::new()).unwrap();
+        assert_eq!(request.environment.get("A"), Some(OsStr::new("b=c")));
+        let bad = Args::try_parse_from(["avfs-run", "--env", "=x", "true"]).unwrap();
+        assert!(matches!(bad.request(&outside(), Vec::new()), Err(RunError::BadEnv { .. })));
+    }
+
+    #[test]
+    fn a_start_needs_a_fork() {
+        let args = Args::try_parse_from(["avfs-run", "--from", "main~1", "true"]).unwrap();
+        assert!(matches!(args.request(&outside(), Vec::new()), Err(RunError::FromWithoutFork)));
     }
 }

@@ -1,12 +1,23 @@
-//! `avfs-run`: runs one command over a fork of a workspace.
+//! `avfs-run`: runs one command over a fork of a workspace, in a sandbox, and keeps what it changed.
 //!
-//! This version knows its command line and its exit codes, and that it cannot run anything yet: the sandbox
-//! is not built. It says so instead of running a command unconfined.
+//! Three processes: the supervisor (this one, outside), init (process 1 inside) and the payload (the
+//! command). See docs/ARCHITECTURE.md.
 
 mod args;
-mod report;
+mod control;
+mod error;
+mod idmap;
+mod init;
+mod launch;
+mod prepare;
+mod remedy;
+mod render;
+mod run;
+mod stage;
+mod stdio;
+mod supervisor;
+mod sys;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -24,14 +35,5 @@ fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    let report = report::not_available(&args);
-    let written = if args.json {
-        writeln!(std::io::stdout().lock(), "{}", report.envelope)
-    } else {
-        writeln!(std::io::stderr().lock(), "{}", report.message)
-    };
-    match written {
-        Ok(()) => ExitCode::from(exit_code::RUN_SETUP),
-        Err(_) => ExitCode::from(exit_code::RUN_OWN),
-    }
+    ExitCode::from(run::run(&args))
 }

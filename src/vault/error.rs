@@ -53,6 +53,8 @@ pub enum VaultError {
     #[error("there is a checkpoint {name} on fork {fork} already")]
     CheckpointExists { fork: ForkName, name: CheckpointName },
 
+    #[error("the vault {} was moved, deleted or replaced meanwhile", path.display())]
+    Moved { path: std::path::PathBuf },
     #[error("there is no run {id}")]
     NoRun { id: RunPrefix },
     #[error("{id:?} could be any of {count} runs, among them {examples}", id = id.as_str())]
@@ -114,6 +116,7 @@ impl Diagnose for VaultError {
             Self::ForkMoved { .. } => "fork.moved",
             Self::NoCheckpoint { .. } => "checkpoint.not_found",
             Self::CheckpointExists { .. } => "checkpoint.exists",
+            Self::Moved { .. } => "vault.moved",
             Self::NoRun { .. } => "run.not_found",
             Self::AmbiguousRun { .. } => "ref.ambiguous",
             Self::RunCaptured { .. } => "run.captured_already",
@@ -158,6 +161,7 @@ impl Diagnose for VaultError {
             Self::ForkMoved { .. } => "look at the new state and try again".to_owned(),
             Self::NoCheckpoint { fork, .. } => format!("list them with: avfs checkpoint list --fork {fork}"),
             Self::CheckpointExists { .. } => "choose another name, or delete that one first".to_owned(),
+            Self::Moved { path } => format!("put it back to {}", path.display()),
             Self::NoRun { .. } => "list them with: avfs runs list".to_owned(),
             Self::AmbiguousRun { .. } => "give more digits of the run's id".to_owned(),
             Self::RunCaptured { id } | Self::RunWithoutVersion { id, .. } => {

@@ -4,6 +4,7 @@
 
 mod answer;
 mod entry;
+mod execution;
 mod records;
 mod results;
 mod schema;
@@ -11,6 +12,7 @@ mod text;
 
 pub use answer::{Envelope, ErrorBody, SCHEMA_VERSION};
 pub use entry::{ChangeKindName, ChangeObject, ChangeTotals, EntryObject, NodeKind};
+pub use execution::{DecisionObject, ExecutionEnvelope, PhasesObject, RequestObject, StateName};
 pub use records::{AuditRow, CheckpointObject, ForkObject, LifeName, VersionObject};
 pub use results::{
     AuditList, AuditVerify, AuditVerifyHead, Cat, CatFile, CheckpointInfo, CheckpointList, CheckpointOne,

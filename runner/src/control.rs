@@ -1,0 +1,213 @@
+//! The channel between the supervisor and init: orders one way; descriptors and the end the other way.
+//!
+//! A socket that keeps messages apart. When one side dies the other one reads the end of it.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+
+use crate::sys::{Result, TreeUsage};
+
+/// The first byte of a message from init.
+pub const MEMORY: u8 = b'm';
+pub const TERMINAL: u8 = b't';
+const END: u8 = b'e';
+
+const GO: u8 = b'g';
+const SIGNAL: u8 = b's';
+const TERMINATE: u8 = b'T';
+const KILL: u8 = b'K';
+
+const MESSAGE_BYTES: usize = 32;
+
+/// What init is told to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Pass a signal on to the command.
+    Signal(i32),
+    TerminateAll,
+    KillAll,
+}
+
+/// How everything ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Of the command, as wait(2) tells it.
+    pub status: i32,
+    pub usage: TreeUsage,
+}
+
+/// Both ends; each process closes the one that is not its own.
+pub fn pair() -> Result<(OwnedFd, OwnedFd)> {
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+}
+
+/// One end.
+#[derive(Clone, Copy)]
+pub struct Channel<'a>(pub BorrowedFd<'a>);
+
+impl AsFd for Channel<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0
+    }
+}
+
+/// What came from init.
+#[derive(Debug)]
+pub enum Message {
+    Memory(OwnedFd),
+    Terminal(OwnedFd),
+    End(End),
+}
+
+impl Channel<'_> {
+    fn send(&self, bytes: &[u8]) -> Result<()> {
+        // A dead peer is an error to look at, not a signal to die of.
+        rustix::net::send(self.0, bytes, SendFlags::NOSIGNAL).map(drop)
+    }
+
+    fn receive(&self, bytes: &mut [u8]) -> Result<usize> {
+        loop {
+            match rustix::net::recv(self.0, &mut *bytes, RecvFlags::empty()) {
+                Err(Errno::INTR) => {}
+                other => return other.map(|(length, _)| length),
+            }
+        }
+    }
+
+    // The supervisor's side.
+
+    pub fn go(&self) -> Result<()> {
+        self.send(&[GO])
+    }
+
+    pub fn order(&self, order: Order) -> Result<()> {
+        match order {
+            Order::Signal(signal) => self.send(&[SIGNAL, u8::try_from(signal).unwrap_or(0)]),
+            Order::TerminateAll => self.send(&[TERMINATE]),
+            Order::KillAll => self.send(&[KILL]),
+        }
+    }
+
+    /// The next message; nothing when init is gone.
+    pub fn next_message(&self) -> Result<Option<Message>> {
+        let mut bytes = [0; MESSAGE_BYTES];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let received = loop {
+            let mut parts = [IoSliceMut::new(&mut bytes)];
+            match recvmsg(self.0, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+                Err(Errno::INTR) => {}
+                other => break other?,
+            }
+        };
+        let fd = ancillary.drain().find_map(|message| {
+            if let RecvAncillaryMessage::ScmRights(mut fds) = message { fds.next() } else { None }
+        });
+        match (received.bytes, bytes[0], fd) {
+            (0, _, _) => Ok(None),
+            (_, MEMORY, Some(fd)) => Ok(Some(Message::Memory(fd))),
+            (_, TERMINAL, Some(fd)) => Ok(Some(Message::Terminal(fd))),
+            (_, END, _) => Ok(Some(Message::End(decode_end(&bytes)))),
+            _ => Err(Errno::PROTO),
+        }
+    }
+
+    // Init's side: nothing here allocates.
+
+    /// False if the supervisor is gone.
+    pub fn wait_for_go(&self) -> Result<bool> {
+        let mut byte = [0];
+        Ok(self.receive(&mut byte)? == 1 && byte[0] == GO)
+    }
+
+    pub fn next_order(&self) -> Option<Order> {
+        let mut bytes = [0; 2];
+        match (self.receive(&mut bytes), bytes[0]) {
+            (Ok(2), SIGNAL) => Some(Order::Signal(i32::from(bytes[1]))),
+            (Ok(1), TERMINATE) => Some(Order::TerminateAll),
+            (Ok(1), KILL) => Some(Order::KillAll),
+            _ => None,
+        }
+    }
+
+    pub fn send_fd(&self, kind: u8, fd: BorrowedFd<'_>) -> Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let fds = [fd];
+        if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
+            return Err(Errno::NOBUFS);
+        }
+        let bytes = [kind];
+        sendmsg(self.0, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL).map(drop)
+    }
+
+    pub fn send_end(&self, end: &End) -> Result<()> {
+        let mut bytes = [0; MESSAGE_BYTES];
+        bytes[0] = END;
+        bytes[4..8].copy_from_slice(&end.status.to_le_bytes());
+        let usage = [end.usage.user_micros, end.usage.system_micros, end.usage.max_rss_kib];
+        for (at, number) in usage.iter().enumerate() {
+            bytes[8 + at * 8..16 + at * 8].copy_from_slice(&number.to_le_bytes());
+        }
+        self.send(&bytes)
+    }
+
+    /// Closes everything but this channel, so that an end of a stream is an end for everybody.
+    ///
+    /// `report` is named because it must be closed too: its end tells the supervisor that the command runs.
+    pub fn keep_alone(&self, report: BorrowedFd<'_>) -> Result<()> {
+        debug_assert!(report.as_raw_fd() != self.0.as_raw_fd());
+        crate::sys::close_all_but(self.0)
+    }
+}
+
+fn decode_end(bytes: &[u8; MESSAGE_BYTES]) -> End {
+    let number = |at: usize| {
+        let mut eight = [0; 8];
+        eight.copy_from_slice(&bytes[at..at + 8]);
+        u64::from_le_bytes(eight)
+    };
+    let status = i32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+    let usage = TreeUsage { user_micros: number(8), system_micros: number(16), max_rss_kib: number(24) };
+    End { status, usage }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_descriptors_and_the_end_cross_the_channel() {
+        let (ours, theirs) = pair().unwrap();
+        let (supervisor, init) = (Channel(ours.as_fd()), Channel(theirs.as_fd()));
+        supervisor.go().unwrap();
+        assert!(init.wait_for_go().unwrap());
+        for order in [Order::Signal(15), Order::TerminateAll, Order::KillAll] {
+            supervisor.order(order).unwrap();
+            assert_eq!(init.next_order(), Some(order));
+        }
+        let file = std::fs::File::open("/dev/null").unwrap();
+        init.send_fd(MEMORY, file.as_fd()).unwrap();
+        assert!(matches!(supervisor.next_message().unwrap(), Some(Message::Memory(_))));
+        let usage = TreeUsage { user_micros: 1, system_micros: 2, max_rss_kib: 3 };
+        let end = End { status: 256, usage };
+        init.send_end(&end).unwrap();
+        assert!(matches!(supervisor.next_message().unwrap(), Some(Message::End(came)) if came == end));
+        drop(theirs);
+        assert!(supervisor.next_message().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_dead_supervisor_is_noticed() {
+        let (ours, theirs) = pair().unwrap();
+        drop(ours);
+        assert!(!Channel(theirs.as_fd()).wait_for_go().unwrap());
+        assert_eq!(Channel(theirs.as_fd()).next_order(), None);
+    }
+}

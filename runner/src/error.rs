@@ -1,0 +1,123 @@
+//! Everything `avfs-run` can refuse, and the exit code of each.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use avfs::diagnose::Diagnose;
+use avfs::exit_code;
+use avfs::ids::NameError;
+use avfs::runtime::{ExecuteError, LocateError};
+use avfs::vault::VaultError;
+
+use crate::launch::LaunchError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("there is no {}", path.display())]
+    NoPath { path: PathBuf },
+    #[error("{word:?} is neither NAME nor NAME=VALUE")]
+    BadEnv { word: OsString },
+    #[error("cannot read {}", path.display())]
+    EnvFile {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("line {line} of {} is not NAME=VALUE", path.display())]
+    EnvLine { path: PathBuf, line: usize },
+    #[error("--from needs --fork")]
+    FromWithoutFork,
+    #[error("descriptor {fd} is not open for writing")]
+    BadFd { fd: i32 },
+    #[error("cannot {operation}")]
+    Host {
+        operation: &'static str,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    Name(#[from] NameError),
+    #[error(transparent)]
+    Reference(VaultError),
+    #[error(transparent)]
+    Locate(#[from] LocateError),
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    #[error(transparent)]
+    Execute(#[from] ExecuteError<LaunchError>),
+}
+
+impl Diagnose for RunError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NoPath { .. } => "request.no_path",
+            Self::BadEnv { .. } | Self::EnvFile { .. } | Self::EnvLine { .. } => "request.bad_env",
+            Self::FromWithoutFork => "request.from_without_fork",
+            Self::BadFd { .. } => "request.bad_fd",
+            Self::Host { .. } => "run.host",
+            Self::Name(error) => error.code(),
+            Self::Reference(error) | Self::Vault(error) => error.code(),
+            Self::Locate(error) => error.code(),
+            Self::Execute(error) => error.code(),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoPath { .. } | Self::EnvFile { .. } | Self::Host { .. } => None,
+            Self::BadEnv { .. } => Some("pass one on with --env HOME, set one with --env A=b".to_owned()),
+            Self::EnvLine { .. } => Some("write one NAME=VALUE on each line".to_owned()),
+            Self::FromWithoutFork => Some("name the fork: --fork NAME --from REF".to_owned()),
+            Self::BadFd { .. } => {
+                Some("open it in the shell: avfs-run --json-fd 3 -- cmd 3>result.json".to_owned())
+            }
+            Self::Name(error) => error.hint(),
+            Self::Reference(error) | Self::Vault(error) => error.hint(),
+            Self::Locate(error) => error.hint(),
+            Self::Execute(error) => error.hint(),
+        }
+    }
+}
+
+impl RunError {
+    /// The exit code of the contract.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Execute(error) => match error {
+                ExecuteError::Launch(error) => launch_code(error),
+                ExecuteError::CaptureFailed { .. } | ExecuteError::CaptureLost { .. } => {
+                    exit_code::RUN_CAPTURE
+                }
+                ExecuteError::Ground(_) | ExecuteError::Session(_) | ExecuteError::Vault(_) => {
+                    exit_code::RUN_OWN
+                }
+            },
+            Self::NoPath { .. }
+            | Self::BadEnv { .. }
+            | Self::EnvFile { .. }
+            | Self::EnvLine { .. }
+            | Self::FromWithoutFork
+            | Self::BadFd { .. }
+            | Self::Host { .. }
+            | Self::Name(_)
+            | Self::Reference(_)
+            | Self::Locate(_)
+            | Self::Vault(_) => exit_code::RUN_OWN,
+        }
+    }
+}
+
+fn launch_code(error: &LaunchError) -> u8 {
+    match error {
+        LaunchError::NotFound { .. } => exit_code::RUN_NOT_FOUND,
+        LaunchError::NotExecutable { .. } => exit_code::RUN_NOT_EXECUTABLE,
+        LaunchError::Nul { .. } | LaunchError::NoCwd { .. } | LaunchError::Host { .. } => exit_code::RUN_OWN,
+        LaunchError::Interrupted => exit_code::RUN_SIGNALLED + 2,
+        LaunchError::Source { .. }
+        | LaunchError::Namespaces(_)
+        | LaunchError::Map(_)
+        | LaunchError::Setup { .. }
+        | LaunchError::Vanished => exit_code::RUN_SETUP,
+    }
+}

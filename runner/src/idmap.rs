@@ -1,0 +1,67 @@
+//! The identity map of a new user namespace: whoever the caller is outside, it is inside.
+
+use std::path::PathBuf;
+
+use crate::sys::Pid;
+
+/// The step that failed, for the person who has to allow it.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}", path.display())]
+pub struct MapError {
+    pub path: PathBuf,
+    #[source]
+    pub source: std::io::Error,
+}
+
+/// Writes the maps of a process that waits for them.
+///
+/// Root maps every id it has, so that files of others can be copied up; everybody else may map only
+/// themselves.
+pub fn write(pid: Pid) -> Result<(), MapError> {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    if uid.is_root() && write_all_ids(pid).is_ok() {
+        return Ok(());
+    }
+    // The kernel demands it of who is not privileged: else a group that denies access could be dropped.
+    put(pid, "setgroups", "deny")?;
+    put(pid, "uid_map", &format!("{uid} {uid} 1\n"))?;
+    put(pid, "gid_map", &format!("{gid} {gid} 1\n"))
+}
+
+/// Root of a container may lack the right to do so; its own id alone then has to do.
+fn write_all_ids(pid: Pid) -> Result<(), MapError> {
+    for map in ["uid_map", "gid_map"] {
+        let own = PathBuf::from("/proc/self").join(map);
+        let text = std::fs::read_to_string(&own).map_err(|source| MapError { path: own, source })?;
+        put(pid, map, &identity(&text))?;
+    }
+    Ok(())
+}
+
+/// Every id of the namespace a map describes, mapped to itself.
+fn identity(map: &str) -> String {
+    let mut lines = String::new();
+    for line in map.lines() {
+        let mut numbers = line.split_whitespace();
+        if let (Some(first), Some(_), Some(count)) = (numbers.next(), numbers.next(), numbers.next()) {
+            lines.push_str(&format!("{first} {first} {count}\n"));
+        }
+    }
+    lines
+}
+
+fn put(pid: Pid, file: &str, text: &str) -> Result<(), MapError> {
+    let path = PathBuf::from(format!("/proc/{pid}/{file}"));
+    std::fs::write(&path, text).map_err(|source| MapError { path, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_mapped_to_themselves() {
+        assert_eq!(identity("         0     100000      65536\n"), "0 0 65536\n");
+        assert_eq!(identity("0 0 1\n1 5 9\n"), "0 0 1\n1 1 9\n");
+    }
+}

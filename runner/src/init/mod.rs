@@ -1,0 +1,103 @@
+//! What runs inside the new namespaces as process 1: makes the root, starts the command, reaps.
+//!
+//! Between the clone and the end nothing here allocates, locks or unwinds: everything it needs was made
+//! before. Failures go back as eight bytes.
+
+mod payload;
+mod reap;
+mod rootfs;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::process::{DumpableBehavior, Signal};
+
+use crate::control::{self, Channel};
+use crate::prepare::Prepared;
+use crate::stage::{At, Failed, Stage};
+use crate::sys;
+
+/// The command's three streams.
+pub struct Stdio<'a> {
+    pub streams: [Stream<'a>; 3],
+}
+
+#[derive(Clone, Copy)]
+pub enum Stream<'a> {
+    Fd(BorrowedFd<'a>),
+    /// The pseudo terminal that init makes.
+    Terminal,
+}
+
+impl Stdio<'_> {
+    fn wants_terminal(&self) -> bool {
+        self.streams.iter().any(|stream| matches!(stream, Stream::Terminal))
+    }
+}
+
+/// What init inherits.
+pub struct Inherited<'a> {
+    pub prepared: &'a Prepared,
+    pub control: Channel<'a>,
+    /// Closed by a successful exec; eight bytes before that mean failure.
+    pub report: BorrowedFd<'a>,
+    pub stdio: Stdio<'a>,
+}
+
+/// The exit code is for nobody: the report and the control channel have told everything.
+pub fn run(inherited: &Inherited<'_>) -> u8 {
+    match start(inherited) {
+        Ok(Some(payload)) => reap::until_the_end(payload, &inherited.control),
+        // The supervisor is gone.
+        Ok(None) => 1,
+        Err(failed) => {
+            // If nobody reads the report there is nobody to tell.
+            let _ = rustix::io::write(inherited.report, &failed.to_bytes());
+            1
+        }
+    }
+}
+
+fn start(inherited: &Inherited<'_>) -> Result<Option<sys::Pid>, Failed> {
+    let prepared = inherited.prepared;
+    // The supervisor's end of the channel makes this certain; the signal makes it quick.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).at(Stage::Start)?;
+    if !inherited.control.wait_for_go().at(Stage::Start)? {
+        return Ok(None);
+    }
+    rustix::process::umask(rustix::fs::Mode::empty());
+    let memory = rootfs::make(prepared)?;
+    if let Some(memory) = memory {
+        inherited.control.send_fd(control::MEMORY, memory.as_fd()).at(Stage::Memory)?;
+    }
+    let terminal = open_terminal(inherited)?;
+    rootfs::enter().at(Stage::Pivot)?;
+    if prepared.loopback {
+        sys::raise_loopback().at(Stage::Loopback)?;
+    }
+    // The command has our uid: it must not look into this process, which keeps its capabilities.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).at(Stage::Start)?;
+    // Held back from before there is a child, so that the end of none is missed.
+    sys::block(&sys::SignalSet::of(&[libc::SIGCHLD])).at(Stage::Fork)?;
+    let payload = sys::clone_process(sys::CloneFlags::default(), || {
+        payload::run(inherited, terminal.as_ref().map(|fd| fd.as_fd()))
+    })
+    .at(Stage::Fork)?;
+    inherited.control.keep_alone(inherited.report).at(Stage::Fork)?;
+    Ok(Some(payload))
+}
+
+/// A pseudo terminal of the sandbox's own: its name means something inside.
+fn open_terminal(inherited: &Inherited<'_>) -> Result<Option<OwnedFd>, Failed> {
+    if !inherited.stdio.wants_terminal() {
+        return Ok(None);
+    }
+    use rustix::fs::{Mode, OFlags, open};
+    use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let main = open(c"dev/pts/ptmx", flags, Mode::empty()).at(Stage::Terminal)?;
+    unlockpt(&main).at(Stage::Terminal)?;
+    let peer = ioctl_tiocgptpeer(&main, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC);
+    let peer = peer.at(Stage::Terminal)?;
+    inherited.control.send_fd(control::TERMINAL, main.as_fd()).at(Stage::Terminal)?;
+    Ok(Some(peer))
+}

@@ -1,0 +1,64 @@
+//! The command's own process, from its clone to its exec: gives up everything, then becomes the command.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use crate::stage::{At, Failed, Stage};
+use crate::sys;
+
+use super::{Inherited, Stream};
+
+pub fn run(inherited: &Inherited<'_>, terminal: Option<BorrowedFd<'_>>) -> u8 {
+    let failed = match prepare(inherited, terminal) {
+        Ok(()) => Failed { stage: Stage::Exec, errno: inherited.prepared.exec.run() },
+        Err(failed) => failed,
+    };
+    // If nobody reads the report there is nobody to tell.
+    let _ = rustix::io::write(inherited.report, &failed.to_bytes());
+    1
+}
+
+fn prepare(inherited: &Inherited<'_>, terminal: Option<BorrowedFd<'_>>) -> Result<(), Failed> {
+    let prepared = inherited.prepared;
+    // A session of its own: no signal to its group reaches the host, no input can be pushed into a terminal
+    // of the host.
+    rustix::process::setsid().at(Stage::Session)?;
+    if let Some(terminal) = terminal {
+        rustix::process::ioctl_tiocsctty(terminal).at(Stage::Session)?;
+    }
+    for (number, stream) in (0..).zip(inherited.stdio.streams) {
+        let fd = match (stream, terminal) {
+            (Stream::Fd(fd), _) => fd,
+            (Stream::Terminal, Some(terminal)) => terminal,
+            (Stream::Terminal, None) => {
+                return Err(Failed { stage: Stage::Session, errno: sys::Errno::NOTTY });
+            }
+        };
+        sys::dup_to(fd, number).at(Stage::Session)?;
+    }
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(prepared.umask));
+    sys::keep_only_low_fds().at(Stage::Confine)?;
+    sys::join_new_session_keyring().at(Stage::Confine)?;
+    rustix::process::chdir(prepared.cwd.as_c_str()).at(Stage::Cwd)?;
+    drop_capabilities().at(Stage::Confine)?;
+    rustix::thread::set_no_new_privs(true).at(Stage::Confine)?;
+    sys::reset_to_default();
+    sys::unblock_all().at(Stage::Confine)
+}
+
+/// Empties every set: a process of uid 0 would get them all back from the bounding set by an exec.
+fn drop_capabilities() -> sys::Result<()> {
+    rustix::thread::clear_ambient_capability_set()?;
+    for number in 0..64 {
+        let Some(bit) = 1_u64.checked_shl(number) else { break };
+        match rustix::thread::remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(bit)) {
+            // Past the last one this kernel knows.
+            Err(sys::Errno::INVAL) => break,
+            other => other?,
+        }
+    }
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    rustix::thread::set_capabilities(None, sets)
+}

@@ -1,0 +1,62 @@
+//! Process 1 while the command runs: takes in orphans, passes signals on, and in the end leaves nobody alive.
+
+use std::os::fd::AsFd;
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::control::{Channel, End, Order};
+use crate::sys::{self, Errno, Pid, SignalFd, SignalSet};
+
+/// Waits for the command, then for everybody else after killing them, and tells how it was.
+pub fn until_the_end(payload: Pid, control: &Channel<'_>) -> u8 {
+    let Ok(children) = SignalFd::new(&SignalSet::of(&[libc::SIGCHLD])) else { return 1 };
+    let mut status = None;
+    while status.is_none() {
+        let mut fds = [
+            PollFd::from_borrowed_fd(children.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN),
+        ];
+        if poll(&mut fds, None).is_err() {
+            continue;
+        }
+        let ordered = !fds[1].revents().is_empty();
+        while let Ok(Some(_)) = children.read() {}
+        while let Ok(Some(reaped)) = sys::reap_any(false) {
+            if reaped.pid == payload {
+                status = Some(reaped.status);
+            }
+        }
+        if ordered && status.is_none() {
+            match control.next_order() {
+                Some(Order::Signal(signal)) => signal_group(payload, signal),
+                // A process that handles SIGTERM gets the chance, wherever it is.
+                Some(Order::TerminateAll) => drop(sys::kill_all(libc::SIGTERM)),
+                Some(Order::KillAll) => drop(sys::kill_all(libc::SIGKILL)),
+                // The supervisor is gone; with this process everybody goes.
+                None => return 1,
+            }
+        }
+    }
+    // What the dead have used is only counted if they are waited for.
+    let _ = sys::kill_all(libc::SIGKILL);
+    loop {
+        match sys::reap_any(true) {
+            Ok(_) => {}
+            Err(Errno::CHILD) => break,
+            Err(_) => return 1,
+        }
+    }
+    let end = End { status: status.unwrap_or(0), usage: sys::children_usage() };
+    u8::from(control.send_end(&end).is_err())
+}
+
+/// The command leads a session and its first group; whoever is in the group gets what it would have got from
+/// a terminal.
+fn signal_group(payload: Pid, signal: i32) {
+    let group = rustix::process::Pid::from_raw(payload);
+    let signal = rustix::process::Signal::from_named_raw(signal);
+    if let (Some(group), Some(signal)) = (group, signal) {
+        // It may have ended a moment ago.
+        let _ = rustix::process::kill_process_group(group, signal);
+    }
+}

@@ -1,0 +1,260 @@
+//! Makes the root file system: interprets the list of operations, then moves into it.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags, fsetxattr, mkdirat, mknodat,
+    open, openat, statat, symlinkat, utimensat,
+};
+use rustix::io::Errno;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change,
+    mount_remount, move_mount, open_tree, unmount,
+};
+
+use crate::prepare::{Execution, Layers, Op, Prepared, Upper, UpperFace};
+use crate::stage::{At, Failed, Stage};
+use crate::sys::{MountAttr, Result, set_mount_attr};
+
+/// Room for the options of the overlay: descriptors, not paths.
+const OPTIONS_BYTES: usize = 1024;
+
+/// Makes everything the command will see; the working directory is the new root afterwards. Gives the
+/// file system in memory that holds the upper, if there is one.
+pub fn make(prepared: &Prepared) -> std::result::Result<Option<OwnedFd>, Failed> {
+    // A new namespace begins as a follower of the host's mounts.
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change(c"/", private).at(Stage::Private)?;
+    let mut memory = None;
+    let opened = match &prepared.layers {
+        None => None,
+        Some(layers) => {
+            if let Upper::Memory { at, options, root } = &layers.upper {
+                memory = Some(memory_upper(at, options, root).at(Stage::Memory)?);
+            }
+            Some(Opened::open(layers, memory.as_ref()).at(Stage::Layers)?)
+        }
+    };
+    let quiet = MountFlags::NOSUID | MountFlags::NODEV;
+    mount(c"tmpfs", prepared.mountpoint.as_c_str(), c"tmpfs", quiet, c"mode=755").at(Stage::Root)?;
+    rustix::process::chdir(prepared.mountpoint.as_c_str()).at(Stage::Root)?;
+    for (op, step) in prepared.ops.iter().zip(&prepared.step_of) {
+        run(op, opened.as_ref()).at(Stage::View(*step))?;
+    }
+    Ok(memory)
+}
+
+/// Makes the new root the root, and lets go of the old one.
+pub fn enter() -> Result<()> {
+    rustix::process::pivot_root(c".", c".")?;
+    // The old root now lies over the new one; taken away it is out of reach.
+    unmount(c".", UnmountFlags::DETACH)?;
+    rustix::process::chdir(c"/")
+}
+
+fn run(op: &Op, layers: Option<&Opened>) -> Result<()> {
+    match op {
+        Op::Mkdir { path, mode } => fine_if_there(mkdirat(CWD, path.as_c_str(), Mode::from_raw_mode(*mode))),
+        Op::Touch { path } => {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+            fine_if_there(openat(CWD, path.as_c_str(), flags, Mode::from_raw_mode(0o644)).map(drop))
+        }
+        Op::Symlink { path, target } => fine_if_there(symlinkat(target.as_c_str(), CWD, path.as_c_str())),
+        Op::Bind { source, path, attr } => bind(source, path, *attr),
+        Op::Seal { path } => match statat(CWD, path.as_c_str(), AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno),
+            Ok(_) => bind(path, path, MountAttr::READ_ONLY),
+        },
+        Op::Mount { kind, path, options, exec } => {
+            let mut flags = MountFlags::NOSUID;
+            // A pseudo terminal is a device.
+            if kind.as_c_str() != c"devpts" {
+                flags |= MountFlags::NODEV;
+            }
+            if *exec == Execution::Refused {
+                flags |= MountFlags::NOEXEC;
+            }
+            mount(kind.as_c_str(), path.as_c_str(), kind.as_c_str(), flags, options.as_c_str())
+        }
+        Op::Overlay { path } => layers.map_or(Err(Errno::INVAL), |layers| layers.mount(path)),
+        Op::Layer { path } => layers.map_or(Err(Errno::INVAL), |layers| layers.bind(path)),
+        Op::Hide { path } => hide(path),
+        Op::MountPoint { parent, path } => mount_point(parent, path),
+        Op::SealMount { path } => {
+            let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
+            mount_remount(path.as_c_str(), flags, c"")
+        }
+    }
+}
+
+fn fine_if_there(made: Result<()>) -> Result<()> {
+    match made {
+        Err(Errno::EXIST) => Ok(()),
+        other => other,
+    }
+}
+
+/// Shows files of the host, with all mounts beneath them.
+fn bind(source: &CStr, path: &CStr, attr: MountAttr) -> Result<()> {
+    let clone =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let tree = open_tree(CWD, source, clone)?;
+    set_mount_attr(tree.as_fd(), attr)?;
+    move_mount(tree.as_fd(), c"", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+/// Covers a directory with an empty one and a file with nothing, both closed.
+fn hide(path: &CStr) -> Result<()> {
+    let there = match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+        other => other?,
+    };
+    if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
+        return mount(c"tmpfs", path, c"tmpfs", flags, c"mode=000,size=4k");
+    }
+    bind(c"/dev/null", path, MountAttr::READ_ONLY)
+}
+
+/// Makes a directory without leaving a trace in its parent's time.
+fn mount_point(parent: &CStr, path: &CStr) -> Result<()> {
+    let before = statat(CWD, parent, AtFlags::empty())?;
+    match mkdirat(CWD, path, Mode::from_raw_mode(0o755)) {
+        Err(Errno::EXIST) => return Ok(()),
+        other => other?,
+    }
+    let mtime =
+        Timespec { tv_sec: before.st_mtime, tv_nsec: i64::try_from(before.st_mtime_nsec).unwrap_or(0) };
+    let atime = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let times = Timestamps { last_access: atime, last_modification: mtime };
+    utimensat(CWD, parent, &times, AtFlags::empty())
+}
+
+fn dir(path: &CStr) -> Result<OwnedFd> {
+    open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Mounts a file system in memory and makes an upper in it.
+fn memory_upper(at: &CStr, options: &CStr, face: &UpperFace) -> Result<OwnedFd> {
+    mount(c"tmpfs", at, c"tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options)?;
+    let memory = open(at, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    mkdirat(&memory, c"work", Mode::from_raw_mode(0o700))?;
+    mkdirat(&memory, c"upper", Mode::from_raw_mode(0o700))?;
+    let upper =
+        openat(&memory, c"upper", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    for (name, value) in &face.xattrs {
+        fsetxattr(&upper, name.as_c_str(), value, XattrFlags::empty())?;
+    }
+    for name in &face.whiteouts {
+        mknodat(&upper, name.as_c_str(), FileType::CharacterDevice, Mode::empty(), 0)?;
+    }
+    rustix::fs::fchmod(&upper, Mode::from_raw_mode(face.mode))?;
+    let mtime = Timespec { tv_sec: face.mtime.0, tv_nsec: i64::from(face.mtime.1) };
+    let times = Timestamps { last_access: mtime, last_modification: mtime };
+    rustix::fs::futimens(&upper, &times)?;
+    Ok(memory)
+}
+
+/// Layers by descriptor: their paths may be longer than an option, or hold what an option cannot.
+struct Opened {
+    lowers: [Option<OwnedFd>; avfs::runtime::LOWERS_MAX],
+    upper: Option<(OwnedFd, OwnedFd)>,
+}
+
+impl Opened {
+    fn open(layers: &Layers, memory: Option<&OwnedFd>) -> Result<Self> {
+        let mut lowers = [const { None }; avfs::runtime::LOWERS_MAX];
+        if layers.lowers.len() > lowers.len() {
+            return Err(Errno::TOOBIG);
+        }
+        for (slot, path) in lowers.iter_mut().zip(&layers.lowers) {
+            *slot = Some(dir(path)?);
+        }
+        let inside = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let upper = match (&layers.upper, memory) {
+            (Upper::None, _) => None,
+            (Upper::Disk { upper, work }, _) => Some((dir(upper)?, dir(work)?)),
+            (Upper::Memory { .. }, Some(memory)) => Some((
+                openat(memory, c"upper", inside, Mode::empty())?,
+                openat(memory, c"work", inside, Mode::empty())?,
+            )),
+            (Upper::Memory { .. }, None) => return Err(Errno::INVAL),
+        };
+        Ok(Self { lowers, upper })
+    }
+
+    fn mount(&self, path: &CStr) -> Result<()> {
+        let mut options = Options { bytes: [0; OPTIONS_BYTES], length: 0 };
+        for (number, lower) in self.lowers.iter().flatten().enumerate() {
+            options.text(if number == 0 { b"lowerdir=" } else { b":" })?;
+            options.fd(lower)?;
+        }
+        let mut flags = MountFlags::NOSUID | MountFlags::NODEV;
+        match &self.upper {
+            Some((upper, work)) => {
+                options.text(b",upperdir=")?;
+                options.fd(upper)?;
+                options.text(b",workdir=")?;
+                options.fd(work)?;
+                // What is written is captured or thrown away; syncing it would only cost.
+                options.text(b",volatile")?;
+            }
+            None => flags |= MountFlags::RDONLY,
+        }
+        options.text(b",userxattr")?;
+        mount(c"overlay", path, c"overlay", flags, options.as_c_str()?)
+    }
+
+    fn bind(&self, path: &CStr) -> Result<()> {
+        let Some(lower) = self.lowers.iter().flatten().next() else { return Err(Errno::INVAL) };
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_EMPTY_PATH
+            | OpenTreeFlags::AT_RECURSIVE;
+        let tree = open_tree(lower, c"", flags)?;
+        let quiet = MountAttr::READ_ONLY.and(MountAttr::NO_SUID).and(MountAttr::NO_DEV);
+        set_mount_attr(tree.as_fd(), quiet)?;
+        move_mount(tree.as_fd(), c"", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+    }
+}
+
+/// Text put together without the allocator.
+struct Options {
+    bytes: [u8; OPTIONS_BYTES],
+    length: usize,
+}
+
+impl Options {
+    fn text(&mut self, text: &[u8]) -> Result<()> {
+        // One byte stays zero: the end of a C string.
+        let end = self.length + text.len();
+        if end >= OPTIONS_BYTES {
+            return Err(Errno::NAMETOOLONG);
+        }
+        self.bytes[self.length..end].copy_from_slice(text);
+        self.length = end;
+        Ok(())
+    }
+
+    fn fd(&mut self, fd: &OwnedFd) -> Result<()> {
+        self.text(b"/proc/self/fd/")?;
+        let mut digits = [0_u8; 10];
+        let mut number = fd.as_raw_fd().unsigned_abs();
+        let mut at = digits.len();
+        loop {
+            at -= 1;
+            digits[at] = b'0' + u8::try_from(number % 10).unwrap_or(0);
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        self.text(&digits[at..])
+    }
+
+    fn as_c_str(&self) -> Result<&CStr> {
+        CStr::from_bytes_until_nul(&self.bytes).map_err(|_| Errno::NAMETOOLONG)
+    }
+}

@@ -1,0 +1,291 @@
+//! Starts a command in its sandbox: everything is decided, then cloned; what fails inside comes back as a
+//! step and an errno and becomes one sentence with a remedy.
+
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use avfs::diagnose::Diagnose;
+use avfs::runtime::{Completion, LaunchPlan, Launcher, ViewStep, WorkspaceMount};
+use rustix::io::Errno;
+
+use crate::control::{self, Channel, Message};
+use crate::idmap::{self, MapError};
+use crate::init::{self, Inherited};
+use crate::prepare::{self, Prepared};
+use crate::remedy::Piece;
+use crate::stage::{Failed, REPORT_BYTES, Stage};
+use crate::stdio::Streams;
+use crate::supervisor::{self, Supervised};
+use crate::sys;
+
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    #[error("{text:?} contains a NUL byte")]
+    Nul { text: String },
+    #[error("cannot show {} inside the sandbox", path.display())]
+    Source {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("cannot make the sandbox's namespaces")]
+    Namespaces(#[source] std::io::Error),
+    #[error(transparent)]
+    Map(#[from] MapError),
+    #[error("{what}")]
+    Setup {
+        piece: Piece,
+        what: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{command} was not found")]
+    NotFound { command: String },
+    #[error("{command} cannot be executed")]
+    NotExecutable {
+        command: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the working directory {} does not exist inside the sandbox", cwd.display())]
+    NoCwd { cwd: PathBuf },
+    #[error("the sandbox's first process ended before the command began")]
+    Vanished,
+    #[error("interrupted before the command began")]
+    Interrupted,
+    #[error("cannot {operation}")]
+    Host {
+        operation: &'static str,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl LaunchError {
+    pub fn host(operation: &'static str) -> impl FnOnce(Errno) -> Self {
+        move |errno| Self::Host { operation, source: errno.into() }
+    }
+}
+
+impl Diagnose for LaunchError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Nul { .. } => "request.nul",
+            Self::Source { .. } => "sandbox.source",
+            Self::Namespaces(_) => "sandbox.namespaces",
+            Self::Map(_) => "sandbox.id_map",
+            Self::Setup { piece, .. } => piece.code(),
+            Self::NotFound { .. } => "command.not_found",
+            Self::NotExecutable { .. } => "command.not_executable",
+            Self::NoCwd { .. } => "command.no_cwd",
+            Self::Vanished => "sandbox.vanished",
+            Self::Interrupted => "interrupted",
+            Self::Host { .. } => "run.host",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Namespaces(_) | Self::Map(_) => Piece::Namespaces.remedy(),
+            Self::Setup { piece, .. } => piece.remedy(),
+            Self::NotFound { .. } => Some(
+                "only the system and toolchains on PATH are visible inside; show more with: --ro PATH".into(),
+            ),
+            Self::NotExecutable { .. } => Some("make it executable, or run it with its interpreter".into()),
+            Self::NoCwd { .. } => Some("name another one with: --cwd DIR".into()),
+            Self::Source { .. } => Some("leave it out, or make it readable".into()),
+            Self::Nul { .. } | Self::Vanished | Self::Interrupted | Self::Host { .. } => None,
+        }
+    }
+}
+
+/// Starts commands in namespaces of this machine.
+pub struct SandboxLauncher {
+    pub umask: u32,
+}
+
+impl Launcher for SandboxLauncher {
+    type Error = LaunchError;
+
+    fn launch(&self, plan: &LaunchPlan, started: &mut dyn FnMut()) -> Result<Completion, LaunchError> {
+        let begun = Instant::now();
+        let prepared = prepare::prepare(plan, self.umask)?;
+        let streams = Streams::prepare(plan.streams).map_err(LaunchError::host("set up the streams"))?;
+        let signals = supervisor::hold_signals().map_err(LaunchError::host("hold back signals"))?;
+        let sandbox = start(&prepared, streams)?;
+        let sandbox = sandbox.wait_for_the_command(&signals, plan)?;
+        let mounting = begun.elapsed();
+        started();
+        let mut completion = supervisor::watch(sandbox, &signals, plan)?;
+        completion.mounting = mounting;
+        Ok(completion)
+    }
+}
+
+/// A sandbox whose command has not begun yet.
+struct Starting {
+    pid: sys::Pid,
+    control: OwnedFd,
+    report: OwnedFd,
+    streams: Streams,
+    wants_memory: bool,
+}
+
+fn start(prepared: &Prepared, mut streams: Streams) -> Result<Starting, LaunchError> {
+    let (control, init_control) = control::pair().map_err(LaunchError::host("make a socket"))?;
+    let pipe = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
+    let (report, init_report) = pipe.map_err(LaunchError::host("make a pipe"))?;
+    let inherited = Inherited {
+        prepared,
+        control: Channel(init_control.as_fd()),
+        report: init_report.as_fd(),
+        stdio: streams.inner(),
+    };
+    let supervisor_end = control.as_fd();
+    let cloned = sys::clone_process(prepared.namespaces, || {
+        // Kept open here it would never come to its end.
+        sys::close_in_child(supervisor_end);
+        init::run(&inherited)
+    });
+    let pid = cloned.map_err(|errno| LaunchError::Namespaces(errno.into()))?;
+    streams.close_inner();
+    let wants_memory = prepared.layers.as_ref().is_some_and(|layers| layers.upper.is_memory());
+    let starting = Starting { pid, control, report, streams, wants_memory };
+    let mapped = idmap::write(pid);
+    if let Err(error) = mapped {
+        starting.abandon();
+        return Err(error.into());
+    }
+    // If init is gone already its report tells why.
+    let _ = Channel(starting.control.as_fd()).go();
+    Ok(starting)
+}
+
+impl Starting {
+    /// Ends a sandbox that is of no use; its processes go with the first one.
+    fn abandon(self) {
+        let Self { pid, control, report, .. } = self;
+        drop((control, report));
+        supervisor::kill_and_reap(pid);
+    }
+
+    fn wait_for_the_command(
+        self,
+        signals: &sys::SignalFd,
+        plan: &LaunchPlan,
+    ) -> Result<Supervised, LaunchError> {
+        if !supervisor::wait_readable(self.report.as_fd(), signals) {
+            self.abandon();
+            return Err(LaunchError::Interrupted);
+        }
+        // Read before reaping: if init has died its status would hide the cause.
+        let mut bytes = Vec::new();
+        let mut report = std::fs::File::from(self.report);
+        let read = report.read_to_end(&mut bytes);
+        let failed = match <[u8; REPORT_BYTES]>::try_from(bytes.as_slice()) {
+            Ok(bytes) => Failed::from_bytes(bytes),
+            Err(_) => None,
+        };
+        if let Some(failed) = failed {
+            drop(self.control);
+            supervisor::kill_and_reap(self.pid);
+            return Err(explain(failed, plan));
+        }
+        read.map_err(|source| LaunchError::Host { operation: "read the sandbox's report", source })?;
+        let mut sandbox = Supervised {
+            pid: self.pid,
+            control: self.control,
+            memory: None,
+            terminal: None,
+            streams: self.streams,
+        };
+        let expected = usize::from(self.wants_memory) + usize::from(sandbox.streams.wants_terminal());
+        for _ in 0..expected {
+            match Channel(sandbox.control.as_fd()).next_message() {
+                Ok(Some(Message::Memory(fd))) => sandbox.memory = Some(fd),
+                Ok(Some(Message::Terminal(fd))) => sandbox.terminal = Some(fd),
+                Ok(Some(Message::End(_)) | None) | Err(_) => {
+                    supervisor::kill_and_reap(sandbox.pid);
+                    return Err(LaunchError::Vanished);
+                }
+            }
+        }
+        Ok(sandbox)
+    }
+}
+
+/// One sentence for what failed inside.
+fn explain(failed: Failed, plan: &LaunchPlan) -> LaunchError {
+    let Failed { stage, errno } = failed;
+    let command = || plan.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    match stage {
+        Stage::Exec if errno == Errno::NOENT || errno == Errno::NOTDIR => {
+            LaunchError::NotFound { command: command() }
+        }
+        Stage::Exec => LaunchError::NotExecutable { command: command(), source: errno.into() },
+        Stage::Cwd => LaunchError::NoCwd { cwd: plan.cwd.clone() },
+        Stage::Start
+        | Stage::Private
+        | Stage::Memory
+        | Stage::Layers
+        | Stage::Root
+        | Stage::View(_)
+        | Stage::Pivot
+        | Stage::Loopback
+        | Stage::Terminal
+        | Stage::Fork
+        | Stage::Session
+        | Stage::Confine => {
+            let (piece, what) = what(stage, plan);
+            LaunchError::Setup { piece, what, source: errno.into() }
+        }
+    }
+}
+
+/// The piece of the sandbox that a stage makes, and what could not be done.
+fn what(stage: Stage, plan: &LaunchPlan) -> (Piece, String) {
+    let (piece, what) = match stage {
+        Stage::Start => (Piece::Process, "cannot start the sandbox's first process"),
+        Stage::Private => (Piece::Mounts, "cannot make the sandbox's mounts private"),
+        Stage::Memory => (Piece::Memory, "cannot make a file system in memory for what the command writes"),
+        Stage::Layers => (Piece::Layers, "cannot open the layers of the workspace"),
+        Stage::Root => (Piece::Mounts, "cannot mount the sandbox's root"),
+        Stage::View(number) => match plan.view.get(usize::from(number)) {
+            Some(step) => return what_of_step(step),
+            None => (Piece::Mounts, "cannot make the sandbox's root"),
+        },
+        Stage::Pivot => (Piece::Mounts, "cannot enter the sandbox's root"),
+        Stage::Loopback => (Piece::Net, "cannot raise the sandbox's loopback interface"),
+        Stage::Terminal => (Piece::Process, "cannot make a pseudo terminal"),
+        Stage::Fork => (Piece::Process, "cannot make the command's process"),
+        Stage::Session => (Piece::Process, "cannot make the command's session"),
+        Stage::Confine => (Piece::Process, "cannot drop the command's privileges"),
+        Stage::Cwd => (Piece::Process, "cannot enter the working directory"),
+        Stage::Exec => (Piece::Process, "cannot execute the command"),
+    };
+    (piece, what.to_owned())
+}
+
+fn what_of_step(step: &ViewStep) -> (Piece, String) {
+    let at = |what: &str, path: &std::path::Path| format!("cannot {what} {}", path.display());
+    match step {
+        ViewStep::Dir { path, .. } | ViewStep::MountPoint { path } => {
+            (Piece::Mounts, at("make the directory", path))
+        }
+        ViewStep::Symlink { path, .. } => (Piece::Mounts, at("make the link", path)),
+        ViewStep::Bind { source, .. } => (Piece::Mounts, at("show inside the sandbox", source)),
+        ViewStep::Tmpfs { path, .. } => (Piece::Mounts, at("mount a private", path)),
+        ViewStep::Proc { path } => (Piece::Proc, at("mount", path)),
+        ViewStep::Devices { path } => (Piece::Mounts, at("make", path)),
+        ViewStep::Workspace(WorkspaceMount::Copy { path, .. }) => {
+            (Piece::Mounts, at("show the workspace at", path))
+        }
+        ViewStep::Workspace(WorkspaceMount::Overlay { path, .. } | WorkspaceMount::ReadOnly { path, .. }) => {
+            (Piece::Overlay, at("mount the workspace as an overlay at", path))
+        }
+        ViewStep::Hide { path } => (Piece::Mounts, at("hide", path)),
+        ViewStep::SealRoot => (Piece::Mounts, "cannot make the root read-only".to_owned()),
+    }
+}

@@ -1,0 +1,75 @@
+//! The pieces of a sandbox that a host may refuse, and what its owner can do about each.
+
+/// A piece of the sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// New namespaces, and the map of ids of the user namespace.
+    Namespaces,
+    Mounts,
+    Overlay,
+    Layers,
+    Memory,
+    Proc,
+    Net,
+    Process,
+}
+
+impl Piece {
+    /// Stable: part of the JSON contract.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Namespaces => "sandbox.namespaces",
+            Self::Mounts => "sandbox.mounts",
+            Self::Overlay => "mount.overlay_unsupported",
+            Self::Layers => "mount.layers",
+            Self::Memory => "mount.memory",
+            Self::Proc => "sandbox.proc",
+            Self::Net => "sandbox.net",
+            Self::Process => "sandbox.process",
+        }
+    }
+
+    /// What to do, for the host this runs on.
+    #[must_use]
+    pub fn remedy(self) -> Option<String> {
+        let remedy = match self {
+            Self::Namespaces => return Some(for_namespaces()),
+            Self::Overlay => {
+                "the file system of the cache directory cannot hold an overlay's upper: set XDG_CACHE_HOME to \
+                 ext4, xfs, btrfs or tmpfs, or use --scratch memory or --backend copy"
+            }
+            Self::Memory => "use --scratch disk",
+            Self::Proc => {
+                "the container's /proc is masked: in Docker run it with --security-opt systempaths=unconfined, \
+                 in Kubernetes set procMount: Unmasked"
+            }
+            Self::Net => "use --net host",
+            Self::Mounts | Self::Layers | Self::Process => return None,
+        };
+        Some(format!("{remedy} (see: avfs doctor)"))
+    }
+}
+
+fn sysctl(name: &str) -> Option<u64> {
+    let path = format!("/proc/sys/{}", name.replace('.', "/"));
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// Why this host refuses user namespaces, by what it says of itself.
+fn for_namespaces() -> String {
+    if sysctl("kernel.unprivileged_userns_clone") == Some(0) {
+        return "allow user namespaces: sudo sysctl -w kernel.unprivileged_userns_clone=1".to_owned();
+    }
+    if sysctl("user.max_user_namespaces") == Some(0) {
+        return "allow user namespaces: sudo sysctl -w user.max_user_namespaces=10000".to_owned();
+    }
+    if sysctl("kernel.apparmor_restrict_unprivileged_userns") == Some(1) {
+        return "this host's AppArmor restricts user namespaces: install the profile scripts/apparmor/avfs-run, \
+                or: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+            .to_owned();
+    }
+    "inside a container, allow the calls: in Docker run it with --security-opt seccomp=unconfined \
+     --security-opt apparmor=unconfined; avfs doctor tells which step fails"
+        .to_owned()
+}

@@ -1,0 +1,125 @@
+//! What `avfs-run` says: a short summary for people on stderr, or one JSON object.
+
+use std::io::Write;
+
+use avfs::diagnose::Diagnose;
+use avfs::runtime::{ChangeCounts, ExecutionResult, show_bytes_size};
+use avfs::vault::diff::{Change, ChangeKind};
+use avfs::vault::run::Landed;
+
+use crate::error::RunError;
+
+/// Changes that are named; the rest is counted.
+const CHANGES_SHOWN: usize = 10;
+const LEFT_OUT_SHOWN: usize = 5;
+
+/// What to tell about a run, in lines.
+pub fn summary(result: &ExecutionResult, vault_option: Option<&str>) -> Vec<String> {
+    let mut lines: Vec<String> = result.notes.iter().map(|note| format!("note: {}", note.text)).collect();
+    if result.timed_out {
+        lines.push("the command ran for too long and was ended".to_owned());
+    }
+    for left in result.left_out.iter().take(LEFT_OUT_SHOWN) {
+        lines.push(format!("not kept: {}: {}", left.path, left.reason));
+    }
+    let more = result.left_out.len().saturating_sub(LEFT_OUT_SHOWN);
+    if more > 0 {
+        lines.push(format!("not kept: and {more} more"));
+    }
+    if result.landed == Landed::Nothing {
+        return lines;
+    }
+    lines.push(format!("{} in run {}", counts(&result.changes.counts), result.run_id));
+    for change in result.changes.changes.iter().take(CHANGES_SHOWN) {
+        lines.push(format!("  {}", one_line(change)));
+    }
+    let more = result.changes.changes.len().saturating_sub(CHANGES_SHOWN);
+    if more > 0 {
+        lines.push(format!("  and {more} more"));
+    }
+    lines.extend(next_steps(result, vault_option));
+    lines
+}
+
+fn next_steps(result: &ExecutionResult, vault_option: Option<&str>) -> Vec<String> {
+    let Some(fork) = &result.fork else { return Vec::new() };
+    let vault = vault_option.map(|vault| format!(" --vault {vault}")).unwrap_or_default();
+    if let Some(paths) = result.applied {
+        return vec![format!("{paths} paths were written to the directory")];
+    }
+    let ephemeral = fork.as_str().starts_with("run-");
+    if !ephemeral {
+        return vec![format!("fork {fork} moved on; compare with: avfs diff{vault} {fork}~1 {fork}")];
+    }
+    let id = &result.run_id;
+    vec![
+        format!("  look:    avfs diff{vault} main run:{id}"),
+        format!("  take:    avfs apply{vault} run:{id}"),
+        format!("  drop:    avfs discard{vault} run:{id}"),
+    ]
+}
+
+fn counts(counts: &ChangeCounts) -> String {
+    let kinds = [
+        (counts.added, "added"),
+        (counts.modified, "modified"),
+        (counts.deleted, "deleted"),
+        (counts.renamed, "renamed"),
+        (counts.mode, "with another mode"),
+        (counts.type_changed, "with another type"),
+        (counts.time, "with another time"),
+    ];
+    let told: Vec<String> = kinds
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    if told.is_empty() { "nothing but times changed".to_owned() } else { told.join(", ") }
+}
+
+fn one_line(change: &Change) -> String {
+    let path = &change.path;
+    let size = |side: &Option<avfs::vault::diff::Side>| {
+        side.as_ref().map_or_else(String::new, |side| show_bytes_size(side.node.totals().bytes).to_string())
+    };
+    match &change.kind {
+        ChangeKind::Added => format!("A {path} ({})", size(&change.after)),
+        ChangeKind::Modified => format!("M {path} ({})", size(&change.after)),
+        ChangeKind::Deleted => format!("D {path}"),
+        ChangeKind::Renamed { from } => format!("R {from} -> {path}"),
+        ChangeKind::Mode => format!("m {path}"),
+        ChangeKind::Type => format!("T {path}"),
+        ChangeKind::Time => format!("t {path}"),
+    }
+}
+
+/// What failed, why, and what to do next.
+pub fn failure(error: &RunError) -> String {
+    let mut text = format!("error: {error}\n");
+    let mut cause = std::error::Error::source(error);
+    while let Some(found) = cause {
+        text.push_str(&format!("caused by: {found}\n"));
+        cause = found.source();
+    }
+    if let Some(hint) = error.hint() {
+        text.push_str(&format!("hint: {hint}\n"));
+    }
+    text
+}
+
+/// Says it on stderr, all at once; where stderr is closed nobody wants to know.
+pub fn say(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_name_only_what_there_is() {
+        let some = ChangeCounts { added: 2, deleted: 1, ..ChangeCounts::default() };
+        assert_eq!(counts(&some), "2 added, 1 deleted");
+        assert_eq!(counts(&ChangeCounts::default()), "nothing but times changed");
+    }
+}

@@ -1,0 +1,360 @@
+//! The command's streams: passed through where that is harmless, pumped where it is not, kept where asked.
+//!
+//! A file of the host is never given to the command: it could open it again through /proc for writing, or
+//! find its way from it. It gets a pipe, and a thread moves the bytes. A terminal of the host is replaced by
+//! a pseudo terminal. Pipes and /dev/null are given as they are.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::thread::JoinHandle;
+
+use avfs::runtime::Output;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::FileType;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::termios::{
+    OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr, tcsetwinsize,
+};
+
+use crate::init::{Stdio, Stream};
+use crate::sys::Result;
+
+const PUMP_BYTES: usize = 64 * 1024;
+
+/// What the command's side of a stream is.
+enum Inner {
+    /// Our own, as it is.
+    Ours(OwnedFd),
+    /// The end of a pipe that a thread serves.
+    Piped(OwnedFd),
+    /// The same as the stream with this number.
+    SameAs(usize),
+    Terminal,
+}
+
+/// What has to be done on our side.
+enum Outer {
+    Nothing,
+    /// From our stdin into a pipe.
+    Feed {
+        from: OwnedFd,
+        into: OwnedFd,
+    },
+    /// From a pipe to a stream of ours.
+    Drain {
+        from: OwnedFd,
+        into: OwnedFd,
+    },
+    /// From a pipe into memory.
+    Keep {
+        from: OwnedFd,
+        bytes_max: usize,
+    },
+    Terminal {
+        host: OwnedFd,
+    },
+}
+
+pub struct Streams {
+    inner: Vec<Inner>,
+    outer: Vec<Outer>,
+}
+
+impl Streams {
+    pub fn prepare(mode: avfs::runtime::Streams) -> Result<Self> {
+        let host = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+        let mut streams = Self { inner: Vec::with_capacity(3), outer: Vec::with_capacity(3) };
+        let (inner, outer) = input(host[0], mode)?;
+        streams.inner.push(inner);
+        streams.outer.push(outer);
+        for number in [1, 2] {
+            let (inner, outer) = match mode {
+                avfs::runtime::Streams::Captured { bytes_max } => {
+                    let (from, into) = pipe_with(PipeFlags::CLOEXEC)?;
+                    (Inner::Piped(into), Outer::Keep { from, bytes_max })
+                }
+                // Two pipes for one file would mix up the order of what is written.
+                avfs::runtime::Streams::Passed if number == 2 && same_file(host[1], host[2]) => {
+                    (Inner::SameAs(1), Outer::Nothing)
+                }
+                avfs::runtime::Streams::Passed => output(host[number])?,
+            };
+            streams.inner.push(inner);
+            streams.outer.push(outer);
+        }
+        Ok(streams)
+    }
+
+    pub fn wants_terminal(&self) -> bool {
+        self.outer.iter().any(|outer| matches!(outer, Outer::Terminal { .. }))
+    }
+
+    /// The command's side, for init.
+    pub fn inner(&self) -> Stdio<'_> {
+        let stream = |number: usize| match &self.inner[number] {
+            Inner::Ours(fd) | Inner::Piped(fd) => Stream::Fd(fd.as_fd()),
+            Inner::Terminal | Inner::SameAs(_) => Stream::Terminal,
+        };
+        let resolve = |number: usize| match &self.inner[number] {
+            Inner::SameAs(other) => stream(*other),
+            Inner::Ours(_) | Inner::Piped(_) | Inner::Terminal => stream(number),
+        };
+        Stdio { streams: [resolve(0), resolve(1), resolve(2)] }
+    }
+
+    /// Lets go of the command's ends, so that their end can be seen.
+    pub fn close_inner(&mut self) {
+        for inner in &mut self.inner {
+            *inner = Inner::Terminal;
+        }
+    }
+
+    /// Starts the threads.
+    pub fn start(self, terminal: Option<OwnedFd>) -> Result<Flow> {
+        let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC)?;
+        let mut flow = Flow {
+            stop: Some(stop),
+            feeders: Vec::new(),
+            drains: Vec::new(),
+            kept: [None, None],
+            screen: None,
+        };
+        let mut hosts = [None, None, None];
+        for (number, outer) in self.outer.into_iter().enumerate() {
+            match outer {
+                Outer::Nothing => {}
+                Outer::Feed { from, into } => {
+                    let stopped = stopped.try_clone().map_err(|_| rustix::io::Errno::MFILE)?;
+                    flow.feeders.push(std::thread::spawn(move || feed(from, into, &stopped)));
+                }
+                Outer::Drain { from, into } => {
+                    flow.drains.push(std::thread::spawn(move || drain(from, into)));
+                }
+                Outer::Keep { from, bytes_max } => {
+                    flow.kept[number - 1] = Some(std::thread::spawn(move || keep(from, bytes_max)));
+                }
+                Outer::Terminal { host } => hosts[number] = Some(host),
+            }
+        }
+        if let Some(terminal) = terminal {
+            flow.screen = Some(Screen::start(terminal, hosts, stopped, &mut flow)?);
+        }
+        Ok(flow)
+    }
+}
+
+fn same_file(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
+    let (Ok(one), Ok(other)) = (rustix::fs::fstat(one), rustix::fs::fstat(other)) else { return false };
+    FileType::from_raw_mode(one.st_mode) == FileType::RegularFile
+        && (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}
+
+/// What one of our own streams is, as far as it matters.
+enum Kind {
+    Terminal,
+    Harmless,
+    Other,
+    Closed,
+}
+
+fn kind(fd: BorrowedFd<'_>) -> Kind {
+    let Ok(stat) = rustix::fs::fstat(fd) else { return Kind::Closed };
+    if rustix::termios::isatty(fd) {
+        return Kind::Terminal;
+    }
+    let null = rustix::fs::makedev(1, 3);
+    let file_type = FileType::from_raw_mode(stat.st_mode);
+    let is_null = file_type == FileType::CharacterDevice && stat.st_rdev == null;
+    if file_type == FileType::Fifo || is_null { Kind::Harmless } else { Kind::Other }
+}
+
+fn own(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
+    rustix::io::fcntl_dupfd_cloexec(fd, 3)
+}
+
+fn null() -> Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags, open};
+    open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn input(fd: BorrowedFd<'_>, mode: avfs::runtime::Streams) -> Result<(Inner, Outer)> {
+    Ok(match (kind(fd), mode) {
+        // With captured output there is no screen for a terminal.
+        (Kind::Terminal, avfs::runtime::Streams::Captured { .. }) | (Kind::Closed, _) => {
+            (Inner::Ours(null()?), Outer::Nothing)
+        }
+        (Kind::Terminal, avfs::runtime::Streams::Passed) => {
+            (Inner::Terminal, Outer::Terminal { host: own(fd)? })
+        }
+        (Kind::Harmless, _) => (Inner::Ours(own(fd)?), Outer::Nothing),
+        (Kind::Other, _) => {
+            let (from, into) = pipe_with(PipeFlags::CLOEXEC)?;
+            (Inner::Piped(from), Outer::Feed { from: own(fd)?, into })
+        }
+    })
+}
+
+fn output(fd: BorrowedFd<'_>) -> Result<(Inner, Outer)> {
+    Ok(match kind(fd) {
+        Kind::Closed => (Inner::Ours(null()?), Outer::Nothing),
+        Kind::Terminal => (Inner::Terminal, Outer::Terminal { host: own(fd)? }),
+        Kind::Harmless => (Inner::Ours(own(fd)?), Outer::Nothing),
+        Kind::Other => {
+            let (from, into) = pipe_with(PipeFlags::CLOEXEC)?;
+            (Inner::Piped(into), Outer::Drain { from, into: own(fd)? })
+        }
+    })
+}
+
+/// Everything that moves while the command runs.
+pub struct Flow {
+    /// Closed to stop who waits for input that nobody wants any more.
+    stop: Option<OwnedFd>,
+    feeders: Vec<JoinHandle<()>>,
+    drains: Vec<JoinHandle<()>>,
+    kept: [Option<JoinHandle<Output>>; 2],
+    screen: Option<Screen>,
+}
+
+impl Flow {
+    /// Tells the pseudo terminal the size of the real one.
+    pub fn resize(&self) {
+        if let Some(screen) = &self.screen {
+            screen.resize();
+        }
+    }
+
+    /// Waits for what is still on its way; everybody who could write more is dead.
+    pub fn finish(mut self) -> (Output, Output) {
+        for drain in self.drains.drain(..) {
+            let _ = drain.join();
+        }
+        self.stop = None;
+        for feeder in self.feeders.drain(..) {
+            let _ = feeder.join();
+        }
+        let mut kept =
+            self.kept.map(|thread| thread.and_then(|thread| thread.join().ok()).unwrap_or_default());
+        (std::mem::take(&mut kept[0]), std::mem::take(&mut kept[1]))
+    }
+}
+
+/// Moves our input until it ends, the command is gone, or `stopped` is closed.
+fn feed(from: OwnedFd, into: OwnedFd, stopped: &OwnedFd) {
+    let mut into = File::from(into);
+    let mut buffer = vec![0; PUMP_BYTES];
+    loop {
+        let mut fds = [
+            PollFd::from_borrowed_fd(from.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(stopped.as_fd(), PollFlags::IN),
+        ];
+        if poll(&mut fds, None).is_err() {
+            continue;
+        }
+        if !fds[1].revents().is_empty() {
+            return;
+        }
+        match rustix::io::read(&from, &mut buffer) {
+            Err(rustix::io::Errno::INTR) => {}
+            Ok(0) | Err(_) => return,
+            // The command does not want more.
+            Ok(length) => {
+                if into.write_all(&buffer[..length]).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Moves the command's output until its end. What nobody takes is thrown away, so that the command is told
+/// of a broken pipe only where it would have been without us.
+fn drain(from: OwnedFd, into: OwnedFd) {
+    let (mut from, mut into) = (File::from(from), File::from(into));
+    let mut buffer = vec![0; PUMP_BYTES];
+    loop {
+        match from.read(&mut buffer) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Ok(0) | Err(_) => return,
+            Ok(length) => {
+                if into.write_all(&buffer[..length]).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn keep(from: OwnedFd, bytes_max: usize) -> Output {
+    let mut from = File::from(from);
+    let mut output = Output::default();
+    let mut buffer = vec![0; PUMP_BYTES];
+    loop {
+        match from.read(&mut buffer) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Ok(0) | Err(_) => return output,
+            Ok(length) => {
+                let room = bytes_max - output.bytes.len();
+                output.bytes.extend_from_slice(&buffer[..length.min(room)]);
+                output.truncated |= length > room;
+            }
+        }
+    }
+}
+
+/// The real terminal, raw while the command has a pseudo terminal in its place.
+struct Screen {
+    main: OwnedFd,
+    host: OwnedFd,
+    before: Option<Termios>,
+}
+
+impl Screen {
+    fn start(main: OwnedFd, hosts: [Option<OwnedFd>; 3], stopped: OwnedFd, flow: &mut Flow) -> Result<Self> {
+        let clone = |fd: &OwnedFd| fd.try_clone().map_err(|_| rustix::io::Errno::MFILE);
+        let [stdin, stdout, stderr] = hosts;
+        // Where the pseudo terminal shows what it echoes and what the command writes.
+        let shown_on = [&stdout, &stderr, &stdin].into_iter().flatten().next();
+        let Some(shown_on) = shown_on else { return Err(rustix::io::Errno::NOTTY) };
+        let mut screen = Self { main, host: clone(shown_on)?, before: None };
+        screen.resize();
+        let (from, into) = (clone(&screen.main)?, clone(shown_on)?);
+        flow.drains.push(std::thread::spawn(move || drain(from, into)));
+        if let Some(stdin) = stdin {
+            // In the background the terminal belongs to somebody else.
+            let ours = tcgetpgrp(&stdin).is_ok_and(|group| group == rustix::process::getpgrp());
+            if ours {
+                screen.make_raw(&stdin);
+                let into = clone(&screen.main)?;
+                flow.feeders.push(std::thread::spawn(move || feed(stdin, into, &stopped)));
+            }
+        }
+        Ok(screen)
+    }
+
+    fn make_raw(&mut self, terminal: &OwnedFd) {
+        let Ok(before) = tcgetattr(terminal) else { return };
+        // The pseudo terminal begins with the modes people have set on the real one.
+        let _ = tcsetattr(&self.main, OptionalActions::Now, &before);
+        let mut raw = before.clone();
+        raw.make_raw();
+        if tcsetattr(terminal, OptionalActions::Drain, &raw).is_ok() {
+            self.before = Some(before);
+        }
+    }
+
+    fn resize(&self) {
+        if let Ok(size) = tcgetwinsize(&self.host) {
+            let _ = tcsetwinsize(&self.main, size);
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = tcsetattr(&self.host, OptionalActions::Drain, before);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The process outside: watches the command, its deadline and our own signals, until everything inside is
+//! dead.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use avfs::runtime::{Completion, Exit, LaunchPlan, Usage};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Signal, WaitOptions, kill_process, waitpid};
+
+use crate::control::{Channel, End, Message, Order};
+use crate::launch::LaunchError;
+use crate::stdio::Streams;
+use crate::sys::{self, Pid, SignalFd, SignalSet};
+
+/// Passed on to the command.
+const FORWARDED: [i32; 6] =
+    [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
+/// How long init may take to reap the killed before it is killed itself.
+const REAPING: Duration = Duration::from_secs(5);
+
+/// A sandbox whose command runs.
+pub struct Supervised {
+    pub pid: Pid,
+    pub control: OwnedFd,
+    pub memory: Option<OwnedFd>,
+    pub terminal: Option<OwnedFd>,
+    pub streams: Streams,
+}
+
+/// From here on signals come through a descriptor; threads that are started later hold them back too.
+pub fn hold_signals() -> sys::Result<SignalFd> {
+    let mut held = FORWARDED.to_vec();
+    held.push(libc::SIGWINCH);
+    let set = SignalSet::of(&held);
+    sys::block(&set)?;
+    SignalFd::new(&set)
+}
+
+/// Waits for a descriptor; false if a signal to end came first.
+pub fn wait_readable(fd: BorrowedFd<'_>, signals: &SignalFd) -> bool {
+    loop {
+        let mut fds = [
+            PollFd::from_borrowed_fd(fd, PollFlags::IN),
+            PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+        ];
+        if poll(&mut fds, None).is_err() {
+            continue;
+        }
+        if !fds[0].revents().is_empty() {
+            return true;
+        }
+        if let Ok(Some(libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT)) = signals.read() {
+            return false;
+        }
+    }
+}
+
+pub fn kill_and_reap(pid: Pid) {
+    let Some(pid) = rustix::process::Pid::from_raw(pid) else { return };
+    // It may have ended by itself; waiting is what matters.
+    let _ = kill_process(pid, Signal::KILL);
+    let _ = waitpid(Some(pid), WaitOptions::empty());
+}
+
+/// How the wish to end has grown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    No,
+    /// Everybody was asked; at this time they are killed.
+    Asked {
+        kill_at: Instant,
+    },
+    /// Init was told to kill; at this time it is killed itself.
+    Killed {
+        give_up_at: Instant,
+    },
+}
+
+struct Watch<'a> {
+    control: Channel<'a>,
+    ending: Ending,
+    timed_out: bool,
+    /// Of SIGINT or SIGTERM, from outside.
+    requests: u32,
+    deadline: Option<Instant>,
+    grace: Duration,
+}
+
+/// Watches to the end. Everything inside is dead when this returns.
+pub fn watch(sandbox: Supervised, signals: &SignalFd, plan: &LaunchPlan) -> Result<Completion, LaunchError> {
+    let Supervised { pid, control, memory, terminal, streams } = sandbox;
+    let begun = Instant::now();
+    let flow = streams.start(terminal).map_err(LaunchError::host("start the streams"))?;
+    let mut watch = Watch {
+        control: Channel(control.as_fd()),
+        ending: Ending::No,
+        timed_out: false,
+        requests: 0,
+        deadline: plan.timeout.duration().and_then(|limit| begun.checked_add(limit)),
+        grace: plan.grace,
+    };
+    let end = watch.until_the_end(signals, &flow);
+    // Only once init is reaped is nobody left who could write.
+    let init = rustix::process::Pid::from_raw(pid).and_then(|pid| {
+        if end.is_none() {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        waitpid(Some(pid), WaitOptions::empty()).ok().flatten()
+    });
+    let executing = begun.elapsed();
+    let (stdout, stderr) = flow.finish();
+    let killed = init.and_then(|(_, status)| status.terminating_signal());
+    let exit = match end {
+        Some(end) => exit_of(end.status),
+        None => Exit::Signal(killed.unwrap_or(libc::SIGKILL)),
+    };
+    Ok(Completion {
+        exit,
+        timed_out: watch.timed_out,
+        stdout,
+        stderr,
+        usage: end.map(|end| usage_of(&end)).unwrap_or_default(),
+        mounting: Duration::ZERO,
+        executing,
+        memory,
+    })
+}
+
+impl Watch<'_> {
+    fn until_the_end(&mut self, signals: &SignalFd, flow: &crate::stdio::Flow) -> Option<End> {
+        loop {
+            let mut fds = [
+                PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+            ];
+            let wait = self.next_moment().map(|moment| moment.saturating_duration_since(Instant::now()));
+            let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
+            if poll(&mut fds, wait.as_ref()).is_err() {
+                continue;
+            }
+            if !fds[0].revents().is_empty() {
+                return match self.control.next_message() {
+                    Ok(Some(Message::End(end))) => Some(end),
+                    Ok(Some(Message::Memory(_) | Message::Terminal(_)) | None) | Err(_) => None,
+                };
+            }
+            while let Ok(Some(signal)) = signals.read() {
+                self.signal(signal, flow);
+            }
+            if !self.time_passed() {
+                return None;
+            }
+        }
+    }
+
+    fn next_moment(&self) -> Option<Instant> {
+        match self.ending {
+            Ending::No => self.deadline,
+            Ending::Asked { kill_at } => Some(kill_at),
+            Ending::Killed { give_up_at } => Some(give_up_at),
+        }
+    }
+
+    fn signal(&mut self, signal: i32, flow: &crate::stdio::Flow) {
+        if signal == libc::SIGWINCH {
+            flow.resize();
+            return;
+        }
+        if signal == libc::SIGINT || signal == libc::SIGTERM {
+            self.requests += 1;
+            if self.requests > 1 {
+                self.kill();
+                return;
+            }
+        }
+        // If init is gone the next look at the channel tells.
+        let _ = self.control.order(Order::Signal(signal));
+    }
+
+    fn kill(&mut self) {
+        let _ = self.control.order(Order::KillAll);
+        self.ending = Ending::Killed { give_up_at: Instant::now() + REAPING };
+    }
+
+    /// What the time asks for; false when there is nothing left to wait for.
+    fn time_passed(&mut self) -> bool {
+        let now = Instant::now();
+        match self.ending {
+            Ending::No if self.deadline.is_some_and(|deadline| now >= deadline) => {
+                self.timed_out = true;
+                let _ = self.control.order(Order::TerminateAll);
+                self.ending = Ending::Asked { kill_at: now + self.grace };
+            }
+            Ending::Asked { kill_at } if now >= kill_at => self.kill(),
+            Ending::Killed { give_up_at } if now >= give_up_at => return false,
+            Ending::No | Ending::Asked { .. } | Ending::Killed { .. } => {}
+        }
+        true
+    }
+}
+
+fn exit_of(status: i32) -> Exit {
+    if libc::WIFSIGNALED(status) {
+        return Exit::Signal(libc::WTERMSIG(status));
+    }
+    Exit::Code(u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(u8::MAX))
+}
+
+fn usage_of(end: &End) -> Usage {
+    Usage {
+        user: Duration::from_micros(end.usage.user_micros),
+        system: Duration::from_micros(end.usage.system_micros),
+        max_rss_bytes: end.usage.max_rss_kib.saturating_mul(1024),
+    }
+}

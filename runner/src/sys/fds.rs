@@ -1,0 +1,59 @@
+//! Descriptors by number, for the moments before an exec.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use super::{Errno, Result, check};
+
+/// Makes `number` a copy of `fd` that survives an exec.
+pub fn dup_to(fd: BorrowedFd<'_>, number: i32) -> Result<()> {
+    if fd.as_raw_fd() == number {
+        // dup2 to itself would leave the close-on-exec flag set.
+        // SAFETY: takes numbers only.
+        return check(libc::c_long::from(unsafe { libc::fcntl(number, libc::F_SETFD, 0) })).map(drop);
+    }
+    // SAFETY: replacing `number` is the purpose; the callers are about to exec and own no such descriptor.
+    check(libc::c_long::from(unsafe { libc::dup2(fd.as_raw_fd(), number) })).map(drop)
+}
+
+fn close_range(first: u32, last: u32, flags: libc::c_uint) -> Result<()> {
+    // SAFETY: takes numbers only; what it does to descriptors is the caller's wish.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) }).map(drop)
+}
+
+/// Everything above stderr is closed by the next exec: an inherited descriptor of a directory leads out of
+/// any root.
+pub fn keep_only_low_fds() -> Result<()> {
+    close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC)
+}
+
+/// Closes every descriptor but one.
+///
+/// Only for a process that was cloned and will not touch the values that own the others.
+pub fn close_all_but(fd: BorrowedFd<'_>) -> Result<()> {
+    let kept = fd.as_raw_fd().unsigned_abs();
+    if let Some(below) = kept.checked_sub(1) {
+        close_range(0, below, 0)?;
+    }
+    close_range(kept + 1, u32::MAX, 0)
+}
+
+/// Closes a descriptor that belongs to the process this one was cloned from.
+pub fn close_in_child(fd: BorrowedFd<'_>) {
+    // SAFETY: in the clone nobody uses the value that owns it.
+    unsafe { libc::close(fd.as_raw_fd()) };
+}
+
+/// A descriptor the caller named by its number, as a file of our own that no command inherits.
+pub fn adopt_fd(number: i32) -> Result<File> {
+    if number < 0 {
+        return Err(Errno::BADF);
+    }
+    // SAFETY: only borrowed for the duplication, which fails if nothing is open there.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    let flags = rustix::fs::fcntl_getfl(borrowed)?;
+    if !flags.intersects(rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::RDWR) {
+        return Err(Errno::BADF);
+    }
+    rustix::io::fcntl_dupfd_cloexec(borrowed, 3).map(File::from)
+}

@@ -1,0 +1,34 @@
+//! The only unsafe code: one function for each call to the kernel that the crates do not offer safely.
+//!
+//! What runs between a clone and an exec must not allocate: another thread may have held the allocator's
+//! lock at the moment of the clone. Everything here keeps to that.
+
+mod exec;
+mod fds;
+mod mounts;
+mod network;
+mod process;
+mod signals;
+
+pub use exec::{Exec, StringTable};
+pub use fds::{adopt_fd, close_all_but, close_in_child, dup_to, keep_only_low_fds};
+pub use mounts::{MountAttr, set_mount_attr};
+pub use network::raise_loopback;
+pub use process::{
+    CloneFlags, Pid, TreeUsage, children_usage, clone_process, join_new_session_keyring, kill_all, reap_any,
+};
+pub use signals::{SignalFd, SignalSet, block, reset_to_default, unblock_all};
+
+pub use rustix::io::Errno;
+
+pub type Result<T> = std::result::Result<T, Errno>;
+
+/// The kernel's answer to a raw call.
+fn check(outcome: libc::c_long) -> Result<libc::c_long> {
+    if outcome >= 0 { Ok(outcome) } else { Err(last_errno()) }
+}
+
+fn last_errno() -> Errno {
+    // `std::io::Error::last_os_error` only reads errno; it does not allocate.
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}

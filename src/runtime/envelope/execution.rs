@@ -1,0 +1,377 @@
+//! The execution envelope: what `avfs-run --json` prints, for runs, denials and errors alike.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::ids::{CheckpointName, ForkName, VersionId, to_hex};
+use crate::runtime::decision::ExecutionDecision;
+use crate::runtime::launcher::{Exit, NetMode, Output};
+use crate::runtime::request::{CommandLine, ExecutionRequest, ForkChoice, Writing};
+use crate::runtime::result::{Enforcement, ExecutionResult, Phases};
+use crate::runtime::room::Scratch;
+use crate::vault::run::Landed;
+
+use super::answer::{ErrorBody, SCHEMA_VERSION};
+use super::entry::{ChangeObject, ChangeTotals};
+use super::text::{PathText, base64, time_text};
+
+/// Changes that are listed; the counts tell of all.
+pub const CHANGES_MAX: usize = 1000;
+
+/// The whole answer.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ExecutionEnvelope {
+    pub schema_version: u32,
+    pub kind: &'static str,
+    /// The command ran, exited with 0, and its changes are kept as was asked.
+    pub success: bool,
+    pub state: StateName,
+    pub request: RequestObject,
+    pub decision: Option<DecisionObject>,
+    pub result: Option<ResultObject>,
+    pub enforcement: Option<EnforcementObject>,
+    pub error: Option<ErrorBody>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum StateName {
+    Completed,
+    Denied,
+    ApprovalRequired,
+    Failed,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum CommandText {
+    Argv(Vec<String>),
+    Shell(String),
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RequestObject {
+    pub command: CommandText,
+    pub command_mode: &'static str,
+    /// The command's bytes where they are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command_base64: Option<Vec<String>>,
+    pub vault: Option<String>,
+    /// Nothing for an ephemeral fork.
+    pub fork: Option<String>,
+    pub cwd: Option<String>,
+    pub at: Option<String>,
+    pub readonly: bool,
+    pub timeout_ms: Option<u64>,
+    pub grace_ms: u64,
+    pub checkpoint_mode: &'static str,
+    pub net: &'static str,
+    pub retention: &'static str,
+    pub base: &'static str,
+    pub scratch: &'static str,
+    pub backend: &'static str,
+    /// Names of the variables the command is given; never their values.
+    pub environment: Vec<String>,
+}
+
+impl RequestObject {
+    #[must_use]
+    pub fn of(request: &ExecutionRequest, vault: Option<&std::path::Path>) -> Self {
+        let lossy = |text: &std::ffi::OsString| text.to_string_lossy().into_owned();
+        let path = |path: &std::path::PathBuf| path.display().to_string();
+        let words = request.command.words();
+        let is_text = words.iter().all(|word| word.to_str().is_some());
+        let bytes = || words.iter().map(|word| base64(word.as_encoded_bytes())).collect();
+        let (command, command_mode) = match &request.command {
+            CommandLine::Argv(words) => (CommandText::Argv(words.iter().map(lossy).collect()), "argv"),
+            CommandLine::Shell(line) => (CommandText::Shell(lossy(line)), "shell"),
+        };
+        Self {
+            command,
+            command_mode,
+            command_base64: (!is_text).then(bytes),
+            vault: vault.map(|vault| vault.display().to_string()),
+            fork: match &request.fork {
+                ForkChoice::Ephemeral => None,
+                ForkChoice::Persistent { name, .. } => Some(name.to_string()),
+            },
+            cwd: request.cwd.as_ref().map(path),
+            at: request.at.as_ref().map(path),
+            readonly: request.writing == Writing::Refused,
+            timeout_ms: request.timeout.millis(),
+            grace_ms: u64::try_from(request.grace.as_millis()).unwrap_or(u64::MAX),
+            checkpoint_mode: request.checkpoint.word(),
+            net: net_name(request.net),
+            retention: request.retention.word(),
+            base: request.base.word(),
+            scratch: request.scratch.word(),
+            backend: request.backend.word(),
+            environment: request.environment.names(),
+        }
+    }
+}
+
+fn net_name(net: NetMode) -> &'static str {
+    match net {
+        NetMode::None => "none",
+        NetMode::Host => "host",
+    }
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct DecisionObject {
+    pub action: &'static str,
+    pub categories: Vec<String>,
+    pub rule: Option<String>,
+    pub reason: String,
+    pub approval_id: Option<String>,
+}
+
+impl From<&ExecutionDecision> for DecisionObject {
+    fn from(decision: &ExecutionDecision) -> Self {
+        Self {
+            action: decision.action.word(),
+            categories: Vec::new(),
+            rule: decision.rule.clone(),
+            reason: decision.reason.clone(),
+            approval_id: None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct UsageObject {
+    pub user_ms: f64,
+    pub system_ms: f64,
+    pub max_rss_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct PhasesObject {
+    pub resolve: f64,
+    pub mount: f64,
+    pub execute: f64,
+    pub capture: f64,
+    pub commit: f64,
+}
+
+fn millis(duration: std::time::Duration) -> f64 {
+    // Microseconds are what is worth telling.
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+impl From<&Phases> for PhasesObject {
+    fn from(phases: &Phases) -> Self {
+        Self {
+            resolve: millis(phases.resolve),
+            mount: millis(phases.mount),
+            execute: millis(phases.execute),
+            capture: millis(phases.capture),
+            commit: millis(phases.commit),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LeftOutObject {
+    #[serde(flatten)]
+    pub path: PathText,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct NoteObject {
+    /// Stable: never renamed.
+    pub code: String,
+    pub text: String,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ResultObject {
+    pub run_id: String,
+    /// Where the changes are; nothing if there are none.
+    pub fork: Option<String>,
+    pub version_before: Option<String>,
+    pub version_after: Option<String>,
+    pub checkpoint_before: Option<String>,
+    pub checkpoint_after: Option<String>,
+    pub exit_code: Option<u8>,
+    pub signal: Option<i32>,
+    pub timed_out: bool,
+    pub started_at: String,
+    pub duration_ms: f64,
+    pub stdout: String,
+    pub stderr: String,
+    pub stdout_truncated: bool,
+    pub stderr_truncated: bool,
+    pub stdout_encoding: &'static str,
+    pub stderr_encoding: &'static str,
+    /// BLAKE3 of what is in `stdout` and `stderr`.
+    pub stdout_digest: String,
+    pub stderr_digest: String,
+    pub changes: Vec<ChangeObject>,
+    pub change_counts: ChangeTotals,
+    /// Changes that are not listed.
+    pub changes_left_off: usize,
+    /// What the command left in the workspace that no version can hold, or should not.
+    pub left_out: Vec<LeftOutObject>,
+    /// `nothing`, `advanced`, `rebased` or `diverted`.
+    pub landing: &'static str,
+    /// Paths written to the bound directory; nothing if that was not asked for.
+    pub applied: Option<u64>,
+    pub usage: UsageObject,
+    pub phases_ms: PhasesObject,
+    pub notes: Vec<NoteObject>,
+}
+
+fn stream(output: &Output) -> (String, &'static str) {
+    match std::str::from_utf8(&output.bytes) {
+        Ok(text) => (text.to_owned(), "utf-8"),
+        Err(_) => (base64(&output.bytes), "base64"),
+    }
+}
+
+fn digest(output: &Output) -> String {
+    to_hex(blake3::hash(&output.bytes).as_bytes())
+}
+
+impl From<&ExecutionResult> for ResultObject {
+    fn from(result: &ExecutionResult) -> Self {
+        let (stdout, stdout_encoding) = stream(&result.stdout);
+        let (stderr, stderr_encoding) = stream(&result.stderr);
+        let (exit_code, signal) = match result.exit {
+            Exit::Code(code) => (Some(code), None),
+            Exit::Signal(signal) => (None, Some(signal)),
+        };
+        let changes: Vec<ChangeObject> =
+            result.changes.changes.iter().take(CHANGES_MAX).map(ChangeObject::from).collect();
+        Self {
+            run_id: result.run_id.to_string(),
+            fork: result.fork.as_ref().map(ForkName::to_string),
+            version_before: result.version_before.as_ref().map(VersionId::to_hex),
+            version_after: result.version_after.as_ref().map(VersionId::to_hex),
+            checkpoint_before: result.checkpoint_before.as_ref().map(CheckpointName::to_string),
+            checkpoint_after: result.checkpoint_after.as_ref().map(CheckpointName::to_string),
+            exit_code,
+            signal,
+            timed_out: result.timed_out,
+            started_at: time_text(result.started_at),
+            duration_ms: millis(result.duration),
+            stdout,
+            stderr,
+            stdout_truncated: result.stdout.truncated,
+            stderr_truncated: result.stderr.truncated,
+            stdout_encoding,
+            stderr_encoding,
+            stdout_digest: digest(&result.stdout),
+            stderr_digest: digest(&result.stderr),
+            changes_left_off: result.changes.changes.len() - changes.len(),
+            changes,
+            change_counts: ChangeTotals::from(&result.changes.counts),
+            left_out: result
+                .left_out
+                .iter()
+                .map(|left| LeftOutObject { path: PathText::of(&left.path), reason: left.reason.to_string() })
+                .collect(),
+            landing: match result.landed {
+                Landed::Nothing => "nothing",
+                Landed::Advanced { .. } => "advanced",
+                Landed::Rebased { .. } => "rebased",
+                Landed::Diverted { .. } => "diverted",
+            },
+            applied: result.applied,
+            usage: UsageObject {
+                user_ms: millis(result.usage.user),
+                system_ms: millis(result.usage.system),
+                max_rss_bytes: result.usage.max_rss_bytes,
+            },
+            phases_ms: PhasesObject::from(&result.phases),
+            notes: result
+                .notes
+                .iter()
+                .map(|note| NoteObject { code: note.code.to_owned(), text: note.text.clone() })
+                .collect(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ScratchObject {
+    pub kind: &'static str,
+    /// The bound of a scratch in memory.
+    pub size_bytes: Option<u64>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct EnforcementObject {
+    pub backend: &'static str,
+    pub namespaces: Vec<&'static str>,
+    pub seccomp: bool,
+    pub landlock: bool,
+    pub net: &'static str,
+    pub limits: Vec<String>,
+    /// `live`, `reused`, `layered` or `materialized`.
+    pub base: &'static str,
+    pub scratch: ScratchObject,
+    pub degraded: Vec<String>,
+}
+
+impl From<&Enforcement> for EnforcementObject {
+    fn from(enforcement: &Enforcement) -> Self {
+        let mut namespaces = vec!["user", "mount", "pid", "ipc", "uts", "cgroup"];
+        if enforcement.net == NetMode::None {
+            namespaces.push("net");
+        }
+        let scratch = match enforcement.scratch {
+            Scratch::Memory { size_bytes, .. } => {
+                ScratchObject { kind: "memory", size_bytes: Some(size_bytes) }
+            }
+            Scratch::Disk => ScratchObject { kind: "disk", size_bytes: None },
+        };
+        Self {
+            backend: enforcement.backend.word(),
+            namespaces,
+            seccomp: false,
+            landlock: false,
+            net: net_name(enforcement.net),
+            limits: Vec::new(),
+            base: enforcement.base.word(),
+            scratch,
+            degraded: enforcement.degraded.clone(),
+        }
+    }
+}
+
+impl ExecutionEnvelope {
+    /// A run that took place.
+    #[must_use]
+    pub fn completed(request: RequestObject, decision: &ExecutionDecision, result: &ExecutionResult) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            kind: "execution",
+            success: result.exit == Exit::Code(0) && !result.timed_out,
+            state: StateName::Completed,
+            request,
+            decision: Some(DecisionObject::from(decision)),
+            result: Some(ResultObject::from(result)),
+            enforcement: Some(EnforcementObject::from(&result.enforcement)),
+            error: None,
+        }
+    }
+
+    /// One that did not, or whose changes could not be kept.
+    #[must_use]
+    pub fn failed(request: RequestObject, decision: Option<&ExecutionDecision>, error: ErrorBody) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            kind: "execution",
+            success: false,
+            state: StateName::Failed,
+            request,
+            decision: decision.map(DecisionObject::from),
+            result: None,
+            enforcement: None,
+            error: Some(error),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The environment a command gets: an allow-list of the caller's, what the caller added, and secrets that are
+//! never written down.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+/// Let through from the caller's environment.
+const ALLOWED: [&str; 21] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TERM",
+    "COLORTERM",
+    "TZ",
+    "NO_COLOR",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "FORCE_COLOR",
+    "CI",
+    "EDITOR",
+    "PAGER",
+    "COLUMNS",
+    "LINES",
+    "SOURCE_DATE_EPOCH",
+    "RUSTUP_TOOLCHAIN",
+];
+/// And what begins like this.
+const ALLOWED_PREFIX: &str = "LC_";
+const SCRUBBED: &[u8] = b"[secret]";
+/// Shorter values would be found everywhere.
+const SECRET_BYTES_MIN: usize = 4;
+
+/// What the caller asked for beside the allow-list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EnvChoice {
+    /// The caller's own value, if it has one.
+    Pass(OsString),
+    Set(OsString, OsString),
+    /// The caller's own value, never written down.
+    Secret(OsString),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    variables: BTreeMap<OsString, OsString>,
+    /// Names of variables whose values are not to be shown.
+    secrets: Vec<OsString>,
+    /// Asked for, and not set outside.
+    pub missing: Vec<OsString>,
+}
+
+impl Environment {
+    /// Later choices win over earlier ones, and all of them over the allow-list.
+    #[must_use]
+    pub fn choose(outside: impl IntoIterator<Item = (OsString, OsString)>, choices: &[EnvChoice]) -> Self {
+        let outside: BTreeMap<OsString, OsString> = outside.into_iter().collect();
+        let allowed = |name: &OsStr| {
+            ALLOWED.iter().any(|allowed| name == *allowed)
+                || name.as_bytes().starts_with(ALLOWED_PREFIX.as_bytes())
+        };
+        let passed = outside.iter().filter(|(name, _)| allowed(name));
+        let mut chosen = Self {
+            variables: passed.map(|(name, value)| (name.clone(), value.clone())).collect(),
+            ..Self::default()
+        };
+        chosen.variables.insert("TMPDIR".into(), "/tmp".into());
+        chosen.variables.insert("AVFS_SANDBOX".into(), "1".into());
+        for choice in choices {
+            match choice {
+                EnvChoice::Set(name, value) => drop(chosen.variables.insert(name.clone(), value.clone())),
+                EnvChoice::Pass(name) | EnvChoice::Secret(name) => match outside.get(name) {
+                    Some(value) => drop(chosen.variables.insert(name.clone(), value.clone())),
+                    None => chosen.missing.push(name.clone()),
+                },
+            }
+            if let EnvChoice::Secret(name) = choice {
+                chosen.secrets.push(name.clone());
+            }
+        }
+        chosen
+    }
+
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&OsStr> {
+        self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
+    #[must_use]
+    pub fn pairs(&self) -> Vec<(OsString, OsString)> {
+        self.variables.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    /// Names alone, for the record.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.variables.keys().map(|name| name.to_string_lossy().into_owned()).collect()
+    }
+
+    /// The text with every secret's value taken out.
+    #[must_use]
+    pub fn scrub(&self, text: Vec<u8>) -> Vec<u8> {
+        let values = self.secrets.iter().filter_map(|name| self.variables.get(name));
+        let mut values: Vec<&[u8]> =
+            values.map(|value| value.as_bytes()).filter(|value| value.len() >= SECRET_BYTES_MIN).collect();
+        // A secret that holds another one is taken out first.
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        values.into_iter().fold(text, |text, value| replace(&text, value, SCRUBBED))
+    }
+}
+
+fn replace(text: &[u8], what: &[u8], with: &[u8]) -> Vec<u8> {
+    let mut replaced = Vec::with_capacity(text.len());
+    let mut rest = text;
+    for at in memchr::memmem::find_iter(text, what) {
+        let before = text.len() - rest.len();
+        replaced.extend_from_slice(&rest[..at - before]);
+        replaced.extend_from_slice(with);
+        rest = &text[at + what.len()..];
+    }
+    replaced.extend_from_slice(rest);
+    replaced
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outside() -> Vec<(OsString, OsString)> {
+        [("PATH", "/bin"), ("LC_ALL", "C"), ("AWS_KEY", "abcd1234"), ("TOKEN", "abcd")]
+            .map(|(name, value)| (name.into(), value.into()))
+            .to_vec()
+    }
+
+    #[test]
+    fn only_what_is_allowed_or_asked_for_gets_in() {
+        let chosen = Environment::choose(outside(), &[EnvChoice::Set("A".into(), "b".into())]);
+        assert_eq!(chosen.names(), ["A", "AVFS_SANDBOX", "LC_ALL", "PATH", "TMPDIR"]);
+        let choices = [EnvChoice::Pass("AWS_KEY".into()), EnvChoice::Pass("NONE".into())];
+        let chosen = Environment::choose(outside(), &choices);
+        assert_eq!(chosen.get("AWS_KEY"), Some(OsStr::new("abcd1234")));
+        assert_eq!(chosen.missing, ["NONE"]);
+    }
+
+    #[test]
+    fn secrets_are_taken_out_longest_first() {
+        let choices = ["TOKEN", "AWS_KEY"].map(|name| EnvChoice::Secret(name.into()));
+        let chosen = Environment::choose(outside(), &choices);
+        let scrubbed = chosen.scrub(b"x abcd1234 y abcd abcdabcd".to_vec());
+        assert_eq!(String::from_utf8(scrubbed).unwrap(), "x [secret] y [secret] [secret][secret]");
+    }
+}

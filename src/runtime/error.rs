@@ -1,0 +1,65 @@
+//! Why a request came to nothing, or its changes could not be kept.
+
+use std::path::PathBuf;
+
+use crate::diagnose::Diagnose;
+use crate::ids::RunId;
+use crate::vault::VaultError;
+
+use super::ground::GroundError;
+use super::launcher::Exit;
+use super::mount_session::SessionError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ExecuteError<E: Diagnose + 'static> {
+    #[error(transparent)]
+    Ground(#[from] GroundError),
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    #[error(transparent)]
+    Launch(E),
+    #[error("the command ended, but what it changed could not be captured; it is kept in {}", dir.display())]
+    CaptureFailed {
+        id: RunId,
+        dir: PathBuf,
+        exit: Exit,
+        #[source]
+        source: Box<VaultError>,
+    },
+    #[error("the command ended, but what it changed could neither be captured nor kept ({lost})")]
+    CaptureLost {
+        id: RunId,
+        lost: Box<SessionError>,
+        #[source]
+        source: Box<VaultError>,
+    },
+}
+
+impl<E: Diagnose + 'static> Diagnose for ExecuteError<E> {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Ground(error) => error.code(),
+            Self::Session(error) => error.code(),
+            Self::Vault(error) => error.code(),
+            Self::Launch(error) => error.code(),
+            Self::CaptureFailed { .. } => "capture.failed",
+            Self::CaptureLost { .. } => "capture.lost",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Ground(error) => error.hint(),
+            Self::Session(error) => error.hint(),
+            Self::Vault(error) => error.hint(),
+            Self::Launch(error) => error.hint(),
+            Self::CaptureFailed { id, source, .. } => {
+                let first = source.hint().map(|hint| format!("{hint}; then ")).unwrap_or_default();
+                Some(format!("{first}finish it with: avfs recover {id}"))
+            }
+            Self::CaptureLost { source, .. } => source.hint(),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The texts of a run's row in the journal.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::to_hex;
+
+use super::decision::ExecutionDecision;
+use super::envelope::{DecisionObject, PhasesObject, RequestObject};
+use super::launcher::Completion;
+use super::request::ExecutionRequest;
+use super::result::Phases;
+
+/// What is kept of a result beside the columns of the row.
+#[derive(Serialize)]
+struct JournalResult {
+    timed_out: bool,
+    user_ms: u128,
+    system_ms: u128,
+    max_rss_bytes: u64,
+    phases_ms: PhasesObject,
+    bytes_written: u64,
+    stdout_digest: String,
+    stderr_digest: String,
+    stdout_truncated: bool,
+    stderr_truncated: bool,
+}
+
+#[derive(Deserialize)]
+struct Written {
+    #[serde(default)]
+    bytes_written: u64,
+}
+
+/// Rows are for people and later readers; a value that cannot be written is left empty rather than losing
+/// the run over it.
+fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_else(|_| "{}".to_owned())
+}
+
+pub fn request(request: &ExecutionRequest, vault: Option<&std::path::Path>) -> String {
+    text(&RequestObject::of(request, vault))
+}
+
+pub fn decision(decision: &ExecutionDecision) -> String {
+    text(&DecisionObject::from(decision))
+}
+
+pub fn result(completion: &Completion, phases: &Phases, bytes_written: u64) -> String {
+    let digest = |bytes: &[u8]| to_hex(blake3::hash(bytes).as_bytes());
+    text(&JournalResult {
+        timed_out: completion.timed_out,
+        user_ms: completion.usage.user.as_millis(),
+        system_ms: completion.usage.system.as_millis(),
+        max_rss_bytes: completion.usage.max_rss_bytes,
+        phases_ms: PhasesObject::from(phases),
+        bytes_written,
+        stdout_digest: digest(&completion.stdout.bytes),
+        stderr_digest: digest(&completion.stderr.bytes),
+        stdout_truncated: completion.stdout.truncated,
+        stderr_truncated: completion.stderr.truncated,
+    })
+}
+
+/// How much a run wrote, by its row.
+pub fn bytes_written(result: &str) -> u64 {
+    serde_json::from_str::<Written>(result).map_or(0, |written| written.bytes_written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_back() {
+        assert_eq!(bytes_written("{\"bytes_written\": 7, \"x\": 1}"), 7);
+        assert_eq!(bytes_written("{}"), 0);
+        assert_eq!(bytes_written("not json"), 0);
+    }
+}

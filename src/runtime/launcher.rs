@@ -1,0 +1,186 @@
+//! What the runtime asks of whoever starts processes, in plain values: the sandbox to make, the command to
+//! run in it, and how it ended.
+//!
+//! Nothing here talks to the kernel; `avfs-run` has the launcher that does.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::timeout::ExecutionTimeout;
+
+/// Layers beneath one overlay: the cost of a lookup grows with each.
+pub const LOWERS_MAX: usize = 16;
+
+/// Everything about one launch, decided before the first process is made.
+pub struct LaunchPlan {
+    /// An empty directory that the new root is mounted on; only in the new mount namespace.
+    pub mountpoint: PathBuf,
+    /// How the new root comes to be, in order: what lies above comes before what lies beneath.
+    pub view: Vec<ViewStep>,
+    pub net: NetMode,
+    /// The command's words; the first is looked for in PATH unless it has a slash.
+    pub command: Vec<OsString>,
+    pub environment: Vec<(OsString, OsString)>,
+    pub cwd: PathBuf,
+    pub streams: Streams,
+    pub timeout: ExecutionTimeout,
+    /// Between SIGTERM and SIGKILL.
+    pub grace: Duration,
+}
+
+/// One step in making the root; paths are as the command will see them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ViewStep {
+    /// A directory, unless something is there already.
+    Dir {
+        path: PathBuf,
+        mode: u32,
+    },
+    Symlink {
+        path: PathBuf,
+        target: PathBuf,
+    },
+    /// Files of the host, everything mounted beneath included.
+    Bind {
+        source: PathBuf,
+        path: PathBuf,
+        access: Access,
+    },
+    /// An empty file system in memory.
+    Tmpfs {
+        path: PathBuf,
+        mode: u32,
+        size: TmpfsSize,
+    },
+    Proc {
+        path: PathBuf,
+    },
+    /// The few devices every program may use, a pseudo terminal file system and shared memory.
+    Devices {
+        path: PathBuf,
+    },
+    /// The workspace.
+    Workspace(WorkspaceMount),
+    /// Nothing is to be seen of what is there.
+    Hide {
+        path: PathBuf,
+    },
+    /// A directory in the workspace to mount something on; its parent keeps its time.
+    MountPoint {
+        path: PathBuf,
+    },
+    /// From here on nothing can be made in the root itself.
+    SealRoot,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    ReadOnly,
+    ReadWrite,
+    /// A device file: usable as one.
+    Device,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TmpfsSize {
+    /// The kernel's default: half of the memory.
+    Default,
+    Bytes(u64),
+}
+
+/// How the workspace is made writable without touching what lies beneath.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WorkspaceMount {
+    /// Layers, topmost first, and a fresh upper.
+    Overlay { path: PathBuf, lowers: Vec<PathBuf>, upper: UpperPlace },
+    /// Layers, topmost first; nothing can be written.
+    ReadOnly { path: PathBuf, lowers: Vec<PathBuf> },
+    /// A copy that is the command's alone.
+    Copy { path: PathBuf, source: PathBuf },
+}
+
+/// Where what the command writes goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpperPlace {
+    /// Beneath a directory that has `upper` and `work`.
+    Disk { dir: PathBuf },
+    /// In a file system in memory, mounted on a directory for the time of the run. `root` is what the
+    /// workspace's own directory is to look like.
+    Memory { at: PathBuf, size_bytes: u64, inodes: u64, root: UpperRoot },
+}
+
+/// The upper's own directory is the workspace's: its metadata, and what is hidden in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpperRoot {
+    pub mode: u32,
+    pub mtime: crate::hostfs::stat::FileTime,
+    /// Names as overlayfs stores them, and values.
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Names that are to look deleted from the start.
+    pub whiteouts: Vec<Vec<u8>>,
+}
+
+/// Which network the command has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetMode {
+    /// Loopback only.
+    None,
+    /// The host's.
+    Host,
+}
+
+/// What becomes of the command's output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streams {
+    /// It goes where avfs-run's own goes.
+    Passed,
+    /// It is kept, up to this many bytes of each.
+    Captured { bytes_max: usize },
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Code(u8),
+    Signal(i32),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub user: Duration,
+    pub system: Duration,
+    pub max_rss_bytes: u64,
+}
+
+/// What a stream gave, cut off at the limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    pub bytes: Vec<u8>,
+    pub truncated: bool,
+}
+
+/// A command that was run: that it failed is no failure of the launch.
+#[derive(Debug)]
+pub struct Completion {
+    pub exit: Exit,
+    pub timed_out: bool,
+    pub stdout: Output,
+    pub stderr: Output,
+    pub usage: Usage,
+    /// Until the command's first instruction, and from there to its end.
+    pub mounting: Duration,
+    pub executing: Duration,
+    /// The file system in memory that holds `upper`, where that was asked for.
+    pub memory: Option<OwnedFd>,
+}
+
+/// Starts commands in sandboxes.
+pub trait Launcher {
+    type Error: crate::diagnose::Diagnose + 'static;
+
+    /// Runs a command to its end. Everything inside is dead when this returns. `started` is called once
+    /// the command runs, for work that may go on beside it.
+    fn launch(&self, plan: &LaunchPlan, started: &mut dyn FnMut()) -> Result<Completion, Self::Error>;
+}

@@ -1,0 +1,404 @@
+//! One run's scratch: made, mounted on, released, and then captured, discarded or kept for a recovery.
+//!
+//! ```text
+//! CACHE/run/ID/           locked by the run while it lives
+//! CACHE/run/ID/record     what is needed to finish the run without its process
+//! CACHE/run/ID/outcome    how the command ended: from here on there is something to recover
+//! CACHE/run/ID/upper      what the command wrote, unless that went to memory
+//! CACHE/run/ID/work       overlayfs's own
+//! CACHE/mnt               an empty directory that every run mounts its root on
+//! ```
+//!
+//! Nothing else removes or renames what is in it. Never touches the workspace.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode as FileMode};
+
+use crate::diagnose::Diagnose;
+use crate::hostfs::beneath;
+use crate::hostfs::lock::{FileLock, Mode};
+use crate::hostfs::remove::remove_tree;
+use crate::hostfs::stat::FileTime;
+use crate::hostfs::xattr;
+use crate::ids::RunId;
+
+use super::launcher::{UpperPlace, UpperRoot};
+
+const RECORD: &str = "record";
+const OUTCOME: &str = "outcome";
+pub const UPPER: &str = "upper";
+const WORK: &str = "work";
+const COPY: &str = "copy";
+/// Where a capture notes the modes it opened up.
+const MODES: &str = "modes";
+
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    #[error("cannot {operation} {}", path.display())]
+    Host {
+        operation: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("a mount session cannot go from {from:?} to {to:?}")]
+    State { from: MountState, to: MountState },
+    #[error("the record of run {id} cannot be read: {reason}")]
+    BadRecord { id: String, reason: String },
+}
+
+impl SessionError {
+    pub(crate) fn host(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Host { operation, path, source }
+    }
+}
+
+impl Diagnose for SessionError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Host { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+                "scratch.disk_full"
+            }
+            Self::Host { .. } => "scratch.io",
+            Self::State { .. } => "scratch.state",
+            Self::BadRecord { .. } => "scratch.bad_record",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Host { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+                Some("free some space in the cache directory, or set XDG_CACHE_HOME".to_owned())
+            }
+            Self::Host { .. } => Some("set XDG_CACHE_HOME to a directory you can write".to_owned()),
+            Self::State { .. } => None,
+            Self::BadRecord { id, .. } => Some(format!("give it up with: avfs recover --discard {id}")),
+        }
+    }
+}
+
+/// Where a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MountState {
+    /// The scratch is there; nothing is mounted.
+    Prepared,
+    /// The sandbox has it; nobody else touches it.
+    Mounted,
+    /// Everything inside is dead: the upper is quiet.
+    Released,
+    /// Its changes are in the vault.
+    Captured,
+    /// Nothing of it is wanted.
+    Discarded,
+    /// A recovery will take it from here.
+    Kept,
+}
+
+impl MountState {
+    #[must_use]
+    pub const fn may_become(self, next: Self) -> bool {
+        match (self, next) {
+            (Self::Prepared, Self::Mounted | Self::Discarded)
+            | (Self::Mounted, Self::Released)
+            | (Self::Released, Self::Captured | Self::Discarded | Self::Kept) => true,
+            (
+                Self::Prepared
+                | Self::Mounted
+                | Self::Released
+                | Self::Captured
+                | Self::Discarded
+                | Self::Kept,
+                Self::Prepared
+                | Self::Mounted
+                | Self::Released
+                | Self::Captured
+                | Self::Discarded
+                | Self::Kept,
+            ) => false,
+        }
+    }
+}
+
+/// The directory all scratches of a user lie in.
+#[derive(Clone, Debug)]
+pub struct ScratchDir {
+    cache: PathBuf,
+}
+
+impl ScratchDir {
+    #[must_use]
+    pub fn new(cache_dir: &Path) -> Self {
+        Self { cache: cache_dir.to_owned() }
+    }
+
+    fn runs(&self) -> PathBuf {
+        self.cache.join("run")
+    }
+
+    /// The empty directory that roots are mounted on.
+    pub fn mountpoint(&self) -> Result<PathBuf, SessionError> {
+        let path = self.cache.join("mnt");
+        make_private(&path)?;
+        Ok(path)
+    }
+
+    /// A fresh scratch for a run.
+    pub fn prepare(&self, id: &RunId) -> Result<MountSession, SessionError> {
+        let runs = self.runs();
+        make_private(&runs)?;
+        let dir = runs.join(id.as_str());
+        std::fs::DirBuilder::new().mode(0o700).create(&dir).map_err(SessionError::host("create", &dir))?;
+        let lock = FileLock::try_dir(&dir, Mode::Exclusive).map_err(SessionError::host("lock", &dir))?;
+        let taken = || std::io::Error::from(std::io::ErrorKind::WouldBlock);
+        let lock = lock.ok_or_else(|| SessionError::host("lock", &dir)(taken()))?;
+        Ok(MountSession { dir, state: MountState::Prepared, _lock: Some(lock) })
+    }
+
+    /// Scratches whose run is dead, each locked by the caller now.
+    pub fn dead(&self) -> Result<Vec<(String, MountSession)>, SessionError> {
+        let runs = self.runs();
+        let listing = match std::fs::read_dir(&runs) {
+            Ok(listing) => listing,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(SessionError::host("list", &runs)(error)),
+        };
+        let mut dead = Vec::new();
+        for entry in listing.flatten() {
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let dir = entry.path();
+            // Somebody else may be sweeping it already.
+            if let Ok(Some(lock)) = FileLock::try_dir(&dir, Mode::Exclusive) {
+                dead.push((name, MountSession { dir, state: MountState::Released, _lock: Some(lock) }));
+            }
+        }
+        dead.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(dead)
+    }
+}
+
+fn make_private(path: &Path) -> Result<(), SessionError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(SessionError::host("create", path))
+}
+
+/// One run's scratch. Dropped, it is unlocked; what is in it stays until somebody decides.
+#[derive(Debug)]
+pub struct MountSession {
+    dir: PathBuf,
+    state: MountState,
+    _lock: Option<FileLock>,
+}
+
+impl MountSession {
+    #[must_use]
+    pub fn state(&self) -> MountState {
+        self.state
+    }
+
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    #[must_use]
+    pub fn upper_dir(&self) -> PathBuf {
+        self.dir.join(UPPER)
+    }
+
+    #[must_use]
+    pub fn copy_dir(&self) -> PathBuf {
+        self.dir.join(COPY)
+    }
+
+    #[must_use]
+    pub fn modes_journal(&self) -> PathBuf {
+        self.dir.join(MODES)
+    }
+
+    fn become_next(&mut self, next: MountState) -> Result<(), SessionError> {
+        if !self.state.may_become(next) {
+            return Err(SessionError::State { from: self.state, to: next });
+        }
+        self.state = next;
+        Ok(())
+    }
+
+    /// An upper on the disk that looks like the workspace's own directory.
+    pub fn disk_upper(&self, root: &UpperRoot) -> Result<UpperPlace, SessionError> {
+        let (upper, work) = (self.upper_dir(), self.dir.join(WORK));
+        for dir in [&work, &upper] {
+            let made = std::fs::DirBuilder::new().mode(0o700).create(dir);
+            made.map_err(SessionError::host("create", dir))?;
+        }
+        dress(&upper, root).map_err(SessionError::host("prepare", &upper))?;
+        Ok(UpperPlace::Disk { dir: self.dir.clone() })
+    }
+
+    /// Writes down what a recovery needs, before anything runs.
+    pub fn write_record(&self, record: &str) -> Result<(), SessionError> {
+        let path = self.dir.join(RECORD);
+        std::fs::write(&path, record).map_err(SessionError::host("write", &path))
+    }
+
+    pub fn read_record(&self) -> Result<String, SessionError> {
+        let path = self.dir.join(RECORD);
+        std::fs::read_to_string(&path).map_err(SessionError::host("read", &path))
+    }
+
+    /// Writes down how the command ended: from here on the upper is whole and worth a recovery.
+    pub fn write_outcome(&self, outcome: &str) -> Result<(), SessionError> {
+        let (path, unfinished) = (self.dir.join(OUTCOME), self.dir.join("outcome.new"));
+        std::fs::write(&unfinished, outcome).map_err(SessionError::host("write", &unfinished))?;
+        std::fs::rename(&unfinished, &path).map_err(SessionError::host("write", &path))
+    }
+
+    /// How the command ended; nothing if the run was ended before it.
+    pub fn read_outcome(&self) -> Result<Option<String>, SessionError> {
+        let path = self.dir.join(OUTCOME);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(SessionError::host("read", &path)(error)),
+        }
+    }
+
+    pub fn mounted(&mut self) -> Result<(), SessionError> {
+        self.become_next(MountState::Mounted)
+    }
+
+    /// The sandbox is dead.
+    pub fn released(&mut self) -> Result<(), SessionError> {
+        self.become_next(MountState::Released)
+    }
+
+    /// Opens the upper of a released session.
+    pub fn open_upper(&self, memory: Option<&OwnedFd>) -> Result<OwnedFd, SessionError> {
+        match memory {
+            Some(memory) => beneath::open(memory.as_fd(), UPPER.as_bytes(), beneath::DIR),
+            None => beneath::open_root(&self.upper_dir()),
+        }
+        .map_err(SessionError::host("open", &self.upper_dir()))
+    }
+
+    /// Opens the copy that a command was given to change, as an upper that hides everything beneath it.
+    pub fn open_copy(&self) -> Result<OwnedFd, SessionError> {
+        let dir = self.copy_dir();
+        let opened = beneath::open_root(&dir).map_err(SessionError::host("open", &dir))?;
+        let opaque =
+            rustix::fs::fsetxattr(&opened, "user.overlay.opaque", b"y", rustix::fs::XattrFlags::empty());
+        opaque.map_err(|errno| SessionError::host("mark", &dir)(errno.into()))?;
+        Ok(opened)
+    }
+
+    /// Opens whatever a dead run left.
+    pub fn open_changes(&self) -> Result<OwnedFd, SessionError> {
+        if self.copy_dir().is_dir() { self.open_copy() } else { self.open_upper(None) }
+    }
+
+    /// Brings an upper from memory to the disk, for a recovery: memory does not outlive this process.
+    pub fn spill(&self, memory: &OwnedFd) -> Result<(), SessionError> {
+        use std::os::fd::AsRawFd;
+        let from = format!("/proc/{}/fd/{}/{UPPER}", std::process::id(), memory.as_raw_fd());
+        let to = self.upper_dir();
+        let copied = std::process::Command::new("cp").arg("-a").arg(&from).arg(&to).output();
+        let copied = copied.map_err(SessionError::host("copy to", &to))?;
+        if copied.status.success() {
+            return Ok(());
+        }
+        let why = std::io::Error::other(String::from_utf8_lossy(&copied.stderr).trim().to_owned());
+        Err(SessionError::host("copy to", &to)(why))
+    }
+
+    /// The changes are in the vault; what is left of the scratch goes.
+    pub fn captured(mut self) -> Result<(), SessionError> {
+        self.become_next(MountState::Captured)?;
+        self.remove()
+    }
+
+    pub fn discard(mut self) -> Result<(), SessionError> {
+        self.become_next(MountState::Discarded)?;
+        self.remove()
+    }
+
+    /// Leaves everything for a recovery.
+    pub fn keep(mut self) -> Result<PathBuf, SessionError> {
+        self.become_next(MountState::Kept)?;
+        Ok(self.dir.clone())
+    }
+
+    fn remove(&self) -> Result<(), SessionError> {
+        remove_tree(&self.dir).map_err(SessionError::host("remove", &self.dir))
+    }
+}
+
+/// Gives an upper's own directory the looks of the workspace's.
+fn dress(upper: &Path, root: &UpperRoot) -> std::io::Result<()> {
+    let fd = beneath::open_root(upper)?;
+    // A scratch parent with a default ACL would hand it down to every file made inside.
+    for name in ["system.posix_acl_default", "system.posix_acl_access"] {
+        match rustix::fs::fremovexattr(&fd, name) {
+            Ok(()) | Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    xattr::write(fd.as_fd(), &root.xattrs)?;
+    for name in &root.whiteouts {
+        let name = std::ffi::OsStr::new(std::str::from_utf8(name).map_err(std::io::Error::other)?);
+        rustix::fs::mknodat(&fd, name, FileType::CharacterDevice, FileMode::empty(), 0)?;
+    }
+    let file = File::from(fd);
+    rustix::fs::fchmod(&file, FileMode::from_raw_mode(root.mode))?;
+    let mtime = to_timespec(root.mtime);
+    let times = rustix::fs::Timestamps { last_access: mtime, last_modification: mtime };
+    Ok(rustix::fs::futimens(&file, &times)?)
+}
+
+fn to_timespec(time: FileTime) -> rustix::fs::Timespec {
+    rustix::fs::Timespec { tv_sec: time.seconds, tv_nsec: i64::from(time.nanos) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MountState::{self as State, *};
+    use super::*;
+
+    #[test]
+    fn a_run_is_captured_once() {
+        const ALL: [State; 6] = [Prepared, Mounted, Released, Captured, Discarded, Kept];
+        let allowed = [
+            (Prepared, Mounted),
+            (Prepared, Discarded),
+            (Mounted, Released),
+            (Released, Captured),
+            (Released, Discarded),
+            (Released, Kept),
+        ];
+        for from in ALL {
+            for to in ALL {
+                assert_eq!(from.may_become(to), allowed.contains(&(from, to)), "{from:?} to {to:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_living_run_is_not_found_dead() {
+        let dir = tempfile::tempdir().unwrap();
+        let scratch = ScratchDir::new(dir.path());
+        let id = RunId::parse("0123456789").unwrap();
+        let session = scratch.prepare(&id).unwrap();
+        assert!(scratch.dead().unwrap().is_empty());
+        session.write_outcome("x").unwrap();
+        drop(session);
+        let dead = scratch.dead().unwrap();
+        assert_eq!(dead[0].1.read_outcome().unwrap().as_deref(), Some("x"));
+        assert_eq!(dead.len(), 1);
+    }
+}

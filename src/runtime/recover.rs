@@ -1,0 +1,286 @@
+//! Finishes what a dead or failed run left behind: its changes are captured once, or given up.
+
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use crate::backend::{Life, RunRecord, RunState};
+use crate::clock::Timestamp;
+use crate::diagnose::Diagnose;
+use crate::ids::{ForkName, RunPrefix, VersionId, from_hex};
+use crate::vault::capture::{CaptureOptions, LeftOut};
+use crate::vault::chunk::FILE_BYTES_MAX;
+use crate::vault::edit::Edits;
+use crate::vault::import::{ImportOptions, OnTrouble};
+use crate::vault::meter::Meter;
+use crate::vault::path::TreePath;
+use crate::vault::run::{LandedRun, Landing, RunLanding};
+use crate::vault::version::full_root_of;
+use crate::vault::{Batch, Vault, VaultError, require_version};
+
+use super::launcher::{Exit, Launcher};
+use super::mount_session::{MountSession, ScratchDir, SessionError};
+use super::proxy::{Outcome, ProxyRuntime, Run};
+use super::session_record::{SessionOutcome, SessionRecord};
+
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    #[error("there is no run {id} to recover")]
+    None { id: RunPrefix },
+    #[error("{id} could be any of {count} runs")]
+    Ambiguous { id: RunPrefix, count: usize },
+    #[error("run {id} belongs to the vault {vault}")]
+    OtherVault { id: String, vault: String },
+    #[error("the machine was restarted since run {id}; what it wrote may be incomplete")]
+    Restarted { id: String },
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+impl Diagnose for RecoverError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::None { .. } => "recover.none",
+            Self::Ambiguous { .. } => "recover.ambiguous",
+            Self::OtherVault { .. } => "recover.other_vault",
+            Self::Restarted { .. } => "recover.restarted",
+            Self::Session(error) => error.code(),
+            Self::Vault(error) => error.code(),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::None { .. } => Some("see what can be recovered with: avfs recover --list".to_owned()),
+            Self::Ambiguous { .. } => Some("give more digits".to_owned()),
+            Self::OtherVault { vault, id } => Some(format!("avfs recover --vault {vault} {id}")),
+            Self::Restarted { id } => Some(format!(
+                "take it as it is with: avfs recover --force {id}, or give it up with: --discard"
+            )),
+            Self::Session(error) => error.hint(),
+            Self::Vault(error) => error.hint(),
+        }
+    }
+}
+
+/// A scratch that can be finished.
+pub struct Recovery {
+    pub record: SessionRecord,
+    pub outcome: SessionOutcome,
+    session: MountSession,
+}
+
+/// What a recovery gave.
+#[derive(Debug)]
+pub struct Recovered {
+    pub landed: LandedRun,
+    pub left_out: Vec<LeftOut>,
+}
+
+/// How sure one has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    Refused,
+    Accepted,
+}
+
+impl Recovery {
+    /// Everything that can be recovered for a vault.
+    pub fn find(scratch: &ScratchDir, vault: &Vault) -> Result<Vec<Self>, RecoverError> {
+        let vault_id = vault.id()?;
+        let mut found = Vec::new();
+        for (name, session) in scratch.dead()? {
+            let Ok(record) = SessionRecord::read(&session, &name) else { continue };
+            if record.vault_id != vault_id {
+                continue;
+            }
+            if let Some(outcome) = SessionOutcome::read(&session, &name)? {
+                found.push(Self { record, outcome, session });
+            }
+        }
+        Ok(found)
+    }
+
+    /// The one that is meant.
+    pub fn one(found: Vec<Self>, id: &RunPrefix) -> Result<Self, RecoverError> {
+        let mut named: Vec<Self> =
+            found.into_iter().filter(|recovery| recovery.record.run.starts_with(id.as_str())).collect();
+        match (named.pop(), named.len()) {
+            (Some(recovery), 0) => Ok(recovery),
+            (Some(_), more) => Err(RecoverError::Ambiguous { id: id.clone(), count: more + 1 }),
+            (None, _) => Err(RecoverError::None { id: id.clone() }),
+        }
+    }
+
+    /// Captures and journals the run.
+    pub fn finish(
+        self,
+        vault: &Vault,
+        bound: Option<&std::path::Path>,
+        stat_cache: Option<&std::path::Path>,
+        boot_id: &str,
+        doubt: Doubt,
+    ) -> Result<Recovered, RecoverError> {
+        let Self { record, outcome, session } = self;
+        if record.boot_id != boot_id && doubt == Doubt::Refused {
+            return Err(RecoverError::Restarted { id: record.run });
+        }
+        if vault
+            .read()?
+            .run(&record.run_id()?)
+            .map_err(VaultError::from)?
+            .is_some_and(|run| run.state == RunState::Completed)
+        {
+            // It died between its commit and the end of its scratch.
+            let id = record.run_id()?;
+            session.captured()?;
+            return Err(VaultError::RunCaptured { id }.into());
+        }
+        let meter = Meter::default();
+        let before = match (outcome.version_before(), bound) {
+            (Some(version), _) => version,
+            // It died before the directory was imported: the directory as it is now is the best there is.
+            (None, Some(dir)) => {
+                let options = ImportOptions { on_trouble: OnTrouble::KeepGoing, stat_cache, meter: &meter };
+                vault.import(dir, &ForkName::main(), "import for a recovery", &options)?.committed.version.id
+            }
+            (None, None) => vault.fork(&ForkName::main())?.head,
+        };
+        let root = {
+            let reader = vault.read()?;
+            full_root_of(&*reader, &require_version(&*reader, &before)?)?
+        };
+        let hidden: Vec<TreePath> =
+            record.hidden.iter().filter_map(|hex| TreePath::parse(&from_hex(hex)?).ok()).collect();
+        let modes_journal = session.modes_journal();
+        let options = CaptureOptions {
+            exclude: &record.exclude,
+            hidden: &hidden,
+            file_bytes_max: FILE_BYTES_MAX,
+            modes_journal: &modes_journal,
+            meter: &meter,
+        };
+        let upper = session.open_changes()?;
+        let captured = vault.capture(upper.as_fd(), &root, &options)?;
+        let fork = record.fork()?;
+        let main = ForkName::main();
+        let landing = if captured.edits.is_empty() || !record.wanted {
+            Landing::RecordOnly
+        } else if record.ephemeral {
+            let expires_at = vault.now().plus_seconds(crate::vault::run::DIVERTED_SECONDS);
+            Landing::NewFork {
+                name: &fork,
+                base: before,
+                parent: &main,
+                life: Life::Ephemeral { expires_at },
+            }
+        } else {
+            Landing::Fork { name: &fork, base: before }
+        };
+        let run = run_record(&record, Some(&outcome), RunState::Completed, Some(before))?;
+        let landing = RunLanding {
+            landing,
+            edits: &captured.edits,
+            message: &record.message,
+            checkpoint_before: None,
+            checkpoint_after: None,
+            record: run,
+        };
+        let landed = vault.land_run(landing, captured.batch)?;
+        let left_out = captured.left_out;
+        session.captured()?;
+        Ok(Recovered { landed, left_out })
+    }
+
+    /// Gives the changes up; the journal says so.
+    pub fn discard(self, vault: &Vault) -> Result<(), RecoverError> {
+        let before = self.outcome.version_before();
+        let run = run_record(&self.record, Some(&self.outcome), RunState::Failed, before)?;
+        journal_only(vault, run, &self.record.message)?;
+        Ok(self.session.discard()?)
+    }
+
+    #[must_use]
+    pub fn dir(&self) -> PathBuf {
+        self.session.dir().to_owned()
+    }
+}
+
+fn run_record(
+    record: &SessionRecord,
+    outcome: Option<&SessionOutcome>,
+    state: RunState,
+    version_before: Option<VersionId>,
+) -> Result<RunRecord, SessionError> {
+    let (exit_code, signal) = match outcome.map(SessionOutcome::exit) {
+        Some(Exit::Code(code)) => (Some(i32::from(code)), None),
+        Some(Exit::Signal(signal)) => (None, Some(signal)),
+        None => (None, None),
+    };
+    Ok(RunRecord {
+        seq: 0,
+        id: record.run_id()?,
+        fork: record.fork()?,
+        state,
+        version_before,
+        version_after: None,
+        started_at: record.started_at(),
+        ended_at: outcome.map(|outcome| Timestamp(outcome.ended_at)),
+        exit_code,
+        signal,
+        applied_at: None,
+        discarded_at: None,
+        request: record.request.clone(),
+        decision: record.decision.clone(),
+        result: outcome.map_or_else(|| "{}".to_owned(), |outcome| outcome.result.clone()),
+    })
+}
+
+/// One row, and nothing else.
+fn journal_only(vault: &Vault, record: RunRecord, message: &str) -> crate::vault::Result<()> {
+    let landing = RunLanding {
+        landing: Landing::RecordOnly,
+        edits: &Edits::new(),
+        message,
+        checkpoint_before: None,
+        checkpoint_after: None,
+        record,
+    };
+    vault.land_run(landing, Batch::new(vault)?).map(drop)
+}
+
+impl<L: Launcher> ProxyRuntime<'_, L> {
+    /// Clears away the scratches of runs that were killed; what they had finished stays for a recovery.
+    pub(super) fn sweep(&self, scratch: &ScratchDir, run: &mut Run<'_>) -> Outcome<(), L> {
+        for (name, session) in scratch.dead()? {
+            let record = match SessionRecord::read(&session, &name) {
+                Ok(record) => record,
+                // Killed before it had begun, or not ours to understand: nothing of it was promised.
+                Err(_) => {
+                    session.discard()?;
+                    continue;
+                }
+            };
+            let ours = record.vault_id == self.site.vault.id()?;
+            let known =
+                ours && self.site.vault.read()?.run(&record.run_id()?).map_err(VaultError::from)?.is_some();
+            match (session.read_outcome()?, known) {
+                (_, true) => session.captured()?,
+                (Some(_), false) if ours => run.note(
+                    "run.recoverable",
+                    format!("run {name} was never captured; finish it with: avfs recover {name}"),
+                ),
+                (Some(_), false) => {}
+                (None, false) => {
+                    if ours {
+                        let row = run_record(&record, None, RunState::Interrupted, None)?;
+                        journal_only(self.site.vault, row, &record.message)?;
+                    }
+                    session.discard()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! What came of a request.
+
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+use crate::ids::{CheckpointName, ForkName, RunId, VersionId};
+use crate::vault::capture::LeftOut;
+use crate::vault::run::Landed;
+
+use super::change_summary::ChangeSummary;
+use super::launcher::{Exit, Output, Usage};
+use super::room::Scratch;
+use super::words::words;
+
+words!(
+    /// How the workspace was made writable.
+    Backend, "backend", {
+        Overlay = "overlay",
+        Copy = "copy",
+    }
+);
+
+words!(
+    /// What lay beneath the run.
+    BaseUsed, "base", {
+        /// The host's directory itself.
+        Live = "live",
+        /// Layers that were there.
+        Reused = "reused",
+        /// A layer that was written for the run, over one that was there.
+        Layered = "layered",
+        /// A whole directory that was written for the run.
+        Materialized = "materialized",
+    }
+);
+
+/// How long each part took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Phases {
+    pub resolve: Duration,
+    pub mount: Duration,
+    pub execute: Duration,
+    pub capture: Duration,
+    pub commit: Duration,
+}
+
+/// Something the caller should know that is no failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Stable: part of the JSON contract.
+    pub code: &'static str,
+    pub text: String,
+}
+
+/// What was really enforced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Enforcement {
+    pub backend: Backend,
+    pub net: super::launcher::NetMode,
+    pub base: BaseUsed,
+    pub scratch: Scratch,
+    /// Pieces that were asked for and could not be had.
+    pub degraded: Vec<String>,
+}
+
+/// A run that took place.
+#[derive(Clone, Debug)]
+pub struct ExecutionResult {
+    pub run_id: RunId,
+    /// Where the changes are; nothing if there are none.
+    pub fork: Option<ForkName>,
+    pub version_before: Option<VersionId>,
+    pub version_after: Option<VersionId>,
+    pub checkpoint_before: Option<CheckpointName>,
+    pub checkpoint_after: Option<CheckpointName>,
+    pub exit: Exit,
+    pub timed_out: bool,
+    pub started_at: Timestamp,
+    pub duration: Duration,
+    pub stdout: Output,
+    pub stderr: Output,
+    pub changes: ChangeSummary,
+    pub left_out: Vec<LeftOut>,
+    pub landed: Landed,
+    /// Paths that were written to the host's directory.
+    pub applied: Option<u64>,
+    pub usage: Usage,
+    pub phases: Phases,
+    pub notes: Vec<Note>,
+    pub enforcement: Enforcement,
+}

@@ -1,0 +1,67 @@
+//! The states of one execution, and which may follow which.
+
+/// Where an execution is. Each step is taken once and in this order; anything may fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyExecutionState {
+    Validating,
+    Resolving,
+    Deciding,
+    Checkpointing,
+    Mounting,
+    Executing,
+    Capturing,
+    Completed,
+    Failed,
+}
+
+impl ProxyExecutionState {
+    #[must_use]
+    pub const fn may_become(self, next: Self) -> bool {
+        match (self, next) {
+            (Self::Validating, Self::Resolving)
+            | (Self::Resolving, Self::Deciding)
+            | (Self::Deciding, Self::Checkpointing)
+            | (Self::Checkpointing, Self::Mounting)
+            | (Self::Mounting, Self::Executing)
+            | (Self::Executing, Self::Capturing)
+            | (Self::Capturing, Self::Completed) => true,
+            (Self::Completed | Self::Failed, _) => false,
+            (
+                Self::Validating
+                | Self::Resolving
+                | Self::Deciding
+                | Self::Checkpointing
+                | Self::Mounting
+                | Self::Executing
+                | Self::Capturing,
+                next,
+            ) => matches!(next, Self::Failed),
+        }
+    }
+
+    /// Goes on to the next state. A step that is not in the table is a mistake in the program.
+    pub fn become_next(&mut self, next: Self) {
+        assert!(self.may_become(next), "an execution cannot go from {self:?} to {next:?}");
+        tracing::debug!(from = ?self, to = ?next, "execution");
+        *self = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ProxyExecutionState::{self as State, *};
+
+    const ALL: [State; 9] =
+        [Validating, Resolving, Deciding, Checkpointing, Mounting, Executing, Capturing, Completed, Failed];
+
+    #[test]
+    fn states_follow_in_order_or_fail() {
+        for (number, from) in ALL.into_iter().enumerate() {
+            for to in ALL {
+                let next = number + 1 < 8 && to == ALL[number + 1];
+                let fails = number < 7 && to == Failed;
+                assert_eq!(from.may_become(to), next || fails, "{from:?} to {to:?}");
+            }
+        }
+    }
+}
