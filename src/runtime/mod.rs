@@ -3,6 +3,7 @@
 //!
 //! Nothing here prints, and the environment comes in as a value.
 
+mod apply;
 mod change_summary;
 pub mod envelope;
 mod file_content;
@@ -10,6 +11,7 @@ mod locate;
 mod units;
 mod workspace;
 
+pub use apply::{Applied, ApplyError, ApplyOptions, Conflict, Filter, Subject, apply};
 pub use change_summary::{ChangeCounts, ChangeSummary, LineStat, Shown, TextChange, is_binary, text_change};
 pub use file_content::{copy_content, read_content};
 pub use locate::{LocateError, Located, Surroundings, VAULT_DIR, VAULT_FILE, VaultChoice, VaultSource};
