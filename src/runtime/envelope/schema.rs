@@ -5,7 +5,7 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Value, json};
 
 use super::answer::{ErrorBody, SCHEMA_VERSION};
-use super::results;
+use super::{results, runs};
 
 /// A kind and how the schema of its result is made.
 pub struct Kind {
@@ -50,6 +50,11 @@ pub const KINDS: &[Kind] = &[
     kind::<results::Edited>("cp"),
     kind::<results::Diff>("diff"),
     kind::<results::Status>("status"),
+    kind::<runs::RunsList>("runs.list"),
+    kind::<runs::RunsShow>("runs.show"),
+    kind::<runs::Apply>("apply"),
+    kind::<runs::Discard>("discard"),
+    kind::<runs::Undo>("undo"),
     kind::<results::AuditList>("audit.list"),
     kind::<results::AuditVerify>("audit.verify"),
     kind::<results::Gc>("gc"),
