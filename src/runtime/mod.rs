@@ -43,7 +43,7 @@ pub use launcher::{
 pub use locate::{LocateError, Located, Surroundings, VAULT_DIR, VAULT_FILE, VaultChoice, VaultSource};
 pub use mount_session::{MountSession, MountState, ScratchDir, SessionError};
 pub use proxy::{ProxyRuntime, Site};
-pub use recover::{RecoverError, Recovered, Recovery};
+pub use recover::{Doubt, RecoverError, Recovered, Recovery};
 pub use request::{
     BackendChoice, BaseChoice, CheckpointMode, CommandLine, Degradation, ExecutionRequest, ForkChoice,
     Retention, ScratchChoice, Writing,

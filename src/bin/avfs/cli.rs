@@ -10,8 +10,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
     apply, audit, cat, checkpoint, compact, completions, cp, diff, discard, export, find, fork, fsck, gc,
-    grep, import, init, log, ls, man, materialize, mkdir, mv, prune, quota, restore, rm, runs, schema, show,
-    stats, status, tree, undo, vault, write,
+    grep, import, init, log, ls, man, materialize, mkdir, mv, prune, quota, recover, restore, rm, runs,
+    schema, show, stats, status, tree, undo, vault, write,
 };
 
 /// Keeps every version of a directory in one file: fork it, compare, restore, export
@@ -53,6 +53,7 @@ pub enum Verb {
     Runs(runs::RunsArgs),
     Apply(apply::ApplyArgs),
     Discard(discard::DiscardArgs),
+    Recover(recover::RecoverArgs),
     Undo(undo::UndoArgs),
     Fork(fork::ForkArgs),
     Checkpoint(checkpoint::CheckpointArgs),

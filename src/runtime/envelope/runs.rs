@@ -51,6 +51,25 @@ impl RunsShow {
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Recover {
+    pub runs: Vec<RecoverOne>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RecoverOne {
+    pub run_id: String,
+    /// Where its changes are, or were, kept.
+    pub scratch: String,
+    /// `listed`, `captured` or `discarded`.
+    pub action: &'static str,
+    /// Where the changes are now; nothing if there are none.
+    pub fork: Option<String>,
+    pub version_after: Option<String>,
+    /// Paths that no version can hold, or should not.
+    pub left_out: usize,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Discard {
     /// The fork that went; nothing for a run whose changes never were in the vault.
     pub fork: Option<ForkObject>,

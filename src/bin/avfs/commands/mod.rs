@@ -27,6 +27,7 @@ pub mod mv;
 mod patch;
 pub mod prune;
 pub mod quota;
+pub mod recover;
 pub mod restore;
 pub mod rm;
 pub mod runs;
@@ -54,6 +55,7 @@ pub fn run(ctx: &CommandContext, verb: Verb) -> Outcome {
         Verb::Runs(args) => runs::run(ctx, &args),
         Verb::Apply(args) => apply::run(ctx, &args),
         Verb::Discard(args) => discard::run(ctx, &args),
+        Verb::Recover(args) => recover::run(ctx, &args),
         Verb::Undo(args) => undo::run(ctx, &args),
         Verb::Fork(args) => fork::run(ctx, &args),
         Verb::Checkpoint(args) => checkpoint::run(ctx, args),
