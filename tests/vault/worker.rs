@@ -261,7 +261,7 @@ fn stack(vault: &Vault, round: u64) {
     assert_eq!(text.unwrap(), format!("{back}\n"), "a stack in use does not show its tree");
     say("ack stacked");
     drop(stack);
-    if round % 3 == 0 {
+    if round.is_multiple_of(3) {
         cache.evict(0).unwrap();
     }
 }
