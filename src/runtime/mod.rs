@@ -14,6 +14,8 @@ mod workspace;
 pub use apply::{Applied, ApplyError, ApplyOptions, Conflict, Filter, Subject, apply};
 pub use change_summary::{ChangeCounts, ChangeSummary, LineStat, Shown, TextChange, is_binary, text_change};
 pub use file_content::{copy_content, read_content};
-pub use locate::{LocateError, Located, Surroundings, VAULT_DIR, VAULT_FILE, VaultChoice, VaultSource};
+pub use locate::{
+    CONFIG_FILE, LocateError, Located, Surroundings, VAULT_DIR, VAULT_FILE, VaultChoice, VaultSource,
+};
 pub use units::{Limit, Since, Size, Span, UnitError, show_bytes_size};
 pub use workspace::{BOUND_ABOVE, WorkspaceError, bound_dir, require_bound_dir, stat_cache_path};
