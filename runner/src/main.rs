@@ -13,6 +13,7 @@ mod prepare;
 mod remedy;
 mod render;
 mod run;
+mod settings;
 mod stage;
 mod stdio;
 mod supervisor;

@@ -1,17 +1,19 @@
 //! One invocation: finds the vault, makes the request, has it executed, tells what came of it.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use avfs::backend::sqlite::OpenOptions;
 use avfs::clock::SystemClock;
+use avfs::config::Config;
 use avfs::exit_code;
 use avfs::runtime::envelope::{ErrorBody, ExecutionEnvelope, RequestObject};
 use avfs::runtime::{
-    BOUND_ABOVE, ExecutionDecision, ExecutionRequest, ExecutionResult, Exit, LocateError, ProxyRuntime, Site,
-    Surroundings, VAULT_DIR, VAULT_FILE, bound_dir, stat_cache_path,
+    BOUND_ABOVE, ExecutionDecision, ExecutionResult, Exit, LocateError, ProxyRuntime, Site, Surroundings,
+    VAULT_DIR, VAULT_FILE, bound_dir, stat_cache_path,
 };
 use avfs::vault::materialize::BaseCache;
 use avfs::vault::meter::Meter;
@@ -21,9 +23,7 @@ use crate::args::{Args, Outside};
 use crate::error::RunError;
 use crate::launch::SandboxLauncher;
 use crate::render;
-
-/// How long changes nobody has looked at are kept.
-const EXPIRES_SECONDS: i64 = 7 * 24 * 60 * 60;
+use crate::settings;
 
 pub fn run(args: &Args) -> u8 {
     let envelope_to = match EnvelopeTo::of(args) {
@@ -88,23 +88,22 @@ fn execute(
     rustix::process::umask(umask);
     let around = surroundings()?;
     let outside = Outside { cwd: around.cwd.clone(), environment: std::env::vars_os().collect() };
-    let request = args.request(&outside, Vec::new())?;
-    *told = Some(RequestObject::of(&request, None));
+    // Words that cannot be followed are refused before a vault is made for them.
+    *told = Some(RequestObject::of(&args.request(&outside, &Config::default(), Vec::new())?, None));
     let vault = open_vault(args, &around)?;
+    let bound = bound_dir(&vault)?;
+    let config = read_config(&around, bound.as_deref())?;
+    let cache_dir = around.cache_dir()?;
+    let extras = settings::extras(
+        &config,
+        &vault.id()?,
+        args.at.as_deref().or(bound.as_deref()),
+        &around,
+        &cache_dir,
+    )?;
+    let request = args.request(&outside, &config, extras)?;
     let object = RequestObject::of(&request, vault.path());
     *told = Some(object.clone());
-    let result = execute_on(&vault, &around, &request, umask.bits())?;
-    Ok((result, object))
-}
-
-fn execute_on(
-    vault: &Vault,
-    around: &Surroundings,
-    request: &ExecutionRequest,
-    umask: u32,
-) -> Result<ExecutionResult, RunError> {
-    let cache_dir = around.cache_dir()?;
-    let bound = bound_dir(vault)?;
     let boot_id = boot_id()?;
     let stat_cache = match &bound {
         Some(dir) => Some(stat_cache_path(&cache_dir, &vault.id()?, dir)),
@@ -112,7 +111,7 @@ fn execute_on(
     };
     let meter = Meter::default();
     let site = Site {
-        vault,
+        vault: &vault,
         bound,
         cwd: around.cwd.clone(),
         home: around.home.clone(),
@@ -120,12 +119,26 @@ fn execute_on(
         cache_dir,
         boot_id,
         stat_cache,
-        exclude: Vec::new(),
-        expires_seconds: EXPIRES_SECONDS,
+        exclude: config.capture_exclude.iter().map(|pattern| pattern.value.clone()).collect(),
+        expires_seconds: config.fork_expires.value.0,
         meter: &meter,
     };
-    let runtime = ProxyRuntime { site: &site, launcher: &SandboxLauncher { umask } };
-    Ok(runtime.execute(request, &ExecutionDecision::without_policy())?)
+    let runtime = ProxyRuntime { site: &site, launcher: &SandboxLauncher { umask: umask.bits() } };
+    let result = runtime.execute(&request, &ExecutionDecision::without_policy())?;
+    Ok((result, object))
+}
+
+/// The settings of the user and of the directory.
+fn read_config(around: &Surroundings, bound: Option<&Path>) -> Result<Config, RunError> {
+    let mut config = Config::default();
+    for file in around.config_files(bound) {
+        match std::fs::read_to_string(&file) {
+            Ok(text) => config = config.with(&file, &text)?,
+            Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {}
+            Err(source) => return Err(RunError::ConfigFile { path: file, source }),
+        }
+    }
+    Ok(config)
 }
 
 fn surroundings() -> Result<Surroundings, RunError> {
@@ -136,6 +149,7 @@ fn surroundings() -> Result<Surroundings, RunError> {
         vault: var("AVFS_VAULT"),
         home: var("HOME").map(PathBuf::from),
         data_home: var("XDG_DATA_HOME").map(PathBuf::from),
+        config_home: var("XDG_CONFIG_HOME").map(PathBuf::from),
         cache_home: var("XDG_CACHE_HOME").map(PathBuf::from),
     })
 }

@@ -71,6 +71,8 @@ enum Ending {
     Asked {
         kill_at: Instant,
     },
+    /// Everybody was asked, and may take any time.
+    AskedForEver,
     /// Init was told to kill; at this time it is killed itself.
     Killed {
         give_up_at: Instant,
@@ -157,6 +159,7 @@ impl Watch<'_> {
     fn next_moment(&self) -> Option<Instant> {
         match self.ending {
             Ending::No => self.deadline,
+            Ending::AskedForEver => None,
             Ending::Asked { kill_at } => Some(kill_at),
             Ending::Killed { give_up_at } => Some(give_up_at),
         }
@@ -190,11 +193,15 @@ impl Watch<'_> {
             Ending::No if self.deadline.is_some_and(|deadline| now >= deadline) => {
                 self.timed_out = true;
                 let _ = self.control.order(Order::TerminateAll);
-                self.ending = Ending::Asked { kill_at: now + self.grace };
+                // A grace that never ends is one that is not waited for.
+                self.ending = match now.checked_add(self.grace) {
+                    Some(kill_at) => Ending::Asked { kill_at },
+                    None => Ending::AskedForEver,
+                };
             }
             Ending::Asked { kill_at } if now >= kill_at => self.kill(),
             Ending::Killed { give_up_at } if now >= give_up_at => return false,
-            Ending::No | Ending::Asked { .. } | Ending::Killed { .. } => {}
+            Ending::No | Ending::AskedForEver | Ending::Asked { .. } | Ending::Killed { .. } => {}
         }
         true
     }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::timeout::ExecutionTimeout;
+use super::words::words;
 
 /// Layers beneath one overlay: the cost of a lookup grows with each.
 pub const LOWERS_MAX: usize = 16;
@@ -122,14 +123,14 @@ pub struct UpperRoot {
     pub whiteouts: Vec<Vec<u8>>,
 }
 
-/// Which network the command has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NetMode {
-    /// Loopback only.
-    None,
-    /// The host's.
-    Host,
-}
+words!(
+    /// Which network the command has.
+    NetMode, "network", {
+        /// Loopback only.
+        None = "none",
+        Host = "host",
+    }
+);
 
 /// What becomes of the command's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

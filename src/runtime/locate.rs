@@ -13,6 +13,7 @@ use crate::ids::{NameError, VaultName};
 /// The directory beside the user's files that holds their vault.
 pub const VAULT_DIR: &str = ".avfs";
 pub const VAULT_FILE: &str = "vault.db";
+pub const CONFIG_FILE: &str = "config.toml";
 
 /// What the edge knows of the process's environment.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +27,8 @@ pub struct Surroundings {
     pub data_home: Option<PathBuf>,
     /// `$XDG_CACHE_HOME`
     pub cache_home: Option<PathBuf>,
+    /// `$XDG_CONFIG_HOME`
+    pub config_home: Option<PathBuf>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -93,6 +96,15 @@ impl Surroundings {
     pub fn cache_dir(&self) -> Result<PathBuf, LocateError> {
         let cache = self.xdg(self.cache_home.as_deref(), ".cache");
         Ok(cache.ok_or(LocateError::NoHome { variable: "XDG_CACHE_HOME" })?.join("avfs"))
+    }
+
+    /// The files that may hold settings, in the order in which they are laid over each other: the user's, then
+    /// that of the bound directory.
+    #[must_use]
+    pub fn config_files(&self, bound: Option<&Path>) -> Vec<PathBuf> {
+        let user = self.xdg(self.config_home.as_deref(), ".config").map(|dir| dir.join("avfs"));
+        let project = bound.map(|dir| dir.join(VAULT_DIR));
+        user.into_iter().chain(project).map(|dir| dir.join(CONFIG_FILE)).collect()
     }
 
     /// The base directory specification: a relative path counts as not set.

@@ -35,12 +35,14 @@ pub use decision::{Action, ExecutionDecision};
 pub use environment::{EnvChoice, Environment};
 pub use error::ExecuteError;
 pub use file_content::{copy_content, read_content};
-pub use ground::GroundError;
+pub use ground::{GroundError, UNBOUND_PATH};
 pub use launcher::{
     Access, Completion, Exit, LOWERS_MAX, LaunchPlan, Launcher, NetMode, Output, Streams, TmpfsSize,
     UpperPlace, UpperRoot, Usage, ViewStep, WorkspaceMount,
 };
-pub use locate::{LocateError, Located, Surroundings, VAULT_DIR, VAULT_FILE, VaultChoice, VaultSource};
+pub use locate::{
+    CONFIG_FILE, LocateError, Located, Surroundings, VAULT_DIR, VAULT_FILE, VaultChoice, VaultSource,
+};
 pub use mount_session::{MountSession, MountState, ScratchDir, SessionError};
 pub use proxy::{ProxyRuntime, Site};
 pub use recover::{Doubt, RecoverError, Recovered, Recovery};

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use super::launcher::{Access, NetMode, TmpfsSize, ViewStep, WorkspaceMount};
+use super::words::words;
 
 /// Read-only inside, where the host has them.
 const SYSTEM: [&str; 11] =
@@ -16,15 +17,15 @@ const PRIVATE: [&str; 4] = ["/proc", "/dev", "/tmp", "/var/tmp"];
 /// What a toolchain in a home directory has beside its `bin`; the rest of its prefix may hold credentials.
 const BESIDE_BIN: [&str; 7] = ["lib", "lib64", "libexec", "share", "include", "versions", "toolchains"];
 
-/// How much of the host is to be seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Profile {
-    /// The system and toolchains.
-    #[default]
-    Strict,
-    /// Everything the caller may read, read-only.
-    Host,
-}
+words!(
+    /// How much of the host is to be seen.
+    Profile, "profile", {
+        /// The system and toolchains.
+        Strict = "strict",
+        /// Everything the caller may read, read-only.
+        Host = "host",
+    }
+);
 
 /// A change to the view that somebody asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

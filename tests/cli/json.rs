@@ -61,6 +61,7 @@ fn every_kind_of_answer_matches_the_schema() {
         &["compact"],
         &["fsck"],
         &["stats"],
+        &["config", "show"],
         &["schema"],
         &["completions", "bash"],
         &["man", "--dir", man],

@@ -1,7 +1,8 @@
 //! What every command is given: who and where it is, and how to answer.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ impl CommandContext {
             home: var("HOME").map(PathBuf::from),
             data_home: var("XDG_DATA_HOME").map(PathBuf::from),
             cache_home: var("XDG_CACHE_HOME").map(PathBuf::from),
+            config_home: var("XDG_CONFIG_HOME").map(PathBuf::from),
         };
         let actor = Context { clock: Arc::new(SystemClock), actor: actor_name() };
         Ok(Self { ui, around, vault_option, actor })
@@ -58,6 +60,18 @@ impl CommandContext {
             Err(LocateError::NoHome { .. }) => Ok(None),
             Err(other) => Err(other.into()),
         }
+    }
+
+    /// The files that hold settings, with their text where they are there.
+    pub fn config_texts(&self, bound: Option<&Path>) -> Result<Vec<(PathBuf, Option<String>)>, Failure> {
+        let read = |path: PathBuf| match std::fs::read_to_string(&path) {
+            Ok(text) => Ok((path, Some(text))),
+            Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {
+                Ok((path, None))
+            }
+            Err(error) => Err(EdgeError::host("read", &path)(error).into()),
+        };
+        self.around.config_files(bound).into_iter().map(read).collect()
     }
 
     pub fn base_cache(&self) -> Result<BaseCache, Failure> {

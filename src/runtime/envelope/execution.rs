@@ -101,20 +101,13 @@ impl RequestObject {
             timeout_ms: request.timeout.millis(),
             grace_ms: u64::try_from(request.grace.as_millis()).unwrap_or(u64::MAX),
             checkpoint_mode: request.checkpoint.word(),
-            net: net_name(request.net),
+            net: request.net.word(),
             retention: request.retention.word(),
             base: request.base.word(),
             scratch: request.scratch.word(),
             backend: request.backend.word(),
             environment: request.environment.names(),
         }
-    }
-}
-
-fn net_name(net: NetMode) -> &'static str {
-    match net {
-        NetMode::None => "none",
-        NetMode::Host => "host",
     }
 }
 
@@ -333,7 +326,7 @@ impl From<&Enforcement> for EnforcementObject {
             namespaces,
             seccomp: false,
             landlock: false,
-            net: net_name(enforcement.net),
+            net: enforcement.net.word(),
             limits: Vec::new(),
             base: enforcement.base.word(),
             scratch,

@@ -19,10 +19,10 @@ pub use records::{
 };
 pub use results::{
     AuditList, AuditVerify, AuditVerifyHead, Cat, CatFile, CheckpointInfo, CheckpointList, CheckpointOne,
-    Compact, Completions, Diff, Edited, Entries, Export, FileStat, ForkList, ForkOne, ForkTree, ForkTreeNode,
-    Fsck, FsckFinding, Gc, Grep, GrepMatch, Import, Init, Log, Man, ManPage, Materialize, Prune,
-    PruneCheckpoint, QuotaShow, SchemaResult, Show, Stats, Status, TextEncoding, TroubleObject, VaultDelete,
-    VaultInfo, VaultList, VaultListed,
+    Compact, Completions, ConfigFile, ConfigSetting, ConfigShow, ConfigValue, Diff, Edited, Entries, Export,
+    FileStat, ForkList, ForkOne, ForkTree, ForkTreeNode, Fsck, FsckFinding, Gc, Grep, GrepMatch, Import,
+    Init, Log, Man, ManPage, Materialize, Prune, PruneCheckpoint, QuotaShow, SchemaResult, Show, Stats,
+    Status, TextEncoding, TroubleObject, VaultDelete, VaultInfo, VaultList, VaultListed,
 };
 pub use runs::{Apply, ApplyConflict, Discard, Recover, RecoverOne, RunsList, RunsShow, Undo};
 pub use schema::{KINDS, document};

@@ -66,6 +66,7 @@ pub const KINDS: &[Kind] = &[
     kind::<results::Stats>("stats"),
     kind::<results::QuotaShow>("quota.show"),
     kind::<results::QuotaShow>("quota.set"),
+    kind::<results::ConfigShow>("config.show"),
     kind::<results::SchemaResult>("schema"),
     kind::<results::Completions>("completions"),
     kind::<results::Man>("man"),

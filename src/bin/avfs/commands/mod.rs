@@ -6,6 +6,7 @@ pub mod cat;
 pub mod checkpoint;
 pub mod compact;
 pub mod completions;
+pub mod config;
 pub mod cp;
 pub mod diff;
 pub mod discard;
@@ -80,6 +81,7 @@ pub fn run(ctx: &CommandContext, verb: Verb) -> Outcome {
         Verb::Fsck(args) => fsck::run(ctx, &args),
         Verb::Stats(args) => stats::run(ctx, &args),
         Verb::Quota(args) => quota::run(ctx, &args),
+        Verb::Config(args) => config::run(ctx, &args),
         Verb::Schema(args) => schema::run(ctx, &args),
         Verb::Completions(args) => completions::run(ctx, &args),
         Verb::Man(args) => man::run(ctx, &args),
