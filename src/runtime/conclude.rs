@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::backend::{Life, RunRecord, RunState};
 use crate::ids::{CheckpointName, VersionId};
-use crate::vault::capture::{CaptureOptions, LeftOut};
+use crate::vault::capture::{CaptureOptions, Captured, LeftOut};
 use crate::vault::chunk::FILE_BYTES_MAX;
 use crate::vault::edit::Edits;
 use crate::vault::gc::Trial;
@@ -152,8 +152,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         ended.identity.check(vault)?;
         let none = Edits::new();
         let bytes_written = captured.as_ref().map_or(0, |captured| captured.bytes_read);
-        let entries = captured.as_ref().map_or(0, |captured| captured.edits.len() as u64);
-        let size = Footprint { entries, bytes: bytes_written };
+        let size = captured.as_ref().map(Captured::footprint).unwrap_or_default();
         let record = self.record(run, ended, before.as_ref(), bytes_written);
         let (landed, left_out) = match captured {
             Some(captured) => {
