@@ -30,7 +30,7 @@ use crate::error::RunError;
 /// found.
 #[derive(Parser, Debug)]
 #[command(name = "avfs-run", version, max_term_width = 100)]
-#[command(group = ArgGroup::new("what").required(true).args(["command", "shell"]))]
+#[command(group = ArgGroup::new("what").required(true).args(["command", "shell", "probe"]))]
 #[command(after_help = "\
 Examples:
   avfs-run -- make test

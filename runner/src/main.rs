@@ -10,6 +10,7 @@ mod idmap;
 mod init;
 mod launch;
 mod prepare;
+mod probe;
 mod remedy;
 mod render;
 mod run;

@@ -22,10 +22,14 @@ use avfs::vault::{Context, Vault};
 use crate::args::{Args, Outside};
 use crate::error::RunError;
 use crate::launch::SandboxLauncher;
+use crate::probe;
 use crate::render;
 use crate::settings;
 
 pub fn run(args: &Args) -> u8 {
+    if args.probe {
+        return probe();
+    }
     let envelope_to = match EnvelopeTo::of(args) {
         Ok(to) => to,
         Err(error) => {
@@ -64,6 +68,29 @@ pub fn run(args: &Args) -> u8 {
     }
 }
 
+/// Tells `avfs doctor` what this host allows.
+fn probe() -> u8 {
+    let told = surroundings().and_then(|around| Ok(around.cache_dir()?)).and_then(|cache_dir| {
+        let text = serde_json::to_string(&probe::checks(&cache_dir, umask())).map_err(std::io::Error::other);
+        let written = text.and_then(|text| writeln!(std::io::stdout().lock(), "{text}"));
+        written.map_err(|source| RunError::Host { operation: "write what was found", source })
+    });
+    match told {
+        Ok(()) => exit_code::OK,
+        Err(error) => {
+            render::say(&render::failure(&error));
+            error.exit_code()
+        }
+    }
+}
+
+/// The mask that the command is to have; asking for it means setting it.
+fn umask() -> u32 {
+    let mask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(mask);
+    mask.bits()
+}
+
 fn summary_text(args: &Args, result: &ExecutionResult) -> String {
     let vault = args.vault.as_ref().map(|vault| vault.to_string_lossy());
     let lines = render::summary(result, vault.as_deref());
@@ -84,8 +111,6 @@ fn execute(
     args: &Args,
     told: &mut Option<RequestObject>,
 ) -> Result<(ExecutionResult, RequestObject), RunError> {
-    let umask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(umask);
     let around = surroundings()?;
     let outside = Outside { cwd: around.cwd.clone(), environment: std::env::vars_os().collect() };
     // Words that cannot be followed are refused before a vault is made for them.
@@ -123,7 +148,7 @@ fn execute(
         expires_seconds: config.fork_expires.value.0,
         meter: &meter,
     };
-    let runtime = ProxyRuntime { site: &site, launcher: &SandboxLauncher { umask: umask.bits() } };
+    let runtime = ProxyRuntime { site: &site, launcher: &SandboxLauncher { umask: umask() } };
     let result = runtime.execute(&request, &ExecutionDecision::without_policy())?;
     Ok((result, object))
 }

@@ -55,6 +55,6 @@ pub use room::Scratch;
 pub use state::ProxyExecutionState;
 pub use timeout::ExecutionTimeout;
 pub use units::{Limit, Since, Size, Span, UnitError, show_bytes_size};
-pub use view::{Extra, Profile};
+pub use view::{Extra, Profile, ViewRequest, view};
 pub use words::WordError;
 pub use workspace::{BOUND_ABOVE, WorkspaceError, bound_dir, require_bound_dir, stat_cache_path};

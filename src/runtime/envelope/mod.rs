@@ -24,6 +24,8 @@ pub use results::{
     Init, Log, Man, ManPage, Materialize, Prune, PruneCheckpoint, QuotaShow, SchemaResult, Show, Stats,
     Status, TextEncoding, TroubleObject, VaultDelete, VaultInfo, VaultList, VaultListed,
 };
-pub use runs::{Apply, ApplyConflict, Discard, Recover, RecoverOne, RunsList, RunsShow, Undo};
+pub use runs::{
+    Apply, ApplyConflict, Discard, Doctor, DoctorCheck, Recover, RecoverOne, RunsList, RunsShow, Undo,
+};
 pub use schema::{KINDS, document};
 pub use text::{base64, time_of_file, time_text};

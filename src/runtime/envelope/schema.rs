@@ -56,6 +56,7 @@ pub const KINDS: &[Kind] = &[
     kind::<runs::Apply>("apply"),
     kind::<runs::Discard>("discard"),
     kind::<runs::Recover>("recover"),
+    kind::<runs::Doctor>("doctor"),
     kind::<runs::Undo>("undo"),
     kind::<results::AuditList>("audit.list"),
     kind::<results::AuditVerify>("audit.verify"),

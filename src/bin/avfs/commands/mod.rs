@@ -10,6 +10,7 @@ pub mod config;
 pub mod cp;
 pub mod diff;
 pub mod discard;
+pub mod doctor;
 mod edited;
 pub mod export;
 pub mod find;
@@ -56,6 +57,7 @@ pub fn run(ctx: &CommandContext, verb: Verb) -> Outcome {
         Verb::Runs(args) => runs::run(ctx, &args),
         Verb::Apply(args) => apply::run(ctx, &args),
         Verb::Discard(args) => discard::run(ctx, &args),
+        Verb::Doctor(args) => doctor::run(ctx, &args),
         Verb::Recover(args) => recover::run(ctx, &args),
         Verb::Undo(args) => undo::run(ctx, &args),
         Verb::Fork(args) => fork::run(ctx, &args),
