@@ -9,8 +9,8 @@ use avfs::config::Config;
 use avfs::ids::ForkName;
 use avfs::runtime::{
     BackendChoice, BaseChoice, CheckpointMode, CommandLine, Degradation, EnvChoice, Environment,
-    ExecutionRequest, ExecutionTimeout, Extra, ForkChoice, NetMode, Profile, Retention, ScratchChoice, Size,
-    Streams, Writing,
+    ExecutionRequest, ExecutionTimeout, Extra, ForkChoice, NetMode, ProcMode, Profile, Retention,
+    ScratchChoice, Size, Streams, Writing,
 };
 use avfs::vault::version::Reference;
 use clap::{ArgGroup, Parser};
@@ -236,6 +236,7 @@ impl Args {
             timeout: self.timeout.unwrap_or(config.run_timeout.value),
             grace: self.grace.unwrap_or(config.run_grace.value).duration().unwrap_or(Duration::MAX),
             net: self.net.unwrap_or(config.run_net.value),
+            proc: ProcMode::Private,
             profile: self.profile.unwrap_or(config.run_profile.value),
             extras,
             environment,

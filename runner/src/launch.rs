@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use avfs::diagnose::Diagnose;
-use avfs::runtime::{Completion, LaunchPlan, Launcher, ViewStep, WorkspaceMount};
+use avfs::runtime::{Completion, LaunchPlan, Launcher, Refused, ViewStep, WorkspaceMount};
 use rustix::io::Errno;
 
 use crate::control::{self, Channel, Message};
@@ -108,6 +108,16 @@ pub struct SandboxLauncher {
 
 impl Launcher for SandboxLauncher {
     type Error = LaunchError;
+
+    fn refused(error: &LaunchError) -> Refused {
+        let LaunchError::Setup { piece, .. } = error else { return Refused::Other };
+        match piece {
+            Piece::Overlay => Refused::Overlay,
+            Piece::Memory => Refused::Memory,
+            Piece::Proc => Refused::Proc,
+            Piece::Namespaces | Piece::Mounts | Piece::Layers | Piece::Net | Piece::Process => Refused::Other,
+        }
+    }
 
     fn launch(&self, plan: &LaunchPlan, started: &mut dyn FnMut()) -> Result<Completion, LaunchError> {
         let begun = Instant::now();

@@ -11,8 +11,8 @@ use avfs::hostfs::xattr;
 use avfs::hostfs::{beneath, remove::remove_tree};
 use avfs::runtime::envelope::DoctorCheck;
 use avfs::runtime::{
-    Completion, ExecutionTimeout, Exit, LaunchPlan, Launcher, NetMode, Profile, Streams, UpperPlace,
-    UpperRoot, ViewRequest, ViewStep, WorkspaceMount, view,
+    Completion, ExecutionTimeout, Exit, LaunchPlan, Launcher, NetMode, ProcMode, Profile, Streams,
+    UpperPlace, UpperRoot, ViewRequest, WorkspaceMount, view,
 };
 
 use crate::launch::{LaunchError, SandboxLauncher};
@@ -67,10 +67,14 @@ pub fn checks(cache_dir: &Path, umask: u32) -> Vec<DoctorCheck> {
         prober.check(
             "user namespace and mounts",
             true,
-            prober.plan(plain.clone(), NetMode::Host, Proc::No, "true"),
+            prober.plan(plain.clone(), NetMode::Host, ProcMode::Absent, "true"),
         ),
-        prober.check("private /proc", true, prober.plan(plain.clone(), NetMode::Host, Proc::Yes, "true")),
-        prober.check("private network", true, prober.plan(plain, NetMode::None, Proc::Yes, "true")),
+        prober.check(
+            "private /proc",
+            true,
+            prober.plan(plain.clone(), NetMode::Host, ProcMode::Private, "true"),
+        ),
+        prober.check("private network", true, prober.plan(plain, NetMode::None, ProcMode::Private, "true")),
     ];
     let disk = prober.overlay(UpperPlace::Disk { dir: bench.dir.join("disk") });
     let memory = prober.overlay(UpperPlace::Memory {
@@ -85,13 +89,6 @@ pub fn checks(cache_dir: &Path, umask: u32) -> Vec<DoctorCheck> {
     checks.push(told("overlay, scratch in memory", false, memory));
     checks.extend(confinement());
     checks
-}
-
-/// Whether a probe has a /proc of its own.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Proc {
-    Yes,
-    No,
 }
 
 struct Prober<'b> {
@@ -110,19 +107,17 @@ enum Failure {
 }
 
 impl Prober<'_> {
-    fn plan(&self, workspace: WorkspaceMount, net: NetMode, proc: Proc, script: &str) -> LaunchPlan {
-        let mut steps = view(ViewRequest {
+    fn plan(&self, workspace: WorkspaceMount, net: NetMode, proc: ProcMode, script: &str) -> LaunchPlan {
+        let steps = view(ViewRequest {
             profile: Profile::Strict,
             workspace,
             home: None,
             search_path: "/usr/bin:/bin".as_ref(),
             net,
+            proc,
             extras: &[],
             secret: &[],
         });
-        if proc == Proc::No {
-            steps.retain(|step| !matches!(step, ViewStep::Proc { .. }));
-        }
         LaunchPlan {
             mountpoint: self.bench.dir.join("mnt"),
             view: steps,
@@ -151,7 +146,7 @@ impl Prober<'_> {
 
     /// An overlay that is written to, and whose upper then says what it should.
     fn overlay(&self, upper: UpperPlace) -> Result<(), Failure> {
-        let plan = self.plan(self.bench.overlay(upper), NetMode::Host, Proc::Yes, REPLACE);
+        let plan = self.plan(self.bench.overlay(upper), NetMode::Host, ProcMode::Private, REPLACE);
         let completion = self.run(&plan)?;
         let top = match &completion.memory {
             Some(memory) => beneath::open(memory.as_fd(), b"upper/d", beneath::DIR),

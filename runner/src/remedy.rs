@@ -42,7 +42,7 @@ impl Piece {
             Self::Memory => "use --scratch disk",
             Self::Proc => {
                 "the container's /proc is masked: in Docker run it with --security-opt systempaths=unconfined, \
-                 in Kubernetes set procMount: Unmasked"
+                 in Kubernetes set procMount: Unmasked; or run without one: --allow-degraded"
             }
             Self::Net => "use --net host",
             Self::Mounts | Self::Layers | Self::Process => return None,

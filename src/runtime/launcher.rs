@@ -124,6 +124,16 @@ pub struct UpperRoot {
 }
 
 words!(
+    /// Whether the command has a /proc.
+    ProcMode, "/proc", {
+        /// One of its own, which shows its own processes.
+        Private = "private",
+        /// None: where the host does not allow one.
+        Absent = "absent",
+    }
+);
+
+words!(
     /// Which network the command has.
     NetMode, "network", {
         /// Loopback only.
@@ -177,9 +187,23 @@ pub struct Completion {
     pub memory: Option<OwnedFd>,
 }
 
+/// A piece of the sandbox that the host refused, as far as there is another way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    Overlay,
+    /// The file system in memory.
+    Memory,
+    Proc,
+    /// There is no other way.
+    Other,
+}
+
 /// Starts commands in sandboxes.
 pub trait Launcher {
     type Error: crate::diagnose::Diagnose + 'static;
+
+    /// What a failed launch was refused.
+    fn refused(error: &Self::Error) -> Refused;
 
     /// Runs a command to its end. Everything inside is dead when this returns. `started` is called once
     /// the command runs, for work that may go on beside it.

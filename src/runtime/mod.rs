@@ -37,8 +37,8 @@ pub use error::ExecuteError;
 pub use file_content::{copy_content, read_content};
 pub use ground::{GroundError, UNBOUND_PATH};
 pub use launcher::{
-    Access, Completion, Exit, LOWERS_MAX, LaunchPlan, Launcher, NetMode, Output, Streams, TmpfsSize,
-    UpperPlace, UpperRoot, Usage, ViewStep, WorkspaceMount,
+    Access, Completion, Exit, LOWERS_MAX, LaunchPlan, Launcher, NetMode, Output, ProcMode, Refused, Streams,
+    TmpfsSize, UpperPlace, UpperRoot, Usage, ViewStep, WorkspaceMount,
 };
 pub use locate::{
     CONFIG_FILE, LocateError, Located, Surroundings, VAULT_DIR, VAULT_FILE, VaultChoice, VaultSource,

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::launcher::{Access, NetMode, TmpfsSize, ViewStep, WorkspaceMount};
+use super::launcher::{Access, NetMode, ProcMode, TmpfsSize, ViewStep, WorkspaceMount};
 use super::words::words;
 
 /// Read-only inside, where the host has them.
@@ -50,6 +50,7 @@ pub struct ViewRequest<'a> {
     /// `$PATH`
     pub search_path: &'a OsStr,
     pub net: NetMode,
+    pub proc: ProcMode,
     pub extras: &'a [Extra],
     /// Never to be seen: the vault, the caches, the scratch.
     pub secret: &'a [PathBuf],
@@ -87,7 +88,9 @@ pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
             shown.extend(tops.flat_map(|path| as_on_host(&path)));
         }
     }
-    shown.push(("/proc".into(), ViewStep::Proc { path: "/proc".into() }));
+    if request.proc == ProcMode::Private {
+        shown.push(("/proc".into(), ViewStep::Proc { path: "/proc".into() }));
+    }
     shown.push(("/dev".into(), ViewStep::Devices { path: "/dev".into() }));
     shown.push(("/tmp".into(), private_dir(Path::new("/tmp"), 0o1777)));
     shown.push(("/var/tmp".into(), private_dir(Path::new("/var/tmp"), 0o1777)));
@@ -237,6 +240,7 @@ mod tests {
             home: Some(home),
             search_path: OsStr::new("/usr/bin"),
             net: NetMode::None,
+            proc: ProcMode::Private,
             extras,
             secret: &[],
         }
