@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use avfs::backend::sqlite::OpenOptions;
+use avfs::backend::sqlite::{OnClose, OpenOptions};
 use avfs::clock::SystemClock;
 use avfs::config::Config;
 use avfs::exit_code;
@@ -188,8 +188,9 @@ fn boot_id() -> Result<String, RunError> {
 /// The vault that is meant; a new one in the working directory if there is none.
 fn open_vault(args: &Args, around: &Surroundings) -> Result<Vault, RunError> {
     let context = Context { clock: Arc::new(SystemClock), actor: actor() };
+    let options = OpenOptions { on_close: OnClose::MoveLog, ..OpenOptions::default() };
     match around.locate(args.vault.as_deref()) {
-        Ok(located) => Ok(Vault::open(&located.path, OpenOptions::default(), context)?),
+        Ok(located) => Ok(Vault::open(&located.path, options, context)?),
         Err(LocateError::NoneNear { cwd }) => {
             let dir = cwd.join(VAULT_DIR);
             let made = std::fs::DirBuilder::new();
@@ -199,7 +200,7 @@ fn open_vault(args: &Args, around: &Surroundings) -> Result<Vault, RunError> {
                 return Err(RunError::Host { operation: "make a vault in the working directory", source });
             }
             let path = dir.join(VAULT_FILE);
-            let vault = Vault::create(&path, Some(BOUND_ABOVE), OpenOptions::default(), context)?;
+            let vault = Vault::create(&path, Some(BOUND_ABOVE), options, context)?;
             if !args.quiet {
                 render::say(&format!("avfs-run: a new vault: {}\n", path.display()));
             }

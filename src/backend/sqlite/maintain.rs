@@ -84,6 +84,11 @@ pub fn after_commit(backend: &SqliteBackend, conn: &Conn, log_pages: i32, durabi
     }
 }
 
+/// Leaves nothing in the log that is not in the file too.
+pub fn before_close(backend: &SqliteBackend) {
+    report(backend.take_conn().and_then(|conn| checkpoint(backend, &conn, "PASSIVE")));
+}
+
 /// Moves what it can of the log; being kept from it by a reader is no failure.
 fn checkpoint(backend: &SqliteBackend, conn: &Conn, mode: &str) -> Result<()> {
     move_log(conn, mode).map_err(|error| backend.translate(error))
