@@ -128,7 +128,9 @@ fn launch_code(error: &LaunchError) -> u8 {
         LaunchError::NotFound { .. } => exit_code::RUN_NOT_FOUND,
         LaunchError::NotExecutable { .. } => exit_code::RUN_NOT_EXECUTABLE,
         LaunchError::Nul { .. } | LaunchError::NoCwd { .. } | LaunchError::Host { .. } => exit_code::RUN_OWN,
-        LaunchError::Interrupted => exit_code::RUN_SIGNALLED + 2,
+        LaunchError::Interrupted { signal } => {
+            exit_code::RUN_SIGNALLED.saturating_add(u8::try_from(*signal).unwrap_or(0))
+        }
         LaunchError::Source { .. }
         | LaunchError::Namespaces(_)
         | LaunchError::Map(_)

@@ -54,7 +54,7 @@ pub enum LaunchError {
     #[error("the sandbox's first process ended before the command began")]
     Vanished,
     #[error("interrupted before the command began")]
-    Interrupted,
+    Interrupted { signal: i32 },
     #[error("cannot {operation}")]
     Host {
         operation: &'static str,
@@ -81,7 +81,7 @@ impl Diagnose for LaunchError {
             Self::NotExecutable { .. } => "command.not_executable",
             Self::NoCwd { .. } => "command.no_cwd",
             Self::Vanished => "sandbox.vanished",
-            Self::Interrupted => "interrupted",
+            Self::Interrupted { .. } => "interrupted",
             Self::Host { .. } => "run.host",
         }
     }
@@ -96,7 +96,7 @@ impl Diagnose for LaunchError {
             Self::NotExecutable { .. } => Some("make it executable, or run it with its interpreter".into()),
             Self::NoCwd { .. } => Some("name another one with: --cwd DIR".into()),
             Self::Source { .. } => Some("leave it out, or make it readable".into()),
-            Self::Nul { .. } | Self::Vanished | Self::Interrupted | Self::Host { .. } => None,
+            Self::Nul { .. } | Self::Vanished | Self::Interrupted { .. } | Self::Host { .. } => None,
         }
     }
 }
@@ -186,9 +186,9 @@ impl Starting {
         signals: &sys::SignalFd,
         plan: &LaunchPlan,
     ) -> Result<Supervised, LaunchError> {
-        if !supervisor::wait_readable(self.report.as_fd(), signals) {
+        if let Err(signal) = supervisor::wait_readable(self.report.as_fd(), signals) {
             self.abandon();
-            return Err(LaunchError::Interrupted);
+            return Err(LaunchError::Interrupted { signal });
         }
         // Read before reaping: if init has died its status would hide the cause.
         let mut bytes = Vec::new();

@@ -37,8 +37,8 @@ pub fn hold_signals() -> sys::Result<SignalFd> {
     SignalFd::new(&set)
 }
 
-/// Waits for a descriptor; false if a signal to end came first.
-pub fn wait_readable(fd: BorrowedFd<'_>, signals: &SignalFd) -> bool {
+/// Waits for a descriptor, unless a signal to end comes first: that one.
+pub fn wait_readable(fd: BorrowedFd<'_>, signals: &SignalFd) -> Result<(), i32> {
     loop {
         let mut fds = [
             PollFd::from_borrowed_fd(fd, PollFlags::IN),
@@ -48,10 +48,12 @@ pub fn wait_readable(fd: BorrowedFd<'_>, signals: &SignalFd) -> bool {
             continue;
         }
         if !fds[0].revents().is_empty() {
-            return true;
+            return Ok(());
         }
-        if let Ok(Some(libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT)) = signals.read() {
-            return false;
+        if let Ok(Some(signal @ (libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT))) =
+            signals.read()
+        {
+            return Err(signal);
         }
     }
 }

@@ -93,6 +93,30 @@ impl Config {
         Ok(self)
     }
 
+    /// Lays the file of a directory over it, which may come from anybody: what would let a command see or reach
+    /// more of the host is not taken, and named.
+    pub fn with_directory(self, file: &Path, text: &str) -> Result<(Self, Vec<&'static str>), ConfigError> {
+        let mut theirs = self.clone().with(file, text)?;
+        let mut refused = Vec::new();
+        if theirs.run_net.value == NetMode::Host && theirs.run_net != self.run_net {
+            theirs.run_net = self.run_net;
+            refused.push("run.net");
+        }
+        if theirs.run_profile.value == Profile::Host && theirs.run_profile != self.run_profile {
+            theirs.run_profile = self.run_profile;
+            refused.push("run.profile");
+        }
+        if theirs.run_env != self.run_env {
+            theirs.run_env = self.run_env;
+            refused.push("run.env");
+        }
+        if theirs.run_ro != self.run_ro {
+            theirs.run_ro = self.run_ro;
+            refused.push("run.ro");
+        }
+        Ok((theirs, refused))
+    }
+
     /// Every key, in the order of the documentation.
     #[must_use]
     pub fn shown(&self) -> Vec<Shown> {
@@ -160,5 +184,29 @@ impl Diagnose for ConfigError {
                 "see every key and its value with: avfs config show, after correcting this one".to_owned()
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_cannot_open_its_own_sandbox() {
+        let user = Config::default().with(Path::new("user"), "[run]\nenv = [\"A\"]\n").unwrap();
+        let text = "[run]\nnet = \"host\"\nprofile = \"host\"\nenv = [\"TOKEN\"]\nro = [\"~/.ssh\"]\n\
+                    timeout = \"5s\"\n[capture]\nexclude = [\"*.tmp\"]\n";
+        let (config, refused) = user.clone().with_directory(Path::new("dir"), text).unwrap();
+        assert_eq!(refused, ["run.net", "run.profile", "run.env", "run.ro"]);
+        assert_eq!(
+            (&config.run_net, &config.run_env, &config.run_ro),
+            (&user.run_net, &user.run_env, &user.run_ro)
+        );
+        assert_eq!(config.run_timeout.value, ExecutionTimeout::Millis(5_000));
+        assert_eq!(config.capture_exclude.len(), 1);
+        // Tighter than the user's is fine.
+        let open = Config::default().with(Path::new("user"), "[run]\nnet = \"host\"\n").unwrap();
+        let (config, refused) = open.with_directory(Path::new("dir"), "[run]\nnet = \"none\"\n").unwrap();
+        assert_eq!((config.run_net.value, refused.len()), (NetMode::None, 0));
     }
 }

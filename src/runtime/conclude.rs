@@ -8,6 +8,7 @@ use crate::backend::{Life, RunRecord, RunState};
 use crate::ids::{CheckpointName, VersionId};
 use crate::vault::capture::{CaptureOptions, Captured, LeftOut};
 use crate::vault::chunk::FILE_BYTES_MAX;
+use crate::vault::diff::ChangeKind;
 use crate::vault::edit::Edits;
 use crate::vault::gc::Trial;
 use crate::vault::import::{ImportOptions, Imported, OnTrouble};
@@ -146,6 +147,12 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             }
             Some(_) | None => None,
         };
+        for path in captured.iter().flat_map(|captured| &captured.bad_ignore_files) {
+            run.note(
+                "ignore.bad_line",
+                format!("{path} has lines that are no patterns; they were not applied"),
+            );
+        }
         run.phases.capture = begun.elapsed();
         let committing = Instant::now();
         // A vault that was moved away would take the changes with it without anybody noticing.
@@ -296,6 +303,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         let options = ImportOptions {
             on_trouble: OnTrouble::KeepGoing,
             stat_cache: self.site.stat_cache.as_deref(),
+            exclude: &self.site.exclude,
             meter: self.site.meter,
         };
         let (root, _, _) = self.site.vault.survey(dir, &options)?;
@@ -394,7 +402,8 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                 format!("{dir} was not removed: it holds files that are not versioned"),
             );
         }
-        Ok(Some(applied.changes.len() as u64 - applied.already))
+        let told = applied.changes.iter().filter(|change| change.kind != ChangeKind::Time).count() as u64;
+        Ok(Some(told.saturating_sub(applied.already)))
     }
 
     fn outcome(&self, completion: &Completion, version_before: Option<VersionId>) -> SessionOutcome {

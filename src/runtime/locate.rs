@@ -64,6 +64,12 @@ impl Diagnose for LocateError {
     }
 }
 
+/// The settings of a directory.
+#[must_use]
+pub fn directory_config(dir: &Path) -> PathBuf {
+    dir.join(VAULT_DIR).join(CONFIG_FILE)
+}
+
 /// A vault as somebody wrote it: a path, or the name of one among the user's vaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VaultChoice {
@@ -102,9 +108,13 @@ impl Surroundings {
     /// that of the bound directory.
     #[must_use]
     pub fn config_files(&self, bound: Option<&Path>) -> Vec<PathBuf> {
-        let user = self.xdg(self.config_home.as_deref(), ".config").map(|dir| dir.join("avfs"));
-        let project = bound.map(|dir| dir.join(VAULT_DIR));
-        user.into_iter().chain(project).map(|dir| dir.join(CONFIG_FILE)).collect()
+        self.user_config().into_iter().chain(bound.map(directory_config)).collect()
+    }
+
+    /// The user's own settings.
+    #[must_use]
+    pub fn user_config(&self) -> Option<PathBuf> {
+        Some(self.xdg(self.config_home.as_deref(), ".config")?.join("avfs").join(CONFIG_FILE))
     }
 
     /// The base directory specification: a relative path counts as not set.

@@ -18,6 +18,7 @@ mod locate;
 mod mount_session;
 mod proxy;
 mod recover;
+mod rehearsal;
 mod request;
 mod result;
 mod room;
@@ -42,10 +43,12 @@ pub use launcher::{
 };
 pub use locate::{
     CONFIG_FILE, LocateError, Located, Surroundings, VAULT_DIR, VAULT_FILE, VaultChoice, VaultSource,
+    directory_config,
 };
 pub use mount_session::{MountSession, MountState, ScratchDir, SessionError};
 pub use proxy::{ProxyRuntime, Site};
 pub use recover::{Doubt, RecoverError, Recovered, Recovery};
+pub use rehearsal::Rehearsal;
 pub use request::{
     BackendChoice, BaseChoice, CheckpointMode, CommandLine, Degradation, ExecutionRequest, ForkChoice,
     Retention, ScratchChoice, Writing,
@@ -57,4 +60,4 @@ pub use timeout::ExecutionTimeout;
 pub use units::{Limit, Since, Size, Span, UnitError, show_bytes_size};
 pub use view::{Extra, Profile, ViewRequest, view};
 pub use words::WordError;
-pub use workspace::{BOUND_ABOVE, WorkspaceError, bound_dir, require_bound_dir, stat_cache_path};
+pub use workspace::{BOUND_ABOVE, WorkspaceError, bound_dir, make_vault, require_bound_dir, stat_cache_path};

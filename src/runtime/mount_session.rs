@@ -77,7 +77,9 @@ impl Diagnose for SessionError {
             }
             Self::Host { .. } => Some("set XDG_CACHE_HOME to a directory you can write".to_owned()),
             Self::State { .. } => None,
-            Self::BadRecord { id, .. } => Some(format!("give it up with: avfs recover --discard {id}")),
+            Self::BadRecord { id, .. } => {
+                Some(format!("remove run/{id} from the cache directory to give it up"))
+            }
         }
     }
 }

@@ -37,7 +37,7 @@ use super::result::{ExecutionResult, Note, Phases};
 use super::room::{Room, Scratch};
 use super::session_record::SessionRecord;
 use super::state::ProxyExecutionState as State;
-use super::view::{Extra, ViewRequest, view};
+use super::view::{ViewRequest, view};
 
 /// Runs whose writing is looked at to tell how much the next one will write.
 const EARLIER_RUNS: usize = 3;
@@ -260,7 +260,13 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     ) -> Outcome<VersionRecord, L> {
         let (site, vault) = (self.site, self.site.vault);
         match vault.fork(name) {
-            Ok(_) => return self.head(name),
+            Ok(_) => {
+                if let Some(from) = from {
+                    from.resolve(&*vault.read()?)?;
+                    run.note("fork.exists", format!("fork {name} exists already, so --from means nothing"));
+                }
+                return self.head(name);
+            }
             Err(VaultError::NoFork { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -301,14 +307,13 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     ) -> Outcome<(LaunchPlan, Vec<TreePath>), L> {
         let (request, site) = (run.request, self.site);
         let workspace = self.workspace(run, places, ground, session, room)?;
-        let mut secret = vec![site.cache_dir.clone()];
+        let mut secret = vec![site.cache_dir.clone(), places.workspace.join(VAULT_DIR)];
         let mut hidden = Vec::new();
         if let Some(vault) = site.vault.path() {
             secret.extend(vault_files(vault, places));
         }
         for extra in &request.extras {
-            let (Extra::Cache { path, .. } | Extra::Tmpfs(path)) = extra else { continue };
-            if let Ok(below) = path.strip_prefix(&places.workspace) {
+            if let Ok(below) = extra.path().strip_prefix(&places.workspace) {
                 hidden.extend(TreePath::parse(below.as_os_str().as_encoded_bytes()).ok());
             }
         }
@@ -351,6 +356,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             wanted: request.retention != Retention::Discard && request.writing == Writing::Allowed,
             started_at: run.started_at.0,
             message: run.message.clone(),
+            expires_seconds: site.expires_seconds,
             exclude: site.exclude.clone(),
             hidden: hidden.iter().map(|path| to_hex(path.as_bytes())).collect(),
             request: journal::request(request, site.vault.path()),
@@ -380,8 +386,12 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             Ground::Copied { root, .. } => {
                 let options =
                     ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: self.site.meter };
-                self.site.vault.export(root, &session.copy_dir(), &options)?;
-                return Ok(WorkspaceMount::Copy { path, source: session.copy_dir() });
+                let copy = session.copy_dir();
+                self.site.vault.export(root, &copy, &options)?;
+                return Ok(match run.request.writing {
+                    Writing::Allowed => WorkspaceMount::Copy { path, source: copy },
+                    Writing::Refused => WorkspaceMount::ReadOnly { path, lowers: vec![copy] },
+                });
             }
         };
         if run.request.writing == Writing::Refused {
@@ -434,6 +444,7 @@ fn import_dir(site: &Site<'_>, dir: &Path) -> crate::vault::Result<Imported> {
     let options = ImportOptions {
         on_trouble: OnTrouble::KeepGoing,
         stat_cache: site.stat_cache.as_deref(),
+        exclude: &site.exclude,
         meter: site.meter,
     };
     site.vault.import(dir, &ForkName::main(), "import before a run", &options)

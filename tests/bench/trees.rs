@@ -17,7 +17,12 @@ fn import(vault: &Path, tree: &Path, cache: &Path) -> (f64, Imported) {
     timed(|| {
         let vault = Vault::open(vault, options(), context()).unwrap();
         let meter = Meter::default();
-        let how = ImportOptions { on_trouble: OnTrouble::Fail, stat_cache: Some(cache), meter: &meter };
+        let how = ImportOptions {
+            on_trouble: OnTrouble::Fail,
+            stat_cache: Some(cache),
+            exclude: &[],
+            meter: &meter,
+        };
         vault.import(tree, &ForkName::main(), "bench", &how).unwrap()
     })
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use avfs::backend::sqlite::OpenOptions;
 use avfs::clock::SystemClock;
+use avfs::config::Config;
 use avfs::runtime::{LocateError, Surroundings, stat_cache_path};
 use avfs::vault::materialize::BaseCache;
 use avfs::vault::{Context, Vault};
@@ -72,6 +73,17 @@ impl CommandContext {
             Err(error) => Err(EdgeError::host("read", &path)(error).into()),
         };
         self.around.config_files(bound).into_iter().map(read).collect()
+    }
+
+    /// What the settings say is never versioned.
+    pub fn exclude(&self, dir: &Path) -> Result<Vec<String>, Failure> {
+        let mut config = Config::default();
+        for (file, text) in self.config_texts(Some(dir))? {
+            if let Some(text) = text {
+                config = config.with(&file, &text)?;
+            }
+        }
+        Ok(config.capture_exclude.into_iter().map(|pattern| pattern.value).collect())
     }
 
     pub fn base_cache(&self) -> Result<BaseCache, Failure> {

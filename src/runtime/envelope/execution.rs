@@ -9,6 +9,7 @@ use crate::runtime::launcher::{Exit, NetMode, Output};
 use crate::runtime::request::{CommandLine, ExecutionRequest, ForkChoice, Writing};
 use crate::runtime::result::{Enforcement, ExecutionResult, Phases};
 use crate::runtime::room::Scratch;
+use crate::runtime::view::Extra;
 use crate::vault::run::Landed;
 
 use super::answer::{ErrorBody, SCHEMA_VERSION};
@@ -26,7 +27,8 @@ pub struct ExecutionEnvelope {
     /// The command ran, exited with 0, and its changes are kept as was asked.
     pub success: bool,
     pub state: StateName,
-    pub request: RequestObject,
+    /// Nothing if what was asked for could not be understood.
+    pub request: Option<RequestObject>,
     pub decision: Option<DecisionObject>,
     pub result: Option<ResultObject>,
     pub enforcement: Option<EnforcementObject>,
@@ -40,6 +42,8 @@ pub enum StateName {
     Denied,
     ApprovalRequired,
     Failed,
+    /// Only with `--dry-run`.
+    Planned,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -70,6 +74,14 @@ pub struct RequestObject {
     pub base: &'static str,
     pub scratch: &'static str,
     pub backend: &'static str,
+    pub profile: &'static str,
+    /// What was shown, put or hidden beside the profile.
+    pub ro: Vec<String>,
+    pub rw: Vec<String>,
+    pub tmpfs: Vec<String>,
+    pub hide: Vec<String>,
+    /// Directories that persist between runs.
+    pub cache: Vec<String>,
     /// Names of the variables the command is given; never their values.
     pub environment: Vec<String>,
 }
@@ -79,6 +91,10 @@ impl RequestObject {
     pub fn of(request: &ExecutionRequest, vault: Option<&std::path::Path>) -> Self {
         let lossy = |text: &std::ffi::OsString| text.to_string_lossy().into_owned();
         let path = |path: &std::path::PathBuf| path.display().to_string();
+        let paths = |wanted: fn(&Extra) -> bool| {
+            let chosen = request.extras.iter().filter(|extra| wanted(extra));
+            chosen.map(|extra| extra.path().display().to_string()).collect::<Vec<_>>()
+        };
         let words = request.command.words();
         let is_text = words.iter().all(|word| word.to_str().is_some());
         let bytes = || words.iter().map(|word| base64(word.as_encoded_bytes())).collect();
@@ -106,6 +122,12 @@ impl RequestObject {
             base: request.base.word(),
             scratch: request.scratch.word(),
             backend: request.backend.word(),
+            profile: request.profile.word(),
+            ro: paths(|extra| matches!(extra, Extra::ReadOnly(_))),
+            rw: paths(|extra| matches!(extra, Extra::ReadWrite(_))),
+            tmpfs: paths(|extra| matches!(extra, Extra::Tmpfs(_))),
+            hide: paths(|extra| matches!(extra, Extra::Hide(_))),
+            cache: paths(|extra| matches!(extra, Extra::Cache { .. })),
             environment: request.environment.names(),
         }
     }
@@ -344,7 +366,7 @@ impl ExecutionEnvelope {
             kind: "execution",
             success: result.exit == Exit::Code(0) && !result.timed_out,
             state: StateName::Completed,
-            request,
+            request: Some(request),
             decision: Some(DecisionObject::from(decision)),
             result: Some(ResultObject::from(result)),
             enforcement: Some(EnforcementObject::from(&result.enforcement)),
@@ -352,9 +374,29 @@ impl ExecutionEnvelope {
         }
     }
 
+    /// One that would take place.
+    #[must_use]
+    pub fn planned(request: RequestObject, decision: &ExecutionDecision, enforcement: &Enforcement) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            kind: "execution",
+            success: true,
+            state: StateName::Planned,
+            request: Some(request),
+            decision: Some(DecisionObject::from(decision)),
+            result: None,
+            enforcement: Some(EnforcementObject::from(enforcement)),
+            error: None,
+        }
+    }
+
     /// One that did not, or whose changes could not be kept.
     #[must_use]
-    pub fn failed(request: RequestObject, decision: Option<&ExecutionDecision>, error: ErrorBody) -> Self {
+    pub fn failed(
+        request: Option<RequestObject>,
+        decision: Option<&ExecutionDecision>,
+        error: ErrorBody,
+    ) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
             kind: "execution",

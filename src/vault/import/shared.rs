@@ -16,6 +16,7 @@ use crate::hostfs::xattr;
 use crate::ids::BlobId;
 use crate::vault::content;
 use crate::vault::error::{Result, VaultError};
+use crate::vault::ignore::Rules;
 use crate::vault::meter::Meter;
 use crate::vault::page::FileContent;
 use crate::vault::path::TreePath;
@@ -103,7 +104,10 @@ pub(in crate::vault) enum Outlet {
 
 /// What kind of directory is looked at.
 pub(in crate::vault) enum Flavour<'a> {
-    Host,
+    Host {
+        /// Wins over every ignore file.
+        exclude: Rules,
+    },
     Upper(Upper<'a>),
 }
 
@@ -182,7 +186,9 @@ impl<'a> Shared<'a> {
         options: &ImportOptions<'a>,
         outlet: Outlet,
     ) -> Result<Self> {
-        let shared = Self::new(vault, Flavour::Host, root, outlet, options.meter)?;
+        let exclude =
+            Rules::excluding(options.exclude).map_err(|source| ImportError::BadExclude { source })?;
+        let shared = Self::new(vault, Flavour::Host { exclude }, root, outlet, options.meter)?;
         let own_file = own_file(vault, dir);
         Ok(Self { on_trouble: options.on_trouble, cache, own_file, ..shared })
     }
@@ -251,7 +257,7 @@ impl<'a> Shared<'a> {
     pub fn read_xattrs(&self, file: BorrowedFd<'_>) -> std::io::Result<(xattr::Xattrs, Shows)> {
         let xattrs = xattr::read(file)?;
         Ok(match self.flavour {
-            Flavour::Host => (xattrs, Shows::Beneath),
+            Flavour::Host { .. } => (xattrs, Shows::Beneath),
             Flavour::Upper(_) => overlay::unescape(xattrs),
         })
     }
@@ -259,7 +265,7 @@ impl<'a> Shared<'a> {
     /// The mode of a file as its user left it.
     fn true_mode(&self, stat: &HostStat) -> u32 {
         match &self.flavour {
-            Flavour::Host => stat.mode,
+            Flavour::Host { .. } => stat.mode,
             Flavour::Upper(upper) => upper.modes.true_mode(stat),
         }
     }
