@@ -89,9 +89,10 @@ impl RunError {
                 ExecuteError::CaptureFailed { .. } | ExecuteError::CaptureLost { .. } => {
                     exit_code::RUN_CAPTURE
                 }
-                ExecuteError::Ground(_) | ExecuteError::Session(_) | ExecuteError::Vault(_) => {
-                    exit_code::RUN_OWN
-                }
+                ExecuteError::Ground(_)
+                | ExecuteError::Session(_)
+                | ExecuteError::Vault(_)
+                | ExecuteError::NotApplied { .. } => exit_code::RUN_OWN,
             },
             Self::NoPath { .. }
             | Self::BadEnv { .. }

@@ -5,7 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timestamps};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Timestamps};
+use rustix::io::Errno;
 
 use super::stat::FileTime;
 use super::xattr;
@@ -115,6 +116,74 @@ pub fn set_mtime(fd: BorrowedFd<'_>, mtime: FileTime) -> io::Result<()> {
 pub fn link(from_dir: BorrowedFd<'_>, from: &[u8], to_dir: BorrowedFd<'_>, to: &[u8]) -> io::Result<()> {
     let (from, to) = (OsStr::from_bytes(from), OsStr::from_bytes(to));
     Ok(rustix::fs::linkat(from_dir, from, to_dir, to, AtFlags::empty())?)
+}
+
+/// What a rename does with what stands under the new name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// There must be nothing.
+    Nothing,
+    /// A file: it is gone at the moment the new one is there.
+    File,
+    /// Anything: both change places, in one step where the file system can.
+    Anything,
+}
+
+/// Gives what is `from` the name `to`.
+pub fn rename(
+    (from_dir, from): (BorrowedFd<'_>, &[u8]),
+    (to_dir, to): (BorrowedFd<'_>, &[u8]),
+    over: Over,
+) -> io::Result<()> {
+    let flags = match over {
+        Over::Nothing => RenameFlags::NOREPLACE,
+        Over::File => RenameFlags::empty(),
+        Over::Anything => RenameFlags::EXCHANGE,
+    };
+    let (old, new) = (OsStr::from_bytes(from), OsStr::from_bytes(to));
+    match rustix::fs::renameat_with(from_dir, old, to_dir, new, flags) {
+        // Not every file system knows the flags.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            rename_in_steps((from_dir, from), (to_dir, to), over)
+        }
+        other => Ok(other?),
+    }
+}
+
+fn rename_in_steps(
+    (from_dir, from): (BorrowedFd<'_>, &[u8]),
+    (to_dir, to): (BorrowedFd<'_>, &[u8]),
+    over: Over,
+) -> io::Result<()> {
+    let (old, new) = (OsStr::from_bytes(from), OsStr::from_bytes(to));
+    match over {
+        Over::File => Ok(rustix::fs::renameat(from_dir, old, to_dir, new)?),
+        Over::Nothing => match link(from_dir, from, to_dir, to) {
+            Ok(()) => Ok(rustix::fs::unlinkat(from_dir, old, AtFlags::empty())?),
+            // A directory has no second name, and a rename of one replaces nothing that holds something.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Ok(rustix::fs::renameat(from_dir, old, to_dir, new)?)
+            }
+            Err(error) => Err(error),
+        },
+        Over::Anything => {
+            let aside = [from, b".old"].concat();
+            rustix::fs::renameat(to_dir, new, from_dir, OsStr::from_bytes(&aside))?;
+            Ok(rustix::fs::renameat(from_dir, old, to_dir, new)?)
+        }
+    }
+}
+
+/// Sets the time of anything, a link itself included.
+pub fn set_time(dir: BorrowedFd<'_>, name: &[u8], mtime: FileTime) -> io::Result<()> {
+    let name = OsStr::from_bytes(name);
+    Ok(rustix::fs::utimensat(dir, name, &times(mtime), AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+/// Sets the mode and time of an open file or directory.
+pub fn set_mode_and_time(file: BorrowedFd<'_>, mode: u32, mtime: FileTime) -> io::Result<()> {
+    rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?;
+    Ok(rustix::fs::futimens(file, &times(mtime))?)
 }
 
 /// Writes all of `data` at `offset`.

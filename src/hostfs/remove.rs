@@ -23,6 +23,23 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Removes the file `name`; nothing there is no failure.
+pub fn remove_file(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
+    match unlinkat(dir, OsStr::from_bytes(name), AtFlags::empty()) {
+        Err(rustix::io::Errno::NOENT) => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// Removes the directory `name` if nothing is in it; false if something is.
+pub fn remove_empty_dir(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
+    match unlinkat(dir, OsStr::from_bytes(name), AtFlags::REMOVEDIR) {
+        Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(true),
+        Err(rustix::io::Errno::NOTEMPTY | rustix::io::Errno::EXIST) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 /// Empties a directory with two descriptors open at most, opening up what is closed.
 fn remove_patiently(path: &Path) -> io::Result<()> {
     let owner_only = Mode::from_raw_mode(0o700);

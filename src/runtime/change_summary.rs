@@ -76,10 +76,16 @@ impl ChangeSummary {
         };
         // Limited first, so that a file that left the paths asked for is shown as deleted there.
         let found: Vec<Change> = diff(pages, before, after)?.into_iter().filter(wanted).collect();
+        Ok(Self::of(found))
+    }
+
+    /// Changes that are known, as they are told.
+    #[must_use]
+    pub fn of(found: Vec<Change>) -> Self {
         let changes = find_renames(found);
         let mut counts = ChangeCounts::default();
         changes.iter().for_each(|change| counts.count(&change.kind));
-        Ok(Self { changes, counts })
+        Self { changes, counts }
     }
 }
 

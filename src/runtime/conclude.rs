@@ -9,12 +9,14 @@ use crate::ids::{CheckpointName, VersionId};
 use crate::vault::capture::{CaptureOptions, LeftOut};
 use crate::vault::chunk::FILE_BYTES_MAX;
 use crate::vault::edit::Edits;
+use crate::vault::gc::Trial;
 use crate::vault::import::{ImportOptions, Imported, OnTrouble};
 use crate::vault::page::DirRef;
 use crate::vault::run::{Landed, LandedRun, Landing, RunLanding};
 use crate::vault::version::{full_root_of, root_of};
 use crate::vault::{Batch, Vault, VaultError, require_version};
 
+use super::apply::{ApplyOptions, Filter, Subject, apply};
 use super::change_summary::{ChangeSummary, Shown};
 use super::error::ExecuteError;
 use super::journal;
@@ -61,7 +63,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         self.note_room(&mut run, &ended);
         session.captured()?;
         let LandedRun { landed, record, checkpoint_before, checkpoint_after } = kept.landed;
-        let applied = None;
+        let applied = self.apply_if_asked(&mut run, &ended.completion, &record, &landed)?;
         let Completion { exit, timed_out, stdout, stderr, usage, .. } = ended.completion;
         let scrub = |mut output: super::launcher::Output| {
             output.bytes = run.request.environment.scrub(output.bytes);
@@ -355,6 +357,45 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                 }
             }
         }
+    }
+
+    /// The number of paths that were written to the host's directory, if that was asked for.
+    fn apply_if_asked(
+        &self,
+        run: &mut Run<'_>,
+        completion: &Completion,
+        record: &RunRecord,
+        landed: &Landed,
+    ) -> Outcome<Option<u64>, L> {
+        let Some(dir) = self.site.bound.as_deref().filter(|_| run.request.retention == Retention::Apply)
+        else {
+            return Ok(None);
+        };
+        if landed.version().is_none() {
+            return Ok(None);
+        }
+        if completion.exit != Exit::Code(0) || completion.timed_out {
+            run.note(
+                "apply.skipped",
+                "the command failed, so nothing was written to the directory".to_owned(),
+            );
+            return Ok(None);
+        }
+        let not_applied =
+            |source| ExecuteError::NotApplied { id: record.id.clone(), source: Box::new(source) };
+        let subject = {
+            let reader = self.site.vault.read()?;
+            Subject::of_run(&*reader, record)?
+        };
+        let options = ApplyOptions { filter: &Filter::default(), trial: Trial::Real, meter: self.site.meter };
+        let applied = apply(self.site.vault, &subject, dir, &options).map_err(not_applied)?;
+        for dir in &applied.kept_dirs {
+            run.note(
+                "apply.kept_dir",
+                format!("{dir} was not removed: it holds files that are not versioned"),
+            );
+        }
+        Ok(Some(applied.changes.len() as u64 - applied.already))
     }
 
     fn outcome(&self, completion: &Completion, version_before: Option<VersionId>) -> SessionOutcome {

@@ -6,6 +6,7 @@ use crate::diagnose::Diagnose;
 use crate::ids::RunId;
 use crate::vault::VaultError;
 
+use super::apply::ApplyError;
 use super::ground::GroundError;
 use super::launcher::Exit;
 use super::mount_session::SessionError;
@@ -35,6 +36,12 @@ pub enum ExecuteError<E: Diagnose + 'static> {
         #[source]
         source: Box<VaultError>,
     },
+    #[error("the changes of run {id} are kept, but were not written to the directory")]
+    NotApplied {
+        id: RunId,
+        #[source]
+        source: Box<ApplyError>,
+    },
 }
 
 impl<E: Diagnose + 'static> Diagnose for ExecuteError<E> {
@@ -46,6 +53,7 @@ impl<E: Diagnose + 'static> Diagnose for ExecuteError<E> {
             Self::Launch(error) => error.code(),
             Self::CaptureFailed { .. } => "capture.failed",
             Self::CaptureLost { .. } => "capture.lost",
+            Self::NotApplied { source, .. } => source.code(),
         }
     }
 
@@ -60,6 +68,10 @@ impl<E: Diagnose + 'static> Diagnose for ExecuteError<E> {
                 Some(format!("{first}finish it with: avfs recover {id}"))
             }
             Self::CaptureLost { source, .. } => source.hint(),
+            Self::NotApplied { id, source } => {
+                let first = source.hint().map(|hint| format!("{hint}; then ")).unwrap_or_default();
+                Some(format!("{first}try again with: avfs apply run:{id}"))
+            }
         }
     }
 }

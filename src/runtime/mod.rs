@@ -3,6 +3,7 @@
 //!
 //! Nothing here prints, and the environment comes in as a value.
 
+mod apply;
 mod change_summary;
 mod conclude;
 mod decision;
@@ -28,6 +29,7 @@ mod view;
 mod words;
 mod workspace;
 
+pub use apply::{Applied, ApplyError, ApplyOptions, Conflict, Filter, Subject, apply};
 pub use change_summary::{ChangeCounts, ChangeSummary, LineStat, Shown, TextChange, is_binary, text_change};
 pub use decision::{Action, ExecutionDecision};
 pub use environment::{EnvChoice, Environment};
@@ -41,7 +43,7 @@ pub use launcher::{
 pub use locate::{LocateError, Located, Surroundings, VAULT_DIR, VAULT_FILE, VaultChoice, VaultSource};
 pub use mount_session::{MountSession, MountState, ScratchDir, SessionError};
 pub use proxy::{ProxyRuntime, Site};
-pub use recover::{RecoverError, Recovered, Recovery};
+pub use recover::{Doubt, RecoverError, Recovered, Recovery};
 pub use request::{
     BackendChoice, BaseChoice, CheckpointMode, CommandLine, Degradation, ExecutionRequest, ForkChoice,
     Retention, ScratchChoice, Writing,

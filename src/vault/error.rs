@@ -46,6 +46,8 @@ pub enum VaultError {
     MainFork { name: ForkName },
     #[error("fork {name} holds {count} checkpoints that were saved by hand")]
     ForkHasCheckpoints { name: ForkName, count: usize },
+    #[error("fork {name} is not the fork of a run: it is there to stay")]
+    PersistentFork { name: ForkName },
     #[error("fork {fork} moved to {} while this was prepared for {}", found.short(), expected.short())]
     ForkMoved { fork: ForkName, expected: VersionId, found: VersionId },
     #[error("there is no checkpoint {name} on fork {fork}")]
@@ -113,6 +115,7 @@ impl Diagnose for VaultError {
             Self::ForkExists { .. } => "fork.exists",
             Self::MainFork { .. } => "fork.main",
             Self::ForkHasCheckpoints { .. } => "fork.has_checkpoints",
+            Self::PersistentFork { .. } => "fork.persistent",
             Self::ForkMoved { .. } => "fork.moved",
             Self::NoCheckpoint { .. } => "checkpoint.not_found",
             Self::CheckpointExists { .. } => "checkpoint.exists",
@@ -157,6 +160,12 @@ impl Diagnose for VaultError {
             Self::MainFork { .. } => "delete the whole vault with: avfs vault delete".to_owned(),
             Self::ForkHasCheckpoints { name, .. } => {
                 format!("delete them with it: avfs fork delete --force {name}")
+            }
+            Self::PersistentFork { name } if *name == ForkName::main() => {
+                "take its last version back with: avfs undo".to_owned()
+            }
+            Self::PersistentFork { name } => {
+                format!("delete it with: avfs fork delete {name}, or take a version back: avfs undo {name}")
             }
             Self::ForkMoved { .. } => "look at the new state and try again".to_owned(),
             Self::NoCheckpoint { fork, .. } => format!("list them with: avfs checkpoint list --fork {fork}"),

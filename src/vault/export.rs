@@ -213,7 +213,7 @@ fn place_for(dest: &Path, overwrite: Overwrite) -> Result<Place> {
 }
 
 /// Removes staging directories whose exporter is dead.
-fn sweep(dir: &Path) -> Result<()> {
+pub(crate) fn sweep(dir: &Path) -> Result<()> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Ok(()) };
     for entry in entries.flatten() {
         if !entry.file_name().as_bytes().starts_with(STAGING_PREFIX.as_bytes()) {
@@ -229,15 +229,15 @@ fn sweep(dir: &Path) -> Result<()> {
 }
 
 /// A directory that is being filled; dropped, it is gone.
-struct Staging {
+pub(crate) struct Staging {
     path: PathBuf,
-    fd: OwnedFd,
+    pub(crate) fd: OwnedFd,
     /// Tells others that the exporter lives.
     _alive: FileLock,
 }
 
 impl Staging {
-    fn make(parent: &Path) -> Result<Self> {
+    pub(crate) fn make(parent: &Path) -> Result<Self> {
         loop {
             let unique = random::suffix().map_err(VaultError::Output)?;
             let path = parent.join(format!("{STAGING_PREFIX}{unique}"));

@@ -1,11 +1,11 @@
 //! Forks: named movable heads with ancestry, persistent or with a day on which they end.
 
-use crate::backend::{ForkRecord, Life};
+use crate::backend::{CheckpointRecord, ForkRecord, Life, Reader, VersionRecord};
 use crate::ids::{ForkName, VersionId};
 
 use super::audit::Event;
 use super::error::{Result, VaultError};
-use super::store::{Advance, Committed, Vault, When};
+use super::store::{Advance, Committed, Transaction, Vault, When, require_version};
 use super::version::{Reference, full_root_of, root_of};
 
 /// What deleting a fork may take with it.
@@ -50,16 +50,7 @@ impl Vault {
     pub fn delete_fork(&self, name: &ForkName, deletion: Deletion) -> Result<ForkRecord> {
         self.transact(|transaction| {
             let fork = transaction.fork(name)?;
-            if *name == ForkName::main() {
-                return Err(VaultError::MainFork { name: name.clone() });
-            }
-            let by_hand = |checkpoint: &&crate::backend::CheckpointRecord| {
-                checkpoint.fork == *name && !checkpoint.automatic
-            };
-            let count = transaction.view().checkpoints()?.iter().filter(by_hand).count();
-            if count > 0 && deletion == Deletion::Careful {
-                return Err(VaultError::ForkHasCheckpoints { name: name.clone(), count });
-            }
+            refuse_deletion(transaction.view(), name, deletion)?;
             transaction.writer.delete_fork(name)?;
             transaction.record(&Event {
                 action: "fork.delete",
@@ -90,11 +81,54 @@ impl Vault {
                 return Err(VaultError::ForkMoved { fork: fork.clone(), expected, found: record.head });
             }
             let (version, _) = to.resolve(transaction.view())?;
-            let root = full_root_of(transaction.view(), &version)?;
             let message = format!("restore to {}", version.id.short());
-            let advance =
-                Advance { action: "fork.restore", message: &message, run: None, when: When::Changed };
-            transaction.advance(&record, &root, advance)
+            go_to(transaction, &record, &version, "fork.restore", &message)
         })
     }
+
+    /// Adds a version to `fork` that equals its head's parent. Done twice, it brings back what it took.
+    pub fn undo(&self, fork: &ForkName) -> Result<Undone> {
+        self.transact(|transaction| {
+            let record = transaction.fork(fork)?;
+            let undone = require_version(transaction.view(), &record.head)?;
+            let parent = undone.parents.first();
+            let parent = parent.ok_or_else(|| VaultError::BeforeFirst { reference: format!("{fork}~1") })?;
+            let parent = require_version(transaction.view(), parent)?;
+            let what = undone.message.lines().next().unwrap_or_default();
+            let message = format!("undo {}: {what}", undone.id.short());
+            let committed = go_to(transaction, &record, &parent, "fork.undo", &message)?;
+            Ok(Undone { committed, undone })
+        })
+    }
+}
+
+/// A version that was taken back, and the one that did it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undone {
+    pub committed: Committed,
+    pub undone: VersionRecord,
+}
+
+fn go_to(
+    transaction: &mut Transaction<'_>,
+    fork: &ForkRecord,
+    version: &VersionRecord,
+    action: &'static str,
+    message: &str,
+) -> Result<Committed> {
+    let root = full_root_of(transaction.view(), version)?;
+    transaction.advance(fork, &root, Advance { action, message, run: None, when: When::Changed })
+}
+
+/// What must not be deleted with a fork, or not without asking.
+pub(super) fn refuse_deletion(reader: &dyn Reader, name: &ForkName, deletion: Deletion) -> Result<()> {
+    if *name == ForkName::main() {
+        return Err(VaultError::MainFork { name: name.clone() });
+    }
+    let by_hand = |checkpoint: &&CheckpointRecord| checkpoint.fork == *name && !checkpoint.automatic;
+    let count = reader.checkpoints()?.iter().filter(by_hand).count();
+    if count > 0 && deletion == Deletion::Careful {
+        return Err(VaultError::ForkHasCheckpoints { name: name.clone(), count });
+    }
+    Ok(())
 }

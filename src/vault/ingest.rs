@@ -154,6 +154,24 @@ pub fn ingest(blocks: &mut dyn Blocks, sink: &mut (dyn Sink + Send)) -> Result<I
     Ok(Ingested { content: FileContent::Chunked(id), size: source.size })
 }
 
+/// What content would be stored as, without storing it.
+pub fn identify(blocks: &mut dyn Blocks) -> Result<Ingested> {
+    ingest(blocks, &mut Forget)
+}
+
+/// Takes content for its digest alone.
+struct Forget;
+
+impl Sink for Forget {
+    fn known(&mut self, ids: &[BlobId]) -> Result<HashSet<BlobId>> {
+        Ok(ids.iter().copied().collect())
+    }
+
+    fn store(&mut self, _: Vec<BlobRecord>) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// The content, if the pieces are those of a file that is kept as one blob.
 fn as_whole(pieces: &[Piece], size: u64) -> Option<Vec<u8>> {
     match pieces {

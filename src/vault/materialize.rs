@@ -24,7 +24,7 @@ use crate::hostfs::xattr;
 use crate::ids::{BlobId, TreeId};
 
 use super::error::{Result, VaultError};
-use super::ingest::{self, Sink};
+use super::ingest;
 use super::meter::Meter;
 use super::page::{DirRef, Node};
 use super::path::TreePath;
@@ -280,22 +280,8 @@ fn same_file(dir: BorrowedFd<'_>, name: &[u8], node: &Node, stat: &HostStat) -> 
                 return Ok(false);
             }
             let Ok(fd) = beneath::open(dir, name, beneath::READ) else { return Ok(false) };
-            let mut blocks = ingest::ReadBlocks(File::from(fd));
-            ingest::ingest(&mut blocks, &mut Discard)?.content == file.content
+            ingest::identify(&mut ingest::ReadBlocks(File::from(fd)))?.content == file.content
         }
         Node::Dir(_) => stat.kind == HostKind::Dir,
     })
-}
-
-/// Takes content for its digest alone.
-struct Discard;
-
-impl Sink for Discard {
-    fn known(&mut self, ids: &[crate::ids::BlobId]) -> Result<std::collections::HashSet<crate::ids::BlobId>> {
-        Ok(ids.iter().copied().collect())
-    }
-
-    fn store(&mut self, _: Vec<crate::backend::BlobRecord>) -> Result<()> {
-        Ok(())
-    }
 }

@@ -12,6 +12,7 @@ pub mod chunk;
 pub mod codec;
 pub mod content;
 pub mod diff;
+pub mod discard;
 pub mod edit;
 mod error;
 pub mod export;
@@ -38,7 +39,7 @@ pub mod stat_cache;
 mod store;
 pub mod tree;
 pub mod version;
-mod write_out;
+pub(crate) mod write_out;
 
 pub use batch::Batch;
 pub use error::{Result, VaultError};

@@ -184,7 +184,8 @@ impl WriteOut<'_> {
         Ok(())
     }
 
-    fn write_one(&self, dir: &OwnedFd, parent: &TreePath, umask: Umask, entry: &Entry) -> Result<()> {
+    /// One file, link or fifo; a directory is left to [`WriteOut::write`].
+    pub fn write_one(&self, dir: &OwnedFd, parent: &TreePath, umask: Umask, entry: &Entry) -> Result<()> {
         let path = parent.join(&entry.name);
         let fail = |source| ExportError::Io { operation: "write", path: path.clone(), source };
         match &entry.node {

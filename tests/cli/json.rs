@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use crate::env::TestEnv;
+use crate::runs;
+use crate::support::landing::Changes;
 
 #[test]
 fn every_kind_of_answer_matches_the_schema() {
@@ -44,6 +46,11 @@ fn every_kind_of_answer_matches_the_schema() {
         &["grep", "main", "t.o"],
         &["diff", "main~1", "f~1", "--patch"],
         &["diff", "main~1", "f~1", "--stat"],
+        &["runs", "list"],
+        &["runs", "show", "0100"],
+        &["apply", "run:0100"],
+        &["discard", "run:0200"],
+        &["undo"],
         &["audit", "list"],
         &["audit", "verify"],
         &["quota", "show"],
@@ -61,6 +68,11 @@ fn every_kind_of_answer_matches_the_schema() {
     ];
     let mut kinds = BTreeSet::new();
     for call in calls {
+        if *call == ["runs", "list"] {
+            let (first, second) = (Changes::default().put("r", "r"), Changes::default().put("s", "s"));
+            runs::land(&env, 1, &first);
+            runs::land(&env, 2, &second);
+        }
         let value = env.json(call);
         assert_eq!(value["success"], json!(true), "{call:?}: {value}");
         kinds.insert(value["kind"].as_str().unwrap().to_owned());

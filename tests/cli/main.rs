@@ -10,6 +10,7 @@ mod env;
 mod help;
 mod json;
 mod memory;
+mod runs;
 mod streams;
 mod tour;
 mod verbs;

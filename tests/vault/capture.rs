@@ -661,7 +661,7 @@ fn the_upper_may_be_on_a_file_system_that_is_mounted_nowhere() {
 fn a_journal_that_cannot_be_written_fails_the_capture() {
     let case = Case::new(TREE);
     fs::write(case.upper.join("new"), "x").unwrap();
-    fs::set_permissions(case.upper.join("new"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(case.upper.join("new"), fs::Permissions::from_mode(0o000)).unwrap();
     let case = Case { journal: case.scratch.join("nowhere/modes"), ..case };
     let error = case.try_capture(&[], &[]).err().unwrap();
     assert_eq!(error.code(), "capture.io");

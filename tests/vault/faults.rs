@@ -6,8 +6,10 @@ use avfs::backend::fault::{FaultBackend, Fuse};
 use avfs::backend::memory::MemoryBackend;
 use avfs::backend::sqlite::{OpenOptions, SqliteBackend};
 use avfs::backend::{Backend, BackendError, CheckpointRecord, ForkRecord, Life, RunRecord, VersionRecord};
+use avfs::clock::Timestamp;
 use avfs::ids::CheckpointName;
 use avfs::vault::checkpoint::Origin;
+use avfs::vault::discard::ChangesOf;
 use avfs::vault::edit::{Edit, Edits};
 use avfs::vault::fork::Deletion;
 use avfs::vault::gc::{Keep, Trial};
@@ -78,6 +80,11 @@ fn furnish(vault: &Vault) {
     support::write(vault, "dir/f01", b"changed too");
     vault.create_fork(&fork("side"), &reference("main~3"), Life::Persistent).unwrap();
     vault.write_file(&fork("side"), &path("only/here"), &b"side"[..], Some(0o600), "side").unwrap();
+    let base = vault.fork(&main_fork()).unwrap().head;
+    let life = Life::Ephemeral { expires_at: Timestamp(i64::MAX) };
+    let (name, parent) = (fork("run-0"), main_fork());
+    let landing = Landing::NewFork { name: &name, base, parent: &parent, life };
+    Changes::default().put("by-a-run", "x").land(vault, landing, runs::record(200, &name)).unwrap();
 }
 
 type Operation<'a> = (&'static str, Box<dyn Fn(&Vault) -> Result<()> + 'a>);
@@ -145,6 +152,9 @@ fn operations<'a>(host: &'a Path) -> Vec<Operation<'a>> {
                 Changes::default().land(v, Landing::RecordOnly, record).map(drop)
             }),
         ),
+        ("undo", Box::new(|v| v.undo(&main_fork()).map(drop))),
+        ("discard", Box::new(|v| v.discard(&ChangesOf::Fork(fork("run-0"))).map(drop))),
+        ("mark applied", Box::new(|v| v.mark_applied(&fork("run-0"), &[runs::run_id(200)], "paths=1"))),
         (
             "fork create",
             Box::new(|v| v.create_fork(&fork("third"), &reference("side"), Life::Persistent).map(drop)),
@@ -243,6 +253,7 @@ fn any_failed_write_of_a_sweep_takes_nothing_that_is_in_use() {
     let (vault, fuse) = faulty(SqliteBackend::create(&file, OpenOptions::default()).unwrap());
     furnish(&vault);
     vault.delete_fork(&fork("side"), Deletion::Careful).unwrap();
+    vault.discard(&ChangesOf::Fork(fork("run-0"))).unwrap();
     support::write(&vault, "large", b"small now");
     vault.delete_checkpoint(&main_fork(), &CheckpointName::parse("saved").unwrap()).unwrap();
     vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();

@@ -184,6 +184,10 @@ fn a_change_without_a_run_is_a_layer_or_a_base() {
     let stack = bench.stack();
     assert_eq!((stack.made, stack.dirs.len()), (Made::Layered, 2));
     bench.assert_shows_head(&stack);
+    // A directory in the place of a file is marked as overlayfs itself would.
+    let mut value = [0; 2];
+    let length = rustix::fs::getxattr(stack.dirs[0].join("four"), "user.overlay.opaque", &mut value).unwrap();
+    assert_eq!(&value[..length], b"y");
     assert_eq!(bench.stack().made, Made::Reused);
     assert_eq!(bench.stack().dirs, stack.dirs);
     // The control: what is there is used, so a damaged layer shows.
@@ -353,20 +357,29 @@ fn a_killed_builder_leaves_stacks_that_are_whole_or_none() {
     let (path, cache) = (bench.scratch.join("vault.db"), bench.scratch.join("cache"));
     let settings = [("VAULT", path.to_str().unwrap()), ("CACHE", cache.to_str().unwrap()), ("SECONDS", "60")];
     let mut dice = Dice::seeded(7);
-    let mut acks = 0;
-    for _ in 0..12 {
+    for round in 0..12 {
         let mut workers: Vec<Worker> = (0..2).map(|_| Worker::start("stack", &settings)).collect();
         workers.iter_mut().for_each(Worker::go);
         workers.iter_mut().for_each(Worker::wait_ready);
         std::thread::sleep(Duration::from_micros(dice.below(60_000)));
-        acks += workers.into_iter().map(|worker| worker.kill().len()).sum::<usize>();
+        // Some die while they build the first, some later.
+        if round % 3 == 0 {
+            workers[0].wait_for("ack stacked");
+        }
+        workers.into_iter().for_each(|worker| drop(worker.kill()));
         let layers = fs::read_dir(cache.join("layer")).into_iter().flatten();
         for layer in layers.map(|layer| layer.unwrap().path()) {
             let hidden = layer.file_name().unwrap().to_string_lossy().starts_with('.');
             assert!(hidden || layer.join("sealed").is_file(), "a layer is visible without its seal");
         }
     }
-    assert!(acks > 10, "{acks} stacks were taken in all");
+    // And some live to their end.
+    let settings = [settings[0], settings[1], ("SECONDS", "1")];
+    let mut workers: Vec<Worker> = (0..2).map(|_| Worker::start("stack", &settings)).collect();
+    workers.iter_mut().for_each(Worker::go);
+    for worker in workers {
+        assert!(!worker.finish().is_empty());
+    }
     let cache = BaseCache::new(&cache, worker::BOOT);
     let bench = Bench { cache, ..bench };
     for back in 0..4 {
@@ -438,7 +451,7 @@ fn many_at_once_share_one_cache() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 8, max_shrink_iters: 50, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 3, max_shrink_iters: 50, ..ProptestConfig::default() })]
 
     #[test]
     fn any_chain_of_runs_is_shown(
@@ -457,6 +470,10 @@ proptest! {
             bench.assert_shows_head(&bench.stack());
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, max_shrink_iters: 50, ..ProptestConfig::default() })]
 
     #[test]
     fn any_difference_is_shown(

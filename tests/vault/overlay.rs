@@ -1,9 +1,10 @@
 //! Real overlays, mounted by a child in namespaces of its own, and the work that is done in them.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
@@ -29,10 +30,13 @@ fn obstacle() -> Option<&'static str> {
 
 /// True if overlays work here; otherwise the test is skipped.
 pub fn works(test: &str) -> bool {
-    if let Some(reason) = obstacle() {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let Some(reason) = obstacle() else { return true };
+    // A property asks once for every case.
+    if TOLD.lock().unwrap().insert(test.to_owned()) {
         support::skip(test, reason);
     }
-    obstacle().is_none()
+    false
 }
 
 fn run(script: &str, settings: &[(&str, OsString)]) -> Result<(), String> {

@@ -6,97 +6,20 @@ use avfs::backend::sqlite::{OpenOptions, SqliteBackend};
 use avfs::backend::{Life, RunRecord, RunState};
 use avfs::clock::Timestamp;
 use avfs::diagnose::Diagnose;
-use avfs::hostfs::stat::FileTime;
 use avfs::ids::{CheckpointName, ForkName, RunId, RunPrefix, VersionId};
+use avfs::vault::discard::ChangesOf;
 use avfs::vault::edit::{Edit, Edits};
 use avfs::vault::fork::Deletion;
 use avfs::vault::gc::{Keep, Trial};
-use avfs::vault::page::{DirMeta, FileContent, FileNode, Node};
+use avfs::vault::page::Node;
 use avfs::vault::path::TreePath;
-use avfs::vault::run::{DIVERTED_SECONDS, Landed, LandedRun, Landing, RunLanding};
+use avfs::vault::run::{DIVERTED_SECONDS, Landed, Landing};
 use avfs::vault::tree::{self, Pages, Walk};
-use avfs::vault::{Batch, Result, Vault, audit, content};
+use avfs::vault::{Vault, audit, content};
 use proptest::prelude::*;
 
+pub use crate::support::landing::{Changes, record, run_id};
 use crate::support::{self, Scratch, fork, main_fork, path, reference};
-
-pub fn run_id(n: u8) -> RunId {
-    RunId::from_random([n, 0, 0, 0, n])
-}
-
-/// The row of a run that has ended well.
-pub fn record(n: u8, on: &ForkName) -> RunRecord {
-    RunRecord {
-        seq: 0,
-        id: run_id(n),
-        fork: on.clone(),
-        state: RunState::Completed,
-        version_before: None,
-        version_after: None,
-        started_at: support::START,
-        ended_at: Some(Timestamp(support::START.0 + 5)),
-        exit_code: Some(0),
-        signal: None,
-        applied_at: None,
-        discarded_at: None,
-        request: r#"{"command":["true"]}"#.to_owned(),
-        decision: r#"{"action":"allow"}"#.to_owned(),
-        result: r#"{"usage":{"user_ms":1}}"#.to_owned(),
-    }
-}
-
-/// Edits and the blobs they need.
-#[derive(Clone, Default)]
-pub struct Changes {
-    pub edits: Edits,
-    blobs: Vec<avfs::backend::BlobRecord>,
-}
-
-impl Changes {
-    pub fn put(mut self, at: &str, text: &str) -> Self {
-        let blob = content::encode(content::id_of(text.as_bytes()), text.as_bytes().to_vec());
-        let node = Node::File(FileNode {
-            mode: 0o644,
-            mtime: FileTime { seconds: 7, nanos: 0 },
-            size: text.len() as u64,
-            content: FileContent::Whole(blob.id),
-            xattrs: None,
-            link: None,
-        });
-        self.blobs.push(blob);
-        self.edits.insert(path(at), Edit::Put(node));
-        self
-    }
-
-    pub fn remove(mut self, at: &str) -> Self {
-        self.edits.insert(path(at), Edit::Remove);
-        self
-    }
-
-    pub fn dir(mut self, at: &str, mode: u32, seconds: i64) -> Self {
-        let meta = DirMeta { mode, mtime: FileTime { seconds, nanos: 0 }, xattrs: None };
-        self.edits.insert(path(at), Edit::Dir(meta));
-        self
-    }
-
-    pub fn land(&self, vault: &Vault, landing: Landing<'_>, record: RunRecord) -> Result<LandedRun> {
-        let label = |when: &str| CheckpointName::parse(&format!("{when}-{}", record.id)).ok();
-        let run = RunLanding {
-            landing,
-            edits: &self.edits,
-            message: "a run",
-            checkpoint_before: label("before"),
-            checkpoint_after: label("after"),
-            record,
-        };
-        let _pin = vault.backend().pin()?;
-        let mut batch = Batch::new(vault)?;
-        for blob in &self.blobs {
-            batch.push(blob.clone())?;
-        }
-        vault.land_run(run, batch)
-    }
-}
 
 fn head(vault: &Vault, name: &ForkName) -> VersionId {
     vault.fork(name).unwrap().head
@@ -529,6 +452,71 @@ fn marks_are_kept_in_the_journal() {
     assert_eq!(detail, format!("run={} paths=1", run_id(1)));
     assert_eq!(vault.mark_applied(&main_fork(), &[run_id(9)], "").unwrap_err().code(), "run.not_found");
     assert_eq!(audit::verify(&*vault.read().unwrap(), None).unwrap().problems, []);
+}
+
+#[test]
+fn discarding_takes_the_fork_of_a_run_and_no_other() {
+    let scratch = Scratch::new();
+    let vault = furnished(&scratch);
+    let base = head(&vault, &main_fork());
+    let name = fork("run-x");
+    let life = Life::Ephemeral { expires_at: Timestamp(i64::MAX) };
+    let landing = Landing::NewFork { name: &name, base, parent: &main_fork(), life };
+    let land_new = |n| Changes::default().put("new", "n").land(&vault, landing, record(n, &name)).unwrap();
+    let code = |what: &str| vault.discard(&what.parse().unwrap()).map(drop).map_err(|error| error.code());
+    let run = |n| format!("run:{}", run_id(n));
+    land_new(1);
+    // Both ways lead there, once.
+    assert_eq!(code(&run(1)), Ok(()));
+    assert!(vault.fork(&name).is_err());
+    assert!(vault.run(&RunPrefix::from(&run_id(1))).unwrap().discarded_at.is_some());
+    assert_eq!(code(&run(1)), Err("run.no_version"));
+    assert_eq!(code("run-x"), Err("fork.not_found"));
+    let second = land_new(2);
+    let discarded = vault.discard(&ChangesOf::Fork(name.clone())).unwrap();
+    // The run of the fork that had the name before is not discarded again.
+    let ids: Vec<RunId> = discarded.runs.iter().map(|run| run.id.clone()).collect();
+    assert_eq!((ids, discarded.fork.unwrap().head), (vec![run_id(2)], second.landed.version().unwrap()));
+    let (action, subject, detail) = audit_rows(&vault).pop().unwrap();
+    assert_eq!((action.as_str(), subject.as_str()), ("run.discard", "run-x"));
+    assert_eq!(detail, format!("run={}", run_id(2)));
+    // What is there to stay, moved on, or was never made, is refused.
+    let landing_on_main = Landing::Fork { name: &main_fork(), base };
+    Changes::default().put("x", "x").land(&vault, landing_on_main, record(3, &main_fork())).unwrap();
+    assert_eq!(code("main"), Err("fork.persistent"));
+    assert_eq!(code(&run(3)), Err("fork.persistent"));
+    land_new(4);
+    vault.write_file(&name, &path("more"), &b"by hand"[..], None, "w").unwrap();
+    assert_eq!(code(&run(4)), Err("fork.moved"));
+    let origin = avfs::vault::checkpoint::Origin::ByHand;
+    vault.save_checkpoint(&name, None, "", origin).unwrap();
+    assert_eq!(code("run-x"), Err("fork.has_checkpoints"));
+    Changes::default().land(&vault, Landing::RecordOnly, record(5, &main_fork())).unwrap();
+    assert_eq!(code(&run(5)), Err("run.no_version"));
+    let waiting = RunRecord { state: RunState::Recoverable, ..record(6, &main_fork()) };
+    Changes::default().land(&vault, Landing::RecordOnly, waiting).unwrap();
+    assert_eq!(code(&run(6)), Ok(()));
+    assert_eq!(code("run:0900000009"), Err("run.not_found"));
+    vault.gc(&|_| {}).unwrap();
+    support::assert_clean(&vault);
+}
+
+#[test]
+fn undo_takes_back_the_last_version_and_itself() {
+    let scratch = Scratch::new();
+    let vault = furnished(&scratch);
+    let before = support::root(&vault, "main").tree;
+    let written = support::write(&vault, "top", b"new").version;
+    let after = support::root(&vault, "main").tree;
+    let undone = vault.undo(&main_fork()).unwrap();
+    assert_eq!(undone.undone, written);
+    assert_eq!(undone.committed.version.message, format!("undo {}: write", written.id.short()));
+    assert_eq!(support::root(&vault, "main").tree, before);
+    vault.undo(&main_fork()).unwrap();
+    assert_eq!(support::root(&vault, "main").tree, after);
+    let fresh = support::create_vault(&scratch.join("fresh.db"));
+    assert_eq!(fresh.undo(&main_fork()).unwrap_err().code(), "ref.before_first");
+    assert_eq!(vault.undo(&fork("nope")).unwrap_err().code(), "fork.not_found");
 }
 
 /// A directory tree as a map: what a reader can check.

@@ -144,6 +144,11 @@ fn worker() {
     match role.as_str() {
         "write" => rounds.for_each(|round| write(&vault, round)),
         "land" => rounds.for_each(|round| land(&vault, round)),
+        "apply" => {
+            assert_eq!(rounds.next(), Some(0));
+            crate::apply::apply_fork(&vault, &setting("FORK"), Path::new(&setting("DIR"))).unwrap();
+            say("ack applied");
+        }
         "import" => rounds.for_each(|round| import(&vault, round)),
         "gc" => rounds.for_each(|round| gc(&vault, round)),
         "export" => rounds.for_each(|round| export(&vault, round)),
@@ -256,7 +261,7 @@ fn stack(vault: &Vault, round: u64) {
     assert_eq!(text.unwrap(), format!("{back}\n"), "a stack in use does not show its tree");
     say("ack stacked");
     drop(stack);
-    if round % 3 == 0 {
+    if round.is_multiple_of(3) {
         cache.evict(0).unwrap();
     }
 }

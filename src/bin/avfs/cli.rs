@@ -9,9 +9,9 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, cat, checkpoint, compact, completions, cp, diff, export, find, fork, fsck, gc, grep, import, init,
-    log, ls, man, materialize, mkdir, mv, prune, quota, restore, rm, schema, show, stats, status, tree,
-    vault, write,
+    apply, audit, cat, checkpoint, compact, completions, cp, diff, discard, export, find, fork, fsck, gc,
+    grep, import, init, log, ls, man, materialize, mkdir, mv, prune, quota, recover, restore, rm, runs,
+    schema, show, stats, status, tree, undo, vault, write,
 };
 
 /// Keeps every version of a directory in one file: fork it, compare, restore, export
@@ -50,6 +50,11 @@ pub enum Verb {
     Export(export::ExportArgs),
     Materialize(materialize::MaterializeArgs),
     Status(status::StatusArgs),
+    Runs(runs::RunsArgs),
+    Apply(apply::ApplyArgs),
+    Discard(discard::DiscardArgs),
+    Recover(recover::RecoverArgs),
+    Undo(undo::UndoArgs),
     Fork(fork::ForkArgs),
     Checkpoint(checkpoint::CheckpointArgs),
     Restore(restore::RestoreArgs),

@@ -61,9 +61,14 @@ impl CommandContext {
     }
 
     pub fn base_cache(&self) -> Result<BaseCache, Failure> {
+        Ok(BaseCache::new(&self.around.cache_dir()?, &self.boot_id()?))
+    }
+
+    /// Tells one start of the machine from another.
+    pub fn boot_id(&self) -> Result<String, Failure> {
         let boot_id = std::path::Path::new("/proc/sys/kernel/random/boot_id");
         let text = std::fs::read_to_string(boot_id).map_err(EdgeError::host("read", boot_id))?;
-        Ok(BaseCache::new(&self.around.cache_dir()?, text.trim()))
+        Ok(text.trim().to_owned())
     }
 }
 

@@ -7,13 +7,16 @@ mod entry;
 mod execution;
 mod records;
 mod results;
+mod runs;
 mod schema;
 mod text;
 
 pub use answer::{Envelope, ErrorBody, SCHEMA_VERSION};
 pub use entry::{ChangeKindName, ChangeObject, ChangeTotals, EntryObject, NodeKind};
 pub use execution::{DecisionObject, ExecutionEnvelope, PhasesObject, RequestObject, StateName};
-pub use records::{AuditRow, CheckpointObject, ForkObject, LifeName, VersionObject};
+pub use records::{
+    AuditRow, CheckpointObject, ForkObject, LifeName, RunObject, RunStateName, VersionObject, journal_value,
+};
 pub use results::{
     AuditList, AuditVerify, AuditVerifyHead, Cat, CatFile, CheckpointInfo, CheckpointList, CheckpointOne,
     Compact, Completions, Diff, Edited, Entries, Export, FileStat, ForkList, ForkOne, ForkTree, ForkTreeNode,
@@ -21,5 +24,6 @@ pub use results::{
     PruneCheckpoint, QuotaShow, SchemaResult, Show, Stats, Status, TextEncoding, TroubleObject, VaultDelete,
     VaultInfo, VaultList, VaultListed,
 };
+pub use runs::{Apply, ApplyConflict, Discard, Recover, RecoverOne, RunsList, RunsShow, Undo};
 pub use schema::{KINDS, document};
 pub use text::{base64, time_of_file, time_text};

@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::backend::{AuditRecord, CheckpointRecord, ForkRecord, Life, VersionRecord};
+use serde_json::Value;
+
+use crate::backend::{AuditRecord, CheckpointRecord, ForkRecord, Life, RunRecord, RunState, VersionRecord};
 use crate::ids::{ForkName, VersionId, to_hex};
 
 use super::text::time_text;
@@ -106,6 +108,73 @@ impl From<&CheckpointRecord> for CheckpointObject {
             at: time_text(checkpoint.at),
         }
     }
+}
+
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStateName {
+    Completed,
+    Failed,
+    Interrupted,
+    Recoverable,
+}
+
+impl From<RunState> for RunStateName {
+    fn from(state: RunState) -> Self {
+        match state {
+            RunState::Completed => Self::Completed,
+            RunState::Failed => Self::Failed,
+            RunState::Interrupted => Self::Interrupted,
+            RunState::Recoverable => Self::Recoverable,
+        }
+    }
+}
+
+/// A row of the journal.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RunObject {
+    pub seq: i64,
+    pub id: String,
+    /// Where its changes went.
+    pub fork: String,
+    pub state: RunStateName,
+    pub version_before: Option<String>,
+    /// Nothing if it changed nothing.
+    pub version_after: Option<String>,
+    pub started_at: String,
+    pub ended_at: Option<String>,
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    pub applied_at: Option<String>,
+    pub discarded_at: Option<String>,
+    /// As the request has it: a list of words, or one string for a shell.
+    pub command: Value,
+}
+
+impl From<&RunRecord> for RunObject {
+    fn from(run: &RunRecord) -> Self {
+        Self {
+            seq: run.seq,
+            id: run.id.to_string(),
+            fork: run.fork.to_string(),
+            state: RunStateName::from(run.state),
+            version_before: run.version_before.map(|id| id.to_hex()),
+            version_after: run.version_after.map(|id| id.to_hex()),
+            started_at: time_text(run.started_at),
+            ended_at: run.ended_at.map(time_text),
+            exit_code: run.exit_code,
+            signal: run.signal,
+            applied_at: run.applied_at.map(time_text),
+            discarded_at: run.discarded_at.map(time_text),
+            command: journal_value(&run.request)["command"].take(),
+        }
+    }
+}
+
+/// What a text of the journal holds; text that somebody else has put there is shown as it is.
+#[must_use]
+pub fn journal_value(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]

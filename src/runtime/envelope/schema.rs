@@ -5,7 +5,8 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Value, json};
 
 use super::answer::{ErrorBody, SCHEMA_VERSION};
-use super::results;
+use super::execution::ExecutionEnvelope;
+use super::{results, runs};
 
 /// A kind and how the schema of its result is made.
 pub struct Kind {
@@ -50,6 +51,12 @@ pub const KINDS: &[Kind] = &[
     kind::<results::Edited>("cp"),
     kind::<results::Diff>("diff"),
     kind::<results::Status>("status"),
+    kind::<runs::RunsList>("runs.list"),
+    kind::<runs::RunsShow>("runs.show"),
+    kind::<runs::Apply>("apply"),
+    kind::<runs::Discard>("discard"),
+    kind::<runs::Recover>("recover"),
+    kind::<runs::Undo>("undo"),
     kind::<results::AuditList>("audit.list"),
     kind::<results::AuditVerify>("audit.verify"),
     kind::<results::Gc>("gc"),
@@ -75,9 +82,12 @@ pub fn document() -> Value {
         .iter()
         .map(|kind| (kind.name, envelope(kind.name, &(kind.result)(&mut generator), &error)))
         .collect();
+    // What avfs-run prints has more to tell than a result.
+    let execution = generator.subschema_for::<ExecutionEnvelope>();
     let mut definitions = generator.take_definitions(true);
-    let choices: Vec<Value> =
-        envelopes.iter().map(|(name, _)| json!({ "$ref": format!("#/$defs/{name}") })).collect();
+    let names = envelopes.iter().map(|(name, _)| *name);
+    let mut choices: Vec<Value> = names.map(|name| json!({ "$ref": format!("#/$defs/{name}") })).collect();
+    choices.push(execution.to_value());
     definitions.extend(envelopes.into_iter().map(|(name, schema)| (name.to_owned(), schema)));
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",

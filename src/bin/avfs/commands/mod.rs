@@ -1,5 +1,6 @@
 //! One file for each verb: its words (whose doc comments are the help) and what it does with them.
 
+pub mod apply;
 pub mod audit;
 pub mod cat;
 pub mod checkpoint;
@@ -7,6 +8,7 @@ pub mod compact;
 pub mod completions;
 pub mod cp;
 pub mod diff;
+pub mod discard;
 mod edited;
 pub mod export;
 pub mod find;
@@ -25,13 +27,16 @@ pub mod mv;
 mod patch;
 pub mod prune;
 pub mod quota;
+pub mod recover;
 pub mod restore;
 pub mod rm;
+pub mod runs;
 pub mod schema;
 pub mod show;
 pub mod stats;
 pub mod status;
 pub mod tree;
+pub mod undo;
 pub mod vault;
 pub mod write;
 
@@ -47,6 +52,11 @@ pub fn run(ctx: &CommandContext, verb: Verb) -> Outcome {
         Verb::Export(args) => export::run(ctx, &args),
         Verb::Materialize(args) => materialize::run(ctx, &args),
         Verb::Status(args) => status::run(ctx, &args),
+        Verb::Runs(args) => runs::run(ctx, &args),
+        Verb::Apply(args) => apply::run(ctx, &args),
+        Verb::Discard(args) => discard::run(ctx, &args),
+        Verb::Recover(args) => recover::run(ctx, &args),
+        Verb::Undo(args) => undo::run(ctx, &args),
         Verb::Fork(args) => fork::run(ctx, &args),
         Verb::Checkpoint(args) => checkpoint::run(ctx, args),
         Verb::Restore(args) => restore::run(ctx, &args),

@@ -1,0 +1,103 @@
+//! `avfs apply`
+
+use std::path::Path;
+
+use avfs::runtime::envelope::{Apply, ChangeObject, ChangeTotals, ErrorBody};
+use avfs::runtime::{
+    Applied, ApplyError, ApplyOptions, ChangeSummary, Filter, Subject, apply, require_bound_dir,
+};
+use avfs::vault::diff::ChangeKind;
+use avfs::vault::discard::ChangesOf;
+use avfs::vault::gc::Trial;
+use clap::Args;
+
+use super::patch;
+use crate::context::CommandContext;
+use crate::progress::Progress;
+use crate::ui::{Failure, Format, Out, Outcome, Tone};
+use crate::view::plural;
+
+/// Write what a fork or a run changed to the bound directory
+///
+/// Before anything is written every path is compared with the version the changes were made of. If one was changed in
+/// the directory since, nothing is written and all such paths are named. Files that the vault does not version
+/// are never touched. Applied again, it finishes what an interrupted apply began.
+///
+/// GLOB: * stays within a name, ** does not; without a slash it means a name in any directory; a directory means
+/// everything in it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs apply run:3f9a --dry-run
+  avfs apply run:3f9a
+  avfs apply experiment --include 'src/**' --exclude '*.tmp'")]
+pub struct ApplyArgs {
+    /// The fork, whose changes since it began are meant, or the run
+    #[arg(value_name = "FORK|run:ID")]
+    what: ChangesOf,
+    /// Only paths that match; may be given more than once
+    #[arg(long, value_name = "GLOB")]
+    include: Vec<String>,
+    /// No paths that match; may be given more than once
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<String>,
+    /// Only compare, and tell what would be written
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &ApplyArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let dir = require_bound_dir(&vault)?;
+    let filter = Filter::new(&args.include, &args.exclude)?;
+    let subject = Subject::of(&vault, &args.what)?;
+    let trial = if args.dry_run { Trial::DryRun } else { Trial::Real };
+    let outcome = {
+        let progress = Progress::interruptible("applying")?;
+        let options = ApplyOptions { filter: &filter, trial, meter: &progress.meter };
+        apply(&vault, &subject, &dir, &options)
+    };
+    let result = Apply::of(&subject, &dir, args.dry_run);
+    match outcome {
+        Ok(applied) => answer(ctx, args, &dir, result, applied),
+        Err(error) => refuse(ctx, result, error),
+    }
+}
+
+/// A script gets the paths that are in the way one by one.
+fn refuse(ctx: &CommandContext, result: Apply, error: ApplyError) -> Outcome {
+    match (&error, ctx.ui.format) {
+        (ApplyError::Conflict { conflicts, .. }, Format::Json) => {
+            ctx.ui.answer_no(&result.refused(conflicts), &ErrorBody::of(&error), |_| Ok(()))
+        }
+        (_, Format::Json | Format::Human) => Err(error.into()),
+    }
+}
+
+fn answer(ctx: &CommandContext, args: &ApplyArgs, dir: &Path, result: Apply, applied: Applied) -> Outcome {
+    let told = applied.changes.iter().filter(|change| change.kind != ChangeKind::Time).cloned().collect();
+    let summary = ChangeSummary::of(told);
+    let changes = summary.changes.iter().map(ChangeObject::from).collect();
+    let result = result.with(&applied, changes, ChangeTotals::from(&summary.counts));
+    ctx.ui.answer(&result, |out| show(out, args, dir, &summary, &applied))
+}
+
+fn show(
+    out: &mut Out,
+    args: &ApplyArgs,
+    dir: &Path,
+    summary: &ChangeSummary,
+    applied: &Applied,
+) -> Result<(), Failure> {
+    patch::show_summary(out, summary)?;
+    for kept in &applied.kept_dirs {
+        let word = out.paint(Tone::Changed, "kept    ");
+        out.line(format_args!("{word}  {kept}/  (it holds files that are not versioned)"))?;
+    }
+    if applied.left_out > 0 {
+        let count = plural(applied.left_out, "change was", "changes were");
+        out.line(format_args!("{count} left out"))?;
+    }
+    let word = if args.dry_run { "would be applied to" } else { "applied to" };
+    out.line(format_args!("{word} {}", dir.display()))
+}

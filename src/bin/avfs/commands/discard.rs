@@ -1,0 +1,47 @@
+//! `avfs discard`
+
+use avfs::runtime::envelope::Discard;
+use avfs::vault::discard::ChangesOf;
+use clap::Args;
+
+use crate::context::CommandContext;
+use crate::ui::{Outcome, Tone};
+use crate::view::plural;
+
+/// Drop what a run changed
+///
+/// The fork that was made for the run is deleted, and the journal says so. A fork that is there to stay is refused:
+/// delete it with `avfs fork delete`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs discard run:3f9a
+  avfs discard run-3f9a01bc77
+  avfs runs list && avfs discard run:3f9a && avfs gc")]
+pub struct DiscardArgs {
+    /// The fork of a run, or the run
+    #[arg(value_name = "FORK|run:ID")]
+    what: ChangesOf,
+}
+
+pub fn run(ctx: &CommandContext, args: &DiscardArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let discarded = vault.discard(&args.what)?;
+    ctx.ui.answer(&Discard::from(&discarded), |out| {
+        let runs: Vec<String> =
+            discarded.runs.iter().map(|run| out.paint(Tone::Id, format_args!("run:{}", run.id))).collect();
+        let count = plural(runs.len() as u64, "run", "runs");
+        match &discarded.fork {
+            Some(fork) if runs.is_empty() => {
+                out.line(format_args!("discarded fork {}", out.paint(Tone::Name, &fork.name)))?;
+            }
+            Some(fork) => out.line(format_args!(
+                "discarded fork {} with {count}: {}",
+                out.paint(Tone::Name, &fork.name),
+                runs.join(", ")
+            ))?,
+            None => out.line(format_args!("discarded {}", runs.join(", ")))?,
+        }
+        out.line(format_args!("give the space back with: avfs gc"))
+    })
+}

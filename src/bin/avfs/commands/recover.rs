@@ -1,0 +1,110 @@
+//! `avfs recover`
+
+use avfs::ids::RunPrefix;
+use avfs::runtime::envelope::{Recover, RecoverOne};
+use avfs::runtime::{Doubt, RecoverError, Recovery, ScratchDir, bound_dir};
+use avfs::vault::Vault;
+use clap::Args;
+
+use crate::context::CommandContext;
+use crate::ui::{Failure, Outcome, Tone};
+use crate::view::plural;
+
+/// Finish runs whose changes could not be captured
+///
+/// When a capture fails, or avfs-run is killed during one, what the command wrote is kept. This captures it
+/// and lets the run end as it should have.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs recover --list
+  avfs recover
+  avfs recover 3f9a
+  avfs recover --discard 3f9a")]
+pub struct RecoverArgs {
+    /// The run: at least four digits of its id [default: all that can be recovered]
+    #[arg(value_name = "ID")]
+    id: Option<RunPrefix>,
+    /// Only list what could be recovered
+    #[arg(long, conflicts_with_all = ["discard", "force"])]
+    list: bool,
+    /// Give the changes up
+    #[arg(long, requires = "id")]
+    discard: bool,
+    /// Take what is there, although the machine was restarted since and it may be incomplete
+    #[arg(long)]
+    force: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &RecoverArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let found = Recovery::find(&ScratchDir::new(&ctx.around.cache_dir()?), &vault)?;
+    let chosen = match &args.id {
+        Some(id) => vec![Recovery::one(found, id)?],
+        None => found,
+    };
+    let mut runs = Vec::new();
+    for recovery in chosen {
+        runs.push(one(ctx, args, &vault, recovery)?);
+    }
+    let count = plural(runs.len() as u64, "run", "runs");
+    let result = Recover { runs };
+    ctx.ui.answer(&result, |out| {
+        for run in &result.runs {
+            let id = out.paint(Tone::Id, format_args!("run:{}", run.run_id));
+            let what = match (&run.fork, run.action) {
+                (_, "listed") => format!("kept in {}", run.scratch),
+                (_, "discarded") => "given up".to_owned(),
+                (Some(fork), _) => format!("captured on fork {fork}"),
+                (None, _) => "captured: it had changed nothing".to_owned(),
+            };
+            out.line(format_args!("{id}  {what}"))?;
+        }
+        if result.runs.is_empty() {
+            out.line(format_args!("there is nothing to recover"))
+        } else {
+            out.line(format_args!("{count}"))
+        }
+    })
+}
+
+fn one(
+    ctx: &CommandContext,
+    args: &RecoverArgs,
+    vault: &Vault,
+    recovery: Recovery,
+) -> Result<RecoverOne, Failure> {
+    let (run_id, scratch) = (recovery.record.run.clone(), recovery.dir().display().to_string());
+    let mut told =
+        RecoverOne { run_id, scratch, action: "listed", fork: None, version_after: None, left_out: 0 };
+    if args.list {
+        return Ok(told);
+    }
+    if args.discard {
+        recovery.discard(vault)?;
+        told.action = "discarded";
+        return Ok(told);
+    }
+    let bound = bound_dir(vault)?;
+    let stat_cache = match &bound {
+        Some(dir) => ctx.stat_cache(vault, dir)?,
+        None => None,
+    };
+    let doubt = if args.force { Doubt::Accepted } else { Doubt::Refused };
+    let boot_id = ctx.boot_id()?;
+    match recovery.finish(vault, bound.as_deref(), stat_cache.as_deref(), &boot_id, doubt) {
+        Ok(recovered) => {
+            told.action = "captured";
+            told.version_after = recovered.landed.record.version_after.map(|version| version.to_hex());
+            told.fork = told.version_after.as_ref().map(|_| recovered.landed.record.fork.to_string());
+            told.left_out = recovered.left_out.len();
+            Ok(told)
+        }
+        // It was killed between its commit and the end of its scratch: everything is in the vault.
+        Err(RecoverError::Vault(avfs::vault::VaultError::RunCaptured { .. })) => {
+            told.action = "captured";
+            Ok(told)
+        }
+        Err(error) => Err(error.into()),
+    }
+}

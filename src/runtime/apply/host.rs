@@ -1,0 +1,218 @@
+//! The host directory as it is now, compared with what versions say; nothing here writes.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags};
+
+use super::ApplyError;
+use crate::clock::Timestamp;
+use crate::hostfs::beneath::{self, DIR, READ};
+use crate::hostfs::cause::Cause;
+use crate::hostfs::stat::{HostKind, HostStat};
+use crate::hostfs::xattr::{self, Xattrs};
+use crate::ids::BlobId;
+use crate::vault::ingest::{self, ReadBlocks};
+use crate::vault::page::{DirMeta, FileContent, FileNode, Node};
+use crate::vault::path::TreePath;
+use crate::vault::write_out::WriteOut;
+
+type Result<T> = std::result::Result<T, ApplyError>;
+
+/// The kernel's clock for files may lag behind the one that dates versions.
+const CLOCK_LAG_NS: i64 = 1_000_000_000;
+
+pub struct Host<'a> {
+    dir: PathBuf,
+    root: OwnedFd,
+    device: u64,
+    out: &'a WriteOut<'a>,
+    since: Timestamp,
+    /// Directories that were found to be writable.
+    writable: RefCell<HashSet<TreePath>>,
+}
+
+/// What is at a path.
+pub enum Look {
+    /// One of the directories on the way is none.
+    NoParent,
+    Absent,
+    There(HostStat),
+}
+
+impl<'a> Host<'a> {
+    pub fn open(dir: &Path, out: &'a WriteOut<'a>, since: Timestamp) -> Result<Self> {
+        let root = beneath::open_root(dir).map_err(ApplyError::dir("open", dir))?;
+        let device = beneath::fstat(root.as_fd()).map_err(ApplyError::dir("look at", dir))?.device;
+        Ok(Self { dir: dir.to_owned(), root, device, out, since, writable: RefCell::default() })
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    /// Opens a directory beneath the root, never through a link.
+    pub fn open_dir(&self, path: &TreePath) -> std::io::Result<OwnedFd> {
+        beneath::open(self.root(), path.as_bytes(), DIR)
+    }
+
+    pub fn look(&self, path: &TreePath) -> Result<Look> {
+        let Some((parent, name)) = path.split() else {
+            let stat = beneath::fstat(self.root()).map_err(ApplyError::io("look at", path))?;
+            return Ok(Look::There(stat));
+        };
+        let parent = match self.open_dir(&parent) {
+            Ok(parent) => parent,
+            Err(error) => {
+                return match Cause::of(&error) {
+                    Cause::NotFound | Cause::NotADirectory | Cause::Link => Ok(Look::NoParent),
+                    Cause::NoPermission => Err(ApplyError::NoPermission { path: path.clone() }),
+                    Cause::Exists | Cause::ReadOnly | Cause::DiskFull | Cause::Other => {
+                        Err(ApplyError::Io { operation: "look at", path: path.clone(), source: error })
+                    }
+                };
+            }
+        };
+        match beneath::stat(parent.as_fd(), name) {
+            Ok(stat) => Ok(Look::There(stat)),
+            Err(error) if Cause::of(&error) == Cause::NotFound => Ok(Look::Absent),
+            Err(error) => Err(refused("look at", path)(error)),
+        }
+    }
+
+    /// Makes sure, before anything is written, that the name can be made, replaced or removed.
+    pub fn require_writable(&self, path: &TreePath) -> Result<()> {
+        let Some((parent, _)) = path.split() else { return Ok(()) };
+        if self.writable.borrow().contains(&parent) {
+            return Ok(());
+        }
+        let fd = self.open_dir(&parent).map_err(refused("open the directory of", path))?;
+        let may = Access::WRITE_OK | Access::EXEC_OK;
+        rustix::fs::accessat(&fd, ".", may, AtFlags::EACCESS)
+            .map_err(|errno| refused("write to the directory of", path)(errno.into()))?;
+        let stat = beneath::fstat(fd.as_fd()).map_err(ApplyError::io("look at", path))?;
+        if stat.device != self.device {
+            return Err(ApplyError::OtherFileSystem { path: path.clone() });
+        }
+        self.writable.borrow_mut().insert(parent);
+        Ok(())
+    }
+
+    pub fn found<'h>(&'h self, path: &'h TreePath, stat: HostStat) -> Found<'h> {
+        Found { host: self, path, stat, content: None, xattrs: None }
+    }
+
+    /// Everything beneath a directory of the host.
+    pub fn names_beneath(&self, dir: &TreePath) -> Result<Vec<TreePath>> {
+        let mut all = Vec::new();
+        let mut waiting = vec![dir.clone()];
+        while let Some(at) = waiting.pop() {
+            let fd = self.open_dir(&at).map_err(refused("open", &at))?;
+            for listed in beneath::names(fd.as_fd()).map_err(refused("list", &at))? {
+                let child = at.join(&listed.name);
+                let stat = beneath::stat(fd.as_fd(), &listed.name).map_err(refused("look at", &child))?;
+                if stat.kind == HostKind::Dir {
+                    waiting.push(child.clone());
+                }
+                all.push(child);
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn refused(operation: &'static str, path: &TreePath) -> impl FnOnce(std::io::Error) -> ApplyError {
+    let path = path.clone();
+    move |source| {
+        if Cause::of(&source) == Cause::NoPermission {
+            return ApplyError::NoPermission { path };
+        }
+        ApplyError::Io { operation, path, source }
+    }
+}
+
+/// Something that is there; read at most once, and only if its stamp does not say enough.
+pub struct Found<'h> {
+    host: &'h Host<'h>,
+    path: &'h TreePath,
+    pub stat: HostStat,
+    content: Option<FileContent>,
+    xattrs: Option<Xattrs>,
+}
+
+impl Found<'_> {
+    /// True if the stamp alone shows that the file is still what the version has: the same time and size, and
+    /// nothing about it was written since.
+    #[must_use]
+    pub fn is_untouched(&self, node: &Node) -> bool {
+        let Node::File(file) = node else { return false };
+        let stamp = (self.stat.kind, self.stat.mode, self.stat.size, self.stat.mtime);
+        let old = self.stat.ctime.saturating_nanos() < self.host.since.0.saturating_sub(CLOCK_LAG_NS);
+        old && stamp == (HostKind::File, file.mode, file.size, file.mtime)
+    }
+
+    /// True if it is what a version has, its time apart. `meta` is that of a directory.
+    pub fn is(&mut self, node: &Node, meta: Option<&DirMeta>) -> Result<bool> {
+        match node {
+            Node::File(file) => self.is_file(file),
+            Node::Fifo(fifo) => Ok((self.stat.kind, self.stat.mode) == (HostKind::Fifo, fifo.mode)),
+            Node::Symlink(link) => {
+                if self.stat.kind != HostKind::Symlink {
+                    return Ok(false);
+                }
+                let Some((parent, name)) = self.path.split() else { return Ok(false) };
+                let parent = self.host.open_dir(&parent).map_err(refused("open", self.path))?;
+                match beneath::read_link(parent.as_fd(), name) {
+                    Ok(target) => Ok(target == link.target),
+                    Err(error) if Cause::of(&error) == Cause::NotFound => Ok(false),
+                    Err(error) => Err(refused("read", self.path)(error)),
+                }
+            }
+            Node::Dir(_) => {
+                let mode = meta.map(|meta| meta.mode);
+                if self.stat.kind != HostKind::Dir || mode.is_some_and(|mode| mode != self.stat.mode) {
+                    return Ok(false);
+                }
+                self.has_xattrs(meta.and_then(|meta| meta.xattrs.as_ref()))
+            }
+        }
+    }
+
+    fn is_file(&mut self, file: &FileNode) -> Result<bool> {
+        let stamp = (self.stat.kind, self.stat.mode, self.stat.size);
+        if stamp != (HostKind::File, file.mode, file.size) {
+            return Ok(false);
+        }
+        Ok(self.content()? == file.content && self.has_xattrs(file.xattrs.as_ref())?)
+    }
+
+    fn content(&mut self) -> Result<FileContent> {
+        if let Some(known) = self.content {
+            return Ok(known);
+        }
+        let fd = self.open()?;
+        let read = ingest::identify(&mut ReadBlocks(File::from(fd)))?.content;
+        Ok(*self.content.insert(read))
+    }
+
+    pub fn has_xattrs(&mut self, wanted: Option<&BlobId>) -> Result<bool> {
+        let wanted = self.host.out.wanted_xattrs(wanted)?;
+        if let Some(known) = &self.xattrs {
+            return Ok(*known == wanted);
+        }
+        let fd = self.open()?;
+        let read = xattr::read(fd.as_fd()).map_err(refused("read the attributes of", self.path))?;
+        Ok(*self.xattrs.insert(read) == wanted)
+    }
+
+    fn open(&self) -> Result<OwnedFd> {
+        beneath::open(self.host.root(), self.path.as_bytes(), READ).map_err(refused("read", self.path))
+    }
+}

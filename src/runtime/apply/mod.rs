@@ -1,0 +1,170 @@
+//! From a fork's or a run's changes to the host directory they were made for: `avfs apply`, and a run's `--apply`.
+//!
+//! Every path is compared with the base version first; one that somebody changed since stops everything before
+//! anything is written. New content is complete beside the directory before the first name changes, and each
+//! name changes in one step, so that a file is old or new whenever it is looked at. Applied again after a
+//! crash, it finishes: what is as it should be already is no conflict.
+
+mod error;
+mod host;
+mod plan;
+mod select;
+mod write;
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use crate::backend::{Reader, RunRecord, VersionRecord};
+use crate::clock::Timestamp;
+use crate::ids::{ForkName, RunId};
+use crate::vault::diff::{Change, diff};
+use crate::vault::discard::ChangesOf;
+use crate::vault::gc::Trial;
+use crate::vault::meter::Meter;
+use crate::vault::page::Node;
+use crate::vault::path::TreePath;
+use crate::vault::run::{all_runs_of_fork, find_run};
+use crate::vault::version::{History, root_of};
+use crate::vault::write_out::{FreshPages, OverlayNames, WriteOut};
+use crate::vault::{Vault, VaultError, ignore, require_version};
+
+pub use error::{ApplyError, Conflict};
+pub use select::Filter;
+
+/// The changes that are to be applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    pub fork: ForkName,
+    /// The runs that made them.
+    pub runs: Vec<RunId>,
+    pub before: VersionRecord,
+    pub after: VersionRecord,
+    /// When they began to be made: what changed on the host since is not to be overwritten.
+    pub since: Timestamp,
+}
+
+impl Subject {
+    /// The changes of a fork since it began, or since it was last applied as a whole; or those of one run.
+    pub fn of(vault: &Vault, what: &ChangesOf) -> Result<Self, VaultError> {
+        let reader = vault.read()?;
+        match what {
+            ChangesOf::Fork(name) => Self::of_fork(&*reader, name),
+            ChangesOf::Run(prefix) => {
+                let run = find_run(&*reader, prefix)?;
+                let run = run.ok_or_else(|| VaultError::NoRun { id: prefix.clone() })?;
+                Self::of_run(&*reader, &run)
+            }
+        }
+    }
+
+    pub fn of_run(reader: &dyn Reader, run: &RunRecord) -> Result<Self, VaultError> {
+        let without = |reason| VaultError::RunWithoutVersion { id: run.id.clone(), reason };
+        if run.discarded_at.is_some() {
+            return Err(without("it was discarded"));
+        }
+        let before = run.version_before.ok_or_else(|| without("it ended before it had one"))?;
+        let kept =
+            |id| reader.version(&id)?.ok_or_else(|| without("its fork is gone, and its versions with it"));
+        let (before, after) = (kept(before)?, kept(run.version_after.unwrap_or(before))?);
+        let since = run.started_at.min(before.at);
+        Ok(Self { fork: run.fork.clone(), runs: vec![run.id.clone()], before, after, since })
+    }
+
+    fn of_fork(reader: &dyn Reader, name: &ForkName) -> Result<Self, VaultError> {
+        let fork = reader.fork(name)?.ok_or_else(|| VaultError::NoFork { name: name.clone() })?;
+        let mut own = HashSet::from([fork.head]);
+        for version in History::new(reader, fork.head) {
+            let version = version?;
+            if version.id == fork.base {
+                break;
+            }
+            own.insert(version.id);
+        }
+        let mut runs = all_runs_of_fork(reader, name)?;
+        runs.retain(|run| run.version_after.is_some_and(|id| own.contains(&id)));
+        // What was applied before is what the host has: the changes since then are those of the runs after it.
+        let applied = runs.iter().find(|run| run.applied_at.is_some()).cloned();
+        let (base, since) = match &applied {
+            Some(run) => (run.version_after.unwrap_or(fork.base), run.applied_at.unwrap_or(fork.created_at)),
+            None => (fork.base, fork.created_at),
+        };
+        runs.retain(|run| applied.as_ref().is_none_or(|applied| run.seq > applied.seq));
+        let (before, after) = (require_version(reader, &base)?, require_version(reader, &fork.head)?);
+        let since = since.min(before.at);
+        let runs = runs.into_iter().map(|run| run.id).collect();
+        Ok(Self { fork: fork.name, runs, before, after, since })
+    }
+}
+
+pub struct ApplyOptions<'a> {
+    pub filter: &'a Filter,
+    pub trial: Trial,
+    pub meter: &'a Meter,
+}
+
+/// What an apply did, or would do.
+#[derive(Clone, Debug, Default)]
+pub struct Applied {
+    /// The changes that were asked for, times included.
+    pub changes: Vec<Change>,
+    /// Those of them that the directory had already.
+    pub already: u64,
+    /// Changes that the filter left out.
+    pub left_out: u64,
+    /// Directories that should have gone, but hold files that are not versioned.
+    pub kept_dirs: Vec<TreePath>,
+}
+
+/// Writes changes to `dir` and marks the runs that made them, unless it is a trial.
+///
+/// Runs of which a part was left out are not marked: there is more of them to apply.
+pub fn apply(
+    vault: &Vault,
+    subject: &Subject,
+    dir: &Path,
+    options: &ApplyOptions<'_>,
+) -> Result<Applied, ApplyError> {
+    let _pin = vault.backend().pin().map_err(VaultError::from)?;
+    let pages = FreshPages::new(vault);
+    let all = diff(&pages, &root_of(&subject.before)?, &root_of(&subject.after)?)?;
+    let (changes, left_out) = chosen(all, options.filter);
+    let out = WriteOut { vault, overlay_names: OverlayNames::Plain, meter: options.meter };
+    let host = host::Host::open(dir, &out, subject.since)?;
+    let plan = plan::make(&host, &pages, &changes)?;
+    let mut applied = Applied { already: plan.already, left_out, changes, kept_dirs: Vec::new() };
+    if options.trial == Trial::DryRun {
+        return Ok(applied);
+    }
+    let wanted: HashSet<TreePath> = applied.changes.iter().map(|change| change.path.clone()).collect();
+    applied.kept_dirs = write::carry_out(&host, &out, dir, plan.tasks, &wanted)?;
+    let runs: &[RunId] = if left_out == 0 { &subject.runs } else { &[] };
+    let detail = format!("paths={} left_out={left_out}", applied.changes.len());
+    vault.mark_applied(&subject.fork, runs, &detail)?;
+    Ok(applied)
+}
+
+/// The changes that the filter lets pass, with the new directories that those need; and how many it does not.
+fn chosen(all: Vec<Change>, filter: &Filter) -> (Vec<Change>, u64) {
+    let is_own = |path: &TreePath| path.components().any(|name| name == ignore::OWN_DIR);
+    let accepted = |change: &Change| filter.accepts(&change.path) && !is_own(&change.path);
+    let taken = all.iter().filter(|change| accepted(change) && change.after.is_some());
+    let above: HashSet<TreePath> = taken.flat_map(|change| ancestors(&change.path)).collect();
+    let makes_dir = |change: &Change| {
+        let is_dir = |side: &Option<crate::vault::diff::Side>| {
+            matches!(side.as_ref().map(|side| &side.node), Some(Node::Dir(_)))
+        };
+        is_dir(&change.after) && !is_dir(&change.before)
+    };
+    let total = all.len() as u64;
+    let chosen: Vec<Change> = all
+        .into_iter()
+        .filter(|change| accepted(change) || (makes_dir(change) && above.contains(&change.path)))
+        .collect();
+    let left_out = total - chosen.len() as u64;
+    (chosen, left_out)
+}
+
+/// The directories above a path, the nearest first, the root last.
+fn ancestors(path: &TreePath) -> impl Iterator<Item = TreePath> {
+    std::iter::successors(path.split().map(|(parent, _)| parent), |at| at.split().map(|(parent, _)| parent))
+}

@@ -1,0 +1,165 @@
+//! The `result` of the verbs about runs.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::backend::RunRecord;
+use crate::runtime::{Applied, Conflict, Subject};
+use crate::vault::discard::Discarded;
+use crate::vault::fork::Undone;
+use crate::vault::path::TreePath;
+
+use super::entry::{ChangeObject, ChangeTotals};
+use super::records::{ForkObject, RunObject, VersionObject, journal_value};
+use super::results::Edited;
+use super::text::PathText;
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RunsList {
+    /// Newest first.
+    pub runs: Vec<RunObject>,
+    /// True if there are older ones.
+    pub more: bool,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RunsShow {
+    #[serde(flatten)]
+    pub run: RunObject,
+    pub request: Value,
+    pub decision: Value,
+    pub result: Value,
+    /// What it changed; nothing if its versions are no longer kept.
+    pub changes: Option<Vec<ChangeObject>>,
+    pub change_counts: Option<ChangeTotals>,
+}
+
+impl RunsShow {
+    #[must_use]
+    pub fn of(run: &RunRecord, changes: Option<(Vec<ChangeObject>, ChangeTotals)>) -> Self {
+        let (changes, change_counts) = changes.unzip();
+        Self {
+            run: RunObject::from(run),
+            request: journal_value(&run.request),
+            decision: journal_value(&run.decision),
+            result: journal_value(&run.result),
+            changes,
+            change_counts,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Recover {
+    pub runs: Vec<RecoverOne>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RecoverOne {
+    pub run_id: String,
+    /// Where its changes are, or were, kept.
+    pub scratch: String,
+    /// `listed`, `captured` or `discarded`.
+    pub action: &'static str,
+    /// Where the changes are now; nothing if there are none.
+    pub fork: Option<String>,
+    pub version_after: Option<String>,
+    /// Paths that no version can hold, or should not.
+    pub left_out: usize,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Discard {
+    /// The fork that went; nothing for a run whose changes never were in the vault.
+    pub fork: Option<ForkObject>,
+    pub runs: Vec<RunObject>,
+}
+
+impl From<&Discarded> for Discard {
+    fn from(discarded: &Discarded) -> Self {
+        Self {
+            fork: discarded.fork.as_ref().map(ForkObject::from),
+            runs: discarded.runs.iter().map(RunObject::from).collect(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Undo {
+    #[serde(flatten)]
+    pub edited: Edited,
+    /// The version that was taken back.
+    pub undone: VersionObject,
+}
+
+impl Undo {
+    #[must_use]
+    pub fn of(fork: &crate::ids::ForkName, undone: &Undone) -> Self {
+        Self { edited: Edited::of(fork, &undone.committed), undone: VersionObject::from(&undone.undone) }
+    }
+}
+
+/// What was written to the bound directory, or (`dry_run`) would be; or, with `apply.conflict`, what is in the way.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Apply {
+    pub fork: String,
+    pub runs: Vec<String>,
+    pub dir: String,
+    pub version_before: String,
+    pub version_after: String,
+    pub dry_run: bool,
+    /// The changes that were asked for, those of nothing but a time left out.
+    pub changes: Vec<ChangeObject>,
+    pub change_counts: ChangeTotals,
+    /// Changes that the directory had already, times included.
+    pub already: u64,
+    /// Changes that --include and --exclude left out.
+    pub left_out: u64,
+    /// Directories that should have gone, but hold files that are not versioned.
+    pub kept_dirs: Vec<PathText>,
+    pub conflicts: Vec<ApplyConflict>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ApplyConflict {
+    #[serde(flatten)]
+    pub path: PathText,
+    pub reason: String,
+}
+
+impl Apply {
+    #[must_use]
+    pub fn of(subject: &Subject, dir: &std::path::Path, dry_run: bool) -> Self {
+        Self {
+            fork: subject.fork.to_string(),
+            runs: subject.runs.iter().map(ToString::to_string).collect(),
+            dir: dir.to_string_lossy().into_owned(),
+            version_before: subject.before.id.to_hex(),
+            version_after: subject.after.id.to_hex(),
+            dry_run,
+            changes: Vec::new(),
+            change_counts: ChangeTotals::default(),
+            already: 0,
+            left_out: 0,
+            kept_dirs: Vec::new(),
+            conflicts: Vec::new(),
+        }
+    }
+
+    #[must_use]
+    pub fn with(self, applied: &Applied, changes: Vec<ChangeObject>, change_counts: ChangeTotals) -> Self {
+        let kept_dirs = applied.kept_dirs.iter().map(|path: &TreePath| PathText::of(path)).collect();
+        let (already, left_out) = (applied.already, applied.left_out);
+        Self { changes, change_counts, already, left_out, kept_dirs, ..self }
+    }
+
+    #[must_use]
+    pub fn refused(self, conflicts: &[Conflict]) -> Self {
+        let told = conflicts.iter().map(|conflict| ApplyConflict {
+            path: PathText::of(&conflict.path),
+            reason: conflict.reason.to_owned(),
+        });
+        Self { conflicts: told.collect(), ..self }
+    }
+}

@@ -1,0 +1,197 @@
+//! What people and scripts do with runs that have ended: list, show, apply, discard, undo.
+
+use avfs::backend::{Life, RunRecord, RunState};
+use avfs::clock::Timestamp;
+use avfs::ids::ForkName;
+use avfs::vault::run::Landing;
+use serde_json::{Value, json};
+
+use crate::env::TestEnv;
+use crate::support::landing::{Changes, record, run_id};
+use crate::support::{self, fork, main_fork};
+
+/// Lands a run on a fork of its own, as a run without --fork does.
+pub fn land(env: &TestEnv, n: u8, changes: &Changes) -> ForkName {
+    let vault = support::open_vault(&env.vault_file());
+    let base = vault.fork(&main_fork()).unwrap().head;
+    let name = fork(&format!("run-{}", run_id(n)));
+    let life = Life::Ephemeral { expires_at: vault.now().plus_seconds(1000) };
+    let row = RunRecord {
+        started_at: vault.now(),
+        ended_at: Some(vault.now()),
+        request: r#"{"command":["make","test"],"command_mode":"argv"}"#.to_owned(),
+        result: r#"{"usage":{"user_ms":12},"stdout_digest":"00"}"#.to_owned(),
+        ..record(n, &name)
+    };
+    let landing = Landing::NewFork { name: &name, base, parent: &main_fork(), life };
+    changes.land(&vault, landing, row).unwrap();
+    name
+}
+
+fn read(env: &TestEnv, path: &str) -> Option<String> {
+    std::fs::read_to_string(env.project().join(path)).ok()
+}
+
+fn run_word(n: u8) -> String {
+    format!("run:{}", run_id(n))
+}
+
+#[test]
+fn a_run_is_listed_shown_applied_and_discarded() {
+    let env = TestEnv::with_project();
+    assert_eq!(env.ok(&["runs", "list"]), "");
+    let changes = Changes::default().put("src/main.rs", "fn main() { run() }\n").put("new.txt", "new\n");
+    let changes = changes.remove("src/data.bin");
+    let name = land(&env, 1, &changes);
+    let id = run_id(1).to_string();
+
+    let listed = env.ok(&["runs", "list"]);
+    assert!(listed.contains(&id) && listed.contains("exit 0") && listed.contains("make test"), "{listed}");
+    let row = env.result(&["runs", "list"])["runs"][0].clone();
+    assert_eq!((&row["id"], &row["state"]), (&json!(id), &json!("completed")));
+    assert_eq!(row["command"], json!(["make", "test"]));
+    assert_eq!(env.result(&["runs", "list", "--fork", "main"])["runs"], json!([]));
+
+    let shown = env.result(&["runs", "show", &id[..4]]);
+    assert_eq!(shown["result"]["usage"]["user_ms"], json!(12));
+    assert_eq!(shown["change_counts"]["total"], json!(3));
+    let text = env.ok(&["runs", "show", &run_word(1)]);
+    for part in ["make test", "user_ms", "1 added, 1 modified, 1 deleted", name.as_str()] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+    assert_eq!(env.ok(&["cat", &run_word(1), "new.txt"]), "new\n");
+    assert!(env.ok(&["diff", "main", &run_word(1)]).contains("new.txt"));
+
+    let trial = env.result(&["apply", &run_word(1), "--dry-run"]);
+    assert_eq!((&trial["dry_run"], &trial["change_counts"]["total"]), (&json!(true), &json!(3)));
+    assert_eq!(read(&env, "new.txt"), None, "a dry run writes nothing");
+    let told = env.ok(&["apply", &run_word(1)]);
+    assert!(told.contains("1 added, 1 modified, 1 deleted"), "{told}");
+    assert_eq!(read(&env, "new.txt").as_deref(), Some("new\n"));
+    assert_eq!(read(&env, "src/main.rs").as_deref(), Some("fn main() { run() }\n"));
+    assert!(!env.project().join("src/data.bin").exists());
+    assert!(env.ok(&["runs", "list"]).contains("(applied)"));
+    // Again, and by the name of the fork: nothing is left to do.
+    env.ok(&["apply", &run_word(1)]);
+    assert_eq!(env.result(&["apply", name.as_str()])["change_counts"]["total"], json!(0));
+    env.ok(&["import"]);
+    assert_eq!(env.result(&["diff", "main", &run_word(1)])["changes"], json!([]));
+
+    assert!(env.ok(&["discard", &run_word(1)]).contains(name.as_str()));
+    env.refused(&["apply", &run_word(1)], 1, "run.no_version");
+    env.refused(&["apply", name.as_str()], 1, "fork.not_found");
+    env.ok(&["gc"]);
+    env.refused(&["ls", &run_word(1)], 1, "run.no_version");
+    let shown = env.result(&["runs", "show", &id]);
+    assert!(shown["discarded_at"].is_string() && shown["changes"].is_null(), "{shown}");
+    assert!(env.ok(&["runs", "show", &id]).contains("no longer kept"));
+    env.assert_sound();
+}
+
+#[test]
+fn paths_that_changed_are_all_named_and_nothing_is_written() {
+    let env = TestEnv::with_project();
+    let changes =
+        Changes::default().put("README.md", "run\n").put("src/main.rs", "run\n").put("new", "run\n");
+    land(&env, 1, &changes);
+    env.put("README.md", b"mine\n");
+    env.put("new", b"mine\n");
+    let before = env.state();
+    let refusal = env.refused(&["apply", &run_word(1)], 1, "apply.conflict");
+    let message = refusal["error"]["message"].as_str().unwrap();
+    assert!(message.contains("README.md (it was changed)") && message.contains("new ("), "{message}");
+    let named: Vec<&Value> =
+        refusal["result"]["conflicts"].as_array().unwrap().iter().map(|conflict| &conflict["path"]).collect();
+    assert_eq!(named, [&json!("README.md"), &json!("new")]);
+    env.refused(&["apply", &run_word(1), "--dry-run"], 1, "apply.conflict");
+    assert_eq!(read(&env, "src/main.rs").as_deref(), Some("fn main() {}\n"));
+    assert_eq!(env.state(), before);
+    // The rest can be had.
+    let some = env.result(&["apply", &run_word(1), "--exclude", "README.md", "--exclude", "new"]);
+    assert_eq!(some["left_out"], json!(2));
+    assert_eq!(read(&env, "src/main.rs").as_deref(), Some("run\n"));
+    assert_eq!(read(&env, "README.md").as_deref(), Some("mine\n"));
+    assert!(env.result(&["runs", "show", run_id(1).as_str()])["applied_at"].is_null(), "there is more of it");
+    env.refused(&["apply", &run_word(1), "--include", "["], 1, "apply.bad_pattern");
+}
+
+#[test]
+fn a_fork_edited_in_the_vault_is_applied_too() {
+    let env = TestEnv::with_project();
+    env.ok(&["fork", "create", "fix"]);
+    env.ok(&["write", "notes/idea.txt", "--text", "an idea\n", "--fork", "fix"]);
+    env.ok(&["mv", "README.md", "READ.md", "--fork", "fix"]);
+    env.ok(&["apply", "fix"]);
+    assert_eq!(read(&env, "notes/idea.txt").as_deref(), Some("an idea\n"));
+    assert_eq!((read(&env, "README.md"), read(&env, "READ.md").as_deref()), (None, Some("hello\n")));
+    let log = env.ok(&["audit", "list", "--limit", "1"]);
+    assert!(log.contains("run.apply") && log.contains("fix"), "{log}");
+}
+
+#[test]
+fn undo_names_what_it_took_back() {
+    let env = TestEnv::with_project();
+    env.ok(&["write", "README.md", "--text", "oops\n", "-m", "a mistake"]);
+    let undone = env.result(&["undo"]);
+    assert_eq!(undone["undone"]["message"], json!("a mistake"));
+    assert!(undone["version"]["message"].as_str().unwrap().ends_with(": a mistake"));
+    assert_eq!(env.ok(&["cat", "main", "README.md"]), "hello\n");
+    env.ok(&["undo", "main"]);
+    assert_eq!(env.ok(&["cat", "main", "README.md"]), "oops\n");
+    env.ok(&["fork", "create", "f", "--from", "main~4"]);
+    env.refused(&["undo", "f"], 1, "ref.before_first");
+}
+
+#[test]
+fn runs_that_cannot_be_meant_are_refused() {
+    let env = TestEnv::with_project();
+    land(&env, 1, &Changes::default().put("x", "x"));
+    env.ok(&["fork", "create", "kept"]);
+    let before = env.state();
+    env.refused(&["runs", "show", "zz"], 2, "ref.invalid");
+    env.refused(&["runs", "show", "010"], 2, "ref.invalid");
+    env.refused(&["runs", "show", "ffff"], 1, "run.not_found");
+    env.refused(&["apply", "run:ffff"], 1, "run.not_found");
+    env.refused(&["apply", "run:zz"], 2, "ref.invalid");
+    env.refused(&["apply", "a b"], 2, "ref.invalid");
+    env.refused(&["apply", "nope"], 1, "fork.not_found");
+    env.refused(&["discard", "main"], 1, "fork.persistent");
+    let refusal = env.refused(&["discard", "kept"], 1, "fork.persistent");
+    assert!(refusal["error"]["hint"].as_str().unwrap().contains("avfs fork delete kept"), "{refusal}");
+    env.refused(&["discard", "nope"], 1, "fork.not_found");
+    env.refused(&["discard", "run:ffff"], 1, "run.not_found");
+    env.refused(&["undo", "nope"], 1, "fork.not_found");
+    assert_eq!(env.state(), before);
+    let vault = support::open_vault(&env.vault_file());
+    for (n, state) in [(2, RunState::Completed), (3, RunState::Failed)] {
+        let row = RunRecord { state, exit_code: None, signal: Some(9), ..record(n, &main_fork()) };
+        Changes::default().land(&vault, Landing::RecordOnly, row).unwrap();
+    }
+    drop(vault);
+    env.refused(&["discard", &run_word(2)], 1, "run.no_version");
+    env.refused(&["apply", &run_word(3)], 1, "run.no_version");
+    assert!(env.ok(&["runs", "list", "--limit", "1"]).contains("signal 9"));
+    assert_eq!(env.result(&["runs", "list", "--limit", "1"])["more"], json!(true));
+}
+
+#[test]
+fn an_unbound_vault_has_nowhere_to_apply_to() {
+    let env = TestEnv::new();
+    drop(support::create_real_vault(&env.project().join("v.db")));
+    env.refused(&["apply", "main", "--vault", "v.db"], 1, "vault.unbound");
+}
+
+#[test]
+fn hostile_words_in_the_journal_cannot_move_the_cursor() {
+    let env = TestEnv::with_project();
+    let vault = support::open_vault(&env.vault_file());
+    let request = json!({ "command": ["echo", "\u{1b}[2J\nforged", "\u{9b}31m"] }).to_string();
+    let row = RunRecord { request, started_at: Timestamp(0), ..record(1, &main_fork()) };
+    Changes::default().land(&vault, Landing::RecordOnly, row).unwrap();
+    drop(vault);
+    for words in [&["runs", "list"][..], &["runs", "show", run_id(1).as_str()]] {
+        let shown = env.ok(words);
+        assert!(!shown.contains('\u{1b}') && !shown.contains('\u{9b}'), "{shown:?}");
+        assert!(!shown.lines().any(|line| line.starts_with("forged")), "{shown:?}");
+    }
+}

@@ -1,0 +1,90 @@
+//! Runs that land without anybody running them: edits, their blobs, and a row for the journal.
+
+use avfs::backend::{RunRecord, RunState};
+use avfs::clock::Timestamp;
+use avfs::hostfs::stat::FileTime;
+use avfs::ids::{CheckpointName, ForkName, RunId};
+use avfs::vault::edit::{Edit, Edits};
+use avfs::vault::page::{DirMeta, FileContent, FileNode, Node};
+use avfs::vault::run::{LandedRun, Landing, RunLanding};
+use avfs::vault::{Batch, Result, Vault, content};
+
+use super::path;
+
+pub fn run_id(n: u8) -> RunId {
+    RunId::from_random([n, 0, 0, 0, n])
+}
+
+/// The row of a run that has ended well.
+pub fn record(n: u8, on: &ForkName) -> RunRecord {
+    RunRecord {
+        seq: 0,
+        id: run_id(n),
+        fork: on.clone(),
+        state: RunState::Completed,
+        version_before: None,
+        version_after: None,
+        started_at: super::START,
+        ended_at: Some(Timestamp(super::START.0 + 5)),
+        exit_code: Some(0),
+        signal: None,
+        applied_at: None,
+        discarded_at: None,
+        request: r#"{"command":["true"]}"#.to_owned(),
+        decision: r#"{"action":"allow"}"#.to_owned(),
+        result: r#"{"usage":{"user_ms":1}}"#.to_owned(),
+    }
+}
+
+/// Edits and the blobs they need.
+#[derive(Clone, Default)]
+pub struct Changes {
+    pub edits: Edits,
+    pub blobs: Vec<avfs::backend::BlobRecord>,
+}
+
+impl Changes {
+    pub fn put(mut self, at: &str, text: &str) -> Self {
+        let blob = content::encode(content::id_of(text.as_bytes()), text.as_bytes().to_vec());
+        let node = Node::File(FileNode {
+            mode: 0o644,
+            mtime: FileTime { seconds: 7, nanos: 0 },
+            size: text.len() as u64,
+            content: FileContent::Whole(blob.id),
+            xattrs: None,
+            link: None,
+        });
+        self.blobs.push(blob);
+        self.edits.insert(path(at), Edit::Put(node));
+        self
+    }
+
+    pub fn remove(mut self, at: &str) -> Self {
+        self.edits.insert(path(at), Edit::Remove);
+        self
+    }
+
+    pub fn dir(mut self, at: &str, mode: u32, seconds: i64) -> Self {
+        let meta = DirMeta { mode, mtime: FileTime { seconds, nanos: 0 }, xattrs: None };
+        self.edits.insert(path(at), Edit::Dir(meta));
+        self
+    }
+
+    pub fn land(&self, vault: &Vault, landing: Landing<'_>, record: RunRecord) -> Result<LandedRun> {
+        let label = |when: &str| CheckpointName::parse(&format!("{when}-{}", record.id)).ok();
+        let run = RunLanding {
+            landing,
+            edits: &self.edits,
+            message: "a run",
+            checkpoint_before: label("before"),
+            checkpoint_after: label("after"),
+            record,
+        };
+        let _pin = vault.backend().pin()?;
+        let mut batch = Batch::new(vault)?;
+        for blob in &self.blobs {
+            batch.push(blob.clone())?;
+        }
+        vault.land_run(run, batch)
+    }
+}

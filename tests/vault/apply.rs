@@ -1,0 +1,525 @@
+//! Changes written to the host directory: exactly, all or none of them, never over somebody else's work.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use avfs::backend::{Life, RunRecord};
+use avfs::clock::Timestamp;
+use avfs::diagnose::Diagnose;
+use avfs::ids::{RunPrefix, VersionId};
+use avfs::runtime::{Applied, ApplyError, ApplyOptions, Filter, Subject, apply};
+use avfs::vault::Vault;
+use avfs::vault::diff::diff;
+use avfs::vault::discard::ChangesOf;
+use avfs::vault::edit::{Edit, Edits};
+use avfs::vault::gc::Trial;
+use avfs::vault::import::{ImportOptions, OnTrouble};
+use avfs::vault::meter::Meter;
+use avfs::vault::page::Node;
+use avfs::vault::run::{Landed, Landing, RunLanding};
+use avfs::vault::tree::Pages;
+use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
+
+use crate::runs;
+use crate::support::snapshot::{self, assert_same};
+use crate::support::{self, Dice, Scratch, fork, main_fork, reference};
+use crate::worker::Worker;
+
+/// A directory of the host, a vault that has it on main, and a changed copy that is on fork `side`.
+struct Stand {
+    scratch: Scratch,
+    vault: Vault,
+}
+
+impl Stand {
+    /// `make` fills the directory, `change` changes the copy.
+    fn new(make: impl Fn(&Path), change: impl Fn(&Path)) -> Self {
+        let scratch = Scratch::new();
+        let (host, copy) = (scratch.dir("host"), scratch.join("copy"));
+        make(&host);
+        copy_dir(&host, &copy);
+        let vault = support::create_real_vault(&scratch.join("vault.db"));
+        support::import(&vault, &host);
+        vault.create_fork(&fork("side"), &reference("main"), Life::Persistent).unwrap();
+        change(&copy);
+        let stand = Self { scratch, vault };
+        stand.take_copy();
+        stand
+    }
+
+    /// What the copy holds becomes the head of the fork.
+    fn take_copy(&self) {
+        let options =
+            ImportOptions { on_trouble: OnTrouble::Fail, stat_cache: None, meter: &Meter::default() };
+        self.vault.import(&self.copy(), &fork("side"), "copy", &options).unwrap();
+    }
+
+    fn host(&self) -> PathBuf {
+        self.scratch.join("host")
+    }
+
+    fn copy(&self) -> PathBuf {
+        self.scratch.join("copy")
+    }
+
+    fn apply(&self) -> Result<Applied, ApplyError> {
+        apply_fork(&self.vault, "side", &self.host())
+    }
+
+    /// The paths that are in the way.
+    #[track_caller]
+    fn conflicts(&self) -> Vec<String> {
+        let before = snapshot::take(&self.host());
+        let refused = self.apply().unwrap_err();
+        assert_eq!(refused.code(), "apply.conflict", "{refused}");
+        let ApplyError::Conflict { conflicts, .. } = refused else { panic!("{refused:?}") };
+        let found = snapshot::differences(&before, &snapshot::take(&self.host()));
+        assert!(found.is_empty(), "a refused apply wrote: {found:?}");
+        conflicts.iter().map(|conflict| conflict.path.to_string()).collect()
+    }
+}
+
+pub fn apply_fork(vault: &Vault, name: &str, dir: &Path) -> Result<Applied, ApplyError> {
+    apply_with(vault, name, dir, &Filter::default(), Trial::Real)
+}
+
+fn apply_with(
+    vault: &Vault,
+    what: &str,
+    dir: &Path,
+    filter: &Filter,
+    trial: Trial,
+) -> Result<Applied, ApplyError> {
+    let what: ChangesOf = what.parse().unwrap();
+    let subject = Subject::of(vault, &what)?;
+    apply(vault, &subject, dir, &ApplyOptions { filter, trial, meter: &Meter::default() })
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap().success());
+}
+
+fn put(dir: &Path, path: &str, content: &str) {
+    let path = dir.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn set_time(path: &Path, seconds: i64) {
+    let time = Timespec { tv_sec: seconds, tv_nsec: 123_456_789 };
+    let times = Timestamps { last_access: time, last_modification: time };
+    rustix::fs::utimensat(rustix::fs::CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+}
+
+fn fifo(path: &Path) {
+    rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+}
+
+/// A directory with something of every kind.
+fn everything(dir: &Path) {
+    for n in 0..50 {
+        put(dir, &format!("many/f{n:02}"), &format!("file {n}"));
+    }
+    put(dir, "a/one", "one");
+    put(dir, "a/two", "two");
+    put(dir, "b/deep/er/file", "deep");
+    put(dir, "gone/x", "x");
+    put(dir, "gone/sub/y", "y");
+    put(dir, "turns/into/file", "1");
+    put(dir, "plain", "plain");
+    put(dir, "linked", "linked");
+    fs::hard_link(dir.join("linked"), dir.join("a/linked")).unwrap();
+    symlink("a/one", dir.join("symlink")).unwrap();
+    fifo(&dir.join("fifo"));
+    fs::write(dir.join("large"), support::noise(1, 3 << 20)).unwrap();
+}
+
+fn change_everything(dir: &Path) {
+    put(dir, "a/one", "one, changed");
+    set_mode(&dir.join("a/two"), 0o755);
+    fs::remove_dir_all(dir.join("gone")).unwrap();
+    fs::remove_dir_all(dir.join("turns")).unwrap();
+    put(dir, "turns", "a file now");
+    fs::remove_file(dir.join("plain")).unwrap();
+    put(dir, "plain/is/a/directory", "now");
+    // One more name for a linked file, and one that is new on both ends, one of them in a new directory.
+    fs::hard_link(dir.join("linked"), dir.join("b/linked")).unwrap();
+    put(dir, "new/dir/file", "new");
+    fs::hard_link(dir.join("new/dir/file"), dir.join("new-link")).unwrap();
+    fs::hard_link(dir.join("new/dir/file"), dir.join("new/dir/second")).unwrap();
+    fs::create_dir(dir.join("new/empty")).unwrap();
+    set_mode(&dir.join("new/empty"), 0o555);
+    fs::remove_file(dir.join("symlink")).unwrap();
+    symlink("elsewhere", dir.join("symlink")).unwrap();
+    fs::remove_file(dir.join("fifo")).unwrap();
+    put(dir, "fifo", "no fifo");
+    fifo(&dir.join("new/fifo"));
+    let mut large = support::noise(1, 3 << 20);
+    large[1 << 20..2 << 20].fill(0);
+    fs::write(dir.join("large"), &large).unwrap();
+    rustix::fs::setxattr(dir.join("many/f07"), "user.note", b"seven", XattrFlags::empty()).unwrap();
+    rustix::fs::setxattr(dir.join("a"), "user.note", b"a", XattrFlags::empty()).unwrap();
+    set_mode(&dir.join("b/deep"), 0o700);
+    set_time(&dir.join("many/f08"), 1_000_000_000);
+    set_time(&dir.join("b/deep/er"), 1_000_000_001);
+    set_time(&dir.join("symlink"), 1_000_000_002);
+    fs::remove_file(dir.join("many/f09")).unwrap();
+    set_time(dir, 1_000_000_003);
+}
+
+#[test]
+fn every_kind_of_change_arrives_exactly() {
+    let stand = Stand::new(everything, change_everything);
+    let applied = stand.apply().unwrap();
+    assert_same(&stand.copy(), &stand.host());
+    assert_eq!((applied.already, applied.left_out, applied.kept_dirs.len()), (0, 0, 0));
+    // Done again it finds everything in place.
+    let again = stand.apply().unwrap();
+    assert_same(&stand.copy(), &stand.host());
+    let told = again.changes.iter().filter(|c| c.kind != avfs::vault::diff::ChangeKind::Time).count() as u64;
+    assert!(again.already >= told, "{} of {told} changes were there", again.already);
+    support::assert_clean(&stand.vault);
+}
+
+#[test]
+fn whatever_is_changed_arrives_exactly() {
+    for seed in 0..25 {
+        let names = ["a", "b", "c", "d/a", "d/b", "d/e/a", "f", "f/a", "g/a/b", "g/a/c"];
+        let mix = |dir: &Path, dice: &mut Dice, steps: u64| {
+            for step in 0..steps {
+                let name = names[usize::try_from(dice.below(names.len() as u64)).unwrap()];
+                let path = dir.join(name);
+                if path.ancestors().skip(1).any(|above| above.symlink_metadata().is_ok_and(|m| !m.is_dir())) {
+                    continue;
+                }
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                match (dice.below(7), path.symlink_metadata().ok()) {
+                    (0, Some(meta)) if meta.is_dir() => fs::remove_dir_all(&path).unwrap(),
+                    (0, Some(_)) => fs::remove_file(&path).unwrap(),
+                    (1, None) => fs::create_dir(&path).unwrap(),
+                    (2, None) => symlink(format!("to{step}"), &path).unwrap(),
+                    (3, None) if dir.join("a").is_file() => fs::hard_link(dir.join("a"), &path).unwrap(),
+                    (4, Some(meta)) if !meta.is_symlink() => {
+                        set_mode(&path, 0o700 + u32::from(step % 2 == 0))
+                    }
+                    (5, Some(_)) => set_time(&path, i64::try_from(step).unwrap()),
+                    (_, Some(meta)) if meta.is_file() => fs::write(&path, format!("{seed} {step}")).unwrap(),
+                    (_, None) => fs::write(&path, format!("{seed} new {step}")).unwrap(),
+                    (_, Some(_)) => {}
+                }
+            }
+        };
+        let stand = Stand::new(
+            |dir| mix(dir, &mut Dice::seeded(seed), 25),
+            |dir| mix(dir, &mut Dice::seeded(seed + 1000), 12),
+        );
+        stand.apply().unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+        let found = snapshot::differences(&snapshot::take(&stand.copy()), &snapshot::take(&stand.host()));
+        assert!(found.is_empty(), "seed {seed}: {found:#?}");
+    }
+}
+
+#[test]
+fn what_somebody_changed_is_named_and_left_alone() {
+    let change = |dir: &Path| {
+        put(dir, "a/one", "mine");
+        fs::remove_file(dir.join("a/two")).unwrap();
+        fs::remove_dir_all(dir.join("gone")).unwrap();
+        put(dir, "new", "mine");
+        put(dir, "newdir/x", "mine");
+        set_mode(&dir.join("b/deep"), 0o700);
+        put(dir, "many/f00", "mine");
+        fs::remove_file(dir.join("symlink")).unwrap();
+    };
+    type Case = (&'static str, fn(&Path), &'static [&'static str]);
+    let cases: &[Case] = &[
+        ("content", |dir| put(dir, "a/one", "yours"), &["a/one"]),
+        ("a file to be deleted", |dir| put(dir, "a/two", "yours"), &["a/two"]),
+        ("a mode", |dir| set_mode(&dir.join("a/one"), 0o600), &["a/one"]),
+        ("a deletion", |dir| fs::remove_file(dir.join("a/one")).unwrap(), &["a/one"]),
+        ("a new file", |dir| put(dir, "new", "yours"), &["new"]),
+        ("a file where a directory comes", |dir| put(dir, "newdir", "yours"), &["newdir"]),
+        ("a directory with another mode", |dir| set_mode(&dir.join("b/deep"), 0o711), &["b/deep"]),
+        ("a file in a directory to be deleted", |dir| put(dir, "gone/x", "yours"), &["gone/x"]),
+        (
+            "a link in the place of a directory",
+            |dir| {
+                fs::rename(dir.join("many"), dir.join("elsewhere")).unwrap();
+                symlink("elsewhere", dir.join("many")).unwrap();
+            },
+            &["many/f00"],
+        ),
+        (
+            "another target",
+            |dir| {
+                fs::remove_file(dir.join("symlink")).unwrap();
+                symlink("yours", dir.join("symlink")).unwrap();
+            },
+            &["symlink"],
+        ),
+        (
+            "the same size and time",
+            |dir| {
+                let meta = fs::metadata(dir.join("a/one")).unwrap();
+                put(dir, "a/one", "eno");
+                let time = Timespec { tv_sec: meta.mtime(), tv_nsec: meta.mtime_nsec() };
+                let times = Timestamps { last_access: time, last_modification: time };
+                rustix::fs::utimensat(rustix::fs::CWD, dir.join("a/one"), &times, AtFlags::empty()).unwrap();
+            },
+            &["a/one"],
+        ),
+        (
+            "an attribute",
+            |dir| {
+                rustix::fs::setxattr(dir.join("a/one"), "user.x", b"yours", XattrFlags::empty()).unwrap();
+            },
+            &["a/one"],
+        ),
+        (
+            "several",
+            |dir| {
+                put(dir, "a/one", "yours");
+                put(dir, "many/f00", "yours");
+                put(dir, "new", "yours");
+            },
+            &["a/one", "many/f00", "new"],
+        ),
+    ];
+    for (what, theirs, expected) in cases {
+        let stand = Stand::new(everything, change);
+        theirs(&stand.host());
+        assert_eq!(stand.conflicts(), *expected, "{what}");
+    }
+    // Somebody who did the same, or something else, is not in the way.
+    let stand = Stand::new(everything, change);
+    put(&stand.host(), "a/one", "mine");
+    put(&stand.host(), "plain", "yours");
+    put(&stand.host(), "untracked", "yours");
+    fs::remove_file(stand.host().join("a/two")).unwrap();
+    stand.apply().unwrap();
+    assert_eq!(fs::read_to_string(stand.host().join("plain")).unwrap(), "yours");
+    assert_eq!(fs::read_to_string(stand.host().join("untracked")).unwrap(), "yours");
+    assert_eq!(fs::read_to_string(stand.host().join("newdir/x")).unwrap(), "mine");
+}
+
+#[test]
+fn directories_with_unversioned_files_stay() {
+    let stand = Stand::new(everything, |dir| {
+        fs::remove_dir_all(dir.join("gone")).unwrap();
+    });
+    put(&stand.host(), "gone/sub/ignored.o", "object");
+    let applied = stand.apply().unwrap();
+    let kept: Vec<String> = applied.kept_dirs.iter().map(ToString::to_string).collect();
+    assert_eq!(kept, ["gone", "gone/sub"]);
+    assert!(stand.host().join("gone/sub/ignored.o").exists());
+    assert!(!stand.host().join("gone/x").exists() && !stand.host().join("gone/sub/y").exists());
+    // A directory that is to become a file cannot stay: that is refused.
+    let stand = Stand::new(everything, |dir| {
+        fs::remove_dir_all(dir.join("turns")).unwrap();
+        put(dir, "turns", "a file");
+    });
+    put(&stand.host(), "turns/into/ignored.o", "object");
+    assert_eq!(stand.conflicts(), ["turns"]);
+}
+
+#[test]
+fn a_filter_takes_some_and_the_rest_later() {
+    let stand = Stand::new(everything, change_everything);
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let filter = Filter::new(&words(&["new/dir/file", "many"]), &words(&["*8"])).unwrap();
+    let taken = apply_with(&stand.vault, "side", &stand.host(), &filter, Trial::Real).unwrap();
+    assert!(taken.left_out > 10, "{}", taken.left_out);
+    let host = stand.host();
+    assert!(host.join("new/dir/file").exists() && !host.join("new/dir/second").exists());
+    assert!(!host.join("many/f09").exists());
+    assert_ne!(fs::metadata(host.join("many/f08")).unwrap().mtime(), 1_000_000_000);
+    assert_eq!(fs::read_to_string(host.join("a/one")).unwrap(), "one");
+    stand.apply().unwrap();
+    assert_same(&stand.copy(), &stand.host());
+}
+
+#[test]
+fn a_trial_writes_nothing() {
+    let stand = Stand::new(everything, change_everything);
+    let before = snapshot::take(&stand.host());
+    let rows = stand.vault.read().unwrap().usage().unwrap().audit_rows;
+    let told = apply_with(&stand.vault, "side", &stand.host(), &Filter::default(), Trial::DryRun).unwrap();
+    assert!(told.changes.len() > 20);
+    assert_eq!(snapshot::differences(&before, &snapshot::take(&stand.host())), Vec::<String>::new());
+    assert_eq!(stand.vault.read().unwrap().usage().unwrap().audit_rows, rows);
+}
+
+#[test]
+fn the_vaults_own_directory_is_never_written() {
+    let stand = Stand::new(|dir| put(dir, "a", "a"), |dir| put(dir, "b", "b"));
+    let own = stand.host().join(".avfs");
+    fs::create_dir(&own).unwrap();
+    put(&own, "vault.db", "precious");
+    let at = support::path(".avfs/vault.db");
+    stand.vault.write_file(&fork("side"), &at, &b"overwritten"[..], None, "w").unwrap();
+    let applied = stand.apply().unwrap();
+    assert_eq!(applied.left_out, 2);
+    assert_eq!(fs::read_to_string(own.join("vault.db")).unwrap(), "precious");
+    assert_eq!(fs::read_to_string(stand.host().join("b")).unwrap(), "b");
+    // Nothing is left of the staging, which lies in there.
+    assert_eq!(fs::read_dir(&own).unwrap().count(), 1);
+}
+
+#[test]
+fn directories_that_cannot_be_written_are_found_before_anything_is() {
+    if support::is_root() {
+        let name = "apply::directories_that_cannot_be_written_are_found_before_anything_is";
+        return support::skip(name, "root ignores modes");
+    }
+    let stand = Stand::new(everything, |dir| {
+        put(dir, "a/one", "changed");
+        put(dir, "many/f00", "changed");
+    });
+    set_mode(&stand.host().join("many"), 0o555);
+    let refused = stand.apply().unwrap_err();
+    assert_eq!(refused.code(), "apply.no_permission");
+    assert_eq!(fs::read_to_string(stand.host().join("a/one")).unwrap(), "one");
+}
+
+/// The edits that lead from one version to another, as a capture would find them.
+pub fn edits_between(vault: &Vault, before: &VersionId, after: &VersionId) -> Edits {
+    let reader = vault.read().unwrap();
+    let pages: &dyn Pages = &&*reader;
+    let root = |id| {
+        let version = reader.version(id).unwrap().unwrap();
+        avfs::vault::version::full_root_of(&*reader, &version).unwrap()
+    };
+    let mut edits = Edits::new();
+    for change in diff(pages, &root(before), &root(after)).unwrap() {
+        let gone = |above: &avfs::vault::path::TreePath| edits.get(above) == Some(&Edit::Remove);
+        let above = change.path.split().map(|(parent, _)| parent);
+        let edit = match change.after {
+            None if above.as_ref().is_some_and(gone) => continue,
+            None => Edit::Remove,
+            Some(side) => match (side.node, side.dir_meta) {
+                (Node::Dir(_), Some(meta)) => Edit::Dir(meta),
+                (node, _) => Edit::Put(node),
+            },
+        };
+        edits.insert(change.path, edit);
+    }
+    // What lies beneath something removed, or replaced by a file, went with it.
+    let tops: BTreeSet<_> = edits
+        .iter()
+        .filter(|(_, edit)| !matches!(edit, Edit::Dir(_)))
+        .map(|(path, _)| path.clone())
+        .collect();
+    edits.retain(|path, _| !tops.iter().any(|top| top != path && top.contains(path)));
+    edits
+}
+
+#[test]
+fn a_run_is_applied_and_marked() {
+    let stand = Stand::new(everything, change_everything);
+    let vault = &stand.vault;
+    let (base, side) = (vault.fork(&main_fork()).unwrap().head, vault.fork(&fork("side")).unwrap().head);
+    let edits = edits_between(vault, &base, &side);
+    let name = fork("run-1");
+    let life = Life::Ephemeral { expires_at: Timestamp(i64::MAX) };
+    let record = RunRecord { started_at: vault.now(), ..runs::record(1, &name) };
+    let run = RunLanding {
+        landing: Landing::NewFork { name: &name, base, parent: &main_fork(), life },
+        edits: &edits,
+        message: "run",
+        checkpoint_before: None,
+        checkpoint_after: None,
+        record,
+    };
+    let landed = vault.land_run(run, avfs::vault::Batch::new(vault).unwrap()).unwrap();
+    let Landed::Advanced { version } = landed.landed else { panic!("{:?}", landed.landed) };
+    let reader = vault.read().unwrap();
+    let root = |id| reader.version(id).unwrap().unwrap().root;
+    assert_eq!(root(&version), root(&side), "what was captured is what the command left");
+    drop(reader);
+    let what = format!("run:{}", runs::run_id(1));
+    apply_with(vault, &what, &stand.host(), &Filter::default(), Trial::Real).unwrap();
+    assert_same(&stand.copy(), &stand.host());
+    let run = vault.run(&RunPrefix::from(&runs::run_id(1))).unwrap();
+    assert!(run.applied_at.is_some());
+    // The fork goes on from what was applied: the next apply brings only what is new.
+    vault.write_file(&name, &support::path("a/one"), &b"later"[..], None, "w").unwrap();
+    let applied = apply_fork(vault, "run-1", &stand.host()).unwrap();
+    assert!(applied.changes.len() < 4, "{:?}", applied.changes);
+    assert_eq!(fs::read_to_string(stand.host().join("a/one")).unwrap(), "later");
+    vault.discard(&ChangesOf::Fork(name)).unwrap();
+    let refused = apply_with(vault, &what, &stand.host(), &Filter::default(), Trial::Real).unwrap_err();
+    assert_eq!(refused.code(), "run.no_version");
+}
+
+#[test]
+fn a_killed_apply_leaves_every_file_old_or_new_and_can_be_finished() {
+    let make = |dir: &Path| {
+        support::many_files(dir, 600);
+        put(dir, "turns/x", "x");
+    };
+    let change = |dir: &Path| {
+        for n in (0..600).step_by(2) {
+            put(dir, &format!("d{:03}/f{n:05}", n / 40), &format!("changed {n}\n").repeat(200));
+        }
+        for n in (1..600).step_by(6) {
+            fs::remove_file(dir.join(format!("d{:03}/f{n:05}", n / 40))).unwrap();
+        }
+        for n in 0..20 {
+            put(dir, &format!("new{n}/a"), "a");
+            set_mode(&dir.join(format!("new{n}")), 0o555);
+        }
+        fs::remove_dir_all(dir.join("turns")).unwrap();
+        put(dir, "turns", "file");
+    };
+    let mut killed_in_between = 0;
+    for wait in [0, 0, 100, 300, 1000, 2000, 4000, 8000] {
+        let stand = Stand::new(make, change);
+        let (old, new) = (snapshot::take(&stand.host()), snapshot::take(&stand.copy()));
+        let (vault, dir) = (stand.scratch.join("vault.db"), stand.host());
+        let settings = [
+            ("VAULT", vault.to_str().unwrap()),
+            ("DIR", dir.to_str().unwrap()),
+            ("FORK", "side"),
+            ("SECONDS", "1"),
+        ];
+        let mut worker = Worker::start("apply", &settings);
+        worker.wait_ready();
+        worker.go();
+        // From the first change on: everything before that leaves nothing behind.
+        let first = stand.host().join("d000/f00000");
+        let until = std::time::Instant::now() + Duration::from_secs(20);
+        while fs::read(&first).unwrap() == b"file 0\n" && std::time::Instant::now() < until {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_micros(wait));
+        let acknowledged = !worker.kill().is_empty();
+        let left = snapshot::take(&stand.host());
+        let mut changed = 0;
+        for (path, fact) in &left.facts {
+            let known = [&old, &new].map(|side| side.facts.get(path).map(|fact| &fact.kind));
+            let staged = path.starts_with(b".avfs-export-");
+            assert!(staged || known.contains(&Some(&fact.kind)), "{:?}", path.escape_ascii().to_string());
+            changed += usize::from(!staged && known[0] != Some(&fact.kind));
+        }
+        killed_in_between += usize::from(changed > 0 && !acknowledged);
+        stand.apply().unwrap_or_else(|error| panic!("after {wait} µs, {changed} changed: {error:?}"));
+        // All but the time of a directory that no version has changed: the one who kept it was killed.
+        let timeless = |dir: &Path| {
+            let mut taken = snapshot::take(dir);
+            let dirs = taken.facts.values_mut().filter(|fact| fact.kind == snapshot::Kind::Dir);
+            dirs.for_each(|fact| fact.mtime = (0, 0));
+            taken
+        };
+        let found = snapshot::differences(&timeless(&stand.copy()), &timeless(&stand.host()));
+        assert!(found.is_empty(), "after {wait} µs: {found:#?}");
+    }
+    assert!(killed_in_between > 0, "no apply was killed in the middle: the waits do not fit this machine");
+}
