@@ -40,15 +40,14 @@ pub fn run(args: &Args) -> u8 {
         (Ok((result, object)), _) => {
             let decision = ExecutionDecision::without_policy();
             let envelope = ExecutionEnvelope::completed(object, &decision, &result);
-            (code_of(&result), summary_text(args, &result), Some(envelope))
+            (code_of(&result), summary_text(args, &result), envelope)
         }
         (Err(error), request) => {
-            let object =
-                request.map(|request| ExecutionEnvelope::failed(request, None, ErrorBody::of(&error)));
-            (error.exit_code(), render::failure(&error), object)
+            let envelope = ExecutionEnvelope::failed(request, None, ErrorBody::of(&error));
+            (error.exit_code(), render::failure(&error), envelope)
         }
     };
-    let written = envelope.map_or(Ok(()), |envelope| envelope_to.write(&envelope));
+    let written = envelope_to.write(&envelope);
     // Quiet is for summaries; why nothing was run is told in any case.
     let silent = matches!(envelope_to, EnvelopeTo::Stdout) || (args.quiet && !failed);
     if !silent {

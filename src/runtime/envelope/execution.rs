@@ -26,7 +26,8 @@ pub struct ExecutionEnvelope {
     /// The command ran, exited with 0, and its changes are kept as was asked.
     pub success: bool,
     pub state: StateName,
-    pub request: RequestObject,
+    /// Nothing if it could not be understood.
+    pub request: Option<RequestObject>,
     pub decision: Option<DecisionObject>,
     pub result: Option<ResultObject>,
     pub enforcement: Option<EnforcementObject>,
@@ -351,7 +352,7 @@ impl ExecutionEnvelope {
             kind: "execution",
             success: result.exit == Exit::Code(0) && !result.timed_out,
             state: StateName::Completed,
-            request,
+            request: Some(request),
             decision: Some(DecisionObject::from(decision)),
             result: Some(ResultObject::from(result)),
             enforcement: Some(EnforcementObject::from(&result.enforcement)),
@@ -361,7 +362,11 @@ impl ExecutionEnvelope {
 
     /// One that did not, or whose changes could not be kept.
     #[must_use]
-    pub fn failed(request: RequestObject, decision: Option<&ExecutionDecision>, error: ErrorBody) -> Self {
+    pub fn failed(
+        request: Option<RequestObject>,
+        decision: Option<&ExecutionDecision>,
+        error: ErrorBody,
+    ) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
             kind: "execution",
