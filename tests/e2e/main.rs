@@ -7,5 +7,12 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod contract;
 mod env;
+mod faults;
+mod forks;
+mod generated;
+mod kills;
+mod limits;
 mod oracle;
+mod streams;

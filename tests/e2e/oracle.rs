@@ -9,6 +9,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
 use crate::env::{Running, TestEnv};
+use crate::support;
 use crate::support::snapshot::{self, Snapshot};
 
 /// Times after this one were set by the clock during a test; those before it were chosen.
@@ -97,8 +98,14 @@ impl Trial<'_> {
             Runs::Each => self.lines,
         };
         for line in lines {
-            let mut command = env.clean(Path::new("/bin/sh"));
-            command.args(["-c", line]).env("HOME", env.at("plain-home")).env("TMPDIR", "/tmp");
+            // Root has no privileges inside, so it must have none here: they make modes meaningless.
+            let mut command = env.clean(Path::new("setpriv"));
+            command
+                .args(["--bounding-set=-all", "--inh-caps=-all"].into_iter().filter(|_| support::is_root()));
+            command
+                .args(["--no-new-privs", "/bin/sh", "-c", line])
+                .env("HOME", env.at("plain-home"))
+                .env("TMPDIR", "/tmp");
             let answer = Running::start(&mut command).answer();
             assert!(self.ends == Ends::Somehow || answer.code == Some(0), "{line}: {answer:?}");
         }
@@ -262,7 +269,7 @@ fn odd_names_are_as_in_a_plain_directory() {
         &[
             "set -e; printf x > \"$(printf 'new\\nline')\"; printf y > \"$(printf '\\377\\376')\"; printf z > .wh.a",
             &format!("set -e; echo long > {long}; mkdir -p '.wh..wh..opq' ' '; echo b > ' /b'; rm a"),
-            "set -e; echo c > 'a,b:c\\d'; mkdir '-rf'; echo e > ./-rf/e; mv .wh.a .wh.b",
+            "set -e; echo c > 'a,b:c\\d'; mkdir -- -rf; echo e > ./-rf/e; mv .wh.a .wh.b",
         ],
         &WAYS,
     );
