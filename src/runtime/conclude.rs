@@ -66,8 +66,12 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         let LandedRun { landed, record, checkpoint_before, checkpoint_after } = kept.landed;
         let applied = self.apply_if_asked(&mut run, &ended.completion, &record, &landed)?;
         let Completion { exit, timed_out, stdout, stderr, usage, .. } = ended.completion;
+        let environment = &run.request.environment;
         let scrub = |mut output: super::launcher::Output| {
-            output.bytes = run.request.environment.scrub(output.bytes);
+            output.bytes = match output.truncated {
+                true => environment.scrub_cut(output.bytes),
+                false => environment.scrub(output.bytes),
+            };
             output
         };
         Ok(ExecutionResult {

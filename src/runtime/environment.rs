@@ -111,6 +111,18 @@ impl Environment {
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         values.into_iter().fold(text, |text, value| replace(&text, value, SCRUBBED))
     }
+
+    /// The same for text that was cut off somewhere: the beginning of a secret at its end goes too.
+    #[must_use]
+    pub fn scrub_cut(&self, mut text: Vec<u8>) -> Vec<u8> {
+        let values = self.secrets.iter().filter_map(|name| self.variables.get(name));
+        let begun = values.filter_map(|value| {
+            let value = value.as_bytes();
+            (1..value.len()).rev().find(|length| text.ends_with(&value[..*length]))
+        });
+        text.truncate(text.len() - begun.max().unwrap_or(0));
+        self.scrub(text)
+    }
 }
 
 fn replace(text: &[u8], what: &[u8], with: &[u8]) -> Vec<u8> {
@@ -152,5 +164,9 @@ mod tests {
         let chosen = Environment::choose(outside(), &choices);
         let scrubbed = chosen.scrub(b"x abcd1234 y abcd abcdabcd".to_vec());
         assert_eq!(String::from_utf8(scrubbed).unwrap(), "x [secret] y [secret] [secret][secret]");
+        for (cut, left) in [("x abcd12", "x "), ("x abcd1234", "x [secret]"), ("x ab", "x "), ("x y", "x y")]
+        {
+            assert_eq!(String::from_utf8(chosen.scrub_cut(cut.into())).unwrap(), left, "{cut}");
+        }
     }
 }

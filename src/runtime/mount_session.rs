@@ -12,6 +12,7 @@
 //! Nothing else removes or renames what is in it. Never touches the workspace.
 
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,10 @@ use super::launcher::{UpperPlace, UpperRoot};
 
 const RECORD: &str = "record";
 const OUTCOME: &str = "outcome";
+/// Where the outcome is written before it gets its name; there from the start, so that a disk which the command
+/// filled up has room for it.
+const OUTCOME_UNFINISHED: &str = "outcome.new";
+const OUTCOME_RESERVED_BYTES: usize = 4096;
 pub const UPPER: &str = "upper";
 const WORK: &str = "work";
 const COPY: &str = "copy";
@@ -158,6 +163,9 @@ impl ScratchDir {
         let lock = FileLock::try_dir(&dir, Mode::Exclusive).map_err(SessionError::host("lock", &dir))?;
         let taken = || std::io::Error::from(std::io::ErrorKind::WouldBlock);
         let lock = lock.ok_or_else(|| SessionError::host("lock", &dir)(taken()))?;
+        let reserved = dir.join(OUTCOME_UNFINISHED);
+        std::fs::write(&reserved, [0; OUTCOME_RESERVED_BYTES])
+            .map_err(SessionError::host("write", &reserved))?;
         Ok(MountSession { dir, state: MountState::Prepared, _lock: Some(lock) })
     }
 
@@ -257,8 +265,9 @@ impl MountSession {
 
     /// Writes down how the command ended: from here on the upper is whole and worth a recovery.
     pub fn write_outcome(&self, outcome: &str) -> Result<(), SessionError> {
-        let (path, unfinished) = (self.dir.join(OUTCOME), self.dir.join("outcome.new"));
-        std::fs::write(&unfinished, outcome).map_err(SessionError::host("write", &unfinished))?;
+        let (path, unfinished) = (self.dir.join(OUTCOME), self.dir.join(OUTCOME_UNFINISHED));
+        over_what_is_there(&unfinished, outcome.as_bytes())
+            .map_err(SessionError::host("write", &unfinished))?;
         std::fs::rename(&unfinished, &path).map_err(SessionError::host("write", &path))
     }
 
@@ -341,6 +350,13 @@ impl MountSession {
     }
 }
 
+/// Writes a file without giving up the room it has.
+fn over_what_is_there(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    let mut file = File::options().write(true).create(true).truncate(false).open(path)?;
+    file.write_all(content)?;
+    file.set_len(content.len() as u64)
+}
+
 /// Gives an upper's own directory the looks of the workspace's.
 fn dress(upper: &Path, root: &UpperRoot) -> std::io::Result<()> {
     let fd = beneath::open_root(upper)?;
@@ -397,6 +413,7 @@ mod tests {
         let id = RunId::parse("0123456789").unwrap();
         let session = scratch.prepare(&id).unwrap();
         assert!(scratch.dead().unwrap().is_empty());
+        assert_eq!(session.read_outcome().unwrap(), None);
         session.write_outcome("x").unwrap();
         drop(session);
         let dead = scratch.dead().unwrap();

@@ -1,0 +1,254 @@
+//! What scripts rely on: exit codes, words after `--`, and the envelope.
+
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+
+use crate::env::{Running, TestEnv, avfs};
+
+/// Fails unless an envelope is what `avfs schema` says of it.
+#[track_caller]
+fn validate(value: &Value) {
+    static SCHEMA: OnceLock<Value> = OnceLock::new();
+    let schema = SCHEMA.get_or_init(|| {
+        let output = Command::new(avfs()).arg("schema").output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    });
+    let name = ["execution", "ExecutionEnvelope"].into_iter().find(|name| schema["$defs"][name].is_object());
+    let one = json!({ "$ref": format!("#/$defs/{}", name.unwrap()), "$defs": schema["$defs"] });
+    let validator = jsonschema::validator_for(&one).unwrap();
+    let errors: Vec<String> = validator.iter_errors(value).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?} in {value}");
+    assert_eq!((&value["schema_version"], &value["kind"]), (&json!(1), &json!("execution")));
+}
+
+#[test]
+fn the_commands_own_code_is_passed_on() {
+    let env = TestEnv::with_project();
+    for code in [0, 1, 42, 120, 123, 124, 125, 126, 127, 128, 255] {
+        let answer = env.shell(&["--json"], &format!("exit {code}"));
+        assert_eq!(answer.code, Some(code), "{answer:?}");
+        let envelope = answer.envelope();
+        validate(&envelope);
+        // The envelope tells a command's own 125 from one of avfs-run.
+        assert_eq!(envelope["result"]["exit_code"], json!(code));
+        assert_eq!(envelope["success"], json!(code == 0));
+        assert_eq!((&envelope["state"], &envelope["error"]), (&json!("completed"), &Value::Null));
+    }
+}
+
+#[test]
+fn a_signal_is_told_as_128_and_its_number() {
+    let env = TestEnv::with_project();
+    for (name, number) in [("TERM", 15), ("KILL", 9), ("SEGV", 11), ("USR1", 10), ("PIPE", 13)] {
+        let answer = env.shell(&["--json"], &format!("kill -{name} $$"));
+        assert_eq!(answer.code, Some(128 + number), "{answer:?}");
+        let result = &answer.envelope()["result"];
+        assert_eq!((&result["signal"], &result["exit_code"]), (&json!(number), &Value::Null));
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_told_apart() {
+    let env = TestEnv::with_project();
+    env.put("plain", b"#!/bin/sh\n");
+    env.put("bad-interpreter", b"#!/no/such/interpreter\n");
+    env.put("empty-path/x", b"");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(env.project().join("bad-interpreter"), executable).unwrap();
+    for (word, code, name) in [
+        ("no-such-command", 127, "command.not_found"),
+        ("./no-such-file", 127, "command.not_found"),
+        ("plain/below-a-file", 127, "command.not_found"),
+        ("./bad-interpreter", 127, "command.not_found"),
+        ("./plain", 126, "command.not_executable"),
+        ("./src", 126, "command.not_executable"),
+    ] {
+        let answer = env.run(&["--json", "--", word]).expect(code);
+        let envelope = answer.envelope();
+        validate(&envelope);
+        assert_eq!(envelope["error"]["code"], json!(name), "{word}: {envelope}");
+        assert_eq!((&envelope["state"], &envelope["success"]), (&json!("failed"), &json!(false)));
+        assert!(envelope["error"]["hint"].is_string(), "{envelope}");
+        let human = env.run(&["--quiet", "--", word]).expect(code);
+        assert!(human.stderr.starts_with("error: ") && human.stderr.contains("\nhint: "), "{human:?}");
+        assert_eq!(env.scratches(), [""; 0]);
+    }
+    // A file without a first line that says who reads it is the shell's, as execvp(3) has it.
+    env.put("script", b"echo from a script: $1\n");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(env.project().join("script"), executable).unwrap();
+    assert_eq!(env.run(&["--", "./script", "one"]).expect(0).text(), "from a script: one\n");
+}
+
+#[test]
+fn its_own_errors_are_125_and_told_in_words_and_in_json() {
+    let env = TestEnv::with_project();
+    for words in [
+        &["--fork", "a b", "--", "true"][..],
+        &["--from", "main", "--", "true"],
+        &["--env", "=x", "--", "true"],
+        &["--env-file", "no-such-file", "--", "true"],
+        &["--ro", "/no/such/path", "--", "true"],
+        &["--vault", "/no/such/vault.db", "--", "true"],
+        &["--vault", "no-such-name", "--", "true"],
+        &["--cwd", "..", "--", "true"],
+        &["--cwd", "no-such-dir", "--", "true"],
+        &["--at", "relative", "--", "true"],
+        &["--at", "/", "--", "true"],
+        &["--fork", "f", "--from", "no-such-ref", "--", "true"],
+        &["--fork", "f", "--base", "live", "--", "true"],
+    ] {
+        let human = env.run(words).expect(125);
+        assert!(human.stderr.contains("error: "), "{words:?}: {human:?}");
+        let mut with_json = vec!["--json"];
+        with_json.extend(words);
+        let answer = env.run(&with_json).expect(125);
+        // What clap refuses is refused before anything is known about how to answer.
+        if answer.stdout.is_empty() {
+            assert!(answer.stderr.starts_with("error: invalid value"), "{words:?}: {answer:?}");
+            continue;
+        }
+        let envelope = answer.envelope();
+        validate(&envelope);
+        assert!(envelope["error"]["code"].is_string(), "{words:?}: {envelope}");
+    }
+    assert_eq!(env.scratches(), [""; 0]);
+    for words in
+        [&["--no-such-option", "true"][..], &[], &["--timeout", "5", "true"], &["--net", "x", "true"]]
+    {
+        let answer = env.run(words).expect(125);
+        assert!(answer.stderr.starts_with("error: "), "{answer:?}");
+    }
+    assert!(env.run(&["--help"]).expect(0).text().contains("Usage: avfs-run"));
+    assert!(env.run(&["--version"]).expect(0).text().starts_with("avfs-run "));
+}
+
+#[test]
+fn words_after_two_dashes_are_the_commands_own() {
+    let env = TestEnv::with_project();
+    let answer = env.run(&["--", "printf", "[%s]", "--json", "--fork", "-x", "", "a b", "$HOME", "*"]);
+    assert_eq!(answer.expect(0).text(), "[--json][--fork][-x][][a b][$HOME][*]");
+    // Without the dashes the first word that is no option begins the command.
+    assert_eq!(env.run(&["echo", "--json"]).expect(0).text(), "--json\n");
+    assert_eq!(env.run(&["--", "--help"]).code, Some(127));
+    // A line goes to a shell as it is.
+    assert_eq!(env.ok(&[], "echo \"$0 $#\" | tr a-z A-Z && echo two"), "/BIN/SH 0\ntwo\n");
+}
+
+#[test]
+fn bytes_that_are_no_text_reach_the_command() {
+    use std::os::unix::ffi::OsStrExt;
+    let env = TestEnv::with_project();
+    let odd = std::ffi::OsStr::from_bytes(b"\xff\xfe\n\x01");
+    let mut command = env.command(&["--", "printf", "%s"]);
+    assert_eq!(env.answer(command.arg(odd)).expect(0).stdout, odd.as_bytes());
+    let mut command = env.command(&["--json", "--", "printf", "%s"]);
+    let envelope = env.answer(command.arg(odd)).expect(0).envelope();
+    validate(&envelope);
+    assert_eq!(envelope["result"]["stdout_encoding"], json!("base64"));
+    assert_eq!(envelope["result"]["stdout"], json!("//4KAQ=="));
+    assert!(envelope["request"]["command_base64"].is_array(), "{envelope}");
+}
+
+#[test]
+fn the_envelope_tells_what_was_done() {
+    let env = TestEnv::with_project();
+    let line = "echo out; echo err >&2; echo new > new; echo more >> README.md; rm src/data.bin; chmod 600 src/main.rs";
+    let envelope = env.json(&["--timeout", "60s"], line);
+    validate(&envelope);
+    let (request, result) = (&envelope["request"], &envelope["result"]);
+    assert_eq!((&request["command"], &request["command_mode"]), (&json!(line), &json!("shell")));
+    assert_eq!((&request["timeout_ms"], &request["net"]), (&json!(60_000), &json!("none")));
+    assert_eq!(request["vault"], json!(env.vault_file().to_str()));
+    assert_eq!((&result["stdout"], &result["stderr"]), (&json!("out\n"), &json!("err\n")));
+    let digest = blake3::hash(b"out\n").to_hex().to_string();
+    assert_eq!(result["stdout_digest"], json!(digest));
+    let changes: Vec<(&str, &str)> = result["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|change| (change["path"].as_str().unwrap(), change["kind"].as_str().unwrap()))
+        .collect();
+    let expected =
+        [("README.md", "modified"), ("new", "added"), ("src/data.bin", "deleted"), ("src/main.rs", "mode")];
+    assert_eq!(changes, expected);
+    let readme = &result["changes"][0];
+    assert_eq!((&readme["size_before"], &readme["size_after"]), (&json!(6), &json!(11)));
+    assert_eq!(readme["digest_after"], json!(blake3::hash(b"hello\nmore\n").to_hex().to_string()));
+    assert_eq!(result["change_counts"]["total"], json!(4));
+    assert_eq!((&result["landing"], &result["timed_out"]), (&json!("advanced"), &json!(false)));
+    for phase in ["resolve", "mount", "execute", "capture", "commit"] {
+        assert!(result["phases_ms"][phase].is_number(), "{result}");
+    }
+    let run = format!("run:{}", result["run_id"].as_str().unwrap());
+    assert_eq!(env.cat(&run, "README.md"), "hello\nmore\n");
+    let shown = env.avfs_result(&["runs", "show", result["run_id"].as_str().unwrap()]);
+    assert_eq!(shown["version_after"], result["version_after"]);
+    assert_eq!(envelope["enforcement"]["degraded"], json!([]));
+}
+
+#[test]
+fn the_envelope_can_go_to_a_descriptor_beside_the_output() {
+    let env = TestEnv::with_project();
+    let file = env.at("envelope");
+    let mut command = env.clean(std::path::Path::new("/bin/sh"));
+    command.args(["-c", "exec \"$RUN\" --json-fd 7 -- sh -c 'echo out; ls -l /proc/self/fd/7' 7>\"$FILE\""]);
+    command.env("RUN", crate::env::runner()).env("FILE", &file);
+    let answer = env.answer(&mut command).expect(2);
+    assert_eq!(answer.text(), "out\n");
+    let envelope: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    validate(&envelope);
+    // It streamed, so there is nothing to keep.
+    assert_eq!((&envelope["result"]["stdout"], &envelope["result"]["exit_code"]), (&json!(""), &json!(2)));
+    for fd in ["99", "-1", "x"] {
+        env.run(&["--json-fd", fd, "--", "true"]).expect(125);
+    }
+    let mut command = env.clean(std::path::Path::new("/bin/sh"));
+    command.args(["-c", "exec \"$RUN\" --json-fd 7 -- true 7</dev/null"]).env("RUN", crate::env::runner());
+    env.answer(&mut command).expect(125);
+}
+
+#[test]
+fn quiet_silences_the_summary_and_nothing_else() {
+    let env = TestEnv::with_project();
+    let loud = env.shell(&[], "echo x > x; echo err >&2").expect(0);
+    assert!(loud.stderr.starts_with("err\n"), "{loud:?}");
+    for word in ["1 added", "avfs diff", "avfs apply", "avfs discard"] {
+        assert!(loud.stderr.contains(word), "{word}: {loud:?}");
+    }
+    let quiet = env.shell(&["--quiet"], "echo x > x; echo err >&2").expect(0);
+    assert_eq!(quiet.stderr, "err\n");
+    // Nothing changed, nothing to say.
+    assert_eq!(env.shell(&[], "true").expect(0).stderr, "");
+}
+
+#[test]
+fn a_new_vault_is_announced() {
+    let env = TestEnv::new();
+    env.put("file", b"x");
+    let answer = env.shell(&[], "ls -A").expect(0);
+    assert_eq!(answer.text(), "file\n");
+    assert!(
+        answer.stderr.contains("a new vault: ") && answer.stderr.contains(".avfs/vault.db"),
+        "{answer:?}"
+    );
+    assert_eq!(env.shell(&[], "true").expect(0).stderr, "");
+    let other = TestEnv::new();
+    assert_eq!(other.shell(&["--quiet"], "true").expect(0).stderr, "");
+    assert!(other.vault_file().exists());
+}
+
+#[test]
+fn a_full_pipe_or_a_closed_one_is_the_readers_business() {
+    let env = TestEnv::with_project();
+    // Whoever reads the envelope may leave early; avfs-run says so by its code, and the run is kept.
+    let mut child =
+        env.command(&["--shell", "yes; echo kept > kept"]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(env.avfs_result(&["runs", "list"])["runs"].as_array().unwrap().len(), 1);
+    let running = Running::start(&mut env.command(&["--", "sh", "-c", "echo last"]));
+    assert_eq!(running.answer().expect(0).text(), "last\n");
+}

@@ -1,0 +1,308 @@
+//! Commands that misbehave: they do not end, do not listen, do not let go, or take others with them.
+
+use std::path::PathBuf;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::env::{Running, TestEnv, wait_for};
+
+/// A directory that a command and its test both see: for telling each other how far they are.
+pub struct Shared {
+    dir: PathBuf,
+}
+
+impl Shared {
+    pub fn new(env: &TestEnv) -> Self {
+        let dir = env.at("shared");
+        std::fs::create_dir_all(&dir).unwrap();
+        Self { dir }
+    }
+
+    pub fn text(&self) -> &str {
+        self.dir.to_str().unwrap()
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.dir.join(name).exists()
+    }
+
+    #[track_caller]
+    pub fn wait_for(&self, name: &str) {
+        wait_for(name, || self.has(name));
+    }
+
+    pub fn put(&self, name: &str) {
+        std::fs::write(self.dir.join(name), "").unwrap();
+    }
+
+    /// `avfs-run` with a line that knows the directory as `$S`.
+    pub fn start(&self, env: &TestEnv, options: &[&str], line: &str) -> Running {
+        Running::start(&mut self.command(env, options, line))
+    }
+
+    pub fn command(&self, env: &TestEnv, options: &[&str], line: &str) -> std::process::Command {
+        let set = format!("S={}", self.text());
+        let mut words = vec!["--rw", self.text(), "--env", &set];
+        words.extend(options);
+        words.extend(["--shell", line]);
+        env.command(&words)
+    }
+}
+
+/// Processes of this machine whose command line holds a text; those of a sandbox are among them.
+pub fn alive(marker: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.contains(marker) {
+            found.push(format!("{}: {line}", entry.file_name().to_string_lossy()));
+        }
+    }
+    found
+}
+
+/// A word that no other process has.
+pub fn marker(env: &TestEnv) -> String {
+    format!("marker-{}", env.project().parent().unwrap().file_name().unwrap().to_str().unwrap())
+}
+
+/// Waits for signals without missing one: a shell may look away for a moment.
+const LISTENER: &str = r#"
+import os, signal, sys
+all = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
+signal.pthread_sigmask(signal.SIG_BLOCK, all)
+shared, name = sys.argv[1:3]
+child = os.fork()
+if child: open(f'{shared}/ready-{name}', 'w').close()
+got = signal.sigwait(all)
+if child: os.waitpid(child, 0)
+os.write(1, f"{'command' if child else 'child'} got {got.name}\n".encode())
+if len(sys.argv) > 4 and child:
+    open(f'{shared}/got-{name}', 'w').close()
+    while True: signal.sigwait(all)
+sys.exit(7)
+"#;
+
+#[test]
+fn signals_are_passed_on_to_the_command_and_its_group() {
+    let env = TestEnv::with_project();
+    let shared = Shared::new(&env);
+    for (signal, name) in [
+        (Signal::HUP, "SIGHUP"),
+        (Signal::INT, "SIGINT"),
+        (Signal::TERM, "SIGTERM"),
+        (Signal::QUIT, "SIGQUIT"),
+        (Signal::USR1, "SIGUSR1"),
+        (Signal::USR2, "SIGUSR2"),
+    ] {
+        let words = ["--json", "--rw", shared.text(), "--", "python3", "-c", LISTENER, shared.text(), name];
+        let running = env.start(&words);
+        shared.wait_for(&format!("ready-{name}"));
+        running.signal(signal);
+        let answer = running.answer().expect(7);
+        let expected = format!("child got {name}\ncommand got {name}\n");
+        assert_eq!(answer.envelope()["result"]["stdout"], json!(expected));
+    }
+}
+
+#[test]
+fn a_command_that_a_signal_kills_is_told_as_such_and_kept() {
+    let env = TestEnv::with_project();
+    let shared = Shared::new(&env);
+    let running = shared.start(&env, &["--json"], "echo begun > begun; : > $S/ready; exec sleep 1000");
+    shared.wait_for("ready");
+    running.signal(Signal::TERM);
+    let envelope = running.answer().expect(143).envelope();
+    assert_eq!((&envelope["result"]["signal"], &envelope["success"]), (&json!(15), &json!(false)));
+    assert_eq!(envelope["result"]["changes"][0]["path"], json!("begun"));
+}
+
+#[test]
+fn a_second_request_to_end_kills() {
+    let env = TestEnv::with_project();
+    let marker = marker(&env);
+    let shared = Shared::new(&env);
+    for (first, second) in
+        [(Signal::INT, Signal::INT), (Signal::INT, Signal::TERM), (Signal::TERM, Signal::TERM)]
+    {
+        let name = format!("{}-{}", first.as_raw(), second.as_raw());
+        let (dir, listener) = (shared.text(), LISTENER);
+        let running =
+            env.start(&["--rw", dir, "--", "python3", "-c", listener, dir, &name, &marker, "goes on"]);
+        shared.wait_for(&format!("ready-{name}"));
+        running.signal(first);
+        shared.wait_for(&format!("got-{name}"));
+        running.signal(second);
+        running.answer().expect(137);
+        assert_eq!(alive(&marker), [""; 0]);
+    }
+}
+
+#[test]
+fn a_timeout_asks_then_kills_and_keeps_what_was_done() {
+    let env = TestEnv::with_project();
+    let deaf = "trap '' TERM; echo begun > begun; while :; do sleep 1000; done";
+    let answer = env.shell(&["--json", "--timeout", "1500ms", "--grace", "200ms"], deaf).expect(124);
+    let envelope = answer.envelope();
+    let result = &envelope["result"];
+    assert_eq!((&result["timed_out"], &result["signal"]), (&json!(true), &json!(9)), "{envelope}");
+    assert_eq!((&envelope["success"], &result["landing"]), (&json!(false), &json!("advanced")));
+    let listens = "trap 'echo bye > bye; exit 3' TERM; : > begun; while :; do sleep 1000; done";
+    let envelope = env.json(&["--timeout", "1500ms", "--grace", "60s"], listens);
+    let result = &envelope["result"];
+    assert_eq!((&result["timed_out"], &result["exit_code"]), (&json!(true), &json!(3)), "{envelope}");
+    let paths: Vec<&Value> =
+        result["changes"].as_array().unwrap().iter().map(|change| &change["path"]).collect();
+    assert_eq!(paths, ["begun", "bye"]);
+    let told = env.shell(&["--timeout", "100ms", "--grace", "100ms"], "sleep 1000").expect(124);
+    assert!(told.stderr.contains("ran for too long"), "{told:?}");
+    env.shell(&["--timeout", "none"], "true").expect(0);
+}
+
+#[test]
+fn whoever_outlives_the_command_dies_with_it() {
+    let env = TestEnv::with_project();
+    let marker = marker(&env);
+    for line in [
+        // In the background, with the command's output open.
+        "sleep 1000 & echo done",
+        // A daemon: a session of its own, nothing open.
+        "setsid sh -c 'trap \"\" HUP TERM INT; sleep 1000' </dev/null >/dev/null 2>&1 & echo done",
+        // Twice removed.
+        "(setsid sh -c '(sleep 1000 &) & wait' &) ; echo done",
+        // Stopped, so that it cannot even die by itself.
+        "sleep 1000 & kill -STOP $!; echo done",
+    ] {
+        let answer = env.shell(&[], &format!(": {marker}; {line}")).expect(0);
+        assert_eq!(answer.text(), "done\n");
+        assert_eq!(alive(&marker), [""; 0]);
+    }
+}
+
+#[test]
+fn both_streams_are_drained_at_once() {
+    let env = TestEnv::with_project();
+    // Whoever drains one after the other waits for ever.
+    let line = "for n in 1 2 3 4; do head -c 1000000 /dev/zero >&2; head -c 1000000 /dev/zero; done";
+    let envelope = env.json(&[], line);
+    for stream in ["stdout", "stderr"] {
+        assert_eq!(envelope["result"][stream].as_str().unwrap().len(), 4_000_000);
+    }
+}
+
+#[test]
+fn a_command_may_close_its_streams() {
+    let env = TestEnv::with_project();
+    let line = "echo before; exec <&- >&- 2>&-; echo x > after";
+    let envelope = env.json(&[], line);
+    assert_eq!(envelope["result"]["stdout"], json!("before\n"));
+    assert_eq!(envelope["result"]["changes"][0]["path"], json!("after"));
+}
+
+#[test]
+fn killing_everybody_reaches_nobody_outside() {
+    let env = TestEnv::with_project();
+    // Everybody but the caller and the first process: the shell is left to go on.
+    let line = "sleep 1000 & sleep 1000 & python3 -c 'import os; os.kill(-1, 9)'; echo not reached";
+    let killed = env.shell(&[], line).expect(137);
+    assert_eq!(killed.text(), "");
+    assert_eq!(env.shell(&[], "sleep 1000 & kill -TERM 0; echo not reached").expect(143).text(), "");
+    assert_eq!(env.shell(&[], "kill -9 1; echo still here").expect(0).text(), "still here\n");
+    let first = env.shell(&[], "kill -TERM 1; kill -INT 1; kill -HUP 1; echo still here").expect(0);
+    assert_eq!(first.text(), "still here\n");
+}
+
+#[test]
+fn a_capture_waits_for_the_last_writer() {
+    let env = TestEnv::with_project();
+    let line = "for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do \
+                setsid sh -c \"while :; do echo $n >> w-$n; mkdir -p m-$n; rmdir m-$n; done\" & done; \
+                while [ ! -s w-16 ]; do :; done; exit 0";
+    for options in [&["--scratch", "memory"][..], &["--scratch", "disk"], &["--backend", "copy"]] {
+        let envelope = env.json(options, line);
+        assert_eq!((&envelope["success"], &envelope["error"]), (&json!(true), &Value::Null), "{envelope}");
+    }
+    env.assert_sound();
+}
+
+#[test]
+fn orphans_are_reaped_while_the_command_runs() {
+    let env = TestEnv::with_project();
+    let line = r#"
+import os, sys
+for _ in range(300):
+    if os.fork() == 0:
+        if os.fork() == 0: os._exit(0)
+        os._exit(0)
+    os.wait()
+def zombies():
+    count = 0
+    for name in os.listdir('/proc'):
+        if name.isdigit():
+            try: count += open(f'/proc/{name}/stat').read().rsplit(')', 1)[1].split()[0] == 'Z'
+            except OSError: pass
+    return count
+while zombies(): pass
+print('none left')
+"#;
+    assert_eq!(env.run(&["--timeout", "60s", "--", "python3", "-c", line]).expect(0).text(), "none left\n");
+}
+
+#[test]
+fn a_tree_of_processes_is_felled() {
+    let env = TestEnv::with_project();
+    let marker = marker(&env);
+    // Bounded: two children each, eight deep; none of them ends by itself, and the first one fails.
+    let line = r#"
+import os, signal, sys, time
+for signal_number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(signal_number, signal.SIG_IGN)
+depth = 0
+while depth < 8:
+    depth += 1
+    if os.fork() and os.fork():
+        break
+if os.getpid() == os.getsid(0): os._exit(9)
+while True: time.sleep(1000)
+"#;
+    let answer = env.run(&["--", "python3", "-c", line, &marker]).expect(9);
+    assert_eq!(alive(&marker), [""; 0], "{answer:?}");
+}
+
+#[test]
+fn limits_of_the_caller_hold_inside() {
+    let env = TestEnv::with_project();
+    let mut command = env.clean(std::path::Path::new("/bin/sh"));
+    command.args([
+        "-c",
+        "ulimit -n 99; ulimit -f 1000; umask 027; exec \"$RUN\" --shell 'ulimit -n; umask; : > made'",
+    ]);
+    let answer = env.answer(command.env("RUN", crate::env::runner())).expect(0);
+    assert_eq!(answer.text(), "99\n0027\n");
+    let run = answer.stderr.split("run ").nth(1).unwrap()[..10].to_owned();
+    let made = env.export(&format!("run:{run}"), "export").join("made");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(made).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o640);
+}
+
+#[test]
+fn an_interrupt_before_the_command_begins_leaves_nothing() {
+    let env = TestEnv::with_project();
+    let shared = Shared::new(&env);
+    let marker = marker(&env);
+    // At some moment of the preparation, each time a later one; what counts is that nothing stays behind.
+    for moment in 0..20_u32 {
+        let running = shared.start(&env, &[], &format!(": {marker}; : > $S/begun-{moment}; exec sleep 1000"));
+        std::thread::sleep(std::time::Duration::from_millis(u64::from(moment)));
+        running.signal(Signal::TERM);
+        let answer = running.answer();
+        // Killed while it had not yet taken signals in hand, interrupted, or the command got it.
+        let ended = answer.signal == Some(15) || [Some(130), Some(143)].contains(&answer.code);
+        assert!(ended, "moment {moment}: {answer:?}");
+        wait_for("everybody is dead", || alive(&marker).is_empty());
+    }
+    env.ok(&[], "true");
+    assert_eq!(env.scratches(), [""; 0]);
+    env.assert_sound();
+}

@@ -1,0 +1,194 @@
+//! What becomes of changes: kept for review, on forks that move, given up, applied; and where they are seen.
+
+use serde_json::{Value, json};
+
+use crate::env::TestEnv;
+
+fn run_id(envelope: &Value) -> String {
+    envelope["result"]["run_id"].as_str().unwrap().to_owned()
+}
+
+fn forks(env: &TestEnv) -> Vec<String> {
+    let list = env.avfs_result(&["fork", "list"]);
+    let names = list["forks"].as_array().unwrap().iter();
+    names.map(|fork| fork["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_run_without_a_fork_is_kept_for_review_and_always_starts_from_the_directory() {
+    let env = TestEnv::with_project();
+    let first = env.json(&[], "echo one > made; cat README.md");
+    assert_eq!(first["result"]["stdout"], json!("hello\n"));
+    let second = env.json(&[], "ls made");
+    assert_eq!(second["result"]["exit_code"], json!(2), "an earlier run is not seen");
+    let run = run_id(&first);
+    assert_eq!(forks(&env), ["main".to_owned(), format!("run-{run}")]);
+    assert_eq!(env.cat(&format!("run:{run}"), "made"), "one\n");
+    env.put("README.md", b"changed on the host\n");
+    assert_eq!(env.ok(&[], "cat README.md"), "changed on the host\n");
+    assert_eq!(env.cat("main", "README.md"), "changed on the host\n");
+    env.assert_sound();
+}
+
+#[test]
+fn a_run_that_changes_nothing_leaves_its_record_and_nothing_else() {
+    let env = TestEnv::with_project();
+    let answer = env.json(&[], "cat README.md > /dev/null; touch -r README.md README.md; ls -R");
+    assert_eq!(answer["result"]["landing"], json!("nothing"));
+    assert_eq!((&answer["result"]["fork"], &answer["result"]["version_after"]), (&Value::Null, &Value::Null));
+    assert_eq!(forks(&env), ["main"]);
+    let shown = env.avfs_result(&["runs", "show", &run_id(&answer)]);
+    assert_eq!((&shown["state"], &shown["exit_code"]), (&json!("completed"), &json!(0)));
+}
+
+#[test]
+fn a_fork_moves_with_each_run() {
+    let env = TestEnv::with_project();
+    for n in 1..=12 {
+        let answer = env.json(&["--fork", "task"], &format!("echo {n} >> log; wc -l < log"));
+        assert_eq!(answer["result"]["stdout"], json!(format!("{n}\n")));
+        assert_eq!(answer["result"]["fork"], json!("task"));
+        assert!(answer["result"]["checkpoint_after"].is_string(), "{answer}");
+        // Twelve runs are more layers than are stacked: some of them are made into one.
+        assert_ne!(answer["enforcement"]["base"], json!("live"));
+    }
+    assert_eq!(env.cat("task~11", "log"), "1\n");
+    assert_eq!(env.cat("task", "log").lines().count(), 12);
+    // The directory is not what it starts from any more.
+    env.put("README.md", b"changed on the host\n");
+    assert_eq!(env.ok(&["--fork", "task"], "cat README.md"), "hello\n");
+    env.assert_sound();
+}
+
+#[test]
+fn a_fork_for_a_whole_agent_comes_from_the_environment() {
+    let env = TestEnv::with_project();
+    let with_fork = |words: &[&str]| env.answer(env.command(words).env("AVFS_FORK", "agent"));
+    with_fork(&["--shell", "echo a > a"]).expect(0);
+    assert_eq!(with_fork(&["--shell", "cat a; echo ${AVFS_FORK-unset}"]).expect(0).text(), "a\nunset\n");
+    // The option wins.
+    assert_eq!(with_fork(&["--fork", "other", "--shell", "ls a"]).code, Some(2));
+    with_fork(&["--shell", "true"]).expect(0);
+    assert_eq!(env.answer(env.command(&["--shell", "ls a"]).env("AVFS_FORK", "")).code, Some(2));
+    let bad = env.answer(env.command(&["--", "true"]).env("AVFS_FORK", "no good"));
+    bad.expect(125);
+}
+
+#[test]
+fn a_fork_begins_where_it_is_told_to() {
+    let env = TestEnv::with_project();
+    env.ok(&["--fork", "one"], "echo 1 > n");
+    env.ok(&["--fork", "one"], "echo 2 > n");
+    assert_eq!(env.ok(&["--fork", "two", "--from", "one~1"], "cat n"), "1\n");
+    assert_eq!(env.ok(&["--fork", "three", "--from", "one"], "cat n"), "2\n");
+    // Only the first use asks.
+    assert_eq!(env.ok(&["--fork", "two", "--from", "one"], "cat n"), "1\n");
+}
+
+#[test]
+fn checkpoints_are_made_when_they_are_wanted() {
+    let env = TestEnv::with_project();
+    let marks = |options: &[&str], line: &str| {
+        let answer = env.json(options, line);
+        let there = |name: &str| answer["result"][name].is_string();
+        (there("checkpoint_before"), there("checkpoint_after"))
+    };
+    assert_eq!(marks(&["--fork", "f"], "echo 1 > n"), (false, true));
+    assert_eq!(marks(&["--fork", "f"], "true"), (false, false));
+    assert_eq!(marks(&["--fork", "f", "--checkpoint", "never"], "echo 2 > n"), (false, false));
+    assert_eq!(marks(&["--fork", "f", "--checkpoint", "always"], "echo 3 > n"), (true, true));
+    assert_eq!(marks(&[], "echo 4 > n"), (false, false));
+    let list = env.avfs_result(&["checkpoint", "list", "--fork", "f"]);
+    assert_eq!(list["checkpoints"].as_array().unwrap().len(), 3, "{list}");
+}
+
+#[test]
+fn a_readonly_run_can_write_elsewhere_only() {
+    let env = TestEnv::with_project();
+    for options in [&["--readonly"][..], &["--readonly", "--base", "cached"], &["--readonly", "--fork", "f"]]
+    {
+        let answer = env.json(options, "touch new || echo refused; echo x >> README.md || echo refused; \
+             rm -f src/main.rs || echo refused; chmod 600 README.md || echo refused; cat README.md; echo x > /tmp/x");
+        assert_eq!(
+            answer["result"]["stdout"],
+            json!("refused\nrefused\nrefused\nrefused\nhello\n"),
+            "{answer}"
+        );
+        assert_eq!((&answer["success"], &answer["result"]["landing"]), (&json!(true), &json!("nothing")));
+        assert!(answer["request"]["readonly"].as_bool().unwrap());
+    }
+}
+
+#[test]
+fn a_discarded_run_leaves_its_record() {
+    let env = TestEnv::with_project();
+    for options in [&["--discard"][..], &["--discard", "--base", "cached"], &["--discard", "--fork", "f"]] {
+        let answer = env.json(options, "rm -r src; echo x > new; cat new");
+        assert_eq!(
+            (&answer["success"], &answer["result"]["stdout"]),
+            (&json!(true), &json!("x\n")),
+            "{answer}"
+        );
+        assert_eq!(answer["result"]["landing"], json!("nothing"));
+        let shown = env.avfs_result(&["runs", "show", &run_id(&answer)]);
+        assert_eq!((&shown["state"], &shown["version_after"]), (&json!("completed"), &Value::Null));
+    }
+    assert_eq!(env.ok(&["--fork", "f"], "ls"), "README.md\nlink\nsrc\n");
+}
+
+#[test]
+fn applied_changes_are_written_if_the_command_succeeds() {
+    let env = TestEnv::with_project();
+    let failing = env.run(&["--apply", "--shell", "echo x > new; exit 3"]).expect(3);
+    assert!(!env.project().join("new").exists(), "{failing:?}");
+    let mut command =
+        env.command(&["--apply", "--shell", "echo x > new; rm src/data.bin; sed -i s/hello/bye/ README.md"]);
+    let answer = crate::env::Running::start(&mut command).answer().expect(0);
+    assert!(answer.stderr.contains("written to the directory"), "{answer:?}");
+    assert_eq!(std::fs::read_to_string(env.project().join("new")).unwrap(), "x\n");
+    assert_eq!(std::fs::read_to_string(env.project().join("README.md")).unwrap(), "bye\n");
+    assert!(!env.project().join("src/data.bin").exists());
+}
+
+#[test]
+fn the_workspace_is_seen_at_its_own_path_or_where_it_is_asked_for() {
+    let env = TestEnv::with_project();
+    let own = env.project().to_str().unwrap().to_owned();
+    assert_eq!(env.ok(&[], "pwd").trim(), own);
+    assert_eq!(
+        env.ok(&["--at", "/work/here"], "pwd; ls; echo x > y").trim(),
+        "/work/here\nREADME.md\nlink\nsrc"
+    );
+    assert_eq!(env.ok(&["--cwd", "src"], "pwd; cat main.rs").trim(), format!("{own}/src\nfn main() {{}}"));
+    let mut command = env.command(&["--shell", "pwd"]);
+    let answer = env.answer(command.current_dir(env.project().join("src"))).expect(0);
+    assert_eq!(answer.text().trim(), format!("{own}/src"));
+    assert_eq!(env.ok(&["--at", "/w", "--cwd", "src"], "pwd").trim(), "/w/src");
+    // Nothing can be made where the system is.
+    let refused = env.run(&["--at", "/usr/no/such", "--", "true"]).expect(121);
+    assert!(refused.stderr.contains("cannot make the directory /usr/no"), "{refused:?}");
+    assert_eq!(env.scratches(), [""; 0]);
+}
+
+#[test]
+fn paths_of_the_host_can_be_shown_and_hidden() {
+    let env = TestEnv::with_project();
+    std::fs::create_dir(env.at("shared")).unwrap();
+    std::fs::write(env.at("shared/file"), "shared\n").unwrap();
+    let shared = env.at("shared").to_str().unwrap().to_owned();
+    assert_eq!(env.shell(&[], &format!("ls {shared}")).code, Some(2));
+    let read = env.shell(&["--ro", &shared], &format!("cat {shared}/file; touch {shared}/new"));
+    assert_eq!((read.code, read.text()), (Some(1), "shared\n".to_owned()));
+    env.ok(&["--rw", &shared], &format!("echo written > {shared}/new"));
+    assert_eq!(std::fs::read_to_string(env.at("shared/new")).unwrap(), "written\n");
+    assert_eq!(env.ok(&["--hide", "/etc/passwd"], "wc -c < /etc/passwd").trim(), "0");
+    let project = env.project();
+    let src = project.join("src");
+    assert_eq!(env.shell(&["--hide", src.to_str().unwrap()], "ls src/main.rs").code, Some(2));
+    let answer =
+        env.json(&["--tmpfs", project.join("build").to_str().unwrap()], "echo x > build/x; ls build");
+    assert_eq!(
+        (&answer["result"]["stdout"], &answer["result"]["landing"]),
+        (&json!("x\n"), &json!("nothing"))
+    );
+}

@@ -1,0 +1,259 @@
+//! `avfs-run` that dies, a vault that goes away, and runs that meet: nothing that was promised is lost.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::env::{TestEnv, wait_for};
+use crate::faults::{Shared, alive, marker};
+
+/// Kills that are spread over the life of a run.
+const KILLS: u32 = 24;
+
+fn run_states(env: &TestEnv) -> Vec<String> {
+    let list = env.avfs_result(&["runs", "list", "--limit", "1000"]);
+    list["runs"].as_array().unwrap().iter().map(|run| run["state"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Kills runs at every moment of their life, then looks at what is left.
+#[track_caller]
+fn killed_at_every_moment(options: &[&str]) {
+    let env = TestEnv::with_project();
+    let marker = marker(&env);
+    crate::support::many_files(&env.project().join("many"), 200);
+    let line = format!(
+        ": {marker}; for n in 1 2 3 4 5 6; do echo $n > made-$n; done; head -c 3000000 /dev/urandom > big; rm -r src"
+    );
+    let begun = Instant::now();
+    env.shell(options, &line).expect(0);
+    let whole = begun.elapsed();
+    let mut words = options.to_vec();
+    words.extend(["--shell", &line]);
+    for number in 0..KILLS {
+        let running = env.start(&words);
+        // The moment is what the test is about; a little past the end as well.
+        std::thread::sleep(whole * number * 5 / (KILLS * 4));
+        running.signal(Signal::KILL);
+        running.answer();
+        // The kernel takes the sandbox down after its supervisor.
+        wait_for("everybody is dead", || alive(&marker).is_empty());
+    }
+    env.assert_sound();
+    assert!(
+        std::fs::read_to_string("/proc/self/mountinfo")
+            .unwrap()
+            .lines()
+            .all(|line| { !line.contains(env.at("cache").to_str().unwrap()) })
+    );
+    // The next run sweeps; what is left can be recovered.
+    let before = env.scratches();
+    let next = env.json(options, "echo alive");
+    assert_eq!(next["result"]["stdout"], json!("alive\n"), "{next}");
+    let recoverable = env.avfs_result(&["recover", "--list"]);
+    let ids: Vec<&str> =
+        recoverable["runs"].as_array().unwrap().iter().map(|run| run["run_id"].as_str().unwrap()).collect();
+    assert_eq!(env.scratches(), ids, "before the sweep: {before:?}");
+    let noted =
+        next["result"]["notes"].as_array().unwrap().iter().filter(|note| note["code"] == "run.recoverable");
+    assert_eq!(noted.count(), ids.len());
+    env.avfs(&["recover"]).expect(0);
+    assert_eq!(env.scratches(), [""; 0]);
+    env.assert_sound();
+    assert!(run_states(&env).iter().all(|state| state == "completed" || state == "interrupted"));
+}
+
+#[test]
+fn a_run_in_memory_can_be_killed_at_any_moment() {
+    killed_at_every_moment(&["--scratch", "memory"]);
+}
+
+#[test]
+fn a_run_on_disk_can_be_killed_at_any_moment() {
+    killed_at_every_moment(&["--scratch", "disk"]);
+}
+
+#[test]
+fn a_run_on_a_fork_can_be_killed_at_any_moment() {
+    killed_at_every_moment(&["--scratch", "disk", "--fork", "f"]);
+}
+
+#[test]
+fn a_run_on_a_copy_can_be_killed_at_any_moment() {
+    killed_at_every_moment(&["--backend", "copy"]);
+}
+
+#[test]
+fn killing_the_supervisor_kills_everybody() {
+    let env = TestEnv::with_project();
+    let (shared, marker) = (Shared::new(&env), marker(&env));
+    let line = format!(
+        ": {marker}; setsid sh -c 'trap \"\" TERM HUP; : > $S/one; sleep 1000' & : > $S/two; sleep 1000"
+    );
+    let running = shared.start(&env, &[], &line);
+    shared.wait_for("one");
+    shared.wait_for("two");
+    assert!(alive(&marker).len() >= 3);
+    running.signal(Signal::KILL);
+    assert_eq!(running.answer().signal, Some(9));
+    wait_for("everybody is dead", || alive(&marker).is_empty());
+    assert_eq!(env.scratches().len(), 1);
+    env.ok(&[], "true");
+    assert_eq!(env.scratches(), [""; 0]);
+    assert_eq!(run_states(&env), ["completed", "interrupted"]);
+}
+
+/// Waits inside for the test to have done something outside.
+const MEET: &str = ": > $S/ready; while [ ! -e $S/go ]; do sleep 0.02; done";
+
+#[test]
+fn changes_outlive_a_vault_that_was_moved_away() {
+    for options in [
+        &["--scratch", "memory"][..],
+        &["--scratch", "disk"],
+        &["--base", "cached", "--scratch", "memory"],
+        &["--backend", "copy"],
+        &["--fork", "f", "--scratch", "memory"],
+        &["--fork", "f", "--scratch", "disk"],
+    ] {
+        let env = TestEnv::with_project();
+        let shared = Shared::new(&env);
+        let mut words = vec!["--json"];
+        words.extend(options);
+        let line =
+            format!("{MEET}; echo kept > kept; rm -r src; mkfifo p; chmod 000 kept; mkdir d; chmod 500 d");
+        let running = shared.start(&env, &words, &line);
+        shared.wait_for("ready");
+        let (there, away) = (env.project().join(".avfs"), env.at("away"));
+        std::fs::rename(&there, &away).unwrap();
+        shared.put("go");
+        let envelope = running.answer().expect(123).envelope();
+        assert_eq!(envelope["error"]["code"], json!("capture.failed"), "{options:?}: {envelope}");
+        assert!(envelope["error"]["hint"].as_str().unwrap().contains("avfs recover "), "{envelope}");
+        assert_eq!(env.scratches().len(), 1, "{options:?}");
+        std::fs::rename(&away, &there).unwrap();
+        let recovered = env.avfs_result(&["recover"]);
+        let run = &recovered["runs"][0];
+        assert_eq!(run["action"], json!("captured"), "{options:?}: {recovered}");
+        let listed = env.avfs(&["ls", run["fork"].as_str().unwrap()]).expect(0).text();
+        let names: Vec<&str> = listed.split_whitespace().collect();
+        for (name, there) in [("kept", true), ("README.md", true), ("src/", false), ("p", true), ("d/", true)]
+        {
+            let found =
+                names.iter().any(|found| found.trim_end_matches(['/', '|']) == name.trim_end_matches('/'));
+            assert_eq!(found, there, "{options:?}: {name}: {listed}");
+        }
+        assert_eq!(env.cat(run["fork"].as_str().unwrap(), "kept"), "kept\n");
+        assert_eq!(env.scratches(), [""; 0]);
+        env.assert_sound();
+    }
+}
+
+#[test]
+fn changes_outlive_a_vault_that_was_deleted() {
+    let env = TestEnv::with_project();
+    let shared = Shared::new(&env);
+    let running = shared.start(&env, &["--base", "cached"], &format!("{MEET}; echo kept > kept"));
+    shared.wait_for("ready");
+    std::fs::remove_dir_all(env.project().join(".avfs")).unwrap();
+    shared.put("go");
+    let answer = running.answer().expect(123);
+    assert!(answer.stderr.contains("it is kept in "), "{answer:?}");
+    let kept = env.at("cache/avfs/run").join(&env.scratches()[0]).join("upper/kept");
+    assert_eq!(std::fs::read_to_string(kept).unwrap(), "kept\n");
+}
+
+/// Two runs on a fork that begin together; both go on when both are there.
+fn meet(env: &TestEnv, first: &str, second: &str) -> [Value; 2] {
+    env.ok(&["--fork", "f"], "echo base > base");
+    let shared = Shared::new(env);
+    let start = |name: &str, line: &str| {
+        let line = format!(": > $S/{name}; while [ ! -e $S/go ]; do sleep 0.02; done; {line}");
+        shared.start(env, &["--json", "--fork", "f"], &line)
+    };
+    let runs = [start("one", first), start("two", second)];
+    shared.wait_for("one");
+    shared.wait_for("two");
+    shared.put("go");
+    runs.map(|run| run.answer().expect(0).envelope())
+}
+
+fn landings(answers: &[Value]) -> Vec<&str> {
+    let mut landings: Vec<&str> =
+        answers.iter().map(|answer| answer["result"]["landing"].as_str().unwrap()).collect();
+    landings.sort_unstable();
+    landings
+}
+
+#[test]
+fn runs_that_meet_on_different_paths_both_land() {
+    let env = TestEnv::with_project();
+    let answers = meet(&env, "echo one > one; rm README.md", "echo two > two; echo x > src/new");
+    assert_eq!(landings(&answers), ["advanced", "rebased"]);
+    let seen = env.ok(&["--fork", "f"], "cat base one two src/new; ls");
+    assert_eq!(seen, "base\none\ntwo\nx\nbase\nlink\none\nsrc\ntwo\n");
+    // Only its own changes are told of a run.
+    for answer in &answers {
+        assert_eq!(answer["result"]["change_counts"]["total"], json!(2), "{answer}");
+    }
+    env.assert_sound();
+}
+
+#[test]
+fn runs_that_meet_on_one_path_lose_nothing() {
+    let env = TestEnv::with_project();
+    let answers = meet(&env, "echo one > same", "echo two > same");
+    assert_eq!(landings(&answers), ["advanced", "diverted"]);
+    let diverted = answers.iter().find(|answer| answer["result"]["landing"] == "diverted").unwrap();
+    assert_eq!(diverted["result"]["notes"][0]["code"], json!("fork.diverted"));
+    let fork = diverted["result"]["fork"].as_str().unwrap();
+    let mut both = [env.cat("f", "same"), env.cat(fork, "same")];
+    both.sort();
+    assert_eq!(both, ["one\n", "two\n"]);
+    env.assert_sound();
+}
+
+#[test]
+fn many_runs_at_once_do_not_disturb_each_other() {
+    let env = TestEnv::new();
+    crate::support::many_files(&env.project(), 300);
+    env.avfs(&["init"]).expect(0);
+    let shared = Shared::new(&env);
+    let runs: Vec<_> = (0..8)
+        .map(|n| {
+            let line = format!(
+                ": > $S/{n}; while [ ! -e $S/go ]; do sleep 0.02; done; echo {n} > mine; \
+                                find . -name 'f*' -exec cat {{}} + | cksum"
+            );
+            let base = if n % 2 == 0 { "live" } else { "cached" };
+            shared.start(&env, &["--json", "--base", base], &line)
+        })
+        .collect();
+    (0..8).for_each(|n| shared.wait_for(&n.to_string()));
+    shared.put("go");
+    let answers: Vec<Value> = runs.into_iter().map(|run| run.answer().expect(0).envelope()).collect();
+    for (n, answer) in answers.iter().enumerate() {
+        assert_eq!(answer["result"]["stdout"], answers[0]["result"]["stdout"]);
+        let run = format!("run:{}", answer["result"]["run_id"].as_str().unwrap());
+        assert_eq!(env.cat(&run, "mine"), format!("{n}\n"));
+    }
+    env.assert_sound();
+    assert_eq!(env.scratches(), [""; 0]);
+}
+
+#[test]
+fn a_host_that_changes_beneath_a_run_is_noticed() {
+    let env = TestEnv::with_project();
+    let shared = Shared::new(&env);
+    let running = shared.start(&env, &["--json", "--base", "live"], &format!("{MEET}; echo x > x"));
+    shared.wait_for("ready");
+    // The import that runs beside the command may take the old state or the new one, by who is faster.
+    wait_for("the import", || env.avfs(&["cat", "main", "README.md"]).code == Some(0));
+    std::thread::sleep(Duration::from_millis(1));
+    env.put("README.md", b"changed meanwhile\n");
+    shared.put("go");
+    let envelope = running.answer().expect(0).envelope();
+    let codes: Vec<&Value> =
+        envelope["result"]["notes"].as_array().unwrap().iter().map(|note| &note["code"]).collect();
+    assert_eq!(codes, ["host.changed"], "{envelope}");
+}

@@ -1,0 +1,18 @@
+//! `avfs-run` as people and scripts meet it: the real binaries, real commands, a real kernel.
+//!
+//! The host's own directory is compared before and after every run: see [`env::TestEnv::answer`].
+
+#![expect(clippy::unwrap_used, reason = "a harness that cannot go on should fail its test at once")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod contract;
+mod env;
+mod faults;
+mod forks;
+mod generated;
+mod kills;
+mod limits;
+mod oracle;
+mod streams;

@@ -1,0 +1,209 @@
+//! What goes in and out of a command: input, output, variables and secrets.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::json;
+
+use crate::env::{Running, TestEnv, runner};
+use crate::support::noise;
+
+#[test]
+fn input_reaches_the_command_whatever_it_is() {
+    let env = TestEnv::with_project();
+    let bytes = noise(3, 5_000_000);
+    let digest = blake3::hash(&bytes);
+    // A pipe.
+    assert_eq!(blake3::hash(&env.fed(&["--quiet", "--", "cat"], &bytes).expect(0).stdout), digest);
+    // A file, whose place in it is where the caller left it.
+    std::fs::write(env.at("input"), &bytes).unwrap();
+    let mut file = File::open(env.at("input")).unwrap();
+    file.read_exact(&mut [0; 1000]).unwrap();
+    let answer = env.answer(env.command(&["--", "cat"]).stdin(file)).expect(0);
+    assert_eq!(answer.stdout, &bytes[1000..]);
+    // Nothing.
+    assert_eq!(env.run(&["--", "cat"]).expect(0).stdout, b"");
+    // Captured output does not take the input away.
+    let answer = env.fed(&["--json", "--", "wc", "-c"], &bytes).expect(0).envelope();
+    assert_eq!(answer["result"]["stdout"], json!("5000000\n"));
+}
+
+#[test]
+fn a_command_that_does_not_read_ends_all_the_same() {
+    let env = TestEnv::with_project();
+    let bytes = noise(4, 1_000_000);
+    env.fed(&["--", "true"], &bytes).expect(0);
+    assert_eq!(env.fed(&["--", "head", "-c", "3"], b"abcdef").expect(0).text(), "abc");
+    std::fs::write(env.at("input"), &bytes).unwrap();
+    let file = File::open(env.at("input")).unwrap();
+    env.answer(env.command(&["--", "true"]).stdin(file)).expect(0);
+    // Input that stays open and never comes.
+    let mut running = Running::start(env.command(&["--", "echo", "done"]).stdin(Stdio::piped()));
+    let held = running.child.stdin.take();
+    assert_eq!(running.answer().expect(0).text(), "done\n");
+    drop(held);
+}
+
+/// A socket is neither a file nor a pipe: it has to be fed too, and may stay open for ever.
+#[test]
+fn a_socket_as_input_is_fed() {
+    use std::io::Write;
+    let env = TestEnv::with_project();
+    let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    ours.write_all(b"over a socket\n").unwrap();
+    let stdin = Stdio::from(std::os::fd::OwnedFd::from(theirs));
+    let answer = env.answer(env.command(&["--", "head", "-n", "1"]).stdin(stdin)).expect(0);
+    assert_eq!(answer.text(), "over a socket\n");
+}
+
+#[test]
+fn closed_streams_are_empty_ones() {
+    let env = TestEnv::with_project();
+    let out = env.at("out");
+    for (closed, line) in [
+        ("<&-", "cat; ls -l /proc/self/fd/0 >&2"),
+        (">&-", "echo lost; echo kept >&2"),
+        ("2>&-", "echo lost >&2; echo kept"),
+        ("<&- >&- 2>&-", "cat; echo lost; echo lost >&2; echo x > made-by-a-silent-one"),
+    ] {
+        let mut command = env.clean(Path::new("/bin/sh"));
+        command.arg("-c").arg(format!("exec \"$RUN\" --quiet --shell \"$LINE\" {closed}"));
+        command.env("RUN", runner()).env("LINE", line).env("OUT", &out);
+        let answer = env.answer(&mut command).expect(0);
+        let seen = answer.text() + &answer.stderr;
+        assert!(!seen.contains("lost") && !seen.contains("project"), "{closed}: {answer:?}");
+    }
+    assert_eq!(env.avfs_result(&["runs", "list"])["runs"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn output_to_files_keeps_its_order_and_its_place() {
+    let env = TestEnv::with_project();
+    let out = env.at("out");
+    let line = "for n in 1 2 3 4 5 6 7 8 9; do echo out $n; echo err $n >&2; done";
+    let mut command = env.clean(Path::new("/bin/sh"));
+    command.arg("-c").arg("exec \"$RUN\" --quiet --shell \"$LINE\" >>\"$OUT\" 2>&1");
+    command.env("RUN", runner()).env("LINE", line).env("OUT", &out);
+    std::fs::write(&out, "before\n").unwrap();
+    env.answer(&mut command).expect(0);
+    let expected: String = (1..10).map(|n| format!("out {n}\nerr {n}\n")).collect();
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), format!("before\n{expected}"));
+}
+
+#[test]
+fn captured_output_is_cut_at_the_limit_and_says_so() {
+    let env = TestEnv::with_project();
+    let line = "printf 1234567890; printf abcdefghij >&2; printf X";
+    let answer = env.json(&["--output-max", "10"], line);
+    let result = &answer["result"];
+    assert_eq!((&result["stdout"], &result["stdout_truncated"]), (&json!("1234567890"), &json!(true)));
+    assert_eq!((&result["stderr"], &result["stderr_truncated"]), (&json!("abcdefghij"), &json!(false)));
+    let result = &env.json(&["--output-max", "0"], "printf x")["result"];
+    assert_eq!((&result["stdout"], &result["stdout_truncated"]), (&json!(""), &json!(true)));
+}
+
+#[test]
+fn a_gigabyte_of_output_takes_little_memory() {
+    let env = TestEnv::with_project();
+    // Of data segments and private memory, in KiB: far less than the output.
+    let bounded = |line: &str| {
+        let mut command = env.clean(Path::new("/bin/sh"));
+        command.arg("-c").arg(format!("ulimit -d 400000; {line}")).env("RUN", runner());
+        command
+    };
+    let kept = bounded("exec \"$RUN\" --json --output-max 1MiB -- head -c 1073741824 /dev/zero");
+    let mut kept = kept;
+    let envelope = env.answer(&mut kept).expect(0).envelope();
+    assert_eq!(envelope["result"]["stdout"].as_str().unwrap().len(), 1 << 20);
+    assert_eq!(envelope["result"]["stdout_truncated"], json!(true));
+    let mut passed = bounded("\"$RUN\" -- head -c 1073741824 /dev/zero | wc -c");
+    assert_eq!(env.answer(&mut passed).expect(0).text().trim(), "1073741824");
+}
+
+#[test]
+fn variables_are_passed_set_and_read_from_files() {
+    let env = TestEnv::with_project();
+    std::fs::write(env.at("vars"), "# a comment\n\nFROM_FILE=a=b c\nTWICE=file\n").unwrap();
+    let vars = env.at("vars");
+    let words = [
+        "--env",
+        "PASSED",
+        "--env",
+        "SET=x y",
+        "--env",
+        "TWICE=word",
+        "--env",
+        "MISSING",
+        "--env-file",
+        vars.to_str().unwrap(),
+        "--",
+        "env",
+    ];
+    let mut command = env.command(&words);
+    command.env("PASSED", "as outside").env("NOT_PASSED", "1").env("AWS_SECRET_ACCESS_KEY", "1");
+    let answer = env.answer(&mut command).expect(0);
+    let text = answer.text();
+    let lines: Vec<&str> = text.lines().collect();
+    for line in ["PASSED=as outside", "SET=x y", "FROM_FILE=a=b c", "TWICE=word", "AVFS_SANDBOX=1"] {
+        assert!(lines.contains(&line), "{line}: {text}");
+    }
+    let mut names: Vec<&str> = lines.iter().map(|line| line.split('=').next().unwrap()).collect();
+    names.sort_unstable();
+    let expected =
+        ["AVFS_SANDBOX", "FROM_FILE", "HOME", "LC_ALL", "PASSED", "PATH", "SET", "TMPDIR", "TWICE", "TZ"];
+    assert_eq!(names, expected);
+    assert!(answer.stderr.contains("MISSING is not set"), "{answer:?}");
+    std::fs::write(env.at("vars"), "no value\n").unwrap();
+    let bad = env.run(&["--env-file", vars.to_str().unwrap(), "--", "true"]).expect(125);
+    assert!(bad.stderr.contains("line 1 of"), "{bad:?}");
+}
+
+const SECRET: &str = "hunter2-correct-horse";
+
+/// Fails if the secret is anywhere beneath a directory, whatever the file.
+#[track_caller]
+fn assert_nowhere(dir: &Path) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            assert_nowhere(&path);
+        } else if path.is_file() {
+            let bytes = std::fs::read(&path).unwrap();
+            let found = bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes());
+            assert!(!found, "the secret is in {}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_secret_is_written_down_nowhere() {
+    let env = TestEnv::with_project();
+    let line = "printf 'it is %s.%s' \"$TOKEN\" \"$TOKEN\"; echo \"$TOKEN\" >&2; test -n \"$TOKEN\"";
+    let words = ["--json", "--secret", "TOKEN", "--shell", line];
+    let answer = env.answer(env.command(&words).env("TOKEN", SECRET)).expect(0);
+    let (text, envelope) = (answer.text(), answer.envelope());
+    assert!(!text.contains(SECRET), "{text}");
+    assert_eq!(envelope["result"]["stdout"], json!("it is [secret].[secret]"));
+    assert_eq!(envelope["result"]["stderr"], json!("[secret]\n"));
+    assert!(envelope["request"]["environment"].as_array().unwrap().contains(&json!("TOKEN")));
+    assert_nowhere(&env.project());
+    assert_nowhere(&env.at("cache"));
+    // Control: what the command itself writes is versioned as it is.
+    let words = ["--secret", "TOKEN", "--fork", "f", "--shell", "echo $TOKEN > leaked"];
+    env.answer(env.command(&words).env("TOKEN", SECRET)).expect(0);
+    assert_eq!(env.cat("f", "leaked").trim(), SECRET);
+}
+
+#[test]
+fn a_secret_at_the_limit_is_not_cut_open() {
+    let env = TestEnv::with_project();
+    for max in ["12", "20", "26", "27"] {
+        let words =
+            ["--json", "--output-max", max, "--secret", "TOKEN", "--shell", "printf \"token=$TOKEN.\""];
+        let envelope = env.answer(env.command(&words).env("TOKEN", SECRET)).expect(0).envelope();
+        let stdout = envelope["result"]["stdout"].as_str().unwrap().to_owned();
+        assert!(!stdout.contains("hunt"), "--output-max {max}: {stdout}");
+    }
+}
