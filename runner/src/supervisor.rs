@@ -2,6 +2,8 @@
 //! dead.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use avfs::runtime::{Completion, Exit, LaunchPlan, Usage};
@@ -35,6 +37,20 @@ pub fn hold_signals() -> sys::Result<SignalFd> {
     let set = SignalSet::of(&held);
     sys::block(&set)?;
     SignalFd::new(&set)
+}
+
+/// The command is gone and its changes are being kept: one more wish to end waits for that, a second does not.
+fn let_signals_through(requests: u32) -> sys::Result<()> {
+    use signal_hook::flag;
+    let asked = Arc::new(AtomicBool::new(requests > 0));
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let code = i32::from(avfs::exit_code::RUN_SIGNALLED) + signal;
+        // In this order: a signal looks whether another came before it, and then says that it came.
+        flag::register_conditional_shutdown(signal, code, Arc::clone(&asked))
+            .and_then(|_| flag::register(signal, Arc::clone(&asked)))
+            .map_err(|error| sys::Errno::from_io_error(&error).unwrap_or(sys::Errno::INVAL))?;
+    }
+    sys::unblock_all()
 }
 
 /// Waits for a descriptor, unless a signal to end comes first: that one.
@@ -105,6 +121,7 @@ pub fn watch(sandbox: Supervised, signals: &SignalFd, plan: &LaunchPlan) -> Resu
         grace: plan.grace,
     };
     let end = watch.until_the_end(signals, &flow);
+    let requests = watch.requests;
     // Only once init is reaped is nobody left who could write.
     let init = rustix::process::Pid::from_raw(pid).and_then(|pid| {
         if end.is_none() {
@@ -114,6 +131,7 @@ pub fn watch(sandbox: Supervised, signals: &SignalFd, plan: &LaunchPlan) -> Resu
     });
     let executing = begun.elapsed();
     let (stdout, stderr) = flow.finish();
+    let_signals_through(requests).map_err(LaunchError::host("take signals again"))?;
     let killed = init.and_then(|(_, status)| status.terminating_signal());
     let exit = match end {
         Some(end) => exit_of(end.status),
