@@ -61,10 +61,6 @@ impl Place {
         names.iter().map(|name| envelope["result"]["phases_ms"][name].as_f64().unwrap()).sum()
     }
 
-    fn whole(&self, options: &[&str], script: &str) -> f64 {
-        run(&mut self.command(options, script)) * 1e3
-    }
-
     /// Just `true`, without a shell.
     fn run_true(&self, options: &[&str]) -> f64 {
         let mut command = Command::new(&self.program);
@@ -279,11 +275,11 @@ fn captures(bench: &Bench, small: &Place) -> Vec<Row> {
 
 fn concurrent(small: &Place, fork: &[&str]) -> Vec<Row> {
     const RUNS: usize = 80;
-    let (alone, ()) = timed(|| (0..RUNS).for_each(|_| drop(small.run_true(fork))));
+    let (alone, _) = timed(|| (0..RUNS).map(|_| small.run_true(fork)).sum::<f64>());
     let (together, ()) = timed(|| {
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| (0..RUNS / 8).for_each(|_| drop(small.run_true(fork))));
+                scope.spawn(|| (0..RUNS / 8).map(|_| small.run_true(fork)).sum::<f64>());
             }
         });
     });
