@@ -265,7 +265,7 @@ fn boot_id() -> Result<String, RunError> {
 /// The vault that is meant; a new one in the working directory if there is none.
 fn open_vault(args: &Args, around: &Surroundings) -> Result<Vault, RunError> {
     let context = context();
-    let options = OpenOptions { on_close: OnClose::MoveLog, ..OpenOptions::default() };
+    let options = OpenOptions { on_close: OnClose::EmptyLog, ..OpenOptions::default() };
     match around.locate(args.vault.as_deref()) {
         Ok(located) => Ok(Vault::open(&located.path, options, context)?),
         Err(LocateError::NoneNear { cwd }) => {

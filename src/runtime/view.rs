@@ -215,12 +215,15 @@ fn resolver() -> Option<(PathBuf, ViewStep)> {
 /// Directories on PATH that the system does not cover, and what they need beside them.
 fn toolchains(search_path: &OsStr, home: Option<&Path>) -> Vec<PathBuf> {
     let mut found = BTreeSet::new();
-    let dirs =
-        search_path.as_bytes().split(|byte| *byte == b':').map(|dir| Path::new(OsStr::from_bytes(dir)));
-    for dir in dirs.filter(|dir| is_plain(dir) && dir.is_dir()) {
-        if SYSTEM.iter().chain(&["/proc", "/dev"]).any(|path| dir.starts_with(path)) {
-            continue;
-        }
+    let mut dirs: Vec<&Path> = search_path
+        .as_bytes()
+        .split(|byte| *byte == b':')
+        .map(|dir| Path::new(OsStr::from_bytes(dir)))
+        .collect();
+    dirs.sort_unstable();
+    dirs.dedup();
+    dirs.retain(|dir| !SYSTEM.iter().chain(&["/proc", "/dev"]).any(|path| dir.starts_with(path)));
+    for dir in dirs.into_iter().filter(|dir| is_plain(dir) && dir.is_dir()) {
         let Some(prefix) = dir.parent().filter(|prefix| *prefix != Path::new("/")) else { continue };
         match home {
             // The whole home is nobody's toolchain.

@@ -26,9 +26,9 @@ const STATEMENTS_CACHED: usize = 64;
 pub enum OnClose {
     /// Nothing: the vault is one file again.
     Settle,
-    /// A log of which everything is in the vault file: copied alone the file is whole, and the next user does
-    /// not have to make a log. For those who come often.
-    MoveLog,
+    /// An empty log: copied alone the vault file is whole, and the next user does not have to make a log. For
+    /// those who come often.
+    EmptyLog,
     /// The log, for the next user to read: closing costs nothing.
     LeaveLog,
 }
