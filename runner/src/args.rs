@@ -30,7 +30,7 @@ use crate::error::RunError;
 /// found.
 #[derive(Parser, Debug)]
 #[command(name = "avfs-run", version, max_term_width = 100)]
-#[command(group = ArgGroup::new("what").required(true).args(["command", "shell", "probe"]))]
+#[command(group = ArgGroup::new("what").required(true).args(["command", "shell", "probe", "man"]))]
 #[command(after_help = "\
 Examples:
   avfs-run -- make test
@@ -144,6 +144,9 @@ pub struct Args {
     /// Say what would be done, and do nothing
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,
+    /// Print the manual page
+    #[arg(long, hide = true)]
+    pub man: bool,
     /// Try each piece of the sandbox and print what came of it (for avfs doctor)
     #[arg(long, hide = true)]
     pub probe: bool,

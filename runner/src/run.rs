@@ -6,6 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::CommandFactory;
+
 use avfs::backend::sqlite::{OnClose, OpenOptions};
 use avfs::clock::SystemClock;
 use avfs::config::Config;
@@ -30,6 +32,9 @@ use crate::settings;
 pub fn run(args: &Args) -> u8 {
     if args.probe {
         return probe();
+    }
+    if args.man {
+        return man();
     }
     let envelope_to = match EnvelopeTo::of(args) {
         Ok(to) => to,
@@ -143,6 +148,15 @@ fn probe() -> u8 {
             render::say(&render::failure(&error));
             error.exit_code()
         }
+    }
+}
+
+/// The manual page, for those who install it.
+fn man() -> u8 {
+    let page = clap_mangen::Man::new(Args::command());
+    match page.render(&mut std::io::stdout().lock()) {
+        Ok(()) => exit_code::OK,
+        Err(_) => exit_code::RUN_OWN,
     }
 }
 
