@@ -1,5 +1,6 @@
 //! From a command that has ended to a run that is kept: captured once, journaled, or left for a recovery.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Instant;
@@ -9,11 +10,13 @@ use crate::ids::{CheckpointName, VersionId};
 use crate::vault::capture::{CaptureOptions, Captured, LeftOut};
 use crate::vault::chunk::FILE_BYTES_MAX;
 use crate::vault::diff::ChangeKind;
-use crate::vault::edit::Edits;
+use crate::vault::edit::{Edit, Edits};
 use crate::vault::gc::Trial;
 use crate::vault::import::{ImportOptions, Imported, OnTrouble};
-use crate::vault::page::DirRef;
+use crate::vault::page::{DirRef, Node};
+use crate::vault::path::TreePath;
 use crate::vault::run::{Landed, LandedRun, Landing, RunLanding};
+use crate::vault::tree;
 use crate::vault::version::{full_root_of, root_of};
 use crate::vault::{Batch, Vault, VaultError, require_version};
 
@@ -53,6 +56,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         session: MountSession,
         mut ended: Ended<'_>,
     ) -> Outcome<ExecutionResult, L> {
+        self.scrub(&run, &mut ended.completion);
         let imported = ended.imported.take();
         let kept = self
             .before(&mut run, ended.ground, imported)
@@ -62,18 +66,11 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             Err(error) => return Err(self.give_to_recovery(&run, session, &ended.completion, error)),
         };
         self.note_room(&mut run, &ended);
-        session.captured()?;
+        let id = run.id.to_string();
+        self.clear(&mut run, &id, session.captured());
         let LandedRun { landed, record, checkpoint_before, checkpoint_after } = kept.landed;
         let applied = self.apply_if_asked(&mut run, &ended.completion, &record, &landed)?;
         let Completion { exit, timed_out, stdout, stderr, usage, .. } = ended.completion;
-        let environment = &run.request.environment;
-        let scrub = |mut output: super::launcher::Output| {
-            output.bytes = match output.truncated {
-                true => environment.scrub_cut(output.bytes),
-                false => environment.scrub(output.bytes),
-            };
-            output
-        };
         Ok(ExecutionResult {
             fork: landed.version().map(|_| record.fork.clone()),
             version_before: record.version_before,
@@ -84,8 +81,8 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             timed_out,
             started_at: run.started_at,
             duration: run.begun.elapsed(),
-            stdout: scrub(stdout),
-            stderr: scrub(stderr),
+            stdout,
+            stderr,
             changes: kept.changes,
             left_out: kept.left_out,
             landed,
@@ -96,6 +93,16 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             notes: run.notes,
             run_id: run.id,
         })
+    }
+
+    /// Nothing that is written down or shown holds a secret's value.
+    fn scrub(&self, run: &Run<'_>, completion: &mut Completion) {
+        let environment = &run.request.environment;
+        for output in [&mut completion.stdout, &mut completion.stderr] {
+            let bytes = std::mem::take(&mut output.bytes);
+            output.bytes =
+                if output.truncated { environment.scrub_cut(bytes) } else { environment.scrub(bytes) };
+        }
     }
 
     /// The version the changes are changes of; nothing if there is none and none is needed.
@@ -168,12 +175,10 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         let (landed, left_out) = match captured {
             Some(captured) => {
                 let left_out = captured.left_out.clone();
-                let landing = self.landing(run, &captured.edits, before.as_ref());
-                (
-                    vault
-                        .land_run(self.run_landing(run, landing, &captured.edits, record), captured.batch)?,
-                    left_out,
-                )
+                let edits =
+                    if self.is_trace(run, before.as_ref(), &captured)? { &none } else { &captured.edits };
+                let landing = self.landing(run, edits, before.as_ref());
+                (vault.land_run(self.run_landing(run, landing, edits, record), captured.batch)?, left_out)
             }
             None => {
                 let landing = self.run_landing(run, Landing::RecordOnly, &none, record);
@@ -181,13 +186,48 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             }
         };
         run.phases.commit = committing.elapsed();
-        let changes = self.changes(before.as_ref(), &landed)?;
         self.note_landing(run, &landed);
+        // The run is kept by now: what fails from here on is worth a word, but it is no failure of the run.
+        let changes = self.changes(before.as_ref(), &landed);
+        let changes = changes.unwrap_or_else(|error| {
+            run.note("changes.unknown", format!("what changed cannot be told: {error}"));
+            ChangeSummary::default()
+        });
         if let (Some(before), true) = (&before, landed.landed.version().is_some()) {
-            self.look_at_host(run, ended.ground, before)?;
-            self.keep_layer(session, ended, &landed, &left_out, size)?;
+            let looked = self.look_at_host(run, ended.ground, before);
+            let layered = looked.and_then(|()| self.keep_layer(session, ended, &landed, &left_out, size));
+            if let Err(error) = layered {
+                run.note("run.afterwards", format!("the run is kept, but: {error}"));
+            }
         }
         Ok(Kept { landed, changes, left_out })
+    }
+
+    /// True if a run of its own did nothing but make files that are not versioned: all that is left of it is
+    /// the time of the directories they are in.
+    fn is_trace(
+        &self,
+        run: &Run<'_>,
+        before: Option<&Before>,
+        captured: &Captured<'_>,
+    ) -> crate::vault::Result<bool> {
+        let ephemeral = matches!(run.request.fork, ForkChoice::Ephemeral);
+        let (Some(before), true) = (before, ephemeral && !captured.left_out.is_empty()) else {
+            return Ok(false);
+        };
+        let parents: HashSet<TreePath> =
+            captured.left_out.iter().filter_map(|left| Some(left.path.split()?.0)).collect();
+        let reader = self.site.vault.read()?;
+        for (path, edit) in &captured.edits {
+            let Edit::Dir(meta) = edit else { return Ok(false) };
+            let Some(Node::Dir(dir)) = tree::lookup(&&*reader, &before.root, path)? else { return Ok(false) };
+            let old = tree::top(&&*reader, &dir.tree)?.0;
+            let same = (old.mode, old.xattrs) == (meta.mode, meta.xattrs);
+            if !same || !parents.contains(path) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn open_upper(&self, session: &MountSession, ended: &Ended<'_>) -> crate::vault::Result<OwnedFd> {

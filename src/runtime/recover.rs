@@ -286,7 +286,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     }
 
     /// A leftover that cannot be removed is no reason not to run.
-    fn clear(&self, run: &mut Run<'_>, name: &str, cleared: Result<(), SessionError>) {
+    pub(super) fn clear(&self, run: &mut Run<'_>, name: &str, cleared: Result<(), SessionError>) {
         if let Err(error) = cleared {
             run.note(
                 "scratch.leftover",
