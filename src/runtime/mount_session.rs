@@ -16,6 +16,7 @@ use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FileType, Mode as FileMode};
 
@@ -40,6 +41,10 @@ const WORK: &str = "work";
 const COPY: &str = "copy";
 /// Where a capture notes the modes it opened up.
 const MODES: &str = "modes";
+
+/// Attempts at a scratch that others sweep away while it is made.
+const TURNS_MAX: u32 = 1000;
+const TURN: Duration = Duration::from_millis(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
@@ -159,14 +164,22 @@ impl ScratchDir {
         let runs = self.runs();
         make_private(&runs)?;
         let dir = runs.join(id.as_str());
-        std::fs::DirBuilder::new().mode(0o700).create(&dir).map_err(SessionError::host("create", &dir))?;
-        let lock = FileLock::try_dir(&dir, Mode::Exclusive).map_err(SessionError::host("lock", &dir))?;
-        let taken = || std::io::Error::from(std::io::ErrorKind::WouldBlock);
-        let lock = lock.ok_or_else(|| SessionError::host("lock", &dir)(taken()))?;
-        let reserved = dir.join(OUTCOME_UNFINISHED);
-        std::fs::write(&reserved, [0; OUTCOME_RESERVED_BYTES])
-            .map_err(SessionError::host("write", &reserved))?;
-        Ok(MountSession { dir, state: MountState::Prepared, _lock: Some(lock) })
+        for _ in 0..TURNS_MAX {
+            match std::fs::DirBuilder::new().mode(0o700).create(&dir) {
+                // Not swept yet; see below.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                other => other.map_err(SessionError::host("create", &dir))?,
+            }
+            if let Some(lock) =
+                FileLock::try_dir(&dir, Mode::Exclusive).map_err(SessionError::host("lock", &dir))?
+            {
+                return Ok(MountSession { dir, state: MountState::Prepared, _lock: Some(lock) });
+            }
+            // Another run found it between the two calls, took it for abandoned and sweeps it: it is made again.
+            std::thread::sleep(TURN);
+        }
+        let taken = std::io::Error::from(std::io::ErrorKind::WouldBlock);
+        Err(SessionError::host("lock", &dir)(taken))
     }
 
     /// Scratches whose run is dead, each locked by the caller now.
@@ -241,8 +254,15 @@ impl MountSession {
         Ok(())
     }
 
+    /// Sets room aside for the outcome: the command may leave none on the disk.
+    pub fn reserve_outcome(&self) -> Result<(), SessionError> {
+        let reserved = self.dir.join(OUTCOME_UNFINISHED);
+        std::fs::write(&reserved, [0; OUTCOME_RESERVED_BYTES]).map_err(SessionError::host("write", &reserved))
+    }
+
     /// An upper on the disk that looks like the workspace's own directory.
     pub fn disk_upper(&self, root: &UpperRoot) -> Result<UpperPlace, SessionError> {
+        self.reserve_outcome()?;
         let (upper, work) = (self.upper_dir(), self.dir.join(WORK));
         for dir in [&work, &upper] {
             let made = std::fs::DirBuilder::new().mode(0o700).create(dir);

@@ -387,6 +387,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                 let options =
                     ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: self.site.meter };
                 let copy = session.copy_dir();
+                session.reserve_outcome()?;
                 self.site.vault.export(root, &copy, &options)?;
                 return Ok(match run.request.writing {
                     Writing::Allowed => WorkspaceMount::Copy { path, source: copy },

@@ -90,11 +90,7 @@ fn a_cache_on_an_overlay_takes_memory_or_a_copy() {
         let (works, code) = envelope(&env, &format!("{ON_OVERLAY} exec \"$RUN\" {options} {line}"));
         assert_eq!((code, &works["enforcement"]["backend"]), (Some(0), &json!(backend)), "{works}");
         assert_eq!(works["result"]["stdout"], json!("hello\n"));
-        assert_eq!(
-            notes(&works).contains(&"backend.copy".to_owned()),
-            options == "--scratch disk",
-            "{works}"
-        );
+        assert_eq!(notes(&works).contains(&"backend.copy"), options == "--scratch disk", "{works}");
         env.assert_sound();
     }
 }
