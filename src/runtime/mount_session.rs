@@ -339,6 +339,9 @@ impl MountSession {
         use std::os::fd::AsRawFd;
         let from = format!("/proc/{}/fd/{}/{UPPER}", std::process::id(), memory.as_raw_fd());
         let to = self.upper_dir();
+        let upper = self.open_upper(Some(memory))?;
+        crate::vault::capture::open_for_copying(upper.as_fd(), &self.modes_journal())
+            .map_err(|error| SessionError::host("copy to", &to)(std::io::Error::other(error)))?;
         let copied = std::process::Command::new("cp").arg("-a").arg(&from).arg(&to).output();
         let copied = copied.map_err(SessionError::host("copy to", &to))?;
         if copied.status.success() {

@@ -32,6 +32,16 @@ impl Shared {
         wait_for(name, || self.has(name));
     }
 
+    /// The same for what a run says; one that has ended will not say it.
+    #[track_caller]
+    pub fn wait_for_word(&self, mut running: Running, name: &str) -> Running {
+        wait_for(name, || self.has(name) || running.child.try_wait().unwrap().is_some());
+        if !self.has(name) {
+            panic!("it ended without {name}: {:?}", running.answer());
+        }
+        running
+    }
+
     pub fn put(&self, name: &str) {
         std::fs::write(self.dir.join(name), "").unwrap();
     }
@@ -98,8 +108,7 @@ fn signals_are_passed_on_to_the_command_and_its_group() {
         (Signal::USR2, "SIGUSR2"),
     ] {
         let words = ["--json", "--rw", shared.text(), "--", "python3", "-c", LISTENER, shared.text(), name];
-        let running = env.start(&words);
-        shared.wait_for(&format!("ready-{name}"));
+        let running = shared.wait_for_word(env.start(&words), &format!("ready-{name}"));
         running.signal(signal);
         let answer = running.answer().expect(7);
         let expected = format!("child got {name}\ncommand got {name}\n");
@@ -112,7 +121,7 @@ fn a_command_that_a_signal_kills_is_told_as_such_and_kept() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let running = shared.start(&env, &["--json"], "echo begun > begun; : > $S/ready; exec sleep 1000");
-    shared.wait_for("ready");
+    let running = shared.wait_for_word(running, "ready");
     running.signal(Signal::TERM);
     let envelope = running.answer().expect(143).envelope();
     assert_eq!((&envelope["result"]["signal"], &envelope["success"]), (&json!(15), &json!(false)));
@@ -131,7 +140,7 @@ fn a_second_request_to_end_kills() {
         let (dir, listener) = (shared.text(), LISTENER);
         let running =
             env.start(&["--rw", dir, "--", "python3", "-c", listener, dir, &name, &marker, "goes on"]);
-        shared.wait_for(&format!("ready-{name}"));
+        let running = shared.wait_for_word(running, &format!("ready-{name}"));
         running.signal(first);
         shared.wait_for(&format!("got-{name}"));
         running.signal(second);

@@ -91,8 +91,8 @@ fn killing_the_supervisor_kills_everybody() {
         ": {marker}; setsid sh -c 'trap \"\" TERM HUP; : > $S/one; sleep 1000' & : > $S/two; sleep 1000"
     );
     let running = shared.start(&env, &[], &line);
-    shared.wait_for("one");
-    shared.wait_for("two");
+    let running = shared.wait_for_word(running, "one");
+    let running = shared.wait_for_word(running, "two");
     assert!(alive(&marker).len() >= 3);
     running.signal(Signal::KILL);
     assert_eq!(running.answer().signal, Some(9));
@@ -123,7 +123,7 @@ fn changes_outlive_a_vault_that_was_moved_away() {
         let line =
             format!("{MEET}; echo kept > kept; rm -r src; mkfifo p; chmod 000 kept; mkdir d; chmod 500 d");
         let running = shared.start(&env, &words, &line);
-        shared.wait_for("ready");
+        let running = shared.wait_for_word(running, "ready");
         let (there, away) = (env.project().join(".avfs"), env.at("away"));
         std::fs::rename(&there, &away).unwrap();
         shared.put("go");
@@ -154,7 +154,7 @@ fn changes_outlive_a_vault_that_was_deleted() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let running = shared.start(&env, &["--base", "cached"], &format!("{MEET}; echo kept > kept"));
-    shared.wait_for("ready");
+    let running = shared.wait_for_word(running, "ready");
     std::fs::remove_dir_all(env.project().join(".avfs")).unwrap();
     shared.put("go");
     let answer = running.answer().expect(123);
@@ -172,8 +172,8 @@ fn meet(env: &TestEnv, first: &str, second: &str) -> [Value; 2] {
         shared.start(env, &["--json", "--fork", "f"], &line)
     };
     let runs = [start("one", first), start("two", second)];
-    shared.wait_for("one");
-    shared.wait_for("two");
+    let [one, two] = runs;
+    let runs = [shared.wait_for_word(one, "one"), shared.wait_for_word(two, "two")];
     shared.put("go");
     runs.map(|run| run.answer().expect(0).envelope())
 }
@@ -229,7 +229,7 @@ fn many_runs_at_once_do_not_disturb_each_other() {
             shared.start(&env, &["--json", "--base", base], &line)
         })
         .collect();
-    (0..8).for_each(|n| shared.wait_for(&n.to_string()));
+    let runs: Vec<_> = (0..8).zip(runs).map(|(n, run)| shared.wait_for_word(run, &n.to_string())).collect();
     shared.put("go");
     let answers: Vec<Value> = runs.into_iter().map(|run| run.answer().expect(0).envelope()).collect();
     for (n, answer) in answers.iter().enumerate() {
@@ -246,7 +246,7 @@ fn a_host_that_changes_beneath_a_run_is_noticed() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let running = shared.start(&env, &["--json", "--base", "live"], &format!("{MEET}; echo x > x"));
-    shared.wait_for("ready");
+    let running = shared.wait_for_word(running, "ready");
     // The import that runs beside the command may take the old state or the new one, by who is faster.
     wait_for("the import", || env.avfs(&["cat", "main", "README.md"]).code == Some(0));
     std::thread::sleep(Duration::from_millis(1));

@@ -170,6 +170,12 @@ impl Captured<'_> {
     }
 }
 
+/// Lets an upper be copied by its owner, whatever modes are in it: they are noted in `modes_journal`, from which a
+/// capture of the copy takes them.
+pub fn open_for_copying(upper: BorrowedFd<'_>, modes_journal: &Path) -> Result<()> {
+    Ok(modes::open_up_all(upper, modes_journal)?)
+}
+
 impl Vault {
     /// Captures an upper that lay over `base`. It must be quiet and no part of a mount any more.
     pub fn capture(

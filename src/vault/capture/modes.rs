@@ -138,6 +138,36 @@ impl Modes {
     }
 }
 
+/// Opens up everything that is closed, and leaves it so: for whoever copies the upper. The journal goes with the
+/// copy; the capture of it takes the true modes from there.
+pub(in crate::vault) fn open_up_all(upper: BorrowedFd<'_>, journal: &Path) -> Result<(), CaptureError> {
+    let modes = Modes::load(journal, upper)?;
+    let io = |path: &TreePath| {
+        let path = path.clone();
+        move |source| CaptureError::Io { operation: "open up", path, source }
+    };
+    let root = TreePath::root();
+    if is_closed(&beneath::fstat(upper).map_err(io(&root))?) {
+        modes.open_up(upper, &root).map_err(io(&root))?;
+    }
+    let mut dirs = vec![root];
+    while let Some(path) = dirs.pop() {
+        let name: &[u8] = if path.is_root() { b"." } else { path.as_bytes() };
+        let dir = beneath::open(upper, name, beneath::DIR).map_err(io(&path))?;
+        for listed in beneath::names(dir.as_fd()).map_err(io(&path))? {
+            let child = path.join(&listed.name);
+            let stat = beneath::stat(dir.as_fd(), &listed.name).map_err(io(&child))?;
+            if is_closed(&stat) {
+                modes.open_up(upper, &child).map_err(io(&child))?;
+            }
+            if stat.kind == HostKind::Dir {
+                dirs.push(child);
+            }
+        }
+    }
+    Ok(())
+}
+
 impl State {
     fn remember(&mut self, path: &TreePath, stat: &HostStat, mode: u32) {
         self.by_inode.insert((stat.device, stat.inode), mode);
