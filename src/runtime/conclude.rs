@@ -9,37 +9,33 @@ use crate::backend::{Life, RunRecord, RunState};
 use crate::ids::{CheckpointName, VersionId};
 use crate::vault::capture::{CaptureOptions, Captured, LeftOut};
 use crate::vault::chunk::FILE_BYTES_MAX;
-use crate::vault::diff::ChangeKind;
 use crate::vault::edit::{Edit, Edits};
-use crate::vault::gc::Trial;
-use crate::vault::import::{ImportOptions, Imported, OnTrouble};
+use crate::vault::import::Imported;
 use crate::vault::page::{DirRef, Node};
 use crate::vault::path::TreePath;
-use crate::vault::run::{Landed, LandedRun, Landing, RunLanding};
+use crate::vault::run::{LandedRun, Landing, RunLanding};
 use crate::vault::tree;
-use crate::vault::version::{full_root_of, root_of};
-use crate::vault::{Batch, Vault, VaultError, require_version};
+use crate::vault::version::full_root_of;
+use crate::vault::{Batch, Vault, VaultError};
 
-use super::apply::{ApplyOptions, Filter, Subject, apply};
-use super::change_summary::{ChangeSummary, Shown};
+use super::afterwards::enforcement;
+use super::change_summary::ChangeSummary;
 use super::error::ExecuteError;
 use super::journal;
 use super::launcher::{Completion, Exit, Launcher};
 use super::mount_session::{MountSession, SessionError};
 use super::proxy::{Ended, Ground, Outcome, ProxyRuntime, Run};
 use super::request::{CheckpointMode, ForkChoice, Retention, Writing};
-use super::result::{Backend, BaseUsed, Enforcement, ExecutionResult, Phases};
-use super::room::Scratch;
+use super::result::{ExecutionResult, Phases};
 use super::session_record::SessionOutcome;
-use crate::vault::layers::{Footprint, Made};
 
 /// Characters of a command in the message of its version.
 const MESSAGE_CHARS: usize = 200;
 
 /// The version a run's changes are changes of.
 pub(super) struct Before {
-    version: VersionId,
-    root: DirRef,
+    pub version: VersionId,
+    pub root: DirRef,
 }
 
 /// What was captured and where it went.
@@ -308,148 +304,6 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         }
     }
 
-    /// What changed, as people are told.
-    fn changes(&self, before: Option<&Before>, landed: &LandedRun) -> crate::vault::Result<ChangeSummary> {
-        let (Some(before), Some(version)) = (before, landed.landed.version()) else {
-            return Ok(ChangeSummary::default());
-        };
-        let reader = self.site.vault.read()?;
-        let root = |id: &VersionId| root_of(&require_version(&*reader, id)?);
-        let from = match &landed.landed {
-            // What others changed meanwhile is not this run's doing.
-            Landed::Rebased { onto, .. } => root(onto)?,
-            Landed::Nothing | Landed::Advanced { .. } | Landed::Diverted { .. } => before.root,
-        };
-        ChangeSummary::compare(&&*reader, &from, &root(&version)?, &[], Shown::WithoutTimes)
-    }
-
-    fn note_landing(&self, run: &mut Run<'_>, landed: &LandedRun) {
-        match &landed.landed {
-            Landed::Nothing | Landed::Advanced { .. } => {}
-            Landed::Rebased { .. } => run.note(
-                "fork.rebased",
-                format!("fork {} had moved meanwhile; the changes were made of its new head", run.fork),
-            ),
-            Landed::Diverted { fork, paths, .. } => {
-                let why = match paths.first() {
-                    Some(path) => format!("others changed {path} too"),
-                    None => format!("fork {} was deleted", run.fork),
-                };
-                run.note("fork.diverted", format!("{why}: the changes are on fork {fork}"));
-            }
-        }
-    }
-
-    /// The host's directory lay beneath the command: if somebody changed it, what the command saw is not
-    /// quite what the version says.
-    fn look_at_host(&self, run: &mut Run<'_>, ground: &Ground, before: &Before) -> crate::vault::Result<()> {
-        let Ground::Live(dir) = ground else { return Ok(()) };
-        let options = ImportOptions {
-            on_trouble: OnTrouble::KeepGoing,
-            stat_cache: self.site.stat_cache.as_deref(),
-            exclude: &self.site.exclude,
-            meter: self.site.meter,
-        };
-        let (root, _, _) = self.site.vault.survey(dir, &options)?;
-        if root.tree != before.root.tree {
-            run.note(
-                "host.changed",
-                format!(
-                    "{} was changed by others during the run; look at the changes with care",
-                    dir.display()
-                ),
-            );
-        }
-        Ok(())
-    }
-
-    /// What was written becomes the topmost layer for the next run on the fork.
-    fn keep_layer(
-        &self,
-        session: &MountSession,
-        ended: &Ended<'_>,
-        landed: &LandedRun,
-        left_out: &[LeftOut],
-        size: Footprint,
-    ) -> crate::vault::Result<()> {
-        let (Ground::Stacked { stack, .. }, Landed::Advanced { version }) = (ended.ground, &landed.landed)
-        else {
-            return Ok(());
-        };
-        let site = self.site;
-        let root = {
-            let reader = site.vault.read()?;
-            full_root_of(&*reader, &require_version(&*reader, version)?)?
-        };
-        match ended.completion.memory {
-            None => site.layers.keep_upper(stack, &session.upper_dir(), left_out, size, &root).map(drop),
-            // Memory goes with the run: the layer is written from what the vault has now.
-            Some(_) => site.vault.stack(&root, &site.layers, site.meter).map(drop),
-        }
-    }
-
-    /// A scratch that is full is told as such: the command has only seen "no space left on device".
-    fn note_room(&self, run: &mut Run<'_>, ended: &Ended<'_>) {
-        let full = |fs: rustix::fs::StatVfs| fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0);
-        match (&ended.completion.memory, ended.room) {
-            (Some(memory), Scratch::Memory { size_bytes, .. }) => {
-                if rustix::fs::fstatvfs(memory).is_ok_and(full) {
-                    let size = super::units::show_bytes_size(size_bytes);
-                    run.note(
-                        "scratch.full",
-                        format!("the scratch in memory ({size}) was full; run it again with: --scratch disk"),
-                    );
-                }
-            }
-            (None, _) | (Some(_), Scratch::Disk) => {
-                if rustix::fs::statvfs(self.site.cache_dir.as_path()).is_ok_and(full) {
-                    let dir = self.site.cache_dir.display();
-                    run.note("scratch.full", format!("the file system of {dir} is full; free some space"));
-                }
-            }
-        }
-    }
-
-    /// The number of paths that were written to the host's directory, if that was asked for.
-    fn apply_if_asked(
-        &self,
-        run: &mut Run<'_>,
-        completion: &Completion,
-        record: &RunRecord,
-        landed: &Landed,
-    ) -> Outcome<Option<u64>, L> {
-        let Some(dir) = self.site.bound.as_deref().filter(|_| run.request.retention == Retention::Apply)
-        else {
-            return Ok(None);
-        };
-        if landed.version().is_none() {
-            return Ok(None);
-        }
-        if completion.exit != Exit::Code(0) || completion.timed_out {
-            run.note(
-                "apply.skipped",
-                "the command failed, so nothing was written to the directory".to_owned(),
-            );
-            return Ok(None);
-        }
-        let not_applied =
-            |source| ExecuteError::NotApplied { id: record.id.clone(), source: Box::new(source) };
-        let subject = {
-            let reader = self.site.vault.read()?;
-            Subject::of_run(&*reader, record)?
-        };
-        let options = ApplyOptions { filter: &Filter::default(), trial: Trial::Real, meter: self.site.meter };
-        let applied = apply(self.site.vault, &subject, dir, &options).map_err(not_applied)?;
-        for dir in &applied.kept_dirs {
-            run.note(
-                "apply.kept_dir",
-                format!("{dir} was not removed: it holds files that are not versioned"),
-            );
-        }
-        let told = applied.changes.iter().filter(|change| change.kind != ChangeKind::Time).count() as u64;
-        Ok(Some(told.saturating_sub(applied.already)))
-    }
-
     fn outcome(&self, completion: &Completion, version_before: Option<VersionId>) -> SessionOutcome {
         let (exit_code, signal) = match completion.exit {
             Exit::Code(code) => (Some(code), None),
@@ -487,22 +341,6 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             Err(lost) => ExecuteError::CaptureLost { id, lost: Box::new(lost), source },
         }
     }
-}
-
-fn enforcement(run: &Run<'_>, ground: &Ground, room: Scratch) -> Enforcement {
-    let (backend, base) = match ground {
-        Ground::Live(_) => (Backend::Overlay, BaseUsed::Live),
-        Ground::Stacked { stack, .. } => (
-            Backend::Overlay,
-            match stack.made {
-                Made::Reused => BaseUsed::Reused,
-                Made::Layered => BaseUsed::Layered,
-                Made::Materialized => BaseUsed::Materialized,
-            },
-        ),
-        Ground::Copied { .. } => (Backend::Copy, BaseUsed::Materialized),
-    };
-    Enforcement { backend, base, net: run.request.net, scratch: room, degraded: run.degraded.clone() }
 }
 
 /// The file a vault was opened as.

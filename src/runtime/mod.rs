@@ -3,6 +3,7 @@
 //!
 //! Nothing here prints, and the environment comes in as a value.
 
+mod afterwards;
 mod apply;
 mod change_summary;
 mod conclude;
