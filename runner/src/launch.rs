@@ -14,7 +14,7 @@ use crate::control::{self, Channel, Message};
 use crate::idmap::{self, MapError};
 use crate::init::{self, Inherited};
 use crate::prepare::{self, Prepared};
-use crate::remedy::Piece;
+use crate::remedy::{self, Piece};
 use crate::stage::{Failed, REPORT_BYTES, Stage};
 use crate::stdio::Streams;
 use crate::supervisor::{self, Supervised};
@@ -88,8 +88,8 @@ impl Diagnose for LaunchError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Namespaces(_) | Self::Map(_) => Piece::Namespaces.remedy(),
-            Self::Setup { piece, .. } => piece.remedy(),
+            Self::Namespaces(_) | Self::Map(_) => Some(remedy::for_namespaces()),
+            Self::Setup { piece, source, .. } => piece.remedy(source),
             Self::NotFound { .. } => Some(
                 "only the system and toolchains on PATH are visible inside; show more with: --ro PATH".into(),
             ),

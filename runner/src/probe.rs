@@ -167,7 +167,8 @@ fn told(name: &str, required: bool, outcome: Result<(), Failure>) -> DoctorCheck
     match outcome {
         Ok(()) => DoctorCheck::passed(name, required),
         Err(Failure::Wrong { piece, what }) => {
-            DoctorCheck::failed(name, required, piece.code(), what, piece.remedy())
+            let hint = piece.remedy(&std::io::Error::from(std::io::ErrorKind::Other));
+            DoctorCheck::failed(name, required, piece.code(), what, hint)
         }
         Err(Failure::Launch(error)) => {
             let body = avfs::runtime::envelope::ErrorBody::of(&error);

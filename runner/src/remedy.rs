@@ -30,9 +30,9 @@ impl Piece {
         }
     }
 
-    /// What to do, for the host this runs on.
+    /// What to do about a refusal, on the host this runs on.
     #[must_use]
-    pub fn remedy(self) -> Option<String> {
+    pub fn remedy(self, why: &std::io::Error) -> Option<String> {
         let remedy = match self {
             Self::Namespaces => return Some(for_namespaces()),
             Self::Overlay => {
@@ -45,6 +45,13 @@ impl Piece {
                  in Kubernetes set procMount: Unmasked; or run without one: --allow-degraded"
             }
             Self::Net => "use --net host",
+            // A user namespace that may do nothing is how some hosts forbid them.
+            Self::Mounts | Self::Process if why.kind() == std::io::ErrorKind::PermissionDenied => {
+                return Some(for_namespaces());
+            }
+            Self::Mounts | Self::Process if why.kind() == std::io::ErrorKind::Unsupported => {
+                "this needs Linux 5.12 or later"
+            }
             Self::Mounts | Self::Layers | Self::Process => return None,
         };
         Some(format!("{remedy} (see: avfs doctor)"))
@@ -57,7 +64,7 @@ fn sysctl(name: &str) -> Option<u64> {
 }
 
 /// Why this host refuses user namespaces, by what it says of itself.
-fn for_namespaces() -> String {
+pub fn for_namespaces() -> String {
     if sysctl("kernel.unprivileged_userns_clone") == Some(0) {
         return "allow user namespaces: sudo sysctl -w kernel.unprivileged_userns_clone=1".to_owned();
     }
