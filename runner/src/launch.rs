@@ -115,7 +115,7 @@ impl Launcher for SandboxLauncher {
             Piece::Overlay => Refused::Overlay,
             Piece::Memory => Refused::Memory,
             Piece::Proc => Refused::Proc,
-            Piece::Namespaces | Piece::Mounts | Piece::Layers | Piece::Net | Piece::Process => Refused::Other,
+            Piece::Mounts | Piece::Layers | Piece::Net | Piece::Process => Refused::Other,
         }
     }
 

@@ -3,8 +3,6 @@
 /// A piece of the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// New namespaces, and the map of ids of the user namespace.
-    Namespaces,
     Mounts,
     Overlay,
     Layers,
@@ -19,7 +17,6 @@ impl Piece {
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
-            Self::Namespaces => "sandbox.namespaces",
             Self::Mounts => "sandbox.mounts",
             Self::Overlay => "mount.overlay_unsupported",
             Self::Layers => "mount.layers",
@@ -34,7 +31,6 @@ impl Piece {
     #[must_use]
     pub fn remedy(self, why: &std::io::Error) -> Option<String> {
         let remedy = match self {
-            Self::Namespaces => return Some(for_namespaces()),
             Self::Overlay => {
                 "the file system of the cache directory cannot hold an overlay's upper: set XDG_CACHE_HOME to \
                  ext4, xfs, btrfs or tmpfs, or use --scratch memory or --backend copy"
