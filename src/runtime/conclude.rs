@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::backend::{Life, RunRecord, RunState};
 use crate::ids::{CheckpointName, VersionId};
-use crate::vault::capture::{CaptureOptions, LeftOut};
+use crate::vault::capture::{CaptureOptions, LeftOut, UpperKind};
 use crate::vault::chunk::FILE_BYTES_MAX;
 use crate::vault::edit::Edits;
 use crate::vault::gc::Trial;
@@ -140,6 +140,10 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                         .map_err(as_input)?;
                 }
                 let options = CaptureOptions {
+                    kind: match ended.ground {
+                        Ground::Copied { .. } => UpperKind::Whole,
+                        Ground::Live(_) | Ground::Stacked { .. } => UpperKind::Layer,
+                    },
                     exclude: &self.site.exclude,
                     hidden: &ended.hidden,
                     file_bytes_max: FILE_BYTES_MAX,
