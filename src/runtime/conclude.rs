@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::backend::{Life, RunRecord, RunState};
 use crate::ids::{CheckpointName, VersionId};
-use crate::vault::capture::{CaptureOptions, Captured, LeftOut};
+use crate::vault::capture::{CaptureOptions, Captured, LeftOut, UpperKind};
 use crate::vault::chunk::FILE_BYTES_MAX;
 use crate::vault::edit::{Edit, Edits};
 use crate::vault::import::Imported;
@@ -144,6 +144,10 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                         .map_err(as_input)?;
                 }
                 let options = CaptureOptions {
+                    kind: match ended.ground {
+                        Ground::Copied { .. } => UpperKind::Whole,
+                        Ground::Live(_) | Ground::Stacked { .. } => UpperKind::Layer,
+                    },
                     exclude: &self.site.exclude,
                     hidden: &ended.hidden,
                     file_bytes_max: FILE_BYTES_MAX,

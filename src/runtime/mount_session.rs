@@ -18,7 +18,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FileType, Mode as FileMode};
+use rustix::fs::{FileType, Mode as FileMode, OFlags};
 
 use crate::diagnose::Diagnose;
 use crate::hostfs::beneath;
@@ -27,6 +27,7 @@ use crate::hostfs::remove::remove_tree;
 use crate::hostfs::stat::FileTime;
 use crate::hostfs::xattr;
 use crate::ids::RunId;
+use crate::vault::capture::{UpperKind, open_closed_root, open_for_copying};
 
 use super::launcher::{UpperPlace, UpperRoot};
 
@@ -170,6 +171,7 @@ impl ScratchDir {
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 other => other.map_err(SessionError::host("create", &dir))?,
             }
+            forget_lists(&dir).or_else(fine_if_gone).map_err(SessionError::host("prepare", &dir))?;
             if let Some(lock) =
                 FileLock::try_dir(&dir, Mode::Exclusive).map_err(SessionError::host("lock", &dir))?
             {
@@ -313,25 +315,37 @@ impl MountSession {
     /// Opens the upper of a released session.
     pub fn open_upper(&self, memory: Option<&OwnedFd>) -> Result<OwnedFd, SessionError> {
         match memory {
-            Some(memory) => beneath::open(memory.as_fd(), UPPER.as_bytes(), beneath::DIR),
-            None => beneath::open_root(&self.upper_dir()),
+            Some(memory) => self.open_workspace(memory, UPPER),
+            None => beneath::open_root(&self.dir).and_then(|dir| self.open_workspace(&dir, UPPER)),
         }
         .map_err(SessionError::host("open", &self.upper_dir()))
     }
 
-    /// Opens the copy that a command was given to change, as an upper that hides everything beneath it.
+    /// Opens the copy that a command was given to change.
     pub fn open_copy(&self) -> Result<OwnedFd, SessionError> {
-        let dir = self.copy_dir();
-        let opened = beneath::open_root(&dir).map_err(SessionError::host("open", &dir))?;
-        let opaque =
-            rustix::fs::fsetxattr(&opened, "user.overlay.opaque", b"y", rustix::fs::XattrFlags::empty());
-        opaque.map_err(|errno| SessionError::host("mark", &dir)(errno.into()))?;
-        Ok(opened)
+        let opened = beneath::open_root(&self.dir).and_then(|dir| self.open_workspace(&dir, COPY));
+        opened.map_err(SessionError::host("open", &self.copy_dir()))
+    }
+
+    /// Opens what was the workspace's own directory, also if the command has closed it.
+    fn open_workspace(&self, parent: &OwnedFd, name: &str) -> std::io::Result<OwnedFd> {
+        let open = |flags| beneath::open(parent.as_fd(), name.as_bytes(), flags);
+        match open(beneath::DIR) {
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                let closed = open(OFlags::PATH)?;
+                open_closed_root(closed.as_fd(), &self.modes_journal()).map_err(std::io::Error::other)?;
+                open(beneath::DIR)
+            }
+            other => other,
+        }
     }
 
     /// Opens whatever a dead run left.
-    pub fn open_changes(&self) -> Result<OwnedFd, SessionError> {
-        if self.copy_dir().is_dir() { self.open_copy() } else { self.open_upper(None) }
+    pub fn open_changes(&self) -> Result<(OwnedFd, UpperKind), SessionError> {
+        if self.copy_dir().is_dir() {
+            return Ok((self.open_copy()?, UpperKind::Whole));
+        }
+        Ok((self.open_upper(None)?, UpperKind::Layer))
     }
 
     /// Brings an upper from memory to the disk, for a recovery: memory does not outlive this process.
@@ -340,7 +354,7 @@ impl MountSession {
         let from = format!("/proc/{}/fd/{}/{UPPER}", std::process::id(), memory.as_raw_fd());
         let to = self.upper_dir();
         let upper = self.open_upper(Some(memory))?;
-        crate::vault::capture::open_for_copying(upper.as_fd(), &self.modes_journal())
+        open_for_copying(upper.as_fd(), &self.modes_journal())
             .map_err(|error| SessionError::host("copy to", &to)(std::io::Error::other(error)))?;
         let copied = std::process::Command::new("cp").arg("-a").arg(&from).arg(&to).output();
         let copied = copied.map_err(SessionError::host("copy to", &to))?;
@@ -380,16 +394,24 @@ fn over_what_is_there(path: &Path, content: &[u8]) -> std::io::Result<()> {
     file.set_len(content.len() as u64)
 }
 
-/// Gives an upper's own directory the looks of the workspace's.
-fn dress(upper: &Path, root: &UpperRoot) -> std::io::Result<()> {
-    let fd = beneath::open_root(upper)?;
-    // A scratch parent with a default ACL would hand it down to every file made inside.
+/// Access lists that a new directory has from its parent would be handed down to every file made inside.
+fn forget_lists(dir: &Path) -> std::io::Result<()> {
     for name in ["system.posix_acl_default", "system.posix_acl_access"] {
-        match rustix::fs::fremovexattr(&fd, name) {
+        match rustix::fs::removexattr(dir, name) {
             Ok(()) | Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => {}
             Err(errno) => return Err(errno.into()),
         }
     }
+    Ok(())
+}
+
+fn fine_if_gone(error: std::io::Error) -> std::io::Result<()> {
+    if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+/// Gives an upper's own directory the looks of the workspace's.
+fn dress(upper: &Path, root: &UpperRoot) -> std::io::Result<()> {
+    let fd = beneath::open_root(upper)?;
     xattr::write(fd.as_fd(), &root.xattrs)?;
     for name in &root.whiteouts {
         let name = std::ffi::OsStr::new(std::str::from_utf8(name).map_err(std::io::Error::other)?);

@@ -155,14 +155,15 @@ impl Recovery {
         let hidden: Vec<TreePath> =
             record.hidden.iter().filter_map(|hex| TreePath::parse(&from_hex(hex)?).ok()).collect();
         let modes_journal = session.modes_journal();
+        let (upper, kind) = session.open_changes()?;
         let options = CaptureOptions {
+            kind,
             exclude: &record.exclude,
             hidden: &hidden,
             file_bytes_max: FILE_BYTES_MAX,
             modes_journal: &modes_journal,
             meter: &meter,
         };
-        let upper = session.open_changes()?;
         let captured = vault.capture(upper.as_fd(), &root, &options)?;
         let fork = record.fork()?;
         let main = ForkName::main();

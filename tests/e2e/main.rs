@@ -9,10 +9,13 @@ mod support;
 
 mod contract;
 mod env;
+mod escapes;
 mod faults;
 mod forks;
 mod generated;
+mod kernel_facts;
 mod kills;
 mod limits;
 mod oracle;
 mod streams;
+mod terminal;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use avfs::diagnose::Diagnose;
 use avfs::hostfs::beneath;
-use avfs::vault::capture::{CaptureOptions, Captured, LeftOut, LeftOutReason};
+use avfs::vault::capture::{CaptureOptions, Captured, LeftOut, LeftOutReason, UpperKind};
 use avfs::vault::chunk::FILE_BYTES_MAX;
 use avfs::vault::edit::Edit;
 use avfs::vault::export::{ExportOptions, Overwrite};
@@ -71,6 +71,7 @@ impl Case {
         let exclude: Vec<String> = exclude.iter().map(|text| (*text).to_owned()).collect();
         let hidden: Vec<TreePath> = hidden.iter().map(|text| path(text)).collect();
         let options = CaptureOptions {
+            kind: UpperKind::Layer,
             exclude: &exclude,
             hidden: &hidden,
             file_bytes_max: FILE_BYTES_MAX,
@@ -542,6 +543,7 @@ fn large_and_many_files_are_captured() {
     let file = fs::File::create(case.upper.join("huge")).unwrap();
     file.set_len(1 << 40).unwrap();
     let options = CaptureOptions {
+        kind: UpperKind::Layer,
         exclude: &[],
         hidden: &[],
         file_bytes_max: 1 << 39,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use avfs::hostfs::beneath;
-use avfs::vault::capture::CaptureOptions;
+use avfs::vault::capture::{CaptureOptions, UpperKind};
 use avfs::vault::chunk::FILE_BYTES_MAX;
 use avfs::vault::export::{ExportOptions, Overwrite};
 use avfs::vault::layers::{Footprint, Kept, LAYERS_MAX, Made, NotKept, Stack};
@@ -76,6 +76,7 @@ impl Bench {
         overlay::overlay(&self.scratch, &stack.dirs, &upper, script, None).unwrap();
         before_capture(&upper);
         let options = CaptureOptions {
+            kind: UpperKind::Layer,
             exclude: &[],
             hidden: &[],
             file_bytes_max: FILE_BYTES_MAX,

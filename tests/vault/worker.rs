@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use avfs::backend::{Life, RunRecord};
 use avfs::hostfs::beneath;
 use avfs::ids::RunId;
-use avfs::vault::capture::CaptureOptions;
+use avfs::vault::capture::{CaptureOptions, UpperKind};
 use avfs::vault::chunk::FILE_BYTES_MAX;
 use avfs::vault::export::Overwrite;
 use avfs::vault::fork::Deletion;
@@ -241,6 +241,7 @@ fn capture(vault: &Vault) {
     let upper = PathBuf::from(setting("UPPER"));
     let fd = beneath::open_root(&upper).unwrap();
     let options = CaptureOptions {
+        kind: UpperKind::Layer,
         exclude: &[],
         hidden: &[],
         file_bytes_max: FILE_BYTES_MAX,

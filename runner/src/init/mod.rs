@@ -82,6 +82,8 @@ fn start(inherited: &Inherited<'_>) -> Result<Option<sys::Pid>, Failed> {
         payload::run(inherited, terminal.as_ref().map(|fd| fd.as_fd()))
     })
     .at(Stage::Fork)?;
+    // Before all others are closed by their numbers: a descriptor that is closed twice ends a debug build.
+    drop(terminal);
     inherited.control.keep_alone(inherited.report).at(Stage::Fork)?;
     Ok(Some(payload))
 }

@@ -95,7 +95,18 @@ impl Diagnose for CaptureError {
     }
 }
 
+/// What the directory to be captured is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpperKind {
+    /// The upper of an overlay, with its marks.
+    Layer,
+    /// A copy of the base that was changed in place: what looks like a mark is a user's own, and nothing of the
+    /// base shows through.
+    Whole,
+}
+
 pub struct CaptureOptions<'a> {
+    pub kind: UpperKind,
     /// What is never versioned, as lines of an ignore file in the root; they win over every such file.
     pub exclude: &'a [String],
     /// Paths at and beneath which nothing is captured, beside the vault's own directory.
@@ -176,6 +187,11 @@ pub fn open_for_copying(upper: BorrowedFd<'_>, modes_journal: &Path) -> Result<(
     Ok(modes::open_up_all(upper, modes_journal)?)
 }
 
+/// The same for the upper's own directory alone, which a capture needs open; `upper` may be a mere path descriptor.
+pub fn open_closed_root(upper: BorrowedFd<'_>, modes_journal: &Path) -> Result<()> {
+    Ok(modes::open_up_root(upper, &Modes::load(modes_journal, upper)?)?)
+}
+
 impl Vault {
     /// Captures an upper that lay over `base`. It must be quiet and no part of a mount any more.
     pub fn capture(
@@ -217,6 +233,7 @@ impl Vault {
         let root = upper.try_clone_to_owned().map_err(io("open"))?;
         let bad_exclude = |source| CaptureError::BadExclude { pattern: options.exclude.join(", "), source };
         let flavour = Flavour::Upper(Upper {
+            kind: options.kind,
             exclude: Rules::excluding(options.exclude).map_err(bad_exclude)?,
             hidden: options.hidden,
             file_bytes_max: options.file_bytes_max.min(super::chunk::FILE_BYTES_MAX),
@@ -226,7 +243,8 @@ impl Vault {
         });
         let held = Outlet::Held(Default::default());
         let shared = Shared::new(self, flavour, root, held, options.meter)?;
-        let over = Over { base: Some(*base), ..Over::default() };
+        let hides_base = options.kind == UpperKind::Whole;
+        let over = Over { base: Some(*base), hides_base, ..Over::default() };
         let mut scan = Scan::new(shared, None, over);
         if scan.is_little()? {
             let (found, shared) = scan.alone()?;

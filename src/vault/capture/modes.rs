@@ -142,15 +142,8 @@ impl Modes {
 /// copy; the capture of it takes the true modes from there.
 pub(in crate::vault) fn open_up_all(upper: BorrowedFd<'_>, journal: &Path) -> Result<(), CaptureError> {
     let modes = Modes::load(journal, upper)?;
-    let io = |path: &TreePath| {
-        let path = path.clone();
-        move |source| CaptureError::Io { operation: "open up", path, source }
-    };
-    let root = TreePath::root();
-    if is_closed(&beneath::fstat(upper).map_err(io(&root))?) {
-        modes.open_up(upper, &root).map_err(io(&root))?;
-    }
-    let mut dirs = vec![root];
+    open_up_root(upper, &modes)?;
+    let mut dirs = vec![TreePath::root()];
     while let Some(path) = dirs.pop() {
         let name: &[u8] = if path.is_root() { b"." } else { path.as_bytes() };
         let dir = beneath::open(upper, name, beneath::DIR).map_err(io(&path))?;
@@ -166,6 +159,19 @@ pub(in crate::vault) fn open_up_all(upper: BorrowedFd<'_>, journal: &Path) -> Re
         }
     }
     Ok(())
+}
+
+pub(in crate::vault) fn open_up_root(upper: BorrowedFd<'_>, modes: &Modes) -> Result<(), CaptureError> {
+    let root = TreePath::root();
+    if is_closed(&beneath::fstat(upper).map_err(io(&root))?) {
+        modes.open_up(upper, &root).map_err(io(&root))?;
+    }
+    Ok(())
+}
+
+fn io(path: &TreePath) -> impl FnOnce(io::Error) -> CaptureError + use<> {
+    let path = path.clone();
+    move |source| CaptureError::Io { operation: "open up", path, source }
 }
 
 impl State {

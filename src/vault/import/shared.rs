@@ -14,6 +14,7 @@ use crate::hostfs::overlay::{self, Shows};
 use crate::hostfs::stat::HostStat;
 use crate::hostfs::xattr;
 use crate::ids::BlobId;
+use crate::vault::capture::UpperKind;
 use crate::vault::content;
 use crate::vault::error::{Result, VaultError};
 use crate::vault::ignore::Rules;
@@ -256,9 +257,9 @@ impl<'a> Shared<'a> {
     /// The attributes of a file as its user sees them, and whether a directory of an upper is opaque.
     pub fn read_xattrs(&self, file: BorrowedFd<'_>) -> std::io::Result<(xattr::Xattrs, Shows)> {
         let xattrs = xattr::read(file)?;
-        Ok(match self.flavour {
-            Flavour::Host { .. } => (xattrs, Shows::Beneath),
-            Flavour::Upper(_) => overlay::unescape(xattrs),
+        Ok(match &self.flavour {
+            Flavour::Upper(upper) if upper.kind == UpperKind::Layer => overlay::unescape(xattrs),
+            Flavour::Host { .. } | Flavour::Upper(_) => (xattrs, Shows::Beneath),
         })
     }
 

@@ -9,7 +9,7 @@ use crate::backend::Reader;
 use crate::hostfs::beneath::{self, Listed};
 use crate::hostfs::stat::{HostKind, HostStat};
 use crate::vault::capture::modes::{Modes, is_closed};
-use crate::vault::capture::{CaptureError, LeftOutReason};
+use crate::vault::capture::{CaptureError, LeftOutReason, UpperKind};
 use crate::vault::content::{self, WHOLE_BYTES_MAX};
 use crate::vault::error::Result;
 use crate::vault::ignore::{FILE_NAME, OWN_DIR, Rules};
@@ -23,6 +23,7 @@ use super::shared::{Flavour, ScannedEntry, Shared, What, lock};
 
 /// The upper as a whole.
 pub(in crate::vault) struct Upper<'a> {
+    pub kind: UpperKind,
     pub exclude: Rules,
     pub hidden: &'a [TreePath],
     pub file_bytes_max: u64,
@@ -198,6 +199,9 @@ impl Shared<'_> {
             return Ok(());
         }
         if stat.kind == HostKind::Whiteout {
+            if upper.kind == UpperKind::Whole {
+                upper.leave_out(path, LeftOutReason::Special("character device"));
+            }
             listing.entries.push(nothing(What::Whiteout));
             return Ok(());
         }

@@ -1,0 +1,321 @@
+//! What the kernel does beneath a run, where it could surprise: see docs on overlayfs without privileges.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::env::TestEnv;
+use crate::faults::Shared;
+use crate::support;
+
+const WAYS: [&[&str]; 4] = [
+    &["--scratch", "memory"],
+    &["--scratch", "disk"],
+    &["--base", "cached", "--scratch", "disk"],
+    &["--backend", "copy"],
+];
+
+#[track_caller]
+fn python(env: &TestEnv, options: &[&str], program: &str) -> Value {
+    let mut words = vec!["--json"];
+    words.extend(options);
+    words.extend(["--", "python3", "-c", program]);
+    env.run(&words).envelope()
+}
+
+fn run_of(envelope: &Value) -> String {
+    format!("run:{}", envelope["result"]["run_id"].as_str().unwrap())
+}
+
+#[test]
+fn a_renamed_file_is_told_as_renamed() {
+    let env = TestEnv::with_project();
+    for options in WAYS {
+        let envelope = env.json(options, "mkdir lib; mv src/main.rs lib/lib.rs");
+        let renamed: Vec<&Value> = envelope["result"]["changes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|change| change["kind"] == "renamed")
+            .collect();
+        assert_eq!(renamed.len(), 1, "{options:?}: {envelope}");
+        assert_eq!((&renamed[0]["path"], &renamed[0]["from"]), (&json!("lib/lib.rs"), &json!("src/main.rs")));
+    }
+}
+
+#[test]
+fn a_change_of_the_same_size_and_time_is_found() {
+    let env = TestEnv::with_project();
+    for options in WAYS {
+        let envelope = env.json(
+            options,
+            "cp -p README.md /tmp/r; printf HELLO > README.md; echo >> README.md; touch -r /tmp/r README.md",
+        );
+        assert_eq!(envelope["result"]["change_counts"]["modified"], json!(1), "{options:?}: {envelope}");
+        assert_eq!(env.cat(&run_of(&envelope), "README.md"), "HELLO\n");
+    }
+}
+
+#[test]
+fn opening_for_writing_without_a_write_is_no_change() {
+    let env = TestEnv::with_project();
+    let program = "import os; os.close(os.open('README.md', os.O_RDWR)); os.truncate('src/main.rs', 13); \
+                   os.chmod('README.md', os.stat('README.md').st_mode)";
+    for options in WAYS {
+        let before = std::fs::metadata(env.project().join("src/main.rs")).unwrap().mtime();
+        let envelope = python(
+            &env,
+            options,
+            &format!("{program}; os.utime('src/main.rs', ns=(0, {}))", before * 1_000_000_000),
+        );
+        assert_eq!(envelope["result"]["change_counts"]["total"], json!(0), "{options:?}: {envelope}");
+    }
+}
+
+#[test]
+fn the_caches_own_modes_and_lists_do_not_leak_in() {
+    let env = TestEnv::with_project();
+    let cache = env.at("cache");
+    std::fs::set_permissions(&cache, PermissionsExt::from_mode(0o2777)).unwrap();
+    // A default list that gives everybody everything: user, group, mask and other, all rwx.
+    let entry = |tag: u16| [&tag.to_le_bytes()[..], &7_u16.to_le_bytes(), &u32::MAX.to_le_bytes()].concat();
+    let list = [&2_u32.to_le_bytes()[..], &entry(1), &entry(4), &entry(0x20)].concat();
+    let set =
+        rustix::fs::setxattr(&cache, "system.posix_acl_default", &list, rustix::fs::XattrFlags::empty());
+    if set.is_err() {
+        return support::skip(
+            "the_caches_own_modes_and_lists_do_not_leak_in",
+            "no access lists on this file system",
+        );
+    }
+    for options in WAYS {
+        let envelope = env.json(options, "umask 022; mkdir d; : > d/f; stat -c %a . d d/f");
+        assert_eq!(envelope["result"]["stdout"], json!("755\n755\n644\n"), "{options:?}");
+    }
+}
+
+#[test]
+fn what_no_version_can_hold_is_named() {
+    let env = TestEnv::with_project();
+    let program = "import os, socket\nsocket.socket(socket.AF_UNIX).bind('socket')\nopen('kept', 'w').close()\n\
+                   try: os.mknod('device', 0o20600, 0)\nexcept PermissionError: pass";
+    for options in WAYS {
+        let envelope = python(&env, options, program);
+        assert_eq!(envelope["success"], json!(true), "{envelope}");
+        let left: Vec<&str> = envelope["result"]["left_out"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|left| left["path"].as_str().unwrap())
+            .collect();
+        // In an overlay the kernel refuses the device; in a copy any user may make this one.
+        let expected: &[&str] = if options.contains(&"copy") { &["device", "socket"] } else { &["socket"] };
+        assert_eq!(left, expected, "{options:?}");
+        let listed = env.avfs(&["ls", &run_of(&envelope)]).expect(0).text();
+        assert!(
+            listed.contains("kept") && !listed.contains("socket") && !listed.contains("device"),
+            "{listed}"
+        );
+    }
+}
+
+#[test]
+fn links_of_the_directory_stay_unless_one_is_written() {
+    let env = TestEnv::with_project();
+    std::fs::hard_link(env.project().join("README.md"), env.project().join("second")).unwrap();
+    std::fs::hard_link(env.project().join("README.md"), env.project().join("third")).unwrap();
+    let envelope = env.json(&[], "echo more >> second");
+    let export = env.export(&run_of(&envelope), "export");
+    let inode = |name: &str| std::fs::metadata(export.join(name)).unwrap().ino();
+    assert_eq!(inode("README.md"), inode("third"));
+    // overlayfs copies one name up; the others go on to name what lies beneath.
+    assert_ne!(inode("README.md"), inode("second"));
+    assert_eq!(std::fs::read_to_string(export.join("third")).unwrap(), "hello\n");
+}
+
+#[test]
+fn closed_files_and_directories_are_captured() {
+    let env = TestEnv::with_project();
+    let line =
+        "mkdir shut; echo in > shut/in; echo secret > closed; chmod 000 closed shut/in shut; chmod 100 src";
+    for (number, options) in WAYS.into_iter().enumerate() {
+        let envelope = env.json(options, line);
+        assert_eq!(envelope["success"], json!(true), "{options:?}: {envelope}");
+        assert_eq!(env.cat(&run_of(&envelope), "closed"), "secret\n");
+        assert_eq!(env.cat(&run_of(&envelope), "shut/in"), "in\n");
+        let export = env.export(&run_of(&envelope), &format!("export-{number}"));
+        for (name, mode) in [("closed", 0), ("shut", 0), ("src", 0o100)] {
+            let found = std::fs::symlink_metadata(export.join(name)).unwrap().permissions().mode() & 0o7777;
+            assert_eq!(found, mode, "{options:?}: {name}");
+        }
+    }
+}
+
+#[test]
+fn a_workspace_that_closes_itself_is_captured() {
+    let env = TestEnv::with_project();
+    for options in WAYS {
+        for mode in ["000", "100", "500", "300"] {
+            let envelope = env.json(options, &format!("echo x > x; chmod {mode} ."));
+            assert_eq!(envelope["error"], Value::Null, "{options:?}: {mode}: {envelope}");
+            assert_eq!(env.cat(&run_of(&envelope), "x"), "x\n");
+            assert_eq!(env.scratches(), [""; 0]);
+        }
+    }
+    env.assert_sound();
+}
+
+#[test]
+fn deep_paths_are_captured() {
+    let env = TestEnv::with_project();
+    let program = "import os\nfor n in range(300):\n    os.mkdir('d' * 40); os.chdir('d' * 40)\nopen('bottom', 'w').write('deep')";
+    for options in WAYS {
+        let envelope = python(&env, options, program);
+        assert_eq!(envelope["success"], json!(true), "{options:?}: {envelope}");
+        assert_eq!(envelope["result"]["change_counts"]["added"], json!(301));
+    }
+    // What is deeper than a version can be is kept for whoever asks.
+    let program = program.replace("300", "10_100").replace("'d' * 40", "'d'");
+    let envelope = python(&env, &["--scratch", "disk"], &program);
+    assert_eq!(envelope["error"]["code"], json!("capture.failed"), "{envelope}");
+    assert!(envelope["error"]["message"].as_str().unwrap().contains("levels deep"), "{envelope}");
+    let id = env.scratches()[0].clone();
+    env.avfs(&["recover", "--discard", &id]).expect(0);
+    assert_eq!(env.scratches(), [""; 0]);
+}
+
+#[test]
+fn a_file_of_holes_is_kept_as_one() {
+    let env = TestEnv::with_project();
+    for options in WAYS {
+        let envelope = env.json(
+            options,
+            "truncate -s 200G holes; printf end | dd of=holes bs=1 seek=100G conv=notrunc 2>/dev/null",
+        );
+        assert_eq!(envelope["success"], json!(true), "{options:?}: {envelope}");
+        let change = &envelope["result"]["changes"][0];
+        assert_eq!((&change["path"], &change["size_after"]), (&json!("holes"), &json!(200_u64 << 30)));
+    }
+    // The vault has not grown by it.
+    assert!(std::fs::metadata(env.vault_file()).unwrap().len() < 64 << 20);
+}
+
+#[test]
+fn scratches_are_closed_to_others() {
+    let env = TestEnv::with_project();
+    let shared = Shared::new(&env);
+    let line = ": > $S/ready; while [ ! -e $S/go ]; do sleep 0.02; done; cp /bin/true own; chmod 4755 own";
+    let running = shared.wait_for_word(shared.start(&env, &["--scratch", "disk"], line), "ready");
+    let runs = env.at("cache/avfs/run");
+    let id = &env.scratches()[0];
+    for dir in [env.at("cache/avfs/mnt"), runs.clone(), runs.join(id), runs.join(id).join("upper")] {
+        let mode = std::fs::metadata(&dir).unwrap().permissions().mode() & 0o7777;
+        let inside_a_closed_one = dir.ends_with("upper");
+        assert!(mode == 0o700 || inside_a_closed_one, "{}: {mode:o}", dir.display());
+    }
+    shared.put("go");
+    running.answer().expect(0);
+}
+
+#[test]
+fn unusual_calls_work_in_the_workspace() {
+    let env = TestEnv::with_project();
+    let program = r#"
+import ctypes, mmap, os
+fd = os.open('.', os.O_TMPFILE | os.O_RDWR, 0o600)
+os.write(fd, b'nameless')
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.linkat(-100, f'/proc/self/fd/{fd}'.encode(), -100, b'named', 0x400) == 0, ctypes.get_errno()
+assert libc.renameat2(-100, b'README.md', -100, b'src/main.rs', 2) == 0, ctypes.get_errno()
+reader = open('README.md')
+with open('README.md', 'a') as file: file.write('appended')
+assert reader.read().endswith('appended')
+with open('map', 'wb+') as file:
+    file.truncate(4096)
+    with mmap.mmap(file.fileno(), 4096) as map: map[:5] = b'in it'
+os.posix_fallocate(os.open('room', os.O_CREAT | os.O_RDWR), 0, 10000)
+try: os.rename('src', 'moved'); print('moved')
+except OSError as error: print(os.strerror(error.errno))
+"#;
+    for options in WAYS {
+        let envelope = python(&env, options, program);
+        assert_eq!(envelope["success"], json!(true), "{options:?}: {envelope}");
+        let run = run_of(&envelope);
+        assert_eq!(env.cat(&run, "named"), "nameless");
+        assert_eq!(env.cat(&run, "README.md"), "fn main() {}\nappended");
+        assert!(env.cat(&run, "map").starts_with("in it\0"));
+        // A directory of a lower layer cannot be renamed in one call; mv(1) knows what to do.
+        let moved = if options.contains(&"copy") { "moved\n" } else { "Invalid cross-device link\n" };
+        assert_eq!(envelope["result"]["stdout"], json!(moved), "{options:?}");
+    }
+}
+
+#[test]
+fn files_of_others_can_be_changed_by_root() {
+    let env = TestEnv::with_project();
+    if !support::is_root() {
+        return support::skip("files_of_others_can_be_changed_by_root", "only root gives files away");
+    }
+    for path in ["README.md", "src", "src/main.rs"] {
+        std::os::unix::fs::chown(env.project().join(path), Some(1234), Some(4321)).unwrap();
+    }
+    std::fs::set_permissions(env.project().join("README.md"), PermissionsExt::from_mode(0o666)).unwrap();
+    let envelope = env.json(&["--base", "live"], "echo more >> README.md; cat README.md src/main.rs");
+    assert_eq!(envelope["result"]["stdout"], json!("hello\nmore\nfn main() {}\n"), "{envelope}");
+}
+
+#[test]
+fn a_run_that_lives_is_not_swept() {
+    let env = TestEnv::with_project();
+    let shared = Shared::new(&env);
+    let line = "echo early > early; : > $S/ready; while [ ! -e $S/go ]; do sleep 0.02; done; cat early";
+    for scratch in ["memory", "disk"] {
+        let running = shared.start(&env, &["--json", "--scratch", scratch], line);
+        let running = shared.wait_for_word(running, "ready");
+        env.ok(&[], "true");
+        assert_eq!(env.scratches().len(), 1);
+        shared.put("go");
+        let envelope = running.answer().expect(0).envelope();
+        assert_eq!(envelope["result"]["changes"][0]["path"], json!("early"));
+        for name in ["ready", "go"] {
+            std::fs::remove_file(Path::new(shared.text()).join(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn paths_may_hold_what_separates_options() {
+    let env = TestEnv::new();
+    let odd = env.at("a,b:c\\d e=f");
+    let project = odd.join("pro,ject:x");
+    std::fs::create_dir_all(&project).unwrap();
+    std::fs::write(project.join("file"), "x\n").unwrap();
+    for options in WAYS {
+        let mut words = vec!["--json"];
+        words.extend(options);
+        words.extend(["--shell", "cat file; echo y > new; rm file; pwd"]);
+        let mut command = env.command(&words);
+        command.current_dir(&project).env("XDG_CACHE_HOME", odd.join("cache,1"));
+        let envelope = env.answer(&mut command).expect(0).envelope();
+        assert_eq!(envelope["result"]["stdout"], json!(format!("x\n{}\n", project.display())));
+        assert_eq!(envelope["result"]["change_counts"]["total"], json!(2));
+    }
+}
+
+#[test]
+fn more_runs_than_layers_can_be_stacked() {
+    let env = TestEnv::with_project();
+    for n in 0..20 {
+        env.ok(&["--fork", "f", "--scratch", "disk"], &format!("echo {n} > n-{n}; rm -f n-{}", n - 3));
+    }
+    assert_eq!(env.ok(&["--fork", "f"], "ls n-* | wc -l; cat n-17 n-19"), "3\n17\n19\n");
+    // The cache can be made again from the vault.
+    std::fs::remove_dir_all(env.at("cache"))
+        .or_else(|_| {
+            std::process::Command::new("chmod").args(["-R", "u+rwx"]).arg(env.at("cache")).status().unwrap();
+            std::fs::remove_dir_all(env.at("cache"))
+        })
+        .unwrap();
+    assert_eq!(env.ok(&["--fork", "f"], "ls n-* | wc -l; cat n-17 n-19"), "3\n17\n19\n");
+}

@@ -1,0 +1,144 @@
+//! With a terminal outside the command has one of its own inside.
+
+use std::path::Path;
+
+use crate::env::{Answer, Running, TestEnv, runner};
+
+/// Plays the person: runs `avfs-run` in a pseudo terminal of 40 by 100, and does what the script says.
+const PERSON: &str = r#"
+import fcntl, os, pty, select, signal, struct, sys, termios, time
+script, words = sys.argv[1], sys.argv[2:]
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(words[0], words)
+fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack('HHHH', 40, 100, 0, 0))
+before = termios.tcgetattr(terminal)
+seen = b''
+def read():
+    global seen
+    ready, _, _ = select.select([terminal], [], [], 0.05)
+    if ready:
+        try: part = os.read(terminal, 65536)
+        except OSError: return False
+        if not part: return False
+        seen += part
+    return True
+def wait_for(text):
+    give_up = time.monotonic() + 120
+    while text not in seen:
+        if not read() or time.monotonic() > give_up: sys.exit(f'waited in vain for {text}: {seen}')
+def send(data): os.write(terminal, data)
+def resize(rows, columns):
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
+exec(script)
+while True:
+    done, status = os.waitpid(pid, os.WNOHANG)
+    read()
+    if done: break
+while read() and select.select([terminal], [], [], 0.05)[0]: pass
+same = termios.tcgetattr(terminal) == before
+sys.stdout.buffer.write(seen)
+print(f'\nmodes {"as before" if same else "changed"}, code {os.waitstatus_to_exitcode(status)}')
+"#;
+
+#[track_caller]
+fn person(env: &TestEnv, script: &str, words: &[&str]) -> Answer {
+    let mut command = env.clean(Path::new("python3"));
+    command.args(["-c", PERSON, script]).arg(runner()).args(words).env("TERM", "xterm");
+    env.answer(&mut command).expect(0)
+}
+
+#[test]
+fn the_command_has_a_terminal_of_its_own() {
+    let env = TestEnv::with_project();
+    let line = "test -t 0 && test -t 1 && test -t 2 && echo all three; tty; ls $(tty); echo ctty > /dev/tty; stty size";
+    let answer = person(&env, "", &["-q", "--shell", line]);
+    let text = answer.text().replace('\r', "");
+    assert!(text.contains("all three\n/dev/pts/0\n/dev/pts/0\nctty\n40 100\n"), "{text}");
+    assert!(text.ends_with("modes as before, code 0\n"), "{text}");
+}
+
+#[test]
+fn a_terminal_is_given_only_where_there_is_one() {
+    let env = TestEnv::with_project();
+    assert_eq!(env.shell(&[], "tty").expect(1).text(), "not a tty\n");
+    // Output to a file, input from a person.
+    let mut command = env.clean(Path::new("python3"));
+    let line = format!(
+        "exec {} -q --shell 'test -t 0 && echo in; test -t 1 || echo not out' > \"$OUT\"",
+        runner().display()
+    );
+    command.args([
+        "-c",
+        PERSON.replace("os.execv(words[0], words)", "os.execvp('sh', ['sh', '-c', words[0]])").as_str(),
+        "",
+        &line,
+    ]);
+    env.answer(command.env("OUT", env.at("out"))).expect(0);
+    assert_eq!(std::fs::read_to_string(env.at("out")).unwrap(), "in\nnot out\n");
+    // Captured output has no screen.
+    let answer = person(&env, "", &["--json", "--shell", "test -t 0 || test -t 1 || echo none"]);
+    assert!(answer.text().contains(r#""stdout":"none\n""#), "{answer:?}");
+}
+
+#[test]
+fn what_is_typed_reaches_the_command() {
+    let env = TestEnv::with_project();
+    let script = "wait_for(b'ready'); send(b'typed\\n'); wait_for(b'got typed'); send(b'\\x04')";
+    let answer =
+        person(&env, script, &["-q", "--shell", "echo ready; read word; echo got $word; cat; echo end"]);
+    assert!(answer.text().contains("end"), "{answer:?}");
+    assert!(answer.text().ends_with("modes as before, code 0\n"), "{answer:?}");
+}
+
+#[test]
+fn an_interrupt_from_the_keyboard_reaches_the_foreground() {
+    let env = TestEnv::with_project();
+    let script = "wait_for(b'ready'); send(b'\\x03')";
+    let program = "import signal, time\ntry:\n    print('ready', flush=True); time.sleep(1000)\nexcept KeyboardInterrupt: print('interrupted')";
+    let answer = person(&env, script, &["-q", "--", "python3", "-c", program]);
+    assert!(answer.text().contains("interrupted"), "{answer:?}");
+    // Who does not listen dies of it, and the terminal is as before.
+    let answer = person(&env, script, &["-q", "--shell", "echo ready; exec sleep 1000"]);
+    assert!(answer.text().ends_with("modes as before, code 130\n"), "{answer:?}");
+}
+
+#[test]
+fn a_new_size_reaches_the_command() {
+    let env = TestEnv::with_project();
+    let program = r#"
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})
+print('ready', flush=True)
+while os.get_terminal_size() != (77, 33): signal.sigtimedwait({signal.SIGWINCH}, 60)
+print('resized', flush=True)
+"#;
+    let script = "wait_for(b'ready'); resize(33, 77); wait_for(b'resized')";
+    let answer = person(&env, script, &["-q", "--timeout", "60s", "--", "python3", "-c", program]);
+    assert!(answer.text().ends_with("code 0\n"), "{answer:?}");
+}
+
+#[test]
+fn a_command_that_spoils_the_terminal_spoils_its_own() {
+    let env = TestEnv::with_project();
+    for line in ["stty raw -echo", "stty raw -echo; kill -9 $$", "stty -isig; exit 3"] {
+        let answer = person(&env, "", &["-q", "--shell", line]);
+        assert!(answer.text().contains("modes as before"), "{line}: {answer:?}");
+    }
+}
+
+/// TIOCSTI: a command types into the terminal it was started from.
+#[test]
+fn nothing_is_typed_into_the_hosts_terminal() {
+    let env = TestEnv::with_project();
+    let inject = "import fcntl, sys, termios\nfor c in 'echo injected\\n':\n    try: fcntl.ioctl(0, termios.TIOCSTI, c)\n    except OSError: pass";
+    // The person's shell would run what was pushed into its terminal.
+    let shell = PERSON.replace("os.execv(words[0], words)", "os.execvp('sh', ['sh', '-i'])");
+    let script = "send((words[1] + '; echo do''ne\\n').encode()); wait_for(b'done'); send(b'exit\\n')";
+    let mut command = env.clean(Path::new("python3"));
+    command.args(["-c", &shell, script, "x", "\"$RUN\" -q -- python3 -c \"$INJECT\""]);
+    command.env("RUN", runner()).env("INJECT", inject).env("TERM", "dumb").env("PS1", "$ ");
+    let answer = Running::start(&mut command).answer().expect(0);
+    let ran = answer.text().replace('\r', "").lines().filter(|line| *line == "injected").count();
+    assert_eq!(ran, 0, "{answer:?}");
+}
