@@ -36,6 +36,7 @@ const OUTCOME: &str = "outcome";
 /// filled up has room for it.
 const OUTCOME_UNFINISHED: &str = "outcome.new";
 const OUTCOME_RESERVED_BYTES: usize = 4096;
+const MAKING_TRIES_MAX: usize = 5000;
 pub const UPPER: &str = "upper";
 const WORK: &str = "work";
 const COPY: &str = "copy";
@@ -158,11 +159,8 @@ impl ScratchDir {
         let runs = self.runs();
         make_private(&runs)?;
         let dir = runs.join(id.as_str());
-        std::fs::DirBuilder::new().mode(0o700).create(&dir).map_err(SessionError::host("create", &dir))?;
+        let lock = make_locked(&dir)?;
         forget_lists(&dir).map_err(SessionError::host("prepare", &dir))?;
-        let lock = FileLock::try_dir(&dir, Mode::Exclusive).map_err(SessionError::host("lock", &dir))?;
-        let taken = || std::io::Error::from(std::io::ErrorKind::WouldBlock);
-        let lock = lock.ok_or_else(|| SessionError::host("lock", &dir)(taken()))?;
         let reserved = dir.join(OUTCOME_UNFINISHED);
         std::fs::write(&reserved, [0; OUTCOME_RESERVED_BYTES])
             .map_err(SessionError::host("write", &reserved))?;
@@ -197,6 +195,24 @@ fn make_private(path: &Path) -> Result<(), SessionError> {
     }
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(SessionError::host("create", path))
+}
+
+/// Makes a directory that is locked by us. In the moment it is not locked yet somebody who sweeps may take it
+/// for a dead run's and remove it; then it is made again.
+fn make_locked(dir: &Path) -> Result<FileLock, SessionError> {
+    for _ in 0..MAKING_TRIES_MAX {
+        match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(SessionError::host("create", dir)(error));
+            }
+            Ok(()) | Err(_) => {}
+        }
+        match FileLock::try_dir(dir, Mode::Exclusive).map_err(SessionError::host("lock", dir))? {
+            Some(lock) => return Ok(lock),
+            None => std::thread::sleep(std::time::Duration::from_millis(1)),
+        }
+    }
+    Err(SessionError::host("lock", dir)(std::io::ErrorKind::WouldBlock.into()))
 }
 
 /// One run's scratch. Dropped, it is unlocked; what is in it stays until somebody decides.
@@ -423,6 +439,33 @@ mod tests {
                 assert_eq!(from.may_become(to), allowed.contains(&(from, to)), "{from:?} to {to:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_sweep_does_not_take_a_scratch_that_is_being_made() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let dir = tempfile::tempdir().unwrap();
+        let scratch = ScratchDir::new(dir.path());
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    for (_, session) in scratch.dead().unwrap() {
+                        session.discard().unwrap();
+                    }
+                }
+            });
+            for number in 0..2000 {
+                let id = RunId::parse(&format!("{number:010x}")).unwrap();
+                let made = scratch.prepare(&id).and_then(|session| {
+                    session.write_record("x")?;
+                    session.discard()
+                });
+                done.store(made.is_err(), Ordering::Relaxed);
+                made.unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
     }
 
     #[test]
