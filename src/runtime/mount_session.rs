@@ -16,7 +16,6 @@ use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::fs::{FileType, Mode as FileMode, OFlags};
 
@@ -37,15 +36,12 @@ const OUTCOME: &str = "outcome";
 /// filled up has room for it.
 const OUTCOME_UNFINISHED: &str = "outcome.new";
 const OUTCOME_RESERVED_BYTES: usize = 4096;
+const MAKING_TRIES_MAX: usize = 5000;
 pub const UPPER: &str = "upper";
 const WORK: &str = "work";
 const COPY: &str = "copy";
 /// Where a capture notes the modes it opened up.
 const MODES: &str = "modes";
-
-/// Attempts at a scratch that others sweep away while it is made.
-const TURNS_MAX: u32 = 1000;
-const TURN: Duration = Duration::from_millis(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
@@ -165,23 +161,9 @@ impl ScratchDir {
         let runs = self.runs();
         make_private(&runs)?;
         let dir = runs.join(id.as_str());
-        for _ in 0..TURNS_MAX {
-            match std::fs::DirBuilder::new().mode(0o700).create(&dir) {
-                // Not swept yet; see below.
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                other => other.map_err(SessionError::host("create", &dir))?,
-            }
-            forget_lists(&dir).or_else(fine_if_gone).map_err(SessionError::host("prepare", &dir))?;
-            if let Some(lock) =
-                FileLock::try_dir(&dir, Mode::Exclusive).map_err(SessionError::host("lock", &dir))?
-            {
-                return Ok(MountSession { dir, state: MountState::Prepared, _lock: Some(lock) });
-            }
-            // Another run found it between the two calls, took it for abandoned and sweeps it: it is made again.
-            std::thread::sleep(TURN);
-        }
-        let taken = std::io::Error::from(std::io::ErrorKind::WouldBlock);
-        Err(SessionError::host("lock", &dir)(taken))
+        let lock = make_locked(&dir)?;
+        forget_lists(&dir).map_err(SessionError::host("prepare", &dir))?;
+        Ok(MountSession { dir, state: MountState::Prepared, _lock: Some(lock) })
     }
 
     /// Scratches whose run is dead, each locked by the caller now.
@@ -212,6 +194,24 @@ fn make_private(path: &Path) -> Result<(), SessionError> {
     }
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(SessionError::host("create", path))
+}
+
+/// Makes a directory that is locked by us. In the moment it is not locked yet somebody who sweeps may take it
+/// for a dead run's and remove it; then it is made again.
+fn make_locked(dir: &Path) -> Result<FileLock, SessionError> {
+    for _ in 0..MAKING_TRIES_MAX {
+        match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(SessionError::host("create", dir)(error));
+            }
+            Ok(()) | Err(_) => {}
+        }
+        match FileLock::try_dir(dir, Mode::Exclusive).map_err(SessionError::host("lock", dir))? {
+            Some(lock) => return Ok(lock),
+            None => std::thread::sleep(std::time::Duration::from_millis(1)),
+        }
+    }
+    Err(SessionError::host("lock", dir)(std::io::ErrorKind::WouldBlock.into()))
 }
 
 /// One run's scratch. Dropped, it is unlocked; what is in it stays until somebody decides.
@@ -405,10 +405,6 @@ fn forget_lists(dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn fine_if_gone(error: std::io::Error) -> std::io::Result<()> {
-    if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
-}
-
 /// Gives an upper's own directory the looks of the workspace's.
 fn dress(upper: &Path, root: &UpperRoot) -> std::io::Result<()> {
     let fd = beneath::open_root(upper)?;
@@ -449,6 +445,33 @@ mod tests {
                 assert_eq!(from.may_become(to), allowed.contains(&(from, to)), "{from:?} to {to:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_sweep_does_not_take_a_scratch_that_is_being_made() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let dir = tempfile::tempdir().unwrap();
+        let scratch = ScratchDir::new(dir.path());
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    for (_, session) in scratch.dead().unwrap() {
+                        session.discard().unwrap();
+                    }
+                }
+            });
+            for number in 0..2000 {
+                let id = RunId::parse(&format!("{number:010x}")).unwrap();
+                let made = scratch.prepare(&id).and_then(|session| {
+                    session.write_record("x")?;
+                    session.discard()
+                });
+                done.store(made.is_err(), Ordering::Relaxed);
+                made.unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::env::{Answer, Running, TestEnv, runner};
+use crate::support;
 
 /// Plays the person: runs `avfs-run` in a pseudo terminal of 40 by 100, and does what the script says.
 const PERSON: &str = r#"
@@ -10,8 +11,8 @@ import fcntl, os, pty, select, signal, struct, sys, termios, time
 script, words = sys.argv[1], sys.argv[2:]
 pid, terminal = pty.fork()
 if pid == 0:
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', 40, 100, 0, 0))
     os.execv(words[0], words)
-fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack('HHHH', 40, 100, 0, 0))
 before = termios.tcgetattr(terminal)
 seen = b''
 def read():
@@ -132,13 +133,21 @@ fn a_command_that_spoils_the_terminal_spoils_its_own() {
 fn nothing_is_typed_into_the_hosts_terminal() {
     let env = TestEnv::with_project();
     let inject = "import fcntl, sys, termios\nfor c in 'echo injected\\n':\n    try: fcntl.ioctl(0, termios.TIOCSTI, c)\n    except OSError: pass";
-    // The person's shell would run what was pushed into its terminal.
+    // The person's shell runs what was pushed into its terminal.
     let shell = PERSON.replace("os.execv(words[0], words)", "os.execvp('sh', ['sh', '-i'])");
-    let script = "send((words[1] + '; echo do''ne\\n').encode()); wait_for(b'done'); send(b'exit\\n')";
-    let mut command = env.clean(Path::new("python3"));
-    command.args(["-c", &shell, script, "x", "\"$RUN\" -q -- python3 -c \"$INJECT\""]);
-    command.env("RUN", runner()).env("INJECT", inject).env("TERM", "dumb").env("PS1", "$ ");
-    let answer = Running::start(&mut command).answer().expect(0);
-    let ran = answer.text().replace('\r', "").lines().filter(|line| *line == "injected").count();
-    assert_eq!(ran, 0, "{answer:?}");
+    let script = "send((words[0] + '; echo do\"\"ne\\n').encode()); wait_for(b'done'); send(b'exit\\n')";
+    let injected = |typed: &str| {
+        let mut command = env.clean(Path::new("python3"));
+        command.args(["-c", &shell, script, typed]);
+        command.env("RUN", runner()).env("INJECT", inject).env("TERM", "dumb").env("PS1", "$ ");
+        let answer = Running::start(&mut command).answer().expect(0);
+        answer.text().replace('\r', "").lines().filter(|line| *line == "injected").count()
+    };
+    if injected("python3 -c \"$INJECT\"") == 0 {
+        return support::skip(
+            "nothing_is_typed_into_the_hosts_terminal",
+            "this kernel lets nobody type for others",
+        );
+    }
+    assert_eq!(injected("\"$RUN\" -q -- python3 -c \"$INJECT\""), 0);
 }
