@@ -26,8 +26,8 @@ use super::{ImportError, ImportOptions, TroubleReason};
 const JOB_FILES: usize = 64;
 /// What one thread does as fast as several, counting the time to start them.
 const ALONE_DIRS_MAX: usize = 256;
-const ALONE_FILES_MAX: usize = 64;
-const ALONE_BYTES_MAX: u64 = 1 << 20;
+const ALONE_FILES_MAX: usize = 256;
+const ALONE_BYTES_MAX: u64 = 4 << 20;
 
 /// The scan of a directory of the host.
 pub(super) fn host<'a>(
