@@ -1,12 +1,13 @@
 //! avfs: a content-addressed, versioned workspace store in one SQLite file.
 //!
 //! The layers, each knowing only the ones to its right:
-//! `runtime` → [`vault`] → [`backend`] → [`ids`]; [`hostfs`] is a leaf that only talks to the kernel.
+//! [`config`] → `runtime` → [`vault`] → [`backend`] → [`ids`]; [`hostfs`] is a leaf that only talks to the kernel.
 //! The library never prints, never exits and never reads the environment: the two commands do.
 #![forbid(unsafe_code)]
 
 pub mod backend;
 pub mod clock;
+pub mod config;
 pub mod diagnose;
 pub mod exit_code;
 pub mod hostfs;

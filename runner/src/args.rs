@@ -5,11 +5,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use avfs::config::Config;
 use avfs::ids::ForkName;
 use avfs::runtime::{
     BackendChoice, BaseChoice, CheckpointMode, CommandLine, Degradation, EnvChoice, Environment,
-    ExecutionRequest, ExecutionTimeout, Extra, ForkChoice, NetMode, Profile, Retention, ScratchChoice, Size,
-    Span, Streams, Writing,
+    ExecutionRequest, ExecutionTimeout, Extra, ForkChoice, NetMode, ProcMode, Profile, Retention,
+    ScratchChoice, Size, Streams, Writing,
 };
 use avfs::vault::version::Reference;
 use clap::{ArgGroup, Parser};
@@ -29,7 +30,7 @@ use crate::error::RunError;
 /// found.
 #[derive(Parser, Debug)]
 #[command(name = "avfs-run", version, max_term_width = 100)]
-#[command(group = ArgGroup::new("what").required(true).args(["command", "shell"]))]
+#[command(group = ArgGroup::new("what").required(true).args(["command", "shell", "probe", "man"]))]
 #[command(after_help = "\
 Examples:
   avfs-run -- make test
@@ -85,10 +86,10 @@ pub struct Args {
     pub checkpoint: CheckpointMode,
 
     /// The network: loopback only, or the host's [possible values: none, host]
-    #[arg(long, value_name = "NET", value_parser = net, help_heading = "Sandbox")]
+    #[arg(long, value_name = "NET", help_heading = "Sandbox")]
     pub net: Option<NetMode>,
     /// How much of the host is seen [possible values: strict, host]
-    #[arg(long, value_name = "PROFILE", value_parser = profile, help_heading = "Sandbox")]
+    #[arg(long, value_name = "PROFILE", help_heading = "Sandbox")]
     pub profile: Option<Profile>,
     /// Show a path of the host, read-only
     #[arg(long, value_name = "PATH", help_heading = "Sandbox")]
@@ -122,11 +123,11 @@ pub struct Args {
     pub allow_degraded: bool,
 
     /// How long the command may run: 90s, 10m, 2h, or none [default: 300s]
-    #[arg(long, value_name = "TIME", value_parser = timeout, help_heading = "Limits")]
+    #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub timeout: Option<ExecutionTimeout>,
     /// How long it has to end after SIGTERM [default: 5s]
-    #[arg(long, value_name = "TIME", value_parser = span, help_heading = "Limits")]
-    pub grace: Option<Duration>,
+    #[arg(long, value_name = "TIME", help_heading = "Limits")]
+    pub grace: Option<ExecutionTimeout>,
     /// How much of each stream is kept with --json
     #[arg(long, value_name = "SIZE", default_value = "10MiB", help_heading = "Limits")]
     pub output_max: Size,
@@ -143,46 +144,12 @@ pub struct Args {
     /// Say what would be done, and do nothing
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,
+    /// Print the manual page
+    #[arg(long, hide = true)]
+    pub man: bool,
     /// Try each piece of the sandbox and print what came of it (for avfs doctor)
     #[arg(long, hide = true)]
     pub probe: bool,
-}
-
-fn net(text: &str) -> Result<NetMode, String> {
-    match text {
-        "none" => Ok(NetMode::None),
-        "host" => Ok(NetMode::Host),
-        other => Err(format!("{other:?} is not a network; choose none or host")),
-    }
-}
-
-fn profile(text: &str) -> Result<Profile, String> {
-    match text {
-        "strict" => Ok(Profile::Strict),
-        "host" => Ok(Profile::Host),
-        other => Err(format!("{other:?} is not a profile; choose strict or host")),
-    }
-}
-
-/// Milliseconds too: a limit may be short.
-fn span(text: &str) -> Result<Duration, String> {
-    let bad = |_| format!("{text:?} is not a duration; write one such as 500ms, 90s, 10m or 2h");
-    if let Some(millis) = text.strip_suffix("ms") {
-        return millis
-            .parse()
-            .map(Duration::from_millis)
-            .map_err(|error: std::num::ParseIntError| bad(error.to_string()));
-    }
-    let Span(seconds) = text.parse().map_err(|error: avfs::runtime::UnitError| bad(error.to_string()))?;
-    Ok(Duration::from_secs(seconds.unsigned_abs()))
-}
-
-fn timeout(text: &str) -> Result<ExecutionTimeout, String> {
-    if text == "none" {
-        return Ok(ExecutionTimeout::None);
-    }
-    let millis = span(text)?.as_millis();
-    Ok(ExecutionTimeout::Millis(u64::try_from(millis).unwrap_or(u64::MAX)))
 }
 
 /// What the edge knows beside the words.
@@ -216,8 +183,9 @@ impl Args {
         }
     }
 
-    fn env_choices(&self) -> Result<Vec<EnvChoice>, RunError> {
-        let mut choices = Vec::new();
+    fn env_choices(&self, config: &Config) -> Result<Vec<EnvChoice>, RunError> {
+        let named = config.run_env.iter().map(|name| EnvChoice::Pass(OsString::from(&name.value)));
+        let mut choices: Vec<EnvChoice> = named.collect();
         for file in &self.env_file {
             choices.extend(env_file(file)?);
         }
@@ -228,8 +196,14 @@ impl Args {
         Ok(choices)
     }
 
-    /// The request, complete. `extras` come from the configuration and lie beneath what the words ask for.
-    pub fn request(&self, outside: &Outside, mut extras: Vec<Extra>) -> Result<ExecutionRequest, RunError> {
+    /// The request, complete: what no word says is as the settings have it. `extras` come from them too, and
+    /// lie beneath what the words ask for.
+    pub fn request(
+        &self,
+        outside: &Outside,
+        config: &Config,
+        mut extras: Vec<Extra>,
+    ) -> Result<ExecutionRequest, RunError> {
         let absolute = |path: &PathBuf| outside.cwd.join(path).components().collect::<PathBuf>();
         extras.extend(self.tmpfs.iter().map(|path| Extra::Tmpfs(absolute(path))));
         for (paths, kind) in
@@ -244,7 +218,8 @@ impl Args {
             }
         }
         extras.extend(self.hide.iter().map(|path| Extra::Hide(absolute(path))));
-        let environment = Environment::choose(outside.environment.iter().cloned(), &self.env_choices()?);
+        let environment =
+            Environment::choose(outside.environment.iter().cloned(), &self.env_choices(config)?);
         Ok(ExecutionRequest {
             command: self.command_line(),
             fork: self.fork_choice(outside)?,
@@ -255,16 +230,17 @@ impl Args {
             },
             writing: if self.readonly { Writing::Refused } else { Writing::Allowed },
             base: self.base,
-            scratch: self.scratch.unwrap_or(ScratchChoice::Auto),
+            scratch: self.scratch.unwrap_or(config.run_scratch.value),
             backend: self.backend,
             checkpoint: self.checkpoint,
             degradation: if self.allow_degraded { Degradation::Allowed } else { Degradation::Refused },
             at: self.at.clone(),
             cwd: self.cwd.clone(),
-            timeout: self.timeout.unwrap_or(ExecutionTimeout::DEFAULT),
-            grace: self.grace.unwrap_or(Duration::from_secs(5)),
-            net: self.net.unwrap_or(NetMode::None),
-            profile: self.profile.unwrap_or_default(),
+            timeout: self.timeout.unwrap_or(config.run_timeout.value),
+            grace: self.grace.unwrap_or(config.run_grace.value).duration().unwrap_or(Duration::MAX),
+            net: self.net.unwrap_or(config.run_net.value),
+            proc: ProcMode::Private,
+            profile: self.profile.unwrap_or(config.run_profile.value),
             extras,
             environment,
             streams: if self.json {
@@ -332,25 +308,23 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_with_their_units() {
-        assert_eq!(timeout("250ms"), Ok(ExecutionTimeout::Millis(250)));
-        assert_eq!(timeout("2m"), Ok(ExecutionTimeout::Millis(120_000)));
-        assert_eq!(timeout("none"), Ok(ExecutionTimeout::None));
-        assert!(timeout("5").is_err() && timeout("-1s").is_err());
-    }
-
-    #[test]
     fn variables_are_passed_or_set() {
         let args = Args::try_parse_from(["avfs-run", "--env", "A=b=c", "--env", "PATH", "true"]).unwrap();
-        let request = args.request(&outside(), Vec::new()).unwrap();
+        let request = args.request(&outside(), &Config::default(), Vec::new()).unwrap();
         assert_eq!(request.environment.get("A"), Some(OsStr::new("b=c")));
         let bad = Args::try_parse_from(["avfs-run", "--env", "=x", "true"]).unwrap();
-        assert!(matches!(bad.request(&outside(), Vec::new()), Err(RunError::BadEnv { .. })));
+        assert!(matches!(
+            bad.request(&outside(), &Config::default(), Vec::new()),
+            Err(RunError::BadEnv { .. })
+        ));
     }
 
     #[test]
     fn a_start_needs_a_fork() {
         let args = Args::try_parse_from(["avfs-run", "--from", "main~1", "true"]).unwrap();
-        assert!(matches!(args.request(&outside(), Vec::new()), Err(RunError::FromWithoutFork)));
+        assert!(matches!(
+            args.request(&outside(), &Config::default(), Vec::new()),
+            Err(RunError::FromWithoutFork)
+        ));
     }
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use avfs::config::ConfigError;
 use avfs::diagnose::Diagnose;
 use avfs::exit_code;
 use avfs::ids::NameError;
@@ -25,6 +26,14 @@ pub enum RunError {
     },
     #[error("line {line} of {} is not NAME=VALUE", path.display())]
     EnvLine { path: PathBuf, line: usize },
+    #[error("cannot read the settings in {}", path.display())]
+    ConfigFile {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     #[error("--from needs --fork")]
     FromWithoutFork,
     #[error("descriptor {fd} is not open for writing")]
@@ -52,6 +61,8 @@ impl Diagnose for RunError {
         match self {
             Self::NoPath { .. } => "request.no_path",
             Self::BadEnv { .. } | Self::EnvFile { .. } | Self::EnvLine { .. } => "request.bad_env",
+            Self::ConfigFile { .. } => "config.io",
+            Self::Config(error) => error.code(),
             Self::FromWithoutFork => "request.from_without_fork",
             Self::BadFd { .. } => "request.bad_fd",
             Self::Host { .. } => "run.host",
@@ -64,7 +75,8 @@ impl Diagnose for RunError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::NoPath { .. } | Self::EnvFile { .. } | Self::Host { .. } => None,
+            Self::NoPath { .. } | Self::EnvFile { .. } | Self::ConfigFile { .. } | Self::Host { .. } => None,
+            Self::Config(error) => error.hint(),
             Self::BadEnv { .. } => Some("pass one on with --env HOME, set one with --env A=b".to_owned()),
             Self::EnvLine { .. } => Some("write one NAME=VALUE on each line".to_owned()),
             Self::FromWithoutFork => Some("name the fork: --fork NAME --from REF".to_owned()),
@@ -98,6 +110,8 @@ impl RunError {
             | Self::BadEnv { .. }
             | Self::EnvFile { .. }
             | Self::EnvLine { .. }
+            | Self::ConfigFile { .. }
+            | Self::Config(_)
             | Self::FromWithoutFork
             | Self::BadFd { .. }
             | Self::Host { .. }
@@ -114,7 +128,9 @@ fn launch_code(error: &LaunchError) -> u8 {
         LaunchError::NotFound { .. } => exit_code::RUN_NOT_FOUND,
         LaunchError::NotExecutable { .. } => exit_code::RUN_NOT_EXECUTABLE,
         LaunchError::Nul { .. } | LaunchError::NoCwd { .. } | LaunchError::Host { .. } => exit_code::RUN_OWN,
-        LaunchError::Interrupted => exit_code::RUN_SIGNALLED + 2,
+        LaunchError::Interrupted { signal } => {
+            exit_code::RUN_SIGNALLED.saturating_add(u8::try_from(*signal).unwrap_or(0))
+        }
         LaunchError::Source { .. }
         | LaunchError::Namespaces(_)
         | LaunchError::Map(_)

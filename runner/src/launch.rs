@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use avfs::diagnose::Diagnose;
-use avfs::runtime::{Completion, LaunchPlan, Launcher, ViewStep, WorkspaceMount};
+use avfs::runtime::{Completion, LaunchPlan, Launcher, Refused, ViewStep, WorkspaceMount};
 use rustix::io::Errno;
 
 use crate::control::{self, Channel, Message};
 use crate::idmap::{self, MapError};
 use crate::init::{self, Inherited};
 use crate::prepare::{self, Prepared};
-use crate::remedy::Piece;
+use crate::remedy::{self, Piece};
 use crate::stage::{Failed, REPORT_BYTES, Stage};
 use crate::stdio::Streams;
 use crate::supervisor::{self, Supervised};
@@ -54,7 +54,7 @@ pub enum LaunchError {
     #[error("the sandbox's first process ended before the command began")]
     Vanished,
     #[error("interrupted before the command began")]
-    Interrupted,
+    Interrupted { signal: i32 },
     #[error("cannot {operation}")]
     Host {
         operation: &'static str,
@@ -81,22 +81,22 @@ impl Diagnose for LaunchError {
             Self::NotExecutable { .. } => "command.not_executable",
             Self::NoCwd { .. } => "command.no_cwd",
             Self::Vanished => "sandbox.vanished",
-            Self::Interrupted => "interrupted",
+            Self::Interrupted { .. } => "interrupted",
             Self::Host { .. } => "run.host",
         }
     }
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Namespaces(_) | Self::Map(_) => Piece::Namespaces.remedy(),
-            Self::Setup { piece, .. } => piece.remedy(),
+            Self::Namespaces(_) | Self::Map(_) => Some(remedy::for_namespaces()),
+            Self::Setup { piece, source, .. } => piece.remedy(source),
             Self::NotFound { .. } => Some(
                 "only the system and toolchains on PATH are visible inside; show more with: --ro PATH".into(),
             ),
             Self::NotExecutable { .. } => Some("make it executable, or run it with its interpreter".into()),
             Self::NoCwd { .. } => Some("name another one with: --cwd DIR".into()),
             Self::Source { .. } => Some("leave it out, or make it readable".into()),
-            Self::Nul { .. } | Self::Vanished | Self::Interrupted | Self::Host { .. } => None,
+            Self::Nul { .. } | Self::Vanished | Self::Interrupted { .. } | Self::Host { .. } => None,
         }
     }
 }
@@ -108,6 +108,16 @@ pub struct SandboxLauncher {
 
 impl Launcher for SandboxLauncher {
     type Error = LaunchError;
+
+    fn refused(error: &LaunchError) -> Refused {
+        let LaunchError::Setup { piece, .. } = error else { return Refused::Other };
+        match piece {
+            Piece::Overlay => Refused::Overlay,
+            Piece::Memory => Refused::Memory,
+            Piece::Proc => Refused::Proc,
+            Piece::Mounts | Piece::Layers | Piece::Net | Piece::Process => Refused::Other,
+        }
+    }
 
     fn launch(&self, plan: &LaunchPlan, started: &mut dyn FnMut()) -> Result<Completion, LaunchError> {
         let begun = Instant::now();
@@ -176,9 +186,9 @@ impl Starting {
         signals: &sys::SignalFd,
         plan: &LaunchPlan,
     ) -> Result<Supervised, LaunchError> {
-        if !supervisor::wait_readable(self.report.as_fd(), signals) {
+        if let Err(signal) = supervisor::wait_readable(self.report.as_fd(), signals) {
             self.abandon();
-            return Err(LaunchError::Interrupted);
+            return Err(LaunchError::Interrupted { signal });
         }
         // Read before reaping: if init has died its status would hide the cause.
         let mut bytes = Vec::new();

@@ -10,14 +10,17 @@ mod idmap;
 mod init;
 mod launch;
 mod prepare;
+mod probe;
 mod remedy;
 mod render;
 mod run;
+mod settings;
 mod stage;
 mod stdio;
 mod supervisor;
 mod sys;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -25,15 +28,15 @@ use clap::Parser;
 use avfs::exit_code;
 
 fn main() -> ExitCode {
-    let args = match args::Args::try_parse() {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let args = match args::Args::try_parse_from(&words) {
         Ok(args) => args,
-        Err(error) => {
-            // Help and version are answers, not failures; everything else is bad usage.
-            let failed = error.use_stderr();
+        // Help and version are answers, not failures.
+        Err(error) if !error.use_stderr() => {
             let printed = error.print();
-            let code = if failed || printed.is_err() { exit_code::RUN_OWN } else { exit_code::OK };
-            return ExitCode::from(code);
+            return ExitCode::from(if printed.is_ok() { exit_code::OK } else { exit_code::RUN_OWN });
         }
+        Err(error) => return ExitCode::from(run::tell_usage(&error, &words)),
     };
     ExitCode::from(run::run(&args))
 }

@@ -3,8 +3,6 @@
 /// A piece of the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// New namespaces, and the map of ids of the user namespace.
-    Namespaces,
     Mounts,
     Overlay,
     Layers,
@@ -19,7 +17,6 @@ impl Piece {
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
-            Self::Namespaces => "sandbox.namespaces",
             Self::Mounts => "sandbox.mounts",
             Self::Overlay => "mount.overlay_unsupported",
             Self::Layers => "mount.layers",
@@ -30,11 +27,10 @@ impl Piece {
         }
     }
 
-    /// What to do, for the host this runs on.
+    /// What to do about a refusal, on the host this runs on.
     #[must_use]
-    pub fn remedy(self) -> Option<String> {
+    pub fn remedy(self, why: &std::io::Error) -> Option<String> {
         let remedy = match self {
-            Self::Namespaces => return Some(for_namespaces()),
             Self::Overlay => {
                 "the file system of the cache directory cannot hold an overlay's upper: set XDG_CACHE_HOME to \
                  ext4, xfs, btrfs or tmpfs, or use --scratch memory or --backend copy"
@@ -42,9 +38,16 @@ impl Piece {
             Self::Memory => "use --scratch disk",
             Self::Proc => {
                 "the container's /proc is masked: in Docker run it with --security-opt systempaths=unconfined, \
-                 in Kubernetes set procMount: Unmasked"
+                 in Kubernetes set procMount: Unmasked; or run without one: --allow-degraded"
             }
             Self::Net => "use --net host",
+            // A user namespace that may do nothing is how some hosts forbid them.
+            Self::Mounts | Self::Process if why.kind() == std::io::ErrorKind::PermissionDenied => {
+                return Some(for_namespaces());
+            }
+            Self::Mounts | Self::Process if why.kind() == std::io::ErrorKind::Unsupported => {
+                "this needs Linux 5.12 or later"
+            }
             Self::Mounts | Self::Layers | Self::Process => return None,
         };
         Some(format!("{remedy} (see: avfs doctor)"))
@@ -57,7 +60,7 @@ fn sysctl(name: &str) -> Option<u64> {
 }
 
 /// Why this host refuses user namespaces, by what it says of itself.
-fn for_namespaces() -> String {
+pub fn for_namespaces() -> String {
     if sysctl("kernel.unprivileged_userns_clone") == Some(0) {
         return "allow user namespaces: sudo sysctl -w kernel.unprivileged_userns_clone=1".to_owned();
     }

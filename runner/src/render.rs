@@ -3,7 +3,10 @@
 use std::io::Write;
 
 use avfs::diagnose::Diagnose;
-use avfs::runtime::{ChangeCounts, ExecutionResult, show_bytes_size};
+use avfs::ids::ForkName;
+use avfs::runtime::{
+    ChangeCounts, ExecutionRequest, ExecutionResult, ForkChoice, Rehearsal, Scratch, show_bytes_size,
+};
 use avfs::vault::diff::{Change, ChangeKind};
 use avfs::vault::run::Landed;
 
@@ -47,8 +50,7 @@ fn next_steps(result: &ExecutionResult, vault_option: Option<&str>) -> Vec<Strin
     if let Some(paths) = result.applied {
         return vec![format!("{paths} paths were written to the directory")];
     }
-    let ephemeral = fork.as_str().starts_with("run-");
-    if !ephemeral {
+    if *fork != ForkName::of_run(&result.run_id) {
         return vec![format!("fork {fork} moved on; compare with: avfs diff{vault} {fork}~1 {fork}")];
     }
     let id = &result.run_id;
@@ -91,6 +93,30 @@ fn one_line(change: &Change) -> String {
         ChangeKind::Type => format!("T {path}"),
         ChangeKind::Time => format!("t {path}"),
     }
+}
+
+/// What would be done, in lines.
+pub fn rehearsal(request: &ExecutionRequest, rehearsal: &Rehearsal) -> String {
+    let fork = match &request.fork {
+        ForkChoice::Ephemeral => "one of its own".to_owned(),
+        ForkChoice::Persistent { name, .. } => name.to_string(),
+    };
+    let scratch = match rehearsal.enforcement.scratch {
+        Scratch::Memory { size_bytes, .. } => format!("memory, at most {}", show_bytes_size(size_bytes)),
+        Scratch::Disk => "disk".to_owned(),
+    };
+    let lines = [
+        ("would run", request.command.shown()),
+        ("vault", rehearsal.vault.display().to_string()),
+        ("fork", fork),
+        ("workspace", rehearsal.workspace.display().to_string()),
+        ("in", rehearsal.cwd.display().to_string()),
+        ("network", request.net.to_string()),
+        ("base", rehearsal.enforcement.base.to_string()),
+        ("scratch", scratch),
+        ("changes", request.retention.to_string()),
+    ];
+    lines.iter().map(|(what, value)| format!("avfs-run: {what}: {value}\n")).collect()
 }
 
 /// What failed, why, and what to do next.

@@ -1,17 +1,22 @@
 //! One invocation: finds the vault, makes the request, has it executed, tells what came of it.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use avfs::backend::sqlite::OpenOptions;
+use clap::CommandFactory;
+
+use avfs::backend::sqlite::{OnClose, OpenOptions};
 use avfs::clock::SystemClock;
+use avfs::config::Config;
 use avfs::exit_code;
 use avfs::runtime::envelope::{ErrorBody, ExecutionEnvelope, RequestObject};
 use avfs::runtime::{
-    BOUND_ABOVE, ExecutionDecision, ExecutionRequest, ExecutionResult, Exit, LocateError, ProxyRuntime, Site,
-    Surroundings, VAULT_DIR, VAULT_FILE, bound_dir, stat_cache_path,
+    BOUND_ABOVE, ExecuteError, ExecutionDecision, ExecutionRequest, ExecutionResult, Exit, LocateError, Note,
+    ProxyRuntime, Rehearsal, Site, Surroundings, VAULT_DIR, VAULT_FILE, bound_dir, directory_config,
+    make_vault, stat_cache_path,
 };
 use avfs::vault::materialize::BaseCache;
 use avfs::vault::meter::Meter;
@@ -19,13 +24,18 @@ use avfs::vault::{Context, Vault};
 
 use crate::args::{Args, Outside};
 use crate::error::RunError;
-use crate::launch::SandboxLauncher;
+use crate::launch::{LaunchError, SandboxLauncher};
+use crate::probe;
 use crate::render;
-
-/// How long changes nobody has looked at are kept.
-const EXPIRES_SECONDS: i64 = 7 * 24 * 60 * 60;
+use crate::settings;
 
 pub fn run(args: &Args) -> u8 {
+    if args.probe {
+        return probe();
+    }
+    if args.man {
+        return man();
+    }
     let envelope_to = match EnvelopeTo::of(args) {
         Ok(to) => to,
         Err(error) => {
@@ -33,34 +43,128 @@ pub fn run(args: &Args) -> u8 {
             return error.exit_code();
         }
     };
+    if args.dry_run {
+        return rehearse(args, &envelope_to);
+    }
     let mut request = None;
     let outcome = execute(args, &mut request);
-    let failed = outcome.is_err();
-    let (code, text, envelope) = match (outcome, request) {
-        (Ok((result, object)), _) => {
-            let decision = ExecutionDecision::without_policy();
-            let envelope = ExecutionEnvelope::completed(object, &decision, &result);
-            (code_of(&result), summary_text(args, &result), envelope)
-        }
-        (Err(error), request) => {
-            let envelope = ExecutionEnvelope::failed(request, None, ErrorBody::of(&error));
-            (error.exit_code(), render::failure(&error), envelope)
-        }
+    let (result, object) = match outcome {
+        Ok(done) => done,
+        Err(error) => return tell_failure(&error, request, &envelope_to),
     };
+    let code = code_of(&result);
+    let envelope = ExecutionEnvelope::completed(object, &ExecutionDecision::without_policy(), &result);
     let written = envelope_to.write(&envelope);
-    // Quiet is for summaries; why nothing was run is told in any case.
-    let silent = matches!(envelope_to, EnvelopeTo::Stdout) || (args.quiet && !failed);
-    if !silent {
-        render::say(&text);
+    if !matches!(envelope_to, EnvelopeTo::Stdout) && !args.quiet {
+        render::say(&summary_text(args, &result));
     }
     match written {
         Ok(()) => code,
-        Err(error) => {
-            let error = RunError::Host { operation: "write the envelope", source: error };
+        Err(source) => {
+            let error = RunError::Host { operation: "write the envelope", source };
             render::say(&render::failure(&error));
             error.exit_code()
         }
     }
+}
+
+/// Says what would be done.
+fn rehearse(args: &Args, envelope_to: &EnvelopeTo) -> u8 {
+    let decision = ExecutionDecision::without_policy();
+    let told = plan(args).and_then(|(request, rehearsal)| {
+        render::say(&if args.quiet || args.json {
+            String::new()
+        } else {
+            render::rehearsal(&request, &rehearsal)
+        });
+        let object = RequestObject::of(&request, Some(&rehearsal.vault));
+        let envelope = ExecutionEnvelope::planned(object, &decision, &rehearsal.enforcement);
+        envelope_to
+            .write(&envelope)
+            .map_err(|source| RunError::Host { operation: "write the envelope", source })
+    });
+    match told {
+        Ok(()) => exit_code::OK,
+        Err(error) => tell_failure(&error, None, envelope_to),
+    }
+}
+
+/// What a run would stand on; a vault that is not there is not made.
+fn plan(args: &Args) -> Result<(ExecutionRequest, Rehearsal), RunError> {
+    let around = surroundings()?;
+    let outside = Outside { cwd: around.cwd.clone(), environment: std::env::vars_os().collect() };
+    let (vault, bound) = match around.locate(args.vault.as_deref()) {
+        Ok(located) => {
+            let vault = Vault::open(&located.path, OpenOptions::default(), context())?;
+            (located.path, bound_dir(&vault)?)
+        }
+        Err(LocateError::NoneNear { cwd }) => (cwd.join(VAULT_DIR).join(VAULT_FILE), Some(cwd)),
+        Err(error) => return Err(error.into()),
+    };
+    let (config, _) = read_config(&around, bound.as_deref())?;
+    let request = args.request(&outside, &config, Vec::new())?;
+    let rehearsal = Rehearsal::of(&request, &vault, bound, &around.cwd, &around.cache_dir()?)
+        .map_err(ExecuteError::<LaunchError>::Ground)?;
+    Ok((request, rehearsal))
+}
+
+/// Says what failed, to people and to scripts.
+fn tell_failure(error: &RunError, request: Option<RequestObject>, envelope_to: &EnvelopeTo) -> u8 {
+    let envelope = ExecutionEnvelope::failed(request, None, ErrorBody::of(error));
+    let written = envelope_to.write(&envelope);
+    if !matches!(envelope_to, EnvelopeTo::Stdout) || written.is_err() {
+        render::say(&render::failure(error));
+    }
+    error.exit_code()
+}
+
+/// Bad words, for those who asked for JSON too.
+pub fn tell_usage(error: &clap::Error, words: &[OsString]) -> u8 {
+    let before_command = words.iter().take_while(|word| *word != "--");
+    if before_command.into_iter().any(|word| word == "--json") {
+        let text = error.render().to_string();
+        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        let hint = Some("see: avfs-run --help".to_owned());
+        let body = ErrorBody { code: "usage".to_owned(), message, hint };
+        // Where stdout is closed the exit code has to do.
+        let _ = EnvelopeTo::Stdout.write(&ExecutionEnvelope::failed(None, None, body));
+        return exit_code::RUN_OWN;
+    }
+    // Where stderr is closed nobody wants to know.
+    let _ = error.print();
+    exit_code::RUN_OWN
+}
+
+/// Tells `avfs doctor` what this host allows.
+fn probe() -> u8 {
+    let told = surroundings().and_then(|around| Ok(around.cache_dir()?)).and_then(|cache_dir| {
+        let text = serde_json::to_string(&probe::checks(&cache_dir, umask())).map_err(std::io::Error::other);
+        let written = text.and_then(|text| writeln!(std::io::stdout().lock(), "{text}"));
+        written.map_err(|source| RunError::Host { operation: "write what was found", source })
+    });
+    match told {
+        Ok(()) => exit_code::OK,
+        Err(error) => {
+            render::say(&render::failure(&error));
+            error.exit_code()
+        }
+    }
+}
+
+/// The manual page, for those who install it.
+fn man() -> u8 {
+    let page = clap_mangen::Man::new(Args::command());
+    match page.render(&mut std::io::stdout().lock()) {
+        Ok(()) => exit_code::OK,
+        Err(_) => exit_code::RUN_OWN,
+    }
+}
+
+/// The mask that the command is to have; asking for it means setting it.
+fn umask() -> u32 {
+    let mask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(mask);
+    mask.bits()
 }
 
 fn summary_text(args: &Args, result: &ExecutionResult) -> String {
@@ -83,27 +187,24 @@ fn execute(
     args: &Args,
     told: &mut Option<RequestObject>,
 ) -> Result<(ExecutionResult, RequestObject), RunError> {
-    let umask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(umask);
     let around = surroundings()?;
     let outside = Outside { cwd: around.cwd.clone(), environment: std::env::vars_os().collect() };
-    let request = args.request(&outside, Vec::new())?;
-    *told = Some(RequestObject::of(&request, None));
+    // Words that cannot be followed are refused before a vault is made for them.
+    *told = Some(RequestObject::of(&args.request(&outside, &Config::default(), Vec::new())?, None));
     let vault = open_vault(args, &around)?;
+    let bound = bound_dir(&vault)?;
+    let (config, notes) = read_config(&around, bound.as_deref())?;
+    let cache_dir = around.cache_dir()?;
+    let extras = settings::extras(
+        &config,
+        &vault.id()?,
+        args.at.as_deref().or(bound.as_deref()),
+        &around,
+        &cache_dir,
+    )?;
+    let request = args.request(&outside, &config, extras)?;
     let object = RequestObject::of(&request, vault.path());
     *told = Some(object.clone());
-    let result = execute_on(&vault, &around, &request, umask.bits())?;
-    Ok((result, object))
-}
-
-fn execute_on(
-    vault: &Vault,
-    around: &Surroundings,
-    request: &ExecutionRequest,
-    umask: u32,
-) -> Result<ExecutionResult, RunError> {
-    let cache_dir = around.cache_dir()?;
-    let bound = bound_dir(vault)?;
     let boot_id = boot_id()?;
     let stat_cache = match &bound {
         Some(dir) => Some(stat_cache_path(&cache_dir, &vault.id()?, dir)),
@@ -111,7 +212,7 @@ fn execute_on(
     };
     let meter = Meter::default();
     let site = Site {
-        vault,
+        vault: &vault,
         bound,
         cwd: around.cwd.clone(),
         home: around.home.clone(),
@@ -119,12 +220,41 @@ fn execute_on(
         cache_dir,
         boot_id,
         stat_cache,
-        exclude: Vec::new(),
-        expires_seconds: EXPIRES_SECONDS,
+        exclude: config.capture_exclude.iter().map(|pattern| pattern.value.clone()).collect(),
+        expires_seconds: config.fork_expires.value.0,
         meter: &meter,
     };
-    let runtime = ProxyRuntime { site: &site, launcher: &SandboxLauncher { umask } };
-    Ok(runtime.execute(request, &ExecutionDecision::without_policy())?)
+    let runtime = ProxyRuntime { site: &site, launcher: &SandboxLauncher { umask: umask() } };
+    let mut result = runtime.execute(&request, &ExecutionDecision::without_policy())?;
+    result.notes.splice(0..0, notes);
+    Ok((result, object))
+}
+
+/// The settings of the user and of the directory, and what the directory asked for in vain.
+fn read_config(around: &Surroundings, bound: Option<&Path>) -> Result<(Config, Vec<Note>), RunError> {
+    let mut config = Config::default();
+    let mut notes = Vec::new();
+    if let Some((file, text)) = around.user_config().map(read_settings).transpose()?.flatten() {
+        config = config.with(&file, &text)?;
+    }
+    if let Some((file, text)) = bound.map(directory_config).map(read_settings).transpose()?.flatten() {
+        let refused;
+        (config, refused) = config.with_directory(&file, &text)?;
+        notes.extend(refused.into_iter().map(|key| {
+            let file = file.display();
+            let text = format!("{key} in {file} is not taken: a directory cannot open its own sandbox");
+            Note { code: "config.not_trusted", text }
+        }));
+    }
+    Ok((config, notes))
+}
+
+fn read_settings(file: PathBuf) -> Result<Option<(PathBuf, String)>, RunError> {
+    match std::fs::read_to_string(&file) {
+        Ok(text) => Ok(Some((file, text))),
+        Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => Ok(None),
+        Err(source) => Err(RunError::ConfigFile { path: file, source }),
+    }
 }
 
 fn surroundings() -> Result<Surroundings, RunError> {
@@ -135,6 +265,7 @@ fn surroundings() -> Result<Surroundings, RunError> {
         vault: var("AVFS_VAULT"),
         home: var("HOME").map(PathBuf::from),
         data_home: var("XDG_DATA_HOME").map(PathBuf::from),
+        config_home: var("XDG_CONFIG_HOME").map(PathBuf::from),
         cache_home: var("XDG_CACHE_HOME").map(PathBuf::from),
     })
 }
@@ -147,19 +278,13 @@ fn boot_id() -> Result<String, RunError> {
 
 /// The vault that is meant; a new one in the working directory if there is none.
 fn open_vault(args: &Args, around: &Surroundings) -> Result<Vault, RunError> {
-    let context = Context { clock: Arc::new(SystemClock), actor: actor() };
+    let context = context();
+    let options = OpenOptions { on_close: OnClose::EmptyLog, ..OpenOptions::default() };
     match around.locate(args.vault.as_deref()) {
-        Ok(located) => Ok(Vault::open(&located.path, OpenOptions::default(), context)?),
+        Ok(located) => Ok(Vault::open(&located.path, options, context)?),
         Err(LocateError::NoneNear { cwd }) => {
-            let dir = cwd.join(VAULT_DIR);
-            let made = std::fs::DirBuilder::new();
-            if let Err(source) = made.create(&dir)
-                && source.kind() != std::io::ErrorKind::AlreadyExists
-            {
-                return Err(RunError::Host { operation: "make a vault in the working directory", source });
-            }
-            let path = dir.join(VAULT_FILE);
-            let vault = Vault::create(&path, Some(BOUND_ABOVE), OpenOptions::default(), context)?;
+            let path = cwd.join(VAULT_DIR).join(VAULT_FILE);
+            let vault = make_vault(&path, BOUND_ABOVE, options, context)?;
             if !args.quiet {
                 render::say(&format!("avfs-run: a new vault: {}\n", path.display()));
             }
@@ -167,6 +292,10 @@ fn open_vault(args: &Args, around: &Surroundings) -> Result<Vault, RunError> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+fn context() -> Context {
+    Context { clock: Arc::new(SystemClock), actor: actor() }
 }
 
 /// Who acts, as the audit log names them: `name(uid)`.

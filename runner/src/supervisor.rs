@@ -2,6 +2,8 @@
 //! dead.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use avfs::runtime::{Completion, Exit, LaunchPlan, Usage};
@@ -37,8 +39,22 @@ pub fn hold_signals() -> sys::Result<SignalFd> {
     SignalFd::new(&set)
 }
 
-/// Waits for a descriptor; false if a signal to end came first.
-pub fn wait_readable(fd: BorrowedFd<'_>, signals: &SignalFd) -> bool {
+/// The command is gone and its changes are being kept: one more wish to end waits for that, a second does not.
+fn let_signals_through(requests: u32) -> sys::Result<()> {
+    use signal_hook::flag;
+    let asked = Arc::new(AtomicBool::new(requests > 0));
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let code = i32::from(avfs::exit_code::RUN_SIGNALLED) + signal;
+        // In this order: a signal looks whether another came before it, and then says that it came.
+        flag::register_conditional_shutdown(signal, code, Arc::clone(&asked))
+            .and_then(|_| flag::register(signal, Arc::clone(&asked)))
+            .map_err(|error| sys::Errno::from_io_error(&error).unwrap_or(sys::Errno::INVAL))?;
+    }
+    sys::unblock_all()
+}
+
+/// Waits for a descriptor, unless a signal to end comes first: that one.
+pub fn wait_readable(fd: BorrowedFd<'_>, signals: &SignalFd) -> Result<(), i32> {
     loop {
         let mut fds = [
             PollFd::from_borrowed_fd(fd, PollFlags::IN),
@@ -48,10 +64,12 @@ pub fn wait_readable(fd: BorrowedFd<'_>, signals: &SignalFd) -> bool {
             continue;
         }
         if !fds[0].revents().is_empty() {
-            return true;
+            return Ok(());
         }
-        if let Ok(Some(libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT)) = signals.read() {
-            return false;
+        if let Ok(Some(signal @ (libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT))) =
+            signals.read()
+        {
+            return Err(signal);
         }
     }
 }
@@ -71,6 +89,8 @@ enum Ending {
     Asked {
         kill_at: Instant,
     },
+    /// Everybody was asked, and may take any time.
+    AskedForEver,
     /// Init was told to kill; at this time it is killed itself.
     Killed {
         give_up_at: Instant,
@@ -101,6 +121,7 @@ pub fn watch(sandbox: Supervised, signals: &SignalFd, plan: &LaunchPlan) -> Resu
         grace: plan.grace,
     };
     let end = watch.until_the_end(signals, &flow);
+    let requests = watch.requests;
     // Only once init is reaped is nobody left who could write.
     let init = rustix::process::Pid::from_raw(pid).and_then(|pid| {
         if end.is_none() {
@@ -110,6 +131,7 @@ pub fn watch(sandbox: Supervised, signals: &SignalFd, plan: &LaunchPlan) -> Resu
     });
     let executing = begun.elapsed();
     let (stdout, stderr) = flow.finish();
+    let_signals_through(requests).map_err(LaunchError::host("take signals again"))?;
     let killed = init.and_then(|(_, status)| status.terminating_signal());
     let exit = match end {
         Some(end) => exit_of(end.status),
@@ -157,6 +179,7 @@ impl Watch<'_> {
     fn next_moment(&self) -> Option<Instant> {
         match self.ending {
             Ending::No => self.deadline,
+            Ending::AskedForEver => None,
             Ending::Asked { kill_at } => Some(kill_at),
             Ending::Killed { give_up_at } => Some(give_up_at),
         }
@@ -190,11 +213,15 @@ impl Watch<'_> {
             Ending::No if self.deadline.is_some_and(|deadline| now >= deadline) => {
                 self.timed_out = true;
                 let _ = self.control.order(Order::TerminateAll);
-                self.ending = Ending::Asked { kill_at: now + self.grace };
+                // A grace that never ends is one that is not waited for.
+                self.ending = match now.checked_add(self.grace) {
+                    Some(kill_at) => Ending::Asked { kill_at },
+                    None => Ending::AskedForEver,
+                };
             }
             Ending::Asked { kill_at } if now >= kill_at => self.kill(),
             Ending::Killed { give_up_at } if now >= give_up_at => return false,
-            Ending::No | Ending::Asked { .. } | Ending::Killed { .. } => {}
+            Ending::No | Ending::AskedForEver | Ending::Asked { .. } | Ending::Killed { .. } => {}
         }
         true
     }

@@ -56,6 +56,8 @@ fn open_hop(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> io::
         match openat2(dir, name, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, mode, resolve) {
             // A rename elsewhere in the tree raced with the resolution; the kernel asks to try again.
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            // Somebody moved it out of the directory while the kernel walked there: as bad as a link that leads out.
+            Err(rustix::io::Errno::XDEV) => return Err(rustix::io::Errno::LOOP.into()),
             other => return Ok(other?),
         }
     }

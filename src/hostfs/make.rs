@@ -201,3 +201,44 @@ pub fn write_at(file: &OwnedFd, mut data: &[u8], mut offset: u64) -> io::Result<
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hostfs::beneath::open_root;
+
+    type Rename = fn((BorrowedFd<'_>, &[u8]), (BorrowedFd<'_>, &[u8]), Over) -> io::Result<()>;
+
+    /// In one step or in several, what stood there decides.
+    #[test]
+    fn renames_replace_what_they_may_and_nothing_else() {
+        for rename in [rename as Rename, rename_in_steps as Rename] {
+            let dir = tempfile::tempdir().unwrap();
+            let at = |name: &str| dir.path().join(name);
+            let fd = open_root(dir.path()).unwrap();
+            let go = |from: &str, to: &str, over| {
+                rename((fd.as_fd(), from.as_bytes()), (fd.as_fd(), to.as_bytes()), over)
+            };
+            let put = |name: &str| std::fs::write(at(name), name).unwrap();
+            let read = |name: &str| std::fs::read_to_string(at(name)).unwrap();
+            put("a");
+            put("b");
+            assert_eq!(go("a", "b", Over::Nothing).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!((read("a"), read("b")), ("a".to_owned(), "b".to_owned()));
+            go("a", "new", Over::Nothing).unwrap();
+            assert!(!at("a").exists());
+            go("new", "b", Over::File).unwrap();
+            assert_eq!(read("b"), "a");
+            std::fs::create_dir(at("full")).unwrap();
+            put("full/x");
+            go("b", "full", Over::Anything).unwrap();
+            assert_eq!(read("full"), "a");
+            std::fs::create_dir(at("dir")).unwrap();
+            go("dir", "moved", Over::Nothing).unwrap();
+            assert!(at("moved").is_dir() && !at("dir").exists());
+            std::fs::create_dir(at("dir")).unwrap();
+            go("dir", "full", Over::Anything).unwrap();
+            assert!(at("full").is_dir());
+        }
+    }
+}

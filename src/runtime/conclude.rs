@@ -1,41 +1,41 @@
 //! From a command that has ended to a run that is kept: captured once, journaled, or left for a recovery.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Instant;
 
 use crate::backend::{Life, RunRecord, RunState};
 use crate::ids::{CheckpointName, VersionId};
-use crate::vault::capture::{CaptureOptions, LeftOut, UpperKind};
+use crate::vault::capture::{CaptureOptions, Captured, LeftOut, UpperKind};
 use crate::vault::chunk::FILE_BYTES_MAX;
-use crate::vault::edit::Edits;
-use crate::vault::gc::Trial;
-use crate::vault::import::{ImportOptions, Imported, OnTrouble};
-use crate::vault::page::DirRef;
-use crate::vault::run::{Landed, LandedRun, Landing, RunLanding};
-use crate::vault::version::{full_root_of, root_of};
-use crate::vault::{Batch, Vault, VaultError, require_version};
+use crate::vault::edit::{Edit, Edits};
+use crate::vault::import::Imported;
+use crate::vault::page::{DirRef, Node};
+use crate::vault::path::TreePath;
+use crate::vault::run::{LandedRun, Landing, RunLanding};
+use crate::vault::tree;
+use crate::vault::version::full_root_of;
+use crate::vault::{Batch, Vault, VaultError};
 
-use super::apply::{ApplyOptions, Filter, Subject, apply};
-use super::change_summary::{ChangeSummary, Shown};
+use super::afterwards::enforcement;
+use super::change_summary::ChangeSummary;
 use super::error::ExecuteError;
 use super::journal;
 use super::launcher::{Completion, Exit, Launcher};
 use super::mount_session::{MountSession, SessionError};
 use super::proxy::{Ended, Ground, Outcome, ProxyRuntime, Run};
 use super::request::{CheckpointMode, ForkChoice, Retention, Writing};
-use super::result::{Backend, BaseUsed, Enforcement, ExecutionResult, Phases};
-use super::room::Scratch;
+use super::result::{ExecutionResult, Phases};
 use super::session_record::SessionOutcome;
-use crate::vault::layers::{Footprint, Made};
 
 /// Characters of a command in the message of its version.
 const MESSAGE_CHARS: usize = 200;
 
 /// The version a run's changes are changes of.
 pub(super) struct Before {
-    version: VersionId,
-    root: DirRef,
+    pub version: VersionId,
+    pub root: DirRef,
 }
 
 /// What was captured and where it went.
@@ -52,6 +52,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         session: MountSession,
         mut ended: Ended<'_>,
     ) -> Outcome<ExecutionResult, L> {
+        self.scrub(&run, &mut ended.completion);
         let imported = ended.imported.take();
         let kept = self
             .before(&mut run, ended.ground, imported)
@@ -61,18 +62,11 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             Err(error) => return Err(self.give_to_recovery(&run, session, &ended.completion, error)),
         };
         self.note_room(&mut run, &ended);
-        session.captured()?;
+        let id = run.id.to_string();
+        self.clear(&mut run, &id, session.captured());
         let LandedRun { landed, record, checkpoint_before, checkpoint_after } = kept.landed;
         let applied = self.apply_if_asked(&mut run, &ended.completion, &record, &landed)?;
         let Completion { exit, timed_out, stdout, stderr, usage, .. } = ended.completion;
-        let environment = &run.request.environment;
-        let scrub = |mut output: super::launcher::Output| {
-            output.bytes = match output.truncated {
-                true => environment.scrub_cut(output.bytes),
-                false => environment.scrub(output.bytes),
-            };
-            output
-        };
         Ok(ExecutionResult {
             fork: landed.version().map(|_| record.fork.clone()),
             version_before: record.version_before,
@@ -83,8 +77,8 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             timed_out,
             started_at: run.started_at,
             duration: run.begun.elapsed(),
-            stdout: scrub(stdout),
-            stderr: scrub(stderr),
+            stdout,
+            stderr,
             changes: kept.changes,
             left_out: kept.left_out,
             landed,
@@ -95,6 +89,16 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             notes: run.notes,
             run_id: run.id,
         })
+    }
+
+    /// Nothing that is written down or shown holds a secret's value.
+    fn scrub(&self, run: &Run<'_>, completion: &mut Completion) {
+        let environment = &run.request.environment;
+        for output in [&mut completion.stdout, &mut completion.stderr] {
+            let bytes = std::mem::take(&mut output.bytes);
+            output.bytes =
+                if output.truncated { environment.scrub_cut(bytes) } else { environment.scrub(bytes) };
+        }
     }
 
     /// The version the changes are changes of; nothing if there is none and none is needed.
@@ -154,24 +158,27 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             }
             Some(_) | None => None,
         };
+        for path in captured.iter().flat_map(|captured| &captured.bad_ignore_files) {
+            run.note(
+                "ignore.bad_line",
+                format!("{path} has lines that are no patterns; they were not applied"),
+            );
+        }
         run.phases.capture = begun.elapsed();
         let committing = Instant::now();
         // A vault that was moved away would take the changes with it without anybody noticing.
         ended.identity.check(vault)?;
         let none = Edits::new();
         let bytes_written = captured.as_ref().map_or(0, |captured| captured.bytes_read);
-        let entries = captured.as_ref().map_or(0, |captured| captured.edits.len() as u64);
-        let size = Footprint { entries, bytes: bytes_written };
+        let size = captured.as_ref().map(Captured::footprint).unwrap_or_default();
         let record = self.record(run, ended, before.as_ref(), bytes_written);
         let (landed, left_out) = match captured {
             Some(captured) => {
                 let left_out = captured.left_out.clone();
-                let landing = self.landing(run, &captured.edits, before.as_ref());
-                (
-                    vault
-                        .land_run(self.run_landing(run, landing, &captured.edits, record), captured.batch)?,
-                    left_out,
-                )
+                let edits =
+                    if self.is_trace(run, before.as_ref(), &captured)? { &none } else { &captured.edits };
+                let landing = self.landing(run, edits, before.as_ref());
+                (vault.land_run(self.run_landing(run, landing, edits, record), captured.batch)?, left_out)
             }
             None => {
                 let landing = self.run_landing(run, Landing::RecordOnly, &none, record);
@@ -179,13 +186,48 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             }
         };
         run.phases.commit = committing.elapsed();
-        let changes = self.changes(before.as_ref(), &landed)?;
         self.note_landing(run, &landed);
+        // The run is kept by now: what fails from here on is worth a word, but it is no failure of the run.
+        let changes = self.changes(before.as_ref(), &landed);
+        let changes = changes.unwrap_or_else(|error| {
+            run.note("changes.unknown", format!("what changed cannot be told: {error}"));
+            ChangeSummary::default()
+        });
         if let (Some(before), true) = (&before, landed.landed.version().is_some()) {
-            self.look_at_host(run, ended.ground, before)?;
-            self.keep_layer(session, ended, &landed, &left_out, size)?;
+            let looked = self.look_at_host(run, ended.ground, before);
+            let layered = looked.and_then(|()| self.keep_layer(session, ended, &landed, &left_out, size));
+            if let Err(error) = layered {
+                run.note("run.afterwards", format!("the run is kept, but: {error}"));
+            }
         }
         Ok(Kept { landed, changes, left_out })
+    }
+
+    /// True if a run of its own did nothing but make files that are not versioned: all that is left of it is
+    /// the time of the directories they are in.
+    fn is_trace(
+        &self,
+        run: &Run<'_>,
+        before: Option<&Before>,
+        captured: &Captured<'_>,
+    ) -> crate::vault::Result<bool> {
+        let ephemeral = matches!(run.request.fork, ForkChoice::Ephemeral);
+        let (Some(before), true) = (before, ephemeral && !captured.left_out.is_empty()) else {
+            return Ok(false);
+        };
+        let parents: HashSet<TreePath> =
+            captured.left_out.iter().filter_map(|left| Some(left.path.split()?.0)).collect();
+        let reader = self.site.vault.read()?;
+        for (path, edit) in &captured.edits {
+            let Edit::Dir(meta) = edit else { return Ok(false) };
+            let Some(Node::Dir(dir)) = tree::lookup(&&*reader, &before.root, path)? else { return Ok(false) };
+            let old = tree::top(&&*reader, &dir.tree)?.0;
+            let same = (old.mode, old.xattrs) == (meta.mode, meta.xattrs);
+            if !same || !parents.contains(path) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn open_upper(&self, session: &MountSession, ended: &Ended<'_>) -> crate::vault::Result<OwnedFd> {
@@ -266,146 +308,6 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         }
     }
 
-    /// What changed, as people are told.
-    fn changes(&self, before: Option<&Before>, landed: &LandedRun) -> crate::vault::Result<ChangeSummary> {
-        let (Some(before), Some(version)) = (before, landed.landed.version()) else {
-            return Ok(ChangeSummary::default());
-        };
-        let reader = self.site.vault.read()?;
-        let root = |id: &VersionId| root_of(&require_version(&*reader, id)?);
-        let from = match &landed.landed {
-            // What others changed meanwhile is not this run's doing.
-            Landed::Rebased { onto, .. } => root(onto)?,
-            Landed::Nothing | Landed::Advanced { .. } | Landed::Diverted { .. } => before.root,
-        };
-        ChangeSummary::compare(&&*reader, &from, &root(&version)?, &[], Shown::WithoutTimes)
-    }
-
-    fn note_landing(&self, run: &mut Run<'_>, landed: &LandedRun) {
-        match &landed.landed {
-            Landed::Nothing | Landed::Advanced { .. } => {}
-            Landed::Rebased { .. } => run.note(
-                "fork.rebased",
-                format!("fork {} had moved meanwhile; the changes were made of its new head", run.fork),
-            ),
-            Landed::Diverted { fork, paths, .. } => {
-                let why = match paths.first() {
-                    Some(path) => format!("others changed {path} too"),
-                    None => format!("fork {} was deleted", run.fork),
-                };
-                run.note("fork.diverted", format!("{why}: the changes are on fork {fork}"));
-            }
-        }
-    }
-
-    /// The host's directory lay beneath the command: if somebody changed it, what the command saw is not
-    /// quite what the version says.
-    fn look_at_host(&self, run: &mut Run<'_>, ground: &Ground, before: &Before) -> crate::vault::Result<()> {
-        let Ground::Live(dir) = ground else { return Ok(()) };
-        let options = ImportOptions {
-            on_trouble: OnTrouble::KeepGoing,
-            stat_cache: self.site.stat_cache.as_deref(),
-            meter: self.site.meter,
-        };
-        let (root, _, _) = self.site.vault.survey(dir, &options)?;
-        if root.tree != before.root.tree {
-            run.note(
-                "host.changed",
-                format!(
-                    "{} was changed by others during the run; look at the changes with care",
-                    dir.display()
-                ),
-            );
-        }
-        Ok(())
-    }
-
-    /// What was written becomes the topmost layer for the next run on the fork.
-    fn keep_layer(
-        &self,
-        session: &MountSession,
-        ended: &Ended<'_>,
-        landed: &LandedRun,
-        left_out: &[LeftOut],
-        size: Footprint,
-    ) -> crate::vault::Result<()> {
-        let (Ground::Stacked { stack, .. }, Landed::Advanced { version }) = (ended.ground, &landed.landed)
-        else {
-            return Ok(());
-        };
-        let site = self.site;
-        let root = {
-            let reader = site.vault.read()?;
-            full_root_of(&*reader, &require_version(&*reader, version)?)?
-        };
-        match ended.completion.memory {
-            None => site.layers.keep_upper(stack, &session.upper_dir(), left_out, size, &root).map(drop),
-            // Memory goes with the run: the layer is written from what the vault has now.
-            Some(_) => site.vault.stack(&root, &site.layers, site.meter).map(drop),
-        }
-    }
-
-    /// A scratch that is full is told as such: the command has only seen "no space left on device".
-    fn note_room(&self, run: &mut Run<'_>, ended: &Ended<'_>) {
-        let full = |fs: rustix::fs::StatVfs| fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0);
-        match (&ended.completion.memory, ended.room) {
-            (Some(memory), Scratch::Memory { size_bytes, .. }) => {
-                if rustix::fs::fstatvfs(memory).is_ok_and(full) {
-                    let size = super::units::show_bytes_size(size_bytes);
-                    run.note(
-                        "scratch.full",
-                        format!("the scratch in memory ({size}) was full; run it again with: --scratch disk"),
-                    );
-                }
-            }
-            (None, _) | (Some(_), Scratch::Disk) => {
-                if rustix::fs::statvfs(self.site.cache_dir.as_path()).is_ok_and(full) {
-                    let dir = self.site.cache_dir.display();
-                    run.note("scratch.full", format!("the file system of {dir} is full; free some space"));
-                }
-            }
-        }
-    }
-
-    /// The number of paths that were written to the host's directory, if that was asked for.
-    fn apply_if_asked(
-        &self,
-        run: &mut Run<'_>,
-        completion: &Completion,
-        record: &RunRecord,
-        landed: &Landed,
-    ) -> Outcome<Option<u64>, L> {
-        let Some(dir) = self.site.bound.as_deref().filter(|_| run.request.retention == Retention::Apply)
-        else {
-            return Ok(None);
-        };
-        if landed.version().is_none() {
-            return Ok(None);
-        }
-        if completion.exit != Exit::Code(0) || completion.timed_out {
-            run.note(
-                "apply.skipped",
-                "the command failed, so nothing was written to the directory".to_owned(),
-            );
-            return Ok(None);
-        }
-        let not_applied =
-            |source| ExecuteError::NotApplied { id: record.id.clone(), source: Box::new(source) };
-        let subject = {
-            let reader = self.site.vault.read()?;
-            Subject::of_run(&*reader, record)?
-        };
-        let options = ApplyOptions { filter: &Filter::default(), trial: Trial::Real, meter: self.site.meter };
-        let applied = apply(self.site.vault, &subject, dir, &options).map_err(not_applied)?;
-        for dir in &applied.kept_dirs {
-            run.note(
-                "apply.kept_dir",
-                format!("{dir} was not removed: it holds files that are not versioned"),
-            );
-        }
-        Ok(Some(applied.changes.len() as u64 - applied.already))
-    }
-
     fn outcome(&self, completion: &Completion, version_before: Option<VersionId>) -> SessionOutcome {
         let (exit_code, signal) = match completion.exit {
             Exit::Code(code) => (Some(code), None),
@@ -443,22 +345,6 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             Err(lost) => ExecuteError::CaptureLost { id, lost: Box::new(lost), source },
         }
     }
-}
-
-fn enforcement(run: &Run<'_>, ground: &Ground, room: Scratch) -> Enforcement {
-    let (backend, base) = match ground {
-        Ground::Live(_) => (Backend::Overlay, BaseUsed::Live),
-        Ground::Stacked { stack, .. } => (
-            Backend::Overlay,
-            match stack.made {
-                Made::Reused => BaseUsed::Reused,
-                Made::Layered => BaseUsed::Layered,
-                Made::Materialized => BaseUsed::Materialized,
-            },
-        ),
-        Ground::Copied { .. } => (Backend::Copy, BaseUsed::Materialized),
-    };
-    Enforcement { backend, base, net: run.request.net, scratch: room, degraded: run.degraded.clone() }
 }
 
 /// The file a vault was opened as.

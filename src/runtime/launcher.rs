@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::timeout::ExecutionTimeout;
+use super::words::words;
 
 /// Layers beneath one overlay: the cost of a lookup grows with each.
 pub const LOWERS_MAX: usize = 16;
@@ -122,14 +123,24 @@ pub struct UpperRoot {
     pub whiteouts: Vec<Vec<u8>>,
 }
 
-/// Which network the command has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NetMode {
-    /// Loopback only.
-    None,
-    /// The host's.
-    Host,
-}
+words!(
+    /// Whether the command has a /proc.
+    ProcMode, "/proc", {
+        /// One of its own, which shows its own processes.
+        Private = "private",
+        /// None: where the host does not allow one.
+        Absent = "absent",
+    }
+);
+
+words!(
+    /// Which network the command has.
+    NetMode, "network", {
+        /// Loopback only.
+        None = "none",
+        Host = "host",
+    }
+);
 
 /// What becomes of the command's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,9 +187,23 @@ pub struct Completion {
     pub memory: Option<OwnedFd>,
 }
 
+/// A piece of the sandbox that the host refused, as far as there is another way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    Overlay,
+    /// The file system in memory.
+    Memory,
+    Proc,
+    /// There is no other way.
+    Other,
+}
+
 /// Starts commands in sandboxes.
 pub trait Launcher {
     type Error: crate::diagnose::Diagnose + 'static;
+
+    /// What a failed launch was refused.
+    fn refused(error: &Self::Error) -> Refused;
 
     /// Runs a command to its end. Everything inside is dead when this returns. `started` is called once
     /// the command runs, for work that may go on beside it.

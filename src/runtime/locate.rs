@@ -13,6 +13,7 @@ use crate::ids::{NameError, VaultName};
 /// The directory beside the user's files that holds their vault.
 pub const VAULT_DIR: &str = ".avfs";
 pub const VAULT_FILE: &str = "vault.db";
+pub const CONFIG_FILE: &str = "config.toml";
 
 /// What the edge knows of the process's environment.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +27,8 @@ pub struct Surroundings {
     pub data_home: Option<PathBuf>,
     /// `$XDG_CACHE_HOME`
     pub cache_home: Option<PathBuf>,
+    /// `$XDG_CONFIG_HOME`
+    pub config_home: Option<PathBuf>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +64,12 @@ impl Diagnose for LocateError {
     }
 }
 
+/// The settings of a directory.
+#[must_use]
+pub fn directory_config(dir: &Path) -> PathBuf {
+    dir.join(VAULT_DIR).join(CONFIG_FILE)
+}
+
 /// A vault as somebody wrote it: a path, or the name of one among the user's vaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VaultChoice {
@@ -93,6 +102,19 @@ impl Surroundings {
     pub fn cache_dir(&self) -> Result<PathBuf, LocateError> {
         let cache = self.xdg(self.cache_home.as_deref(), ".cache");
         Ok(cache.ok_or(LocateError::NoHome { variable: "XDG_CACHE_HOME" })?.join("avfs"))
+    }
+
+    /// The files that may hold settings, in the order in which they are laid over each other: the user's, then
+    /// that of the bound directory.
+    #[must_use]
+    pub fn config_files(&self, bound: Option<&Path>) -> Vec<PathBuf> {
+        self.user_config().into_iter().chain(bound.map(directory_config)).collect()
+    }
+
+    /// The user's own settings.
+    #[must_use]
+    pub fn user_config(&self) -> Option<PathBuf> {
+        Some(self.xdg(self.config_home.as_deref(), ".config")?.join("avfs").join(CONFIG_FILE))
     }
 
     /// The base directory specification: a relative path counts as not set.

@@ -3,6 +3,7 @@
 //!
 //! Nothing here prints, and the environment comes in as a value.
 
+mod afterwards;
 mod apply;
 mod change_summary;
 mod conclude;
@@ -18,6 +19,7 @@ mod locate;
 mod mount_session;
 mod proxy;
 mod recover;
+mod rehearsal;
 mod request;
 mod result;
 mod room;
@@ -35,15 +37,19 @@ pub use decision::{Action, ExecutionDecision};
 pub use environment::{EnvChoice, Environment};
 pub use error::ExecuteError;
 pub use file_content::{copy_content, read_content};
-pub use ground::GroundError;
+pub use ground::{GroundError, UNBOUND_PATH};
 pub use launcher::{
-    Access, Completion, Exit, LOWERS_MAX, LaunchPlan, Launcher, NetMode, Output, Streams, TmpfsSize,
-    UpperPlace, UpperRoot, Usage, ViewStep, WorkspaceMount,
+    Access, Completion, Exit, LOWERS_MAX, LaunchPlan, Launcher, NetMode, Output, ProcMode, Refused, Streams,
+    TmpfsSize, UpperPlace, UpperRoot, Usage, ViewStep, WorkspaceMount,
 };
-pub use locate::{LocateError, Located, Surroundings, VAULT_DIR, VAULT_FILE, VaultChoice, VaultSource};
+pub use locate::{
+    CONFIG_FILE, LocateError, Located, Surroundings, VAULT_DIR, VAULT_FILE, VaultChoice, VaultSource,
+    directory_config,
+};
 pub use mount_session::{MountSession, MountState, ScratchDir, SessionError};
 pub use proxy::{ProxyRuntime, Site};
 pub use recover::{Doubt, RecoverError, Recovered, Recovery};
+pub use rehearsal::Rehearsal;
 pub use request::{
     BackendChoice, BaseChoice, CheckpointMode, CommandLine, Degradation, ExecutionRequest, ForkChoice,
     Retention, ScratchChoice, Writing,
@@ -53,6 +59,6 @@ pub use room::Scratch;
 pub use state::ProxyExecutionState;
 pub use timeout::ExecutionTimeout;
 pub use units::{Limit, Since, Size, Span, UnitError, show_bytes_size};
-pub use view::{Extra, Profile};
+pub use view::{Extra, Profile, ViewRequest, view};
 pub use words::WordError;
-pub use workspace::{BOUND_ABOVE, WorkspaceError, bound_dir, require_bound_dir, stat_cache_path};
+pub use workspace::{BOUND_ABOVE, WorkspaceError, bound_dir, make_vault, require_bound_dir, stat_cache_path};

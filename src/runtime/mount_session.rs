@@ -16,6 +16,7 @@ use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FileType, Mode as FileMode, OFlags};
 
@@ -36,12 +37,15 @@ const OUTCOME: &str = "outcome";
 /// filled up has room for it.
 const OUTCOME_UNFINISHED: &str = "outcome.new";
 const OUTCOME_RESERVED_BYTES: usize = 4096;
-const MAKING_TRIES_MAX: usize = 5000;
 pub const UPPER: &str = "upper";
 const WORK: &str = "work";
 const COPY: &str = "copy";
 /// Where a capture notes the modes it opened up.
 const MODES: &str = "modes";
+
+/// Attempts at a scratch that others sweep away while it is made.
+const TURNS_MAX: u32 = 1000;
+const TURN: Duration = Duration::from_millis(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
@@ -84,7 +88,9 @@ impl Diagnose for SessionError {
             }
             Self::Host { .. } => Some("set XDG_CACHE_HOME to a directory you can write".to_owned()),
             Self::State { .. } => None,
-            Self::BadRecord { id, .. } => Some(format!("give it up with: avfs recover --discard {id}")),
+            Self::BadRecord { id, .. } => {
+                Some(format!("remove run/{id} from the cache directory to give it up"))
+            }
         }
     }
 }
@@ -159,12 +165,23 @@ impl ScratchDir {
         let runs = self.runs();
         make_private(&runs)?;
         let dir = runs.join(id.as_str());
-        let lock = make_locked(&dir)?;
-        forget_lists(&dir).map_err(SessionError::host("prepare", &dir))?;
-        let reserved = dir.join(OUTCOME_UNFINISHED);
-        std::fs::write(&reserved, [0; OUTCOME_RESERVED_BYTES])
-            .map_err(SessionError::host("write", &reserved))?;
-        Ok(MountSession { dir, state: MountState::Prepared, _lock: Some(lock) })
+        for _ in 0..TURNS_MAX {
+            match std::fs::DirBuilder::new().mode(0o700).create(&dir) {
+                // Not swept yet; see below.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                other => other.map_err(SessionError::host("create", &dir))?,
+            }
+            forget_lists(&dir).or_else(fine_if_gone).map_err(SessionError::host("prepare", &dir))?;
+            if let Some(lock) =
+                FileLock::try_dir(&dir, Mode::Exclusive).map_err(SessionError::host("lock", &dir))?
+            {
+                return Ok(MountSession { dir, state: MountState::Prepared, _lock: Some(lock) });
+            }
+            // Another run found it between the two calls, took it for abandoned and sweeps it: it is made again.
+            std::thread::sleep(TURN);
+        }
+        let taken = std::io::Error::from(std::io::ErrorKind::WouldBlock);
+        Err(SessionError::host("lock", &dir)(taken))
     }
 
     /// Scratches whose run is dead, each locked by the caller now.
@@ -195,24 +212,6 @@ fn make_private(path: &Path) -> Result<(), SessionError> {
     }
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(SessionError::host("create", path))
-}
-
-/// Makes a directory that is locked by us. In the moment it is not locked yet somebody who sweeps may take it
-/// for a dead run's and remove it; then it is made again.
-fn make_locked(dir: &Path) -> Result<FileLock, SessionError> {
-    for _ in 0..MAKING_TRIES_MAX {
-        match std::fs::DirBuilder::new().mode(0o700).create(dir) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(SessionError::host("create", dir)(error));
-            }
-            Ok(()) | Err(_) => {}
-        }
-        match FileLock::try_dir(dir, Mode::Exclusive).map_err(SessionError::host("lock", dir))? {
-            Some(lock) => return Ok(lock),
-            None => std::thread::sleep(std::time::Duration::from_millis(1)),
-        }
-    }
-    Err(SessionError::host("lock", dir)(std::io::ErrorKind::WouldBlock.into()))
 }
 
 /// One run's scratch. Dropped, it is unlocked; what is in it stays until somebody decides.
@@ -257,8 +256,15 @@ impl MountSession {
         Ok(())
     }
 
+    /// Sets room aside for the outcome: the command may leave none on the disk.
+    pub fn reserve_outcome(&self) -> Result<(), SessionError> {
+        let reserved = self.dir.join(OUTCOME_UNFINISHED);
+        std::fs::write(&reserved, [0; OUTCOME_RESERVED_BYTES]).map_err(SessionError::host("write", &reserved))
+    }
+
     /// An upper on the disk that looks like the workspace's own directory.
     pub fn disk_upper(&self, root: &UpperRoot) -> Result<UpperPlace, SessionError> {
+        self.reserve_outcome()?;
         let (upper, work) = (self.upper_dir(), self.dir.join(WORK));
         for dir in [&work, &upper] {
             let made = std::fs::DirBuilder::new().mode(0o700).create(dir);
@@ -397,6 +403,10 @@ fn forget_lists(dir: &Path) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn fine_if_gone(error: std::io::Error) -> std::io::Result<()> {
+    if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
 /// Gives an upper's own directory the looks of the workspace's.

@@ -25,15 +25,19 @@ use super::decision::ExecutionDecision;
 use super::error::ExecuteError;
 use super::ground::{Beneath, Names, Places, upper_root};
 use super::journal;
-use super::launcher::{Completion, LaunchPlan, Launcher, UpperPlace, UpperRoot, WorkspaceMount};
+use super::launcher::{
+    Completion, LaunchPlan, Launcher, ProcMode, Refused, UpperPlace, UpperRoot, WorkspaceMount,
+};
 use super::locate::VAULT_DIR;
 use super::mount_session::{MountSession, ScratchDir, SessionError};
-use super::request::{BackendChoice, ExecutionRequest, ForkChoice, Retention, Writing};
+use super::request::{
+    BackendChoice, Degradation, ExecutionRequest, ForkChoice, Retention, ScratchChoice, Writing,
+};
 use super::result::{ExecutionResult, Note, Phases};
 use super::room::{Room, Scratch};
 use super::session_record::SessionRecord;
 use super::state::ProxyExecutionState as State;
-use super::view::{Extra, ViewRequest, view};
+use super::view::{ViewRequest, view};
 
 /// Runs whose writing is looked at to tell how much the next one will write.
 const EARLIER_RUNS: usize = 3;
@@ -113,12 +117,30 @@ impl Run<'_> {
 pub(super) type Outcome<T, L> = Result<T, ExecuteError<<L as Launcher>::Error>>;
 
 impl<L: Launcher> ProxyRuntime<'_, L> {
-    /// Runs one request to its end.
+    /// Runs one request to its end. Where the host refuses a piece that can be had in another way, that way is
+    /// taken and said; nothing was executed by then.
     pub fn execute(
         &self,
         request: &ExecutionRequest,
         decision: &ExecutionDecision,
     ) -> Outcome<ExecutionResult, L> {
+        let mut detours = Detours { request: request.clone(), notes: Vec::new(), degraded: Vec::new() };
+        loop {
+            match self.execute_once(&detours, decision) {
+                Err(ExecuteError::Launch(error)) => {
+                    let room = self.room(&detours.request)?;
+                    if !detours.around(L::refused(&error), room) {
+                        return Err(ExecuteError::Launch(error));
+                    }
+                    tracing::debug!(%error, "taking another way");
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn execute_once(&self, detours: &Detours, decision: &ExecutionDecision) -> Outcome<ExecutionResult, L> {
+        let request = &detours.request;
         let mut state = State::Validating;
         let begun = Instant::now();
         let site = self.site;
@@ -139,8 +161,8 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             message: message(&request.command.shown()),
             begun,
             started_at,
-            notes: Vec::new(),
-            degraded: Vec::new(),
+            notes: detours.notes.clone(),
+            degraded: detours.degraded.clone(),
             phases: Phases::default(),
         };
         for name in &request.environment.missing {
@@ -153,7 +175,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         state.become_next(State::Checkpointing);
         state.become_next(State::Mounting);
         let mut session = scratch.prepare(&run.id)?;
-        let room = Room::look(&site.cache_dir, self.written_before()?).choose(request.scratch);
+        let room = self.room(request)?;
         let prepared = self.plan(&run, &places, &ground, &scratch, &session, room);
         let (plan, hidden) = match prepared {
             Ok(prepared) => prepared,
@@ -238,7 +260,13 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     ) -> Outcome<VersionRecord, L> {
         let (site, vault) = (self.site, self.site.vault);
         match vault.fork(name) {
-            Ok(_) => return self.head(name),
+            Ok(_) => {
+                if let Some(from) = from {
+                    from.resolve(&*vault.read()?)?;
+                    run.note("fork.exists", format!("fork {name} exists already, so --from means nothing"));
+                }
+                return self.head(name);
+            }
             Err(VaultError::NoFork { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -260,10 +288,11 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         }
     }
 
-    /// The most that one of the last runs wrote.
-    fn written_before(&self) -> Outcome<u64, L> {
+    /// Where what the command writes goes; the most that one of the last runs wrote has a say.
+    fn room(&self, request: &ExecutionRequest) -> crate::vault::Result<Scratch> {
         let runs = self.site.vault.runs(i64::MAX, EARLIER_RUNS)?;
-        Ok(runs.iter().map(|run| journal::bytes_written(&run.result)).max().unwrap_or(0))
+        let written = runs.iter().map(|run| journal::bytes_written(&run.result)).max().unwrap_or(0);
+        Ok(Room::look(&self.site.cache_dir, written).choose(request.scratch))
     }
 
     /// Everything for the launcher, and the paths of the workspace that are not part of it.
@@ -278,14 +307,13 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     ) -> Outcome<(LaunchPlan, Vec<TreePath>), L> {
         let (request, site) = (run.request, self.site);
         let workspace = self.workspace(run, places, ground, session, room)?;
-        let mut secret = vec![site.cache_dir.clone()];
+        let mut secret = vec![site.cache_dir.clone(), places.workspace.join(VAULT_DIR)];
         let mut hidden = Vec::new();
         if let Some(vault) = site.vault.path() {
             secret.extend(vault_files(vault, places));
         }
         for extra in &request.extras {
-            let (Extra::Cache { path, .. } | Extra::Tmpfs(path)) = extra else { continue };
-            if let Ok(below) = path.strip_prefix(&places.workspace) {
+            if let Ok(below) = extra.path().strip_prefix(&places.workspace) {
                 hidden.extend(TreePath::parse(below.as_os_str().as_encoded_bytes()).ok());
             }
         }
@@ -296,6 +324,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             home: site.home.as_deref(),
             search_path,
             net: request.net,
+            proc: request.proc,
             extras: &request.extras,
             secret: &secret,
         });
@@ -327,6 +356,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             wanted: request.retention != Retention::Discard && request.writing == Writing::Allowed,
             started_at: run.started_at.0,
             message: run.message.clone(),
+            expires_seconds: site.expires_seconds,
             exclude: site.exclude.clone(),
             hidden: hidden.iter().map(|path| to_hex(path.as_bytes())).collect(),
             request: journal::request(request, site.vault.path()),
@@ -356,8 +386,13 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             Ground::Copied { root, .. } => {
                 let options =
                     ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: self.site.meter };
-                self.site.vault.export(root, &session.copy_dir(), &options)?;
-                return Ok(WorkspaceMount::Copy { path, source: session.copy_dir() });
+                let copy = session.copy_dir();
+                session.reserve_outcome()?;
+                self.site.vault.export(root, &copy, &options)?;
+                return Ok(match run.request.writing {
+                    Writing::Allowed => WorkspaceMount::Copy { path, source: copy },
+                    Writing::Refused => WorkspaceMount::ReadOnly { path, lowers: vec![copy] },
+                });
             }
         };
         if run.request.writing == Writing::Refused {
@@ -368,11 +403,49 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     }
 }
 
+/// The request as it is after what the host has refused so far.
+struct Detours {
+    request: ExecutionRequest,
+    notes: Vec<Note>,
+    degraded: Vec<String>,
+}
+
+impl Detours {
+    /// Takes another way around a refused piece; false if there is none.
+    fn around(&mut self, refused: Refused, room: Scratch) -> bool {
+        let request = &mut self.request;
+        match refused {
+            Refused::Overlay | Refused::Memory if request.scratch == ScratchChoice::Auto => {
+                request.scratch = match room {
+                    Scratch::Memory { .. } => ScratchChoice::Disk,
+                    Scratch::Disk => ScratchChoice::Memory,
+                };
+                true
+            }
+            Refused::Overlay | Refused::Memory if request.backend == BackendChoice::Auto => {
+                request.backend = BackendChoice::Copy;
+                let text =
+                    "this host cannot mount an overlay here: the command works on a copy (see: avfs doctor)";
+                self.notes.push(Note { code: "backend.copy", text: text.to_owned() });
+                true
+            }
+            Refused::Proc if request.degradation == Degradation::Allowed => {
+                let again = request.proc == ProcMode::Private;
+                request.proc = ProcMode::Absent;
+                self.degraded.push("proc".to_owned());
+                again
+            }
+            Refused::Overlay | Refused::Memory | Refused::Proc | Refused::Other => false,
+        }
+    }
+}
+
 /// Brings the bound directory's present state onto the main fork.
 fn import_dir(site: &Site<'_>, dir: &Path) -> crate::vault::Result<Imported> {
     let options = ImportOptions {
         on_trouble: OnTrouble::KeepGoing,
         stat_cache: site.stat_cache.as_deref(),
+        exclude: &site.exclude,
         meter: site.meter,
     };
     site.vault.import(dir, &ForkName::main(), "import before a run", &options)

@@ -28,8 +28,6 @@ pub enum RecoverError {
     None { id: RunPrefix },
     #[error("{id} could be any of {count} runs")]
     Ambiguous { id: RunPrefix, count: usize },
-    #[error("run {id} belongs to the vault {vault}")]
-    OtherVault { id: String, vault: String },
     #[error("the machine was restarted since run {id}; what it wrote may be incomplete")]
     Restarted { id: String },
     #[error(transparent)]
@@ -43,7 +41,6 @@ impl Diagnose for RecoverError {
         match self {
             Self::None { .. } => "recover.none",
             Self::Ambiguous { .. } => "recover.ambiguous",
-            Self::OtherVault { .. } => "recover.other_vault",
             Self::Restarted { .. } => "recover.restarted",
             Self::Session(error) => error.code(),
             Self::Vault(error) => error.code(),
@@ -54,7 +51,6 @@ impl Diagnose for RecoverError {
         match self {
             Self::None { .. } => Some("see what can be recovered with: avfs recover --list".to_owned()),
             Self::Ambiguous { .. } => Some("give more digits".to_owned()),
-            Self::OtherVault { vault, id } => Some(format!("avfs recover --vault {vault} {id}")),
             Self::Restarted { id } => Some(format!(
                 "take it as it is with: avfs recover --force {id}, or give it up with: --discard"
             )),
@@ -142,7 +138,12 @@ impl Recovery {
             (Some(version), _) => version,
             // It died before the directory was imported: the directory as it is now is the best there is.
             (None, Some(dir)) => {
-                let options = ImportOptions { on_trouble: OnTrouble::KeepGoing, stat_cache, meter: &meter };
+                let options = ImportOptions {
+                    on_trouble: OnTrouble::KeepGoing,
+                    stat_cache,
+                    exclude: &record.exclude,
+                    meter: &meter,
+                };
                 vault.import(dir, &ForkName::main(), "import for a recovery", &options)?.committed.version.id
             }
             (None, None) => vault.fork(&ForkName::main())?.head,
@@ -169,7 +170,7 @@ impl Recovery {
         let landing = if captured.edits.is_empty() || !record.wanted {
             Landing::RecordOnly
         } else if record.ephemeral {
-            let expires_at = vault.now().plus_seconds(crate::vault::run::DIVERTED_SECONDS);
+            let expires_at = vault.now().plus_seconds(record.expires_seconds);
             Landing::NewFork {
                 name: &fork,
                 base: before,
@@ -259,7 +260,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                 Ok(record) => record,
                 // Killed before it had begun, or not ours to understand: nothing of it was promised.
                 Err(_) => {
-                    session.discard()?;
+                    self.clear(run, &name, session.discard());
                     continue;
                 }
             };
@@ -267,7 +268,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             let known =
                 ours && self.site.vault.read()?.run(&record.run_id()?).map_err(VaultError::from)?.is_some();
             match (session.read_outcome()?, known) {
-                (_, true) => session.captured()?,
+                (_, true) => self.clear(run, &name, session.captured()),
                 (Some(_), false) if ours => run.note(
                     "run.recoverable",
                     format!("run {name} was never captured; finish it with: avfs recover {name}"),
@@ -278,10 +279,20 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                         let row = run_record(&record, None, RunState::Interrupted, None)?;
                         journal_only(self.site.vault, row, &record.message)?;
                     }
-                    session.discard()?;
+                    self.clear(run, &name, session.discard());
                 }
             }
         }
         Ok(())
+    }
+
+    /// A leftover that cannot be removed is no reason not to run.
+    pub(super) fn clear(&self, run: &mut Run<'_>, name: &str, cleared: Result<(), SessionError>) {
+        if let Err(error) = cleared {
+            run.note(
+                "scratch.leftover",
+                format!("what run {name} left behind could not be removed: {error}"),
+            );
+        }
     }
 }

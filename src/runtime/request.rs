@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::ids::ForkName;
 use crate::vault::version::Reference;
 
-use super::launcher::{NetMode, Streams};
+use super::launcher::{NetMode, ProcMode, Streams};
 use super::timeout::ExecutionTimeout;
 use super::view::{Extra, Profile};
 use super::words::words;
@@ -140,6 +140,7 @@ pub struct ExecutionRequest {
     pub timeout: ExecutionTimeout,
     pub grace: Duration,
     pub net: NetMode,
+    pub proc: ProcMode,
     pub profile: Profile,
     pub extras: Vec<Extra>,
     pub environment: super::environment::Environment,

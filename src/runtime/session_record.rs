@@ -25,6 +25,8 @@ pub struct SessionRecord {
     pub wanted: bool,
     pub started_at: i64,
     pub message: String,
+    /// How long a fork made for the run is kept.
+    pub expires_seconds: i64,
     pub exclude: Vec<String>,
     /// Hex: paths may hold any bytes.
     pub hidden: Vec<String>,

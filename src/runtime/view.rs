@@ -6,25 +6,29 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::launcher::{Access, NetMode, TmpfsSize, ViewStep, WorkspaceMount};
+use super::launcher::{Access, NetMode, ProcMode, TmpfsSize, ViewStep, WorkspaceMount};
+use super::words::words;
 
 /// Read-only inside, where the host has them.
 const SYSTEM: [&str; 11] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap"];
 /// Made anew for each run.
 const PRIVATE: [&str; 4] = ["/proc", "/dev", "/tmp", "/var/tmp"];
+/// Where programs of one user live whose other files are anything: of its `share` only what they need is shown.
+const USER_PREFIX: &str = ".local";
+const USER_SHARED: [&str; 2] = ["share/pipx", "share/uv"];
 /// What a toolchain in a home directory has beside its `bin`; the rest of its prefix may hold credentials.
 const BESIDE_BIN: [&str; 7] = ["lib", "lib64", "libexec", "share", "include", "versions", "toolchains"];
 
-/// How much of the host is to be seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Profile {
-    /// The system and toolchains.
-    #[default]
-    Strict,
-    /// Everything the caller may read, read-only.
-    Host,
-}
+words!(
+    /// How much of the host is to be seen.
+    Profile, "profile", {
+        /// The system and toolchains.
+        Strict = "strict",
+        /// Everything the caller may read, read-only.
+        Host = "host",
+    }
+);
 
 /// A change to the view that somebody asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +45,25 @@ pub enum Extra {
     },
 }
 
+impl Extra {
+    /// The path inside that is not the workspace's any more.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::ReadOnly(path) | Self::ReadWrite(path) | Self::Tmpfs(path) | Self::Hide(path) => path,
+            Self::Cache { path, .. } => path,
+        }
+    }
+
+    fn shows_a_dir(&self) -> bool {
+        match self {
+            Self::ReadOnly(path) | Self::ReadWrite(path) => path.is_dir(),
+            Self::Tmpfs(_) | Self::Cache { .. } => true,
+            Self::Hide(_) => false,
+        }
+    }
+}
+
 /// What the view is made for.
 pub struct ViewRequest<'a> {
     pub profile: Profile,
@@ -49,6 +72,7 @@ pub struct ViewRequest<'a> {
     /// `$PATH`
     pub search_path: &'a OsStr,
     pub net: NetMode,
+    pub proc: ProcMode,
     pub extras: &'a [Extra],
     /// Never to be seen: the vault, the caches, the scratch.
     pub secret: &'a [PathBuf],
@@ -77,8 +101,11 @@ pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
             if let Some(home) = home {
                 shown.push((home.to_owned(), private_dir(home, 0o700)));
             }
-            let toolchains = toolchains(request.search_path, request.home);
-            shown.extend(toolchains.into_iter().flat_map(|path| as_on_host(&path)));
+            // What lies in the workspace is seen there, as it is on the fork.
+            let toolchains = toolchains(request.search_path, request.home)
+                .into_iter()
+                .filter(|path| !path.starts_with(&workspace) && !workspace.starts_with(path));
+            shown.extend(toolchains.flat_map(|path| as_on_host(&path)));
         }
         Profile::Host => {
             let tops = std::fs::read_dir("/").into_iter().flatten().flatten().map(|entry| entry.path());
@@ -86,7 +113,9 @@ pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
             shown.extend(tops.flat_map(|path| as_on_host(&path)));
         }
     }
-    shown.push(("/proc".into(), ViewStep::Proc { path: "/proc".into() }));
+    if request.proc == ProcMode::Private {
+        shown.push(("/proc".into(), ViewStep::Proc { path: "/proc".into() }));
+    }
     shown.push(("/dev".into(), ViewStep::Devices { path: "/dev".into() }));
     shown.push(("/tmp".into(), private_dir(Path::new("/tmp"), 0o1777)));
     shown.push(("/var/tmp".into(), private_dir(Path::new("/var/tmp"), 0o1777)));
@@ -99,7 +128,7 @@ pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
     for extra in request.extras {
         let (path, step) = extra_step(extra);
         // A mount point in the workspace must be there; in everything else it is made like any directory.
-        if matches!(extra, Extra::Cache { .. } | Extra::Tmpfs(_)) && inside_workspace(&path) {
+        if extra.shows_a_dir() && inside_workspace(&path) {
             mount_points.push(path.clone());
         }
         shown.push((path, step));
@@ -186,22 +215,27 @@ fn resolver() -> Option<(PathBuf, ViewStep)> {
 /// Directories on PATH that the system does not cover, and what they need beside them.
 fn toolchains(search_path: &OsStr, home: Option<&Path>) -> Vec<PathBuf> {
     let mut found = BTreeSet::new();
-    let dirs =
-        search_path.as_bytes().split(|byte| *byte == b':').map(|dir| Path::new(OsStr::from_bytes(dir)));
-    for dir in dirs.filter(|dir| is_plain(dir) && dir.is_dir()) {
-        if SYSTEM.iter().chain(&["/proc", "/dev"]).any(|path| dir.starts_with(path)) {
-            continue;
-        }
+    let mut dirs: Vec<&Path> = search_path
+        .as_bytes()
+        .split(|byte| *byte == b':')
+        .map(|dir| Path::new(OsStr::from_bytes(dir)))
+        .collect();
+    dirs.sort_unstable();
+    dirs.dedup();
+    dirs.retain(|dir| !SYSTEM.iter().chain(&["/proc", "/dev"]).any(|path| dir.starts_with(path)));
+    for dir in dirs.into_iter().filter(|dir| is_plain(dir) && dir.is_dir()) {
         let Some(prefix) = dir.parent().filter(|prefix| *prefix != Path::new("/")) else { continue };
         match home {
             // The whole home is nobody's toolchain.
             Some(home) if dir == home || home.starts_with(dir) => {}
             Some(home) if dir.starts_with(home) => {
                 found.insert(dir.to_owned());
-                if prefix != home {
-                    found
-                        .extend(BESIDE_BIN.iter().map(|name| prefix.join(name)).filter(|path| path.is_dir()));
-                }
+                let beside: &[&str] = match prefix.strip_prefix(home) {
+                    Ok(below) if below == Path::new(USER_PREFIX) => &USER_SHARED,
+                    Ok(below) if below.as_os_str().is_empty() => &[],
+                    Ok(_) | Err(_) => &BESIDE_BIN,
+                };
+                found.extend(beside.iter().map(|name| prefix.join(name)).filter(|path| path.is_dir()));
                 // rustup's programs are links to one that looks for toolchains beside cargo's directory.
                 if dir.ends_with(".cargo/bin") {
                     found.insert(home.join(".rustup"));
@@ -236,6 +270,7 @@ mod tests {
             home: Some(home),
             search_path: OsStr::new("/usr/bin"),
             net: NetMode::None,
+            proc: ProcMode::Private,
             extras,
             secret: &[],
         }
@@ -279,14 +314,21 @@ mod tests {
     fn toolchains_in_a_home_show_their_parts_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path();
-        for made in [".cargo/bin", ".cargo/registry", ".rustup", ".py/bin", ".py/lib", ".py/secrets", "bin"] {
+        for made in [".cargo/bin", ".cargo/registry", ".rustup", ".py/bin", ".py/lib", ".py/secrets", "bin"]
+            .into_iter()
+            .chain([".local/bin", ".local/share/keyrings", ".local/share/pipx"])
+        {
             std::fs::create_dir_all(home.join(made)).unwrap();
         }
-        let path =
-            [".cargo/bin", ".py/bin", "bin", "."].map(|part| home.join(part).display().to_string()).join(":");
+        let path = [".cargo/bin", ".py/bin", ".local/bin", "bin", "."]
+            .map(|part| home.join(part).display().to_string())
+            .join(":");
         let found = toolchains(OsStr::new(&path), Some(home));
         let names: Vec<_> =
             found.iter().map(|path| path.strip_prefix(home).unwrap().to_str().unwrap()).collect();
-        assert_eq!(names, [".cargo/bin", ".py/bin", ".py/lib", ".rustup", "bin"]);
+        assert_eq!(
+            names,
+            [".cargo/bin", ".local/bin", ".local/share/pipx", ".py/bin", ".py/lib", ".rustup", "bin"]
+        );
     }
 }

@@ -40,6 +40,12 @@ macro_rules! words {
             }
         }
 
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.word())
+            }
+        }
+
         impl std::str::FromStr for $type {
             type Err = $crate::runtime::words::WordError;
 

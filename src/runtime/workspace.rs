@@ -2,11 +2,16 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use crate::backend::BackendError;
+use crate::backend::sqlite::OpenOptions;
 use crate::diagnose::Diagnose;
 use crate::ids::to_hex;
-use crate::vault::{Vault, VaultError, key};
+use crate::vault::{Context, Vault, VaultError, key};
+
+use super::locate::VAULT_DIR;
 
 /// The mark of a vault that lies in its directory's `.avfs`: it stays right when the directory is moved.
 pub const BOUND_ABOVE: &[u8] = b"..";
@@ -35,6 +40,33 @@ impl Diagnose for WorkspaceError {
     }
 }
 
+/// Makes a vault and the directory it lies in, which is closed to others; a `.avfs` keeps itself out of git.
+/// Whatever fails, nothing is left behind.
+pub fn make_vault(
+    path: &Path,
+    bound: &[u8],
+    options: OpenOptions,
+    context: Context,
+) -> Result<Vault, VaultError> {
+    let home = path.parent().unwrap_or(Path::new("/"));
+    let was_there = home.exists();
+    let refused = |error| BackendError::io("create", home, error);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home).map_err(refused)?;
+    rustix::fs::access(home, rustix::fs::Access::WRITE_OK).map_err(|errno| refused(errno.into()))?;
+    let made = Vault::create(path, Some(bound), options, context).and_then(|vault| {
+        let ignore = home.join(".gitignore");
+        if home.ends_with(VAULT_DIR) && !ignore.exists() {
+            std::fs::write(&ignore, "*\n").map_err(|error| BackendError::io("write", &ignore, error))?;
+        }
+        Ok(vault)
+    });
+    if made.is_err() && !was_there {
+        // Empty, or somebody else's by now: then it stays.
+        let _ = std::fs::remove_dir(home);
+    }
+    made
+}
+
 /// The directory whose files the vault keeps, if it was made for one.
 pub fn bound_dir(vault: &Vault) -> Result<Option<PathBuf>, VaultError> {
     let Some(bound) = vault.read()?.meta(key::BOUND)? else { return Ok(None) };
@@ -61,9 +93,7 @@ pub fn stat_cache_path(cache_dir: &Path, vault_id: &str, dir: &Path) -> PathBuf 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::sqlite::OpenOptions;
     use crate::clock::SystemClock;
-    use crate::vault::Context;
 
     #[test]
     fn a_vault_in_its_directory_moves_with_it() {

@@ -48,6 +48,15 @@ impl Rules {
         (self.with(dir, readable.join("\n").as_bytes()).unwrap_or_else(|_| self.clone()), false)
     }
 
+    /// The rules of these lines, in the root.
+    pub fn excluding(lines: &[String]) -> Result<Self, ignore::Error> {
+        if lines.is_empty() {
+            Ok(Self::default())
+        } else {
+            Self::default().with(&TreePath::root(), lines.join("\n").as_bytes())
+        }
+    }
+
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.layer.is_none()

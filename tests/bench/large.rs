@@ -63,7 +63,8 @@ pub fn large(bench: &Bench) -> Vec<Row> {
                 }
             });
             let meter = Meter::default();
-            let how = ImportOptions { on_trouble: OnTrouble::Fail, stat_cache: None, meter: &meter };
+            let how =
+                ImportOptions { on_trouble: OnTrouble::Fail, stat_cache: None, exclude: &[], meter: &meter };
             let time = timed(|| vault.import(&tree, &ForkName::main(), "large", &how).unwrap()).0;
             done.store(true, Ordering::Relaxed);
             time

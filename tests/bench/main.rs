@@ -1,4 +1,4 @@
-//! The vault's benchmark: every figure is a ratio to a peer measured in the same run (docs/BENCHMARKS.md).
+//! The benchmark: every figure is a ratio to a peer measured in the same run (docs/BENCHMARKS.md).
 //!
 //! Run by `scripts/bench`, which installs the peers. Usage: `vault [--files N] [--dir DIR] [--only NAME]`.
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program for people at a terminal")]
@@ -8,6 +8,7 @@ mod generate;
 mod large;
 mod peers;
 mod processes;
+mod runs;
 mod trees;
 
 use std::path::{Path, PathBuf};
@@ -134,12 +135,13 @@ fn main() {
     }
     std::fs::create_dir_all(&bench.dir).unwrap();
     println!("| what | avfs | peer | ratio | goal | |\n|---|---|---|---|---|---|");
-    let parts: [(&str, Part); 5] = [
+    let parts: [(&str, Part); 6] = [
         ("generated", trees::generated),
         ("real", trees::real),
         ("commits", commits::commits),
         ("processes", processes::processes),
         ("large", large::large),
+        ("runs", runs::runs),
     ];
     for (name, part) in parts {
         if bench.wants(name) {

@@ -13,11 +13,16 @@ use avfs::vault::{Vault, require_version};
 use crate::{Bench, Goal, Row, context, generate, median, new_vault, options, peers, quiet, timed};
 
 /// As a process would: opens the vault, imports, closes it.
-fn import(vault: &Path, tree: &Path, cache: &Path) -> (f64, Imported) {
+pub fn import(vault: &Path, tree: &Path, cache: &Path) -> (f64, Imported) {
     timed(|| {
         let vault = Vault::open(vault, options(), context()).unwrap();
         let meter = Meter::default();
-        let how = ImportOptions { on_trouble: OnTrouble::Fail, stat_cache: Some(cache), meter: &meter };
+        let how = ImportOptions {
+            on_trouble: OnTrouble::Fail,
+            stat_cache: Some(cache),
+            exclude: &[],
+            meter: &meter,
+        };
         vault.import(tree, &ForkName::main(), "bench", &how).unwrap()
     })
 }

@@ -6,6 +6,7 @@
 mod support;
 
 mod bad_input;
+mod config;
 mod env;
 mod help;
 mod json;

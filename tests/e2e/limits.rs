@@ -73,15 +73,24 @@ const ON_OVERLAY: &str = "set -e; mkdir \"$CACHE\"/l \"$CACHE\"/u \"$CACHE\"/w; 
 fn a_cache_on_an_overlay_takes_memory_or_a_copy() {
     let env = TestEnv::with_project();
     let line = "--json --shell 'cat README.md; echo x > x'";
-    let (disk, code) = envelope(&env, &format!("{ON_OVERLAY} exec \"$RUN\" --scratch disk {line}"));
+    let (disk, code) =
+        envelope(&env, &format!("{ON_OVERLAY} exec \"$RUN\" --backend overlay --scratch disk {line}"));
     let error = &disk["error"];
     assert_eq!((code, &error["code"]), (Some(121), &json!("mount.overlay_unsupported")), "{disk}");
     assert!(error["hint"].as_str().unwrap().contains("--scratch memory"), "{error}");
-    for (options, backend) in [("", "overlay"), ("--base cached", "overlay"), ("--backend copy", "copy")] {
+    let ways = [
+        ("", "overlay"),
+        ("--base cached", "overlay"),
+        ("--backend copy", "copy"),
+        // Nobody asked for an overlay: where there is none a copy will do, and the run says so.
+        ("--scratch disk", "copy"),
+    ];
+    for (options, backend) in ways {
         let env = TestEnv::with_project();
         let (works, code) = envelope(&env, &format!("{ON_OVERLAY} exec \"$RUN\" {options} {line}"));
         assert_eq!((code, &works["enforcement"]["backend"]), (Some(0), &json!(backend)), "{works}");
         assert_eq!(works["result"]["stdout"], json!("hello\n"));
+        assert_eq!(notes(&works).contains(&"backend.copy"), options == "--scratch disk", "{works}");
         env.assert_sound();
     }
 }

@@ -1,14 +1,15 @@
 //! The direction of the layers, read from the source: who may name whom, and where `unsafe` may stand.
 //!
-//! `bin`, `runner` → `runtime` → `vault` → `backend` → `ids`; `hostfs`, `clock`, `diagnose` and `ids` are leaves.
+//! `bin`, `runner` → `config` → `runtime` → `vault` → `backend` → `ids`; `hostfs`, `clock`, `diagnose` and `ids` are leaves.
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the source should fail at once")]
 
 use std::path::{Path, PathBuf};
 
 /// Each layer and the others it may name. A new module is given its place here first.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("bin", &["runtime", "vault", "backend", "hostfs", "ids", "clock", "diagnose", "exit_code"]),
-    ("runner", &["runtime", "vault", "backend", "hostfs", "ids", "clock", "diagnose", "exit_code"]),
+    ("bin", &["config", "runtime", "vault", "backend", "hostfs", "ids", "clock", "diagnose", "exit_code"]),
+    ("runner", &["config", "runtime", "vault", "backend", "hostfs", "ids", "clock", "diagnose", "exit_code"]),
+    ("config", &["runtime", "diagnose"]),
     ("runtime", &["vault", "backend", "hostfs", "ids", "clock", "diagnose", "exit_code"]),
     ("vault", &["backend", "hostfs", "ids", "clock", "diagnose"]),
     ("backend", &["hostfs", "ids", "clock", "diagnose"]),

@@ -136,7 +136,7 @@ pub fn try_import(
     cache: Option<&Path>,
     on_trouble: OnTrouble,
 ) -> avfs::vault::Result<Imported> {
-    let options = ImportOptions { on_trouble, stat_cache: cache, meter: &Meter::default() };
+    let options = ImportOptions { on_trouble, stat_cache: cache, exclude: &[], meter: &Meter::default() };
     vault.import(dir, &main_fork(), "import", &options)
 }
 

@@ -53,8 +53,12 @@ impl Stand {
 
     /// What the copy holds becomes the head of the fork.
     fn take_copy(&self) {
-        let options =
-            ImportOptions { on_trouble: OnTrouble::Fail, stat_cache: None, meter: &Meter::default() };
+        let options = ImportOptions {
+            on_trouble: OnTrouble::Fail,
+            stat_cache: None,
+            exclude: &[],
+            meter: &Meter::default(),
+        };
         self.vault.import(&self.copy(), &fork("side"), "copy", &options).unwrap();
     }
 

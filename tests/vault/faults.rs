@@ -174,8 +174,12 @@ fn operations<'a>(host: &'a Path) -> Vec<Operation<'a>> {
         (
             "import",
             Box::new(move |v| {
-                let options =
-                    ImportOptions { on_trouble: OnTrouble::Fail, stat_cache: None, meter: &Meter::default() };
+                let options = ImportOptions {
+                    on_trouble: OnTrouble::Fail,
+                    stat_cache: None,
+                    exclude: &[],
+                    meter: &Meter::default(),
+                };
                 v.import(host, &main_fork(), "import", &options).map(drop)
             }),
         ),

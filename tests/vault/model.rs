@@ -675,8 +675,12 @@ fn run(vault: &Vault, pair: &Pair, which: &str, step: &Step) -> Result<usize, Va
         Step::Import { fork: on } => {
             let cache = pair.cache(which);
             let meter = Meter::default();
-            let options =
-                ImportOptions { on_trouble: OnTrouble::Fail, stat_cache: Some(&cache), meter: &meter };
+            let options = ImportOptions {
+                on_trouble: OnTrouble::Fail,
+                stat_cache: Some(&cache),
+                exclude: &[],
+                meter: &meter,
+            };
             vault.import(&pair.host(), &fork(on), "import", &options).map(|_| 0)
         }
     }

@@ -194,8 +194,12 @@ fn import(vault: &Vault, round: u64) {
     }
     std::fs::write(dir.join("large"), support::noise(round + u64::from(std::process::id()), 3 << 20))
         .unwrap();
-    let options =
-        ImportOptions { on_trouble: OnTrouble::Fail, stat_cache: Some(&cache), meter: &Meter::default() };
+    let options = ImportOptions {
+        on_trouble: OnTrouble::Fail,
+        stat_cache: Some(&cache),
+        exclude: &[],
+        meter: &Meter::default(),
+    };
     let imported = vault.import(&dir, &support::main_fork(), "import", &options).unwrap();
     say(&format!("ack {}", imported.committed.version.id));
 }

@@ -15,7 +15,8 @@ pub use fds::{adopt_fd, close_all_but, close_in_child, dup_to, keep_only_low_fds
 pub use mounts::{MountAttr, set_mount_attr};
 pub use network::raise_loopback;
 pub use process::{
-    CloneFlags, Pid, TreeUsage, children_usage, clone_process, join_new_session_keyring, kill_all, reap_any,
+    CloneFlags, Pid, TreeUsage, children_usage, clone_process, join_new_session_keyring, kill_all,
+    landlock_abi, reap_any,
 };
 pub use signals::{SignalFd, SignalSet, block, reset_to_default, unblock_all};
 

@@ -108,7 +108,15 @@ pub fn join_new_session_keyring() -> Result<()> {
     let outcome = unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, 0_usize) };
     match check(outcome) {
         // A kernel without keyrings, or a filter that forbids the call, leaves none to be reached either way.
-        Ok(_) | Err(Errno::NOSYS) => Ok(()),
+        Ok(_) | Err(Errno::NOSYS | Errno::PERM) => Ok(()),
         Err(errno) => Err(errno),
     }
+}
+
+/// The version of Landlock this kernel has, if any.
+pub fn landlock_abi() -> Option<i64> {
+    const VERSION: libc::c_long = 1;
+    // SAFETY: with the version flag the kernel reads no attributes.
+    let outcome = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0_usize, 0_usize, VERSION) };
+    check(outcome).ok()
 }

@@ -26,6 +26,9 @@ const STATEMENTS_CACHED: usize = 64;
 pub enum OnClose {
     /// Nothing: the vault is one file again.
     Settle,
+    /// An empty log: copied alone the vault file is whole, and the next user does not have to make a log. For
+    /// those who come often.
+    EmptyLog,
     /// The log, for the next user to read: closing costs nothing.
     LeaveLog,
 }
@@ -140,7 +143,7 @@ fn open_named(uri: &Path, path: &Path, flags: OpenFlags, options: &OpenOptions) 
         let mut sql = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         sql.busy_timeout(options.patience)?;
         sql.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
-        let keep_log = options.on_close == OnClose::LeaveLog;
+        let keep_log = options.on_close != OnClose::Settle;
         sql.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep_log)?;
         sql.execute_batch(&format!(
             "PRAGMA synchronous=NORMAL; PRAGMA trusted_schema=OFF; PRAGMA temp_store=MEMORY; \

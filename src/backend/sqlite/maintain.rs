@@ -84,6 +84,18 @@ pub fn after_commit(backend: &SqliteBackend, conn: &Conn, log_pages: i32, durabi
     }
 }
 
+/// Leaves nothing in the log, unless others use it: then the last of them does.
+///
+/// The log is cut, not only moved: a process that opens it reads all of it, moved or not.
+pub fn before_close(backend: &SqliteBackend) {
+    report(backend.take_conn().and_then(|conn| {
+        let no_patience = conn.sql.busy_timeout(Duration::ZERO);
+        no_patience
+            .map_err(|error| backend.translate(error))
+            .and_then(|()| checkpoint(backend, &conn, "TRUNCATE"))
+    }));
+}
+
 /// Moves what it can of the log; being kept from it by a reader is no failure.
 fn checkpoint(backend: &SqliteBackend, conn: &Conn, mode: &str) -> Result<()> {
     move_log(conn, mode).map_err(|error| backend.translate(error))

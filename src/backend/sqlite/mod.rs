@@ -140,6 +140,9 @@ impl Drop for SqliteBackend {
     fn drop(&mut self) {
         // A thread that still has the file open would be the last to close it, after its owner is gone.
         self.mover.wait();
+        if self.options.on_close == OnClose::EmptyLog && self.access == Access::ReadWrite {
+            maintain::before_close(self);
+        }
     }
 }
 

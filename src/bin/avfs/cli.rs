@@ -9,9 +9,9 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    apply, audit, cat, checkpoint, compact, completions, cp, diff, discard, export, find, fork, fsck, gc,
-    grep, import, init, log, ls, man, materialize, mkdir, mv, prune, quota, recover, restore, rm, runs,
-    schema, show, stats, status, tree, undo, vault, write,
+    apply, audit, cat, checkpoint, compact, completions, config, cp, diff, discard, doctor, export, find,
+    fork, fsck, gc, grep, import, init, log, ls, man, materialize, mkdir, mv, prune, quota, recover, restore,
+    rm, runs, schema, show, stats, status, tree, undo, vault, write,
 };
 
 /// Keeps every version of a directory in one file: fork it, compare, restore, export
@@ -78,6 +78,8 @@ pub enum Verb {
     Fsck(fsck::FsckArgs),
     Stats(stats::StatsArgs),
     Quota(quota::QuotaArgs),
+    Config(config::ConfigArgs),
+    Doctor(doctor::DoctorArgs),
     Schema(schema::SchemaArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),

@@ -1,12 +1,14 @@
 //! What every command is given: who and where it is, and how to answer.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use avfs::backend::sqlite::OpenOptions;
 use avfs::clock::SystemClock;
+use avfs::config::Config;
 use avfs::runtime::{LocateError, Surroundings, stat_cache_path};
 use avfs::vault::materialize::BaseCache;
 use avfs::vault::{Context, Vault};
@@ -33,6 +35,7 @@ impl CommandContext {
             home: var("HOME").map(PathBuf::from),
             data_home: var("XDG_DATA_HOME").map(PathBuf::from),
             cache_home: var("XDG_CACHE_HOME").map(PathBuf::from),
+            config_home: var("XDG_CONFIG_HOME").map(PathBuf::from),
         };
         let actor = Context { clock: Arc::new(SystemClock), actor: actor_name() };
         Ok(Self { ui, around, vault_option, actor })
@@ -58,6 +61,29 @@ impl CommandContext {
             Err(LocateError::NoHome { .. }) => Ok(None),
             Err(other) => Err(other.into()),
         }
+    }
+
+    /// The files that hold settings, with their text where they are there.
+    pub fn config_texts(&self, bound: Option<&Path>) -> Result<Vec<(PathBuf, Option<String>)>, Failure> {
+        let read = |path: PathBuf| match std::fs::read_to_string(&path) {
+            Ok(text) => Ok((path, Some(text))),
+            Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {
+                Ok((path, None))
+            }
+            Err(error) => Err(EdgeError::host("read", &path)(error).into()),
+        };
+        self.around.config_files(bound).into_iter().map(read).collect()
+    }
+
+    /// What the settings say is never versioned.
+    pub fn exclude(&self, dir: &Path) -> Result<Vec<String>, Failure> {
+        let mut config = Config::default();
+        for (file, text) in self.config_texts(Some(dir))? {
+            if let Some(text) = text {
+                config = config.with(&file, &text)?;
+            }
+        }
+        Ok(config.capture_exclude.into_iter().map(|pattern| pattern.value).collect())
     }
 
     pub fn base_cache(&self) -> Result<BaseCache, Failure> {

@@ -34,8 +34,9 @@ pub fn carry_out(
     let new = |task: &Task| matches!(task, Task::Put { .. } | Task::Plant { .. });
     let place = staging_place(dir);
     let times = times_to_keep(host, &tasks, place == dir)?;
+    // Also where nothing is new: one who was killed may have left its staging after the last name was changed.
+    export::sweep(&place)?;
     if tasks.iter().any(new) {
-        export::sweep(&place)?;
         let stage = Stage { host, out, wanted, staging: Staging::make(&place)? };
         stage.fill(&tasks)?;
         if out.meter.stopped() {

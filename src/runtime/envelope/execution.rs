@@ -9,6 +9,7 @@ use crate::runtime::launcher::{Exit, NetMode, Output};
 use crate::runtime::request::{CommandLine, ExecutionRequest, ForkChoice, Writing};
 use crate::runtime::result::{Enforcement, ExecutionResult, Phases};
 use crate::runtime::room::Scratch;
+use crate::runtime::view::Extra;
 use crate::vault::run::Landed;
 
 use super::answer::{ErrorBody, SCHEMA_VERSION};
@@ -26,7 +27,7 @@ pub struct ExecutionEnvelope {
     /// The command ran, exited with 0, and its changes are kept as was asked.
     pub success: bool,
     pub state: StateName,
-    /// Nothing if it could not be understood.
+    /// Nothing if what was asked for could not be understood.
     pub request: Option<RequestObject>,
     pub decision: Option<DecisionObject>,
     pub result: Option<ResultObject>,
@@ -41,6 +42,8 @@ pub enum StateName {
     Denied,
     ApprovalRequired,
     Failed,
+    /// Only with `--dry-run`.
+    Planned,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -71,6 +74,14 @@ pub struct RequestObject {
     pub base: &'static str,
     pub scratch: &'static str,
     pub backend: &'static str,
+    pub profile: &'static str,
+    /// What was shown, put or hidden beside the profile.
+    pub ro: Vec<String>,
+    pub rw: Vec<String>,
+    pub tmpfs: Vec<String>,
+    pub hide: Vec<String>,
+    /// Directories that persist between runs.
+    pub cache: Vec<String>,
     /// Names of the variables the command is given; never their values.
     pub environment: Vec<String>,
 }
@@ -80,6 +91,10 @@ impl RequestObject {
     pub fn of(request: &ExecutionRequest, vault: Option<&std::path::Path>) -> Self {
         let lossy = |text: &std::ffi::OsString| text.to_string_lossy().into_owned();
         let path = |path: &std::path::PathBuf| path.display().to_string();
+        let paths = |wanted: fn(&Extra) -> bool| {
+            let chosen = request.extras.iter().filter(|extra| wanted(extra));
+            chosen.map(|extra| extra.path().display().to_string()).collect::<Vec<_>>()
+        };
         let words = request.command.words();
         let is_text = words.iter().all(|word| word.to_str().is_some());
         let bytes = || words.iter().map(|word| base64(word.as_encoded_bytes())).collect();
@@ -102,20 +117,19 @@ impl RequestObject {
             timeout_ms: request.timeout.millis(),
             grace_ms: u64::try_from(request.grace.as_millis()).unwrap_or(u64::MAX),
             checkpoint_mode: request.checkpoint.word(),
-            net: net_name(request.net),
+            net: request.net.word(),
             retention: request.retention.word(),
             base: request.base.word(),
             scratch: request.scratch.word(),
             backend: request.backend.word(),
+            profile: request.profile.word(),
+            ro: paths(|extra| matches!(extra, Extra::ReadOnly(_))),
+            rw: paths(|extra| matches!(extra, Extra::ReadWrite(_))),
+            tmpfs: paths(|extra| matches!(extra, Extra::Tmpfs(_))),
+            hide: paths(|extra| matches!(extra, Extra::Hide(_))),
+            cache: paths(|extra| matches!(extra, Extra::Cache { .. })),
             environment: request.environment.names(),
         }
-    }
-}
-
-fn net_name(net: NetMode) -> &'static str {
-    match net {
-        NetMode::None => "none",
-        NetMode::Host => "host",
     }
 }
 
@@ -334,7 +348,7 @@ impl From<&Enforcement> for EnforcementObject {
             namespaces,
             seccomp: false,
             landlock: false,
-            net: net_name(enforcement.net),
+            net: enforcement.net.word(),
             limits: Vec::new(),
             base: enforcement.base.word(),
             scratch,
@@ -356,6 +370,22 @@ impl ExecutionEnvelope {
             decision: Some(DecisionObject::from(decision)),
             result: Some(ResultObject::from(result)),
             enforcement: Some(EnforcementObject::from(&result.enforcement)),
+            error: None,
+        }
+    }
+
+    /// One that would take place.
+    #[must_use]
+    pub fn planned(request: RequestObject, decision: &ExecutionDecision, enforcement: &Enforcement) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            kind: "execution",
+            success: true,
+            state: StateName::Planned,
+            request: Some(request),
+            decision: Some(DecisionObject::from(decision)),
+            result: None,
+            enforcement: Some(EnforcementObject::from(enforcement)),
             error: None,
         }
     }

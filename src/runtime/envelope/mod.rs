@@ -19,11 +19,13 @@ pub use records::{
 };
 pub use results::{
     AuditList, AuditVerify, AuditVerifyHead, Cat, CatFile, CheckpointInfo, CheckpointList, CheckpointOne,
-    Compact, Completions, Diff, Edited, Entries, Export, FileStat, ForkList, ForkOne, ForkTree, ForkTreeNode,
-    Fsck, FsckFinding, Gc, Grep, GrepMatch, Import, Init, Log, Man, ManPage, Materialize, Prune,
-    PruneCheckpoint, QuotaShow, SchemaResult, Show, Stats, Status, TextEncoding, TroubleObject, VaultDelete,
-    VaultInfo, VaultList, VaultListed,
+    Compact, Completions, ConfigFile, ConfigSetting, ConfigShow, ConfigValue, Diff, Edited, Entries, Export,
+    FileStat, ForkList, ForkOne, ForkTree, ForkTreeNode, Fsck, FsckFinding, Gc, Grep, GrepMatch, Import,
+    Init, Log, Man, ManPage, Materialize, Prune, PruneCheckpoint, QuotaShow, SchemaResult, Show, Stats,
+    Status, TextEncoding, TroubleObject, VaultDelete, VaultInfo, VaultList, VaultListed,
 };
-pub use runs::{Apply, ApplyConflict, Discard, Recover, RecoverOne, RunsList, RunsShow, Undo};
+pub use runs::{
+    Apply, ApplyConflict, Discard, Doctor, DoctorCheck, Recover, RecoverOne, RunsList, RunsShow, Undo,
+};
 pub use schema::{KINDS, document};
 pub use text::{base64, time_of_file, time_text};

@@ -430,6 +430,36 @@ pub struct QuotaShow {
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ConfigShow {
+    /// In the order in which they are laid over each other.
+    pub files: Vec<ConfigFile>,
+    pub settings: Vec<ConfigSetting>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ConfigFile {
+    pub path: String,
+    pub found: bool,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ConfigSetting {
+    /// Such as `run.timeout`.
+    pub key: String,
+    /// True if it may have any number of values, false if it has exactly one.
+    pub list: bool,
+    pub values: Vec<ConfigValue>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ConfigValue {
+    pub value: String,
+    /// The file that set it; nothing for a default.
+    pub file: Option<String>,
+    pub line: Option<u64>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SchemaResult {
     /// The JSON Schema that `avfs schema` prints.
     pub schema: serde_json::Value,

@@ -1,7 +1,7 @@
 //! The `result` of the verbs about runs.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::backend::RunRecord;
@@ -47,6 +47,41 @@ impl RunsShow {
             changes,
             change_counts,
         }
+    }
+}
+
+/// Whether avfs-run works on this host.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Doctor {
+    pub ready: bool,
+    pub checks: Vec<DoctorCheck>,
+}
+
+/// One thing that was tried.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct DoctorCheck {
+    pub name: String,
+    pub ok: bool,
+    /// Whether a run needs it.
+    pub required: bool,
+    /// Stable: never renamed.
+    pub code: Option<String>,
+    /// What failed.
+    pub detail: Option<String>,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl DoctorCheck {
+    #[must_use]
+    pub fn passed(name: &str, required: bool) -> Self {
+        Self { name: name.to_owned(), ok: true, required, code: None, detail: None, hint: None }
+    }
+
+    #[must_use]
+    pub fn failed(name: &str, required: bool, code: &str, detail: String, hint: Option<String>) -> Self {
+        let (name, code) = (name.to_owned(), Some(code.to_owned()));
+        Self { name, ok: false, required, code, detail: Some(detail), hint }
     }
 }
 

@@ -231,9 +231,10 @@ impl Vault {
     ) -> Result<(Found, Batch<'_>, Notes)> {
         let io = |operation| move |source| CaptureError::Io { operation, path: TreePath::root(), source };
         let root = upper.try_clone_to_owned().map_err(io("open"))?;
+        let bad_exclude = |source| CaptureError::BadExclude { pattern: options.exclude.join(", "), source };
         let flavour = Flavour::Upper(Upper {
             kind: options.kind,
-            exclude: exclude_rules(options.exclude)?,
+            exclude: Rules::excluding(options.exclude).map_err(bad_exclude)?,
             hidden: options.hidden,
             file_bytes_max: options.file_bytes_max.min(super::chunk::FILE_BYTES_MAX),
             modes,
@@ -310,7 +311,7 @@ impl Notes {
     /// Ends the scan: a storing thread then has everything.
     fn of(found: &Found, shared: Shared<'_>) -> Self {
         let mut notes = match &shared.flavour {
-            Flavour::Host => Self { left_out: Vec::new(), bad_ignore_files: Vec::new() },
+            Flavour::Host { .. } => Self { left_out: Vec::new(), bad_ignore_files: Vec::new() },
             Flavour::Upper(upper) => Self {
                 left_out: std::mem::take(&mut *lock(&upper.left_out)),
                 bad_ignore_files: std::mem::take(&mut *lock(&upper.bad_ignore_files)),
@@ -336,19 +337,6 @@ fn take_held(outlet: &Outlet) -> Vec<BlobRecord> {
     }
 }
 
-fn exclude_rules(patterns: &[String]) -> Result<Rules> {
-    let rules = Rules::default();
-    for pattern in patterns {
-        let bad = |source| CaptureError::BadExclude { pattern: pattern.clone(), source };
-        rules.with(&TreePath::root(), pattern.as_bytes()).map_err(bad)?;
-    }
-    let bad = |source| CaptureError::BadExclude { pattern: patterns.join("\n"), source };
-    if patterns.is_empty() {
-        return Ok(rules);
-    }
-    Ok(rules.with(&TreePath::root(), patterns.join("\n").as_bytes()).map_err(bad)?)
-}
-
 /// What went wrong, in the words of a capture.
 fn in_capture(error: VaultError) -> VaultError {
     let VaultError::Import(error) = error else { return error };
@@ -361,7 +349,8 @@ fn in_capture(error: VaultError) -> VaultError {
         ImportError::NotADirectory { .. }
         | ImportError::NoDirectory { .. }
         | ImportError::NoPermission { .. }
-        | ImportError::BadIgnore { .. } => return error.into(),
+        | ImportError::BadIgnore { .. }
+        | ImportError::BadExclude { .. } => return error.into(),
     };
     error.into()
 }

@@ -48,6 +48,11 @@ pub enum ImportError {
         #[source]
         source: ignore::Error,
     },
+    #[error("a pattern of what is excluded is none")]
+    BadExclude {
+        #[source]
+        source: ignore::Error,
+    },
     #[error("cannot {operation} {path}")]
     Io {
         operation: &'static str,
@@ -69,6 +74,7 @@ impl Diagnose for ImportError {
             Self::Torn { .. } => "import.torn_read",
             Self::TooDeep { .. } => "import.too_deep",
             Self::BadIgnore { .. } => "import.bad_ignore_file",
+            Self::BadExclude { .. } => "import.bad_exclude",
             Self::Io { .. } => "import.io",
             Self::Interrupted => "interrupted",
         }
@@ -87,7 +93,9 @@ impl Diagnose for ImportError {
                     .to_owned()
             }
             Self::TooDeep { .. } => "leave it out with a line in .avfsignore".to_owned(),
-            Self::BadIgnore { .. } => "patterns are those of gitignore(5)".to_owned(),
+            Self::BadIgnore { .. } | Self::BadExclude { .. } => {
+                "patterns are those of gitignore(5)".to_owned()
+            }
             Self::Io { .. } | Self::Interrupted => return None,
         };
         Some(hint)
@@ -106,6 +114,8 @@ pub struct ImportOptions<'a> {
     pub on_trouble: OnTrouble,
     /// Where the stat cache of this directory lies; without it every file is read.
     pub stat_cache: Option<&'a Path>,
+    /// What is never versioned, as lines of an ignore file in the root.
+    pub exclude: &'a [String],
     pub meter: &'a Meter,
 }
 

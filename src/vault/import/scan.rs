@@ -220,7 +220,7 @@ impl Shared<'_> {
         let listed = beneath::names(fd.as_fd());
         let Some(names) = self.tolerate(listed, "list", || job.path.clone())? else { return Ok(None) };
         let listing = match &self.flavour {
-            Flavour::Host => {
+            Flavour::Host { .. } => {
                 if names.binary_search_by(|listed| listed.name.as_slice().cmp(FILE_NAME)).is_ok() {
                     job.rules = self.with_ignore_file(&job.rules, &fd, &job.path)?;
                 }
@@ -273,14 +273,24 @@ impl Shared<'_> {
         if (listed.name == OWN_DIR && listed.is_dir != Some(false)) || self.is_own(path, &listed.name) {
             return true;
         }
-        if listing.job.rules.is_empty() {
+        if listing.job.rules.is_empty() && self.exclude().is_none() {
             return false;
         }
         let is_dir = listed.is_dir.unwrap_or_else(|| {
             let looked = beneath::stat(listing.fd.as_fd(), &listed.name);
             looked.is_ok_and(|stat| stat.kind == HostKind::Dir)
         });
-        listing.job.rules.ignores(&path.join(&listed.name), is_dir)
+        let path = path.join(&listed.name);
+        let excluded = self.exclude().is_some_and(|rules| rules.ignores(&path, is_dir));
+        excluded || listing.job.rules.ignores(&path, is_dir)
+    }
+
+    /// What the settings leave out of a host directory, if they do.
+    fn exclude(&self) -> Option<&Rules> {
+        match &self.flavour {
+            Flavour::Host { exclude } => Some(exclude).filter(|rules| !rules.is_empty()),
+            Flavour::Upper(_) => None,
+        }
     }
 
     /// Adds one name; what the cache vouches for is taken from there.

@@ -17,6 +17,7 @@ use crate::ids::BlobId;
 use crate::vault::capture::UpperKind;
 use crate::vault::content;
 use crate::vault::error::{Result, VaultError};
+use crate::vault::ignore::Rules;
 use crate::vault::meter::Meter;
 use crate::vault::page::FileContent;
 use crate::vault::path::TreePath;
@@ -104,7 +105,10 @@ pub(in crate::vault) enum Outlet {
 
 /// What kind of directory is looked at.
 pub(in crate::vault) enum Flavour<'a> {
-    Host,
+    Host {
+        /// Wins over every ignore file.
+        exclude: Rules,
+    },
     Upper(Upper<'a>),
 }
 
@@ -183,7 +187,9 @@ impl<'a> Shared<'a> {
         options: &ImportOptions<'a>,
         outlet: Outlet,
     ) -> Result<Self> {
-        let shared = Self::new(vault, Flavour::Host, root, outlet, options.meter)?;
+        let exclude =
+            Rules::excluding(options.exclude).map_err(|source| ImportError::BadExclude { source })?;
+        let shared = Self::new(vault, Flavour::Host { exclude }, root, outlet, options.meter)?;
         let own_file = own_file(vault, dir);
         Ok(Self { on_trouble: options.on_trouble, cache, own_file, ..shared })
     }
@@ -253,14 +259,14 @@ impl<'a> Shared<'a> {
         let xattrs = xattr::read(file)?;
         Ok(match &self.flavour {
             Flavour::Upper(upper) if upper.kind == UpperKind::Layer => overlay::unescape(xattrs),
-            Flavour::Host | Flavour::Upper(_) => (xattrs, Shows::Beneath),
+            Flavour::Host { .. } | Flavour::Upper(_) => (xattrs, Shows::Beneath),
         })
     }
 
     /// The mode of a file as its user left it.
     fn true_mode(&self, stat: &HostStat) -> u32 {
         match &self.flavour {
-            Flavour::Host => stat.mode,
+            Flavour::Host { .. } => stat.mode,
             Flavour::Upper(upper) => upper.modes.true_mode(stat),
         }
     }

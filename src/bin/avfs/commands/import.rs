@@ -71,9 +71,15 @@ pub fn import(
     on_trouble: OnTrouble,
 ) -> Result<Done, Failure> {
     let stat_cache = ctx.stat_cache(vault, dir)?;
+    let exclude = ctx.exclude(dir)?;
     let imported = {
         let progress = Progress::interruptible("importing")?;
-        let options = ImportOptions { on_trouble, stat_cache: stat_cache.as_deref(), meter: &progress.meter };
+        let options = ImportOptions {
+            on_trouble,
+            stat_cache: stat_cache.as_deref(),
+            exclude: &exclude,
+            meter: &progress.meter,
+        };
         vault.import(dir, fork, message, &options)?
     };
     if let Some(why) = &imported.scanned.cache_unsaved {

@@ -1,16 +1,12 @@
 //! `avfs init`
 
-use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use avfs::backend::BackendError;
 use avfs::backend::sqlite::OpenOptions;
 use avfs::ids::ForkName;
 use avfs::runtime::envelope::Init;
-use avfs::runtime::{BOUND_ABOVE, VAULT_DIR, VAULT_FILE};
-use avfs::vault::Vault;
+use avfs::runtime::{BOUND_ABOVE, VAULT_DIR, VAULT_FILE, make_vault};
 use avfs::vault::import::OnTrouble;
 use clap::Args;
 
@@ -49,7 +45,7 @@ pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
     std::fs::create_dir_all(&dir).map_err(EdgeError::host("create", &dir))?;
     let dir = dir.canonicalize().map_err(EdgeError::host("find", &dir))?;
     let place = place(ctx, &dir)?;
-    let vault = make(ctx, &place)?;
+    let vault = make_vault(&place.path, &place.bound, OpenOptions::default(), ctx.actor.clone())?;
     ctx.ui.note(format_args!("made the vault {} for {}", place.path.display(), dir.display()));
     let imported = if args.import {
         let fork = ForkName::main();
@@ -75,44 +71,4 @@ fn place(ctx: &CommandContext, dir: &Path) -> Result<Place, Failure> {
     };
     let bound = if path == inside { BOUND_ABOVE.to_vec() } else { dir.as_os_str().as_bytes().to_vec() };
     Ok(Place { path, bound })
-}
-
-/// Makes the directory a vault is to lie in, and makes sure that it can be written to.
-fn make_home(home: &Path) -> Result<(), Failure> {
-    let refused = |error: std::io::Error| -> Failure {
-        if error.kind() == ErrorKind::PermissionDenied {
-            return BackendError::NoPermission { path: home.to_owned() }.into();
-        }
-        if error.kind() == ErrorKind::ReadOnlyFilesystem {
-            return BackendError::ReadOnly { path: home.to_owned() }.into();
-        }
-        EdgeError::host("create", home)(error).into()
-    };
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home).map_err(refused)?;
-    rustix::fs::access(home, rustix::fs::Access::WRITE_OK).map_err(|errno| refused(errno.into()))
-}
-
-/// Makes the vault, and takes back the directory made for it when that fails.
-fn make(ctx: &CommandContext, place: &Place) -> Result<Vault, Failure> {
-    let home = place.path.parent().unwrap_or(Path::new("/"));
-    let was_there = home.exists();
-    make_home(home)?;
-    let vault = Vault::create(&place.path, Some(&place.bound), OpenOptions::default(), ctx.actor.clone());
-    let own = home.ends_with(VAULT_DIR);
-    match vault {
-        Ok(vault) => {
-            let ignore = home.join(".gitignore");
-            if own && !ignore.exists() {
-                std::fs::write(&ignore, "*\n").map_err(EdgeError::host("write", &ignore))?;
-            }
-            Ok(vault)
-        }
-        Err(error) => {
-            if !was_there {
-                // Empty, or somebody else's by now: then it stays.
-                let _ = std::fs::remove_dir(home);
-            }
-            Err(error.into())
-        }
-    }
 }

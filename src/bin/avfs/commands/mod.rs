@@ -6,9 +6,11 @@ pub mod cat;
 pub mod checkpoint;
 pub mod compact;
 pub mod completions;
+pub mod config;
 pub mod cp;
 pub mod diff;
 pub mod discard;
+pub mod doctor;
 mod edited;
 pub mod export;
 pub mod find;
@@ -55,6 +57,7 @@ pub fn run(ctx: &CommandContext, verb: Verb) -> Outcome {
         Verb::Runs(args) => runs::run(ctx, &args),
         Verb::Apply(args) => apply::run(ctx, &args),
         Verb::Discard(args) => discard::run(ctx, &args),
+        Verb::Doctor(args) => doctor::run(ctx, &args),
         Verb::Recover(args) => recover::run(ctx, &args),
         Verb::Undo(args) => undo::run(ctx, &args),
         Verb::Fork(args) => fork::run(ctx, &args),
@@ -80,6 +83,7 @@ pub fn run(ctx: &CommandContext, verb: Verb) -> Outcome {
         Verb::Fsck(args) => fsck::run(ctx, &args),
         Verb::Stats(args) => stats::run(ctx, &args),
         Verb::Quota(args) => quota::run(ctx, &args),
+        Verb::Config(args) => config::run(ctx, &args),
         Verb::Schema(args) => schema::run(ctx, &args),
         Verb::Completions(args) => completions::run(ctx, &args),
         Verb::Man(args) => man::run(ctx, &args),

@@ -33,11 +33,13 @@ pub fn run(ctx: &CommandContext, args: &StatusArgs) -> Outcome {
     let dir = require_bound_dir(&vault)?;
     let fork = vault.fork(&args.on.fork)?;
     let stat_cache = ctx.stat_cache(&vault, &dir)?;
+    let exclude = ctx.exclude(&dir)?;
     let (root, new, scanned) = {
         let progress = Progress::start("looking");
         let options = ImportOptions {
             on_trouble: OnTrouble::KeepGoing,
             stat_cache: stat_cache.as_deref(),
+            exclude: &exclude,
             meter: &progress.meter,
         };
         vault.survey(&dir, &options)?

@@ -1,0 +1,211 @@
+//! What this host allows, found out by doing it: each piece of the sandbox is made once, with a tiny
+//! workspace in the real scratch directory.
+
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use avfs::diagnose::Diagnose;
+use avfs::hostfs::xattr;
+use avfs::hostfs::{beneath, remove::remove_tree};
+use avfs::runtime::envelope::DoctorCheck;
+use avfs::runtime::{
+    Completion, ExecutionTimeout, Exit, LaunchPlan, Launcher, NetMode, ProcMode, Profile, Streams,
+    UpperPlace, UpperRoot, ViewRequest, WorkspaceMount, view,
+};
+
+use crate::launch::{LaunchError, SandboxLauncher};
+use crate::remedy::Piece;
+
+const OPAQUE: &[u8] = b"user.overlay.opaque";
+const MEMORY_BYTES: u64 = 1 << 20;
+const MEMORY_INODES: u64 = 100;
+/// Replaces a directory of the lower layer: the upper must say that it hides the old one.
+const REPLACE: &str = "rm -r d && mkdir d && : > d/new";
+
+/// A workspace to try things with; gone when dropped.
+struct Bench {
+    dir: PathBuf,
+}
+
+impl Bench {
+    fn make(cache_dir: &Path) -> std::io::Result<Self> {
+        let dir = cache_dir.join(format!("doctor-{}", std::process::id()));
+        for part in ["mnt", "lower/d", "memory", "disk/upper", "disk/work"] {
+            std::fs::create_dir_all(dir.join(part))?;
+        }
+        std::fs::write(dir.join("lower/d/old"), "old\n")?;
+        Ok(Self { dir })
+    }
+
+    fn overlay(&self, upper: UpperPlace) -> WorkspaceMount {
+        WorkspaceMount::Overlay { path: "/workspace".into(), lowers: vec![self.dir.join("lower")], upper }
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        // A leftover of a check is of no harm; the next one has another name.
+        let _ = remove_tree(&self.dir);
+    }
+}
+
+/// Every check, in the order in which a run needs them.
+pub fn checks(cache_dir: &Path, umask: u32) -> Vec<DoctorCheck> {
+    let bench = match std::fs::create_dir_all(cache_dir).and_then(|()| Bench::make(cache_dir)) {
+        Ok(bench) => bench,
+        Err(error) => {
+            let hint = "set XDG_CACHE_HOME to a directory you can write".to_owned();
+            let detail = format!("{}: {error}", cache_dir.display());
+            return vec![DoctorCheck::failed("scratch directory", true, "scratch.io", detail, Some(hint))];
+        }
+    };
+    let prober = Prober { bench: &bench, launcher: SandboxLauncher { umask } };
+    let plain = WorkspaceMount::ReadOnly { path: "/workspace".into(), lowers: vec![bench.dir.join("lower")] };
+    let mut checks = vec![
+        prober.check(
+            "user namespace and mounts",
+            true,
+            prober.plan(plain.clone(), NetMode::Host, ProcMode::Absent, "true"),
+        ),
+        prober.check(
+            "private /proc",
+            true,
+            prober.plan(plain.clone(), NetMode::Host, ProcMode::Private, "true"),
+        ),
+        prober.check("private network", true, prober.plan(plain, NetMode::None, ProcMode::Private, "true")),
+    ];
+    let disk = prober.overlay(UpperPlace::Disk { dir: bench.dir.join("disk") });
+    let memory = prober.overlay(UpperPlace::Memory {
+        at: bench.dir.join("memory"),
+        size_bytes: MEMORY_BYTES,
+        inodes: MEMORY_INODES,
+        root: UpperRoot { mode: 0o755, ..UpperRoot::default() },
+    });
+    // One of the two will do: a run takes what there is, and the copy backend where there is none.
+    let either = disk.is_ok() || memory.is_ok();
+    checks.push(told("overlay, scratch on disk", !either, disk));
+    checks.push(told("overlay, scratch in memory", false, memory));
+    checks.extend(confinement());
+    checks
+}
+
+struct Prober<'b> {
+    bench: &'b Bench,
+    launcher: SandboxLauncher,
+}
+
+/// Why a check failed.
+enum Failure {
+    Launch(LaunchError),
+    /// It went through, and did not do what it should.
+    Wrong {
+        piece: Piece,
+        what: String,
+    },
+}
+
+impl Prober<'_> {
+    fn plan(&self, workspace: WorkspaceMount, net: NetMode, proc: ProcMode, script: &str) -> LaunchPlan {
+        let steps = view(ViewRequest {
+            profile: Profile::Strict,
+            workspace,
+            home: None,
+            search_path: "/usr/bin:/bin".as_ref(),
+            net,
+            proc,
+            extras: &[],
+            secret: &[],
+        });
+        LaunchPlan {
+            mountpoint: self.bench.dir.join("mnt"),
+            view: steps,
+            net,
+            command: ["/bin/sh", "-c", script].map(OsString::from).to_vec(),
+            environment: vec![("PATH".into(), "/usr/bin:/bin".into())],
+            cwd: "/workspace".into(),
+            streams: Streams::Captured { bytes_max: 4096 },
+            timeout: ExecutionTimeout::Millis(10_000),
+            grace: Duration::from_secs(1),
+        }
+    }
+
+    fn run(&self, plan: &LaunchPlan) -> Result<Completion, Failure> {
+        let completion = self.launcher.launch(plan, &mut || {}).map_err(Failure::Launch)?;
+        if completion.exit != Exit::Code(0) {
+            let said = String::from_utf8_lossy(&completion.stderr.bytes).trim().to_owned();
+            return Err(Failure::Wrong { piece: Piece::Process, what: said });
+        }
+        Ok(completion)
+    }
+
+    fn check(&self, name: &str, required: bool, plan: LaunchPlan) -> DoctorCheck {
+        told(name, required, self.run(&plan).map(drop))
+    }
+
+    /// An overlay that is written to, and whose upper then says what it should.
+    fn overlay(&self, upper: UpperPlace) -> Result<(), Failure> {
+        let plan = self.plan(self.bench.overlay(upper), NetMode::Host, ProcMode::Private, REPLACE);
+        let completion = self.run(&plan)?;
+        let top = match &completion.memory {
+            Some(memory) => beneath::open(memory.as_fd(), b"upper/d", beneath::DIR),
+            None => beneath::open_root(&self.bench.dir.join("disk/upper/d")),
+        };
+        let marks = top.and_then(|dir| xattr::read(dir.as_fd()));
+        let opaque =
+            marks.is_ok_and(|marks| marks.iter().any(|(name, value)| name == OPAQUE && value == b"y"));
+        if opaque {
+            return Ok(());
+        }
+        let what = "a directory that was replaced is not marked as opaque".to_owned();
+        Err(Failure::Wrong { piece: Piece::Overlay, what })
+    }
+}
+
+fn told(name: &str, required: bool, outcome: Result<(), Failure>) -> DoctorCheck {
+    match outcome {
+        Ok(()) => DoctorCheck::passed(name, required),
+        Err(Failure::Wrong { piece, what }) => {
+            let hint = piece.remedy(&std::io::Error::from(std::io::ErrorKind::Other));
+            DoctorCheck::failed(name, required, piece.code(), what, hint)
+        }
+        Err(Failure::Launch(error)) => {
+            let body = avfs::runtime::envelope::ErrorBody::of(&error);
+            DoctorCheck::failed(name, required, error.code(), body.message, body.hint)
+        }
+    }
+}
+
+/// What the kernel offers to confine a command further.
+fn confinement() -> Vec<DoctorCheck> {
+    let has = |name: &str, there: bool, missing: &str| {
+        if there {
+            DoctorCheck::passed(name, false)
+        } else {
+            DoctorCheck::failed(name, false, "sandbox.confinement", missing.to_owned(), None)
+        }
+    };
+    let seccomp = std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").is_ok();
+    let lsm = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
+    let landlock =
+        crate::sys::landlock_abi().is_some() || lsm.split(',').any(|name| name.trim() == "landlock");
+    vec![
+        has("seccomp filters", seccomp, "this kernel has no seccomp filters"),
+        has("Landlock", landlock, "this kernel has no Landlock, or it is not enabled"),
+        has(
+            "control group of one's own",
+            own_cgroup(),
+            "no writable cgroup v2: limits of memory and processes cannot be set",
+        ),
+    ]
+}
+
+/// True if this process may make groups beneath its own.
+fn own_cgroup() -> bool {
+    let Ok(text) = std::fs::read_to_string("/proc/self/cgroup") else { return false };
+    let Some(path) = text.lines().find_map(|line| line.strip_prefix("0::")) else { return false };
+    let dir = Path::new("/sys/fs/cgroup").join(path.trim_start_matches('/'));
+    let writable = |file: &str| rustix::fs::access(dir.join(file), rustix::fs::Access::WRITE_OK).is_ok();
+    writable("cgroup.procs") && writable("cgroup.subtree_control")
+}

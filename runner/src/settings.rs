@@ -1,0 +1,59 @@
+//! What the settings add to the view: paths that are shown, and directories that persist between runs.
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use avfs::config::Config;
+use avfs::ids::to_hex;
+use avfs::runtime::{Extra, Surroundings, UNBOUND_PATH};
+
+use crate::error::RunError;
+
+/// A path as the settings write it: beneath the home, absolute, or beneath the workspace.
+fn place(text: &str, home: Option<&Path>, workspace: &Path) -> Option<PathBuf> {
+    match text.strip_prefix("~/") {
+        Some(below) => Some(home?.join(below)),
+        None => Some(workspace.join(text)),
+    }
+}
+
+/// Directories of the cache are the vault's own: two projects with a `target` have two.
+pub fn extras(
+    config: &Config,
+    vault_id: &str,
+    workspace: Option<&Path>,
+    around: &Surroundings,
+    cache_dir: &Path,
+) -> Result<Vec<Extra>, RunError> {
+    let workspace = workspace.unwrap_or(Path::new(UNBOUND_PATH));
+    let home = around.home.as_deref();
+    let mut extras = Vec::new();
+    for setting in &config.run_ro {
+        let path = place(&setting.value, home, workspace);
+        // What is listed for other machines too may be missing on this one.
+        extras.extend(path.filter(|path| path.exists()).map(Extra::ReadOnly));
+    }
+    for setting in &config.cache_dirs {
+        let Some(path) = place(&setting.value, home, workspace) else { continue };
+        let name = to_hex(&blake3::hash(setting.value.as_bytes()).as_bytes()[..8]);
+        let source = cache_dir.join("dirs").join(vault_id).join(name);
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(&source);
+        made.map_err(|source| RunError::Host { operation: "make a cache directory", source })?;
+        extras.push(Extra::Cache { source, path });
+    }
+    Ok(extras)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_in_the_home_or_in_the_workspace() {
+        let (home, work) = (Path::new("/home/u"), Path::new("/work"));
+        assert_eq!(place("~/.cargo", Some(home), work), Some("/home/u/.cargo".into()));
+        assert_eq!(place("target", Some(home), work), Some("/work/target".into()));
+        assert_eq!(place("/opt/x", Some(home), work), Some("/opt/x".into()));
+        assert_eq!(place("~/.cargo", None, work), None);
+    }
+}

@@ -1,0 +1,212 @@
+//! Settings from files: the user's own, and over them those of the bound directory.
+//!
+//! Pure: the edge finds and reads the files (see [`crate::runtime::Surroundings::config_files`]), this gives their
+//! text a meaning. A key of a later file wins over the same key of an earlier one; lists are appended.
+
+mod parse;
+mod value;
+
+use std::path::{Path, PathBuf};
+
+use crate::diagnose::Diagnose;
+use crate::runtime::{ExecutionTimeout, NetMode, Profile, ScratchChoice, Span};
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Default,
+    File { path: PathBuf, line: usize },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting<T> {
+    pub value: T,
+    pub origin: Origin,
+}
+
+impl<T> Setting<T> {
+    const fn default(value: T) -> Self {
+        Self { value, origin: Origin::Default }
+    }
+}
+
+/// Everything that can be set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// `capture.exclude`: what is never versioned, in gitignore's syntax.
+    pub capture_exclude: Vec<Setting<String>>,
+    /// `cache.dirs`: directories that persist between runs outside of the versions; `~/` is the user's home.
+    pub cache_dirs: Vec<Setting<String>>,
+    /// `run.timeout`
+    pub run_timeout: Setting<ExecutionTimeout>,
+    /// `run.grace`: between the polite signal and the last one.
+    pub run_grace: Setting<ExecutionTimeout>,
+    /// `run.net`
+    pub run_net: Setting<NetMode>,
+    /// `run.scratch`: where the changes of a run are held while it runs.
+    pub run_scratch: Setting<ScratchChoice>,
+    /// `run.env`: names of further variables that are let through.
+    pub run_env: Vec<Setting<String>>,
+    /// `run.ro`: further paths that are visible inside, read-only.
+    pub run_ro: Vec<Setting<String>>,
+    /// `run.profile`
+    pub run_profile: Setting<Profile>,
+    /// `fork.expires`: how long the fork of a run is kept for review.
+    pub fork_expires: Setting<Span>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            capture_exclude: Vec::new(),
+            cache_dirs: Vec::new(),
+            run_timeout: Setting::default(ExecutionTimeout::DEFAULT),
+            run_grace: Setting::default(ExecutionTimeout::Millis(5_000)),
+            run_net: Setting::default(NetMode::None),
+            run_scratch: Setting::default(ScratchChoice::Auto),
+            run_env: Vec::new(),
+            run_ro: Vec::new(),
+            run_profile: Setting::default(Profile::Strict),
+            fork_expires: Setting::default(Span(7 * 24 * 60 * 60)),
+        }
+    }
+}
+
+/// One key as it is shown: its values, each with where it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    pub key: &'static str,
+    pub arity: Arity,
+    pub values: Vec<Setting<String>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arity {
+    One,
+    List,
+}
+
+impl Config {
+    /// Lays a file over what is known so far.
+    pub fn with(mut self, file: &Path, text: &str) -> Result<Self, ConfigError> {
+        parse::lay_over(&mut self, file, text)?;
+        Ok(self)
+    }
+
+    /// Lays the file of a directory over it, which may come from anybody: what would let a command see or reach
+    /// more of the host is not taken, and named.
+    pub fn with_directory(self, file: &Path, text: &str) -> Result<(Self, Vec<&'static str>), ConfigError> {
+        let mut theirs = self.clone().with(file, text)?;
+        let mut refused = Vec::new();
+        if theirs.run_net.value == NetMode::Host && theirs.run_net != self.run_net {
+            theirs.run_net = self.run_net;
+            refused.push("run.net");
+        }
+        if theirs.run_profile.value == Profile::Host && theirs.run_profile != self.run_profile {
+            theirs.run_profile = self.run_profile;
+            refused.push("run.profile");
+        }
+        if theirs.run_env != self.run_env {
+            theirs.run_env = self.run_env;
+            refused.push("run.env");
+        }
+        if theirs.run_ro != self.run_ro {
+            theirs.run_ro = self.run_ro;
+            refused.push("run.ro");
+        }
+        Ok((theirs, refused))
+    }
+
+    /// Every key, in the order of the documentation.
+    #[must_use]
+    pub fn shown(&self) -> Vec<Shown> {
+        fn one<T: std::fmt::Display>(key: &'static str, setting: &Setting<T>) -> Shown {
+            let shown = Setting { value: setting.value.to_string(), origin: setting.origin.clone() };
+            Shown { key, arity: Arity::One, values: vec![shown] }
+        }
+        let list =
+            |key, values: &Vec<Setting<String>>| Shown { key, arity: Arity::List, values: values.clone() };
+        let expires = Setting {
+            value: value::span_text(self.fork_expires.value),
+            origin: self.fork_expires.origin.clone(),
+        };
+        vec![
+            list("capture.exclude", &self.capture_exclude),
+            list("cache.dirs", &self.cache_dirs),
+            one("run.timeout", &self.run_timeout),
+            one("run.grace", &self.run_grace),
+            one("run.net", &self.run_net),
+            one("run.scratch", &self.run_scratch),
+            list("run.env", &self.run_env),
+            list("run.ro", &self.run_ro),
+            one("run.profile", &self.run_profile),
+            one("fork.expires", &expires),
+        ]
+    }
+}
+
+/// What is wrong with a file, and where.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{}:{line}: {problem}", file.display())]
+pub struct ConfigError {
+    pub file: PathBuf,
+    pub line: usize,
+    pub problem: Problem,
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Problem {
+    #[error("{0}")]
+    Syntax(String),
+    #[error("there is no key {key}")]
+    UnknownKey { key: String, known: String },
+    #[error("{key} takes {wanted}, not {found}")]
+    WrongType { key: String, wanted: &'static str, found: &'static str },
+    #[error("{key}: {value:?} is not {wanted}")]
+    BadValue { key: String, value: String, wanted: &'static str },
+}
+
+impl Diagnose for ConfigError {
+    fn code(&self) -> &'static str {
+        match &self.problem {
+            Problem::Syntax(_) => "config.syntax",
+            Problem::UnknownKey { .. } => "config.unknown_key",
+            Problem::WrongType { .. } => "config.wrong_type",
+            Problem::BadValue { .. } => "config.bad_value",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(match &self.problem {
+            Problem::Syntax(_) => "the file is TOML: see https://toml.io".to_owned(),
+            Problem::UnknownKey { known, .. } => format!("known are: {known}"),
+            Problem::WrongType { .. } | Problem::BadValue { .. } => {
+                "see every key and its value with: avfs config show, after correcting this one".to_owned()
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_cannot_open_its_own_sandbox() {
+        let user = Config::default().with(Path::new("user"), "[run]\nenv = [\"A\"]\n").unwrap();
+        let text = "[run]\nnet = \"host\"\nprofile = \"host\"\nenv = [\"TOKEN\"]\nro = [\"~/.ssh\"]\n\
+                    timeout = \"5s\"\n[capture]\nexclude = [\"*.tmp\"]\n";
+        let (config, refused) = user.clone().with_directory(Path::new("dir"), text).unwrap();
+        assert_eq!(refused, ["run.net", "run.profile", "run.env", "run.ro"]);
+        assert_eq!(
+            (&config.run_net, &config.run_env, &config.run_ro),
+            (&user.run_net, &user.run_env, &user.run_ro)
+        );
+        assert_eq!(config.run_timeout.value, ExecutionTimeout::Millis(5_000));
+        assert_eq!(config.capture_exclude.len(), 1);
+        // Tighter than the user's is fine.
+        let open = Config::default().with(Path::new("user"), "[run]\nnet = \"host\"\n").unwrap();
+        let (config, refused) = open.with_directory(Path::new("dir"), "[run]\nnet = \"none\"\n").unwrap();
+        assert_eq!((config.run_net.value, refused.len()), (NetMode::None, 0));
+    }
+}

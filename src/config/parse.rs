@@ -1,0 +1,254 @@
+//! From TOML to settings: every key is known, every value has its type, every refusal has its line.
+
+use std::path::Path;
+use std::str::FromStr;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::value::{is_absolute, is_ignore_pattern, is_path, is_variable};
+use super::{Config, ConfigError, Origin, Problem, Setting};
+
+const SECTIONS: &[(&str, &[&str])] = &[
+    ("capture", &["exclude"]),
+    ("cache", &["dirs"]),
+    ("run", &["timeout", "grace", "net", "scratch", "env", "ro", "profile"]),
+    ("fork", &["expires"]),
+];
+
+/// A file that is read.
+struct Source<'a> {
+    file: &'a Path,
+    text: &'a str,
+}
+
+/// A value and the name it has.
+struct Found<'a> {
+    source: &'a Source<'a>,
+    key: String,
+    value: &'a Spanned<DeValue<'a>>,
+}
+
+pub fn lay_over(config: &mut Config, file: &Path, text: &str) -> Result<(), ConfigError> {
+    let source = Source { file, text };
+    let document = DeTable::parse(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        source.error(at, Problem::Syntax(error.message().lines().collect::<Vec<_>>().join(", ")))
+    })?;
+    for (name, section) in document.get_ref() {
+        let name_text: &str = name.get_ref();
+        let Some((_, keys)) = SECTIONS.iter().find(|(known, _)| *known == name_text) else {
+            let known = SECTIONS.iter().map(|(name, _)| format!("[{name}]")).collect::<Vec<_>>().join(", ");
+            return Err(source.unknown(name.span().start, name_text, known));
+        };
+        let section = Found { source: &source, key: name_text.to_owned(), value: section };
+        for (key, value) in section.table()? {
+            let (key_text, at): (&str, usize) = (key.get_ref(), key.span().start);
+            let full = format!("{name_text}.{key_text}");
+            if !keys.contains(&key_text) {
+                return Err(source.unknown(at, &full, keys.join(", ")));
+            }
+            set(config, &Found { source: &source, key: full, value })?;
+        }
+    }
+    Ok(())
+}
+
+/// One arm for each key of [`SECTIONS`].
+fn set(config: &mut Config, found: &Found<'_>) -> Result<(), ConfigError> {
+    match found.key.as_str() {
+        "capture.exclude" => {
+            config.capture_exclude.extend(found.list(is_ignore_pattern, "a pattern of gitignore")?);
+        }
+        "cache.dirs" => config.cache_dirs.extend(found.list(is_path, "a path without '..'")?),
+        "run.timeout" => config.run_timeout = found.one("a duration such as 300s, or none")?,
+        "run.grace" => config.run_grace = found.one("a duration such as 5s, or none")?,
+        "run.net" => config.run_net = found.one("none or host")?,
+        "run.scratch" => config.run_scratch = found.one("auto, memory or disk")?,
+        "run.env" => config.run_env.extend(found.list(is_variable, "the name of a variable")?),
+        "run.ro" => {
+            config.run_ro.extend(found.list(is_absolute, "an absolute path, or one that begins with ~/")?)
+        }
+        "run.profile" => config.run_profile = found.one("strict or host")?,
+        "fork.expires" => config.fork_expires = found.one("a duration such as 7d")?,
+        _ => return Err(found.source.unknown(found.value.span().start, &found.key, String::new())),
+    }
+    Ok(())
+}
+
+impl Source<'_> {
+    fn line(&self, at: usize) -> usize {
+        self.text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
+    }
+
+    fn error(&self, at: usize, problem: Problem) -> ConfigError {
+        ConfigError { file: self.file.to_owned(), line: self.line(at), problem }
+    }
+
+    fn unknown(&self, at: usize, key: &str, known: String) -> ConfigError {
+        self.error(at, Problem::UnknownKey { key: key.to_owned(), known })
+    }
+}
+
+impl<'a> Found<'a> {
+    fn wrong_type(&self, value: &Spanned<DeValue<'_>>, wanted: &'static str) -> ConfigError {
+        let found = value.get_ref().type_str();
+        self.source.error(value.span().start, Problem::WrongType { key: self.key.clone(), wanted, found })
+    }
+
+    fn bad(&self, value: &Spanned<DeValue<'_>>, text: &str, wanted: &'static str) -> ConfigError {
+        let (key, value_text) = (self.key.clone(), text.chars().take(80).collect());
+        let problem = Problem::BadValue { key, value: value_text, wanted };
+        self.source.error(value.span().start, problem)
+    }
+
+    fn table(&self) -> Result<&'a DeTable<'a>, ConfigError> {
+        self.value.get_ref().as_table().ok_or_else(|| self.wrong_type(self.value, "a table"))
+    }
+
+    fn text(&self, value: &'a Spanned<DeValue<'a>>) -> Result<&'a str, ConfigError> {
+        value.get_ref().as_str().ok_or_else(|| self.wrong_type(value, "a string"))
+    }
+
+    fn sourced<T>(&self, value: T, at: usize) -> Setting<T> {
+        let origin = Origin::File { path: self.source.file.to_owned(), line: self.source.line(at) };
+        Setting { value, origin }
+    }
+
+    fn one<T: FromStr>(&self, wanted: &'static str) -> Result<Setting<T>, ConfigError> {
+        let text = self.text(self.value)?;
+        let value = text.parse().map_err(|_| self.bad(self.value, text, wanted))?;
+        Ok(self.sourced(value, self.value.span().start))
+    }
+
+    fn list(
+        &self,
+        good: fn(&str) -> bool,
+        wanted: &'static str,
+    ) -> Result<Vec<Setting<String>>, ConfigError> {
+        let items = self.value.get_ref().as_array();
+        let items = items.ok_or_else(|| self.wrong_type(self.value, "a list of strings"))?;
+        items.iter().map(|item| self.check(item, good, wanted)).collect()
+    }
+
+    fn check(
+        &self,
+        value: &'a Spanned<DeValue<'a>>,
+        good: fn(&str) -> bool,
+        wanted: &'static str,
+    ) -> Result<Setting<String>, ConfigError> {
+        let text = self.text(value)?;
+        if !good(text) {
+            return Err(self.bad(value, text, wanted));
+        }
+        Ok(self.sourced(text.to_owned(), value.span().start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::{ExecutionTimeout, NetMode};
+
+    const USER: &str = "\
+[capture]
+exclude = [\"*.tmp\"]
+
+[cache]
+dirs = [\"target\", \"~/.cargo/registry\"]
+
+[run]
+timeout = \"10m\"
+net = \"none\"
+env = [\"CARGO_HOME\"]
+";
+
+    const PROJECT: &str = "\
+run.timeout = \"none\"
+capture.exclude = [
+  '/out/',
+]
+[fork]
+expires = \"2w\"
+";
+
+    #[test]
+    fn later_files_win_key_by_key_and_lists_are_appended() {
+        let (user, project) = (Path::new("/u.toml"), Path::new("/p.toml"));
+        let config = Config::default().with(user, USER).unwrap().with(project, PROJECT).unwrap();
+        assert_eq!(config.run_timeout.value, ExecutionTimeout::None);
+        let line = |path: &Path, line| Origin::File { path: path.to_owned(), line };
+        assert_eq!(config.run_timeout.origin, line(project, 1));
+        assert_eq!((config.run_net.value, config.run_net.origin), (NetMode::None, line(user, 9)));
+        assert_eq!(config.run_grace.origin, Origin::Default);
+        let excluded: Vec<(&str, Origin)> =
+            config.capture_exclude.iter().map(|set| (set.value.as_str(), set.origin.clone())).collect();
+        assert_eq!(excluded, [("*.tmp", line(user, 2)), ("/out/", line(project, 3))]);
+        assert_eq!(config.fork_expires.value, crate::runtime::Span(14 * 24 * 60 * 60));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_file_line_and_key() {
+        let refused = |text: &str| {
+            let error = Config::default().with(Path::new("/c.toml"), text).unwrap_err();
+            (crate::diagnose::Diagnose::code(&error), error.to_string())
+        };
+        for (text, code, message) in [
+            ("[run]\n\ntiemout = \"5s\"", "config.unknown_key", "/c.toml:3: there is no key run.tiemout"),
+            ("\n[rum]\nx = 1", "config.unknown_key", "/c.toml:2: there is no key rum"),
+            ("[run]\ntimeout = 5", "config.wrong_type", "/c.toml:2: run.timeout takes a string, not integer"),
+            ("run = 5", "config.wrong_type", "/c.toml:1: run takes a table, not integer"),
+            (
+                "[run]\nenv = \"X\"",
+                "config.wrong_type",
+                "/c.toml:2: run.env takes a list of strings, not string",
+            ),
+            (
+                "[cache]\ndirs = [\n\"a\",\n7]",
+                "config.wrong_type",
+                "/c.toml:4: cache.dirs takes a string, not integer",
+            ),
+            ("[run]\nnet = \"all\"", "config.bad_value", "/c.toml:2: run.net: \"all\" is not none or host"),
+            (
+                "[run]\nro = [\"x\"]",
+                "config.bad_value",
+                "/c.toml:2: run.ro: \"x\" is not an absolute path, or one that begins with ~/",
+            ),
+            (
+                "[cache]\ndirs = [\"../x\"]",
+                "config.bad_value",
+                "/c.toml:2: cache.dirs: \"../x\" is not a path without '..'",
+            ),
+        ] {
+            assert_eq!(refused(text), (code, message.to_owned()));
+        }
+        let (code, message) = refused("[run]\ntimeout = \n");
+        assert_eq!(code, "config.syntax");
+        assert!(message.starts_with("/c.toml:2: "), "{message}");
+        assert_eq!(refused("[run]\ntimeout = '5s'\ntimeout = '6s'").0, "config.syntax");
+    }
+
+    #[test]
+    fn every_known_key_can_be_set() {
+        let mut config = Config::default();
+        for (section, keys) in SECTIONS {
+            for key in *keys {
+                let values = ["\"auto\"", "\"5s\"", "\"none\"", "\"strict\"", "[\"/x\"]", "[\"X\"]"];
+                let set = values.iter().any(|value| {
+                    let text = format!("[{section}]\n{key} = {value}");
+                    config.clone().with(Path::new("/c"), &text).map(|new| config = new).is_ok()
+                });
+                assert!(set, "{section}.{key} takes none of the values");
+            }
+        }
+        let shown: Vec<&str> = config.shown().iter().map(|shown| shown.key).collect();
+        let known: Vec<String> = SECTIONS
+            .iter()
+            .flat_map(|(section, keys)| keys.iter().map(move |key| format!("{section}.{key}")))
+            .collect();
+        assert_eq!(shown, known);
+        assert!(
+            config.shown().iter().all(|shown| shown.values.iter().all(|set| set.origin != Origin::Default))
+        );
+    }
+}

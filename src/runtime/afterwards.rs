@@ -1,0 +1,194 @@
+//! What is done once a run is kept: what changed is told, the upper becomes a layer, the changes are applied.
+//!
+//! Nothing here can take back that the run is in the vault.
+
+use crate::backend::RunRecord;
+use crate::ids::VersionId;
+use crate::vault::capture::LeftOut;
+use crate::vault::diff::ChangeKind;
+use crate::vault::gc::Trial;
+use crate::vault::import::{ImportOptions, OnTrouble};
+use crate::vault::layers::{Footprint, Made};
+use crate::vault::require_version;
+use crate::vault::run::{Landed, LandedRun};
+use crate::vault::version::{full_root_of, root_of};
+
+use super::apply::{ApplyOptions, Filter, Subject, apply};
+use super::change_summary::{ChangeSummary, Shown};
+use super::conclude::Before;
+use super::error::ExecuteError;
+use super::launcher::{Completion, Exit, Launcher};
+use super::mount_session::MountSession;
+use super::proxy::{Ended, Ground, Outcome, ProxyRuntime, Run};
+use super::request::Retention;
+use super::result::{Backend, BaseUsed, Enforcement};
+use super::room::Scratch;
+
+impl<L: Launcher> ProxyRuntime<'_, L> {
+    /// What changed, as people are told.
+    pub(super) fn changes(
+        &self,
+        before: Option<&Before>,
+        landed: &LandedRun,
+    ) -> crate::vault::Result<ChangeSummary> {
+        let (Some(before), Some(version)) = (before, landed.landed.version()) else {
+            return Ok(ChangeSummary::default());
+        };
+        let reader = self.site.vault.read()?;
+        let root = |id: &VersionId| root_of(&require_version(&*reader, id)?);
+        let from = match &landed.landed {
+            // What others changed meanwhile is not this run's doing.
+            Landed::Rebased { onto, .. } => root(onto)?,
+            Landed::Nothing | Landed::Advanced { .. } | Landed::Diverted { .. } => before.root,
+        };
+        ChangeSummary::compare(&&*reader, &from, &root(&version)?, &[], Shown::WithoutTimes)
+    }
+
+    pub(super) fn note_landing(&self, run: &mut Run<'_>, landed: &LandedRun) {
+        match &landed.landed {
+            Landed::Nothing | Landed::Advanced { .. } => {}
+            Landed::Rebased { .. } => run.note(
+                "fork.rebased",
+                format!("fork {} had moved meanwhile; the changes were made of its new head", run.fork),
+            ),
+            Landed::Diverted { fork, paths, .. } => {
+                let why = match paths.first() {
+                    Some(path) => format!("others changed {path} too"),
+                    None => format!("fork {} was deleted", run.fork),
+                };
+                run.note("fork.diverted", format!("{why}: the changes are on fork {fork}"));
+            }
+        }
+    }
+
+    /// The host's directory lay beneath the command: if somebody changed it, what the command saw is not
+    /// quite what the version says.
+    pub(super) fn look_at_host(
+        &self,
+        run: &mut Run<'_>,
+        ground: &Ground,
+        before: &Before,
+    ) -> crate::vault::Result<()> {
+        let Ground::Live(dir) = ground else { return Ok(()) };
+        let options = ImportOptions {
+            on_trouble: OnTrouble::KeepGoing,
+            stat_cache: self.site.stat_cache.as_deref(),
+            exclude: &self.site.exclude,
+            meter: self.site.meter,
+        };
+        let (root, _, _) = self.site.vault.survey(dir, &options)?;
+        if root.tree != before.root.tree {
+            run.note(
+                "host.changed",
+                format!(
+                    "{} was changed by others during the run; look at the changes with care",
+                    dir.display()
+                ),
+            );
+        }
+        Ok(())
+    }
+
+    /// What was written becomes the topmost layer for the next run on the fork.
+    pub(super) fn keep_layer(
+        &self,
+        session: &MountSession,
+        ended: &Ended<'_>,
+        landed: &LandedRun,
+        left_out: &[LeftOut],
+        size: Footprint,
+    ) -> crate::vault::Result<()> {
+        let (Ground::Stacked { stack, .. }, Landed::Advanced { version }) = (ended.ground, &landed.landed)
+        else {
+            return Ok(());
+        };
+        let site = self.site;
+        let root = {
+            let reader = site.vault.read()?;
+            full_root_of(&*reader, &require_version(&*reader, version)?)?
+        };
+        match ended.completion.memory {
+            None => site.layers.keep_upper(stack, &session.upper_dir(), left_out, size, &root).map(drop),
+            // Memory goes with the run: the layer is written from what the vault has now.
+            Some(_) => site.vault.stack(&root, &site.layers, site.meter).map(drop),
+        }
+    }
+
+    /// A scratch that is full is told as such: the command has only seen "no space left on device".
+    pub(super) fn note_room(&self, run: &mut Run<'_>, ended: &Ended<'_>) {
+        let full = |fs: rustix::fs::StatVfs| fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0);
+        match (&ended.completion.memory, ended.room) {
+            (Some(memory), Scratch::Memory { size_bytes, .. }) => {
+                if rustix::fs::fstatvfs(memory).is_ok_and(full) {
+                    let size = super::units::show_bytes_size(size_bytes);
+                    run.note(
+                        "scratch.full",
+                        format!("the scratch in memory ({size}) was full; run it again with: --scratch disk"),
+                    );
+                }
+            }
+            (None, _) | (Some(_), Scratch::Disk) => {
+                if rustix::fs::statvfs(self.site.cache_dir.as_path()).is_ok_and(full) {
+                    let dir = self.site.cache_dir.display();
+                    run.note("scratch.full", format!("the file system of {dir} is full; free some space"));
+                }
+            }
+        }
+    }
+
+    /// The number of paths that were written to the host's directory, if that was asked for.
+    pub(super) fn apply_if_asked(
+        &self,
+        run: &mut Run<'_>,
+        completion: &Completion,
+        record: &RunRecord,
+        landed: &Landed,
+    ) -> Outcome<Option<u64>, L> {
+        let Some(dir) = self.site.bound.as_deref().filter(|_| run.request.retention == Retention::Apply)
+        else {
+            return Ok(None);
+        };
+        if landed.version().is_none() {
+            return Ok(None);
+        }
+        if completion.exit != Exit::Code(0) || completion.timed_out {
+            run.note(
+                "apply.skipped",
+                "the command failed, so nothing was written to the directory".to_owned(),
+            );
+            return Ok(None);
+        }
+        let not_applied =
+            |source| ExecuteError::NotApplied { id: record.id.clone(), source: Box::new(source) };
+        let subject = {
+            let reader = self.site.vault.read()?;
+            Subject::of_run(&*reader, record)?
+        };
+        let options = ApplyOptions { filter: &Filter::default(), trial: Trial::Real, meter: self.site.meter };
+        let applied = apply(self.site.vault, &subject, dir, &options).map_err(not_applied)?;
+        for dir in &applied.kept_dirs {
+            run.note(
+                "apply.kept_dir",
+                format!("{dir} was not removed: it holds files that are not versioned"),
+            );
+        }
+        let told = applied.changes.iter().filter(|change| change.kind != ChangeKind::Time).count() as u64;
+        Ok(Some(told.saturating_sub(applied.already)))
+    }
+}
+
+pub(super) fn enforcement(run: &Run<'_>, ground: &Ground, room: Scratch) -> Enforcement {
+    let (backend, base) = match ground {
+        Ground::Live(_) => (Backend::Overlay, BaseUsed::Live),
+        Ground::Stacked { stack, .. } => (
+            Backend::Overlay,
+            match stack.made {
+                Made::Reused => BaseUsed::Reused,
+                Made::Layered => BaseUsed::Layered,
+                Made::Materialized => BaseUsed::Materialized,
+            },
+        ),
+        Ground::Copied { .. } => (Backend::Copy, BaseUsed::Materialized),
+    };
+    Enforcement { backend, base, net: run.request.net, scratch: room, degraded: run.degraded.clone() }
+}

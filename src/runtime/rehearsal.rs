@@ -1,0 +1,41 @@
+//! What a request would stand on, without making anything.
+
+use std::path::{Path, PathBuf};
+
+use super::ground::{Beneath, GroundError, Places};
+use super::request::{BackendChoice, ExecutionRequest};
+use super::result::{Backend, BaseUsed, Enforcement};
+use super::room::Room;
+
+/// The places of a run that did not take place, and what would hold in it.
+#[derive(Clone, Debug)]
+pub struct Rehearsal {
+    /// There or to be made.
+    pub vault: PathBuf,
+    pub workspace: PathBuf,
+    pub cwd: PathBuf,
+    pub enforcement: Enforcement,
+}
+
+impl Rehearsal {
+    pub fn of(
+        request: &ExecutionRequest,
+        vault: &Path,
+        bound: Option<PathBuf>,
+        cwd: &Path,
+        cache_dir: &Path,
+    ) -> Result<Self, GroundError> {
+        let places = Places::find(request, bound, cwd)?;
+        let base = match Beneath::choose(request, &places, cache_dir)? {
+            Beneath::Live(_) => BaseUsed::Live,
+            Beneath::Cached => BaseUsed::Reused,
+        };
+        let backend = match request.backend {
+            BackendChoice::Copy => Backend::Copy,
+            BackendChoice::Auto | BackendChoice::Overlay => Backend::Overlay,
+        };
+        let scratch = Room::look(cache_dir, 0).choose(request.scratch);
+        let enforcement = Enforcement { backend, net: request.net, base, scratch, degraded: Vec::new() };
+        Ok(Self { vault: vault.to_owned(), workspace: places.workspace, cwd: places.cwd, enforcement })
+    }
+}

@@ -1,0 +1,326 @@
+//! Runs: `avfs-run` as a user calls it, beside bubblewrap, an overlay mounted by hand, native execution and cp.
+//!
+//! `AVFS_BENCH_RUN` names the release build of `avfs-run`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use crate::commits::one_row_commit;
+use crate::peers::{copy, has, run};
+use crate::{Bench, Goal, Row, generate, median, quiet, timed};
+
+const ROUNDS: usize = 60;
+const CREATE: &str = "mkdir new && cd new && i=0; while [ $i -lt 5000 ]; do echo $i > f$i; i=$((i+1)); done";
+const COPY_UPS: &str = "for f in $(find . -type f | sort | head -n 1000); do echo x >> $f; done";
+const READ: &str = "find . -type f -print0 | xargs -0 cat > /dev/null";
+
+/// A workspace of its own with its vault and caches.
+struct Place {
+    work: PathBuf,
+    cache: PathBuf,
+    program: PathBuf,
+}
+
+impl Place {
+    fn new(bench: &Bench, name: &str, files: usize) -> Option<Self> {
+        let program = PathBuf::from(std::env::var_os("AVFS_BENCH_RUN")?);
+        let dir = bench.fresh(name);
+        let place = Self { work: dir.join("work"), cache: dir.join("cache"), program };
+        std::fs::create_dir_all(&place.work).unwrap();
+        generate::tree(&place.work, files);
+        quiet();
+        Some(place)
+    }
+
+    fn command(&self, options: &[&str], script: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(options).args(["--", "sh", "-c", script]).current_dir(&self.work);
+        self.around(&mut command);
+        command
+    }
+
+    fn around(&self, command: &mut Command) {
+        command.env("XDG_CACHE_HOME", &self.cache).stdin(Stdio::null()).stderr(Stdio::null());
+    }
+
+    fn json(&self, options: &[&str], script: &str) -> Value {
+        let mut all = vec!["--json"];
+        all.extend(options);
+        let Output { stdout, .. } = self.command(&all, script).output().unwrap();
+        let envelope: Value = serde_json::from_slice(&stdout).unwrap();
+        assert!(envelope["error"].is_null(), "{envelope}");
+        envelope
+    }
+
+    /// Milliseconds of some phases of one run.
+    fn phases(&self, options: &[&str], script: &str, names: &[&str]) -> f64 {
+        let envelope = self.json(options, script);
+        names.iter().map(|name| envelope["result"]["phases_ms"][name].as_f64().unwrap()).sum()
+    }
+
+    /// Just `true`, without a shell.
+    fn run_true(&self, options: &[&str]) -> f64 {
+        let mut command = Command::new(&self.program);
+        command.arg("-q").args(options).args(["--", "true"]).current_dir(&self.work);
+        self.around(&mut command);
+        run(&mut command) * 1e3
+    }
+}
+
+/// bubblewrap with the mounts a run has.
+fn bubblewrap(work: &Path) -> Command {
+    let mut command = Command::new("bwrap");
+    command.args(["--unshare-all", "--die-with-parent", "--proc", "/proc", "--dev", "/dev"]);
+    for dir in ["/usr", "/etc", "/opt", "/bin", "/sbin", "/lib", "/lib64"] {
+        match std::fs::read_link(dir) {
+            Ok(target) => drop(command.arg("--symlink").arg(target).arg(dir)),
+            Err(_) if Path::new(dir).is_dir() => drop(command.args(["--ro-bind", dir, dir])),
+            Err(_) => {}
+        }
+    }
+    command.args(["--tmpfs", "/tmp", "--tmpfs", "/var/tmp", "--tmpfs", "/root"]);
+    command.arg("--bind").arg(work).arg(work).arg("--chdir").arg(work).arg("true");
+    command
+}
+
+/// The same overlay, mounted by hand.
+fn by_hand(bench: &Bench, lower: &Path, script: &str) -> f64 {
+    let dir = bench.fresh("hand");
+    for part in ["upper", "work", "merged"] {
+        std::fs::create_dir_all(dir.join(part)).unwrap();
+    }
+    let setup = "mount -t overlay overlay -o lowerdir=$0,upperdir=$1/upper,workdir=$1/work,userxattr,volatile $1/merged \
+                 && cd $1/merged && start=$(date +%s%N) && { eval \"$2\"; } && end=$(date +%s%N) \
+                 && echo $(( (end - start) / 1000 ))";
+    let mut command = Command::new("unshare");
+    command.args(["-Urm", "sh", "-c", setup]).arg(lower).arg(&dir).arg(script).stderr(Stdio::null());
+    let output = command.output().unwrap();
+    String::from_utf8_lossy(&output.stdout).trim().parse::<f64>().unwrap() / 1e3
+}
+
+/// A script that tells how long it took, so that only the work is compared.
+fn inside(place: &Place, options: &[&str], script: &str) -> f64 {
+    let timed_script = format!(
+        "start=$(date +%s%N) && {{ {script}; }} && end=$(date +%s%N) && echo $(( (end - start) / 1000 ))"
+    );
+    let envelope = place.json(options, &timed_script);
+    envelope["result"]["stdout"].as_str().unwrap().trim().parse::<f64>().unwrap() / 1e3
+}
+
+fn native(bench: &Bench, from: &Path, script: &str) -> f64 {
+    let dir = bench.fresh("native");
+    copy(from, &dir);
+    quiet();
+    run(Command::new("sh").args(["-c", script]).current_dir(&dir)) * 1e3
+}
+
+pub fn runs(bench: &Bench) -> Vec<Row> {
+    let Some(small) = Place::new(bench, "runs-small", 10_000) else {
+        println!("note: AVFS_BENCH_RUN is not set; runs are not measured");
+        return Vec::new();
+    };
+    let mut rows = Vec::new();
+    let fork = ["--fork", "bench"];
+    small.run_true(&fork);
+    let second = small.json(&fork, "true");
+    assert_eq!(second["enforcement"]["base"], "reused", "a run after a run writes no base");
+    rows.extend(start_up(bench, &small, &fork));
+    rows.extend(work_inside(bench, &small));
+    rows.extend(captures(bench, &small));
+    rows.extend(concurrent(&small, &fork));
+    rows.extend(first_sight(bench));
+    let size = std::fs::metadata(&small.program).unwrap().len() as f64 / 1e6;
+    rows.push(figure("release binary of avfs-run", size, "MB", 12.0));
+    rows
+}
+
+fn row(what: &str, ours: f64, peer: &str, theirs: f64, goal: Goal) -> Row {
+    Row { what: what.to_owned(), ours, unit: "ms", peer: peer.to_owned(), theirs, goal }
+}
+
+fn figure(what: &str, ours: f64, unit: &'static str, limit: f64) -> Row {
+    Row { what: what.to_owned(), ours, unit, peer: String::new(), theirs: 0.0, goal: Goal::Below(limit) }
+}
+
+/// What a run costs that does nothing. The two are measured in turns: what disturbs one disturbs the other.
+fn start_up(bench: &Bench, small: &Place, fork: &[&str]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let large = Place::new(bench, "runs-large", bench.files);
+    let mut times = [const { Vec::new() }; 4];
+    if let Some(large) = &large {
+        large.run_true(fork);
+    }
+    for _ in 0..ROUNDS {
+        times[0].push(small.run_true(fork));
+        if has("bwrap") {
+            times[1].push(run(&mut bubblewrap(&small.work)) * 1e3);
+        }
+        times[2].push(small.phases(fork, "true", &["mount", "execute"]));
+        if let Some(large) = &large {
+            times[3].push(large.run_true(fork));
+        }
+    }
+    let [ours, bwrap, sandbox, hundred] = times;
+    let ours = median(ours);
+    if !bwrap.is_empty() {
+        let bwrap = median(bwrap);
+        rows.push(row("`avfs-run --fork f -- true`, 10,000 files", ours, "bwrap", bwrap, Goal::AtMost(2.0)));
+        rows.push(row(
+            "of that, the sandbox alone (`sh -c true`)",
+            median(sandbox),
+            "bwrap",
+            bwrap,
+            Goal::AtMost(1.2),
+        ));
+    }
+    if !hundred.is_empty() {
+        let what = format!("the same on {} files", bench.files);
+        rows.push(row(&what, median(hundred), "10,000 files", ours, Goal::AtMost(1.2)));
+    }
+    rows
+}
+
+fn thrice(mut measure: impl FnMut() -> f64) -> f64 {
+    median(
+        (0..3)
+            .map(|_| {
+                quiet();
+                measure()
+            })
+            .collect(),
+    )
+}
+
+fn work_inside(bench: &Bench, small: &Place) -> Vec<Row> {
+    let disk = ["--discard", "--scratch", "disk"];
+    let memory = ["--discard", "--scratch", "memory"];
+    let mut rows = Vec::new();
+    let mut copy_ups_disk = 0.0;
+    for (what, script) in
+        [("reading 10,000 files", READ), ("creating 5,000 files", CREATE), ("1,000 copy-ups", COPY_UPS)]
+    {
+        let ours = thrice(|| inside(small, &disk, script));
+        let theirs = thrice(|| by_hand(bench, &small.work, script));
+        rows.push(row(
+            &format!("{what}, scratch on disk"),
+            ours,
+            "overlay by hand",
+            theirs,
+            Goal::AtMost(1.05),
+        ));
+        if script == COPY_UPS {
+            copy_ups_disk = ours;
+        }
+    }
+    let created = thrice(|| inside(small, &memory, CREATE));
+    let natively = thrice(|| native(bench, &small.work, CREATE));
+    rows.push(row("creating 5,000 files, scratch in memory", created, "native", natively, Goal::AtMost(0.5)));
+    let copied = thrice(|| inside(small, &memory, COPY_UPS));
+    rows.push(row(
+        "1,000 copy-ups, scratch in memory",
+        copied,
+        "scratch on disk",
+        copy_ups_disk,
+        Goal::AtMost(0.15),
+    ));
+    rows
+}
+
+/// Reading and hashing files, and one durable commit: what a capture cannot do without.
+fn hash_and_commit(bench: &Bench, files: &[PathBuf]) -> f64 {
+    let hashed = || {
+        for file in files {
+            std::hint::black_box(blake3::hash(&std::fs::read(file).unwrap()));
+        }
+    };
+    let hashing = median((0..20).map(|_| timed(hashed).0).collect());
+    (hashing + one_row_commit(&bench.fresh("plain"))) * 1e3
+}
+
+fn captures(bench: &Bench, small: &Place) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let hundred = "for f in $(find . -type f -size -8k | sort | head -n 100); do echo $$ >> $f; done";
+    let ours = thrice(|| small.phases(&[], hundred, &["capture", "commit"]));
+    let mut list = Command::new("sh");
+    list.args(["-c", "find . -type f -size -8k | sort | head -n 100"]).current_dir(&small.work);
+    let listed = String::from_utf8(list.output().unwrap().stdout).unwrap();
+    let files: Vec<PathBuf> = listed.lines().map(|line| small.work.join(line)).collect();
+    let theirs = hash_and_commit(bench, &files);
+    rows.push(row(
+        "capture of 100 changed small files",
+        ours,
+        "hashing and one commit",
+        theirs,
+        Goal::AtMost(3.0),
+    ));
+
+    let many = "mkdir many && cd many && for d in $(seq 100); do mkdir $d; for f in $(seq 100); do echo $d $f $$ > $d/$f; done; done";
+    let ours = thrice(|| small.phases(&["--scratch", "disk"], many, &["capture", "commit"]));
+    let from = bench.fresh("many");
+    run(Command::new("sh").args(["-c", many]).current_dir(&from));
+    let theirs = thrice(|| copy(&from, &bench.fresh("many-copy")) * 1e3);
+    rows.push(row("capture of 10,000 new files", ours, "cp -a", theirs, Goal::AtMost(1.5)));
+
+    let big = "head -c 500000000 /dev/urandom > big";
+    let ours = thrice(|| small.phases(&["--scratch", "disk"], big, &["capture", "commit"]));
+    let from = bench.fresh("big");
+    run(Command::new("sh").args(["-c", big]).current_dir(&from));
+    let theirs = thrice(|| copy(&from, &bench.fresh("big-copy")) * 1e3);
+    rows.push(row("capture of a new file of 500 MB", ours, "cp", theirs, Goal::AtMost(4.0)));
+    rows
+}
+
+fn concurrent(small: &Place, fork: &[&str]) -> Vec<Row> {
+    const RUNS: usize = 80;
+    let (alone, _) = timed(|| (0..RUNS).map(|_| small.run_true(fork)).sum::<f64>());
+    let (together, ()) = timed(|| {
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..RUNS / 8).map(|_| small.run_true(fork)).sum::<f64>());
+            }
+        });
+    });
+    let rate = |seconds: f64| RUNS as f64 / seconds;
+    vec![Row {
+        what: "8 runs at a time on one vault".to_owned(),
+        ours: rate(together),
+        unit: "runs/s",
+        peer: "one at a time".to_owned(),
+        theirs: rate(alone),
+        goal: Goal::AtLeast(1.6),
+    }]
+}
+
+/// A directory nobody has seen before.
+fn first_sight(bench: &Bench) -> Vec<Row> {
+    #[expect(clippy::disallowed_methods, reason = "compared with what date prints")]
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as f64;
+    let mut rows = Vec::new();
+    let place = Place::new(bench, "runs-new", bench.files).unwrap();
+    let began = now();
+    let output = place.command(&["-q"], "date +%s%N").output().unwrap();
+    let first = String::from_utf8_lossy(&output.stdout).trim().parse::<f64>().unwrap();
+    let what = format!("first instruction in {} files never seen", bench.files);
+    rows.push(figure(&what, (first - began) / 1e6, "ms", 300.0));
+
+    let place = Place::new(bench, "runs-new", bench.files).unwrap();
+    let whole = place.run_true(&[]);
+    let place = Place::new(bench, "runs-new", bench.files).unwrap();
+    let vault = place.cache.with_extension("db");
+    drop(crate::new_vault(&vault));
+    let (import, _) = crate::trees::import(&vault, &place.work, &place.cache.with_extension("stat"));
+    rows.push(row(
+        "the whole run of `true` there",
+        whole,
+        "the import alone",
+        import * 1e3,
+        Goal::AtMost(1.1),
+    ));
+
+    let place = Place::new(bench, "runs-new", bench.files).unwrap();
+    rows.push(figure("with --discard", place.run_true(&["--discard"]), "ms", 1000.0));
+    rows
+}

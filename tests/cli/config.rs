@@ -1,0 +1,68 @@
+//! Settings: which file wins, where each value comes from, and what is wrong with a file.
+
+use serde_json::{Value, json};
+
+use crate::env::TestEnv;
+
+fn put(env: &TestEnv, place: &str, text: &str) {
+    let path = env.at(place);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+const USER: &str = "home/.config/avfs/config.toml";
+const PROJECT: &str = "project/.avfs/config.toml";
+
+fn values(shown: &Value, key: &str) -> Vec<(String, Option<String>)> {
+    let settings = shown["settings"].as_array().unwrap();
+    let setting = settings.iter().find(|setting| setting["key"] == json!(key)).unwrap();
+    let place = |value: &Value| value["file"].as_str().map(|file| format!("{file}:{}", value["line"]));
+    let values = setting["values"].as_array().unwrap().iter();
+    values.map(|value| (value["value"].as_str().unwrap().to_owned(), place(value))).collect()
+}
+
+#[test]
+fn the_directory_wins_over_the_user_and_lists_are_appended() {
+    let env = TestEnv::with_project();
+    let defaults = env.result(&["config", "show"]);
+    assert_eq!(values(&defaults, "run.timeout"), [("300s".to_owned(), None)]);
+    assert_eq!(values(&defaults, "fork.expires"), [("7d".to_owned(), None)]);
+    assert_eq!(values(&defaults, "cache.dirs"), []);
+    put(&env, USER, "[run]\ntimeout = '10m'\nnet = 'host'\nenv = ['A']\n");
+    put(&env, PROJECT, "[run]\ntimeout = 'none'\nenv = ['B', 'C']\n");
+    let shown = env.result(&["config", "show"]);
+    let user = |line: u32| Some(format!("{}:{line}", env.at(USER).display()));
+    let project = |line: u32| {
+        Some(format!("{}:{line}", env.project().canonicalize().unwrap().join(".avfs/config.toml").display()))
+    };
+    assert_eq!(values(&shown, "run.timeout"), [("none".to_owned(), project(2))]);
+    assert_eq!(values(&shown, "run.net"), [("host".to_owned(), user(3))]);
+    let env_values = [("A", user(4)), ("B", project(3)), ("C", project(3))];
+    assert_eq!(values(&shown, "run.env"), env_values.map(|(value, place)| (value.to_owned(), place)));
+    let text = env.ok(&["config", "show"]);
+    assert!(text.contains("run.grace = \"5s\"  (default)"), "{text}");
+    assert!(text.contains("run.env += \"B\""), "{text}");
+    // Where there is no vault the user's settings are all there is.
+    let elsewhere = env.avfs(&["config", "show", "--json"]).current_dir(env.at("home")).output().unwrap();
+    let shown: Value = serde_json::from_slice(&elsewhere.stdout).unwrap();
+    assert_eq!(values(&shown["result"], "run.timeout"), [("600s".to_owned(), user(2))]);
+    let moved =
+        env.avfs(&["config", "show", "--json"]).env("XDG_CONFIG_HOME", env.at("xdg")).output().unwrap();
+    let shown: Value = serde_json::from_slice(&moved.stdout).unwrap();
+    assert_eq!(values(&shown["result"], "run.net"), [("none".to_owned(), None)]);
+}
+
+#[test]
+fn what_is_wrong_is_named_with_file_line_and_key() {
+    let env = TestEnv::with_project();
+    for (text, code, part) in [
+        ("[run]\ntiemout = '5s'\n", "config.unknown_key", "config.toml:2: there is no key run.tiemout"),
+        ("[run]\ntimeout = 5\n", "config.wrong_type", "config.toml:2: run.timeout takes a string"),
+        ("\n[run]\nprofile = 'lax'\n", "config.bad_value", "config.toml:3: run.profile: \"lax\""),
+        ("[run\n", "config.syntax", "config.toml:1: "),
+    ] {
+        put(&env, PROJECT, text);
+        let refusal = env.refused(&["config", "show"], 1, code);
+        assert!(refusal["error"]["message"].as_str().unwrap().contains(part), "{refusal}");
+    }
+}
