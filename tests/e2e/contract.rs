@@ -252,3 +252,55 @@ fn a_full_pipe_or_a_closed_one_is_the_readers_business() {
     let running = Running::start(&mut env.command(&["--", "sh", "-c", "echo last"]));
     assert_eq!(running.answer().expect(0).text(), "last\n");
 }
+
+#[test]
+fn the_doctor_finds_what_a_run_needs() {
+    let env = TestEnv::with_project();
+    let found = env.avfs_result(&["doctor"]);
+    assert_eq!(found["ready"], json!(true), "{found}");
+    let checks = found["checks"].as_array().unwrap();
+    let overlay: Vec<_> =
+        checks.iter().filter(|check| check["name"].as_str().unwrap().starts_with("overlay")).collect();
+    assert_eq!(overlay.len(), 2);
+    assert!(overlay.iter().any(|check| check["ok"] == json!(true)), "{found}");
+    // Nothing is left of what was tried.
+    let left = std::fs::read_dir(env.at("cache").join("avfs")).unwrap();
+    assert!(left.flatten().all(|entry| !entry.file_name().to_string_lossy().starts_with("doctor")));
+}
+
+#[test]
+fn a_dry_run_says_what_it_would_do_and_does_nothing() {
+    let env = TestEnv::with_project();
+    let planned = env.run(&["--dry-run", "--json", "--", "touch", "made"]).expect(0).envelope();
+    assert_eq!((&planned["state"], &planned["result"]), (&json!("planned"), &Value::Null), "{planned}");
+    assert_eq!(planned["enforcement"]["base"], json!("live"));
+    assert!(!env.vault_file().exists(), "a dry run made a vault");
+}
+
+#[test]
+fn a_directory_cannot_open_its_own_sandbox() {
+    let env = TestEnv::with_project();
+    env.put(".avfs/config.toml", b"[run]\nnet = \"host\"\nprofile = \"host\"\nenv = [\"TOKEN\"]\n");
+    let envelope = env.json(&[], "true");
+    assert_eq!(envelope["enforcement"]["net"], json!("none"));
+    assert_eq!(envelope["request"]["profile"], json!("strict"));
+    let notes = envelope["result"]["notes"].as_array().unwrap();
+    let refused = notes.iter().filter(|note| note["code"] == json!("config.not_trusted")).count();
+    assert_eq!(refused, 3, "{envelope}");
+}
+
+#[test]
+fn files_that_are_never_versioned_make_no_version() {
+    let env = TestEnv::with_project();
+    env.put(".avfsignore", b"*.log\n");
+    let envelope = env.json(&[], "echo x > build.log; cat build.log");
+    assert_eq!(envelope["result"]["landing"], json!("nothing"), "{envelope}");
+    assert_eq!(envelope["result"]["left_out"][0]["path"], json!("build.log"));
+}
+
+#[test]
+fn usage_that_is_wrong_has_an_envelope_too() {
+    let env = TestEnv::with_project();
+    let envelope = env.run(&["--json", "--nonsense", "--", "true"]).expect(125).envelope();
+    assert_eq!((&envelope["error"]["code"], &envelope["request"]), (&json!("usage"), &Value::Null));
+}

@@ -257,3 +257,34 @@ fn a_host_that_changes_beneath_a_run_is_noticed() {
         envelope["result"]["notes"].as_array().unwrap().iter().map(|note| &note["code"]).collect();
     assert_eq!(codes, ["host.changed"], "{envelope}");
 }
+
+/// Holds the vault's write lock until the word is given.
+const HOLD: &str = "import os, sqlite3, sys, time\n\
+vault = sqlite3.connect(sys.argv[1], isolation_level=None)\n\
+vault.execute('BEGIN IMMEDIATE')\n\
+open(sys.argv[2] + '/held', 'w').close()\n\
+while not os.path.exists(sys.argv[2] + '/release'): time.sleep(0.02)\n\
+vault.execute('ROLLBACK')\n";
+
+#[test]
+fn a_vault_that_others_hold_is_waited_for() {
+    let env = TestEnv::with_project();
+    env.avfs(&["init", "--import"]).expect(0);
+    let shared = Shared::new(&env);
+    let mut holder = env.clean(std::path::Path::new("python3"));
+    let holding =
+        crate::env::Running::start(holder.args(["-c", HOLD]).arg(env.vault_file()).arg(shared.text()));
+    let holding = shared.wait_for_word(holding, "held");
+    let mut running = shared.start(&env, &["--json"], ": > $S/ran; echo x > x");
+    running = shared.wait_for_word(running, "ran");
+    let pid = running.pid().as_raw_nonzero();
+    let children = format!("/proc/{pid}/task/{pid}/children");
+    wait_for("the command is gone", || std::fs::read_to_string(&children).unwrap().is_empty());
+    // Its changes cannot land yet.
+    assert!(running.child.try_wait().unwrap().is_none(), "it did not wait for the vault");
+    shared.put("release");
+    holding.answer().expect(0);
+    let envelope = running.answer().expect(0).envelope();
+    assert_eq!(envelope["result"]["change_counts"]["added"], json!(1), "{envelope}");
+    env.assert_sound();
+}
