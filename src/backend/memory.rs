@@ -46,11 +46,11 @@ impl Backend for MemoryBackend {
     }
 
     fn pin(&self) -> Result<Guard> {
-        Ok(Guard(None))
+        Ok(Guard(Vec::new()))
     }
 
     fn sweep_guard(&self) -> Result<Guard> {
-        Ok(Guard(None))
+        Ok(Guard(Vec::new()))
     }
 
     fn shrink(&self, progress: &dyn Fn(u64)) -> Result<()> {

@@ -47,9 +47,9 @@ pub trait Backend: Send + Sync {
     fn integrity(&self) -> Result<Vec<String>>;
 }
 
-/// Holds a lock until it is dropped.
+/// Holds locks until it is dropped; none where nothing has to be held.
 pub struct Guard(
-    #[expect(dead_code, reason = "held for its Drop")] pub(crate) Option<crate::hostfs::lock::FileLock>,
+    #[expect(dead_code, reason = "held for its Drop")] pub(crate) Vec<crate::hostfs::lock::FileLock>,
 );
 
 pub trait Reader {

@@ -473,7 +473,7 @@ fn upper_place(session: &MountSession, room: Scratch, root: UpperRoot) -> Result
 
 /// Where the vault's own files would be seen: in the workspace, or anywhere else on the host.
 fn vault_files(vault: &Path, places: &Places) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = ["", "-wal", "-shm", "-lock", "-use"]
+    let mut files: Vec<PathBuf> = ["", "-wal", "-shm", "-lock", "-use", "-gate"]
         .iter()
         .map(|suffix| crate::backend::sqlite::sibling(vault, suffix))
         .collect();

@@ -14,10 +14,10 @@
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use crate::hostfs::beneath::{self, DIR};
-use crate::hostfs::lock::{FileLock, Mode};
+use crate::hostfs::lock::FileLock;
 use crate::hostfs::remove::remove_tree;
 use crate::hostfs::stat::{HostKind, HostStat};
 use crate::hostfs::xattr;
@@ -34,8 +34,6 @@ use super::tree;
 use super::write_out::{FreshPages, OverlayNames, WriteOut};
 
 const SEAL_FORMAT: &str = "avfs-base 1";
-/// How long to wait for others who move a base out of the way, each for a rename's time.
-const RETIRE_PATIENCE: Duration = Duration::from_secs(60);
 /// Attempts at a base that others take away at the same time.
 const TURNS_MAX: u32 = 100;
 
@@ -121,9 +119,7 @@ impl BaseCache {
     /// meanwhile, and uses, must stay. `damaged` is the lease of a base whose seal is good and its files not.
     fn retire(&self, root: &DirRef, damaged: Option<&FileLock>) -> Result<()> {
         let place = self.bases.place(&root.tree.to_hex());
-        let turn = self.bases.dir.with_extension("lock");
-        let _turn = FileLock::acquire(&turn, Mode::Exclusive, RETIRE_PATIENCE)
-            .map_err(|error| host("lock", &turn)(std::io::Error::other(error)))?;
+        let _turn = self.bases.turn()?;
         let still_there = match damaged {
             Some(lease) => lease.is_at(&place.join("lease")).unwrap_or(false),
             None => self.lease(root)?.is_none(),

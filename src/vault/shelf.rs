@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::hostfs::lock::{FileLock, Mode};
 use crate::hostfs::random;
@@ -24,6 +24,9 @@ use super::export::ExportError;
 
 /// What an entry takes on the disk beside its bytes, for the cache's account.
 pub const ENTRY_BYTES: u64 = 4096;
+
+/// How long to wait for others who move something out of the way, each for a rename's time.
+const TURN_PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug)]
 pub(super) struct Shelf {
@@ -145,14 +148,28 @@ impl Shelf {
         left.map(|(_, path)| path).try_for_each(|path| remove_unleased(&path))
     }
 
+    /// Looking at something and moving it away are one step for all who do both: another one that somebody
+    /// has put in its place meanwhile, and uses, must stay.
+    pub fn turn(&self) -> Result<FileLock> {
+        let turn = self.dir.with_extension("lock");
+        FileLock::acquire(&turn, Mode::Exclusive, TURN_PATIENCE)
+            .map_err(|error| host("lock", &turn)(std::io::Error::other(error)))
+    }
+
     /// Removes something unless it is in use; true if it is gone.
     pub fn evict(&self, name: &str) -> Result<bool> {
         let path = self.place(name);
-        let Ok(Some(_alone)) = FileLock::try_acquire(&path.join("lease"), Mode::Exclusive) else {
-            return Ok(false);
+        let lease = path.join("lease");
+        let aside = {
+            let _turn = self.turn()?;
+            let Ok(Some(alone)) = FileLock::try_acquire(&lease, Mode::Exclusive) else { return Ok(false) };
+            if !alone.is_at(&lease).unwrap_or(false) {
+                return Ok(false);
+            }
+            // Moved first: nobody finds what is half removed. Nobody can take a lease on it there.
+            self.move_aside(&path)?
         };
-        // Moved first: nobody finds what is half removed.
-        if let Some(aside) = self.move_aside(&path)? {
+        if let Some(aside) = aside {
             remove_tree(&aside).map_err(host("remove", &aside))?;
         }
         Ok(true)

@@ -578,7 +578,7 @@ fn by_hand() -> (Scratch, PathBuf, PathBuf) {
 
 #[test]
 fn little_is_captured_without_another_thread() {
-    for (files, alone) in [(0, true), (60, true), (200, false)] {
+    for (files, alone) in [(0, true), (200, true), (600, false)] {
         let (scratch, vault, upper) = by_hand();
         support::many_files(&upper, files);
         let trace = scratch.join("trace");

@@ -370,7 +370,7 @@ fn a_flipped_byte_anywhere_never_panics_nor_passes_for_content() {
                 );
             }
         }
-        for leftover in ["", "-wal", "-shm", "-lock", "-use"] {
+        for leftover in ["", "-wal", "-shm", "-lock", "-use", "-gate"] {
             let _ = fs::remove_file(sibling(&damaged_file, leftover));
         }
     }

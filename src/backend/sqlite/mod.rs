@@ -74,7 +74,7 @@ impl SqliteBackend {
 
     /// Removes a vault file and what lies beside it.
     pub fn remove_files(path: &Path) -> Result<()> {
-        for suffix in ["-wal", "-shm", "-lock", "-use", ""] {
+        for suffix in ["-wal", "-shm", "-lock", "-use", "-gate", ""] {
             let file = sibling(path, suffix);
             match std::fs::remove_file(&file) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -121,6 +121,10 @@ impl SqliteBackend {
             .map_err(|error| BackendError::lock(&self.path, error))
     }
 
+    fn hold(&self, suffix: &str, mode: Mode) -> std::result::Result<FileLock, LockError> {
+        FileLock::acquire(&sibling(&self.path, suffix), mode, self.options.patience)
+    }
+
     /// Waits until everything committed so far is on the disk.
     fn sync_log(&self) -> Result<()> {
         let path = sibling(&self.path, "-wal");
@@ -161,18 +165,21 @@ impl Backend for SqliteBackend {
     }
 
     fn pin(&self) -> Result<Guard> {
-        match FileLock::acquire(&sibling(&self.path, "-use"), Mode::Shared, self.options.patience) {
-            Ok(lock) => Ok(Guard(Some(lock))),
+        // Through the gate: a sweep that waits there lets nobody past it, or steady pins would starve it.
+        let pinned = self.hold("-gate", Mode::Shared).and_then(|_gate| self.hold("-use", Mode::Shared));
+        match pinned {
+            Ok(lock) => Ok(Guard(vec![lock])),
             // Nobody can sweep a vault that cannot be written, so there is nothing to be kept from.
-            Err(LockError::Open(_)) if self.access == Access::ReadOnly => Ok(Guard(None)),
+            Err(LockError::Open(_)) if self.access == Access::ReadOnly => Ok(Guard(Vec::new())),
             Err(error) => Err(BackendError::lock(&self.path, error)),
         }
     }
 
     fn sweep_guard(&self) -> Result<Guard> {
-        FileLock::acquire(&sibling(&self.path, "-use"), Mode::Exclusive, self.options.patience)
-            .map(|lock| Guard(Some(lock)))
-            .map_err(|error| BackendError::lock(&self.path, error))
+        let locks = self
+            .hold("-gate", Mode::Exclusive)
+            .and_then(|gate| Ok(vec![gate, self.hold("-use", Mode::Exclusive)?]));
+        locks.map(Guard).map_err(|error| BackendError::lock(&self.path, error))
     }
 
     fn shrink(&self, progress: &dyn Fn(u64)) -> Result<()> {
