@@ -270,7 +270,8 @@ fn the_doctor_finds_what_a_run_needs() {
 
 #[test]
 fn a_dry_run_says_what_it_would_do_and_does_nothing() {
-    let env = TestEnv::with_project();
+    let env = TestEnv::new();
+    env.put("README.md", b"hello\n");
     let planned = env.run(&["--dry-run", "--json", "--", "touch", "made"]).expect(0).envelope();
     assert_eq!((&planned["state"], &planned["result"]), (&json!("planned"), &Value::Null), "{planned}");
     assert_eq!(planned["enforcement"]["base"], json!("live"));

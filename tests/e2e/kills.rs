@@ -269,7 +269,7 @@ vault.execute('ROLLBACK')\n";
 #[test]
 fn a_vault_that_others_hold_is_waited_for() {
     let env = TestEnv::with_project();
-    env.avfs(&["init", "--import"]).expect(0);
+    env.avfs(&["import"]).expect(0);
     let shared = Shared::new(&env);
     let mut holder = env.clean(std::path::Path::new("python3"));
     let holding =
