@@ -3,7 +3,7 @@
 //! A socket that keeps messages apart. When one side dies the other one reads the end of it.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
@@ -158,11 +158,9 @@ impl Channel<'_> {
         self.send(&bytes)
     }
 
-    /// Closes everything but this channel, so that an end of a stream is an end for everybody.
-    ///
-    /// `report` is named because it must be closed too: its end tells the supervisor that the command runs.
-    pub fn keep_alone(&self, report: BorrowedFd<'_>) -> Result<()> {
-        debug_assert!(report.as_raw_fd() != self.0.as_raw_fd());
+    /// Closes everything but this channel, so that an end of a stream is an end for everybody. The end of the
+    /// report tells the supervisor that the command runs.
+    pub fn keep_alone(&self) -> Result<()> {
         crate::sys::close_all_but(self.0)
     }
 }

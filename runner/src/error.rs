@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use avfs::config::ConfigError;
+use avfs::config::{ConfigError, UnreadableConfig};
 use avfs::diagnose::Diagnose;
 use avfs::exit_code;
 use avfs::ids::NameError;
@@ -26,12 +26,8 @@ pub enum RunError {
     },
     #[error("line {line} of {} is not NAME=VALUE", path.display())]
     EnvLine { path: PathBuf, line: usize },
-    #[error("cannot read the settings in {}", path.display())]
-    ConfigFile {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    UnreadableConfig(#[from] UnreadableConfig),
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error("--from needs --fork")]
@@ -61,7 +57,7 @@ impl Diagnose for RunError {
         match self {
             Self::NoPath { .. } => "request.no_path",
             Self::BadEnv { .. } | Self::EnvFile { .. } | Self::EnvLine { .. } => "request.bad_env",
-            Self::ConfigFile { .. } => "config.io",
+            Self::UnreadableConfig(error) => error.code(),
             Self::Config(error) => error.code(),
             Self::FromWithoutFork => "request.from_without_fork",
             Self::BadFd { .. } => "request.bad_fd",
@@ -75,8 +71,9 @@ impl Diagnose for RunError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::NoPath { .. } | Self::EnvFile { .. } | Self::ConfigFile { .. } | Self::Host { .. } => None,
+            Self::NoPath { .. } | Self::EnvFile { .. } | Self::Host { .. } => None,
             Self::Config(error) => error.hint(),
+            Self::UnreadableConfig(error) => error.hint(),
             Self::BadEnv { .. } => Some("pass one on with --env HOME, set one with --env A=b".to_owned()),
             Self::EnvLine { .. } => Some("write one NAME=VALUE on each line".to_owned()),
             Self::FromWithoutFork => Some("name the fork: --fork NAME --from REF".to_owned()),
@@ -110,7 +107,7 @@ impl RunError {
             | Self::BadEnv { .. }
             | Self::EnvFile { .. }
             | Self::EnvLine { .. }
-            | Self::ConfigFile { .. }
+            | Self::UnreadableConfig(_)
             | Self::Config(_)
             | Self::FromWithoutFork
             | Self::BadFd { .. }

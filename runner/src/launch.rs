@@ -124,8 +124,16 @@ impl Launcher for SandboxLauncher {
         let prepared = prepare::prepare(plan, self.umask)?;
         let streams = Streams::prepare(plan.streams).map_err(LaunchError::host("set up the streams"))?;
         let signals = supervisor::hold_signals().map_err(LaunchError::host("hold back signals"))?;
-        let sandbox = start(&prepared, streams)?;
-        let sandbox = sandbox.wait_for_the_command(&signals, plan)?;
+        let started_up =
+            start(&prepared, streams).and_then(|sandbox| sandbox.wait_for_the_command(&signals, plan));
+        let sandbox = match started_up {
+            Ok(sandbox) => sandbox,
+            Err(error) => {
+                // Whatever is done instead can be interrupted again.
+                sys::unblock_all().map_err(LaunchError::host("take signals again"))?;
+                return Err(error);
+            }
+        };
         let mounting = begun.elapsed();
         started();
         let mut completion = supervisor::watch(sandbox, &signals, plan)?;

@@ -1,22 +1,22 @@
 //! One invocation: finds the vault, makes the request, has it executed, tells what came of it.
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::CommandFactory;
 
 use avfs::backend::sqlite::{OnClose, OpenOptions};
 use avfs::clock::SystemClock;
-use avfs::config::Config;
+use avfs::config::{Config, ConfigTexts};
 use avfs::exit_code;
+use avfs::hostfs::machine;
 use avfs::runtime::envelope::{ErrorBody, ExecutionEnvelope, RequestObject};
 use avfs::runtime::{
     BOUND_ABOVE, ExecuteError, ExecutionDecision, ExecutionRequest, ExecutionResult, Exit, LocateError, Note,
-    ProxyRuntime, Rehearsal, Site, Surroundings, VAULT_DIR, VAULT_FILE, bound_dir, directory_config,
-    make_vault, stat_cache_path,
+    ProxyRuntime, Rehearsal, Site, Surroundings, VAULT_DIR, VAULT_FILE, bound_dir, make_vault,
+    stat_cache_path,
 };
 use avfs::vault::materialize::BaseCache;
 use avfs::vault::meter::Meter;
@@ -72,11 +72,9 @@ pub fn run(args: &Args) -> u8 {
 fn rehearse(args: &Args, envelope_to: &EnvelopeTo) -> u8 {
     let decision = ExecutionDecision::without_policy();
     let told = plan(args).and_then(|(request, rehearsal)| {
-        render::say(&if args.quiet || args.json {
-            String::new()
-        } else {
-            render::rehearsal(&request, &rehearsal)
-        });
+        if !args.quiet && !args.json {
+            render::say(&render::rehearsal(&request, &rehearsal));
+        }
         let object = RequestObject::of(&request, Some(&rehearsal.vault));
         let envelope = ExecutionEnvelope::planned(object, &decision, &rehearsal.enforcement);
         envelope_to
@@ -195,24 +193,19 @@ fn execute(
     let bound = bound_dir(&vault)?;
     let (config, notes) = read_config(&around, bound.as_deref())?;
     let cache_dir = around.cache_dir()?;
-    let extras = settings::extras(
-        &config,
-        &vault.id()?,
-        args.at.as_deref().or(bound.as_deref()),
-        &around,
-        &cache_dir,
-    )?;
+    let vault_id = vault.id()?;
+    let extras =
+        settings::extras(&config, &vault_id, args.at.as_deref().or(bound.as_deref()), &around, &cache_dir)?;
     let request = args.request(&outside, &config, extras)?;
     let object = RequestObject::of(&request, vault.path());
     *told = Some(object.clone());
-    let boot_id = boot_id()?;
-    let stat_cache = match &bound {
-        Some(dir) => Some(stat_cache_path(&cache_dir, &vault.id()?, dir)),
-        None => None,
-    };
+    let boot_id = machine::boot_id()
+        .map_err(|source| RunError::Host { operation: "read the machine's boot id", source })?;
+    let stat_cache = bound.as_ref().map(|dir| stat_cache_path(&cache_dir, &vault_id, dir));
     let meter = Meter::default();
     let site = Site {
         vault: &vault,
+        vault_id,
         bound,
         cwd: around.cwd.clone(),
         home: around.home.clone(),
@@ -232,48 +225,20 @@ fn execute(
 
 /// The settings of the user and of the directory, and what the directory asked for in vain.
 fn read_config(around: &Surroundings, bound: Option<&Path>) -> Result<(Config, Vec<Note>), RunError> {
-    let mut config = Config::default();
-    let mut notes = Vec::new();
-    if let Some((file, text)) = around.user_config().map(read_settings).transpose()?.flatten() {
-        config = config.with(&file, &text)?;
-    }
-    if let Some((file, text)) = bound.map(directory_config).map(read_settings).transpose()?.flatten() {
-        let refused;
-        (config, refused) = config.with_directory(&file, &text)?;
-        notes.extend(refused.into_iter().map(|key| {
-            let file = file.display();
-            let text = format!("{key} in {file} is not taken: a directory cannot open its own sandbox");
-            Note { code: "config.not_trusted", text }
-        }));
-    }
-    Ok((config, notes))
-}
-
-fn read_settings(file: PathBuf) -> Result<Option<(PathBuf, String)>, RunError> {
-    match std::fs::read_to_string(&file) {
-        Ok(text) => Ok(Some((file, text))),
-        Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => Ok(None),
-        Err(source) => Err(RunError::ConfigFile { path: file, source }),
-    }
+    let texts = ConfigTexts::read(around, bound)?;
+    let (config, refused) = texts.for_a_run()?;
+    let file = texts.directory.map(|file| file.path.display().to_string()).unwrap_or_default();
+    let note = |key: &str| Note {
+        code: "config.not_trusted",
+        text: format!("{key} in {file} is not taken: a directory cannot open its own sandbox"),
+    };
+    Ok((config, refused.into_iter().map(note).collect()))
 }
 
 fn surroundings() -> Result<Surroundings, RunError> {
-    let var = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let cwd = std::env::current_dir();
-    Ok(Surroundings {
-        cwd: cwd.map_err(|source| RunError::Host { operation: "find the working directory", source })?,
-        vault: var("AVFS_VAULT"),
-        home: var("HOME").map(PathBuf::from),
-        data_home: var("XDG_DATA_HOME").map(PathBuf::from),
-        config_home: var("XDG_CONFIG_HOME").map(PathBuf::from),
-        cache_home: var("XDG_CACHE_HOME").map(PathBuf::from),
-    })
-}
-
-fn boot_id() -> Result<String, RunError> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    let text = text.map_err(|source| RunError::Host { operation: "read the machine's boot id", source })?;
-    Ok(text.trim().to_owned())
+    let cwd = cwd.map_err(|source| RunError::Host { operation: "find the working directory", source })?;
+    Ok(Surroundings::of(cwd, |name| std::env::var_os(name)))
 }
 
 /// The vault that is meant; a new one in the working directory if there is none.
@@ -295,15 +260,7 @@ fn open_vault(args: &Args, around: &Surroundings) -> Result<Vault, RunError> {
 }
 
 fn context() -> Context {
-    Context { clock: Arc::new(SystemClock), actor: actor() }
-}
-
-/// Who acts, as the audit log names them: `name(uid)`.
-fn actor() -> String {
-    let uid = rustix::process::geteuid();
-    let name = std::env::var_os("USER").or_else(|| std::env::var_os("LOGNAME"));
-    let name = name.unwrap_or_else(|| OsString::from("unknown"));
-    format!("{}({uid})", name.to_string_lossy())
+    Context { clock: Arc::new(SystemClock), actor: machine::actor() }
 }
 
 /// Where the envelope goes.

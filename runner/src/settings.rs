@@ -50,9 +50,9 @@ mod tests {
 
     #[test]
     fn places_are_in_the_home_or_in_the_workspace() {
-        let (home, work) = (Path::new("/home/u"), Path::new("/work"));
+        let (home, work) = (Path::new("/home/u"), Path::new("/srv/p"));
         assert_eq!(place("~/.cargo", Some(home), work), Some("/home/u/.cargo".into()));
-        assert_eq!(place("target", Some(home), work), Some("/work/target".into()));
+        assert_eq!(place("target", Some(home), work), Some("/srv/p/target".into()));
         assert_eq!(place("/opt/x", Some(home), work), Some("/opt/x".into()));
         assert_eq!(place("~/.cargo", None, work), None);
     }

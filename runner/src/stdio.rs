@@ -212,9 +212,17 @@ pub struct Flow {
     /// Closed to stop who waits for input that nobody wants any more.
     stop: Option<OwnedFd>,
     feeders: Vec<JoinHandle<()>>,
-    drains: Vec<JoinHandle<()>>,
+    drains: Vec<JoinHandle<std::io::Result<()>>>,
     kept: [Option<JoinHandle<Output>>; 2],
     screen: Option<Screen>,
+}
+
+/// What the streams gave.
+pub struct Flowed {
+    pub stdout: Output,
+    pub stderr: Output,
+    /// Why some of the output did not reach our own streams.
+    pub undelivered: Option<std::io::Error>,
 }
 
 impl Flow {
@@ -226,9 +234,11 @@ impl Flow {
     }
 
     /// Waits for what is still on its way; everybody who could write more is dead.
-    pub fn finish(mut self) -> (Output, Output) {
+    pub fn finish(mut self) -> Flowed {
+        let mut undelivered = None;
         for drain in self.drains.drain(..) {
-            let _ = drain.join();
+            let drained = drain.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            undelivered = undelivered.or(drained.err());
         }
         self.stop = None;
         for feeder in self.feeders.drain(..) {
@@ -236,7 +246,8 @@ impl Flow {
         }
         let mut kept =
             self.kept.map(|thread| thread.and_then(|thread| thread.join().ok()).unwrap_or_default());
-        (std::mem::take(&mut kept[0]), std::mem::take(&mut kept[1]))
+        let (stdout, stderr) = (std::mem::take(&mut kept[0]), std::mem::take(&mut kept[1]));
+        Flowed { stdout, stderr, undelivered }
     }
 }
 
@@ -268,20 +279,20 @@ fn feed(from: OwnedFd, into: OwnedFd, stopped: &OwnedFd) {
     }
 }
 
-/// Moves the command's output until its end. What nobody takes is thrown away, so that the command is told
-/// of a broken pipe only where it would have been without us.
-fn drain(from: OwnedFd, into: OwnedFd) {
+/// Moves the command's output until its end. If it cannot be written the command finds its pipe broken, unless it
+/// has ended by then: so the failure is told. That nobody reads any more is the reader's right.
+fn drain(from: OwnedFd, into: OwnedFd) -> std::io::Result<()> {
     let (mut from, mut into) = (File::from(from), File::from(into));
     let mut buffer = vec![0; PUMP_BYTES];
     loop {
         match from.read(&mut buffer) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Ok(0) | Err(_) => return,
-            Ok(length) => {
-                if into.write_all(&buffer[..length]).is_err() {
-                    return;
-                }
-            }
+            // A pseudo terminal ends with an error.
+            Ok(0) | Err(_) => return Ok(()),
+            Ok(length) => match into.write_all(&buffer[..length]) {
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+                other => other?,
+            },
         }
     }
 }

@@ -12,7 +12,7 @@ use rustix::process::{Signal, WaitOptions, kill_process, waitpid};
 
 use crate::control::{Channel, End, Message, Order};
 use crate::launch::LaunchError;
-use crate::stdio::Streams;
+use crate::stdio::{Flowed, Streams};
 use crate::sys::{self, Pid, SignalFd, SignalSet};
 
 /// Passed on to the command.
@@ -111,7 +111,14 @@ struct Watch<'a> {
 pub fn watch(sandbox: Supervised, signals: &SignalFd, plan: &LaunchPlan) -> Result<Completion, LaunchError> {
     let Supervised { pid, control, memory, terminal, streams } = sandbox;
     let begun = Instant::now();
-    let flow = streams.start(terminal).map_err(LaunchError::host("start the streams"))?;
+    let flow = match streams.start(terminal) {
+        Ok(flow) => flow,
+        // Without its streams the command is of no use, and nobody may go on writing.
+        Err(errno) => {
+            kill_and_reap(pid);
+            return Err(LaunchError::host("start the streams")(errno));
+        }
+    };
     let mut watch = Watch {
         control: Channel(control.as_fd()),
         ending: Ending::No,
@@ -130,8 +137,11 @@ pub fn watch(sandbox: Supervised, signals: &SignalFd, plan: &LaunchPlan) -> Resu
         waitpid(Some(pid), WaitOptions::empty()).ok().flatten()
     });
     let executing = begun.elapsed();
-    let (stdout, stderr) = flow.finish();
-    let_signals_through(requests).map_err(LaunchError::host("take signals again"))?;
+    let Flowed { stdout, stderr, undelivered } = flow.finish();
+    // What the command did is worth more than our own reaction to signals.
+    if let Err(errno) = let_signals_through(requests) {
+        tracing::warn!(%errno, "signals are held back until the end");
+    }
     let killed = init.and_then(|(_, status)| status.terminating_signal());
     let exit = match end {
         Some(end) => exit_of(end.status),
@@ -146,6 +156,7 @@ pub fn watch(sandbox: Supervised, signals: &SignalFd, plan: &LaunchPlan) -> Resu
         mounting: Duration::ZERO,
         executing,
         memory,
+        undelivered,
     })
 }
 

@@ -1,8 +1,9 @@
 //! Settings from files: the user's own, and over them those of the bound directory.
 //!
-//! Pure: the edge finds and reads the files (see [`crate::runtime::Surroundings::config_files`]), this gives their
-//! text a meaning. A key of a later file wins over the same key of an earlier one; lists are appended.
+//! [`ConfigTexts`] finds and reads the files; everything else is pure and gives their text a meaning. A key of a
+//! later file wins over the same key of an earlier one; lists are appended.
 
+mod files;
 mod parse;
 mod value;
 
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use crate::diagnose::Diagnose;
 use crate::runtime::{ExecutionTimeout, NetMode, Profile, ScratchChoice, Span};
+
+pub use files::{ConfigText, ConfigTexts, UnreadableConfig};
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]

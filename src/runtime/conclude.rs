@@ -54,14 +54,17 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     ) -> Outcome<ExecutionResult, L> {
         self.scrub(&run, &mut ended.completion);
         let imported = ended.imported.take();
-        let kept = self
-            .before(&mut run, ended.ground, imported)
-            .and_then(|before| self.keep(&mut run, &session, &ended, before));
-        let kept = match kept {
+        let before = self.before(&mut run, ended.ground, imported);
+        // A recovery must not guess what the changes are changes of where it is known.
+        let base = before.as_ref().ok().and_then(|before| Some(before.as_ref()?.version));
+        let kept = match before.and_then(|before| self.keep(&mut run, &session, &ended, before)) {
             Ok(kept) => kept,
-            Err(error) => return Err(self.give_to_recovery(&run, session, &ended.completion, error)),
+            Err(error) => return Err(self.give_to_recovery(&run, session, &ended.completion, base, error)),
         };
         self.note_room(&mut run, &ended);
+        if let Some(error) = &ended.completion.undelivered {
+            run.note("output.lost", format!("what the command wrote could not be passed on: {error}"));
+        }
         let id = run.id.to_string();
         self.clear(&mut run, &id, session.captured());
         let LandedRun { landed, record, checkpoint_before, checkpoint_after } = kept.landed;
@@ -328,6 +331,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         run: &Run<'_>,
         session: MountSession,
         completion: &Completion,
+        base: Option<VersionId>,
         source: VaultError,
     ) -> ExecuteError<L::Error> {
         let dir = session.dir().to_owned();
@@ -337,7 +341,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         };
         let saved = saved.and_then(|()| match session.read_outcome()? {
             Some(_) => Ok(()),
-            None => self.outcome(completion, None).write(&session, &run.id),
+            None => self.outcome(completion, base).write(&session, &run.id),
         });
         let (id, source) = (run.id.clone(), Box::new(source));
         match saved.and_then(|()| session.keep()) {

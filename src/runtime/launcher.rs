@@ -185,6 +185,8 @@ pub struct Completion {
     pub executing: Duration,
     /// The file system in memory that holds `upper`, where that was asked for.
     pub memory: Option<OwnedFd>,
+    /// Why some of its output did not reach our own streams.
+    pub undelivered: Option<std::io::Error>,
 }
 
 /// A piece of the sandbox that the host refused, as far as there is another way.

@@ -92,6 +92,20 @@ pub struct Located {
 }
 
 impl Surroundings {
+    /// Of a process in `cwd` whose variables `variable` gives; an empty one counts as not set.
+    pub fn of(cwd: PathBuf, variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let path = |name: &str| set(name).map(PathBuf::from);
+        Self {
+            cwd,
+            vault: set("AVFS_VAULT"),
+            home: path("HOME"),
+            data_home: path("XDG_DATA_HOME"),
+            cache_home: path("XDG_CACHE_HOME"),
+            config_home: path("XDG_CONFIG_HOME"),
+        }
+    }
+
     /// Where named vaults live.
     pub fn vaults_dir(&self) -> Result<PathBuf, LocateError> {
         let data = self.xdg(self.data_home.as_deref(), ".local/share");
@@ -102,13 +116,6 @@ impl Surroundings {
     pub fn cache_dir(&self) -> Result<PathBuf, LocateError> {
         let cache = self.xdg(self.cache_home.as_deref(), ".cache");
         Ok(cache.ok_or(LocateError::NoHome { variable: "XDG_CACHE_HOME" })?.join("avfs"))
-    }
-
-    /// The files that may hold settings, in the order in which they are laid over each other: the user's, then
-    /// that of the bound directory.
-    #[must_use]
-    pub fn config_files(&self, bound: Option<&Path>) -> Vec<PathBuf> {
-        self.user_config().into_iter().chain(bound.map(directory_config)).collect()
     }
 
     /// The user's own settings.

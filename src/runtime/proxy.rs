@@ -45,6 +45,8 @@ const EARLIER_RUNS: usize = 3;
 /// Where the runtime works, as the edge found it.
 pub struct Site<'a> {
     pub vault: &'a Vault,
+    /// The vault's own id.
+    pub vault_id: String,
     /// The directory the vault is bound to.
     pub bound: Option<PathBuf>,
     pub cwd: PathBuf,
@@ -339,16 +341,16 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             timeout: request.timeout,
             grace: request.grace,
         };
-        self.session_record(run, &hidden)?.write(session)?;
+        self.session_record(run, &hidden).write(session)?;
         Ok((plan, hidden))
     }
 
     /// What somebody else needs to finish the run.
-    fn session_record(&self, run: &Run<'_>, hidden: &[TreePath]) -> Outcome<SessionRecord, L> {
+    fn session_record(&self, run: &Run<'_>, hidden: &[TreePath]) -> SessionRecord {
         let (site, request) = (self.site, run.request);
-        Ok(SessionRecord {
+        SessionRecord {
             run: run.id.to_string(),
-            vault_id: site.vault.id()?,
+            vault_id: site.vault_id.clone(),
             vault: site.vault.path().map(|path| path.display().to_string()),
             boot_id: site.boot_id.clone(),
             fork: run.fork.to_string(),
@@ -361,7 +363,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             hidden: hidden.iter().map(|path| to_hex(path.as_bytes())).collect(),
             request: journal::request(request, site.vault.path()),
             decision: journal::decision(run.decision),
-        })
+        }
     }
 
     fn workspace(

@@ -133,6 +133,12 @@ impl Recovery {
             session.captured()?;
             return Err(VaultError::RunCaptured { id }.into());
         }
+        if !record.wanted {
+            let run = run_record(&record, Some(&outcome), RunState::Completed, outcome.version_before())?;
+            let landed = journal_only(vault, run, &record.message)?;
+            session.discard()?;
+            return Ok(Recovered { landed, left_out: Vec::new() });
+        }
         let meter = Meter::default();
         let before = match (outcome.version_before(), bound) {
             (Some(version), _) => version,
@@ -167,7 +173,7 @@ impl Recovery {
         let captured = vault.capture(upper.as_fd(), &root, &options)?;
         let fork = record.fork()?;
         let main = ForkName::main();
-        let landing = if captured.edits.is_empty() || !record.wanted {
+        let landing = if captured.edits.is_empty() {
             Landing::RecordOnly
         } else if record.ephemeral {
             let expires_at = vault.now().plus_seconds(record.expires_seconds);
@@ -240,7 +246,7 @@ fn run_record(
 }
 
 /// One row, and nothing else.
-fn journal_only(vault: &Vault, record: RunRecord, message: &str) -> crate::vault::Result<()> {
+fn journal_only(vault: &Vault, record: RunRecord, message: &str) -> crate::vault::Result<LandedRun> {
     let landing = RunLanding {
         landing: Landing::RecordOnly,
         edits: &Edits::new(),
@@ -249,7 +255,7 @@ fn journal_only(vault: &Vault, record: RunRecord, message: &str) -> crate::vault
         checkpoint_after: None,
         record,
     };
-    vault.land_run(landing, Batch::new(vault)?).map(drop)
+    vault.land_run(landing, Batch::new(vault)?)
 }
 
 impl<L: Launcher> ProxyRuntime<'_, L> {
@@ -264,7 +270,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                     continue;
                 }
             };
-            let ours = record.vault_id == self.site.vault.id()?;
+            let ours = record.vault_id == self.site.vault_id;
             let known =
                 ours && self.site.vault.read()?.run(&record.run_id()?).map_err(VaultError::from)?.is_some();
             match (session.read_outcome()?, known) {

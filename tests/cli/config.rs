@@ -39,6 +39,7 @@ fn the_directory_wins_over_the_user_and_lists_are_appended() {
     assert_eq!(values(&shown, "run.net"), [("host".to_owned(), user(3))]);
     let env_values = [("A", user(4)), ("B", project(3)), ("C", project(3))];
     assert_eq!(values(&shown, "run.env"), env_values.map(|(value, place)| (value.to_owned(), place)));
+    assert_eq!(shown["not_taken"], json!(["run.env"]));
     let text = env.ok(&["config", "show"]);
     assert!(text.contains("run.grace = \"5s\"  (default)"), "{text}");
     assert!(text.contains("run.env += \"B\""), "{text}");

@@ -156,8 +156,8 @@ fn the_workspace_is_seen_at_its_own_path_or_where_it_is_asked_for() {
     let own = env.project().to_str().unwrap().to_owned();
     assert_eq!(env.ok(&[], "pwd").trim(), own);
     assert_eq!(
-        env.ok(&["--at", "/work/here"], "pwd; ls; echo x > y").trim(),
-        "/work/here\nREADME.md\nlink\nsrc"
+        env.ok(&["--at", "/srv/here"], "pwd; ls; echo x > y").trim(),
+        "/srv/here\nREADME.md\nlink\nsrc"
     );
     assert_eq!(env.ok(&["--cwd", "src"], "pwd; cat main.rs").trim(), format!("{own}/src\nfn main() {{}}"));
     let mut command = env.command(&["--shell", "pwd"]);

@@ -118,10 +118,15 @@ fn changes_outlive_a_vault_that_was_moved_away() {
     ] {
         let env = TestEnv::with_project();
         let shared = Shared::new(&env);
+        if options.contains(&"--fork") {
+            // What a recovery must not take for a part of the main fork.
+            env.shell(&["--fork", "f"], "echo early > early").expect(0);
+        }
         let mut words = vec!["--json"];
         words.extend(options);
-        let line =
-            format!("{MEET}; echo kept > kept; rm -r src; mkfifo p; chmod 000 kept; mkdir d; chmod 500 d");
+        let line = format!(
+            "rm -f early; {MEET}; echo kept > kept; rm -r src; mkfifo p; chmod 000 kept; mkdir d; chmod 500 d"
+        );
         let running = shared.start(&env, &words, &line);
         let running = shared.wait_for_word(running, "ready");
         let (there, away) = (env.project().join(".avfs"), env.at("away"));
@@ -137,8 +142,14 @@ fn changes_outlive_a_vault_that_was_moved_away() {
         assert_eq!(run["action"], json!("captured"), "{options:?}: {recovered}");
         let listed = env.avfs(&["ls", run["fork"].as_str().unwrap()]).expect(0).text();
         let names: Vec<&str> = listed.split_whitespace().collect();
-        for (name, there) in [("kept", true), ("README.md", true), ("src/", false), ("p", true), ("d/", true)]
-        {
+        for (name, there) in [
+            ("kept", true),
+            ("README.md", true),
+            ("src/", false),
+            ("early", false),
+            ("p", true),
+            ("d/", true),
+        ] {
             let found =
                 names.iter().any(|found| found.trim_end_matches(['/', '|']) == name.trim_end_matches('/'));
             assert_eq!(found, there, "{options:?}: {name}: {listed}");
@@ -287,4 +298,26 @@ fn a_vault_that_others_hold_is_waited_for() {
     let envelope = running.answer().expect(0).envelope();
     assert_eq!(envelope["result"]["change_counts"]["added"], json!(1), "{envelope}");
     env.assert_sound();
+}
+
+#[test]
+fn a_run_of_which_nothing_is_kept_is_finished_without_a_capture() {
+    for options in [&["--readonly"][..], &["--fork", "f", "--readonly"], &["--fork", "f", "--discard"]] {
+        let env = TestEnv::with_project();
+        let shared = Shared::new(&env);
+        let mut words = vec!["--json"];
+        words.extend(options);
+        let running = shared.start(&env, &words, MEET);
+        let running = shared.wait_for_word(running, "ready");
+        let (there, away) = (env.project().join(".avfs"), env.at("away"));
+        std::fs::rename(&there, &away).unwrap();
+        shared.put("go");
+        running.answer().expect(123);
+        std::fs::rename(&away, &there).unwrap();
+        let recovered = env.avfs_result(&["recover"]);
+        assert_eq!(recovered["runs"][0]["action"], json!("captured"), "{options:?}: {recovered}");
+        assert_eq!(run_states(&env), ["completed"], "{options:?}");
+        assert_eq!(env.scratches(), [""; 0]);
+        env.assert_sound();
+    }
 }

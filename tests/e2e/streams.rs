@@ -207,3 +207,12 @@ fn a_secret_at_the_limit_is_not_cut_open() {
         assert!(!stdout.contains("hunt"), "--output-max {max}: {stdout}");
     }
 }
+
+#[test]
+fn output_that_cannot_be_written_is_told() {
+    let env = TestEnv::with_project();
+    let mut shell = env.clean(std::path::Path::new("sh"));
+    shell.args(["-c", "exec \"$0\" -- echo hello > /dev/full"]).arg(crate::env::runner());
+    let answer = env.answer(&mut shell);
+    assert!(answer.stderr.contains("could not be passed on: No space left"), "{answer:?}");
+}

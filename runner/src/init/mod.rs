@@ -84,7 +84,7 @@ fn start(inherited: &Inherited<'_>) -> Result<Option<sys::Pid>, Failed> {
     .at(Stage::Fork)?;
     // Before all others are closed by their numbers: a descriptor that is closed twice ends a debug build.
     drop(terminal);
-    inherited.control.keep_alone(inherited.report).at(Stage::Fork)?;
+    inherited.control.keep_alone().at(Stage::Fork)?;
     Ok(Some(payload))
 }
 

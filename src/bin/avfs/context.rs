@@ -1,18 +1,17 @@
 //! What every command is given: who and where it is, and how to answer.
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use avfs::backend::sqlite::OpenOptions;
 use avfs::clock::SystemClock;
-use avfs::config::Config;
+use avfs::config::ConfigTexts;
+use avfs::hostfs::machine;
 use avfs::runtime::{LocateError, Surroundings, stat_cache_path};
 use avfs::vault::materialize::BaseCache;
 use avfs::vault::{Context, Vault};
-use nix::unistd::{Uid, User};
 
 use crate::error::EdgeError;
 use crate::ui::{Failure, Ui};
@@ -28,16 +27,9 @@ impl CommandContext {
     /// Reads the environment, once.
     pub fn gather(ui: Ui, vault_option: Option<OsString>) -> Result<Self, Failure> {
         let dot = std::path::Path::new(".");
-        let var = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let around = Surroundings {
-            cwd: std::env::current_dir().map_err(EdgeError::host("find the working directory", dot))?,
-            vault: var("AVFS_VAULT"),
-            home: var("HOME").map(PathBuf::from),
-            data_home: var("XDG_DATA_HOME").map(PathBuf::from),
-            cache_home: var("XDG_CACHE_HOME").map(PathBuf::from),
-            config_home: var("XDG_CONFIG_HOME").map(PathBuf::from),
-        };
-        let actor = Context { clock: Arc::new(SystemClock), actor: actor_name() };
+        let cwd = std::env::current_dir().map_err(EdgeError::host("find the working directory", dot))?;
+        let around = Surroundings::of(cwd, |name| std::env::var_os(name));
+        let actor = Context { clock: Arc::new(SystemClock), actor: machine::actor() };
         Ok(Self { ui, around, vault_option, actor })
     }
 
@@ -63,26 +55,9 @@ impl CommandContext {
         }
     }
 
-    /// The files that hold settings, with their text where they are there.
-    pub fn config_texts(&self, bound: Option<&Path>) -> Result<Vec<(PathBuf, Option<String>)>, Failure> {
-        let read = |path: PathBuf| match std::fs::read_to_string(&path) {
-            Ok(text) => Ok((path, Some(text))),
-            Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {
-                Ok((path, None))
-            }
-            Err(error) => Err(EdgeError::host("read", &path)(error).into()),
-        };
-        self.around.config_files(bound).into_iter().map(read).collect()
-    }
-
     /// What the settings say is never versioned.
     pub fn exclude(&self, dir: &Path) -> Result<Vec<String>, Failure> {
-        let mut config = Config::default();
-        for (file, text) in self.config_texts(Some(dir))? {
-            if let Some(text) = text {
-                config = config.with(&file, &text)?;
-            }
-        }
+        let config = ConfigTexts::read(&self.around, Some(dir))?.merged()?;
         Ok(config.capture_exclude.into_iter().map(|pattern| pattern.value).collect())
     }
 
@@ -92,15 +67,6 @@ impl CommandContext {
 
     /// Tells one start of the machine from another.
     pub fn boot_id(&self) -> Result<String, Failure> {
-        let boot_id = std::path::Path::new("/proc/sys/kernel/random/boot_id");
-        let text = std::fs::read_to_string(boot_id).map_err(EdgeError::host("read", boot_id))?;
-        Ok(text.trim().to_owned())
+        Ok(machine::boot_id().map_err(EdgeError::host("read", Path::new(machine::BOOT_ID_FILE)))?)
     }
-}
-
-/// Who acts, as the audit log names them: `name(uid)`.
-fn actor_name() -> String {
-    let uid = Uid::current();
-    let name = User::from_uid(uid).ok().flatten().map_or_else(|| "unknown".to_owned(), |user| user.name);
-    format!("{name}({uid})")
 }

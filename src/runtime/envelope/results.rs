@@ -434,6 +434,8 @@ pub struct ConfigShow {
     /// In the order in which they are laid over each other.
     pub files: Vec<ConfigFile>,
     pub settings: Vec<ConfigSetting>,
+    /// Keys that the directory's file sets and a run does not take: they would open its sandbox.
+    pub not_taken: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]

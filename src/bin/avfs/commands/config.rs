@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use avfs::config::{Arity, Config, Origin, Shown};
+use avfs::config::{Arity, ConfigTexts, Origin, Shown};
 use avfs::runtime::envelope::{ConfigFile, ConfigSetting, ConfigShow, ConfigValue};
 use avfs::runtime::{LocateError, bound_dir};
 use clap::{Args, Subcommand};
@@ -13,7 +13,8 @@ use crate::ui::{Failure, Out, Outcome, Tone};
 /// Show settings and where they come from
 ///
 /// $XDG_CONFIG_HOME/avfs/config.toml (else ~/.config/avfs/config.toml) is read first, then .avfs/config.toml of the
-/// bound directory: its keys win, and its lists are appended.
+/// bound directory: its keys win, and its lists are appended. What would open the sandbox counts for a run only in
+/// the user's own file.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -41,23 +42,22 @@ pub fn run(ctx: &CommandContext, args: &ConfigArgs) -> Outcome {
 }
 
 fn show(ctx: &CommandContext) -> Outcome {
-    let texts = ctx.config_texts(bound(ctx)?.as_deref())?;
-    let mut config = Config::default();
-    for (path, text) in &texts {
-        if let Some(text) = text {
-            config = config.with(path, text)?;
-        }
+    let texts = ConfigTexts::read(&ctx.around, bound(ctx)?.as_deref())?;
+    let shown = texts.merged()?.shown();
+    let (_, not_taken) = texts.for_a_run()?;
+    for key in &not_taken {
+        ctx.ui.note(format_args!("note: avfs-run does not take {key} from the directory's file"));
     }
-    let shown = config.shown();
     let result = ConfigShow {
         files: texts
-            .iter()
-            .map(|(path, text)| ConfigFile {
-                path: path.to_string_lossy().into_owned(),
-                found: text.is_some(),
+            .all()
+            .map(|file| ConfigFile {
+                path: file.path.to_string_lossy().into_owned(),
+                found: file.text.is_some(),
             })
             .collect(),
         settings: shown.iter().map(wire).collect(),
+        not_taken: not_taken.into_iter().map(str::to_owned).collect(),
     };
     ctx.ui.answer(&result, |out| shown.iter().try_for_each(|setting| show_setting(out, setting)))
 }
