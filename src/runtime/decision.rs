@@ -1,29 +1,61 @@
 //! What was decided about a request before anything was done for it.
 
+use super::policy::Categories;
+use super::timeout::ExecutionTimeout;
 use super::words::words;
 
 words!(
-    /// What may happen.
+    /// What may happen, the laxest first.
     Action, "action", {
         Allow = "allow",
         AllowWithCheckpoint = "allow_with_checkpoint",
-        Deny = "deny",
         RequireApproval = "require_approval",
+        Deny = "deny",
+    }
+);
+
+words!(
+    /// What becomes of a run that was said to look only, and wrote.
+    OnViolation, "way to deal with a violation", {
+        /// It is told, and the changes are kept.
+        Keep = "keep",
+        /// It is told, and the changes are dropped.
+        Discard = "discard",
     }
 );
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutionDecision {
     pub action: Action,
+    pub categories: Categories,
     /// The rule that decided; nothing where none did.
     pub rule: Option<String>,
     pub reason: String,
+    /// What the caller can do about it.
+    pub hint: Option<String>,
+    pub on_violation: OnViolation,
+    /// No command may run for longer, whatever was asked.
+    pub timeout_max: ExecutionTimeout,
+    /// How long an approval may be waited for and used.
+    pub approval_seconds: i64,
 }
 
 impl ExecutionDecision {
+    /// How long an approval may be waited for and used where nobody said otherwise.
+    pub const APPROVAL_SECONDS: i64 = 24 * 60 * 60;
+
     /// What holds where nobody has written rules: the sandbox itself is the limit.
     #[must_use]
     pub fn without_policy() -> Self {
-        Self { action: Action::Allow, rule: None, reason: "no policy is set".to_owned() }
+        Self {
+            action: Action::Allow,
+            categories: Categories::NONE,
+            rule: None,
+            reason: "no policy is set".to_owned(),
+            hint: None,
+            on_violation: OnViolation::Keep,
+            timeout_max: ExecutionTimeout::None,
+            approval_seconds: Self::APPROVAL_SECONDS,
+        }
     }
 }

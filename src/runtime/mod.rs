@@ -17,6 +17,7 @@ mod journal;
 mod launcher;
 mod locate;
 mod mount_session;
+pub mod policy;
 mod proxy;
 mod recover;
 mod rehearsal;
@@ -33,7 +34,7 @@ mod workspace;
 
 pub use apply::{Applied, ApplyError, ApplyOptions, Conflict, Filter, Subject, apply};
 pub use change_summary::{ChangeCounts, ChangeSummary, LineStat, Shown, TextChange, is_binary, text_change};
-pub use decision::{Action, ExecutionDecision};
+pub use decision::{Action, ExecutionDecision, OnViolation};
 pub use environment::{EnvChoice, Environment};
 pub use error::ExecuteError;
 pub use file_content::{copy_content, read_content};

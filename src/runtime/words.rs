@@ -24,12 +24,14 @@ impl Diagnose for WordError {
 macro_rules! words {
     ($(#[$doc:meta])* $type:ident, $what:literal, { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum $type {
             $($(#[$vdoc])* $variant),+
         }
 
         impl $type {
+            /// Every one, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
             pub const WORDS: &'static [&'static str] = &[$($word),+];
 
             #[must_use]
