@@ -13,4 +13,5 @@ pub mod exit_code;
 pub mod hostfs;
 pub mod ids;
 pub mod runtime;
+mod toml_source;
 pub mod vault;

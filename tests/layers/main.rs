@@ -1,4 +1,4 @@
-//! The direction of the layers, read from the source: who may name whom, and where `unsafe` may stand.
+//! The direction of the layers, read from the source: who may name whom, where `unsafe` may stand, and what is pure.
 //!
 //! `bin`, `runner` → `config` → `runtime` → `vault` → `backend` → `ids`; `hostfs`, `clock`, `diagnose` and `ids` are leaves.
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the source should fail at once")]
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[(&str, &[&str])] = &[
     ("bin", &["config", "runtime", "vault", "backend", "hostfs", "ids", "clock", "diagnose", "exit_code"]),
     ("runner", &["config", "runtime", "vault", "backend", "hostfs", "ids", "clock", "diagnose", "exit_code"]),
-    ("config", &["runtime", "diagnose"]),
-    ("runtime", &["vault", "backend", "hostfs", "ids", "clock", "diagnose", "exit_code"]),
+    ("config", &["runtime", "toml_source", "diagnose"]),
+    ("runtime", &["vault", "backend", "hostfs", "ids", "clock", "diagnose", "exit_code", "toml_source"]),
     ("vault", &["backend", "hostfs", "ids", "clock", "diagnose"]),
     ("backend", &["hostfs", "ids", "clock", "diagnose"]),
     ("hostfs", &["ids"]),
@@ -18,10 +18,17 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("diagnose", &[]),
     ("exit_code", &[]),
+    ("toml_source", &[]),
 ];
 
 /// The only place of unsafe code.
 const UNSAFE_DIR: &str = "runner/src/sys/";
+
+/// The engine decides from what it is told alone.
+const PURE_DIR: &str = "src/runtime/policy/";
+
+/// Parts of the standard library that look at the world.
+const IMPURE: &[&str] = &["fs", "env", "process", "net", "io", "thread", "os"];
 
 fn root() -> PathBuf {
     std::env::var_os("AVFS_TEST_SRC").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
@@ -177,6 +184,14 @@ fn violations(path: &str, source: &str) -> Vec<String> {
     if !path.starts_with(UNSAFE_DIR) && words.into_iter().any(|word| word == "unsafe") {
         found.push(format!("{path}: unsafe code outside of {UNSAFE_DIR}"));
     }
+    if path.starts_with(PURE_DIR) {
+        let std = code.match_indices("std::").flat_map(|(at, word)| heads(&code[at + word.len()..]));
+        let impure = std.filter(|name| IMPURE.contains(&name.as_str()));
+        found.extend(impure.map(|name| format!("{path}: {PURE_DIR} may not name std::{name}")));
+        let clocks =
+            code.split(|c: char| !is_name(c)).filter(|word| matches!(*word, "SystemTime" | "Instant"));
+        found.extend(clocks.map(|clock| format!("{path}: {PURE_DIR} may not name {clock}")));
+    }
     if path == "src/lib.rs" {
         return found;
     }
@@ -230,6 +245,10 @@ fn planted_violations_are_found() {
         ("src/novelty/mod.rs", ""),
         ("src/vault/x.rs", "fn f() { unsafe { g() } }"),
         ("runner/src/main.rs", "unsafe fn f() {}"),
+        ("src/runtime/policy/x.rs", "use std::fs::File;"),
+        ("src/runtime/policy/a/x.rs", "use std::{collections::HashMap, env};"),
+        ("src/runtime/policy/x.rs", "fn f() { std::process::id(); }"),
+        ("src/runtime/policy/x.rs", "use std::time::Instant;"),
     ];
     for (path, source) in planted {
         assert!(!violations(path, source).is_empty(), "{path}: {source:?} was not found");
@@ -248,6 +267,8 @@ fn planted_violations_are_found() {
             "const S: &str = r#\"unsafe \"crate::runtime\" \"#; const C: char = '\"'; fn f<'a>(x: &'a str) {}",
         ),
         ("src/runtime/x.rs", "use crate::vault::Vault; use super::units;"),
+        ("src/runtime/x.rs", "use std::fs::File;"),
+        ("src/runtime/policy/x.rs", "use std::path::Path; // std::fs"),
         ("src/bin/avfs/main.rs", "use avfs::runtime::X; use crate::cli::Y;"),
         ("src/vault/x.rs", "#![forbid(unsafe_code)]"),
         ("runner/src/sys/mount.rs", "unsafe { f() }"),

@@ -28,6 +28,15 @@ pub struct Categories(u8);
 
 impl Categories {
     pub const NONE: Self = Self(0);
+    /// Every one.
+    pub const ALL: Self = {
+        let (mut all, mut at) = (Self::NONE, 0);
+        while at < Category::ALL.len() {
+            all = all.with(Category::ALL[at]);
+            at += 1;
+        }
+        all
+    };
 
     #[must_use]
     pub const fn of(category: Category) -> Self {
@@ -42,6 +51,11 @@ impl Categories {
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     #[must_use]

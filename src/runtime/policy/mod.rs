@@ -3,21 +3,35 @@
 //! Pure: nothing here looks at files, the environment, the clock or processes, so that the same request always
 //! gets the same decision.
 
+mod caps;
 mod category;
+mod defaults;
+mod engine;
+mod error;
+mod examples;
+mod explanation;
+mod file;
+mod layer;
+mod profile;
+mod read;
 mod reading;
+#[cfg_attr(not(feature = "rego"), path = "rego_left_out.rs")]
+mod rego;
+mod rules;
+#[cfg(test)]
+mod tests;
+mod verdict;
 
+pub use caps::{Cap, Caps};
 pub use category::{Categories, Category};
+pub use engine::Policy;
+pub use error::PolicyError;
+pub use examples::{Example, ExampleFault, FailedExample, Wanted};
+pub use explanation::{Effect, Explained, Explanation, Said};
+pub use layer::Layer;
+pub use profile::{PolicyProfile, Profiles};
+pub use read::{BRACE_WORDS_MAX, COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX, read};
 pub use reading::{Asked, Finding, Judged, Reading, Word};
-
-/// Reads a command: every simple command in it, judged.
-#[must_use]
-pub fn read(asked: &Asked<'_>) -> Reading {
-    let words = asked.command.words();
-    let words = words.iter().map(|word| Word::Known(word.to_string_lossy().into_owned())).collect();
-    let why = "it is not known what this program does".to_owned();
-    let findings = vec![Finding { category: Category::Mutating, why }];
-    Reading {
-        commands: vec![Judged { words, categories: Categories::of(Category::Mutating), findings }],
-        doubts: Vec::new(),
-    }
-}
+pub use rego::Script;
+pub use rules::{ArgPattern, Conditions, Pattern, Rule};
+pub use verdict::{Fit, Place, Placed, Tier, Verdict};

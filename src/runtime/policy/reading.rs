@@ -19,6 +19,9 @@ pub struct Asked<'a> {
     /// Where the command runs, and the directory whose files are versioned; as the command sees them.
     pub cwd: &'a Path,
     pub workspace: &'a Path,
+    /// The host's directory that the workspace is a copy of: where it is seen inside is for the request to choose,
+    /// this is not.
+    pub project: &'a Path,
     /// What `~` stands for.
     pub home: Option<&'a Path>,
     pub net: NetMode,

@@ -1,0 +1,109 @@
+//! What is found out about one simple command while it is judged.
+
+use super::super::category::{Categories, Category};
+use super::super::reading::{Finding, Word};
+use super::limits::SHOWN_CHARS_MAX;
+
+/// A simple command as its judge sees it.
+#[derive(Clone, Copy)]
+pub struct Call<'c> {
+    /// The program without its directory.
+    pub name: &'c str,
+    pub args: &'c [Word],
+    pub input: Input<'c>,
+}
+
+/// What a command is given to read.
+#[derive(Clone, Copy)]
+pub enum Input<'c> {
+    /// The caller's, perhaps a terminal.
+    Inherited,
+    /// A pipe or a file: it is not known what is in it.
+    Unknown,
+    /// One of the two.
+    Either,
+    /// This text.
+    Text(&'c Word),
+}
+
+impl Call<'_> {
+    /// Whether a person may be at the other end.
+    pub fn may_ask(&self) -> bool {
+        matches!(self.input, Input::Inherited | Input::Either)
+    }
+
+    /// The first argument, if it is known.
+    pub fn first(&self) -> Option<&str> {
+        self.args.first().and_then(Word::known)
+    }
+}
+
+#[derive(Default)]
+pub struct Found {
+    categories: Categories,
+    findings: Vec<Finding>,
+}
+
+impl Found {
+    pub fn add(&mut self, category: Category, why: impl Into<String>) {
+        let why = why.into();
+        match category {
+            Category::Destructive => {
+                self.note(Category::Mutating, why.clone());
+                self.note(category, why);
+            }
+            Category::ReadOnly
+            | Category::Mutating
+            | Category::Networked
+            | Category::HostEscapeRisk
+            | Category::Interactive => self.note(category, why),
+        }
+    }
+
+    /// One reason for a category is enough.
+    fn note(&mut self, category: Category, why: String) {
+        if !self.categories.contains(category) {
+            self.categories = self.categories.with(category);
+            self.findings.push(Finding { category, why });
+        }
+    }
+
+    pub fn mutates(&mut self, why: impl Into<String>) {
+        self.add(Category::Mutating, why);
+    }
+
+    pub fn destroys(&mut self, why: impl Into<String>) {
+        self.add(Category::Destructive, why);
+    }
+
+    pub fn networks(&mut self, why: impl Into<String>) {
+        self.add(Category::Networked, why);
+    }
+
+    pub fn escapes(&mut self, why: impl Into<String>) {
+        self.add(Category::HostEscapeRisk, why);
+    }
+
+    pub fn talks(&mut self, why: impl Into<String>) {
+        self.add(Category::Interactive, why);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    /// Everything, once nothing more will be found: what does not write only looks.
+    pub fn finish(mut self, name: &str) -> (Categories, Vec<Finding>) {
+        if !self.categories.contains(Category::Mutating) {
+            self.note(Category::ReadOnly, format!("`{}` only looks", shown(name)));
+        }
+        (self.categories, self.findings)
+    }
+}
+
+/// A word for a sentence.
+pub fn shown(text: &str) -> String {
+    let short: String =
+        text.chars().take(SHOWN_CHARS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(SHOWN_CHARS_MAX).is_some() { format!("{short}…") } else { short }
+}

@@ -1,0 +1,308 @@
+//! Options of programs as data, and what of them stands in a command.
+
+use super::super::reading::Word;
+use super::found::{Call, Found, shown};
+use super::places::Place;
+use super::reader::Reader;
+
+/// Whether an option has a value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    Nothing,
+    /// `-o x`, `-ox`, `--out x`, `--out=x`.
+    Value,
+    /// `-ix`, `--in-place=x`: only in the same word.
+    Attached,
+}
+
+/// What an option, or a program without special ones, does.
+#[derive(Clone, Copy)]
+pub enum Does {
+    /// Nothing to speak of; it is there because of its value.
+    Nothing,
+    /// With it the program only looks.
+    Looks,
+    /// Its value is a file that is written.
+    Writes(&'static str),
+    Mutates(&'static str),
+    Destroys(&'static str),
+    Networks(&'static str),
+    Escapes(&'static str),
+    Talks(&'static str),
+    /// Its value is run by a shell.
+    RunsText(&'static str),
+}
+
+/// Names without dashes, separated by blanks; one letter is short.
+pub struct Opt(pub &'static str, pub Takes, pub Does);
+
+/// What becomes of the words that are no options.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Operands {
+    Ignored,
+    /// All are written to or removed.
+    Written,
+    /// The last of several is written to.
+    LastWritten,
+}
+
+/// A program that can be told by its options.
+pub struct Spec {
+    pub base: &'static [Does],
+    pub opts: &'static [Opt],
+    pub operands: Operands,
+}
+
+/// An option that was found, with its value.
+pub struct Given<'c> {
+    pub name: &'c str,
+    pub value: Option<Word>,
+}
+
+/// The words of a command, taken apart.
+#[derive(Default)]
+pub struct Parsed<'c> {
+    pub given: Vec<Given<'c>>,
+    pub operands: Vec<&'c Word>,
+    /// A word that only the shell knows and that may be an option.
+    pub hidden: Option<&'c Word>,
+    /// How many arguments are before the first operand.
+    pub before_operands: usize,
+}
+
+/// Whether options may come after operands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    Any,
+    /// The first operand ends the options: what follows belongs to another program.
+    OptionsFirst,
+}
+
+impl<'c> Parsed<'c> {
+    pub fn has(&self, names: &[&str]) -> bool {
+        self.given.iter().any(|given| names.contains(&given.name))
+    }
+
+    pub fn value(&self, names: &[&str]) -> Option<&Word> {
+        self.given.iter().filter(|given| names.contains(&given.name)).find_map(|given| given.value.as_ref())
+    }
+}
+
+/// Whether a word may turn out to be an option.
+pub fn may_be_option(word: &Word) -> bool {
+    match word {
+        Word::Known(text) => text.starts_with('-') && text != "-",
+        // `f$x` may become `f -o out`.
+        Word::Unknown(written) => {
+            written.trim_start_matches(['"', '\'', '\\']).starts_with(['-', '$', '`', '*', '?', '[', '{'])
+                || written.contains(['$', '`']) && may_split(word)
+        }
+    }
+}
+
+/// Whether a word may turn out to be several.
+pub fn may_split(word: &Word) -> bool {
+    match word {
+        Word::Known(_) => false,
+        // Only one pair of quotes around everything is sure to hold it together, and not even that does `"$@"`.
+        Word::Unknown(written) => {
+            let inside = written.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+            inside.is_none_or(|inside| inside.contains(['"', '@']))
+        }
+    }
+}
+
+/// Takes the arguments apart as getopt would. `opts` has the options with values; others are taken as they come.
+pub fn parse<'c>(args: &'c [Word], opts: &[Opt], order: Order) -> Parsed<'c> {
+    let mut parsed = Parsed { before_operands: args.len(), ..Parsed::default() };
+    let mut at = 0;
+    while let Some(word) = args.get(at) {
+        at += 1;
+        match word {
+            Word::Known(text) if text == "--" => {
+                if parsed.operands.is_empty() {
+                    parsed.before_operands = at;
+                }
+                parsed.operands.extend(args.get(at..).unwrap_or_default());
+                return parsed;
+            }
+            Word::Known(text) if text.starts_with("--") => {
+                let body = &text[2..];
+                let (name, attached) = match body.split_once('=') {
+                    Some((name, value)) => (name, Some(Word::Known(value.to_owned()))),
+                    None => (body, None),
+                };
+                let takes = find(opts, name).map_or(Takes::Nothing, |opt| opt.1);
+                let name = full_name(opts, name);
+                let value = match (attached, takes) {
+                    (Some(value), _) => Some(value),
+                    (None, Takes::Value) => {
+                        at += 1;
+                        args.get(at - 1).cloned()
+                    }
+                    (None, Takes::Nothing | Takes::Attached) => None,
+                };
+                parsed.given.push(Given { name, value });
+            }
+            Word::Known(text) if text.len() > 1 && text.starts_with('-') => {
+                at += cluster(text, args.get(at), opts, &mut parsed);
+            }
+            Word::Known(_) | Word::Unknown(_) => {
+                if may_be_option(word) {
+                    parsed.hidden.get_or_insert(word);
+                    // `--output=$x`: what it is can be told.
+                    if let Some(name) = written_name(word) {
+                        parsed.given.push(Given { name, value: Some(word.clone()) });
+                        continue;
+                    }
+                }
+                if parsed.operands.is_empty() {
+                    parsed.before_operands = at - 1;
+                }
+                parsed.operands.push(word);
+                if order == Order::OptionsFirst {
+                    parsed.operands.extend(args.get(at..).unwrap_or_default());
+                    return parsed;
+                }
+            }
+        }
+    }
+    parsed
+}
+
+/// The name of a long option whose value is not known.
+fn written_name(word: &Word) -> Option<&str> {
+    let Word::Unknown(written) = word else { return None };
+    let body = written.trim_start_matches('"').strip_prefix("--")?;
+    let (name, _) = body.split_once('=')?;
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-').then_some(name)
+}
+
+/// Short options in one word. How many more words were taken.
+fn cluster<'c>(text: &'c str, next: Option<&Word>, opts: &[Opt], parsed: &mut Parsed<'c>) -> usize {
+    for (index, letter) in text.char_indices().skip(1) {
+        let end = index + letter.len_utf8();
+        let name = &text[index..end];
+        let rest = &text[end..];
+        let takes = opts.iter().find(|opt| opt.0.split(' ').any(|known| known == name)).map(|opt| opt.1);
+        match takes {
+            Some(Takes::Value) if rest.is_empty() => {
+                parsed.given.push(Given { name, value: next.cloned() });
+                return 1;
+            }
+            Some(Takes::Value | Takes::Attached) => {
+                let value = (!rest.is_empty()).then(|| Word::Known(rest.to_owned()));
+                parsed.given.push(Given { name, value });
+                return 0;
+            }
+            Some(Takes::Nothing) | None => parsed.given.push(Given { name, value: None }),
+        }
+    }
+    0
+}
+
+/// The option a name stands for: long ones may be cut short as long as it is clear which is meant.
+fn find<'o>(opts: &'o [Opt], name: &str) -> Option<&'o Opt> {
+    let exact = opts.iter().find(|opt| opt.0.split(' ').any(|known| known == name));
+    exact.or_else(|| {
+        let is_cut = |known: &str| known.len() > 1 && name.len() > 1 && known.starts_with(name);
+        opts.iter().find(|opt| opt.0.split(' ').any(is_cut))
+    })
+}
+
+/// A long option that was cut short, as it is in the table; others as they are.
+fn full_name<'n>(opts: &[Opt], name: &'n str) -> &'n str {
+    let names = || opts.iter().flat_map(|opt| opt.0.split(' '));
+    if name.len() < 2 || names().any(|known| known == name) {
+        return name;
+    }
+    names().find(|known| known.starts_with(name)).unwrap_or(name)
+}
+
+/// Judges a program by its table.
+pub fn judge(spec: &Spec, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+    let parsed = parse(call.args, spec.opts, Order::Any);
+    let mut looks = false;
+    for given in &parsed.given {
+        let Some(Opt(_, _, does)) = find(spec.opts, given.name) else { continue };
+        looks |= matches!(does, Does::Looks);
+        let dashes = if given.name.chars().count() > 1 { "--" } else { "-" };
+        let what = format!("`{} {dashes}{}`", call.name, shown(given.name));
+        apply(*does, &what, given.value.as_ref(), found, reader);
+    }
+    let has_effects = spec.opts.iter().any(|opt| !matches!(opt.2, Does::Nothing | Does::Looks));
+    if let (Some(word), true) = (parsed.hidden, has_effects) {
+        found.mutates(format!("`{}` may be an option of `{}` that writes", shown(word.shown()), call.name));
+    }
+    if looks {
+        return;
+    }
+    let what = format!("`{}`", call.name);
+    for does in spec.base {
+        apply(*does, &what, None, found, reader);
+    }
+    match spec.operands {
+        Operands::Ignored => {}
+        Operands::Written => {
+            for word in parsed.operands {
+                writes(&what, word, found, reader);
+            }
+        }
+        Operands::LastWritten => {
+            if let [_, .., last] = parsed.operands.as_slice() {
+                writes(&what, last, found, reader);
+            }
+        }
+    }
+}
+
+fn apply(does: Does, what: &str, value: Option<&Word>, found: &mut Found, reader: &mut Reader<'_>) {
+    match does {
+        Does::Nothing | Does::Looks => {}
+        Does::Writes(why) => match value {
+            // `-o -` and `-o /dev/null` are nothing.
+            Some(Word::Known(path)) if path == "-" => {}
+            Some(word) => {
+                if reader.places.of(word) != Place::Stream {
+                    found.mutates(format!("{what} {why}"));
+                }
+                writes(what, word, found, reader);
+            }
+            None => found.mutates(format!("{what} {why}")),
+        },
+        Does::Mutates(why) => found.mutates(format!("{what} {why}")),
+        Does::Destroys(why) => found.destroys(format!("{what} {why}")),
+        Does::Networks(why) => found.networks(format!("{what} {why}")),
+        Does::Escapes(why) => {
+            found.mutates(format!("{what} {why}"));
+            found.escapes(format!("{what} {why}"));
+        }
+        Does::Talks(why) => found.talks(format!("{what} {why}")),
+        Does::RunsText(why) => {
+            found.mutates(format!("{what} {why}"));
+            match value {
+                Some(word) => reader.text(word, super::shell::Dialect::Sh),
+                None => reader.doubt(format!("{what} {why}, and it is not known what")),
+            }
+        }
+    }
+}
+
+/// A file that is written: what matters is where it lies.
+pub fn writes(what: &str, word: &Word, found: &mut Found, reader: &Reader<'_>) {
+    match reader.places.of(word) {
+        Place::Inside | Place::Unknown => found.mutates(format!("{what} writes `{}`", shown(word.shown()))),
+        Place::Stream => {}
+        Place::Network => found.networks(format!("`{}` is a connection", shown(word.shown()))),
+        Place::Outside => {
+            let why = format!("{what} writes `{}`, outside of the workspace", shown(word.shown()));
+            found.mutates(why.clone());
+            found.escapes(why);
+        }
+    }
+}
+
+/// A word that only the shell knows and that may be an option.
+pub fn may_be_unknown_option(word: &Word) -> bool {
+    word.known().is_none() && may_be_option(word)
+}

@@ -1,0 +1,305 @@
+//! Walks a command: every simple command in it is judged, whatever runs it.
+
+use std::ffi::OsStr;
+
+use super::super::category::Categories;
+use super::super::reading::{Asked, Judged, Reading, Word};
+use super::assignments;
+use super::found::{Call, Found, Input, shown};
+use super::limits::{COMMANDS_MAX, NESTING_MAX};
+use super::options::{self, may_split};
+use super::places::{Place, Places};
+use super::programs::{self, Judge};
+use super::shell::{
+    self, Assignment, Defined, Dialect, Direction, Item, Redirect, Script, Setting, Simple, Stdin,
+};
+
+/// Directories whose programs are the ones known by name.
+const SYSTEM_BINS: &[&str] = &[
+    "/bin",
+    "/sbin",
+    "/usr/bin",
+    "/usr/sbin",
+    "/usr/local/bin",
+    "/usr/local/sbin",
+    "/usr/lib/git-core",
+    "/usr/libexec/git-core",
+];
+
+/// What bash gives these is a name of a variable or arithmetic, and an index in it is expanded once more, quotes or not.
+const EXPAND_SUBSCRIPTS: &[&str] = &[
+    "test",
+    "[",
+    "[[",
+    "printf",
+    "read",
+    "mapfile",
+    "readarray",
+    "let",
+    "declare",
+    "typeset",
+    "export",
+    "local",
+    "readonly",
+    "unset",
+    "wait",
+    "getopts",
+];
+
+pub struct Reader<'a> {
+    pub places: Places<'a>,
+    reading: Reading,
+    depth: usize,
+    /// Functions that are certain to be defined.
+    functions: Vec<String>,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(asked: &'a Asked<'a>) -> Self {
+        Self { places: Places::new(asked), reading: Reading::default(), depth: 0, functions: Vec::new() }
+    }
+
+    pub fn finish(mut self) -> Reading {
+        if self.reading.commands.is_empty() && self.reading.doubts.is_empty() {
+            let (categories, findings) = Found::default().finish(":");
+            self.reading.commands.push(Judged {
+                words: vec![Word::Known(":".to_owned())],
+                categories,
+                findings,
+            });
+        }
+        self.reading
+    }
+
+    /// It cannot be told what will be run.
+    pub fn doubt(&mut self, why: impl Into<String>) {
+        let why = why.into();
+        if !self.reading.doubts.contains(&why) && self.reading.doubts.len() < COMMANDS_MAX {
+            self.reading.doubts.push(why);
+        }
+    }
+
+    /// `unset`: from here on no name is certain to be a function.
+    pub fn forget_functions(&mut self) {
+        self.functions.clear();
+    }
+
+    pub fn os_text(&mut self, text: &OsStr, dialect: Dialect) {
+        match text.to_str() {
+            Some(text) => self.known_text(text, dialect),
+            // A shell would go by the bytes.
+            None => self.doubt("the text is not UTF-8"),
+        }
+    }
+
+    /// A word that a shell runs as text.
+    pub fn text(&mut self, text: &Word, dialect: Dialect) {
+        match text {
+            Word::Known(text) => self.known_text(text, dialect),
+            Word::Unknown(written) => {
+                self.doubt(format!("what is run is only known when it runs: `{}`", shown(written)));
+            }
+        }
+    }
+
+    fn known_text(&mut self, text: &str, dialect: Dialect) {
+        if self.depth >= NESTING_MAX {
+            self.doubt(format!("it is nested deeper than {NESTING_MAX}"));
+            return;
+        }
+        let home = self.places.home.clone();
+        let script = shell::parse(text, Setting { dialect, home: home.as_deref(), depth: self.depth });
+        self.depth += 1;
+        // Another shell knows none of this one's functions.
+        let functions = std::mem::take(&mut self.functions);
+        self.places.enter();
+        self.script(script, dialect);
+        self.places.leave();
+        self.functions = functions;
+        self.depth -= 1;
+    }
+
+    fn script(&mut self, script: Script, dialect: Dialect) {
+        let Script { items, here, doubts } = script;
+        for item in items {
+            match item {
+                Item::Command(simple) => self.simple(simple, &here, dialect),
+                Item::Function(name, Defined::Surely) => self.functions.push(name),
+                Item::Function(_, Defined::Perhaps) => {}
+                Item::Assigned(name) => self.assigned(&name),
+                Item::Enter => self.places.enter(),
+                Item::Leave => self.places.leave(),
+            }
+        }
+        for why in doubts {
+            self.doubt(why);
+        }
+    }
+
+    fn simple(&mut self, simple: Simple, here: &[Word], dialect: Dialect) {
+        let mut found = Found::default();
+        for assignment in &simple.assignments {
+            assignments::judge(&assignment.name, &assignment.value, &mut found);
+            // `x='a[$(rm f)]'; echo $((x))`: bash runs it where a number is wanted.
+            if assignment.value.known().is_some_and(holds_running_index) {
+                self.doubt(format!("`{}` may run what is in the index of an array", assignment.name));
+            }
+        }
+        for redirect in &simple.redirects {
+            self.redirect(redirect, &mut found);
+        }
+        let input = match simple.stdin {
+            Stdin::Inherited => Input::Inherited,
+            Stdin::Pipe | Stdin::Redirected => Input::Unknown,
+            Stdin::Caller => Input::Either,
+            Stdin::Here(number) => here.get(number).map_or(Input::Unknown, Input::Text),
+        };
+        match simple.words.first() {
+            Some(Word::Known(name)) if dialect == Dialect::Zsh && name.starts_with('=') => {
+                self.doubt(format!("`{}` stands for a path in zsh", shown(name)));
+            }
+            Some(Word::Known(name)) if self.functions.contains(name) => {
+                let name = name.clone();
+                self.keep(simple.words, found, &name);
+                return;
+            }
+            Some(Word::Known(name)) if EXPAND_SUBSCRIPTS.contains(&name.as_str()) => {
+                if simple.words.iter().filter_map(Word::known).any(holds_running_index) {
+                    self.doubt(format!("`{name}` may run what is in the index of an array"));
+                }
+            }
+            Some(_) | None => {}
+        }
+        if simple.words.is_empty() {
+            let words = bare_words(&simple.assignments, &simple.redirects);
+            self.keep(words, found, "a shell");
+        } else {
+            self.command(simple.words, input, found);
+        }
+    }
+
+    /// Of most names nothing is to be said.
+    fn assigned(&mut self, name: &str) {
+        let mut found = Found::default();
+        assignments::judge_name(name, &mut found);
+        if !found.is_empty() {
+            self.keep(vec![Word::Unknown(format!("{name}=…"))], found, "a shell");
+        }
+    }
+
+    fn keep(&mut self, words: Vec<Word>, found: Found, name: &str) {
+        let (categories, findings) = found.finish(name);
+        self.reading.commands.push(Judged { words, categories, findings });
+    }
+
+    fn redirect(&mut self, redirect: &Redirect, found: &mut Found) {
+        let is_descriptor = |text: &str| text.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit());
+        match redirect.direction {
+            Direction::Read => {
+                if self.places.of(&redirect.target) == Place::Network {
+                    found.networks(format!("`{}` is a connection", shown(redirect.target.shown())));
+                }
+            }
+            Direction::Duplicate if redirect.target.known().is_some_and(is_descriptor) => {}
+            // To a process substitution, whose commands are judged where they stand.
+            Direction::Write | Direction::ReadWrite if redirect.target.shown().starts_with(">(") => {}
+            Direction::Write | Direction::ReadWrite | Direction::Duplicate => {
+                options::writes("a redirection", &redirect.target, found, self);
+            }
+        }
+    }
+
+    /// A command that another one runs, known by its words.
+    pub fn inner(&mut self, words: &[Word], input: Input<'_>) {
+        if let Some(word) = words.first() {
+            if may_split(word) && word.known().is_none() {
+                self.doubt(format!("the program is only known when it runs: `{}`", shown(word.shown())));
+            }
+            self.command(words.to_vec(), input, Found::default());
+        }
+    }
+
+    /// One simple command; `found` has what its assignments and redirections do.
+    fn command(&mut self, words: Vec<Word>, input: Input<'_>, mut found: Found) {
+        if self.reading.commands.len() >= COMMANDS_MAX || self.depth >= NESTING_MAX {
+            self.doubt(format!("it has more than {COMMANDS_MAX} commands, or they are nested too deep"));
+            return;
+        }
+        // Its place is before what it runs.
+        let place = self.reading.commands.len();
+        let waiting = Judged { words: Vec::new(), categories: Categories::NONE, findings: Vec::new() };
+        self.reading.commands.push(waiting);
+        self.depth += 1;
+        let name = self.program(&words, input, &mut found);
+        self.depth -= 1;
+        let (categories, findings) = found.finish(&name);
+        if let Some(judged) = self.reading.commands.get_mut(place) {
+            *judged = Judged { words, categories, findings };
+        }
+    }
+
+    /// Judges by the program; gives its name.
+    fn program(&mut self, words: &[Word], input: Input<'_>, found: &mut Found) -> String {
+        let Some((program, args)) = words.split_first() else { return String::new() };
+        let Word::Known(program) = program else {
+            self.doubt(format!("the program is only known when it runs: `{}`", shown(program.shown())));
+            found.mutates("it is not known what program this is");
+            return program.shown().to_owned();
+        };
+        let (directory, name) =
+            program.rsplit_once('/').map_or((None, program.as_str()), |(d, n)| (Some(d), n));
+        match directory {
+            None => {}
+            Some(directory) if SYSTEM_BINS.contains(&directory) => {}
+            Some(directory) if directory.starts_with('/') => {
+                found.mutates(format!("`{}` may be any program", shown(program)));
+            }
+            Some(_) => {
+                found.mutates(format!("`{}` is a program of the workspace", shown(program)));
+                return name.to_owned();
+            }
+        }
+        let call = Call { name, args, input };
+        match programs::find(name) {
+            None => found.mutates(format!("it is not known what `{}` does", shown(name))),
+            Some(_) if is_question(args) => {}
+            Some(Judge::Looks) => {}
+            Some(Judge::Does(all)) => {
+                for does in *all {
+                    programs::always(*does, name, found);
+                }
+            }
+            Some(Judge::Table(spec)) => options::judge(spec, &call, found, self),
+            Some(Judge::By(judge)) => judge(&call, found, self),
+        }
+        name.to_owned()
+    }
+}
+
+/// Whether a text may be an element of an array whose index is a command.
+fn holds_running_index(text: &str) -> bool {
+    text.contains('[') && (text.contains("$(") || text.contains('`'))
+}
+
+/// `--version` or `--help` alone.
+fn is_question(args: &[Word]) -> bool {
+    matches!(args, [Word::Known(only)] if only == "--version" || only == "--help")
+}
+
+/// What stands for a command that has no program.
+fn bare_words(assignments: &[Assignment], redirects: &[Redirect]) -> Vec<Word> {
+    let assigned = assignments.iter().map(|assignment| match &assignment.value {
+        Word::Known(value) => Word::Known(format!("{}={value}", assignment.name)),
+        Word::Unknown(value) => Word::Unknown(format!("{}={value}", assignment.name)),
+    });
+    let redirected = redirects.iter().flat_map(|redirect| {
+        let sign = match redirect.direction {
+            Direction::Read => "<",
+            Direction::Write => ">",
+            Direction::ReadWrite => "<>",
+            Direction::Duplicate => ">&",
+        };
+        [Word::Known(sign.to_owned()), redirect.target.clone()]
+    });
+    assigned.chain(redirected).collect()
+}

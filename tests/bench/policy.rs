@@ -1,0 +1,42 @@
+//! How long it takes to read a command of 200 words, as a text and as words.
+
+use std::hint::black_box;
+use std::path::Path;
+
+use avfs::runtime::policy::{Asked, read};
+use avfs::runtime::{CommandLine, ExecutionTimeout, NetMode, Profile};
+use criterion::{Criterion, criterion_group, criterion_main};
+
+fn commands() -> Vec<(&'static str, CommandLine)> {
+    let stage = |i: usize| format!("grep -rn 'foo bar' src/x{i} --include=\"*.rs\" | sort -u | head -n 5; ");
+    let text: String = (0..15).map(stage).collect();
+    let arguments: String = (0..199).map(|i| format!(" arg{i}")).collect();
+    let words = std::iter::once("grep".into()).chain((0..199).map(|i| format!("arg{i}").into()));
+    vec![
+        ("200 tokens, 45 commands", CommandLine::Shell(text.into())),
+        ("200 words, one command", CommandLine::Shell(format!("grep{arguments}").into())),
+        ("200 words of argv", CommandLine::Argv(words.collect())),
+    ]
+}
+
+fn reading(criterion: &mut Criterion) {
+    for (name, command) in commands() {
+        let asked = Asked {
+            command: &command,
+            fork: None,
+            cwd: Path::new("/home/u/proj"),
+            workspace: Path::new("/home/u/proj"),
+            project: Path::new("/home/u/proj"),
+            home: Some(Path::new("/home/u")),
+            net: NetMode::None,
+            profile: Profile::Strict,
+            timeout: ExecutionTimeout::None,
+            rw: &[],
+            secrets: &[],
+        };
+        criterion.bench_function(name, |bencher| bencher.iter(|| read(black_box(&asked))));
+    }
+}
+
+criterion_group!(benches, reading);
+criterion_main!(benches);
