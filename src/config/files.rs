@@ -1,12 +1,14 @@
 //! The files that hold settings: found and read here, given a meaning by the rest of the module.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::diagnose::Diagnose;
 use crate::runtime::{Surroundings, directory_config};
 
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, SettingsError};
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the settings in {}", path.display())]
@@ -45,40 +47,111 @@ impl ConfigText {
     }
 }
 
-/// The user's own settings, and those of the bound directory.
+/// The layers as they were found: the files of the administrator, the user and the bound directory, and the
+/// user's variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigTexts {
+    pub system: Option<ConfigText>,
     pub user: Option<ConfigText>,
     pub directory: Option<ConfigText>,
+    pub variables: BTreeMap<OsString, OsString>,
 }
 
 impl ConfigTexts {
     pub fn read(around: &Surroundings, bound: Option<&Path>) -> Result<Self, UnreadableConfig> {
         Ok(Self {
+            system: around.system_config().map(ConfigText::read).transpose()?,
             user: around.user_config().map(ConfigText::read).transpose()?,
             directory: bound.map(directory_config).map(ConfigText::read).transpose()?,
+            variables: around.variables.clone(),
         })
     }
 
-    /// In the order in which they are laid over each other.
-    pub fn all(&self) -> impl Iterator<Item = &ConfigText> {
-        self.user.iter().chain(&self.directory)
+    /// The files, each with whose it is, in the order in which they are laid over each other.
+    pub fn layers(&self) -> impl Iterator<Item = (&'static str, &ConfigText)> {
+        let layers = [("system", &self.system), ("user", &self.user), ("directory", &self.directory)];
+        layers.into_iter().filter_map(|(layer, file)| Some((layer, file.as_ref()?)))
     }
 
-    /// Everything the files say, whoever wrote them.
-    pub fn merged(&self) -> Result<Config, ConfigError> {
-        self.all().try_fold(Config::default(), |config, file| match &file.text {
-            Some(text) => config.with(&file.path, text),
-            None => Ok(config),
-        })
+    /// Files of those who may open a sandbox.
+    fn trusted(&self) -> impl Iterator<Item = &ConfigText> {
+        self.system.iter().chain(&self.user)
+    }
+
+    /// Everything that is said, whoever says it.
+    pub fn merged(&self) -> Result<Config, SettingsError> {
+        merge(self.trusted().chain(&self.directory))?.with_variables(&self.variables)
     }
 
     /// What a run goes by, and the keys of the directory that it does not take.
-    pub fn for_a_run(&self) -> Result<(Config, Vec<&'static str>), ConfigError> {
-        let own = Self { user: self.user.clone(), directory: None }.merged()?;
-        match &self.directory {
-            Some(ConfigText { path, text: Some(text) }) => own.with_directory(path, text),
-            Some(ConfigText { text: None, .. }) | None => Ok((own, Vec::new())),
+    pub fn for_a_run(&self) -> Result<(Config, Vec<&'static str>), SettingsError> {
+        let own = merge(self.trusted())?;
+        let (config, refused) = match &self.directory {
+            Some(ConfigText { path, text: Some(text) }) => own.with_directory(path, text)?,
+            Some(ConfigText { text: None, .. }) | None => (own, Vec::new()),
+        };
+        Ok((config.with_variables(&self.variables)?, refused))
+    }
+}
+
+fn merge<'a>(mut files: impl Iterator<Item = &'a ConfigText>) -> Result<Config, ConfigError> {
+    files.try_fold(Config::default(), |config, file| match &file.text {
+        Some(text) => config.with(&file.path, text),
+        None => Ok(config),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Origin;
+    use crate::runtime::{ExecutionTimeout, NetMode};
+
+    #[test]
+    fn each_layer_wins_over_the_ones_before_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |place: &str, text: &str| {
+            let path = dir.path().join(place);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let mut around = Surroundings {
+            cwd: dir.path().to_owned(),
+            system_dir: Some(dir.path().join("etc")),
+            config_home: Some(dir.path().join("home")),
+            ..Surroundings::default()
+        };
+        let project = dir.path().join("project");
+        let timeout = |around: &Surroundings| {
+            let (config, _) = ConfigTexts::read(around, Some(&project)).unwrap().for_a_run().unwrap();
+            (config.run_timeout.value, config.run_timeout.origin)
+        };
+        let of = |place: &str| Origin::File { path: dir.path().join(place), line: 1 };
+        assert_eq!(timeout(&around), (ExecutionTimeout::DEFAULT, Origin::Default));
+        for (place, seconds) in
+            [("etc/avfs.toml", 1), ("home/avfs/avfs.toml", 2), ("project/.avfs/avfs.toml", 3)]
+        {
+            put(place, &format!("run.timeout = '{seconds}s'"));
+            assert_eq!(timeout(&around), (ExecutionTimeout::Millis(seconds * 1000), of(place)));
         }
+        around.variables.insert("AVFS_RUN_TIMEOUT".into(), "4s".into());
+        let origin = Origin::Variable { name: "AVFS_RUN_TIMEOUT" };
+        assert_eq!(timeout(&around), (ExecutionTimeout::Millis(4_000), origin));
+    }
+
+    #[test]
+    fn the_administrator_and_variables_may_open_what_a_directory_may_not() {
+        let texts = |system: &str, directory: &str, net: Option<&str>| ConfigTexts {
+            system: Some(ConfigText { path: "/s".into(), text: Some(system.to_owned()) }),
+            user: None,
+            directory: Some(ConfigText { path: "/d".into(), text: Some(directory.to_owned()) }),
+            variables: net.map(|net| ("AVFS_RUN_NET".into(), net.into())).into_iter().collect(),
+        };
+        let (config, refused) = texts("", "run.net = 'host'", None).for_a_run().unwrap();
+        assert_eq!((config.run_net.value, refused), (NetMode::None, vec!["run.net"]));
+        let (config, refused) = texts("run.net = 'host'", "", None).for_a_run().unwrap();
+        assert_eq!((config.run_net.value, refused.len()), (NetMode::Host, 0));
+        let (config, _) = texts("", "run.net = 'none'", Some("host")).for_a_run().unwrap();
+        assert_eq!(config.run_net.value, NetMode::Host);
     }
 }

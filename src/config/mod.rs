@@ -1,17 +1,22 @@
-//! Settings from files: the user's own, and over them those of the bound directory.
+//! Settings in layers: defaults, the administrator's file, the user's, the bound directory's, variables.
 //!
 //! [`ConfigTexts`] finds and reads the files; everything else is pure and gives their text a meaning. A key of a
-//! later file wins over the same key of an earlier one; lists are appended.
+//! later layer wins over the same key of an earlier one; lists are appended. Nothing here sees the options of a
+//! command, which win over all of it.
 
+mod environment;
 mod files;
 mod parse;
 mod value;
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::diagnose::Diagnose;
-use crate::runtime::{ExecutionTimeout, NetMode, Profile, ScratchChoice, Span};
+use crate::runtime::{ExecutionTimeout, KeepCount, NetMode, Profile, ScratchChoice, Span};
 
+pub use crate::toml_source::{Fault, Problem};
 pub use files::{ConfigText, ConfigTexts, UnreadableConfig};
 
 /// Where a value came from.
@@ -19,6 +24,7 @@ pub use files::{ConfigText, ConfigTexts, UnreadableConfig};
 pub enum Origin {
     Default,
     File { path: PathBuf, line: usize },
+    Variable { name: &'static str },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +62,8 @@ pub struct Config {
     pub run_profile: Setting<Profile>,
     /// `fork.expires`: how long the fork of a run is kept for review.
     pub fork_expires: Setting<Span>,
+    /// `checkpoint.keep`: how many automatic checkpoints a fork has at most.
+    pub checkpoint_keep: Setting<KeepCount>,
 }
 
 impl Default for Config {
@@ -71,6 +79,7 @@ impl Default for Config {
             run_ro: Vec::new(),
             run_profile: Setting::default(Profile::Strict),
             fork_expires: Setting::default(Span(7 * 24 * 60 * 60)),
+            checkpoint_keep: Setting::default(KeepCount::DEFAULT),
         }
     }
 }
@@ -93,6 +102,12 @@ impl Config {
     /// Lays a file over what is known so far.
     pub fn with(mut self, file: &Path, text: &str) -> Result<Self, ConfigError> {
         parse::lay_over(&mut self, file, text)?;
+        Ok(self)
+    }
+
+    /// Lays the user's variables over it, which may say anything.
+    pub fn with_variables(mut self, variables: &BTreeMap<OsString, OsString>) -> Result<Self, SettingsError> {
+        environment::lay_over(&mut self, variables)?;
         Ok(self)
     }
 
@@ -144,49 +159,67 @@ impl Config {
             list("run.ro", &self.run_ro),
             one("run.profile", &self.run_profile),
             one("fork.expires", &expires),
+            one("checkpoint.keep", &self.checkpoint_keep),
         ]
     }
 }
 
 /// What is wrong with a file, and where.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{}:{line}: {problem}", file.display())]
-pub struct ConfigError {
-    pub file: PathBuf,
-    pub line: usize,
-    pub problem: Problem,
+#[error(transparent)]
+pub struct ConfigError(#[from] pub Fault);
+
+const fn code_of(problem: &Problem) -> &'static str {
+    match problem {
+        Problem::Syntax(_) => "config.syntax",
+        Problem::UnknownKey { .. } => "config.unknown_key",
+        Problem::WrongType { .. } => "config.wrong_type",
+        Problem::BadValue { .. } => "config.bad_value",
+    }
 }
 
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum Problem {
-    #[error("{0}")]
-    Syntax(String),
-    #[error("there is no key {key}")]
-    UnknownKey { key: String, known: String },
-    #[error("{key} takes {wanted}, not {found}")]
-    WrongType { key: String, wanted: &'static str, found: &'static str },
-    #[error("{key}: {value:?} is not {wanted}")]
-    BadValue { key: String, value: String, wanted: &'static str },
+fn hint_of(problem: &Problem) -> String {
+    match problem {
+        Problem::Syntax(_) => "the file is TOML: see https://toml.io".to_owned(),
+        Problem::UnknownKey { known, .. } => format!("known are: {known}"),
+        Problem::WrongType { .. } | Problem::BadValue { .. } => {
+            "see every key and its value with: avfs config show, after correcting this one".to_owned()
+        }
+    }
 }
 
 impl Diagnose for ConfigError {
     fn code(&self) -> &'static str {
-        match &self.problem {
-            Problem::Syntax(_) => "config.syntax",
-            Problem::UnknownKey { .. } => "config.unknown_key",
-            Problem::WrongType { .. } => "config.wrong_type",
-            Problem::BadValue { .. } => "config.bad_value",
+        code_of(&self.0.problem)
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(hint_of(&self.0.problem))
+    }
+}
+
+/// What is wrong with one of the layers.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum SettingsError {
+    #[error(transparent)]
+    File(#[from] ConfigError),
+    #[error("${name}: {problem}")]
+    Variable { name: &'static str, problem: Problem },
+}
+
+impl Diagnose for SettingsError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::File(error) => error.code(),
+            Self::Variable { problem, .. } => code_of(problem),
         }
     }
 
     fn hint(&self) -> Option<String> {
-        Some(match &self.problem {
-            Problem::Syntax(_) => "the file is TOML: see https://toml.io".to_owned(),
-            Problem::UnknownKey { known, .. } => format!("known are: {known}"),
-            Problem::WrongType { .. } | Problem::BadValue { .. } => {
-                "see every key and its value with: avfs config show, after correcting this one".to_owned()
-            }
-        })
+        match self {
+            Self::File(error) => error.hint(),
+            Self::Variable { problem, .. } => Some(hint_of(problem)),
+        }
     }
 }
 

@@ -4,49 +4,35 @@ use std::path::Path;
 use std::str::FromStr;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
 use super::value::{is_absolute, is_ignore_pattern, is_path, is_variable};
-use super::{Config, ConfigError, Origin, Problem, Setting};
+use super::{Config, ConfigError, Origin, Setting};
+use crate::toml_source::{Found, Problem, Source, nearest};
 
 const SECTIONS: &[(&str, &[&str])] = &[
     ("capture", &["exclude"]),
     ("cache", &["dirs"]),
     ("run", &["timeout", "grace", "net", "scratch", "env", "ro", "profile"]),
     ("fork", &["expires"]),
+    ("checkpoint", &["keep"]),
 ];
-
-/// A file that is read.
-struct Source<'a> {
-    file: &'a Path,
-    text: &'a str,
-}
-
-/// A value and the name it has.
-struct Found<'a> {
-    source: &'a Source<'a>,
-    key: String,
-    value: &'a Spanned<DeValue<'a>>,
-}
 
 pub fn lay_over(config: &mut Config, file: &Path, text: &str) -> Result<(), ConfigError> {
     let source = Source { file, text };
-    let document = DeTable::parse(text).map_err(|error| {
-        let at = error.span().map_or(0, |span| span.start);
-        source.error(at, Problem::Syntax(error.message().lines().collect::<Vec<_>>().join(", ")))
-    })?;
+    let document = source.document()?;
     for (name, section) in document.get_ref() {
         let name_text: &str = name.get_ref();
         let Some((_, keys)) = SECTIONS.iter().find(|(known, _)| *known == name_text) else {
             let known = SECTIONS.iter().map(|(name, _)| format!("[{name}]")).collect::<Vec<_>>().join(", ");
-            return Err(source.unknown(name.span().start, name_text, known));
+            return Err(unknown(&source, name.span().start, name_text, known));
         };
         let section = Found { source: &source, key: name_text.to_owned(), value: section };
         for (key, value) in section.table()? {
             let (key_text, at): (&str, usize) = (key.get_ref(), key.span().start);
             let full = format!("{name_text}.{key_text}");
             if !keys.contains(&key_text) {
-                return Err(source.unknown(at, &full, keys.join(", ")));
+                return Err(unknown(&source, at, &full, keys.join(", ")));
             }
             set(config, &Found { source: &source, key: full, value })?;
         }
@@ -71,53 +57,43 @@ fn set(config: &mut Config, found: &Found<'_>) -> Result<(), ConfigError> {
         }
         "run.profile" => config.run_profile = found.one("strict or host")?,
         "fork.expires" => config.fork_expires = found.one("a duration such as 7d")?,
-        _ => return Err(found.source.unknown(found.value.span().start, &found.key, String::new())),
+        "checkpoint.keep" => config.checkpoint_keep = found.number("a number, 2 or more")?,
+        _ => return Err(found.unread().into()),
     }
     Ok(())
 }
 
-impl Source<'_> {
-    fn line(&self, at: usize) -> usize {
-        self.text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
-    }
-
-    fn error(&self, at: usize, problem: Problem) -> ConfigError {
-        ConfigError { file: self.file.to_owned(), line: self.line(at), problem }
-    }
-
-    fn unknown(&self, at: usize, key: &str, known: String) -> ConfigError {
-        self.error(at, Problem::UnknownKey { key: key.to_owned(), known })
-    }
+/// What was meant by a key, or section, that is not known.
+fn near(key: &str) -> Option<String> {
+    let Some((_, name)) = key.split_once('.') else {
+        return nearest(key, SECTIONS.iter().map(|(section, _)| *section)).map(str::to_owned);
+    };
+    let keys = || SECTIONS.iter().flat_map(|(section, keys)| keys.iter().map(move |key| (*section, *key)));
+    let elsewhere = keys().find(|(_, known)| *known == name).map(|(section, key)| format!("{section}.{key}"));
+    let all: Vec<String> = keys().map(|(section, key)| format!("{section}.{key}")).collect();
+    elsewhere.or_else(|| nearest(key, all.iter().map(String::as_str)).map(str::to_owned))
 }
 
+fn unknown(source: &Source<'_>, at: usize, key: &str, known: String) -> ConfigError {
+    source.error(at, Problem::UnknownKey { key: key.to_owned(), near: near(key), known }).into()
+}
+
+/// What values are as settings, which know where they came from.
 impl<'a> Found<'a> {
-    fn wrong_type(&self, value: &Spanned<DeValue<'_>>, wanted: &'static str) -> ConfigError {
-        let found = value.get_ref().type_str();
-        self.source.error(value.span().start, Problem::WrongType { key: self.key.clone(), wanted, found })
-    }
-
-    fn bad(&self, value: &Spanned<DeValue<'_>>, text: &str, wanted: &'static str) -> ConfigError {
-        let (key, value_text) = (self.key.clone(), text.chars().take(80).collect());
-        let problem = Problem::BadValue { key, value: value_text, wanted };
-        self.source.error(value.span().start, problem)
-    }
-
-    fn table(&self) -> Result<&'a DeTable<'a>, ConfigError> {
-        self.value.get_ref().as_table().ok_or_else(|| self.wrong_type(self.value, "a table"))
-    }
-
-    fn text(&self, value: &'a Spanned<DeValue<'a>>) -> Result<&'a str, ConfigError> {
-        value.get_ref().as_str().ok_or_else(|| self.wrong_type(value, "a string"))
-    }
-
     fn sourced<T>(&self, value: T, at: usize) -> Setting<T> {
         let origin = Origin::File { path: self.source.file.to_owned(), line: self.source.line(at) };
         Setting { value, origin }
     }
 
     fn one<T: FromStr>(&self, wanted: &'static str) -> Result<Setting<T>, ConfigError> {
-        let text = self.text(self.value)?;
-        let value = text.parse().map_err(|_| self.bad(self.value, text, wanted))?;
+        Ok(self.sourced(self.parse(wanted)?, self.value.span().start))
+    }
+
+    /// A whole number in decimal digits.
+    fn number<T: FromStr>(&self, wanted: &'static str) -> Result<Setting<T>, ConfigError> {
+        let integer = self.value.get_ref().as_integer();
+        let text = integer.ok_or_else(|| self.wrong_type(self.value, "a whole number"))?.to_string();
+        let value = text.parse().map_err(|_| self.bad(self.value, &text, wanted))?;
         Ok(self.sourced(value, self.value.span().start))
     }
 
@@ -126,9 +102,8 @@ impl<'a> Found<'a> {
         good: fn(&str) -> bool,
         wanted: &'static str,
     ) -> Result<Vec<Setting<String>>, ConfigError> {
-        let items = self.value.get_ref().as_array();
-        let items = items.ok_or_else(|| self.wrong_type(self.value, "a list of strings"))?;
-        items.iter().map(|item| self.check(item, good, wanted)).collect()
+        let items = self.items("a list of strings")?;
+        items.iter().map(|item| self.check(item.value, good, wanted)).collect()
     }
 
     fn check(
@@ -139,7 +114,7 @@ impl<'a> Found<'a> {
     ) -> Result<Setting<String>, ConfigError> {
         let text = self.text(value)?;
         if !good(text) {
-            return Err(self.bad(value, text, wanted));
+            return Err(self.bad(value, text, wanted).into());
         }
         Ok(self.sourced(text.to_owned(), value.span().start))
     }
@@ -194,8 +169,18 @@ expires = \"2w\"
             (crate::diagnose::Diagnose::code(&error), error.to_string())
         };
         for (text, code, message) in [
-            ("[run]\n\ntiemout = \"5s\"", "config.unknown_key", "/c.toml:3: there is no key run.tiemout"),
-            ("\n[rum]\nx = 1", "config.unknown_key", "/c.toml:2: there is no key rum"),
+            (
+                "[run]\n\ntiemout = \"5s\"",
+                "config.unknown_key",
+                "/c.toml:3: there is no key run.tiemout; did you mean run.timeout?",
+            ),
+            ("\n[rum]\nx = 1", "config.unknown_key", "/c.toml:2: there is no key rum; did you mean run?"),
+            (
+                "run.expires = 1",
+                "config.unknown_key",
+                "/c.toml:1: there is no key run.expires; did you mean fork.expires?",
+            ),
+            ("[colours]", "config.unknown_key", "/c.toml:1: there is no key colours"),
             ("[run]\ntimeout = 5", "config.wrong_type", "/c.toml:2: run.timeout takes a string, not integer"),
             ("run = 5", "config.wrong_type", "/c.toml:1: run takes a table, not integer"),
             (
@@ -207,6 +192,16 @@ expires = \"2w\"
                 "[cache]\ndirs = [\n\"a\",\n7]",
                 "config.wrong_type",
                 "/c.toml:4: cache.dirs takes a string, not integer",
+            ),
+            (
+                "checkpoint.keep = '9'",
+                "config.wrong_type",
+                "/c.toml:1: checkpoint.keep takes a whole number, not string",
+            ),
+            (
+                "checkpoint.keep = 1",
+                "config.bad_value",
+                "/c.toml:1: checkpoint.keep: \"1\" is not a number, 2 or more",
             ),
             ("[run]\nnet = \"all\"", "config.bad_value", "/c.toml:2: run.net: \"all\" is not none or host"),
             (
@@ -233,7 +228,7 @@ expires = \"2w\"
         let mut config = Config::default();
         for (section, keys) in SECTIONS {
             for key in *keys {
-                let values = ["\"auto\"", "\"5s\"", "\"none\"", "\"strict\"", "[\"/x\"]", "[\"X\"]"];
+                let values = ["5", "\"auto\"", "\"5s\"", "\"none\"", "\"strict\"", "[\"/x\"]", "[\"X\"]"];
                 let set = values.iter().any(|value| {
                     let text = format!("[{section}]\n{key} = {value}");
                     config.clone().with(Path::new("/c"), &text).map(|new| config = new).is_ok()

@@ -11,10 +11,38 @@ pub fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string(BOOT_ID_FILE)?.trim().to_owned())
 }
 
+/// The users that the machine itself knows.
+const USERS_FILE: &str = "/etc/passwd";
+
 /// Who acts, as the audit log names them: `name(uid)`. Asked of the system: a variable could say anything.
 #[must_use]
 pub fn actor() -> String {
     let uid = Uid::current();
-    let name = User::from_uid(uid).ok().flatten().map_or_else(|| "unknown".to_owned(), |user| user.name);
-    format!("{name}({uid})")
+    // Asking the name service costs more than reading the file it would mostly read.
+    let users = std::fs::read_to_string(USERS_FILE).unwrap_or_default();
+    let name = name_in(&users, uid.as_raw()).map(str::to_owned);
+    let name = name.or_else(|| User::from_uid(uid).ok().flatten().map(|user| user.name));
+    format!("{}({uid})", name.as_deref().unwrap_or("unknown"))
+}
+
+fn name_in(users: &str, uid: u32) -> Option<&str> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, id) = (fields.next()?, fields.nth(1)?);
+        (!name.is_empty() && id.parse() == Ok(uid)).then_some(name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_user_with_the_number_is_meant() {
+        let users =
+            "root:x:0:0:root:/root:/bin/sh\n# nobody\n\nann:x:1000:1000::/home/ann:\nbob:x:1000:1::/:\n";
+        assert_eq!(name_in(users, 0), Some("root"));
+        assert_eq!(name_in(users, 1000), Some("ann"));
+        assert_eq!(name_in(users, 7), None);
+    }
 }
