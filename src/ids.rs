@@ -127,98 +127,148 @@ impl ForkName {
     }
 }
 
+/// What an id of random digits names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Drawn {
+    Run,
+    Approval,
+}
+
+impl Drawn {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Approval => "approval",
+        }
+    }
+
+    const fn listing(self) -> &'static str {
+        match self {
+            Self::Run => "avfs runs list",
+            Self::Approval => "avfs approvals list",
+        }
+    }
+}
+
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{text:?} is not the id of a run")]
-pub struct RunIdError {
+#[error("{text:?} is not the id of {} {}", if *what == Drawn::Run { "a" } else { "an" }, what.word())]
+pub struct DrawnIdError {
+    what: Drawn,
     text: String,
 }
 
-impl crate::diagnose::Diagnose for RunIdError {
+impl crate::diagnose::Diagnose for DrawnIdError {
     fn code(&self) -> &'static str {
         "ref.invalid"
     }
 
     fn hint(&self) -> Option<String> {
         Some(format!(
-            "a run's id is {RUN_ID_HEX_DIGITS} hex digits, of which {PREFIX_HEX_DIGITS_MIN} may do; list \
-             them with: avfs runs list"
+            "an id is {RUN_ID_HEX_DIGITS} hex digits, of which {PREFIX_HEX_DIGITS_MIN} may do; list them \
+             with: {}",
+            self.what.listing()
         ))
     }
 }
 
-fn check_run_digits(text: &str, digits: std::ops::RangeInclusive<usize>) -> Result<(), RunIdError> {
+fn check_digits(
+    what: Drawn,
+    text: &str,
+    digits: std::ops::RangeInclusive<usize>,
+) -> Result<(), DrawnIdError> {
     let hex = text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     if hex && digits.contains(&text.len()) {
         return Ok(());
     }
-    Err(RunIdError { text: text.chars().take(40).collect() })
+    Err(DrawnIdError { what, text: text.chars().take(40).collect() })
 }
 
-/// The id of a run: lower-case hex digits of random bytes, which the caller draws.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RunId(String);
+macro_rules! drawn_id {
+    ($(#[$doc:meta])* $type:ident, $(#[$prefix_doc:meta])* $prefix:ident, $what:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $type(String);
 
-impl RunId {
-    #[must_use]
-    pub fn from_random(bytes: [u8; RUN_ID_BYTES]) -> Self {
-        Self(to_hex(&bytes))
-    }
+        impl $type {
+            #[must_use]
+            pub fn from_random(bytes: [u8; RUN_ID_BYTES]) -> Self {
+                Self(to_hex(&bytes))
+            }
 
-    /// Reads a whole id.
-    pub fn parse(text: &str) -> Result<Self, RunIdError> {
-        check_run_digits(text, RUN_ID_HEX_DIGITS..=RUN_ID_HEX_DIGITS)?;
-        Ok(Self(text.to_owned()))
-    }
+            /// Reads a whole id.
+            pub fn parse(text: &str) -> Result<Self, DrawnIdError> {
+                check_digits($what, text, RUN_ID_HEX_DIGITS..=RUN_ID_HEX_DIGITS)?;
+                Ok(Self(text.to_owned()))
+            }
 
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        $(#[$prefix_doc])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $prefix(String);
+
+        impl $prefix {
+            pub fn parse(text: &str) -> Result<Self, DrawnIdError> {
+                let label = $what.word();
+                let digits = text.strip_prefix(label).and_then(|rest| rest.strip_prefix(':')).unwrap_or(text);
+                let digits = digits.to_ascii_lowercase();
+                check_digits($what, &digits, PREFIX_HEX_DIGITS_MIN..=RUN_ID_HEX_DIGITS)
+                    .map_err(|_| DrawnIdError { what: $what, text: text.chars().take(40).collect() })?;
+                Ok(Self(digits))
+            }
+
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&$type> for $prefix {
+            fn from(id: &$type) -> Self {
+                Self(id.0.clone())
+            }
+        }
+
+        impl fmt::Display for $prefix {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl std::str::FromStr for $prefix {
+            type Err = DrawnIdError;
+
+            fn from_str(text: &str) -> Result<Self, DrawnIdError> {
+                Self::parse(text)
+            }
+        }
+    };
 }
 
-impl fmt::Display for RunId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// The first digits of a run's id, or all of them, as people type it; `run:` before it means nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunPrefix(String);
-
-impl RunPrefix {
-    pub fn parse(text: &str) -> Result<Self, RunIdError> {
-        let digits = text.strip_prefix("run:").unwrap_or(text).to_ascii_lowercase();
-        check_run_digits(&digits, PREFIX_HEX_DIGITS_MIN..=RUN_ID_HEX_DIGITS)
-            .map_err(|_| RunIdError { text: text.chars().take(40).collect() })?;
-        Ok(Self(digits))
-    }
-
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<&RunId> for RunPrefix {
-    fn from(id: &RunId) -> Self {
-        Self(id.0.clone())
-    }
-}
-
-impl fmt::Display for RunPrefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::str::FromStr for RunPrefix {
-    type Err = RunIdError;
-
-    fn from_str(text: &str) -> Result<Self, RunIdError> {
-        Self::parse(text)
-    }
-}
+drawn_id!(
+    /// The id of a run: lower-case hex digits of random bytes, which the caller draws.
+    RunId,
+    /// The first digits of a run's id, or all of them, as people type it; `run:` before it means nothing.
+    RunPrefix,
+    Drawn::Run
+);
+drawn_id!(
+    /// The id of an approval, drawn like a run's.
+    ApprovalId,
+    /// The first digits of an approval's id, or all of them.
+    ApprovalPrefix,
+    Drawn::Approval
+);
 
 /// Writes bytes as lower-case hex digits.
 #[must_use]
@@ -297,6 +347,10 @@ digest_type!(
     VersionId
 );
 digest_type!(
+    /// Everything that is asked for by one request, the values of secrets apart.
+    RequestDigest
+);
+digest_type!(
     /// A row of the audit log, chained to the row before it.
     AuditDigest
 );
@@ -313,6 +367,7 @@ pub enum DigestKind {
     Version,
     Audit,
     Link,
+    Request,
 }
 
 impl DigestKind {
@@ -324,6 +379,7 @@ impl DigestKind {
             Self::Version => "avfs 2026 version v1",
             Self::Audit => "avfs 2026 audit v1",
             Self::Link => "avfs 2026 link v1",
+            Self::Request => "avfs 2026 request v1",
         }
     }
 
@@ -332,7 +388,7 @@ impl DigestKind {
     /// Deriving the key from the context costs a hash of its own, so each is derived once.
     #[must_use]
     pub fn hasher(self) -> blake3::Hasher {
-        static HASHERS: [std::sync::OnceLock<blake3::Hasher>; 6] = [const { std::sync::OnceLock::new() }; 6];
+        static HASHERS: [std::sync::OnceLock<blake3::Hasher>; 7] = [const { std::sync::OnceLock::new() }; 7];
         HASHERS[self as usize].get_or_init(|| blake3::Hasher::new_derive_key(self.context())).clone()
     }
 
@@ -388,6 +444,7 @@ mod tests {
             DigestKind::Version,
             DigestKind::Audit,
             DigestKind::Link,
+            DigestKind::Request,
         ];
         let digests: std::collections::HashSet<_> = kinds.iter().map(|k| k.digest(b"same")).collect();
         assert_eq!(digests.len(), kinds.len());

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::{
-    AuditRecord, Backend, BackendError, BlobRecord, CheckpointRecord, Durability, ForkRecord, Guard,
-    ObjectKind, Reader, Result, RunRecord, VersionRecord, Writer,
+    ApprovalRecord, AuditRecord, Backend, BackendError, BlobRecord, CheckpointRecord, Durability, ForkRecord,
+    Guard, ObjectKind, Reader, Result, RunRecord, VersionRecord, Writer,
 };
 use crate::clock::Timestamp;
 use crate::ids::{CheckpointName, ForkName, TreeId, VersionId};
@@ -153,6 +153,11 @@ impl Writer for FaultWriter<'_> {
     fn put_run(&mut self, run: &RunRecord) -> Result<()> {
         self.fuse.burn("put_run")?;
         self.inner.put_run(run)
+    }
+
+    fn put_approval(&mut self, approval: &ApprovalRecord) -> Result<()> {
+        self.fuse.burn("put_approval")?;
+        self.inner.put_approval(approval)
     }
 
     fn append_audit(&mut self, record: &AuditRecord) -> Result<()> {

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{
-    AuditRecord, Backend, BlobRecord, CheckpointRecord, Codec, Durability, ForkRecord, Guard, ObjectKind,
-    Reader, Result, RunRecord, Usage, VersionRecord, Writer,
+    ApprovalRecord, AuditRecord, Backend, BlobRecord, CheckpointRecord, Codec, Durability, ForkRecord, Guard,
+    Life, ObjectKind, Reader, Result, RunRecord, Usage, VersionRecord, Writer,
 };
 use crate::clock::Timestamp;
-use crate::ids::{BlobId, CheckpointName, ForkName, RunId, RunPrefix, TreeId, VersionId};
+use crate::ids::{
+    ApprovalPrefix, BlobId, CheckpointName, ForkName, RequestDigest, RunId, RunPrefix, TreeId, VersionId,
+};
 
 #[derive(Default)]
 pub struct MemoryBackend {
@@ -27,6 +29,7 @@ struct State {
     audit: Vec<AuditRecord>,
     /// In the order of their sequence numbers, which count from one.
     runs: Vec<RunRecord>,
+    approvals: Vec<ApprovalRecord>,
 }
 
 impl MemoryBackend {
@@ -121,12 +124,24 @@ impl Reader for State {
         Ok(forks)
     }
 
+    fn forks_expired(&self, now: Timestamp) -> Result<Vec<ForkRecord>> {
+        let over = |fork: &ForkRecord| match fork.life {
+            Life::Persistent => false,
+            Life::Ephemeral { expires_at } => expires_at <= now,
+        };
+        Ok(self.forks.values().filter(|fork| over(fork)).cloned().collect())
+    }
+
     fn checkpoint(&self, fork: &ForkName, name: &CheckpointName) -> Result<Option<CheckpointRecord>> {
         Ok(self.checkpoints.iter().find(|c| c.fork == *fork && c.name == *name).cloned())
     }
 
     fn checkpoints(&self) -> Result<Vec<CheckpointRecord>> {
         Ok(self.checkpoints.clone())
+    }
+
+    fn checkpoints_of_fork(&self, fork: &ForkName) -> Result<Vec<CheckpointRecord>> {
+        Ok(self.checkpoints.iter().filter(|checkpoint| checkpoint.fork == *fork).cloned().collect())
     }
 
     fn run(&self, id: &RunId) -> Result<Option<RunRecord>> {
@@ -148,6 +163,22 @@ impl Reader for State {
     fn runs_of_fork(&self, fork: &ForkName, before: i64, limit: usize) -> Result<Vec<RunRecord>> {
         let of_fork = self.runs.iter().rev().filter(|run| run.seq < before && run.fork == *fork);
         Ok(of_fork.take(limit).cloned().collect())
+    }
+
+    fn approvals_with_prefix(&self, prefix: &ApprovalPrefix, limit: usize) -> Result<Vec<ApprovalRecord>> {
+        let matching = self.approvals.iter().filter(|one| one.id.as_str().starts_with(prefix.as_str()));
+        let mut found: Vec<ApprovalRecord> = matching.cloned().collect();
+        found.sort_by(|a, b| a.id.cmp(&b.id));
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    fn approvals_of(&self, digest: &RequestDigest) -> Result<Vec<ApprovalRecord>> {
+        Ok(self.approvals.iter().rev().filter(|one| one.request_digest == *digest).cloned().collect())
+    }
+
+    fn approvals(&self, before: i64, limit: usize) -> Result<Vec<ApprovalRecord>> {
+        Ok(self.approvals.iter().rev().filter(|one| one.seq < before).take(limit).cloned().collect())
     }
 
     fn audit_after(&self, after: i64, limit: usize) -> Result<Vec<AuditRecord>> {
@@ -279,6 +310,17 @@ impl Writer for MemoryWriter<'_> {
             None => {
                 let seq = self.work.runs.last().map_or(1, |last| last.seq + 1);
                 self.work.runs.push(RunRecord { seq, ..run.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    fn put_approval(&mut self, approval: &ApprovalRecord) -> Result<()> {
+        match self.work.approvals.iter_mut().find(|known| known.id == approval.id) {
+            Some(known) => *known = ApprovalRecord { seq: known.seq, ..approval.clone() },
+            None => {
+                let seq = self.work.approvals.last().map_or(1, |last| last.seq + 1);
+                self.work.approvals.push(ApprovalRecord { seq, ..approval.clone() });
             }
         }
         Ok(())

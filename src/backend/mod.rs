@@ -12,11 +12,13 @@ pub mod sqlite;
 
 pub use error::BackendError;
 pub use record::{
-    AuditRecord, BlobRecord, CheckpointRecord, Codec, ForkRecord, Life, ObjectKind, RunRecord, RunState,
-    Usage, VersionRecord,
+    ApprovalRecord, ApprovalState, AuditRecord, BlobRecord, CheckpointRecord, Codec, ForkRecord, Life,
+    ObjectKind, RunRecord, RunState, Usage, VersionRecord,
 };
 
-use crate::ids::{BlobId, CheckpointName, ForkName, RunId, RunPrefix, TreeId, VersionId};
+use crate::ids::{
+    ApprovalPrefix, BlobId, CheckpointName, ForkName, RequestDigest, RunId, RunPrefix, TreeId, VersionId,
+};
 
 pub type Result<T> = std::result::Result<T, BackendError>;
 
@@ -71,9 +73,13 @@ pub trait Reader {
 
     fn fork(&self, name: &ForkName) -> Result<Option<ForkRecord>>;
     fn forks(&self) -> Result<Vec<ForkRecord>>;
+    /// Forks that end at this time or before it.
+    fn forks_expired(&self, now: crate::clock::Timestamp) -> Result<Vec<ForkRecord>>;
     fn checkpoint(&self, fork: &ForkName, name: &CheckpointName) -> Result<Option<CheckpointRecord>>;
     /// Every checkpoint, oldest first.
     fn checkpoints(&self) -> Result<Vec<CheckpointRecord>>;
+    /// As [`Reader::checkpoints`], those of one fork.
+    fn checkpoints_of_fork(&self, fork: &ForkName) -> Result<Vec<CheckpointRecord>>;
 
     fn run(&self, id: &RunId) -> Result<Option<RunRecord>>;
     /// Runs whose id begins with these digits, at most `limit` of them, by id.
@@ -82,6 +88,13 @@ pub trait Reader {
     fn runs(&self, before: i64, limit: usize) -> Result<Vec<RunRecord>>;
     /// As [`Reader::runs`], those of one fork.
     fn runs_of_fork(&self, fork: &ForkName, before: i64, limit: usize) -> Result<Vec<RunRecord>>;
+
+    /// Approvals whose id begins with these digits, at most `limit` of them, by id.
+    fn approvals_with_prefix(&self, prefix: &ApprovalPrefix, limit: usize) -> Result<Vec<ApprovalRecord>>;
+    /// Approvals of one request, newest first.
+    fn approvals_of(&self, digest: &RequestDigest) -> Result<Vec<ApprovalRecord>>;
+    /// Approvals with a sequence number below `before`, newest first.
+    fn approvals(&self, before: i64, limit: usize) -> Result<Vec<ApprovalRecord>>;
 
     /// Rows of the audit log with a sequence number above `after`, in order.
     fn audit_after(&self, after: i64, limit: usize) -> Result<Vec<AuditRecord>>;
@@ -118,6 +131,9 @@ pub trait Writer {
 
     /// Keeps a run; one with the same id is replaced and keeps its place in the journal.
     fn put_run(&mut self, run: &RunRecord) -> Result<()>;
+
+    /// Keeps an approval; one with the same id is replaced and keeps its place.
+    fn put_approval(&mut self, approval: &ApprovalRecord) -> Result<()>;
 
     fn append_audit(&mut self, record: &AuditRecord) -> Result<()>;
 

@@ -2,7 +2,8 @@
 
 use crate::clock::Timestamp;
 use crate::ids::{
-    AuditDigest, BlobId, CheckpointName, ContentId, DIGEST_BYTES, ForkName, RunId, TreeId, VersionId,
+    ApprovalId, AuditDigest, BlobId, CheckpointName, ContentId, DIGEST_BYTES, ForkName, RequestDigest, RunId,
+    TreeId, VersionId,
 };
 
 /// How a blob's data is to be read.
@@ -112,10 +113,21 @@ pub enum RunState {
     Interrupted,
     /// The command ended, but its changes are not in the vault yet: they can still be captured.
     Recoverable,
+    /// The rules or a person said no: nothing was run.
+    Denied,
+    /// A person has to say yes first: nothing was run so far.
+    ApprovalRequired,
 }
 
 impl RunState {
-    pub const ALL: [Self; 4] = [Self::Completed, Self::Failed, Self::Interrupted, Self::Recoverable];
+    pub const ALL: [Self; 6] = [
+        Self::Completed,
+        Self::Failed,
+        Self::Interrupted,
+        Self::Recoverable,
+        Self::Denied,
+        Self::ApprovalRequired,
+    ];
 
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -124,6 +136,8 @@ impl RunState {
             Self::Failed => "failed",
             Self::Interrupted => "interrupted",
             Self::Recoverable => "recoverable",
+            Self::Denied => "denied",
+            Self::ApprovalRequired => "approval_required",
         }
     }
 
@@ -136,8 +150,8 @@ impl RunState {
     #[must_use]
     pub const fn is_settled(self) -> bool {
         match self {
-            Self::Completed | Self::Failed => true,
-            Self::Interrupted | Self::Recoverable => false,
+            Self::Completed | Self::Failed | Self::Denied => true,
+            Self::Interrupted | Self::Recoverable | Self::ApprovalRequired => false,
         }
     }
 }
@@ -164,6 +178,75 @@ pub struct RunRecord {
     pub request: String,
     pub decision: String,
     pub result: String,
+}
+
+/// How an approval stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApprovalState {
+    /// Nobody has decided yet.
+    Pending,
+    /// Somebody said yes, and it was not used yet.
+    Approved,
+    /// Somebody said no.
+    Denied,
+    /// It let one run through and is worth nothing now.
+    Used,
+}
+
+impl ApprovalState {
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Approved, Self::Denied, Self::Used];
+
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Approved => "approved",
+            Self::Denied => "denied",
+            Self::Used => "used",
+        }
+    }
+
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.word() == word)
+    }
+
+    /// A person may think again until it is used.
+    #[must_use]
+    pub const fn may_become(self, next: Self) -> bool {
+        match (self, next) {
+            (Self::Pending, Self::Approved | Self::Denied)
+            | (Self::Approved, Self::Denied | Self::Used)
+            | (Self::Denied, Self::Approved) => true,
+            (
+                Self::Pending | Self::Approved | Self::Denied | Self::Used,
+                Self::Pending | Self::Approved | Self::Denied | Self::Used,
+            ) => false,
+        }
+    }
+}
+
+/// A question to a person: may this very request be run? The texts are JSON that the backend does not look into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApprovalRecord {
+    /// Given by the store.
+    pub seq: i64,
+    pub id: ApprovalId,
+    /// The only request it is good for.
+    pub request_digest: RequestDigest,
+    pub state: ApprovalState,
+    /// The run that asked.
+    pub asked_by: RunId,
+    pub reason: String,
+    pub request: String,
+    pub decision: String,
+    pub created_at: Timestamp,
+    /// From then on it is worth nothing, decided or not.
+    pub expires_at: Timestamp,
+    pub decided_at: Option<Timestamp>,
+    pub decided_by: Option<String>,
+    /// The run it let through.
+    pub used_by: Option<RunId>,
 }
 
 /// What is swept.

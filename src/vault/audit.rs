@@ -4,9 +4,10 @@
 
 use crate::backend::{AuditRecord, BackendError, Reader, Writer};
 use crate::clock::Timestamp;
-use crate::ids::{AuditDigest, DIGEST_BYTES, DigestKind};
+use crate::ids::{AuditDigest, DIGEST_BYTES, DigestKind, RunId};
 
 use super::error::Result;
+use super::witness::Witness;
 
 const HEAD: &str = "audit_head";
 /// Rows read at once while verifying.
@@ -97,14 +98,24 @@ pub enum Problem {
     BadHead,
     #[error("digest {0} that should be in the log is not there")]
     NotInLog(AuditDigest),
+    #[error("run {run} is in the log, but not in the journal")]
+    RunMissing { run: RunId },
+    #[error("the {what} of run {run} in the journal is not what was written there")]
+    RunEdited { run: RunId, what: &'static str },
+    #[error("approval {approval} stands for something else than the log says")]
+    ApprovalEdited { approval: String },
+    #[error("approval {approval} is in the log, but not in the vault")]
+    ApprovalMissing { approval: String },
 }
 
-/// Checks every row against the chain; with `expect` also that this digest is one of its links.
+/// Checks every row against the chain, and journal and approvals against the rows; with `expect` also that this
+/// digest is one of its links.
 pub fn verify(reader: &dyn Reader, expect: Option<&AuditDigest>) -> Result<Verdict> {
     let head = reader.meta(HEAD)?.and_then(|bytes| Head::decode(&bytes));
     let mut problems = Vec::new();
     let mut end = Head::START;
     let mut rows = 0_u64;
+    let mut witness = Witness::default();
     let mut expected_found = expect.is_none();
     loop {
         let batch = match reader.audit_after(end.seq, BATCH) {
@@ -117,6 +128,7 @@ pub fn verify(reader: &dyn Reader, expect: Option<&AuditDigest>) -> Result<Verdi
         };
         for row in &batch {
             rows += 1;
+            witness.hear(row);
             if row.seq != end.seq + 1 {
                 problems.push(Problem::Missing { expected: end.seq + 1, found: row.seq });
             } else if digest(&end.digest, row) != row.digest {
@@ -139,5 +151,6 @@ pub fn verify(reader: &dyn Reader, expect: Option<&AuditDigest>) -> Result<Verdi
     if let (false, Some(expect)) = (expected_found, expect) {
         problems.push(Problem::NotInLog(*expect));
     }
+    problems.extend(witness.compare(reader)?);
     Ok(Verdict { rows, head, problems })
 }

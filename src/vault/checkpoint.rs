@@ -5,7 +5,7 @@ use crate::ids::{CheckpointName, ForkName};
 
 use super::audit::Event;
 use super::error::{Result, VaultError};
-use super::store::Vault;
+use super::store::{Transaction, Vault};
 use super::version::root_of;
 
 /// Who wanted a checkpoint.
@@ -13,6 +13,45 @@ use super::version::root_of;
 pub enum Origin {
     ByHand,
     Automatic,
+}
+
+/// How many automatic checkpoints a fork keeps: enough for the two that one run may save.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepCount(usize);
+
+impl KeepCount {
+    pub const DEFAULT: Self = Self(50);
+    const LEAST: usize = 2;
+}
+
+impl std::str::FromStr for KeepCount {
+    type Err = KeepCountError;
+
+    fn from_str(text: &str) -> std::result::Result<Self, KeepCountError> {
+        let number = text.parse().ok().filter(|number| *number >= Self::LEAST);
+        number.map(Self).ok_or_else(|| KeepCountError(text.chars().take(40).collect()))
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is not a number of checkpoints, which is 2 or more")]
+pub struct KeepCountError(String);
+
+impl std::fmt::Display for KeepCount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Deletes the oldest automatic checkpoints of a fork beyond those to keep; gives how many went.
+pub(super) fn retire(transaction: &mut Transaction<'_>, fork: &ForkName, keep: KeepCount) -> Result<usize> {
+    let mut automatic = transaction.view().checkpoints_of_fork(fork)?;
+    automatic.retain(|checkpoint| checkpoint.automatic);
+    automatic.truncate(automatic.len().saturating_sub(keep.0));
+    for checkpoint in &automatic {
+        transaction.writer.delete_checkpoint(fork, &checkpoint.name)?;
+    }
+    Ok(automatic.len())
 }
 
 impl Vault {

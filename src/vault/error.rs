@@ -1,8 +1,8 @@
 //! What a vault can refuse, in one enum: the failed thing, its operands, and what to do next.
 
-use crate::backend::BackendError;
+use crate::backend::{ApprovalState, BackendError};
 use crate::diagnose::Diagnose;
-use crate::ids::{CheckpointName, ForkName, RunId, RunPrefix, VersionId};
+use crate::ids::{ApprovalId, ApprovalPrefix, CheckpointName, ForkName, RunId, RunPrefix, VersionId};
 
 use super::codec::DecodeError;
 use super::path::{PathError, TreePath};
@@ -50,6 +50,10 @@ pub enum VaultError {
     PersistentFork { name: ForkName },
     #[error("fork {fork} moved to {} while this was prepared for {}", found.short(), expected.short())]
     ForkMoved { fork: ForkName, expected: VersionId, found: VersionId },
+    #[error("there is nothing to undo on fork {fork}: it is where it began")]
+    NothingToUndo { fork: ForkName },
+    #[error("there is nothing to redo on fork {fork}")]
+    NothingToRedo { fork: ForkName },
     #[error("there is no checkpoint {name} on fork {fork}")]
     NoCheckpoint { fork: ForkName, name: CheckpointName },
     #[error("there is a checkpoint {name} on fork {fork} already")]
@@ -65,6 +69,15 @@ pub enum VaultError {
     RunCaptured { id: RunId },
     #[error("run {id} leads to no version: {reason}")]
     RunWithoutVersion { id: RunId, reason: &'static str },
+
+    #[error("there is no approval {id}")]
+    NoApproval { id: ApprovalPrefix },
+    #[error("{id:?} could be any of {count} approvals, among them {examples}", id = id.as_str())]
+    AmbiguousApproval { id: ApprovalPrefix, count: usize, examples: String },
+    #[error("approval {id} is {} already", state.word())]
+    ApprovalSettled { id: ApprovalId, state: ApprovalState },
+    #[error("approval {id} has expired")]
+    ApprovalExpired { id: ApprovalId },
 
     #[error("there is no {path}")]
     NoPath { path: TreePath },
@@ -117,6 +130,8 @@ impl Diagnose for VaultError {
             Self::ForkHasCheckpoints { .. } => "fork.has_checkpoints",
             Self::PersistentFork { .. } => "fork.persistent",
             Self::ForkMoved { .. } => "fork.moved",
+            Self::NothingToUndo { .. } => "undo.nothing",
+            Self::NothingToRedo { .. } => "redo.nothing",
             Self::NoCheckpoint { .. } => "checkpoint.not_found",
             Self::CheckpointExists { .. } => "checkpoint.exists",
             Self::Moved { .. } => "vault.moved",
@@ -124,6 +139,10 @@ impl Diagnose for VaultError {
             Self::AmbiguousRun { .. } => "ref.ambiguous",
             Self::RunCaptured { .. } => "run.captured_already",
             Self::RunWithoutVersion { .. } => "run.no_version",
+            Self::NoApproval { .. } => "approval.not_found",
+            Self::AmbiguousApproval { .. } => "ref.ambiguous",
+            Self::ApprovalSettled { .. } => "approval.settled",
+            Self::ApprovalExpired { .. } => "approval.expired",
             Self::NoPath { .. } => "path.not_found",
             Self::NotADirectory { .. } => "path.not_a_directory",
             Self::IsADirectory { .. } => "path.is_a_directory",
@@ -168,6 +187,17 @@ impl Diagnose for VaultError {
                 format!("delete it with: avfs fork delete {name}, or take a version back: avfs undo {name}")
             }
             Self::ForkMoved { .. } => "look at the new state and try again".to_owned(),
+            Self::NothingToUndo { fork } => {
+                format!(
+                    "see its versions with: avfs log {fork}; go to any of them with: avfs restore REF --fork {fork}"
+                )
+            }
+            Self::NothingToRedo { fork } => {
+                format!(
+                    "only an undo can be taken back, until something else changes the fork: avfs log {fork}, \
+                     avfs restore REF --fork {fork}"
+                )
+            }
             Self::NoCheckpoint { fork, .. } => format!("list them with: avfs checkpoint list --fork {fork}"),
             Self::CheckpointExists { .. } => "choose another name, or delete that one first".to_owned(),
             Self::Moved { path } => format!("put it back to {}", path.display()),
@@ -176,6 +206,12 @@ impl Diagnose for VaultError {
             Self::RunCaptured { id } | Self::RunWithoutVersion { id, .. } => {
                 format!("see what became of it with: avfs runs show {id}")
             }
+            Self::NoApproval { .. } => "list them with: avfs approvals list".to_owned(),
+            Self::AmbiguousApproval { .. } => "give more digits of the approval's id".to_owned(),
+            Self::ApprovalSettled { id, .. } => {
+                format!("see what became of it with: avfs approvals show {id}")
+            }
+            Self::ApprovalExpired { .. } => "run the command again to be asked again".to_owned(),
             Self::NoPath { .. } => "see what there is with: avfs ls".to_owned(),
             Self::NotADirectory { .. } | Self::PathExists { .. } => "choose another path".to_owned(),
             Self::IsADirectory { .. } => "add -r to include directories".to_owned(),

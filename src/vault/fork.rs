@@ -1,11 +1,11 @@
 //! Forks: named movable heads with ancestry, persistent or with a day on which they end.
 
-use crate::backend::{CheckpointRecord, ForkRecord, Life, Reader, VersionRecord};
+use crate::backend::{CheckpointRecord, ForkRecord, Life, Reader};
 use crate::ids::{ForkName, VersionId};
 
 use super::audit::Event;
 use super::error::{Result, VaultError};
-use super::store::{Advance, Committed, Transaction, Vault, When, require_version};
+use super::store::{Advance, Committed, Vault, When};
 use super::version::{Reference, full_root_of, root_of};
 
 /// What deleting a fork may take with it.
@@ -82,42 +82,11 @@ impl Vault {
             }
             let (version, _) = to.resolve(transaction.view())?;
             let message = format!("restore to {}", version.id.short());
-            go_to(transaction, &record, &version, "fork.restore", &message)
+            let root = full_root_of(transaction.view(), &version)?;
+            let (action, when) = ("fork.restore", When::Changed);
+            transaction.advance(&record, &root, Advance { action, message: &message, run: None, when })
         })
     }
-
-    /// Adds a version to `fork` that equals its head's parent. Done twice, it brings back what it took.
-    pub fn undo(&self, fork: &ForkName) -> Result<Undone> {
-        self.transact(|transaction| {
-            let record = transaction.fork(fork)?;
-            let undone = require_version(transaction.view(), &record.head)?;
-            let parent = undone.parents.first();
-            let parent = parent.ok_or_else(|| VaultError::BeforeFirst { reference: format!("{fork}~1") })?;
-            let parent = require_version(transaction.view(), parent)?;
-            let what = undone.message.lines().next().unwrap_or_default();
-            let message = format!("undo {}: {what}", undone.id.short());
-            let committed = go_to(transaction, &record, &parent, "fork.undo", &message)?;
-            Ok(Undone { committed, undone })
-        })
-    }
-}
-
-/// A version that was taken back, and the one that did it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Undone {
-    pub committed: Committed,
-    pub undone: VersionRecord,
-}
-
-fn go_to(
-    transaction: &mut Transaction<'_>,
-    fork: &ForkRecord,
-    version: &VersionRecord,
-    action: &'static str,
-    message: &str,
-) -> Result<Committed> {
-    let root = full_root_of(transaction.view(), version)?;
-    transaction.advance(fork, &root, Advance { action, message, run: None, when: When::Changed })
 }
 
 /// What must not be deleted with a fork, or not without asking.

@@ -8,17 +8,14 @@
 
 use std::collections::HashSet;
 
-use crate::backend::{Codec, Durability, Life, ObjectKind, Reader, VersionRecord};
+use crate::backend::{Durability, ForkRecord, ObjectKind, Reader, VersionRecord};
 use crate::clock::Timestamp;
 use crate::ids::{BlobId, CheckpointName, ForkName, TreeId, VersionId};
 
 use super::audit::Event;
-use super::chunk::{self, Item};
-use super::content;
 use super::error::Result;
-use super::page::{Body, FileContent, Node};
+use super::reach::{Object, refers_to};
 use super::store::{Vault, require_version};
-use super::tree::Pages;
 
 /// Rows looked at in one transaction.
 const STEP_ROWS: usize = 500;
@@ -42,73 +39,17 @@ struct Marked {
 impl Marked {
     /// Marks what heads and checkpoints lead to; what is marked already is not walked again.
     fn mark_all(&mut self, reader: &dyn Reader) -> Result<()> {
-        let mut waiting: Vec<VersionId> = reader.forks()?.into_iter().map(|fork| fork.head).collect();
-        waiting.extend(reader.checkpoints()?.into_iter().map(|checkpoint| checkpoint.version));
-        while let Some(id) = waiting.pop() {
-            if !self.versions.insert(id) {
-                continue;
-            }
-            let version = require_version(reader, &id)?;
-            waiting.extend(&version.parents);
-            if version.pruned_at.is_none() {
-                self.mark_tree(reader, version.root)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn mark_tree(&mut self, reader: &dyn Reader, root: TreeId) -> Result<()> {
-        let mut waiting = vec![root];
-        while let Some(id) = waiting.pop() {
-            if !self.trees.insert(id) {
-                continue;
-            }
-            let page = (&reader).page(&id)?;
-            if let Some(xattrs) = page.meta.and_then(|meta| meta.xattrs) {
-                self.blobs.insert(xattrs);
-            }
-            match page.body {
-                Body::Inner { pages, .. } => waiting.extend(pages.iter().map(|page| page.tree)),
-                Body::Leaf(entries) => {
-                    for entry in entries {
-                        match entry.node {
-                            Node::Dir(dir) => waiting.push(dir.tree),
-                            Node::Symlink(_) | Node::Fifo(_) => {}
-                            Node::File(file) => {
-                                self.blobs.extend(file.xattrs);
-                                match file.content {
-                                    FileContent::Whole(id) => {
-                                        self.blobs.insert(id);
-                                    }
-                                    FileContent::Chunked(id) => self.mark_list(reader, id)?,
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn mark_list(&mut self, reader: &dyn Reader, list: BlobId) -> Result<()> {
-        let mut waiting = vec![list];
-        while let Some(id) = waiting.pop() {
-            if !self.blobs.insert(id) {
-                continue;
-            }
-            let blob = content::fetch(reader, &id)?;
-            if blob.codec != Codec::List {
-                continue;
-            }
-            for item in chunk::open_list(&blob)? {
-                match item {
-                    Item::List { id, .. } => waiting.push(id),
-                    Item::Chunk { id, .. } => {
-                        self.blobs.insert(id);
-                    }
-                    Item::Hole { .. } => {}
-                }
+        let heads = reader.forks()?.into_iter().map(|fork| fork.head);
+        let mut waiting: Vec<Object> = heads.map(Object::Version).collect();
+        waiting.extend(reader.checkpoints()?.into_iter().map(|saved| Object::Version(saved.version)));
+        while let Some(object) = waiting.pop() {
+            let new = match object {
+                Object::Version(id) => self.versions.insert(id),
+                Object::Tree(id) => self.trees.insert(id),
+                Object::Blob(id) | Object::List(id) => self.blobs.insert(id),
+            };
+            if new {
+                waiting.extend(refers_to(reader, object)?);
             }
         }
         Ok(())
@@ -127,7 +68,7 @@ impl Vault {
     pub fn gc(&self, progress: &dyn Fn(u64)) -> Result<Swept> {
         // Nobody may be between storing an object and referring to it.
         let _alone = self.backend().sweep_guard()?;
-        let mut swept = Swept { forks: self.expire_forks()?, ..Swept::default() };
+        let mut swept = Swept { forks: self.expire_forks(&[])?.len() as u64, ..Swept::default() };
         let mut marked = Marked::default();
         marked.mark_all(&*self.read()?)?;
         swept.versions = self.sweep_versions(&mut marked)?;
@@ -180,20 +121,16 @@ impl Vault {
         Ok(swept)
     }
 
-    /// Deletes ephemeral forks whose day has come.
-    pub fn expire_forks(&self) -> Result<u64> {
+    /// Deletes ephemeral forks whose day has come, but for those that are spared or hold a checkpoint saved by
+    /// hand: somebody wanted that. Where there are none it is one look and no write.
+    pub fn expire_forks(&self, spared: &[ForkName]) -> Result<Vec<ForkName>> {
         let now = self.now();
-        let expired = |life: Life| match life {
-            Life::Persistent => false,
-            Life::Ephemeral { expires_at } => expires_at <= now,
-        };
-        let any = self.forks()?.iter().any(|fork| expired(fork.life));
-        if !any {
-            return Ok(0);
+        if expired(&*self.read()?, now, spared)?.is_empty() {
+            return Ok(Vec::new());
         }
         self.transact(|transaction| {
-            let mut count = 0;
-            for fork in transaction.view().forks()?.into_iter().filter(|fork| expired(fork.life)) {
+            let gone = expired(transaction.view(), now, spared)?;
+            for fork in &gone {
                 transaction.writer.delete_fork(&fork.name)?;
                 transaction.record(&Event {
                     action: "fork.expire",
@@ -202,9 +139,8 @@ impl Vault {
                     after: None,
                     detail: "",
                 })?;
-                count += 1;
             }
-            Ok(count)
+            Ok(gone.into_iter().map(|fork| fork.name).collect())
         })
     }
 
@@ -222,6 +158,17 @@ impl Vault {
             Ok(unused.len() as u64)
         })
     }
+}
+
+fn expired(reader: &dyn Reader, now: Timestamp, spared: &[ForkName]) -> Result<Vec<ForkRecord>> {
+    let mut found = Vec::new();
+    for fork in reader.forks_expired(now)? {
+        let by_hand = reader.checkpoints_of_fork(&fork.name)?.iter().any(|checkpoint| !checkpoint.automatic);
+        if !by_hand && !spared.contains(&fork.name) {
+            found.push(fork);
+        }
+    }
+    Ok(found)
 }
 
 fn sweeping() -> Event<'static> {
@@ -310,7 +257,8 @@ fn plan_prune(reader: &dyn Reader, keep: &Keep, only: Option<&ForkName>) -> Resu
             if !seen.insert((fork.name.clone(), id)) {
                 continue;
             }
-            waiting.extend(version.parents.iter().map(|parent| (*parent, age + 1)));
+            // A second parent is an ancestor by the first one too, and no younger for having been gone back to.
+            waiting.extend(version.parents.first().map(|parent| (*parent, age + 1)));
             given_up.push(version);
         }
     }

@@ -4,7 +4,9 @@
 //! from; forks and checkpoints lead to versions; the audit log tells how they got there. Nothing here knows
 //! of policy, execution or the command line.
 
+pub mod approval;
 pub mod audit;
+pub mod audit_query;
 mod batch;
 pub mod capture;
 pub mod checkpoint;
@@ -17,6 +19,7 @@ pub mod edit;
 mod error;
 pub mod export;
 pub mod fork;
+pub mod fork_use;
 pub mod fsck;
 pub mod gc;
 pub mod ignore;
@@ -32,13 +35,16 @@ mod page_codec;
 pub mod pages;
 pub mod path;
 pub mod quota;
+mod reach;
 pub mod rebase;
 pub mod run;
 mod shelf;
 pub mod stat_cache;
 mod store;
 pub mod tree;
+pub mod undo;
 pub mod version;
+mod witness;
 pub(crate) mod write_out;
 
 pub use batch::Batch;

@@ -7,10 +7,11 @@
 use std::borrow::Cow;
 
 use crate::backend::{CheckpointRecord, ForkRecord, Life, Reader, RunRecord, RunState};
-use crate::ids::{CheckpointName, ForkName, NAME_BYTES_MAX, RunId, RunPrefix, VersionId};
+use crate::ids::{CheckpointName, DIGEST_BYTES, ForkName, NAME_BYTES_MAX, RunId, RunPrefix, VersionId};
 
 use super::audit::Event;
 use super::batch::Batch;
+use super::checkpoint::{self, KeepCount};
 use super::edit::{Edits, Manner};
 use super::error::{Result, VaultError};
 use super::ops;
@@ -60,8 +61,21 @@ pub struct RunLanding<'a> {
     /// Automatic checkpoints of the version the run began with and of the one it made; saved if it made one.
     pub checkpoint_before: Option<CheckpointName>,
     pub checkpoint_after: Option<CheckpointName>,
+    /// How many of them the fork keeps; the oldest go.
+    pub checkpoints_keep: KeepCount,
     /// Its row. The versions are filled in, and the fork where the changes went to another.
     pub record: RunRecord,
+    pub told: Told<'a>,
+}
+
+/// What the audit log tells of a run in words; the texts of its row are in it by their digests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told<'a> {
+    /// The command, on one line.
+    pub request: &'a str,
+    pub decision: &'a str,
+    /// What it did that it was not to do.
+    pub violation: Option<&'a str>,
 }
 
 /// What became of a run's changes.
@@ -106,6 +120,11 @@ impl Vault {
     /// The caller holds a pin from before the first blob went into `batch` until this returns.
     pub fn land_run(&self, run: RunLanding<'_>, batch: Batch<'_>) -> Result<LandedRun> {
         self.transact(|transaction| land(transaction, run, batch))
+    }
+
+    /// Journals a run that did not take place: one that was denied, or whose sandbox could not be made.
+    pub fn journal_refused(&self, record: &RunRecord, told: Told<'_>) -> Result<()> {
+        self.transact(|transaction| refuse(transaction, record, told))
     }
 
     /// The run that these digits stand for.
@@ -195,13 +214,14 @@ fn land(transaction: &mut Transaction<'_>, run: RunLanding<'_>, batch: Batch<'_>
     let version_before = run.landing.base().or(run.record.version_before);
     let record = RunRecord { version_before, version_after: None, ..run.record.clone() };
     let course = if run.edits.is_empty() { None } else { course(transaction, &run)? };
-    let Some(course) = course else { return record_only(transaction, record) };
+    let told = run.told;
+    let Some(course) = course else { return record_only(transaction, record, told) };
     batch.finish(transaction)?;
     let parent = require_version(transaction.view(), &course.onto)?;
     let root = full_root_of(transaction.view(), &parent)?;
     let edited = ops::apply_edits(transaction, &root, &course.edits, Manner::Exact)?;
     if edited.tree == root.tree {
-        return record_only(transaction, record);
+        return record_only(transaction, record, told);
     }
     let id = record.id.clone();
     let draft = Draft { message: run.message, run: Some(id.as_str()), parents: vec![course.onto] };
@@ -214,9 +234,11 @@ fn land(transaction: &mut Transaction<'_>, run: RunLanding<'_>, batch: Batch<'_>
     };
     let checkpoint_before = save(run.checkpoint_before, course.base, "before")?;
     let checkpoint_after = save(run.checkpoint_after, version, "after")?;
+    let saved = checkpoint_before.is_some() || checkpoint_after.is_some();
+    let retired = if saved { checkpoint::retire(transaction, &fork, run.checkpoints_keep)? } else { 0 };
     let before = Some(course.onto);
     let record = RunRecord { fork, version_before: before, version_after: Some(version), ..record };
-    let (landed, how) = match course.place {
+    let (landed, mut how) = match course.place {
         Place::New { name, parent, diverted: Some(paths), .. } => {
             (Landed::Diverted { fork: name, version, paths }, format!(" diverted from {parent}"))
         }
@@ -225,7 +247,10 @@ fn land(transaction: &mut Transaction<'_>, run: RunLanding<'_>, batch: Batch<'_>
         }
         Place::Head(_) | Place::New { .. } => (Landed::Advanced { version }, String::new()),
     };
-    let record = keep(transaction, record, &how)?;
+    if retired > 0 {
+        how.push_str(&format!(" checkpoints_retired={retired}"));
+    }
+    let record = keep(transaction, record, told, &how)?;
     Ok(LandedRun { landed, record, checkpoint_before, checkpoint_after })
 }
 
@@ -239,35 +264,75 @@ fn refuse_second(reader: &dyn Reader, id: &RunId) -> Result<()> {
     Ok(())
 }
 
-fn record_only(transaction: &mut Transaction<'_>, record: RunRecord) -> Result<LandedRun> {
-    let record = keep(transaction, record, "")?;
+fn record_only(transaction: &mut Transaction<'_>, record: RunRecord, told: Told<'_>) -> Result<LandedRun> {
+    let record = keep(transaction, record, told, "")?;
     Ok(LandedRun { landed: Landed::Nothing, record, checkpoint_before: None, checkpoint_after: None })
 }
 
+/// Writes the row of a run that did not take place, and what the audit log says of it.
+pub(super) fn refuse(transaction: &mut Transaction<'_>, record: &RunRecord, told: Told<'_>) -> Result<()> {
+    refuse_second(transaction.view(), &record.id)?;
+    keep(transaction, record.clone(), told, "").map(drop)
+}
+
 /// Writes the journal's row and the audit log's; gives the row as it is kept.
-fn keep(transaction: &mut Transaction<'_>, record: RunRecord, how: &str) -> Result<RunRecord> {
+fn keep(
+    transaction: &mut Transaction<'_>,
+    record: RunRecord,
+    told: Told<'_>,
+    how: &str,
+) -> Result<RunRecord> {
+    let known = transaction.view().run(&record.id)?;
     transaction.writer.put_run(&record)?;
-    let action = match record.state {
-        RunState::Completed => "run.complete",
-        RunState::Failed => "run.fail",
-        RunState::Interrupted => "run.interrupt",
-        RunState::Recoverable => "run.recoverable",
+    let (fork, id) = (record.fork.as_str(), &record.id);
+    let mut tell = |action, before, after, detail: String| {
+        let detail = format!("run={id}{detail}");
+        transaction.record(&Event { action, subject: fork, before, after, detail: &detail })
     };
+    // A run that was given up for dead, or waited for its approval, has told some of this before.
+    if known.as_ref().is_none_or(|known| known.request != record.request) {
+        tell("run.request", None, Some(digest(&record.request)), format!(" {}", told.request))?;
+    }
+    if known.as_ref().is_none_or(|known| known.decision != record.decision) {
+        tell("run.decision", None, Some(digest(&record.decision)), format!(" {}", told.decision))?;
+    }
+    let started = known.is_some_and(|known| known.state != RunState::ApprovalRequired);
+    let result = Some(digest(&record.result));
     let ended = match (record.exit_code, record.signal) {
         (_, Some(signal)) => format!(" signal={signal}"),
         (Some(code), None) => format!(" exit={code}"),
         (None, None) => String::new(),
     };
-    let moved = |id: Option<VersionId>| id.filter(|_| record.version_after.is_some()).map(|id| id.0);
-    transaction.record(&Event {
-        action,
-        subject: record.fork.as_str(),
-        before: moved(record.version_before),
-        after: moved(record.version_after),
-        detail: &format!("run={}{ended}{how}", record.id),
-    })?;
+    match record.state {
+        RunState::Denied | RunState::ApprovalRequired => {}
+        RunState::Failed => tell("run.fail", None, result, ended)?,
+        RunState::Interrupted | RunState::Recoverable => {
+            if !started {
+                tell("run.start", None, None, String::new())?;
+            }
+            let recoverable = record.state == RunState::Recoverable;
+            tell(if recoverable { "run.recoverable" } else { "run.interrupt" }, None, result, ended)?;
+        }
+        RunState::Completed => {
+            if !started {
+                tell("run.start", None, None, String::new())?;
+            }
+            tell("run.end", None, result, ended)?;
+        }
+    }
+    if let Some(violation) = told.violation {
+        tell("run.violation", None, None, format!(" {violation}"))?;
+    }
+    if let (Some(before), Some(after)) = (record.version_before, record.version_after) {
+        tell("run.capture", Some(before.0), Some(after.0), how.to_owned())?;
+    }
     let kept = transaction.view().run(&record.id)?;
     kept.ok_or_else(|| VaultError::MissingObject { kind: "run", id: record.id.to_string() })
+}
+
+/// What the audit log holds of a text of the journal.
+pub(super) fn digest(text: &str) -> [u8; DIGEST_BYTES] {
+    *blake3::hash(text.as_bytes()).as_bytes()
 }
 
 /// Nothing where only the record is kept.

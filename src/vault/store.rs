@@ -183,6 +183,12 @@ impl Transaction<'_> {
         self.context.clock.now()
     }
 
+    /// Who does all this.
+    #[must_use]
+    pub fn actor(&self) -> &str {
+        &self.context.actor
+    }
+
     pub fn record(&mut self, event: &Event<'_>) -> Result<()> {
         audit::append(&mut *self.writer, self.context.clock.now(), &self.context.actor, event)
     }
@@ -216,7 +222,17 @@ impl Transaction<'_> {
         if same && action.when == When::Changed {
             return Ok(Committed { version: head, previous: fork.head });
         }
-        let parents = vec![fork.head];
+        self.advance_to(fork, root, vec![fork.head], action)
+    }
+
+    /// Makes `root` the head of a fork, as a new version with these parents, the present head first.
+    pub(super) fn advance_to(
+        &mut self,
+        fork: &ForkRecord,
+        root: &DirRef,
+        parents: Vec<VersionId>,
+        action: Advance<'_>,
+    ) -> Result<Committed> {
         let version = self.put_version(root, Draft { message: action.message, run: action.run, parents })?;
         if !self.writer.move_fork(&fork.name, &fork.head, &version.id)? {
             let found = self.fork(&fork.name)?.head;

@@ -96,6 +96,12 @@ enum Base {
 }
 
 impl Reference {
+    /// As it was typed.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     pub fn parse(text: &str) -> Result<Self> {
         let bad = |reason| VaultError::BadRef { reference: text.chars().take(80).collect(), reason };
         let mut parts = text.split('~');

@@ -4,9 +4,10 @@ use avfs::backend::{RunRecord, RunState};
 use avfs::clock::Timestamp;
 use avfs::hostfs::stat::FileTime;
 use avfs::ids::{CheckpointName, ForkName, RunId};
+use avfs::vault::checkpoint::KeepCount;
 use avfs::vault::edit::{Edit, Edits};
 use avfs::vault::page::{DirMeta, FileContent, FileNode, Node};
-use avfs::vault::run::{LandedRun, Landing, RunLanding};
+use avfs::vault::run::{LandedRun, Landing, RunLanding, Told};
 use avfs::vault::{Batch, Result, Vault, content};
 
 use super::path;
@@ -78,7 +79,9 @@ impl Changes {
             message: "a run",
             checkpoint_before: label("before"),
             checkpoint_after: label("after"),
+            checkpoints_keep: KeepCount::DEFAULT,
             record,
+            told: Told { request: "true", decision: "allow", violation: None },
         };
         let _pin = vault.backend().pin()?;
         let mut batch = Batch::new(vault)?;

@@ -13,6 +13,7 @@ use avfs::diagnose::Diagnose;
 use avfs::ids::{RunPrefix, VersionId};
 use avfs::runtime::{Applied, ApplyError, ApplyOptions, Filter, Subject, apply};
 use avfs::vault::Vault;
+use avfs::vault::checkpoint::KeepCount;
 use avfs::vault::diff::diff;
 use avfs::vault::discard::ChangesOf;
 use avfs::vault::edit::{Edit, Edits};
@@ -20,7 +21,7 @@ use avfs::vault::gc::Trial;
 use avfs::vault::import::{ImportOptions, OnTrouble};
 use avfs::vault::meter::Meter;
 use avfs::vault::page::Node;
-use avfs::vault::run::{Landed, Landing, RunLanding};
+use avfs::vault::run::{Landed, Landing, RunLanding, Told};
 use avfs::vault::tree::Pages;
 use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
@@ -440,7 +441,9 @@ fn a_run_is_applied_and_marked() {
         message: "run",
         checkpoint_before: None,
         checkpoint_after: None,
+        checkpoints_keep: KeepCount::DEFAULT,
         record,
+        told: Told::default(),
     };
     let landed = vault.land_run(run, avfs::vault::Batch::new(vault).unwrap()).unwrap();
     let Landed::Advanced { version } = landed.landed else { panic!("{:?}", landed.landed) };

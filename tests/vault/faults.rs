@@ -85,6 +85,10 @@ fn furnish(vault: &Vault) {
     let (name, parent) = (fork("run-0"), main_fork());
     let landing = Landing::NewFork { name: &name, base, parent: &parent, life };
     Changes::default().put("by-a-run", "x").land(vault, landing, runs::record(200, &name)).unwrap();
+    let back = fork("back");
+    vault.create_fork(&back, &reference("main"), Life::Persistent).unwrap();
+    vault.write_file(&back, &path("dir/f09"), &b"undone"[..], None, "write").unwrap();
+    vault.undo(&back).unwrap();
 }
 
 type Operation<'a> = (&'static str, Box<dyn Fn(&Vault) -> Result<()> + 'a>);
@@ -153,6 +157,7 @@ fn operations<'a>(host: &'a Path) -> Vec<Operation<'a>> {
             }),
         ),
         ("undo", Box::new(|v| v.undo(&main_fork()).map(drop))),
+        ("redo", Box::new(|v| v.redo(&fork("back")).map(drop))),
         ("discard", Box::new(|v| v.discard(&ChangesOf::Fork(fork("run-0"))).map(drop))),
         ("mark applied", Box::new(|v| v.mark_applied(&fork("run-0"), &[runs::run_id(200)], "paths=1"))),
         (
@@ -256,7 +261,9 @@ fn any_failed_write_of_a_sweep_takes_nothing_that_is_in_use() {
     let file = scratch.join("vault.db");
     let (vault, fuse) = faulty(SqliteBackend::create(&file, OpenOptions::default()).unwrap());
     furnish(&vault);
-    vault.delete_fork(&fork("side"), Deletion::Careful).unwrap();
+    for name in ["side", "back"] {
+        vault.delete_fork(&fork(name), Deletion::Careful).unwrap();
+    }
     vault.discard(&ChangesOf::Fork(fork("run-0"))).unwrap();
     support::write(&vault, "large", b"small now");
     vault.delete_checkpoint(&main_fork(), &CheckpointName::parse("saved").unwrap()).unwrap();

@@ -5,14 +5,15 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use avfs::backend::sqlite::{FORMAT, OnClose, OpenOptions, sibling};
-use avfs::backend::{BackendError, Life, RunRecord};
-use avfs::ids::CheckpointName;
+use avfs::backend::{ApprovalRecord, BackendError, Life, RunRecord, RunState};
+use avfs::ids::{ApprovalId, ApprovalPrefix, CheckpointName, RequestDigest};
+use avfs::vault::approval::{Answer, Claim, Question};
 use avfs::vault::checkpoint::Origin;
 use avfs::vault::export::Overwrite;
 use avfs::vault::fsck::Thoroughness;
 use avfs::vault::gc::{Keep, Trial};
 use avfs::vault::meter::Meter;
-use avfs::vault::run::Landing;
+use avfs::vault::run::{Landing, Told};
 use avfs::vault::{Result, Vault, VaultError, audit};
 use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
@@ -28,6 +29,10 @@ const GOLDEN_1_LISTING: &str = include_str!("../golden/vault-format-1.txt");
 const GOLDEN_2: &[u8] = include_bytes!("../golden/vault-format-2.db.zst");
 const GOLDEN_2_HEAD: &str = include_str!("../golden/vault-format-2.head");
 const GOLDEN_2_LISTING: &str = include_str!("../golden/vault-format-2.txt");
+
+const GOLDEN_3: &[u8] = include_bytes!("../golden/vault-format-3.db.zst");
+const GOLDEN_3_HEAD: &str = include_str!("../golden/vault-format-3.head");
+const GOLDEN_3_LISTING: &str = include_str!("../golden/vault-format-3.txt");
 
 /// A directory with something of every kind, the same at every making.
 fn make_golden_dir(dir: &Path) {
@@ -84,7 +89,21 @@ fn make_golden_vault(scratch: &Scratch, file: &Path) {
     vault.prune(&Keep { last: Some(2), since: None }, None, Trial::Real).unwrap();
     vault.gc(&|_| {}).unwrap();
     land_golden_runs(&vault);
+    ask_golden_question(&vault);
     vault.backend().settle().unwrap();
+}
+
+/// A run that was let through by a person.
+fn ask_golden_question(vault: &Vault) -> ApprovalRecord {
+    let asking = RunRecord { state: RunState::ApprovalRequired, ..runs::record(3, &main_fork()) };
+    let question = Question {
+        id: ApprovalId::from_random([3; 5]),
+        digest: RequestDigest([3; 32]),
+        reason: "because".to_owned(),
+        expires_seconds: 1_000_000_000,
+    };
+    let asked = vault.ask_approval(&question, &asking, Told::default()).unwrap();
+    vault.answer_approval(&ApprovalPrefix::from(&asked.id), Answer::Approve).unwrap()
 }
 
 /// A run on a fork of its own, and one that changed nothing.
@@ -142,12 +161,13 @@ fn golden_files_can_be_made() {
         return;
     }
     // What is made today is what was made then: same ids, same files, in every format.
+    assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_3_HEAD, GOLDEN_3_LISTING));
     assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_2_HEAD, GOLDEN_2_LISTING));
     assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_1_HEAD, GOLDEN_1_LISTING));
 }
 
 fn golden(scratch: &Scratch) -> PathBuf {
-    unpack(scratch, GOLDEN_2)
+    unpack(scratch, GOLDEN_3)
 }
 
 fn unpack(scratch: &Scratch, compressed: &[u8]) -> PathBuf {
@@ -161,11 +181,27 @@ fn format_of(file: &Path) -> i64 {
 }
 
 #[test]
+fn a_vault_of_format_3_opens_for_ever() {
+    let scratch = Scratch::new();
+    let file = unpack(&scratch, GOLDEN_3);
+    assert_eq!(format_of(&file), 3);
+    let vault = support::open_vault(&file);
+    support::assert_clean(&vault);
+    let states: Vec<RunState> = vault.runs(i64::MAX, 10).unwrap().into_iter().map(|run| run.state).collect();
+    assert_eq!(states, [RunState::ApprovalRequired, RunState::Completed, RunState::Completed]);
+    let claim = vault.claim_approval(&RequestDigest([3; 32]), None, &runs::run_id(4)).unwrap();
+    assert!(matches!(claim, Claim::Granted(_)), "{claim:?}");
+    let verdict = audit::verify(&*vault.read().unwrap(), None).unwrap();
+    assert_eq!((verdict.rows, verdict.problems.as_slice()), (24, &[][..]));
+}
+
+#[test]
 fn a_vault_of_format_2_opens_for_ever() {
     let scratch = Scratch::new();
     let file = unpack(&scratch, GOLDEN_2);
     assert_eq!(format_of(&file), 2);
     let vault = support::open_vault(&file);
+    assert_eq!(format_of(&file), FORMAT);
     support::assert_clean(&vault);
     assert_eq!(vault.fork(&main_fork()).unwrap().head.to_hex(), GOLDEN_2_HEAD);
     let runs = vault.runs(i64::MAX, 10).unwrap();
@@ -186,6 +222,8 @@ fn a_vault_of_format_2_opens_for_ever() {
     assert!(!scratch.join("out/sub/n008").exists());
     let verdict = audit::verify(&*vault.read().unwrap(), None).unwrap();
     assert_eq!((verdict.rows, verdict.problems.as_slice()), (12, &[][..]));
+    ask_golden_question(&vault);
+    assert_eq!(vault.runs(i64::MAX, 10).unwrap().len(), 3);
 }
 
 #[test]

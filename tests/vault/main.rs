@@ -5,10 +5,12 @@
 mod support;
 
 mod apply;
+mod approvals;
 mod capture;
 mod concurrency;
 mod crash;
 mod faults;
+mod fork_use;
 mod format;
 mod layers;
 mod model;
@@ -17,4 +19,5 @@ mod overlay;
 mod roundtrip;
 mod runs;
 mod syncs;
+mod undo;
 mod worker;

@@ -13,7 +13,7 @@ use avfs::clock::{SteppingClock, Timestamp};
 use avfs::diagnose::Diagnose;
 use avfs::hostfs::stat::FileTime;
 use avfs::ids::{CheckpointName, VersionId};
-use avfs::vault::checkpoint::Origin;
+use avfs::vault::checkpoint::{KeepCount, Origin};
 use avfs::vault::edit::{Edit, Edits};
 use avfs::vault::fork::Deletion;
 use avfs::vault::gc::{Keep, Trial};
@@ -22,7 +22,7 @@ use avfs::vault::meter::Meter;
 use avfs::vault::ops::{Depth, Parents};
 use avfs::vault::page::{FileContent, FileNode, Node};
 use avfs::vault::path::TreePath;
-use avfs::vault::run::{Landing, RunLanding};
+use avfs::vault::run::{Landing, RunLanding, Told};
 use avfs::vault::tree::{Pages, Walk};
 use avfs::vault::version::{History, root_of};
 use avfs::vault::{Batch, Context, Vault, VaultError, content, require_version};
@@ -668,7 +668,9 @@ fn run(vault: &Vault, pair: &Pair, which: &str, step: &Step) -> Result<usize, Va
                 message: "run",
                 checkpoint_before: None,
                 checkpoint_after: None,
+                checkpoints_keep: KeepCount::DEFAULT,
                 record: runs::record(*number, new.as_ref().unwrap_or(&parent)),
+                told: Told::default(),
             };
             vault.land_run(run, batch).map(|_| 0)
         }

@@ -7,6 +7,7 @@ use avfs::backend::{Life, RunRecord, RunState};
 use avfs::clock::Timestamp;
 use avfs::diagnose::Diagnose;
 use avfs::ids::{CheckpointName, ForkName, RunId, RunPrefix, VersionId};
+use avfs::vault::checkpoint::Origin;
 use avfs::vault::discard::ChangesOf;
 use avfs::vault::edit::{Edit, Edits};
 use avfs::vault::fork::Deletion;
@@ -77,10 +78,22 @@ fn a_run_on_a_fork_moves_its_head() {
     assert_eq!(cat(&vault, "main", "a/one").as_deref(), Some("new"));
     assert_eq!((cat(&vault, "main", "b"), cat(&vault, "main", "c/x").as_deref()), (None, Some("x")));
     assert_eq!(dir_mode(&vault, "main", "c"), (0o700, 9));
-    // One event, one row, both checkpoints, and the version knows its run.
+    // Each step has its event; one row, both checkpoints, and the version knows its run.
     let rows = audit_rows(&vault);
     let id = run_id(1);
-    assert_eq!(rows[before..], [("run.complete".to_owned(), "main".to_owned(), format!("run={id} exit=0"))]);
+    let told: Vec<(&str, &str)> =
+        rows[before..].iter().map(|(action, _, detail)| (action.as_str(), detail.as_str())).collect();
+    let run = format!("run={id}");
+    assert_eq!(
+        told,
+        [
+            ("run.request", format!("{run} true").as_str()),
+            ("run.decision", &format!("{run} allow")),
+            ("run.start", &run),
+            ("run.end", &format!("{run} exit=0")),
+            ("run.capture", &run),
+        ]
+    );
     assert_eq!(vault.run(&RunPrefix::from(&id)).unwrap(), done.record);
     let checkpoints: Vec<(String, VersionId, bool)> = vault
         .checkpoints()
@@ -141,7 +154,7 @@ fn a_run_without_changes_is_one_row() {
         let done = changes.land(&vault, landing, RunRecord { id: run_id(n), ..given.clone() }).unwrap();
         assert_eq!(done.landed, Landed::Nothing, "{n}");
         assert_eq!((done.record.version_before, done.record.version_after), (Some(base), None), "{n}");
-        assert_eq!(audit_rows(&vault).len(), before + 1);
+        assert_eq!(audit_rows(&vault).len(), before + 4);
         let found = reference(&format!("run:{}", run_id(n))).resolve(&*vault.read().unwrap()).unwrap().0;
         assert_eq!(found.id, base, "a run without changes leads to where it began");
     }
@@ -160,7 +173,11 @@ fn a_run_lands_once() {
         let base = head(&vault, &main_fork());
         let landing = match state {
             RunState::Completed => Landing::Fork { name: &main_fork(), base },
-            RunState::Failed | RunState::Interrupted | RunState::Recoverable => Landing::RecordOnly,
+            RunState::Failed
+            | RunState::Interrupted
+            | RunState::Recoverable
+            | RunState::Denied
+            | RunState::ApprovalRequired => Landing::RecordOnly,
         };
         let record = RunRecord { state, ..record(n, &main_fork()) };
         changes.land(&vault, landing, record).map(|done| done.landed)
@@ -212,7 +229,7 @@ fn a_fork_that_moved_elsewhere_is_rebased_onto() {
     }
     assert_eq!(dir_mode(&vault, "main", "a"), (0o755, 42));
     let (.., detail) = audit_rows(&vault).pop().unwrap();
-    assert_eq!(detail, format!("run={} exit=0 rebased from {}", run_id(1), base.short()));
+    assert_eq!(detail, format!("run={} rebased from {}", run_id(1), base.short()));
     // The checkpoint before is the state that the run began with.
     let before = CheckpointName::parse(&format!("before-{}", run_id(1))).unwrap();
     let checkpoint = vault.read().unwrap().checkpoint(&main_fork(), &before).unwrap().unwrap();
@@ -426,8 +443,9 @@ fn an_edited_journal_is_found() {
     )
     .unwrap();
     let found = findings(&support::open_vault(&file));
-    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(found.len(), 3, "{found:?}");
     assert!(found.iter().any(|what| what.contains("the request of run") && what.contains("is not JSON")));
+    assert!(found.iter().any(|what| what.contains("is not what was written there")), "{found:?}");
     assert!(found.iter().any(|what| what.contains("is not that of run 0200000002")), "{found:?}");
     sql.execute("UPDATE run SET id = 'ZZZZZZZZZZ' WHERE seq = 3", []).unwrap();
     let found = findings(&support::open_vault(&file));
@@ -502,21 +520,36 @@ fn discarding_takes_the_fork_of_a_run_and_no_other() {
 }
 
 #[test]
-fn undo_takes_back_the_last_version_and_itself() {
+fn the_oldest_automatic_checkpoints_of_a_fork_go() {
     let scratch = Scratch::new();
     let vault = furnished(&scratch);
-    let before = support::root(&vault, "main").tree;
-    let written = support::write(&vault, "top", b"new").version;
-    let after = support::root(&vault, "main").tree;
-    let undone = vault.undo(&main_fork()).unwrap();
-    assert_eq!(undone.undone, written);
-    assert_eq!(undone.committed.version.message, format!("undo {}: write", written.id.short()));
-    assert_eq!(support::root(&vault, "main").tree, before);
-    vault.undo(&main_fork()).unwrap();
-    assert_eq!(support::root(&vault, "main").tree, after);
-    let fresh = support::create_vault(&scratch.join("fresh.db"));
-    assert_eq!(fresh.undo(&main_fork()).unwrap_err().code(), "ref.before_first");
-    assert_eq!(vault.undo(&fork("nope")).unwrap_err().code(), "fork.not_found");
+    let (main, side) = (main_fork(), fork("side"));
+    let mine = CheckpointName::parse("mine").unwrap();
+    vault.save_checkpoint(&main, Some(mine.clone()), "", Origin::ByHand).unwrap();
+    vault.create_fork(&side, &reference("main"), Life::Persistent).unwrap();
+    let other = CheckpointName::parse("other").unwrap();
+    vault.save_checkpoint(&side, Some(other.clone()), "", Origin::Automatic).unwrap();
+    // Each saves two.
+    for n in 1..=30 {
+        let landing = Landing::Fork { name: &main, base: head(&vault, &main) };
+        Changes::default().put("by-run", &n.to_string()).land(&vault, landing, record(n, &main)).unwrap();
+    }
+    let names = |of: &ForkName| -> Vec<String> {
+        let all = vault.read().unwrap().checkpoints_of_fork(of).unwrap();
+        all.into_iter().map(|checkpoint| checkpoint.name.to_string()).collect()
+    };
+    let kept = names(&main);
+    assert_eq!((kept.len(), kept[0].as_str()), (51, "mine"));
+    assert_eq!(kept[1], format!("before-{}", run_id(6)), "the oldest went first");
+    assert_eq!(kept[50], format!("after-{}", run_id(30)));
+    assert_eq!(names(&side), ["other"]);
+    let told = audit_rows(&vault);
+    let (_, _, detail) = told.last().unwrap();
+    assert!(detail.ends_with(" checkpoints_retired=2"), "{detail}");
+    // A run without changes saves none, and so none goes.
+    Changes::default().land(&vault, Landing::RecordOnly, record(31, &main)).unwrap();
+    assert_eq!(names(&main), kept);
+    support::assert_clean(&vault);
 }
 
 /// A directory tree as a map: what a reader can check.

@@ -4,6 +4,7 @@
 //! after both are given back one fdatasync of the log, so that writers that come together share the disk's
 //! time. Only then is the commit acknowledged. Moving the log into the file never happens inside a commit.
 
+mod approvals;
 mod connect;
 mod maintain;
 mod read;
@@ -43,7 +44,10 @@ impl SqliteBackend {
 
     pub fn open(path: &Path, options: OpenOptions) -> Result<Self> {
         let (conn, access, format) = connect::open(path, &options)?;
-        Ok(Self::with(path, options, conn, (access, format)))
+        // SQLite keeps its log beside the file itself; so must the locks be that keep a sweep away, or whoever
+        // comes by a link would not meet the others.
+        let real = std::fs::canonicalize(path).map_err(|error| BackendError::io("open", path, error))?;
+        Ok(Self::with(&real, options, conn, (access, format)))
     }
 
     fn with(path: &Path, options: OpenOptions, conn: Conn, (access, format): (Access, i64)) -> Self {

@@ -5,13 +5,13 @@ use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 use super::{Conn, SqliteBackend};
 use crate::backend::{
-    AuditRecord, BackendError, BlobRecord, CheckpointRecord, Codec, ForkRecord, Life, ObjectKind, Reader,
-    Result, RunRecord, Usage, VersionRecord,
+    ApprovalRecord, AuditRecord, BackendError, BlobRecord, CheckpointRecord, Codec, ForkRecord, Life,
+    ObjectKind, Reader, Result, RunRecord, Usage, VersionRecord,
 };
 use crate::clock::Timestamp;
 use crate::ids::{
-    AuditDigest, BlobId, CheckpointName, ContentId, DIGEST_BYTES, ForkName, RunId, RunPrefix, TreeId,
-    VersionId, from_hex,
+    ApprovalPrefix, AuditDigest, BlobId, CheckpointName, ContentId, DIGEST_BYTES, ForkName, RequestDigest,
+    RunId, RunPrefix, TreeId, VersionId, from_hex,
 };
 
 /// A connection inside a transaction: reading, or the reading half of a writer.
@@ -217,6 +217,11 @@ impl Reader for Session<'_> {
         self.all(&sql, [], Self::fork_from)
     }
 
+    fn forks_expired(&self, now: Timestamp) -> Result<Vec<ForkRecord>> {
+        let sql = format!("SELECT {FORK_COLUMNS} FROM fork WHERE expires_at <= ?1 ORDER BY name");
+        self.all(&sql, [now.0], Self::fork_from)
+    }
+
     fn checkpoint(&self, fork: &ForkName, name: &CheckpointName) -> Result<Option<CheckpointRecord>> {
         let sql = format!("SELECT {CHECKPOINT_COLUMNS} FROM checkpoint WHERE fork = ?1 AND name = ?2");
         self.one(&sql, (fork.as_str(), name.as_str()), Self::checkpoint_from)
@@ -225,6 +230,11 @@ impl Reader for Session<'_> {
     fn checkpoints(&self) -> Result<Vec<CheckpointRecord>> {
         let sql = format!("SELECT {CHECKPOINT_COLUMNS} FROM checkpoint ORDER BY id");
         self.all(&sql, [], Self::checkpoint_from)
+    }
+
+    fn checkpoints_of_fork(&self, fork: &ForkName) -> Result<Vec<CheckpointRecord>> {
+        let sql = format!("SELECT {CHECKPOINT_COLUMNS} FROM checkpoint WHERE fork = ?1 ORDER BY id");
+        self.all(&sql, [fork.as_str()], Self::checkpoint_from)
     }
 
     fn run(&self, id: &RunId) -> Result<Option<RunRecord>> {
@@ -241,6 +251,18 @@ impl Reader for Session<'_> {
 
     fn runs_of_fork(&self, fork: &ForkName, before: i64, at_most: usize) -> Result<Vec<RunRecord>> {
         self.runs_of(fork, before, at_most)
+    }
+
+    fn approvals_with_prefix(&self, prefix: &ApprovalPrefix, at_most: usize) -> Result<Vec<ApprovalRecord>> {
+        self.approvals_by_prefix(prefix, at_most)
+    }
+
+    fn approvals_of(&self, digest: &RequestDigest) -> Result<Vec<ApprovalRecord>> {
+        self.approvals_for(digest)
+    }
+
+    fn approvals(&self, before: i64, at_most: usize) -> Result<Vec<ApprovalRecord>> {
+        self.approvals_before(before, at_most)
     }
 
     fn audit_after(&self, after: i64, at_most: usize) -> Result<Vec<AuditRecord>> {

@@ -6,15 +6,16 @@ use rusqlite::Connection;
 pub const APPLICATION_ID: i64 = 0x6176_6673;
 
 /// One step for each format: `MIGRATIONS[n]` makes format n + 1 out of format n.
-const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2];
+const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3];
 
 /// The format this avfs writes, kept in `user_version`.
-pub const FORMAT: i64 = 2;
+pub const FORMAT: i64 = 3;
 const _: () = assert!(MIGRATIONS.len() as i64 == FORMAT);
 /// The oldest format that can be read as it is, where the file cannot be written and so not be migrated.
 pub const READABLE: i64 = 1;
-/// The first format with a journal.
+/// The first format with a journal, and with approvals.
 pub const JOURNALED: i64 = 2;
+pub const APPROVED: i64 = 3;
 
 const FORMAT_1: &str = "
 CREATE TABLE meta (
@@ -105,6 +106,51 @@ CREATE TABLE run (
     result         TEXT NOT NULL
 );
 CREATE INDEX run_fork ON run (fork, seq);
+";
+
+/// Runs that were refused, and approvals. A check cannot be changed in place, so the journal is written again.
+const FORMAT_3: &str = "
+ALTER TABLE run RENAME TO run_format_2;
+CREATE TABLE run (
+    seq            INTEGER PRIMARY KEY,
+    id             TEXT NOT NULL UNIQUE CHECK (length(id) = 10),
+    fork           TEXT NOT NULL,
+    state          TEXT NOT NULL CHECK (state IN ('completed', 'failed', 'interrupted', 'recoverable', 'denied',
+                                                  'approval_required')),
+    version_before BLOB CHECK (version_before IS NULL OR length(version_before) = 32),
+    version_after  BLOB CHECK (version_after IS NULL OR length(version_after) = 32),
+    started_at     INTEGER NOT NULL,
+    ended_at       INTEGER,
+    exit_code      INTEGER,
+    signal         INTEGER,
+    applied_at     INTEGER,
+    discarded_at   INTEGER,
+    request        TEXT NOT NULL,
+    decision       TEXT NOT NULL,
+    result         TEXT NOT NULL
+);
+INSERT INTO run SELECT seq, id, fork, state, version_before, version_after, started_at, ended_at, exit_code,
+                       signal, applied_at, discarded_at, request, decision, result
+                FROM run_format_2 ORDER BY seq;
+DROP TABLE run_format_2;
+CREATE INDEX run_fork ON run (fork, seq);
+
+CREATE TABLE approval (
+    seq            INTEGER PRIMARY KEY,
+    id             TEXT NOT NULL UNIQUE CHECK (length(id) = 10),
+    request_digest BLOB NOT NULL CHECK (length(request_digest) = 32),
+    state          TEXT NOT NULL CHECK (state IN ('pending', 'approved', 'denied', 'used')),
+    asked_by       TEXT NOT NULL,
+    reason         TEXT NOT NULL,
+    request        TEXT NOT NULL,
+    decision       TEXT NOT NULL,
+    created_at     INTEGER NOT NULL,
+    expires_at     INTEGER NOT NULL,
+    decided_at     INTEGER,
+    decided_by     TEXT,
+    used_by        TEXT
+);
+CREATE INDEX approval_request ON approval (request_digest, seq);
 ";
 
 /// Brings a file of format `from` to [`FORMAT`]; all steps or none.

@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering;
 use rusqlite::Params;
 
 use super::SqliteBackend;
+use super::approvals;
 use super::maintain;
 use super::read::{Session, run};
 use super::runs;
 use crate::backend::{
-    AuditRecord, BlobRecord, CheckpointRecord, Durability, ForkRecord, Life, ObjectKind, Reader, Result,
-    RunRecord, VersionRecord, Writer,
+    ApprovalRecord, AuditRecord, BlobRecord, CheckpointRecord, Durability, ForkRecord, Life, ObjectKind,
+    Reader, Result, RunRecord, VersionRecord, Writer,
 };
 use crate::clock::Timestamp;
 use crate::hostfs::lock::FileLock;
@@ -155,6 +156,10 @@ impl Writer for SqliteWriter<'_> {
 
     fn put_run(&mut self, run: &RunRecord) -> Result<()> {
         self.execute(runs::PUT, runs::values(run)).map(drop)
+    }
+
+    fn put_approval(&mut self, approval: &ApprovalRecord) -> Result<()> {
+        self.execute(approvals::PUT, approvals::values(approval)).map(drop)
     }
 
     fn append_audit(&mut self, record: &AuditRecord) -> Result<()> {

@@ -1,0 +1,261 @@
+//! Approvals: bound to one request, answered once, used once, and every step in the audit log.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use avfs::backend::memory::MemoryBackend;
+use avfs::backend::sqlite::OpenOptions;
+use avfs::backend::{ApprovalRecord, ApprovalState, RunRecord, RunState};
+use avfs::clock::{Clock, Timestamp};
+use avfs::diagnose::Diagnose;
+use avfs::ids::{ApprovalId, ApprovalPrefix, RequestDigest, RunPrefix};
+use avfs::vault::approval::{Answer, Claim, Fault, Question};
+use avfs::vault::run::Told;
+use avfs::vault::{Context, Vault, audit};
+
+use crate::runs::{record, run_id};
+use crate::support::{self, Scratch, main_fork};
+
+const DAY: i64 = 86_400;
+
+/// A clock that tests move.
+struct Hand(AtomicI64);
+
+impl Clock for Hand {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::Relaxed))
+    }
+}
+
+fn digest(n: u8) -> RequestDigest {
+    RequestDigest([n; 32])
+}
+
+fn question(n: u8, of: RequestDigest) -> Question {
+    let id = ApprovalId::from_random([n, 1, 2, 3, 4]);
+    Question { id, digest: of, reason: "it asks for the network".to_owned(), expires_seconds: DAY }
+}
+
+fn asking(n: u8) -> RunRecord {
+    RunRecord { state: RunState::ApprovalRequired, exit_code: None, ..record(n, &main_fork()) }
+}
+
+const TOLD: Told<'static> = Told { request: "curl x", decision: "require_approval", violation: None };
+
+fn ask(vault: &Vault, n: u8, of: RequestDigest) -> ApprovalRecord {
+    vault.ask_approval(&question(n, of), &asking(n), TOLD).unwrap()
+}
+
+fn prefix(approval: &ApprovalRecord) -> ApprovalPrefix {
+    ApprovalPrefix::from(&approval.id)
+}
+
+fn actions(vault: &Vault) -> Vec<String> {
+    let rows = vault.read().unwrap().audit_after(0, 1000).unwrap();
+    rows.into_iter().map(|row| row.action).filter(|action| action.starts_with("approval.")).collect()
+}
+
+/// The same on both stores.
+fn on_both(test: impl Fn(&Vault, &Hand)) {
+    let scratch = Scratch::new();
+    for file in [Some(scratch.join("vault.db")), None] {
+        let clock = Arc::new(Hand(AtomicI64::new(support::START.0)));
+        let context = Context { clock: clock.clone(), actor: "tester".to_owned() };
+        let vault = match &file {
+            Some(file) => {
+                drop(support::create_vault(file));
+                Vault::open(file, OpenOptions::default(), context).unwrap()
+            }
+            None => Vault::over(Box::new(MemoryBackend::default()), context).unwrap(),
+        };
+        test(&vault, &clock);
+        assert_eq!(audit::verify(&*vault.read().unwrap(), None).unwrap().problems, []);
+    }
+}
+
+#[test]
+fn a_yes_lets_one_run_of_this_very_request_through() {
+    on_both(|vault, _| {
+        let asked = ask(vault, 1, digest(1));
+        assert_eq!((asked.state, asked.asked_by.clone()), (ApprovalState::Pending, run_id(1)));
+        assert_eq!(vault.run(&RunPrefix::from(&run_id(1))).unwrap().state, RunState::ApprovalRequired);
+        assert_eq!(vault.claim_approval(&digest(1), None, &run_id(2)).unwrap(), Claim::Open);
+        // Asking again while it is open is the same question.
+        assert_eq!(ask(vault, 2, digest(1)).id, asked.id);
+        assert_ne!(ask(vault, 3, digest(2)).id, asked.id);
+        let approved = vault.answer_approval(&prefix(&asked), Answer::Approve).unwrap();
+        assert_eq!(approved.decided_by.as_deref(), Some("tester"));
+        assert_eq!(vault.claim_approval(&digest(2), None, &run_id(4)).unwrap(), Claim::Open);
+        let Claim::Granted(used) = vault.claim_approval(&digest(1), None, &run_id(4)).unwrap() else {
+            panic!("it was approved")
+        };
+        assert_eq!((used.state, used.used_by), (ApprovalState::Used, Some(run_id(4))));
+        assert_eq!(vault.claim_approval(&digest(1), None, &run_id(5)).unwrap(), Claim::Open);
+        assert_eq!(actions(vault), ["approval.ask", "approval.ask", "approval.approve", "approval.use"]);
+        let listed: Vec<_> =
+            vault.approvals(i64::MAX, 10).unwrap().into_iter().map(|one| one.state).collect();
+        assert_eq!(listed, [ApprovalState::Pending, ApprovalState::Used]);
+    });
+}
+
+#[test]
+fn what_is_shown_must_be_good_for_this_request_now() {
+    on_both(|vault, clock| {
+        let shown = |approval: &ApprovalRecord, of| match vault
+            .claim_approval(&of, Some(&prefix(approval)), &run_id(9))
+            .unwrap()
+        {
+            Claim::Refused { fault, .. } => Some(fault),
+            Claim::Granted(_) => None,
+            other @ (Claim::Denied(_) | Claim::Open) => panic!("{other:?}"),
+        };
+        let asked = ask(vault, 1, digest(1));
+        assert_eq!(shown(&asked, digest(1)), Some(Fault::Pending));
+        vault.answer_approval(&prefix(&asked), Answer::Approve).unwrap();
+        assert_eq!(shown(&asked, digest(2)), Some(Fault::Mismatched));
+        assert_eq!(shown(&asked, digest(1)), None);
+        assert_eq!(shown(&asked, digest(1)), Some(Fault::Used));
+        let forged = ApprovalRecord { id: ApprovalId::from_random([9; 5]), ..asked.clone() };
+        assert_eq!(shown(&forged, digest(1)), Some(Fault::Unknown));
+        let denied = ask(vault, 2, digest(1));
+        vault.answer_approval(&prefix(&denied), Answer::Deny).unwrap();
+        assert_eq!(shown(&denied, digest(1)), Some(Fault::Denied));
+        let late = ask(vault, 3, digest(3));
+        vault.answer_approval(&prefix(&late), Answer::Approve).unwrap();
+        clock.0.fetch_add((DAY + 1) * 1_000_000_000, Ordering::Relaxed);
+        assert_eq!(shown(&late, digest(3)), Some(Fault::Expired));
+        assert_eq!(vault.claim_approval(&digest(3), None, &run_id(9)).unwrap(), Claim::Open);
+        // Each refusal is in the log.
+        assert_eq!(actions(vault).iter().filter(|action| *action == "approval.refuse").count(), 6);
+        // What has expired is asked anew, and nobody can answer the old one.
+        let again = ask(vault, 4, digest(3));
+        assert_ne!(again.id, late.id);
+        clock.0.fetch_add((DAY + 1) * 1_000_000_000, Ordering::Relaxed);
+        let error = vault.answer_approval(&prefix(&again), Answer::Approve).unwrap_err();
+        assert_eq!(error.code(), "approval.expired");
+    });
+}
+
+#[test]
+fn a_no_holds_until_it_is_asked_again_and_a_yes_can_be_taken_back() {
+    on_both(|vault, clock| {
+        let asked = ask(vault, 1, digest(1));
+        vault.answer_approval(&prefix(&asked), Answer::Deny).unwrap();
+        let Claim::Denied(denied) = vault.claim_approval(&digest(1), None, &run_id(2)).unwrap() else {
+            panic!("it was denied")
+        };
+        assert_eq!(denied.id, asked.id);
+        let error = vault.answer_approval(&prefix(&asked), Answer::Deny).unwrap_err();
+        assert_eq!(error.code(), "approval.settled");
+        let other = ask(vault, 2, digest(2));
+        for answer in [Answer::Approve, Answer::Deny] {
+            vault.answer_approval(&prefix(&other), answer).unwrap();
+        }
+        assert!(matches!(vault.claim_approval(&digest(2), None, &run_id(3)).unwrap(), Claim::Denied(_)));
+        // And a no as well, until it is used.
+        vault.answer_approval(&prefix(&other), Answer::Approve).unwrap();
+        assert!(matches!(vault.claim_approval(&digest(2), None, &run_id(4)).unwrap(), Claim::Granted(_)));
+        for answer in [Answer::Approve, Answer::Deny] {
+            let error = vault.answer_approval(&prefix(&other), answer).unwrap_err();
+            assert_eq!(error.code(), "approval.settled");
+        }
+        // The newest answer counts, whatever was asked first.
+        let early = ask(vault, 3, digest(4));
+        vault.answer_approval(&prefix(&early), Answer::Approve).unwrap();
+        clock.0.fetch_add(1_000_000_000, Ordering::Relaxed);
+        let late = ask(vault, 4, digest(4));
+        vault.answer_approval(&prefix(&late), Answer::Deny).unwrap();
+        let claim = vault.claim_approval(&digest(4), None, &run_id(5)).unwrap();
+        assert!(matches!(&claim, Claim::Denied(denied) if denied.id == late.id), "{claim:?}");
+        let none = ApprovalPrefix::parse("ffff").unwrap();
+        assert_eq!(vault.answer_approval(&none, Answer::Deny).unwrap_err().code(), "approval.not_found");
+    });
+}
+
+#[test]
+fn two_runs_cannot_use_one_approval() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    let vault = support::create_vault(&file);
+    // Those who claim it go by clocks of their own.
+    let long = Question { expires_seconds: 10_000 * DAY, ..question(1, digest(1)) };
+    let asked = vault.ask_approval(&long, &asking(1), TOLD).unwrap();
+    vault.answer_approval(&prefix(&asked), Answer::Approve).unwrap();
+    let granted: usize = std::thread::scope(|scope| {
+        let claims: Vec<_> = (2..10)
+            .map(|n| {
+                let file = &file;
+                scope.spawn(move || {
+                    let vault = support::open_vault(file);
+                    matches!(vault.claim_approval(&digest(1), None, &run_id(n)).unwrap(), Claim::Granted(_))
+                })
+            })
+            .collect();
+        claims.into_iter().map(|claim| usize::from(claim.join().unwrap())).sum()
+    });
+    assert_eq!(granted, 1);
+}
+
+#[test]
+fn every_move_of_an_approval_is_in_the_table() {
+    use ApprovalState::{Approved, Denied, Pending, Used};
+    let allowed =
+        [(Pending, Approved), (Pending, Denied), (Approved, Denied), (Approved, Used), (Denied, Approved)];
+    for from in ApprovalState::ALL {
+        for to in ApprovalState::ALL {
+            assert_eq!(from.may_become(to), allowed.contains(&(from, to)), "{from:?} to {to:?}");
+        }
+    }
+}
+
+#[test]
+fn an_edited_journal_is_found_by_the_log() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    let vault = support::create_vault(&file);
+    for n in [1, 2, 3] {
+        vault
+            .journal_refused(&RunRecord { state: RunState::Denied, ..record(n, &main_fork()) }, TOLD)
+            .unwrap();
+    }
+    drop(vault);
+    let sql = support::sql(&file);
+    sql.execute("UPDATE run SET request = '{}' WHERE seq = 1", []).unwrap();
+    sql.execute("UPDATE run SET decision = '{\"action\":\"deny\"}' WHERE seq = 2", []).unwrap();
+    sql.execute("DELETE FROM run WHERE seq = 3", []).unwrap();
+    drop(sql);
+    let vault = support::open_vault(&file);
+    let found = audit::verify(&*vault.read().unwrap(), None).unwrap().problems;
+    assert_eq!(
+        found,
+        [
+            audit::Problem::RunEdited { run: run_id(1), what: "request" },
+            audit::Problem::RunEdited { run: run_id(2), what: "decision" },
+            audit::Problem::RunMissing { run: run_id(3) },
+        ]
+    );
+}
+
+#[test]
+fn a_yes_that_nobody_said_is_found() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    let vault = support::create_vault(&file);
+    let (first, second, third) =
+        (ask(&vault, 1, digest(1)), ask(&vault, 2, digest(2)), ask(&vault, 3, digest(3)));
+    vault.answer_approval(&prefix(&third), Answer::Approve).unwrap();
+    drop(vault);
+    let sql = support::sql(&file);
+    sql.execute("UPDATE approval SET state = 'approved' WHERE id = ?1", [first.id.as_str()]).unwrap();
+    sql.execute("DELETE FROM approval WHERE id = ?1", [second.id.as_str()]).unwrap();
+    sql.execute("UPDATE approval SET request_digest = ?1 WHERE id = ?2", ([9; 32], third.id.as_str()))
+        .unwrap();
+    drop(sql);
+    let vault = support::open_vault(&file);
+    let mut found = audit::verify(&*vault.read().unwrap(), None).unwrap().problems;
+    found.sort_by_key(ToString::to_string);
+    let edited =
+        |approval: &ApprovalRecord| audit::Problem::ApprovalEdited { approval: approval.id.to_string() };
+    let missing = audit::Problem::ApprovalMissing { approval: second.id.to_string() };
+    assert_eq!(found, [edited(&first), missing, edited(&third)]);
+}

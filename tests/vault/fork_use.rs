@@ -1,0 +1,148 @@
+//! How forks are used: what each alone holds is what a gc gives back, and what ends goes.
+
+use std::collections::BTreeMap;
+
+use avfs::backend::Life;
+use avfs::ids::{CheckpointName, ForkName};
+use avfs::vault::Vault;
+use avfs::vault::checkpoint::Origin;
+use avfs::vault::fork::Deletion;
+use avfs::vault::fork_use::{ForkUse, Sizes, fork_uses};
+use avfs::vault::gc::{Keep, Trial};
+use avfs::vault::run::Landing;
+
+use crate::support::landing::{Changes, record, run_id};
+use crate::support::{self, Scratch, fork, main_fork, path, reference};
+
+fn write(vault: &Vault, on: &str, at: &str, bytes: &[u8]) {
+    vault.write_file(&fork(on), &path(at), bytes, None, "write").unwrap();
+}
+
+fn make(vault: &Vault, name: &str, from: &str) {
+    vault.create_fork(&fork(name), &reference(from), Life::Persistent).unwrap();
+}
+
+fn uses(vault: &Vault) -> BTreeMap<String, ForkUse> {
+    let uses = fork_uses(&*vault.read().unwrap(), Sizes::Counted).unwrap();
+    uses.into_iter().map(|used| (used.fork.name.to_string(), used)).collect()
+}
+
+fn stored(vault: &Vault) -> u64 {
+    let usage = vault.read().unwrap().usage().unwrap();
+    usage.blob_stored_bytes + usage.tree_bytes
+}
+
+/// Forks that share much, little and nothing, with a large file in chunks and a checkpoint beside the head.
+fn furnish(vault: &Vault) {
+    let large = support::noise(1, 3 << 20);
+    write(vault, "main", "shared", b"in all of them");
+    write(vault, "main", "large", &large);
+    make(vault, "same", "main");
+    make(vault, "edits", "main");
+    let mut edited = large.clone();
+    edited[1_000_000] ^= 1;
+    write(vault, "edits", "large", &edited);
+    write(vault, "edits", "only/here", &support::noise(2, 50_000));
+    make(vault, "twig", "edits");
+    write(vault, "twig", "leaf", b"leaf");
+    write(vault, "main", "only/here", &support::noise(3, 9_000));
+    make(vault, "restored", "main");
+    write(vault, "restored", "gone", &support::noise(4, 70_000));
+    vault.save_checkpoint(&fork("restored"), None, "", Origin::Automatic).unwrap();
+    vault.restore(&fork("restored"), &reference("main"), None).unwrap();
+    make(vault, "alone", "main");
+    edited[2_000_000] ^= 1;
+    write(vault, "alone", "large", &edited);
+    vault.gc(&|_| {}).unwrap();
+}
+
+#[test]
+fn what_a_fork_holds_alone_comes_back_when_it_is_deleted() {
+    let scratch = Scratch::new();
+    for (name, shared) in
+        [("same", true), ("edits", true), ("twig", false), ("restored", false), ("alone", false)]
+    {
+        let vault = support::create_vault(&scratch.join(&format!("{name}.db")));
+        furnish(&vault);
+        let told = uses(&vault)[name].held_bytes.unwrap();
+        let before = stored(&vault);
+        vault.delete_fork(&fork(name), Deletion::Forced).unwrap();
+        vault.gc(&|_| {}).unwrap();
+        assert_eq!(before - stored(&vault), told, "{name}");
+        assert_eq!(told == 0, shared, "{name} holds {told}");
+    }
+    // Versions without files are held by nobody.
+    let vault = support::create_vault(&scratch.join("pruned.db"));
+    furnish(&vault);
+    vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
+    vault.gc(&|_| {}).unwrap();
+    assert_eq!(uses(&vault)["restored"].held_bytes, Some(0));
+}
+
+#[test]
+fn forks_are_told_after_what_they_came_from_with_their_last_run() {
+    let scratch = Scratch::new();
+    let vault = support::create_vault(&scratch.join("v.db"));
+    furnish(&vault);
+    let land = |n: u8, on: &ForkName, changes: Changes| {
+        let base = vault.fork(on).unwrap().head;
+        changes.land(&vault, Landing::Fork { name: on, base }, record(n, on)).unwrap()
+    };
+    let twig = fork("twig");
+    land(1, &twig, Changes::default().put("r", "1"));
+    land(2, &twig, Changes::default().put("r", "2"));
+    let all = fork_uses(&*vault.read().unwrap(), Sizes::LeftOut).unwrap();
+    let told: Vec<(&str, u64, u64)> =
+        all.iter().map(|used| (used.fork.name.as_str(), used.depth, used.versions_ahead)).collect();
+    assert_eq!(
+        told,
+        [
+            ("main", 0, 3),
+            ("same", 1, 0),
+            ("edits", 1, 2),
+            ("twig", 2, 3),
+            ("restored", 1, 2),
+            ("alone", 1, 1)
+        ]
+    );
+    assert!(all.iter().all(|used| used.held_bytes.is_none()));
+    assert_eq!(uses(&vault)["twig"].last_run.as_ref().map(|run| run.id.clone()), Some(run_id(2)));
+    assert_eq!(uses(&vault)["main"].last_run, None);
+    // Another fork of the same name has not run anything.
+    vault.delete_fork(&twig, Deletion::Forced).unwrap();
+    make(&vault, "twig", "main");
+    assert_eq!(uses(&vault)["twig"].last_run, None);
+    // A fork that was made for a run is younger than the run.
+    let (name, parent) = (ForkName::of_run(&run_id(3)), main_fork());
+    let base = vault.fork(&parent).unwrap().head;
+    let life = Life::Ephemeral { expires_at: support::START.plus_seconds(1_000_000) };
+    let landing = Landing::NewFork { name: &name, base, parent: &parent, life };
+    Changes::default().put("x", "x").land(&vault, landing, record(3, &name)).unwrap();
+    vault.undo(&name).unwrap();
+    assert_eq!(uses(&vault)[name.as_str()].last_run.as_ref().map(|run| run.id.clone()), Some(run_id(3)));
+}
+
+#[test]
+fn a_fork_whose_day_has_come_goes_unless_it_is_wanted() {
+    let scratch = Scratch::new();
+    let vault = support::create_vault(&scratch.join("v.db"));
+    let life = |seconds| Life::Ephemeral { expires_at: vault.now().plus_seconds(seconds) };
+    for name in ["over", "used", "labelled"] {
+        vault.create_fork(&fork(name), &reference("main"), life(0)).unwrap();
+    }
+    vault.create_fork(&fork("later"), &reference("main"), life(1_000_000)).unwrap();
+    vault.save_checkpoint(&fork("over"), None, "", Origin::Automatic).unwrap();
+    let label = CheckpointName::parse("look").ok();
+    vault.save_checkpoint(&fork("labelled"), label, "", Origin::ByHand).unwrap();
+    let rows = || vault.read().unwrap().audit_after(0, 1000).unwrap();
+    assert_eq!(vault.expire_forks(&[fork("used")]).unwrap(), [fork("over")]);
+    let last = rows().pop().unwrap();
+    assert_eq!((last.action.as_str(), last.subject.as_str()), ("fork.expire", "over"));
+    let count = rows().len();
+    assert_eq!(vault.expire_forks(&[fork("used")]).unwrap(), []);
+    assert_eq!(rows().len(), count, "where none goes nothing is written");
+    assert_eq!(vault.gc(&|_| {}).unwrap().forks, 1);
+    let left: Vec<String> = vault.forks().unwrap().iter().map(|fork| fork.name.to_string()).collect();
+    assert_eq!(left, ["main", "labelled", "later"]);
+    support::assert_clean(&vault);
+}
