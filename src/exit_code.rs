@@ -7,8 +7,12 @@ pub const FAILED: u8 = 1;
 /// `avfs` was called wrongly.
 pub const USAGE: u8 = 2;
 
+/// `avfs-run`, `avfs policy check`: somebody has to approve it first.
+pub const RUN_APPROVAL: u8 = 120;
 /// `avfs-run`: the sandbox could not be set up.
 pub const RUN_SETUP: u8 = 121;
+/// `avfs-run`, `avfs policy check`: denied, by the policy or by a person.
+pub const RUN_DENIED: u8 = 122;
 /// `avfs-run`: the command ended, but its changes could not be captured.
 pub const RUN_CAPTURE: u8 = 123;
 /// `avfs-run`: the command ran for too long.

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use avfs::config::Config;
-use avfs::ids::ForkName;
+use avfs::ids::{ApprovalPrefix, ForkName};
+use avfs::runtime::policy::PolicyProfile;
 use avfs::runtime::{
-    BackendChoice, BaseChoice, CheckpointMode, CommandLine, Degradation, EnvChoice, Environment,
-    ExecutionRequest, ExecutionTimeout, Extra, ForkChoice, NetMode, ProcMode, Profile, Retention,
-    ScratchChoice, Size, Streams, Writing,
+    ApprovalMode, BackendChoice, BaseChoice, ChangeForm, CheckpointMode, CommandLine, Degradation, EnvChoice,
+    Environment, ExecutionRequest, ExecutionTimeout, Extra, ForkChoice, NetMode, ProcMode, Profile,
+    Retention, ScratchChoice, Size, Streams, Writing,
 };
 use avfs::vault::version::Reference;
 use clap::{ArgGroup, Parser};
@@ -25,23 +26,36 @@ use crate::error::RunError;
 /// Without --fork the directory's present state is the start, and changes are kept for review: avfs diff,
 /// avfs apply, avfs discard.
 ///
-/// Exit codes: the command's own; 128+N killed by signal N; 121 the sandbox could not be set up; 123 capture
-/// failed (avfs recover finishes it); 124 timed out; 125 avfs-run's own error; 126 not executable; 127 not
-/// found.
+/// Before anything else a policy decides. What only looks, writes or deletes inside is run. What needs a network it
+/// is not given waits for an approval (avfs approvals), what reaches beyond the sandbox is denied. Why: avfs policy
+/// explain -- COMMAND.
+///
+/// Exit codes: the command's own; 128+N killed by signal N; 120 an approval is required; 121 the sandbox could
+/// not be set up; 122 denied; 123 capture failed (avfs recover finishes it); 124 timed out; 125
+/// avfs-run's own error; 126 not executable; 127 not found.
 #[derive(Parser, Debug)]
 #[command(name = "avfs-run", version, max_term_width = 100)]
-#[command(group = ArgGroup::new("what").required(true).args(["command", "shell", "probe", "man"]))]
+#[command(override_usage = "\
+avfs-run [OPTIONS] [--] <COMMAND>...
+       avfs-run [OPTIONS] --shell <LINE>
+       avfs-run [OPTIONS] --request <FILE|->")]
+#[command(group = ArgGroup::new("what").required(true).args(["command", "shell", "request", "probe", "man"]))]
 #[command(after_help = "\
 Examples:
   avfs-run -- make test
   avfs-run --apply -- cargo fmt
-  avfs-run --fork fix-1 --shell 'npm install && npm test'
+  avfs-run --fork fix-1 --net host --shell 'npm install && npm test'
   avfs-run --json -- python3 script.py
+  avfs-run --json --request request.json
+  avfs-run --policy agent --approval wait --net host -- npm ci
   avfs-run --net host --env GITHUB_TOKEN -- git fetch")]
 pub struct Args {
     /// A line for /bin/sh -c, in place of a command
     #[arg(long, value_name = "LINE")]
     pub shell: Option<OsString>,
+    /// A request in JSON, from a file or from standard input; options win over what it says
+    #[arg(long, value_name = "FILE|-")]
+    pub request: Option<PathBuf>,
     /// The command and its arguments
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -63,14 +77,8 @@ pub struct Args {
     #[arg(long, value_name = "DIR", help_heading = "Workspace")]
     pub cwd: Option<PathBuf>,
     /// What lies beneath a run without --fork: the directory itself or a copy [possible values: auto, live, cached]
-    #[arg(
-        long,
-        value_name = "BASE",
-        default_value = "auto",
-        hide_possible_values = true,
-        help_heading = "Workspace"
-    )]
-    pub base: BaseChoice,
+    #[arg(long, value_name = "BASE", hide_possible_values = true, help_heading = "Workspace")]
+    pub base: Option<BaseChoice>,
 
     /// Write the changes to the host's directory if the command exits with 0
     #[arg(long, conflicts_with_all = ["discard", "readonly", "fork"], help_heading = "Changes")]
@@ -81,9 +89,23 @@ pub struct Args {
     /// Refuse every write to the workspace
     #[arg(long, help_heading = "Changes")]
     pub readonly: bool,
-    /// When to make checkpoints: after a run that changed a fork, always, never [possible values: auto, always, never]
-    #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = "Changes")]
-    pub checkpoint: CheckpointMode,
+    /// When to save checkpoints of a run that changed something. auto: after it, and before it unless the policy
+    /// says that it only looks; always: both; never [possible values: auto, always, never]
+    #[arg(long, value_name = "WHEN", help_heading = "Changes")]
+    pub checkpoint: Option<CheckpointMode>,
+
+    /// Hold to this policy profile too. agent: network, secrets and --rw only by approval; ci: nobody is asked, what
+    /// would be is denied [possible values: agent, ci]
+    #[arg(long, value_name = "PROFILE", help_heading = "Policy")]
+    pub policy: Vec<PolicyProfile>,
+    /// What to do where an approval is required. fail: exit with 120; wait: until somebody answers with avfs
+    /// approvals; ask: at the terminal [default: ask on a terminal without --json, else fail] [possible values:
+    /// fail, wait, ask]
+    #[arg(long, value_name = "HOW", help_heading = "Policy")]
+    pub approval: Option<ApprovalMode>,
+    /// Use this approval; exit with 122 if it is not good for this very request
+    #[arg(long, value_name = "ID", help_heading = "Policy")]
+    pub approved: Option<ApprovalPrefix>,
 
     /// The network: loopback only, or the host's [possible values: none, host]
     #[arg(long, value_name = "NET", help_heading = "Sandbox")]
@@ -116,8 +138,8 @@ pub struct Args {
     #[arg(long, value_name = "SCRATCH", help_heading = "Sandbox")]
     pub scratch: Option<ScratchChoice>,
     /// How the workspace is made writable [possible values: auto, overlay, copy]
-    #[arg(long, value_name = "BACKEND", default_value = "auto", help_heading = "Sandbox")]
-    pub backend: BackendChoice,
+    #[arg(long, value_name = "BACKEND", help_heading = "Sandbox")]
+    pub backend: Option<BackendChoice>,
     /// Run with less isolation where the host refuses a piece, and say so
     #[arg(long, help_heading = "Sandbox")]
     pub allow_degraded: bool,
@@ -132,6 +154,9 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "10MiB", help_heading = "Limits")]
     pub output_max: Size,
 
+    /// How to tell the changes [default: summary] [possible values: summary, tree, stat, patch]
+    #[arg(long, value_name = "FORM", help_heading = "Output")]
+    pub show: Option<ChangeForm>,
     /// Print one JSON envelope to stdout, the command's output in it
     #[arg(long, help_heading = "Output")]
     pub json: bool,
@@ -156,6 +181,14 @@ pub struct Args {
 pub struct Outside {
     pub cwd: PathBuf,
     pub environment: Vec<(OsString, OsString)>,
+    pub terminal: Terminal,
+}
+
+/// Whether a person can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Terminal {
+    There,
+    None,
 }
 
 impl Args {
@@ -184,7 +217,7 @@ impl Args {
     }
 
     fn env_choices(&self, config: &Config) -> Result<Vec<EnvChoice>, RunError> {
-        let named = config.run_env.iter().map(|name| EnvChoice::Pass(OsString::from(&name.value)));
+        let named = config.run_env.iter().map(|name| EnvChoice::PassBySetting(OsString::from(&name.value)));
         let mut choices: Vec<EnvChoice> = named.collect();
         for file in &self.env_file {
             choices.extend(env_file(file)?);
@@ -214,7 +247,11 @@ impl Args {
                 if !path.exists() {
                     return Err(RunError::NoPath { path });
                 }
-                extras.push(kind(path));
+                // What the settings show already is not shown twice.
+                let wanted = kind(path);
+                if !extras.contains(&wanted) {
+                    extras.push(wanted);
+                }
             }
         }
         extras.extend(self.hide.iter().map(|path| Extra::Hide(absolute(path))));
@@ -229,10 +266,10 @@ impl Args {
                 (false, false) => Retention::Review,
             },
             writing: if self.readonly { Writing::Refused } else { Writing::Allowed },
-            base: self.base,
+            base: self.base.unwrap_or(BaseChoice::Auto),
             scratch: self.scratch.unwrap_or(config.run_scratch.value),
-            backend: self.backend,
-            checkpoint: self.checkpoint,
+            backend: self.backend.unwrap_or(BackendChoice::Auto),
+            checkpoint: self.checkpoint.unwrap_or(CheckpointMode::Auto),
             degradation: if self.allow_degraded { Degradation::Allowed } else { Degradation::Refused },
             at: self.at.clone(),
             cwd: self.cwd.clone(),
@@ -248,6 +285,14 @@ impl Args {
             } else {
                 Streams::Passed
             },
+            show: self.show.unwrap_or(ChangeForm::Summary),
+            policy: self.policy.clone(),
+            approval: self.approval.unwrap_or(match outside.terminal {
+                // Who reads JSON is no person.
+                Terminal::There if !self.json => ApprovalMode::Ask,
+                Terminal::There | Terminal::None => ApprovalMode::Fail,
+            }),
+            approved: self.approved.clone(),
         })
     }
 }
@@ -277,7 +322,7 @@ fn env_file(path: &Path) -> Result<Vec<EnvChoice>, RunError> {
         }
         match env_word(OsStr::from_bytes(line)) {
             Some(choice @ EnvChoice::Set(..)) => choices.push(choice),
-            Some(EnvChoice::Pass(_) | EnvChoice::Secret(_)) | None => {
+            Some(EnvChoice::Pass(_) | EnvChoice::PassBySetting(_) | EnvChoice::Secret(_)) | None => {
                 return Err(RunError::EnvLine { path: path.to_owned(), line: number + 1 });
             }
         }
@@ -290,7 +335,11 @@ mod tests {
     use super::*;
 
     fn outside() -> Outside {
-        Outside { cwd: "/w".into(), environment: vec![("PATH".into(), "/bin".into())] }
+        Outside {
+            cwd: "/w".into(),
+            environment: vec![("PATH".into(), "/bin".into())],
+            terminal: Terminal::None,
+        }
     }
 
     #[test]

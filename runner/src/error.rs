@@ -3,14 +3,16 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use avfs::config::{ConfigError, UnreadableConfig};
+use avfs::config::{SettingsError, UnreadableConfig};
 use avfs::diagnose::Diagnose;
 use avfs::exit_code;
 use avfs::ids::NameError;
-use avfs::runtime::{ExecuteError, LocateError};
+use avfs::runtime::policy::PolicyError;
+use avfs::runtime::{ExecuteError, LocateError, UnreadablePolicy};
 use avfs::vault::VaultError;
 
 use crate::launch::LaunchError;
+use crate::request_file::BadRequest;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -29,7 +31,13 @@ pub enum RunError {
     #[error(transparent)]
     UnreadableConfig(#[from] UnreadableConfig),
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] SettingsError),
+    #[error(transparent)]
+    UnreadablePolicy(#[from] UnreadablePolicy),
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    #[error(transparent)]
+    Request(#[from] BadRequest),
     #[error("--from needs --fork")]
     FromWithoutFork,
     #[error("descriptor {fd} is not open for writing")]
@@ -59,6 +67,9 @@ impl Diagnose for RunError {
             Self::BadEnv { .. } | Self::EnvFile { .. } | Self::EnvLine { .. } => "request.bad_env",
             Self::UnreadableConfig(error) => error.code(),
             Self::Config(error) => error.code(),
+            Self::UnreadablePolicy(error) => error.code(),
+            Self::Policy(error) => error.code(),
+            Self::Request(error) => error.code(),
             Self::FromWithoutFork => "request.from_without_fork",
             Self::BadFd { .. } => "request.bad_fd",
             Self::Host { .. } => "run.host",
@@ -76,6 +87,9 @@ impl Diagnose for RunError {
             Self::UnreadableConfig(error) => error.hint(),
             Self::BadEnv { .. } => Some("pass one on with --env HOME, set one with --env A=b".to_owned()),
             Self::EnvLine { .. } => Some("write one NAME=VALUE on each line".to_owned()),
+            Self::UnreadablePolicy(error) => error.hint(),
+            Self::Policy(error) => error.hint(),
+            Self::Request(error) => error.hint(),
             Self::FromWithoutFork => Some("name the fork: --fork NAME --from REF".to_owned()),
             Self::BadFd { .. } => {
                 Some("open it in the shell: avfs-run --json-fd 3 -- cmd 3>result.json".to_owned())
@@ -93,22 +107,16 @@ impl RunError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Execute(error) => match error {
-                ExecuteError::Launch(error) => launch_code(error),
-                ExecuteError::CaptureFailed { .. } | ExecuteError::CaptureLost { .. } => {
-                    exit_code::RUN_CAPTURE
-                }
-                ExecuteError::Ground(_)
-                | ExecuteError::Session(_)
-                | ExecuteError::Vault(_)
-                | ExecuteError::NotApplied { .. } => exit_code::RUN_OWN,
-            },
+            Self::Execute(error) => execute_code(error),
             Self::NoPath { .. }
             | Self::BadEnv { .. }
             | Self::EnvFile { .. }
             | Self::EnvLine { .. }
             | Self::UnreadableConfig(_)
             | Self::Config(_)
+            | Self::UnreadablePolicy(_)
+            | Self::Policy(_)
+            | Self::Request(_)
             | Self::FromWithoutFork
             | Self::BadFd { .. }
             | Self::Host { .. }
@@ -117,6 +125,20 @@ impl RunError {
             | Self::Locate(_)
             | Self::Vault(_) => exit_code::RUN_OWN,
         }
+    }
+}
+
+/// The exit code of a request that came to nothing.
+#[must_use]
+pub fn execute_code(error: &ExecuteError<LaunchError>) -> u8 {
+    match error {
+        ExecuteError::Launch(error) => launch_code(error),
+        ExecuteError::CaptureFailed { .. } | ExecuteError::CaptureLost { .. } => exit_code::RUN_CAPTURE,
+        ExecuteError::Request(_)
+        | ExecuteError::Ground(_)
+        | ExecuteError::Session(_)
+        | ExecuteError::Vault(_)
+        | ExecuteError::NotApplied { .. } => exit_code::RUN_OWN,
     }
 }
 

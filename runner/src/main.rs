@@ -3,6 +3,7 @@
 //! Three processes: the supervisor (this one, outside), init (process 1 inside) and the payload (the
 //! command). See docs/ARCHITECTURE.md.
 
+mod approve;
 mod args;
 mod control;
 mod error;
@@ -13,6 +14,7 @@ mod prepare;
 mod probe;
 mod remedy;
 mod render;
+mod request_file;
 mod run;
 mod settings;
 mod stage;
@@ -38,5 +40,5 @@ fn main() -> ExitCode {
         }
         Err(error) => return ExitCode::from(run::tell_usage(&error, &words)),
     };
-    ExitCode::from(run::run(&args))
+    ExitCode::from(run::run(args))
 }

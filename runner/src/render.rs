@@ -4,13 +4,13 @@ use std::io::Write;
 
 use avfs::diagnose::Diagnose;
 use avfs::ids::ForkName;
+use avfs::runtime::envelope::ErrorBody;
 use avfs::runtime::{
-    ChangeCounts, ExecutionRequest, ExecutionResult, ForkChoice, Rehearsal, Scratch, show_bytes_size,
+    ChangeCounts, ChangeReport, ExecutionRequest, ExecutionResult, ForkChoice, Rehearsal, Scratch,
+    show_bytes_size,
 };
 use avfs::vault::diff::{Change, ChangeKind};
 use avfs::vault::run::Landed;
-
-use crate::error::RunError;
 
 /// Changes that are named; the rest is counted.
 const CHANGES_SHOWN: usize = 10;
@@ -33,14 +33,30 @@ pub fn summary(result: &ExecutionResult, vault_option: Option<&str>) -> Vec<Stri
         return lines;
     }
     lines.push(format!("{} in run {}", counts(&result.changes.counts), result.run_id));
-    for change in result.changes.changes.iter().take(CHANGES_SHOWN) {
-        lines.push(format!("  {}", one_line(change)));
-    }
-    let more = result.changes.changes.len().saturating_sub(CHANGES_SHOWN);
-    if more > 0 {
-        lines.push(format!("  and {more} more"));
+    match &result.change_report {
+        Some(report) => lines.extend(report_lines(report)),
+        None => {
+            let shown = result.changes.changes.iter().take(CHANGES_SHOWN);
+            lines.extend(shown.map(|change| format!("  {}", one_line(change))));
+            let more = result.changes.changes.len().saturating_sub(CHANGES_SHOWN);
+            if more > 0 {
+                lines.push(format!("  and {more} more"));
+            }
+        }
     }
     lines.extend(next_steps(result, vault_option));
+    lines
+}
+
+/// The form that was asked for, and what is not in it.
+fn report_lines(report: &ChangeReport) -> Vec<String> {
+    let mut lines: Vec<String> = report.text.lines().map(|line| format!("  {line}")).collect();
+    if report.left_off > 0 {
+        lines.push(format!("  and {} more, left off", report.left_off));
+    }
+    if report.shortened > 0 {
+        lines.push(format!("  {} of them too long to be shown: see avfs diff --patch", report.shortened));
+    }
     lines
 }
 
@@ -50,15 +66,28 @@ fn next_steps(result: &ExecutionResult, vault_option: Option<&str>) -> Vec<Strin
     if let Some(paths) = result.applied {
         return vec![format!("{paths} paths were written to the directory")];
     }
-    if *fork != ForkName::of_run(&result.run_id) {
-        return vec![format!("fork {fork} moved on; compare with: avfs diff{vault} {fork}~1 {fork}")];
-    }
     let id = &result.run_id;
-    vec![
-        format!("  look:    avfs diff{vault} main run:{id}"),
-        format!("  take:    avfs apply{vault} run:{id}"),
-        format!("  drop:    avfs discard{vault} run:{id}"),
-    ]
+    let mut lines = if *fork == ForkName::of_run(id) {
+        vec![
+            format!("  look:    avfs diff{vault} main run:{id}"),
+            format!("  take:    avfs apply{vault} run:{id}"),
+            format!("  drop:    avfs discard{vault} run:{id}"),
+        ]
+    } else {
+        vec![
+            format!("  look:    avfs diff{vault} {fork}~1 {fork}"),
+            format!("  back:    avfs undo{vault} {fork}"),
+        ]
+    };
+    let labels: Vec<String> = [&result.checkpoint_before, &result.checkpoint_after]
+        .into_iter()
+        .flatten()
+        .map(|label| format!("{fork}@{label}"))
+        .collect();
+    if !labels.is_empty() {
+        lines.push(format!("  checkpoints: {}", labels.join(", ")));
+    }
+    lines
 }
 
 fn counts(counts: &ChangeCounts) -> String {
@@ -111,6 +140,7 @@ pub fn rehearsal(request: &ExecutionRequest, rehearsal: &Rehearsal) -> String {
         ("fork", fork),
         ("workspace", rehearsal.workspace.display().to_string()),
         ("in", rehearsal.cwd.display().to_string()),
+        ("decision", format!("{}: {}", rehearsal.decision.action, rehearsal.decision.reason)),
         ("network", request.net.to_string()),
         ("base", rehearsal.enforcement.base.to_string()),
         ("scratch", scratch),
@@ -119,10 +149,16 @@ pub fn rehearsal(request: &ExecutionRequest, rehearsal: &Rehearsal) -> String {
     lines.iter().map(|(what, value)| format!("avfs-run: {what}: {value}\n")).collect()
 }
 
+/// Why nothing was run, and what to do next.
+pub fn refusal(error: &ErrorBody) -> String {
+    let hint = error.hint.as_ref().map(|hint| format!("hint: {hint}\n")).unwrap_or_default();
+    format!("avfs-run: {}\n{hint}", error.message)
+}
+
 /// What failed, why, and what to do next.
-pub fn failure(error: &RunError) -> String {
+pub fn failure<E: Diagnose>(error: &E) -> String {
     let mut text = format!("error: {error}\n");
-    let mut cause = std::error::Error::source(error);
+    let mut cause = error.source();
     while let Some(found) = cause {
         text.push_str(&format!("caused by: {found}\n"));
         cause = found.source();

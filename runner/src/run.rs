@@ -13,50 +13,79 @@ use avfs::config::{Config, ConfigTexts};
 use avfs::exit_code;
 use avfs::hostfs::machine;
 use avfs::runtime::envelope::{ErrorBody, ExecutionEnvelope, RequestObject};
+use avfs::runtime::policy::Policy;
 use avfs::runtime::{
-    BOUND_ABOVE, ExecuteError, ExecutionDecision, ExecutionRequest, ExecutionResult, Exit, LocateError, Note,
-    ProxyRuntime, Rehearsal, Site, Surroundings, VAULT_DIR, VAULT_FILE, bound_dir, make_vault,
-    stat_cache_path,
+    BOUND_ABOVE, Came, ExecuteError, Executed, ExecutionRequest, ExecutionResult, Exit, LocateError, Note,
+    PolicyTexts, ProxyRuntime, Rehearsal, RememberFor, Site, Surroundings, UNBOUND_PATH, VAULT_DIR,
+    VAULT_FILE, bound_dir, make_vault, stat_cache_path,
 };
 use avfs::vault::materialize::BaseCache;
 use avfs::vault::meter::Meter;
 use avfs::vault::{Context, Vault};
 
-use crate::args::{Args, Outside};
-use crate::error::RunError;
+use crate::approve::AtTerminal;
+use crate::args::{Args, Outside, Terminal};
+use crate::error::{RunError, execute_code};
 use crate::launch::{LaunchError, SandboxLauncher};
 use crate::probe;
 use crate::render;
+use crate::request_file::with_request;
 use crate::settings;
 
-pub fn run(args: &Args) -> u8 {
+pub fn run(args: Args) -> u8 {
     if args.probe {
         return probe();
     }
     if args.man {
         return man();
     }
-    let envelope_to = match EnvelopeTo::of(args) {
+    let envelope_to = match EnvelopeTo::of(&args) {
         Ok(to) => to,
         Err(error) => {
             render::say(&render::failure(&error));
             return error.exit_code();
         }
     };
-    if args.dry_run {
-        return rehearse(args, &envelope_to);
-    }
-    let mut request = None;
-    let outcome = execute(args, &mut request);
-    let (result, object) = match outcome {
-        Ok(done) => done,
-        Err(error) => return tell_failure(&error, request, &envelope_to),
+    let args = match with_request(args) {
+        Ok(args) => args,
+        Err(error) => return tell_failure(&error.into(), None, &envelope_to),
     };
-    let code = code_of(&result);
-    let envelope = ExecutionEnvelope::completed(object, &ExecutionDecision::without_policy(), &result);
+    if args.dry_run {
+        return rehearse(&args, &envelope_to);
+    }
+    let mut asked = None;
+    match execute(&args, &mut asked) {
+        Ok((executed, object)) => tell(&args, &executed, object, &envelope_to),
+        Err(error) => tell_failure(&error, asked, &envelope_to),
+    }
+}
+
+/// Says what came of a request, to people and to scripts.
+fn tell(
+    args: &Args,
+    executed: &Executed<LaunchError>,
+    object: RequestObject,
+    envelope_to: &EnvelopeTo,
+) -> u8 {
+    let envelope = ExecutionEnvelope::of(object, executed);
     let written = envelope_to.write(&envelope);
-    if !matches!(envelope_to, EnvelopeTo::Stdout) && !args.quiet {
-        render::say(&summary_text(args, &result));
+    let human = !matches!(envelope_to, EnvelopeTo::Stdout);
+    let code = match &executed.came {
+        Ok(Came::Ran(result)) => {
+            if human && !args.quiet {
+                render::say(&summary_text(args, result));
+            }
+            code_of(result)
+        }
+        Ok(Came::Denied(_)) => exit_code::RUN_DENIED,
+        Ok(Came::ApprovalRequired(_)) => exit_code::RUN_APPROVAL,
+        Err(error) => execute_code(error),
+    };
+    if let (Some(error), true) = (&envelope.error, human || written.is_err()) {
+        match &executed.came {
+            Err(error) => render::say(&render::failure(error)),
+            Ok(_) => render::say(&render::refusal(error)),
+        }
     }
     match written {
         Ok(()) => code,
@@ -70,13 +99,12 @@ pub fn run(args: &Args) -> u8 {
 
 /// Says what would be done.
 fn rehearse(args: &Args, envelope_to: &EnvelopeTo) -> u8 {
-    let decision = ExecutionDecision::without_policy();
     let told = plan(args).and_then(|(request, rehearsal)| {
         if !args.quiet && !args.json {
             render::say(&render::rehearsal(&request, &rehearsal));
         }
         let object = RequestObject::of(&request, Some(&rehearsal.vault));
-        let envelope = ExecutionEnvelope::planned(object, &decision, &rehearsal.enforcement);
+        let envelope = ExecutionEnvelope::planned(object, &rehearsal.decision, &rehearsal.enforcement);
         envelope_to
             .write(&envelope)
             .map_err(|source| RunError::Host { operation: "write the envelope", source })
@@ -90,7 +118,7 @@ fn rehearse(args: &Args, envelope_to: &EnvelopeTo) -> u8 {
 /// What a run would stand on; a vault that is not there is not made.
 fn plan(args: &Args) -> Result<(ExecutionRequest, Rehearsal), RunError> {
     let around = surroundings()?;
-    let outside = Outside { cwd: around.cwd.clone(), environment: std::env::vars_os().collect() };
+    let outside = outside(&around);
     let (vault, bound) = match around.locate(args.vault.as_deref()) {
         Ok(located) => {
             let vault = Vault::open(&located.path, OpenOptions::default(), context())?;
@@ -101,14 +129,16 @@ fn plan(args: &Args) -> Result<(ExecutionRequest, Rehearsal), RunError> {
     };
     let (config, _) = read_config(&around, bound.as_deref())?;
     let request = args.request(&outside, &config, Vec::new())?;
-    let rehearsal = Rehearsal::of(&request, &vault, bound, &around.cwd, &around.cache_dir()?)
+    request.check(arguments_bytes_max()).map_err(ExecuteError::<LaunchError>::Request)?;
+    let policy = policy(&around, Some(&vault))?;
+    let rehearsal = Rehearsal::of(&request, &policy, &vault, bound, &around, &around.cache_dir()?)
         .map_err(ExecuteError::<LaunchError>::Ground)?;
     Ok((request, rehearsal))
 }
 
 /// Says what failed, to people and to scripts.
 fn tell_failure(error: &RunError, request: Option<RequestObject>, envelope_to: &EnvelopeTo) -> u8 {
-    let envelope = ExecutionEnvelope::failed(request, None, ErrorBody::of(error));
+    let envelope = ExecutionEnvelope::failed(request, ErrorBody::of(error));
     let written = envelope_to.write(&envelope);
     if !matches!(envelope_to, EnvelopeTo::Stdout) || written.is_err() {
         render::say(&render::failure(error));
@@ -125,7 +155,7 @@ pub fn tell_usage(error: &clap::Error, words: &[OsString]) -> u8 {
         let hint = Some("see: avfs-run --help".to_owned());
         let body = ErrorBody { code: "usage".to_owned(), message, hint };
         // Where stdout is closed the exit code has to do.
-        let _ = EnvelopeTo::Stdout.write(&ExecutionEnvelope::failed(None, None, body));
+        let _ = EnvelopeTo::Stdout.write(&ExecutionEnvelope::failed(None, body));
         return exit_code::RUN_OWN;
     }
     // Where stderr is closed nobody wants to know.
@@ -184,14 +214,18 @@ fn code_of(result: &ExecutionResult) -> u8 {
 fn execute(
     args: &Args,
     told: &mut Option<RequestObject>,
-) -> Result<(ExecutionResult, RequestObject), RunError> {
+) -> Result<(Executed<LaunchError>, RequestObject), RunError> {
     let around = surroundings()?;
-    let outside = Outside { cwd: around.cwd.clone(), environment: std::env::vars_os().collect() };
-    // Words that cannot be followed are refused before a vault is made for them.
-    *told = Some(RequestObject::of(&args.request(&outside, &Config::default(), Vec::new())?, None));
+    let outside = outside(&around);
+    let arguments_bytes_max = arguments_bytes_max();
+    // What cannot be followed is refused before a vault is made for it.
+    let request = args.request(&outside, &Config::default(), Vec::new())?;
+    *told = Some(RequestObject::of(&request, None));
+    request.check(arguments_bytes_max).map_err(ExecuteError::Request)?;
     let vault = open_vault(args, &around)?;
     let bound = bound_dir(&vault)?;
     let (config, notes) = read_config(&around, bound.as_deref())?;
+    let policy = policy(&around, vault.path())?;
     let cache_dir = around.cache_dir()?;
     let vault_id = vault.id()?;
     let extras =
@@ -215,12 +249,47 @@ fn execute(
         stat_cache,
         exclude: config.capture_exclude.iter().map(|pattern| pattern.value.clone()).collect(),
         expires_seconds: config.fork_expires.value.0,
+        arguments_bytes_max,
+        checkpoints_keep: config.checkpoint_keep.value,
         meter: &meter,
     };
-    let runtime = ProxyRuntime { site: &site, launcher: &SandboxLauncher { umask: umask() } };
-    let mut result = runtime.execute(&request, &ExecutionDecision::without_policy())?;
-    result.notes.splice(0..0, notes);
-    Ok((result, object))
+    let workspace = site.bound.as_deref().unwrap_or(Path::new(UNBOUND_PATH));
+    let place = RememberFor { around: &around, vault: vault.path(), workspace };
+    let runtime = ProxyRuntime {
+        site: &site,
+        policy: &policy,
+        approver: &AtTerminal { place },
+        launcher: &SandboxLauncher { umask: umask() },
+    };
+    let mut executed = runtime.execute(&request);
+    if let Ok(Came::Ran(result)) = &mut executed.came {
+        result.notes.splice(0..0, notes);
+    }
+    Ok((executed, object))
+}
+
+/// The rules that hold.
+fn policy(around: &Surroundings, vault: Option<&Path>) -> Result<Policy, RunError> {
+    Ok(PolicyTexts::read(around, vault)?.policy()?)
+}
+
+/// What the kernel takes for the words and variables of a program: a quarter of the stack, 6 MiB at most.
+fn arguments_bytes_max() -> usize {
+    const MOST: u64 = 6 << 20;
+    // The kernel always grants this much.
+    const LEAST: u64 = 128 << 10;
+    let stack = rustix::process::getrlimit(rustix::process::Resource::Stack).current;
+    usize::try_from(stack.map_or(MOST, |stack| (stack / 4).clamp(LEAST, MOST))).unwrap_or(usize::MAX)
+}
+
+fn outside(around: &Surroundings) -> Outside {
+    use std::io::IsTerminal;
+    let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    Outside {
+        cwd: around.cwd.clone(),
+        environment: std::env::vars_os().collect(),
+        terminal: if person { Terminal::There } else { Terminal::None },
+    }
 }
 
 /// The settings of the user and of the directory, and what the directory asked for in vain.
@@ -238,7 +307,7 @@ fn read_config(around: &Surroundings, bound: Option<&Path>) -> Result<(Config, V
 fn surroundings() -> Result<Surroundings, RunError> {
     let cwd = std::env::current_dir();
     let cwd = cwd.map_err(|source| RunError::Host { operation: "find the working directory", source })?;
-    Ok(Surroundings::of(cwd, |name| std::env::var_os(name)))
+    Ok(Surroundings::of(cwd, std::env::vars_os()))
 }
 
 /// The vault that is meant; a new one in the working directory if there is none.

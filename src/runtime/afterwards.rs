@@ -14,25 +14,29 @@ use crate::vault::run::{Landed, LandedRun};
 use crate::vault::version::{full_root_of, root_of};
 
 use super::apply::{ApplyOptions, Filter, Subject, apply};
-use super::change_summary::{ChangeSummary, Shown};
+use super::change_report::{ChangeReport, ChangeSummaryService};
+use super::change_summary::ChangeSummary;
 use super::conclude::Before;
 use super::error::ExecuteError;
 use super::launcher::{Completion, Exit, Launcher};
 use super::mount_session::MountSession;
-use super::proxy::{Ended, Ground, Outcome, ProxyRuntime, Run};
+use super::proxy::{Ended, Outcome, ProxyRuntime};
 use super::request::Retention;
 use super::result::{Backend, BaseUsed, Enforcement};
 use super::room::Scratch;
+use super::run::Run;
+use super::workspace_service::Ground;
 
 impl<L: Launcher> ProxyRuntime<'_, L> {
     /// What changed, as people are told.
     pub(super) fn changes(
         &self,
+        run: &Run,
         before: Option<&Before>,
         landed: &LandedRun,
-    ) -> crate::vault::Result<ChangeSummary> {
+    ) -> crate::vault::Result<(ChangeSummary, Option<ChangeReport>)> {
         let (Some(before), Some(version)) = (before, landed.landed.version()) else {
-            return Ok(ChangeSummary::default());
+            return Ok((ChangeSummary::default(), None));
         };
         let reader = self.site.vault.read()?;
         let root = |id: &VersionId| root_of(&require_version(&*reader, id)?);
@@ -41,10 +45,13 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             Landed::Rebased { onto, .. } => root(onto)?,
             Landed::Nothing | Landed::Advanced { .. } | Landed::Diverted { .. } => before.root,
         };
-        ChangeSummary::compare(&&*reader, &from, &root(&version)?, &[], Shown::WithoutTimes)
+        let service = ChangeSummaryService { reader: &*reader };
+        let summary = service.between(&from, &root(&version)?)?;
+        let report = service.report(&summary, run.request.show)?;
+        Ok((summary, report))
     }
 
-    pub(super) fn note_landing(&self, run: &mut Run<'_>, landed: &LandedRun) {
+    pub(super) fn note_landing(&self, run: &mut Run, landed: &LandedRun) {
         match &landed.landed {
             Landed::Nothing | Landed::Advanced { .. } => {}
             Landed::Rebased { .. } => run.note(
@@ -65,7 +72,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     /// quite what the version says.
     pub(super) fn look_at_host(
         &self,
-        run: &mut Run<'_>,
+        run: &mut Run,
         ground: &Ground,
         before: &Before,
     ) -> crate::vault::Result<()> {
@@ -115,7 +122,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     }
 
     /// A scratch that is full is told as such: the command has only seen "no space left on device".
-    pub(super) fn note_room(&self, run: &mut Run<'_>, ended: &Ended<'_>) {
+    pub(super) fn note_room(&self, run: &mut Run, ended: &Ended<'_>) {
         let full = |fs: rustix::fs::StatVfs| fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0);
         match (&ended.completion.memory, ended.room) {
             (Some(memory), Scratch::Memory { size_bytes, .. }) => {
@@ -139,7 +146,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     /// The number of paths that were written to the host's directory, if that was asked for.
     pub(super) fn apply_if_asked(
         &self,
-        run: &mut Run<'_>,
+        run: &mut Run,
         completion: &Completion,
         record: &RunRecord,
         landed: &Landed,
@@ -177,7 +184,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     }
 }
 
-pub(super) fn enforcement(run: &Run<'_>, ground: &Ground, room: Scratch) -> Enforcement {
+pub(super) fn enforcement(run: &Run, ground: &Ground, room: Scratch) -> Enforcement {
     let (backend, base) = match ground {
         Ground::Live(_) => (Backend::Overlay, BaseUsed::Live),
         Ground::Stacked { stack, .. } => (

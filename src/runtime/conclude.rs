@@ -6,31 +6,33 @@ use std::path::Path;
 use std::time::Instant;
 
 use crate::backend::{Life, RunRecord, RunState};
-use crate::ids::{CheckpointName, VersionId};
+use crate::ids::VersionId;
 use crate::vault::capture::{CaptureOptions, Captured, LeftOut, UpperKind};
 use crate::vault::chunk::FILE_BYTES_MAX;
-use crate::vault::edit::{Edit, Edits};
+use crate::vault::edit::Edits;
 use crate::vault::import::Imported;
-use crate::vault::page::{DirRef, Node};
+use crate::vault::page::DirRef;
 use crate::vault::path::TreePath;
-use crate::vault::run::{LandedRun, Landing, RunLanding};
-use crate::vault::tree;
+use crate::vault::run::{LandedRun, Landing, RunLanding, Told};
 use crate::vault::version::full_root_of;
 use crate::vault::{Batch, Vault, VaultError};
 
 use super::afterwards::enforcement;
+use super::change_report::ChangeReport;
 use super::change_summary::ChangeSummary;
+use super::checkpoint::CheckpointService;
+use super::decision::OnViolation;
 use super::error::ExecuteError;
 use super::journal;
 use super::launcher::{Completion, Exit, Launcher};
 use super::mount_session::{MountSession, SessionError};
-use super::proxy::{Ended, Ground, Outcome, ProxyRuntime, Run};
-use super::request::{CheckpointMode, ForkChoice, Retention, Writing};
+use super::proxy::{Ended, Outcome, ProxyRuntime};
+use super::request::{ForkChoice, Retention, Writing};
 use super::result::{ExecutionResult, Phases};
+use super::run::Run;
 use super::session_record::SessionOutcome;
-
-/// Characters of a command in the message of its version.
-const MESSAGE_CHARS: usize = 200;
+use super::truth;
+use super::workspace_service::Ground;
 
 /// The version a run's changes are changes of.
 pub(super) struct Before {
@@ -42,13 +44,16 @@ pub(super) struct Before {
 struct Kept {
     landed: LandedRun,
     changes: ChangeSummary,
+    report: Option<ChangeReport>,
     left_out: Vec<LeftOut>,
+    /// It was taken for a command that only looks.
+    violated: bool,
 }
 
 impl<L: Launcher> ProxyRuntime<'_, L> {
     pub(super) fn conclude(
         &self,
-        mut run: Run<'_>,
+        mut run: Run,
         session: MountSession,
         mut ended: Ended<'_>,
     ) -> Outcome<ExecutionResult, L> {
@@ -83,8 +88,10 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             stdout,
             stderr,
             changes: kept.changes,
+            change_report: kept.report,
             left_out: kept.left_out,
             landed,
+            classification_violated: kept.violated,
             applied,
             usage,
             phases: run.phases,
@@ -95,7 +102,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     }
 
     /// Nothing that is written down or shown holds a secret's value.
-    fn scrub(&self, run: &Run<'_>, completion: &mut Completion) {
+    fn scrub(&self, run: &Run, completion: &mut Completion) {
         let environment = &run.request.environment;
         for output in [&mut completion.stdout, &mut completion.stderr] {
             let bytes = std::mem::take(&mut output.bytes);
@@ -107,7 +114,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     /// The version the changes are changes of; nothing if there is none and none is needed.
     fn before(
         &self,
-        run: &mut Run<'_>,
+        run: &mut Run,
         ground: &Ground,
         imported: Option<crate::vault::Result<Imported>>,
     ) -> crate::vault::Result<Option<Before>> {
@@ -129,12 +136,12 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     /// Captures and journals, in one transaction.
     fn keep(
         &self,
-        run: &mut Run<'_>,
+        run: &mut Run,
         session: &MountSession,
         ended: &Ended<'_>,
         before: Option<Before>,
     ) -> crate::vault::Result<Kept> {
-        let (vault, request) = (self.site.vault, run.request);
+        let (vault, request) = (self.site.vault, run.request.clone());
         let begun = Instant::now();
         let wanted = request.retention != Retention::Discard && request.writing == Writing::Allowed;
         let modes_journal = session.modes_journal();
@@ -174,27 +181,33 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         let none = Edits::new();
         let bytes_written = captured.as_ref().map_or(0, |captured| captured.bytes_read);
         let size = captured.as_ref().map(Captured::footprint).unwrap_or_default();
-        let record = self.record(run, ended, before.as_ref(), bytes_written);
-        let (landed, left_out) = match captured {
-            Some(captured) => {
+        let mut record = self.record(run, ended, before.as_ref(), bytes_written);
+        let mut told = run.told();
+        let (landed, left_out) = match (captured, before.as_ref()) {
+            (Some(captured), Some(before)) => {
                 let left_out = captured.left_out.clone();
-                let edits =
-                    if self.is_trace(run, before.as_ref(), &captured)? { &none } else { &captured.edits };
-                let landing = self.landing(run, edits, before.as_ref());
-                (vault.land_run(self.run_landing(run, landing, edits, record), captured.batch)?, left_out)
+                let touched = truth::touched(vault, &before.root, &captured)?;
+                told.violation = Self::violation(run, &touched);
+                let dropped = told.violation.is_some() && run.decision.on_violation == OnViolation::Discard;
+                record.discarded_at = record.ended_at.filter(|_| dropped);
+                let gone = dropped || Self::is_trace(run, &captured, &touched);
+                let edits = if gone { &none } else { &captured.edits };
+                let landing = self.landing(run, edits, Some(before));
+                let landing = self.run_landing(run, landing, edits, record, told.as_told());
+                (vault.land_run(landing, captured.batch)?, left_out)
             }
-            None => {
-                let landing = self.run_landing(run, Landing::RecordOnly, &none, record);
+            (Some(_) | None, _) => {
+                let landing = self.run_landing(run, Landing::RecordOnly, &none, record, told.as_told());
                 (vault.land_run(landing, Batch::new(vault)?)?, Vec::new())
             }
         };
         run.phases.commit = committing.elapsed();
         self.note_landing(run, &landed);
         // The run is kept by now: what fails from here on is worth a word, but it is no failure of the run.
-        let changes = self.changes(before.as_ref(), &landed);
-        let changes = changes.unwrap_or_else(|error| {
+        let changes = self.changes(run, before.as_ref(), &landed);
+        let (changes, report) = changes.unwrap_or_else(|error| {
             run.note("changes.unknown", format!("what changed cannot be told: {error}"));
-            ChangeSummary::default()
+            (ChangeSummary::default(), None)
         });
         if let (Some(before), true) = (&before, landed.landed.version().is_some()) {
             let looked = self.look_at_host(run, ended.ground, before);
@@ -203,34 +216,32 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                 run.note("run.afterwards", format!("the run is kept, but: {error}"));
             }
         }
-        Ok(Kept { landed, changes, left_out })
+        Ok(Kept { landed, changes, report, left_out, violated: told.violation.is_some() })
     }
 
     /// True if a run of its own did nothing but make files that are not versioned: all that is left of it is
     /// the time of the directories they are in.
-    fn is_trace(
-        &self,
-        run: &Run<'_>,
-        before: Option<&Before>,
-        captured: &Captured<'_>,
-    ) -> crate::vault::Result<bool> {
-        let ephemeral = matches!(run.request.fork, ForkChoice::Ephemeral);
-        let (Some(before), true) = (before, ephemeral && !captured.left_out.is_empty()) else {
-            return Ok(false);
-        };
+    fn is_trace(run: &Run, captured: &Captured<'_>, touched: &[TreePath]) -> bool {
         let parents: HashSet<TreePath> =
             captured.left_out.iter().filter_map(|left| Some(left.path.split()?.0)).collect();
-        let reader = self.site.vault.read()?;
-        for (path, edit) in &captured.edits {
-            let Edit::Dir(meta) = edit else { return Ok(false) };
-            let Some(Node::Dir(dir)) = tree::lookup(&&*reader, &before.root, path)? else { return Ok(false) };
-            let old = tree::top(&&*reader, &dir.tree)?.0;
-            let same = (old.mode, old.xattrs) == (meta.mode, meta.xattrs);
-            if !same || !parents.contains(path) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        matches!(run.request.fork, ForkChoice::Ephemeral)
+            && touched.is_empty()
+            && !parents.is_empty()
+            && captured.edits.keys().all(|path| parents.contains(path))
+    }
+
+    /// What a command changed that was said to look only.
+    fn violation(run: &mut Run, touched: &[TreePath]) -> Option<String> {
+        let what = truth::violation(touched).filter(|_| run.decision.looks_only())?;
+        let kept = match run.decision.on_violation {
+            OnViolation::Keep => "",
+            OnViolation::Discard => "; the policy has them dropped",
+        };
+        run.note(
+            "classification_violated",
+            format!("the command was taken for one that only looks, but it changed {what}{kept}"),
+        );
+        Some(what)
     }
 
     fn open_upper(&self, session: &MountSession, ended: &Ended<'_>) -> crate::vault::Result<OwnedFd> {
@@ -241,7 +252,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         opened.map_err(as_input)
     }
 
-    fn landing<'l>(&self, run: &'l Run<'_>, edits: &Edits, before: Option<&Before>) -> Landing<'l> {
+    fn landing<'l>(&self, run: &'l Run, edits: &Edits, before: Option<&Before>) -> Landing<'l> {
         let Some(before) = before.filter(|_| !edits.is_empty()) else { return Landing::RecordOnly };
         let base = before.version;
         match &run.request.fork {
@@ -260,34 +271,28 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
 
     fn run_landing<'l>(
         &self,
-        run: &'l Run<'_>,
+        run: &'l Run,
         landing: Landing<'l>,
         edits: &'l Edits,
         record: RunRecord,
+        told: Told<'l>,
     ) -> RunLanding<'l> {
-        let persistent = matches!(run.request.fork, ForkChoice::Persistent { .. });
-        let (before, after) = match run.request.checkpoint {
-            CheckpointMode::Always => (true, true),
-            CheckpointMode::Auto => (false, persistent),
-            CheckpointMode::Never => (false, false),
-        };
+        let checkpoints =
+            CheckpointService { mode: run.request.checkpoint, keep: self.site.checkpoints_keep };
+        let labels = checkpoints.labels(run.decision.action, &run.id);
         RunLanding {
             landing,
             edits,
             message: &run.message,
-            checkpoint_before: before.then(|| CheckpointName::of_run("before", &run.id)),
-            checkpoint_after: after.then(|| CheckpointName::of_run("run", &run.id)),
+            checkpoint_before: labels.before,
+            checkpoint_after: labels.after,
+            checkpoints_keep: checkpoints.keep,
             record,
+            told,
         }
     }
 
-    fn record(
-        &self,
-        run: &Run<'_>,
-        ended: &Ended<'_>,
-        before: Option<&Before>,
-        bytes_written: u64,
-    ) -> RunRecord {
+    fn record(&self, run: &Run, ended: &Ended<'_>, before: Option<&Before>, bytes_written: u64) -> RunRecord {
         let (exit_code, signal) = match ended.completion.exit {
             Exit::Code(code) => (Some(i32::from(code)), None),
             Exit::Signal(signal) => (None, Some(signal)),
@@ -305,8 +310,8 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             signal,
             applied_at: None,
             discarded_at: None,
-            request: journal::request(run.request, self.site.vault.path()),
-            decision: journal::decision(run.decision),
+            request: journal::request(&run.request, self.site.vault.path()),
+            decision: journal::decision(&run.decision, run.approval.as_ref()),
             result: journal::result(&ended.completion, &run.phases, bytes_written),
         }
     }
@@ -328,7 +333,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     /// The changes cannot be kept now; whoever calls `avfs recover` keeps them later.
     fn give_to_recovery(
         &self,
-        run: &Run<'_>,
+        run: &Run,
         session: MountSession,
         completion: &Completion,
         base: Option<VersionId>,
@@ -376,25 +381,4 @@ fn file_at(path: &Path) -> Option<(u64, u64)> {
 
 fn as_input(error: SessionError) -> VaultError {
     VaultError::Input(std::io::Error::other(error))
-}
-
-/// One line about a command, for the version it makes.
-pub(super) fn message(command: &str) -> String {
-    let mut message: String = command.chars().take(MESSAGE_CHARS).collect();
-    if message.len() < command.len() {
-        message.push('…');
-    }
-    message
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_commands_are_cut() {
-        assert_eq!(message("make test"), "make test");
-        let long = message(&"x".repeat(500));
-        assert_eq!(long.chars().count(), MESSAGE_CHARS + 1);
-    }
 }

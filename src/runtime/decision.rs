@@ -1,6 +1,6 @@
 //! What was decided about a request before anything was done for it.
 
-use super::policy::Categories;
+use super::policy::{Categories, Category};
 use super::timeout::ExecutionTimeout;
 use super::words::words;
 
@@ -43,6 +43,20 @@ pub struct ExecutionDecision {
 impl ExecutionDecision {
     /// How long an approval may be waited for and used where nobody said otherwise.
     pub const APPROVAL_SECONDS: i64 = 24 * 60 * 60;
+
+    /// True if nothing of it is to be changed, as far as can be told.
+    #[must_use]
+    pub fn looks_only(&self) -> bool {
+        self.categories.contains(Category::ReadOnly)
+    }
+
+    /// The decision on one line, for the audit log.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let categories: Vec<&str> = self.categories.iter().map(|category| category.word()).collect();
+        let rule = self.rule.as_deref().unwrap_or("none");
+        format!("{} [{}] rule={rule}", self.action, categories.join(" "))
+    }
 
     /// What holds where nobody has written rules: the sandbox itself is the limit.
     #[must_use]

@@ -31,6 +31,8 @@ const ALLOWED: [&str; 21] = [
 ];
 /// And what begins like this.
 const ALLOWED_PREFIX: &str = "LC_";
+/// Set for every command.
+const OWN: [(&str, &str); 2] = [("TMPDIR", "/tmp"), ("AVFS_SANDBOX", "1")];
 const SCRUBBED: &[u8] = b"[secret]";
 /// Shorter values would be found everywhere.
 const SECRET_BYTES_MIN: usize = 4;
@@ -40,6 +42,8 @@ const SECRET_BYTES_MIN: usize = 4;
 pub enum EnvChoice {
     /// The caller's own value, if it has one.
     Pass(OsString),
+    /// The same, by the owner's own settings: no request asks for it.
+    PassBySetting(OsString),
     Set(OsString, OsString),
     /// The caller's own value, never written down.
     Secret(OsString),
@@ -50,6 +54,8 @@ pub struct Environment {
     variables: BTreeMap<OsString, OsString>,
     /// Names of variables whose values are not to be shown.
     secrets: Vec<OsString>,
+    /// Names of variables that a request takes out of the caller's environment, beside those everybody gets.
+    taken: Vec<OsString>,
     /// Asked for, and not set outside.
     pub missing: Vec<OsString>,
 }
@@ -59,27 +65,31 @@ impl Environment {
     #[must_use]
     pub fn choose(outside: impl IntoIterator<Item = (OsString, OsString)>, choices: &[EnvChoice]) -> Self {
         let outside: BTreeMap<OsString, OsString> = outside.into_iter().collect();
-        let allowed = |name: &OsStr| {
-            ALLOWED.iter().any(|allowed| name == *allowed)
-                || name.as_bytes().starts_with(ALLOWED_PREFIX.as_bytes())
-        };
-        let passed = outside.iter().filter(|(name, _)| allowed(name));
+        let passed = outside.iter().filter(|(name, _)| is_allowed(name));
         let mut chosen = Self {
             variables: passed.map(|(name, value)| (name.clone(), value.clone())).collect(),
             ..Self::default()
         };
-        chosen.variables.insert("TMPDIR".into(), "/tmp".into());
-        chosen.variables.insert("AVFS_SANDBOX".into(), "1".into());
+        for (name, value) in OWN {
+            chosen.variables.insert(name.into(), value.into());
+        }
+        let set_up = |name: &OsString| choices.contains(&EnvChoice::PassBySetting(name.clone()));
         for choice in choices {
             match choice {
                 EnvChoice::Set(name, value) => drop(chosen.variables.insert(name.clone(), value.clone())),
-                EnvChoice::Pass(name) | EnvChoice::Secret(name) => match outside.get(name) {
-                    Some(value) => drop(chosen.variables.insert(name.clone(), value.clone())),
-                    None => chosen.missing.push(name.clone()),
-                },
+                EnvChoice::Pass(name) | EnvChoice::PassBySetting(name) | EnvChoice::Secret(name) => {
+                    match outside.get(name) {
+                        Some(value) => drop(chosen.variables.insert(name.clone(), value.clone())),
+                        None => chosen.missing.push(name.clone()),
+                    }
+                }
             }
-            if let EnvChoice::Secret(name) = choice {
-                chosen.secrets.push(name.clone());
+            match choice {
+                EnvChoice::Secret(name) => chosen.secrets.push(name.clone()),
+                EnvChoice::Pass(name) if outside.contains_key(name) && !is_common(name) && !set_up(name) => {
+                    chosen.taken.push(name.clone());
+                }
+                EnvChoice::Pass(_) | EnvChoice::PassBySetting(_) | EnvChoice::Set(..) => {}
             }
         }
         chosen
@@ -99,6 +109,24 @@ impl Environment {
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.variables.keys().map(|name| name.to_string_lossy().into_owned()).collect()
+    }
+
+    #[must_use]
+    pub fn is_secret(&self, name: &OsStr) -> bool {
+        self.secrets.iter().any(|secret| secret == name)
+    }
+
+    /// Names of the secrets that were asked for.
+    #[must_use]
+    pub fn secret_names(&self) -> Vec<String> {
+        self.secrets.iter().map(|name| name.to_string_lossy().into_owned()).collect()
+    }
+
+    /// Names of everything of the caller's own that a request hands over, called a secret or not: a value that
+    /// is passed on without the care is no less of one.
+    #[must_use]
+    pub fn handed_over(&self) -> Vec<String> {
+        self.secrets.iter().chain(&self.taken).map(|name| name.to_string_lossy().into_owned()).collect()
     }
 
     /// The text with every secret's value taken out.
@@ -123,6 +151,15 @@ impl Environment {
         text.truncate(text.len() - begun.max().unwrap_or(0));
         self.scrub(text)
     }
+}
+
+fn is_allowed(name: &OsStr) -> bool {
+    ALLOWED.iter().any(|allowed| name == *allowed) || name.as_bytes().starts_with(ALLOWED_PREFIX.as_bytes())
+}
+
+/// True for what every command gets, asked for or not.
+fn is_common(name: &OsStr) -> bool {
+    is_allowed(name) || OWN.iter().any(|(own, _)| name == *own)
 }
 
 fn replace(text: &[u8], what: &[u8], with: &[u8]) -> Vec<u8> {
@@ -156,6 +193,17 @@ mod tests {
         let chosen = Environment::choose(outside(), &choices);
         assert_eq!(chosen.get("AWS_KEY"), Some(OsStr::new("abcd1234")));
         assert_eq!(chosen.missing, ["NONE"]);
+    }
+
+    #[test]
+    fn what_a_request_takes_from_the_caller_is_handed_over_whatever_it_is_called() {
+        let handed_over = |choices: &[EnvChoice]| Environment::choose(outside(), choices).handed_over();
+        let pass = |name: &str| EnvChoice::Pass(name.into());
+        assert_eq!(handed_over(&[EnvChoice::Secret("TOKEN".into()), pass("AWS_KEY")]), ["TOKEN", "AWS_KEY"]);
+        // Not what everybody gets, what is not there, what the request brings itself, or what the settings let in.
+        let set = EnvChoice::Set("TOKEN".into(), "x".into());
+        let by_setting = EnvChoice::PassBySetting("AWS_KEY".into());
+        assert_eq!(handed_over(&[pass("PATH"), pass("NONE"), set, by_setting, pass("AWS_KEY")]), [""; 0]);
     }
 
     #[test]

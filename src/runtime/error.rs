@@ -10,9 +10,12 @@ use super::apply::ApplyError;
 use super::ground::GroundError;
 use super::launcher::Exit;
 use super::mount_session::SessionError;
+use super::request::RequestError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError<E: Diagnose + 'static> {
+    #[error(transparent)]
+    Request(#[from] RequestError),
     #[error(transparent)]
     Ground(#[from] GroundError),
     #[error(transparent)]
@@ -44,9 +47,21 @@ pub enum ExecuteError<E: Diagnose + 'static> {
     },
 }
 
+impl<E: Diagnose + 'static> ExecuteError<E> {
+    /// True if the command did not run: there is no other record of it.
+    #[must_use]
+    pub fn is_of_no_run(&self) -> bool {
+        match self {
+            Self::Request(_) | Self::Ground(_) | Self::Session(_) | Self::Vault(_) | Self::Launch(_) => true,
+            Self::CaptureFailed { .. } | Self::CaptureLost { .. } | Self::NotApplied { .. } => false,
+        }
+    }
+}
+
 impl<E: Diagnose + 'static> Diagnose for ExecuteError<E> {
     fn code(&self) -> &'static str {
         match self {
+            Self::Request(error) => error.code(),
             Self::Ground(error) => error.code(),
             Self::Session(error) => error.code(),
             Self::Vault(error) => error.code(),
@@ -59,6 +74,7 @@ impl<E: Diagnose + 'static> Diagnose for ExecuteError<E> {
 
     fn hint(&self) -> Option<String> {
         match self {
+            Self::Request(error) => error.hint(),
             Self::Ground(error) => error.hint(),
             Self::Session(error) => error.hint(),
             Self::Vault(error) => error.hint(),

@@ -2,13 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::to_hex;
+use crate::diagnose::Diagnose;
+use crate::ids::{ApprovalId, to_hex};
 
 use super::decision::ExecutionDecision;
-use super::envelope::{DecisionObject, PhasesObject, RequestObject};
+use super::envelope::{DecisionObject, ErrorBody, PhasesObject, RequestObject};
 use super::launcher::Completion;
 use super::request::ExecutionRequest;
 use super::result::Phases;
+use super::state::ProxyExecutionState;
 
 /// What is kept of a result beside the columns of the row.
 #[derive(Serialize)]
@@ -41,8 +43,23 @@ pub fn request(request: &ExecutionRequest, vault: Option<&std::path::Path>) -> S
     text(&RequestObject::of(request, vault))
 }
 
-pub fn decision(decision: &ExecutionDecision) -> String {
-    text(&DecisionObject::from(decision))
+pub fn decision(decision: &ExecutionDecision, approval: Option<&ApprovalId>) -> String {
+    text(&DecisionObject::of(decision, approval))
+}
+
+/// What is kept of a run that came to nothing: how far it got, and why not farther.
+#[derive(Serialize)]
+struct JournalFailure {
+    stood: &'static str,
+    error: Option<ErrorBody>,
+}
+
+pub fn failure(stood: ProxyExecutionState, error: &impl Diagnose) -> String {
+    text(&JournalFailure { stood: stood.word(), error: Some(ErrorBody::of(error)) })
+}
+
+pub fn interrupted(stood: ProxyExecutionState) -> String {
+    text(&JournalFailure { stood: stood.word(), error: None })
 }
 
 pub fn result(completion: &Completion, phases: &Phases, bytes_written: u64) -> String {

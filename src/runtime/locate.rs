@@ -2,6 +2,7 @@
 //!
 //! Everything the answer depends on comes in as [`Surroundings`].
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +14,11 @@ use crate::ids::{NameError, VaultName};
 /// The directory beside the user's files that holds their vault.
 pub const VAULT_DIR: &str = ".avfs";
 pub const VAULT_FILE: &str = "vault.db";
-pub const CONFIG_FILE: &str = "config.toml";
+pub const CONFIG_FILE: &str = "avfs.toml";
+/// Where the administrator's files are. No variable moves it: users could evade them.
+const SYSTEM_DIR: &str = "/etc/avfs";
+/// What the names of our variables begin with.
+const OWN_VARIABLES: &[u8] = b"AVFS_";
 
 /// What the edge knows of the process's environment.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +34,10 @@ pub struct Surroundings {
     pub cache_home: Option<PathBuf>,
     /// `$XDG_CONFIG_HOME`
     pub config_home: Option<PathBuf>,
+    /// The administrator's directory; only tests choose another one.
+    pub system_dir: Option<PathBuf>,
+    /// Every variable that is ours, `AVFS_…`.
+    pub variables: BTreeMap<OsString, OsString>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -92,10 +101,13 @@ pub struct Located {
 }
 
 impl Surroundings {
-    /// Of a process in `cwd` whose variables `variable` gives; an empty one counts as not set.
-    pub fn of(cwd: PathBuf, variable: impl Fn(&str) -> Option<OsString>) -> Self {
-        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+    /// Of a process in `cwd` with these variables; an empty one counts as not set.
+    pub fn of(cwd: PathBuf, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        let variables: BTreeMap<OsString, OsString> =
+            variables.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+        let set = |name: &str| variables.get(OsStr::new(name)).cloned();
         let path = |name: &str| set(name).map(PathBuf::from);
+        let ours = |name: &OsString| name.as_bytes().starts_with(OWN_VARIABLES);
         Self {
             cwd,
             vault: set("AVFS_VAULT"),
@@ -103,6 +115,8 @@ impl Surroundings {
             data_home: path("XDG_DATA_HOME"),
             cache_home: path("XDG_CACHE_HOME"),
             config_home: path("XDG_CONFIG_HOME"),
+            system_dir: Some(PathBuf::from(SYSTEM_DIR)),
+            variables: variables.clone().into_iter().filter(|(name, _)| ours(name)).collect(),
         }
     }
 
@@ -116,6 +130,12 @@ impl Surroundings {
     pub fn cache_dir(&self) -> Result<PathBuf, LocateError> {
         let cache = self.xdg(self.cache_home.as_deref(), ".cache");
         Ok(cache.ok_or(LocateError::NoHome { variable: "XDG_CACHE_HOME" })?.join("avfs"))
+    }
+
+    /// The administrator's settings.
+    #[must_use]
+    pub fn system_config(&self) -> Option<PathBuf> {
+        Some(self.system_dir.as_ref()?.join(CONFIG_FILE))
     }
 
     /// The user's own settings.

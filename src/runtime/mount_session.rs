@@ -3,6 +3,7 @@
 //! ```text
 //! CACHE/run/ID/           locked by the run while it lives
 //! CACHE/run/ID/record     what is needed to finish the run without its process
+//! CACHE/run/ID/state      how far it has come
 //! CACHE/run/ID/outcome    how the command ended: from here on there is something to recover
 //! CACHE/run/ID/upper      what the command wrote, unless that went to memory
 //! CACHE/run/ID/work       overlayfs's own
@@ -14,7 +15,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode as FileMode, OFlags};
@@ -30,12 +31,15 @@ use crate::vault::capture::{UpperKind, open_closed_root, open_for_copying};
 
 use super::launcher::{UpperPlace, UpperRoot};
 
-const RECORD: &str = "record";
-const OUTCOME: &str = "outcome";
+pub(super) const RECORD: &str = "record";
+pub(super) const STATE: &str = "state";
+pub(super) const OUTCOME: &str = "outcome";
 /// Where the outcome is written before it gets its name; there from the start, so that a disk which the command
 /// filled up has room for it.
 const OUTCOME_UNFINISHED: &str = "outcome.new";
 const OUTCOME_RESERVED_BYTES: usize = 4096;
+/// Room for the longest word.
+const STATE_BYTES: usize = 16;
 const MAKING_TRIES_MAX: usize = 5000;
 pub const UPPER: &str = "upper";
 const WORK: &str = "work";
@@ -163,24 +167,32 @@ impl ScratchDir {
         let dir = runs.join(id.as_str());
         let lock = make_locked(&dir)?;
         forget_lists(&dir).map_err(SessionError::host("prepare", &dir))?;
-        Ok(MountSession { dir, state: MountState::Prepared, _lock: Some(lock) })
+        let noted = dir.join(STATE);
+        let progress = File::create(&noted).map_err(SessionError::host("create", &noted))?;
+        Ok(MountSession { dir, state: MountState::Prepared, progress: Some(progress), _lock: Some(lock) })
+    }
+
+    /// Every scratch there is.
+    pub fn dirs(&self) -> Result<Vec<PathBuf>, SessionError> {
+        let runs = self.runs();
+        match std::fs::read_dir(&runs) {
+            Ok(listing) => Ok(listing.flatten().map(|entry| entry.path()).collect()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(SessionError::host("list", &runs)(error)),
+        }
     }
 
     /// Scratches whose run is dead, each locked by the caller now.
     pub fn dead(&self) -> Result<Vec<(String, MountSession)>, SessionError> {
-        let runs = self.runs();
-        let listing = match std::fs::read_dir(&runs) {
-            Ok(listing) => listing,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(SessionError::host("list", &runs)(error)),
-        };
         let mut dead = Vec::new();
-        for entry in listing.flatten() {
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            let dir = entry.path();
+        for dir in self.dirs()? {
+            let Some(name) = dir.file_name().and_then(|name| name.to_str()).map(str::to_owned) else {
+                continue;
+            };
             // Somebody else may be sweeping it already.
             if let Ok(Some(lock)) = FileLock::try_dir(&dir, Mode::Exclusive) {
-                dead.push((name, MountSession { dir, state: MountState::Released, _lock: Some(lock) }));
+                let state = MountState::Released;
+                dead.push((name, MountSession { dir, state, progress: None, _lock: Some(lock) }));
             }
         }
         dead.sort_by(|a, b| a.0.cmp(&b.0));
@@ -219,6 +231,8 @@ fn make_locked(dir: &Path) -> Result<FileLock, SessionError> {
 pub struct MountSession {
     dir: PathBuf,
     state: MountState,
+    /// Where the run's own process notes how far it has come.
+    progress: Option<File>,
     _lock: Option<FileLock>,
 }
 
@@ -283,6 +297,14 @@ impl MountSession {
     pub fn read_record(&self) -> Result<String, SessionError> {
         let path = self.dir.join(RECORD);
         std::fs::read_to_string(&path).map_err(SessionError::host("read", &path))
+    }
+
+    /// Writes down how far the run has come.
+    pub fn note_state(&self, word: &str) -> Result<(), SessionError> {
+        let Some(progress) = &self.progress else { return Ok(()) };
+        // Padded, so that a longer word leaves no end behind.
+        let text = format!("{word:<STATE_BYTES$}");
+        progress.write_all_at(text.as_bytes(), 0).map_err(SessionError::host("write", &self.dir.join(STATE)))
     }
 
     /// Writes down how the command ended: from here on the upper is whole and worth a recovery.

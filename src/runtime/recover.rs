@@ -1,26 +1,31 @@
 //! Finishes what a dead or failed run left behind: its changes are captured once, or given up.
 
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::backend::{Life, RunRecord, RunState};
 use crate::clock::Timestamp;
 use crate::diagnose::Diagnose;
 use crate::ids::{ForkName, RunPrefix, VersionId, from_hex};
 use crate::vault::capture::{CaptureOptions, LeftOut};
+use crate::vault::checkpoint::KeepCount;
 use crate::vault::chunk::FILE_BYTES_MAX;
 use crate::vault::edit::Edits;
 use crate::vault::import::{ImportOptions, OnTrouble};
 use crate::vault::meter::Meter;
 use crate::vault::path::TreePath;
-use crate::vault::run::{LandedRun, Landing, RunLanding};
+use crate::vault::run::{LandedRun, Landing, RunLanding, Told};
 use crate::vault::version::full_root_of;
 use crate::vault::{Batch, Vault, VaultError, require_version};
 
+use super::journal;
 use super::launcher::{Exit, Launcher};
-use super::mount_session::{MountSession, ScratchDir, SessionError};
-use super::proxy::{Outcome, ProxyRuntime, Run};
+use super::mount_session::{MountSession, RECORD, ScratchDir, SessionError};
+use super::proxy::{Outcome, ProxyRuntime};
+use super::run::Run;
 use super::session_record::{SessionOutcome, SessionRecord};
+use super::truth;
+use super::unsettled::stood_at;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
@@ -113,8 +118,8 @@ impl Recovery {
     pub fn finish(
         self,
         vault: &Vault,
-        bound: Option<&std::path::Path>,
-        stat_cache: Option<&std::path::Path>,
+        bound: Option<&Path>,
+        stat_cache: Option<&Path>,
         boot_id: &str,
         doubt: Doubt,
     ) -> Result<Recovered, RecoverError> {
@@ -135,7 +140,7 @@ impl Recovery {
         }
         if !record.wanted {
             let run = run_record(&record, Some(&outcome), RunState::Completed, outcome.version_before())?;
-            let landed = journal_only(vault, run, &record.message)?;
+            let landed = journal_only(vault, run, &record)?;
             session.discard()?;
             return Ok(Recovered { landed, left_out: Vec::new() });
         }
@@ -173,7 +178,12 @@ impl Recovery {
         let captured = vault.capture(upper.as_fd(), &root, &options)?;
         let fork = record.fork()?;
         let main = ForkName::main();
-        let landing = if captured.edits.is_empty() {
+        let violation = match record.looks_only {
+            true => truth::violation(&truth::touched(vault, &root, &captured)?),
+            false => None,
+        };
+        let dropped = violation.is_some() && record.drops_violations;
+        let landing = if captured.edits.is_empty() || dropped {
             Landing::RecordOnly
         } else if record.ephemeral {
             let expires_at = vault.now().plus_seconds(record.expires_seconds);
@@ -186,14 +196,17 @@ impl Recovery {
         } else {
             Landing::Fork { name: &fork, base: before }
         };
-        let run = run_record(&record, Some(&outcome), RunState::Completed, Some(before))?;
+        let mut run = run_record(&record, Some(&outcome), RunState::Completed, Some(before))?;
+        run.discarded_at = Some(vault.now()).filter(|_| dropped);
         let landing = RunLanding {
             landing,
             edits: &captured.edits,
             message: &record.message,
             checkpoint_before: None,
             checkpoint_after: None,
+            checkpoints_keep: KeepCount::DEFAULT,
             record: run,
+            told: Told { violation: violation.as_deref(), ..record.told() },
         };
         let landed = vault.land_run(landing, captured.batch)?;
         let left_out = captured.left_out;
@@ -205,7 +218,7 @@ impl Recovery {
     pub fn discard(self, vault: &Vault) -> Result<(), RecoverError> {
         let before = self.outcome.version_before();
         let run = run_record(&self.record, Some(&self.outcome), RunState::Failed, before)?;
-        journal_only(vault, run, &self.record.message)?;
+        journal_only(vault, run, &self.record)?;
         Ok(self.session.discard()?)
     }
 
@@ -246,33 +259,47 @@ fn run_record(
 }
 
 /// One row, and nothing else.
-fn journal_only(vault: &Vault, record: RunRecord, message: &str) -> crate::vault::Result<LandedRun> {
+fn journal_only(
+    vault: &Vault,
+    record: RunRecord,
+    session: &SessionRecord,
+) -> crate::vault::Result<LandedRun> {
     let landing = RunLanding {
         landing: Landing::RecordOnly,
         edits: &Edits::new(),
-        message,
+        message: &session.message,
         checkpoint_before: None,
         checkpoint_after: None,
+        checkpoints_keep: KeepCount::DEFAULT,
         record,
+        told: session.told(),
     };
     vault.land_run(landing, Batch::new(vault)?)
 }
 
 impl<L: Launcher> ProxyRuntime<'_, L> {
     /// Clears away the scratches of runs that were killed; what they had finished stays for a recovery.
-    pub(super) fn sweep(&self, scratch: &ScratchDir, run: &mut Run<'_>) -> Outcome<(), L> {
+    pub(super) fn sweep(&self, scratch: &ScratchDir, run: &mut Run) -> Outcome<(), L> {
         for (name, session) in scratch.dead()? {
             let record = match SessionRecord::read(&session, &name) {
                 Ok(record) => record,
-                // Killed before it had begun, or not ours to understand: nothing of it was promised.
-                Err(_) => {
+                // Killed before it had begun, or while it was cleared away: nothing of it is promised.
+                Err(_) if !session.dir().join(RECORD).exists() || session.read_outcome()?.is_none() => {
                     self.clear(run, &name, session.discard());
+                    continue;
+                }
+                // What a command has made is nobody's to throw away unread.
+                Err(error) => {
+                    let dir = session.dir().display();
+                    run.note("scratch.unreadable", format!("run {name} left changes in {dir}, but: {error}"));
                     continue;
                 }
             };
             let ours = record.vault_id == self.site.vault_id;
-            let known =
-                ours && self.site.vault.read()?.run(&record.run_id()?).map_err(VaultError::from)?.is_some();
+            // One that waited for its approval is known from before it began.
+            let begun = |run: &RunRecord| run.state != RunState::ApprovalRequired;
+            let row = self.site.vault.read()?.run(&record.run_id()?).map_err(VaultError::from)?;
+            let known = ours && row.as_ref().is_some_and(begun);
             match (session.read_outcome()?, known) {
                 (_, true) => self.clear(run, &name, session.captured()),
                 (Some(_), false) if ours => run.note(
@@ -280,10 +307,14 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                     format!("run {name} was never captured; finish it with: avfs recover {name}"),
                 ),
                 (Some(_), false) => {}
+                // Its own vault journals it with its next run.
+                (None, false)
+                    if !ours && record.vault.as_ref().is_some_and(|vault| Path::new(vault).exists()) => {}
                 (None, false) => {
                     if ours {
-                        let row = run_record(&record, None, RunState::Interrupted, None)?;
-                        journal_only(self.site.vault, row, &record.message)?;
+                        let mut row = run_record(&record, None, RunState::Interrupted, None)?;
+                        row.result = journal::interrupted(stood_at(session.dir()));
+                        journal_only(self.site.vault, row, &record)?;
                     }
                     self.clear(run, &name, session.discard());
                 }
@@ -293,7 +324,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     }
 
     /// A leftover that cannot be removed is no reason not to run.
-    pub(super) fn clear(&self, run: &mut Run<'_>, name: &str, cleared: Result<(), SessionError>) {
+    pub(super) fn clear(&self, run: &mut Run, name: &str, cleared: Result<(), SessionError>) {
         if let Err(error) = cleared {
             run.note(
                 "scratch.leftover",

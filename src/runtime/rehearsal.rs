@@ -2,7 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use super::decision::ExecutionDecision;
 use super::ground::{Beneath, GroundError, Places};
+use super::locate::Surroundings;
+use super::permission::decide;
+use super::policy::Policy;
 use super::request::{BackendChoice, ExecutionRequest};
 use super::result::{Backend, BaseUsed, Enforcement};
 use super::room::Room;
@@ -14,18 +18,21 @@ pub struct Rehearsal {
     pub vault: PathBuf,
     pub workspace: PathBuf,
     pub cwd: PathBuf,
+    pub decision: ExecutionDecision,
     pub enforcement: Enforcement,
 }
 
 impl Rehearsal {
     pub fn of(
         request: &ExecutionRequest,
+        policy: &Policy,
         vault: &Path,
         bound: Option<PathBuf>,
-        cwd: &Path,
+        around: &Surroundings,
         cache_dir: &Path,
     ) -> Result<Self, GroundError> {
-        let places = Places::find(request, bound, cwd)?;
+        let places = Places::find(request, bound, &around.cwd)?;
+        let decision = decide(policy, request, &places, around.home.as_deref());
         let base = match Beneath::choose(request, &places, cache_dir)? {
             Beneath::Live(_) => BaseUsed::Live,
             Beneath::Cached => BaseUsed::Reused,
@@ -36,6 +43,12 @@ impl Rehearsal {
         };
         let scratch = Room::look(cache_dir, 0).choose(request.scratch);
         let enforcement = Enforcement { backend, net: request.net, base, scratch, degraded: Vec::new() };
-        Ok(Self { vault: vault.to_owned(), workspace: places.workspace, cwd: places.cwd, enforcement })
+        Ok(Self {
+            vault: vault.to_owned(),
+            workspace: places.workspace,
+            cwd: places.cwd,
+            decision,
+            enforcement,
+        })
     }
 }

@@ -1,16 +1,25 @@
 //! What is asked for: one command, on which fork, with what around it.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::ids::ForkName;
+use crate::diagnose::Diagnose;
+use crate::ids::{ApprovalPrefix, DigestKind, ForkName, RequestDigest};
+use crate::vault::codec::put_bytes;
 use crate::vault::version::Reference;
 
+use super::change_report::ChangeForm;
+use super::environment::Environment;
 use super::launcher::{NetMode, ProcMode, Streams};
+use super::policy::PolicyProfile;
 use super::timeout::ExecutionTimeout;
 use super::view::{Extra, Profile};
 use super::words::words;
+
+/// The longest word the kernel takes, its end included (MAX_ARG_STRLEN: 32 pages of 4 KiB).
+const WORD_BYTES_MAX: usize = 131_072;
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,12 +44,23 @@ impl CommandLine {
     pub fn shown(&self) -> String {
         match self {
             Self::Argv(words) => {
-                let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+                let words: Vec<String> = words.iter().map(|word| shown_word(word)).collect();
                 words.join(" ")
             }
-            Self::Shell(line) => line.to_string_lossy().into_owned(),
+            Self::Shell(line) => shown_word(line),
         }
     }
+}
+
+/// A word as people and JSON are shown it: bytes that are no text are escaped.
+#[must_use]
+pub fn shown_word(word: &OsStr) -> String {
+    let mut shown = String::with_capacity(word.len());
+    for part in word.as_bytes().utf8_chunks() {
+        shown.push_str(part.valid());
+        shown.extend(part.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    shown
 }
 
 /// The fork a command works on.
@@ -105,7 +125,7 @@ words!(
 words!(
     /// When checkpoints are made.
     CheckpointMode, "checkpoint mode", {
-        /// After a run that changed something on a persistent fork.
+        /// Before a run that the rules do not let through as harmless, and after every one that changed something.
         Auto = "auto",
         /// Before and after every run.
         Always = "always",
@@ -120,6 +140,53 @@ words!(
         Allowed = "allowed",
     }
 );
+
+words!(
+    /// What is done where a person has to say yes first.
+    ApprovalMode, "way to be approved", {
+        /// The request is refused until somebody has.
+        Fail = "fail",
+        /// It waits for somebody to do it from elsewhere.
+        Wait = "wait",
+        /// Whoever sits at the terminal is asked.
+        Ask = "ask",
+    }
+);
+
+/// What no command can be.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RequestError {
+    #[error("there is no command to run")]
+    Empty,
+    #[error("word {number} of the command holds a NUL byte, which no program can be given")]
+    Nul { number: usize },
+    #[error("the value of the variable {name} holds a NUL byte, which no program can be given")]
+    NulInVariable { name: String },
+    #[error("word {number} of the command is {bytes} bytes long; at most {WORD_BYTES_MAX} are possible")]
+    WordTooLong { number: usize, bytes: usize },
+    #[error("the command and its variables are {bytes} bytes long; this system takes at most {max}")]
+    TooLong { bytes: usize, max: usize },
+}
+
+impl Diagnose for RequestError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Empty => "request.empty",
+            Self::Nul { .. } | Self::NulInVariable { .. } => "request.nul",
+            Self::WordTooLong { .. } | Self::TooLong { .. } => "request.too_long",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Empty => "give a command: avfs-run -- make test".to_owned(),
+            Self::Nul { .. } | Self::NulInVariable { .. } => "take it out".to_owned(),
+            Self::WordTooLong { .. } | Self::TooLong { .. } => {
+                "put it into a file of the workspace, or on the command's standard input".to_owned()
+            }
+        })
+    }
+}
 
 /// One request, complete: nothing else decides what happens.
 #[derive(Clone, Debug)]
@@ -143,6 +210,234 @@ pub struct ExecutionRequest {
     pub proc: ProcMode,
     pub profile: Profile,
     pub extras: Vec<Extra>,
-    pub environment: super::environment::Environment,
+    pub environment: Environment,
     pub streams: Streams,
+    /// How its changes are told.
+    pub show: ChangeForm,
+    /// Policy profiles that hold for it beside those of the files.
+    pub policy: Vec<PolicyProfile>,
+    pub approval: ApprovalMode,
+    /// An approval that is shown with the request.
+    pub approved: Option<ApprovalPrefix>,
+}
+
+impl ExecutionRequest {
+    /// Refuses what could never be run, before anything is done for it. `arguments_bytes_max` is what the system
+    /// takes for words and variables together.
+    pub fn check(&self, arguments_bytes_max: usize) -> Result<(), RequestError> {
+        let words = match &self.command {
+            CommandLine::Argv(words) => words.as_slice(),
+            CommandLine::Shell(line) => std::slice::from_ref(line),
+        };
+        if words.first().is_none_or(|word| word.is_empty()) {
+            return Err(RequestError::Empty);
+        }
+        for (at, word) in words.iter().enumerate() {
+            let (number, bytes) = (at + 1, word.len() + 1);
+            if word.as_bytes().contains(&0) {
+                return Err(RequestError::Nul { number });
+            }
+            if bytes > WORD_BYTES_MAX {
+                return Err(RequestError::WordTooLong { number, bytes });
+            }
+        }
+        let variables = self.environment.pairs();
+        if let Some((name, _)) = variables.iter().find(|(_, value)| value.as_bytes().contains(&0)) {
+            return Err(RequestError::NulInVariable { name: name.to_string_lossy().into_owned() });
+        }
+        // Each has its end and a pointer.
+        let each = 1 + size_of::<usize>();
+        let bytes = words.iter().map(|word| word.len() + each).sum::<usize>()
+            + variables.iter().map(|(name, value)| name.len() + value.len() + 1 + each).sum::<usize>();
+        if bytes > arguments_bytes_max {
+            return Err(RequestError::TooLong { bytes, max: arguments_bytes_max });
+        }
+        Ok(())
+    }
+
+    /// What an approval of this request is bound to: everything that is asked for, in the directory `cwd`. The
+    /// values of secrets are no part of it, since it is written down; how the answer is given is none either.
+    #[must_use]
+    pub fn digest(&self, cwd: &Path) -> RequestDigest {
+        // Taken apart, so that a field which is added cannot be forgotten.
+        let Self {
+            command,
+            fork,
+            retention,
+            writing,
+            base,
+            scratch,
+            backend,
+            checkpoint,
+            degradation,
+            at,
+            // Where it leads to is `cwd`.
+            cwd: _,
+            timeout,
+            grace,
+            net,
+            proc,
+            profile,
+            extras,
+            environment,
+            streams: _,
+            show: _,
+            policy,
+            approval: _,
+            approved: _,
+        } = self;
+        let mut bytes = Vec::with_capacity(1024);
+        let mut put = |field: &[u8]| put_bytes(&mut bytes, field);
+        let (mode, words) = match command {
+            CommandLine::Argv(words) => ("argv", words.as_slice()),
+            CommandLine::Shell(line) => ("shell", std::slice::from_ref(line)),
+        };
+        put(mode.as_bytes());
+        put(&words.len().to_be_bytes());
+        words.iter().for_each(|word| put(word.as_bytes()));
+        let (fork, from) = match fork {
+            ForkChoice::Ephemeral => ("", None),
+            ForkChoice::Persistent { name, from } => (name.as_str(), from.as_ref()),
+        };
+        put(fork.as_bytes());
+        put(from.map_or("", Reference::text).as_bytes());
+        for word in [
+            retention.word(),
+            writing.word(),
+            base.word(),
+            scratch.word(),
+            backend.word(),
+            checkpoint.word(),
+            degradation.word(),
+            net.word(),
+            proc.word(),
+            profile.word(),
+        ] {
+            put(word.as_bytes());
+        }
+        put(at.as_ref().map_or(&b""[..], |at| at.as_os_str().as_bytes()));
+        put(cwd.as_os_str().as_bytes());
+        put(timeout.to_string().as_bytes());
+        put(&grace.as_millis().to_be_bytes());
+        put(&policy.len().to_be_bytes());
+        policy.iter().for_each(|profile| put(profile.word().as_bytes()));
+        put(&extras.len().to_be_bytes());
+        for extra in extras {
+            put(extra.kind().as_bytes());
+            put(extra.path().as_os_str().as_bytes());
+            put(extra.source().as_os_str().as_bytes());
+        }
+        for (name, value) in environment.pairs() {
+            // A secret must not pass for a variable that is empty: the yes to one is no yes to the other.
+            let (kind, value) = match environment.is_secret(&name) {
+                true => ("secret", &b""[..]),
+                false => ("value", value.as_bytes()),
+            };
+            put(name.as_bytes());
+            put(kind.as_bytes());
+            put(value);
+        }
+        RequestDigest(DigestKind::Request.digest(&bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::environment::EnvChoice;
+
+    fn request() -> ExecutionRequest {
+        ExecutionRequest {
+            command: CommandLine::Argv(vec!["make".into(), "test".into()]),
+            fork: ForkChoice::Ephemeral,
+            retention: Retention::Review,
+            writing: Writing::Allowed,
+            base: BaseChoice::Auto,
+            scratch: ScratchChoice::Auto,
+            backend: BackendChoice::Auto,
+            checkpoint: CheckpointMode::Auto,
+            degradation: Degradation::Refused,
+            at: None,
+            cwd: None,
+            timeout: ExecutionTimeout::DEFAULT,
+            grace: Duration::from_secs(5),
+            net: NetMode::None,
+            proc: ProcMode::Private,
+            profile: Profile::Strict,
+            extras: Vec::new(),
+            environment: Environment::default(),
+            streams: Streams::Passed,
+            show: ChangeForm::Summary,
+            policy: Vec::new(),
+            approval: ApprovalMode::Fail,
+            approved: None,
+        }
+    }
+
+    type Change = Box<dyn Fn(&mut ExecutionRequest)>;
+
+    fn digest(change: impl Fn(&mut ExecutionRequest)) -> RequestDigest {
+        let mut request = request();
+        change(&mut request);
+        request.digest(Path::new("/srv/app"))
+    }
+
+    fn variables(choices: &[EnvChoice]) -> Environment {
+        Environment::choose([("TOKEN".into(), "hush".into())], choices)
+    }
+
+    #[test]
+    fn a_yes_to_one_request_is_none_to_another() {
+        let fork = |from: Option<&str>| ForkChoice::Persistent {
+            name: ForkName::parse("f").unwrap(),
+            from: from.map(|from| Reference::parse(from).unwrap()),
+        };
+        let cache =
+            |source: &str| vec![Extra::Cache { source: source.into(), path: "/srv/app/target".into() }];
+        let token = || -> OsString { "TOKEN".into() };
+        let changes: Vec<Change> = vec![
+            Box::new(|_| {}),
+            Box::new(|it| it.command = CommandLine::Argv(vec!["make test".into()])),
+            Box::new(|it| it.command = CommandLine::Shell("make test".into())),
+            Box::new(move |it| it.fork = fork(None)),
+            Box::new(move |it| it.fork = fork(Some("main"))),
+            Box::new(|it| it.retention = Retention::Apply),
+            Box::new(|it| it.writing = Writing::Refused),
+            Box::new(|it| it.base = BaseChoice::Live),
+            Box::new(|it| it.scratch = ScratchChoice::Disk),
+            Box::new(|it| it.backend = BackendChoice::Copy),
+            Box::new(|it| it.checkpoint = CheckpointMode::Never),
+            Box::new(|it| it.degradation = Degradation::Allowed),
+            Box::new(|it| it.at = Some("/srv/app".into())),
+            Box::new(|it| it.timeout = ExecutionTimeout::None),
+            Box::new(|it| it.grace = Duration::MAX),
+            Box::new(|it| it.net = NetMode::Host),
+            Box::new(|it| it.proc = ProcMode::Absent),
+            Box::new(|it| it.profile = Profile::Host),
+            Box::new(|it| it.policy = vec![PolicyProfile::Agent]),
+            Box::new(|it| it.extras = vec![Extra::ReadOnly("/srv/app/target".into())]),
+            Box::new(|it| it.extras = vec![Extra::ReadWrite("/srv/app/target".into())]),
+            Box::new(move |it| it.extras = cache("/cache/1")),
+            Box::new(move |it| it.extras = cache("/cache/2")),
+            Box::new(|it| it.environment = variables(&[])),
+            Box::new(move |it| it.environment = variables(&[EnvChoice::Set(token(), OsString::new())])),
+            Box::new(move |it| it.environment = variables(&[EnvChoice::Set(token(), "hush".into())])),
+            Box::new(move |it| it.environment = variables(&[EnvChoice::Secret(token())])),
+        ];
+        let mut digests: Vec<RequestDigest> = changes.iter().map(digest).collect();
+        digests.push(request().digest(Path::new("/srv")));
+        for (at, one) in digests.iter().enumerate() {
+            assert!(!digests[..at].contains(one), "number {at} is like an earlier one");
+        }
+        // How it is asked and told makes no other request of it, nor does the value that a secret has today.
+        assert_eq!(digest(|it| it.approval = ApprovalMode::Wait), digests[0]);
+        assert_eq!(digest(|it| it.streams = Streams::Captured { bytes_max: 1 }), digests[0]);
+    }
+
+    #[test]
+    fn what_is_no_text_is_shown_escaped() {
+        assert_eq!(shown_word(OsStr::from_bytes(b"a\xff\xfe b\xc3\xa9")), "a\\xff\\xfe b\u{e9}");
+        let line = CommandLine::Argv(vec!["ls".into(), OsStr::from_bytes(b"\xff").into()]);
+        assert_eq!(line.shown(), "ls \\xff");
+    }
 }

@@ -7,6 +7,7 @@ use crate::ids::{CheckpointName, ForkName, RunId, VersionId};
 use crate::vault::capture::LeftOut;
 use crate::vault::run::Landed;
 
+use super::change_report::ChangeReport;
 use super::change_summary::ChangeSummary;
 use super::launcher::{Exit, Output, Usage};
 use super::room::Scratch;
@@ -80,8 +81,12 @@ pub struct ExecutionResult {
     pub stdout: Output,
     pub stderr: Output,
     pub changes: ChangeSummary,
+    /// The changes as text, in the form that was asked for.
+    pub change_report: Option<ChangeReport>,
     pub left_out: Vec<LeftOut>,
     pub landed: Landed,
+    /// The command was taken for one that only looks, and it changed files.
+    pub classification_violated: bool,
     /// Paths that were written to the host's directory.
     pub applied: Option<u64>,
     pub usage: Usage,

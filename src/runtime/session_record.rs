@@ -2,13 +2,16 @@
 //!
 //! Written by the run, read by a recovery of the same machine; not part of any contract.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 use crate::ids::{ForkName, RunId, VersionId, from_hex};
+use crate::vault::run::Told;
 
 use super::launcher::Exit;
-use super::mount_session::{MountSession, SessionError};
+use super::mount_session::{MountSession, RECORD, SessionError};
 
 /// Before the command begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +28,14 @@ pub struct SessionRecord {
     pub wanted: bool,
     pub started_at: i64,
     pub message: String,
+    /// What the audit log tells of the decision; scratches of older runs do not say.
+    #[serde(default)]
+    pub told_decision: String,
+    /// What the command was taken for, and what becomes of changes that it should not make.
+    #[serde(default)]
+    pub looks_only: bool,
+    #[serde(default)]
+    pub drops_violations: bool,
     /// How long a fork made for the run is kept.
     pub expires_seconds: i64,
     pub exclude: Vec<String>,
@@ -54,12 +65,24 @@ impl SessionRecord {
         from_text(&session.read_record()?, id)
     }
 
+    /// That of a scratch which may be anybody's.
+    pub fn read_in(dir: &Path) -> Result<Self, SessionError> {
+        let path = dir.join(RECORD);
+        let text = std::fs::read_to_string(&path).map_err(SessionError::host("read", &path))?;
+        from_text(&text, &dir.display().to_string())
+    }
+
     pub fn run_id(&self) -> Result<RunId, SessionError> {
         RunId::parse(&self.run).map_err(|error| bad(&self.run, &error))
     }
 
     pub fn fork(&self) -> Result<ForkName, SessionError> {
         ForkName::parse(&self.fork).map_err(|error| bad(&self.run, &error))
+    }
+
+    #[must_use]
+    pub fn told(&self) -> Told<'_> {
+        Told { request: &self.message, decision: &self.told_decision, violation: None }
     }
 
     #[must_use]

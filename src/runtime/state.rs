@@ -1,18 +1,26 @@
 //! The states of one execution, and which may follow which.
 
-/// Where an execution is. Each step is taken once and in this order; anything may fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProxyExecutionState {
-    Validating,
-    Resolving,
-    Deciding,
-    Checkpointing,
-    Mounting,
-    Executing,
-    Capturing,
-    Completed,
-    Failed,
-}
+use super::words::words;
+
+words!(
+    /// Where an execution is. Each step is taken once and in this order; anything may fail.
+    ProxyExecutionState, "state of an execution", {
+        /// Is what is asked for well formed?
+        Validating = "validating",
+        /// Which vault, fork and directory are meant.
+        Resolving = "resolving",
+        /// What the rules say, and a person where they ask for one.
+        Deciding = "deciding",
+        /// What the command will stand on, as a version that can be gone back to.
+        Checkpointing = "checkpointing",
+        Mounting = "mounting",
+        Executing = "executing",
+        /// What it changed becomes a version.
+        Capturing = "capturing",
+        Completed = "completed",
+        Failed = "failed",
+    }
+);
 
 impl ProxyExecutionState {
     #[must_use]

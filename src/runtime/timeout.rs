@@ -23,6 +23,16 @@ impl ExecutionTimeout {
         }
     }
 
+    /// The shorter of the two.
+    #[must_use]
+    pub fn at_most(self, max: Self) -> Self {
+        match (self, max) {
+            (_, Self::None) => self,
+            (Self::None, Self::Millis(_)) => max,
+            (Self::Millis(asked), Self::Millis(max)) => Self::Millis(asked.min(max)),
+        }
+    }
+
     #[must_use]
     pub fn millis(self) -> Option<u64> {
         match self {
@@ -70,6 +80,9 @@ mod tests {
             assert_eq!(text.parse::<ExecutionTimeout>().unwrap().to_string(), text);
         }
         assert_eq!("2m".parse(), Ok(ExecutionTimeout::Millis(120_000)));
+        let (short, long) = (ExecutionTimeout::Millis(1), ExecutionTimeout::Millis(2));
+        assert_eq!((long.at_most(short), short.at_most(long)), (short, short));
+        assert_eq!(ExecutionTimeout::None.at_most(long), long.at_most(ExecutionTimeout::None));
         assert!("5".parse::<ExecutionTimeout>().is_err() && "-1s".parse::<ExecutionTimeout>().is_err());
     }
 }

@@ -55,6 +55,27 @@ impl Extra {
         }
     }
 
+    /// What is shown there: the host's own path unless it comes from the cache.
+    #[must_use]
+    pub fn source(&self) -> &Path {
+        match self {
+            Self::ReadOnly(path) | Self::ReadWrite(path) | Self::Tmpfs(path) | Self::Hide(path) => path,
+            Self::Cache { source, .. } => source,
+        }
+    }
+
+    /// One word for what it does.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::ReadOnly(_) => "ro",
+            Self::ReadWrite(_) => "rw",
+            Self::Tmpfs(_) => "tmpfs",
+            Self::Hide(_) => "hide",
+            Self::Cache { .. } => "cache",
+        }
+    }
+
     fn shows_a_dir(&self) -> bool {
         match self {
             Self::ReadOnly(path) | Self::ReadWrite(path) => path.is_dir(),

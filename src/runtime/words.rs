@@ -51,7 +51,7 @@ macro_rules! words {
         impl std::str::FromStr for $type {
             type Err = $crate::runtime::words::WordError;
 
-            fn from_str(text: &str) -> Result<Self, Self::Err> {
+            fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
                 match text {
                     $($word => Ok(Self::$variant),)+
                     other => Err($crate::runtime::words::WordError {

@@ -3,10 +3,15 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::ids::{CheckpointName, ForkName, VersionId, to_hex};
+use crate::backend::ApprovalRecord;
+use crate::diagnose::Diagnose;
+use crate::ids::{ApprovalId, CheckpointName, ForkName, RunId, VersionId, to_hex};
+use crate::runtime::change_report::ChangeReport;
 use crate::runtime::decision::ExecutionDecision;
 use crate::runtime::launcher::{Exit, NetMode, Output};
-use crate::runtime::request::{CommandLine, ExecutionRequest, ForkChoice, Writing};
+use crate::runtime::permission::Denial;
+use crate::runtime::proxy::{Came, Executed};
+use crate::runtime::request::{CommandLine, ExecutionRequest, ForkChoice, Writing, shown_word};
 use crate::runtime::result::{Enforcement, ExecutionResult, Phases};
 use crate::runtime::room::Scratch;
 use crate::runtime::view::Extra;
@@ -27,6 +32,8 @@ pub struct ExecutionEnvelope {
     /// The command ran, exited with 0, and its changes are kept as was asked.
     pub success: bool,
     pub state: StateName,
+    /// What the journal has it as; nothing if it never came to be a run.
+    pub run_id: Option<String>,
     /// Nothing if what was asked for could not be understood.
     pub request: Option<RequestObject>,
     pub decision: Option<DecisionObject>,
@@ -84,12 +91,15 @@ pub struct RequestObject {
     pub cache: Vec<String>,
     /// Names of the variables the command is given; never their values.
     pub environment: Vec<String>,
+    /// Those of them that are never written down.
+    pub secrets: Vec<String>,
+    /// Policy profiles that were asked for.
+    pub policy: Vec<&'static str>,
 }
 
 impl RequestObject {
     #[must_use]
     pub fn of(request: &ExecutionRequest, vault: Option<&std::path::Path>) -> Self {
-        let lossy = |text: &std::ffi::OsString| text.to_string_lossy().into_owned();
         let path = |path: &std::path::PathBuf| path.display().to_string();
         let paths = |wanted: fn(&Extra) -> bool| {
             let chosen = request.extras.iter().filter(|extra| wanted(extra));
@@ -99,8 +109,10 @@ impl RequestObject {
         let is_text = words.iter().all(|word| word.to_str().is_some());
         let bytes = || words.iter().map(|word| base64(word.as_encoded_bytes())).collect();
         let (command, command_mode) = match &request.command {
-            CommandLine::Argv(words) => (CommandText::Argv(words.iter().map(lossy).collect()), "argv"),
-            CommandLine::Shell(line) => (CommandText::Shell(lossy(line)), "shell"),
+            CommandLine::Argv(words) => {
+                (CommandText::Argv(words.iter().map(|word| shown_word(word)).collect()), "argv")
+            }
+            CommandLine::Shell(line) => (CommandText::Shell(shown_word(line)), "shell"),
         };
         Self {
             command,
@@ -129,6 +141,8 @@ impl RequestObject {
             hide: paths(|extra| matches!(extra, Extra::Hide(_))),
             cache: paths(|extra| matches!(extra, Extra::Cache { .. })),
             environment: request.environment.names(),
+            secrets: request.environment.secret_names(),
+            policy: request.policy.iter().map(|profile| profile.word()).collect(),
         }
     }
 }
@@ -139,17 +153,22 @@ pub struct DecisionObject {
     pub categories: Vec<String>,
     pub rule: Option<String>,
     pub reason: String,
+    /// What the caller can do about it.
+    pub hint: Option<String>,
+    /// The approval that let the request through, or that it waits for.
     pub approval_id: Option<String>,
 }
 
-impl From<&ExecutionDecision> for DecisionObject {
-    fn from(decision: &ExecutionDecision) -> Self {
+impl DecisionObject {
+    #[must_use]
+    pub fn of(decision: &ExecutionDecision, approval: Option<&ApprovalId>) -> Self {
         Self {
             action: decision.action.word(),
-            categories: Vec::new(),
+            categories: decision.categories.iter().map(|category| category.word().to_owned()).collect(),
             rule: decision.rule.clone(),
             reason: decision.reason.clone(),
-            approval_id: None,
+            hint: decision.hint.clone(),
+            approval_id: approval.map(ApprovalId::to_string),
         }
     }
 }
@@ -201,6 +220,29 @@ pub struct NoteObject {
     pub text: String,
 }
 
+/// Changes as text.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ChangeReportObject {
+    /// `tree`, `stat` or `patch`.
+    pub form: &'static str,
+    pub text: String,
+    /// Changes that are not in it.
+    pub left_off: u64,
+    /// Paths of which only a headline is in it.
+    pub shortened: u64,
+}
+
+impl From<&ChangeReport> for ChangeReportObject {
+    fn from(report: &ChangeReport) -> Self {
+        Self {
+            form: report.form.word(),
+            text: report.text.clone(),
+            left_off: report.left_off,
+            shortened: report.shortened,
+        }
+    }
+}
+
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ResultObject {
     pub run_id: String,
@@ -228,10 +270,14 @@ pub struct ResultObject {
     pub change_counts: ChangeTotals,
     /// Changes that are not listed.
     pub changes_left_off: usize,
+    /// The changes as text, where a form was asked for.
+    pub change_report: Option<ChangeReportObject>,
     /// What the command left in the workspace that no version can hold, or should not.
     pub left_out: Vec<LeftOutObject>,
     /// `nothing`, `advanced`, `rebased` or `diverted`.
     pub landing: &'static str,
+    /// The command was taken for one that only looks, and it changed files.
+    pub classification_violated: bool,
     /// Paths written to the bound directory; nothing if that was not asked for.
     pub applied: Option<u64>,
     pub usage: UsageObject,
@@ -281,6 +327,7 @@ impl From<&ExecutionResult> for ResultObject {
             stdout_digest: digest(&result.stdout),
             stderr_digest: digest(&result.stderr),
             changes_left_off: result.changes.changes.len() - changes.len(),
+            change_report: result.change_report.as_ref().map(ChangeReportObject::from),
             changes,
             change_counts: ChangeTotals::from(&result.changes.counts),
             left_out: result
@@ -294,6 +341,7 @@ impl From<&ExecutionResult> for ResultObject {
                 Landed::Rebased { .. } => "rebased",
                 Landed::Diverted { .. } => "diverted",
             },
+            classification_violated: result.classification_violated,
             applied: result.applied,
             usage: UsageObject {
                 user_ms: millis(result.usage.user),
@@ -358,19 +406,37 @@ impl From<&Enforcement> for EnforcementObject {
 }
 
 impl ExecutionEnvelope {
-    /// A run that took place.
+    /// What came of a request that reached the boundary.
     #[must_use]
-    pub fn completed(request: RequestObject, decision: &ExecutionDecision, result: &ExecutionResult) -> Self {
-        Self {
-            schema_version: SCHEMA_VERSION,
-            kind: "execution",
-            success: result.exit == Exit::Code(0) && !result.timed_out,
-            state: StateName::Completed,
+    pub fn of<E: Diagnose + 'static>(request: RequestObject, executed: &Executed<E>) -> Self {
+        let decided = executed
+            .decision
+            .as_ref()
+            .map(|decision| DecisionObject::of(decision, executed.approval.as_ref()));
+        let envelope = Self {
+            run_id: executed.run_id.as_ref().map(RunId::to_string),
             request: Some(request),
-            decision: Some(DecisionObject::from(decision)),
-            result: Some(ResultObject::from(result)),
-            enforcement: Some(EnforcementObject::from(&result.enforcement)),
-            error: None,
+            decision: decided,
+            ..Self::empty(StateName::Failed)
+        };
+        match &executed.came {
+            Ok(Came::Ran(result)) => Self {
+                success: result.exit == Exit::Code(0) && !result.timed_out,
+                state: StateName::Completed,
+                result: Some(ResultObject::from(&**result)),
+                enforcement: Some(EnforcementObject::from(&result.enforcement)),
+                ..envelope
+            },
+            Ok(Came::Denied(denial)) => {
+                let error = denial_body(denial, executed.decision.as_ref());
+                Self { state: StateName::Denied, error: Some(error), ..envelope }
+            }
+            Ok(Came::ApprovalRequired(approval)) => Self {
+                state: StateName::ApprovalRequired,
+                error: Some(approval_body(approval, executed.decision.as_ref())),
+                ..envelope
+            },
+            Err(error) => Self { error: Some(ErrorBody::of(error)), ..envelope },
         }
     }
 
@@ -378,35 +444,60 @@ impl ExecutionEnvelope {
     #[must_use]
     pub fn planned(request: RequestObject, decision: &ExecutionDecision, enforcement: &Enforcement) -> Self {
         Self {
-            schema_version: SCHEMA_VERSION,
-            kind: "execution",
             success: true,
-            state: StateName::Planned,
             request: Some(request),
-            decision: Some(DecisionObject::from(decision)),
-            result: None,
+            decision: Some(DecisionObject::of(decision, None)),
             enforcement: Some(EnforcementObject::from(enforcement)),
-            error: None,
+            ..Self::empty(StateName::Planned)
         }
     }
 
-    /// One that did not, or whose changes could not be kept.
+    /// One that could not even be asked for.
     #[must_use]
-    pub fn failed(
-        request: Option<RequestObject>,
-        decision: Option<&ExecutionDecision>,
-        error: ErrorBody,
-    ) -> Self {
+    pub fn failed(request: Option<RequestObject>, error: ErrorBody) -> Self {
+        Self { request, error: Some(error), ..Self::empty(StateName::Failed) }
+    }
+
+    fn empty(state: StateName) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
             kind: "execution",
             success: false,
-            state: StateName::Failed,
-            request,
-            decision: decision.map(DecisionObject::from),
+            state,
+            run_id: None,
+            request: None,
+            decision: None,
             result: None,
             enforcement: None,
-            error: Some(error),
+            error: None,
         }
     }
+}
+
+/// Why nothing was run.
+#[must_use]
+pub fn denial_body(denial: &Denial, decision: Option<&ExecutionDecision>) -> ErrorBody {
+    let reason = decision.map(|decision| decision.reason.clone()).unwrap_or_default();
+    let advice = decision.and_then(|decision| decision.hint.clone());
+    let (code, message, hint) = match denial {
+        Denial::Policy => ("policy.denied", format!("denied: {reason}"), advice),
+        Denial::Person { .. } => ("approval.denied", format!("denied: {reason}"), advice),
+        Denial::BadApproval { shown, fault } => {
+            let hint = "leave it out to ask for a new one".to_owned();
+            (fault.code(), format!("approval {shown} is not good for this request: {fault}"), Some(hint))
+        }
+    };
+    ErrorBody { code: code.to_owned(), message, hint }
+}
+
+/// What has to happen first.
+#[must_use]
+pub fn approval_body(approval: &ApprovalRecord, decision: Option<&ExecutionDecision>) -> ErrorBody {
+    let approve = format!("approve it with: avfs approvals approve {}, then run it again", approval.id);
+    let hint = match decision.and_then(|decision| decision.hint.clone()) {
+        Some(advice) => format!("{advice}; or {approve}"),
+        None => approve,
+    };
+    let message = format!("an approval is required: {}", approval.reason);
+    ErrorBody { code: "approval.required".to_owned(), message, hint: Some(hint) }
 }

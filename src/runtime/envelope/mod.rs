@@ -3,29 +3,43 @@
 //! Fields are only added; a change of meaning is another [`SCHEMA_VERSION`].
 
 mod answer;
+mod approvals;
 mod entry;
 mod execution;
+mod policy;
 mod records;
+mod request_file;
 mod results;
 mod runs;
 mod schema;
 mod text;
 
 pub use answer::{Envelope, ErrorBody, SCHEMA_VERSION};
+pub use approvals::{ApprovalObject, ApprovalStateName, ApprovalsAnswer, ApprovalsList, ApprovalsShow};
 pub use entry::{ChangeKindName, ChangeObject, ChangeTotals, EntryObject, NodeKind};
-pub use execution::{DecisionObject, ExecutionEnvelope, PhasesObject, RequestObject, StateName};
-pub use records::{
-    AuditRow, CheckpointObject, ForkObject, LifeName, RunObject, RunStateName, VersionObject, journal_value,
+pub use execution::{
+    DecisionObject, ExecutionEnvelope, PhasesObject, RequestObject, StateName, approval_body, denial_body,
 };
+pub use policy::{
+    PolicyCap, PolicyCheck, PolicyCommand, PolicyDecision, PolicyExplain, PolicyFailure, PolicyFile,
+    PolicyFinding, PolicySaid, PolicyTest, PolicyTested, PolicyVerdict, PolicyWord,
+};
+pub use records::{
+    AuditLine, AuditRow, CheckpointObject, ForkObject, LifeName, RunObject, RunStateName, VersionObject,
+    journal_value,
+};
+pub use request_file::{REQUEST_BYTES_MAX, RequestFile, RequestFileError};
 pub use results::{
-    AuditList, AuditVerify, AuditVerifyHead, Cat, CatFile, CheckpointInfo, CheckpointList, CheckpointOne,
-    Compact, Completions, ConfigFile, ConfigSetting, ConfigShow, ConfigValue, Diff, Edited, Entries, Export,
-    FileStat, ForkList, ForkOne, ForkTree, ForkTreeNode, Fsck, FsckFinding, Gc, Grep, GrepMatch, Import,
-    Init, Log, Man, ManPage, Materialize, Prune, PruneCheckpoint, QuotaShow, SchemaResult, Show, Stats,
-    Status, TextEncoding, TroubleObject, VaultDelete, VaultInfo, VaultList, VaultListed,
+    AuditExport, AuditList, AuditVerify, AuditVerifyHead, Cat, CatFile, CheckpointInfo, CheckpointList,
+    CheckpointOne, Compact, Completions, ConfigFile, ConfigSetting, ConfigShow, ConfigValue, Diff,
+    DiffTreeLine, Edited, Entries, Export, FileStat, ForkList, ForkOne, ForkTree, ForkUseObject, Fsck,
+    FsckFinding, Gc, Grep, GrepMatch, Import, Init, Log, Man, ManPage, Materialize, Prune, PruneCheckpoint,
+    QuotaShow, SchemaResult, Show, Stats, Status, TextEncoding, TroubleObject, VaultDelete, VaultInfo,
+    VaultList, VaultListed,
 };
 pub use runs::{
-    Apply, ApplyConflict, Discard, Doctor, DoctorCheck, Recover, RecoverOne, RunsList, RunsShow, Undo,
+    Apply, ApplyConflict, Discard, Doctor, DoctorCheck, Recover, RecoverOne, Redo, RunShown, RunsList,
+    RunsShow, Undo, UnsettledRun,
 };
 pub use schema::{KINDS, document};
 pub use text::{base64, time_of_file, time_text};

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::backend::{AuditRecord, CheckpointRecord, ForkRecord, Life, RunRecord, RunState, VersionRecord};
 use crate::ids::{ForkName, VersionId, to_hex};
+use crate::vault::audit_query::Link;
 
 use super::text::time_text;
 
@@ -117,6 +118,8 @@ pub enum RunStateName {
     Failed,
     Interrupted,
     Recoverable,
+    Denied,
+    ApprovalRequired,
 }
 
 impl From<RunState> for RunStateName {
@@ -126,6 +129,8 @@ impl From<RunState> for RunStateName {
             RunState::Failed => Self::Failed,
             RunState::Interrupted => Self::Interrupted,
             RunState::Recoverable => Self::Recoverable,
+            RunState::Denied => Self::Denied,
+            RunState::ApprovalRequired => Self::ApprovalRequired,
         }
     }
 }
@@ -189,6 +194,21 @@ pub struct AuditRow {
     pub after: Option<String>,
     pub detail: String,
     pub digest: String,
+}
+
+/// One line of `avfs audit export`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AuditLine {
+    #[serde(flatten)]
+    pub row: AuditRow,
+    /// The digest of the row before, which this row's covers; zeros for the first.
+    pub previous: String,
+}
+
+impl From<&Link> for AuditLine {
+    fn from(link: &Link) -> Self {
+        Self { row: AuditRow::from(&link.row), previous: link.previous.to_hex() }
+    }
 }
 
 impl From<&AuditRecord> for AuditRow {

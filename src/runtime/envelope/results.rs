@@ -3,12 +3,15 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::runtime::{Extent, LineStat, TreeLine, file_sizes};
 use crate::vault::Committed;
+use crate::vault::diff::Change;
+use crate::vault::fork_use::ForkUse;
 use crate::vault::import::{Imported, Trouble, TroubleReason};
 use crate::vault::path::TreePath;
 
-use super::entry::{ChangeObject, ChangeTotals, EntryObject};
-use super::records::{AuditRow, CheckpointObject, ForkObject, VersionObject};
+use super::entry::{ChangeKindName, ChangeObject, ChangeTotals, EntryObject};
+use super::records::{AuditLine, AuditRow, CheckpointObject, ForkObject, RunObject, VersionObject};
 use super::text::{PathText, base64, text_or_base64};
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -159,22 +162,38 @@ pub struct ForkOne {
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ForkList {
-    pub forks: Vec<ForkObject>,
+    pub forks: Vec<ForkUseObject>,
 }
 
 /// Forks in the order of a tree: each after its parent, `depth` levels below the first.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ForkTree {
-    pub forks: Vec<ForkTreeNode>,
+    pub forks: Vec<ForkUseObject>,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ForkTreeNode {
+pub struct ForkUseObject {
     #[serde(flatten)]
     pub fork: ForkObject,
+    /// Levels below a fork that came from no other.
     pub depth: u64,
     /// Versions since the fork began.
     pub versions_ahead: u64,
+    pub last_run: Option<RunObject>,
+    /// Bytes that deleting it and a gc would give back; with `--size`.
+    pub held_bytes: Option<u64>,
+}
+
+impl From<&ForkUse> for ForkUseObject {
+    fn from(used: &ForkUse) -> Self {
+        Self {
+            fork: ForkObject::from(&used.fork),
+            depth: used.depth,
+            versions_ahead: used.versions_ahead,
+            last_run: used.last_run.as_ref().map(RunObject::from),
+            held_bytes: used.held_bytes,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -294,12 +313,38 @@ pub struct Diff {
     pub after: String,
     pub changes: Vec<ChangeObject>,
     pub change_counts: ChangeTotals,
+    /// With `--tree`: names in the order of a tree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tree: Option<Vec<DiffTreeLine>>,
     /// With `--stat`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stat: Option<Vec<FileStat>>,
     /// With `--patch`: a unified diff; lines that are not UTF-8 have replacement characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patch: Option<String>,
+    /// Changes that `tree`, `stat` or `patch` does not tell; `changes` has all of them.
+    pub left_off: u64,
+    /// Paths of which `patch` tells only that they differ, because their part is too long.
+    pub shortened: u64,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct DiffTreeLine {
+    pub depth: usize,
+    /// Directories end in a slash.
+    pub name: String,
+    /// Nothing for a directory that only leads to changes.
+    pub kind: Option<ChangeKindName>,
+    pub size_before: Option<u64>,
+    pub size_after: Option<u64>,
+}
+
+impl From<&TreeLine<'_>> for DiffTreeLine {
+    fn from(line: &TreeLine<'_>) -> Self {
+        let (size_before, size_after) = line.change.map(file_sizes).unwrap_or_default();
+        let kind = line.change.map(|change| ChangeKindName::of(&change.kind));
+        Self { depth: line.depth, name: line.name.clone(), kind, size_before, size_after }
+    }
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -313,14 +358,14 @@ pub struct FileStat {
 
 impl FileStat {
     #[must_use]
-    pub fn lines(path: &TreePath, stat: crate::runtime::LineStat) -> Self {
-        let (lines_added, lines_deleted) = (stat.added, stat.deleted);
-        Self { path: PathText::of(path), lines_added, lines_deleted, binary: false }
-    }
-
-    #[must_use]
-    pub fn binary(path: &TreePath) -> Self {
-        Self { path: PathText::of(path), lines_added: 0, lines_deleted: 0, binary: true }
+    pub fn of(change: &Change, extent: Extent) -> Self {
+        let path = PathText::of(&change.path);
+        match extent {
+            Extent::Lines(LineStat { added, deleted }) => {
+                Self { path, lines_added: added, lines_deleted: deleted, binary: false }
+            }
+            Extent::Binary => Self { path, lines_added: 0, lines_deleted: 0, binary: true },
+        }
     }
 }
 
@@ -340,6 +385,12 @@ pub struct AuditList {
     pub rows: Vec<AuditRow>,
     /// Older rows that were left off.
     pub left_off: u64,
+}
+
+/// With `--json`; without it each row is a line of its own.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AuditExport {
+    pub rows: Vec<AuditLine>,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -440,6 +491,8 @@ pub struct ConfigShow {
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ConfigFile {
+    /// Whose it is: `system`, `user` or `directory`.
+    pub layer: &'static str,
     pub path: String,
     pub found: bool,
 }
@@ -456,9 +509,13 @@ pub struct ConfigSetting {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ConfigValue {
     pub value: String,
-    /// The file that set it; nothing for a default.
+    /// What set it: `default`, `file` or `variable`.
+    pub origin: &'static str,
+    /// The file that set it, and the line of the file.
     pub file: Option<String>,
     pub line: Option<u64>,
+    /// The variable that set it.
+    pub variable: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]

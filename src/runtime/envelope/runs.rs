@@ -5,22 +5,62 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::backend::RunRecord;
-use crate::runtime::{Applied, Conflict, Subject};
+use crate::runtime::{Applied, Conflict, Subject, Unsettled};
 use crate::vault::discard::Discarded;
-use crate::vault::fork::Undone;
 use crate::vault::path::TreePath;
+use crate::vault::undo::{Redone, Undone};
 
 use super::entry::{ChangeObject, ChangeTotals};
 use super::records::{ForkObject, RunObject, VersionObject, journal_value};
 use super::results::Edited;
-use super::text::PathText;
+use super::text::{PathText, time_text};
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RunsList {
+    /// Those that the journal does not have as they stand: that run now, or died on the way.
+    pub unsettled: Vec<UnsettledRun>,
     /// Newest first.
     pub runs: Vec<RunObject>,
     /// True if there are older ones.
     pub more: bool,
+}
+
+/// A run that is not in the journal as it stands.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct UnsettledRun {
+    pub id: String,
+    pub fork: String,
+    /// `running`, `dead` or `recoverable`.
+    pub life: &'static str,
+    /// The state it is in, or was in when its process went.
+    pub stands: &'static str,
+    pub started_at: String,
+    pub scratch: String,
+    pub request: Value,
+    pub decision: Value,
+}
+
+impl From<&Unsettled> for UnsettledRun {
+    fn from(run: &Unsettled) -> Self {
+        Self {
+            id: run.record.run.clone(),
+            fork: run.record.fork.clone(),
+            life: run.life.word(),
+            stands: run.stands.word(),
+            started_at: time_text(run.record.started_at()),
+            scratch: run.dir.display().to_string(),
+            request: journal_value(&run.record.request),
+            decision: journal_value(&run.record.decision),
+        }
+    }
+}
+
+/// One run, in the journal or on its way there.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum RunShown {
+    Settled(Box<RunsShow>),
+    Unsettled(UnsettledRun),
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -132,6 +172,21 @@ impl Undo {
     #[must_use]
     pub fn of(fork: &crate::ids::ForkName, undone: &Undone) -> Self {
         Self { edited: Edited::of(fork, &undone.committed), undone: VersionObject::from(&undone.undone) }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Redo {
+    #[serde(flatten)]
+    pub edited: Edited,
+    /// The version that was brought back.
+    pub redone: VersionObject,
+}
+
+impl Redo {
+    #[must_use]
+    pub fn of(fork: &crate::ids::ForkName, redone: &Redone) -> Self {
+        Self { edited: Edited::of(fork, &redone.committed), redone: VersionObject::from(&redone.redone) }
     }
 }
 

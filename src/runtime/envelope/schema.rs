@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::answer::{ErrorBody, SCHEMA_VERSION};
 use super::execution::ExecutionEnvelope;
-use super::{results, runs};
+use super::request_file::RequestFile;
+use super::{approvals, policy, results, runs};
 
 /// A kind and how the schema of its result is made.
 pub struct Kind {
@@ -52,14 +53,20 @@ pub const KINDS: &[Kind] = &[
     kind::<results::Diff>("diff"),
     kind::<results::Status>("status"),
     kind::<runs::RunsList>("runs.list"),
-    kind::<runs::RunsShow>("runs.show"),
+    kind::<runs::RunShown>("runs.show"),
     kind::<runs::Apply>("apply"),
     kind::<runs::Discard>("discard"),
     kind::<runs::Recover>("recover"),
     kind::<runs::Doctor>("doctor"),
     kind::<runs::Undo>("undo"),
+    kind::<runs::Redo>("redo"),
+    kind::<approvals::ApprovalsList>("approvals.list"),
+    kind::<approvals::ApprovalsShow>("approvals.show"),
+    kind::<approvals::ApprovalsAnswer>("approvals.approve"),
+    kind::<approvals::ApprovalsAnswer>("approvals.deny"),
     kind::<results::AuditList>("audit.list"),
     kind::<results::AuditVerify>("audit.verify"),
+    kind::<results::AuditExport>("audit.export"),
     kind::<results::Gc>("gc"),
     kind::<results::Prune>("prune"),
     kind::<results::Compact>("compact"),
@@ -68,6 +75,9 @@ pub const KINDS: &[Kind] = &[
     kind::<results::QuotaShow>("quota.show"),
     kind::<results::QuotaShow>("quota.set"),
     kind::<results::ConfigShow>("config.show"),
+    kind::<policy::PolicyCheck>("policy.check"),
+    kind::<policy::PolicyExplain>("policy.explain"),
+    kind::<policy::PolicyTest>("policy.test"),
     kind::<results::SchemaResult>("schema"),
     kind::<results::Completions>("completions"),
     kind::<results::Man>("man"),
@@ -86,6 +96,8 @@ pub fn document() -> Value {
         .collect();
     // What avfs-run prints has more to tell than a result.
     let execution = generator.subschema_for::<ExecutionEnvelope>();
+    // What avfs-run takes: nothing refers to it.
+    generator.subschema_for::<RequestFile>();
     let mut definitions = generator.take_definitions(true);
     let names = envelopes.iter().map(|(name, _)| *name);
     let mut choices: Vec<Value> = names.map(|name| json!({ "$ref": format!("#/$defs/{name}") })).collect();

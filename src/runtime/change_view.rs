@@ -1,0 +1,365 @@
+//! Changes as people and agents read them: a tree, lines that came and went, a unified diff. All of it bounded.
+//!
+//! Pure but for the content a caller's reader gives; nothing is left off without being counted.
+
+use std::fmt;
+
+use crate::backend::Reader;
+use crate::vault::VaultError;
+use crate::vault::diff::{Change, ChangeKind, Side};
+use crate::vault::page::Node;
+use crate::vault::path::{TreePath, show_bytes};
+
+use super::change_summary::{ChangeSummary, LineStat, TextChange, text_change};
+
+/// Changes that a tree or a diffstat tells at most, unless another number is asked for.
+pub const CHANGES_SHOWN_MAX: usize = 1000;
+
+/// The word and the letter for a kind of change.
+#[must_use]
+pub const fn kind_words(kind: &ChangeKind) -> (&'static str, char) {
+    match kind {
+        ChangeKind::Added => ("added", 'A'),
+        ChangeKind::Deleted => ("deleted", 'D'),
+        ChangeKind::Modified => ("modified", 'M'),
+        ChangeKind::Renamed { .. } => ("renamed", 'R'),
+        ChangeKind::Mode => ("mode", 'm'),
+        ChangeKind::Type => ("type", 'T'),
+        ChangeKind::Time => ("time", 't'),
+    }
+}
+
+/// The sizes of a file before and after; nothing where a side is no file.
+#[must_use]
+pub fn file_sizes(change: &Change) -> (Option<u64>, Option<u64>) {
+    let size = |side: &Option<Side>| match side.as_ref().map(|side| &side.node) {
+        Some(Node::File(file)) => Some(file.size),
+        Some(Node::Dir(_) | Node::Symlink(_) | Node::Fifo(_)) | None => None,
+    };
+    (size(&change.before), size(&change.after))
+}
+
+/// True if what is there now, or was there, is a directory.
+#[must_use]
+pub fn is_dir(change: &Change) -> bool {
+    let side = change.after.as_ref().or(change.before.as_ref());
+    matches!(side, Some(Side { node: Node::Dir(_), .. }))
+}
+
+/// A name in a tree, and what changed there: nothing for a directory that only leads to changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeLine<'a> {
+    pub depth: usize,
+    /// Escaped, so that it cannot forge a line; directories end in a slash.
+    pub name: String,
+    pub change: Option<&'a Change>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TreeView<'a> {
+    pub lines: Vec<TreeLine<'a>>,
+    /// Changes that are not in it.
+    pub left_off: u64,
+}
+
+/// Changed paths as a tree, the first `limit` of them.
+#[must_use]
+pub fn tree_view(summary: &ChangeSummary, limit: usize) -> TreeView<'_> {
+    let mut changes: Vec<&Change> = summary.changes.iter().collect();
+    // By names, not by bytes: `a/b` belongs right behind `a`, also where there is an `a-b`.
+    changes.sort_by(|a, b| a.path.components().cmp(b.path.components()));
+    let left_off = changes.len().saturating_sub(limit) as u64;
+    let mut lines = Vec::new();
+    let mut open: Vec<&[u8]> = Vec::new();
+    for change in changes.into_iter().take(limit) {
+        let names: Vec<&[u8]> = change.path.components().collect();
+        let shared = open.iter().zip(&names).take_while(|(a, b)| a == b).count();
+        open.truncate(shared);
+        for name in names.iter().skip(shared) {
+            let depth = open.len();
+            open.push(name);
+            let last = open.len() == names.len();
+            let slash = if !last || is_dir(change) { "/" } else { "" };
+            let name = format!("{}{slash}", Escaped(name));
+            lines.push(TreeLine { depth, name, change: last.then_some(change) });
+        }
+        if names.is_empty() {
+            lines.push(TreeLine { depth: 0, name: "./".to_owned(), change: Some(change) });
+        }
+    }
+    TreeView { lines, left_off }
+}
+
+struct Escaped<'a>(&'a [u8]);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show_bytes(self.0, f)
+    }
+}
+
+/// What came and went in one path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    Lines(LineStat),
+    /// Not text, or too large to be compared.
+    Binary,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatView<'a> {
+    pub paths: Vec<(&'a Change, Extent)>,
+    /// Lines of the paths that are told.
+    pub total: LineStat,
+    /// Changes that are not in it, and whose content was not read.
+    pub left_off: u64,
+}
+
+/// Lines that came and went, path by path, of the first `limit` changes.
+pub fn stat_view<'a>(
+    reader: &dyn Reader,
+    summary: &'a ChangeSummary,
+    limit: usize,
+) -> Result<StatView<'a>, VaultError> {
+    let left_off = summary.changes.len().saturating_sub(limit) as u64;
+    let mut view = StatView { left_off, ..StatView::default() };
+    for change in summary.changes.iter().take(limit) {
+        let extent = match text_change(reader, change)? {
+            TextChange::Lines { stat, .. } => Extent::Lines(stat),
+            TextChange::NoContent => Extent::Lines(LineStat::default()),
+            TextChange::Binary | TextChange::TooLarge => Extent::Binary,
+        };
+        if let Extent::Lines(stat) = extent {
+            view.total.added += stat.added;
+            view.total.deleted += stat.deleted;
+        }
+        view.paths.push((change, extent));
+    }
+    Ok(view)
+}
+
+/// How much of a unified diff is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PatchLimits {
+    /// Of one path: beyond it only that it differs.
+    pub file_bytes: usize,
+    /// Of everything: beyond it only how many paths there are.
+    pub total_bytes: usize,
+}
+
+impl PatchLimits {
+    pub const DEFAULT: Self = Self { file_bytes: 1 << 20, total_bytes: 16 << 20 };
+
+    /// One limit for each path and for all of them.
+    #[must_use]
+    pub const fn of(bytes: usize) -> Self {
+        Self { file_bytes: bytes, total_bytes: bytes }
+    }
+}
+
+/// What a unified diff does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PatchLeftOff {
+    /// Paths of which only a headline is told, because their part is too long.
+    pub shortened: u64,
+    /// Paths that are not in it at all.
+    pub left_off: u64,
+}
+
+/// Gives the unified diff of each change to `each`, in lines without their ends. A path is told whole or not at
+/// all: half a hunk is of no use to anybody.
+pub fn patch_view<E: From<VaultError>>(
+    reader: &dyn Reader,
+    summary: &ChangeSummary,
+    limits: PatchLimits,
+    mut each: impl FnMut(Vec<Vec<u8>>) -> Result<(), E>,
+) -> Result<PatchLeftOff, E> {
+    let mut missing = PatchLeftOff::default();
+    let mut room = limits.total_bytes;
+    for change in &summary.changes {
+        // Content is not read once there is no room for it.
+        if missing.left_off > 0 {
+            missing.left_off += 1;
+            continue;
+        }
+        let mut lines = patch_lines(change, &text_change(reader, change)?);
+        if bytes_of(&lines) > limits.file_bytes {
+            lines = too_long(change);
+            missing.shortened += 1;
+        }
+        match room.checked_sub(bytes_of(&lines)) {
+            Some(left) => room = left,
+            None => {
+                missing.left_off += 1;
+                continue;
+            }
+        }
+        each(lines)?;
+    }
+    Ok(missing)
+}
+
+fn bytes_of(lines: &[Vec<u8>]) -> usize {
+    lines.iter().map(|line| line.len() + 1).sum()
+}
+
+/// The names of both sides, as a header has them.
+struct Names {
+    headline: Vec<u8>,
+    old: String,
+    new: String,
+}
+
+fn names(change: &Change) -> Names {
+    let side = |prefix: &str, side: &Option<Side>, path: &TreePath| match side {
+        Some(_) => format!("{prefix}/{path}"),
+        None => "/dev/null".to_owned(),
+    };
+    let old_path = match &change.kind {
+        ChangeKind::Renamed { from } => from,
+        ChangeKind::Added
+        | ChangeKind::Deleted
+        | ChangeKind::Modified
+        | ChangeKind::Mode
+        | ChangeKind::Type
+        | ChangeKind::Time => &change.path,
+    };
+    let (word, _) = kind_words(&change.kind);
+    Names {
+        headline: format!("diff --avfs a/{old_path} b/{} ({word})", change.path).into_bytes(),
+        old: side("a", &change.before, old_path),
+        new: side("b", &change.after, &change.path),
+    }
+}
+
+fn too_long(change: &Change) -> Vec<Vec<u8>> {
+    let Names { headline, old, new } = names(change);
+    vec![headline, format!("files {old} and {new} differ; too much to be shown").into_bytes()]
+}
+
+/// The unified diff of one change: header and hunks, one line after the other.
+fn patch_lines(change: &Change, text: &TextChange) -> Vec<Vec<u8>> {
+    let Names { headline, old, new } = names(change);
+    let mut lines = vec![headline];
+    lines.extend(mode_lines(change));
+    match text {
+        TextChange::NoContent => {}
+        TextChange::Binary => lines.push(format!("binary files {old} and {new} differ").into_bytes()),
+        TextChange::TooLarge => {
+            lines.push(format!("files {old} and {new} differ; too large to be shown").into_bytes());
+        }
+        TextChange::Lines { hunks, .. } if hunks.is_empty() => {}
+        TextChange::Lines { hunks, .. } => {
+            lines.push(format!("--- {old}").into_bytes());
+            lines.push(format!("+++ {new}").into_bytes());
+            let text = hunks.strip_suffix(b"\n").unwrap_or(hunks);
+            lines.extend(text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec));
+        }
+    }
+    lines
+}
+
+fn mode_lines(change: &Change) -> Vec<Vec<u8>> {
+    let mode = |side: &Option<Side>| match side {
+        Some(Side { node: Node::File(file), .. }) => Some(file.mode),
+        Some(Side { node: Node::Fifo(fifo), .. }) => Some(fifo.mode),
+        Some(Side { node: Node::Dir(_), dir_meta }) => dir_meta.as_ref().map(|meta| meta.mode),
+        Some(Side { node: Node::Symlink(_), .. }) | None => None,
+    };
+    match (mode(&change.before), mode(&change.after)) {
+        (Some(old), Some(new)) if old != new => {
+            vec![format!("old mode {old:04o}").into_bytes(), format!("new mode {new:04o}").into_bytes()]
+        }
+        (Some(_) | None, _) => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::memory::MemoryBackend;
+    use crate::backend::{Backend, Durability};
+    use crate::hostfs::stat::FileTime;
+    use crate::vault::content;
+    use crate::vault::page::{FileContent, FileNode};
+
+    fn added(path: &str, text: &str) -> Change {
+        let node = Node::File(FileNode {
+            mode: 0o644,
+            mtime: FileTime { seconds: 0, nanos: 0 },
+            size: text.len() as u64,
+            content: FileContent::Whole(content::id_of(text.as_bytes())),
+            xattrs: None,
+            link: None,
+        });
+        let after = Some(Side { node, dir_meta: None });
+        let path = TreePath::parse(path.as_bytes()).unwrap();
+        Change { path, kind: ChangeKind::Added, before: None, after }
+    }
+
+    /// Changes that add these files, and a store that has their content.
+    fn summary(files: &[(&str, &str)]) -> (ChangeSummary, MemoryBackend) {
+        let store = MemoryBackend::default();
+        let mut writer = store.write().unwrap();
+        for (_, text) in files {
+            let blob = content::encode(content::id_of(text.as_bytes()), text.as_bytes().to_vec());
+            writer.put_blob(&blob).unwrap();
+        }
+        writer.commit(Durability::Synced).unwrap();
+        (ChangeSummary::of(files.iter().map(|(path, text)| added(path, text)).collect()), store)
+    }
+
+    #[test]
+    fn a_tree_keeps_directories_together_and_counts_what_it_leaves_off() {
+        let (summary, _) = summary(&[("a-b/x", "1"), ("a/deep/x", "2"), ("a/y", "3"), ("z\n", "4")]);
+        let shown = |limit| {
+            let view = tree_view(&summary, limit);
+            let lines = view.lines.iter().map(|line| {
+                let mark = line.change.map_or(' ', |change| kind_words(&change.kind).1);
+                format!("{mark}{}{}", " ".repeat(line.depth), line.name)
+            });
+            (lines.collect::<Vec<_>>(), view.left_off)
+        };
+        let all = [" a/", "  deep/", "A  x", "A y", " a-b/", "A x", "Az\\n"];
+        assert_eq!(shown(4), (all.map(str::to_owned).to_vec(), 0));
+        assert_eq!(shown(2), (all[..4].iter().map(|line| (*line).to_owned()).collect(), 2));
+        assert_eq!(shown(0), (Vec::new(), 4));
+    }
+
+    #[test]
+    fn a_stat_counts_lines_of_what_it_tells() {
+        let (summary, store) = summary(&[("a", "1\n2\n"), ("b", "\0"), ("c", "3\n")]);
+        let reader = store.read().unwrap();
+        let view = stat_view(&*reader, &summary, 2).unwrap();
+        let extents: Vec<Extent> = view.paths.iter().map(|(_, extent)| *extent).collect();
+        assert_eq!(extents, [Extent::Lines(LineStat { added: 2, deleted: 0 }), Extent::Binary]);
+        assert_eq!((view.total, view.left_off), (LineStat { added: 2, deleted: 0 }, 1));
+    }
+
+    #[test]
+    fn a_patch_is_cut_between_files_and_says_so() {
+        let long = "x\n".repeat(500);
+        let (summary, store) = summary(&[("a", "1\n"), ("b", &long), ("c", "3\n"), ("d", "4\n")]);
+        let reader = store.read().unwrap();
+        let told = |limits| {
+            let mut text = Vec::new();
+            let missing = patch_view(&*reader, &summary, limits, |lines| {
+                lines.iter().for_each(|line| text.extend([line.as_slice(), b"\n"].concat()));
+                Ok::<(), VaultError>(())
+            });
+            (String::from_utf8(text).unwrap(), missing.unwrap())
+        };
+        let (whole, missing) = told(PatchLimits::DEFAULT);
+        assert_eq!(missing, PatchLeftOff::default());
+        assert!(
+            whole.starts_with("diff --avfs a/a b/a (added)\n--- /dev/null\n+++ b/a\n@@ -0,0 +1 @@\n+1\n")
+        );
+        let (text, missing) = told(PatchLimits { file_bytes: 200, total_bytes: 1 << 20 });
+        assert_eq!(missing, PatchLeftOff { shortened: 1, left_off: 0 });
+        assert!(text.contains("files /dev/null and b/b differ; too much to be shown\n"), "{text}");
+        assert!(text.ends_with("+4\n"), "{text}");
+        let (text, missing) = told(PatchLimits { file_bytes: 2000, total_bytes: 300 });
+        assert_eq!(missing, PatchLeftOff { shortened: 0, left_off: 3 });
+        assert!(text.len() <= 300 && text.ends_with("+1\n"), "{text}");
+    }
+}

@@ -1,0 +1,190 @@
+//! A request as JSON: what `avfs-run --request` reads. The `request` of an envelope is one too.
+//!
+//! Every key is known; what no key says is as without it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::runtime::request::CommandLine;
+
+use super::answer::SCHEMA_VERSION;
+use super::text::from_base64;
+
+/// A request is words and paths: more than this is a mistake.
+pub const REQUEST_BYTES_MAX: usize = 16 << 20;
+
+/// What is asked for.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RequestFile {
+    /// The version of this format; 1 if nothing is said.
+    pub schema_version: Option<u32>,
+    /// A list of words, or a line for /bin/sh -c.
+    pub command: Value,
+    /// `argv` or `shell`; what `command` looks like if nothing is said.
+    pub command_mode: Option<String>,
+    /// The command's words in Base64, where they are not UTF-8; wins over `command`.
+    pub command_base64: Option<Vec<String>>,
+    pub vault: Option<String>,
+    pub fork: Option<String>,
+    pub from: Option<String>,
+    pub cwd: Option<String>,
+    pub at: Option<String>,
+    pub readonly: bool,
+    /// Milliseconds; null means that it may run for ever, nothing at all the default.
+    #[serde(deserialize_with = "even_null")]
+    pub timeout_ms: Option<Option<u64>>,
+    /// As `--timeout` takes it.
+    pub timeout: Option<String>,
+    pub grace_ms: Option<u64>,
+    pub checkpoint_mode: Option<String>,
+    pub net: Option<String>,
+    /// `review`, `apply` or `discard`.
+    pub retention: Option<String>,
+    pub base: Option<String>,
+    pub scratch: Option<String>,
+    pub backend: Option<String>,
+    pub profile: Option<String>,
+    pub allow_degraded: bool,
+    pub ro: Vec<String>,
+    pub rw: Vec<String>,
+    pub tmpfs: Vec<String>,
+    pub hide: Vec<String>,
+    /// Of no account: cache directories come from the settings.
+    pub cache: Vec<String>,
+    /// Variables and their values.
+    pub env: BTreeMap<String, String>,
+    /// Names of variables that are passed on where the caller has them.
+    pub environment: Vec<String>,
+    /// Names of variables that are passed on and never written down.
+    pub secrets: Vec<String>,
+    /// Policy profiles to hold beside those of the files.
+    pub policy: Vec<String>,
+    /// `fail`, `wait` or `ask`.
+    pub approval: Option<String>,
+    /// An approval to use.
+    pub approval_id: Option<String>,
+}
+
+/// What is wrong with a request, and where.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RequestFileError {
+    #[error("line {line}, column {column}: {problem}")]
+    Json { line: usize, column: usize, problem: String },
+    #[error("it has more than {REQUEST_BYTES_MAX} bytes")]
+    TooLong,
+    #[error("{key}: {problem}")]
+    Key { key: &'static str, problem: String },
+}
+
+impl RequestFile {
+    pub fn parse(text: &[u8]) -> Result<Self, RequestFileError> {
+        if text.len() > REQUEST_BYTES_MAX {
+            return Err(RequestFileError::TooLong);
+        }
+        let file: Self = serde_json::from_slice(text).map_err(|error| {
+            let text = error.to_string();
+            let problem = text.split(" at line ").next().unwrap_or_default().to_owned();
+            RequestFileError::Json { line: error.line(), column: error.column(), problem }
+        })?;
+        match file.schema_version {
+            None | Some(SCHEMA_VERSION) => Ok(file),
+            Some(other) => Err(bad("schema_version", format!("{other} is not known; this avfs knows 1"))),
+        }
+    }
+
+    /// The command that is meant.
+    pub fn command_line(&self) -> Result<CommandLine, RequestFileError> {
+        let mode = self.command_mode.as_deref();
+        if !matches!(mode, None | Some("argv" | "shell")) {
+            return Err(bad("command_mode", "it is argv or shell".to_owned()));
+        }
+        if let Some(words) = &self.command_base64 {
+            let decoded = words.iter().map(|word| from_base64(word).map(OsString::from_vec));
+            let words: Option<Vec<OsString>> = decoded.collect();
+            let words = words.ok_or_else(|| bad("command_base64", "a word is not Base64".to_owned()))?;
+            return Ok(match (mode, <[OsString; 3]>::try_from(words)) {
+                // As a shell is called: what is meant is the line.
+                (Some("shell"), Ok([_, _, line])) => CommandLine::Shell(line),
+                (_, Ok(words)) => CommandLine::Argv(words.to_vec()),
+                (_, Err(words)) => CommandLine::Argv(words),
+            });
+        }
+        match (&self.command, mode) {
+            (Value::String(line), None | Some("shell")) => Ok(CommandLine::Shell(line.into())),
+            (Value::Array(words), None | Some("argv")) => {
+                let words: Option<Vec<OsString>> =
+                    words.iter().map(|word| Some(OsString::from(word.as_str()?))).collect();
+                let words = words.ok_or_else(|| bad("command", "a word is not a string".to_owned()))?;
+                Ok(CommandLine::Argv(words))
+            }
+            (Value::Null, _) => Err(bad("command", "it is missing".to_owned())),
+            (Value::String(_), _) => Err(bad("command", "with argv it is a list of words".to_owned())),
+            (Value::Array(_), _) => Err(bad("command", "with shell it is one line".to_owned())),
+            (Value::Bool(_) | Value::Number(_) | Value::Object(_), _) => {
+                Err(bad("command", "it is neither a list of words nor a line".to_owned()))
+            }
+        }
+    }
+}
+
+/// Tells null from nothing.
+fn even_null<'d, D: Deserializer<'d>>(value: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::<u64>::deserialize(value).map(Some)
+}
+
+fn bad(key: &'static str, problem: String) -> RequestFileError {
+    RequestFileError::Key { key, problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(text: &str) -> Result<CommandLine, RequestFileError> {
+        RequestFile::parse(text.as_bytes())?.command_line()
+    }
+
+    #[test]
+    fn a_command_is_words_or_a_line() {
+        let argv = |words: &[&str]| CommandLine::Argv(words.iter().map(OsString::from).collect());
+        assert_eq!(command(r#"{"command": ["a", "b c"]}"#), Ok(argv(&["a", "b c"])));
+        assert_eq!(command(r#"{"command": "a | b"}"#), Ok(CommandLine::Shell("a | b".into())));
+        let odd = command(r#"{"command": ["?"], "command_base64": ["/w=="]}"#);
+        assert_eq!(odd, Ok(CommandLine::Argv(vec![OsString::from_vec(vec![0xff])])));
+        let line = r#"{"command_mode": "shell", "command_base64": ["L2Jpbi9zaA==", "LWM=", "/w=="]}"#;
+        assert_eq!(command(line), Ok(CommandLine::Shell(OsString::from_vec(vec![0xff]))));
+    }
+
+    #[test]
+    fn no_limit_is_not_the_default() {
+        let timeout = |text: &str| RequestFile::parse(text.as_bytes()).unwrap().timeout_ms;
+        assert_eq!(timeout("{}"), None);
+        assert_eq!(timeout(r#"{"timeout_ms": null}"#), Some(None));
+        assert_eq!(timeout(r#"{"timeout_ms": 5}"#), Some(Some(5)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place() {
+        for (text, told) in [
+            ("{\n  \"comand\": []}", "line 2, column 10: unknown field `comand`"),
+            ("{\"command\": [}", "line 1, column 14"),
+            ("{\"command\": [], \"rw\": 1}", "invalid type: integer `1`, expected a sequence"),
+            ("{}", "command: it is missing"),
+            ("{\"command\": [1]}", "command: a word is not a string"),
+            ("{\"command\": {}}", "command: it is neither"),
+            ("{\"command\": \"x\", \"command_mode\": \"argv\"}", "command: with argv it is a list"),
+            ("{\"command\": [\"x\"], \"command_mode\": \"y\"}", "command_mode: it is argv or shell"),
+            ("{\"command\": [\"x\"], \"schema_version\": 2}", "schema_version: 2 is not known"),
+            ("{\"command_base64\": [\"?\"]}", "command_base64: a word is not Base64"),
+        ] {
+            let error = command(text).unwrap_err().to_string();
+            assert!(error.starts_with(told) || error.contains(told), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! From a request to a permission: what the rules say, and a person where they ask for one.
+//!
+//! An approval is used up before the command runs, so that it lets one run through and no more.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::backend::{ApprovalRecord, ApprovalState, RunRecord, RunState};
+use crate::hostfs::random;
+use crate::ids::{ApprovalId, ApprovalPrefix, RequestDigest};
+use crate::vault::VaultError;
+use crate::vault::approval::{Answer, Claim, Fault, Question};
+
+use super::decision::{Action, ExecutionDecision};
+use super::ground::{Places, UNBOUND_PATH};
+use super::journal;
+use super::launcher::Launcher;
+use super::policy::{Asked, Policy};
+use super::proxy::{Outcome, ProxyRuntime};
+use super::request::{ApprovalMode, ExecutionRequest, ForkChoice};
+use super::run::Run;
+use super::view::Extra;
+
+/// Between two looks at an approval that is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Somebody at a terminal.
+pub trait Approver {
+    /// What they say; nothing if nobody is there.
+    fn ask(&self, approval: &ApprovalRecord, decision: &ExecutionDecision) -> Option<Answer>;
+}
+
+/// What came of the deciding.
+pub enum Permission {
+    Granted {
+        approval: Option<ApprovalId>,
+    },
+    Denied(Denial),
+    /// Somebody has to say yes first.
+    Wanted(ApprovalRecord),
+}
+
+/// Why a request is not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// The rules say no.
+    Policy,
+    /// A person said no.
+    Person { approval: ApprovalId, by: String },
+    /// The approval that was shown is worth nothing.
+    BadApproval { shown: ApprovalPrefix, fault: Fault },
+}
+
+impl<L: Launcher> ProxyRuntime<'_, L> {
+    /// Lets a request through, or writes down why not.
+    pub(super) fn permit(&self, run: &mut Run, places: &Places) -> Outcome<Permission, L> {
+        let denial = match run.decision.action {
+            Action::Allow | Action::AllowWithCheckpoint => return Ok(Permission::Granted { approval: None }),
+            Action::Deny => Denial::Policy,
+            Action::RequireApproval => {
+                let digest = run.request.digest(&places.cwd);
+                match self.with_approval(run, &digest)? {
+                    Permission::Denied(denial) => denial,
+                    permission @ (Permission::Granted { .. } | Permission::Wanted(_)) => {
+                        return Ok(permission);
+                    }
+                }
+            }
+        };
+        if let Denial::Person { approval, by } = &denial {
+            run.decision.action = Action::Deny;
+            run.decision.reason = format!("{by} denied it (approval {approval})");
+        }
+        let record = self.not_run(run, RunState::Denied);
+        self.site.vault.journal_refused(&record, run.told().as_told())?;
+        Ok(Permission::Denied(denial))
+    }
+
+    fn with_approval(&self, run: &Run, digest: &RequestDigest) -> Outcome<Permission, L> {
+        let vault = self.site.vault;
+        match vault.claim_approval(digest, run.request.approved.as_ref(), &run.id)? {
+            Claim::Granted(approval) => Ok(Permission::Granted { approval: Some(approval.id) }),
+            // Who sits at the terminal may think again.
+            Claim::Denied(approval) if run.request.approval != ApprovalMode::Ask => {
+                Ok(Permission::Denied(denied_by(&approval)))
+            }
+            Claim::Refused { shown, fault: Fault::Pending } => {
+                let approval = vault.approval(&shown)?;
+                let record = self.not_run(run, RunState::ApprovalRequired);
+                vault.journal_refused(&record, run.told().as_told())?;
+                self.wait_or_leave(run, approval, digest)
+            }
+            Claim::Refused { shown, fault } => Ok(Permission::Denied(Denial::BadApproval { shown, fault })),
+            Claim::Open | Claim::Denied(_) => {
+                let question = Question {
+                    id: ApprovalId::from_random(random::bytes().map_err(VaultError::Input)?),
+                    digest: *digest,
+                    reason: run.decision.reason.clone(),
+                    expires_seconds: run.decision.approval_seconds,
+                };
+                let record = self.not_run(run, RunState::ApprovalRequired);
+                let approval = vault.ask_approval(&question, &record, run.told().as_told())?;
+                self.wait_or_leave(run, approval, digest)
+            }
+        }
+    }
+
+    /// What is done until somebody has answered.
+    fn wait_or_leave(
+        &self,
+        run: &Run,
+        approval: ApprovalRecord,
+        digest: &RequestDigest,
+    ) -> Outcome<Permission, L> {
+        let (vault, prefix) = (self.site.vault, ApprovalPrefix::from(&approval.id));
+        match run.request.approval {
+            ApprovalMode::Fail => return Ok(Permission::Wanted(approval)),
+            ApprovalMode::Ask => match self.approver.ask(&approval, &run.decision) {
+                None => return Ok(Permission::Wanted(approval)),
+                Some(answer) => match vault.answer_approval(&prefix, answer) {
+                    // Somebody else has answered meanwhile: what they said counts.
+                    Ok(_) | Err(VaultError::ApprovalSettled { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                },
+            },
+            ApprovalMode::Wait => {
+                let answered = |approval: &ApprovalRecord| {
+                    approval.state != ApprovalState::Pending || approval.expires_at <= vault.now()
+                };
+                while !answered(&vault.approval(&prefix)?) {
+                    std::thread::sleep(LOOK_EVERY);
+                }
+            }
+        }
+        match vault.claim_approval(digest, Some(&prefix), &run.id)? {
+            Claim::Granted(approval) => Ok(Permission::Granted { approval: Some(approval.id) }),
+            Claim::Refused { fault: Fault::Denied, .. } => {
+                Ok(Permission::Denied(denied_by(&vault.approval(&prefix)?)))
+            }
+            Claim::Refused { shown, fault } => Ok(Permission::Denied(Denial::BadApproval { shown, fault })),
+            Claim::Denied(_) | Claim::Open => Ok(Permission::Wanted(vault.approval(&prefix)?)),
+        }
+    }
+
+    /// The row of a run that does not take place, or not yet.
+    pub(super) fn not_run(&self, run: &Run, state: RunState) -> RunRecord {
+        RunRecord {
+            seq: 0,
+            id: run.id.clone(),
+            fork: run.fork.clone(),
+            state,
+            version_before: None,
+            version_after: None,
+            started_at: run.started_at,
+            ended_at: Some(self.site.vault.now()),
+            exit_code: None,
+            signal: None,
+            applied_at: None,
+            discarded_at: None,
+            request: journal::request(&run.request, self.site.vault.path()),
+            decision: journal::decision(&run.decision, run.approval.as_ref()),
+            result: "{}".to_owned(),
+        }
+    }
+}
+
+/// What the rules say of a request.
+pub(super) fn decide(
+    policy: &Policy,
+    request: &ExecutionRequest,
+    places: &Places,
+    home: Option<&Path>,
+) -> ExecutionDecision {
+    let writable = request.extras.iter().filter(|extra| matches!(extra, Extra::ReadWrite(_)));
+    // A rule is about the place itself: a link that a command has made must not lead out of what is allowed.
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let rw: Vec<PathBuf> = writable.map(|extra| real(extra.path())).collect();
+    let rw: Vec<&Path> = rw.iter().map(PathBuf::as_path).collect();
+    let secrets = request.environment.handed_over();
+    let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
+    let profiled;
+    let policy = if request.policy.is_empty() {
+        policy
+    } else {
+        profiled = policy.clone().with_profiles(&request.policy);
+        &profiled
+    };
+    policy.decide(&Asked {
+        command: &request.command,
+        fork: match &request.fork {
+            ForkChoice::Ephemeral => None,
+            ForkChoice::Persistent { name, .. } => Some(name),
+        },
+        cwd: &places.cwd,
+        workspace: &places.workspace,
+        project: places.bound.as_deref().unwrap_or(Path::new(UNBOUND_PATH)),
+        home,
+        net: request.net,
+        profile: request.profile,
+        timeout: request.timeout,
+        rw: &rw,
+        secrets: &secrets,
+    })
+}
+
+fn denied_by(approval: &ApprovalRecord) -> Denial {
+    let by = approval.decided_by.clone().unwrap_or_default();
+    Denial::Person { approval: approval.id.clone(), by }
+}

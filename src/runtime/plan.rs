@@ -1,0 +1,144 @@
+//! Everything the launcher is told: the view, the workspace in it, and where what is written goes.
+
+use std::path::{Path, PathBuf};
+
+use crate::backend::RunState;
+use crate::vault::export::{ExportOptions, Overwrite};
+use crate::vault::path::TreePath;
+
+use super::ground::{Names, Places, upper_root};
+use super::journal;
+use super::launcher::{LaunchPlan, Launcher, UpperPlace, UpperRoot, WorkspaceMount};
+use super::locate::VAULT_DIR;
+use super::mount_session::{MountSession, ScratchDir, SessionError};
+use super::proxy::{Outcome, ProxyRuntime};
+use super::request::{ExecutionRequest, Writing};
+use super::room::{Room, Scratch};
+use super::run::Run;
+use super::view::{ViewRequest, view};
+use super::workspace_service::Ground;
+
+/// Runs whose writing is looked at to tell how much the next one will write.
+const EARLIER_RUNS: usize = 3;
+/// Rows of the journal among which they are looked for.
+const EARLIER_ROWS: usize = 6;
+
+impl<L: Launcher> ProxyRuntime<'_, L> {
+    /// Where what the command writes goes; the most that one of the last runs wrote has a say.
+    pub(super) fn room(&self, request: &ExecutionRequest) -> crate::vault::Result<Scratch> {
+        let runs = self.site.vault.runs(i64::MAX, EARLIER_ROWS)?;
+        // What was denied wrote nothing, and says nothing.
+        let ran = runs.iter().filter(|run| run.state == RunState::Completed).take(EARLIER_RUNS);
+        let written = ran.map(|run| journal::bytes_written(&run.result)).max().unwrap_or(0);
+        Ok(Room::look(&self.site.cache_dir, written).choose(request.scratch))
+    }
+
+    pub(super) fn plan(
+        &self,
+        run: &Run,
+        places: &Places,
+        ground: &Ground,
+        scratch: &ScratchDir,
+        session: &MountSession,
+        room: Scratch,
+    ) -> Outcome<LaunchPlan, L> {
+        let (request, site) = (&run.request, self.site);
+        let workspace = self.workspace(run, places, ground, session, room)?;
+        let mut secret = vec![site.cache_dir.clone(), places.workspace.join(VAULT_DIR)];
+        if let Some(vault) = site.vault.path() {
+            secret.extend(vault_files(vault, places));
+        }
+        let search_path = request.environment.get("PATH").unwrap_or_default();
+        let steps = view(ViewRequest {
+            profile: request.profile,
+            workspace,
+            home: site.home.as_deref(),
+            search_path,
+            net: request.net,
+            proc: request.proc,
+            extras: &request.extras,
+            secret: &secret,
+        });
+        Ok(LaunchPlan {
+            mountpoint: scratch.mountpoint()?,
+            view: steps,
+            net: request.net,
+            command: request.command.words(),
+            environment: request.environment.pairs(),
+            cwd: places.cwd.clone(),
+            streams: request.streams,
+            timeout: request.timeout,
+            grace: request.grace,
+        })
+    }
+
+    fn workspace(
+        &self,
+        run: &Run,
+        places: &Places,
+        ground: &Ground,
+        session: &MountSession,
+        room: Scratch,
+    ) -> Outcome<WorkspaceMount, L> {
+        let path = places.workspace.clone();
+        let (lowers, root) = match ground {
+            Ground::Live(dir) => {
+                let own = dir.join(VAULT_DIR).symlink_metadata().is_ok();
+                let whiteouts = if own { vec![VAULT_DIR.as_bytes().to_vec()] } else { Vec::new() };
+                (vec![dir.clone()], upper_root(dir, Names::Plain, whiteouts)?)
+            }
+            Ground::Stacked { stack, .. } => {
+                let top = stack.dirs.first().map(PathBuf::as_path).unwrap_or(Path::new("/"));
+                (stack.dirs.clone(), upper_root(top, Names::Stored, Vec::new())?)
+            }
+            Ground::Copied { root, .. } => {
+                let options =
+                    ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: self.site.meter };
+                let copy = session.copy_dir();
+                session.reserve_outcome()?;
+                self.site.vault.export(root, &copy, &options)?;
+                return Ok(match run.request.writing {
+                    Writing::Allowed => WorkspaceMount::Copy { path, source: copy },
+                    Writing::Refused => WorkspaceMount::ReadOnly { path, lowers: vec![copy] },
+                });
+            }
+        };
+        if run.request.writing == Writing::Refused {
+            return Ok(WorkspaceMount::ReadOnly { path, lowers });
+        }
+        let upper = upper_place(session, room, root)?;
+        Ok(WorkspaceMount::Overlay { path, lowers, upper })
+    }
+}
+
+/// Paths of the workspace that are not part of it: something else is shown there.
+pub(super) fn hidden(request: &ExecutionRequest, places: &Places) -> Vec<TreePath> {
+    let below = request.extras.iter().filter_map(|extra| extra.path().strip_prefix(&places.workspace).ok());
+    below.filter_map(|below| TreePath::parse(below.as_os_str().as_encoded_bytes()).ok()).collect()
+}
+
+fn upper_place(session: &MountSession, room: Scratch, root: UpperRoot) -> Result<UpperPlace, SessionError> {
+    match room {
+        Scratch::Disk => session.disk_upper(&root),
+        Scratch::Memory { size_bytes, inodes } => {
+            Ok(UpperPlace::Memory { at: session.dir().to_owned(), size_bytes, inodes, root })
+        }
+    }
+}
+
+/// Where the vault's own files would be seen: in the workspace, or anywhere else on the host.
+fn vault_files(vault: &Path, places: &Places) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = ["", "-wal", "-shm", "-lock", "-use", "-gate"]
+        .iter()
+        .map(|suffix| crate::backend::sqlite::sibling(vault, suffix))
+        .collect();
+    if let Some(bound) = &places.bound {
+        let below = files.iter().filter_map(|file| file.strip_prefix(bound).ok());
+        let inside: Vec<PathBuf> = below.map(|below| places.workspace.join(below)).collect();
+        files.extend(inside);
+        files.push(bound.join(VAULT_DIR));
+    }
+    files.sort();
+    files.dedup();
+    files
+}

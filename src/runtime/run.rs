@@ -1,0 +1,87 @@
+//! One run while it takes place: what is known of it, and what is to be said about it.
+
+use std::time::Instant;
+
+use crate::clock::Timestamp;
+use crate::ids::{ApprovalId, ForkName, RunId};
+use crate::vault::import::Imported;
+use crate::vault::run::Told;
+
+use super::decision::ExecutionDecision;
+use super::request::ExecutionRequest;
+use super::result::{Note, Phases};
+
+/// Characters of a command in the message of its version.
+const MESSAGE_CHARS: usize = 200;
+
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub id: RunId,
+    /// As it is after what the host has refused so far.
+    pub request: ExecutionRequest,
+    pub decision: ExecutionDecision,
+    /// The approval that let it through.
+    pub approval: Option<ApprovalId>,
+    /// Where its changes will go.
+    pub fork: ForkName,
+    /// Where a fork made for the run begins.
+    pub parent: ForkName,
+    pub message: String,
+    pub begun: Instant,
+    pub started_at: Timestamp,
+    pub notes: Vec<Note>,
+    pub degraded: Vec<String>,
+    pub phases: Phases,
+}
+
+impl Run {
+    pub fn note(&mut self, code: &'static str, text: String) {
+        self.notes.push(Note { code, text });
+    }
+
+    /// What an import could not keep.
+    pub fn note_import(&mut self, imported: &Imported) {
+        for trouble in &imported.scanned.troubles {
+            self.note("import.trouble", format!("{}: {}", trouble.path, trouble.reason));
+        }
+    }
+
+    pub fn told(&self) -> RunTold {
+        RunTold { request: self.message.clone(), decision: self.decision.told(), violation: None }
+    }
+}
+
+/// What the audit log will tell of a run.
+#[derive(Clone, Debug)]
+pub struct RunTold {
+    pub request: String,
+    pub decision: String,
+    pub violation: Option<String>,
+}
+
+impl RunTold {
+    pub fn as_told(&self) -> Told<'_> {
+        Told { request: &self.request, decision: &self.decision, violation: self.violation.as_deref() }
+    }
+}
+
+/// One line about a command, for the version it makes.
+pub fn message(command: &str) -> String {
+    let mut message: String = command.chars().take(MESSAGE_CHARS).collect();
+    if message.len() < command.len() {
+        message.push('…');
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_commands_are_cut() {
+        assert_eq!(message("make test"), "make test");
+        let long = message(&"x".repeat(500));
+        assert_eq!(long.chars().count(), MESSAGE_CHARS + 1);
+    }
+}

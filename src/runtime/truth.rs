@@ -1,0 +1,36 @@
+//! The truth about a command that was taken for one that only looks: what it changed.
+
+use crate::vault::capture::Captured;
+use crate::vault::edit::Edit;
+use crate::vault::page::{DirRef, Node};
+use crate::vault::path::TreePath;
+use crate::vault::{Result, Vault, tree};
+
+/// Paths that were changed in more than the time of a directory, which files made and removed in it leave.
+pub fn touched(vault: &Vault, before: &DirRef, captured: &Captured<'_>) -> Result<Vec<TreePath>> {
+    let reader = vault.read()?;
+    let mut touched = Vec::new();
+    for (path, edit) in &captured.edits {
+        let time_only = match (edit, tree::lookup(&&*reader, before, path)?) {
+            (Edit::Dir(meta), Some(Node::Dir(dir))) => {
+                let old = tree::top(&&*reader, &dir.tree)?.0;
+                (old.mode, &old.xattrs) == (meta.mode, &meta.xattrs)
+            }
+            (Edit::Dir(_) | Edit::Put(_) | Edit::Remove, _) => false,
+        };
+        if !time_only {
+            touched.push(path.clone());
+        }
+    }
+    Ok(touched)
+}
+
+/// What a command changed that was to look only, in a few words; nothing if it kept to that.
+#[must_use]
+pub fn violation(touched: &[TreePath]) -> Option<String> {
+    let first = touched.first()?;
+    Some(match touched.len() {
+        1 => first.to_string(),
+        count => format!("{first} and {} more", count - 1),
+    })
+}

@@ -1,0 +1,71 @@
+//! Runs that the journal does not have as they stand: those that run now, and those that died on the way.
+//!
+//! Only looks; finishing and clearing away is a recovery's or the next run's.
+
+use std::path::{Path, PathBuf};
+
+use crate::hostfs::lock::{FileLock, Mode};
+
+use super::mount_session::{OUTCOME, STATE, ScratchDir, SessionError};
+use super::session_record::SessionRecord;
+use super::state::ProxyExecutionState;
+
+/// A run that has a scratch.
+#[derive(Clone, Debug)]
+pub struct Unsettled {
+    pub record: SessionRecord,
+    /// How far it came.
+    pub stands: ProxyExecutionState,
+    pub life: RunLife,
+    pub dir: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunLife {
+    Running,
+    /// Its process is gone, and the command had not ended.
+    Dead,
+    /// Its process is gone, but the command had ended: `avfs recover` finishes it.
+    Recoverable,
+}
+
+impl RunLife {
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Dead => "dead",
+            Self::Recoverable => "recoverable",
+        }
+    }
+}
+
+impl Unsettled {
+    /// Those of one vault, by id.
+    pub fn find(scratch: &ScratchDir, vault_id: &str) -> Result<Vec<Self>, SessionError> {
+        let mut found = Vec::new();
+        for dir in scratch.dirs()? {
+            // What cannot be read is being made or cleared away in this moment, or not ours to understand.
+            let Ok(record) = SessionRecord::read_in(&dir) else { continue };
+            if record.vault_id != vault_id {
+                continue;
+            }
+            let life = match FileLock::try_dir(&dir, Mode::Shared) {
+                Ok(Some(_)) if dir.join(OUTCOME).exists() => RunLife::Recoverable,
+                Ok(Some(_)) => RunLife::Dead,
+                Ok(None) => RunLife::Running,
+                Err(_) => continue,
+            };
+            found.push(Self { record, stands: stood_at(&dir), life, dir });
+        }
+        found.sort_by(|a, b| a.record.run.cmp(&b.record.run));
+        Ok(found)
+    }
+}
+
+/// How far the run of a scratch came.
+pub(super) fn stood_at(dir: &Path) -> ProxyExecutionState {
+    let word = std::fs::read_to_string(dir.join(STATE)).unwrap_or_default();
+    // The record is written first, so that a run without a state had just begun.
+    word.trim_end().parse().unwrap_or(ProxyExecutionState::Checkpointing)
+}

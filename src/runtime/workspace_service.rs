@@ -1,0 +1,148 @@
+//! The workspaces of a vault: task forks that are made on first use, what a run stands on, and forks that go when
+//! nobody has looked at them in time.
+
+use std::path::{Path, PathBuf};
+
+use crate::backend::{Life, VersionRecord};
+use crate::ids::ForkName;
+use crate::vault::VaultError;
+use crate::vault::import::{ImportOptions, Imported, OnTrouble};
+use crate::vault::layers::Stack;
+use crate::vault::page::DirRef;
+use crate::vault::version::{Reference, full_root_of};
+
+use super::ground::{Beneath, GroundError, Places};
+use super::proxy::Site;
+use super::request::{BackendChoice, ForkChoice};
+use super::run::Run;
+
+/// Forks named in the note about those that went.
+const NAMED_MAX: usize = 5;
+
+/// What lies beneath a run.
+pub(super) enum Ground {
+    /// The directory itself; its version is made beside the command.
+    Live(PathBuf),
+    Stacked {
+        stack: Stack,
+        version: VersionRecord,
+        root: DirRef,
+    },
+    /// A copy in the scratch, which the command changes as it is.
+    Copied {
+        version: VersionRecord,
+        root: DirRef,
+    },
+}
+
+/// Gives runs their workspaces.
+#[derive(Clone, Copy)]
+pub struct WorkspaceService<'a> {
+    pub site: &'a Site<'a>,
+}
+
+impl WorkspaceService<'_> {
+    /// What the command will stand on.
+    pub(super) fn ground<E: From<GroundError> + From<VaultError>>(
+        &self,
+        places: &Places,
+        run: &mut Run,
+    ) -> Result<Ground, E> {
+        let site = self.site;
+        let request = run.request.clone();
+        let request = &request;
+        if let Beneath::Live(dir) = Beneath::choose(request, places, &site.cache_dir)? {
+            return Ok(Ground::Live(dir));
+        }
+        let version = match &request.fork {
+            ForkChoice::Ephemeral => {
+                if let Some(dir) = &places.bound {
+                    let imported = import_dir(site, dir)?;
+                    run.note_import(&imported);
+                }
+                self.head(&ForkName::main())?
+            }
+            ForkChoice::Persistent { name, from } => self.task_fork(name, from.as_ref(), places, run)?,
+        };
+        let root = {
+            let reader = site.vault.read()?;
+            full_root_of(&*reader, &version)?
+        };
+        if request.backend == BackendChoice::Copy {
+            return Ok(Ground::Copied { version, root });
+        }
+        let stack = site.vault.stack(&root, &site.layers, site.meter)?;
+        Ok(Ground::Stacked { stack, version, root })
+    }
+
+    fn head(&self, fork: &ForkName) -> crate::vault::Result<VersionRecord> {
+        let reader = self.site.vault.read()?;
+        let reference = Reference::parse(fork.as_str())?;
+        Ok(reference.resolve(&*reader)?.0)
+    }
+
+    /// The head of a task fork, which is made on first use.
+    fn task_fork(
+        &self,
+        name: &ForkName,
+        from: Option<&Reference>,
+        places: &Places,
+        run: &mut Run,
+    ) -> crate::vault::Result<VersionRecord> {
+        let (site, vault) = (self.site, self.site.vault);
+        match vault.fork(name) {
+            Ok(_) => {
+                if let Some(from) = from {
+                    from.resolve(&*vault.read()?)?;
+                    run.note("fork.exists", format!("fork {name} exists already, so --from means nothing"));
+                }
+                return self.head(name);
+            }
+            Err(VaultError::NoFork { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let main = Reference::parse(ForkName::main().as_str())?;
+        let from = match (from, &places.bound) {
+            (Some(from), _) => from,
+            // Of the directory as it is now, or the first run would find nothing.
+            (None, Some(dir)) => {
+                let imported = import_dir(site, dir)?;
+                run.note_import(&imported);
+                &main
+            }
+            (None, None) => &main,
+        };
+        match vault.create_fork(name, from, Life::Persistent) {
+            // Somebody else was faster; theirs is as good.
+            Ok(_) | Err(VaultError::ForkExists { .. }) => self.head(name),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Deletes forks that have expired; the one this run is for is used, so it stays. Failing to is no reason
+    /// not to run.
+    pub(super) fn expire_forks(&self, run: &mut Run) {
+        let text = match self.site.vault.expire_forks(std::slice::from_ref(&run.fork)) {
+            Ok(gone) if gone.is_empty() => return,
+            Ok(gone) => {
+                let names: Vec<&str> = gone.iter().take(NAMED_MAX).map(|name| name.as_str()).collect();
+                let more = gone.len() - names.len();
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                format!("deleted forks that had expired: {}{more}", names.join(", "))
+            }
+            Err(error) => format!("forks that have expired could not be deleted: {error}"),
+        };
+        run.note("fork.expired", text);
+    }
+}
+
+/// Brings the bound directory's present state onto the main fork.
+pub(super) fn import_dir(site: &Site<'_>, dir: &Path) -> crate::vault::Result<Imported> {
+    let options = ImportOptions {
+        on_trouble: OnTrouble::KeepGoing,
+        stat_cache: site.stat_cache.as_deref(),
+        exclude: &site.exclude,
+        meter: site.meter,
+    };
+    site.vault.import(dir, &ForkName::main(), "import before a run", &options)
+}
