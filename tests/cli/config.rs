@@ -10,8 +10,8 @@ fn put(env: &TestEnv, place: &str, text: &str) {
     std::fs::write(path, text).unwrap();
 }
 
-const USER: &str = "home/.config/avfs/config.toml";
-const PROJECT: &str = "project/.avfs/config.toml";
+const USER: &str = "home/.config/avfs/avfs.toml";
+const PROJECT: &str = "project/.avfs/avfs.toml";
 
 fn values(shown: &Value, key: &str) -> Vec<(String, Option<String>)> {
     let settings = shown["settings"].as_array().unwrap();
@@ -33,7 +33,7 @@ fn the_directory_wins_over_the_user_and_lists_are_appended() {
     let shown = env.result(&["config", "show"]);
     let user = |line: u32| Some(format!("{}:{line}", env.at(USER).display()));
     let project = |line: u32| {
-        Some(format!("{}:{line}", env.project().canonicalize().unwrap().join(".avfs/config.toml").display()))
+        Some(format!("{}:{line}", env.project().canonicalize().unwrap().join(".avfs/avfs.toml").display()))
     };
     assert_eq!(values(&shown, "run.timeout"), [("none".to_owned(), project(2))]);
     assert_eq!(values(&shown, "run.net"), [("host".to_owned(), user(3))]);
@@ -41,8 +41,10 @@ fn the_directory_wins_over_the_user_and_lists_are_appended() {
     assert_eq!(values(&shown, "run.env"), env_values.map(|(value, place)| (value.to_owned(), place)));
     assert_eq!(shown["not_taken"], json!(["run.env"]));
     let text = env.ok(&["config", "show"]);
-    assert!(text.contains("run.grace = \"5s\"  (default)"), "{text}");
-    assert!(text.contains("run.env += \"B\""), "{text}");
+    assert!(text.contains("run.grace = \"5s\"\n") && text.contains("run.env += \"B\"\n"), "{text}");
+    let text = env.ok(&["config", "show", "--origin"]);
+    assert!(text.contains("run.grace = \"5s\"  (default)\n"), "{text}");
+    assert!(text.contains("/.avfs/avfs.toml:2)\n"), "{text}");
     // Where there is no vault the user's settings are all there is.
     let elsewhere = env.avfs(&["config", "show", "--json"]).current_dir(env.at("home")).output().unwrap();
     let shown: Value = serde_json::from_slice(&elsewhere.stdout).unwrap();
@@ -57,13 +59,38 @@ fn the_directory_wins_over_the_user_and_lists_are_appended() {
 fn what_is_wrong_is_named_with_file_line_and_key() {
     let env = TestEnv::with_project();
     for (text, code, part) in [
-        ("[run]\ntiemout = '5s'\n", "config.unknown_key", "config.toml:2: there is no key run.tiemout"),
-        ("[run]\ntimeout = 5\n", "config.wrong_type", "config.toml:2: run.timeout takes a string"),
-        ("\n[run]\nprofile = 'lax'\n", "config.bad_value", "config.toml:3: run.profile: \"lax\""),
-        ("[run\n", "config.syntax", "config.toml:1: "),
+        (
+            "[run]\ntiemout = '5s'\n",
+            "config.unknown_key",
+            "avfs.toml:2: there is no key run.tiemout; did you mean run.timeout?",
+        ),
+        ("[run]\ntimeout = 5\n", "config.wrong_type", "avfs.toml:2: run.timeout takes a string"),
+        ("\n[run]\nprofile = 'lax'\n", "config.bad_value", "avfs.toml:3: run.profile: \"lax\""),
+        ("[run\n", "config.syntax", "avfs.toml:1: "),
     ] {
         put(&env, PROJECT, text);
         let refusal = env.refused(&["config", "show"], 1, code);
         assert!(refusal["error"]["message"].as_str().unwrap().contains(part), "{refusal}");
     }
+}
+
+#[test]
+fn a_variable_wins_over_every_file() {
+    let env = TestEnv::with_project();
+    put(&env, PROJECT, "[run]\ntimeout = '5s'\n");
+    let show = |name: &str, value: &str| {
+        let output = env.avfs(&["config", "show", "--json"]).env(name, value).output().unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let shown = show("AVFS_RUN_TIMEOUT", "9s");
+    let settings = shown["result"]["settings"].as_array().unwrap();
+    let timeout = settings.iter().find(|setting| setting["key"] == json!("run.timeout")).unwrap();
+    let value = json!({ "value": "9s", "origin": "variable", "variable": "AVFS_RUN_TIMEOUT", "file": null, "line": null });
+    assert_eq!(timeout["values"], json!([value]));
+    let text = env.avfs(&["config", "show", "--origin"]).env("AVFS_RUN_NET", "host").output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("run.net = \"host\"  ($AVFS_RUN_NET)\n"), "{text}");
+    let refused = show("AVFS_RUN_PROFILE", "lax");
+    assert_eq!(refused["error"]["code"], json!("config.bad_value"));
+    assert!(refused["error"]["message"].as_str().unwrap().starts_with("$AVFS_RUN_PROFILE: "), "{refused}");
 }

@@ -3,10 +3,10 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
+use crate::schema;
 use crate::support::Scratch;
 
 pub struct TestEnv {
@@ -115,7 +115,7 @@ impl TestEnv {
             .unwrap_or_else(|error| panic!("{all:?}: {error}: {:?} {:?}", answer.stdout, answer.stderr));
         assert_eq!(value["success"], json!(answer.code == 0), "{all:?}: {value}");
         assert_eq!(value["error"].is_null(), answer.code == 0, "{all:?}: {value}");
-        validate(&value);
+        schema::validate(&binary(), &value);
         value
     }
 
@@ -155,20 +155,4 @@ impl TestEnv {
         let report = self.result(&["fsck"]);
         assert_eq!(report["findings"], json!([]));
     }
-}
-
-/// Fails unless an answer is what `avfs schema` says of its kind.
-#[track_caller]
-fn validate(value: &Value) {
-    static SCHEMA: OnceLock<Value> = OnceLock::new();
-    let schema = SCHEMA.get_or_init(|| {
-        let output = Command::new(binary()).arg("schema").output().unwrap();
-        serde_json::from_slice(&output.stdout).unwrap()
-    });
-    let kind = value["kind"].as_str().unwrap();
-    assert!(schema["$defs"][kind].is_object(), "the schema does not know {kind}");
-    let one = json!({ "$ref": format!("#/$defs/{kind}"), "$defs": schema["$defs"] });
-    let validator = jsonschema::validator_for(&one).unwrap();
-    let errors: Vec<String> = validator.iter_errors(value).map(|error| error.to_string()).collect();
-    assert!(errors.is_empty(), "{kind}: {errors:?} in {value}");
 }

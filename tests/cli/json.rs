@@ -25,7 +25,7 @@ fn every_kind_of_answer_matches_the_schema() {
         &["materialize", "main"],
         &["fork", "create", "f", "--expires", "1d"],
         &["fork", "list"],
-        &["fork", "tree"],
+        &["fork", "tree", "--size"],
         &["write", "c.txt", "--text", "three", "--fork", "f"],
         &["mkdir", "d", "--fork", "f"],
         &["mv", "c.txt", "d", "--fork", "f"],
@@ -46,14 +46,17 @@ fn every_kind_of_answer_matches_the_schema() {
         &["grep", "main", "t.o"],
         &["diff", "main~1", "f~1", "--patch"],
         &["diff", "main~1", "f~1", "--stat"],
+        &["diff", "main~1", "f~1", "--tree"],
         &["runs", "list"],
         &["runs", "show", "0100"],
         &["apply", "run:0100"],
         &["discard", "run:0200"],
         &["recover"],
         &["undo"],
+        &["redo"],
         &["audit", "list"],
         &["audit", "verify"],
+        &["audit", "export"],
         &["quota", "show"],
         &["quota", "set", "--bytes", "1GiB"],
         &["prune", "--keep-last", "1", "--dry-run"],
@@ -63,6 +66,13 @@ fn every_kind_of_answer_matches_the_schema() {
         &["fsck"],
         &["stats"],
         &["config", "show"],
+        &["approvals", "list"],
+        &["approvals", "show", "0303"],
+        &["approvals", "approve", "0303"],
+        &["approvals", "deny", "0303"],
+        &["policy", "check", "--", "ls"],
+        &["policy", "explain", "--", "ls"],
+        &["policy", "test"],
         &["schema"],
         &["completions", "bash"],
         &["man", "--dir", man],
@@ -74,6 +84,9 @@ fn every_kind_of_answer_matches_the_schema() {
             let (first, second) = (Changes::default().put("r", "r"), Changes::default().put("s", "s"));
             runs::land(&env, 1, &first);
             runs::land(&env, 2, &second);
+        }
+        if *call == ["approvals", "list"] {
+            runs::ask(&env, 3);
         }
         let value = env.json(call);
         assert_eq!(value["success"], json!(true), "{call:?}: {value}");

@@ -2,15 +2,21 @@
 
 #![expect(clippy::unwrap_used, reason = "a harness that cannot go on should fail its test at once")]
 
+#[path = "../support/schema.rs"]
+mod schema;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod audit;
 mod bad_input;
 mod config;
+mod diff_views;
 mod env;
+mod envelopes;
 mod help;
 mod json;
 mod memory;
+mod policy;
 mod runs;
 mod streams;
 mod tour;

@@ -2,13 +2,27 @@
 
 use avfs::backend::{Life, RunRecord, RunState};
 use avfs::clock::Timestamp;
-use avfs::ids::ForkName;
-use avfs::vault::run::Landing;
+use avfs::ids::{ApprovalId, ForkName, RequestDigest};
+use avfs::vault::approval::Question;
+use avfs::vault::run::{Landing, Told};
 use serde_json::{Value, json};
 
 use crate::env::TestEnv;
 use crate::support::landing::{Changes, record, run_id};
 use crate::support::{self, fork, main_fork};
+
+/// A run that waits for its approval, whose id is made of the number.
+pub fn ask(env: &TestEnv, n: u8) {
+    let vault = support::open_vault(&env.vault_file());
+    let question = Question {
+        id: ApprovalId::from_random([n; 5]),
+        digest: RequestDigest([n; 32]),
+        reason: "because".to_owned(),
+        expires_seconds: 1_000_000_000,
+    };
+    let run = RunRecord { state: RunState::ApprovalRequired, ..record(n, &main_fork()) };
+    vault.ask_approval(&question, &run, Told::default()).unwrap();
+}
 
 /// Lands a run on a fork of its own, as a run without --fork does.
 pub fn land(env: &TestEnv, n: u8, changes: &Changes) -> ForkName {
@@ -129,17 +143,28 @@ fn a_fork_edited_in_the_vault_is_applied_too() {
 }
 
 #[test]
-fn undo_names_what_it_took_back() {
+fn undo_and_redo_name_what_they_took_and_brought_back() {
     let env = TestEnv::with_project();
     env.ok(&["write", "README.md", "--text", "oops\n", "-m", "a mistake"]);
     let undone = env.result(&["undo"]);
     assert_eq!(undone["undone"]["message"], json!("a mistake"));
     assert!(undone["version"]["message"].as_str().unwrap().ends_with(": a mistake"));
     assert_eq!(env.ok(&["cat", "main", "README.md"]), "hello\n");
-    env.ok(&["undo", "main"]);
+    let redone = env.result(&["redo", "main"]);
+    assert_eq!(redone["redone"], undone["undone"]);
     assert_eq!(env.ok(&["cat", "main", "README.md"]), "oops\n");
-    env.ok(&["fork", "create", "f", "--from", "main~4"]);
-    env.refused(&["undo", "f"], 1, "ref.before_first");
+    let refusal = env.refused(&["redo"], 1, "redo.nothing");
+    assert!(refusal["error"]["hint"].as_str().unwrap().contains("avfs restore"), "{refusal}");
+    env.ok(&["undo"]);
+    env.ok(&["undo"]);
+    assert_eq!(env.ok(&["ls", "main"]), "", "two steps back there was nothing yet");
+    env.refused(&["undo"], 1, "undo.nothing");
+    env.ok(&["import"]);
+    env.refused(&["redo"], 1, "redo.nothing");
+    // A fork goes back to where it began, not into what it was made from.
+    env.ok(&["fork", "create", "f"]);
+    env.refused(&["undo", "f"], 1, "undo.nothing");
+    env.assert_sound();
 }
 
 #[test]

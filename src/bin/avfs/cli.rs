@@ -9,9 +9,9 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    apply, audit, cat, checkpoint, compact, completions, config, cp, diff, discard, doctor, export, find,
-    fork, fsck, gc, grep, import, init, log, ls, man, materialize, mkdir, mv, prune, quota, recover, restore,
-    rm, runs, schema, show, stats, status, tree, undo, vault, write,
+    apply, approvals, audit, cat, checkpoint, compact, completions, config, cp, diff, discard, doctor,
+    export, find, fork, fsck, gc, grep, import, init, log, ls, man, materialize, mkdir, mv, policy, proxy,
+    prune, quota, recover, redo, restore, rm, runs, schema, show, stats, status, tree, undo, vault, write,
 };
 
 /// Keeps every version of a directory in one file: fork it, compare, restore, export
@@ -51,10 +51,13 @@ pub enum Verb {
     Materialize(materialize::MaterializeArgs),
     Status(status::StatusArgs),
     Runs(runs::RunsArgs),
+    Approvals(approvals::ApprovalsArgs),
+    Proxy(proxy::ProxyArgs),
     Apply(apply::ApplyArgs),
     Discard(discard::DiscardArgs),
     Recover(recover::RecoverArgs),
     Undo(undo::UndoArgs),
+    Redo(redo::RedoArgs),
     Fork(fork::ForkArgs),
     Checkpoint(checkpoint::CheckpointArgs),
     Restore(restore::RestoreArgs),
@@ -79,6 +82,7 @@ pub enum Verb {
     Stats(stats::StatsArgs),
     Quota(quota::QuotaArgs),
     Config(config::ConfigArgs),
+    Policy(policy::PolicyArgs),
     Doctor(doctor::DoctorArgs),
     Schema(schema::SchemaArgs),
     Completions(completions::CompletionsArgs),

@@ -28,7 +28,7 @@ impl CommandContext {
     pub fn gather(ui: Ui, vault_option: Option<OsString>) -> Result<Self, Failure> {
         let dot = std::path::Path::new(".");
         let cwd = std::env::current_dir().map_err(EdgeError::host("find the working directory", dot))?;
-        let around = Surroundings::of(cwd, |name| std::env::var_os(name));
+        let around = Surroundings::of(cwd, std::env::vars_os());
         let actor = Context { clock: Arc::new(SystemClock), actor: machine::actor() };
         Ok(Self { ui, around, vault_option, actor })
     }
@@ -69,4 +69,10 @@ impl CommandContext {
     pub fn boot_id(&self) -> Result<String, Failure> {
         Ok(machine::boot_id().map_err(EdgeError::host("read", Path::new(machine::BOOT_ID_FILE)))?)
     }
+}
+
+/// The `avfs-run` that belongs to this `avfs`: beside it, else on PATH.
+pub fn runner() -> PathBuf {
+    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join("avfs-run")));
+    beside.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from("avfs-run"))
 }

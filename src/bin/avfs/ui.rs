@@ -236,6 +236,12 @@ impl Out {
         self.bytes(safe.as_bytes())
     }
 
+    /// One value as a line of JSON.
+    pub fn json_line<T: Serialize>(&mut self, value: &T) -> Result<(), Failure> {
+        let written = serde_json::to_writer(&mut self.stream, value).map_err(std::io::Error::from);
+        written.and_then(|()| self.stream.write_all(b"\n")).map_err(Failure::output)
+    }
+
     pub fn flush(&mut self) -> Result<(), Failure> {
         self.stream.flush().map_err(Failure::output)
     }
@@ -248,7 +254,6 @@ impl Out {
     ) -> Result<(), Failure> {
         let success = error.is_none();
         let envelope = Envelope { schema_version: SCHEMA_VERSION, kind, success, result, error };
-        let written = serde_json::to_writer(&mut self.stream, &envelope).map_err(std::io::Error::from);
-        written.and_then(|()| self.stream.write_all(b"\n")).map_err(Failure::output)
+        self.json_line(&envelope)
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use avfs::diagnose::Diagnose;
 use avfs::exit_code;
-use avfs::ids::{NameError, RunIdError};
+use avfs::ids::{DrawnIdError, NameError};
 use avfs::runtime::UnitError;
 use avfs::runtime::envelope::ErrorBody;
 use avfs::vault::VaultError;
@@ -75,7 +75,7 @@ fn refused_value(error: &clap::Error) -> Option<&dyn Diagnose> {
     name.or_else(|| source.downcast_ref::<PathError>().map(|error| error as &dyn Diagnose))
         .or_else(|| source.downcast_ref::<VaultError>().map(|error| error as &dyn Diagnose))
         .or_else(|| source.downcast_ref::<UnitError>().map(|error| error as &dyn Diagnose))
-        .or_else(|| source.downcast_ref::<RunIdError>().map(|error| error as &dyn Diagnose))
+        .or_else(|| source.downcast_ref::<DrawnIdError>().map(|error| error as &dyn Diagnose))
 }
 
 fn usage_body(error: &clap::Error) -> ErrorBody {

@@ -1,29 +1,28 @@
-//! `avfs audit list|verify`
+//! `avfs audit list|verify|export`
 
-use std::collections::VecDeque;
-
-use avfs::backend::{AuditRecord, Reader};
-use avfs::clock::Timestamp;
-use avfs::ids::{AuditDigest, from_hex, to_hex};
+use avfs::backend::AuditRecord;
+use avfs::ids::{AuditDigest, ForkName, RunPrefix, from_hex, to_hex};
 use avfs::runtime::Since;
-use avfs::runtime::envelope::{AuditList, AuditRow, AuditVerify, AuditVerifyHead, ErrorBody};
+use avfs::runtime::envelope::{
+    AuditExport, AuditLine, AuditList, AuditRow, AuditVerify, AuditVerifyHead, ErrorBody,
+};
 use avfs::vault::audit;
+use avfs::vault::audit_query::{AuditQuery, newest};
 use clap::{Args, Subcommand};
 
 use crate::context::CommandContext;
-use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::ui::{Failure, Format, Out, Outcome, Tone};
 use crate::view::{local_time, plural};
 
-/// Rows read at once.
-const BATCH_ROWS: usize = 1000;
 const DIGEST_HEX_SHOWN: usize = 12;
 
-/// List and verify the audit log: every change of the vault, chained by digests
+/// List, verify and export the audit log: every change of the vault, chained by digests
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs audit list --limit 20
-  avfs audit verify")]
+  avfs audit verify
+  avfs audit export > audit.jsonl")]
 pub struct AuditArgs {
     #[command(subcommand)]
     action: AuditAction,
@@ -33,6 +32,7 @@ pub struct AuditArgs {
 enum AuditAction {
     List(ListArgs),
     Verify(VerifyArgs),
+    Export(ExportArgs),
 }
 
 /// List what was done to the vault, oldest first
@@ -40,9 +40,19 @@ enum AuditAction {
 #[command(after_help = "\
 Examples:
   avfs audit list
-  avfs audit list --since 24h
-  avfs audit list --since 2026-01-31T00:00:00Z --limit 100")]
+  avfs audit list --since 24h --action run
+  avfs audit list --run 3f9a
+  avfs audit list --fork main --since 2026-01-31T00:00:00Z --limit 100")]
 struct ListArgs {
+    /// Only rows about this run
+    #[arg(long, value_name = "ID")]
+    run: Option<RunPrefix>,
+    /// Only rows about this fork and its checkpoints
+    #[arg(long, value_name = "FORK")]
+    fork: Option<ForkName>,
+    /// Only this action (run.end), or every action of a kind (run)
+    #[arg(long, value_name = "NAME")]
+    action: Option<String>,
     /// Only rows since then: a duration before now, or a time
     #[arg(long, value_name = "DURATION|TIME")]
     since: Option<Since>,
@@ -51,7 +61,8 @@ struct ListArgs {
     limit: usize,
 }
 
-/// Check every row against the chain; exits with 1 when something was edited, removed or reordered
+/// Check every row against the chain, and the runs against what the rows say of them; exits with 1 when something
+/// was edited, removed or reordered
 ///
 /// The digest it prints stands for the whole log. Keep it elsewhere: --expect then proves that nothing before
 /// it has changed since.
@@ -66,6 +77,22 @@ struct VerifyArgs {
     expect: Option<AuditDigest>,
 }
 
+/// Write the log as JSON, one row a line, oldest first
+///
+/// Each line has its digest and the one of the row before, which it covers. An export is part of the log if the log
+/// verifies and an export of today begins with the same lines.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs audit export > audit.jsonl
+  avfs audit export --since 24h | jq -r .action
+  avfs audit verify --expect \"$(tail -n 1 audit.jsonl | jq -r .digest)\"")]
+struct ExportArgs {
+    /// From the first row since then on: a duration before now, or a time
+    #[arg(long, value_name = "DURATION|TIME")]
+    since: Option<Since>,
+}
+
 fn parse_digest(text: &str) -> Result<AuditDigest, String> {
     let digest = from_hex(text.trim()).and_then(|bytes| AuditDigest::from_slice(&bytes));
     digest.ok_or_else(|| "a digest is 64 hex digits, as avfs audit verify prints them".to_owned())
@@ -75,39 +102,39 @@ pub fn run(ctx: &CommandContext, args: &AuditArgs) -> Outcome {
     match &args.action {
         AuditAction::List(args) => list(ctx, args),
         AuditAction::Verify(args) => verify(ctx, args),
+        AuditAction::Export(args) => export(ctx, args),
     }
 }
 
 fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let since = args.since.map_or(Timestamp(i64::MIN), |since| since.at(vault.now()));
-    let (rows, left_off) = newest(&*vault.read()?, since, args.limit)?;
-    if left_off > 0 {
-        ctx.ui.note(format_args!("note: {left_off} older rows left off; see more with: --limit N"));
+    let query = AuditQuery {
+        since: args.since.map(|since| since.at(vault.now())),
+        run: args.run.clone(),
+        fork: args.fork.clone(),
+        action: args.action.clone(),
+    };
+    let found = newest(&*vault.read()?, &query, args.limit)?;
+    if found.left_off > 0 {
+        ctx.ui.note(format_args!("note: {} older rows left off; see more with: --limit N", found.left_off));
     }
-    let result = AuditList { rows: rows.iter().map(AuditRow::from).collect(), left_off };
-    ctx.ui.answer(&result, |out| rows.iter().try_for_each(|row| show_row(out, row)))
+    let result =
+        AuditList { rows: found.rows.iter().map(AuditRow::from).collect(), left_off: found.left_off };
+    ctx.ui.answer(&result, |out| found.rows.iter().try_for_each(|row| show_row(out, row)))
 }
 
-fn newest(
-    reader: &dyn Reader,
-    since: Timestamp,
-    limit: usize,
-) -> Result<(VecDeque<AuditRecord>, u64), Failure> {
-    let mut rows = VecDeque::new();
-    let (mut after, mut left_off) = (i64::MIN, 0);
-    loop {
-        let batch = reader.audit_after(after, BATCH_ROWS)?;
-        let Some(last) = batch.last() else { return Ok((rows, left_off)) };
-        after = last.seq;
-        for row in batch.into_iter().filter(|row| row.at >= since) {
-            rows.push_back(row);
-            if rows.len() > limit {
-                rows.pop_front();
-                left_off += 1;
-            }
-        }
+fn export(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let since = args.since.map(|since| since.at(vault.now()));
+    if ctx.ui.format == Format::Json {
+        let mut rows = Vec::new();
+        vault.export_audit(since, |link| {
+            rows.push(AuditLine::from(&link));
+            Ok::<(), Failure>(())
+        })?;
+        return ctx.ui.answer(&AuditExport { rows }, |_| Ok(()));
     }
+    ctx.ui.answer(&(), |out| vault.export_audit(since, |link| out.json_line(&AuditLine::from(&link))))
 }
 
 fn show_row(out: &mut Out, row: &AuditRecord) -> Result<(), Failure> {

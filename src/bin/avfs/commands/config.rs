@@ -12,14 +12,15 @@ use crate::ui::{Failure, Out, Outcome, Tone};
 
 /// Show settings and where they come from
 ///
-/// $XDG_CONFIG_HOME/avfs/config.toml (else ~/.config/avfs/config.toml) is read first, then .avfs/config.toml of the
-/// bound directory: its keys win, and its lists are appended. What would open the sandbox counts for a run only in
-/// the user's own file.
+/// In this order, a later one winning over those before it and lists being appended: the defaults,
+/// /etc/avfs/avfs.toml, $XDG_CONFIG_HOME/avfs/avfs.toml (else ~/.config/avfs/avfs.toml), .avfs/avfs.toml of the bound
+/// directory, and variables: AVFS_RUN_TIMEOUT sets run.timeout. Options of a command win over all of them. What
+/// would open the sandbox does not count in the directory's file.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs config show
-  avfs config show --json")]
+  avfs config show --origin")]
 pub struct ConfigArgs {
     #[command(subcommand)]
     action: ConfigAction,
@@ -27,21 +28,30 @@ pub struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConfigAction {
-    /// Show every setting, its value and the line that set it
+    /// Show every setting and its value
     #[command(after_help = "\
 Examples:
   avfs config show
+  avfs config show --origin
+  AVFS_RUN_TIMEOUT=10m avfs config show --origin
   avfs config show --json | jq '.result.settings[] | select(.key == \"run.timeout\")'")]
-    Show,
+    Show(ShowArgs),
+}
+
+#[derive(Debug, Args)]
+struct ShowArgs {
+    /// Say where each value comes from: a line of a file, a variable, or the default
+    #[arg(long)]
+    origin: bool,
 }
 
 pub fn run(ctx: &CommandContext, args: &ConfigArgs) -> Outcome {
-    match args.action {
-        ConfigAction::Show => show(ctx),
+    match &args.action {
+        ConfigAction::Show(show_args) => show(ctx, show_args),
     }
 }
 
-fn show(ctx: &CommandContext) -> Outcome {
+fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     let texts = ConfigTexts::read(&ctx.around, bound(ctx)?.as_deref())?;
     let shown = texts.merged()?.shown();
     let (_, not_taken) = texts.for_a_run()?;
@@ -50,8 +60,9 @@ fn show(ctx: &CommandContext) -> Outcome {
     }
     let result = ConfigShow {
         files: texts
-            .all()
-            .map(|file| ConfigFile {
+            .layers()
+            .map(|(layer, file)| ConfigFile {
+                layer,
                 path: file.path.to_string_lossy().into_owned(),
                 found: file.text.is_some(),
             })
@@ -59,7 +70,7 @@ fn show(ctx: &CommandContext) -> Outcome {
         settings: shown.iter().map(wire).collect(),
         not_taken: not_taken.into_iter().map(str::to_owned).collect(),
     };
-    ctx.ui.answer(&result, |out| shown.iter().try_for_each(|setting| show_setting(out, setting)))
+    ctx.ui.answer(&result, |out| shown.iter().try_for_each(|setting| show_setting(out, setting, args)))
 }
 
 /// The directory whose settings count; none where there is no vault, which is no failure here.
@@ -73,30 +84,41 @@ fn bound(ctx: &CommandContext) -> Result<Option<PathBuf>, Failure> {
 
 fn wire(shown: &Shown) -> ConfigSetting {
     let values = shown.values.iter().map(|setting| {
-        let (file, line) = match &setting.origin {
-            Origin::Default => (None, None),
-            Origin::File { path, line } => (Some(path.to_string_lossy().into_owned()), Some(*line as u64)),
-        };
-        ConfigValue { value: setting.value.clone(), file, line }
+        let value = setting.value.clone();
+        let plain = |origin| ConfigValue { value, origin, file: None, line: None, variable: None };
+        match &setting.origin {
+            Origin::Default => plain("default"),
+            Origin::File { path, line } => {
+                let (file, line) = (Some(path.to_string_lossy().into_owned()), Some(*line as u64));
+                ConfigValue { file, line, ..plain("file") }
+            }
+            Origin::Variable { name } => {
+                ConfigValue { variable: Some((*name).to_owned()), ..plain("variable") }
+            }
+        }
     });
     ConfigSetting { key: shown.key.to_owned(), list: shown.arity == Arity::List, values: values.collect() }
 }
 
-fn show_setting(out: &mut Out, shown: &Shown) -> Result<(), Failure> {
+fn show_setting(out: &mut Out, shown: &Shown, args: &ShowArgs) -> Result<(), Failure> {
     let key = out.paint(Tone::Name, shown.key);
+    let behind = |out: &Out, origin: &Origin| match (args.origin, origin) {
+        (false, _) => String::new(),
+        (true, Origin::Default) => out.paint(Tone::Dim, "  (default)"),
+        (true, Origin::File { path, line }) => {
+            out.paint(Tone::Dim, format_args!("  ({}:{line})", path.display()))
+        }
+        (true, Origin::Variable { name }) => out.paint(Tone::Dim, format_args!("  (${name})")),
+    };
     if shown.values.is_empty() {
-        return out.line(format_args!("{key} = []  {}", out.paint(Tone::Dim, "(default)")));
+        return out.line(format_args!("{key} = []{}", behind(out, &Origin::Default)));
     }
     let sign = match shown.arity {
         Arity::One => "=",
         Arity::List => "+=",
     };
     for setting in &shown.values {
-        let origin = match &setting.origin {
-            Origin::Default => "(default)".to_owned(),
-            Origin::File { path, line } => format!("({}:{line})", path.display()),
-        };
-        out.line(format_args!("{key} {sign} {:?}  {}", setting.value, out.paint(Tone::Dim, origin)))?;
+        out.line(format_args!("{key} {sign} {:?}{}", setting.value, behind(out, &setting.origin)))?;
     }
     Ok(())
 }

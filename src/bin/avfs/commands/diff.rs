@@ -1,8 +1,11 @@
 //! `avfs diff`
 
 use avfs::backend::{Reader, VersionRecord};
-use avfs::runtime::envelope::{ChangeObject, ChangeTotals, Diff, ErrorBody};
-use avfs::runtime::{ChangeSummary, Shown};
+use avfs::runtime::envelope::{ChangeObject, ChangeTotals, Diff, DiffTreeLine, ErrorBody, FileStat};
+use avfs::runtime::{
+    CHANGES_SHOWN_MAX, ChangeSummary, PatchLeftOff, PatchLimits, Shown, Size, StatView, TreeView, patch_view,
+    stat_view, tree_view,
+};
 use avfs::vault::path::TreePath;
 use avfs::vault::require_version;
 use avfs::vault::tree::Pages;
@@ -14,6 +17,7 @@ use crate::cli::tree_path;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Format, Out, Outcome};
+use crate::view::plural;
 
 /// Compare two versions
 ///
@@ -25,6 +29,7 @@ use crate::ui::{Failure, Format, Out, Outcome};
 Examples:
   avfs diff main~1 main
   avfs diff experiment --stat
+  avfs diff experiment --tree --limit 50
   avfs diff main experiment --patch -- src docs
   avfs diff main@good main --name-status --exit-code")]
 pub struct DiffArgs {
@@ -36,6 +41,12 @@ pub struct DiffArgs {
     after: Option<Reference>,
     #[command(flatten)]
     form: Form,
+    /// With --tree or --stat: tell at most so many changes
+    #[arg(long, value_name = "N", default_value_t = CHANGES_SHOWN_MAX)]
+    limit: usize,
+    /// With --patch: tell at most so much [default: 16MiB, and 1MiB of each file]
+    #[arg(long, value_name = "SIZE", requires = "patch")]
+    patch_max: Option<Size>,
     /// Also show changes of nothing but a modification time
     #[arg(long)]
     times: bool,
@@ -50,6 +61,9 @@ pub struct DiffArgs {
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 struct Form {
+    /// Show the changed paths as a tree, with a letter and the size of each
+    #[arg(long)]
+    tree: bool,
     /// Show how many lines came and went in each file
     #[arg(long)]
     stat: bool,
@@ -70,21 +84,49 @@ pub fn run(ctx: &CommandContext, args: &DiffArgs) -> Outcome {
     let pages: &dyn Pages = &reader;
     let summary = ChangeSummary::compare(pages, &root_of(&before)?, &root_of(&after)?, &args.paths, shown)?;
     let json = ctx.ui.format == Format::Json;
-    let stat = if args.form.stat { Some(patch::stats(reader, &summary)?) } else { None };
-    let text = if args.form.patch && json { Some(patch_text(reader, &summary)?) } else { None };
-    let result = Diff {
+    let view = View::of(reader, &summary, args)?;
+    let mut result = Diff {
         before: before.id.to_hex(),
         after: after.id.to_hex(),
         changes: if json { summary.changes.iter().map(ChangeObject::from).collect() } else { Vec::new() },
         change_counts: ChangeTotals::from(&summary.counts),
-        stat,
-        patch: text,
+        tree: None,
+        stat: None,
+        patch: None,
+        left_off: 0,
+        shortened: 0,
     };
-    let human = |out: &mut Out| match &result.stat {
-        Some(stats) => patch::show_stats(out, &summary, stats),
-        None if args.form.name_status => patch::show_names(out, &summary),
-        None if args.form.patch => show_patch(reader, out, &summary),
-        None => patch::show_summary(out, &summary),
+    match &view {
+        View::Summary | View::Names => {}
+        View::Tree(view) => {
+            result.tree = Some(view.lines.iter().map(DiffTreeLine::from).collect());
+            result.left_off = view.left_off;
+        }
+        View::Stat(view) => {
+            result.stat =
+                Some(view.paths.iter().map(|(change, extent)| FileStat::of(change, *extent)).collect());
+            result.left_off = view.left_off;
+        }
+        View::Patch(limits) if json => {
+            let (text, missing) = patch_text(reader, &summary, *limits)?;
+            result.patch = Some(text);
+            (result.left_off, result.shortened) = (missing.left_off, missing.shortened);
+        }
+        View::Patch(_) => {}
+    }
+    let human = |out: &mut Out| match &view {
+        View::Summary => patch::show_summary(out, &summary),
+        View::Names => patch::show_names(out, &summary),
+        View::Tree(view) => {
+            patch::show_tree(out, view)?;
+            note_left_off(ctx, view.left_off);
+            out.line(format_args!("{}", patch::counts_line(&summary.counts)))
+        }
+        View::Stat(view) => {
+            note_left_off(ctx, view.left_off);
+            patch::show_stats(out, view)
+        }
+        View::Patch(limits) => show_patch(ctx, reader, out, &summary, *limits),
     };
     if args.exit_code && !summary.changes.is_empty() {
         let message = patch::counts_line(&summary.counts);
@@ -118,22 +160,75 @@ fn sides(reader: &dyn Reader, args: &DiffArgs) -> Result<(VersionRecord, Version
     }
 }
 
-fn show_patch(reader: &dyn Reader, out: &mut Out, summary: &ChangeSummary) -> Result<(), Failure> {
-    for change in &summary.changes {
-        for line in patch::patch_lines(reader, change)? {
-            patch::show_patch_line(out, &line)?;
-        }
+/// What is shown of the changes, worked out.
+enum View<'a> {
+    Summary,
+    Names,
+    Tree(TreeView<'a>),
+    Stat(StatView<'a>),
+    Patch(PatchLimits),
+}
+
+impl<'a> View<'a> {
+    fn of(reader: &dyn Reader, summary: &'a ChangeSummary, args: &DiffArgs) -> Result<Self, Failure> {
+        let Form { tree, stat, name_status, patch } = args.form;
+        Ok(match (tree, stat, name_status, patch) {
+            (true, ..) => Self::Tree(tree_view(summary, args.limit)),
+            (_, true, ..) => Self::Stat(stat_view(reader, summary, args.limit)?),
+            (_, _, true, _) => Self::Names,
+            (.., true) => Self::Patch(args.patch_limits()),
+            (false, false, false, false) => Self::Summary,
+        })
+    }
+}
+
+impl DiffArgs {
+    fn patch_limits(&self) -> PatchLimits {
+        let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
+        self.patch_max.map_or(PatchLimits::DEFAULT, |size| PatchLimits::of(bytes(size)))
+    }
+}
+
+fn note_left_off(ctx: &CommandContext, left_off: u64) {
+    if left_off > 0 {
+        let changes = plural(left_off, "change", "changes");
+        ctx.ui.note(format_args!("note: {changes} left off; see more with: --limit N"));
+    }
+}
+
+fn show_patch(
+    ctx: &CommandContext,
+    reader: &dyn Reader,
+    out: &mut Out,
+    summary: &ChangeSummary,
+    limits: PatchLimits,
+) -> Result<(), Failure> {
+    let missing = patch_view(reader, summary, limits, |lines| {
+        lines.iter().try_for_each(|line| patch::show_patch_line(out, line))
+    })?;
+    if missing != PatchLeftOff::default() {
+        let PatchLeftOff { shortened, left_off } = missing;
+        ctx.ui.note(format_args!(
+            "note: the diff is not complete: {} shortened, {} left off; see more with: --patch-max SIZE",
+            plural(shortened, "path", "paths"),
+            plural(left_off, "path", "paths"),
+        ));
     }
     Ok(())
 }
 
-fn patch_text(reader: &dyn Reader, summary: &ChangeSummary) -> Result<String, Failure> {
+fn patch_text(
+    reader: &dyn Reader,
+    summary: &ChangeSummary,
+    limits: PatchLimits,
+) -> Result<(String, PatchLeftOff), Failure> {
     let mut text = String::new();
-    for change in &summary.changes {
-        for line in patch::patch_lines(reader, change)? {
+    let missing = patch_view(reader, summary, limits, |lines| {
+        for line in lines {
             text.push_str(&String::from_utf8_lossy(&line));
             text.push('\n');
         }
-    }
-    Ok(text)
+        Ok::<(), Failure>(())
+    })?;
+    Ok((text, missing))
 }

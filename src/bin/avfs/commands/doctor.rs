@@ -1,12 +1,11 @@
 //! `avfs doctor`
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use avfs::runtime::envelope::{Doctor, DoctorCheck, ErrorBody};
 use clap::Args;
 
-use crate::context::CommandContext;
+use crate::context::{CommandContext, runner};
 use crate::error::EdgeError;
 use crate::ui::{Failure, Outcome, Tone};
 
@@ -66,10 +65,4 @@ fn probe() -> Result<Vec<DoctorCheck>, Failure> {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         EdgeError::host("understand", &runner)(std::io::Error::other(format!("{error} {said}")))
     })?)
-}
-
-/// The `avfs-run` that belongs to this `avfs`: beside it, else on PATH.
-fn runner() -> PathBuf {
-    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join("avfs-run")));
-    beside.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from("avfs-run"))
 }

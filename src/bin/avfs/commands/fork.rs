@@ -1,18 +1,18 @@
 //! `avfs fork create|list|tree|delete`
 
-use std::collections::HashMap;
-
-use avfs::backend::{ForkRecord, Life, Reader};
+use avfs::backend::Life;
 use avfs::ids::ForkName;
-use avfs::runtime::Span;
-use avfs::runtime::envelope::{ForkList, ForkObject, ForkOne, ForkTree, ForkTreeNode};
+use avfs::runtime::envelope::{ForkList, ForkObject, ForkOne, ForkTree, ForkUseObject};
+use avfs::runtime::{Span, show_bytes_size};
 use avfs::vault::fork::Deletion;
-use avfs::vault::version::{History, Reference};
+use avfs::vault::fork_use::{ForkUse, Sizes, fork_uses};
+use avfs::vault::version::Reference;
 use clap::{Args, Subcommand};
 
+use super::runs;
 use crate::context::CommandContext;
-use crate::ui::{Failure, Out, Outcome, Tone};
-use crate::view::{local_time, plural};
+use crate::ui::{Out, Outcome, Tone};
+use crate::view::{local_time, one_line, plural};
 
 /// Create, list and delete forks: named heads that move from version to version
 #[derive(Debug, Args)]
@@ -30,18 +30,33 @@ pub struct ForkArgs {
 #[derive(Debug, Subcommand)]
 enum ForkAction {
     Create(CreateArgs),
-    /// List the forks
+    /// List the forks, oldest first: when they expire, and what ran on them last
     #[command(after_help = "\
 Examples:
   avfs fork list
-  avfs fork list --json")]
-    List,
+  avfs fork list --size
+  avfs fork list --json | jq -r '.result.forks[] | select(.last_run == null) | .name'")]
+    List(UseArgs),
     /// Show which fork came from which
     #[command(after_help = "\
 Examples:
-  avfs fork tree")]
-    Tree,
+  avfs fork tree
+  avfs fork tree --size")]
+    Tree(UseArgs),
     Delete(DeleteArgs),
+}
+
+#[derive(Debug, Args)]
+struct UseArgs {
+    /// Also count the bytes that deleting each fork, and a gc, would give back; looks at everything that is kept
+    #[arg(long)]
+    size: bool,
+}
+
+impl UseArgs {
+    fn sizes(&self) -> Sizes {
+        if self.size { Sizes::Counted } else { Sizes::LeftOut }
+    }
 }
 
 /// Make a fork of a version
@@ -59,7 +74,7 @@ struct CreateArgs {
     /// The version it begins at
     #[arg(long, value_name = "REF", default_value = "main")]
     from: Reference,
-    /// Let `avfs gc` delete it after so long (90s, 12h, 7d, 2w) [default: it stays]
+    /// Let the next run, or `avfs gc`, delete it after so long (90s, 12h, 7d, 2w) [default: it stays]
     #[arg(long, value_name = "DURATION")]
     expires: Option<Span>,
 }
@@ -83,8 +98,8 @@ struct DeleteArgs {
 pub fn run(ctx: &CommandContext, args: &ForkArgs) -> Outcome {
     match &args.action {
         ForkAction::Create(args) => create(ctx, args),
-        ForkAction::List => list(ctx),
-        ForkAction::Tree => tree(ctx),
+        ForkAction::List(args) => list(ctx, args),
+        ForkAction::Tree(args) => tree(ctx, args),
         ForkAction::Delete(args) => delete(ctx, args),
     }
 }
@@ -102,87 +117,57 @@ fn create(ctx: &CommandContext, args: &CreateArgs) -> Outcome {
     })
 }
 
-fn list(ctx: &CommandContext) -> Outcome {
+fn list(ctx: &CommandContext, args: &UseArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let forks = vault.forks()?;
-    let result = ForkList { forks: forks.iter().map(ForkObject::from).collect() };
+    let mut forks = fork_uses(&*vault.read()?, args.sizes())?;
+    forks.sort_by(|a, b| (a.fork.created_at, &a.fork.name).cmp(&(b.fork.created_at, &b.fork.name)));
+    let result = ForkList { forks: forks.iter().map(ForkUseObject::from).collect() };
     ctx.ui.answer(&result, |out| {
-        let width = forks.iter().map(|fork| fork.name.as_str().len()).max().unwrap_or(0);
-        for fork in &forks {
+        let width = forks.iter().map(|used| used.fork.name.as_str().len()).max().unwrap_or(0);
+        for used in &forks {
+            let fork = &used.fork;
             let name = out.paint(Tone::Name, format_args!("{:<width$}", fork.name.as_str()));
             let id = out.paint(Tone::Id, fork.head.short());
-            out.line(format_args!("{name}  {id}  {}", remarks(out, fork)))?;
+            let from = fork.parent.as_ref().map(|parent| format!(" from {parent}")).unwrap_or_default();
+            let made = out.paint(Tone::Dim, format_args!("{}{from}", local_time(fork.created_at)));
+            out.line(format_args!("{name}  {id}  {made}{}", remarks(out, used)))?;
         }
         Ok(())
     })
 }
 
-/// Where a fork came from and when it ends.
-fn remarks(out: &Out, fork: &ForkRecord) -> String {
-    let from = fork.parent.as_ref().map(|parent| format!(" from {parent}")).unwrap_or_default();
-    let ends = match fork.life {
+/// When a fork ends, what it alone holds, and what ran on it last.
+fn remarks(out: &Out, used: &ForkUse) -> String {
+    let mut text = match used.fork.life {
         Life::Persistent => String::new(),
         Life::Ephemeral { expires_at } => format!(", expires {}", local_time(expires_at)),
     };
-    out.paint(Tone::Dim, format_args!("{}{from}{ends}", local_time(fork.created_at)))
+    if let Some(bytes) = used.held_bytes {
+        text.push_str(&format!(", holds {}", show_bytes_size(bytes)));
+    }
+    let mut shown = out.paint(Tone::Dim, text);
+    if let Some(run) = &used.last_run {
+        let command = one_line(&runs::command_text(run));
+        let id = out.paint(Tone::Id, format_args!("run:{}", run.id));
+        shown.push_str(&format!("  {id} {}  {command}", local_time(run.started_at)));
+    }
+    shown
 }
 
-fn tree(ctx: &CommandContext) -> Outcome {
+fn tree(ctx: &CommandContext, args: &UseArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let reader = vault.read()?;
-    let nodes = in_tree_order(&*reader)?;
-    let result = ForkTree {
-        forks: nodes
-            .iter()
-            .map(|(fork, depth, versions_ahead)| ForkTreeNode {
-                fork: ForkObject::from(fork),
-                depth: *depth,
-                versions_ahead: *versions_ahead,
-            })
-            .collect(),
-    };
+    let forks = fork_uses(&*vault.read()?, args.sizes())?;
+    let result = ForkTree { forks: forks.iter().map(ForkUseObject::from).collect() };
     ctx.ui.answer(&result, |out| {
-        for (fork, depth, ahead) in &nodes {
-            let indent = "  ".repeat(usize::try_from(*depth).unwrap_or(0));
-            let (name, id) = (out.paint(Tone::Name, &fork.name), out.paint(Tone::Id, fork.head.short()));
-            let ahead = plural(*ahead, "version", "versions");
-            out.line(format_args!("{indent}{name}  {id}  {ahead} since it began"))?;
+        for used in &forks {
+            let indent = "  ".repeat(usize::try_from(used.depth).unwrap_or(0));
+            let (name, id) =
+                (out.paint(Tone::Name, &used.fork.name), out.paint(Tone::Id, used.fork.head.short()));
+            let ahead = plural(used.versions_ahead, "version", "versions");
+            out.line(format_args!("{indent}{name}  {id}  {ahead} since it began{}", remarks(out, used)))?;
         }
         Ok(())
     })
-}
-
-/// Each fork after its parent, with its depth and the number of its own versions.
-fn in_tree_order(reader: &dyn Reader) -> Result<Vec<(ForkRecord, u64, u64)>, Failure> {
-    let forks = reader.forks()?;
-    let names: Vec<ForkName> = forks.iter().map(|fork| fork.name.clone()).collect();
-    let mut children: HashMap<Option<ForkName>, Vec<ForkRecord>> = HashMap::new();
-    for fork in forks {
-        // A fork whose parent was deleted stands by itself.
-        let parent = fork.parent.clone().filter(|parent| names.contains(parent) && *parent != fork.name);
-        children.entry(parent).or_default().push(fork);
-    }
-    let mut waiting: Vec<(ForkRecord, u64)> =
-        children.remove(&None).unwrap_or_default().into_iter().rev().map(|fork| (fork, 0)).collect();
-    let mut ordered = Vec::new();
-    while let Some((fork, depth)) = waiting.pop() {
-        let beneath = children.remove(&Some(fork.name.clone())).unwrap_or_default();
-        waiting.extend(beneath.into_iter().rev().map(|fork| (fork, depth + 1)));
-        let ahead = versions_ahead(reader, &fork)?;
-        ordered.push((fork, depth, ahead));
-    }
-    Ok(ordered)
-}
-
-fn versions_ahead(reader: &dyn Reader, fork: &ForkRecord) -> Result<u64, Failure> {
-    let mut count = 0;
-    for version in History::new(reader, fork.head) {
-        if version?.id == fork.base {
-            break;
-        }
-        count += 1;
-    }
-    Ok(count)
 }
 
 fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {

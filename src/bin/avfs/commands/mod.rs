@@ -1,6 +1,7 @@
 //! One file for each verb: its words (whose doc comments are the help) and what it does with them.
 
 pub mod apply;
+pub mod approvals;
 pub mod audit;
 pub mod cat;
 pub mod checkpoint;
@@ -27,9 +28,12 @@ pub mod materialize;
 pub mod mkdir;
 pub mod mv;
 mod patch;
+pub mod policy;
+pub mod proxy;
 pub mod prune;
 pub mod quota;
 pub mod recover;
+pub mod redo;
 pub mod restore;
 pub mod rm;
 pub mod runs;
@@ -55,11 +59,15 @@ pub fn run(ctx: &CommandContext, verb: Verb) -> Outcome {
         Verb::Materialize(args) => materialize::run(ctx, &args),
         Verb::Status(args) => status::run(ctx, &args),
         Verb::Runs(args) => runs::run(ctx, &args),
+        Verb::Approvals(args) => approvals::run(ctx, &args),
+        Verb::Proxy(args) => proxy::run(ctx, &args),
         Verb::Apply(args) => apply::run(ctx, &args),
         Verb::Discard(args) => discard::run(ctx, &args),
+        Verb::Policy(args) => policy::run(ctx, &args),
         Verb::Doctor(args) => doctor::run(ctx, &args),
         Verb::Recover(args) => recover::run(ctx, &args),
         Verb::Undo(args) => undo::run(ctx, &args),
+        Verb::Redo(args) => redo::run(ctx, &args),
         Verb::Fork(args) => fork::run(ctx, &args),
         Verb::Checkpoint(args) => checkpoint::run(ctx, args),
         Verb::Restore(args) => restore::run(ctx, &args),

@@ -2,11 +2,13 @@
 
 use avfs::backend::{Reader, RunRecord};
 use avfs::ids::{ForkName, RunPrefix, VersionId};
-use avfs::runtime::envelope::{ChangeObject, ChangeTotals, RunObject, RunsList, RunsShow, journal_value};
-use avfs::runtime::{ChangeSummary, Shown};
-use avfs::vault::Vault;
+use avfs::runtime::envelope::{
+    ChangeObject, ChangeTotals, RunObject, RunsList, RunsShow, UnsettledRun, journal_value,
+};
+use avfs::runtime::{ChangeSummary, LocateError, RunLife, ScratchDir, Shown, Unsettled};
 use avfs::vault::tree::Pages;
 use avfs::vault::version::root_of;
+use avfs::vault::{Vault, VaultError};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
@@ -76,8 +78,44 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     if more {
         ctx.ui.note(format_args!("note: there are older runs; see more with: --limit N"));
     }
-    let result = RunsList { runs: runs.iter().map(RunObject::from).collect(), more };
-    ctx.ui.answer(&result, |out| runs.iter().try_for_each(|run| show_line(out, run)))
+    let mut unsettled = unsettled(ctx, &vault)?;
+    unsettled.retain(|run| args.fork.as_ref().is_none_or(|fork| run.record.fork == fork.as_str()));
+    let result = RunsList {
+        unsettled: unsettled.iter().map(UnsettledRun::from).collect(),
+        runs: runs.iter().map(RunObject::from).collect(),
+        more,
+    };
+    ctx.ui.answer(&result, |out| {
+        for run in &unsettled {
+            show_unsettled(out, run)?;
+        }
+        runs.iter().try_for_each(|run| show_line(out, run))
+    })
+}
+
+/// Runs that the journal does not have as they stand; none where there is no place for them.
+fn unsettled(ctx: &CommandContext, vault: &Vault) -> Result<Vec<Unsettled>, Failure> {
+    match ctx.around.cache_dir() {
+        Ok(cache_dir) => Ok(Unsettled::find(&ScratchDir::new(&cache_dir), &vault.id()?)?),
+        Err(LocateError::NoHome { .. }) => Ok(Vec::new()),
+        Err(other) => Err(other.into()),
+    }
+}
+
+fn show_unsettled(out: &mut Out, run: &Unsettled) -> Result<(), Failure> {
+    let (id, fork) = (out.paint(Tone::Id, &run.record.run), out.paint(Tone::Name, &run.record.fork));
+    let (at, stands) = (local_time(run.record.started_at()), stands(run));
+    let command = command_of(&journal_value(&run.record.request));
+    out.line(format_args!("{id}  {at}  {stands:<12}  {fork}  {}", one_line(&command)))
+}
+
+/// Where it stands, or stood when its process went.
+fn stands(run: &Unsettled) -> String {
+    match run.life {
+        RunLife::Running => run.stands.to_string(),
+        RunLife::Dead => format!("died {}", run.stands),
+        RunLife::Recoverable => "recoverable".to_owned(),
+    }
 }
 
 /// One more is asked for than is shown: then there are older ones.
@@ -113,8 +151,13 @@ fn ended(run: &RunRecord) -> String {
     }
 }
 
-fn command_text(run: &RunRecord) -> String {
-    match &journal_value(&run.request)["command"] {
+pub fn command_text(run: &RunRecord) -> String {
+    command_of(&journal_value(&run.request))
+}
+
+/// The command of a request, on one line.
+pub fn command_of(request: &Value) -> String {
+    match &request["command"] {
         Value::String(text) => text.clone(),
         Value::Array(words) => {
             let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
@@ -126,7 +169,11 @@ fn command_text(run: &RunRecord) -> String {
 
 fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let run = vault.run(&args.id)?;
+    let run = match vault.run(&args.id) {
+        Ok(run) => run,
+        Err(VaultError::NoRun { id }) => return show_one_unsettled(ctx, &vault, &id),
+        Err(error) => return Err(error.into()),
+    };
     let reader = vault.read()?;
     let summary = changes_of(&*reader, &run)?;
     let told = summary.as_ref().map(|summary| {
@@ -150,10 +197,32 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     })
 }
 
+/// A run that is not in the journal yet.
+fn show_one_unsettled(ctx: &CommandContext, vault: &Vault, id: &RunPrefix) -> Outcome {
+    let found = unsettled(ctx, vault)?.into_iter().find(|run| run.record.run.starts_with(id.as_str()));
+    let run = found.ok_or_else(|| VaultError::NoRun { id: id.clone() })?;
+    let result = UnsettledRun::from(&run);
+    ctx.ui.answer(&result, |out| {
+        out.line(format_args!("run        {}", out.paint(Tone::Id, &run.record.run)))?;
+        let command = command_of(&journal_value(&run.record.request));
+        out.line(format_args!("command    {}", one_line(&command)))?;
+        out.line(format_args!("state      {}", stands(&run)))?;
+        out.line(format_args!("fork       {}", out.paint(Tone::Name, &run.record.fork)))?;
+        out.line(format_args!("started    {}", local_time(run.record.started_at())))?;
+        match run.life {
+            RunLife::Running => Ok(()),
+            RunLife::Dead => out.line(format_args!("the next run clears away what it left")),
+            RunLife::Recoverable => out.line(format_args!("finish it with: avfs recover {}", run.record.run)),
+        }
+    })
+}
+
 fn show_record(out: &mut Out, run: &RunRecord) -> Result<(), Failure> {
     out.line(format_args!("run        {}", out.paint(Tone::Id, &run.id)))?;
     out.line(format_args!("command    {}", one_line(&command_text(run))))?;
-    out.line(format_args!("state      {}, {}", run.state.word(), ended(run)))?;
+    let how = Some(ended(run)).filter(|how| how != run.state.word());
+    let how = how.map(|how| format!(", {how}")).unwrap_or_default();
+    out.line(format_args!("state      {}{how}", run.state.word()))?;
     out.line(format_args!("fork       {}", out.paint(Tone::Name, &run.fork)))?;
     let version = |id: Option<VersionId>| id.map_or_else(|| "-".to_owned(), |id| id.to_hex());
     out.line(format_args!("before     {}", version(run.version_before)))?;

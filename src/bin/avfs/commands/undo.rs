@@ -8,18 +8,20 @@ use super::edited;
 use crate::context::CommandContext;
 use crate::ui::Outcome;
 
-/// Take back the last version of a fork
+/// Take back the last run of a fork, or its last version if no run made that
 ///
-/// A new version that equals the one before the head is added, and says what it undid: nothing is rewritten, and
-/// `avfs undo` once more brings it back. The files of the bound directory stay as they are.
+/// A new version that equals the one before is added, and says what it undid: nothing is rewritten. `avfs undo` once
+/// more goes another step back, to where the fork began at most, and `avfs redo` comes forward again. A run, an import
+/// or an edit after an undo ends what can be redone. The files of the bound directory stay as they are; on main its
+/// next import brings them back.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs undo
   avfs undo experiment
-  avfs undo experiment --json")]
+  avfs undo experiment && avfs redo experiment")]
 pub struct UndoArgs {
-    /// The fork whose last version is taken back
+    /// The fork that goes a step back
     #[arg(value_name = "FORK", default_value = "main")]
     fork: ForkName,
 }

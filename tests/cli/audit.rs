@@ -1,0 +1,64 @@
+//! The audit log: what can be asked of it, and an export that can be held against the vault.
+
+use serde_json::{Value, json};
+
+use crate::env::TestEnv;
+use crate::runs::land;
+use crate::support::landing::{Changes, run_id};
+
+fn rows(env: &TestEnv, words: &[&str]) -> Vec<(String, String)> {
+    let listed = env.result(&[&["audit", "list"], words].concat());
+    let text = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();
+    let rows = listed["rows"].as_array().unwrap().iter();
+    rows.map(|row| (text(row, "action"), text(row, "subject"))).collect()
+}
+
+fn exported(env: &TestEnv, words: &[&str]) -> Vec<Value> {
+    let text = env.ok(&[&["audit", "export"], words].concat());
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn rows_are_found_by_run_fork_action_and_time() {
+    let env = TestEnv::with_project();
+    land(&env, 1, &Changes::default().put("a", "a"));
+    land(&env, 2, &Changes::default().put("b", "b"));
+    env.ok(&["fork", "create", "fix"]);
+    env.ok(&["checkpoint", "save", "good", "--fork", "fix"]);
+    env.ok(&["discard", &format!("run:{}", run_id(2))]);
+    let of_second = rows(&env, &["--run", run_id(2).as_str()]);
+    let actions: Vec<&str> = of_second.iter().map(|(action, _)| action.as_str()).collect();
+    let steps = ["run.request", "run.decision", "run.start", "run.end", "run.capture", "run.discard"];
+    assert_eq!(actions, steps);
+    let of_fix = rows(&env, &["--fork", "fix"]);
+    assert_eq!(
+        of_fix,
+        [("fork.create", "fix"), ("checkpoint.save", "fix@good")].map(|(a, s)| (a.to_owned(), s.to_owned()))
+    );
+    assert_eq!(rows(&env, &["--action", "run"]).len(), 11);
+    assert_eq!(rows(&env, &["--action", "run.discard", "--run", run_id(1).as_str()]), []);
+    assert_eq!(rows(&env, &["--since", "2200-01-01T00:00:00Z"]), []);
+    let limited = env.result(&["audit", "list", "--action", "run", "--limit", "1"]);
+    assert_eq!((&limited["rows"][0]["action"], &limited["left_off"]), (&json!("run.discard"), &json!(10)));
+    env.refused(&["audit", "list", "--run", "zz"], 2, "ref.invalid");
+    env.refused(&["audit", "list", "--since", "soon"], 2, "value.invalid");
+}
+
+#[test]
+fn an_export_is_the_chain_line_by_line() {
+    let env = TestEnv::with_project();
+    let first = exported(&env, &[]);
+    assert_eq!(first[0]["previous"], json!("0".repeat(64)));
+    assert!(first.windows(2).all(|pair| pair[1]["previous"] == pair[0]["digest"]), "{first:?}");
+    env.ok(&["mkdir", "d"]);
+    let second = exported(&env, &[]);
+    assert_eq!(second[..first.len()], first, "an older export is where a newer one begins");
+    // From a time on: what it is chained to comes with it.
+    let since = second.last().unwrap()["at"].as_str().unwrap();
+    let last = exported(&env, &["--since", since]);
+    assert_eq!(last, second[second.len() - 1..]);
+    let digest = last[0]["digest"].as_str().unwrap();
+    let verified = env.result(&["audit", "verify", "--expect", digest]);
+    assert_eq!(verified["head"]["digest"], json!(digest));
+    assert_eq!(env.result(&["audit", "export"])["rows"], json!(second));
+}

@@ -1,0 +1,62 @@
+//! Changes as a tree, a diffstat and a unified diff: bounded, and saying what is left off.
+
+use serde_json::json;
+
+use crate::env::{Answer, TestEnv};
+
+/// A project and, over it, a change of each kind.
+fn changed() -> TestEnv {
+    let env = TestEnv::with_project();
+    env.ok(&["fork", "create", "fix"]);
+    for (path, text) in [("src/main.rs", "fn main() { run() }\n"), ("src-old/note", "1\n2\n3\n")] {
+        env.ok(&["write", path, "--text", text, "--fork", "fix"]);
+    }
+    env.ok(&["mv", "README.md", "src/READ.md", "--fork", "fix"]);
+    env.ok(&["rm", "src/data.bin", "--fork", "fix"]);
+    env
+}
+
+#[test]
+fn a_tree_shows_every_change_in_its_place() {
+    let env = changed();
+    let text = env.ok(&["diff", "fix", "--tree"]);
+    let expected = [
+        "  src/",
+        "R   READ.md  (from README.md)",
+        "D   data.bin  (4 B)",
+        "M   main.rs  (13 B -> 20 B)",
+        "A src-old/",
+        "A   note  (6 B)",
+        "2 added, 1 modified, 1 deleted, 1 renamed",
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn what_is_left_off_is_counted() {
+    let env = changed();
+    let limited: Answer = env.run(&["diff", "fix", "--tree", "--limit", "2"]);
+    assert!(limited.stderr.contains("note: 3 changes left off"), "{limited:?}");
+    let tree = env.result(&["diff", "fix", "--tree", "--limit", "2"]);
+    let marked = tree["tree"].as_array().unwrap().iter().filter(|line| !line["kind"].is_null()).count();
+    assert_eq!((marked, &tree["left_off"]), (2, &json!(3)));
+    assert_eq!(tree["changes"].as_array().unwrap().len(), 5, "the list of changes is whole");
+    let stat = env.result(&["diff", "fix", "--stat", "--limit", "1"]);
+    assert_eq!((stat["stat"].as_array().unwrap().len(), &stat["left_off"]), (1, &json!(4)));
+    assert!(env.run(&["diff", "fix", "--stat", "--limit", "1"]).stderr.contains("4 changes left off"));
+}
+
+#[test]
+fn a_patch_is_bounded_by_bytes() {
+    let env = changed();
+    let long = "a line that is there often\n".repeat(100);
+    env.ok(&["write", "src/long", "--text", &long, "--fork", "fix"]);
+    let whole = env.run(&["diff", "fix", "--patch"]);
+    assert!(whole.stdout.contains("+fn main() { run() }") && whole.stderr.is_empty(), "{whole:?}");
+    let cut = env.run(&["diff", "fix", "--patch", "--patch-max", "1K"]);
+    assert!(cut.stdout.contains("differ; too much to be shown"), "{cut:?}");
+    assert!(cut.stdout.len() <= 1024 && cut.stderr.contains("1 path shortened, 0 paths left off"), "{cut:?}");
+    let least = env.result(&["diff", "fix", "--patch", "--patch-max", "10"]);
+    assert_eq!((&least["patch"], &least["left_off"]), (&json!(""), &json!(6)));
+    assert_eq!(env.run(&["diff", "fix", "--patch-max", "1K"]).code, 2, "there is no patch to bound");
+}

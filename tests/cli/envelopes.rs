@@ -1,0 +1,261 @@
+//! The envelope of every way a request can come out, as scripts have seen it: what is in a golden file stays so for
+//! ever. Fields may be added beside what is there.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use avfs::backend::{ApprovalRecord, ApprovalState};
+use avfs::clock::Timestamp;
+use avfs::diagnose::Diagnose;
+use avfs::ids::{ApprovalId, ApprovalPrefix, CheckpointName, ForkName, RequestDigest, RunId, VersionId};
+use avfs::runtime::envelope::{ErrorBody, ExecutionEnvelope, RequestFile, RequestObject};
+use avfs::runtime::policy::{Categories, Category};
+use avfs::runtime::{
+    Action, ApprovalMode, Backend, BackendChoice, BaseChoice, BaseUsed, Came, ChangeForm, ChangeSummary,
+    CheckpointMode, CommandLine, Degradation, Denial, Enforcement, Environment, ExecuteError, Executed,
+    ExecutionDecision, ExecutionRequest, ExecutionResult, ExecutionTimeout, Exit, Extra, ForkChoice, NetMode,
+    Note, OnViolation, Output, Phases, ProcMode, Profile, Retention, Scratch, ScratchChoice, Streams, Usage,
+    Writing,
+};
+use avfs::vault::approval::Fault;
+use avfs::vault::run::Landed;
+use serde_json::Value;
+
+use crate::env::binary;
+use crate::schema;
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot make a user namespace")]
+struct NoSandbox;
+
+impl Diagnose for NoSandbox {
+    fn code(&self) -> &'static str {
+        "sandbox.user_namespace"
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some("see: avfs doctor".to_owned())
+    }
+}
+
+fn request() -> ExecutionRequest {
+    let outside = [("PATH", "/bin"), ("TOKEN", "hush-hush")].map(|(name, value)| (name.into(), value.into()));
+    ExecutionRequest {
+        command: CommandLine::Argv(vec!["make".into(), "test".into()]),
+        fork: ForkChoice::Persistent { name: ForkName::parse("fix-1").unwrap(), from: None },
+        retention: Retention::Review,
+        writing: Writing::Allowed,
+        base: BaseChoice::Auto,
+        scratch: ScratchChoice::Auto,
+        backend: BackendChoice::Auto,
+        checkpoint: CheckpointMode::Auto,
+        degradation: Degradation::Refused,
+        at: Some("/srv/app".into()),
+        cwd: Some("src".into()),
+        timeout: ExecutionTimeout::Millis(60_000),
+        grace: Duration::from_secs(5),
+        net: NetMode::None,
+        proc: ProcMode::Private,
+        profile: Profile::Strict,
+        extras: vec![Extra::ReadOnly("/opt/data".into()), Extra::Hide("/srv/app/secret".into())],
+        environment: Environment::choose(outside, &[avfs::runtime::EnvChoice::Secret("TOKEN".into())]),
+        streams: Streams::Captured { bytes_max: 1000 },
+        show: ChangeForm::Tree,
+        policy: Vec::new(),
+        approval: ApprovalMode::Fail,
+        approved: None,
+    }
+}
+
+fn decision(action: Action) -> ExecutionDecision {
+    ExecutionDecision {
+        action,
+        categories: Categories::of(Category::Mutating).with(Category::Networked),
+        rule: Some("builtin.networked".to_owned()),
+        reason: "`make test` may write to the workspace".to_owned(),
+        hint: Some("add --net host".to_owned()),
+        on_violation: OnViolation::Keep,
+        timeout_max: ExecutionTimeout::None,
+        approval_seconds: 60,
+    }
+}
+
+fn result(exit: Exit, timed_out: bool) -> ExecutionResult {
+    let run_id = RunId::parse("00112233aa").unwrap();
+    let output = |text: &[u8], truncated| Output { bytes: text.to_vec(), truncated };
+    ExecutionResult {
+        fork: Some(ForkName::parse("fix-1").unwrap()),
+        version_before: Some(VersionId([1; 32])),
+        version_after: Some(VersionId([2; 32])),
+        checkpoint_before: Some(CheckpointName::of_run("before", &run_id)),
+        checkpoint_after: Some(CheckpointName::of_run("run", &run_id)),
+        exit,
+        timed_out,
+        started_at: Timestamp(1_700_000_000_000_000_000),
+        duration: Duration::from_micros(12_345),
+        stdout: output(b"out\n", false),
+        stderr: output(&[0xff, b'\n'], true),
+        changes: ChangeSummary::default(),
+        change_report: None,
+        left_out: Vec::new(),
+        landed: Landed::Advanced { version: VersionId([2; 32]) },
+        classification_violated: false,
+        applied: None,
+        usage: Usage {
+            user: Duration::from_millis(3),
+            system: Duration::from_micros(1500),
+            max_rss_bytes: 4096,
+        },
+        phases: Phases { resolve: Duration::from_millis(1), ..Phases::default() },
+        notes: vec![Note { code: "env.missing", text: "A is not set".to_owned() }],
+        enforcement: Enforcement {
+            backend: Backend::Overlay,
+            net: NetMode::None,
+            base: BaseUsed::Layered,
+            scratch: Scratch::Disk,
+            degraded: Vec::new(),
+        },
+        run_id,
+    }
+}
+
+fn approval() -> ApprovalRecord {
+    ApprovalRecord {
+        seq: 1,
+        id: ApprovalId::parse("aabbccdd00").unwrap(),
+        request_digest: RequestDigest([7; 32]),
+        state: ApprovalState::Pending,
+        asked_by: RunId::parse("00112233aa").unwrap(),
+        reason: "`curl` does its work over the network".to_owned(),
+        request: "{}".to_owned(),
+        decision: "{}".to_owned(),
+        created_at: Timestamp(0),
+        expires_at: Timestamp(1),
+        decided_at: None,
+        decided_by: None,
+        used_by: None,
+    }
+}
+
+fn executed(action: Action, came: Result<Came, ExecuteError<NoSandbox>>) -> ExecutionEnvelope {
+    let approval = matches!(came, Ok(Came::ApprovalRequired(_))).then(|| approval().id);
+    let executed = Executed {
+        run_id: Some(RunId::parse("00112233aa").unwrap()),
+        decision: Some(decision(action)),
+        approval,
+        came,
+    };
+    let object = RequestObject::of(&request(), Some(Path::new("/srv/app/.avfs/vault.db")));
+    ExecutionEnvelope::of(object, &executed)
+}
+
+/// Every way out, by name.
+fn envelopes() -> Vec<(&'static str, ExecutionEnvelope)> {
+    let ran = |exit, timed_out| Ok(Came::Ran(Box::new(result(exit, timed_out))));
+    let denied = |denial| executed(Action::Deny, Ok(Came::Denied(denial)));
+    let approval_id = approval().id;
+    let broken = ExecuteError::CaptureFailed {
+        id: RunId::parse("00112233aa").unwrap(),
+        dir: "/cache/run/00112233aa".into(),
+        exit: Exit::Code(0),
+        source: Box::new(avfs::vault::VaultError::Moved { path: "/srv/app/.avfs/vault.db".into() }),
+    };
+    let usage = ErrorBody {
+        code: "usage".to_owned(),
+        message: "unexpected argument '--frok' found".to_owned(),
+        hint: Some("see: avfs-run --help".to_owned()),
+    };
+    let object = RequestObject::of(&request(), None);
+    let plan = result(Exit::Code(0), false).enforcement;
+    vec![
+        ("success", executed(Action::AllowWithCheckpoint, ran(Exit::Code(0), false))),
+        ("failure", executed(Action::Allow, ran(Exit::Code(2), false))),
+        ("signal", executed(Action::Allow, ran(Exit::Signal(9), false))),
+        ("timeout", executed(Action::Allow, ran(Exit::Signal(15), true))),
+        ("denied", denied(Denial::Policy)),
+        (
+            "denied-by-a-person",
+            denied(Denial::Person { approval: approval_id.clone(), by: "ann".to_owned() }),
+        ),
+        (
+            "approval-mismatched",
+            denied(Denial::BadApproval {
+                shown: ApprovalPrefix::from(&approval_id),
+                fault: Fault::Mismatched,
+            }),
+        ),
+        ("approval-required", executed(Action::RequireApproval, Ok(Came::ApprovalRequired(approval())))),
+        ("setup-failure", executed(Action::Allow, Err(ExecuteError::Launch(NoSandbox)))),
+        ("capture-failure", executed(Action::Allow, Err(broken))),
+        ("usage-error", ExecutionEnvelope::failed(None, usage)),
+        ("planned", ExecutionEnvelope::planned(object, &decision(Action::Deny), &plan)),
+    ]
+}
+
+fn golden(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/envelopes");
+    dir.join(format!("{name}.json"))
+}
+
+/// Fails unless everything that was there is still there, and the same.
+fn assert_kept(then: &Value, now: &Value, at: &str) {
+    match (then, now) {
+        (Value::Object(then), Value::Object(now)) => {
+            for (key, value) in then {
+                let found = now.get(key).unwrap_or_else(|| panic!("{at}.{key} is gone"));
+                assert_kept(value, found, &format!("{at}.{key}"));
+            }
+        }
+        (Value::Array(then), Value::Array(now)) => {
+            assert_eq!(then.len(), now.len(), "{at}");
+            for (number, (then, now)) in then.iter().zip(now).enumerate() {
+                assert_kept(then, now, &format!("{at}[{number}]"));
+            }
+        }
+        (then, now) => assert_eq!(then, now, "{at} means something else now"),
+    }
+}
+
+#[test]
+fn envelopes_stay_what_they_were() {
+    for (name, envelope) in envelopes() {
+        let now = serde_json::to_value(&envelope).unwrap();
+        let file = golden(name);
+        // A new way out gets its file where somebody asks for it; one that is there is never written again.
+        if std::env::var_os("AVFS_GOLDEN_REGENERATE").is_some() && !file.exists() {
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, format!("{now:#}\n")).unwrap();
+        }
+        let then =
+            std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        assert_kept(&serde_json::from_str(&then).unwrap(), &now, name);
+        schema::validate(&binary(), &now);
+    }
+}
+
+#[test]
+fn every_golden_envelope_is_still_made() {
+    let names: Vec<&str> = envelopes().into_iter().map(|(name, _)| name).collect();
+    for entry in std::fs::read_dir(golden("x").parent().unwrap()).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(names.contains(&name.trim_end_matches(".json")), "{name} is made by nobody");
+    }
+}
+
+#[test]
+fn no_envelope_holds_a_secret() {
+    for (name, envelope) in envelopes() {
+        let text = serde_json::to_string(&envelope).unwrap();
+        assert!(!text.contains("hush-hush"), "{name}");
+    }
+}
+
+#[test]
+fn what_was_asked_for_can_be_asked_for_again() {
+    let object = RequestObject::of(&request(), Some(Path::new("/v.db")));
+    let text = serde_json::to_vec(&object).unwrap();
+    let file = RequestFile::parse(&text).unwrap();
+    assert_eq!(file.command_line().unwrap(), request().command);
+    assert_eq!((file.fork.as_deref(), file.timeout_ms), (Some("fix-1"), Some(Some(60_000))));
+    assert_eq!((file.ro, file.hide), (vec!["/opt/data".to_owned()], vec!["/srv/app/secret".to_owned()]));
+}

@@ -1,0 +1,177 @@
+//! Policies as people meet them: what a command may do, why, and what is wrong with a file.
+
+use serde_json::{Value, json};
+
+use crate::env::TestEnv;
+
+const USER: &str = "home/.config/avfs/policy.toml";
+const PROJECT: &str = "project/.avfs/policy.toml";
+
+fn put(env: &TestEnv, place: &str, text: &str) {
+    let path = env.at(place);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+fn deciding(action: &str) -> String {
+    format!("[[rule]]\nname = 'the-{action}'\nprefix = ['touch']\naction = '{action}'\nreason = 'as told'\n")
+}
+
+#[track_caller]
+fn decision(env: &TestEnv, words: &[&str]) -> Value {
+    let mut all = vec!["policy", "check"];
+    all.extend(words);
+    env.json(&all)["result"]["decision"].take()
+}
+
+#[test]
+fn the_exit_code_and_one_line_tell_the_decision() {
+    let env = TestEnv::with_project();
+    for (action, exit) in
+        [("allow", 0), ("allow_with_checkpoint", 0), ("require_approval", 120), ("deny", 122)]
+    {
+        put(&env, USER, &deciding(action));
+        let answer = env.run(&["policy", "check", "--", "touch", "x"]);
+        assert_eq!(answer.code, exit, "{answer:?}");
+        assert_eq!(answer.stdout, format!("{action}  mutating  the-{action}  as told\n"));
+        let value = env.json(&["policy", "check", "--", "touch", "x"]);
+        assert_eq!(value["result"]["decision"]["action"], json!(action));
+        assert_eq!(value["error"].is_null(), exit == 0, "{value}");
+        assert_eq!(decision(&env, &["--shell", "touch x"])["rule"], json!(format!("the-{action}")));
+    }
+    assert_eq!(env.json(&["policy", "check", "--", "touch", "x"])["error"]["code"], json!("policy.denied"));
+    assert_eq!(env.json(&["policy", "check"])["error"]["code"], json!("usage"));
+}
+
+#[test]
+fn the_project_may_only_tighten() {
+    let env = TestEnv::with_project();
+    put(&env, PROJECT, &deciding("allow"));
+    assert_eq!(decision(&env, &["--", "touch", "x"])["rule"], json!("builtin.mutating"));
+    put(&env, USER, &deciding("allow"));
+    assert_eq!(decision(&env, &["--", "touch", "x"])["action"], json!("allow"));
+    put(&env, PROJECT, &deciding("deny"));
+    assert_eq!(decision(&env, &["--", "touch", "x"])["rule"], json!("the-deny"));
+    // Where there is no vault the user's own policy is all there is.
+    let elsewhere = env.avfs(&["policy", "check", "--", "touch", "x"]).current_dir(env.at("home")).output();
+    assert_eq!(elsewhere.unwrap().status.code(), Some(0));
+    // The vault of another place has its own beside it.
+    let vault = env.at("other.db");
+    env.ok(&["init".as_ref(), "--vault".as_ref(), vault.as_os_str()]);
+    put(&env, "other.db.policy.toml", &deciding("deny"));
+    let answer = env.run(&["policy", "check", "--vault", vault.to_str().unwrap(), "--", "touch", "x"]);
+    assert_eq!(answer.code, 122, "{answer:?}");
+}
+
+#[test]
+fn caps_and_profiles_are_about_what_is_asked_for() {
+    let env = TestEnv::with_project();
+    put(&env, PROJECT, "[caps]\nnet = 'none'\nrw = ['/srv/**']\nsecrets = ['NPM_*']\ntimeout = '10s'\n");
+    let asked = |words: &[&str]| {
+        let decision = decision(&env, &[words, &["--", "touch", "x"]].concat());
+        (decision["action"].as_str().unwrap().to_owned(), decision["rule"].as_str().unwrap().to_owned())
+    };
+    let said = |action: &str, rule: &str| (action.to_owned(), rule.to_owned());
+    assert_eq!(asked(&[]), said("allow_with_checkpoint", "builtin.mutating"));
+    assert_eq!(asked(&["--net", "host"]), said("deny", "caps.net"));
+    assert_eq!(asked(&["--secret", "AWS_KEY"]), said("deny", "caps.secrets"));
+    assert_eq!(asked(&["--rw", "/etc"]), said("deny", "caps.rw"));
+    assert_eq!(decision(&env, &["--", "touch", "x"])["timeout_max_ms"], json!(10_000));
+    let given = ["--policy", "agent", "--secret", "NPM_TOKEN"];
+    assert_eq!(asked(&given), said("require_approval", "profile.agent.secrets"));
+    let nobody = ["--policy", "agent", "--policy", "ci", "--secret", "NPM_TOKEN"];
+    assert_eq!(asked(&nobody), said("deny", "profile.ci"));
+    // A link leads to where it leads.
+    std::os::unix::fs::symlink("/etc", env.at("link")).unwrap();
+    let link = env.at("link");
+    let allowed = format!("[caps]\nrw = ['{}/**']\n", link.parent().unwrap().display());
+    put(&env, PROJECT, &allowed);
+    assert_eq!(asked(&["--rw", link.to_str().unwrap()]), said("deny", "caps.rw"));
+    // The settings say what a run asks for, too.
+    put(&env, PROJECT, "[caps]\nnet = 'none'\n");
+    put(&env, "home/.config/avfs/avfs.toml", "run.net = 'host'\n");
+    assert_eq!(asked(&[]), said("deny", "caps.net"));
+}
+
+#[test]
+fn an_explanation_tells_every_rule_that_was_heard() {
+    let env = TestEnv::with_project();
+    put(&env, USER, &format!("{}\n{}", deciding("allow"), deciding("require_approval")));
+    put(&env, PROJECT, &format!("{}\n[caps]\nnet = 'none'\n", deciding("allow")));
+    let told = env.result(&["policy", "explain", "--", "touch", "x"]);
+    let said = told["commands"][0]["said"].as_array().unwrap().clone();
+    let brief: Vec<Value> =
+        said.iter().map(|said| json!([said["layer"], said["rule"], said["line"], said["effect"]])).collect();
+    assert_eq!(
+        json!(brief),
+        json!([
+            ["user", "the-allow", 1, "outweighed"],
+            ["user", "the-require_approval", 7, "counts"],
+            ["vault", "the-allow", 1, "may_not_loosen"],
+        ])
+    );
+    assert_eq!(told["commands"][0]["baseline"]["rule"], json!("builtin.mutating"));
+    assert_eq!(told["caps"][0]["cap"], json!("caps.net"));
+    assert_eq!(told["files"].as_array().unwrap().len(), 6);
+    let text = env.ok(&["policy", "explain", "--", "touch", "x"]);
+    for part in [
+        "$ touch x\n",
+        "  by default allow_with_checkpoint (builtin.mutating)\n",
+        "  vault the-allow: allow, which may only tighten here",
+        "vault caps.net = none: holds",
+        "require_approval by the-require_approval: as told\n",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_named_with_its_line_and_key() {
+    let env = TestEnv::with_project();
+    for (text, code, part) in [
+        (
+            "[[rule]]\nacton = 'deny'\n",
+            "policy.unknown_key",
+            "policy.toml:2: there is no key rule.acton; did you mean rule.action?",
+        ),
+        ("[[rule]]\n\naction = 1\n", "policy.wrong_type", "policy.toml:3: rule.action takes a string"),
+        ("[caps]\nnet = 'all'\n", "policy.bad_value", "policy.toml:2: caps.net: \"all\""),
+        ("[[rule]\n", "policy.syntax", "policy.toml:1: "),
+        ("[[rule]]\nname = 'x'\n", "policy.missing_key", "policy.toml:1: the rule has no key action"),
+        (
+            "[[rule]]\nprefix = ['touch']\naction = 'deny'\nmatch = ['tuch x']\n",
+            "policy.example",
+            "policy.toml:4: the rule ",
+        ),
+    ] {
+        put(&env, PROJECT, text);
+        // Whatever is asked: the file is refused as a whole.
+        let refusal = env.refused(&["policy", "check", "--", "ls"], 1, code);
+        let message = refusal["error"]["message"].as_str().unwrap();
+        assert!(message.contains(part), "{message}");
+    }
+    std::fs::remove_file(env.at(PROJECT)).unwrap();
+    put(&env, "project/.avfs/policy.rego", "no policy");
+    let refused = env.json(&["policy", "check", "--", "ls"]);
+    let code = refused["error"]["code"].as_str().unwrap();
+    assert!(code.starts_with("policy.rego"), "{code}");
+}
+
+#[test]
+fn every_example_that_fails_is_told() {
+    let env = TestEnv::with_project();
+    let good = "[[rule]]\nprefix = ['touch']\naction = 'deny'\nmatch = ['touch x']\nnot_match = ['ls']\n";
+    put(&env, USER, good);
+    let tested = env.result(&["policy", "test"]);
+    assert_eq!((&tested["files"][0]["examples"], &tested["failures"]), (&json!(2), &json!([])));
+    put(&env, "project/mine.toml", &good.replace("'ls'", "\n'ls', 'touch y',\n'touch z'"));
+    let answer = env.run(&["policy", "test", "mine.toml"]);
+    assert_eq!(answer.code, 1, "{answer:?}");
+    let failed = env.json(&["policy", "test", "mine.toml"]);
+    let lines: Vec<&Value> =
+        failed["result"]["failures"].as_array().unwrap().iter().map(|failure| &failure["line"]).collect();
+    assert_eq!(lines, [&json!(6), &json!(7)]);
+    assert_eq!(failed["error"]["code"], json!("policy.example"));
+    let missing = env.json(&["policy", "test", "nowhere.toml"]);
+    assert_eq!(missing["error"]["code"], json!("host.io"));
+}
