@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::schema;
 use crate::support::Scratch;
 use crate::support::snapshot::{self, Snapshot};
 
@@ -57,9 +58,12 @@ impl Answer {
         self
     }
 
+    /// The JSON it printed, which must be what `avfs schema` says of its kind.
     #[track_caller]
     pub fn envelope(&self) -> Value {
-        serde_json::from_slice(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+        let value = serde_json::from_slice(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        schema::validate(&avfs(), &value);
+        value
     }
 }
 
@@ -152,13 +156,20 @@ pub struct TestEnv {
 }
 
 impl TestEnv {
-    /// An empty project without a vault.
+    /// An empty project without a vault. What is tested is the sandbox, so the policy lets everything in.
     pub fn new() -> Self {
         let scratch = Scratch::new();
-        for dir in ["home", "project", "cache", "data"] {
+        for dir in ["home", "project", "cache", "data", "config/avfs"] {
             scratch.dir(dir);
         }
-        Self { scratch }
+        let env = Self { scratch };
+        env.policy("doubt = 'allow_with_checkpoint'\n[[rule]]\naction = 'allow_with_checkpoint'\n");
+        env
+    }
+
+    /// Gives the user a policy.
+    pub fn policy(&self, text: &str) {
+        std::fs::write(self.at("config/avfs/policy.toml"), text).unwrap();
     }
 
     /// With a vault and a small project.
@@ -207,6 +218,7 @@ impl TestEnv {
             .env("HOME", self.at("home"))
             .env("XDG_CACHE_HOME", self.at("cache"))
             .env("XDG_DATA_HOME", self.at("data"))
+            .env("XDG_CONFIG_HOME", self.at("config"))
             .env("PATH", PATH)
             .env("TZ", "UTC")
             .env("LC_ALL", "C")

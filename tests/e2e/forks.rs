@@ -93,13 +93,13 @@ fn checkpoints_are_made_when_they_are_wanted() {
         let there = |name: &str| answer["result"][name].is_string();
         (there("checkpoint_before"), there("checkpoint_after"))
     };
-    assert_eq!(marks(&["--fork", "f"], "echo 1 > n"), (false, true));
+    assert_eq!(marks(&["--fork", "f"], "echo 1 > n"), (true, true));
     assert_eq!(marks(&["--fork", "f"], "true"), (false, false));
     assert_eq!(marks(&["--fork", "f", "--checkpoint", "never"], "echo 2 > n"), (false, false));
     assert_eq!(marks(&["--fork", "f", "--checkpoint", "always"], "echo 3 > n"), (true, true));
-    assert_eq!(marks(&[], "echo 4 > n"), (false, false));
+    assert_eq!(marks(&[], "echo 4 > n"), (true, true));
     let list = env.avfs_result(&["checkpoint", "list", "--fork", "f"]);
-    assert_eq!(list["checkpoints"].as_array().unwrap().len(), 3, "{list}");
+    assert_eq!(list["checkpoints"].as_array().unwrap().len(), 4, "{list}");
 }
 
 #[test]
@@ -191,4 +191,35 @@ fn paths_of_the_host_can_be_shown_and_hidden() {
         (&answer["result"]["stdout"], &answer["result"]["landing"]),
         (&json!("x\n"), &json!("nothing"))
     );
+}
+
+#[test]
+fn forks_that_have_expired_go_when_a_run_starts() {
+    let env = TestEnv::with_project();
+    for name in ["over", "used"] {
+        env.avfs_result(&["fork", "create", name, "--expires", "0s"]);
+    }
+    let run = env.json(&["--fork", "used"], "echo x > made");
+    let notes = run["result"]["notes"].as_array().unwrap();
+    let told: Vec<&Value> = notes.iter().filter(|note| note["code"] == json!("fork.expired")).collect();
+    assert_eq!(told.len(), 1, "{run}");
+    assert!(told[0]["text"].as_str().unwrap().ends_with(": over"), "{run}");
+    assert_eq!(forks(&env), ["main", "used"], "a fork that is run on is in use");
+    let list = env.avfs_result(&["fork", "list", "--size"]);
+    let used = &list["forks"][1];
+    assert_eq!(used["last_run"]["id"], run["result"]["run_id"]);
+    assert!(used["held_bytes"].as_u64().unwrap() > 0, "{used}");
+    assert_eq!(env.json(&[], "true")["result"]["notes"][0]["code"], json!("fork.expired"));
+    assert_eq!(env.json(&[], "true")["result"]["notes"], json!([]), "only once");
+    env.assert_sound();
+}
+
+#[test]
+fn a_fork_that_has_expired_is_still_there_for_the_run_that_begins_from_it() {
+    let env = TestEnv::with_project();
+    env.avfs_result(&["fork", "create", "over", "--expires", "0s"]);
+    let run = env.json(&["--fork", "new", "--from", "over"], "echo x > made");
+    assert_eq!(run["state"], json!("completed"), "{run}");
+    assert_eq!(forks(&env), ["main", "new"]);
+    env.assert_sound();
 }

@@ -4,12 +4,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a harness that cannot go on should fail its test at once")]
 
+#[path = "../support/schema.rs"]
+mod schema;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod boundary;
 mod contract;
 mod env;
 mod escapes;
+mod evasions;
 mod faults;
 mod forks;
 mod generated;

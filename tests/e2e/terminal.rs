@@ -43,7 +43,7 @@ print(f'\nmodes {"as before" if same else "changed"}, code {os.waitstatus_to_exi
 "#;
 
 #[track_caller]
-fn person(env: &TestEnv, script: &str, words: &[&str]) -> Answer {
+pub fn person(env: &TestEnv, script: &str, words: &[&str]) -> Answer {
     let mut command = env.clean(Path::new("python3"));
     command.args(["-c", PERSON, script]).arg(runner()).args(words).env("TERM", "xterm");
     env.answer(&mut command).expect(0)

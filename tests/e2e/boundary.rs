@@ -1,0 +1,477 @@
+//! The boundary: what is let through, what is held back, what is asked, and the record of it all.
+
+use serde_json::{Value, json};
+
+use crate::env::{TestEnv, wait_for};
+use crate::terminal::person;
+
+/// With the policy that everybody has who wrote none.
+fn fresh() -> TestEnv {
+    let env = TestEnv::with_project();
+    std::fs::remove_file(env.at("config/avfs/policy.toml")).unwrap();
+    env
+}
+
+fn decision(envelope: &Value) -> (&str, Vec<&str>) {
+    let decision = &envelope["decision"];
+    let categories = decision["categories"].as_array().unwrap().iter().map(|name| name.as_str().unwrap());
+    (decision["action"].as_str().unwrap(), categories.collect())
+}
+
+fn actions(env: &TestEnv, run: &str) -> Vec<String> {
+    let rows = env.avfs_result(&["audit", "list", "--run", run]);
+    let rows = rows["rows"].as_array().unwrap().clone();
+    rows.iter().map(|row| row["action"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_looks_is_allowed_and_what_writes_gets_a_checkpoint() {
+    let env = fresh();
+    let looked = env.json(&[], "ls -l && grep -r hello . | sort | uniq -c");
+    assert_eq!(decision(&looked), ("allow", vec!["read_only"]));
+    let wrote = env.json(&["--fork", "f"], "echo x > new && rm README.md");
+    assert_eq!(decision(&wrote), ("allow_with_checkpoint", vec!["mutating", "destructive"]));
+    let id = wrote["run_id"].as_str().unwrap();
+    assert_eq!(wrote["result"]["checkpoint_before"], json!(format!("before-{id}")));
+    assert_eq!(wrote["result"]["checkpoint_after"], json!(format!("run-{id}")));
+    assert_eq!(env.cat(&format!("f@before-{id}"), "README.md"), "hello\n");
+    assert_eq!(actions(&env, id), ["run.request", "run.decision", "run.start", "run.end", "run.capture"]);
+    env.assert_sound();
+}
+
+#[test]
+fn what_reaches_for_the_host_is_denied_and_the_record_says_so() {
+    let env = fresh();
+    for line in
+        ["sudo ls", "mount -t tmpfs x /mnt", "echo x > /etc/motd", "docker ps", "true; systemctl stop x"]
+    {
+        let answer = env.shell(&["--json"], line).expect(122);
+        let envelope = answer.envelope();
+        assert_eq!((&envelope["state"], &envelope["success"]), (&json!("denied"), &json!(false)), "{line}");
+        let (action, categories) = decision(&envelope);
+        assert!(action == "deny" && categories.contains(&"host_escape_risk"), "{line}: {envelope}");
+        assert_eq!(envelope["error"]["code"], json!("policy.denied"));
+        assert_eq!(envelope["result"], Value::Null);
+        let id = envelope["run_id"].as_str().unwrap();
+        assert_eq!(env.avfs_result(&["runs", "show", id])["state"], json!("denied"));
+        assert_eq!(actions(&env, id), ["run.request", "run.decision"]);
+        let human = env.shell(&[], line).expect(122);
+        assert!(human.stderr.contains("denied: ") && human.stderr.contains("hint: "), "{human:?}");
+    }
+    assert_eq!(env.scratches(), [""; 0]);
+    // Looking at the system is no risk.
+    env.shell(&[], "cat /etc/passwd > /dev/null").expect(0);
+    env.assert_sound();
+}
+
+#[test]
+fn the_network_is_asked_for_by_a_flag_or_by_a_person() {
+    let env = fresh();
+    let answer = env.shell(&["--json"], "curl https://example.org").expect(120);
+    let envelope = answer.envelope();
+    assert_eq!(envelope["state"], json!("approval_required"));
+    assert!(envelope["error"]["hint"].as_str().unwrap().contains("--net host"), "{envelope}");
+    assert!(envelope["decision"]["approval_id"].is_string());
+    let asked = env.json(&["--net", "host"], "curl --version");
+    assert_eq!(asked["state"], json!("completed"), "{asked}");
+    // A profile asks a person in any case, another never asks.
+    let agent = env.shell(&["--json", "--net", "host", "--policy", "agent"], "curl https://example.org");
+    assert_eq!(agent.expect(120).envelope()["decision"]["rule"], json!("profile.agent.net"));
+    let ci = env.shell(&["--json", "--policy", "ci"], "curl https://example.org").expect(122).envelope();
+    assert_eq!(ci["state"], json!("denied"), "{ci}");
+}
+
+fn approval_id(envelope: &Value) -> String {
+    envelope["decision"]["approval_id"].as_str().unwrap_or_else(|| panic!("{envelope}")).to_owned()
+}
+
+const ASKED: &str = "curl --max-time 1 http://127.0.0.1:9/ || echo ran";
+
+#[test]
+fn an_approval_lets_the_very_same_request_through_once() {
+    let env = fresh();
+    let first = env.shell(&["--json"], ASKED).expect(120).envelope();
+    let id = approval_id(&first);
+    // Asking again is the same question.
+    assert_eq!(approval_id(&env.shell(&["--json"], ASKED).expect(120).envelope()), id);
+    let listed = env.avfs_result(&["approvals", "list"]);
+    assert_eq!(listed["approvals"].as_array().unwrap().len(), 1, "{listed}");
+    assert_eq!(env.avfs_result(&["approvals", "show", &id[..4]])["state"], json!("pending"));
+    env.avfs(&["approvals", "approve", &id]).expect(0);
+    // Another request is another question: other words, another fork, another network.
+    for (options, line) in [
+        (&[][..], "curl --max-time 1 http://127.0.0.1:9/ || echo run"),
+        (&["--fork", "f"], ASKED),
+        (&["--env", "A=b"], ASKED),
+    ] {
+        let mut words = vec!["--json"];
+        words.extend(options);
+        assert_ne!(approval_id(&env.shell(&words, line).expect(120).envelope()), id);
+    }
+    let ran = env.shell(&["--json"], ASKED).expect(0).envelope();
+    assert_eq!((ran["result"]["stdout"].as_str(), approval_id(&ran)), (Some("ran\n"), id.clone()));
+    let run = ran["run_id"].as_str().unwrap();
+    assert_eq!(actions(&env, run)[0], "approval.use");
+    let used = env.avfs_result(&["approvals", "show", &id]);
+    assert_eq!((&used["state"], &used["used_by"]), (&json!("used"), &json!(run)));
+    let again = env.shell(&["--json"], ASKED).expect(120).envelope();
+    assert_ne!(approval_id(&again), id);
+    env.assert_sound();
+}
+
+#[test]
+fn an_approval_that_is_shown_must_be_good() {
+    let env = fresh();
+    let refused = |id: &str, line: &str, code: i32| {
+        let envelope = env.shell(&["--json", "--approved", id], line).expect(code).envelope();
+        envelope["error"]["code"].as_str().unwrap().to_owned()
+    };
+    let id = approval_id(&env.shell(&["--json"], ASKED).expect(120).envelope());
+    assert_eq!(refused("ffffffffff", ASKED, 122), "approval.unknown");
+    assert_eq!(refused(&id, ASKED, 120), "approval.required");
+    env.avfs(&["approvals", "approve", &id]).expect(0);
+    assert_eq!(refused(&id, "curl http://other", 122), "approval.mismatched");
+    env.shell(&["--approved", &id], ASKED).expect(0);
+    assert_eq!(refused(&id, ASKED, 122), "approval.used");
+    let other = approval_id(&env.shell(&["--json"], ASKED).expect(120).envelope());
+    env.avfs(&["approvals", "deny", &other]).expect(0);
+    assert_eq!(refused(&other, ASKED, 122), "approval.denied");
+    let denied = env.shell(&["--json"], ASKED).expect(122).envelope();
+    assert_eq!((&denied["error"]["code"], &denied["state"]), (&json!("approval.denied"), &json!("denied")));
+    // One that ran out.
+    env.policy("[approval]\nexpires = '1s'\n");
+    let late = approval_id(&env.shell(&["--json"], "curl http://late").expect(120).envelope());
+    env.avfs(&["approvals", "approve", &late]).expect(0);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    assert_eq!(refused(&late, "curl http://late", 122), "approval.expired");
+    let rows = env.avfs_result(&["audit", "list", "--action", "approval.refuse"]);
+    assert_eq!(rows["rows"].as_array().unwrap().len(), 6, "{rows}");
+    env.assert_sound();
+}
+
+#[test]
+fn a_request_can_wait_for_its_approval() {
+    let env = fresh();
+    let running = env.start(&["--json", "--approval", "wait", "--shell", ASKED]);
+    let pending =
+        || env.avfs_result(&["approvals", "list"])["approvals"][0]["id"].as_str().map(str::to_owned);
+    wait_for("the question", || pending().is_some());
+    env.avfs(&["approvals", "approve", &pending().unwrap()]).expect(0);
+    let envelope = running.answer().expect(0).envelope();
+    assert_eq!(envelope["result"]["stdout"], json!("ran\n"));
+    // One command, one row: it waited, then it ran.
+    let runs = env.avfs_result(&["runs", "list"]);
+    assert_eq!(runs["runs"].as_array().unwrap().len(), 1, "{runs}");
+    assert_eq!(runs["runs"][0]["state"], json!("completed"));
+    let denied = env.start(&["--json", "--approval", "wait", "--shell", ASKED]);
+    wait_for("another question", || pending().is_some());
+    env.avfs(&["approvals", "deny", &pending().unwrap()]).expect(0);
+    assert_eq!(denied.answer().expect(122).envelope()["error"]["code"], json!("approval.denied"));
+    env.assert_sound();
+}
+
+#[test]
+fn whoever_sits_at_the_terminal_is_asked() {
+    let env = fresh();
+    let said = |word: &str| {
+        let script = format!("wait_for(b'no: '); send(b'{word}\\n')");
+        person(&env, &script, &["-q", "--shell", ASKED]).text()
+    };
+    let once = said("y");
+    assert!(
+        once.contains("needs your approval") && once.contains("ran\r\n") && once.contains("code 0"),
+        "{once}"
+    );
+    assert!(said("n").contains("code 122"));
+    assert!(said("what?").contains("code 120"));
+    // For good: the rule is in the user's own policy, and is not asked again.
+    let always = said("a");
+    assert!(always.contains("code 0"), "{always}");
+    let policy = std::fs::read_to_string(env.at("config/avfs/policy.toml")).unwrap();
+    assert!(policy.contains("prefix = [\"curl\"]"), "{policy}");
+    let after = env.json(&[], "curl --max-time 1 http://127.0.0.1:9/other || echo ran");
+    assert_eq!((&after["state"], &after["result"]["stdout"]), (&json!("completed"), &json!("ran\n")));
+    assert!(after["decision"]["rule"].as_str().unwrap().starts_with("approved-"), "{after}");
+}
+
+#[test]
+fn always_is_a_rule_of_the_users_own() {
+    let env = fresh();
+    let ask = |line: &str| approval_id(&env.shell(&["--json"], line).expect(120).envelope());
+    env.policy("# mine\nprofile = 'agent'\n");
+    let id = ask("curl http://127.0.0.1:9/");
+    let result = env.avfs_result(&["approvals", "approve", &id, "--always"]);
+    assert_eq!(result["rules"], json!(["curl"]));
+    let text = std::fs::read_to_string(env.at("config/avfs/policy.toml")).unwrap();
+    assert!(text.starts_with("# mine\n") && text.contains("[[rule]]"), "{text}");
+    env.shell(&[], "curl --max-time 1 http://127.0.0.1:9/ -o /dev/null").expect(7);
+    // What cannot be told by its first words is not allowed for good.
+    let doubtful = ask("$(cat README.md) x");
+    let answer = env.avfs(&["--json", "approvals", "approve", &doubtful, "--always"]).expect(1).envelope();
+    assert_eq!(answer["error"]["code"], json!("approval.no_prefix"));
+    assert_eq!(env.avfs_result(&["approvals", "show", &doubtful])["state"], json!("pending"));
+    // Nor what a file asks about that is not the user's.
+    let rule = "[[rule]]\nprefix = ['wget']\naction = 'require_approval'\n";
+    std::fs::write(env.project().join(".avfs/policy.toml"), rule).unwrap();
+    let theirs = ask("wget http://127.0.0.1:9/");
+    let answer = env.avfs(&["--json", "approvals", "approve", &theirs, "--always"]).expect(1).envelope();
+    assert_eq!(answer["error"]["code"], json!("approval.still_asked"));
+}
+
+#[test]
+fn a_command_that_only_looks_and_writes_is_found_out() {
+    let env = fresh();
+    // A program of the workspace that passes for one everybody knows.
+    env.put("bin/ls", b"#!/bin/sh\necho gotcha > README.md\n");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(env.project().join("bin/ls"), executable).unwrap();
+    let path = format!("PATH={}:/usr/bin:/bin", env.project().join("bin").display());
+    let kept = env.run(&["--json", "--env", &path, "--", "ls"]).expect(0).envelope();
+    assert_eq!(decision(&kept), ("allow", vec!["read_only"]));
+    assert_eq!(kept["result"]["classification_violated"], json!(true), "{kept}");
+    let codes: Vec<&str> = kept["result"]["notes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|note| note["code"].as_str().unwrap())
+        .collect();
+    assert!(codes.contains(&"classification_violated"), "{kept}");
+    assert_eq!(kept["result"]["landing"], json!("advanced"));
+    let id = kept["run_id"].as_str().unwrap();
+    assert!(actions(&env, id).contains(&"run.violation".to_owned()));
+    env.policy("[truth]\nviolated = 'discard'\n");
+    let dropped = env.run(&["--json", "--env", &path, "--", "ls"]).expect(0).envelope();
+    assert_eq!(dropped["result"]["classification_violated"], json!(true));
+    assert_eq!(dropped["result"]["landing"], json!("nothing"), "{dropped}");
+    let run = env.avfs_result(&["runs", "show", dropped["run_id"].as_str().unwrap()]);
+    assert!(run["discarded_at"].is_string() && run["version_after"].is_null(), "{run}");
+    let honest = env.json(&[], "ls");
+    assert_eq!(honest["result"]["classification_violated"], json!(false));
+    env.assert_sound();
+}
+
+#[test]
+fn a_recovery_does_not_let_through_what_a_run_would_drop() {
+    let env = fresh();
+    env.policy("[truth]\nviolated = 'discard'\n");
+    env.put("bin/ls", b"#!/bin/sh\necho gotcha > README.md\nsleep 2\n");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(env.project().join("bin/ls"), executable).unwrap();
+    let path = format!("PATH={}:/usr/bin:/bin", env.project().join("bin").display());
+    let running = env.start(&["--json", "--scratch", "disk", "--env", &path, "--", "ls"]);
+    wait_for("the command", || {
+        env.avfs_result(&["runs", "list"])["unsettled"][0]["stands"] == json!("executing")
+    });
+    // The capture fails, because the vault is not where it was.
+    let (there, away) = (env.project().join(".avfs"), env.at("away"));
+    std::fs::rename(&there, &away).unwrap();
+    let envelope = running.answer().expect(123).envelope();
+    let _ = std::fs::remove_dir_all(&there);
+    std::fs::rename(&away, &there).unwrap();
+    let id = envelope["run_id"].as_str().unwrap();
+    let recovered = env.avfs_result(&["recover", id]);
+    assert_eq!(recovered["runs"][0]["version_after"], Value::Null, "{recovered}");
+    assert!(actions(&env, id).contains(&"run.violation".to_owned()));
+    assert!(env.avfs_result(&["runs", "show", id])["discarded_at"].is_string());
+    env.assert_sound();
+}
+
+#[test]
+fn where_a_workspace_is_seen_makes_no_other_project_of_it() {
+    let env = fresh();
+    let project = env.project();
+    env.policy(&format!(
+        "[[rule]]\nprefix = ['curl']\nworkspace = '{}'\naction = 'allow_with_checkpoint'\n",
+        project.display()
+    ));
+    env.shell(&[], "curl --version").expect(0);
+    let elsewhere = env.at("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let at = project.to_str().unwrap();
+    let mut command = env.command(&["--json", "--at", at, "--shell", "curl http://x"]);
+    env.answer(command.current_dir(&elsewhere)).expect(120);
+}
+
+#[test]
+fn the_projects_own_policy_may_only_tighten() {
+    let env = fresh();
+    let place = env.project().join(".avfs/policy.toml");
+    std::fs::write(&place, "[[rule]]\naction = 'allow'\n").unwrap();
+    env.shell(&[], "sudo ls").expect(122);
+    env.shell(&[], "curl http://x").expect(120);
+    std::fs::write(&place, "[[rule]]\nprefix = ['ls']\naction = 'deny'\nreason = 'no looking'\n").unwrap();
+    let denied = env.shell(&["--json"], "ls").expect(122).envelope();
+    assert_eq!(denied["decision"]["reason"], json!("no looking"));
+    env.shell(&[], "cat README.md").expect(0);
+    std::fs::write(&place, "[caps]\nnet = 'none'\nsecrets = ['NPM_*']\ntimeout = '2s'\n").unwrap();
+    let capped = env.shell(&["--json", "--net", "host"], "true").expect(122).envelope();
+    assert_eq!(capped["decision"]["rule"], json!("caps.net"));
+    let capped = env.shell(&["--json", "--secret", "TOKEN"], "true").expect(122).envelope();
+    assert_eq!(capped["decision"]["rule"], json!("caps.secrets"));
+    let lowered = env.json(&[], "true");
+    assert_eq!(lowered["result"]["notes"][0]["code"], json!("timeout.capped"), "{lowered}");
+    env.shell(&[], "sleep 20").expect(124);
+}
+
+#[test]
+fn a_policy_that_cannot_be_read_lets_nothing_through() {
+    let env = fresh();
+    for (text, told) in [
+        ("[[rule]]\nacton = 'deny'\n", ":2: there is no key rule.acton; did you mean rule.action?"),
+        ("[[rule]]\naction = 'no'\n", ":2: rule.action: \"no\" is not"),
+        ("[[rule]\n", ":1: "),
+        ("[[rule]]\nprefix = ['rm']\naction = 'deny'\nmatch = ['ls']\n", ":4: "),
+    ] {
+        env.policy(text);
+        let answer = env.run(&["--", "true"]).expect(125);
+        let file = env.at("config/avfs/policy.toml");
+        assert!(answer.stderr.contains(&format!("{}{told}", file.display())), "{answer:?}");
+        let envelope = env.run(&["--json", "--", "true"]).expect(125).envelope();
+        assert_eq!((&envelope["state"], &envelope["result"]), (&json!("failed"), &Value::Null));
+    }
+    assert_eq!(env.avfs_result(&["runs", "list"])["runs"], json!([]));
+}
+
+#[test]
+fn a_request_is_json_too() {
+    let env = fresh();
+    let request = |text: &str| env.fed(&["--json", "--request", "-"], text.as_bytes());
+    let envelope = request(r#"{"command": ["sh", "-c", "echo $A; pwd"], "env": {"A": "b c"}, "cwd": "src"}"#)
+        .expect(0)
+        .envelope();
+    let project = env.project();
+    assert_eq!(envelope["result"]["stdout"], json!(format!("b c\n{}/src\n", project.display())));
+    // What an envelope says was asked for can be asked for again.
+    let again = request(&envelope["request"].to_string()).expect(0).envelope();
+    assert_eq!(again["request"]["command"], envelope["request"]["command"]);
+    let line =
+        request(r#"{"command": "echo one; exit 3", "fork": "f", "timeout_ms": null}"#).expect(3).envelope();
+    assert_eq!((&line["request"]["fork"], &line["request"]["timeout_ms"]), (&json!("f"), &Value::Null));
+    for (text, told) in [
+        ("{\"comand\": []}", "the request -: line 1, column 9: unknown field `comand`"),
+        ("{\"command\": [\"ls\"], \"net\": \"x\"}", "net: "),
+        ("{\"command\": [\"ls\"], \"fork\": \"a/b\"}", "fork: "),
+        ("{\"command\": [\"ls\"], \"retention\": \"apply\", \"readonly\": true}", "retention: "),
+        ("", "line 1, column 0"),
+    ] {
+        let answer = request(text).expect(125);
+        let envelope = answer.envelope();
+        assert_eq!(envelope["error"]["code"], json!("request.malformed"), "{text}");
+        let human = env.fed(&["--request", "-"], text.as_bytes()).expect(125);
+        assert!(human.stderr.contains(told), "{text}: {human:?}");
+    }
+    std::fs::write(env.at("request.json"), r#"{"command": ["true"]}"#).unwrap();
+    env.run(&["--request", env.at("request.json").to_str().unwrap()]).expect(0);
+    let missing = env.run(&["--json", "--request", "/no/such/file"]).expect(125).envelope();
+    assert_eq!(missing["error"]["code"], json!("request.unreadable"));
+}
+
+#[test]
+fn what_no_program_can_be_given_is_refused_before_anything_is_done() {
+    let env = TestEnv::new();
+    let nul = env.fed(&["--json", "--request", "-"], br#"{"command": ["echo", "a\u0000b"]}"#).expect(125);
+    assert_eq!(nul.envelope()["error"]["code"], json!("request.nul"));
+    let long = format!(r#"{{"command": ["echo", "{}"]}}"#, "x".repeat(200_000));
+    let long = env.fed(&["--json", "--request", "-"], long.as_bytes()).expect(125);
+    assert_eq!(long.envelope()["error"]["code"], json!("request.too_long"));
+    let many: Vec<String> = (0..20_000).map(|n| format!("\"{n:0>500}\"")).collect();
+    let many = format!(r#"{{"command": ["true", {}]}}"#, many.join(","));
+    let many = env.fed(&["--json", "--request", "-"], many.as_bytes()).expect(125);
+    assert_eq!(many.envelope()["error"]["code"], json!("request.too_long"));
+    let none = env.fed(&["--json", "--request", "-"], br#"{"command": []}"#).expect(125);
+    assert_eq!(none.envelope()["error"]["code"], json!("request.empty"));
+    assert!(!env.project().join(".avfs").exists(), "a vault was made for nothing");
+    // A million bytes of arguments are fine.
+    let words: Vec<String> = (0..10_000).map(|n| format!("{n:0>100}")).collect();
+    let mut all = vec!["--quiet", "--", "echo"];
+    all.extend(words.iter().map(String::as_str));
+    assert_eq!(env.run(&all).expect(0).stdout.len(), 10_000 * 101);
+}
+
+#[test]
+fn the_boundary_has_another_name() {
+    let env = fresh();
+    let run = |words: &[&str]| env.avfs(words);
+    assert_eq!(run(&["proxy", "exec", "--", "echo", "--json"]).expect(0).text(), "--json\n");
+    let envelope = run(&["proxy", "exec", "--json", "--fork", "f", "--", "true"]).expect(0).envelope();
+    assert_eq!(envelope["request"]["fork"], json!("f"));
+    let envelope = run(&["--json", "proxy", "exec", "--shell", "exit 4"]).expect(4).envelope();
+    assert_eq!(envelope["kind"], json!("execution"));
+    run(&["proxy", "exec", "--", "sudo", "ls"]).expect(122);
+}
+
+#[test]
+fn a_run_that_died_is_told_with_where_it_stood() {
+    let env = TestEnv::with_project();
+    let running = env.start(&["--shell", "touch started; sleep 1000"]);
+    wait_for("the command", || {
+        let runs = env.avfs_result(&["runs", "list"]);
+        runs["unsettled"][0]["stands"] == json!("executing")
+    });
+    let living = env.avfs_result(&["runs", "list"])["unsettled"][0].clone();
+    assert_eq!(living["life"], json!("running"));
+    let id = living["id"].as_str().unwrap().to_owned();
+    running.signal(rustix::process::Signal::KILL);
+    assert_eq!(running.answer().signal, Some(9));
+    let dead = env.avfs_result(&["runs", "show", &id]);
+    assert_eq!((&dead["life"], &dead["stands"]), (&json!("dead"), &json!("executing")));
+    let human = env.avfs(&["runs", "show", &id[..4]]).expect(0).text();
+    assert!(human.contains("state      died executing"), "{human}");
+    // The next run clears it away, and the journal has it from then on.
+    env.ok(&[], "true");
+    let run = env.avfs_result(&["runs", "show", &id]);
+    assert_eq!((&run["state"], &run["result"]["stood"]), (&json!("interrupted"), &json!("executing")));
+    assert_eq!(actions(&env, &id), ["run.request", "run.decision", "run.start", "run.interrupt"]);
+    assert_eq!(env.avfs_result(&["runs", "list"])["unsettled"], json!([]));
+    env.assert_sound();
+}
+
+#[test]
+fn a_run_that_could_not_begin_is_journaled() {
+    let env = TestEnv::with_project();
+    let envelope = env.run(&["--json", "--", "no-such-command"]).expect(127).envelope();
+    assert_eq!(decision(&envelope).0, "allow_with_checkpoint");
+    let id = envelope["run_id"].as_str().unwrap();
+    let run = env.avfs_result(&["runs", "show", id]);
+    assert_eq!((&run["state"], &run["result"]["stood"]), (&json!("failed"), &json!("mounting")));
+    assert_eq!(run["result"]["error"]["code"], json!("command.not_found"));
+    assert_eq!(actions(&env, id), ["run.request", "run.decision", "run.fail"]);
+    env.assert_sound();
+}
+
+#[test]
+fn a_dry_run_tells_the_decision() {
+    let env = fresh();
+    let told = env.run(&["--dry-run", "--", "sudo", "ls"]).expect(0);
+    assert!(told.stderr.contains("decision: deny"), "{told:?}");
+    let envelope = env.run(&["--dry-run", "--json", "--", "ls"]).expect(0).envelope();
+    assert_eq!((&envelope["state"], decision(&envelope).0), (&json!("planned"), "allow"));
+}
+
+#[test]
+fn changes_are_told_in_the_form_that_is_asked_for() {
+    let env = TestEnv::with_project();
+    let line = "printf 'hello\\nworld\\n' > README.md; mkdir -p a/b; echo x > a/b/c; rm src/data.bin";
+    let told = |form: &str| {
+        let envelope = env.json(&["--show", form], line);
+        let report = envelope["result"]["change_report"].clone();
+        assert_eq!((&report["form"], &report["left_off"]), (&json!(form), &json!(0)), "{envelope}");
+        report["text"].as_str().unwrap().to_owned()
+    };
+    let tree = told("tree");
+    assert!(tree.contains("M README.md  (12 B)\n") && tree.contains("A     c  (2 B)\n"), "{tree}");
+    let stat = told("stat");
+    assert!(
+        stat.contains("+1     -0     README.md\n") && stat.contains("binary        src/data.bin"),
+        "{stat}"
+    );
+    let patch = told("patch");
+    assert!(patch.contains("+++ b/README.md\n") && patch.contains("\n+world\n"), "{patch}");
+    let plain = env.json(&[], line);
+    assert_eq!(plain["result"]["change_report"], Value::Null);
+    let human = env.shell(&["--show", "patch"], line).expect(0);
+    assert!(human.stderr.contains("avfs-run:   +world\n"), "{human:?}");
+    // What is too much is counted.
+    let many = env.json(&["--show", "tree"], "for n in $(seq 300); do touch f$n; done");
+    assert_eq!(many["result"]["change_report"]["left_off"], json!(100), "{many}");
+}

@@ -1,0 +1,151 @@
+//! Ways around the policy that somebody has found, and that stay closed.
+
+use serde_json::{Value, json};
+
+use crate::env::{Answer, TestEnv};
+use crate::terminal::person;
+
+/// With the policy that everybody has who wrote none.
+fn fresh() -> TestEnv {
+    let env = TestEnv::with_project();
+    std::fs::remove_file(env.at("config/avfs/policy.toml")).unwrap();
+    env
+}
+
+fn with_token(env: &TestEnv, words: &[&str]) -> Answer {
+    env.answer(env.command(words).env("TOKEN", "hush-hush"))
+}
+
+fn rule(envelope: &Value) -> &str {
+    envelope["decision"]["rule"].as_str().unwrap_or_default()
+}
+
+#[test]
+fn a_link_does_not_lead_out_of_what_may_be_written_to() {
+    let env = fresh();
+    for dir in ["open", "closed"] {
+        std::fs::create_dir(env.at(dir)).unwrap();
+    }
+    std::os::unix::fs::symlink(env.at("closed"), env.at("open/link")).unwrap();
+    let open = env.at("open").canonicalize().unwrap();
+    env.policy(&format!("[caps]\nrw = ['{}/**']\n", open.display()));
+    let rw = |name: &str| {
+        let path = env.at(name);
+        env.run(&["--json", "--rw", path.to_str().unwrap(), "--", "true"])
+    };
+    rw("open").expect(0);
+    assert_eq!(rule(&rw("closed").expect(122).envelope()), "caps.rw");
+    assert_eq!(rule(&rw("open/link").expect(122).envelope()), "caps.rw");
+}
+
+#[test]
+fn a_secret_by_another_name_is_one() {
+    let env = fresh();
+    env.policy("[caps]\nsecrets = ['NPM_*']\n");
+    for option in ["--secret", "--env"] {
+        let envelope = with_token(&env, &["--json", option, "TOKEN", "--", "true"]).expect(122).envelope();
+        assert_eq!(rule(&envelope), "caps.secrets", "{option}");
+    }
+    // What the request brings itself is nobody's secret, and what the settings let in the owner has let in.
+    with_token(&env, &["--env", "TOKEN=mine", "--", "true"]).expect(0);
+    std::fs::write(env.at("config/avfs/avfs.toml"), "run.env = ['TOKEN']\n").unwrap();
+    with_token(&env, &["--", "true"]).expect(0);
+    std::fs::remove_file(env.at("config/avfs/avfs.toml")).unwrap();
+    env.policy("profile = 'agent'\n");
+    let envelope = with_token(&env, &["--json", "--env", "TOKEN", "--", "true"]).expect(120).envelope();
+    assert_eq!(rule(&envelope), "profile.agent.secrets");
+}
+
+#[test]
+fn a_yes_without_the_secret_is_no_yes_with_it() {
+    let env = fresh();
+    let line = ["--shell", "curl --max-time 1 http://127.0.0.1:9/ || true"];
+    let asked =
+        with_token(&env, &[&["--json", "--env", "TOKEN="][..], &line].concat()).expect(120).envelope();
+    let id = asked["decision"]["approval_id"].as_str().unwrap();
+    env.avfs(&["approvals", "approve", id]).expect(0);
+    let shown = [&["--json", "--approved", id, "--secret", "TOKEN"][..], &line].concat();
+    let refused = with_token(&env, &shown).expect(122).envelope();
+    assert_eq!(refused["error"]["code"], json!("approval.mismatched"));
+}
+
+#[test]
+fn a_command_that_will_not_end_has_no_more_time_for_it() {
+    let env = fresh();
+    env.policy("[caps]\ntimeout = '1s'\n");
+    let begun = std::time::Instant::now();
+    let line = "trap '' TERM; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 1; done";
+    let envelope = env.shell(&["--json", "--grace", "1h"], line).expect(124).envelope();
+    assert!(begun.elapsed().as_secs() < 15, "{:?}", begun.elapsed());
+    let notes = envelope["result"]["notes"].as_array().unwrap();
+    assert!(notes.iter().any(|note| note["code"] == json!("grace.capped")), "{envelope}");
+}
+
+#[test]
+fn a_yes_to_the_network_for_good_is_no_yes_to_the_host() {
+    let env = fresh();
+    let asked = env.shell(&["--json"], "curl http://127.0.0.1:9/").expect(120).envelope();
+    let id = asked["decision"]["approval_id"].as_str().unwrap();
+    env.avfs(&["approvals", "approve", id, "--always"]).expect(0);
+    let allowed = env.shell(&["--json"], "curl --max-time 1 http://127.0.0.1:9/other").expect(7).envelope();
+    assert!(rule(&allowed).starts_with("approved-"), "{allowed}");
+    let denied = env.shell(&["--json"], "curl -o /etc/motd http://127.0.0.1:9/").expect(122).envelope();
+    assert_eq!(rule(&denied), "builtin.host_escape_risk");
+}
+
+#[test]
+fn whoever_is_asked_sees_the_whole_command() {
+    let env = fresh();
+    let tail = format!("echo {} the-end", "x".repeat(100));
+    let line = format!("curl --max-time 1 http://127.0.0.1:9/ || {tail}");
+    let seen =
+        person(&env, "wait_for(b'no: '); send(b'n\\n')", &["-q", "--net", "none", "--shell", &line]).text();
+    assert!(seen.contains(&tail), "{seen}");
+    // What was typed before the question is no answer to it.
+    let script = "send(b'y\\n'); wait_for(b'no: '); send(b'n\\n')";
+    let early = person(&env, script, &["-q", "--shell", &line]).text();
+    assert!(early.contains("code 122"), "{early}");
+}
+
+#[test]
+fn every_request_that_waits_is_in_the_journal() {
+    let env = fresh();
+    let line = "curl http://127.0.0.1:9/";
+    let asked = env.shell(&["--json"], line).expect(120).envelope();
+    let id = asked["decision"]["approval_id"].as_str().unwrap();
+    let shown = env.shell(&["--json", "--approved", id], line).expect(120).envelope();
+    let run = env.avfs_result(&["runs", "show", shown["run_id"].as_str().unwrap()]);
+    assert_eq!(run["state"], json!("approval_required"));
+    env.assert_sound();
+}
+
+#[test]
+fn a_vault_takes_its_policy_along_whatever_leads_to_it() {
+    let env = fresh();
+    let deny = "[[rule]]\nprefix = ['touch']\naction = 'deny'\n";
+    std::fs::write(env.project().join(".avfs/policy.toml"), deny).unwrap();
+    std::os::unix::fs::symlink(env.vault_file(), env.at("link.db")).unwrap();
+    let link = env.at("link.db");
+    let run = |line: &str| env.shell(&["--json", "--vault", link.to_str().unwrap()], line);
+    run("touch x").expect(122);
+    // And its log and locks: what is written by a link is kept like any other.
+    assert_eq!(run("echo x > new").expect(0).envelope()["result"]["landing"], json!("advanced"));
+    env.assert_sound();
+}
+
+#[test]
+fn what_a_command_made_is_not_thrown_away_unread() {
+    let env = fresh();
+    env.ok(&[], "true");
+    let put = |run: &str, files: &[(&str, &str)]| {
+        let dir = env.at("cache/avfs/run").join(run);
+        std::fs::create_dir_all(dir.join("upper")).unwrap();
+        files.iter().for_each(|(name, text)| std::fs::write(dir.join(name), text).unwrap());
+    };
+    put("aaaaaaaaaa", &[("record", "{\"from\": \"another time\"}"), ("outcome", "{}")]);
+    put("bbbbbbbbbb", &[("record", "{\"half")]);
+    let envelope = env.json(&[], "true");
+    assert_eq!(env.scratches(), ["aaaaaaaaaa"], "one had ended, one had not begun");
+    let note = &envelope["result"]["notes"][0];
+    assert_eq!(note["code"], json!("scratch.unreadable"), "{envelope}");
+}
