@@ -141,9 +141,9 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         ended: &Ended<'_>,
         before: Option<Before>,
     ) -> crate::vault::Result<Kept> {
-        let (vault, request) = (self.site.vault, run.request.clone());
+        let vault = self.site.vault;
         let begun = Instant::now();
-        let wanted = request.retention != Retention::Discard && request.writing == Writing::Allowed;
+        let wanted = run.request.retention != Retention::Discard && run.request.writing == Writing::Allowed;
         let modes_journal = session.modes_journal();
         let captured = match &before {
             Some(before) if wanted => {
@@ -186,11 +186,16 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         let (landed, left_out) = match (captured, before.as_ref()) {
             (Some(captured), Some(before)) => {
                 let left_out = captured.left_out.clone();
-                let touched = truth::touched(vault, &before.root, &captured)?;
-                told.violation = Self::violation(run, &touched);
+                // Most runs may write and leave nothing out: what they touched is of no account then.
+                let touched = match run.decision.looks_only() || Self::may_be_trace(run, &captured) {
+                    true => Some(truth::touched(vault, &before.root, &captured)?),
+                    false => None,
+                };
+                told.violation = touched.as_deref().and_then(|touched| Self::violation(run, touched));
                 let dropped = told.violation.is_some() && run.decision.on_violation == OnViolation::Discard;
                 record.discarded_at = record.ended_at.filter(|_| dropped);
-                let gone = dropped || Self::is_trace(run, &captured, &touched);
+                let untouched = touched.is_some_and(|touched| touched.is_empty());
+                let gone = dropped || (untouched && Self::may_be_trace(run, &captured));
                 let edits = if gone { &none } else { &captured.edits };
                 let landing = self.landing(run, edits, Some(before));
                 let landing = self.run_landing(run, landing, edits, record, told.as_told());
@@ -219,15 +224,15 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         Ok(Kept { landed, changes, report, left_out, violated: told.violation.is_some() })
     }
 
-    /// True if a run of its own did nothing but make files that are not versioned: all that is left of it is
-    /// the time of the directories they are in.
-    fn is_trace(run: &Run, captured: &Captured<'_>, touched: &[TreePath]) -> bool {
+    /// True if a run of its own may have done nothing but make files that are not versioned: where it touched
+    /// nothing else, all that is left of it is the time of the directories they are in.
+    fn may_be_trace(run: &Run, captured: &Captured<'_>) -> bool {
+        if !matches!(run.request.fork, ForkChoice::Ephemeral) || captured.left_out.is_empty() {
+            return false;
+        }
         let parents: HashSet<TreePath> =
             captured.left_out.iter().filter_map(|left| Some(left.path.split()?.0)).collect();
-        matches!(run.request.fork, ForkChoice::Ephemeral)
-            && touched.is_empty()
-            && !parents.is_empty()
-            && captured.edits.keys().all(|path| parents.contains(path))
+        captured.edits.keys().all(|path| parents.contains(path))
     }
 
     /// What a command changed that was said to look only.

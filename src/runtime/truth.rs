@@ -11,12 +11,16 @@ pub fn touched(vault: &Vault, before: &DirRef, captured: &Captured<'_>) -> Resul
     let reader = vault.read()?;
     let mut touched = Vec::new();
     for (path, edit) in &captured.edits {
-        let time_only = match (edit, tree::lookup(&&*reader, before, path)?) {
-            (Edit::Dir(meta), Some(Node::Dir(dir))) => {
-                let old = tree::top(&&*reader, &dir.tree)?.0;
-                (old.mode, &old.xattrs) == (meta.mode, &meta.xattrs)
-            }
-            (Edit::Dir(_) | Edit::Put(_) | Edit::Remove, _) => false,
+        let time_only = match edit {
+            // Only a directory is worth looking up: every other edit is a change by itself.
+            Edit::Dir(meta) => match tree::lookup(&&*reader, before, path)? {
+                Some(Node::Dir(dir)) => {
+                    let old = tree::top(&&*reader, &dir.tree)?.0;
+                    (old.mode, &old.xattrs) == (meta.mode, &meta.xattrs)
+                }
+                Some(Node::File(_) | Node::Symlink(_) | Node::Fifo(_)) | None => false,
+            },
+            Edit::Put(_) | Edit::Remove => false,
         };
         if !time_only {
             touched.push(path.clone());
