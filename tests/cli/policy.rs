@@ -77,7 +77,7 @@ fn caps_and_profiles_are_about_what_is_asked_for() {
     assert_eq!(asked(&["--secret", "AWS_KEY"]), said("deny", "caps.secrets"));
     assert_eq!(asked(&["--rw", "/etc"]), said("deny", "caps.rw"));
     assert_eq!(decision(&env, &["--", "touch", "x"])["timeout_max_ms"], json!(10_000));
-    let given = ["--policy", "agent", "--secret", "NPM_TOKEN"];
+    let given = ["--profile", "agent", "--secret", "NPM_TOKEN"];
     assert_eq!(asked(&given), said("require_approval", "profile.agent.secrets"));
     let nobody = ["--policy", "agent", "--policy", "ci", "--secret", "NPM_TOKEN"];
     assert_eq!(asked(&nobody), said("deny", "profile.ci"));

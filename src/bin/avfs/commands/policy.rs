@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use avfs::config::ConfigTexts;
 use avfs::exit_code;
@@ -10,11 +11,11 @@ use avfs::runtime::envelope::{
     ErrorBody, PolicyCheck, PolicyExplain, PolicyFailure, PolicyTest, PolicyTested,
 };
 use avfs::runtime::policy::{
-    self, Asked, Effect, Explained, Explanation, Layer, Policy, PolicyProfile, Script, Tier, Word,
+    self, Asked, Effect, Explained, Explanation, Layer, PolicyProfile, Script, Tier, Word,
 };
 use avfs::runtime::{
     Action, CommandLine, ExecutionDecision, ExecutionTimeout, LocateError, NetMode, PolicyText, PolicyTexts,
-    Profile, bound_dir,
+    Profile, WordError, bound_dir,
 };
 use clap::{ArgGroup, Args, Subcommand};
 
@@ -46,7 +47,7 @@ enum PolicyAction {
     #[command(after_help = "\
 Examples:
   avfs policy check -- make test
-  avfs policy check --net host --policy agent -- npm install
+  avfs policy check --net host --profile agent -- npm install
   avfs policy check --shell 'rm -rf build && make' --json | jq -r .result.decision.action")]
     Check(AskArgs),
     /// Tell everything on the way to that decision: each command in it, what every rule, profile and cap says
@@ -80,9 +81,10 @@ struct AskArgs {
     /// As if with this network [possible values: none, host]
     #[arg(long, value_name = "NET")]
     net: Option<NetMode>,
-    /// As if so much of the host were seen [possible values: strict, host]
+    /// As if so much of the host were seen, or with this policy profile too [possible values: strict, host,
+    /// agent, ci]
     #[arg(long, value_name = "PROFILE")]
-    profile: Option<Profile>,
+    profile: Vec<AnyProfile>,
     /// As if the command could write there
     #[arg(long, value_name = "PATH")]
     rw: Vec<PathBuf>,
@@ -92,9 +94,47 @@ struct AskArgs {
     /// As if it could run for so long
     #[arg(long, value_name = "TIME")]
     timeout: Option<ExecutionTimeout>,
-    /// As if with this policy profile too [possible values: agent, ci]
+    /// The same for policy profiles alone, as avfs-run takes it [possible values: agent, ci]
     #[arg(long, value_name = "PROFILE")]
     policy: Vec<PolicyProfile>,
+}
+
+/// What `--profile` may name here: both kinds have words of their own.
+#[derive(Clone, Copy, Debug)]
+enum AnyProfile {
+    Sandbox(Profile),
+    Policy(PolicyProfile),
+}
+
+impl FromStr for AnyProfile {
+    type Err = WordError;
+
+    fn from_str(text: &str) -> Result<Self, WordError> {
+        text.parse().map(Self::Sandbox).or_else(|_| text.parse().map(Self::Policy)).map_err(
+            |error: WordError| {
+                let choices = [Profile::WORDS, PolicyProfile::WORDS].concat().join(", ");
+                WordError { choices, ..error }
+            },
+        )
+    }
+}
+
+impl AskArgs {
+    /// The last one counts, as with every option that is given twice.
+    fn sandbox_profile(&self) -> Option<Profile> {
+        self.profile.iter().rev().find_map(|profile| match profile {
+            AnyProfile::Sandbox(profile) => Some(*profile),
+            AnyProfile::Policy(_) => None,
+        })
+    }
+
+    fn policy_profiles(&self) -> Vec<PolicyProfile> {
+        let named = self.profile.iter().filter_map(|profile| match profile {
+            AnyProfile::Policy(profile) => Some(*profile),
+            AnyProfile::Sandbox(_) => None,
+        });
+        named.chain(self.policy.iter().copied()).collect()
+    }
 }
 
 #[derive(Debug, Args)]
@@ -232,7 +272,7 @@ impl Ground {
 fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts), Failure> {
     let ground = Ground::find(ctx)?;
     let texts = PolicyTexts::read(&ctx.around, ground.vault.as_deref())?;
-    let policy = args.policy.iter().copied().fold(texts.policy()?, Policy::with_profile);
+    let policy = texts.policy()?.with_profiles(&args.policy_profiles());
     let (config, _) = ConfigTexts::read(&ctx.around, ground.bound.as_deref())?.for_a_run()?;
     let command = match &args.shell {
         Some(line) => CommandLine::Shell(line.clone()),
@@ -253,7 +293,7 @@ fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts
         project: ground.bound.as_deref().unwrap_or(&ctx.around.cwd),
         home: ctx.around.home.as_deref(),
         net: args.net.unwrap_or(config.run_net.value),
-        profile: args.profile.unwrap_or(config.run_profile.value),
+        profile: args.sandbox_profile().unwrap_or(config.run_profile.value),
         timeout: args.timeout.unwrap_or(config.run_timeout.value),
         rw: &rw.iter().map(PathBuf::as_path).collect::<Vec<_>>(),
         secrets: &args.secret.iter().map(String::as_str).collect::<Vec<_>>(),
