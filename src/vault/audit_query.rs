@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn every_part_of_a_query_has_to_hold() {
-        let of_run = row("run.complete", "fix", "run=3f9a01bc77 exit=0");
+        let of_run = row("run.end", "fix", "run=3f9a01bc77 exit=0");
         let saved = row("checkpoint.save", "fix@good", "not run=3f9");
         let query = |text: &str| AuditQuery { run: RunPrefix::parse(text).ok(), ..AuditQuery::default() };
         assert!(AuditQuery::default().wants(&of_run));
@@ -150,7 +150,7 @@ mod tests {
         let fork = |name: &str| AuditQuery { fork: ForkName::parse(name).ok(), ..AuditQuery::default() };
         assert!(fork("fix").wants(&of_run) && fork("fix").wants(&saved) && !fork("fi").wants(&saved));
         let action = |name: &str| AuditQuery { action: Some(name.to_owned()), ..AuditQuery::default() };
-        assert!(action("run").wants(&of_run) && action("run.complete").wants(&of_run));
+        assert!(action("run").wants(&of_run) && action("run.end").wants(&of_run));
         assert!(!action("ru").wants(&of_run) && !action("run").wants(&saved));
         let since = |at| AuditQuery { since: Some(Timestamp(at)), ..AuditQuery::default() };
         assert!(since(5).wants(&of_run) && !since(6).wants(&of_run));
