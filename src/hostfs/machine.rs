@@ -11,6 +11,15 @@ pub fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string(BOOT_ID_FILE)?.trim().to_owned())
 }
 
+/// The kernel's version, as far as features are told by it: `(6, 14)`.
+#[must_use]
+pub fn kernel_version() -> (u32, u32) {
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
 /// The users that the machine itself knows.
 const USERS_FILE: &str = "/etc/passwd";
 

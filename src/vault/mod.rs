@@ -38,6 +38,7 @@ pub mod quota;
 mod reach;
 pub mod rebase;
 pub mod run;
+pub mod secrets;
 mod shelf;
 pub mod stat_cache;
 mod store;

@@ -17,6 +17,7 @@ use avfs::vault::materialize::{BaseCache, Trust};
 use avfs::vault::meter::Meter;
 use avfs::vault::page::{DirRef, Node};
 use avfs::vault::path::TreePath;
+use avfs::vault::secrets::Secrets;
 use avfs::vault::{Advance, Committed, Vault, When};
 use proptest::prelude::*;
 use rustix::fs::{CWD, FileType, Mode};
@@ -75,6 +76,7 @@ impl Case {
             exclude: &exclude,
             hidden: &hidden,
             file_bytes_max: FILE_BYTES_MAX,
+            secrets: &Secrets::default(),
             modes_journal: &self.journal,
             meter: &Meter::default(),
         };
@@ -146,7 +148,7 @@ fn check(setup: &str, script: &str) {
 }
 
 fn left_out(captured: &Captured<'_>) -> Vec<(String, LeftOutReason, bool)> {
-    let tell = |left: &LeftOut| (left.path.to_string(), left.reason, left.base_is_gone);
+    let tell = |left: &LeftOut| (left.path.to_string(), left.reason.clone(), left.base_is_gone);
     captured.left_out.iter().map(tell).collect()
 }
 
@@ -547,6 +549,7 @@ fn large_and_many_files_are_captured() {
         exclude: &[],
         hidden: &[],
         file_bytes_max: 1 << 39,
+        secrets: &Secrets::default(),
         modes_journal: &case.journal,
         meter: &Meter::default(),
     };

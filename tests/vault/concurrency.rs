@@ -197,11 +197,11 @@ fn a_vault_that_stays_locked_is_busy_and_stays_well() {
     foreign.execute_batch("ROLLBACK").unwrap();
 
     // One of our own that does not give the turn back.
-    let turn = FileLock::acquire(&sibling(&path, "-lock"), Mode::Exclusive, Duration::ZERO).unwrap();
+    let turn = FileLock::acquire(&sibling(&path, "-lock"), Mode::Exclusive, Duration::from_secs(60)).unwrap();
     assert_busy(write(&hasty));
     drop(turn);
     // A sweep that does not end.
-    let sweep = FileLock::acquire(&sibling(&path, "-use"), Mode::Exclusive, Duration::ZERO).unwrap();
+    let sweep = FileLock::acquire(&sibling(&path, "-use"), Mode::Exclusive, Duration::from_secs(60)).unwrap();
     assert_busy(write(&hasty));
     drop(sweep);
 

@@ -15,6 +15,7 @@ use avfs::vault::layers::{Footprint, Kept, LAYERS_MAX, Made, NotKept, Stack};
 use avfs::vault::materialize::BaseCache;
 use avfs::vault::meter::Meter;
 use avfs::vault::page::DirRef;
+use avfs::vault::secrets::Secrets;
 use avfs::vault::{Advance, Vault, When};
 use proptest::prelude::*;
 use rustix::fs::{CWD, FileType, Mode};
@@ -80,6 +81,7 @@ impl Bench {
             exclude: &[],
             hidden: &[],
             file_bytes_max: FILE_BYTES_MAX,
+            secrets: &Secrets::default(),
             modes_journal: &self.scratch.join("modes"),
             meter: &Meter::default(),
         };

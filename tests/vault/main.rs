@@ -18,6 +18,7 @@ mod objects;
 mod overlay;
 mod roundtrip;
 mod runs;
+mod secrets;
 mod syncs;
 mod undo;
 mod worker;

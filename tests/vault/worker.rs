@@ -20,6 +20,7 @@ use avfs::vault::import::{ImportOptions, OnTrouble};
 use avfs::vault::materialize::{BaseCache, Trust};
 use avfs::vault::meter::Meter;
 use avfs::vault::run::Landing;
+use avfs::vault::secrets::Secrets;
 use avfs::vault::{Advance, Vault, When};
 
 use crate::runs::{self, Changes};
@@ -245,6 +246,7 @@ fn capture(vault: &Vault) {
         exclude: &[],
         hidden: &[],
         file_bytes_max: FILE_BYTES_MAX,
+        secrets: &Secrets::default(),
         modes_journal: &upper.with_extension("modes"),
         meter: &Meter::default(),
     };

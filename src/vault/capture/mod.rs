@@ -27,6 +27,7 @@ use super::layers::Footprint;
 use super::meter::Meter;
 use super::page::DirRef;
 use super::path::TreePath;
+use super::secrets::Secrets;
 use super::store::{Advance, Committed, Vault};
 use super::write_out::{FreshPages, OverlayNames, WriteOut};
 use modes::Modes;
@@ -113,6 +114,8 @@ pub struct CaptureOptions<'a> {
     pub hidden: &'a [TreePath],
     /// Files longer than this fail the capture; [`FILE_BYTES_MAX`](super::chunk::FILE_BYTES_MAX) at most.
     pub file_bytes_max: u64,
+    /// Values that nothing may hold which is captured.
+    pub secrets: &'a Secrets,
     /// Where modes are noted that have to be changed for a while; on a file system that outlives a crash of the
     /// process. A journal that is there is of an earlier capture of the same upper, and is finished.
     pub modes_journal: &'a Path,
@@ -128,7 +131,7 @@ pub struct LeftOut {
     pub base_is_gone: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeftOutReason {
     /// A socket or a device: nothing a vault can keep.
     Special(&'static str),
@@ -142,6 +145,27 @@ pub enum LeftOutReason {
     Own,
     /// It belongs to somebody else, who does not let it be read.
     NoPermission,
+    /// It holds the value of the secret of this name, in its content, name, target or attributes. What the base has
+    /// there stays.
+    Secret(String),
+    /// Only this is left out: an attribute of a directory that holds the value of the secret of this name.
+    SecretAttribute(String),
+}
+
+impl LeftOutReason {
+    /// True if the upper holds a value that nothing may hold.
+    #[must_use]
+    pub fn is_secret(&self) -> bool {
+        match self {
+            Self::Secret(_) | Self::SecretAttribute(_) => true,
+            Self::Special(_)
+            | Self::Ignored
+            | Self::Excluded
+            | Self::Hidden
+            | Self::Own
+            | Self::NoPermission => false,
+        }
+    }
 }
 
 impl std::fmt::Display for LeftOutReason {
@@ -153,6 +177,10 @@ impl std::fmt::Display for LeftOutReason {
             Self::Hidden => f.write_str("it is not part of the workspace"),
             Self::Own => f.write_str("it is a vault's own directory"),
             Self::NoPermission => f.write_str("no permission to read it"),
+            Self::Secret(name) => write!(f, "holds the value of the secret {name}"),
+            Self::SecretAttribute(name) => {
+                write!(f, "an attribute of it holds the value of the secret {name}")
+            }
         }
     }
 }
@@ -207,7 +235,13 @@ impl Vault {
         let restored = modes.restore(upper);
         let (found, batch, notes) = scanned.map_err(in_capture)?;
         restored?;
-        let edits = expand::edits(&FreshPages::new(self), &found)?;
+        let mut edits = expand::edits(&FreshPages::new(self), &found)?;
+        for (path, reason) in &notes.left_out {
+            // Also where nothing of the base is seen any more: what was there is not the command's to lose.
+            if let LeftOutReason::Secret(_) = reason {
+                edits.remove(path);
+            }
+        }
         let mut left_out: Vec<LeftOut> = notes
             .left_out
             .into_iter()
@@ -237,6 +271,7 @@ impl Vault {
             exclude: Rules::excluding(options.exclude).map_err(bad_exclude)?,
             hidden: options.hidden,
             file_bytes_max: options.file_bytes_max.min(super::chunk::FILE_BYTES_MAX),
+            secrets: options.secrets,
             modes,
             left_out: Default::default(),
             bad_ignore_files: Default::default(),

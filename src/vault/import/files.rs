@@ -117,8 +117,12 @@ pub(super) fn read_small(
             lock(&shared.large).push(LargeFile { dir: number, entry, path: file });
             continue;
         }
-        count(shared, read.content.len() as u64);
         let id = content::id_of(&read.content);
+        if shared.withholds_small(&file, &read.content, &read.xattrs)? {
+            facts.push(stat_gone(read.stat));
+            continue;
+        }
+        count(shared, read.content.len() as u64);
         let what = What::File { content: FileContent::Whole(id), xattrs: shared.keep_xattrs(read.xattrs)? };
         // The size of what was read, which is what is kept, even if the file has grown since.
         let stat = HostStat { size: read.content.len() as u64, ..read.stat };
@@ -163,13 +167,19 @@ fn hand_over(shared: &Shared<'_>, held: &mut Vec<(BlobId, Vec<u8>)>) -> Result<(
 }
 
 /// A file as blocks; holes of the file system are not read.
-struct FileBlocks<'a> {
+pub(super) struct FileBlocks<'a> {
     file: &'a File,
     at: u64,
     size: u64,
     /// Where data is known to go on to, and zeros before that.
     data_until: u64,
     meter: &'a crate::vault::meter::Meter,
+}
+
+impl<'a> FileBlocks<'a> {
+    pub fn new(file: &'a File, size: u64, meter: &'a crate::vault::meter::Meter) -> Self {
+        Self { file, at: 0, size, data_until: 0, meter }
+    }
 }
 
 impl Blocks for FileBlocks<'_> {
@@ -254,7 +264,14 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
             lock(&shared.facts).push(Facts { dir: large.dir, entry: large.entry, stat, what: What::Gone });
             return Ok(());
         };
-        let (facts, quiet) = read_large_once(shared, large, &File::from(fd))?;
+        let file = File::from(fd);
+        // Before anything of it is stored, so it is read once more for this.
+        if shared.withholds_large(&large.path, &file)? {
+            let stat = beneath::fstat(file.as_fd()).map_err(VaultError::Input)?;
+            lock(&shared.facts).push(Facts { dir: large.dir, entry: large.entry, stat, what: What::Gone });
+            return Ok(());
+        }
+        let (facts, quiet) = read_large_once(shared, large, &file)?;
         let content = match facts.what {
             What::File { content, .. } => quiet.then_some(content),
             What::Symlink { .. }
@@ -285,7 +302,7 @@ fn read_large_once(shared: &Shared<'_>, large: &LargeFile, file: &File) -> Resul
     let io = |source| ImportError::Io { operation: "read", path: large.path.clone(), source };
     let before = beneath::fstat(file.as_fd()).map_err(io)?;
     let (xattrs, _) = shared.read_xattrs(file.as_fd()).map_err(io)?;
-    let mut blocks = FileBlocks { file, at: 0, size: before.size, data_until: 0, meter: shared.meter };
+    let mut blocks = FileBlocks::new(file, before.size, shared.meter);
     let read = ingest::ingest(&mut blocks, &mut ScanSink(shared)).map_err(|error| {
         if shared.meter.stopped() {
             return ImportError::Interrupted.into();
@@ -329,7 +346,7 @@ mod tests {
         file.write_all_at(b"middle", 5_000_001).unwrap();
         let file = File::open(&path).unwrap();
         let meter = crate::vault::meter::Meter::default();
-        let mut blocks = FileBlocks { file: &file, at: 0, size: 10_000_000, data_until: 0, meter: &meter };
+        let mut blocks = FileBlocks::new(&file, 10_000_000, &meter);
         let read = collect(&mut blocks);
         assert!(read == std::fs::read(&path).unwrap());
         let bytes = meter.bytes.load(Ordering::Relaxed);

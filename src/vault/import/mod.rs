@@ -8,6 +8,7 @@ mod files;
 pub(super) mod scan;
 pub(super) mod shared;
 pub(super) mod upper;
+mod withhold;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;

@@ -214,7 +214,7 @@ impl Shared<'_> {
         };
         let stat = beneath::fstat(fd.as_fd()).map_err(io("stat"))?;
         let (xattrs, shows) = self.read_xattrs(fd.as_fd()).map_err(io("read the attributes of"))?;
-        let xattrs = self.keep_xattrs(xattrs)?;
+        let xattrs = self.keep_xattrs(self.without_secrets(&job.path, xattrs))?;
         job.over.hides_base |= shows == Shows::Itself;
         // A directory that is removed while it is open can no longer be listed.
         let listed = beneath::names(fd.as_fd());

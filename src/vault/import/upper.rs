@@ -16,6 +16,7 @@ use crate::vault::ignore::{FILE_NAME, OWN_DIR, Rules};
 use crate::vault::ingest::read_full;
 use crate::vault::page::{Body, DirRef, FileContent, Node};
 use crate::vault::path::TreePath;
+use crate::vault::secrets::Secrets;
 use crate::vault::tree;
 
 use super::scan::{Job, Listing};
@@ -27,13 +28,15 @@ pub(in crate::vault) struct Upper<'a> {
     pub exclude: Rules,
     pub hidden: &'a [TreePath],
     pub file_bytes_max: u64,
+    /// Values that nothing may hold which is captured.
+    pub secrets: &'a Secrets,
     pub modes: &'a Modes,
     pub left_out: Mutex<Vec<(TreePath, LeftOutReason)>>,
     pub bad_ignore_files: Mutex<Vec<TreePath>>,
 }
 
 /// What a directory of an upper lies over.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(in crate::vault) struct Over {
     /// The base's directory of the same path, whether it can still be seen or not.
     pub base: Option<DirRef>,
@@ -56,7 +59,7 @@ impl Below<'_> {
 }
 
 impl Upper<'_> {
-    fn leave_out(&self, path: TreePath, reason: LeftOutReason) {
+    pub fn leave_out(&self, path: TreePath, reason: LeftOutReason) {
         lock(&self.left_out).push((path, reason));
     }
 
@@ -72,7 +75,7 @@ impl Upper<'_> {
 
     fn rule_against(&self, job: &Job, path: &TreePath, is_dir: bool) -> Option<LeftOutReason> {
         if job.over.ignored.is_some() {
-            return job.over.ignored;
+            return job.over.ignored.clone();
         }
         if self.exclude.ignores(path, is_dir) {
             return Some(LeftOutReason::Excluded);
@@ -214,9 +217,16 @@ impl Shared<'_> {
         // As in git: a rule speaks of what is not versioned yet. A path that was versioned before the rule came
         // goes on to be; leaving out its changes would lose work that every earlier run has kept.
         let versioned = in_base.is_some() && base_dir.is_some() == is_dir;
-        if let Some(reason) = rule.filter(|_| !versioned) {
+        if let Some(reason) = rule.clone().filter(|_| !versioned) {
             upper.leave_out(path, reason);
             listing.entries.push(nothing(What::Whiteout));
+            return Ok(());
+        }
+        if let Some(secret) = upper.secret_in_name(&job.path, &path)
+            && below.entry(&name)?.is_none()
+        {
+            upper.leave_out(path, LeftOutReason::Secret(secret));
+            listing.entries.push(nothing(What::Gone));
             return Ok(());
         }
         let what = match stat.kind {
@@ -246,7 +256,15 @@ impl Shared<'_> {
             HostKind::Symlink => {
                 let read = beneath::read_link(listing.fd.as_fd(), &name);
                 let read = self.tolerate(read, "read the link", || path.clone())?;
-                read.map_or(What::Gone, |target| What::Symlink { target })
+                let secret = read.as_ref().and_then(|target| upper.secrets.held_by(target));
+                match (read, secret) {
+                    (Some(target), Some(secret)) if !is_link_to(below.entry(&name)?, &target) => {
+                        upper.leave_out(path, LeftOutReason::Secret(secret.to_owned()));
+                        What::Gone
+                    }
+                    (Some(target), Some(_) | None) => What::Symlink { target },
+                    (None, _) => What::Gone,
+                }
             }
             HostKind::Fifo => What::Fifo,
             HostKind::Special(kind) => {
@@ -258,6 +276,10 @@ impl Shared<'_> {
         listing.entries.push(nothing(what));
         Ok(())
     }
+}
+
+fn is_link_to(node: Option<Node>, target: &[u8]) -> bool {
+    matches!(node, Some(Node::Symlink(link)) if link.target == target)
 }
 
 /// An ignore file, as far as there is one.

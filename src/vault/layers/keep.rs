@@ -40,6 +40,8 @@ pub enum NotKept {
     OtherFileSystem,
     /// What was left out of the capture could not be taken out of it.
     NoPermission,
+    /// It holds the value of a secret: nothing of it is kept, and the version is made anew from the vault.
+    HoldsSecret,
 }
 
 impl BaseCache {
@@ -61,6 +63,9 @@ impl BaseCache {
         }
         if below.layers.len() >= LAYERS_MAX {
             return Ok(Kept::Not(NotKept::TooManyLayers));
+        }
+        if left_out.iter().any(|left| left.reason.is_secret()) {
+            return Ok(Kept::Not(NotKept::HoldsSecret));
         }
         match take_out(upper, left_out) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
