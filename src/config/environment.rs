@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::str::FromStr;
 
-use super::value::{is_absolute, is_path};
+use super::value::{COUNT, CPUS, LANDLOCK, SECCOMP, SIZE, is_absolute, is_path};
 use super::{Config, Origin, Problem, Setting, SettingsError};
 
 /// Every key that a variable can set. Patterns and names of variables are not among them: where a list of
@@ -19,6 +19,14 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("AVFS_RUN_SCRATCH", "run.scratch"),
     ("AVFS_RUN_RO", "run.ro"),
     ("AVFS_RUN_PROFILE", "run.profile"),
+    ("AVFS_RUN_SECCOMP", "run.seccomp"),
+    ("AVFS_RUN_LANDLOCK", "run.landlock"),
+    ("AVFS_RUN_MEMORY", "run.memory"),
+    ("AVFS_RUN_CPUS", "run.cpus"),
+    ("AVFS_RUN_PIDS", "run.pids"),
+    ("AVFS_RUN_DISK", "run.disk"),
+    ("AVFS_RUN_FILES", "run.files"),
+    ("AVFS_RUN_FILE_SIZE", "run.file_size"),
     ("AVFS_FORK_EXPIRES", "fork.expires"),
     ("AVFS_CHECKPOINT_KEEP", "checkpoint.keep"),
 ];
@@ -48,10 +56,18 @@ fn set(config: &mut Config, given: &Given<'_>) -> Result<(), SettingsError> {
         "cache.dirs" => config.cache_dirs.extend(given.list(is_path, "a list of paths without '..'")?),
         "run.timeout" => config.run_timeout = given.one("a duration such as 300s, or none")?,
         "run.grace" => config.run_grace = given.one("a duration such as 5s, or none")?,
-        "run.net" => config.run_net = given.one("none or host")?,
+        "run.net" => config.run_net = given.one("none, host or allow=DOMAIN,…")?,
         "run.scratch" => config.run_scratch = given.one("auto, memory or disk")?,
         "run.ro" => config.run_ro.extend(given.list(is_absolute, "a list of absolute paths")?),
         "run.profile" => config.run_profile = given.one("strict or host")?,
+        "run.seccomp" => config.run_seccomp = given.one(SECCOMP)?,
+        "run.landlock" => config.run_landlock = given.one(LANDLOCK)?,
+        "run.memory" => config.run_memory = given.one(SIZE)?,
+        "run.cpus" => config.run_cpus = given.one(CPUS)?,
+        "run.pids" => config.run_pids = given.one(COUNT)?,
+        "run.disk" => config.run_disk = given.one(SIZE)?,
+        "run.files" => config.run_files = given.one(COUNT)?,
+        "run.file_size" => config.run_file_size = given.one(SIZE)?,
         "fork.expires" => config.fork_expires = given.one("a duration such as 7d")?,
         "checkpoint.keep" => config.checkpoint_keep = given.one("a number, 2 or more")?,
         _ => return Err(given.bad(given.text, "a value of a key that is known")),

@@ -14,7 +14,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::diagnose::Diagnose;
-use crate::runtime::{ExecutionTimeout, KeepCount, NetMode, Profile, ScratchChoice, Span};
+use crate::runtime::{
+    Confinement, CpuLimit, ExecutionTimeout, KeepCount, LandlockMode, Limit, Limits, NestedUserns, NetMode,
+    Profile, ScratchChoice, SeccompProfile, Span,
+};
 
 pub use crate::toml_source::{Fault, Problem};
 pub use files::{ConfigText, ConfigTexts, UnreadableConfig};
@@ -60,6 +63,17 @@ pub struct Config {
     pub run_ro: Vec<Setting<String>>,
     /// `run.profile`
     pub run_profile: Setting<Profile>,
+    /// `run.seccomp`: which system calls are refused.
+    pub run_seccomp: Setting<SeccompProfile>,
+    /// `run.landlock`: whether the view is enforced a second time.
+    pub run_landlock: Setting<LandlockMode>,
+    /// `run.memory` and those that follow: what a run may use.
+    pub run_memory: Setting<Limit>,
+    pub run_cpus: Setting<CpuLimit>,
+    pub run_pids: Setting<Limit>,
+    pub run_disk: Setting<Limit>,
+    pub run_files: Setting<Limit>,
+    pub run_file_size: Setting<Limit>,
     /// `fork.expires`: how long the fork of a run is kept for review.
     pub fork_expires: Setting<Span>,
     /// `checkpoint.keep`: how many automatic checkpoints a fork has at most.
@@ -78,6 +92,14 @@ impl Default for Config {
             run_env: Vec::new(),
             run_ro: Vec::new(),
             run_profile: Setting::default(Profile::Strict),
+            run_seccomp: Setting::default(SeccompProfile::Default),
+            run_landlock: Setting::default(LandlockMode::Auto),
+            run_memory: Setting::default(Limit(None)),
+            run_cpus: Setting::default(CpuLimit(None)),
+            run_pids: Setting::default(Limit(None)),
+            run_disk: Setting::default(Limit(None)),
+            run_files: Setting::default(Limit(None)),
+            run_file_size: Setting::default(Limit(None)),
             fork_expires: Setting::default(Span(7 * 24 * 60 * 60)),
             checkpoint_keep: Setting::default(KeepCount::DEFAULT),
         }
@@ -116,13 +138,37 @@ impl Config {
     pub fn with_directory(self, file: &Path, text: &str) -> Result<(Self, Vec<&'static str>), ConfigError> {
         let mut theirs = self.clone().with(file, text)?;
         let mut refused = Vec::new();
-        if theirs.run_net.value == NetMode::Host && theirs.run_net != self.run_net {
+        if !self.run_net.value.covers(&theirs.run_net.value) {
             theirs.run_net = self.run_net;
             refused.push("run.net");
         }
         if theirs.run_profile.value == Profile::Host && theirs.run_profile != self.run_profile {
             theirs.run_profile = self.run_profile;
             refused.push("run.profile");
+        }
+        if theirs.run_seccomp.value < self.run_seccomp.value {
+            theirs.run_seccomp = self.run_seccomp;
+            refused.push("run.seccomp");
+        }
+        if theirs.run_landlock.value < self.run_landlock.value {
+            theirs.run_landlock = self.run_landlock;
+            refused.push("run.landlock");
+        }
+        for (key, theirs, own) in [
+            ("run.memory", &mut theirs.run_memory, &self.run_memory),
+            ("run.pids", &mut theirs.run_pids, &self.run_pids),
+            ("run.disk", &mut theirs.run_disk, &self.run_disk),
+            ("run.files", &mut theirs.run_files, &self.run_files),
+            ("run.file_size", &mut theirs.run_file_size, &self.run_file_size),
+        ] {
+            if is_more(theirs.value.0, own.value.0) {
+                *theirs = own.clone();
+                refused.push(key);
+            }
+        }
+        if is_more(theirs.run_cpus.value.0, self.run_cpus.value.0) {
+            theirs.run_cpus = self.run_cpus;
+            refused.push("run.cpus");
         }
         if theirs.run_env != self.run_env {
             theirs.run_env = self.run_env;
@@ -133,6 +179,29 @@ impl Config {
             refused.push("run.ro");
         }
         Ok((theirs, refused))
+    }
+
+    /// What a run may use, unless it says otherwise.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        Limits {
+            memory: self.run_memory.value.0,
+            cpus: self.run_cpus.value.0,
+            pids: self.run_pids.value.0,
+            disk: self.run_disk.value.0,
+            files: self.run_files.value.0,
+            file_size: self.run_file_size.value.0,
+        }
+    }
+
+    /// What a run is confined by, unless it says otherwise.
+    #[must_use]
+    pub fn confinement(&self) -> Confinement {
+        Confinement {
+            seccomp: self.run_seccomp.value,
+            landlock: self.run_landlock.value,
+            userns: NestedUserns::Refused,
+        }
     }
 
     /// Every key, in the order of the documentation.
@@ -158,9 +227,26 @@ impl Config {
             list("run.env", &self.run_env),
             list("run.ro", &self.run_ro),
             one("run.profile", &self.run_profile),
+            one("run.seccomp", &self.run_seccomp),
+            one("run.landlock", &self.run_landlock),
+            one("run.memory", &self.run_memory),
+            one("run.cpus", &self.run_cpus),
+            one("run.pids", &self.run_pids),
+            one("run.disk", &self.run_disk),
+            one("run.files", &self.run_files),
+            one("run.file_size", &self.run_file_size),
             one("fork.expires", &expires),
             one("checkpoint.keep", &self.checkpoint_keep),
         ]
+    }
+}
+
+/// True if a limit lets through more than another one; nothing is no limit.
+fn is_more<T: Ord>(one: Option<T>, other: Option<T>) -> bool {
+    match (one, other) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(one), Some(other)) => one > other,
     }
 }
 
@@ -244,5 +330,28 @@ mod tests {
         let open = Config::default().with(Path::new("user"), "[run]\nnet = \"host\"\n").unwrap();
         let (config, refused) = open.with_directory(Path::new("dir"), "[run]\nnet = \"none\"\n").unwrap();
         assert_eq!((config.run_net.value, refused.len()), (NetMode::None, 0));
+    }
+
+    #[test]
+    fn a_directory_may_shorten_the_list_of_places_and_not_widen_it() {
+        let user = |net: &str| {
+            let text = format!("[run]\nnet = \"{net}\"\n");
+            Config::default().with(Path::new("user"), &text).unwrap()
+        };
+        for (users, theirs, holds) in [
+            ("none", "allow=a.org", "none"),
+            ("allow=a.org,b.org", "allow=a.org", "allow=a.org"),
+            ("allow=*.a.org", "allow=x.a.org:443", "allow=x.a.org:443"),
+            ("allow=a.org", "allow=a.org,b.org", "allow=a.org"),
+            ("allow=a.org", "allow=a.org:22", "allow=a.org"),
+            ("allow=a.org", "host", "allow=a.org"),
+            ("allow=a.org", "none", "none"),
+            ("host", "allow=a.org", "allow=a.org"),
+        ] {
+            let text = format!("[run]\nnet = \"{theirs}\"\n");
+            let (config, refused) = user(users).with_directory(Path::new("dir"), &text).unwrap();
+            assert_eq!(config.run_net.value.to_string(), holds, "{users} {theirs}");
+            assert_eq!(refused.is_empty(), holds == theirs, "{users} {theirs}");
+        }
     }
 }

@@ -6,14 +6,35 @@ use std::str::FromStr;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::value::{is_absolute, is_ignore_pattern, is_path, is_variable};
+use super::value::{
+    COUNT, CPUS, LANDLOCK, SECCOMP, SIZE, is_absolute, is_ignore_pattern, is_path, is_variable,
+};
 use super::{Config, ConfigError, Origin, Setting};
 use crate::toml_source::{Found, Problem, Source, nearest};
 
 const SECTIONS: &[(&str, &[&str])] = &[
     ("capture", &["exclude"]),
     ("cache", &["dirs"]),
-    ("run", &["timeout", "grace", "net", "scratch", "env", "ro", "profile"]),
+    (
+        "run",
+        &[
+            "timeout",
+            "grace",
+            "net",
+            "scratch",
+            "env",
+            "ro",
+            "profile",
+            "seccomp",
+            "landlock",
+            "memory",
+            "cpus",
+            "pids",
+            "disk",
+            "files",
+            "file_size",
+        ],
+    ),
     ("fork", &["expires"]),
     ("checkpoint", &["keep"]),
 ];
@@ -49,13 +70,21 @@ fn set(config: &mut Config, found: &Found<'_>) -> Result<(), ConfigError> {
         "cache.dirs" => config.cache_dirs.extend(found.list(is_path, "a path without '..'")?),
         "run.timeout" => config.run_timeout = found.one("a duration such as 300s, or none")?,
         "run.grace" => config.run_grace = found.one("a duration such as 5s, or none")?,
-        "run.net" => config.run_net = found.one("none or host")?,
+        "run.net" => config.run_net = found.one("none, host or allow=DOMAIN,…")?,
         "run.scratch" => config.run_scratch = found.one("auto, memory or disk")?,
         "run.env" => config.run_env.extend(found.list(is_variable, "the name of a variable")?),
         "run.ro" => {
             config.run_ro.extend(found.list(is_absolute, "an absolute path, or one that begins with ~/")?)
         }
         "run.profile" => config.run_profile = found.one("strict or host")?,
+        "run.seccomp" => config.run_seccomp = found.one(SECCOMP)?,
+        "run.landlock" => config.run_landlock = found.one(LANDLOCK)?,
+        "run.memory" => config.run_memory = found.amount(SIZE)?,
+        "run.cpus" => config.run_cpus = found.amount(CPUS)?,
+        "run.pids" => config.run_pids = found.amount(COUNT)?,
+        "run.disk" => config.run_disk = found.amount(SIZE)?,
+        "run.files" => config.run_files = found.amount(COUNT)?,
+        "run.file_size" => config.run_file_size = found.amount(SIZE)?,
         "fork.expires" => config.fork_expires = found.one("a duration such as 7d")?,
         "checkpoint.keep" => config.checkpoint_keep = found.number("a number, 2 or more")?,
         _ => return Err(found.unread().into()),
@@ -95,6 +124,19 @@ impl<'a> Found<'a> {
         let text = integer.ok_or_else(|| self.wrong_type(self.value, "a whole number"))?.to_string();
         let value = text.parse().map_err(|_| self.bad(self.value, &text, wanted))?;
         Ok(self.sourced(value, self.value.span().start))
+    }
+
+    /// A number, or a text such as `2GiB` or `none`.
+    fn amount<T: FromStr>(&self, wanted: &'static str) -> Result<Setting<T>, ConfigError> {
+        let value = self.value.get_ref();
+        let number = value.as_integer().map(ToString::to_string);
+        match number.or_else(|| value.as_float().map(ToString::to_string)) {
+            None => self.one(wanted),
+            Some(text) => {
+                let value = text.parse().map_err(|_| self.bad(self.value, &text, wanted))?;
+                Ok(self.sourced(value, self.value.span().start))
+            }
+        }
     }
 
     fn list(
@@ -203,7 +245,11 @@ expires = \"2w\"
                 "config.bad_value",
                 "/c.toml:1: checkpoint.keep: \"1\" is not a number, 2 or more",
             ),
-            ("[run]\nnet = \"all\"", "config.bad_value", "/c.toml:2: run.net: \"all\" is not none or host"),
+            (
+                "[run]\nnet = \"all\"",
+                "config.bad_value",
+                "/c.toml:2: run.net: \"all\" is not none, host or allow=DOMAIN,…",
+            ),
             (
                 "[run]\nro = [\"x\"]",
                 "config.bad_value",

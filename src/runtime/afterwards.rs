@@ -19,6 +19,7 @@ use super::change_summary::ChangeSummary;
 use super::conclude::Before;
 use super::error::ExecuteError;
 use super::launcher::{Completion, Exit, Launcher};
+use super::limits::LimitKind;
 use super::mount_session::MountSession;
 use super::proxy::{Ended, Outcome, ProxyRuntime};
 use super::request::Retention;
@@ -126,7 +127,18 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         let full = |fs: rustix::fs::StatVfs| fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0);
         match (&ended.completion.memory, ended.room) {
             (Some(memory), Scratch::Memory { size_bytes, .. }) => {
-                if rustix::fs::fstatvfs(memory).is_ok_and(full) {
+                let Ok(fs) = rustix::fs::fstatvfs(memory) else { return };
+                let limits = run.request.limits;
+                // At its limit: another scratch would have no more room.
+                let bound = match (fs.f_bavail == 0, fs.f_favail == 0) {
+                    (true, _) if limits.disk == Some(size_bytes) => Some(LimitKind::Disk),
+                    (_, true) if limits.files.is_some() => Some(LimitKind::Files),
+                    (true | false, true | false) => None,
+                };
+                if let Some((kind, value)) = bound.and_then(|kind| Some((kind, limits.get(kind)?))) {
+                    let (option, value) = (kind.option(), kind.show(value));
+                    run.note("limit.reached", format!("all of --{option} {value} was used up"));
+                } else if full(fs) {
                     let size = super::units::show_bytes_size(size_bytes);
                     run.note(
                         "scratch.full",
@@ -140,6 +152,26 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                     run.note("scratch.full", format!("the file system of {dir} is full; free some space"));
                 }
             }
+        }
+    }
+
+    /// Limits that were felt without ending the command: it may have failed for them, or done less.
+    pub(super) fn note_limits(&self, run: &mut Run, completion: &Completion) {
+        for kind in &completion.limits_reached {
+            let Some(value) = run.request.limits.get(*kind) else { continue };
+            let value_text = kind.show(value);
+            let text = match kind {
+                LimitKind::Memory => {
+                    format!("a process was killed for using more memory than --memory {value_text} leaves")
+                }
+                LimitKind::Pids => {
+                    format!("there were {value_text} processes; more were refused (--pids)")
+                }
+                LimitKind::Disk | LimitKind::Files | LimitKind::Cpus | LimitKind::FileSize => {
+                    format!("the command {}, and had ended by then", kind.exceeded(value))
+                }
+            };
+            run.note("limit.reached", text);
         }
     }
 
@@ -158,7 +190,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         if landed.version().is_none() {
             return Ok(None);
         }
-        if completion.exit != Exit::Code(0) || completion.timed_out {
+        if completion.exit != Exit::Code(0) || completion.timed_out || completion.stopped_by.is_some() {
             run.note(
                 "apply.skipped",
                 "the command failed, so nothing was written to the directory".to_owned(),
@@ -184,7 +216,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     }
 }
 
-pub(super) fn enforcement(run: &Run, ground: &Ground, room: Scratch) -> Enforcement {
+pub(super) fn enforcement(run: &Run, ground: &Ground, room: Scratch, completion: &Completion) -> Enforcement {
     let (backend, base) = match ground {
         Ground::Live(_) => (Backend::Overlay, BaseUsed::Live),
         Ground::Stacked { stack, .. } => (
@@ -197,5 +229,13 @@ pub(super) fn enforcement(run: &Run, ground: &Ground, room: Scratch) -> Enforcem
         ),
         Ground::Copied { .. } => (Backend::Copy, BaseUsed::Materialized),
     };
-    Enforcement { backend, base, net: run.request.net, scratch: room, degraded: run.degraded.clone() }
+    Enforcement {
+        backend,
+        confined: completion.confined,
+        limits: completion.limits.clone(),
+        base,
+        net: run.request.net.clone(),
+        scratch: room,
+        degraded: run.degraded.clone(),
+    }
 }

@@ -14,6 +14,7 @@ use crate::vault::import::Imported;
 use crate::vault::page::DirRef;
 use crate::vault::path::TreePath;
 use crate::vault::run::{LandedRun, Landing, RunLanding, Told};
+use crate::vault::secrets::Secrets;
 use crate::vault::version::full_root_of;
 use crate::vault::{Batch, Vault, VaultError};
 
@@ -21,14 +22,16 @@ use super::afterwards::enforcement;
 use super::change_report::ChangeReport;
 use super::change_summary::ChangeSummary;
 use super::checkpoint::CheckpointService;
+use super::confinement::refused_text;
 use super::decision::OnViolation;
 use super::error::ExecuteError;
+use super::host_executed::called_out;
 use super::journal;
-use super::launcher::{Completion, Exit, Launcher};
+use super::launcher::{Completion, ConnectionVerdict, Exit, Launcher};
 use super::mount_session::{MountSession, SessionError};
 use super::proxy::{Ended, Outcome, ProxyRuntime};
-use super::request::{ForkChoice, Retention, Writing};
-use super::result::{ExecutionResult, Phases};
+use super::request::{ForkChoice, Retention, SecretsInFiles, Writing};
+use super::result::{ExecutionResult, Phases, RunsOnHost};
 use super::run::Run;
 use super::session_record::SessionOutcome;
 use super::truth;
@@ -46,6 +49,7 @@ struct Kept {
     changes: ChangeSummary,
     report: Option<ChangeReport>,
     left_out: Vec<LeftOut>,
+    runs_on_host: Vec<RunsOnHost>,
     /// It was taken for a command that only looks.
     violated: bool,
 }
@@ -57,24 +61,31 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         session: MountSession,
         mut ended: Ended<'_>,
     ) -> Outcome<ExecutionResult, L> {
-        self.scrub(&run, &mut ended.completion);
+        let secrets = run.request.secrets();
+        scrub(&secrets, &mut ended.completion);
         let imported = ended.imported.take();
         let before = self.before(&mut run, ended.ground, imported);
         // A recovery must not guess what the changes are changes of where it is known.
         let base = before.as_ref().ok().and_then(|before| Some(before.as_ref()?.version));
-        let kept = match before.and_then(|before| self.keep(&mut run, &session, &ended, before)) {
+        let kept = match before.and_then(|before| self.keep(&mut run, &session, &ended, &secrets, before)) {
             Ok(kept) => kept,
             Err(error) => return Err(self.give_to_recovery(&run, session, &ended.completion, base, error)),
         };
         self.note_room(&mut run, &ended);
+        self.note_limits(&mut run, &ended.completion);
         if let Some(error) = &ended.completion.undelivered {
             run.note("output.lost", format!("what the command wrote could not be passed on: {error}"));
+        }
+        if let Some(text) = refused_text(&ended.completion.refused_calls) {
+            run.note("seccomp.refused", text);
         }
         let id = run.id.to_string();
         self.clear(&mut run, &id, session.captured());
         let LandedRun { landed, record, checkpoint_before, checkpoint_after } = kept.landed;
         let applied = self.apply_if_asked(&mut run, &ended.completion, &record, &landed)?;
+        let enforcement = enforcement(&run, ended.ground, ended.room, &ended.completion);
         let Completion { exit, timed_out, stdout, stderr, usage, .. } = ended.completion;
+        let Completion { stopped_by, connections, refused_calls, .. } = ended.completion;
         Ok(ExecutionResult {
             fork: landed.version().map(|_| record.fork.clone()),
             version_before: record.version_before,
@@ -83,6 +94,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             checkpoint_after,
             exit,
             timed_out,
+            stopped_by,
             started_at: run.started_at,
             duration: run.begun.elapsed(),
             stdout,
@@ -92,23 +104,16 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             left_out: kept.left_out,
             landed,
             classification_violated: kept.violated,
+            runs_on_host: kept.runs_on_host,
+            connections,
+            refused_calls,
             applied,
             usage,
             phases: run.phases,
-            enforcement: enforcement(&run, ended.ground, ended.room),
+            enforcement,
             notes: run.notes,
             run_id: run.id,
         })
-    }
-
-    /// Nothing that is written down or shown holds a secret's value.
-    fn scrub(&self, run: &Run, completion: &mut Completion) {
-        let environment = &run.request.environment;
-        for output in [&mut completion.stdout, &mut completion.stderr] {
-            let bytes = std::mem::take(&mut output.bytes);
-            output.bytes =
-                if output.truncated { environment.scrub_cut(bytes) } else { environment.scrub(bytes) };
-        }
     }
 
     /// The version the changes are changes of; nothing if there is none and none is needed.
@@ -139,9 +144,11 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         run: &mut Run,
         session: &MountSession,
         ended: &Ended<'_>,
+        secrets: &Secrets,
         before: Option<Before>,
     ) -> crate::vault::Result<Kept> {
         let vault = self.site.vault;
+        let nothing = Secrets::default();
         let begun = Instant::now();
         let wanted = run.request.retention != Retention::Discard && run.request.writing == Writing::Allowed;
         let modes_journal = session.modes_journal();
@@ -161,6 +168,10 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                     exclude: &self.site.exclude,
                     hidden: &ended.hidden,
                     file_bytes_max: FILE_BYTES_MAX,
+                    secrets: match run.request.secrets_in_files {
+                        SecretsInFiles::Refused => secrets,
+                        SecretsInFiles::Allowed => &nothing,
+                    },
                     modes_journal: &modes_journal,
                     meter: self.site.meter,
                 };
@@ -221,7 +232,10 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                 run.note("run.afterwards", format!("the run is kept, but: {error}"));
             }
         }
-        Ok(Kept { landed, changes, report, left_out, violated: told.violation.is_some() })
+        let runs_on_host = called_out(&changes.changes);
+        let left_out = left_out.into_iter().map(|left| without_secrets(secrets, left)).collect();
+        let violated = told.violation.is_some();
+        Ok(Kept { landed, changes, report, left_out, runs_on_host, violated })
     }
 
     /// True if a run of its own may have done nothing but make files that are not versioned: where it touched
@@ -359,6 +373,29 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             Err(lost) => ExecuteError::CaptureLost { id, lost: Box::new(lost), source },
         }
     }
+}
+
+/// Nothing that is written down or shown holds a secret's value.
+fn scrub(secrets: &Secrets, completion: &mut Completion) {
+    for output in [&mut completion.stdout, &mut completion.stderr] {
+        let bytes = std::mem::take(&mut output.bytes);
+        output.bytes = if output.truncated { secrets.scrub_cut(bytes) } else { secrets.scrub(bytes) };
+    }
+    // A name that is asked for can carry a value out; it must not carry it into the record.
+    for connection in &mut completion.connections.list {
+        let text = |text: &mut String| *text = secrets.scrub_text(std::mem::take(text));
+        text(&mut connection.host);
+        match &mut connection.verdict {
+            ConnectionVerdict::Allowed => {}
+            ConnectionVerdict::Refused(why) | ConnectionVerdict::Failed(why) => text(why),
+        }
+    }
+}
+
+/// A path may be what is left out for.
+fn without_secrets(secrets: &Secrets, left: LeftOut) -> LeftOut {
+    let path = TreePath::parse(&secrets.scrub(left.path.as_bytes().to_vec()));
+    LeftOut { path: path.unwrap_or_default(), ..left }
 }
 
 /// The file a vault was opened as.

@@ -1,5 +1,6 @@
 //! What was decided about a request before anything was done for it.
 
+use super::limits::Limits;
 use super::policy::{Categories, Category};
 use super::timeout::ExecutionTimeout;
 use super::words::words;
@@ -36,6 +37,8 @@ pub struct ExecutionDecision {
     pub on_violation: OnViolation,
     /// No command may run for longer, whatever was asked.
     pub timeout_max: ExecutionTimeout,
+    /// Nor may it use more of anything.
+    pub limits_max: Limits,
     /// How long an approval may be waited for and used.
     pub approval_seconds: i64,
 }
@@ -69,6 +72,7 @@ impl ExecutionDecision {
             hint: None,
             on_violation: OnViolation::Keep,
             timeout_max: ExecutionTimeout::None,
+            limits_max: Limits::default(),
             approval_seconds: Self::APPROVAL_SECONDS,
         }
     }

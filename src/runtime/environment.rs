@@ -1,9 +1,14 @@
 //! The environment a command gets: an allow-list of the caller's, what the caller added, and secrets that are
 //! never written down.
+//!
+//! Never shows a value: what is traced or printed of it are names.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+
+use super::launcher::SecretFile;
+use super::secret::{file_variable, path_inside};
 
 /// Let through from the caller's environment.
 const ALLOWED: [&str; 21] = [
@@ -33,9 +38,6 @@ const ALLOWED: [&str; 21] = [
 const ALLOWED_PREFIX: &str = "LC_";
 /// Set for every command.
 const OWN: [(&str, &str); 2] = [("TMPDIR", "/tmp"), ("AVFS_SANDBOX", "1")];
-const SCRUBBED: &[u8] = b"[secret]";
-/// Shorter values would be found everywhere.
-const SECRET_BYTES_MIN: usize = 4;
 
 /// What the caller asked for beside the allow-list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,17 +49,31 @@ pub enum EnvChoice {
     Set(OsString, OsString),
     /// The caller's own value, never written down.
     Secret(OsString),
+    /// The same, as a file in place of the variable.
+    SecretInFile(OsString),
+    /// Bytes of the caller's own, as a file.
+    SecretFile(SecretFile),
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment {
     variables: BTreeMap<OsString, OsString>,
     /// Names of variables whose values are not to be shown.
     secrets: Vec<OsString>,
+    /// Secrets that are files, one for a name.
+    secret_files: Vec<SecretFile>,
     /// Names of variables that a request takes out of the caller's environment, beside those everybody gets.
     taken: Vec<OsString>,
     /// Asked for, and not set outside.
     pub missing: Vec<OsString>,
+}
+
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Environment");
+        shown.field("variables", &self.names()).field("secrets", &self.secret_names());
+        shown.field("secret_files", &self.secret_files).field("missing", &self.missing).finish()
+    }
 }
 
 impl Environment {
@@ -83,16 +99,44 @@ impl Environment {
                         None => chosen.missing.push(name.clone()),
                     }
                 }
+                EnvChoice::SecretInFile(name) => match outside.get(name) {
+                    Some(value) => {
+                        if !chosen.is_secret(name) {
+                            chosen.variables.remove(name);
+                        }
+                        let bytes = value.as_bytes().to_vec();
+                        chosen.give_file(SecretFile { name: name.clone(), bytes, source: None });
+                    }
+                    None => chosen.missing.push(name.clone()),
+                },
+                EnvChoice::SecretFile(file) => chosen.give_file(file.clone()),
             }
             match choice {
                 EnvChoice::Secret(name) => chosen.secrets.push(name.clone()),
                 EnvChoice::Pass(name) if outside.contains_key(name) && !is_common(name) && !set_up(name) => {
                     chosen.taken.push(name.clone());
                 }
-                EnvChoice::Pass(_) | EnvChoice::PassBySetting(_) | EnvChoice::Set(..) => {}
+                EnvChoice::Pass(_)
+                | EnvChoice::PassBySetting(_)
+                | EnvChoice::Set(..)
+                | EnvChoice::SecretInFile(_)
+                | EnvChoice::SecretFile(_) => {}
             }
         }
         chosen
+    }
+
+    /// A file, and the variable that tells where it is.
+    fn give_file(&mut self, file: SecretFile) {
+        self.variables.insert(file_variable(&file.name), path_inside(&file.name).into());
+        self.secret_files.retain(|given| given.name != file.name);
+        self.secret_files.push(file);
+    }
+
+    /// Takes the secrets that are files: they are the launcher's to give.
+    #[must_use]
+    pub fn take_secret_files(&mut self) -> Vec<SecretFile> {
+        std::mem::take(&mut self.secret_files)
     }
 
     #[must_use]
@@ -129,27 +173,9 @@ impl Environment {
         self.secrets.iter().chain(&self.taken).map(|name| name.to_string_lossy().into_owned()).collect()
     }
 
-    /// The text with every secret's value taken out.
-    #[must_use]
-    pub fn scrub(&self, text: Vec<u8>) -> Vec<u8> {
-        let values = self.secrets.iter().filter_map(|name| self.variables.get(name));
-        let mut values: Vec<&[u8]> =
-            values.map(|value| value.as_bytes()).filter(|value| value.len() >= SECRET_BYTES_MIN).collect();
-        // A secret that holds another one is taken out first.
-        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        values.into_iter().fold(text, |text, value| replace(&text, value, SCRUBBED))
-    }
-
-    /// The same for text that was cut off somewhere: the beginning of a secret at its end goes too.
-    #[must_use]
-    pub fn scrub_cut(&self, mut text: Vec<u8>) -> Vec<u8> {
-        let values = self.secrets.iter().filter_map(|name| self.variables.get(name));
-        let begun = values.filter_map(|value| {
-            let value = value.as_bytes();
-            (1..value.len()).rev().find(|length| text.ends_with(&value[..*length]))
-        });
-        text.truncate(text.len() - begun.max().unwrap_or(0));
-        self.scrub(text)
+    /// The secrets that are variables, with their values.
+    pub fn secret_values(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        self.secrets.iter().filter_map(|name| Some((name.as_os_str(), self.variables.get(name)?.as_os_str())))
     }
 }
 
@@ -160,19 +186,6 @@ fn is_allowed(name: &OsStr) -> bool {
 /// True for what every command gets, asked for or not.
 fn is_common(name: &OsStr) -> bool {
     is_allowed(name) || OWN.iter().any(|(own, _)| name == *own)
-}
-
-fn replace(text: &[u8], what: &[u8], with: &[u8]) -> Vec<u8> {
-    let mut replaced = Vec::with_capacity(text.len());
-    let mut rest = text;
-    for at in memchr::memmem::find_iter(text, what) {
-        let before = text.len() - rest.len();
-        replaced.extend_from_slice(&rest[..at - before]);
-        replaced.extend_from_slice(with);
-        rest = &text[at + what.len()..];
-    }
-    replaced.extend_from_slice(rest);
-    replaced
 }
 
 #[cfg(test)]
@@ -207,14 +220,28 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_taken_out_longest_first() {
-        let choices = ["TOKEN", "AWS_KEY"].map(|name| EnvChoice::Secret(name.into()));
+    fn a_secret_in_a_file_is_no_variable() {
+        let in_file = || EnvChoice::SecretInFile("TOKEN".into());
+        let mut chosen = Environment::choose(outside(), &[EnvChoice::Pass("TOKEN".into()), in_file()]);
+        assert_eq!(chosen.get("TOKEN"), None);
+        assert_eq!(chosen.get("TOKEN_FILE"), Some(OsStr::new("/run/secrets/TOKEN")));
+        let file = SecretFile { name: "TOKEN".into(), bytes: b"abcd".to_vec(), source: None };
+        assert_eq!(chosen.take_secret_files(), [file]);
+        // Asked for as both it is both, and the last of two files is the one.
+        let other = SecretFile { name: "TOKEN".into(), bytes: b"other".to_vec(), source: Some("/x".into()) };
+        let choices = [EnvChoice::Secret("TOKEN".into()), in_file(), EnvChoice::SecretFile(other.clone())];
+        let mut chosen = Environment::choose(outside(), &choices);
+        assert_eq!(chosen.get("TOKEN"), Some(OsStr::new("abcd")));
+        assert_eq!(chosen.take_secret_files(), [other]);
+        let missing = Environment::choose(outside(), &[EnvChoice::SecretInFile("NONE".into())]);
+        assert_eq!((missing.missing.as_slice(), missing.get("NONE_FILE")), (&["NONE".into()][..], None));
+    }
+
+    #[test]
+    fn no_value_is_ever_printed() {
+        let choices = [EnvChoice::Secret("AWS_KEY".into()), EnvChoice::SecretInFile("TOKEN".into())];
         let chosen = Environment::choose(outside(), &choices);
-        let scrubbed = chosen.scrub(b"x abcd1234 y abcd abcdabcd".to_vec());
-        assert_eq!(String::from_utf8(scrubbed).unwrap(), "x [secret] y [secret] [secret][secret]");
-        for (cut, left) in [("x abcd12", "x "), ("x abcd1234", "x [secret]"), ("x ab", "x "), ("x y", "x y")]
-        {
-            assert_eq!(String::from_utf8(chosen.scrub_cut(cut.into())).unwrap(), left, "{cut}");
-        }
+        assert!(!format!("{chosen:?}").contains("abcd"), "{chosen:?}");
+        assert_eq!(chosen.secret_values().collect::<Vec<_>>(), [("AWS_KEY".as_ref(), "abcd1234".as_ref())]);
     }
 }

@@ -4,10 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::diagnose::Diagnose;
 use crate::ids::{ApprovalId, to_hex};
+use crate::vault::secrets::Secrets;
 
 use super::decision::ExecutionDecision;
-use super::envelope::{DecisionObject, ErrorBody, PhasesObject, RequestObject};
+use super::envelope::{ConnectionObject, DecisionObject, ErrorBody, PhasesObject, RequestObject};
 use super::launcher::Completion;
+use super::limits::LimitKind;
+use super::redact::redact;
 use super::request::ExecutionRequest;
 use super::result::Phases;
 use super::state::ProxyExecutionState;
@@ -16,6 +19,7 @@ use super::state::ProxyExecutionState;
 #[derive(Serialize)]
 struct JournalResult {
     timed_out: bool,
+    stopped_by: Option<&'static str>,
     user_ms: u128,
     system_ms: u128,
     max_rss_bytes: u64,
@@ -25,6 +29,15 @@ struct JournalResult {
     stderr_digest: String,
     stdout_truncated: bool,
     stderr_truncated: bool,
+    /// What it asked of the network, where that goes through a proxy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    connections: Vec<ConnectionObject>,
+    #[serde(skip_serializing_if = "is_zero")]
+    connections_left_off: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 #[derive(Deserialize)]
@@ -40,11 +53,11 @@ fn text(value: &impl Serialize) -> String {
 }
 
 pub fn request(request: &ExecutionRequest, vault: Option<&std::path::Path>) -> String {
-    text(&RequestObject::of(request, vault))
+    text(&RequestObject::of(request, vault).redacted())
 }
 
 pub fn decision(decision: &ExecutionDecision, approval: Option<&ApprovalId>) -> String {
-    text(&DecisionObject::of(decision, approval))
+    text(&DecisionObject::of(decision, approval).redacted())
 }
 
 /// What is kept of a run that came to nothing: how far it got, and why not farther.
@@ -54,8 +67,11 @@ struct JournalFailure {
     error: Option<ErrorBody>,
 }
 
-pub fn failure(stood: ProxyExecutionState, error: &impl Diagnose) -> String {
-    text(&JournalFailure { stood: stood.word(), error: Some(ErrorBody::of(error)) })
+pub fn failure(stood: ProxyExecutionState, error: &impl Diagnose, secrets: &Secrets) -> String {
+    let ErrorBody { code, message, hint } = ErrorBody::of(error);
+    let told = |text: String| redact(&secrets.scrub_text(text)).into_owned();
+    let error = ErrorBody { code, message: told(message), hint: hint.map(told) };
+    text(&JournalFailure { stood: stood.word(), error: Some(error) })
 }
 
 pub fn interrupted(stood: ProxyExecutionState) -> String {
@@ -66,6 +82,7 @@ pub fn result(completion: &Completion, phases: &Phases, bytes_written: u64) -> S
     let digest = |bytes: &[u8]| to_hex(blake3::hash(bytes).as_bytes());
     text(&JournalResult {
         timed_out: completion.timed_out,
+        stopped_by: completion.stopped_by.map(LimitKind::word),
         user_ms: completion.usage.user.as_millis(),
         system_ms: completion.usage.system.as_millis(),
         max_rss_bytes: completion.usage.max_rss_bytes,
@@ -75,6 +92,8 @@ pub fn result(completion: &Completion, phases: &Phases, bytes_written: u64) -> S
         stderr_digest: digest(&completion.stderr.bytes),
         stdout_truncated: completion.stdout.truncated,
         stderr_truncated: completion.stderr.truncated,
+        connections: completion.connections.list.iter().map(ConnectionObject::from).collect(),
+        connections_left_off: completion.connections.left_off,
     })
 }
 

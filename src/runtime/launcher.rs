@@ -4,11 +4,16 @@
 //! Nothing here talks to the kernel; `avfs-run` has the launcher that does.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::confinement::{Confined, Confinement, RefusedCall};
+use super::limits::{EnforcedLimit, LimitKind, Limits};
+use super::net::NetMode;
 use super::timeout::ExecutionTimeout;
+use super::view::Profile;
 use super::words::words;
 
 /// Layers beneath one overlay: the cost of a lookup grows with each.
@@ -20,6 +25,8 @@ pub struct LaunchPlan {
     pub mountpoint: PathBuf,
     /// How the new root comes to be, in order: what lies above comes before what lies beneath.
     pub view: Vec<ViewStep>,
+    /// What the view was made by.
+    pub profile: Profile,
     pub net: NetMode,
     /// The command's words; the first is looked for in PATH unless it has a slash.
     pub command: Vec<OsString>,
@@ -29,6 +36,25 @@ pub struct LaunchPlan {
     pub timeout: ExecutionTimeout,
     /// Between SIGTERM and SIGKILL.
     pub grace: Duration,
+    pub limits: Limits,
+    pub confinement: Confinement,
+    pub secret_files: Vec<SecretFile>,
+}
+
+/// A secret that the command finds as a file, which lies in memory only.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretFile {
+    pub name: OsString,
+    pub bytes: Vec<u8>,
+    /// The file of the host they come from; nothing for a variable.
+    pub source: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for SecretFile {
+    /// Its bytes are nobody's business.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SecretFile").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// One step in making the root; paths are as the command will see them.
@@ -70,6 +96,10 @@ pub enum ViewStep {
     },
     /// A directory in the workspace to mount something on; its parent keeps its time.
     MountPoint {
+        path: PathBuf,
+    },
+    /// The secrets that are files, in memory, for the command's user alone.
+    Secrets {
         path: PathBuf,
     },
     /// From here on nothing can be made in the root itself.
@@ -133,15 +163,6 @@ words!(
     }
 );
 
-words!(
-    /// Which network the command has.
-    NetMode, "network", {
-        /// Loopback only.
-        None = "none",
-        Host = "host",
-    }
-);
-
 /// What becomes of the command's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
@@ -187,6 +208,51 @@ pub struct Completion {
     pub memory: Option<OwnedFd>,
     /// Why some of its output did not reach our own streams.
     pub undelivered: Option<std::io::Error>,
+    pub confined: Confined,
+    pub limits: Vec<EnforcedLimit>,
+    /// The limit it was ended for.
+    pub stopped_by: Option<LimitKind>,
+    /// Limits that some process came up against, and the command went on.
+    pub limits_reached: Vec<LimitKind>,
+    /// What it asked of the network, where that goes through a proxy.
+    pub connections: Connections,
+    /// System calls it was refused, as far as the kernel tells.
+    pub refused_calls: Vec<RefusedCall>,
+}
+
+/// Connections in the order in which they began, up to a bound.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Connections {
+    pub list: Vec<Connection>,
+    /// Those that are not listed.
+    pub left_off: u64,
+}
+
+/// One connection that the command asked the proxy for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// As it was asked for.
+    pub host: String,
+    pub port: u16,
+    /// The address that was dialled, or that it was refused for.
+    pub address: Option<IpAddr>,
+    pub verdict: ConnectionVerdict,
+    /// From the command, and to it.
+    pub bytes_up: u64,
+    pub bytes_down: u64,
+    /// Since the command began.
+    pub began: Duration,
+    pub lasted: Duration,
+}
+
+/// What became of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConnectionVerdict {
+    Allowed,
+    /// Against the list; why.
+    Refused(String),
+    /// It was let through, and came to nothing; why.
+    Failed(String),
 }
 
 /// A piece of the sandbox that the host refused, as far as there is another way.
@@ -196,6 +262,8 @@ pub enum Refused {
     /// The file system in memory.
     Memory,
     Proc,
+    /// Nothing can keep the command to it.
+    Limit(LimitKind),
     /// There is no other way.
     Other,
 }

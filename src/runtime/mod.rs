@@ -10,28 +10,35 @@ mod change_summary;
 mod change_view;
 mod checkpoint;
 mod conclude;
+mod confinement;
 mod decision;
+pub mod egress;
 pub mod envelope;
 mod environment;
 mod error;
 mod file_content;
 mod ground;
+mod host_executed;
 mod journal;
 mod launcher;
+mod limits;
 mod locate;
 mod mount_session;
+mod net;
 mod permission;
 mod plan;
 pub mod policy;
 mod policy_files;
 mod proxy;
 mod recover;
+mod redact;
 mod rehearsal;
 mod remember;
 mod request;
 mod result;
 mod room;
 mod run;
+mod secret;
 mod session_record;
 mod state;
 mod timeout;
@@ -45,7 +52,7 @@ mod workspace_service;
 
 /// A setting of whoever asks for runs; what it means is the vault's business.
 pub use crate::vault::checkpoint::KeepCount;
-pub use apply::{Applied, ApplyError, ApplyOptions, Conflict, Filter, Subject, apply};
+pub use apply::{Applied, ApplyError, ApplyOptions, Conflict, Filter, Subject, apply, changes_to_apply};
 pub use change_report::{ChangeForm, ChangeReport, ChangeSummaryService};
 pub use change_summary::{ChangeCounts, ChangeSummary, LineStat, Shown, TextChange, is_binary, text_change};
 pub use change_view::{
@@ -53,37 +60,47 @@ pub use change_view::{
     kind_words, patch_view, stat_view, tree_view,
 };
 pub use checkpoint::CheckpointService;
+pub use confinement::{
+    Confined, Confinement, Explanation, LandlockMode, NestedUserns, RefusedCall, SeccompProfile,
+    explanations, refusals,
+};
 pub use decision::{Action, ExecutionDecision, OnViolation};
 pub use environment::{EnvChoice, Environment};
 pub use error::ExecuteError;
 pub use file_content::{copy_content, read_content};
 pub use ground::{GroundError, UNBOUND_PATH};
+pub use host_executed::{called_out, runs_on_host};
 pub use launcher::{
-    Access, Completion, Exit, LOWERS_MAX, LaunchPlan, Launcher, NetMode, Output, ProcMode, Refused, Streams,
-    TmpfsSize, UpperPlace, UpperRoot, Usage, ViewStep, WorkspaceMount,
+    Access, Completion, Connection, ConnectionVerdict, Connections, Exit, LOWERS_MAX, LaunchPlan, Launcher,
+    Output, ProcMode, Refused, SecretFile, Streams, TmpfsSize, UpperPlace, UpperRoot, Usage, ViewStep,
+    WorkspaceMount,
 };
+pub use limits::{CpuLimit, Cpus, EnforcedLimit, LimitKind, Limits, Mechanism};
 pub use locate::{
     CONFIG_FILE, LocateError, Located, Surroundings, VAULT_DIR, VAULT_FILE, VaultChoice, VaultSource,
     directory_config,
 };
 pub use mount_session::{MountSession, MountState, ScratchDir, SessionError};
+pub use net::{AllowList, AllowRule, HostRule, NetError, NetMode, is_beneath, is_within};
 pub use permission::{Approver, Denial};
 pub use policy_files::{LayerText, POLICY_FILE, PolicyText, PolicyTexts, REGO_FILE, UnreadablePolicy};
 pub use proxy::{Came, Executed, ProxyRuntime, Site};
-pub use recover::{Doubt, RecoverError, Recovered, Recovery};
+pub use recover::{Doubt, RecoverError, RecoverOptions, Recovered, Recovery};
+pub use redact::redact;
 pub use rehearsal::Rehearsal;
 pub use remember::{RememberError, RememberFor, Remembered};
 pub use request::{
     ApprovalMode, BackendChoice, BaseChoice, CheckpointMode, CommandLine, Degradation, ExecutionRequest,
-    ForkChoice, RequestError, Retention, ScratchChoice, Writing,
+    ForkChoice, RequestError, Retention, ScratchChoice, SecretsInFiles, Writing,
 };
-pub use result::{Backend, BaseUsed, Enforcement, ExecutionResult, Note, Phases};
+pub use result::{Backend, BaseUsed, Enforcement, ExecutionResult, Note, Phases, RunsOnHost};
 pub use room::Scratch;
+pub use secret::{SECRET_BYTES_MAX, SECRETS_DIR, SecretError, SecretWord};
 pub use state::ProxyExecutionState;
 pub use timeout::ExecutionTimeout;
 pub use units::{Limit, Since, Size, Span, UnitError, show_bytes_size};
 pub use unsettled::{RunLife, Unsettled};
-pub use view::{Extra, Profile, ViewRequest, view};
+pub use view::{Extra, Profile, SecretFiles, ViewRequest, view};
 pub use words::WordError;
 pub use workspace::{BOUND_ABOVE, WorkspaceError, bound_dir, make_vault, require_bound_dir, stat_cache_path};
 pub use workspace_service::WorkspaceService;

@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! CACHE/run/ID/           locked by the run while it lives
-//! CACHE/run/ID/record     what is needed to finish the run without its process
-//! CACHE/run/ID/state      how far it has come
+//! CACHE/run/ID/record     how far the run has come, and what is needed to finish it without its process
 //! CACHE/run/ID/outcome    how the command ended: from here on there is something to recover
 //! CACHE/run/ID/upper      what the command wrote, unless that went to memory
 //! CACHE/run/ID/work       overlayfs's own
@@ -31,8 +30,8 @@ use crate::vault::capture::{UpperKind, open_closed_root, open_for_copying};
 
 use super::launcher::{UpperPlace, UpperRoot};
 
+/// A line with the state the run is in, then what a recovery needs.
 pub(super) const RECORD: &str = "record";
-pub(super) const STATE: &str = "state";
 pub(super) const OUTCOME: &str = "outcome";
 /// Where the outcome is written before it gets its name; there from the start, so that a disk which the command
 /// filled up has room for it.
@@ -167,9 +166,9 @@ impl ScratchDir {
         let dir = runs.join(id.as_str());
         let lock = make_locked(&dir)?;
         forget_lists(&dir).map_err(SessionError::host("prepare", &dir))?;
-        let noted = dir.join(STATE);
-        let progress = File::create(&noted).map_err(SessionError::host("create", &noted))?;
-        Ok(MountSession { dir, state: MountState::Prepared, progress: Some(progress), _lock: Some(lock) })
+        let record = dir.join(RECORD);
+        let record = File::create(&record).map_err(SessionError::host("create", &record))?;
+        Ok(MountSession { dir, state: MountState::Prepared, record: Some(record), _lock: Some(lock) })
     }
 
     /// Every scratch there is.
@@ -192,12 +191,25 @@ impl ScratchDir {
             // Somebody else may be sweeping it already.
             if let Ok(Some(lock)) = FileLock::try_dir(&dir, Mode::Exclusive) {
                 let state = MountState::Released;
-                dead.push((name, MountSession { dir, state, progress: None, _lock: Some(lock) }));
+                dead.push((name, MountSession { dir, state, record: None, _lock: Some(lock) }));
             }
         }
         dead.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(dead)
     }
+}
+
+/// Always of the same length, so that one can be written over another.
+fn state_line(word: &str) -> String {
+    format!("{word:<STATE_BYTES$}\n")
+}
+
+/// The state that a run was in, as a word, and what it wrote down for a recovery.
+pub(super) fn read_record_in(dir: &Path) -> Result<(String, String), SessionError> {
+    let path = dir.join(RECORD);
+    let text = std::fs::read_to_string(&path).map_err(SessionError::host("read", &path))?;
+    let (state, record) = text.split_once('\n').unwrap_or((&text, ""));
+    Ok((state.trim_end().to_owned(), record.to_owned()))
 }
 
 fn make_private(path: &Path) -> Result<(), SessionError> {
@@ -232,7 +244,7 @@ pub struct MountSession {
     dir: PathBuf,
     state: MountState,
     /// Where the run's own process notes how far it has come.
-    progress: Option<File>,
+    record: Option<File>,
     _lock: Option<FileLock>,
 }
 
@@ -290,21 +302,20 @@ impl MountSession {
 
     /// Writes down what a recovery needs, before anything runs.
     pub fn write_record(&self, record: &str) -> Result<(), SessionError> {
-        let path = self.dir.join(RECORD);
-        std::fs::write(&path, record).map_err(SessionError::host("write", &path))
+        let Some(file) = &self.record else { return Ok(()) };
+        let text = format!("{}{record}", state_line(""));
+        file.write_all_at(text.as_bytes(), 0).map_err(SessionError::host("write", &self.dir.join(RECORD)))
     }
 
     pub fn read_record(&self) -> Result<String, SessionError> {
-        let path = self.dir.join(RECORD);
-        std::fs::read_to_string(&path).map_err(SessionError::host("read", &path))
+        Ok(read_record_in(&self.dir)?.1)
     }
 
     /// Writes down how far the run has come.
     pub fn note_state(&self, word: &str) -> Result<(), SessionError> {
-        let Some(progress) = &self.progress else { return Ok(()) };
-        // Padded, so that a longer word leaves no end behind.
-        let text = format!("{word:<STATE_BYTES$}");
-        progress.write_all_at(text.as_bytes(), 0).map_err(SessionError::host("write", &self.dir.join(STATE)))
+        let Some(file) = &self.record else { return Ok(()) };
+        let line = state_line(word);
+        file.write_all_at(line.as_bytes(), 0).map_err(SessionError::host("write", &self.dir.join(RECORD)))
     }
 
     /// Writes down how the command ended: from here on the upper is whole and worth a recovery.

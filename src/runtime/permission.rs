@@ -17,6 +17,7 @@ use super::journal;
 use super::launcher::Launcher;
 use super::policy::{Asked, Policy};
 use super::proxy::{Outcome, ProxyRuntime};
+use super::redact::redact;
 use super::request::{ApprovalMode, ExecutionRequest, ForkChoice};
 use super::run::Run;
 use super::view::Extra;
@@ -95,7 +96,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                 let question = Question {
                     id: ApprovalId::from_random(random::bytes().map_err(VaultError::Input)?),
                     digest: *digest,
-                    reason: run.decision.reason.clone(),
+                    reason: redact(&run.decision.reason).into_owned(),
                     expires_seconds: run.decision.approval_seconds,
                 };
                 let record = self.not_run(run, RunState::ApprovalRequired);
@@ -164,7 +165,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     }
 }
 
-/// What the rules say of a request.
+/// What the rules say of a request. What they quote of it holds no secret's value.
 pub(super) fn decide(
     policy: &Policy,
     request: &ExecutionRequest,
@@ -176,7 +177,7 @@ pub(super) fn decide(
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let rw: Vec<PathBuf> = writable.map(|extra| real(extra.path())).collect();
     let rw: Vec<&Path> = rw.iter().map(PathBuf::as_path).collect();
-    let secrets = request.environment.handed_over();
+    let secrets = request.handed_over();
     let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
     let profiled;
     let policy = if request.policy.is_empty() {
@@ -185,7 +186,7 @@ pub(super) fn decide(
         profiled = policy.clone().with_profiles(&request.policy);
         &profiled
     };
-    policy.decide(&Asked {
+    let decision = policy.decide(&Asked {
         command: &request.command,
         fork: match &request.fork {
             ForkChoice::Ephemeral => None,
@@ -195,12 +196,19 @@ pub(super) fn decide(
         workspace: &places.workspace,
         project: places.bound.as_deref().unwrap_or(Path::new(UNBOUND_PATH)),
         home,
-        net: request.net,
+        net: &request.net,
+        confinement: request.confinement,
         profile: request.profile,
         timeout: request.timeout,
         rw: &rw,
         secrets: &secrets,
-    })
+    });
+    let values = request.secrets();
+    ExecutionDecision {
+        reason: values.scrub_text(decision.reason),
+        hint: decision.hint.map(|hint| values.scrub_text(hint)),
+        ..decision
+    }
 }
 
 fn denied_by(approval: &ApprovalRecord) -> Denial {

@@ -6,6 +6,7 @@ use crate::backend::RunState;
 use crate::vault::export::{ExportOptions, Overwrite};
 use crate::vault::path::TreePath;
 
+use super::egress::with_proxy;
 use super::ground::{Names, Places, upper_root};
 use super::journal;
 use super::launcher::{LaunchPlan, Launcher, UpperPlace, UpperRoot, WorkspaceMount};
@@ -15,7 +16,7 @@ use super::proxy::{Outcome, ProxyRuntime};
 use super::request::{ExecutionRequest, Writing};
 use super::room::{Room, Scratch};
 use super::run::Run;
-use super::view::{ViewRequest, view};
+use super::view::{SecretFiles, ViewRequest, view};
 use super::workspace_service::Ground;
 
 /// Runs whose writing is looked at to tell how much the next one will write.
@@ -30,7 +31,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         // What was denied wrote nothing, and says nothing.
         let ran = runs.iter().filter(|run| run.state == RunState::Completed).take(EARLIER_RUNS);
         let written = ran.map(|run| journal::bytes_written(&run.result)).max().unwrap_or(0);
-        Ok(Room::look(&self.site.cache_dir, written).choose(request.scratch))
+        Ok(Room::look(&self.site.cache_dir, written).choose(request.scratch, &request.limits))
     }
 
     pub(super) fn plan(
@@ -54,21 +55,29 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             workspace,
             home: site.home.as_deref(),
             search_path,
-            net: request.net,
+            net: &request.net,
             proc: request.proc,
             extras: &request.extras,
             secret: &secret,
+            secret_files: match request.secret_files.is_empty() {
+                true => SecretFiles::None,
+                false => SecretFiles::Some,
+            },
         });
         Ok(LaunchPlan {
             mountpoint: scratch.mountpoint()?,
             view: steps,
-            net: request.net,
+            profile: request.profile,
+            net: request.net.clone(),
             command: request.command.words(),
-            environment: request.environment.pairs(),
+            environment: with_proxy(&request.environment, &request.net),
             cwd: places.cwd.clone(),
             streams: request.streams,
             timeout: request.timeout,
             grace: request.grace,
+            limits: request.limits,
+            confinement: request.confinement,
+            secret_files: request.secret_files.clone(),
         })
     }
 

@@ -28,8 +28,10 @@ use super::mount_session::{MountSession, ScratchDir};
 use super::permission::{Approver, Denial, Permission, decide};
 use super::plan::hidden;
 use super::policy::Policy;
+use super::redact::redact;
 use super::request::{
-    BackendChoice, Degradation, ExecutionRequest, ForkChoice, Retention, ScratchChoice, Writing,
+    BackendChoice, Degradation, ExecutionRequest, ForkChoice, Retention, ScratchChoice, SecretsInFiles,
+    Writing,
 };
 use super::result::{ExecutionResult, Phases};
 use super::room::Scratch;
@@ -144,6 +146,8 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         decision: ExecutionDecision,
         begun: Instant,
     ) -> Run {
+        let secrets = request.secrets();
+        let shown = secrets.scrub_text(request.command.shown());
         let mut run = Run {
             fork: match &request.fork {
                 ForkChoice::Ephemeral => ForkName::of_run(&id),
@@ -154,7 +158,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             decision,
             approval: None,
             parent: ForkName::main(),
-            message: message(&request.command.shown()),
+            message: message(&redact(&shown)),
             begun,
             started_at: self.site.vault.now(),
             notes: Vec::new(),
@@ -164,10 +168,13 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         for name in &request.environment.missing {
             run.note("env.missing", format!("{} is not set, so it is not passed on", name.to_string_lossy()));
         }
+        for name in secrets.not_searched() {
+            run.note("secret.short", format!("{name} is too short to be looked for in files"));
+        }
         run
     }
 
-    /// No command may run for longer than the rules allow.
+    /// No command may run for longer or use more than the rules allow.
     fn cap(&self, run: &mut Run) {
         let (asked, max) = (run.request.timeout, run.decision.timeout_max);
         let lowered = asked.at_most(max);
@@ -181,6 +188,14 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         if grace < run.request.grace {
             run.request.grace = grace;
             run.note("grace.capped", format!("it has {} s to end after SIGTERM, not more", grace.as_secs()));
+        }
+        let asked = run.request.limits;
+        let lowered = asked.at_most(&run.decision.limits_max);
+        run.request.limits = lowered;
+        for (kind, value) in lowered.set().filter(|(kind, value)| asked.get(*kind) != Some(*value)) {
+            let wanted = asked.get(kind).map_or_else(|| "any number".to_owned(), |value| kind.show(value));
+            let (option, max) = (kind.option(), kind.show(value));
+            run.note("limit.capped", format!("the policy allows --{option} {max} at most, not {wanted}"));
         }
     }
 
@@ -299,6 +314,10 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             expires_seconds: site.expires_seconds,
             exclude: site.exclude.clone(),
             hidden: hidden.iter().map(|path| to_hex(path.as_bytes())).collect(),
+            secrets: match request.secrets_in_files {
+                SecretsInFiles::Refused => request.secrets().searched().map(str::to_owned).collect(),
+                SecretsInFiles::Allowed => Vec::new(),
+            },
             request: journal::request(request, site.vault.path()),
             decision: journal::decision(&run.decision, run.approval.as_ref()),
         }
@@ -306,8 +325,10 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
 
     /// The record of a run that came to nothing. That it cannot be kept is no reason to hide why.
     fn journal_failure(&self, run: &Run, stood: State, error: &ExecuteError<L::Error>) {
-        let record =
-            RunRecord { result: journal::failure(stood, error), ..self.not_run(run, RunState::Failed) };
+        let record = RunRecord {
+            result: journal::failure(stood, error, &run.request.secrets()),
+            ..self.not_run(run, RunState::Failed)
+        };
         if let Err(error) = self.site.vault.journal_refused(&record, run.told().as_told()) {
             tracing::warn!(%error, "the failed run could not be journaled");
         }
@@ -347,7 +368,15 @@ fn detour(run: &mut Run, refused: Refused, room: Scratch) -> bool {
             run.degraded.push("proc".to_owned());
             again
         }
-        Refused::Overlay | Refused::Memory | Refused::Proc | Refused::Other => false,
+        // What the policy sets is not the request's to give up.
+        Refused::Limit(kind)
+            if request.degradation == Degradation::Allowed && run.decision.limits_max.get(kind).is_none() =>
+        {
+            request.limits = request.limits.with(kind, None);
+            run.degraded.push(format!("limit.{kind}"));
+            true
+        }
+        Refused::Overlay | Refused::Memory | Refused::Proc | Refused::Limit(_) | Refused::Other => false,
     }
 }
 

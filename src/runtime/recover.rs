@@ -1,6 +1,8 @@
 //! Finishes what a dead or failed run left behind: its changes are captured once, or given up.
 
+use std::ffi::OsString;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::backend::{Life, RunRecord, RunState};
@@ -15,6 +17,7 @@ use crate::vault::import::{ImportOptions, OnTrouble};
 use crate::vault::meter::Meter;
 use crate::vault::path::TreePath;
 use crate::vault::run::{LandedRun, Landing, RunLanding, Told};
+use crate::vault::secrets::Secrets;
 use crate::vault::version::full_root_of;
 use crate::vault::{Batch, Vault, VaultError, require_version};
 
@@ -22,6 +25,7 @@ use super::journal;
 use super::launcher::{Exit, Launcher};
 use super::mount_session::{MountSession, RECORD, ScratchDir, SessionError};
 use super::proxy::{Outcome, ProxyRuntime};
+use super::request::SecretsInFiles;
 use super::run::Run;
 use super::session_record::{SessionOutcome, SessionRecord};
 use super::truth;
@@ -35,6 +39,8 @@ pub enum RecoverError {
     Ambiguous { id: RunPrefix, count: usize },
     #[error("the machine was restarted since run {id}; what it wrote may be incomplete")]
     Restarted { id: String },
+    #[error("run {id} was given secrets, and what it wrote may hold them; not known here: {}", names.join(", "))]
+    SecretsUnknown { id: String, names: Vec<String> },
     #[error(transparent)]
     Session(#[from] SessionError),
     #[error(transparent)]
@@ -47,6 +53,7 @@ impl Diagnose for RecoverError {
             Self::None { .. } => "recover.none",
             Self::Ambiguous { .. } => "recover.ambiguous",
             Self::Restarted { .. } => "recover.restarted",
+            Self::SecretsUnknown { .. } => "recover.secrets_unknown",
             Self::Session(error) => error.code(),
             Self::Vault(error) => error.code(),
         }
@@ -59,6 +66,13 @@ impl Diagnose for RecoverError {
             Self::Restarted { id } => Some(format!(
                 "take it as it is with: avfs recover --force {id}, or give it up with: --discard"
             )),
+            Self::SecretsUnknown { id, names } => {
+                let values: String = names.iter().map(|name| format!("{name}=… ")).collect();
+                Some(format!(
+                    "leave out the files that hold them with: {values}avfs recover {id}, or keep every file with: \
+                     avfs recover --allow-secret-files {id}"
+                ))
+            }
             Self::Session(error) => error.hint(),
             Self::Vault(error) => error.hint(),
         }
@@ -84,6 +98,45 @@ pub struct Recovered {
 pub enum Doubt {
     Refused,
     Accepted,
+}
+
+/// What a recovery is told by whoever asks for it.
+pub struct RecoverOptions<'a> {
+    /// The directory that the vault is bound to, and its stat cache.
+    pub bound: Option<&'a Path>,
+    pub stat_cache: Option<&'a Path>,
+    pub boot_id: &'a str,
+    pub doubt: Doubt,
+    pub secrets_in_files: SecretsInFiles,
+    /// Where the values of the run's secrets are looked for by their names; the run has written down none.
+    pub environment: &'a [(OsString, OsString)],
+}
+
+impl RecoverOptions<'_> {
+    /// The values that no file may hold which is kept.
+    fn secrets(&self, record: &SessionRecord) -> Result<Secrets, RecoverError> {
+        match self.secrets_in_files {
+            SecretsInFiles::Allowed => return Ok(Secrets::default()),
+            SecretsInFiles::Refused => {}
+        }
+        let value = |name: &String| {
+            let found = self
+                .environment
+                .iter()
+                .find(|(set, value)| set.as_os_str() == name.as_str() && !value.is_empty());
+            found.map(|(_, value)| (name.clone(), value.as_bytes()))
+        };
+        let known: Vec<(String, &[u8])> = record.secrets.iter().filter_map(value).collect();
+        let secrets = Secrets::new(known);
+        // One that is too short to be looked for is another one: the run's own was not.
+        let searched: Vec<&str> = secrets.searched().collect();
+        let unknown = record.secrets.iter().filter(|name| !searched.contains(&name.as_str()));
+        let names: Vec<String> = unknown.cloned().collect();
+        match names.is_empty() {
+            true => Ok(secrets),
+            false => Err(RecoverError::SecretsUnknown { id: record.run.clone(), names }),
+        }
+    }
 }
 
 impl Recovery {
@@ -115,16 +168,10 @@ impl Recovery {
     }
 
     /// Captures and journals the run.
-    pub fn finish(
-        self,
-        vault: &Vault,
-        bound: Option<&Path>,
-        stat_cache: Option<&Path>,
-        boot_id: &str,
-        doubt: Doubt,
-    ) -> Result<Recovered, RecoverError> {
+    pub fn finish(self, vault: &Vault, options: &RecoverOptions<'_>) -> Result<Recovered, RecoverError> {
         let Self { record, outcome, session } = self;
-        if record.boot_id != boot_id && doubt == Doubt::Refused {
+        let RecoverOptions { bound, stat_cache, .. } = *options;
+        if record.boot_id != options.boot_id && options.doubt == Doubt::Refused {
             return Err(RecoverError::Restarted { id: record.run });
         }
         if vault
@@ -144,6 +191,7 @@ impl Recovery {
             session.discard()?;
             return Ok(Recovered { landed, left_out: Vec::new() });
         }
+        let secrets = options.secrets(&record)?;
         let meter = Meter::default();
         let before = match (outcome.version_before(), bound) {
             (Some(version), _) => version,
@@ -172,6 +220,7 @@ impl Recovery {
             exclude: &record.exclude,
             hidden: &hidden,
             file_bytes_max: FILE_BYTES_MAX,
+            secrets: &secrets,
             modes_journal: &modes_journal,
             meter: &meter,
         };

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::confinement::Confined;
 use super::decision::ExecutionDecision;
 use super::ground::{Beneath, GroundError, Places};
 use super::locate::Surroundings;
@@ -41,8 +42,21 @@ impl Rehearsal {
             BackendChoice::Copy => Backend::Copy,
             BackendChoice::Auto | BackendChoice::Overlay => Backend::Overlay,
         };
-        let scratch = Room::look(cache_dir, 0).choose(request.scratch);
-        let enforcement = Enforcement { backend, net: request.net, base, scratch, degraded: Vec::new() };
+        let scratch = Room::look(cache_dir, 0).choose(request.scratch, &request.limits);
+        let enforcement = Enforcement {
+            backend,
+            confined: Confined {
+                seccomp: request.confinement.seccomp,
+                // Only the kernel knows.
+                landlock_abi: None,
+                userns: request.confinement.userns,
+            },
+            limits: Vec::new(),
+            net: request.net.clone(),
+            base,
+            scratch,
+            degraded: Vec::new(),
+        };
         Ok(Self {
             vault: vault.to_owned(),
             workspace: places.workspace,

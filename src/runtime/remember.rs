@@ -11,10 +11,11 @@ use crate::backend::ApprovalRecord;
 use crate::diagnose::Diagnose;
 use crate::ids::{ApprovalId, ForkName};
 
+use super::confinement::{Confinement, NestedUserns};
 use super::decision::Action;
 use super::envelope::{RequestFile, RequestFileError};
-use super::launcher::NetMode;
 use super::locate::Surroundings;
+use super::net::NetMode;
 use super::policy::{Asked, Categories, Category, Explanation, Judged, PolicyError, PolicyProfile, Word};
 use super::policy_files::{POLICY_FILE, PolicyText, PolicyTexts, UnreadablePolicy};
 use super::timeout::ExecutionTimeout;
@@ -123,8 +124,13 @@ impl Remembered {
         let fork = request.fork.as_deref().and_then(|fork| ForkName::parse(fork).ok());
         let cwd = workspace.join(request.cwd.as_deref().unwrap_or_default());
         let rw: Vec<&Path> = request.rw.iter().map(Path::new).collect();
-        let secrets: Vec<&str> = request.secrets.iter().map(String::as_str).collect();
+        let files = request.secret_files.iter().flat_map(|file| match file.split_once('=') {
+            Some((name, path)) => vec![name, path],
+            None => vec![file.as_str()],
+        });
+        let secrets: Vec<&str> = request.secrets.iter().map(String::as_str).chain(files).collect();
         let word = |word: &Option<String>| word.as_deref().unwrap_or_default().to_owned();
+        let net = word(&request.net).parse().unwrap_or(NetMode::None);
         let asked = Asked {
             command: &command,
             fork: fork.as_ref(),
@@ -132,7 +138,8 @@ impl Remembered {
             workspace,
             project: place.workspace,
             home: place.around.home.as_deref(),
-            net: word(&request.net).parse().unwrap_or(NetMode::None),
+            net: &net,
+            confinement: confinement(&request),
             profile: word(&request.profile).parse().unwrap_or(Profile::Strict),
             timeout: ExecutionTimeout::None,
             rw: &rw,
@@ -163,6 +170,17 @@ impl Remembered {
         }
         let failed = |source| RememberError::Write { path: self.file.clone(), source };
         replace(&self.file, &self.text).map_err(failed)
+    }
+}
+
+/// What the request asked to be confined by.
+fn confinement(request: &RequestFile) -> Confinement {
+    let Confinement { seccomp, landlock, .. } = Confinement::DEFAULT;
+    let word = |word: &Option<String>| word.as_deref().unwrap_or_default().to_owned();
+    Confinement {
+        seccomp: word(&request.seccomp).parse().unwrap_or(seccomp),
+        landlock: word(&request.landlock).parse().unwrap_or(landlock),
+        userns: if request.allow_userns { NestedUserns::Allowed } else { NestedUserns::Refused },
     }
 }
 

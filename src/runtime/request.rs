@@ -8,11 +8,15 @@ use std::time::Duration;
 use crate::diagnose::Diagnose;
 use crate::ids::{ApprovalPrefix, DigestKind, ForkName, RequestDigest};
 use crate::vault::codec::put_bytes;
+use crate::vault::secrets::Secrets;
 use crate::vault::version::Reference;
 
 use super::change_report::ChangeForm;
+use super::confinement::Confinement;
 use super::environment::Environment;
-use super::launcher::{NetMode, ProcMode, Streams};
+use super::launcher::{ProcMode, SecretFile, Streams};
+use super::limits::Limits;
+use super::net::NetMode;
 use super::policy::PolicyProfile;
 use super::timeout::ExecutionTimeout;
 use super::view::{Extra, Profile};
@@ -142,6 +146,14 @@ words!(
 );
 
 words!(
+    /// Whether files that hold the value of a secret get into versions.
+    SecretsInFiles, "way with secrets in files", {
+        Refused = "refused",
+        Allowed = "allowed",
+    }
+);
+
+words!(
     /// What is done where a person has to say yes first.
     ApprovalMode, "way to be approved", {
         /// The request is refused until somebody has.
@@ -211,6 +223,11 @@ pub struct ExecutionRequest {
     pub profile: Profile,
     pub extras: Vec<Extra>,
     pub environment: Environment,
+    pub secret_files: Vec<SecretFile>,
+    /// Whether files that hold a secret's value are kept.
+    pub secrets_in_files: SecretsInFiles,
+    pub limits: Limits,
+    pub confinement: Confinement,
     pub streams: Streams,
     /// How its changes are told.
     pub show: ChangeForm,
@@ -255,6 +272,33 @@ impl ExecutionRequest {
         Ok(())
     }
 
+    /// The values that nothing may hold which is kept or shown.
+    #[must_use]
+    pub fn secrets(&self) -> Secrets {
+        let variables = self.environment.secret_values();
+        let variables = variables.map(|(name, value)| (shown_word(name), value.as_bytes()));
+        let files = self.secret_files.iter().map(|file| (shown_word(&file.name), file.bytes.as_slice()));
+        Secrets::new(variables.chain(files))
+    }
+
+    /// Names of everything of the caller's own that it hands over. Of a file of the host the path counts too: the name
+    /// for it is the request's to choose.
+    #[must_use]
+    pub fn handed_over(&self) -> Vec<String> {
+        let mut names = self.environment.handed_over();
+        for file in &self.secret_files {
+            names.push(shown_word(&file.name));
+            names.extend(file.source.as_ref().map(|source| shown_word(source.as_os_str())));
+        }
+        names
+    }
+
+    /// The command on one line, without the values of secrets.
+    #[must_use]
+    pub fn shown_command(&self) -> String {
+        self.secrets().scrub_text(self.command.shown())
+    }
+
     /// What an approval of this request is bound to: everything that is asked for, in the directory `cwd`. The
     /// values of secrets are no part of it, since it is written down; how the answer is given is none either.
     #[must_use]
@@ -280,6 +324,10 @@ impl ExecutionRequest {
             profile,
             extras,
             environment,
+            secret_files,
+            secrets_in_files,
+            limits,
+            confinement,
             streams: _,
             show: _,
             policy,
@@ -309,9 +357,13 @@ impl ExecutionRequest {
             backend.word(),
             checkpoint.word(),
             degradation.word(),
-            net.word(),
+            &net.to_string(),
             proc.word(),
             profile.word(),
+            secrets_in_files.word(),
+            confinement.seccomp.word(),
+            confinement.landlock.word(),
+            confinement.userns.word(),
         ] {
             put(word.as_bytes());
         }
@@ -319,6 +371,17 @@ impl ExecutionRequest {
         put(cwd.as_os_str().as_bytes());
         put(timeout.to_string().as_bytes());
         put(&grace.as_millis().to_be_bytes());
+        let limits: Vec<_> = limits.set().collect();
+        put(&limits.len().to_be_bytes());
+        for (kind, value) in limits {
+            put(kind.word().as_bytes());
+            put(&value.to_be_bytes());
+        }
+        put(&secret_files.len().to_be_bytes());
+        for file in secret_files {
+            put(file.name.as_bytes());
+            put(file.source.as_ref().map_or(&b""[..], |source| source.as_os_str().as_bytes()));
+        }
         put(&policy.len().to_be_bytes());
         policy.iter().for_each(|profile| put(profile.word().as_bytes()));
         put(&extras.len().to_be_bytes());
@@ -344,6 +407,7 @@ impl ExecutionRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::confinement::{LandlockMode, NestedUserns, SeccompProfile};
     use crate::runtime::environment::EnvChoice;
 
     fn request() -> ExecutionRequest {
@@ -366,6 +430,10 @@ mod tests {
             profile: Profile::Strict,
             extras: Vec::new(),
             environment: Environment::default(),
+            secret_files: Vec::new(),
+            secrets_in_files: SecretsInFiles::Refused,
+            limits: Limits::default(),
+            confinement: Confinement::DEFAULT,
             streams: Streams::Passed,
             show: ChangeForm::Summary,
             policy: Vec::new(),
@@ -412,6 +480,21 @@ mod tests {
             Box::new(|it| it.timeout = ExecutionTimeout::None),
             Box::new(|it| it.grace = Duration::MAX),
             Box::new(|it| it.net = NetMode::Host),
+            Box::new(|it| it.net = "allow=a.org".parse().unwrap()),
+            Box::new(|it| it.net = "allow=b.org".parse().unwrap()),
+            Box::new(|it| it.limits.memory = Some(1)),
+            Box::new(|it| it.limits.disk = Some(1)),
+            Box::new(|it| it.confinement.seccomp = SeccompProfile::Off),
+            Box::new(|it| it.confinement.landlock = LandlockMode::Off),
+            Box::new(|it| it.confinement.userns = NestedUserns::Allowed),
+            Box::new(|it| it.secrets_in_files = SecretsInFiles::Allowed),
+            Box::new(|it| {
+                it.secret_files = vec![SecretFile { name: "TOKEN".into(), bytes: Vec::new(), source: None }];
+            }),
+            Box::new(|it| {
+                let source = Some("/home/u/token".into());
+                it.secret_files = vec![SecretFile { name: "TOKEN".into(), bytes: Vec::new(), source }];
+            }),
             Box::new(|it| it.proc = ProcMode::Absent),
             Box::new(|it| it.profile = Profile::Host),
             Box::new(|it| it.policy = vec![PolicyProfile::Agent]),
@@ -432,6 +515,23 @@ mod tests {
         // How it is asked and told makes no other request of it, nor does the value that a secret has today.
         assert_eq!(digest(|it| it.approval = ApprovalMode::Wait), digests[0]);
         assert_eq!(digest(|it| it.streams = Streams::Captured { bytes_max: 1 }), digests[0]);
+    }
+
+    #[test]
+    fn a_file_is_handed_over_by_its_name_and_by_its_path() {
+        let mut request = request();
+        let file = |source: Option<&str>| SecretFile {
+            name: "KEY".into(),
+            bytes: b"hush-hush".to_vec(),
+            source: source.map(PathBuf::from),
+        };
+        request.secret_files = vec![file(None)];
+        assert_eq!(request.handed_over(), ["KEY"]);
+        request.secret_files = vec![file(Some("/home/u/key"))];
+        assert_eq!(request.handed_over(), ["KEY", "/home/u/key"]);
+        assert!(!format!("{request:?}").contains("hush"), "{request:?}");
+        request.command = CommandLine::Argv(vec!["login".into(), "--key=hush-hush".into()]);
+        assert_eq!(request.shown_command(), "login --key=[secret]");
     }
 
     #[test]

@@ -5,11 +5,15 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 use crate::ids::{CheckpointName, ForkName, RunId, VersionId};
 use crate::vault::capture::LeftOut;
+use crate::vault::path::TreePath;
 use crate::vault::run::Landed;
 
 use super::change_report::ChangeReport;
 use super::change_summary::ChangeSummary;
-use super::launcher::{Exit, Output, Usage};
+use super::confinement::{Confined, RefusedCall};
+use super::launcher::{Connections, Exit, Output, Usage};
+use super::limits::{EnforcedLimit, LimitKind};
+use super::net::NetMode;
 use super::room::Scratch;
 use super::words::words;
 
@@ -53,11 +57,21 @@ pub struct Note {
     pub text: String,
 }
 
+/// A changed path that tools of the host execute by themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunsOnHost {
+    pub path: TreePath,
+    /// What it is, such as `a git hook`.
+    pub why: &'static str,
+}
+
 /// What was really enforced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enforcement {
     pub backend: Backend,
-    pub net: super::launcher::NetMode,
+    pub confined: Confined,
+    pub limits: Vec<EnforcedLimit>,
+    pub net: NetMode,
     pub base: BaseUsed,
     pub scratch: Scratch,
     /// Pieces that were asked for and could not be had.
@@ -76,6 +90,8 @@ pub struct ExecutionResult {
     pub checkpoint_after: Option<CheckpointName>,
     pub exit: Exit,
     pub timed_out: bool,
+    /// The limit it was ended for.
+    pub stopped_by: Option<LimitKind>,
     pub started_at: Timestamp,
     pub duration: Duration,
     pub stdout: Output,
@@ -87,6 +103,10 @@ pub struct ExecutionResult {
     pub landed: Landed,
     /// The command was taken for one that only looks, and it changed files.
     pub classification_violated: bool,
+    /// What the host's tools execute once the changes are applied.
+    pub runs_on_host: Vec<RunsOnHost>,
+    pub connections: Connections,
+    pub refused_calls: Vec<RefusedCall>,
     /// Paths that were written to the host's directory.
     pub applied: Option<u64>,
     pub usage: Usage,

@@ -3,6 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::hostfs::machine::kernel_version;
+
+use super::limits::Limits;
 use super::request::ScratchChoice;
 
 /// Of the memory that is free, the part a scratch may take.
@@ -15,6 +18,8 @@ const BYTES_PER_INODE: u64 = 4096;
 const EARLIER_SHARE: u64 = 4;
 /// User attributes on a file system in memory: from this kernel on.
 const KERNEL_MIN: (u32, u32) = (6, 6);
+/// Files of overlayfs's own, and of the scratch's, beside those that a command may make.
+const INODES_OWN: u64 = 16;
 const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
 
 /// Where a run's scratch lies.
@@ -50,11 +55,15 @@ impl Room {
         }
     }
 
+    /// What is in memory counts as memory that the command uses, and is bounded by what it may write.
     #[must_use]
-    pub fn choose(&self, choice: ScratchChoice) -> Scratch {
-        let size_bytes = (self.free_bytes / SHARE).clamp(SIZE_MIN_BYTES, SIZE_MAX_BYTES);
-        let memory = Scratch::Memory { size_bytes, inodes: size_bytes / BYTES_PER_INODE };
-        let ample = self.free_bytes / SHARE >= SIZE_MIN_BYTES;
+    pub fn choose(&self, choice: ScratchChoice, limits: &Limits) -> Scratch {
+        let share = self.free_bytes.min(limits.memory.unwrap_or(u64::MAX)) / SHARE;
+        let room = share.clamp(SIZE_MIN_BYTES, SIZE_MAX_BYTES).min(limits.memory.unwrap_or(u64::MAX));
+        let size_bytes = room.min(limits.disk.unwrap_or(u64::MAX));
+        let inodes = limits.files.map_or(u64::MAX, |files| files.saturating_add(INODES_OWN));
+        let memory = Scratch::Memory { size_bytes, inodes: (room / BYTES_PER_INODE).min(inodes) };
+        let ample = limits.disk.map_or(share >= SIZE_MIN_BYTES, |disk| disk <= share.min(SIZE_MAX_BYTES));
         match choice {
             ScratchChoice::Memory => memory,
             ScratchChoice::Disk => Scratch::Disk,
@@ -88,13 +97,6 @@ fn cgroup_room() -> Option<u64> {
     rooms.min()
 }
 
-fn kernel_version() -> (u32, u32) {
-    let name = rustix::system::uname();
-    let release = name.release().to_string_lossy();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok());
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,24 +107,49 @@ mod tests {
     #[test]
     fn memory_is_taken_where_there_is_ample_room() {
         let memory = Scratch::Memory { size_bytes: 4 << 30, inodes: 1 << 20 };
-        assert_eq!(AMPLE.choose(ScratchChoice::Auto), memory);
+        assert_eq!(AMPLE.choose(ScratchChoice::Auto, &Limits::default()), memory);
         let little = Room { free_bytes: 1 << 30, ..AMPLE };
-        assert_eq!(little.choose(ScratchChoice::Auto), Scratch::Disk);
+        assert_eq!(little.choose(ScratchChoice::Auto, &Limits::default()), Scratch::Disk);
         let old = Room { kernel: (6, 5), ..AMPLE };
-        assert_eq!(old.choose(ScratchChoice::Auto), Scratch::Disk);
+        assert_eq!(old.choose(ScratchChoice::Auto, &Limits::default()), Scratch::Disk);
         let much = Room { written_before: 2 << 30, ..AMPLE };
-        assert_eq!(much.choose(ScratchChoice::Auto), Scratch::Disk);
+        assert_eq!(much.choose(ScratchChoice::Auto, &Limits::default()), Scratch::Disk);
         // An overlay cannot hold an upper, so there is no choice.
         let container = Room { cache_on_overlay: true, ..little };
-        assert!(matches!(container.choose(ScratchChoice::Auto), Scratch::Memory { .. }));
+        assert!(matches!(container.choose(ScratchChoice::Auto, &Limits::default()), Scratch::Memory { .. }));
     }
 
     #[test]
     fn a_wish_is_followed() {
-        assert_eq!(AMPLE.choose(ScratchChoice::Disk), Scratch::Disk);
+        assert_eq!(AMPLE.choose(ScratchChoice::Disk, &Limits::default()), Scratch::Disk);
         let little = Room { free_bytes: 0, ..AMPLE };
-        let Scratch::Memory { size_bytes, .. } = little.choose(ScratchChoice::Memory) else { panic!() };
+        let Scratch::Memory { size_bytes, .. } = little.choose(ScratchChoice::Memory, &Limits::default())
+        else {
+            panic!()
+        };
         assert_eq!(size_bytes, SIZE_MIN_BYTES);
+    }
+
+    #[test]
+    fn a_limit_bounds_the_scratch_in_memory() {
+        let chosen = |choice, limits| AMPLE.choose(choice, &limits);
+        let auto = |limits| chosen(ScratchChoice::Auto, limits);
+        let small = Limits { disk: Some(1 << 20), files: Some(100), ..Limits::default() };
+        let bounded = Scratch::Memory { size_bytes: 1 << 20, inodes: 100 + INODES_OWN };
+        assert_eq!(auto(small), bounded);
+        let large = Limits { disk: Some(1 << 40), ..Limits::default() };
+        assert_eq!(auto(large), Scratch::Disk, "more than memory has room for");
+        let Scratch::Memory { size_bytes, .. } = chosen(ScratchChoice::Memory, large) else { panic!() };
+        assert_eq!(size_bytes, 4 << 30);
+        let both = Limits { memory: Some(256 << 20), ..small };
+        assert_eq!(auto(both), bounded, "little is written to little memory");
+        // What little memory there is belongs to the command.
+        let tight = Limits { memory: Some(256 << 20), ..Limits::default() };
+        assert_eq!(auto(tight), Scratch::Disk);
+        let Scratch::Memory { size_bytes, .. } = chosen(ScratchChoice::Memory, tight) else { panic!() };
+        assert_eq!(size_bytes, 256 << 20);
+        let some = Limits { memory: Some(8 << 30), ..Limits::default() };
+        assert!(matches!(auto(some), Scratch::Memory { size_bytes, .. } if size_bytes == 2 << 30));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::ids::{ForkName, RunId, VersionId, from_hex};
 use crate::vault::run::Told;
 
 use super::launcher::Exit;
-use super::mount_session::{MountSession, RECORD, SessionError};
+use super::mount_session::{MountSession, SessionError, read_record_in};
 
 /// Before the command begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +41,9 @@ pub struct SessionRecord {
     pub exclude: Vec<String>,
     /// Hex: paths may hold any bytes.
     pub hidden: Vec<String>,
+    /// Names of the secrets whose values no file may hold that is kept.
+    #[serde(default)]
+    pub secrets: Vec<String>,
     pub request: String,
     pub decision: String,
 }
@@ -67,9 +70,7 @@ impl SessionRecord {
 
     /// That of a scratch which may be anybody's.
     pub fn read_in(dir: &Path) -> Result<Self, SessionError> {
-        let path = dir.join(RECORD);
-        let text = std::fs::read_to_string(&path).map_err(SessionError::host("read", &path))?;
-        from_text(&text, &dir.display().to_string())
+        from_text(&read_record_in(dir)?.1, &dir.display().to_string())
     }
 
     pub fn run_id(&self) -> Result<RunId, SessionError> {

@@ -12,6 +12,8 @@ const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 pub enum UnitError {
     #[error("{0:?} is not a size")]
     Size(String),
+    #[error("{0:?} is not a number of processors")]
+    Cpus(String),
     #[error("{0:?} is not a duration")]
     Span(String),
     #[error("{0:?} is neither a duration nor a time")]
@@ -26,6 +28,7 @@ impl Diagnose for UnitError {
     fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Size(_) => "write a size such as 4096, 500K, 20MiB or 10GiB",
+            Self::Cpus(_) => "write a number such as 2 or 0.5",
             Self::Span(_) => "write a duration such as 90s, 30m, 12h, 7d or 2w",
             Self::Since(_) => "write a duration such as 12h, or a time such as 2026-01-31T12:00:00Z",
         };
@@ -74,6 +77,15 @@ impl FromStr for Limit {
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
         if text == "none" { Ok(Self(None)) } else { text.parse::<Size>().map(|size| Self(Some(size.0))) }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(number) => number.fmt(f),
+            None => f.write_str("none"),
+        }
     }
 }
 

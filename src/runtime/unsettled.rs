@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::hostfs::lock::{FileLock, Mode};
 
-use super::mount_session::{OUTCOME, STATE, ScratchDir, SessionError};
+use super::mount_session::{OUTCOME, ScratchDir, SessionError, read_record_in};
 use super::session_record::SessionRecord;
 use super::state::ProxyExecutionState;
 
@@ -65,7 +65,7 @@ impl Unsettled {
 
 /// How far the run of a scratch came.
 pub(super) fn stood_at(dir: &Path) -> ProxyExecutionState {
-    let word = std::fs::read_to_string(dir.join(STATE)).unwrap_or_default();
-    // The record is written first, so that a run without a state had just begun.
-    word.trim_end().parse().unwrap_or(ProxyExecutionState::Checkpointing)
+    let word = read_record_in(dir).map(|(state, _)| state).unwrap_or_default();
+    // What a recovery needs is written first, so that a run without a state had just begun.
+    word.parse().unwrap_or(ProxyExecutionState::Checkpointing)
 }

@@ -6,7 +6,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::launcher::{Access, NetMode, ProcMode, TmpfsSize, ViewStep, WorkspaceMount};
+use super::launcher::{Access, ProcMode, TmpfsSize, ViewStep, WorkspaceMount};
+use super::net::NetMode;
+use super::secret::SECRETS_DIR;
 use super::words::words;
 
 /// Read-only inside, where the host has them.
@@ -92,11 +94,19 @@ pub struct ViewRequest<'a> {
     pub home: Option<&'a Path>,
     /// `$PATH`
     pub search_path: &'a OsStr,
-    pub net: NetMode,
+    pub net: &'a NetMode,
     pub proc: ProcMode,
     pub extras: &'a [Extra],
     /// Never to be seen: the vault, the caches, the scratch.
     pub secret: &'a [PathBuf],
+    pub secret_files: SecretFiles,
+}
+
+/// Whether the command is given secrets as files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretFiles {
+    None,
+    Some,
 }
 
 impl WorkspaceMount {
@@ -140,7 +150,7 @@ pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
     shown.push(("/dev".into(), ViewStep::Devices { path: "/dev".into() }));
     shown.push(("/tmp".into(), private_dir(Path::new("/tmp"), 0o1777)));
     shown.push(("/var/tmp".into(), private_dir(Path::new("/var/tmp"), 0o1777)));
-    if request.net == NetMode::Host && request.profile == Profile::Strict {
+    if *request.net == NetMode::Host && request.profile == Profile::Strict {
         shown.extend(resolver());
     }
     let inside_workspace = |path: &Path| path.starts_with(&workspace) && path != workspace;
@@ -153,6 +163,15 @@ pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
             mount_points.push(path.clone());
         }
         shown.push((path, step));
+    }
+    match request.secret_files {
+        SecretFiles::None => {}
+        SecretFiles::Some => {
+            if request.profile == Profile::Host {
+                show_one_by_one(&mut shown, Path::new(SECRETS_DIR).parent().unwrap_or(Path::new("/")));
+            }
+            shown.push((SECRETS_DIR.into(), ViewStep::Secrets { path: SECRETS_DIR.into() }));
+        }
     }
     // Stable: of two at one path the later one lies on top.
     shown.sort_by(|a, b| a.0.cmp(&b.0));
@@ -177,6 +196,13 @@ pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
     steps.extend(request.secret.iter().map(|path| ViewStep::Hide { path: path.clone() }));
     steps.push(ViewStep::SealRoot);
     steps
+}
+
+/// Shows what is in a directory of the host in place of it: so there is room for what the host does not have.
+fn show_one_by_one(shown: &mut Vec<(PathBuf, ViewStep)>, dir: &Path) {
+    shown.retain(|(path, _)| path != dir);
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    shown.extend(entries.flat_map(|path| as_on_host(&path)));
 }
 
 /// True for a directory of the workspace on the way to a mount point.
@@ -290,10 +316,11 @@ mod tests {
             workspace: WorkspaceMount::Copy { path: workspace.into(), source: "/src".into() },
             home: Some(home),
             search_path: OsStr::new("/usr/bin"),
-            net: NetMode::None,
+            net: &NetMode::None,
             proc: ProcMode::Private,
             extras,
             secret: &[],
+            secret_files: SecretFiles::None,
         }
     }
 
@@ -316,6 +343,31 @@ mod tests {
         assert!(
             !steps.iter().any(|step| matches!(step, ViewStep::Tmpfs { path, .. } if path.ends_with("u")))
         );
+    }
+
+    #[test]
+    fn secrets_lie_over_what_the_host_has_there() {
+        let extras = [Extra::ReadOnly("/run/secrets".into())];
+        for profile in [Profile::Strict, Profile::Host] {
+            let request = ViewRequest {
+                profile,
+                secret_files: SecretFiles::Some,
+                ..request("/w", Path::new("/root"), &extras)
+            };
+            let steps = view(request);
+            let at = |wanted: &dyn Fn(&ViewStep) -> bool| steps.iter().rposition(wanted);
+            let secrets = at(&|step| matches!(step, ViewStep::Secrets { .. }));
+            let others = at(
+                &|step| matches!(step, ViewStep::Bind { path, .. } if path == Path::new("/run") || path.ends_with("run/secrets")),
+            );
+            assert!(secrets > others, "{profile}: {steps:#?}");
+            assert!(
+                at(&|step| matches!(step, ViewStep::Bind { path, .. } if path == Path::new("/run")))
+                    .is_none()
+            );
+        }
+        let without = view(request("/w", Path::new("/root"), &extras));
+        assert!(!without.iter().any(|step| matches!(step, ViewStep::Secrets { .. })));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::path::Path;
 
 use avfs::runtime::policy::{Asked, read};
-use avfs::runtime::{CommandLine, ExecutionTimeout, NetMode, Profile};
+use avfs::runtime::{CommandLine, Confinement, ExecutionTimeout, NetMode, Profile};
 use criterion::{Criterion, criterion_group, criterion_main};
 
 fn commands() -> Vec<(&'static str, CommandLine)> {
@@ -28,7 +28,8 @@ fn reading(criterion: &mut Criterion) {
             workspace: Path::new("/home/u/proj"),
             project: Path::new("/home/u/proj"),
             home: Some(Path::new("/home/u")),
-            net: NetMode::None,
+            net: &NetMode::None,
+            confinement: Confinement::DEFAULT,
             profile: Profile::Strict,
             timeout: ExecutionTimeout::None,
             rw: &[],

@@ -12,12 +12,15 @@ use avfs::runtime::envelope::{ErrorBody, ExecutionEnvelope, RequestFile, Request
 use avfs::runtime::policy::{Categories, Category};
 use avfs::runtime::{
     Action, ApprovalMode, Backend, BackendChoice, BaseChoice, BaseUsed, Came, ChangeForm, ChangeSummary,
-    CheckpointMode, CommandLine, Degradation, Denial, Enforcement, Environment, ExecuteError, Executed,
-    ExecutionDecision, ExecutionRequest, ExecutionResult, ExecutionTimeout, Exit, Extra, ForkChoice, NetMode,
-    Note, OnViolation, Output, Phases, ProcMode, Profile, Retention, Scratch, ScratchChoice, Streams, Usage,
-    Writing,
+    CheckpointMode, CommandLine, Confined, Confinement, Connection, ConnectionVerdict, Connections, Cpus,
+    Degradation, Denial, EnforcedLimit, Enforcement, Environment, ExecuteError, Executed, ExecutionDecision,
+    ExecutionRequest, ExecutionResult, ExecutionTimeout, Exit, Extra, ForkChoice, LimitKind, Limits,
+    Mechanism, NestedUserns, NetMode, Note, OnViolation, Output, Phases, ProcMode, Profile, RefusedCall,
+    Retention, RunsOnHost, Scratch, ScratchChoice, SeccompProfile, SecretFile, SecretsInFiles, Streams,
+    Usage, Writing,
 };
 use avfs::vault::approval::Fault;
+use avfs::vault::path::TreePath;
 use avfs::vault::run::Landed;
 use serde_json::Value;
 
@@ -54,11 +57,15 @@ fn request() -> ExecutionRequest {
         cwd: Some("src".into()),
         timeout: ExecutionTimeout::Millis(60_000),
         grace: Duration::from_secs(5),
-        net: NetMode::None,
+        net: "allow=*.crates.io:443,github.com".parse().unwrap(),
         proc: ProcMode::Private,
         profile: Profile::Strict,
         extras: vec![Extra::ReadOnly("/opt/data".into()), Extra::Hide("/srv/app/secret".into())],
         environment: Environment::choose(outside, &[avfs::runtime::EnvChoice::Secret("TOKEN".into())]),
+        secret_files: vec![SecretFile { name: "CERT".into(), bytes: b"hush-hush".to_vec(), source: None }],
+        secrets_in_files: SecretsInFiles::Refused,
+        limits: Limits { memory: Some(1 << 30), cpus: Some(Cpus(1500)), ..Limits::default() },
+        confinement: Confinement::DEFAULT,
         streams: Streams::Captured { bytes_max: 1000 },
         show: ChangeForm::Tree,
         policy: Vec::new(),
@@ -76,6 +83,7 @@ fn decision(action: Action) -> ExecutionDecision {
         hint: Some("add --net host".to_owned()),
         on_violation: OnViolation::Keep,
         timeout_max: ExecutionTimeout::None,
+        limits_max: Limits::default(),
         approval_seconds: 60,
     }
 }
@@ -91,6 +99,7 @@ fn result(exit: Exit, timed_out: bool) -> ExecutionResult {
         checkpoint_after: Some(CheckpointName::of_run("run", &run_id)),
         exit,
         timed_out,
+        stopped_by: None,
         started_at: Timestamp(1_700_000_000_000_000_000),
         duration: Duration::from_micros(12_345),
         stdout: output(b"out\n", false),
@@ -100,6 +109,12 @@ fn result(exit: Exit, timed_out: bool) -> ExecutionResult {
         left_out: Vec::new(),
         landed: Landed::Advanced { version: VersionId([2; 32]) },
         classification_violated: false,
+        runs_on_host: vec![RunsOnHost {
+            path: TreePath::parse(b".git/hooks/pre-commit").unwrap(),
+            why: "a git hook",
+        }],
+        connections: connections(),
+        refused_calls: vec![RefusedCall { call: "mount".to_owned(), count: 2 }],
         applied: None,
         usage: Usage {
             user: Duration::from_millis(3),
@@ -110,6 +125,16 @@ fn result(exit: Exit, timed_out: bool) -> ExecutionResult {
         notes: vec![Note { code: "env.missing", text: "A is not set".to_owned() }],
         enforcement: Enforcement {
             backend: Backend::Overlay,
+            confined: Confined {
+                seccomp: SeccompProfile::Default,
+                landlock_abi: Some(7),
+                userns: NestedUserns::Refused,
+            },
+            limits: vec![EnforcedLimit {
+                kind: LimitKind::Memory,
+                value: 1 << 30,
+                mechanism: Mechanism::Cgroup2,
+            }],
             net: NetMode::None,
             base: BaseUsed::Layered,
             scratch: Scratch::Disk,
@@ -117,6 +142,25 @@ fn result(exit: Exit, timed_out: bool) -> ExecutionResult {
         },
         run_id,
     }
+}
+
+fn connections() -> Connections {
+    let connection = |host: &str, verdict, address: Option<&str>| Connection {
+        host: host.to_owned(),
+        port: 443,
+        address: address.map(|address| address.parse().unwrap()),
+        verdict,
+        bytes_up: 517,
+        bytes_down: 4096,
+        began: Duration::from_millis(5),
+        lasted: Duration::from_millis(20),
+    };
+    let refused = ConnectionVerdict::Refused("not on the list".to_owned());
+    let list = vec![
+        connection("github.com", ConnectionVerdict::Allowed, Some("140.82.112.3")),
+        connection("example.com", refused, None),
+    ];
+    Connections { list, left_off: 1 }
 }
 
 fn approval() -> ApprovalRecord {

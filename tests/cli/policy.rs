@@ -87,6 +87,10 @@ fn caps_and_profiles_are_about_what_is_asked_for() {
     let allowed = format!("[caps]\nrw = ['{}/**']\n", link.parent().unwrap().display());
     put(&env, PROJECT, &allowed);
     assert_eq!(asked(&["--rw", link.to_str().unwrap()]), said("deny", "caps.rw"));
+    put(&env, PROJECT, "[caps]\nnet = 'allow=*.a.org'\n");
+    assert_eq!(asked(&["--net", "allow=x.a.org"]), said("allow_with_checkpoint", "builtin.mutating"));
+    assert_eq!(asked(&["--net", "allow=x.a.org,b.org"]), said("deny", "caps.net"));
+    assert_eq!(asked(&["--net", "host"]), said("deny", "caps.net"));
     // The settings say what a run asks for, too.
     put(&env, PROJECT, "[caps]\nnet = 'none'\n");
     put(&env, "home/.config/avfs/avfs.toml", "run.net = 'host'\n");

@@ -27,6 +27,10 @@ const UNSAFE_DIR: &str = "runner/src/sys/";
 /// The engine decides from what it is told alone.
 const PURE_DIR: &str = "src/runtime/policy/";
 
+/// What is said to a connection depends on bytes and addresses alone; addresses are in `std::net`, sockets too.
+const SOCKETLESS_DIR: &str = "src/runtime/egress/";
+const SOCKETS: &[&str] = &["TcpStream", "TcpListener", "UdpSocket", "ToSocketAddrs"];
+
 /// Parts of the standard library that look at the world.
 const IMPURE: &[&str] = &["fs", "env", "process", "net", "io", "thread", "os"];
 
@@ -192,6 +196,15 @@ fn violations(path: &str, source: &str) -> Vec<String> {
             code.split(|c: char| !is_name(c)).filter(|word| matches!(*word, "SystemTime" | "Instant"));
         found.extend(clocks.map(|clock| format!("{path}: {PURE_DIR} may not name {clock}")));
     }
+    if path.starts_with(SOCKETLESS_DIR) {
+        let std = code.match_indices("std::").flat_map(|(at, word)| heads(&code[at + word.len()..]));
+        let impure = std.filter(|name| name != "net" && IMPURE.contains(&name.as_str()));
+        found.extend(impure.map(|name| format!("{path}: {SOCKETLESS_DIR} may not name std::{name}")));
+        let words = code.split(|c: char| !is_name(c));
+        let outside =
+            words.filter(|word| SOCKETS.contains(word) || matches!(*word, "SystemTime" | "Instant"));
+        found.extend(outside.map(|word| format!("{path}: {SOCKETLESS_DIR} may not name {word}")));
+    }
     if path == "src/lib.rs" {
         return found;
     }
@@ -249,6 +262,9 @@ fn planted_violations_are_found() {
         ("src/runtime/policy/a/x.rs", "use std::{collections::HashMap, env};"),
         ("src/runtime/policy/x.rs", "fn f() { std::process::id(); }"),
         ("src/runtime/policy/x.rs", "use std::time::Instant;"),
+        ("src/runtime/egress/x.rs", "use std::net::{IpAddr, TcpStream};"),
+        ("src/runtime/egress/x.rs", "use std::io::Read;"),
+        ("src/runtime/egress/x.rs", "use std::time::Instant;"),
     ];
     for (path, source) in planted {
         assert!(!violations(path, source).is_empty(), "{path}: {source:?} was not found");
@@ -269,6 +285,7 @@ fn planted_violations_are_found() {
         ("src/runtime/x.rs", "use crate::vault::Vault; use super::units;"),
         ("src/runtime/x.rs", "use std::fs::File;"),
         ("src/runtime/policy/x.rs", "use std::path::Path; // std::fs"),
+        ("src/runtime/egress/x.rs", "use std::net::IpAddr;"),
         ("src/bin/avfs/main.rs", "use avfs::runtime::X; use crate::cli::Y;"),
         ("src/vault/x.rs", "#![forbid(unsafe_code)]"),
         ("runner/src/sys/mount.rs", "unsafe { f() }"),

@@ -10,7 +10,7 @@ mod shells;
 use std::path::Path;
 
 use avfs::runtime::policy::{Asked, Category, Reading, read};
-use avfs::runtime::{CommandLine, ExecutionTimeout, NetMode, Profile};
+use avfs::runtime::{CommandLine, Confinement, ExecutionTimeout, NetMode, Profile};
 
 /// The workspace of every test, with one more directory that may be written to.
 fn reading(command: &CommandLine) -> Reading {
@@ -22,7 +22,8 @@ fn reading(command: &CommandLine) -> Reading {
         workspace: Path::new("/home/u/proj"),
         project: Path::new("/home/u/proj"),
         home: Some(Path::new("/home/u")),
-        net: NetMode::None,
+        net: &NetMode::None,
+        confinement: Confinement::DEFAULT,
         profile: Profile::Strict,
         timeout: ExecutionTimeout::None,
         rw: &rw,

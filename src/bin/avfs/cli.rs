@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use avfs::ids::ForkName;
+use avfs::runtime::redact;
 use avfs::vault::path::{PathError, TreePath};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
@@ -103,7 +104,7 @@ pub struct EditOptions {
     #[command(flatten)]
     pub on: OnFork,
     /// What the version's record says [default: the edit itself]
-    #[arg(short, long, value_name = "TEXT")]
+    #[arg(short, long, value_name = "TEXT", value_parser = remark)]
     pub message: Option<String>,
 }
 
@@ -114,4 +115,9 @@ pub fn tree_path() -> impl TypedValueParser<Value = TreePath> {
 
 fn parse_path(text: &OsStr) -> Result<TreePath, PathError> {
     TreePath::parse(text.as_bytes())
+}
+
+/// Text that is kept with a version: what looks like a credential is taken out.
+pub fn remark(text: &str) -> Result<String, std::convert::Infallible> {
+    Ok(redact(text).into_owned())
 }

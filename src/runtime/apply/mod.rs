@@ -143,6 +143,16 @@ pub fn apply(
     Ok(applied)
 }
 
+/// The changes that an apply would write, as far as the vault alone can tell: the directory is not looked at.
+pub fn changes_to_apply(
+    vault: &Vault,
+    subject: &Subject,
+    filter: &Filter,
+) -> Result<Vec<Change>, VaultError> {
+    let all = diff(&FreshPages::new(vault), &root_of(&subject.before)?, &root_of(&subject.after)?)?;
+    Ok(chosen(all, filter).0)
+}
+
 /// The changes that the filter lets pass, with the new directories that those need; and how many it does not.
 fn chosen(all: Vec<Change>, filter: &Filter) -> (Vec<Change>, u64) {
     let is_own = |path: &TreePath| path.components().any(|name| name == ignore::OWN_DIR);

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::diagnose::Diagnose;
+use crate::vault::secrets::Secrets;
 
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -39,5 +40,15 @@ impl ErrorBody {
             cause = found.source();
         }
         Self { code: error.code().to_owned(), message, hint: error.hint() }
+    }
+
+    /// The same without the values of secrets.
+    #[must_use]
+    pub fn without(self, secrets: &Secrets) -> Self {
+        Self {
+            message: secrets.scrub_text(self.message),
+            hint: self.hint.map(|hint| secrets.scrub_text(hint)),
+            ..self
+        }
     }
 }

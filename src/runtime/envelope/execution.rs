@@ -1,5 +1,7 @@
 //! The execution envelope: what `avfs-run --json` prints, for runs, denials and errors alike.
 
+use std::ffi::OsString;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -7,12 +9,17 @@ use crate::backend::ApprovalRecord;
 use crate::diagnose::Diagnose;
 use crate::ids::{ApprovalId, CheckpointName, ForkName, RunId, VersionId, to_hex};
 use crate::runtime::change_report::ChangeReport;
+use crate::runtime::confinement::NestedUserns;
 use crate::runtime::decision::ExecutionDecision;
-use crate::runtime::launcher::{Exit, NetMode, Output};
+use crate::runtime::launcher::{Connection, ConnectionVerdict, Exit, Output};
+use crate::runtime::limits::{EnforcedLimit, LimitKind};
 use crate::runtime::permission::Denial;
 use crate::runtime::proxy::{Came, Executed};
-use crate::runtime::request::{CommandLine, ExecutionRequest, ForkChoice, Writing, shown_word};
-use crate::runtime::result::{Enforcement, ExecutionResult, Phases};
+use crate::runtime::redact::{redact, redact_words};
+use crate::runtime::request::{
+    CommandLine, ExecutionRequest, ForkChoice, SecretsInFiles, Writing, shown_word,
+};
+use crate::runtime::result::{Enforcement, ExecutionResult, Phases, RunsOnHost};
 use crate::runtime::room::Scratch;
 use crate::runtime::view::Extra;
 use crate::vault::run::Landed;
@@ -53,7 +60,7 @@ pub enum StateName {
     Planned,
 }
 
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum CommandText {
     Argv(Vec<String>),
@@ -76,7 +83,8 @@ pub struct RequestObject {
     pub timeout_ms: Option<u64>,
     pub grace_ms: u64,
     pub checkpoint_mode: &'static str,
-    pub net: &'static str,
+    /// `none`, `host`, or `allow=` and a list of places.
+    pub net: String,
     pub retention: &'static str,
     pub base: &'static str,
     pub scratch: &'static str,
@@ -93,6 +101,23 @@ pub struct RequestObject {
     pub environment: Vec<String>,
     /// Those of them that are never written down.
     pub secrets: Vec<String>,
+    /// The secrets that are given as files: a name, or `NAME=PATH` for a file of the host.
+    pub secret_files: Vec<String>,
+    /// Whether files that hold a secret's value are kept.
+    pub allow_secret_files: bool,
+    /// What the run may use; nothing where there is no limit.
+    pub memory: Option<u64>,
+    /// Such as `1.5`.
+    pub cpus: Option<String>,
+    pub pids: Option<u64>,
+    pub disk: Option<u64>,
+    pub files: Option<u64>,
+    pub file_size: Option<u64>,
+    /// `default`, `strict` or `off`.
+    pub seccomp: &'static str,
+    /// `auto`, `required` or `off`.
+    pub landlock: &'static str,
+    pub allow_userns: bool,
     /// Policy profiles that were asked for.
     pub policy: Vec<&'static str>,
 }
@@ -107,12 +132,13 @@ impl RequestObject {
         };
         let words = request.command.words();
         let is_text = words.iter().all(|word| word.to_str().is_some());
-        let bytes = || words.iter().map(|word| base64(word.as_encoded_bytes())).collect();
+        let secrets = request.secrets();
+        let scrubbed = |word: &OsString| secrets.scrub(word.as_encoded_bytes().to_vec());
+        let bytes = || words.iter().map(|word| base64(&scrubbed(word))).collect();
+        let shown = |word: &OsString| secrets.scrub_text(shown_word(word));
         let (command, command_mode) = match &request.command {
-            CommandLine::Argv(words) => {
-                (CommandText::Argv(words.iter().map(|word| shown_word(word)).collect()), "argv")
-            }
-            CommandLine::Shell(line) => (CommandText::Shell(shown_word(line)), "shell"),
+            CommandLine::Argv(words) => (CommandText::Argv(words.iter().map(shown).collect()), "argv"),
+            CommandLine::Shell(line) => (CommandText::Shell(shown(line)), "shell"),
         };
         Self {
             command,
@@ -129,7 +155,7 @@ impl RequestObject {
             timeout_ms: request.timeout.millis(),
             grace_ms: u64::try_from(request.grace.as_millis()).unwrap_or(u64::MAX),
             checkpoint_mode: request.checkpoint.word(),
-            net: request.net.word(),
+            net: request.net.to_string(),
             retention: request.retention.word(),
             base: request.base.word(),
             scratch: request.scratch.word(),
@@ -142,8 +168,40 @@ impl RequestObject {
             cache: paths(|extra| matches!(extra, Extra::Cache { .. })),
             environment: request.environment.names(),
             secrets: request.environment.secret_names(),
+            secret_files: request
+                .secret_files
+                .iter()
+                .map(|file| match &file.source {
+                    Some(source) => format!("{}={}", shown_word(&file.name), source.display()),
+                    None => shown_word(&file.name),
+                })
+                .collect(),
+            allow_secret_files: request.secrets_in_files == SecretsInFiles::Allowed,
+            memory: request.limits.memory,
+            cpus: request.limits.cpus.map(|cpus| cpus.to_string()),
+            pids: request.limits.pids,
+            disk: request.limits.disk,
+            files: request.limits.files,
+            file_size: request.limits.file_size,
+            seccomp: request.confinement.seccomp.word(),
+            landlock: request.confinement.landlock.word(),
+            allow_userns: request.confinement.userns == NestedUserns::Allowed,
             policy: request.policy.iter().map(|profile| profile.word()).collect(),
         }
+    }
+}
+
+impl RequestObject {
+    /// As it is written down: what looks like a credential is taken out of the command.
+    #[must_use]
+    pub fn redacted(self) -> Self {
+        let command = match &self.command {
+            CommandText::Argv(words) => CommandText::Argv(redact_words(words)),
+            CommandText::Shell(line) => CommandText::Shell(redact(line).into_owned()),
+        };
+        // Its bytes would tell what its text does not.
+        let command_base64 = self.command_base64.filter(|_| command == self.command);
+        Self { command, command_base64, ..self }
     }
 }
 
@@ -170,6 +228,13 @@ impl DecisionObject {
             hint: decision.hint.clone(),
             approval_id: approval.map(ApprovalId::to_string),
         }
+    }
+
+    /// As it is written down: a reason may quote the command.
+    #[must_use]
+    pub fn redacted(self) -> Self {
+        let hint = self.hint.map(|hint| redact(&hint).into_owned());
+        Self { reason: redact(&self.reason).into_owned(), hint, ..self }
     }
 }
 
@@ -214,6 +279,64 @@ pub struct LeftOutObject {
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RunsOnHostObject {
+    #[serde(flatten)]
+    pub path: PathText,
+    /// What it is, such as `a git hook`.
+    pub why: &'static str,
+}
+
+impl From<&RunsOnHost> for RunsOnHostObject {
+    fn from(it: &RunsOnHost) -> Self {
+        Self { path: PathText::of(&it.path), why: it.why }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RefusedCallObject {
+    pub call: String,
+    pub count: u64,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ConnectionObject {
+    pub host: String,
+    pub port: u16,
+    /// The address that was dialled, or that it was refused for.
+    pub address: Option<String>,
+    /// `allowed`, `refused` or `failed`.
+    pub verdict: &'static str,
+    /// Why it was refused or failed.
+    pub reason: Option<String>,
+    pub bytes_up: u64,
+    pub bytes_down: u64,
+    /// Since the command began.
+    pub began_ms: f64,
+    pub lasted_ms: f64,
+}
+
+impl From<&Connection> for ConnectionObject {
+    fn from(connection: &Connection) -> Self {
+        let (verdict, reason) = match &connection.verdict {
+            ConnectionVerdict::Allowed => ("allowed", None),
+            ConnectionVerdict::Refused(reason) => ("refused", Some(reason.clone())),
+            ConnectionVerdict::Failed(reason) => ("failed", Some(reason.clone())),
+        };
+        Self {
+            host: connection.host.clone(),
+            port: connection.port,
+            address: connection.address.map(|address| address.to_string()),
+            verdict,
+            reason,
+            bytes_up: connection.bytes_up,
+            bytes_down: connection.bytes_down,
+            began_ms: millis(connection.began),
+            lasted_ms: millis(connection.lasted),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NoteObject {
     /// Stable: never renamed.
     pub code: String,
@@ -255,6 +378,8 @@ pub struct ResultObject {
     pub exit_code: Option<u8>,
     pub signal: Option<i32>,
     pub timed_out: bool,
+    /// The limit the command was ended for: `memory`, `disk`, `files` or `file_size`.
+    pub stopped_by: Option<&'static str>,
     pub started_at: String,
     pub duration_ms: f64,
     pub stdout: String,
@@ -278,6 +403,14 @@ pub struct ResultObject {
     pub landing: &'static str,
     /// The command was taken for one that only looks, and it changed files.
     pub classification_violated: bool,
+    /// Changed paths that tools of the host execute by themselves once they are applied.
+    pub runs_on_host: Vec<RunsOnHostObject>,
+    /// What the command asked of the network, with `--net allow=`.
+    pub connections: Vec<ConnectionObject>,
+    /// Connections that are not listed.
+    pub connections_left_off: u64,
+    /// System calls the command was refused, as far as the kernel tells.
+    pub refused_calls: Vec<RefusedCallObject>,
     /// Paths written to the bound directory; nothing if that was not asked for.
     pub applied: Option<u64>,
     pub usage: UsageObject,
@@ -316,6 +449,7 @@ impl From<&ExecutionResult> for ResultObject {
             exit_code,
             signal,
             timed_out: result.timed_out,
+            stopped_by: result.stopped_by.map(LimitKind::word),
             started_at: time_text(result.started_at),
             duration_ms: millis(result.duration),
             stdout,
@@ -342,6 +476,14 @@ impl From<&ExecutionResult> for ResultObject {
                 Landed::Diverted { .. } => "diverted",
             },
             classification_violated: result.classification_violated,
+            runs_on_host: result.runs_on_host.iter().map(RunsOnHostObject::from).collect(),
+            connections: result.connections.list.iter().map(ConnectionObject::from).collect(),
+            connections_left_off: result.connections.left_off,
+            refused_calls: result
+                .refused_calls
+                .iter()
+                .map(|it| RefusedCallObject { call: it.call.clone(), count: it.count })
+                .collect(),
             applied: result.applied,
             usage: UsageObject {
                 user_ms: millis(result.usage.user),
@@ -365,14 +507,39 @@ pub struct ScratchObject {
     pub size_bytes: Option<u64>,
 }
 
+/// A limit that held.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LimitObject {
+    pub limit: &'static str,
+    /// Bytes, a count, or thousandths of a processor.
+    pub value: u64,
+    /// What held it: `cgroup2`, `cgroup1`, `rlimit`, `pid_max`, `tmpfs`, `affinity` or `watch`.
+    pub mechanism: &'static str,
+}
+
+impl From<&EnforcedLimit> for LimitObject {
+    fn from(limit: &EnforcedLimit) -> Self {
+        Self { limit: limit.kind.word(), value: limit.value, mechanism: limit.mechanism.word() }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LandlockObject {
+    pub abi: u32,
+}
+
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct EnforcementObject {
     pub backend: &'static str,
     pub namespaces: Vec<&'static str>,
-    pub seccomp: bool,
-    pub landlock: bool,
-    pub net: &'static str,
-    pub limits: Vec<String>,
+    /// `default`, `strict` or `off`.
+    pub seccomp: &'static str,
+    /// The version of Landlock that held; nothing if none did.
+    pub landlock: Option<LandlockObject>,
+    /// Whether the command could make user namespaces of its own.
+    pub nested_userns: bool,
+    pub net: String,
+    pub limits: Vec<LimitObject>,
     /// `live`, `reused`, `layered` or `materialized`.
     pub base: &'static str,
     pub scratch: ScratchObject,
@@ -382,7 +549,7 @@ pub struct EnforcementObject {
 impl From<&Enforcement> for EnforcementObject {
     fn from(enforcement: &Enforcement) -> Self {
         let mut namespaces = vec!["user", "mount", "pid", "ipc", "uts", "cgroup"];
-        if enforcement.net == NetMode::None {
+        if enforcement.net.is_apart() {
             namespaces.push("net");
         }
         let scratch = match enforcement.scratch {
@@ -394,10 +561,11 @@ impl From<&Enforcement> for EnforcementObject {
         Self {
             backend: enforcement.backend.word(),
             namespaces,
-            seccomp: false,
-            landlock: false,
-            net: enforcement.net.word(),
-            limits: Vec::new(),
+            seccomp: enforcement.confined.seccomp.word(),
+            landlock: enforcement.confined.landlock_abi.map(|abi| LandlockObject { abi }),
+            nested_userns: enforcement.confined.userns == NestedUserns::Allowed,
+            net: enforcement.net.to_string(),
+            limits: enforcement.limits.iter().map(LimitObject::from).collect(),
             base: enforcement.base.word(),
             scratch,
             degraded: enforcement.degraded.clone(),
@@ -421,7 +589,7 @@ impl ExecutionEnvelope {
         };
         match &executed.came {
             Ok(Came::Ran(result)) => Self {
-                success: result.exit == Exit::Code(0) && !result.timed_out,
+                success: result.exit == Exit::Code(0) && !result.timed_out && result.stopped_by.is_none(),
                 state: StateName::Completed,
                 result: Some(ResultObject::from(&**result)),
                 enforcement: Some(EnforcementObject::from(&result.enforcement)),

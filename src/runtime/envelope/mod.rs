@@ -18,7 +18,8 @@ pub use answer::{Envelope, ErrorBody, SCHEMA_VERSION};
 pub use approvals::{ApprovalObject, ApprovalStateName, ApprovalsAnswer, ApprovalsList, ApprovalsShow};
 pub use entry::{ChangeKindName, ChangeObject, ChangeTotals, EntryObject, NodeKind};
 pub use execution::{
-    DecisionObject, ExecutionEnvelope, PhasesObject, RequestObject, StateName, approval_body, denial_body,
+    ConnectionObject, DecisionObject, ExecutionEnvelope, PhasesObject, RequestObject, StateName,
+    approval_body, denial_body,
 };
 pub use policy::{
     PolicyCap, PolicyCheck, PolicyCommand, PolicyDecision, PolicyExplain, PolicyFailure, PolicyFile,
@@ -28,7 +29,7 @@ pub use records::{
     AuditLine, AuditRow, CheckpointObject, ForkObject, LifeName, RunObject, RunStateName, VersionObject,
     journal_value,
 };
-pub use request_file::{REQUEST_BYTES_MAX, RequestFile, RequestFileError};
+pub use request_file::{REQUEST_BYTES_MAX, RequestFile, RequestFileError, amount_text};
 pub use results::{
     AuditExport, AuditList, AuditVerify, AuditVerifyHead, Cat, CatFile, CheckpointInfo, CheckpointList,
     CheckpointOne, Compact, Completions, ConfigFile, ConfigSetting, ConfigShow, ConfigValue, Diff,
@@ -38,8 +39,8 @@ pub use results::{
     VaultList, VaultListed,
 };
 pub use runs::{
-    Apply, ApplyConflict, Discard, Doctor, DoctorCheck, Recover, RecoverOne, Redo, RunShown, RunsList,
-    RunsShow, Undo, UnsettledRun,
+    Apply, ApplyConflict, DenialObject, Discard, Doctor, DoctorCheck, Recover, RecoverOne, Redo, RunShown,
+    RunsList, RunsShow, Undo, UnsettledRun,
 };
 pub use schema::{KINDS, document};
 pub use text::{base64, time_of_file, time_text};

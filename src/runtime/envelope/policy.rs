@@ -28,7 +28,18 @@ pub struct PolicyDecision {
     pub on_violation: &'static str,
     /// No command may run for longer; nothing where there is no such cap.
     pub timeout_max_ms: Option<u64>,
+    /// No command may use more.
+    pub limits_max: Vec<LimitMax>,
     pub approval_seconds: i64,
+}
+
+/// The cap of a limit.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LimitMax {
+    /// `memory`, `cpus`, `pids`, `disk`, `files` or `file_size`.
+    pub limit: &'static str,
+    /// Bytes, a count, or thousandths of a processor.
+    pub value: u64,
 }
 
 /// A place where a policy may be.
@@ -188,6 +199,11 @@ impl From<&ExecutionDecision> for PolicyDecision {
             hint: decision.hint.clone(),
             on_violation: decision.on_violation.word(),
             timeout_max_ms: decision.timeout_max.millis(),
+            limits_max: decision
+                .limits_max
+                .set()
+                .map(|(kind, value)| LimitMax { limit: kind.word(), value })
+                .collect(),
             approval_seconds: decision.approval_seconds,
         }
     }

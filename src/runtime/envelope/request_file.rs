@@ -63,6 +63,19 @@ pub struct RequestFile {
     pub environment: Vec<String>,
     /// Names of variables that are passed on and never written down.
     pub secrets: Vec<String>,
+    /// Secrets that are given as files: `NAME=file`, or `NAME=PATH`.
+    pub secret_files: Vec<String>,
+    pub allow_secret_files: bool,
+    /// What the run may use: numbers, or as the options take them.
+    pub memory: Value,
+    pub cpus: Value,
+    pub pids: Value,
+    pub disk: Value,
+    pub files: Value,
+    pub file_size: Value,
+    pub seccomp: Option<String>,
+    pub landlock: Option<String>,
+    pub allow_userns: bool,
     /// Policy profiles to hold beside those of the files.
     pub policy: Vec<String>,
     /// `fail`, `wait` or `ask`.
@@ -130,6 +143,15 @@ impl RequestFile {
                 Err(bad("command", "it is neither a list of words nor a line".to_owned()))
             }
         }
+    }
+}
+
+/// A number or a text as an option would take it; nothing for null.
+pub fn amount_text(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => Some(value.to_string()),
     }
 }
 

@@ -5,12 +5,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::backend::RunRecord;
-use crate::runtime::{Applied, Conflict, Subject, Unsettled};
+use crate::runtime::{Applied, Conflict, Explanation, RunsOnHost, Subject, Unsettled};
 use crate::vault::discard::Discarded;
 use crate::vault::path::TreePath;
 use crate::vault::undo::{Redone, Undone};
 
 use super::entry::{ChangeObject, ChangeTotals};
+use super::execution::RunsOnHostObject;
 use super::records::{ForkObject, RunObject, VersionObject, journal_value};
 use super::results::Edited;
 use super::text::{PathText, time_text};
@@ -95,6 +96,37 @@ impl RunsShow {
 pub struct Doctor {
     pub ready: bool,
     pub checks: Vec<DoctorCheck>,
+    /// What a confined command is refused, with `--explain-denials`.
+    pub denials: Option<Vec<DenialObject>>,
+}
+
+/// Something that is refused, and why.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct DenialObject {
+    /// `seccomp`, `landlock` or `kernel`.
+    pub layer: &'static str,
+    /// The profiles or modes that refuse it.
+    pub by: &'static [&'static str],
+    pub name: &'static str,
+    pub calls: &'static [&'static str],
+    /// Calls that are let through, where every other one is refused.
+    pub all_but: &'static [&'static str],
+    /// Which uses of the calls; nothing if all of them.
+    pub which: Option<&'static str>,
+    /// What the program sees: an errno, or a signal.
+    pub answer: &'static str,
+    /// Whether it is counted in `refused_calls`.
+    pub told: bool,
+    pub why: &'static str,
+    /// What lets it through.
+    pub relax: &'static str,
+}
+
+impl From<Explanation> for DenialObject {
+    fn from(explanation: Explanation) -> Self {
+        let Explanation { layer, by, name, calls, all_but, which, answer, told, why, relax } = explanation;
+        Self { layer, by, name, calls, all_but, which, answer, told, why, relax }
+    }
 }
 
 /// One thing that was tried.
@@ -209,6 +241,8 @@ pub struct Apply {
     /// Directories that should have gone, but hold files that are not versioned.
     pub kept_dirs: Vec<PathText>,
     pub conflicts: Vec<ApplyConflict>,
+    /// Those of the changes that tools of the host execute by themselves.
+    pub runs_on_host: Vec<RunsOnHostObject>,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -220,7 +254,7 @@ pub struct ApplyConflict {
 
 impl Apply {
     #[must_use]
-    pub fn of(subject: &Subject, dir: &std::path::Path, dry_run: bool) -> Self {
+    pub fn of(subject: &Subject, dir: &std::path::Path, dry_run: bool, runs_on_host: &[RunsOnHost]) -> Self {
         Self {
             fork: subject.fork.to_string(),
             runs: subject.runs.iter().map(ToString::to_string).collect(),
@@ -234,6 +268,7 @@ impl Apply {
             left_out: 0,
             kept_dirs: Vec::new(),
             conflicts: Vec::new(),
+            runs_on_host: runs_on_host.iter().map(RunsOnHostObject::from).collect(),
         }
     }
 

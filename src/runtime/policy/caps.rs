@@ -3,7 +3,8 @@
 use std::path::{Component, Path};
 
 use crate::runtime::decision::Action;
-use crate::runtime::launcher::NetMode;
+use crate::runtime::limits::{LimitKind, Limits};
+use crate::runtime::net::NetMode;
 use crate::runtime::timeout::ExecutionTimeout;
 use crate::runtime::view::Profile;
 
@@ -21,6 +22,8 @@ pub struct Caps {
     pub secrets: Option<Placed<Vec<Pattern>>>,
     pub profile: Option<Placed<Profile>>,
     pub timeout: Option<Placed<ExecutionTimeout>>,
+    /// What a command may use at most, cpus in thousandths.
+    pub limits: Vec<(LimitKind, Placed<u64>)>,
 }
 
 /// One cap as it is told.
@@ -39,10 +42,7 @@ impl Caps {
     #[must_use]
     pub fn hold(&self, asked: &Asked<'_>) -> Vec<Cap> {
         let net = self.net.as_ref().map(|cap| {
-            let beyond = match (cap.value, asked.net) {
-                (NetMode::None, NetMode::Host) => Some(("network".to_owned(), "--net host".to_owned())),
-                (NetMode::None, NetMode::None) | (NetMode::Host, NetMode::None | NetMode::Host) => None,
-            };
+            let beyond = (!cap.value.covers(asked.net)).then(|| network_beyond(&cap.value, asked.net));
             told("caps.net", cap.value.to_string(), &cap.place, beyond)
         });
         let profile = self.profile.as_ref().map(|cap| {
@@ -66,10 +66,33 @@ impl Caps {
                 bad.map(|name| (format!("the value of {name}"), format!("--secret {name} or --env {name}")));
             told("caps.secrets", list(&cap.value), &cap.place, beyond)
         });
-        // A longer time is lowered, not refused.
+        // A longer time is lowered, not refused; so is a higher limit.
         let timeout =
             self.timeout.as_ref().map(|cap| told("caps.timeout", cap.value.to_string(), &cap.place, None));
-        [net, profile, rw, secrets, timeout].into_iter().flatten().collect()
+        let limits = self
+            .limits
+            .iter()
+            .map(|(kind, cap)| Some(told(limit_key(*kind), kind.show(cap.value), &cap.place, None)));
+        [net, profile, rw, secrets, timeout].into_iter().chain(limits).flatten().collect()
+    }
+
+    /// The highest limits that these caps leave.
+    #[must_use]
+    pub fn limits_max(&self) -> Limits {
+        self.limits.iter().fold(Limits::default(), |limits, (kind, cap)| limits.with(*kind, Some(cap.value)))
+    }
+}
+
+/// A limit as a key of the file.
+#[must_use]
+pub const fn limit_key(kind: LimitKind) -> &'static str {
+    match kind {
+        LimitKind::Memory => "caps.memory",
+        LimitKind::Cpus => "caps.cpus",
+        LimitKind::Pids => "caps.pids",
+        LimitKind::Disk => "caps.disk",
+        LimitKind::Files => "caps.files",
+        LimitKind::FileSize => "caps.file_size",
     }
 }
 
@@ -80,6 +103,19 @@ pub fn shorter(one: ExecutionTimeout, other: ExecutionTimeout) -> ExecutionTimeo
         (Some(one), Some(other)) => ExecutionTimeout::Millis(one.min(other)),
         (Some(millis), None) | (None, Some(millis)) => ExecutionTimeout::Millis(millis),
         (None, None) => ExecutionTimeout::None,
+    }
+}
+
+/// What of a network goes beyond a cap, and what to drop.
+fn network_beyond(cap: &NetMode, asked: &NetMode) -> (String, String) {
+    match (cap, asked) {
+        (NetMode::Allow(cap), NetMode::Allow(list)) => {
+            let place = cap.first_beyond(list).map(ToString::to_string).unwrap_or_default();
+            (format!("network to {place}"), format!("{place} from --net {asked}"))
+        }
+        (NetMode::None | NetMode::Allow(_) | NetMode::Host, _) => {
+            ("network".to_owned(), format!("--net {asked}"))
+        }
     }
 }
 

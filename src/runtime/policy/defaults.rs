@@ -2,14 +2,14 @@
 //! cannot give is asked about or refused.
 
 use crate::runtime::decision::Action;
-use crate::runtime::launcher::NetMode;
+use crate::runtime::net::NetMode;
 
 use super::category::{Categories, Category};
 use super::reading::{Asked, Judged};
 use super::verdict::{Verdict, shown};
 
 /// The flag that gives a command the network.
-pub const NET_FLAG: &str = "--net host";
+pub const NET_FLAG: &str = "--net allow=DOMAIN,… or --net host";
 
 /// The one that explains most comes first among those that are equally strict.
 const TOLD_FIRST: [Category; 6] = [
@@ -68,7 +68,9 @@ fn by_category(asked: &Asked<'_>, command: &Judged, category: Category) -> Verdi
                 format!("{}, and the request does not ask for the network", why("needs the network")),
                 Some(format!("add {NET_FLAG}")),
             ),
-            NetMode::Host => (Action::Allow, why("needs the network, which the request asks for"), None),
+            NetMode::Allow(_) | NetMode::Host => {
+                (Action::Allow, why("needs the network, which the request asks for"), None)
+            }
         },
         Category::HostEscapeRisk => (
             Action::Deny,

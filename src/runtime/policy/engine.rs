@@ -3,6 +3,7 @@
 //! Total and deterministic: every request gets a decision, and the same one each time.
 
 use crate::runtime::decision::{ExecutionDecision, OnViolation};
+use crate::runtime::limits::Limits;
 use crate::runtime::timeout::ExecutionTimeout;
 
 use super::caps::{Cap, shorter};
@@ -176,6 +177,11 @@ impl Policy {
             hint: strictest.hint,
             on_violation: if discards { OnViolation::Discard } else { OnViolation::Keep },
             timeout_max: timeouts.map(|cap| cap.value).fold(ExecutionTimeout::None, shorter),
+            limits_max: self
+                .layers
+                .iter()
+                .map(|layer| layer.caps.limits_max())
+                .fold(Limits::default(), |one, other| one.at_most(&other)),
             approval_seconds: self.approval_seconds(),
         }
     }

@@ -5,8 +5,9 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 
+use crate::runtime::confinement::Confinement;
 use crate::runtime::decision::Action;
-use crate::runtime::launcher::NetMode;
+use crate::runtime::net::NetMode;
 use crate::runtime::request::CommandLine;
 use crate::runtime::timeout::ExecutionTimeout;
 use crate::runtime::view::Profile;
@@ -109,7 +110,8 @@ fn asked(command: &CommandLine) -> Asked<'_> {
         workspace: Path::new(WORKSPACE),
         project: Path::new(WORKSPACE),
         home: Some(Path::new(HOME)),
-        net: NetMode::None,
+        net: &NetMode::None,
+        confinement: Confinement::DEFAULT,
         profile: Profile::Strict,
         timeout: ExecutionTimeout::DEFAULT,
         rw: &[],

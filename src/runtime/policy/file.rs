@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use crate::runtime::decision::{Action, OnViolation};
+use crate::runtime::limits::{Cpus, LimitKind};
 use crate::runtime::timeout::ExecutionTimeout;
-use crate::runtime::units::Span;
+use crate::runtime::units::{Size, Span};
 use crate::toml_source::{Fault, Found, Source};
 
-use super::caps::Caps;
+use super::caps::{Caps, limit_key};
 use super::category::{Categories, Category};
 use super::error::PolicyError;
 use super::examples::{Example, Wanted};
@@ -32,7 +33,8 @@ const RULE: &[&str] = &[
     "match",
     "not_match",
 ];
-const CAPS: &[&str] = &["net", "rw", "secrets", "timeout", "profile"];
+const CAPS: &[&str] =
+    &["net", "rw", "secrets", "timeout", "profile", "memory", "cpus", "pids", "disk", "files", "file_size"];
 const TRUTH: &[&str] = &["violated"];
 const APPROVAL: &[&str] = &["expires"];
 
@@ -89,12 +91,15 @@ fn caps(found: &Found<'_>) -> Result<Caps, Fault> {
     let mut caps = Caps::default();
     for field in found.source.fields(found.table()?, "caps.", CAPS)? {
         match field.key.as_str() {
-            "caps.net" => caps.net = Some(placed(&field, field.parse("none or host")?)),
+            "caps.net" => caps.net = Some(placed(&field, field.parse("none, host or allow=DOMAIN,…")?)),
             "caps.rw" => caps.rw = Some(placed(&field, patterns(&field, path_pattern)?)),
             "caps.secrets" => caps.secrets = Some(placed(&field, patterns(&field, text_pattern)?)),
             "caps.profile" => caps.profile = Some(placed(&field, field.parse("strict or host")?)),
             "caps.timeout" => caps.timeout = Some(placed(&field, timeout(&field)?)),
-            _ => return Err(field.unread()),
+            other => match LimitKind::ALL.iter().find(|kind| limit_key(**kind) == other) {
+                Some(kind) => caps.limits.push((*kind, placed(&field, amount(&field, *kind)?))),
+                None => return Err(field.unread()),
+            },
         }
     }
     Ok(caps)
@@ -120,6 +125,34 @@ fn timeout(field: &Found<'_>) -> Result<ExecutionTimeout, Fault> {
     match field.parse(WANTED)? {
         ExecutionTimeout::Millis(0) => Err(field.bad(field.value, "0", WANTED)),
         timeout @ (ExecutionTimeout::Millis(_) | ExecutionTimeout::None) => Ok(timeout),
+    }
+}
+
+/// A limit's value, which is never nothing: a cap of none is no cap.
+fn amount(field: &Found<'_>, kind: LimitKind) -> Result<u64, Fault> {
+    let wanted = match kind {
+        LimitKind::Cpus => "a number of processors such as 2 or 0.5",
+        LimitKind::Pids | LimitKind::Files => "a number of more than nothing",
+        LimitKind::Memory | LimitKind::Disk | LimitKind::FileSize => {
+            "a size such as 2GiB, of more than nothing"
+        }
+    };
+    let value = field.value.get_ref();
+    let number = value.as_integer().map(ToString::to_string);
+    let number = number.or_else(|| value.as_float().map(ToString::to_string));
+    let text = match number {
+        Some(number) => number,
+        None => field.text(field.value)?.to_owned(),
+    };
+    let value = match kind {
+        LimitKind::Cpus => text.parse::<Cpus>().map(|cpus| cpus.0),
+        LimitKind::Memory | LimitKind::Pids | LimitKind::Disk | LimitKind::Files | LimitKind::FileSize => {
+            text.parse::<Size>().map(|size| size.0)
+        }
+    };
+    match value {
+        Ok(value) if value > 0 => Ok(value),
+        Ok(_) | Err(_) => Err(field.bad(field.value, &text, wanted)),
     }
 }
 
@@ -256,6 +289,7 @@ fn placed<T>(field: &Found<'_>, value: T) -> Placed<T> {
 mod tests {
     use super::*;
     use crate::diagnose::Diagnose;
+    use crate::runtime::limits::Limits;
     use crate::runtime::policy::{Judged, Word};
     use crate::runtime::{NetMode, Profile};
 
@@ -304,6 +338,12 @@ rw = ["/srv/data/**"]
 secrets = ["NPM_*"]
 timeout = "10m"
 profile = "strict"
+memory = "2GiB"
+cpus = 1.5
+pids = 100
+disk = "10GB"
+files = 5000
+file_size = "1M"
 
 [truth]
 violated = "discard"
@@ -330,6 +370,15 @@ expires = "2h"
         // A rule without a name goes by its line.
         assert_eq!((second.name.as_str(), second.when.prefix.len()), ("/p.toml:18", 0));
         let caps = layer.caps;
+        let limits = Limits {
+            memory: Some(2 << 30),
+            cpus: Some(Cpus(1500)),
+            pids: Some(100),
+            disk: Some(10_000_000_000),
+            files: Some(5000),
+            file_size: Some(1 << 20),
+        };
+        assert_eq!(caps.limits_max(), limits);
         assert_eq!(caps.net.unwrap().value, NetMode::None);
         assert_eq!(caps.profile.unwrap().value, Profile::Strict);
         let timeout = caps.timeout.unwrap();

@@ -1,7 +1,7 @@
 //! Profiles: sets of stricter habits that a file or a caller takes on by name. They only ever add strictness.
 
 use crate::runtime::decision::Action;
-use crate::runtime::launcher::NetMode;
+use crate::runtime::net::NetMode;
 use crate::runtime::view::Profile;
 use crate::runtime::words::words;
 
@@ -52,17 +52,17 @@ impl Profiles {
         let networked = categories_of(command).contains(Category::Networked);
         let reason = match (networked, asked.net) {
             (false, NetMode::None) => return None,
-            (true, NetMode::None | NetMode::Host) => {
+            (true, NetMode::None | NetMode::Allow(_) | NetMode::Host) => {
                 format!("{} needs the network, which an agent has only by approval", shown(command))
             }
-            (false, NetMode::Host) => {
+            (false, NetMode::Allow(_) | NetMode::Host) => {
                 format!("{} would have the network, which an agent has only by approval", shown(command))
             }
         };
         // Without the flag an approved command would still find no network.
         let hint = match asked.net {
             NetMode::None => format!("add {NET_FLAG}, then have it approved"),
-            NetMode::Host => format!("drop {NET_FLAG} if it is not needed"),
+            net @ (NetMode::Allow(_) | NetMode::Host) => format!("drop --net {net} if it is not needed"),
         };
         Some(ask("profile.agent.net", reason, hint))
     }
@@ -90,6 +90,10 @@ impl Profiles {
                 let reason = "an agent would see every file of the host that its user may read".to_owned();
                 said.push(ask("profile.agent.profile", reason, "drop --profile host".to_owned()));
             }
+        }
+        if let Some(flag) = asked.confinement.opened_by() {
+            let reason = format!("an agent would have more of the kernel to attack ({flag})");
+            said.push(ask("profile.agent.confinement", reason, format!("drop {flag}")));
         }
         said
     }

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use crate::ids::ForkName;
-use crate::runtime::launcher::NetMode;
+use crate::runtime::confinement::Confinement;
+use crate::runtime::net::NetMode;
 use crate::runtime::request::CommandLine;
 use crate::runtime::timeout::ExecutionTimeout;
 use crate::runtime::view::Profile;
@@ -24,7 +25,8 @@ pub struct Asked<'a> {
     pub project: &'a Path,
     /// What `~` stands for.
     pub home: Option<&'a Path>,
-    pub net: NetMode,
+    pub net: &'a NetMode,
+    pub confinement: Confinement,
     pub profile: Profile,
     pub timeout: ExecutionTimeout,
     /// Host paths the command may write to.

@@ -106,7 +106,7 @@ fn input(asked: &Asked<'_>, command: &Judged) -> String {
         "words": command.words.iter().map(Word::shown).collect::<Vec<_>>(),
         "unknown": unknown.map(|(at, _)| at).collect::<Vec<_>>(),
         "categories": command.categories.iter().map(|category| category.word()).collect::<Vec<_>>(),
-        "net": asked.net.word(),
+        "net": asked.net.to_string(),
         "profile": asked.profile.word(),
         "fork": asked.fork.map(|fork| fork.as_str()),
         "cwd": asked.cwd.to_string_lossy(),
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use crate::diagnose::Diagnose;
     use crate::runtime::policy::{Categories, Category, Layer, Policy, Reading, Tier};
-    use crate::runtime::{CommandLine, ExecutionTimeout, NetMode, Profile};
+    use crate::runtime::{CommandLine, Confinement, ExecutionTimeout, NetMode, Profile};
 
     const SCRIPT: &str = r#"package avfs
 
@@ -178,7 +178,8 @@ decision := {"action": "allow"} if {
             workspace: Path::new("/w"),
             project: Path::new("/w"),
             home: None,
-            net: NetMode::None,
+            net: &NetMode::None,
+            confinement: Confinement::DEFAULT,
             profile: Profile::Strict,
             timeout: ExecutionTimeout::DEFAULT,
             rw: &[],

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::*;
 use crate::ids::ForkName;
 use crate::runtime::decision::{Action, ExecutionDecision, OnViolation};
-use crate::runtime::{CommandLine, ExecutionTimeout, NetMode, Profile};
+use crate::runtime::{CommandLine, Confinement, ExecutionTimeout, NetMode, Profile, SeccompProfile};
 
 /// A request to run `true` in `/w`, with nothing around it.
 #[derive(Debug)]
@@ -14,6 +14,7 @@ struct Request {
     fork: Option<ForkName>,
     cwd: &'static str,
     net: NetMode,
+    confinement: Confinement,
     profile: Profile,
     rw: Vec<&'static Path>,
     secrets: Vec<&'static str>,
@@ -26,6 +27,7 @@ impl Request {
             fork: None,
             cwd: "/w",
             net: NetMode::None,
+            confinement: Confinement::DEFAULT,
             profile: Profile::Strict,
             rw: Vec::new(),
             secrets: Vec::new(),
@@ -44,7 +46,8 @@ impl Request {
             workspace: Path::new("/w"),
             project: Path::new("/w"),
             home: None,
-            net: self.net,
+            net: &self.net,
+            confinement: self.confinement,
             profile: self.profile,
             timeout: ExecutionTimeout::DEFAULT,
             rw: &self.rw,
@@ -141,7 +144,7 @@ fn the_defaults_protect_without_annoying() {
         assert_eq!((decision.action, decision.rule.as_deref()), (action, Some(rule)), "{categories:?}");
     }
     let refused = plain.decided(&builtin, one("curl x", NETWORK));
-    assert_eq!(refused.hint.as_deref(), Some("add --net host"));
+    assert_eq!(refused.hint.as_deref(), Some("add --net allow=DOMAIN,… or --net host"));
     assert_eq!(refused.reason, "it is networked, and the request does not ask for the network");
     // What the caller hands over is no reason to ask by itself.
     let open = Request { profile: Profile::Host, rw: vec![Path::new("/srv")], ..Request::plain() };
@@ -375,10 +378,12 @@ fn an_agent_asks_for_the_network_and_for_what_it_is_given() {
     }
     let told = net.decided(&agent, one("curl x", NETWORK));
     assert_eq!(told.rule.as_deref(), Some("profile.agent.net"));
+    let open = Confinement { seccomp: SeccompProfile::Off, ..Confinement::DEFAULT };
     let given = [
         (Request { secrets: vec!["TOKEN"], ..Request::plain() }, "profile.agent.secrets"),
         (Request { rw: vec![Path::new("/srv")], ..Request::plain() }, "profile.agent.rw"),
         (Request { profile: Profile::Host, ..Request::plain() }, "profile.agent.profile"),
+        (Request { confinement: open, ..Request::plain() }, "profile.agent.confinement"),
     ];
     let allowing = policy([layer(Tier::System, [rule(&["ls"], Action::Allow)])]);
     let allowing = allowing.with_profile(PolicyProfile::Agent);
@@ -432,7 +437,7 @@ fn in_ci_nobody_is_asked() {
     let ci = Policy::builtin().with_profile(PolicyProfile::Ci);
     let decision = Request::plain().decided(&ci, one("curl x", NETWORK));
     assert_eq!((decision.action, decision.rule.as_deref()), (Action::Deny, Some("profile.ci")));
-    assert_eq!(decision.hint.as_deref(), Some("add --net host"));
+    assert_eq!(decision.hint.as_deref(), Some("add --net allow=DOMAIN,… or --net host"));
     assert!(decision.reason.contains("builtin.networked"), "{}", decision.reason);
     for (reading, action) in
         [(one("ls", READ), Action::Allow), (one("x", WRITE), Action::AllowWithCheckpoint)]
@@ -490,6 +495,44 @@ fn caps_of_all_layers_hold_and_name_their_line_and_the_flag() {
 }
 
 #[test]
+fn a_list_counts_as_a_network_and_is_held_by_a_cap_that_is_one() {
+    let with = |net: &str| Request { net: net.parse().unwrap(), ..Request::plain() };
+    // It gives the network, as far as the defaults and an agent are concerned.
+    let builtin = Policy::builtin();
+    assert_eq!(with("allow=a.org").decided(&builtin, one("curl x", NETWORK)).action, Action::Allow);
+    let agent = Policy::builtin().with_profile(PolicyProfile::Agent);
+    for reading in [one("curl x", NETWORK), one("make", WRITE)] {
+        let told = with("allow=a.org").decided(&agent, reading);
+        assert_eq!((told.action, told.rule.as_deref()), (Action::RequireApproval, Some("profile.agent.net")));
+        assert_eq!(told.hint.as_deref(), Some("drop --net allow=a.org if it is not needed"));
+    }
+    let cap = |net: &str| {
+        let net = Some(Placed { value: net.parse().unwrap(), place: place(5) });
+        policy([Layer { caps: Caps { net, ..Caps::default() }, ..Layer::new(Tier::Vault) }])
+    };
+    let list = "allow=*.a.org,10.0.0.0/8:5432";
+    for (cap_net, net, hint) in [
+        (list, "none", None),
+        (list, "allow=x.a.org,10.1.0.0/16:5432", None),
+        ("host", "allow=a.org", None),
+        (list, "allow=x.a.org,a.org", Some("drop a.org from --net allow=a.org,x.a.org")),
+        (list, "allow=10.1.2.3", Some("drop 10.1.2.3 from --net allow=10.1.2.3")),
+        (list, "host", Some("drop --net host")),
+        ("none", "allow=a.org", Some("drop --net allow=a.org")),
+    ] {
+        let told = with(net).decided(&cap(cap_net), one("ls", READ));
+        assert_eq!(told.action, if hint.is_some() { Action::Deny } else { Action::Allow }, "{cap_net} {net}");
+        if hint.is_some() {
+            assert_eq!(
+                (told.rule.as_deref(), told.hint.as_deref()),
+                (Some("caps.net"), hint),
+                "{cap_net} {net}"
+            );
+        }
+    }
+}
+
+#[test]
 fn times_are_the_shortest_and_a_discard_holds() {
     let timeout = |tier, millis| {
         let value = ExecutionTimeout::Millis(millis);
@@ -520,6 +563,25 @@ fn times_are_the_shortest_and_a_discard_holds() {
     ] {
         let decision = plain.decided(&policy(layers), one("ls", READ));
         assert_eq!((decision.on_violation, decision.approval_seconds), (on_violation, seconds));
+    }
+}
+
+#[test]
+fn the_lowest_cap_of_a_limit_holds_and_nobody_is_refused_for_it() {
+    let layer = |tier, text: &str| {
+        Layer::parse(tier, Path::new("policy.toml"), &format!("[caps]\n{text}"), read).unwrap()
+    };
+    let both = policy([
+        layer(Tier::System, "memory = '2GiB'\ncpus = 1.5\n"),
+        layer(Tier::Vault, "memory = '1GiB'\npids = 50\ncpus = 2\nfile_size = 10\n"),
+    ]);
+    let decision = Request::plain().decided(&both, one("ls", READ));
+    let set: Vec<_> = decision.limits_max.set().map(|(kind, value)| (kind.word(), value)).collect();
+    assert_eq!(set, [("memory", 1 << 30), ("cpus", 1500), ("pids", 50), ("file_size", 10)]);
+    assert_eq!(decision.action, Action::Allow);
+    for bad in ["memory = 'none'", "memory = 0", "pids = -1", "cpus = 0", "disk = true", "file-size = 1"] {
+        let read = Layer::parse(Tier::User, Path::new("p"), &format!("[caps]\n{bad}\n"), read);
+        assert!(read.is_err(), "{bad} was taken");
     }
 }
 
@@ -581,10 +643,14 @@ mod arbitrary {
         })
     }
 
+    fn networks() -> Vec<NetMode> {
+        ["none", "allow=a.org", "allow=*.org", "allow=x.org", "host"].map(|net| net.parse().unwrap()).to_vec()
+    }
+
     fn any_layer(tier: Tier) -> impl Strategy<Value = Layer> {
         let rules = proptest::collection::vec(any_rule(), 0..4);
         let profiles = proptest::sample::subsequence(PolicyProfile::ALL.to_vec(), 0..=1);
-        let net = proptest::option::of(select(NetMode::ALL));
+        let net = proptest::option::of(select(networks()));
         (rules, profiles, net).prop_map(move |(rules, profiles, net)| {
             let net = net.map(|value| Placed { value, place: place(1) });
             let caps = Caps { net, ..Caps::default() };
@@ -593,7 +659,7 @@ mod arbitrary {
     }
 
     fn any_request() -> impl Strategy<Value = Request> {
-        (select(NetMode::ALL), proptest::option::of(Just("TOKEN"))).prop_map(|(net, secret)| Request {
+        (select(networks()), proptest::option::of(Just("TOKEN"))).prop_map(|(net, secret)| Request {
             net,
             secrets: secret.into_iter().collect(),
             ..Request::plain()

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use avfs::runtime::envelope::{Apply, ChangeObject, ChangeTotals, ErrorBody};
 use avfs::runtime::{
-    Applied, ApplyError, ApplyOptions, ChangeSummary, Filter, Subject, apply, require_bound_dir,
+    Applied, ApplyError, ApplyOptions, ChangeSummary, Filter, Subject, apply, called_out, changes_to_apply,
+    require_bound_dir,
 };
 use avfs::vault::diff::ChangeKind;
 use avfs::vault::discard::ChangesOf;
@@ -21,7 +22,8 @@ use crate::view::plural;
 ///
 /// Before anything is written every path is compared with the version the changes were made of. If one was changed in
 /// the directory since, nothing is written and all such paths are named. Files that the vault does not version
-/// are never touched. Applied again, it finishes what an interrupted apply began.
+/// are never touched. Applied again, it finishes what an interrupted apply began. Paths that tools of the host execute
+/// by themselves, such as git hooks and start-up files of shells, are named first.
 ///
 /// GLOB: * stays within a name, ** does not; without a slash it means a name in any directory; a directory means
 /// everything in it.
@@ -52,12 +54,17 @@ pub fn run(ctx: &CommandContext, args: &ApplyArgs) -> Outcome {
     let filter = Filter::new(&args.include, &args.exclude)?;
     let subject = Subject::of(&vault, &args.what)?;
     let trial = if args.dry_run { Trial::DryRun } else { Trial::Real };
+    let runs_on_host = called_out(&changes_to_apply(&vault, &subject, &filter)?);
+    // Before anything is written: afterwards it may have been executed already.
+    for one in &runs_on_host {
+        ctx.ui.note(format_args!("executed on the host once applied: {} ({})", one.path, one.why));
+    }
     let outcome = {
         let progress = Progress::interruptible("applying")?;
         let options = ApplyOptions { filter: &filter, trial, meter: &progress.meter };
         apply(&vault, &subject, &dir, &options)
     };
-    let result = Apply::of(&subject, &dir, args.dry_run);
+    let result = Apply::of(&subject, &dir, args.dry_run, &runs_on_host);
     match outcome {
         Ok(applied) => answer(ctx, args, &dir, result, applied),
         Err(error) => refuse(ctx, result, error),

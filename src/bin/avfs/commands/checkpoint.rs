@@ -11,7 +11,7 @@ use avfs::vault::{Vault, VaultError, require_version};
 use clap::{Args, Subcommand};
 
 use super::edited;
-use crate::cli::OnFork;
+use crate::cli::{OnFork, remark};
 use crate::context::CommandContext;
 use crate::ui::{Failure, Outcome, Tone};
 use crate::view::{local_time, one_line};
@@ -49,7 +49,7 @@ struct SaveArgs {
     #[command(flatten)]
     on: OnFork,
     /// A remark to keep with it
-    #[arg(short, long, value_name = "TEXT", default_value = "")]
+    #[arg(short, long, value_name = "TEXT", default_value = "", value_parser = remark)]
     message: String,
 }
 

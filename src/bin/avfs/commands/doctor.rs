@@ -2,29 +2,39 @@
 
 use std::process::Command;
 
-use avfs::runtime::envelope::{Doctor, DoctorCheck, ErrorBody};
+use avfs::runtime::envelope::{DenialObject, Doctor, DoctorCheck, ErrorBody};
+use avfs::runtime::explanations;
 use clap::Args;
 
 use crate::context::{CommandContext, runner};
 use crate::error::EdgeError;
-use crate::ui::{Failure, Outcome, Tone};
+use crate::ui::{Failure, Out, Outcome, Tone};
 
 /// Find out what this host allows, by doing it
 ///
 /// Makes each piece of the sandbox once: namespaces, mounts, overlays, a private /proc and network. Says which
 /// one fails, and what its owner can do about it.
+///
+/// With --explain-denials also what a confined command is refused: which system calls, why, what the program sees,
+/// and which option lets it through.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs doctor
+  avfs doctor --explain-denials
   avfs doctor --json")]
-pub struct DoctorArgs {}
+pub struct DoctorArgs {
+    /// List what a confined command is refused, and why
+    #[arg(long)]
+    explain_denials: bool,
+}
 
-pub fn run(ctx: &CommandContext, _args: &DoctorArgs) -> Outcome {
+pub fn run(ctx: &CommandContext, args: &DoctorArgs) -> Outcome {
     let checks = probe()?;
     let broken = checks.iter().filter(|check| check.required && !check.ok).count();
-    let result = Doctor { ready: broken == 0, checks };
-    let human = |out: &mut crate::ui::Out| {
+    let denials = args.explain_denials.then(|| explanations().into_iter().map(DenialObject::from).collect());
+    let result = Doctor { ready: broken == 0, checks, denials };
+    let human = |out: &mut Out| {
         for check in &result.checks {
             let mark = match (check.ok, check.required) {
                 (true, _) => out.paint(Tone::Added, "ok  "),
@@ -39,7 +49,8 @@ pub fn run(ctx: &CommandContext, _args: &DoctorArgs) -> Outcome {
         out.line(format_args!(
             "{}",
             if result.ready { "avfs-run works here" } else { "avfs-run does not work here" }
-        ))
+        ))?;
+        result.denials.iter().flatten().try_for_each(|denial| explain(out, denial))
     };
     if result.ready {
         return ctx.ui.answer(&result, human);
@@ -54,6 +65,22 @@ pub fn run(ctx: &CommandContext, _args: &DoctorArgs) -> Outcome {
             .and_then(|check| check.hint.clone()),
     };
     ctx.ui.answer_no(&result, &why, human)
+}
+
+fn explain(out: &mut Out, denial: &DenialObject) -> Result<(), Failure> {
+    let DenialObject { layer, by, name, calls, all_but, which, answer, told, why, relax } = denial;
+    let told = if *told { ", and is told of" } else { "" };
+    out.line(format_args!("\n{} ({layer}: {})", out.paint(Tone::Changed, name), by.join(", ")))?;
+    let which = which.map(|which| format!(" {which}")).unwrap_or_default();
+    if !calls.is_empty() {
+        out.line(format_args!("  calls:  {}{which}", calls.join(", ")))?;
+    }
+    if !all_but.is_empty() {
+        out.line(format_args!("  calls:  all but {}", all_but.join(", ")))?;
+    }
+    out.line(format_args!("  gets:   {answer}{told}"))?;
+    out.line(format_args!("  why:    {why}"))?;
+    out.line(format_args!("  allow:  {relax}"))
 }
 
 /// Has the runner try: only it makes sandboxes.

@@ -12,7 +12,7 @@ use avfs::vault::{Vault, require_version};
 use clap::Args;
 
 use super::{edited, patch};
-use crate::cli::OnFork;
+use crate::cli::{OnFork, remark};
 use crate::context::CommandContext;
 use crate::progress::Progress;
 use crate::ui::{Failure, Out, Outcome};
@@ -36,7 +36,7 @@ pub struct ImportArgs {
     #[command(flatten)]
     on: OnFork,
     /// What the version's record says
-    #[arg(short, long, value_name = "TEXT", default_value = "import")]
+    #[arg(short, long, value_name = "TEXT", default_value = "import", value_parser = remark)]
     message: String,
     /// Go on past files that vanish, cannot be read or keep changing, and name them
     #[arg(long)]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use avfs::config::ConfigTexts;
+use avfs::config::{Config, ConfigTexts};
 use avfs::exit_code;
 use avfs::ids::ForkName;
 use avfs::runtime::envelope::{
@@ -14,8 +14,9 @@ use avfs::runtime::policy::{
     self, Asked, Effect, Explained, Explanation, Layer, PolicyProfile, Script, Tier, Word,
 };
 use avfs::runtime::{
-    Action, CommandLine, ExecutionDecision, ExecutionTimeout, LocateError, NetMode, PolicyText, PolicyTexts,
-    Profile, WordError, bound_dir,
+    Action, CommandLine, Confinement, ExecutionDecision, ExecutionTimeout, LandlockMode, LocateError,
+    NestedUserns, NetMode, PolicyText, PolicyTexts, Profile, SeccompProfile, SecretWord, WordError,
+    bound_dir,
 };
 use clap::{ArgGroup, Args, Subcommand};
 
@@ -78,19 +79,28 @@ struct AskArgs {
     /// As if on this fork [default: $AVFS_FORK, else one of its own]
     #[arg(long, value_name = "NAME")]
     fork: Option<ForkName>,
-    /// As if with this network [possible values: none, host]
+    /// As if with this network [possible values: none, host, allow=PLACE,...]
     #[arg(long, value_name = "NET")]
     net: Option<NetMode>,
     /// As if so much of the host were seen, or with this policy profile too [possible values: strict, host,
     /// agent, ci]
     #[arg(long, value_name = "PROFILE")]
     profile: Vec<AnyProfile>,
+    /// As if with this seccomp profile [possible values: default, strict, off]
+    #[arg(long, value_name = "PROFILE")]
+    seccomp: Option<SeccompProfile>,
+    /// As if with Landlock in this way [possible values: auto, required, off]
+    #[arg(long, value_name = "MODE")]
+    landlock: Option<LandlockMode>,
+    /// As if the command could make user namespaces of its own
+    #[arg(long)]
+    allow_userns: bool,
     /// As if the command could write there
     #[arg(long, value_name = "PATH")]
     rw: Vec<PathBuf>,
     /// As if it were given this secret
-    #[arg(long, value_name = "NAME")]
-    secret: Vec<String>,
+    #[arg(long, value_name = "NAME[=file|=PATH]")]
+    secret: Vec<OsString>,
     /// As if it could run for so long
     #[arg(long, value_name = "TIME")]
     timeout: Option<ExecutionTimeout>,
@@ -120,6 +130,15 @@ impl FromStr for AnyProfile {
 }
 
 impl AskArgs {
+    fn confinement(&self, config: &Config) -> Confinement {
+        let set = config.confinement();
+        Confinement {
+            seccomp: self.seccomp.unwrap_or(set.seccomp),
+            landlock: self.landlock.unwrap_or(set.landlock),
+            userns: if self.allow_userns { NestedUserns::Allowed } else { set.userns },
+        }
+    }
+
     /// The last one counts, as with every option that is given twice.
     fn sandbox_profile(&self) -> Option<Profile> {
         self.profile.iter().rev().find_map(|profile| match profile {
@@ -164,6 +183,9 @@ fn check(ctx: &CommandContext, args: &AskArgs) -> Outcome {
     };
     if let Some(limit) = decision.timeout_max.duration() {
         ctx.ui.note(format_args!("note: it may run for {limit:?} at most"));
+    }
+    for (kind, value) in decision.limits_max.set() {
+        ctx.ui.note(format_args!("note: it may have --{} {} at most", kind.option(), kind.show(value)));
     }
     let (exit, code) = match decision.action {
         Action::Allow | Action::AllowWithCheckpoint => return ctx.ui.answer(&result, human),
@@ -285,6 +307,10 @@ fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts
         (None, None) => None,
     };
     let rw: Vec<PathBuf> = args.rw.iter().map(|path| real(&ctx.around.cwd, path)).collect();
+    let mut secrets = Vec::new();
+    for word in &args.secret {
+        secrets.extend(SecretWord::parse(word)?.handed_over(&ctx.around.cwd));
+    }
     let asked = Asked {
         command: &command,
         fork: fork.as_ref(),
@@ -292,11 +318,12 @@ fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts
         workspace: ground.bound.as_deref().unwrap_or(&ctx.around.cwd),
         project: ground.bound.as_deref().unwrap_or(&ctx.around.cwd),
         home: ctx.around.home.as_deref(),
-        net: args.net.unwrap_or(config.run_net.value),
+        net: args.net.as_ref().unwrap_or(&config.run_net.value),
+        confinement: args.confinement(&config),
         profile: args.sandbox_profile().unwrap_or(config.run_profile.value),
         timeout: args.timeout.unwrap_or(config.run_timeout.value),
         rw: &rw.iter().map(PathBuf::as_path).collect::<Vec<_>>(),
-        secrets: &args.secret.iter().map(String::as_str).collect::<Vec<_>>(),
+        secrets: &secrets.iter().map(String::as_str).collect::<Vec<_>>(),
     };
     Ok((policy.explain(&asked), texts))
 }

@@ -2,7 +2,7 @@
 
 use avfs::ids::RunPrefix;
 use avfs::runtime::envelope::{Recover, RecoverOne};
-use avfs::runtime::{Doubt, RecoverError, Recovery, ScratchDir, bound_dir};
+use avfs::runtime::{Doubt, RecoverError, RecoverOptions, Recovery, ScratchDir, SecretsInFiles, bound_dir};
 use avfs::vault::Vault;
 use clap::Args;
 
@@ -14,12 +14,16 @@ use crate::view::plural;
 ///
 /// When a capture fails, or avfs-run is killed during one, what the command wrote is kept. This captures it
 /// and lets the run end as it should have.
+///
+/// A run that was given secrets has written down their names alone. Files that hold a value can be left out only if
+/// it is given again, in the variable of that name.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs recover --list
   avfs recover
   avfs recover 3f9a
+  NPM_TOKEN=… avfs recover 3f9a
   avfs recover --discard 3f9a")]
 pub struct RecoverArgs {
     /// The run: at least four digits of its id [default: all that can be recovered]
@@ -34,6 +38,9 @@ pub struct RecoverArgs {
     /// Take what is there, although the machine was restarted since and it may be incomplete
     #[arg(long)]
     force: bool,
+    /// Keep every file, whatever secrets the run was given
+    #[arg(long, conflicts_with_all = ["list", "discard"])]
+    allow_secret_files: bool,
 }
 
 pub fn run(ctx: &CommandContext, args: &RecoverArgs) -> Outcome {
@@ -90,9 +97,18 @@ fn one(
         Some(dir) => ctx.stat_cache(vault, dir)?,
         None => None,
     };
-    let doubt = if args.force { Doubt::Accepted } else { Doubt::Refused };
-    let boot_id = ctx.boot_id()?;
-    match recovery.finish(vault, bound.as_deref(), stat_cache.as_deref(), &boot_id, doubt) {
+    let options = RecoverOptions {
+        bound: bound.as_deref(),
+        stat_cache: stat_cache.as_deref(),
+        boot_id: &ctx.boot_id()?,
+        doubt: if args.force { Doubt::Accepted } else { Doubt::Refused },
+        secrets_in_files: match args.allow_secret_files {
+            true => SecretsInFiles::Allowed,
+            false => SecretsInFiles::Refused,
+        },
+        environment: &std::env::vars_os().collect::<Vec<_>>(),
+    };
+    match recovery.finish(vault, &options) {
         Ok(recovered) => {
             told.action = "captured";
             told.version_after = recovered.landed.record.version_after.map(|version| version.to_hex());

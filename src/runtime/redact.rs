@@ -1,0 +1,475 @@
+//! Takes what looks like a credential out of text that is written down.
+//!
+//! Pure, and one pass: however the text is made, each byte is looked at a bounded number of times. Never touches what is
+//! run or compared, only what is kept about it. Text that was redacted once is not changed by a second time.
+//!
+//! What is taken out is always a part of one word, in which a shell would find nothing to do: people approve commands by
+//! this text, and nobody may hide one from them behind something that looks like a key.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// What stands in place of a credential.
+pub const REDACTED: &str = "[redacted]";
+
+/// A credential that is known by how it begins.
+struct Token {
+    prefix: &'static str,
+    /// What may follow, and how much of it must.
+    body: fn(u8) -> bool,
+    bytes_min: usize,
+    edge: Edge,
+    looks: Looks,
+}
+
+/// What may stand before a token.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Edge {
+    /// Anything: nothing else begins like this.
+    Any,
+    /// No letter, digit or underscore.
+    Word,
+}
+
+/// What the body must look like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looks {
+    Any,
+    /// Capitals, small letters and digits: words that people make have not all of them.
+    Random,
+}
+
+const fn token(prefix: &'static str, body: fn(u8) -> bool, bytes_min: usize, edge: Edge) -> Token {
+    Token { prefix, body, bytes_min, edge, looks: Looks::Any }
+}
+
+const TOKENS: [Token; 32] = [
+    // GitHub
+    token("ghp_", is_word, 30, Edge::Any),
+    token("gho_", is_word, 30, Edge::Any),
+    token("ghu_", is_word, 30, Edge::Any),
+    token("ghs_", is_word, 30, Edge::Any),
+    token("ghr_", is_word, 30, Edge::Any),
+    token("github_pat_", is_word, 22, Edge::Any),
+    // GitLab
+    token("glpat-", is_url_digit, 20, Edge::Any),
+    token("gldt-", is_url_digit, 20, Edge::Any),
+    token("glrt-", is_url_digit, 20, Edge::Any),
+    token("glptt-", is_url_digit, 20, Edge::Any),
+    // Slack
+    token("xoxa-", is_url_digit, 10, Edge::Any),
+    token("xoxb-", is_url_digit, 10, Edge::Any),
+    token("xoxc-", is_url_digit, 10, Edge::Any),
+    token("xoxd-", is_url_digit, 10, Edge::Any),
+    token("xoxe-", is_url_digit, 10, Edge::Any),
+    token("xoxo-", is_url_digit, 10, Edge::Any),
+    token("xoxp-", is_url_digit, 10, Edge::Any),
+    token("xoxr-", is_url_digit, 10, Edge::Any),
+    token("xoxs-", is_url_digit, 10, Edge::Any),
+    token("xapp-", is_url_digit, 20, Edge::Any),
+    // Google
+    token("AIza", is_url_digit, 35, Edge::Any),
+    // Anthropic, OpenAI, and whoever makes keys as they do
+    token("sk-ant-", is_url_digit, 20, Edge::Word),
+    token("sk-proj-", is_url_digit, 20, Edge::Word),
+    token("sk-svcacct-", is_url_digit, 20, Edge::Word),
+    Token { prefix: "sk-", body: is_url_digit, bytes_min: 20, edge: Edge::Word, looks: Looks::Random },
+    // Stripe
+    token("sk_live_", is_word, 16, Edge::Word),
+    token("rk_live_", is_word, 16, Edge::Word),
+    token("sk_test_", is_word, 16, Edge::Word),
+    // Package registries
+    token("npm_", is_letter_or_digit, 36, Edge::Any),
+    token("pypi-", is_url_digit, 50, Edge::Any),
+    token("hf_", is_letter_or_digit, 30, Edge::Word),
+    token("dckr_pat_", is_url_digit, 20, Edge::Any),
+];
+
+/// The first four letters of an AWS access key's id; sixteen capitals and digits follow.
+const AWS_KEY_IDS: [&str; 4] = ["AKIA", "ASIA", "ABIA", "ACCA"];
+const AWS_KEY_ID_BYTES: usize = 16;
+/// Names whose value is a secret of AWS, in small letters.
+const AWS_SECRETS: [&str; 5] =
+    ["aws_secret_access_key", "aws_session_token", "aws_secret_key", "secretaccesskey", "sessiontoken"];
+const AWS_SECRET_BYTES_MIN: usize = 16;
+/// Between a name and its value: more than this is no assignment.
+const BETWEEN_BYTES_MAX: usize = 8;
+/// How a client says who it is, in small letters.
+const SCHEMES: [&str; 7] = ["bearer", "basic", "token", "digest", "negotiate", "apikey", "ntlm"];
+const AUTHORIZATION: &str = "authorization";
+/// Each part of a JSON web token but the last.
+const JWT_PART_BYTES_MIN: usize = 10;
+const PEM_BEGIN: &[u8] = b"-----BEGIN ";
+const PEM_DASHES: &[u8] = b"-----";
+/// The longest name of a block that there is, and more.
+const PEM_LABEL_BYTES_MAX: usize = 64;
+/// What stands before the lines of an older key with a passphrase.
+const PEM_HEADERS: [&str; 2] = ["Proc-Type: ", "DEK-Info: "];
+/// The end of a key's last line is worth nothing without the others.
+const PEM_LINE_BYTES_MIN: usize = 16;
+
+/// The text without what looks like a credential.
+#[must_use]
+pub fn redact(text: &str) -> Cow<'_, str> {
+    let bytes = text.as_bytes();
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        if let Some((lines, end)) = private_key(bytes, at) {
+            found.extend(lines);
+            at = end;
+        } else if let Some(credential) = credential_at(bytes, at) {
+            at = credential.end;
+            found.push(credential);
+        } else {
+            at += 1;
+        }
+    }
+    if found.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let mut redacted = String::with_capacity(text.len());
+    let mut kept = 0;
+    for credential in found {
+        redacted.push_str(&text[kept..credential.start]);
+        redacted.push_str(REDACTED);
+        kept = credential.end;
+    }
+    redacted.push_str(&text[kept..]);
+    Cow::Owned(redacted)
+}
+
+/// The same for the words of a command: a name may be one word and its value the next.
+#[must_use]
+pub fn redact_words(words: &[String]) -> Vec<String> {
+    // No word of a command holds a NUL, and no credential does.
+    redact(&words.join("\0")).split('\0').map(str::to_owned).collect()
+}
+
+/// What is to be taken out, if what begins here is, or announces, a credential. Both ends are ends of characters, since
+/// they lie beside ASCII.
+fn credential_at(text: &[u8], at: usize) -> Option<Range<usize>> {
+    match text[at] {
+        b':' => password_in_url(text, at),
+        b'a' => authorization(text, at).or_else(|| aws_secret(text, at)),
+        b'A' => aws_key_id(text, at)
+            .or_else(|| token_at(text, at))
+            .or_else(|| authorization(text, at))
+            .or_else(|| aws_secret(text, at)),
+        b'S' => aws_secret(text, at),
+        b's' => token_at(text, at).or_else(|| aws_secret(text, at)),
+        b'e' => web_token(text, at),
+        b'g' | b'x' | b'r' | b'n' | b'p' | b'h' | b'd' => token_at(text, at),
+        _ => None,
+    }
+}
+
+fn token_at(text: &[u8], at: usize) -> Option<Range<usize>> {
+    TOKENS.iter().find_map(|token| {
+        let rest = text[at..].strip_prefix(token.prefix.as_bytes())?;
+        if token.edge == Edge::Word && !is_edge(text, at) {
+            return None;
+        }
+        let body = &rest[..run(rest, token.body)];
+        let fits = body.len() >= token.bytes_min && (token.looks == Looks::Any || is_random(body));
+        fits.then(|| at..at + token.prefix.len() + body.len())
+    })
+}
+
+fn aws_key_id(text: &[u8], at: usize) -> Option<Range<usize>> {
+    let rest = AWS_KEY_IDS.iter().find_map(|prefix| text[at..].strip_prefix(prefix.as_bytes()))?;
+    let body = run(rest, is_letter_or_digit);
+    let capitals = run(rest, |byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+    let exact = body == AWS_KEY_ID_BYTES && capitals == body && is_edge(text, at);
+    exact.then(|| at..text.len() - rest.len() + body)
+}
+
+fn aws_secret(text: &[u8], at: usize) -> Option<Range<usize>> {
+    let name = AWS_SECRETS.iter().find(|name| starts_with_word(&text[at..], name))?;
+    let behind = at + name.len();
+    let is_between = |byte: u8| matches!(byte, b'"' | b'\'' | b'=' | b':' | b' ' | b'\t' | b'\0' | b'\\');
+    let between = run(&text[behind..], is_between);
+    if !(1..=BETWEEN_BYTES_MAX).contains(&between) {
+        return None;
+    }
+    let value = behind + between;
+    let length = run(&text[value..], |byte| is_letter_or_digit(byte) || b"/+=".contains(&byte));
+    (length >= AWS_SECRET_BYTES_MIN).then(|| value..value + length)
+}
+
+fn authorization(text: &[u8], at: usize) -> Option<Range<usize>> {
+    if !starts_with_word(&text[at..], AUTHORIZATION) {
+        return None;
+    }
+    let is_between = |byte: u8| matches!(byte, b'"' | b'\'' | b'=' | b':' | b' ' | b'\t' | b'\\');
+    let behind = at + AUTHORIZATION.len();
+    let between = run(&text[behind..], is_between);
+    if !(1..=BETWEEN_BYTES_MAX).contains(&between) {
+        return None;
+    }
+    let named = behind + between;
+    let scheme = SCHEMES.iter().find(|scheme| starts_with_word(&text[named..], scheme))?;
+    let spaces = run(&text[named + scheme.len()..], |byte| byte == b' ' || byte == b'\t');
+    let value = named + scheme.len() + spaces;
+    let length = run(&text[value..], is_inert);
+    (spaces > 0 && length > 0).then(|| value..value + length)
+}
+
+/// `://USER:PASSWORD@`: the password.
+fn password_in_url(text: &[u8], at: usize) -> Option<Range<usize>> {
+    let begin = at + 3;
+    if !text[at..].starts_with(b"://") {
+        return None;
+    }
+    let is_part = |byte: u8| is_inert(byte) && !matches!(byte, b'/' | b'?' | b'#');
+    let authority = &text[begin..begin + run(&text[begin..], is_part)];
+    let user = &authority[..authority.iter().rposition(|byte| *byte == b'@')?];
+    let colon = user.iter().position(|byte| *byte == b':')?;
+    (colon + 1 < user.len()).then(|| begin + colon + 1..begin + user.len())
+}
+
+/// Three parts with dots between them, the first of which is JSON; more if it is encrypted.
+fn web_token(text: &[u8], at: usize) -> Option<Range<usize>> {
+    if !text[at..].starts_with(b"eyJ") || !is_edge(text, at) {
+        return None;
+    }
+    let mut end = at;
+    for _ in 0..2 {
+        let part = run(&text[end..], is_url_digit);
+        if part < JWT_PART_BYTES_MIN || text.get(end + part) != Some(&b'.') {
+            return None;
+        }
+        end += part + 1;
+    }
+    end += run(&text[end..], |byte| is_url_digit(byte) || byte == b'.');
+    Some(at..end)
+}
+
+/// The lines of a private key as people keep them in files, each by itself, and where they end.
+fn private_key(text: &[u8], at: usize) -> Option<(Vec<Range<usize>>, usize)> {
+    let label = text[at..].strip_prefix(PEM_BEGIN)?;
+    let label = &label[..label.len().min(PEM_LABEL_BYTES_MAX)];
+    let label = &label[..memchr::memmem::find(label, PEM_DASHES)?];
+    memchr::memmem::find(label, b"PRIVATE KEY")?;
+    let mut lines = Vec::new();
+    let mut end = at + PEM_BEGIN.len() + label.len();
+    end += run(&text[end..], |byte| byte == b'-');
+    loop {
+        end += between_lines(&text[end..]);
+        if PEM_HEADERS.iter().any(|header| text[end..].starts_with(header.as_bytes())) {
+            end += run(&text[end..], |byte| byte.is_ascii_graphic() && byte != b'\\' || byte == b' ');
+            continue;
+        }
+        let length = run(&text[end..], |byte| is_letter_or_digit(byte) || b"/+=".contains(&byte));
+        if length == 0 {
+            return Some((lines, end));
+        }
+        if length >= PEM_LINE_BYTES_MIN {
+            lines.push(end..end + length);
+        }
+        end += length;
+    }
+}
+
+/// Ends of lines, also as they are written in a string, and spaces.
+fn between_lines(text: &[u8]) -> usize {
+    let mut at = 0;
+    loop {
+        match &text[at..] {
+            [b'\\', b'n' | b'r', ..] => at += 2,
+            [byte, ..] if byte.is_ascii_whitespace() => at += 1,
+            _ => return at,
+        }
+    }
+}
+
+/// How many bytes there are of a kind.
+fn run(text: &[u8], is: impl Fn(u8) -> bool) -> usize {
+    text.iter().position(|byte| !is(*byte)).unwrap_or(text.len())
+}
+
+fn is_letter_or_digit(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+}
+
+fn is_word(byte: u8) -> bool {
+    is_letter_or_digit(byte) || byte == b'_'
+}
+
+/// A digit of Base64 as it is written in addresses.
+fn is_url_digit(byte: u8) -> bool {
+    is_word(byte) || byte == b'-'
+}
+
+/// No space, quote or anything else that a shell acts upon; beyond ASCII there is none.
+fn is_inert(byte: u8) -> bool {
+    !byte.is_ascii() || (byte.is_ascii_graphic() && !b"\"'`$\\;&|<>()".contains(&byte))
+}
+
+/// True where a word may begin.
+fn is_edge(text: &[u8], at: usize) -> bool {
+    at == 0 || !is_word(text[at - 1])
+}
+
+fn is_random(body: &[u8]) -> bool {
+    let has = |is: fn(&u8) -> bool| body.iter().any(is);
+    has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase)
+}
+
+/// Whether it begins with a word, which is given in small letters.
+fn starts_with_word(text: &[u8], word: &str) -> bool {
+    text.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Digits of all kinds; what is tested must not look like a credential to those who search sources for them.
+    fn body(length: usize) -> String {
+        "aB3dE6gH9".chars().cycle().take(length).collect()
+    }
+
+    fn capitals(length: usize) -> String {
+        body(length).to_ascii_uppercase()
+    }
+
+    /// Every text with what is left of it.
+    fn corpus() -> Vec<(String, String)> {
+        let mut corpus: Vec<(String, String)> = Vec::new();
+        let mut add = |text: String, left: &str| corpus.push((text, left.to_owned()));
+        for prefix in ["ghp_", "gho_", "ghu_", "ghs_", "ghr_"] {
+            add(
+                format!("git push https://{prefix}{}@host/x", body(36)),
+                "git push https://[redacted]@host/x",
+            );
+        }
+        add(format!("T=github_pat_{}_{} make", body(22), body(59)), "T=[redacted] make");
+        add(format!("\"glpat-{}\"", body(20)), "\"[redacted]\"");
+        add(format!("xoxb-{}-{}.", "1".repeat(12), body(24)), "[redacted].");
+        add(format!("key=AIza{}&q=1", body(35)), "key=[redacted]&q=1");
+        add(format!("sk-ant-api03-{}-{}AA", body(40), body(40)), "[redacted]");
+        add(format!("--key sk-{} x", body(48)), "--key [redacted] x");
+        add(format!("sk-proj-{}", body(60)), "[redacted]");
+        add(format!("echo npm_{}|cat", body(36)), "echo [redacted]|cat");
+        add(format!("pypi-AgEI{}", body(60)), "[redacted]");
+        add(format!("AKIA{} b", capitals(16)), "[redacted] b");
+        add(format!("id=ASIA{}", capitals(16)), "id=[redacted]");
+        add(format!("AWS_SECRET_ACCESS_KEY={}/+ make", body(38)), "AWS_SECRET_ACCESS_KEY=[redacted] make");
+        add(format!("aws_secret_access_key = {}", body(40)), "aws_secret_access_key = [redacted]");
+        add(format!("{{\"SecretAccessKey\": \"{}\"}}", body(40)), "{\"SecretAccessKey\": \"[redacted]\"}");
+        add(format!("eyJ{}.eyJ{}.{}!", body(20), body(30), body(43)), "[redacted]!");
+        add("-H 'Authorization: Bearer abc.def' u".into(), "-H 'Authorization: Bearer [redacted]' u");
+        add("authorization: basic dTpw\nx".into(), "authorization: basic [redacted]\nx");
+        add("{\"Authorization\": \"Token 0a1b\"}".into(), "{\"Authorization\": \"Token [redacted]\"}");
+        add("Proxy-Authorization: Basic eA==".into(), "Proxy-Authorization: Basic [redacted]");
+        add("psql postgres://u:p@ss:w@db:5432/x".into(), "psql postgres://u:[redacted]@db:5432/x");
+        add("https://:x@h é".into(), "https://:[redacted]@h é");
+        for kind in ["", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED "] {
+            let key = |one: &str, other: &str| {
+                let (begin, end) = (format!("{kind}PRIVATE KEY-----"), format!("{kind}PRIVATE KEY-----"));
+                format!("a -----BEGIN {begin}\n{one}\n{other}==\n-----END {end}\nb")
+            };
+            add(key(&body(64), &body(30)), &key(REDACTED, REDACTED).replace("==", ""));
+        }
+        let (begin, headers) = ("-----BEGIN RSA PRIVATE KEY-----", "Proc-Type: 4,ENCRYPTED\nDEK-Info: A,0");
+        add(format!("{begin}\n{headers}\n\n{}", body(64)), &format!("{begin}\n{headers}\n\n{REDACTED}"));
+        add(format!("'{begin}\\n{}\\n'", body(64)), &format!("'{begin}\\n{REDACTED}\\n'"));
+        corpus
+    }
+
+    #[test]
+    fn credentials_are_taken_out() {
+        for (text, left) in corpus() {
+            assert_eq!(redact(&text), left, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_none_stays() {
+        for text in [
+            "",
+            "make test && git commit -m 'ghp_ is how they begin'",
+            "pip install sk-learn-contrib-something-longer-than-that",
+            "task-0123456789abcdefABCDEF0123 disk-0A1b2c3d4e5f6g7h8i9j0k",
+            "npm_config_registry=https://registry.npmjs.org npm_lifecycle_event=build",
+            "pypi-server --port 8080",
+            "AKIAIS A WORD, AND SO IS AKIAIOSFODNN7EXAMPLEWHICHGOESON",
+            "export AWS_SECRET_ACCESS_KEY=$KEY; echo aws_secret_access_key",
+            "aws_secret_access_key is what it is called, and internationalization is a word",
+            "curl -H \"Authorization: Bearer $TOKEN\" -H 'Authorization: Bearer ${TOKEN}' u",
+            "curl -H \"Authorization: Bearer $(cat token)\" u",
+            "the authorization: basic",
+            "git clone https://git@github.com/a/b.git ssh://git@host:22/x http://[::1]:80/@x",
+            "git clone https://$USER:${PASS}@host/x",
+            "see https://example.org/a:b@c and mail a@b.c: it's fine",
+            "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----",
+            "-----BEGIN PUBLIC KEY-----\nMII\n-----END PUBLIC KEY-----",
+            "eyJ.eyJ.eyJ. eyJhbGciOiJIUzI1NiJ9.short.x",
+            "3f9ae0c1d2b3a4958677 sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+            "naïve ‘text’ – with characters: 日本語",
+        ] {
+            assert!(matches!(redact(text), Cow::Borrowed(_)), "{text}: {}", redact(text));
+        }
+    }
+
+    #[test]
+    fn no_command_can_hide_in_one() {
+        for (text, shown) in [
+            ("curl http://a:x;reboot;@h", "reboot"),
+            ("curl http://a:x$(reboot)@h http://a:`reboot`@h", "$(reboot)"),
+            ("echo Authorization: Bearer x;reboot", ";reboot"),
+            ("-----BEGIN PRIVATE KEY-----\nrm -rf src\n-----END PRIVATE KEY-----", "rm -rf src"),
+            ("-----BEGIN PRIVATE KEY-----; reboot", "; reboot"),
+            ("-----BEGIN PRIVATE KEY-----\nDEK-Info: \nreboot now", "reboot now"),
+        ] {
+            assert!(redact(text).contains(shown), "{text}: {}", redact(text));
+        }
+    }
+
+    #[test]
+    fn a_value_may_be_the_next_word() {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let secret = body(40);
+        let key = "-----BEGIN PRIVATE KEY-----\n";
+        let given = words(&["aws", "configure", "set", "aws_secret_access_key", &secret, key, &secret]);
+        let left = ["aws", "configure", "set", "aws_secret_access_key", REDACTED, key, &secret];
+        assert_eq!(redact_words(&given), left);
+        assert_eq!(redact_words(&words(&["", "a", ""])), ["", "a", ""]);
+    }
+
+    #[test]
+    fn time_grows_with_the_text_alone() {
+        // Each would take minutes if what was looked at once were looked at again from the next byte on.
+        for unit in
+            ["eyJ", "eyJaaaaaaaaaaa.", "-----BEGIN ", "://a", "://:@", "ghp_", "authorization: ", "sk-a", "$"]
+        {
+            let text = unit.repeat((4 << 20) / unit.len());
+            let begun = std::time::Instant::now();
+            drop(redact(&text));
+            assert!(begun.elapsed().as_secs() < 20, "{unit}: {:?}", begun.elapsed());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_second_time_changes_nothing(
+            parts in prop::collection::vec(
+                prop_oneof![
+                    prop::sample::select(corpus().into_iter().map(|(text, _)| text).collect::<Vec<_>>()),
+                    prop::sample::select(
+                        ["ghp_", "eyJ", ".", "://", ":", "@", "AKIA", "-----", "PRIVATE KEY", " ", "sk-", "=", "\0",
+                         "authorization", "bearer ", "-----BEGIN ", "-----END ", "[redacted]", "$", "{", "}", "`"]
+                            .map(str::to_owned).to_vec()),
+                    "[a-zA-Z0-9_./+=-]{0,60}",
+                    "\\PC{0,5}",
+                ],
+                0..12,
+            )
+        ) {
+            let once = redact(&parts.concat()).into_owned();
+            prop_assert_eq!(&redact(&once), &once);
+        }
+    }
+}
