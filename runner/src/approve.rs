@@ -81,8 +81,24 @@ fn asked_for(request: &Value) -> String {
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => String::new(),
     };
-    let lines = [("command", "command"), ("net", "network"), ("rw", "writes to"), ("secrets", "secrets")];
+    let lines = [
+        ("command", "command"),
+        ("net", "network"),
+        ("rw", "writes to"),
+        ("secrets", "secrets"),
+        ("secret_files", "as files"),
+    ];
+    let opened = [
+        ("profile", Value::from("host"), "--profile host"),
+        ("seccomp", Value::from("off"), "--seccomp off"),
+        ("landlock", Value::from("off"), "--landlock off"),
+        ("allow_userns", Value::from(true), "--allow-userns"),
+        ("allow_secret_files", Value::from(true), "--allow-secret-files"),
+    ];
+    let opened = opened.into_iter().filter(|(key, open, _)| request[*key] == *open);
+    let opened: Vec<&str> = opened.map(|(_, _, option)| option).collect();
     let lines = lines.into_iter().map(|(key, shown)| (shown, words(&request[key])));
+    let lines = lines.chain([("held less", opened.join(" "))]);
     lines.filter(|(_, text)| !text.is_empty()).map(|(shown, text)| format!("  {shown:<9} {text}\n")).collect()
 }
 
@@ -112,8 +128,11 @@ mod tests {
                 "x".repeat(300)
             )
         );
-        let words = serde_json::json!({"command": ["curl", "a b\n"]});
+        let words = serde_json::json!({"command": ["curl", "a b\n"], "seccomp": "default"});
         assert_eq!(asked_for(&words), "  command   \"curl\" \"a b\\n\"\n");
+        let open =
+            serde_json::json!({"command": "x", "seccomp": "off", "landlock": "auto", "allow_userns": true});
+        assert_eq!(asked_for(&open), "  command   x\n  held less --seccomp off --allow-userns\n");
     }
 
     #[test]

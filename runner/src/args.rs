@@ -9,9 +9,10 @@ use avfs::config::Config;
 use avfs::ids::{ApprovalPrefix, ForkName};
 use avfs::runtime::policy::PolicyProfile;
 use avfs::runtime::{
-    ApprovalMode, BackendChoice, BaseChoice, ChangeForm, CheckpointMode, CommandLine, Degradation, EnvChoice,
-    Environment, ExecutionRequest, ExecutionTimeout, Extra, ForkChoice, NetMode, ProcMode, Profile,
-    Retention, ScratchChoice, Size, Streams, Writing,
+    ApprovalMode, BackendChoice, BaseChoice, ChangeForm, CheckpointMode, CommandLine, Confinement, CpuLimit,
+    Degradation, EnvChoice, Environment, ExecutionRequest, ExecutionTimeout, Extra, ForkChoice, LandlockMode,
+    Limit, Limits, NestedUserns, NetMode, ProcMode, Profile, Retention, ScratchChoice, SeccompProfile,
+    SecretWord, SecretsInFiles, Size, Streams, Writing,
 };
 use avfs::vault::version::Reference;
 use clap::{ArgGroup, Parser};
@@ -48,7 +49,8 @@ Examples:
   avfs-run --json -- python3 script.py
   avfs-run --json --request request.json
   avfs-run --policy agent --approval wait --net host -- npm ci
-  avfs-run --net host --env GITHUB_TOKEN -- git fetch")]
+  avfs-run --net host --env GITHUB_TOKEN -- git fetch
+  avfs-run --net host --secret NPM_TOKEN --secret KEY=deploy.pem --shell 'sign --key $KEY_FILE'")]
 pub struct Args {
     /// A line for /bin/sh -c, in place of a command
     #[arg(long, value_name = "LINE")]
@@ -107,7 +109,9 @@ pub struct Args {
     #[arg(long, value_name = "ID", help_heading = "Policy")]
     pub approved: Option<ApprovalPrefix>,
 
-    /// The network: loopback only, or the host's [possible values: none, host]
+    /// The network: loopback only, the host's, or places of a list through a proxy that programs find by HTTP_PROXY
+    /// and the like. A place is DOMAIN, *.DOMAIN (not DOMAIN itself) or ADDRESS[/PREFIX], with :PORT or else for ports
+    /// 80 and 443; a private address needs a place of its own [possible values: none, host, allow=PLACE,...]
     #[arg(long, value_name = "NET", help_heading = "Sandbox")]
     pub net: Option<NetMode>,
     /// How much of the host is seen [possible values: strict, host]
@@ -131,9 +135,24 @@ pub struct Args {
     /// Set the variables of a file of NAME=VALUE lines
     #[arg(long, value_name = "FILE", help_heading = "Sandbox")]
     pub env_file: Vec<PathBuf>,
-    /// Pass a variable on that is never written down, and taken out of captured output
-    #[arg(long, value_name = "NAME", help_heading = "Sandbox")]
+    /// Give a secret: the variable NAME; with =file its value as the file /run/secrets/NAME instead, with =PATH that
+    /// file of the host as one; NAME_FILE tells where it is. It is never written down, taken out of what --json
+    /// captures (what streams is not touched), and files that hold it are not kept
+    #[arg(long, value_name = "NAME[=file|=PATH]", help_heading = "Sandbox")]
     pub secret: Vec<OsString>,
+    /// Keep files in which the value of a secret is found
+    #[arg(long, help_heading = "Sandbox")]
+    pub allow_secret_files: bool,
+    /// Which system calls are refused; avfs doctor --explain-denials lists them [possible values: default, strict,
+    /// off]
+    #[arg(long, value_name = "PROFILE", help_heading = "Sandbox")]
+    pub seccomp: Option<SeccompProfile>,
+    /// Whether Landlock enforces what is seen a second time [possible values: auto, required, off]
+    #[arg(long, value_name = "MODE", help_heading = "Sandbox")]
+    pub landlock: Option<LandlockMode>,
+    /// Let the command make user namespaces of its own, as nested sandboxes do
+    #[arg(long, help_heading = "Sandbox")]
+    pub allow_userns: bool,
     /// Where what the command writes goes first [possible values: auto, memory, disk]
     #[arg(long, value_name = "SCRATCH", help_heading = "Sandbox")]
     pub scratch: Option<ScratchChoice>,
@@ -150,6 +169,25 @@ pub struct Args {
     /// How long it has to end after SIGTERM [default: 5s]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub grace: Option<ExecutionTimeout>,
+    /// How much memory all its processes may use together: 512MiB, 2GiB, or none
+    #[arg(long, value_name = "SIZE", help_heading = "Limits")]
+    pub memory: Option<Limit>,
+    /// How many processors it may use: 2, 0.5, or none; less than a whole one needs control groups
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub cpus: Option<CpuLimit>,
+    /// How many processes and threads there may be at once, or none
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub pids: Option<Limit>,
+    /// How much it may write to the workspace, and to each file system in memory such as /tmp, or none; what --rw
+    /// and caches take is not counted
+    #[arg(long, value_name = "SIZE", help_heading = "Limits")]
+    pub disk: Option<Limit>,
+    /// How many files it may make or delete in the workspace, or none; directories and links count
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub files: Option<Limit>,
+    /// How large one file may become, or none; a file of the workspace that is larger cannot be changed
+    #[arg(long, value_name = "SIZE", help_heading = "Limits")]
+    pub file_size: Option<Limit>,
     /// How much of each stream is kept with --json
     #[arg(long, value_name = "SIZE", default_value = "10MiB", help_heading = "Limits")]
     pub output_max: Size,
@@ -181,6 +219,8 @@ pub struct Args {
 pub struct Outside {
     pub cwd: PathBuf,
     pub environment: Vec<(OsString, OsString)>,
+    /// What is given as secrets.
+    pub secrets: Vec<EnvChoice>,
     pub terminal: Terminal,
 }
 
@@ -216,6 +256,35 @@ impl Args {
         }
     }
 
+    /// What the words say, else what the settings say.
+    fn limits(&self, config: &Config) -> Limits {
+        let set = config.limits();
+        let limit = |word: Option<Limit>, set| word.map_or(set, |limit| limit.0);
+        Limits {
+            memory: limit(self.memory, set.memory),
+            cpus: self.cpus.map_or(set.cpus, |limit| limit.0),
+            pids: limit(self.pids, set.pids),
+            disk: limit(self.disk, set.disk),
+            files: limit(self.files, set.files),
+            file_size: limit(self.file_size, set.file_size),
+        }
+    }
+
+    fn confinement(&self, config: &Config) -> Confinement {
+        let set = config.confinement();
+        Confinement {
+            seccomp: self.seccomp.unwrap_or(set.seccomp),
+            landlock: self.landlock.unwrap_or(set.landlock),
+            userns: if self.allow_userns { NestedUserns::Allowed } else { set.userns },
+        }
+    }
+
+    /// The secrets, understood and read: once, since a file may be a pipe.
+    pub fn secrets(&self, cwd: &Path) -> Result<Vec<EnvChoice>, RunError> {
+        let words = self.secret.iter().map(|word| Ok(SecretWord::parse(word)?.choice(cwd)?));
+        words.collect()
+    }
+
     fn env_choices(&self, config: &Config) -> Result<Vec<EnvChoice>, RunError> {
         let named = config.run_env.iter().map(|name| EnvChoice::PassBySetting(OsString::from(&name.value)));
         let mut choices: Vec<EnvChoice> = named.collect();
@@ -225,7 +294,6 @@ impl Args {
         for word in &self.env {
             choices.push(env_word(word).ok_or_else(|| RunError::BadEnv { word: word.clone() })?);
         }
-        choices.extend(self.secret.iter().cloned().map(EnvChoice::Secret));
         Ok(choices)
     }
 
@@ -255,8 +323,10 @@ impl Args {
             }
         }
         extras.extend(self.hide.iter().map(|path| Extra::Hide(absolute(path))));
-        let environment =
-            Environment::choose(outside.environment.iter().cloned(), &self.env_choices(config)?);
+        let mut choices = self.env_choices(config)?;
+        choices.extend(outside.secrets.iter().cloned());
+        let mut environment = Environment::choose(outside.environment.iter().cloned(), &choices);
+        let secret_files = environment.take_secret_files();
         Ok(ExecutionRequest {
             command: self.command_line(),
             fork: self.fork_choice(outside)?,
@@ -275,11 +345,18 @@ impl Args {
             cwd: self.cwd.clone(),
             timeout: self.timeout.unwrap_or(config.run_timeout.value),
             grace: self.grace.unwrap_or(config.run_grace.value).duration().unwrap_or(Duration::MAX),
-            net: self.net.unwrap_or(config.run_net.value),
+            net: self.net.clone().unwrap_or_else(|| config.run_net.value.clone()),
             proc: ProcMode::Private,
             profile: self.profile.unwrap_or(config.run_profile.value),
             extras,
             environment,
+            secret_files,
+            secrets_in_files: match self.allow_secret_files {
+                true => SecretsInFiles::Allowed,
+                false => SecretsInFiles::Refused,
+            },
+            limits: self.limits(config),
+            confinement: self.confinement(config),
             streams: if self.json {
                 Streams::Captured { bytes_max: usize::try_from(self.output_max.0).unwrap_or(usize::MAX) }
             } else {
@@ -322,7 +399,14 @@ fn env_file(path: &Path) -> Result<Vec<EnvChoice>, RunError> {
         }
         match env_word(OsStr::from_bytes(line)) {
             Some(choice @ EnvChoice::Set(..)) => choices.push(choice),
-            Some(EnvChoice::Pass(_) | EnvChoice::PassBySetting(_) | EnvChoice::Secret(_)) | None => {
+            Some(
+                EnvChoice::Pass(_)
+                | EnvChoice::PassBySetting(_)
+                | EnvChoice::Secret(_)
+                | EnvChoice::SecretInFile(_)
+                | EnvChoice::SecretFile(_),
+            )
+            | None => {
                 return Err(RunError::EnvLine { path: path.to_owned(), line: number + 1 });
             }
         }
@@ -338,6 +422,7 @@ mod tests {
         Outside {
             cwd: "/w".into(),
             environment: vec![("PATH".into(), "/bin".into())],
+            secrets: Vec::new(),
             terminal: Terminal::None,
         }
     }

@@ -16,6 +16,10 @@ use crate::sys::{Result, TreeUsage};
 /// The first byte of a message from init.
 pub const MEMORY: u8 = b'm';
 pub const TERMINAL: u8 = b't';
+pub const LISTENER: u8 = b'l';
+pub const NOTIFIER: u8 = b'c';
+const NO_NOTIFIER: u8 = b'n';
+pub const PROC: u8 = b'p';
 const END: u8 = b'e';
 
 const GO: u8 = b'g';
@@ -62,6 +66,12 @@ impl AsFd for Channel<'_> {
 pub enum Message {
     Memory(OwnedFd),
     Terminal(OwnedFd),
+    /// Where the command's connections come in.
+    Listener(OwnedFd),
+    /// Where calls that the filter refuses are told, if the kernel does.
+    Notifier(Option<OwnedFd>),
+    /// The sandbox's own /proc.
+    Proc(OwnedFd),
     End(End),
 }
 
@@ -113,6 +123,10 @@ impl Channel<'_> {
             (0, _, _) => Ok(None),
             (_, MEMORY, Some(fd)) => Ok(Some(Message::Memory(fd))),
             (_, TERMINAL, Some(fd)) => Ok(Some(Message::Terminal(fd))),
+            (_, LISTENER, Some(fd)) => Ok(Some(Message::Listener(fd))),
+            (_, NOTIFIER, Some(fd)) => Ok(Some(Message::Notifier(Some(fd)))),
+            (_, NO_NOTIFIER, None) => Ok(Some(Message::Notifier(None))),
+            (_, PROC, Some(fd)) => Ok(Some(Message::Proc(fd))),
             (_, END, _) => Ok(Some(Message::End(decode_end(&bytes)))),
             _ => Err(Errno::PROTO),
         }
@@ -145,6 +159,10 @@ impl Channel<'_> {
         }
         let bytes = [kind];
         sendmsg(self.0, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL).map(drop)
+    }
+
+    pub fn send_no_notifier(&self) -> Result<()> {
+        self.send(&[NO_NOTIFIER])
     }
 
     pub fn send_end(&self, end: &End) -> Result<()> {
@@ -193,6 +211,10 @@ mod tests {
         let file = std::fs::File::open("/dev/null").unwrap();
         init.send_fd(MEMORY, file.as_fd()).unwrap();
         assert!(matches!(supervisor.next_message().unwrap(), Some(Message::Memory(_))));
+        init.send_fd(NOTIFIER, file.as_fd()).unwrap();
+        assert!(matches!(supervisor.next_message().unwrap(), Some(Message::Notifier(Some(_)))));
+        init.send_no_notifier().unwrap();
+        assert!(matches!(supervisor.next_message().unwrap(), Some(Message::Notifier(None))));
         let usage = TreeUsage { user_micros: 1, system_micros: 2, max_rss_kib: 3 };
         let end = End { status: 256, usage };
         init.send_end(&end).unwrap();

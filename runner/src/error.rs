@@ -8,7 +8,7 @@ use avfs::diagnose::Diagnose;
 use avfs::exit_code;
 use avfs::ids::NameError;
 use avfs::runtime::policy::PolicyError;
-use avfs::runtime::{ExecuteError, LocateError, UnreadablePolicy};
+use avfs::runtime::{ExecuteError, LocateError, SecretError, UnreadablePolicy};
 use avfs::vault::VaultError;
 
 use crate::launch::LaunchError;
@@ -28,6 +28,8 @@ pub enum RunError {
     },
     #[error("line {line} of {} is not NAME=VALUE", path.display())]
     EnvLine { path: PathBuf, line: usize },
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     #[error(transparent)]
     UnreadableConfig(#[from] UnreadableConfig),
     #[error(transparent)]
@@ -65,6 +67,7 @@ impl Diagnose for RunError {
         match self {
             Self::NoPath { .. } => "request.no_path",
             Self::BadEnv { .. } | Self::EnvFile { .. } | Self::EnvLine { .. } => "request.bad_env",
+            Self::Secret(error) => error.code(),
             Self::UnreadableConfig(error) => error.code(),
             Self::Config(error) => error.code(),
             Self::UnreadablePolicy(error) => error.code(),
@@ -86,6 +89,7 @@ impl Diagnose for RunError {
             Self::Config(error) => error.hint(),
             Self::UnreadableConfig(error) => error.hint(),
             Self::BadEnv { .. } => Some("pass one on with --env HOME, set one with --env A=b".to_owned()),
+            Self::Secret(error) => error.hint(),
             Self::EnvLine { .. } => Some("write one NAME=VALUE on each line".to_owned()),
             Self::UnreadablePolicy(error) => error.hint(),
             Self::Policy(error) => error.hint(),
@@ -112,6 +116,7 @@ impl RunError {
             | Self::BadEnv { .. }
             | Self::EnvFile { .. }
             | Self::EnvLine { .. }
+            | Self::Secret(_)
             | Self::UnreadableConfig(_)
             | Self::Config(_)
             | Self::UnreadablePolicy(_)
@@ -153,7 +158,9 @@ fn launch_code(error: &LaunchError) -> u8 {
         LaunchError::Source { .. }
         | LaunchError::Namespaces(_)
         | LaunchError::Map(_)
+        | LaunchError::Limit(_)
         | LaunchError::Setup { .. }
+        | LaunchError::Landlock { .. }
         | LaunchError::Vanished => exit_code::RUN_SETUP,
     }
 }

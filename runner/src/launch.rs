@@ -10,9 +10,11 @@ use avfs::diagnose::Diagnose;
 use avfs::runtime::{Completion, LaunchPlan, Launcher, Refused, ViewStep, WorkspaceMount};
 use rustix::io::Errno;
 
+use crate::confine::{LandlockGap, RefusedCalls};
 use crate::control::{self, Channel, Message};
 use crate::idmap::{self, MapError};
 use crate::init::{self, Inherited};
+use crate::limits::{Keeper, LimitError};
 use crate::prepare::{self, Prepared};
 use crate::remedy::{self, Piece};
 use crate::stage::{Failed, REPORT_BYTES, Stage};
@@ -34,6 +36,8 @@ pub enum LaunchError {
     Namespaces(#[source] std::io::Error),
     #[error(transparent)]
     Map(#[from] MapError),
+    #[error(transparent)]
+    Limit(#[from] LimitError),
     #[error("{what}")]
     Setup {
         piece: Piece,
@@ -41,6 +45,11 @@ pub enum LaunchError {
         #[source]
         source: std::io::Error,
     },
+    #[error("Landlock is required, and {}", match gap {
+        LandlockGap::Missing => "this kernel does not have it, or it is not enabled",
+        LandlockGap::TooOld => "that of this kernel would forbid to move files between directories",
+    })]
+    Landlock { gap: LandlockGap },
     #[error("{command} was not found")]
     NotFound { command: String },
     #[error("{command} cannot be executed")]
@@ -76,7 +85,9 @@ impl Diagnose for LaunchError {
             Self::Source { .. } => "sandbox.source",
             Self::Namespaces(_) => "sandbox.namespaces",
             Self::Map(_) => "sandbox.id_map",
+            Self::Limit(error) => error.code(),
             Self::Setup { piece, .. } => piece.code(),
+            Self::Landlock { .. } => "sandbox.landlock",
             Self::NotFound { .. } => "command.not_found",
             Self::NotExecutable { .. } => "command.not_executable",
             Self::NoCwd { .. } => "command.no_cwd",
@@ -89,7 +100,12 @@ impl Diagnose for LaunchError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Namespaces(_) | Self::Map(_) => Some(remedy::for_namespaces()),
+            Self::Limit(error) => error.hint(),
             Self::Setup { piece, source, .. } => piece.remedy(source),
+            Self::Landlock { .. } => Some(
+                "use --landlock auto; or Linux 5.19 or later with landlock in its lsm= list (see: avfs doctor)"
+                    .into(),
+            ),
             Self::NotFound { .. } => Some(
                 "only the system and toolchains on PATH are visible inside; show more with: --ro PATH".into(),
             ),
@@ -110,22 +126,32 @@ impl Launcher for SandboxLauncher {
     type Error = LaunchError;
 
     fn refused(error: &LaunchError) -> Refused {
+        if let LaunchError::Limit(error) = error {
+            return error.lacking().map_or(Refused::Other, Refused::Limit);
+        }
         let LaunchError::Setup { piece, .. } = error else { return Refused::Other };
         match piece {
             Piece::Overlay => Refused::Overlay,
             Piece::Memory => Refused::Memory,
             Piece::Proc => Refused::Proc,
-            Piece::Mounts | Piece::Layers | Piece::Net | Piece::Process => Refused::Other,
+            Piece::Mounts
+            | Piece::Layers
+            | Piece::Net
+            | Piece::Process
+            | Piece::Userns
+            | Piece::Landlock
+            | Piece::Seccomp => Refused::Other,
         }
     }
 
     fn launch(&self, plan: &LaunchPlan, started: &mut dyn FnMut()) -> Result<Completion, LaunchError> {
         let begun = Instant::now();
-        let prepared = prepare::prepare(plan, self.umask)?;
+        let keeper = Keeper::prepare(plan)?;
+        let prepared = prepare::prepare(plan, &keeper, self.umask)?;
         let streams = Streams::prepare(plan.streams).map_err(LaunchError::host("set up the streams"))?;
         let signals = supervisor::hold_signals().map_err(LaunchError::host("hold back signals"))?;
-        let started_up =
-            start(&prepared, streams).and_then(|sandbox| sandbox.wait_for_the_command(&signals, plan));
+        let started_up = start(&prepared, &keeper, streams)
+            .and_then(|sandbox| sandbox.wait_for_the_command(&signals, plan));
         let sandbox = match started_up {
             Ok(sandbox) => sandbox,
             Err(error) => {
@@ -136,8 +162,9 @@ impl Launcher for SandboxLauncher {
         };
         let mounting = begun.elapsed();
         started();
-        let mut completion = supervisor::watch(sandbox, &signals, plan)?;
+        let mut completion = supervisor::watch(sandbox, &signals, plan, keeper)?;
         completion.mounting = mounting;
+        completion.confined = prepared.confined;
         Ok(completion)
     }
 }
@@ -148,10 +175,11 @@ struct Starting {
     control: OwnedFd,
     report: OwnedFd,
     streams: Streams,
-    wants_memory: bool,
+    /// Messages that come before the command runs.
+    expected: usize,
 }
 
-fn start(prepared: &Prepared, mut streams: Streams) -> Result<Starting, LaunchError> {
+fn start(prepared: &Prepared, keeper: &Keeper, mut streams: Streams) -> Result<Starting, LaunchError> {
     let (control, init_control) = control::pair().map_err(LaunchError::host("make a socket"))?;
     let pipe = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
     let (report, init_report) = pipe.map_err(LaunchError::host("make a pipe"))?;
@@ -169,12 +197,20 @@ fn start(prepared: &Prepared, mut streams: Streams) -> Result<Starting, LaunchEr
     });
     let pid = cloned.map_err(|errno| LaunchError::Namespaces(errno.into()))?;
     streams.close_inner();
-    let wants_memory = prepared.layers.as_ref().is_some_and(|layers| layers.upper.is_memory());
-    let starting = Starting { pid, control, report, streams, wants_memory };
-    let mapped = idmap::write(pid);
-    if let Err(error) = mapped {
+    let wanted = [
+        prepared.layers.as_ref().is_some_and(|layers| layers.upper.is_memory()),
+        streams.wants_terminal(),
+        prepared.wants_listener,
+        prepared.filter.is_some(),
+        prepared.shows_proc,
+    ];
+    let expected = wanted.into_iter().filter(|wanted| *wanted).count();
+    let starting = Starting { pid, control, report, streams, expected };
+    // Before it may do anything: what it does is done within its limits.
+    let taken = idmap::write(pid).map_err(LaunchError::from).and_then(|()| Ok(keeper.take_in(pid)?));
+    if let Err(error) = taken {
         starting.abandon();
-        return Err(error.into());
+        return Err(error);
     }
     // If init is gone already its report tells why.
     let _ = Channel(starting.control.as_fd()).go();
@@ -217,13 +253,18 @@ impl Starting {
             control: self.control,
             memory: None,
             terminal: None,
+            listener: None,
+            proc: None,
             streams: self.streams,
+            refused: RefusedCalls::default(),
         };
-        let expected = usize::from(self.wants_memory) + usize::from(sandbox.streams.wants_terminal());
-        for _ in 0..expected {
+        for _ in 0..self.expected {
             match Channel(sandbox.control.as_fd()).next_message() {
                 Ok(Some(Message::Memory(fd))) => sandbox.memory = Some(fd),
                 Ok(Some(Message::Terminal(fd))) => sandbox.terminal = Some(fd),
+                Ok(Some(Message::Listener(fd))) => sandbox.listener = Some(fd),
+                Ok(Some(Message::Notifier(fd))) => sandbox.refused = RefusedCalls::new(fd),
+                Ok(Some(Message::Proc(fd))) => sandbox.proc = Some(fd),
                 Ok(Some(Message::End(_)) | None) | Err(_) => {
                     supervisor::kill_and_reap(sandbox.pid);
                     return Err(LaunchError::Vanished);
@@ -252,10 +293,15 @@ fn explain(failed: Failed, plan: &LaunchPlan) -> LaunchError {
         | Stage::View(_)
         | Stage::Pivot
         | Stage::Loopback
+        | Stage::Listener
         | Stage::Terminal
+        | Stage::Limits
         | Stage::Fork
         | Stage::Session
-        | Stage::Confine => {
+        | Stage::Confine
+        | Stage::Userns
+        | Stage::Landlock
+        | Stage::Seccomp => {
             let (piece, what) = what(stage, plan);
             LaunchError::Setup { piece, what, source: errno.into() }
         }
@@ -276,10 +322,15 @@ fn what(stage: Stage, plan: &LaunchPlan) -> (Piece, String) {
         },
         Stage::Pivot => (Piece::Mounts, "cannot enter the sandbox's root"),
         Stage::Loopback => (Piece::Net, "cannot raise the sandbox's loopback interface"),
+        Stage::Listener => (Piece::Net, "cannot listen inside the sandbox for connections to let out"),
         Stage::Terminal => (Piece::Process, "cannot make a pseudo terminal"),
+        Stage::Limits => (Piece::Proc, "cannot look at the sandbox's processes"),
         Stage::Fork => (Piece::Process, "cannot make the command's process"),
         Stage::Session => (Piece::Process, "cannot make the command's session"),
         Stage::Confine => (Piece::Process, "cannot drop the command's privileges"),
+        Stage::Userns => (Piece::Userns, "cannot forbid nested user namespaces"),
+        Stage::Landlock => (Piece::Landlock, "cannot set Landlock's rules"),
+        Stage::Seccomp => (Piece::Seccomp, "cannot install the filter of system calls"),
         Stage::Cwd => (Piece::Process, "cannot enter the working directory"),
         Stage::Exec => (Piece::Process, "cannot execute the command"),
     };
@@ -304,6 +355,7 @@ fn what_of_step(step: &ViewStep) -> (Piece, String) {
             (Piece::Overlay, at("mount the workspace as an overlay at", path))
         }
         ViewStep::Hide { path } => (Piece::Mounts, at("hide", path)),
+        ViewStep::Secrets { path } => (Piece::Mounts, at("put the secrets into", path)),
         ViewStep::SealRoot => (Piece::Mounts, "cannot make the root read-only".to_owned()),
     }
 }

@@ -5,11 +5,14 @@
 
 mod approve;
 mod args;
+mod confine;
 mod control;
+mod egress;
 mod error;
 mod idmap;
 mod init;
 mod launch;
+mod limits;
 mod prepare;
 mod probe;
 mod remedy;

@@ -1,19 +1,28 @@
 //! From a launch plan to what init interprets: C strings and numbers, so that nothing is allocated after
 //! the clone.
 
+use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use avfs::runtime::{
-    Access, LaunchPlan, NetMode, TmpfsSize, UpperPlace, UpperRoot, ViewStep, WorkspaceMount,
+    Access, Confined, Confinement, LaunchPlan, NestedUserns, NetMode, Profile, SeccompProfile, SecretFile,
+    TmpfsSize, UpperPlace, UpperRoot, ViewStep, WorkspaceMount,
 };
+use rustix::process::Rlimit;
 
+use crate::confine::{Filter, Landlock, Seal, UnixSockets, seals};
 use crate::launch::LaunchError;
+use crate::limits::Keeper;
 use crate::sys::{CloneFlags, Exec, MountAttr, StringTable};
 
 /// Read-only parts of /proc for a user whom the kernel takes for the host's root by its id alone.
 const PROC_SEALED: [&str; 5] = ["sys", "sysrq-trigger", "irq", "bus", "fs"];
+/// The kernel's setting, in /proc.
+const USERNS_MAX: &str = "sys/user/max_user_namespaces";
+/// Memory comes in pages, and the largest there are have this many bytes.
+const SECRET_ROOM_BYTES: usize = 64 << 10;
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const DEVICE_LINKS: [(&str, &str); 5] = [
     ("fd", "/proc/self/fd"),
@@ -52,6 +61,11 @@ pub enum Op {
         options: CString,
         exec: Execution,
     },
+    /// A value for a file of the kernel's.
+    Set {
+        path: CString,
+        value: CString,
+    },
     /// The overlay of the layers that were opened before.
     Overlay {
         path: CString,
@@ -60,12 +74,22 @@ pub enum Op {
     Layer {
         path: CString,
     },
+    /// Writes to the kernel's setting that no user namespaces may be made in this one.
+    NoUserNamespaces {
+        path: CString,
+        otherwise: Otherwise,
+    },
     Hide {
         path: CString,
     },
     MountPoint {
         parent: CString,
         path: CString,
+    },
+    /// A file with this content, for its owner to read.
+    Secret {
+        path: CString,
+        bytes: Vec<u8>,
     },
     /// Remounts a file system of ours so that nothing can be made in it.
     SealMount {
@@ -77,6 +101,14 @@ pub enum Op {
 pub enum Execution {
     Allowed,
     Refused,
+}
+
+/// What holds if the kernel's setting cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Otherwise {
+    /// The filter refuses the calls too.
+    Filtered,
+    Allowed,
 }
 
 /// The layers of the workspace.
@@ -115,9 +147,21 @@ pub struct Prepared {
     pub layers: Option<Layers>,
     pub namespaces: CloneFlags,
     pub loopback: bool,
+    /// Whether somebody outside takes connections from inside.
+    pub wants_listener: bool,
+    /// The supervisor gets a descriptor of /proc.
+    pub shows_proc: bool,
     pub exec: Exec,
     pub cwd: CString,
     pub umask: u32,
+    pub landlock: Option<Landlock>,
+    pub filter: Option<Filter>,
+    /// The processors it has are its limit, so it must not take others.
+    pub pinned: bool,
+    /// How large a file of its may become.
+    pub file_size: Option<Rlimit>,
+    /// What holds once all of it is done.
+    pub confined: Confined,
 }
 
 fn c_string(bytes: &[u8]) -> Result<CString, LaunchError> {
@@ -134,38 +178,143 @@ fn inner(path: &Path) -> Result<CString, LaunchError> {
     if relative.as_os_str().is_empty() { c_string(b".") } else { c_path(relative) }
 }
 
-pub fn prepare(plan: &LaunchPlan, umask: u32) -> Result<Prepared, LaunchError> {
-    let mut compiler = Compiler { ops: Vec::new(), step_of: Vec::new(), layers: None, step: 0 };
+pub fn prepare(plan: &LaunchPlan, keeper: &Keeper, umask: u32) -> Result<Prepared, LaunchError> {
+    let Confinement { seccomp, landlock, userns } = plan.confinement;
+    let mut compiler = Compiler {
+        ops: Vec::new(),
+        step_of: Vec::new(),
+        layers: None,
+        step: 0,
+        secret_files: &plan.secret_files,
+        tmpfs: TmpfsBounds { bytes: plan.limits.tmpfs_bytes(), files: plan.limits.files, view: &plan.view },
+        pid_max: keeper.pid_max(),
+        userns,
+        otherwise: match seccomp {
+            SeccompProfile::Off => Otherwise::Allowed,
+            SeccompProfile::Default | SeccompProfile::Strict => Otherwise::Filtered,
+        },
+    };
+    if !plan.view.iter().any(|step| matches!(step, ViewStep::Proc { .. })) {
+        compiler.no_user_namespaces(c_path(Path::new("/proc").join(USERNS_MAX).as_path())?);
+    }
     for (number, step) in plan.view.iter().enumerate() {
         compiler.step = u16::try_from(number).unwrap_or(u16::MAX);
         compiler.compile(step)?;
     }
     let isolated = [CloneFlags::MOUNT, CloneFlags::PID, CloneFlags::IPC, CloneFlags::UTS, CloneFlags::CGROUP];
     let mut namespaces = isolated.into_iter().fold(CloneFlags::USER, CloneFlags::and);
-    if plan.net == NetMode::None {
+    if plan.net.is_apart() {
         namespaces = namespaces.and(CloneFlags::NET);
     }
+    let landlock = Landlock::choose(landlock, userns, &plan.view);
+    let landlock = landlock.map_err(|gap| LaunchError::Landlock { gap })?;
     Ok(Prepared {
         mountpoint: c_path(&plan.mountpoint)?,
         ops: compiler.ops,
         step_of: compiler.step_of,
         layers: compiler.layers,
         namespaces,
-        loopback: plan.net == NetMode::None,
+        loopback: plan.net.is_apart(),
+        wants_listener: matches!(plan.net, NetMode::Allow(_)),
+        shows_proc: keeper.wants_processes(),
         exec: exec_of(&plan.command, &plan.environment)?,
         cwd: c_path(&plan.cwd)?,
         umask,
+        confined: Confined { seccomp, landlock_abi: landlock.as_ref().map(Landlock::abi), userns },
+        landlock,
+        filter: Filter::choose(seccomp, unix_sockets(plan), userns),
+        pinned: keeper.pins_processors(),
+        file_size: keeper.file_size(),
     })
 }
 
-struct Compiler {
+/// Refused where sockets of the host's services are in sight, and the host's network is not meant to be reached.
+fn unix_sockets(plan: &LaunchPlan) -> UnixSockets {
+    match plan.profile {
+        Profile::Host if plan.net.is_apart() => UnixSockets::Refused,
+        Profile::Host | Profile::Strict => UnixSockets::Allowed,
+    }
+}
+
+struct Compiler<'p> {
     ops: Vec<Op>,
     step_of: Vec<u16>,
     layers: Option<Layers>,
     step: u16,
+    secret_files: &'p [SecretFile],
+    userns: NestedUserns,
+    otherwise: Otherwise,
+    tmpfs: TmpfsBounds<'p>,
+    /// The highest process number, where one is set.
+    pid_max: Option<u64>,
 }
 
-impl Compiler {
+/// What each file system in memory may hold that nobody has given a size.
+#[derive(Clone, Copy)]
+struct TmpfsBounds<'p> {
+    bytes: Option<u64>,
+    files: Option<u64>,
+    view: &'p [ViewStep],
+}
+
+impl TmpfsBounds<'_> {
+    /// As options, after others.
+    fn options(self, path: &Path) -> String {
+        let option = |name: &str, value: Option<u64>| value.map(|value| format!(",{name}={value}"));
+        // Nothing, to the kernel, is no bound.
+        let bytes = self.bytes.map(|it| it.max(1));
+        // Its own root is one too, and so is what the view makes there: neither is the command's.
+        let files = self.files.map(|it| it.saturating_add(1).saturating_add(made_in(path, self.view)));
+        [option("size", bytes), option("nr_inodes", files)].into_iter().flatten().collect()
+    }
+}
+
+/// How many directories, files and links the view makes in the file system that is mounted there.
+fn made_in(mounted: &Path, view: &[ViewStep]) -> u64 {
+    let beneath = |path: &Path| path != mounted && path.starts_with(mounted);
+    let made: Vec<Made<'_>> = view.iter().filter_map(made).filter(|made| beneath(made.path)).collect();
+    // What is made beneath another mount is made in that.
+    let elsewhere = |path: &Path| {
+        made.iter().any(|it| it.covered == Covered::Yes && it.path != path && path.starts_with(it.path))
+    };
+    let paths: BTreeSet<&Path> = made.iter().map(|it| it.path).filter(|path| !elsewhere(path)).collect();
+    u64::try_from(paths.len()).unwrap_or(u64::MAX)
+}
+
+/// A path that a step of the view makes.
+struct Made<'p> {
+    path: &'p Path,
+    covered: Covered,
+}
+
+/// Whether something is mounted on it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Covered {
+    Yes,
+    No,
+}
+
+fn made(step: &ViewStep) -> Option<Made<'_>> {
+    let (path, covered) = match step {
+        ViewStep::Dir { path, .. } | ViewStep::Symlink { path, .. } | ViewStep::MountPoint { path } => {
+            (path, Covered::No)
+        }
+        ViewStep::Bind { path, .. }
+        | ViewStep::Tmpfs { path, .. }
+        | ViewStep::Proc { path }
+        | ViewStep::Devices { path }
+        | ViewStep::Secrets { path }
+        | ViewStep::Workspace(
+            WorkspaceMount::Overlay { path, .. }
+            | WorkspaceMount::ReadOnly { path, .. }
+            | WorkspaceMount::Copy { path, .. },
+        ) => (path, Covered::Yes),
+        ViewStep::Hide { .. } | ViewStep::SealRoot => return None,
+    };
+    Some(Made { path, covered })
+}
+
+impl Compiler<'_> {
     fn push(&mut self, op: Op) {
         self.ops.push(op);
         self.step_of.push(self.step);
@@ -177,10 +326,16 @@ impl Compiler {
             ViewStep::Symlink { path, target } => {
                 self.push(Op::Symlink { path: inner(path)?, target: c_path(target)? });
             }
-            ViewStep::Bind { source, path, access } => self.bind(source, path, *access)?,
+            ViewStep::Bind { source, path, access } => {
+                self.bind(source, path, *access)?;
+                match access {
+                    Access::ReadWrite => self.seal_own_binary(source, path)?,
+                    Access::ReadOnly | Access::Device => {}
+                }
+            }
             ViewStep::Tmpfs { path, mode, size } => {
                 let options = match size {
-                    TmpfsSize::Default => format!("mode={mode:o}"),
+                    TmpfsSize::Default => format!("mode={mode:o}{}", self.tmpfs.options(path)),
                     TmpfsSize::Bytes(bytes) => format!("mode={mode:o},size={bytes}"),
                 };
                 self.push(Op::Mkdir { path: inner(path)?, mode: 0o755 });
@@ -194,6 +349,7 @@ impl Compiler {
                 let parent = path.parent().unwrap_or(Path::new("/"));
                 self.push(Op::MountPoint { parent: inner(parent)?, path: inner(path)? });
             }
+            ViewStep::Secrets { path } => self.secrets(path)?,
             ViewStep::SealRoot => self.push(Op::SealMount { path: c_string(b".")? }),
         }
         Ok(())
@@ -225,15 +381,36 @@ impl Compiler {
         Ok(())
     }
 
+    fn seal_own_binary(&mut self, source: &Path, path: &Path) -> Result<(), LaunchError> {
+        // Where it cannot be told it cannot be found from inside either: there is no /proc, or no such file.
+        let Ok(own) = std::env::current_exe() else { return Ok(()) };
+        for Seal { source, path, access } in seals(&own, source, path) {
+            self.bind(&source, &path, access)?;
+        }
+        Ok(())
+    }
+
     fn proc(&mut self, path: &Path) -> Result<(), LaunchError> {
         self.push(Op::Mkdir { path: inner(path)?, mode: 0o755 });
         self.mount("proc", path, "", Execution::Refused)?;
+        self.no_user_namespaces(inner(&path.join(USERNS_MAX))?);
+        if let Some(pid_max) = self.pid_max {
+            let value = c_string(pid_max.to_string().as_bytes())?;
+            self.push(Op::Set { path: inner(&path.join("sys/kernel/pid_max"))?, value });
+        }
         if rustix::process::geteuid().is_root() {
             for part in PROC_SEALED {
                 self.push(Op::Seal { path: inner(&path.join(part))? });
             }
         }
         Ok(())
+    }
+
+    fn no_user_namespaces(&mut self, path: CString) {
+        match self.userns {
+            NestedUserns::Refused => self.push(Op::NoUserNamespaces { path, otherwise: self.otherwise }),
+            NestedUserns::Allowed => {}
+        }
     }
 
     fn devices(&mut self, dev: &Path) -> Result<(), LaunchError> {
@@ -252,8 +429,27 @@ impl Compiler {
             self.push(Op::Mkdir { path: inner(&dev.join(name))?, mode: 0o755 });
         }
         self.mount("devpts", &dev.join("pts"), "newinstance,ptmxmode=0666,mode=620", Execution::Refused)?;
-        self.mount("tmpfs", &dev.join("shm"), "mode=1777", Execution::Refused)?;
+        let shm = dev.join("shm");
+        let shared = format!("mode=1777{}", self.tmpfs.options(&shm));
+        self.mount("tmpfs", &shm, &shared, Execution::Refused)?;
         self.push(Op::SealMount { path: inner(dev)? });
+        Ok(())
+    }
+
+    /// As large as they are, and for nobody but their owner, who cannot change them either.
+    fn secrets(&mut self, dir: &Path) -> Result<(), LaunchError> {
+        let files = self.secret_files;
+        let bytes: usize =
+            files.iter().map(|file| file.bytes.len().next_multiple_of(SECRET_ROOM_BYTES)).sum();
+        let (bytes, inodes) = (bytes.max(SECRET_ROOM_BYTES), files.len() + 2);
+        self.push(Op::Mkdir { path: inner(dir)?, mode: 0o755 });
+        let options = format!("mode=500,size={bytes},nr_inodes={inodes}");
+        self.mount("tmpfs", dir, &options, Execution::Refused)?;
+        for file in files {
+            let path = inner(&dir.join(&file.name))?;
+            self.push(Op::Secret { path, bytes: file.bytes.clone() });
+        }
+        self.push(Op::SealMount { path: inner(dir)? });
         Ok(())
     }
 
@@ -346,6 +542,30 @@ mod tests {
         let found = candidates(OsStr::new("make"), OsStr::new("/a::/b"));
         assert_eq!(found, [Path::new("/a/make"), Path::new("./make"), Path::new("/b/make")]);
         assert_eq!(candidates(OsStr::new("./x"), OsStr::new("/a")), [Path::new("./x")]);
+    }
+
+    #[test]
+    fn what_the_view_makes_in_a_file_system_is_counted_once_and_there_only() {
+        let dir = |path: &str| ViewStep::Dir { path: path.into(), mode: 0o755 };
+        let tmpfs = |path: &str| ViewStep::Tmpfs { path: path.into(), mode: 0o755, size: TmpfsSize::Default };
+        let view = [
+            tmpfs("/home/u"),
+            dir("/home/u/a"),
+            ViewStep::Workspace(WorkspaceMount::ReadOnly { path: "/home/u/a/work".into(), lowers: vec![] }),
+            ViewStep::MountPoint { path: "/home/u/a/work/cache".into() },
+            tmpfs("/home/u/a/work/cache"),
+            ViewStep::Symlink { path: "/home/u/link".into(), target: "a".into() },
+            ViewStep::Hide { path: "/home/u/a/work/key".into() },
+            tmpfs("/tmp"),
+            dir("/tmpx"),
+            ViewStep::SealRoot,
+        ];
+        let counts =
+            ["/home/u", "/home/u/a/work/cache", "/tmp", "/dev/shm"].map(|at| made_in(at.as_ref(), &view));
+        assert_eq!(counts, [3, 0, 0, 0]);
+        let bounds = TmpfsBounds { bytes: Some(0), files: Some(100), view: &view };
+        assert_eq!(bounds.options("/tmp".as_ref()), ",size=1,nr_inodes=101");
+        assert_eq!(bounds.options("/home/u".as_ref()), ",size=1,nr_inodes=104");
     }
 
     #[test]

@@ -11,8 +11,9 @@ use avfs::hostfs::xattr;
 use avfs::hostfs::{beneath, remove::remove_tree};
 use avfs::runtime::envelope::DoctorCheck;
 use avfs::runtime::{
-    Completion, ExecutionTimeout, Exit, LaunchPlan, Launcher, NetMode, ProcMode, Profile, Streams,
-    UpperPlace, UpperRoot, ViewRequest, WorkspaceMount, view,
+    Completion, Confinement, ExecutionTimeout, Exit, LandlockMode, LaunchPlan, Launcher, Limits,
+    NestedUserns, NetMode, ProcMode, Profile, SeccompProfile, SecretFiles, Streams, UpperPlace, UpperRoot,
+    ViewRequest, WorkspaceMount, view,
 };
 
 use crate::launch::{LaunchError, SandboxLauncher};
@@ -23,6 +24,12 @@ const MEMORY_BYTES: u64 = 1 << 20;
 const MEMORY_INODES: u64 = 100;
 /// Replaces a directory of the lower layer: the upper must say that it hides the old one.
 const REPLACE: &str = "rm -r d && mkdir d && : > d/new";
+
+const FILTER_HOLDS: &str =
+    "grep -q '^Seccomp:[[:space:]]*2$' /proc/self/status || { echo 'no filter holds' >&2; exit 1; }";
+/// A call that is refused. It has to be another root than the one there is, or none is made.
+const CHROOT: &str = "PATH=$PATH:/usr/sbin:/sbin chroot /usr true 2>/dev/null; true";
+const SCOPE_HOLDS: &str = "! kill -0 1 2>/dev/null || { echo 'no scope holds' >&2; exit 1; }";
 
 /// A workspace to try things with; gone when dropped.
 struct Bench {
@@ -87,7 +94,10 @@ pub fn checks(cache_dir: &Path, umask: u32) -> Vec<DoctorCheck> {
     let either = disk.is_ok() || memory.is_ok();
     checks.push(told("overlay, scratch on disk", !either, disk));
     checks.push(told("overlay, scratch in memory", false, memory));
-    checks.extend(confinement());
+    checks.push(told("seccomp filter", true, prober.seccomp()));
+    checks.push(told("refused calls are told", false, prober.telling()));
+    checks.push(told("Landlock", false, prober.landlock()));
+    checks.push(own_group());
     checks
 }
 
@@ -113,14 +123,16 @@ impl Prober<'_> {
             workspace,
             home: None,
             search_path: "/usr/bin:/bin".as_ref(),
-            net,
+            net: &net,
             proc,
             extras: &[],
             secret: &[],
+            secret_files: SecretFiles::None,
         });
         LaunchPlan {
             mountpoint: self.bench.dir.join("mnt"),
             view: steps,
+            profile: Profile::Strict,
             net,
             command: ["/bin/sh", "-c", script].map(OsString::from).to_vec(),
             environment: vec![("PATH".into(), "/usr/bin:/bin".into())],
@@ -128,6 +140,9 @@ impl Prober<'_> {
             streams: Streams::Captured { bytes_max: 4096 },
             timeout: ExecutionTimeout::Millis(10_000),
             grace: Duration::from_secs(1),
+            limits: Limits::default(),
+            confinement: Confinement::DEFAULT,
+            secret_files: Vec::new(),
         }
     }
 
@@ -142,6 +157,46 @@ impl Prober<'_> {
 
     fn check(&self, name: &str, required: bool, plan: LaunchPlan) -> DoctorCheck {
         told(name, required, self.run(&plan).map(drop))
+    }
+
+    /// A command with this confinement, in a workspace that is of no matter.
+    fn confined(&self, confinement: Confinement, script: &str) -> Result<Completion, Failure> {
+        let lowers = vec![self.bench.dir.join("lower")];
+        let plain = WorkspaceMount::ReadOnly { path: "/workspace".into(), lowers };
+        let plan = self.plan(plain, NetMode::Host, ProcMode::Private, script);
+        self.run(&LaunchPlan { confinement, ..plan })
+    }
+
+    /// The kernel itself says whether a filter holds.
+    fn seccomp(&self) -> Result<(), Failure> {
+        let alone = Confinement { landlock: LandlockMode::Off, ..Confinement::DEFAULT };
+        self.confined(alone, FILTER_HOLDS).map(drop)
+    }
+
+    fn telling(&self) -> Result<(), Failure> {
+        let alone = Confinement { landlock: LandlockMode::Off, ..Confinement::DEFAULT };
+        let completion = self.confined(alone, CHROOT)?;
+        if completion.refused_calls.iter().any(|refused| refused.call == "chroot") {
+            return Ok(());
+        }
+        let what =
+            "calls are refused, but the kernel does not tell which: something else listens already, or it \
+                    is older than Linux 5.0"
+                .to_owned();
+        Err(Failure::Wrong { piece: Piece::Process, what })
+    }
+
+    /// Where it has scopes the first process, of the same user, cannot be signalled.
+    fn landlock(&self) -> Result<(), Failure> {
+        const SCOPES_SINCE: u32 = 6;
+        let alone = Confinement {
+            seccomp: SeccompProfile::Off,
+            landlock: LandlockMode::Required,
+            userns: NestedUserns::Allowed,
+        };
+        let scoped = crate::sys::landlock_abi().is_some_and(|abi| abi >= SCOPES_SINCE);
+        let script = if scoped { SCOPE_HOLDS } else { "true" };
+        self.confined(alone, script).map(drop)
     }
 
     /// An overlay that is written to, and whose upper then says what it should.
@@ -177,28 +232,14 @@ fn told(name: &str, required: bool, outcome: Result<(), Failure>) -> DoctorCheck
     }
 }
 
-/// What the kernel offers to confine a command further.
-fn confinement() -> Vec<DoctorCheck> {
-    let has = |name: &str, there: bool, missing: &str| {
-        if there {
-            DoctorCheck::passed(name, false)
-        } else {
-            DoctorCheck::failed(name, false, "sandbox.confinement", missing.to_owned(), None)
-        }
-    };
-    let seccomp = std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").is_ok();
-    let lsm = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
-    let landlock =
-        crate::sys::landlock_abi().is_some() || lsm.split(',').any(|name| name.trim() == "landlock");
-    vec![
-        has("seccomp filters", seccomp, "this kernel has no seccomp filters"),
-        has("Landlock", landlock, "this kernel has no Landlock, or it is not enabled"),
-        has(
-            "control group of one's own",
-            own_cgroup(),
-            "no writable cgroup v2: limits of memory and processes cannot be set",
-        ),
-    ]
+fn own_group() -> DoctorCheck {
+    let name = "control group of one's own";
+    if own_cgroup() {
+        return DoctorCheck::passed(name, false);
+    }
+    let missing =
+        "no writable cgroup v2: limits of memory and processors are coarser, or need root".to_owned();
+    DoctorCheck::failed(name, false, "sandbox.confinement", missing, None)
 }
 
 /// True if this process may make groups beneath its own.

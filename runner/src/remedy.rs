@@ -10,6 +10,9 @@ pub enum Piece {
     Proc,
     Net,
     Process,
+    Userns,
+    Landlock,
+    Seccomp,
 }
 
 impl Piece {
@@ -24,6 +27,9 @@ impl Piece {
             Self::Proc => "sandbox.proc",
             Self::Net => "sandbox.net",
             Self::Process => "sandbox.process",
+            Self::Userns => "sandbox.userns",
+            Self::Landlock => "sandbox.landlock",
+            Self::Seccomp => "sandbox.seccomp",
         }
     }
 
@@ -41,6 +47,9 @@ impl Piece {
                  in Kubernetes set procMount: Unmasked; or run without one: --allow-degraded"
             }
             Self::Net => "use --net host",
+            Self::Userns => "use a seccomp profile, which forbids them too, or --allow-userns",
+            Self::Landlock => "use --landlock off",
+            Self::Seccomp => "use --seccomp off, which leaves the whole kernel open to the command",
             // A user namespace that may do nothing is how some hosts forbid them.
             Self::Mounts | Self::Process if why.kind() == std::io::ErrorKind::PermissionDenied => {
                 return Some(for_namespaces());

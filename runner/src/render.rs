@@ -4,10 +4,11 @@ use std::io::Write;
 
 use avfs::diagnose::Diagnose;
 use avfs::ids::ForkName;
+use avfs::runtime::egress::{Host, place as place_of};
 use avfs::runtime::envelope::ErrorBody;
 use avfs::runtime::{
-    ChangeCounts, ChangeReport, ExecutionRequest, ExecutionResult, ForkChoice, Rehearsal, Scratch,
-    show_bytes_size,
+    ChangeCounts, ChangeReport, ConnectionVerdict, ExecutionRequest, ExecutionResult, ForkChoice, NetMode,
+    Rehearsal, Scratch, show_bytes_size,
 };
 use avfs::vault::diff::{Change, ChangeKind};
 use avfs::vault::run::Landed;
@@ -15,6 +16,8 @@ use avfs::vault::run::Landed;
 /// Changes that are named; the rest is counted.
 const CHANGES_SHOWN: usize = 10;
 const LEFT_OUT_SHOWN: usize = 5;
+const REFUSED_SHOWN: usize = 10;
+const RUNS_ON_HOST_SHOWN: usize = 10;
 
 /// What to tell about a run, in lines.
 pub fn summary(result: &ExecutionResult, vault_option: Option<&str>) -> Vec<String> {
@@ -22,6 +25,11 @@ pub fn summary(result: &ExecutionResult, vault_option: Option<&str>) -> Vec<Stri
     if result.timed_out {
         lines.push("the command ran for too long and was ended".to_owned());
     }
+    let limit = result.enforcement.limits.iter().find(|limit| Some(limit.kind) == result.stopped_by);
+    if let Some(limit) = limit {
+        lines.push(format!("the command was stopped: it {}", limit.kind.exceeded(limit.value)));
+    }
+    lines.extend(refused_connections(result));
     for left in result.left_out.iter().take(LEFT_OUT_SHOWN) {
         lines.push(format!("not kept: {}: {}", left.path, left.reason));
     }
@@ -31,6 +39,13 @@ pub fn summary(result: &ExecutionResult, vault_option: Option<&str>) -> Vec<Stri
     }
     if result.landed == Landed::Nothing {
         return lines;
+    }
+    for one in result.runs_on_host.iter().take(RUNS_ON_HOST_SHOWN) {
+        lines.push(format!("executed on the host once applied: {} ({})", one.path, one.why));
+    }
+    let more = result.runs_on_host.len().saturating_sub(RUNS_ON_HOST_SHOWN);
+    if more > 0 {
+        lines.push(format!("executed on the host once applied: and {more} more"));
     }
     lines.push(format!("{} in run {}", counts(&result.changes.counts), result.run_id));
     match &result.change_report {
@@ -45,6 +60,40 @@ pub fn summary(result: &ExecutionResult, vault_option: Option<&str>) -> Vec<Stri
         }
     }
     lines.extend(next_steps(result, vault_option));
+    lines
+}
+
+/// Each place that was refused, once, and the list with which they all would not have been.
+fn refused_connections(result: &ExecutionResult) -> Vec<String> {
+    let NetMode::Allow(list) = &result.enforcement.net else { return Vec::new() };
+    let mut refused: Vec<(String, usize)> = Vec::new();
+    let mut places: Vec<String> = Vec::new();
+    for connection in &result.connections.list {
+        let ConnectionVerdict::Refused(reason) = &connection.verdict else { continue };
+        let told = format!("{}:{} was refused: {reason}", connection.host, connection.port);
+        match refused.iter_mut().find(|(other, _)| *other == told) {
+            Some((_, times)) => *times += 1,
+            None => refused.push((told, 1)),
+        }
+        let host = Host::parse(connection.host.as_bytes()).ok();
+        let place = connection.address.map(|it| Host::Address(it.to_canonical())).or(host);
+        let place = place.map(|host| place_of(&host, connection.port));
+        if let Some(place) = place.filter(|place| !places.contains(place)) {
+            places.push(place);
+        }
+    }
+    let times = |times: usize| if times > 1 { format!(" ({times} times)") } else { String::new() };
+    let told = refused.iter().take(REFUSED_SHOWN);
+    let mut lines: Vec<String> =
+        told.map(|(told, count)| format!("network: {told}{}", times(*count))).collect();
+    let more = refused.len().saturating_sub(REFUSED_SHOWN);
+    if more > 0 {
+        lines.push(format!("network: and {more} more were refused"));
+    }
+    if !places.is_empty() {
+        places.truncate(REFUSED_SHOWN);
+        lines.push(format!("  allow:   --net allow={list},{}", places.join(",")));
+    }
     lines
 }
 
@@ -135,7 +184,7 @@ pub fn rehearsal(request: &ExecutionRequest, rehearsal: &Rehearsal) -> String {
         Scratch::Disk => "disk".to_owned(),
     };
     let lines = [
-        ("would run", request.command.shown()),
+        ("would run", request.shown_command()),
         ("vault", rehearsal.vault.display().to_string()),
         ("fork", fork),
         ("workspace", rehearsal.workspace.display().to_string()),

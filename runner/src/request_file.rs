@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use avfs::diagnose::Diagnose;
 use avfs::ids::ForkName;
-use avfs::runtime::envelope::{REQUEST_BYTES_MAX, RequestFile, RequestFileError};
+use avfs::runtime::envelope::{REQUEST_BYTES_MAX, RequestFile, RequestFileError, amount_text};
 use avfs::runtime::policy::PolicyProfile;
 use avfs::runtime::{CommandLine, ExecutionTimeout, Retention};
 
@@ -108,6 +108,16 @@ fn fill(mut args: Args, file: RequestFile, command: CommandLine, path: &Path) ->
     word(&mut args.profile, file.profile.as_deref(), "profile", path)?;
     word(&mut args.approval, file.approval.as_deref(), "approval", path)?;
     word(&mut args.approved, file.approval_id.as_deref(), "approval_id", path)?;
+    word(&mut args.seccomp, file.seccomp.as_deref(), "seccomp", path)?;
+    word(&mut args.landlock, file.landlock.as_deref(), "landlock", path)?;
+    args.allow_userns |= file.allow_userns;
+    args.allow_secret_files |= file.allow_secret_files;
+    word(&mut args.memory, amount_text(&file.memory).as_deref(), "memory", path)?;
+    word(&mut args.cpus, amount_text(&file.cpus).as_deref(), "cpus", path)?;
+    word(&mut args.pids, amount_text(&file.pids).as_deref(), "pids", path)?;
+    word(&mut args.disk, amount_text(&file.disk).as_deref(), "disk", path)?;
+    word(&mut args.files, amount_text(&file.files).as_deref(), "files", path)?;
+    word(&mut args.file_size, amount_text(&file.file_size).as_deref(), "file_size", path)?;
     for profile in &file.policy {
         let mut wanted = None;
         word::<PolicyProfile>(&mut wanted, Some(profile), "policy", path)?;
@@ -140,5 +150,9 @@ fn fill(mut args: Args, file: RequestFile, command: CommandLine, path: &Path) ->
     env.append(&mut args.env);
     args.env = env;
     args.secret.extend(file.secrets.iter().map(OsString::from));
+    // What an envelope tells of them are names alone.
+    let as_file =
+        |secret: &String| if secret.contains('=') { secret.into() } else { format!("{secret}=file").into() };
+    args.secret.extend(file.secret_files.iter().map(as_file));
     Ok(args)
 }

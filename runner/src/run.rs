@@ -21,6 +21,7 @@ use avfs::runtime::{
 };
 use avfs::vault::materialize::BaseCache;
 use avfs::vault::meter::Meter;
+use avfs::vault::secrets::Secrets;
 use avfs::vault::{Context, Vault};
 
 use crate::approve::AtTerminal;
@@ -55,19 +56,28 @@ pub fn run(args: Args) -> u8 {
     }
     let mut asked = None;
     match execute(&args, &mut asked) {
-        Ok((executed, object)) => tell(&args, &executed, object, &envelope_to),
+        Ok((executed, asked)) => tell(&args, &executed, asked, &envelope_to),
         Err(error) => tell_failure(&error, asked, &envelope_to),
     }
 }
 
-/// Says what came of a request, to people and to scripts.
-fn tell(
-    args: &Args,
-    executed: &Executed<LaunchError>,
+/// A request as it is told, and what no text about it may hold.
+struct Asked {
     object: RequestObject,
-    envelope_to: &EnvelopeTo,
-) -> u8 {
-    let envelope = ExecutionEnvelope::of(object, executed);
+    secrets: Secrets,
+}
+
+impl Asked {
+    fn of(request: &ExecutionRequest, vault: Option<&Path>) -> Self {
+        Self { object: RequestObject::of(request, vault), secrets: request.secrets() }
+    }
+}
+
+/// Says what came of a request, to people and to scripts.
+fn tell(args: &Args, executed: &Executed<LaunchError>, asked: Asked, envelope_to: &EnvelopeTo) -> u8 {
+    let Asked { object, secrets } = asked;
+    let mut envelope = ExecutionEnvelope::of(object, executed);
+    envelope.error = envelope.error.map(|error| error.without(&secrets));
     let written = envelope_to.write(&envelope);
     let human = !matches!(envelope_to, EnvelopeTo::Stdout);
     let code = match &executed.came {
@@ -83,7 +93,7 @@ fn tell(
     };
     if let (Some(error), true) = (&envelope.error, human || written.is_err()) {
         match &executed.came {
-            Err(error) => render::say(&render::failure(error)),
+            Err(error) => render::say(&secrets.scrub_text(render::failure(error))),
             Ok(_) => render::say(&render::refusal(error)),
         }
     }
@@ -118,7 +128,7 @@ fn rehearse(args: &Args, envelope_to: &EnvelopeTo) -> u8 {
 /// What a run would stand on; a vault that is not there is not made.
 fn plan(args: &Args) -> Result<(ExecutionRequest, Rehearsal), RunError> {
     let around = surroundings()?;
-    let outside = outside(&around);
+    let outside = outside(args, &around)?;
     let (vault, bound) = match around.locate(args.vault.as_deref()) {
         Ok(located) => {
             let vault = Vault::open(&located.path, OpenOptions::default(), context())?;
@@ -137,11 +147,13 @@ fn plan(args: &Args) -> Result<(ExecutionRequest, Rehearsal), RunError> {
 }
 
 /// Says what failed, to people and to scripts.
-fn tell_failure(error: &RunError, request: Option<RequestObject>, envelope_to: &EnvelopeTo) -> u8 {
-    let envelope = ExecutionEnvelope::failed(request, ErrorBody::of(error));
+fn tell_failure(error: &RunError, asked: Option<Asked>, envelope_to: &EnvelopeTo) -> u8 {
+    let (object, secrets) = asked.map(|asked| (asked.object, asked.secrets)).unzip();
+    let secrets = secrets.unwrap_or_default();
+    let envelope = ExecutionEnvelope::failed(object, ErrorBody::of(error).without(&secrets));
     let written = envelope_to.write(&envelope);
     if !matches!(envelope_to, EnvelopeTo::Stdout) || written.is_err() {
-        render::say(&render::failure(error));
+        render::say(&secrets.scrub_text(render::failure(error)));
     }
     error.exit_code()
 }
@@ -211,16 +223,13 @@ fn code_of(result: &ExecutionResult) -> u8 {
     }
 }
 
-fn execute(
-    args: &Args,
-    told: &mut Option<RequestObject>,
-) -> Result<(Executed<LaunchError>, RequestObject), RunError> {
+fn execute(args: &Args, told: &mut Option<Asked>) -> Result<(Executed<LaunchError>, Asked), RunError> {
     let around = surroundings()?;
-    let outside = outside(&around);
+    let outside = outside(args, &around)?;
     let arguments_bytes_max = arguments_bytes_max();
     // What cannot be followed is refused before a vault is made for it.
     let request = args.request(&outside, &Config::default(), Vec::new())?;
-    *told = Some(RequestObject::of(&request, None));
+    *told = Some(Asked::of(&request, None));
     request.check(arguments_bytes_max).map_err(ExecuteError::Request)?;
     let vault = open_vault(args, &around)?;
     let bound = bound_dir(&vault)?;
@@ -231,8 +240,7 @@ fn execute(
     let extras =
         settings::extras(&config, &vault_id, args.at.as_deref().or(bound.as_deref()), &around, &cache_dir)?;
     let request = args.request(&outside, &config, extras)?;
-    let object = RequestObject::of(&request, vault.path());
-    *told = Some(object.clone());
+    *told = Some(Asked::of(&request, vault.path()));
     let boot_id = machine::boot_id()
         .map_err(|source| RunError::Host { operation: "read the machine's boot id", source })?;
     let stat_cache = bound.as_ref().map(|dir| stat_cache_path(&cache_dir, &vault_id, dir));
@@ -265,7 +273,7 @@ fn execute(
     if let Ok(Came::Ran(result)) = &mut executed.came {
         result.notes.splice(0..0, notes);
     }
-    Ok((executed, object))
+    Ok((executed, Asked::of(&request, vault.path())))
 }
 
 /// The rules that hold.
@@ -282,14 +290,15 @@ fn arguments_bytes_max() -> usize {
     usize::try_from(stack.map_or(MOST, |stack| (stack / 4).clamp(LEAST, MOST))).unwrap_or(usize::MAX)
 }
 
-fn outside(around: &Surroundings) -> Outside {
+fn outside(args: &Args, around: &Surroundings) -> Result<Outside, RunError> {
     use std::io::IsTerminal;
     let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    Outside {
+    Ok(Outside {
         cwd: around.cwd.clone(),
         environment: std::env::vars_os().collect(),
+        secrets: args.secrets(&around.cwd)?,
         terminal: if person { Terminal::There } else { Terminal::None },
-    }
+    })
 }
 
 /// The settings of the user and of the directory, and what the directory asked for in vain.

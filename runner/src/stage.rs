@@ -23,16 +23,26 @@ pub enum Stage {
     Loopback,
     /// Opening a pseudo terminal.
     Terminal,
+    /// Showing the supervisor who is inside.
+    Limits,
     /// Making the command's process.
     Fork,
     /// A session, its terminal and its streams.
     Session,
     /// Dropping keys, capabilities and descriptors.
     Confine,
+    /// Allowing no user namespaces in the new one.
+    Userns,
+    /// Landlock's rules.
+    Landlock,
+    /// The filter of system calls.
+    Seccomp,
     /// Entering the working directory.
     Cwd,
     /// Becoming the command.
     Exec,
+    /// Listening inside for the proxy.
+    Listener,
 }
 
 /// What went wrong, and where.
@@ -62,6 +72,11 @@ impl Failed {
             Stage::Confine => (11, 0),
             Stage::Cwd => (12, 0),
             Stage::Exec => (13, 0),
+            Stage::Userns => (14, 0),
+            Stage::Landlock => (15, 0),
+            Stage::Seccomp => (16, 0),
+            Stage::Listener => (17, 0),
+            Stage::Limits => (18, 0),
         };
         let mut bytes = [0; REPORT_BYTES];
         bytes[..2].copy_from_slice(&kind.to_le_bytes());
@@ -88,6 +103,11 @@ impl Failed {
             11 => Stage::Confine,
             12 => Stage::Cwd,
             13 => Stage::Exec,
+            14 => Stage::Userns,
+            15 => Stage::Landlock,
+            16 => Stage::Seccomp,
+            17 => Stage::Listener,
+            18 => Stage::Limits,
             _ => return None,
         };
         let errno = i32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
@@ -112,7 +132,7 @@ mod tests {
 
     #[test]
     fn what_failed_crosses_the_pipe() {
-        for stage in [Stage::Start, Stage::View(513), Stage::Pivot, Stage::Exec] {
+        for stage in [Stage::Start, Stage::View(513), Stage::Pivot, Stage::Exec, Stage::Seccomp] {
             let failed = Failed { stage, errno: Errno::PERM };
             assert_eq!(Failed::from_bytes(failed.to_bytes()), Some(failed));
         }

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use avfs::runtime::{Completion, Exit, LaunchPlan, Usage};
+use avfs::runtime::{Completion, Confined, Exit, LaunchPlan, LimitKind, NetMode, Usage};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, WaitOptions, kill_process, waitpid};
 
+use crate::confine::RefusedCalls;
 use crate::control::{Channel, End, Message, Order};
+use crate::egress::Egress;
 use crate::launch::LaunchError;
+use crate::limits::{self, Keeper};
 use crate::stdio::{Flowed, Streams};
 use crate::sys::{self, Pid, SignalFd, SignalSet};
 
@@ -27,7 +30,12 @@ pub struct Supervised {
     pub control: OwnedFd,
     pub memory: Option<OwnedFd>,
     pub terminal: Option<OwnedFd>,
+    /// Where the command's connections come in, if it has an allow-list.
+    pub listener: Option<OwnedFd>,
+    /// Of the sandbox, where its processes are looked at.
+    pub proc: Option<OwnedFd>,
     pub streams: Streams,
+    pub refused: RefusedCalls,
 }
 
 /// From here on signals come through a descriptor; threads that are started later hold them back too.
@@ -101,34 +109,52 @@ struct Watch<'a> {
     control: Channel<'a>,
     ending: Ending,
     timed_out: bool,
+    limits: Option<&'a limits::Watch>,
+    /// The limit that everybody was killed for.
+    exceeded: Option<LimitKind>,
     /// Of SIGINT or SIGTERM, from outside.
     requests: u32,
     deadline: Option<Instant>,
     grace: Duration,
+    refused: RefusedCalls,
 }
 
 /// Watches to the end. Everything inside is dead when this returns.
-pub fn watch(sandbox: Supervised, signals: &SignalFd, plan: &LaunchPlan) -> Result<Completion, LaunchError> {
-    let Supervised { pid, control, memory, terminal, streams } = sandbox;
+pub fn watch(
+    sandbox: Supervised,
+    signals: &SignalFd,
+    plan: &LaunchPlan,
+    mut keeper: Keeper,
+) -> Result<Completion, LaunchError> {
+    let Supervised { pid, control, memory, terminal, listener, proc, streams, refused } = sandbox;
     let begun = Instant::now();
-    let flow = match streams.start(terminal) {
-        Ok(flow) => flow,
-        // Without its streams the command is of no use, and nobody may go on writing.
-        Err(errno) => {
-            kill_and_reap(pid);
-            return Err(LaunchError::host("start the streams")(errno));
-        }
-    };
+    // Without its streams the command is of no use, and nobody may go on writing.
+    let flow = streams.start(terminal).map_err(|errno| {
+        kill_and_reap(pid);
+        LaunchError::host("start the streams")(errno)
+    })?;
+    let egress = start_egress(listener, &plan.net, begun).map_err(|errno| {
+        kill_and_reap(pid);
+        LaunchError::host("start the proxy")(errno)
+    })?;
+    // Nor may it go on without anybody who looks.
+    let limits = keeper.watch(proc).map_err(|source| {
+        kill_and_reap(pid);
+        LaunchError::Host { operation: "start a thread", source }
+    })?;
     let mut watch = Watch {
         control: Channel(control.as_fd()),
+        limits: limits.as_ref(),
+        exceeded: None,
         ending: Ending::No,
         timed_out: false,
         requests: 0,
         deadline: plan.timeout.duration().and_then(|limit| begun.checked_add(limit)),
         grace: plan.grace,
+        refused,
     };
     let end = watch.until_the_end(signals, &flow);
-    let requests = watch.requests;
+    let Watch { requests, timed_out, exceeded, refused, .. } = watch;
     // Only once init is reaped is nobody left who could write.
     let init = rustix::process::Pid::from_raw(pid).and_then(|pid| {
         if end.is_none() {
@@ -137,6 +163,7 @@ pub fn watch(sandbox: Supervised, signals: &SignalFd, plan: &LaunchPlan) -> Resu
         waitpid(Some(pid), WaitOptions::empty()).ok().flatten()
     });
     let executing = begun.elapsed();
+    let connections = egress.map(Egress::finish).unwrap_or_default();
     let Flowed { stdout, stderr, undelivered } = flow.finish();
     // What the command did is worth more than our own reaction to signals.
     if let Err(errno) = let_signals_through(requests) {
@@ -147,9 +174,10 @@ pub fn watch(sandbox: Supervised, signals: &SignalFd, plan: &LaunchPlan) -> Resu
         Some(end) => exit_of(end.status),
         None => Exit::Signal(killed.unwrap_or(libc::SIGKILL)),
     };
+    let kept = keeper.settle(limits::Ended { exit, timed_out, exceeded }, limits);
     Ok(Completion {
         exit,
-        timed_out: watch.timed_out,
+        timed_out,
         stdout,
         stderr,
         usage: end.map(|end| usage_of(&end)).unwrap_or_default(),
@@ -157,29 +185,70 @@ pub fn watch(sandbox: Supervised, signals: &SignalFd, plan: &LaunchPlan) -> Resu
         executing,
         memory,
         undelivered,
+        confined: Confined::NOTHING,
+        limits: kept.limits,
+        stopped_by: kept.stopped_by,
+        limits_reached: kept.reached,
+        connections,
+        refused_calls: refused.told(),
     })
+}
+
+/// The proxy, where the command has one.
+fn start_egress(listener: Option<OwnedFd>, net: &NetMode, begun: Instant) -> sys::Result<Option<Egress>> {
+    match (listener, net) {
+        (Some(listener), NetMode::Allow(list)) => Egress::start(listener, list.clone(), begun).map(Some),
+        (Some(_), NetMode::None | NetMode::Host) | (None, _) => Ok(None),
+    }
 }
 
 impl Watch<'_> {
     fn until_the_end(&mut self, signals: &SignalFd, flow: &crate::stdio::Flow) -> Option<End> {
         loop {
-            let mut fds = [
+            let mut fds = vec![
                 PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN),
                 PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
             ];
+            // Once it has spoken there is nothing more to hear.
+            let limits = self.limits.filter(|_| self.exceeded.is_none());
+            let [refused_at, limit_at] =
+                [self.refused.listener(), limits.map(limits::Watch::as_fd)].map(|fd| {
+                    fds.extend(fd.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+                    fd.map(|_| fds.len() - 1)
+                });
             let wait = self.next_moment().map(|moment| moment.saturating_duration_since(Instant::now()));
             let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
             if poll(&mut fds, wait.as_ref()).is_err() {
                 continue;
             }
+            let came = |at: Option<usize>| at.map_or(PollFlags::empty(), |at| fds[at].revents());
+            let (told, limit) = (came(refused_at), came(limit_at));
             if !fds[0].revents().is_empty() {
                 return match self.control.next_message() {
                     Ok(Some(Message::End(end))) => Some(end),
-                    Ok(Some(Message::Memory(_) | Message::Terminal(_)) | None) | Err(_) => None,
+                    Ok(
+                        Some(
+                            Message::Memory(_)
+                            | Message::Terminal(_)
+                            | Message::Listener(_)
+                            | Message::Notifier(_)
+                            | Message::Proc(_),
+                        )
+                        | None,
+                    )
+                    | Err(_) => None,
                 };
+            }
+            if !limit.is_empty() {
+                self.limit_exceeded();
             }
             while let Ok(Some(signal)) = signals.read() {
                 self.signal(signal, flow);
+            }
+            if told.contains(PollFlags::IN) {
+                self.refused.answer_one();
+            } else if !told.is_empty() {
+                self.refused.nobody_left();
             }
             if !self.time_passed() {
                 return None;
@@ -210,6 +279,16 @@ impl Watch<'_> {
         }
         // If init is gone the next look at the channel tells.
         let _ = self.control.order(Order::Signal(signal));
+    }
+
+    /// Nobody who is beyond a limit gets time to go further.
+    fn limit_exceeded(&mut self) {
+        self.exceeded = self.limits.and_then(limits::Watch::exceeded);
+        if self.exceeded.is_none() {
+            tracing::error!("the watch over the limits has ended; so does the command");
+            self.limits = None;
+        }
+        self.kill();
     }
 
     fn kill(&mut self) {

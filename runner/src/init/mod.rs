@@ -3,12 +3,14 @@
 //! Between the clone and the end nothing here allocates, locks or unwinds: everything it needs was made
 //! before. Failures go back as eight bytes.
 
+mod listener;
 mod payload;
 mod reap;
 mod rootfs;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{DumpableBehavior, Signal};
 
 use crate::control::{self, Channel};
@@ -69,10 +71,20 @@ fn start(inherited: &Inherited<'_>) -> Result<Option<sys::Pid>, Failed> {
     if let Some(memory) = memory {
         inherited.control.send_fd(control::MEMORY, memory.as_fd()).at(Stage::Memory)?;
     }
+    if prepared.shows_proc {
+        // Who is inside is seen here by number, and by nobody else who has left this namespace.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let proc = rustix::fs::open(c"proc", flags, Mode::empty()).at(Stage::Limits)?;
+        inherited.control.send_fd(control::PROC, proc.as_fd()).at(Stage::Limits)?;
+    }
     let terminal = open_terminal(inherited)?;
     rootfs::enter().at(Stage::Pivot)?;
     if prepared.loopback {
         sys::raise_loopback().at(Stage::Loopback)?;
+    }
+    if prepared.wants_listener {
+        let listener = listener::open().at(Stage::Listener)?;
+        inherited.control.send_fd(control::LISTENER, listener.as_fd()).at(Stage::Listener)?;
     }
     // The command has our uid: it must not look into this process, which keeps its capabilities.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).at(Stage::Start)?;
@@ -93,7 +105,7 @@ fn open_terminal(inherited: &Inherited<'_>) -> Result<Option<OwnedFd>, Failed> {
     if !inherited.stdio.wants_terminal() {
         return Ok(None);
     }
-    use rustix::fs::{Mode, OFlags, open};
+    use rustix::fs::open;
     use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let main = open(c"dev/pts/ptmx", flags, Mode::empty()).at(Stage::Terminal)?;

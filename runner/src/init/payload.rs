@@ -1,9 +1,12 @@
 //! The command's own process, from its clone to its exec: gives up everything, then becomes the command.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
+use crate::confine::{self, Filter};
+use crate::control;
+use crate::limits;
 use crate::stage::{At, Failed, Stage};
 use crate::sys;
 
@@ -44,7 +47,29 @@ fn prepare(inherited: &Inherited<'_>, terminal: Option<BorrowedFd<'_>>) -> Resul
     drop_capabilities().at(Stage::Confine)?;
     rustix::thread::set_no_new_privs(true).at(Stage::Confine)?;
     sys::reset_to_default();
-    sys::unblock_all().at(Stage::Confine)
+    sys::unblock_all().at(Stage::Confine)?;
+    if let Some(file_size) = prepared.file_size {
+        limits::bound_file_size(file_size).at(Stage::Confine)?;
+    }
+    if let Some(landlock) = &prepared.landlock {
+        landlock.enforce().at(Stage::Landlock)?;
+    }
+    if prepared.pinned {
+        confine::pin().at(Stage::Seccomp)?;
+    }
+    // Last: what comes before may need calls that the filter refuses.
+    match &prepared.filter {
+        Some(filter) => install(filter, inherited).at(Stage::Seccomp),
+        None => Ok(()),
+    }
+}
+
+/// The supervisor has the listener before the command's first call.
+fn install(filter: &Filter, inherited: &Inherited<'_>) -> sys::Result<()> {
+    match filter.install()? {
+        Some(listener) => inherited.control.send_fd(control::NOTIFIER, listener.as_fd()),
+        None => inherited.control.send_no_notifier(),
+    }
 }
 
 /// Empties every set: a process of uid 0 would get them all back from the bounding set by an exec.

@@ -13,7 +13,7 @@ use rustix::mount::{
     mount_remount, move_mount, open_tree, unmount,
 };
 
-use crate::prepare::{Execution, Layers, Op, Prepared, Upper, UpperFace};
+use crate::prepare::{Execution, Layers, Op, Otherwise, Prepared, Upper, UpperFace};
 use crate::stage::{At, Failed, Stage};
 use crate::sys::{MountAttr, Result, set_mount_attr};
 
@@ -40,7 +40,9 @@ pub fn make(prepared: &Prepared) -> std::result::Result<Option<OwnedFd>, Failed>
     mount(c"tmpfs", prepared.mountpoint.as_c_str(), c"tmpfs", quiet, c"mode=755").at(Stage::Root)?;
     rustix::process::chdir(prepared.mountpoint.as_c_str()).at(Stage::Root)?;
     for (op, step) in prepared.ops.iter().zip(&prepared.step_of) {
-        run(op, opened.as_ref()).at(Stage::View(*step))?;
+        let stage =
+            if matches!(op, Op::NoUserNamespaces { .. }) { Stage::Userns } else { Stage::View(*step) };
+        run(op, opened.as_ref()).at(stage)?;
     }
     Ok(memory)
 }
@@ -78,10 +80,16 @@ fn run(op: &Op, layers: Option<&Opened>) -> Result<()> {
             }
             mount(kind.as_c_str(), path.as_c_str(), kind.as_c_str(), flags, options.as_c_str())
         }
+        Op::Set { path, value } => set(path, value.to_bytes()),
         Op::Overlay { path } => layers.map_or(Err(Errno::INVAL), |layers| layers.mount(path)),
         Op::Layer { path } => layers.map_or(Err(Errno::INVAL), |layers| layers.bind(path)),
+        Op::NoUserNamespaces { path, otherwise } => match (set(path, b"0"), otherwise) {
+            (Err(_), Otherwise::Filtered) => Ok(()),
+            (outcome, Otherwise::Filtered | Otherwise::Allowed) => outcome,
+        },
         Op::Hide { path } => hide(path),
         Op::MountPoint { parent, path } => mount_point(parent, path),
+        Op::Secret { path, bytes } => write_secret(path, bytes),
         Op::SealMount { path } => {
             let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
             mount_remount(path.as_c_str(), flags, c"")
@@ -103,6 +111,23 @@ fn bind(source: &CStr, path: &CStr, attr: MountAttr) -> Result<()> {
     let tree = open_tree(CWD, source, clone)?;
     set_mount_attr(tree.as_fd(), attr)?;
     move_mount(tree.as_fd(), c"", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+/// Gives one of the kernel's settings a value.
+fn set(path: &CStr, value: &[u8]) -> Result<()> {
+    let file = open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::write(&file, value).map(drop)
+}
+
+fn write_secret(path: &CStr, bytes: &[u8]) -> Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(CWD, path, flags, Mode::from_raw_mode(0o400))?;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest)?;
+        rest = &rest[written.min(rest.len())..];
+    }
+    Ok(())
 }
 
 /// Covers a directory with an empty one and a file with nothing, both closed.

@@ -1,5 +1,6 @@
-//! The loopback interface of a new network namespace, which starts out down.
+//! The loopback interface of a new network namespace, which starts out down, and the addresses of this one.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::{Result, check};
@@ -23,4 +24,61 @@ pub fn raise_loopback() -> Result<()> {
         libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request)
     }))
     .map(drop)
+}
+
+/// A list of interfaces as libc made it.
+struct Interfaces(*mut libc::ifaddrs);
+
+impl Drop for Interfaces {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from getifaddrs, and nothing that was read from it is a reference.
+        unsafe { libc::freeifaddrs(self.0) };
+    }
+}
+
+/// Every address of every interface of this process's network namespace. Allocates: not for use after a clone.
+pub fn own_addresses() -> Result<Vec<IpAddr>> {
+    let mut first = std::ptr::null_mut();
+    // SAFETY: `first` is valid for writing.
+    check(libc::c_long::from(unsafe { libc::getifaddrs(&raw mut first) }))?;
+    let interfaces = Interfaces(first);
+    let mut found = Vec::new();
+    let mut next = interfaces.0;
+    while !next.is_null() {
+        // SAFETY: not null, so it points to an entry of the list, which lives until `interfaces` is dropped.
+        let entry = unsafe { *next };
+        found.extend(address_of(entry.ifa_addr));
+        next = entry.ifa_next;
+    }
+    Ok(found)
+}
+
+fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: not null, so libc has put an address there; each begins with its family.
+    match i32::from(unsafe { (*address).sa_family }) {
+        libc::AF_INET => {
+            // SAFETY: of this family it is a sockaddr_in.
+            let address = unsafe { *address.cast::<libc::sockaddr_in>() };
+            Some(Ipv4Addr::from_bits(u32::from_be(address.sin_addr.s_addr)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: of this family it is a sockaddr_in6.
+            let address = unsafe { *address.cast::<libc::sockaddr_in6>() };
+            Some(Ipv6Addr::from(address.sin6_addr.s6_addr).into())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_a_loopback_address() {
+        assert!(own_addresses().unwrap().iter().any(IpAddr::is_loopback));
+    }
 }

@@ -112,11 +112,3 @@ pub fn join_new_session_keyring() -> Result<()> {
         Err(errno) => Err(errno),
     }
 }
-
-/// The version of Landlock this kernel has, if any.
-pub fn landlock_abi() -> Option<i64> {
-    const VERSION: libc::c_long = 1;
-    // SAFETY: with the version flag the kernel reads no attributes.
-    let outcome = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0_usize, 0_usize, VERSION) };
-    check(outcome).ok()
-}

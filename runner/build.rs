@@ -1,0 +1,224 @@
+//! Compiles the seccomp profiles to BPF, so that a run only has to choose a program and install it.
+//!
+//! A program is: the architecture, then a binary search by the call's number (the kernel tries every number when a
+//! filter is installed, so its depth is what a run pays), then a block for each call whose arguments matter.
+//! seccompiler makes those blocks; what it does not have (several answers in one filter, refusing x32) is here.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt::Write;
+use std::path::Path;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch, sock_filter,
+};
+
+#[path = "src/confine/numbers.rs"]
+mod numbers;
+#[path = "../src/runtime/confinement/refusals.rs"]
+#[expect(dead_code, reason = "the filters have no words")]
+mod refusals;
+
+use refusals::{Answer, Nesting, REFUSALS, Refusal, STRICT_CALLS, STRICT_REFUSAL, UNIX_REFUSAL, When};
+
+const SOURCES: [&str; 3] = ["build.rs", "src/confine/numbers.rs", "../src/runtime/confinement/refusals.rs"];
+
+/// Offset of the call's number in `seccomp_data`.
+const NUMBER: u32 = 0;
+/// What seccompiler puts before the number is loaded: the check of the architecture.
+const ARCH_CHECK: usize = 3;
+
+const LOAD: u16 = 0x20;
+const JUMP: u16 = 0x05;
+const JUMP_IF_AT_LEAST: u16 = 0x35;
+const RETURN: u16 = 0x06;
+const ALLOW: u32 = 0x7fff_0000;
+const ERRNO: u32 = 0x0005_0000;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Which program; their order is the one the runner counts by.
+#[derive(Clone, Copy)]
+struct Choice {
+    strict: bool,
+    unix_refused: bool,
+    nesting: bool,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Allow,
+    Refuse(Answer),
+    /// Its arguments decide: the block with this number.
+    Look(usize),
+}
+
+fn main() -> Result<()> {
+    for source in SOURCES {
+        println!("cargo::rerun-if-changed={source}");
+    }
+    let mut text = String::new();
+    for (name, arch, arch_word) in
+        [("X86_64", TargetArch::x86_64, "x86_64"), ("AARCH64", TargetArch::aarch64, "aarch64")]
+    {
+        writeln!(text, "#[cfg(any(test, target_arch = \"{arch_word}\"))]")?;
+        writeln!(text, "pub static {name}: [&[libc::sock_filter]; 8] = [")?;
+        for number in 0..8 {
+            let choice =
+                Choice { strict: number & 4 != 0, unix_refused: number & 2 != 0, nesting: number & 1 != 0 };
+            text.push_str("    &[\n");
+            for sock_filter { code, jt, jf, k } in program(arch, choice)? {
+                writeln!(text, "        op({code:#x}, {jt}, {jf}, {k:#x}),")?;
+            }
+            text.push_str("    ],\n");
+        }
+        text.push_str("];\n");
+    }
+    let out = std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?;
+    std::fs::write(Path::new(&out).join("filters.rs"), text)?;
+    Ok(())
+}
+
+fn numbers_of(arch: TargetArch) -> Result<BTreeMap<&'static str, u32>> {
+    let known = numbers::CALLS.iter().filter_map(|(name, x86_64, aarch64)| {
+        let number = match arch {
+            TargetArch::x86_64 => *x86_64,
+            TargetArch::aarch64 => *aarch64,
+            TargetArch::riscv64 => None,
+        };
+        number.map(|number| (*name, number))
+    });
+    let known: BTreeMap<_, _> = known.collect();
+    // A name that no architecture has is a slip of the pen, and would leave the call open.
+    let named = REFUSALS.iter().flat_map(|refusal| refusal.calls).chain(STRICT_CALLS);
+    for name in named {
+        if !numbers::CALLS.iter().any(|(known, ..)| known == name) {
+            return Err(
+                format!("{name} is in the table of refusals, but not among the kernel's calls").into()
+            );
+        }
+    }
+    Ok(known)
+}
+
+fn program(arch: TargetArch, choice: Choice) -> Result<Vec<sock_filter>> {
+    let known = numbers_of(arch)?;
+    let last = known.values().copied().max().ok_or("no calls")?;
+    // Numbers that are not given out, or after this list was made, are those of a kernel that does not have them.
+    let mut verdicts = vec![Verdict::Refuse(Answer::NoSuchCall); usize::try_from(last)? + 1];
+    for (name, number) in &known {
+        let open = !choice.strict || STRICT_CALLS.contains(name);
+        verdicts[usize::try_from(*number)?] =
+            if open { Verdict::Allow } else { Verdict::Refuse(STRICT_REFUSAL.answer) };
+    }
+    let mut blocks = Vec::new();
+    for refusal in REFUSALS {
+        for name in refusal.calls {
+            let Some(number) = known.get(name) else { continue };
+            let unix = choice.unix_refused && UNIX_REFUSAL.calls.contains(name);
+            let refusal = if unix { &UNIX_REFUSAL } else { refusal };
+            verdicts[usize::try_from(*number)?] = if choice.nesting && refusal.nesting == Nesting::Needed {
+                Verdict::Allow
+            } else if refusal.when == When::Always {
+                Verdict::Refuse(refusal.answer)
+            } else {
+                blocks.push(block(arch, *number, refusal)?);
+                Verdict::Look(blocks.len() - 1)
+            };
+        }
+    }
+    assemble(arch, &verdicts, &blocks)
+}
+
+fn assemble(arch: TargetArch, verdicts: &[Verdict], blocks: &[BpfProgram]) -> Result<Vec<sock_filter>> {
+    let mut code = arch_check(arch)?;
+    code.push(op(LOAD, 0, 0, NUMBER));
+    // Calls of the x32 kind have a high bit set, so this refuses them too.
+    code.push(op(JUMP_IF_AT_LEAST, 0, 1, u32::try_from(verdicts.len())?));
+    code.push(op(RETURN, 0, 0, ERRNO | u32::from(Answer::NoSuchCall.number())));
+    let mut ranges: Vec<(u32, Verdict)> = Vec::new();
+    for (number, verdict) in (0..).zip(verdicts) {
+        if ranges.last().is_none_or(|(_, before)| before != verdict) {
+            ranges.push((number, *verdict));
+        }
+    }
+    let mut looks = Vec::new();
+    search(&ranges, &mut code, &mut looks)?;
+    let mut starts = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        starts.push(code.len());
+        code.extend_from_slice(block);
+    }
+    for (at, block) in looks {
+        code[at].k = u32::try_from(starts[block] - at - 1)?;
+    }
+    Ok(code)
+}
+
+/// Halves the ranges by their first numbers until one is left.
+fn search(
+    ranges: &[(u32, Verdict)],
+    code: &mut Vec<sock_filter>,
+    looks: &mut Vec<(usize, usize)>,
+) -> Result<()> {
+    if let [(_, verdict)] = ranges {
+        code.push(match verdict {
+            Verdict::Allow => op(RETURN, 0, 0, ALLOW),
+            Verdict::Refuse(answer) => op(RETURN, 0, 0, ERRNO | u32::from(answer.number())),
+            Verdict::Look(block) => {
+                looks.push((code.len(), *block));
+                op(JUMP, 0, 0, 0)
+            }
+        });
+        return Ok(());
+    }
+    let (lower, upper) = ranges.split_at(ranges.len() / 2);
+    let at = code.len();
+    code.push(op(JUMP_IF_AT_LEAST, 0, 0, upper[0].0));
+    search(lower, code, looks)?;
+    code[at].jt = u8::try_from(code.len() - at - 1).map_err(|_| "the search has outgrown a jump")?;
+    search(upper, code, looks)
+}
+
+/// The part of a program that looks at the arguments of one call, from the loading of its number on.
+fn block(arch: TargetArch, number: u32, refusal: &Refusal) -> Result<BpfProgram> {
+    let condition = |argument: u8, operator: SeccompCmpOp, value: u32| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, u64::from(value))
+    };
+    let rules: Vec<Vec<SeccompCondition>> = match refusal.when {
+        When::Always => return Err("a call that is always refused needs no block".into()),
+        When::AnyBit { argument, bits } => bits
+            .iter()
+            .map(|bit| Ok(vec![condition(argument, SeccompCmpOp::MaskedEq(u64::from(*bit)), *bit)?]))
+            .collect::<Result<_>>()?,
+        When::OneOf { argument, values } => values
+            .iter()
+            .map(|value| Ok(vec![condition(argument, SeccompCmpOp::Eq, *value)?]))
+            .collect::<Result<_>>()?,
+        When::NoneOf { argument, values } => vec![
+            values
+                .iter()
+                .map(|value| Ok(condition(argument, SeccompCmpOp::Ne, *value)?))
+                .collect::<Result<_>>()?,
+        ],
+    };
+    let rules = rules.into_iter().map(SeccompRule::new).collect::<std::result::Result<Vec<_>, _>>()?;
+    let refused = SeccompAction::Errno(u32::from(refusal.answer.number()));
+    let filter =
+        SeccompFilter::new([(i64::from(number), rules)].into(), SeccompAction::Allow, refused, arch)?;
+    Ok(BpfProgram::try_from(filter)?.split_off(ARCH_CHECK))
+}
+
+/// Kills what calls by another architecture's numbers: none of ours would mean the same.
+fn arch_check(arch: TargetArch) -> Result<Vec<sock_filter>> {
+    let empty = SeccompFilter::new(BTreeMap::new(), SeccompAction::Allow, SeccompAction::KillProcess, arch)?;
+    let mut code = BpfProgram::try_from(empty)?;
+    code.truncate(ARCH_CHECK);
+    Ok(code)
+}
+
+fn op(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
+    sock_filter { code, jt, jf, k }
+}

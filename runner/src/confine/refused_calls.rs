@@ -1,0 +1,112 @@
+//! Answers calls that the filter refused, and counts them by name.
+//!
+//! Nothing of the caller's memory is read: which call it is, and its first arguments, come with the notification. The
+//! number of names is bounded by the kernel's, so no flood makes this grow.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use avfs::runtime::RefusedCall;
+use avfs::runtime::refusals::{Answer, REFUSALS, STRICT_REFUSAL};
+
+use super::numbers::{CALLS, Row};
+use crate::sys::{Errno, receive_notification, refuse_notification};
+
+#[derive(Debug, Default)]
+pub struct RefusedCalls {
+    /// None where the kernel gave none, and when nobody is left who could call.
+    listener: Option<OwnedFd>,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+impl RefusedCalls {
+    #[must_use]
+    pub fn new(listener: Option<OwnedFd>) -> Self {
+        Self { listener, counts: BTreeMap::new() }
+    }
+
+    /// To be polled.
+    #[must_use]
+    pub fn listener(&self) -> Option<BorrowedFd<'_>> {
+        self.listener.as_ref().map(OwnedFd::as_fd)
+    }
+
+    /// Answers one call and no more: whoever calls in a loop has to wait for its turn among everything else the
+    /// supervisor looks after.
+    pub fn answer_one(&mut self) {
+        let Some(listener) = self.listener() else { return };
+        let outcome = receive_notification(listener).and_then(|notification| {
+            let name = name_of(notification.number);
+            refuse_notification(listener, notification.id, answer_to(name).number()).map(|()| name)
+        });
+        match outcome {
+            Ok(name) => *self.counts.entry(name).or_default() += 1,
+            // It was killed, or a signal took it out of the call; if it calls again that is counted.
+            Err(Errno::NOENT | Errno::INTR) => {}
+            // Without a listener the kernel refuses by itself, with ENOSYS.
+            Err(_) => self.listener = None,
+        }
+    }
+
+    /// Nobody is left whom the filter holds.
+    pub fn nobody_left(&mut self) {
+        self.listener = None;
+    }
+
+    /// Most often refused first.
+    #[must_use]
+    pub fn told(self) -> Vec<RefusedCall> {
+        let mut told: Vec<RefusedCall> = self
+            .counts
+            .into_iter()
+            .map(|(call, count)| RefusedCall { call: call.to_owned(), count })
+            .collect();
+        told.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.call.cmp(&other.call)));
+        told
+    }
+}
+
+fn name_of(number: i32) -> &'static str {
+    let here = |row: &&Row| {
+        let known = if cfg!(target_arch = "aarch64") { row.2 } else { row.1 };
+        known.map(i64::from) == Some(i64::from(number))
+    };
+    CALLS.iter().find(here).map_or("a call without a name", |row| row.0)
+}
+
+/// The same that the filter would say by itself.
+fn answer_to(name: &str) -> Answer {
+    let named = REFUSALS.iter().find(|refusal| refusal.calls.contains(&name));
+    named.map_or(STRICT_REFUSAL.answer, |refusal| refusal.answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use avfs::runtime::refusals::UNIX_REFUSAL;
+
+    use super::*;
+
+    #[test]
+    fn calls_have_names_and_the_answers_of_the_table() {
+        assert_eq!(name_of(i32::try_from(libc::SYS_ptrace).unwrap()), "ptrace");
+        assert_eq!(name_of(-1), "a call without a name");
+        assert_eq!(answer_to("mount"), Answer::NotPermitted);
+        assert_eq!(answer_to("socket"), Answer::NoSuchFamily);
+        assert_eq!(answer_to("socket"), UNIX_REFUSAL.answer);
+        assert_eq!(answer_to("vmsplice"), STRICT_REFUSAL.answer);
+        // One name, one answer: the listener has no more to go by.
+        for refusal in REFUSALS {
+            for name in refusal.calls {
+                assert_eq!(answer_to(name), refusal.answer, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_refused_most_is_told_first() {
+        let mut calls = RefusedCalls::default();
+        calls.counts.extend([("ptrace", 1), ("mount", 5), ("bpf", 1)]);
+        let told: Vec<_> = calls.told().into_iter().map(|it| (it.call, it.count)).collect();
+        assert_eq!(told, [("mount".to_owned(), 5), ("bpf".to_owned(), 1), ("ptrace".to_owned(), 1)]);
+    }
+}

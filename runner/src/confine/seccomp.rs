@@ -1,0 +1,375 @@
+//! Which seccomp filter a command gets. The programs were made by build.rs; here one is chosen and installed.
+//!
+//! A refused call is answered by the supervisor, which counts it. Where the kernel gives no listener the same
+//! program answers by itself.
+
+use std::os::fd::OwnedFd;
+
+use avfs::runtime::{NestedUserns, SeccompProfile};
+
+use crate::sys::{Errno, Instruction, Result, install_filter, install_filter_with_listener};
+
+include!(concat!(env!("OUT_DIR"), "/filters.rs"));
+
+#[cfg(target_arch = "aarch64")]
+use AARCH64 as PROGRAMS;
+#[cfg(target_arch = "x86_64")]
+use X86_64 as PROGRAMS;
+
+const fn op(code: u16, jt: u8, jf: u8, k: u32) -> Instruction {
+    Instruction { code, jt, jf, k }
+}
+
+/// The instruction that ends a program with an action.
+const RETURN: u16 = 0x06;
+
+#[cfg(target_arch = "aarch64")]
+const ARCH: u32 = 0xc000_00b7;
+#[cfg(target_arch = "x86_64")]
+const ARCH: u32 = 0xc000_003e;
+
+/// Refuses a change of the processors that a process runs on. A filter beside the other: it is there too where that
+/// one is off.
+static PINNED: [Instruction; 8] = [
+    op(0x20, 0, 0, 4),
+    op(0x15, 1, 0, ARCH),
+    op(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
+    op(0x20, 0, 0, 0),
+    // Calls of the x32 kind have the same number but for this bit.
+    op(0x54, 0, 0, !0x4000_0000),
+    op(0x15, 0, 1, SCHED_SETAFFINITY),
+    op(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | 1),
+    op(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+];
+#[cfg(target_arch = "aarch64")]
+const SCHED_SETAFFINITY: u32 = 122;
+#[cfg(target_arch = "x86_64")]
+const SCHED_SETAFFINITY: u32 = 203;
+
+/// Holds this process and all it starts to the processors it has.
+pub fn pin() -> Result<()> {
+    install_filter(&PINNED)
+}
+
+/// Whether the command may make sockets of the family that files and services of a machine talk by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnixSockets {
+    Allowed,
+    Refused,
+}
+
+/// A filter, ready to be installed.
+pub struct Filter {
+    told: Vec<Instruction>,
+    plain: &'static [Instruction],
+}
+
+impl Filter {
+    /// None for the profile that has no filter.
+    pub fn choose(profile: SeccompProfile, sockets: UnixSockets, userns: NestedUserns) -> Option<Self> {
+        let plain = program(&PROGRAMS, profile, sockets, userns)?;
+        Some(Self { told: plain.iter().map(told).collect(), plain })
+    }
+
+    /// Installs it for this process and all it starts. Gives the listener, where there can be one.
+    pub fn install(&self) -> Result<Option<OwnedFd>> {
+        match install_filter_with_listener(&self.told) {
+            // Somebody listens already; or the kernel is older than listeners.
+            Err(Errno::BUSY | Errno::INVAL) => install_filter(self.plain).map(|()| None),
+            other => other.map(Some),
+        }
+    }
+}
+
+fn program(
+    programs: &[&'static [Instruction]; 8],
+    profile: SeccompProfile,
+    sockets: UnixSockets,
+    userns: NestedUserns,
+) -> Option<&'static [Instruction]> {
+    let strict = match profile {
+        SeccompProfile::Default => 0,
+        SeccompProfile::Strict => 4,
+        SeccompProfile::Off => return None,
+    };
+    let unix_refused = match sockets {
+        UnixSockets::Allowed => 0,
+        UnixSockets::Refused => 2,
+    };
+    let nesting = match userns {
+        NestedUserns::Refused => 0,
+        NestedUserns::Allowed => 1,
+    };
+    programs.get(strict + unix_refused + nesting).copied()
+}
+
+/// What is refused goes to the listener. But ENOSYS is for calls that programs try as a matter of course, and
+/// stays an answer of the filter itself.
+fn told(instruction: &Instruction) -> Instruction {
+    let Instruction { code, jt, jf, k } = *instruction;
+    let action = k & libc::SECCOMP_RET_ACTION_FULL;
+    let untold = k & libc::SECCOMP_RET_DATA == libc::ENOSYS.unsigned_abs();
+    if code == RETURN && action == libc::SECCOMP_RET_ERRNO && !untold {
+        return op(code, jt, jf, libc::SECCOMP_RET_USER_NOTIF);
+    }
+    op(code, jt, jf, k)
+}
+
+#[cfg(test)]
+mod tests {
+    use avfs::runtime::refusals::{Nesting, REFUSALS, Refusal, STRICT_CALLS, Telling, UNIX_REFUSAL, When};
+
+    use super::super::interpreter::{Call, run};
+    use super::super::numbers::{CALLS, Row};
+    use super::*;
+
+    const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+    const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
+    const ENOSYS: u32 = libc::SECCOMP_RET_ERRNO | 38;
+    const EPERM: u32 = libc::SECCOMP_RET_ERRNO | 1;
+    const AUDIT_X86_64: u32 = 0xc000_003e;
+    const AUDIT_AARCH64: u32 = 0xc000_00b7;
+    const AUDIT_I386: u32 = 0x4000_0003;
+
+    /// One architecture's programs and numbers.
+    struct Machine {
+        arch: u32,
+        programs: &'static [&'static [Instruction]; 8],
+        number: fn(&Row) -> Option<u32>,
+    }
+
+    const MACHINES: [Machine; 2] = [
+        Machine { arch: AUDIT_X86_64, programs: &X86_64, number: |row| row.1 },
+        Machine { arch: AUDIT_AARCH64, programs: &AARCH64, number: |row| row.2 },
+    ];
+
+    impl Machine {
+        fn calls(&self) -> impl Iterator<Item = (&'static str, u32)> {
+            CALLS.iter().filter_map(|row| Some((row.0, (self.number)(row)?)))
+        }
+
+        fn number(&self, name: &str) -> Option<u32> {
+            self.calls().find(|(known, _)| *known == name).map(|(_, number)| number)
+        }
+
+        fn answer(&self, choice: Choice, number: u32, arguments: [u64; 6]) -> u32 {
+            let program = program(self.programs, choice.0, choice.1, choice.2).unwrap();
+            run(program, &Call { number, arch: self.arch, arguments })
+        }
+    }
+
+    type Choice = (SeccompProfile, UnixSockets, NestedUserns);
+
+    const PLAIN: Choice = (SeccompProfile::Default, UnixSockets::Allowed, NestedUserns::Refused);
+
+    fn choices() -> Vec<Choice> {
+        let mut choices = Vec::new();
+        for profile in [SeccompProfile::Default, SeccompProfile::Strict] {
+            for sockets in [UnixSockets::Allowed, UnixSockets::Refused] {
+                choices.extend(NestedUserns::ALL.iter().map(|userns| (profile, sockets, *userns)));
+            }
+        }
+        choices
+    }
+
+    fn with(argument: u8, value: u64) -> [u64; 6] {
+        let mut arguments = [0; 6];
+        arguments[usize::from(argument)] = value;
+        arguments
+    }
+
+    /// Arguments that are refused and some that are not.
+    fn examples(refusal: &Refusal) -> (Vec<[u64; 6]>, Vec<[u64; 6]>) {
+        let all = |argument, values: &[u32]| values.iter().map(|v| with(argument, u64::from(*v))).collect();
+        // Above the 32 bits that the kernel looks at anything may stand.
+        let high = |examples: Vec<[u64; 6]>, argument: u8| {
+            let mut more = examples.clone();
+            more.extend(examples.into_iter().map(|mut arguments| {
+                arguments[usize::from(argument)] |= 0xdead_beef_0000_0000;
+                arguments
+            }));
+            more
+        };
+        let others = |argument, values: &[u32]| -> Vec<[u64; 6]> {
+            (0..64).filter(|v| !values.contains(v)).map(|v| with(argument, u64::from(v))).collect()
+        };
+        match refusal.when {
+            When::Always => (vec![[0; 6], [u64::MAX; 6]], vec![]),
+            When::AnyBit { argument, bits } => {
+                let mut refused: Vec<_> = all(argument, bits);
+                refused.extend(bits.iter().map(|bit| with(argument, u64::from(bit | 0x100))));
+                (high(refused, argument), high(vec![[0; 6], with(argument, 0x0011_0f11)], argument))
+            }
+            When::OneOf { argument, values } => {
+                (high(all(argument, values), argument), high(others(argument, values), argument))
+            }
+            When::NoneOf { argument, values } => {
+                (high(others(argument, values), argument), high(all(argument, values), argument))
+            }
+        }
+    }
+
+    #[test]
+    fn every_refusal_holds_and_lets_the_rest_through() {
+        for machine in &MACHINES {
+            for choice in choices() {
+                for refusal in REFUSALS {
+                    for name in refusal.calls {
+                        let Some(number) = machine.number(name) else { continue };
+                        let replaced = choice.1 == UnixSockets::Refused && UNIX_REFUSAL.calls.contains(name);
+                        let refusal = if replaced { &UNIX_REFUSAL } else { refusal };
+                        let (refused, allowed) = examples(refusal);
+                        let let_through =
+                            choice.2 == NestedUserns::Allowed && refusal.nesting == Nesting::Needed;
+                        let no = libc::SECCOMP_RET_ERRNO | u32::from(refusal.answer.number());
+                        for arguments in refused {
+                            let expected = if let_through { ALLOW } else { no };
+                            let found = machine.answer(choice, number, arguments);
+                            assert_eq!(found, expected, "{name} {arguments:x?} {choice:?}");
+                        }
+                        for arguments in allowed {
+                            let found = machine.answer(choice, number, arguments);
+                            assert_eq!(found, ALLOW, "{name} {arguments:x?} {choice:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_rule_names_is_allowed_by_default_and_refused_by_strict() {
+        let named = |name: &str| REFUSALS.iter().any(|refusal| refusal.calls.contains(&name));
+        for machine in &MACHINES {
+            for choice in choices() {
+                for (name, number) in machine.calls().filter(|(name, _)| !named(name)) {
+                    let open = choice.0 == SeccompProfile::Default || STRICT_CALLS.contains(&name);
+                    let expected = if open { ALLOW } else { EPERM };
+                    assert_eq!(machine.answer(choice, number, [7; 6]), expected, "{name} {choice:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn typing_into_a_terminal_is_refused_whatever_the_high_bits_say() {
+        let ioctl = MACHINES[0].number("ioctl").unwrap();
+        for request in [0x5412, 0x1_0000_5412, 0xffff_ffff_0000_541c] {
+            assert_eq!(MACHINES[0].answer(PLAIN, ioctl, with(1, request)), EPERM);
+        }
+        // TCGETS, TIOCGWINSZ.
+        for request in [0x5401, 0x5413] {
+            assert_eq!(MACHINES[0].answer(PLAIN, ioctl, with(1, request)), ALLOW);
+        }
+    }
+
+    #[test]
+    fn other_architectures_are_killed_and_x32_does_not_exist() {
+        for machine in &MACHINES {
+            for choice in choices() {
+                let code = program(machine.programs, choice.0, choice.1, choice.2).unwrap();
+                let other = MACHINES.iter().map(|other| other.arch).filter(|arch| *arch != machine.arch);
+                for arch in other.chain([AUDIT_I386, 0]) {
+                    for number in [0, 1, 21, 425] {
+                        let call = Call { number, arch, arguments: [0; 6] };
+                        assert_eq!(run(code, &call), KILL);
+                    }
+                }
+                // x32's numbers, those to come, and -1, by which a tracer skips a call.
+                for number in [0x4000_0000, 0x4000_0001, 0x4000_0209, 470, 512, 0x8000_0000, u32::MAX] {
+                    assert_eq!(machine.answer(choice, number, [0; 6]), ENOSYS, "{number:#x}");
+                }
+            }
+        }
+        // Between the old and the new numbers there are none.
+        assert_eq!(MACHINES[0].answer(PLAIN, 400, [0; 6]), ENOSYS);
+    }
+
+    #[test]
+    fn the_numbers_are_those_of_this_machine() {
+        let here = if cfg!(target_arch = "x86_64") { &MACHINES[0] } else { &MACHINES[1] };
+        for (name, number) in [
+            ("read", libc::SYS_read),
+            ("clone3", libc::SYS_clone3),
+            ("mount", libc::SYS_mount),
+            ("bpf", libc::SYS_bpf),
+            ("io_uring_setup", libc::SYS_io_uring_setup),
+            ("socket", libc::SYS_socket),
+            ("ioctl", libc::SYS_ioctl),
+            ("mseal", libc::SYS_mseal),
+        ] {
+            assert_eq!(here.number(name).map(i64::from), Some(number), "{name}");
+        }
+        let mut sorted: Vec<u32> = here.calls().map(|(_, number)| number).collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert_eq!(sorted.len(), here.calls().count(), "two calls have one number");
+    }
+
+    #[test]
+    fn whoever_is_pinned_stays_where_it_is() {
+        let answer = |number, arch| run(&PINNED, &Call { number, arch, arguments: [0; 6] });
+        assert_eq!(i64::from(SCHED_SETAFFINITY), libc::SYS_sched_setaffinity);
+        for number in [SCHED_SETAFFINITY, SCHED_SETAFFINITY | 0x4000_0000] {
+            assert_eq!(answer(number, ARCH), EPERM);
+        }
+        assert_eq!(answer(SCHED_SETAFFINITY + 1, ARCH), ALLOW);
+        assert_eq!(answer(SCHED_SETAFFINITY, AUDIT_I386), KILL);
+    }
+
+    #[test]
+    fn what_is_told_is_sent_and_the_rest_of_the_program_is_the_same() {
+        let filter = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2).unwrap();
+        let arch = if cfg!(target_arch = "x86_64") { AUDIT_X86_64 } else { AUDIT_AARCH64 };
+        let here = if cfg!(target_arch = "x86_64") { &MACHINES[0] } else { &MACHINES[1] };
+        for refusal in REFUSALS {
+            for name in refusal.calls {
+                let Some(number) = here.number(name) else { continue };
+                for arguments in examples(refusal).0 {
+                    let call = Call { number, arch, arguments };
+                    let expected = match refusal.telling {
+                        Telling::Told => libc::SECCOMP_RET_USER_NOTIF,
+                        Telling::Untold => ENOSYS,
+                    };
+                    assert_eq!(run(&filter.told, &call), expected, "{name}");
+                }
+            }
+        }
+        let read = Call { number: here.number("read").unwrap(), arch, arguments: [0; 6] };
+        assert_eq!(run(&filter.told, &read), ALLOW);
+        assert_eq!(run(&filter.told, &Call { arch: AUDIT_I386, ..read }), KILL);
+        assert!(Filter::choose(SeccompProfile::Off, PLAIN.1, PLAIN.2).is_none());
+    }
+
+    /// What a process sees of a refused call after it has installed filters; the errno as its exit code.
+    fn errno_after(install: impl FnOnce() -> Result<()>) -> Option<i32> {
+        let child = crate::sys::clone_process(crate::sys::CloneFlags::default(), || {
+            let installed = rustix::thread::set_no_new_privs(true).and_then(|()| install());
+            let called = installed
+                .and_then(|()| rustix::mount::unmount(c"/nonexistent", rustix::mount::UnmountFlags::empty()));
+            u8::try_from(called.map_or_else(Errno::raw_os_error, |()| 0)).unwrap_or(u8::MAX)
+        });
+        let child = rustix::process::Pid::from_raw(child.unwrap());
+        let ended = rustix::process::waitpid(child, rustix::process::WaitOptions::empty()).unwrap();
+        ended.and_then(|(_, status)| status.exit_status())
+    }
+
+    #[test]
+    fn a_call_fails_when_nobody_listens_any_more() {
+        let filter = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2).unwrap();
+        assert_eq!(errno_after(|| filter.install().map(drop)), Some(libc::ENOSYS));
+    }
+
+    #[test]
+    fn where_somebody_listens_already_the_filter_answers_by_itself() {
+        let filter = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2).unwrap();
+        let twice = || {
+            let listener = filter.install()?;
+            let second = filter.install()?;
+            // It would not be answered: nobody reads it.
+            std::mem::forget(listener);
+            if second.is_some() { Err(Errno::EXIST) } else { Ok(()) }
+        };
+        assert_eq!(errno_after(twice), Some(libc::EPERM));
+    }
+}

@@ -1,0 +1,158 @@
+//! Asks the world: where a name is, which addresses are this machine's, and whether somebody answers.
+//!
+//! Only addresses of a [`Route`] are dialled.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use avfs::runtime::egress::{Outside, Route};
+use rustix::event::PollFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::sys::{self, Errno};
+
+use super::stop::{Stop, Woken};
+
+const LOOKUP: Duration = Duration::from_secs(10);
+/// For all addresses of a host together.
+const DIALLING: Duration = Duration::from_secs(30);
+/// For one of them while there are others.
+const DIALLING_ONE: Duration = Duration::from_secs(10);
+/// Lookups at once, twice as many as connections: the system's resolver cannot be interrupted, and one that nobody waits
+/// for any more goes on for a while.
+const LOOKUPS_MAX: usize = 512;
+static LOOKUPS: AtomicUsize = AtomicUsize::new(0);
+
+#[derive(Debug, thiserror::Error)]
+pub enum DialError {
+    #[error("its address cannot be found: {source}")]
+    Lookup {
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("it has no address")]
+    Nowhere,
+    #[error("nobody answered in time")]
+    Late,
+    #[error("too many names are being looked up")]
+    Busy,
+    #[error("the addresses of this machine cannot be told: {0}")]
+    Own(Errno),
+    #[error("{address}: {source}")]
+    Connect {
+        address: SocketAddr,
+        #[source]
+        source: Errno,
+    },
+    #[error("the run ended first")]
+    Stopped,
+}
+
+impl DialError {
+    /// The address that was dialled last.
+    pub fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Connect { address, .. } => Some(address.ip()),
+            Self::Lookup { .. } | Self::Nowhere | Self::Late | Self::Busy | Self::Own(_) | Self::Stopped => {
+                None
+            }
+        }
+    }
+}
+
+/// The world as this machine sees it.
+pub struct World<'a> {
+    pub stop: &'a Stop,
+}
+
+/// Counts itself as long as it lives.
+struct Lookup;
+
+impl Lookup {
+    fn begin() -> Option<Self> {
+        let room = |count: usize| (count < LOOKUPS_MAX).then_some(count + 1);
+        LOOKUPS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok().map(|_| Self)
+    }
+}
+
+impl Drop for Lookup {
+    fn drop(&mut self) {
+        LOOKUPS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Outside for World<'_> {
+    type Error = DialError;
+
+    fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, DialError> {
+        let lookup = Lookup::begin().ok_or(DialError::Busy)?;
+        let io = |source| DialError::Lookup { source };
+        // Closed by the end of the thread, which wakes us.
+        let (done, working) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| io(errno.into()))?;
+        let (answer, answered) = mpsc::channel();
+        let name = name.to_owned();
+        let thread = std::thread::Builder::new().name("lookup".to_owned());
+        let looking = thread.spawn(move || {
+            let found = (name.as_str(), 0_u16).to_socket_addrs();
+            // If nobody waits any more nobody wants to know.
+            let _ = answer.send(found.map(|found| found.map(|address| address.ip()).collect::<Vec<_>>()));
+            drop((lookup, working));
+        });
+        looking.map_err(io)?;
+        match self.stop.wait(done.as_fd(), PollFlags::IN, Instant::now() + LOOKUP) {
+            Woken::Ready => {}
+            Woken::Stopped => return Err(DialError::Stopped),
+            Woken::Late => return Err(DialError::Late),
+        }
+        answered.try_recv().map_err(|_| DialError::Nowhere)?.map_err(io)
+    }
+
+    fn own_addresses(&self) -> Result<Vec<IpAddr>, DialError> {
+        sys::own_addresses().map_err(DialError::Own)
+    }
+}
+
+/// Tries the addresses of a route, one after the other, until one answers.
+pub fn dial(route: &Route, stop: &Stop) -> Result<(OwnedFd, IpAddr), DialError> {
+    let until = Instant::now() + DIALLING;
+    let mut failed = DialError::Nowhere;
+    let mut left = route.addresses().count();
+    for address in route.addresses() {
+        left -= 1;
+        let now = Instant::now();
+        let until = if left > 0 { until.min(now + DIALLING_ONE) } else { until };
+        match dial_one(address, stop, until) {
+            Ok(socket) => return Ok((socket, address.ip())),
+            Err(DialError::Stopped) => return Err(DialError::Stopped),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+fn dial_one(address: SocketAddr, stop: &Stop, until: Instant) -> Result<OwnedFd, DialError> {
+    let failed = |errno: Errno| DialError::Connect { address, source: errno };
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None).map_err(failed)?;
+    match rustix::net::connect(&socket, &address) {
+        Ok(()) => {}
+        Err(Errno::INPROGRESS | Errno::INTR) => {
+            match stop.wait(socket.as_fd(), PollFlags::OUT, until) {
+                Woken::Ready => {}
+                Woken::Stopped => return Err(DialError::Stopped),
+                Woken::Late => return Err(DialError::Late),
+            }
+            sockopt::socket_error(&socket).and_then(|outcome| outcome).map_err(failed)?;
+        }
+        Err(errno) => return Err(failed(errno)),
+    }
+    Ok(socket)
+}

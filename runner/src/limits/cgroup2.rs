@@ -1,0 +1,229 @@
+//! The unified hierarchy: a place in it where a group with controllers can be made, and what is set there.
+//!
+//! A group other than the root that has processes cannot hand controllers to its children: the place is
+//! beside us, not beneath us, unless we are alone in our group and can step aside.
+
+use std::collections::BTreeSet;
+use std::mem::ManuallyDrop;
+use std::path::{Path, PathBuf};
+
+use avfs::runtime::LimitKind;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
+use super::choose::Controller;
+use super::group::{Group, GroupError, write};
+use super::hierarchy::Unified;
+
+/// In microseconds: what a share of the processors is a share of.
+pub const CPU_PERIOD: u64 = 100_000;
+
+/// A group in which children can be made, and what they will have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub dir: PathBuf,
+    pub offered: BTreeSet<Controller>,
+    /// We are the only process in it, and have to leave it first.
+    pub step_aside: bool,
+}
+
+/// What is known of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    dir: PathBuf,
+    /// Children can be made, processes moved.
+    writable: bool,
+    is_root: bool,
+    /// Controllers that its children have.
+    enabled: BTreeSet<Controller>,
+    /// Controllers that its children could have.
+    available: BTreeSet<Controller>,
+    /// Processes directly in it.
+    processes: Processes,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Processes {
+    #[default]
+    None,
+    OnlyUs,
+    Others,
+}
+
+/// The nearest place with the most of the wanted controllers.
+#[must_use]
+pub fn place(unified: &Unified, wanted: &BTreeSet<Controller>) -> Option<Place> {
+    let within = unified.own.ancestors().take_while(|dir| dir.starts_with(&unified.top));
+    best(within.map(Seen::look), wanted)
+}
+
+fn best(groups: impl Iterator<Item = Seen>, wanted: &BTreeSet<Controller>) -> Option<Place> {
+    let mut best: Option<Place> = None;
+    for group in groups.filter(|group| group.writable) {
+        let (can_enable, step_aside) = match (group.is_root, group.processes) {
+            (true, _) | (false, Processes::None) => (true, false),
+            (false, Processes::OnlyUs) => (true, true),
+            (false, Processes::Others) => (false, false),
+        };
+        let given = if can_enable { &group.available | &group.enabled } else { group.enabled };
+        let offered = wanted & &given;
+        if offered.len() > best.as_ref().map_or(0, |best| best.offered.len()) {
+            best = Some(Place { dir: group.dir, offered, step_aside });
+        }
+    }
+    best
+}
+
+impl Seen {
+    fn look(dir: &Path) -> Self {
+        let may_write =
+            |name: &str| accessat(CWD, dir.join(name), Access::WRITE_OK, AtFlags::EACCESS).is_ok();
+        let text = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap_or_default();
+        let kind = text("cgroup.type");
+        let processes = text("cgroup.procs");
+        let us = std::process::id().to_string();
+        Self {
+            dir: dir.to_owned(),
+            // A threaded group takes no processes of its own.
+            writable: ["", "cgroup.procs", "cgroup.subtree_control"].into_iter().all(may_write)
+                && matches!(kind.trim(), "" | "domain"),
+            is_root: !dir.join("cgroup.type").exists(),
+            enabled: controllers(&text("cgroup.subtree_control")),
+            available: controllers(&text("cgroup.controllers")),
+            processes: match processes.lines().next() {
+                None => Processes::None,
+                Some(_) if processes.lines().all(|line| line == us) => Processes::OnlyUs,
+                Some(_) => Processes::Others,
+            },
+        }
+    }
+}
+
+fn controllers(text: &str) -> BTreeSet<Controller> {
+    let words: BTreeSet<&str> = text.split_whitespace().collect();
+    let all = [Controller::Memory, Controller::Cpu, Controller::Pids];
+    all.into_iter().filter(|controller| words.contains(controller.word())).collect()
+}
+
+/// The group of a run, with a place for ourselves where we had to step aside.
+#[derive(Debug)]
+pub struct UnifiedGroup {
+    pub group: Group,
+    /// We stay in it to our end, so it is not ours to remove; the next run or the owner of the place does.
+    _aside: Option<ManuallyDrop<Group>>,
+}
+
+impl UnifiedGroup {
+    pub fn make(place: &Place) -> Result<Self, GroupError> {
+        let aside = if place.step_aside {
+            let aside = Group::make(&place.dir)?;
+            aside.set("cgroup.procs", &std::process::id().to_string())?;
+            Some(ManuallyDrop::new(aside))
+        } else {
+            None
+        };
+        let control = place.dir.join("cgroup.subtree_control");
+        let enabled = controllers(&std::fs::read_to_string(&control).unwrap_or_default());
+        for controller in place.offered.difference(&enabled) {
+            write(&control, &format!("+{}", controller.word()))?;
+        }
+        Ok(Self { group: Group::make(&place.dir)?, _aside: aside })
+    }
+
+    pub fn limit(&self, kind: LimitKind, value: u64) -> Result<(), GroupError> {
+        let group = &self.group;
+        match kind {
+            LimitKind::Memory => {
+                group.set("memory.max", &value.to_string())?;
+                // What is swapped out is used all the same.
+                if group.has("memory.swap.max") { group.set("memory.swap.max", "0") } else { Ok(()) }
+            }
+            LimitKind::Cpus => group.set("cpu.max", &format!("{} {CPU_PERIOD}", quota(value))),
+            LimitKind::Pids => group.set("pids.max", &with_init(value).to_string()),
+            LimitKind::Disk | LimitKind::Files | LimitKind::FileSize => Ok(()),
+        }
+    }
+
+    /// How often the kernel refused or killed for a limit.
+    #[must_use]
+    pub fn events(&self, kind: LimitKind) -> u64 {
+        match kind {
+            LimitKind::Memory => self.group.count("memory.events", "oom_kill "),
+            LimitKind::Pids => self.group.count("pids.events", "max "),
+            LimitKind::Cpus | LimitKind::Disk | LimitKind::Files | LimitKind::FileSize => 0,
+        }
+    }
+}
+
+/// Microseconds of each period.
+#[must_use]
+pub fn quota(thousandths: u64) -> u64 {
+    /// The kernel takes no less.
+    const QUOTA_MIN: u64 = 1_000;
+    (thousandths.saturating_mul(CPU_PERIOD) / 1000).max(QUOTA_MIN)
+}
+
+/// Init is ours, not the command's.
+#[must_use]
+pub fn with_init(pids: u64) -> u64 {
+    pids.saturating_add(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(controllers: &[Controller]) -> BTreeSet<Controller> {
+        controllers.iter().copied().collect()
+    }
+
+    #[test]
+    fn a_place_is_found_where_controllers_can_be_had() {
+        use Controller::{Cpu, Memory, Pids};
+        let all = set(&[Memory, Cpu, Pids]);
+        let own = Seen {
+            dir: "/g/slice/own".into(),
+            writable: true,
+            available: all.clone(),
+            processes: Processes::Others,
+            ..Seen::default()
+        };
+        let slice = Seen {
+            dir: "/g/slice".into(),
+            writable: true,
+            enabled: set(&[Memory, Pids]),
+            available: set(&[Memory, Pids]),
+            processes: Processes::None,
+            ..Seen::default()
+        };
+        let root = Seen {
+            dir: "/g".into(),
+            writable: true,
+            is_root: true,
+            available: all.clone(),
+            processes: Processes::Others,
+            ..Seen::default()
+        };
+        let alone = Seen { processes: Processes::OnlyUs, ..own.clone() };
+        let closed = |seen: &Seen| Seen { writable: false, ..seen.clone() };
+        let table = [
+            ("among others: beside us", vec![own.clone(), slice.clone()], Some(("/g/slice", 2, false))),
+            ("more further up", vec![own.clone(), slice.clone(), root.clone()], Some(("/g", 3, false))),
+            ("alone: beneath us", vec![alone, slice.clone()], Some(("/g/slice/own", 3, true))),
+            ("root", vec![root.clone()], Some(("/g", 3, false))),
+            ("not ours", vec![closed(&own), closed(&slice), closed(&root)], None),
+            ("only ours, with others in it", vec![own, closed(&slice)], None),
+        ];
+        for (what, groups, expected) in table {
+            let found = best(groups.into_iter(), &all);
+            let found = found.as_ref().map(|it| (it.dir.to_str().unwrap(), it.offered.len(), it.step_aside));
+            assert_eq!(found, expected, "{what}");
+        }
+        assert_eq!(best([root].into_iter(), &BTreeSet::new()), None, "a place for nothing");
+    }
+
+    #[test]
+    fn processors_become_a_quota() {
+        assert_eq!(quota(1500), 150_000);
+        assert_eq!(quota(1), 1_000);
+    }
+}

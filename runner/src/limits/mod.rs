@@ -1,0 +1,364 @@
+//! Keeps a command to its limits: one mechanism for each, chosen before the first process is made.
+//!
+//! Nothing is looked up or set up for a limit that nobody asked for.
+
+mod cgroup1;
+mod cgroup2;
+mod choose;
+mod error;
+mod footprint;
+mod group;
+mod hierarchy;
+mod inside;
+mod processes;
+mod watch;
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use avfs::hostfs::beneath;
+use avfs::runtime::{
+    EnforcedLimit, Exit, LaunchPlan, LimitKind, Mechanism, UpperPlace, ViewStep, WorkspaceMount,
+};
+use rustix::process::Rlimit;
+
+use crate::sys::Pid;
+
+pub use error::LimitError;
+pub use inside::bound_file_size;
+pub use watch::Watch;
+
+use cgroup1::OldGroups;
+use cgroup2::UnifiedGroup;
+use choose::{Caller, Controller, Offer, Written};
+use footprint::{Enough, Footprint, measure};
+use group::GroupError;
+use hierarchy::Hierarchies;
+use processes::Processes;
+use watch::{DiskLook, Filled, Looks};
+
+/// A pid namespace has its own highest number from this kernel on. Before, the number is the host's, and writing
+/// it would be felt by everybody.
+const PID_MAX_KERNEL_MIN: (u32, u32) = (6, 14);
+/// The kernel gives out numbers below this only once, so they do not count as room.
+const PIDS_RESERVED: u64 = 300;
+
+/// Where a scratch on disk has what is written.
+const UPPER: &str = "upper";
+
+/// Everything that keeps one run to its limits; taken down when dropped.
+pub struct Keeper {
+    enforced: Vec<EnforcedLimit>,
+    unified: Option<UnifiedGroup>,
+    old: OldGroups,
+    disk: Option<DiskLook>,
+}
+
+/// The two kinds of control groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GroupKind {
+    Unified,
+    Old,
+}
+
+/// How the limits were kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    pub limits: Vec<EnforcedLimit>,
+    /// What the command was stopped for.
+    pub stopped_by: Option<LimitKind>,
+    /// What it came up against without being stopped.
+    pub reached: Vec<LimitKind>,
+}
+
+/// How the command ended, as far as it tells what ended it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub exit: Exit,
+    pub timed_out: bool,
+    /// The limit that the watch saw exceeded.
+    pub exceeded: Option<LimitKind>,
+}
+
+impl Ended {
+    /// What the watch had it killed for: one that ended by itself just before was not stopped.
+    fn stopped_by_watch(&self) -> Option<LimitKind> {
+        self.exceeded.filter(|_| ended_by(self.exit, libc::SIGKILL))
+    }
+}
+
+impl Keeper {
+    /// Chooses and sets up everything that can be before there is a process.
+    pub fn prepare(plan: &LaunchPlan) -> Result<Self, LimitError> {
+        let mut keeper = Self { enforced: Vec::new(), unified: None, old: OldGroups::default(), disk: None };
+        let wanted: BTreeSet<Controller> =
+            plan.limits.set().filter_map(|(kind, _)| Controller::of(kind)).collect();
+        if plan.limits.set().next().is_none() {
+            return Ok(keeper);
+        }
+        let (hierarchies, place) = match wanted.is_empty() {
+            true => (Hierarchies::default(), None),
+            false => {
+                let hierarchies = Hierarchies::look();
+                let place = hierarchies.unified.as_ref().and_then(|unified| cgroup2::place(unified, &wanted));
+                (hierarchies, place)
+            }
+        };
+        let (written, root) = written(&plan.view);
+        let mut offer = Offer {
+            cgroup2: place.as_ref().map(|place| place.offered.clone()).unwrap_or_default(),
+            cgroup1: cgroup1::offered(&hierarchies.old),
+            caller: if rustix::process::geteuid().is_root() { Caller::Root } else { Caller::Other },
+            pid_max: has_proc(&plan.view) && avfs::hostfs::machine::kernel_version() >= PID_MAX_KERNEL_MIN,
+            processes_seen: has_proc(&plan.view),
+            written,
+        };
+        loop {
+            keeper.enforced = choose::choose(&plan.limits, &offer)?;
+            let Err((refused, error)) = keeper.make_groups(place.as_ref(), &hierarchies) else { break };
+            // Looked writable and is not: whatever comes next will do, and is told.
+            tracing::debug!(%error, "no control group");
+            match refused {
+                GroupKind::Unified => offer.cgroup2.clear(),
+                GroupKind::Old => offer.cgroup1.clear(),
+            }
+        }
+        keeper.disk = match root {
+            Some(root) => keeper.disk_look(root)?,
+            None => None,
+        };
+        Ok(keeper)
+    }
+
+    fn by(&self, mechanism: Mechanism) -> impl Iterator<Item = EnforcedLimit> {
+        self.enforced.iter().copied().filter(move |limit| limit.mechanism == mechanism)
+    }
+
+    fn value(&self, kind: LimitKind, mechanism: Mechanism) -> Option<u64> {
+        self.by(mechanism).find(|limit| limit.kind == kind).map(|limit| limit.value)
+    }
+
+    fn make_groups(
+        &mut self,
+        place: Option<&cgroup2::Place>,
+        hierarchies: &Hierarchies,
+    ) -> Result<(), (GroupKind, GroupError)> {
+        (self.unified, self.old) = (None, OldGroups::default());
+        let is_wanted = self.by(Mechanism::Cgroup2).next().is_some();
+        if let Some(place) = place.filter(|_| is_wanted) {
+            let failed = |error| (GroupKind::Unified, error);
+            let unified = UnifiedGroup::make(place).map_err(failed)?;
+            for limit in self.by(Mechanism::Cgroup2) {
+                unified.limit(limit.kind, limit.value).map_err(failed)?;
+            }
+            self.unified = Some(unified);
+        }
+        let old: Vec<EnforcedLimit> = self.by(Mechanism::Cgroup1).collect();
+        for limit in old {
+            let set = self.old.limit(&hierarchies.old, limit.kind, limit.value);
+            set.map_err(|error| (GroupKind::Old, error))?;
+        }
+        Ok(())
+    }
+
+    fn disk_look(&self, root: Root) -> Result<Option<DiskLook>, LimitError> {
+        let (bytes, files) =
+            (self.value(LimitKind::Disk, Mechanism::Watch), self.value(LimitKind::Files, Mechanism::Watch));
+        if bytes.is_none() && files.is_none() {
+            return Ok(None);
+        }
+        let (Root::Upper(path) | Root::Copy(path)) = &root;
+        let opened =
+            beneath::open_root(path).map_err(|source| LimitError::Root { path: path.clone(), source })?;
+        let everything = Enough { bytes: u64::MAX, files: u64::MAX };
+        let before = match root {
+            Root::Upper(_) => Footprint::default(),
+            Root::Copy(_) => measure(&opened, everything, &AtomicBool::new(false)).unwrap_or_default(),
+        };
+        let filled = Filled::look(opened.as_fd());
+        Ok(Some(DiskLook { root: opened, bytes, files, before, filled }))
+    }
+
+    /// The highest process number inside, where that is what bounds their count.
+    #[must_use]
+    pub fn pid_max(&self) -> Option<u64> {
+        let pids = self.value(LimitKind::Pids, Mechanism::PidMax)?;
+        Some(pids.saturating_add(PIDS_RESERVED + 1))
+    }
+
+    /// True if the processors that a process may run on are a limit.
+    #[must_use]
+    pub fn pins_processors(&self) -> bool {
+        self.by(Mechanism::Affinity).next().is_some()
+    }
+
+    /// How large a file may become: the command sets it on itself, with everything made that is larger.
+    #[must_use]
+    pub fn file_size(&self) -> Option<Rlimit> {
+        self.value(LimitKind::FileSize, Mechanism::Rlimit).map(inside::file_size)
+    }
+
+    /// True if init is to hand its /proc out.
+    #[must_use]
+    pub fn wants_processes(&self) -> bool {
+        self.by(Mechanism::Watch).next().is_some()
+    }
+
+    /// Puts init where its limits are, before it does anything.
+    pub fn take_in(&self, init: Pid) -> Result<(), LimitError> {
+        if let Some(unified) = &self.unified {
+            unified.group.take_in(init)?;
+        }
+        self.old.take_in(init)?;
+        for limit in &self.enforced {
+            inside::bound(init, *limit)
+                .map_err(|errno| LimitError::Process { kind: limit.kind, source: errno.into() })?;
+        }
+        Ok(())
+    }
+
+    /// Begins to look at what nothing else bounds.
+    pub fn watch(&mut self, proc: Option<OwnedFd>) -> std::io::Result<Option<Watch>> {
+        if !self.wants_processes() {
+            return Ok(None);
+        }
+        let memory = self.value(LimitKind::Memory, Mechanism::Watch);
+        let looks = Looks { memory, disk: self.disk.take(), processes: proc.map(Processes::new) };
+        Watch::start(looks).map(Some)
+    }
+
+    /// Tells how the limits were kept, with nobody left inside.
+    #[must_use]
+    pub fn settle(self, ended: Ended, watch: Option<Watch>) -> Kept {
+        let looks = watch.and_then(Watch::finish);
+        let mut stopped_by = ended.stopped_by_watch();
+        let mut reached = Vec::new();
+        for limit in &self.enforced {
+            let events = match limit.mechanism {
+                Mechanism::Cgroup2 => self.unified.as_ref().map_or(0, |unified| unified.events(limit.kind)),
+                Mechanism::Cgroup1 => self.old.events(limit.kind),
+                Mechanism::Rlimit
+                | Mechanism::PidMax
+                | Mechanism::Tmpfs
+                | Mechanism::Affinity
+                | Mechanism::Watch => 0,
+            };
+            match verdict(*limit, events, &ended) {
+                Verdict::Kept => {}
+                Verdict::Reached => reached.push(limit.kind),
+                Verdict::Stopped => stopped_by = stopped_by.or(Some(limit.kind)),
+            }
+        }
+        if stopped_by.is_none() {
+            let in_the_end = looks.and_then(|looks| looks.exceeded_in_the_end());
+            reached.extend(in_the_end.filter(|kind| !reached.contains(kind)));
+        }
+        Kept { limits: self.enforced, stopped_by, reached }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Kept,
+    /// Some process felt it, and the command went on.
+    Reached,
+    Stopped,
+}
+
+/// What a limit has to do with the end of the command.
+fn verdict(limit: EnforcedLimit, events: u64, ended: &Ended) -> Verdict {
+    if ended.exceeded == Some(limit.kind) {
+        return if ended.stopped_by_watch().is_some() { Verdict::Stopped } else { Verdict::Reached };
+    }
+    match limit.kind {
+        // The kernel counts whom it has killed; a shell tells by its code that its command was.
+        LimitKind::Memory if events > 0 && !ended.timed_out && ended_by(ended.exit, libc::SIGKILL) => {
+            Verdict::Stopped
+        }
+        LimitKind::Memory | LimitKind::Pids if events > 0 => Verdict::Reached,
+        LimitKind::FileSize if ended_by(ended.exit, libc::SIGXFSZ) => Verdict::Stopped,
+        LimitKind::Memory
+        | LimitKind::Cpus
+        | LimitKind::Pids
+        | LimitKind::Disk
+        | LimitKind::Files
+        | LimitKind::FileSize => Verdict::Kept,
+    }
+}
+
+fn ended_by(exit: Exit, signal: i32) -> bool {
+    match exit {
+        Exit::Signal(by) => by == signal,
+        Exit::Code(code) => i32::from(code) == i32::from(avfs::exit_code::RUN_SIGNALLED) + signal,
+    }
+}
+
+/// A directory that what is written shows up in.
+enum Root {
+    /// Empty before the command.
+    Upper(PathBuf),
+    /// With everything the workspace has.
+    Copy(PathBuf),
+}
+
+fn written(view: &[ViewStep]) -> (Written, Option<Root>) {
+    let workspace =
+        view.iter().find_map(|step| if let ViewStep::Workspace(it) = step { Some(it) } else { None });
+    match workspace {
+        Some(WorkspaceMount::Overlay { upper: UpperPlace::Disk { dir }, .. }) => {
+            (Written::Disk, Some(Root::Upper(dir.join(UPPER))))
+        }
+        Some(WorkspaceMount::Overlay { upper: UpperPlace::Memory { .. }, .. }) => (Written::Memory, None),
+        Some(WorkspaceMount::Copy { source, .. }) => (Written::Disk, Some(Root::Copy(source.clone()))),
+        Some(WorkspaceMount::ReadOnly { .. }) | None => (Written::Nowhere, None),
+    }
+}
+
+fn has_proc(view: &[ViewStep]) -> bool {
+    view.iter().any(|step| matches!(step, ViewStep::Proc { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_stops_a_command_only_if_the_command_ended_by_it() {
+        let (kill, code) = (Exit::Signal(libc::SIGKILL), Exit::Code);
+        let table = [
+            (LimitKind::Memory, 1, kill, false, Verdict::Stopped),
+            (LimitKind::Memory, 1, code(137), false, Verdict::Stopped),
+            (LimitKind::Memory, 1, code(0), false, Verdict::Reached),
+            (LimitKind::Memory, 1, kill, true, Verdict::Reached),
+            (LimitKind::Memory, 0, kill, false, Verdict::Kept),
+            (LimitKind::Memory, 0, code(137), false, Verdict::Kept),
+            (LimitKind::Pids, 3, code(1), false, Verdict::Reached),
+            (LimitKind::Pids, 3, kill, false, Verdict::Reached),
+            (LimitKind::FileSize, 0, Exit::Signal(libc::SIGXFSZ), false, Verdict::Stopped),
+            (LimitKind::FileSize, 0, code(153), false, Verdict::Stopped),
+            (LimitKind::FileSize, 0, kill, false, Verdict::Kept),
+            (LimitKind::Cpus, 0, kill, false, Verdict::Kept),
+        ];
+        for (kind, events, exit, timed_out, expected) in table {
+            let limit = EnforcedLimit { kind, value: 1, mechanism: Mechanism::Cgroup2 };
+            let ended = Ended { exit, timed_out, exceeded: None };
+            assert_eq!(verdict(limit, events, &ended), expected, "{kind} {events} {exit:?}");
+        }
+        let watched = [
+            (LimitKind::Memory, kill, Verdict::Stopped),
+            (LimitKind::Disk, code(137), Verdict::Stopped),
+            (LimitKind::Memory, code(0), Verdict::Reached),
+            (LimitKind::Files, code(1), Verdict::Reached),
+            (LimitKind::Disk, Exit::Signal(libc::SIGTERM), Verdict::Reached),
+        ];
+        for (kind, exit, expected) in watched {
+            let limit = EnforcedLimit { kind, value: 1, mechanism: Mechanism::Watch };
+            let ended = Ended { exit, timed_out: false, exceeded: Some(kind) };
+            assert_eq!(verdict(limit, 0, &ended), expected, "{kind} {exit:?}");
+            let stopped_by = ended.stopped_by_watch();
+            assert_eq!(stopped_by, Some(kind).filter(|_| expected == Verdict::Stopped), "{kind} {exit:?}");
+        }
+    }
+}

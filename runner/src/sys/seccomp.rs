@@ -1,0 +1,60 @@
+//! seccomp(2): a filter for this process and all it starts, and the notifications that a filter may send.
+
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::{Errno, Result, check};
+
+/// One instruction of a filter.
+pub type Instruction = libc::sock_filter;
+
+/// A call that a filter left to the listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notification {
+    pub id: u64,
+    pub number: i32,
+    pub arguments: [u64; 6],
+}
+
+/// Installs a filter for good. It must not gain privileges any more, or the kernel refuses.
+pub fn install_filter(program: &[Instruction]) -> Result<()> {
+    install(program, 0).map(drop)
+}
+
+/// The same, with a descriptor that calls are sent to for which the filter says so.
+pub fn install_filter_with_listener(program: &[Instruction]) -> Result<OwnedFd> {
+    let fd = install(program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;
+    let fd = i32::try_from(fd).map_err(|_| Errno::OVERFLOW)?;
+    // SAFETY: the call succeeded, so `fd` is open and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn install(program: &[Instruction], flags: libc::c_ulong) -> Result<libc::c_long> {
+    let length = u16::try_from(program.len()).map_err(|_| Errno::INVAL)?;
+    // The kernel only reads it.
+    let filter = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut() };
+    // SAFETY: `filter` and the instructions it points to live through the call, `len` is their number.
+    check(unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const filter)
+    })
+}
+
+/// Takes the next call. Waits if there is none, so poll first; [`Errno::NOENT`] if its process died meanwhile.
+pub fn receive_notification(listener: BorrowedFd<'_>) -> Result<Notification> {
+    // SAFETY: an all-zero seccomp_notif is a valid value of a plain struct, and what the kernel wants to be given.
+    let mut record: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: the request names the size of the record, which lives through the call.
+    check(libc::c_long::from(unsafe {
+        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut record)
+    }))?;
+    Ok(Notification { id: record.id, number: record.data.nr, arguments: record.data.args })
+}
+
+/// Lets the call fail with an errno. [`Errno::NOENT`] if nobody waits for the answer any more.
+pub fn refuse_notification(listener: BorrowedFd<'_>, id: u64, errno: u16) -> Result<()> {
+    let answer = libc::seccomp_notif_resp { id, val: 0, error: -i32::from(errno), flags: 0 };
+    // SAFETY: the request names the size of the record, which lives through the call.
+    check(libc::c_long::from(unsafe {
+        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const answer)
+    }))
+    .map(drop)
+}
