@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::env::{Answer, TestEnv};
-use crate::terminal::person;
+use crate::person::person;
 
 /// With the policy that everybody has who wrote none.
 fn fresh() -> TestEnv {

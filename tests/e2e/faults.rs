@@ -1,82 +1,10 @@
 //! Commands that misbehave: they do not end, do not listen, do not let go, or take others with them.
 
-use std::path::PathBuf;
-
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::env::{Running, TestEnv, wait_for};
-
-/// A directory that a command and its test both see: for telling each other how far they are.
-pub struct Shared {
-    dir: PathBuf,
-}
-
-impl Shared {
-    pub fn new(env: &TestEnv) -> Self {
-        let dir = env.at("shared");
-        std::fs::create_dir_all(&dir).unwrap();
-        Self { dir }
-    }
-
-    pub fn text(&self) -> &str {
-        self.dir.to_str().unwrap()
-    }
-
-    pub fn has(&self, name: &str) -> bool {
-        self.dir.join(name).exists()
-    }
-
-    #[track_caller]
-    pub fn wait_for(&self, name: &str) {
-        wait_for(name, || self.has(name));
-    }
-
-    /// The same for what a run says; one that has ended will not say it.
-    #[track_caller]
-    pub fn wait_for_word(&self, mut running: Running, name: &str) -> Running {
-        wait_for(name, || self.has(name) || running.child.try_wait().unwrap().is_some());
-        if !self.has(name) {
-            panic!("it ended without {name}: {:?}", running.answer());
-        }
-        running
-    }
-
-    pub fn put(&self, name: &str) {
-        std::fs::write(self.dir.join(name), "").unwrap();
-    }
-
-    /// `avfs-run` with a line that knows the directory as `$S`.
-    pub fn start(&self, env: &TestEnv, options: &[&str], line: &str) -> Running {
-        Running::start(&mut self.command(env, options, line))
-    }
-
-    pub fn command(&self, env: &TestEnv, options: &[&str], line: &str) -> std::process::Command {
-        let set = format!("S={}", self.text());
-        let mut words = vec!["--rw", self.text(), "--env", &set];
-        words.extend(options);
-        words.extend(["--shell", line]);
-        env.command(&words)
-    }
-}
-
-/// Processes of this machine whose command line holds a text; those of a sandbox are among them.
-pub fn alive(marker: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
-        let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        if line.contains(marker) {
-            found.push(format!("{}: {line}", entry.file_name().to_string_lossy()));
-        }
-    }
-    found
-}
-
-/// A word that no other process has.
-pub fn marker(env: &TestEnv) -> String {
-    format!("marker-{}", env.project().parent().unwrap().file_name().unwrap().to_str().unwrap())
-}
+use crate::env::{TestEnv, wait_for};
+use crate::shared::{Shared, alive, marker};
 
 /// Waits for signals without missing one: a shell may look away for a moment.
 const LISTENER: &str = r#"
@@ -171,26 +99,6 @@ fn a_timeout_asks_then_kills_and_keeps_what_was_done() {
 }
 
 #[test]
-fn whoever_outlives_the_command_dies_with_it() {
-    let env = TestEnv::with_project();
-    let marker = marker(&env);
-    for line in [
-        // In the background, with the command's output open.
-        "sleep 1000 & echo done",
-        // A daemon: a session of its own, nothing open.
-        "setsid sh -c 'trap \"\" HUP TERM INT; sleep 1000' </dev/null >/dev/null 2>&1 & echo done",
-        // Twice removed.
-        "(setsid sh -c '(sleep 1000 &) & wait' &) ; echo done",
-        // Stopped, so that it cannot even die by itself.
-        "sleep 1000 & kill -STOP $!; echo done",
-    ] {
-        let answer = env.shell(&[], &format!(": {marker}; {line}")).expect(0);
-        assert_eq!(answer.text(), "done\n");
-        assert_eq!(alive(&marker), [""; 0]);
-    }
-}
-
-#[test]
 fn both_streams_are_drained_at_once() {
     let env = TestEnv::with_project();
     // Whoever drains one after the other waits for ever.
@@ -208,19 +116,6 @@ fn a_command_may_close_its_streams() {
     let envelope = env.json(&[], line);
     assert_eq!(envelope["result"]["stdout"], json!("before\n"));
     assert_eq!(envelope["result"]["changes"][0]["path"], json!("after"));
-}
-
-#[test]
-fn killing_everybody_reaches_nobody_outside() {
-    let env = TestEnv::with_project();
-    // Everybody but the caller and the first process: the shell is left to go on.
-    let line = "sleep 1000 & sleep 1000 & python3 -c 'import os; os.kill(-1, 9)'; echo not reached";
-    let killed = env.shell(&[], line).expect(137);
-    assert_eq!(killed.text(), "");
-    assert_eq!(env.shell(&[], "sleep 1000 & kill -TERM 0; echo not reached").expect(143).text(), "");
-    assert_eq!(env.shell(&[], "kill -9 1; echo still here").expect(0).text(), "still here\n");
-    let first = env.shell(&[], "kill -TERM 1; kill -INT 1; kill -HUP 1; echo still here").expect(0);
-    assert_eq!(first.text(), "still here\n");
 }
 
 #[test]
@@ -257,26 +152,6 @@ while zombies(): pass
 print('none left')
 "#;
     assert_eq!(env.run(&["--timeout", "60s", "--", "python3", "-c", line]).expect(0).text(), "none left\n");
-}
-
-#[test]
-fn a_tree_of_processes_is_felled() {
-    let env = TestEnv::with_project();
-    let marker = marker(&env);
-    // Bounded: two children each, eight deep; none of them ends by itself, and the first one fails.
-    let line = r#"
-import os, signal, sys, time
-for signal_number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(signal_number, signal.SIG_IGN)
-depth = 0
-while depth < 8:
-    depth += 1
-    if os.fork() and os.fork():
-        break
-if os.getpid() == os.getsid(0): os._exit(9)
-while True: time.sleep(1000)
-"#;
-    let answer = env.run(&["--", "python3", "-c", line, &marker]).expect(9);
-    assert_eq!(alive(&marker), [""; 0], "{answer:?}");
 }
 
 #[test]

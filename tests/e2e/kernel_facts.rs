@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::env::TestEnv;
-use crate::faults::Shared;
+use crate::shared::Shared;
 use crate::support;
 
 const WAYS: [&[&str]; 4] = [
@@ -318,4 +318,115 @@ fn more_runs_than_layers_can_be_stacked() {
         })
         .unwrap();
     assert_eq!(env.ok(&["--fork", "f"], "ls n-* | wc -l; cat n-17 n-19"), "3\n17\n19\n");
+}
+
+#[test]
+fn what_was_used_by_those_who_are_killed_at_the_end_is_counted() {
+    let env = TestEnv::with_project();
+    // A process that has left the session, burns time, and is alive when the command ends.
+    let burner =
+        "import os, time\nwhile time.process_time() < 0.3: pass\nopen('burnt', 'w').close()\ntime.sleep(600)";
+    let program = format!(
+        "import os, subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', \"\"\"{burner}\"\"\"], \
+         start_new_session=True)\nwhile not os.path.exists('burnt'): time.sleep(0.01)"
+    );
+    let used = |envelope: &Value| {
+        let usage = &envelope["result"]["usage"];
+        usage["user_ms"].as_f64().unwrap() + usage["system_ms"].as_f64().unwrap()
+    };
+    let envelope = python(&env, &[], &program);
+    assert_eq!(envelope["result"]["exit_code"], json!(0), "{envelope}");
+    assert!(used(&envelope) >= 300.0, "{envelope}");
+}
+
+#[test]
+fn files_of_the_cache_can_be_deleted_renamed_and_written_over() {
+    let env = TestEnv::with_project();
+    for n in 0..3 {
+        let line = format!(
+            "echo {n} >> README.md; mv src/main.rs src/m; mv src/m src/main.rs; rm -f gone; : > gone"
+        );
+        env.ok(&["--fork", "f", "--base", "cached", "--scratch", "disk"], &line);
+    }
+    assert_eq!(env.cat("f", "README.md"), "hello\n0\n1\n2\n");
+    // A layer that is marked as unchangeable would refuse all of that.
+    let mut looked = 0;
+    for entry in walkdir::WalkDir::new(env.at("cache")).into_iter().flatten() {
+        if !entry.file_type().is_file() {
+            continue;
+        }
+        let Ok(file) = std::fs::File::open(entry.path()) else { continue };
+        match rustix::fs::ioctl_getflags(&file) {
+            Ok(flags) => {
+                looked += 1;
+                let fixed = rustix::fs::IFlags::IMMUTABLE | rustix::fs::IFlags::APPEND;
+                assert!(!flags.intersects(fixed), "{}", entry.path().display());
+            }
+            Err(rustix::io::Errno::NOTTY | rustix::io::Errno::OPNOTSUPP) => {
+                return support::skip(
+                    "files_of_the_cache_can_be_deleted_renamed_and_written_over",
+                    "no flags on this file system",
+                );
+            }
+            Err(errno) => panic!("{}: {errno}", entry.path().display()),
+        }
+    }
+    assert!(looked > 0);
+}
+
+#[test]
+fn capabilities_of_files_are_left_behind_and_their_content_is_kept() {
+    let env = TestEnv::with_project();
+    // CAP_NET_RAW, permitted and effective, in the form of version 2.
+    let words: [u32; 5] = [0x0200_0001, 1 << 13, 0, 0, 0];
+    let value: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let file = env.project().join("README.md");
+    let set = rustix::fs::setxattr(&file, "security.capability", &value, rustix::fs::XattrFlags::empty());
+    if set.is_err() {
+        return support::skip(
+            "capabilities_of_files_are_left_behind_and_their_content_is_kept",
+            "only root gives files capabilities",
+        );
+    }
+    let mut room = [0; 64];
+    let mut size = |path: &Path| rustix::fs::getxattr(path, "security.capability", &mut room[..]);
+    assert_eq!(size(&file), Ok(value.len()));
+    for (number, options) in WAYS.iter().enumerate() {
+        let envelope = env.json(options, "chmod u+x README.md; cat README.md");
+        assert_eq!(envelope["result"]["stdout"], json!("hello\n"), "{options:?}: {envelope}");
+        let out = env.export(&run_of(&envelope), &format!("out-{number}"));
+        assert_eq!(std::fs::read_to_string(out.join("README.md")).unwrap(), "hello\n");
+        assert_eq!(size(&out.join("README.md")), Err(rustix::io::Errno::NODATA), "{options:?}");
+    }
+    assert_eq!(size(&file), Ok(value.len()));
+}
+
+#[test]
+fn groups_of_the_caller_stay_effective_inside() {
+    const NAME: &str = "groups_of_the_caller_stay_effective_inside";
+    let env = TestEnv::with_project();
+    if !support::is_root() {
+        return support::skip(NAME, "only root takes on groups");
+    }
+    let (user, group) = (54_321, 54_322);
+    let shown = env.at("shown");
+    std::fs::create_dir(&shown).unwrap();
+    std::fs::write(shown.join("file"), "for the group\n").unwrap();
+    std::os::unix::fs::chown(shown.join("file"), Some(0), Some(group)).unwrap();
+    std::fs::set_permissions(shown.join("file"), PermissionsExt::from_mode(0o640)).unwrap();
+    let top = env.at("");
+    for entry in walkdir::WalkDir::new(&top).into_iter().flatten() {
+        if !entry.path().starts_with(&shown) {
+            std::os::unix::fs::lchown(entry.path(), Some(user), Some(user)).unwrap();
+        }
+    }
+    let read = |groups: &str| {
+        let mut command = env.clean(Path::new("setpriv"));
+        command.args(["--reuid", "54321", "--regid", "54321", groups]).arg(crate::env::runner());
+        command.args(["-q", "--ro", shown.to_str().unwrap(), "--", "cat"]).arg(shown.join("file"));
+        crate::env::Running::start(command.current_dir(env.project())).answer()
+    };
+    // They cannot be dropped without privileges: what a group may read, the command may read where it is shown.
+    assert_eq!(read("--groups=54322").expect(0).text(), "for the group\n");
+    assert!(read("--clear-groups").expect(1).stderr.contains("Permission denied"));
 }

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::env::{TestEnv, wait_for};
-use crate::faults::{Shared, alive, marker};
+use crate::shared::{Shared, alive, marker};
 
 /// Kills that are spread over the life of a run.
 const KILLS: u32 = 24;

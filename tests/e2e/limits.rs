@@ -24,12 +24,12 @@ fn answer(env: &TestEnv, script: &str) -> Answer {
 }
 
 #[track_caller]
-fn envelope(env: &TestEnv, script: &str) -> (Value, Option<i32>) {
+pub fn envelope(env: &TestEnv, script: &str) -> (Value, Option<i32>) {
     let answer = answer(env, script);
     (answer.envelope(), answer.code)
 }
 
-fn notes(envelope: &Value) -> Vec<&str> {
+pub fn notes(envelope: &Value) -> Vec<&str> {
     let notes = envelope["result"]["notes"].as_array().unwrap_or_else(|| panic!("{envelope}"));
     notes.iter().map(|note| note["code"].as_str().unwrap()).collect()
 }

@@ -190,8 +190,9 @@ fn a_secret_is_written_down_nowhere() {
     assert!(envelope["request"]["environment"].as_array().unwrap().contains(&json!("TOKEN")));
     assert_nowhere(&env.project());
     assert_nowhere(&env.at("cache"));
-    // Control: what the command itself writes is versioned as it is.
-    let words = ["--secret", "TOKEN", "--fork", "f", "--shell", "echo $TOKEN > leaked"];
+    // Control: what the command itself writes is versioned as it is, where that is allowed.
+    let words =
+        ["--secret", "TOKEN", "--allow-secret-files", "--fork", "f", "--shell", "echo $TOKEN > leaked"];
     env.answer(env.command(&words).env("TOKEN", SECRET)).expect(0);
     assert_eq!(env.cat("f", "leaked").trim(), SECRET);
 }

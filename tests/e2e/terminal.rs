@@ -2,52 +2,8 @@
 
 use std::path::Path;
 
-use crate::env::{Answer, Running, TestEnv, runner};
-use crate::support;
-
-/// Plays the person: runs `avfs-run` in a pseudo terminal of 40 by 100, and does what the script says.
-const PERSON: &str = r#"
-import fcntl, os, pty, select, signal, struct, sys, termios, time
-script, words = sys.argv[1], sys.argv[2:]
-pid, terminal = pty.fork()
-if pid == 0:
-    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', 40, 100, 0, 0))
-    os.execv(words[0], words)
-before = termios.tcgetattr(terminal)
-seen = b''
-def read():
-    global seen
-    ready, _, _ = select.select([terminal], [], [], 0.05)
-    if ready:
-        try: part = os.read(terminal, 65536)
-        except OSError: return False
-        if not part: return False
-        seen += part
-    return True
-def wait_for(text):
-    give_up = time.monotonic() + 120
-    while text not in seen:
-        if not read() or time.monotonic() > give_up: sys.exit(f'waited in vain for {text}: {seen}')
-def send(data): os.write(terminal, data)
-def resize(rows, columns):
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
-exec(script)
-while True:
-    done, status = os.waitpid(pid, os.WNOHANG)
-    read()
-    if done: break
-while read() and select.select([terminal], [], [], 0.05)[0]: pass
-same = termios.tcgetattr(terminal) == before
-sys.stdout.buffer.write(seen)
-print(f'\nmodes {"as before" if same else "changed"}, code {os.waitstatus_to_exitcode(status)}')
-"#;
-
-#[track_caller]
-pub fn person(env: &TestEnv, script: &str, words: &[&str]) -> Answer {
-    let mut command = env.clean(Path::new("python3"));
-    command.args(["-c", PERSON, script]).arg(runner()).args(words).env("TERM", "xterm");
-    env.answer(&mut command).expect(0)
-}
+use crate::env::{TestEnv, runner};
+use crate::person::{PERSON, person};
 
 #[test]
 fn the_command_has_a_terminal_of_its_own() {
@@ -126,30 +82,4 @@ fn a_command_that_spoils_the_terminal_spoils_its_own() {
         let answer = person(&env, "", &["-q", "--shell", line]);
         assert!(answer.text().contains("modes as before"), "{line}: {answer:?}");
     }
-}
-
-/// TIOCSTI: a command types into the terminal it was started from.
-#[test]
-fn nothing_is_typed_into_the_hosts_terminal() {
-    let env = TestEnv::with_project();
-    let inject = "import fcntl, sys, termios\nfor c in 'echo injected\\n':\n    try: fcntl.ioctl(0, termios.TIOCSTI, c)\n    except OSError: pass";
-    // The person's shell runs what was pushed into its terminal.
-    let shell = PERSON.replace("os.execv(words[0], words)", "os.execvp('sh', ['sh', '-i'])");
-    let script = "send((words[0] + '; echo do\"\"ne\\n').encode()); wait_for(b'done'); send(b'exit\\n')";
-    let injected = |typed: &str| {
-        let mut command = env.clean(Path::new("python3"));
-        command.args(["-c", &shell, script, typed]);
-        command.env("RUN", runner()).env("INJECT", inject).env("TERM", "dumb").env("PS1", "$ ");
-        let answer = Running::start(&mut command).answer().expect(0);
-        // Its prompt may stand before what it prints.
-        let text = answer.text().replace('\r', "");
-        text.lines().filter(|line| line.trim_start_matches("$ ") == "injected").count()
-    };
-    if injected("python3 -c \"$INJECT\"") == 0 {
-        return support::skip(
-            "nothing_is_typed_into_the_hosts_terminal",
-            "this kernel lets nobody type for others",
-        );
-    }
-    assert_eq!(injected("\"$RUN\" -q -- python3 -c \"$INJECT\""), 0);
 }

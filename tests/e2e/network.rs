@@ -1,0 +1,459 @@
+//! Networks with a list: what is on it is reached through the proxy, by every manner of asking, and nothing else is.
+//!
+//! Servers are real ones on the host's loopback, which the sandbox's own loopback is not.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::env::TestEnv;
+
+/// Sends bytes (as hex) to the proxy and prints all that comes back (as hex). `half` closes the sending half after.
+const TALK: &str = r#"
+import socket, sys
+s = socket.create_connection((sys.argv[3], 61080), 20)
+s.sendall(bytes.fromhex(sys.argv[1]))
+if sys.argv[2] == "half": s.shutdown(socket.SHUT_WR)
+out = b""
+try:
+    while True:
+        piece = s.recv(65536)
+        if not piece: break
+        out += piece
+except ConnectionResetError: out += b"<reset>"
+print(out.hex())
+"#;
+
+/// A server on the host's loopback, and what its clients have sent to it.
+struct Server {
+    port: u16,
+    seen: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Server {
+    /// Serves each connection by itself.
+    fn new(serve: impl Fn(&mut TcpStream) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (serve, noted) = (Arc::new(serve), Arc::clone(&seen));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (serve, noted) = (Arc::clone(&serve), Arc::clone(&noted));
+                std::thread::spawn(move || {
+                    let came = serve(&mut stream.unwrap());
+                    noted.lock().unwrap().push(came);
+                });
+            }
+        });
+        Self { port, seen }
+    }
+
+    /// Answers one HTTP request, and takes all that comes until the client is done.
+    fn http() -> Self {
+        Self::new(|stream| {
+            let mut came = Vec::new();
+            let mut buffer = [0; 4096];
+            while !came.windows(4).any(|four| four == b"\r\n\r\n") {
+                match stream.read(&mut buffer).unwrap_or(0) {
+                    0 => return came,
+                    length => came.extend_from_slice(&buffer[..length]),
+                }
+            }
+            // Time for what should not come.
+            stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+            while let Ok(length @ 1..) = stream.read(&mut buffer) {
+                came.extend_from_slice(&buffer[..length]);
+            }
+            let _ =
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello");
+            came
+        })
+    }
+
+    /// Takes everything until its end, and only then sends it back.
+    fn echo_at_the_end() -> Self {
+        Self::new(|stream| {
+            let mut came = Vec::new();
+            let _ = stream.read_to_end(&mut came);
+            let _ = stream.write_all(&came);
+            let _ = stream.shutdown(Shutdown::Write);
+            came
+        })
+    }
+
+    fn seen(&self) -> Vec<String> {
+        self.seen.lock().unwrap().iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect()
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits = text.trim().as_bytes();
+    digits.chunks(2).map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap()).collect()
+}
+
+/// How the client ends what it says.
+#[derive(Clone, Copy)]
+enum After {
+    Listens,
+    ClosesItsHalf,
+}
+
+/// What the proxy says to some bytes, and the connections that the envelope has.
+#[track_caller]
+fn talk_at(env: &TestEnv, host: &str, list: &str, bytes: &[u8], after: After) -> (Vec<u8>, Vec<Value>) {
+    let net = format!("allow={list}");
+    let after = match after {
+        After::Listens => "whole",
+        After::ClosesItsHalf => "half",
+    };
+    let words = ["--json", "--net", &net, "--", "python3", "-c", TALK, &hex(bytes), after, host];
+    let answer = env.run(&words).expect(0);
+    let envelope = answer.envelope();
+    let said = unhex(envelope["result"]["stdout"].as_str().unwrap());
+    (said, envelope["result"]["connections"].as_array().unwrap().clone())
+}
+
+#[track_caller]
+fn talk(env: &TestEnv, list: &str, text: &str) -> (String, Vec<Value>) {
+    let (said, connections) = talk_at(env, "127.0.0.1", list, text.as_bytes(), After::Listens);
+    (String::from_utf8_lossy(&said).into_owned(), connections)
+}
+
+fn socks(name: &str, port: u16, data: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![5, 1, 0, 5, 1, 0, 3, u8::try_from(name.len()).unwrap()];
+    bytes.extend_from_slice(name.as_bytes());
+    bytes.extend_from_slice(&port.to_be_bytes());
+    bytes.extend_from_slice(data);
+    bytes
+}
+
+#[test]
+fn a_listed_place_is_reached_by_every_manner_of_asking() {
+    let env = TestEnv::with_project();
+    let server = Server::http();
+    let port = server.port;
+    let list = format!("127.0.0.1:{port}");
+    let (said, connections) =
+        talk(&env, &list, &format!("GET http://127.0.0.1:{port}/x HTTP/1.1\r\nA: b\r\n\r\n"));
+    assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.ends_with("hello"), "{said}");
+    let sent = format!("GET /x HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nA: b\r\nConnection: close\r\n\r\n");
+    assert_eq!(server.seen(), [sent.as_str()]);
+    let [connection] = connections.as_slice() else { panic!("{connections:?}") };
+    assert_eq!(connection["host"], json!("127.0.0.1"));
+    assert_eq!((&connection["port"], &connection["address"]), (&json!(port), &json!("127.0.0.1")));
+    assert_eq!((&connection["verdict"], &connection["reason"]), (&json!("allowed"), &Value::Null));
+    assert_eq!(
+        (&connection["bytes_up"], &connection["bytes_down"]),
+        (&json!(sent.len()), &json!(said.len()))
+    );
+    let request = format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\nGET /y HTTP/1.1\r\n\r\n");
+    let (said, _) = talk(&env, &list, &request);
+    assert!(said.starts_with("HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.1 200 OK"), "{said}");
+    for host in ["127.0.0.1", "::1"] {
+        let bytes = socks("127.0.0.1", port, b"GET /z HTTP/1.1\r\n\r\n");
+        let (said, _) = talk_at(&env, host, &list, &bytes, After::Listens);
+        assert!(
+            said.starts_with(&[5, 0, 5, 0, 0, 1, 0, 0, 0, 0, 0, 0]) && said.ends_with(b"hello"),
+            "{said:?}"
+        );
+    }
+    // What came together with the request for a tunnel went through it, once.
+    assert_eq!(
+        server.seen()[1..],
+        ["GET /y HTTP/1.1\r\n\r\n", "GET /z HTTP/1.1\r\n\r\n", "GET /z HTTP/1.1\r\n\r\n"]
+    );
+}
+
+#[test]
+fn the_record_of_a_run_has_its_connections() {
+    let env = TestEnv::with_project();
+    talk(&env, "a.example", "CONNECT b.example:443 HTTP/1.1\r\n\r\n");
+    let runs = env.avfs_result(&["runs", "list"]);
+    let shown = env.avfs_result(&["runs", "show", runs["runs"][0]["id"].as_str().unwrap()]);
+    let connections = shown["result"]["connections"].as_array().unwrap();
+    assert_eq!((connections.len(), &connections[0]["host"]), (1, &json!("b.example")), "{shown}");
+    assert_eq!(shown["request"]["net"], json!("allow=a.example"));
+}
+
+#[test]
+fn a_name_that_leads_home_needs_the_address_beside_it() {
+    let env = TestEnv::with_project();
+    let server = Server::http();
+    let port = server.port;
+    let request = format!("GET http://localhost:{port}/ HTTP/1.1\r\n\r\n");
+    let (said, connections) = talk(&env, &format!("localhost:{port}"), &request);
+    assert!(said.starts_with("HTTP/1.1 403 Forbidden\r\n") && said.contains("a loopback address"), "{said}");
+    assert_eq!(connections[0]["verdict"], json!("refused"));
+    let address = connections[0]["address"].as_str().unwrap();
+    assert!(address == "127.0.0.1" || address == "::1", "{address}");
+    let (said, _) = talk_at(
+        &env,
+        "127.0.0.1",
+        &format!("localhost:{port}"),
+        &socks("localhost", port, b""),
+        After::Listens,
+    );
+    assert_eq!(said[..4], [5, 0, 5, 2], "{said:?}");
+    assert_eq!(server.seen(), [""; 0]);
+    // Control: with the address the same request is answered.
+    let (said, connections) =
+        talk(&env, &format!("localhost:{port},127.0.0.1:{port},[::1]:{port}"), &request);
+    assert!(said.ends_with("hello"), "{said}");
+    assert_eq!(
+        (&connections[0]["host"], &connections[0]["address"]),
+        (&json!("localhost"), &json!("127.0.0.1"))
+    );
+}
+
+#[test]
+fn odd_ways_to_write_an_address_lead_nowhere() {
+    let env = TestEnv::with_project();
+    let server = Server::http();
+    let port = server.port;
+    let list = format!("localhost:{port},*.nip.io:{port}");
+    for host in
+        ["2130706433", "0x7f000001", "0x7f.1", "127.1", "0177.0.0.1", "127.0.0.1", "[::1]", "127.0.0.1."]
+            .into_iter()
+            .chain([
+                "[::ffff:127.0.0.1]",
+                "[::ffff:7f00:1]",
+                "0.0.0.0",
+                "[::]",
+                "[::127.0.0.1]",
+                "[64:ff9b::7f00:1]",
+            ])
+            .chain(["\u{ff11}\u{ff12}7.0.0.1"])
+    {
+        let (said, connections) = talk(&env, &list, &format!("CONNECT {host}:{port} HTTP/1.1\r\n\r\n"));
+        // What is no text for a request line is no request.
+        let expected = if host.is_ascii() { "HTTP/1.1 403 " } else { "HTTP/1.1 400 " };
+        assert!(said.starts_with(expected), "{host}: {said}");
+        let verdict = if host.is_ascii() { "refused" } else { "failed" };
+        assert_eq!(connections[0]["verdict"], json!(verdict), "{host}");
+    }
+    assert_eq!(server.seen(), [""; 0]);
+}
+
+#[test]
+fn what_is_refused_is_told_to_the_program_and_once_to_its_caller() {
+    let env = TestEnv::with_project();
+    let request = "GET http://evil.example:8080/ HTTP/1.1\r\n\r\n";
+    let (said, _) = talk(&env, "a.example", request);
+    assert!(said.contains("evil.example:8080 is refused: it is not in the list"), "{said}");
+    assert!(said.contains("--net allow=a.example,evil.example:8080"), "{said}");
+    let twice = format!(
+        "for i in 1 2; do python3 -c '{}' {} whole 127.0.0.1 >/dev/null; done",
+        TALK.replace('\'', "\""),
+        hex(request.as_bytes())
+    );
+    let answer = env.shell(&["--net", "allow=a.example"], &twice).expect(0);
+    let told: Vec<&str> = answer.stderr.lines().filter(|line| line.contains("evil.example")).collect();
+    let [refused, flag] = told.as_slice() else { panic!("{answer:?}") };
+    assert!(refused.ends_with("evil.example:8080 was refused: it is not in the list (2 times)"), "{refused}");
+    assert!(flag.ends_with("--net allow=a.example,evil.example:8080"), "{flag}");
+}
+
+#[test]
+fn a_server_gets_one_request_and_nothing_behind_it() {
+    let env = TestEnv::with_project();
+    let server = Server::http();
+    let port = server.port;
+    let list = format!("127.0.0.1:{port}");
+    let second = "GET /second HTTP/1.1\r\nHost: x\r\n\r\n";
+    let at =
+        |fields: &str, rest: &str| format!("POST http://127.0.0.1:{port}/ HTTP/1.1\r\n{fields}\r\n{rest}");
+    for (fields, body, arrived) in [
+        ("", "", "\r\n\r\n"),
+        ("Content-Length: 3\r\n", "abc", "\r\n\r\nabc"),
+        (
+            "Transfer-Encoding: chunked\r\n",
+            "3;x=y\r\nabc\r\n0\r\nT: t\r\n\r\n",
+            "\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        ),
+    ] {
+        let before = server.seen().len();
+        let (said, _) = talk(&env, &list, &at(fields, &format!("{body}{second}")));
+        assert!(said.ends_with("hello"), "{fields}: {said}");
+        let seen = server.seen();
+        assert_eq!(seen.len(), before + 1, "{fields}");
+        assert!(seen[before].ends_with(arrived) && !seen[before].contains("second"), "{:?}", seen[before]);
+    }
+    let before = server.seen().len();
+    for bad in [
+        at("Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"),
+        at("Content-Length: 3\r\nContent-Length: 4\r\n", "abcd"),
+        at("X: y\r\n folded\r\n", ""),
+        at("X: y\n", ""),
+        at("Transfer-Encoding : chunked\r\n", ""),
+        at("X: \0\r\n", ""),
+        format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\nContent-Length: 40\r\n\r\n{second}"),
+    ] {
+        let (said, connections) = talk(&env, &list, &bad);
+        assert!(said.starts_with("HTTP/1.1 400 "), "{bad:?}: {said}");
+        assert_eq!(connections[0]["verdict"], json!("failed"), "{bad:?}");
+    }
+    assert_eq!(server.seen().len(), before);
+}
+
+#[test]
+fn a_closed_half_is_passed_on_both_ways() {
+    let env = TestEnv::with_project();
+    let server = Server::echo_at_the_end();
+    let list = format!("127.0.0.1:{}", server.port);
+    let data = vec![b'x'; 300_000];
+    let start = format!("CONNECT 127.0.0.1:{} HTTP/1.1\r\n\r\n", server.port);
+    let script = format!(
+        "import socket\ns = socket.create_connection(('127.0.0.1', 61080), 20)\ns.sendall({start:?}.encode() + b'x' * 300000)\n\
+         s.shutdown(socket.SHUT_WR)\nout = b''\nwhile True:\n  p = s.recv(65536)\n  if not p: break\n  out += p\nprint(len(out))"
+    );
+    let answer = env.run(&["--net", &format!("allow={list}"), "--", "python3", "-c", &script]).expect(0);
+    let head = "HTTP/1.1 200 Connection established\r\n\r\n".len();
+    assert_eq!(answer.text().trim(), (head + data.len()).to_string());
+    assert_eq!(server.seen.lock().unwrap().as_slice(), [data]);
+    let small = socks("127.0.0.1", server.port, b"both ways");
+    let (said, _) = talk_at(&env, "127.0.0.1", &list, &small, After::ClosesItsHalf);
+    assert!(said.ends_with(b"both ways"), "{said:?}");
+}
+
+#[test]
+fn nothing_leads_out_beside_the_proxy() {
+    let env = TestEnv::with_project();
+    let server = Server::http();
+    let direct = format!(
+        "import socket\ntry:\n  socket.create_connection(('127.0.0.1', {}), 5)\n  print('reached')\nexcept OSError as e: print(e.errno)",
+        server.port
+    );
+    let list = format!("allow=127.0.0.1:{}", server.port);
+    let run =
+        |net: &str, script: &str| env.run(&["--net", net, "--", "python3", "-c", script]).expect(0).text();
+    assert_eq!(run(&list, &direct).trim(), "111");
+    // Control: with the host's network it is there.
+    assert_eq!(run("host", &direct).trim(), "reached");
+    let elsewhere = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+                     try: s.sendto(b'x', ('192.0.2.1', 53)); print('sent')\nexcept OSError as e: print(e.errno)";
+    assert_eq!(run(&list, elsewhere).trim(), "101");
+    // The port of the proxy is taken: nobody inside can put himself in its place.
+    let takes = "import socket\ns = socket.socket()\ns.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n\
+                 try: s.bind(('127.0.0.1', 61080)); print('taken')\nexcept OSError as e: print(e.errno)";
+    assert_eq!(run(&list, takes).trim(), "98");
+}
+
+#[test]
+fn a_connection_that_hangs_does_not_hold_the_run() {
+    let env = TestEnv::with_project();
+    let server = Server::new(|stream| {
+        let mut came = Vec::new();
+        let _ = stream.read_to_end(&mut came);
+        came
+    });
+    let list = format!("allow=127.0.0.1:{}", server.port);
+    let script = format!(
+        "import socket\ns = socket.create_connection(('127.0.0.1', 61080), 20)\n\
+         s.sendall(b'CONNECT 127.0.0.1:{} HTTP/1.1\\r\\n\\r\\n')\ns.recv(100)\nt = socket.create_connection(('127.0.0.1', 61080))\n",
+        server.port
+    );
+    let begun = Instant::now();
+    let envelope = env.run(&["--json", "--net", &list, "--", "python3", "-c", &script]).expect(0).envelope();
+    assert!(begun.elapsed() < Duration::from_secs(15), "it took {:?}", begun.elapsed());
+    assert_eq!(envelope["result"]["connections"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn many_connections_are_served_and_those_beyond_the_list_are_counted() {
+    let env = TestEnv::with_project();
+    let server = Server::echo_at_the_end();
+    let script = format!(
+        "import socket\ndef ask():\n  s = socket.create_connection(('127.0.0.1', 61080), 60)\n\
+         \x20 s.sendall(b'CONNECT 127.0.0.1:{} HTTP/1.1\\r\\n\\r\\nx')\n  return s\n\
+         def end(s):\n  s.shutdown(socket.SHUT_WR)\n  out = b''\n  while True:\n    p = s.recv(1000)\n    if not p: break\n    out += p\n\
+         \x20 s.close()\n  return out.endswith(b'x')\n\
+         # More at once than are taken at once; the first ones make room.\nall = [ask() for i in range(300)]\n\
+         print(sum(end(s) for s in all))\nprint(sum(end(ask()) for i in range(705)))",
+        server.port
+    );
+    let list = format!("allow=127.0.0.1:{}", server.port);
+    let envelope = env.run(&["--json", "--net", &list, "--", "python3", "-c", &script]).expect(0).envelope();
+    let result = &envelope["result"];
+    assert_eq!(result["stdout"], json!("300\n705\n"));
+    assert_eq!(result["connections"].as_array().unwrap().len(), 1000);
+    assert_eq!(result["connections_left_off"], json!(5));
+}
+
+#[test]
+fn a_server_that_is_not_there_is_a_failure_and_not_a_refusal() {
+    let env = TestEnv::with_project();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let list = format!("127.0.0.1:{port}");
+    let (said, connections) = talk(&env, &list, &format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n"));
+    assert!(said.starts_with("HTTP/1.1 502 "), "{said}");
+    assert_eq!(connections[0]["verdict"], json!("failed"));
+    let (said, _) = talk_at(&env, "127.0.0.1", &list, &socks("127.0.0.1", port, b""), After::Listens);
+    assert_eq!(said[..4], [5, 0, 5, 5]);
+}
+
+#[test]
+fn the_variables_of_the_proxy_are_set_for_a_list_alone_and_the_users_own_win() {
+    let env = TestEnv::with_project();
+    let shown = |options: &[&str]| env.ok(options, "env | grep -i _proxy= | sort");
+    assert_eq!(
+        shown(&["--net", "allow=a.example", "--env", "http_proxy=http://x", "--env", "ALL_PROXY="]),
+        "ALL_PROXY=\nHTTPS_PROXY=http://127.0.0.1:61080\nHTTP_PROXY=http://127.0.0.1:61080\n\
+         NO_PROXY=localhost,127.0.0.1,::1\nall_proxy=socks5h://127.0.0.1:61080\nhttp_proxy=http://x\n\
+         https_proxy=http://127.0.0.1:61080\nno_proxy=localhost,127.0.0.1,::1\n"
+    );
+    let none = env.shell(&[], "env | grep -i _proxy=; true").expect(0);
+    assert_eq!(none.text(), "");
+}
+
+/// On a host whose names lead where an attacker would have them lead.
+#[test]
+fn names_that_lead_to_private_addresses_are_refused_whatever_the_resolver_says() {
+    let env = TestEnv::with_project();
+    let server = Server::http();
+    let port = server.port;
+    let hosts = env.at("hosts");
+    let places = [
+        ("meta.example", "169.254.169.254", "a link-local address"),
+        ("private.example", "10.0.0.1", "a private address"),
+        ("home.example", "127.0.0.1", "a loopback address"),
+        ("nobody.example", "0.0.0.0", "an address of no host"),
+        ("unique.example", "fd00::1", "a private address"),
+        ("mapped.example", "::ffff:127.0.0.1", "a loopback address"),
+        ("tunnel.example", "2002:7f00:1::1", "a tunnel to an address that is not public"),
+    ];
+    let lines = places.map(|(name, address, _)| format!("{address} {name}\n"));
+    std::fs::write(&hosts, lines.concat()).unwrap();
+    let mut asked = String::new();
+    for (name, _, _) in places {
+        let request = hex(format!("CONNECT {name}:{port} HTTP/1.1\r\n\r\n").as_bytes());
+        asked.push_str(&format!("python3 -c \"$TALK\" {request} whole 127.0.0.1;"));
+    }
+    let mut command = env.clean("unshare".as_ref());
+    command.args(["-Urm", "sh", "-uc"]);
+    command.arg("mount --bind \"$HOSTS\" /etc/hosts && exec \"$RUN\" --json --net \"$NET\" --env TALK --shell \"$ASKED\"");
+    command
+        .env("HOSTS", &hosts)
+        .env("RUN", crate::env::runner())
+        .env("NET", format!("allow=*.example:{port}"));
+    command.env("ASKED", asked).env("TALK", TALK);
+    let envelope = env.answer(&mut command).expect(0).envelope();
+    let connections = envelope["result"]["connections"].as_array().unwrap();
+    for (connection, (name, _, why)) in connections.iter().zip(places) {
+        let reason = connection["reason"].as_str().unwrap_or_default();
+        assert_eq!(
+            (&connection["host"], &connection["verdict"]),
+            (&json!(name), &json!("refused")),
+            "{connection}"
+        );
+        assert!(reason.contains(why), "{name}: {reason}");
+    }
+    assert_eq!((connections.len(), server.seen().len()), (places.len(), 0));
+}

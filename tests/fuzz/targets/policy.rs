@@ -1,0 +1,74 @@
+//! A policy file and a command: both are read to an end, the same each time, and a command that is handed to a shell
+//! is judged no milder than it is by itself.
+
+#![no_main]
+
+use std::path::Path;
+
+use avfs::runtime::policy::{Asked, Category, Layer, Policy, Reading, Tier, read};
+use avfs::runtime::{CommandLine, Confinement, ExecutionTimeout, NetMode, Profile};
+use libfuzzer_sys::fuzz_target;
+
+const TEXT_BYTES_MAX: usize = 4096;
+/// The same kind of shell: what is in doubt for one that is not known may be none for bash.
+const WRAPPERS: [&str; 5] = ["sh -c", "timeout 5 sh -c", "env A=1 sh -c", "nice -n 3 nohup sh -c", "eval"];
+
+fn asked<T>(command: &CommandLine, with: impl FnOnce(&Asked<'_>) -> T) -> T {
+    let project = Path::new("/home/u/proj");
+    with(&Asked {
+        command,
+        fork: None,
+        cwd: project,
+        workspace: project,
+        project,
+        home: Some(Path::new("/home/u")),
+        net: &NetMode::None,
+        confinement: Confinement::DEFAULT,
+        profile: Profile::Strict,
+        timeout: ExecutionTimeout::None,
+        rw: &[Path::new("/data")],
+        secrets: &[],
+    })
+}
+
+fn shell(text: &str) -> CommandLine {
+    CommandLine::Shell(text.into())
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// A doubt is as strict as anything: nobody is let past it.
+fn is_as_strict(wide: &Reading, narrow: &Reading) -> bool {
+    let (wide_is, narrow_is) = (wide.categories(), narrow.categories());
+    let keeps = |category: Category| category == Category::ReadOnly || wide_is.contains(category);
+    !wide.doubts.is_empty() || (narrow.doubts.is_empty() && narrow_is.iter().all(keeps))
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(text) = std::str::from_utf8(&bytes[..bytes.len().min(TEXT_BYTES_MAX)]) else { return };
+    // The policy, a zero byte, the command; without one, a command alone.
+    let (policy_text, command_text) = text.split_once('\0').unwrap_or(("", text));
+    let command_text = command_text.replace('\0', "");
+    let command = shell(&command_text);
+    let alone = asked(&command, read);
+    assert_eq!(alone, asked(&command, read));
+    let builtin = Policy::builtin();
+    let decided = asked(&command, |asked| builtin.decide(asked));
+    // What begins like an option is one to a shell, whatever it was by itself.
+    let wrappers: &[&str] = if command_text.starts_with(['-', '+']) { &[] } else { &WRAPPERS };
+    for wrapper in wrappers {
+        let wrapped = shell(&format!("{wrapper} {}", quoted(&command_text)));
+        let reading = asked(&wrapped, read);
+        assert!(is_as_strict(&reading, &alone), "{wrapped:?}: {reading:?} is milder than {alone:?}");
+        let action = asked(&wrapped, |asked| builtin.decide(asked)).action;
+        assert!(action >= decided.action, "{wrapped:?}: {action:?} is milder than {:?}", decided.action);
+    }
+    for tier in [Tier::System, Tier::User, Tier::Vault] {
+        let Ok(layer) = Layer::parse(tier, Path::new("policy.toml"), policy_text, read) else { continue };
+        let policy = Policy::builtin().with(layer);
+        let decide = || asked(&command, |asked| policy.decide(asked));
+        assert_eq!(decide(), decide());
+    }
+});

@@ -1,0 +1,25 @@
+//! A request in JSON: any bytes are read to an end, the same each time, and what is wrong is told by its place.
+
+#![no_main]
+
+use avfs::runtime::envelope::{RequestFile, RequestFileError};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let (one, two) = (RequestFile::parse(bytes), RequestFile::parse(bytes));
+    assert_eq!(format!("{one:?}"), format!("{two:?}"));
+    match one {
+        Ok(file) => {
+            if let Ok(command) = file.command_line() {
+                // Whatever bytes it has, it can be shown.
+                let _ = command.shown();
+                assert_eq!(file.command_line().as_ref(), Ok(&command));
+            }
+        }
+        Err(RequestFileError::Json { line, .. }) => {
+            let lines = bytes.split(|byte| *byte == b'\n').count();
+            assert!(line <= lines, "line {line} of {lines}");
+        }
+        Err(RequestFileError::TooLong | RequestFileError::Key { .. }) => {}
+    }
+});

@@ -1,0 +1,36 @@
+//! Tried: using up descriptors, and raising the bound that the caller has set on them.
+//! Stopped by: bounds of the caller hold inside, and raising one needs a capability.
+
+use std::path::Path;
+
+use crate::attempt::program;
+use crate::env::{Running, TestEnv, runner};
+
+/// Two thousand at most.
+const OPEN: &str = "
+import resource
+def raised():
+    try: resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+    except ValueError: raise OSError(errno.EPERM, '')
+tried('raise', raised)
+held = []
+try:
+    for n in range(2000): held.append(os.open('/dev/null', os.O_RDONLY))
+except OSError: pass
+print('held', 'gained' if len(held) == 2000 else 'EMFILE')";
+
+#[test]
+fn descriptors_are_bounded() {
+    let env = TestEnv::with_project();
+    let with = |bound: u32, start: &str| {
+        let mut command = env.clean(Path::new("/bin/sh"));
+        command.args(["-c", &format!("ulimit -n {bound}; exec {start} -- python3 -c \"$P\"")]);
+        command.env("RUN", runner()).env("P", program(OPEN));
+        Running::start(&mut command).answer().expect(0).text()
+    };
+    // Control: with a bound that is high enough it opens all it wants, inside too.
+    assert!(with(4096, "env").contains("held gained\n"));
+    assert!(with(4096, "\"$RUN\" -q").contains("held gained\n"));
+    assert_eq!(with(256, "\"$RUN\" -q"), "raise EPERM\nheld EMFILE\n");
+    env.ok(&[], "true");
+}

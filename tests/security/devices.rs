@@ -1,0 +1,48 @@
+//! Tried: using a device of the host: one that is there, one that is made, the kernel's log, the machine's memory.
+//! Stopped by: /dev holds a few harmless ones; mknod needs a capability, and mounts are nodev.
+
+use crate::attempt::{assert_nothing_gained, inside, natively};
+use crate::env::TestEnv;
+use crate::support;
+
+#[test]
+fn devices_are_the_few_harmless_ones() {
+    let env = TestEnv::with_project();
+    let list = env.ok(&[], "ls /dev");
+    let names: Vec<&str> = list.split_whitespace().collect();
+    let expected = [
+        "fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom",
+        "zero",
+    ];
+    assert_eq!(names, expected);
+    env.ok(&[], "echo x > /dev/null; head -c 8 /dev/urandom | wc -c; head -c 1 /dev/zero > /dev/null");
+    assert_eq!(env.shell(&[], "cat /etc/passwd > /dev/full").code, Some(1));
+}
+
+/// The same number as /dev/null, so that a control which succeeds has made nothing of worth.
+const MAKE: &str = "import stat
+at = sys.argv[1] if len(sys.argv) > 1 else '.'
+tried('make', lambda: os.mknod(at + '/device', 0o600 | stat.S_IFCHR, os.makedev(1, 3)))
+tried('open', lambda: os.open(at + '/device', os.O_RDWR))
+tried('log', lambda: os.close(os.open('/dev/kmsg', os.O_RDONLY)))
+tried('memory', lambda: os.close(os.open('/dev/mem', os.O_RDONLY)))
+tried('port', lambda: os.close(os.open('/dev/port', os.O_RDONLY)))";
+
+#[test]
+fn a_device_that_is_made_is_none() {
+    let env = TestEnv::with_project();
+    for options in [&[][..], &["--backend", "copy"], &["--profile", "host"]] {
+        assert_nothing_gained(&inside(&env, options, MAKE), &["make", "open", "log", "memory", "port"]);
+    }
+    if !support::is_root() {
+        return support::skip("a_device_that_is_made_is_none", "only root makes devices");
+    }
+    let mut control = crate::attempt::outside(&env, MAKE);
+    let control = crate::env::Running::start(control.arg(env.at(""))).answer();
+    crate::attempt::assert_all_gained(&control, &["make", "open"]);
+    // One that the host has in the workspace is a device outside, and none inside.
+    let read = "tried('read', lambda: os.open('device', os.O_RDWR))";
+    std::fs::rename(env.at("device"), env.project().join("device")).unwrap();
+    assert_eq!(natively(&env, read).text(), "read gained\n");
+    assert_nothing_gained(&inside(&env, &[], read), &["read"]);
+}

@@ -1,0 +1,27 @@
+//! Tried: leaving the root through a directory of the host that the caller left open.
+//! Stopped by: the descriptor is closed; a root that was pivoted away from has no other door.
+
+use std::path::Path;
+
+use crate::attempt::{GAINED, program};
+use crate::env::{Running, TestEnv, runner};
+
+const OPEN: &str = "tried('file', lambda: os.open('secret', os.O_RDONLY, dir_fd=9))
+tried('above', lambda: os.open('..', os.O_RDONLY, dir_fd=9))
+tried('enter', lambda: os.fchdir(9))";
+
+#[test]
+fn a_directory_that_was_left_open_leads_nowhere() {
+    let env = TestEnv::with_project();
+    std::fs::write(env.at("secret"), "host").unwrap();
+    let with = |start: &str| {
+        let mut command = env.clean(Path::new("/bin/sh"));
+        command.args(["-c", &format!("exec {start} -- python3 -c \"$P\" 9<\"$DIR\"")]);
+        command.env("RUN", runner()).env("P", program(OPEN)).env("DIR", env.at(""));
+        command
+    };
+    let lines = |outcome: &str| ["file", "above", "enter"].map(|name| format!("{name} {outcome}\n")).concat();
+    let control = Running::start(&mut with("env")).answer();
+    assert_eq!(control.text(), lines(GAINED), "{control:?}");
+    assert_eq!(env.answer(&mut with("\"$RUN\" -q")).text(), lines("EBADF"));
+}

@@ -1,0 +1,40 @@
+//! Tried: processes without end.
+//! Stopped by: `--pids`, by a control group, the user's limit in the namespace or the namespace's own highest number.
+
+use serde_json::json;
+
+use crate::env::TestEnv;
+
+/// Four hundred at most.
+const FORK: &str = "
+import os, time
+made = 0
+for n in range(400):
+    try: child = os.fork()
+    except OSError: break
+    if child == 0: time.sleep(1000); os._exit(0)
+    made += 1
+print(made)";
+
+#[test]
+fn processes_are_bounded() {
+    let env = TestEnv::with_project();
+    let run = |options: &[&str]| {
+        let mut words = vec!["--json"];
+        words.extend(options);
+        words.extend(["--", "python3", "-c", FORK]);
+        env.run(&words).expect(0).envelope()
+    };
+    let made = |envelope: &serde_json::Value| {
+        envelope["result"]["stdout"]
+            .as_str()
+            .unwrap()
+            .trim()
+            .parse::<u32>()
+            .unwrap_or_else(|_| panic!("{envelope}"))
+    };
+    assert_eq!(made(&run(&[])), 400, "the control failed");
+    let envelope = run(&["--pids", "40"]);
+    assert!((10..=40).contains(&made(&envelope)), "{envelope}");
+    assert_eq!(envelope["enforcement"]["limits"][0]["limit"], json!("pids"), "{envelope}");
+}

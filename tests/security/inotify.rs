@@ -1,0 +1,48 @@
+//! Tried: learning what happens in files of the host by watching directories.
+//! Stopped by: what is not in the view cannot be named; a workspace is watched as the command sees it.
+
+use std::path::Path;
+
+use crate::attempt::program;
+use crate::env::{Running, TestEnv, runner, wait_for};
+use crate::shared::Shared;
+
+/// Watches the workspace and a directory of the host; says when it does, and what it saw until told to end.
+const WATCH: &str = "
+import select, time
+shared, host = sys.argv[1:3]
+fd = libc.inotify_init1(0o4000)
+def watch(path):
+    if libc.inotify_add_watch(fd, path.encode(), 0xfff) < 0: raise OSError(ctypes.get_errno(), '')
+tried('host', lambda: watch(host))
+watch('.')
+open(shared + '/ready', 'w').close()
+seen = b''
+while not os.path.exists(shared + '/go'): time.sleep(0.01)
+time.sleep(0.2)
+try: seen = os.read(fd, 65536)
+except BlockingIOError: pass
+print('saw', 'something' if b'noise' in seen else 'nothing')";
+
+#[test]
+fn the_host_is_not_watched() {
+    let env = TestEnv::with_project();
+    std::fs::create_dir(env.at("host")).unwrap();
+    let watched = |start: &[&Path]| {
+        let shared = Shared::new(&env);
+        let mut command = env.clean(start[0]);
+        command.args(&start[1..]).args(["python3", "-c", &program(WATCH), shared.text()]).arg(env.at("host"));
+        let running = Running::start(&mut command);
+        wait_for("ready", || shared.has("ready"));
+        std::fs::write(env.at("host/noise"), "").unwrap();
+        std::fs::remove_file(env.at("host/noise")).unwrap();
+        shared.put("go");
+        let answer = running.answer().expect(0);
+        std::fs::remove_dir_all(env.at("shared")).unwrap();
+        answer.text()
+    };
+    assert_eq!(watched(&[Path::new("env")]), "host gained\nsaw something\n");
+    let (run, shared) = (runner(), env.at("shared"));
+    let words = [&*run, Path::new("-q"), Path::new("--rw"), &shared, Path::new("--")];
+    assert_eq!(watched(&words), "host ENOENT\nsaw nothing\n");
+}

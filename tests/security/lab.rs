@@ -1,0 +1,147 @@
+//! A small internet of the test's own, for attempts on the allow-list: a public server, private ones, and a name server
+//! that says what an attempt needs.
+//!
+//! All of it is in network namespaces that the test makes: no packet leaves them, whatever an attempt gets through.
+
+use std::collections::BTreeMap;
+
+use crate::attempt::own_host_command;
+use crate::env::{Answer, TestEnv};
+
+/// An address that is nobody's special one; it is the laboratory's, in a namespace beside the host.
+pub const PUBLIC: &str = "93.184.216.34";
+
+/// Private ones are on the host itself, the public one is behind a pair of interfaces.
+const SET_UP: &str = r#"set -e
+ip link set lo up
+ip addr add 169.254.169.254/32 dev lo
+ip addr add 10.1.2.3/32 dev lo
+printf 'nameserver 127.0.0.1\noptions timeout:2 attempts:1\n' > "$LAB/resolv.conf"
+printf 'hosts: files dns\n' > "$LAB/nsswitch.conf"
+printf '127.0.0.1 localhost\n' > "$LAB/hosts"
+for name in resolv.conf nsswitch.conf hosts; do mount --bind "$LAB/$name" "$(realpath /etc/$name)"; done
+unshare -n sleep 1000 & peer=$!
+until [ "$(readlink /proc/$peer/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.01; done
+ip link add v0 type veth peer name v1
+ip link set v1 netns $peer
+ip addr add 93.184.216.1/24 dev v0
+ip link set v0 up
+nsenter -t $peer -n sh -c 'ip addr add 93.184.216.34/24 dev v1; ip link set v1 up; ip link set lo up'
+nsenter -t $peer -n python3 -c "$SERVERS" "$LAB" public 93.184.216.34 &
+python3 -c "$SERVERS" "$LAB" private 127.0.0.1 169.254.169.254 10.1.2.3 ::1 &
+python3 -c "$NAMES" "$LAB" &
+for name in public private names; do while [ ! -e "$LAB/ready-$name" ]; do sleep 0.01; done; done
+set +e
+"#;
+
+/// One server on port 80 of each address: what it hears and from whom is a line of a file.
+const SERVERS: &str = r#"
+import os, socket, sys, threading
+lab, name, addresses = sys.argv[1], sys.argv[2], sys.argv[3:]
+def serve(listener, address):
+    while True:
+        connection, _ = listener.accept()
+        connection.settimeout(2)
+        try: heard = connection.recv(65536)
+        except OSError: heard = b''
+        with open(f'{lab}/hits', 'a') as hits: hits.write(f'{name} {address} {heard!r}\n')
+        try: connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: ' + str(len(name)).encode() + b'\r\nConnection: close\r\n\r\n' + name.encode())
+        except OSError: pass
+        connection.close()
+for address in addresses:
+    listener = socket.socket(socket.AF_INET6 if ':' in address else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((address, 80)); listener.listen(64)
+    threading.Thread(target=serve, args=(listener, address)).start()
+open(f'{lab}/ready-{name}', 'w').close()
+"#;
+
+/// Answers from a file of `NAME ANSWER ANSWER…`: each question gets the next answer, the last one for ever. An answer is
+/// addresses joined by `+`.
+const NAMES: &str = r#"
+import socket, struct, sys
+lab = sys.argv[1]
+table = {}
+for line in open(f'{lab}/names'):
+    name, *answers = line.split()
+    table[name] = answers
+asked = {}
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(('127.0.0.1', 53))
+open(f'{lab}/ready-names', 'w').close()
+while True:
+    query, client = server.recvfrom(4096)
+    labels, at = [], 12
+    while query[at]:
+        labels.append(query[at + 1:at + 1 + query[at]].decode()); at += 1 + query[at]
+    question = query[12:at + 5]
+    kind = struct.unpack('>H', query[at + 1:at + 3])[0]
+    name = '.'.join(labels).lower()
+    answers = table.get(name, [])
+    # The two kinds of a question are counted apart: a lookup asks for both.
+    turn = asked[name, kind] = asked.get((name, kind), -1) + 1
+    chosen = answers[min(turn, len(answers) - 1)].split('+') if answers else []
+    records = b''
+    count = 0
+    for address in chosen:
+        six = ':' in address
+        if kind != (28 if six else 1): continue
+        data = socket.inet_pton(socket.AF_INET6 if six else socket.AF_INET, address)
+        records += b'\xc0\x0c' + struct.pack('>HHIH', kind, 1, 0, len(data)) + data
+        count += 1
+    code = 0x8180 if answers else 0x8183
+    server.sendto(query[:2] + struct.pack('>HHHHH', code, 1, count, 0, 0) + question + records, client)
+"#;
+
+/// Before the programs of attempts: talking to the proxy by hand.
+pub const CLIENT: &str = r#"
+import socket, time
+def raw(data, wait=6):
+    proxy = os.environ['HTTP_PROXY'].split('//')[1].rstrip('/').rsplit(':', 1)
+    s = socket.create_connection((proxy[0], int(proxy[1])), 10)
+    s.settimeout(wait)
+    s.sendall(data)
+    answer = b''
+    try:
+        while True:
+            part = s.recv(65536)
+            if not part: break
+            answer += part
+    except OSError: pass
+    s.close()
+    return answer
+def connect(place): return raw(f'CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'.encode())
+def fetch(address): return raw(f'GET {address} HTTP/1.1\r\nHost: x\r\n\r\n'.encode())
+def said(name, answer):
+    status = answer.split(b'\r\n')[0].decode(errors='replace').split(' ')[1:2]
+    print(name, 'private' if answer.endswith(b'private') else 'public' if answer.endswith(b'public') else ''.join(status) or 'closed', flush=True)
+"#;
+
+/// What an attempt in the laboratory came to.
+pub struct Seen {
+    pub answer: Answer,
+    /// Lines of the servers, by server.
+    pub hits: BTreeMap<String, Vec<String>>,
+}
+
+impl Seen {
+    pub fn hits(&self, server: &str) -> usize {
+        self.hits.get(server).map_or(0, Vec::len)
+    }
+}
+
+/// Runs a script in the laboratory, where `names` is what the name server says. `$RUN`, `$P` as on any own host.
+#[track_caller]
+pub fn in_lab(env: &TestEnv, names: &str, script: &str, text: &str) -> Seen {
+    let lab = tempfile::Builder::new().prefix("lab-").tempdir_in(env.at("")).unwrap().keep();
+    std::fs::write(lab.join("names"), names).unwrap();
+    let mut command = own_host_command(env, &format!("{SET_UP}{script}"), &format!("{CLIENT}{text}"));
+    command.env("LAB", &lab).env("SERVERS", SERVERS).env("NAMES", NAMES);
+    let answer = env.answer(&mut command);
+    let mut hits: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for line in std::fs::read_to_string(lab.join("hits")).unwrap_or_default().lines() {
+        let (server, rest) = line.split_once(' ').unwrap();
+        hits.entry(server.to_owned()).or_default().push(rest.to_owned());
+    }
+    Seen { answer, hits }
+}

@@ -1,0 +1,79 @@
+//! What a hostile command tries, one file an attempt: what is tried, what stops it, and a control that shows that the
+//! attempt succeeds where nothing stops it.
+//!
+//! No attempt is aimed at the machine the suite runs on: see [`attempt`].
+
+#![expect(clippy::unwrap_used, reason = "a harness that cannot go on should fail its test at once")]
+
+#[allow(dead_code, clippy::allow_attributes, reason = "shared with the other end-to-end suite")]
+#[path = "../e2e/env.rs"]
+mod env;
+#[allow(dead_code, clippy::allow_attributes, reason = "shared with the other end-to-end suite")]
+#[path = "../e2e/person.rs"]
+mod person;
+#[path = "../support/schema.rs"]
+mod schema;
+#[allow(dead_code, clippy::allow_attributes, reason = "shared with the other end-to-end suite")]
+#[path = "../e2e/shared.rs"]
+mod shared;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod abstract_socket;
+mod attempt;
+mod capabilities;
+mod chroot_games;
+mod connect_smuggling;
+mod deaf_to_term;
+mod deep_directories;
+mod descriptors;
+mod devices;
+mod directory_fd;
+mod disk_fill;
+mod dns_rebinding;
+mod docker_socket;
+mod environment;
+mod first_process;
+mod fork_bomb;
+mod hardlink_to_vault;
+mod home_and_keys;
+mod host_metadata;
+mod host_network;
+mod host_processes;
+mod host_writes;
+mod inherited_fd;
+mod inode_exhaustion;
+mod inotify;
+mod io_uring;
+mod kernel_settings;
+mod keyring;
+mod kill_everybody;
+mod kill_group;
+mod lab;
+mod leftover_processes;
+mod live_socket;
+mod mapped_addresses;
+mod memfd_exec;
+mod memory_bomb;
+mod metadata_address;
+mod mounts;
+mod nested_userns;
+mod own_state;
+mod own_terminal_input;
+mod personality;
+mod proxy_death;
+mod ptrace_init;
+mod rare_calls;
+mod rare_sockets;
+mod release_agent;
+mod self_exe;
+mod setuid_program;
+mod shared_memory;
+mod sparse_file;
+mod stream_reopen;
+mod swap_in_capture;
+mod symlink_in_capture;
+mod symlink_in_run;
+mod tiny_files;
+mod typed_input;
+mod vsock;

@@ -1,0 +1,68 @@
+//! Tried: reading what avfs keeps for itself: the vault, the cache, the scratch with upper and work.
+//! Stopped by: none of it is in the view; where everything is shown it is hidden.
+
+use crate::attempt::{assert_all_gained, assert_nothing_gained, inside, natively, program};
+use crate::env::TestEnv;
+use crate::shared::Shared;
+
+fn look(env: &TestEnv) -> String {
+    format!(
+        "tried('vault', lambda: open('{0}').close())
+tried('beside', lambda: os.stat('.avfs/vault.db'))
+def listed(path):
+    if not os.listdir(path): raise OSError(errno.ENOENT, '')
+tried('cache', lambda: listed('{1}'))
+tried('scratches', lambda: listed('{1}/run'))",
+        env.vault_file().display(),
+        env.at("cache/avfs").display()
+    )
+}
+
+const NAMES: [&str; 4] = ["vault", "beside", "cache", "scratches"];
+
+#[test]
+fn the_vault_and_the_cache_are_not_seen() {
+    let env = TestEnv::with_project();
+    env.ok(&["--fork", "f"], "echo x > x");
+    // Control: while a run lives its scratch is there for everybody outside.
+    let shared = Shared::new(&env);
+    let running = shared.start(&env, &[], ": > $S/ready; while [ ! -e $S/go ]; do sleep 0.01; done");
+    let running = shared.wait_for_word(running, "ready");
+    assert_all_gained(&natively(&env, &look(&env)), &NAMES);
+    let look = look(&env);
+    for options in [
+        &[][..],
+        &["--profile", "host"],
+        &["--profile", "host", "--fork", "f"],
+        &["--ro", "/", "--fork", "g"],
+        &["--scratch", "disk"],
+        &["--backend", "copy"],
+    ] {
+        assert_nothing_gained(&inside(&env, options, &look), &NAMES);
+    }
+    shared.put("go");
+    running.answer().expect(0);
+}
+
+#[test]
+fn upper_and_work_have_no_path_inside() {
+    let env = TestEnv::with_project();
+    // The mount table names layers by what they were opened as, which means nothing inside.
+    let follow = program(
+        "import re
+options = [line for line in open('/proc/self/mountinfo') if ' - overlay ' in line]
+assert options, 'no overlay'
+for path in re.findall(r'(?:upperdir|workdir|lowerdir[+]?)=([^,\\s]+)', options[0]):
+    for part in path.split(':'): tried(part, lambda: os.listdir(part))
+print('end end')",
+    );
+    for options in [&["--scratch", "disk"][..], &["--scratch", "memory"], &["--profile", "host"]] {
+        let mut words = options.to_vec();
+        words.extend(["--", "python3", "-c", &follow]);
+        let answer = env.run(&words).expect(0);
+        let seen: Vec<String> = crate::attempt::gained(&answer);
+        // A live base is the workspace's own directory: what is listed there is the fork.
+        let own = env.project().display().to_string();
+        assert!(seen.iter().all(|path| *path == own), "{options:?}: {answer:?}");
+    }
+}

@@ -1,0 +1,37 @@
+//! Tried: replacing the runner for the next run, through a handle on its executable (/proc/self/exe, /proc/1/exe)
+//! that is kept until nobody runs it.
+//! Stopped by: init cannot be looked into, and no file of the view is the runner's.
+
+use crate::attempt::{assert_nothing_gained, inside, natively};
+use crate::env::{TestEnv, runner};
+
+#[test]
+fn the_runner_is_out_of_reach() {
+    let env = TestEnv::with_project();
+    std::fs::copy("/bin/sleep", env.at("victim")).unwrap();
+    // Control: a handle on a running executable, which is written to once it has ended.
+    let control = format!(
+        "import subprocess
+victim = subprocess.Popen(['{}', '1000'])
+while os.readlink(f'/proc/{{victim.pid}}/exe') != os.path.realpath(victim.args[0]): pass
+handle = os.open(f'/proc/{{victim.pid}}/exe', os.O_PATH)
+victim.kill(); victim.wait()
+def overwrite():
+    fd = os.open(f'/proc/self/fd/{{handle}}', os.O_WRONLY)
+    os.pwrite(fd, b'hostile', 0)
+tried('overwrite', overwrite)",
+        env.at("victim").display()
+    );
+    assert_eq!(natively(&env, &control).text(), "overwrite gained\n");
+    assert!(std::fs::read(env.at("victim")).unwrap().starts_with(b"hostile"));
+    let before = blake3::hash(&std::fs::read(runner()).unwrap());
+    let attempt = format!(
+        "tried('handle', lambda: os.open('/proc/1/exe', os.O_PATH))
+tried('name', lambda: os.readlink('/proc/1/exe'))
+tried('path', lambda: os.open('{}', os.O_WRONLY))
+tried('self', lambda: os.open('/proc/self/exe', os.O_WRONLY))",
+        runner().display()
+    );
+    assert_nothing_gained(&inside(&env, &[], &attempt), &["handle", "name", "path", "self"]);
+    assert_eq!(blake3::hash(&std::fs::read(runner()).unwrap()), before);
+}

@@ -1,0 +1,34 @@
+//! Tried: becoming another user by a setuid program, of the host or made inside.
+//! Stopped by: no_new_privs, and every mount is nosuid; one user is mapped.
+
+use std::path::Path;
+
+use crate::env::{Running, TestEnv, runner};
+
+#[test]
+fn a_setuid_program_changes_nothing() {
+    let env = TestEnv::with_project();
+    let me = rustix::process::geteuid().as_raw();
+    assert_eq!(env.ok(&[], "cp /usr/bin/id id; chmod 6755 id; ./id -u"), format!("{me}\n"));
+    let mounts = env.ok(&[], "cat /proc/self/mounts");
+    for mount in mounts.lines() {
+        let options = mount.split(' ').nth(3).unwrap();
+        assert!(options.split(',').any(|option| option == "nosuid"), "{mount}");
+    }
+    if me != 0 {
+        return crate::support::skip("a_setuid_program_changes_nothing", "only root gives files away");
+    }
+    // Control: a program that belongs to somebody else, run by root, makes him its user; inside it does not.
+    let program = env.at("bin/id");
+    std::fs::create_dir(env.at("bin")).unwrap();
+    std::fs::copy("/usr/bin/id", &program).unwrap();
+    std::os::unix::fs::chown(&program, Some(12345), None).unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).unwrap();
+    let run = |start: &[&Path]| {
+        let mut command = env.clean(start[0]);
+        Running::start(command.args(&start[1..]).arg("-u")).answer().text()
+    };
+    assert_eq!(run(&[&program]), "12345\n");
+    let (runner, dir) = (runner(), env.at("bin"));
+    assert_eq!(run(&[&runner, Path::new("-q"), Path::new("--ro"), &dir, Path::new("--"), &program]), "0\n");
+}
