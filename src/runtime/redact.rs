@@ -85,6 +85,8 @@ const TOKENS: [Token; 32] = [
     token("dckr_pat_", is_url_digit, 20, Edge::Any),
 ];
 
+/// By so much of its body a token is known.
+const TOKEN_BEGIN_BYTES: usize = 64;
 /// The first four letters of an AWS access key's id; sixteen capitals and digits follow.
 const AWS_KEY_IDS: [&str; 4] = ["AKIA", "ASIA", "ABIA", "ACCA"];
 const AWS_KEY_ID_BYTES: usize = 16;
@@ -111,15 +113,27 @@ const PEM_LINE_BYTES_MIN: usize = 16;
 /// The text without what looks like a credential.
 #[must_use]
 pub fn redact(text: &str) -> Cow<'_, str> {
+    match redact_once(text) {
+        Cow::Borrowed(text) => Cow::Borrowed(text),
+        // A secret with a slash in it, in an address: without it there is an address to be seen.
+        Cow::Owned(redacted) => Cow::Owned(redact_once(&redacted).into_owned()),
+    }
+}
+
+fn redact_once(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
+    // Where the last one ended: what stands in its place is no part of a word.
+    let mut from = 0;
     let mut at = 0;
     while at < bytes.len() {
         if let Some((lines, end)) = private_key(bytes, at) {
+            from = lines.last().map_or(from, |line| line.end);
             found.extend(lines);
             at = end;
-        } else if let Some(credential) = credential_at(bytes, at) {
-            at = credential.end;
+        } else if let Some(credential) = credential_at(&bytes[from..], at - from) {
+            let credential = from + credential.start..from + credential.end;
+            (from, at) = (credential.end, credential.end);
             found.push(credential);
         } else {
             at += 1;
@@ -170,18 +184,19 @@ fn token_at(text: &[u8], at: usize) -> Option<Range<usize>> {
         if token.edge == Edge::Word && !is_edge(text, at) {
             return None;
         }
-        let body = &rest[..run(rest, token.body)];
-        let fits = body.len() >= token.bytes_min && (token.looks == Looks::Any || is_random(body));
-        fits.then(|| at..at + token.prefix.len() + body.len())
+        // Only what is one is looked at to its end.
+        let begin = &rest[..rest.len().min(TOKEN_BEGIN_BYTES)];
+        let begin = &begin[..run(begin, token.body)];
+        let fits = begin.len() >= token.bytes_min && (token.looks == Looks::Any || is_random(begin));
+        fits.then(|| at..at + token.prefix.len() + run(rest, token.body))
     })
 }
 
 fn aws_key_id(text: &[u8], at: usize) -> Option<Range<usize>> {
     let rest = AWS_KEY_IDS.iter().find_map(|prefix| text[at..].strip_prefix(prefix.as_bytes()))?;
-    let body = run(rest, is_letter_or_digit);
-    let capitals = run(rest, |byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
-    let exact = body == AWS_KEY_ID_BYTES && capitals == body && is_edge(text, at);
-    exact.then(|| at..text.len() - rest.len() + body)
+    let is_capital = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
+    let fits = rest.get(..AWS_KEY_ID_BYTES)?.iter().all(is_capital) && is_edge(text, at);
+    fits.then(|| at..text.len() - rest.len() + AWS_KEY_ID_BYTES)
 }
 
 fn aws_secret(text: &[u8], at: usize) -> Option<Range<usize>> {
@@ -230,7 +245,9 @@ fn password_in_url(text: &[u8], at: usize) -> Option<Range<usize>> {
 
 /// Three parts with dots between them, the first of which is JSON; more if it is encrypted.
 fn web_token(text: &[u8], at: usize) -> Option<Range<usize>> {
-    if !text[at..].starts_with(b"eyJ") || !is_edge(text, at) {
+    // What goes before it is no part of it.
+    let begins = at == 0 || !is_url_digit(text[at - 1]);
+    if !text[at..].starts_with(b"eyJ") || !begins {
         return None;
     }
     let mut end = at;
@@ -249,8 +266,9 @@ fn web_token(text: &[u8], at: usize) -> Option<Range<usize>> {
 fn private_key(text: &[u8], at: usize) -> Option<(Vec<Range<usize>>, usize)> {
     let label = text[at..].strip_prefix(PEM_BEGIN)?;
     let label = &label[..label.len().min(PEM_LABEL_BYTES_MAX)];
-    let label = &label[..memchr::memmem::find(label, PEM_DASHES)?];
-    memchr::memmem::find(label, b"PRIVATE KEY")?;
+    let (label, behind) =
+        label.split_at(run(label, |byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b' '));
+    memchr::memmem::find(label, b"PRIVATE KEY").filter(|_| behind.starts_with(PEM_DASHES))?;
     let mut lines = Vec::new();
     let mut end = at + PEM_BEGIN.len() + label.len();
     end += run(&text[end..], |byte| byte == b'-');
@@ -356,6 +374,8 @@ mod tests {
         add(format!("pypi-AgEI{}", body(60)), "[redacted]");
         add(format!("AKIA{} b", capitals(16)), "[redacted] b");
         add(format!("id=ASIA{}", capitals(16)), "id=[redacted]");
+        add(format!("AKIA{}AKIA{}", capitals(16), capitals(16)), "[redacted][redacted]");
+        add(format!("s3://u:aws_secret_key={}/{}@h", body(10), body(10)), "s3://u:[redacted]@h");
         add(format!("AWS_SECRET_ACCESS_KEY={}/+ make", body(38)), "AWS_SECRET_ACCESS_KEY=[redacted] make");
         add(format!("aws_secret_access_key = {}", body(40)), "aws_secret_access_key = [redacted]");
         add(format!("{{\"SecretAccessKey\": \"{}\"}}", body(40)), "{\"SecretAccessKey\": \"[redacted]\"}");
@@ -395,7 +415,7 @@ mod tests {
             "task-0123456789abcdefABCDEF0123 disk-0A1b2c3d4e5f6g7h8i9j0k",
             "npm_config_registry=https://registry.npmjs.org npm_lifecycle_event=build",
             "pypi-server --port 8080",
-            "AKIAIS A WORD, AND SO IS AKIAIOSFODNN7EXAMPLEWHICHGOESON",
+            "AKIAIS A WORD, AND SO IS XAKIAIOSFODNN7EXAMPLE AND AKIAIOSFODNN7EXAMPl",
             "export AWS_SECRET_ACCESS_KEY=$KEY; echo aws_secret_access_key",
             "aws_secret_access_key is what it is called, and internationalization is a word",
             "curl -H \"Authorization: Bearer $TOKEN\" -H 'Authorization: Bearer ${TOKEN}' u",
@@ -442,9 +462,24 @@ mod tests {
     #[test]
     fn time_grows_with_the_text_alone() {
         // Each would take minutes if what was looked at once were looked at again from the next byte on.
-        for unit in
-            ["eyJ", "eyJaaaaaaaaaaa.", "-----BEGIN ", "://a", "://:@", "ghp_", "authorization: ", "sk-a", "$"]
-        {
+        for unit in [
+            "eyJ",
+            "eyJaaaaaaaaaaa.",
+            "-----BEGIN ",
+            "://a",
+            "://:@",
+            "ghp_",
+            "authorization: ",
+            "sk-a",
+            "$",
+            "sk-",
+            "eyJ-",
+            "eyJ.",
+            "AKIA",
+            "AKIAAAAAAAAAAAAAAAAA",
+            "aws_secret_key=",
+            "-----BEGIN PRIVATE KEY-----",
+        ] {
             let text = unit.repeat((4 << 20) / unit.len());
             let begun = std::time::Instant::now();
             drop(redact(&text));
