@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::str::FromStr;
 
-use super::value::{COUNT, CPUS, LANDLOCK, SECCOMP, SIZE, is_absolute, is_path};
+use super::keys::{Given, set};
 use super::{Config, Origin, Problem, Setting, SettingsError};
 
 /// Every key that a variable can set. Patterns and names of variables are not among them: where a list of
@@ -32,7 +32,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
 ];
 
 /// A variable that is set.
-struct Given<'a> {
+struct Variable<'a> {
     name: &'static str,
     key: &'static str,
     text: &'a str,
@@ -45,37 +45,12 @@ pub fn lay_over(config: &mut Config, variables: &BTreeMap<OsString, OsString>) -
             continue;
         };
         // What is not UTF-8 fails below as any other value that means nothing.
-        set(config, &Given { name, key, text: &value.to_string_lossy() })?;
+        set(config, &Variable { name, key, text: &value.to_string_lossy() })?;
     }
     Ok(())
 }
 
-/// One arm for each key of [`VARIABLES`].
-fn set(config: &mut Config, given: &Given<'_>) -> Result<(), SettingsError> {
-    match given.key {
-        "cache.dirs" => config.cache_dirs.extend(given.list(is_path, "a list of paths without '..'")?),
-        "run.timeout" => config.run_timeout = given.one("a duration such as 300s, or none")?,
-        "run.grace" => config.run_grace = given.one("a duration such as 5s, or none")?,
-        "run.net" => config.run_net = given.one("none, host or allow=DOMAIN,…")?,
-        "run.scratch" => config.run_scratch = given.one("auto, memory or disk")?,
-        "run.ro" => config.run_ro.extend(given.list(is_absolute, "a list of absolute paths")?),
-        "run.profile" => config.run_profile = given.one("strict or host")?,
-        "run.seccomp" => config.run_seccomp = given.one(SECCOMP)?,
-        "run.landlock" => config.run_landlock = given.one(LANDLOCK)?,
-        "run.memory" => config.run_memory = given.one(SIZE)?,
-        "run.cpus" => config.run_cpus = given.one(CPUS)?,
-        "run.pids" => config.run_pids = given.one(COUNT)?,
-        "run.disk" => config.run_disk = given.one(SIZE)?,
-        "run.files" => config.run_files = given.one(COUNT)?,
-        "run.file_size" => config.run_file_size = given.one(SIZE)?,
-        "fork.expires" => config.fork_expires = given.one("a duration such as 7d")?,
-        "checkpoint.keep" => config.checkpoint_keep = given.one("a number, 2 or more")?,
-        _ => return Err(given.bad(given.text, "a value of a key that is known")),
-    }
-    Ok(())
-}
-
-impl Given<'_> {
+impl Variable<'_> {
     fn sourced<T>(&self, value: T) -> Setting<T> {
         Setting { value, origin: Origin::Variable { name: self.name } }
     }
@@ -85,9 +60,26 @@ impl Given<'_> {
         let problem = Problem::BadValue { key: self.key.to_owned(), value, wanted };
         SettingsError::Variable { name: self.name, problem }
     }
+}
+
+/// All of them are text.
+impl Given for Variable<'_> {
+    type Error = SettingsError;
+
+    fn key(&self) -> &str {
+        self.key
+    }
 
     fn one<T: FromStr>(&self, wanted: &'static str) -> Result<Setting<T>, SettingsError> {
         self.text.parse().map(|value| self.sourced(value)).map_err(|_| self.bad(self.text, wanted))
+    }
+
+    fn number<T: FromStr>(&self, wanted: &'static str) -> Result<Setting<T>, SettingsError> {
+        self.one(wanted)
+    }
+
+    fn amount<T: FromStr>(&self, wanted: &'static str) -> Result<Setting<T>, SettingsError> {
+        self.one(wanted)
     }
 
     /// Between colons, as in `PATH`.
@@ -101,6 +93,10 @@ impl Given<'_> {
             false => Err(self.bad(text, wanted)),
         };
         self.text.split(':').map(check).collect()
+    }
+
+    fn unread(&self) -> SettingsError {
+        self.bad(self.text, "a value of a key that is known")
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod environment;
 mod files;
+mod keys;
 mod parse;
 mod value;
 

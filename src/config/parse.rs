@@ -6,9 +6,7 @@ use std::str::FromStr;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::value::{
-    COUNT, CPUS, LANDLOCK, SECCOMP, SIZE, is_absolute, is_ignore_pattern, is_path, is_variable,
-};
+use super::keys::{Given, set};
 use super::{Config, ConfigError, Origin, Setting};
 use crate::toml_source::{Found, Problem, Source, nearest};
 
@@ -61,37 +59,6 @@ pub fn lay_over(config: &mut Config, file: &Path, text: &str) -> Result<(), Conf
     Ok(())
 }
 
-/// One arm for each key of [`SECTIONS`].
-fn set(config: &mut Config, found: &Found<'_>) -> Result<(), ConfigError> {
-    match found.key.as_str() {
-        "capture.exclude" => {
-            config.capture_exclude.extend(found.list(is_ignore_pattern, "a pattern of gitignore")?);
-        }
-        "cache.dirs" => config.cache_dirs.extend(found.list(is_path, "a path without '..'")?),
-        "run.timeout" => config.run_timeout = found.one("a duration such as 300s, or none")?,
-        "run.grace" => config.run_grace = found.one("a duration such as 5s, or none")?,
-        "run.net" => config.run_net = found.one("none, host or allow=DOMAIN,…")?,
-        "run.scratch" => config.run_scratch = found.one("auto, memory or disk")?,
-        "run.env" => config.run_env.extend(found.list(is_variable, "the name of a variable")?),
-        "run.ro" => {
-            config.run_ro.extend(found.list(is_absolute, "an absolute path, or one that begins with ~/")?)
-        }
-        "run.profile" => config.run_profile = found.one("strict or host")?,
-        "run.seccomp" => config.run_seccomp = found.one(SECCOMP)?,
-        "run.landlock" => config.run_landlock = found.one(LANDLOCK)?,
-        "run.memory" => config.run_memory = found.amount(SIZE)?,
-        "run.cpus" => config.run_cpus = found.amount(CPUS)?,
-        "run.pids" => config.run_pids = found.amount(COUNT)?,
-        "run.disk" => config.run_disk = found.amount(SIZE)?,
-        "run.files" => config.run_files = found.amount(COUNT)?,
-        "run.file_size" => config.run_file_size = found.amount(SIZE)?,
-        "fork.expires" => config.fork_expires = found.one("a duration such as 7d")?,
-        "checkpoint.keep" => config.checkpoint_keep = found.number("a number, 2 or more")?,
-        _ => return Err(found.unread().into()),
-    }
-    Ok(())
-}
-
 /// What was meant by a key, or section, that is not known.
 fn near(key: &str) -> Option<String> {
     let Some((_, name)) = key.split_once('.') else {
@@ -114,38 +81,9 @@ impl<'a> Found<'a> {
         Setting { value, origin }
     }
 
-    fn one<T: FromStr>(&self, wanted: &'static str) -> Result<Setting<T>, ConfigError> {
-        Ok(self.sourced(self.parse(wanted)?, self.value.span().start))
-    }
-
-    /// A whole number in decimal digits.
-    fn number<T: FromStr>(&self, wanted: &'static str) -> Result<Setting<T>, ConfigError> {
-        let integer = self.value.get_ref().as_integer();
-        let text = integer.ok_or_else(|| self.wrong_type(self.value, "a whole number"))?.to_string();
-        let value = text.parse().map_err(|_| self.bad(self.value, &text, wanted))?;
+    fn parsed<T: FromStr>(&self, text: &str, wanted: &'static str) -> Result<Setting<T>, ConfigError> {
+        let value = text.parse().map_err(|_| self.bad(self.value, text, wanted))?;
         Ok(self.sourced(value, self.value.span().start))
-    }
-
-    /// A number, or a text such as `2GiB` or `none`.
-    fn amount<T: FromStr>(&self, wanted: &'static str) -> Result<Setting<T>, ConfigError> {
-        let value = self.value.get_ref();
-        let number = value.as_integer().map(ToString::to_string);
-        match number.or_else(|| value.as_float().map(ToString::to_string)) {
-            None => self.one(wanted),
-            Some(text) => {
-                let value = text.parse().map_err(|_| self.bad(self.value, &text, wanted))?;
-                Ok(self.sourced(value, self.value.span().start))
-            }
-        }
-    }
-
-    fn list(
-        &self,
-        good: fn(&str) -> bool,
-        wanted: &'static str,
-    ) -> Result<Vec<Setting<String>>, ConfigError> {
-        let items = self.items("a list of strings")?;
-        items.iter().map(|item| self.check(item.value, good, wanted)).collect()
     }
 
     fn check(
@@ -159,6 +97,46 @@ impl<'a> Found<'a> {
             return Err(self.bad(value, text, wanted).into());
         }
         Ok(self.sourced(text.to_owned(), value.span().start))
+    }
+}
+
+impl Given for Found<'_> {
+    type Error = ConfigError;
+
+    fn key(&self) -> &str {
+        &self.key
+    }
+
+    fn one<T: FromStr>(&self, wanted: &'static str) -> Result<Setting<T>, ConfigError> {
+        self.parsed(self.text(self.value)?, wanted)
+    }
+
+    fn number<T: FromStr>(&self, wanted: &'static str) -> Result<Setting<T>, ConfigError> {
+        let integer = self.value.get_ref().as_integer();
+        let text = integer.ok_or_else(|| self.wrong_type(self.value, "a whole number"))?.to_string();
+        self.parsed(&text, wanted)
+    }
+
+    fn amount<T: FromStr>(&self, wanted: &'static str) -> Result<Setting<T>, ConfigError> {
+        let value = self.value.get_ref();
+        let number = value.as_integer().map(ToString::to_string);
+        match number.or_else(|| value.as_float().map(ToString::to_string)) {
+            None => self.one(wanted),
+            Some(text) => self.parsed(&text, wanted),
+        }
+    }
+
+    fn list(
+        &self,
+        good: fn(&str) -> bool,
+        wanted: &'static str,
+    ) -> Result<Vec<Setting<String>>, ConfigError> {
+        let items = self.items("a list of strings")?;
+        items.iter().map(|item| self.check(item.value, good, wanted)).collect()
+    }
+
+    fn unread(&self) -> ConfigError {
+        Found::unread(self).into()
     }
 }
 

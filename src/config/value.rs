@@ -2,13 +2,6 @@
 
 use crate::runtime::Span;
 
-/// What keys of a kind take, in words.
-pub const SECCOMP: &str = "default, strict or off";
-pub const LANDLOCK: &str = "auto, required or off";
-pub const SIZE: &str = "a size such as 512MiB, or none";
-pub const CPUS: &str = "a number of processors such as 1.5, or none";
-pub const COUNT: &str = "a number, or none";
-
 /// A span in the largest unit that says it exactly.
 pub fn span_text(Span(seconds): Span) -> String {
     for (unit, length) in [("d", 24 * 60 * 60), ("h", 60 * 60), ("m", 60)] {
