@@ -1,0 +1,98 @@
+//! From a launch plan to what init interprets: C strings and numbers, so that nothing is allocated after
+//! the clone.
+
+mod ops;
+mod program;
+mod tmpfs;
+mod view;
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use avfs::runtime::{Confined, Confinement, LaunchPlan, NetMode, Profile};
+use rustix::process::Rlimit;
+
+use crate::confine::{Filter, Landlock, UnixSockets};
+use crate::launch::LaunchError;
+use crate::limits::Keeper;
+use crate::sys::{CloneFlags, Exec};
+
+pub use ops::{Execution, Layers, Op, Otherwise, Upper, UpperFace};
+
+pub struct Prepared {
+    pub mountpoint: CString,
+    pub ops: Vec<Op>,
+    /// For each operation the step of the view it belongs to.
+    pub step_of: Vec<u16>,
+    pub layers: Option<Layers>,
+    pub namespaces: CloneFlags,
+    pub loopback: bool,
+    /// Whether somebody outside takes connections from inside.
+    pub wants_listener: bool,
+    /// The supervisor gets a descriptor of /proc.
+    pub shows_proc: bool,
+    pub exec: Exec,
+    pub cwd: CString,
+    pub umask: u32,
+    pub landlock: Option<Landlock>,
+    pub filter: Option<Filter>,
+    /// The processors it has are its limit, so it must not take others.
+    pub pinned: bool,
+    /// How large a file of its may become.
+    pub file_size: Option<Rlimit>,
+    /// What holds once all of it is done.
+    pub confined: Confined,
+}
+
+fn c_string(bytes: &[u8]) -> Result<CString, LaunchError> {
+    CString::new(bytes).map_err(|_| LaunchError::Nul { text: String::from_utf8_lossy(bytes).into_owned() })
+}
+
+fn c_path(path: &Path) -> Result<CString, LaunchError> {
+    c_string(path.as_os_str().as_bytes())
+}
+
+/// A path of the view, as seen from the new root.
+fn inner(path: &Path) -> Result<CString, LaunchError> {
+    let relative = path.strip_prefix("/").unwrap_or(path);
+    if relative.as_os_str().is_empty() { c_string(b".") } else { c_path(relative) }
+}
+
+pub fn prepare(plan: &LaunchPlan, keeper: &Keeper, umask: u32) -> Result<Prepared, LaunchError> {
+    let Confinement { seccomp, landlock, userns } = plan.confinement;
+    let view = view::compile(plan, keeper.pid_max())?;
+    let isolated = [CloneFlags::MOUNT, CloneFlags::PID, CloneFlags::IPC, CloneFlags::UTS, CloneFlags::CGROUP];
+    let mut namespaces = isolated.into_iter().fold(CloneFlags::USER, CloneFlags::and);
+    if plan.net.is_apart() {
+        namespaces = namespaces.and(CloneFlags::NET);
+    }
+    let landlock = Landlock::choose(landlock, userns, &plan.view);
+    let landlock = landlock.map_err(|gap| LaunchError::Landlock { gap })?;
+    Ok(Prepared {
+        mountpoint: c_path(&plan.mountpoint)?,
+        ops: view.ops,
+        step_of: view.step_of,
+        layers: view.layers,
+        namespaces,
+        loopback: plan.net.is_apart(),
+        wants_listener: matches!(plan.net, NetMode::Allow(_)),
+        shows_proc: keeper.wants_processes(),
+        exec: program::exec_of(&plan.command, &plan.environment)?,
+        cwd: c_path(&plan.cwd)?,
+        umask,
+        confined: Confined { seccomp, landlock_abi: landlock.as_ref().map(Landlock::abi), userns },
+        landlock,
+        filter: Filter::choose(seccomp, unix_sockets(plan), userns),
+        pinned: keeper.pins_processors(),
+        file_size: keeper.file_size(),
+    })
+}
+
+/// Refused where sockets of the host's services are in sight, and the host's network is not meant to be reached.
+fn unix_sockets(plan: &LaunchPlan) -> UnixSockets {
+    match plan.profile {
+        Profile::Host if plan.net.is_apart() => UnixSockets::Refused,
+        Profile::Host | Profile::Strict => UnixSockets::Allowed,
+    }
+}

@@ -1,0 +1,263 @@
+//! From the steps of a view to operations.
+
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+
+use avfs::runtime::{
+    Access, Confinement, LaunchPlan, NestedUserns, SeccompProfile, SecretFile, TmpfsSize, UpperPlace,
+    UpperRoot, ViewStep, WorkspaceMount,
+};
+
+use crate::confine::{Seal, seals};
+use crate::launch::LaunchError;
+use crate::sys::MountAttr;
+
+use super::ops::{Execution, Layers, Op, Otherwise, Upper, UpperFace};
+use super::tmpfs::TmpfsBounds;
+use super::{c_path, c_string, inner};
+
+/// Read-only parts of /proc for a user whom the kernel takes for the host's root by its id alone.
+const PROC_SEALED: [&str; 5] = ["sys", "sysrq-trigger", "irq", "bus", "fs"];
+/// The kernel's setting, in /proc.
+const USERNS_MAX: &str = "sys/user/max_user_namespaces";
+/// Memory comes in pages, and the largest there are have this many bytes.
+const SECRET_ROOM_BYTES: usize = 64 << 10;
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
+
+/// A view, compiled.
+pub struct Compiled {
+    pub ops: Vec<Op>,
+    /// For each operation the step of the view it belongs to.
+    pub step_of: Vec<u16>,
+    pub layers: Option<Layers>,
+}
+
+/// Compiles the steps of a plan; `pid_max` is the highest process number, where one is set.
+pub fn compile(plan: &LaunchPlan, pid_max: Option<u64>) -> Result<Compiled, LaunchError> {
+    let Confinement { seccomp, userns, .. } = plan.confinement;
+    let mut compiler = Compiler {
+        ops: Vec::new(),
+        step_of: Vec::new(),
+        layers: None,
+        step: 0,
+        secret_files: &plan.secret_files,
+        tmpfs: TmpfsBounds { bytes: plan.limits.tmpfs_bytes(), files: plan.limits.files, view: &plan.view },
+        pid_max,
+        userns,
+        otherwise: match seccomp {
+            SeccompProfile::Off => Otherwise::Allowed,
+            SeccompProfile::Default | SeccompProfile::Strict => Otherwise::Filtered,
+        },
+    };
+    if !plan.view.iter().any(|step| matches!(step, ViewStep::Proc { .. })) {
+        compiler.no_user_namespaces(c_path(Path::new("/proc").join(USERNS_MAX).as_path())?);
+    }
+    for (number, step) in plan.view.iter().enumerate() {
+        compiler.step = u16::try_from(number).unwrap_or(u16::MAX);
+        compiler.compile(step)?;
+    }
+    Ok(Compiled { ops: compiler.ops, step_of: compiler.step_of, layers: compiler.layers })
+}
+
+struct Compiler<'p> {
+    ops: Vec<Op>,
+    step_of: Vec<u16>,
+    layers: Option<Layers>,
+    step: u16,
+    secret_files: &'p [SecretFile],
+    userns: NestedUserns,
+    otherwise: Otherwise,
+    tmpfs: TmpfsBounds<'p>,
+    /// The highest process number, where one is set.
+    pid_max: Option<u64>,
+}
+
+impl Compiler<'_> {
+    fn push(&mut self, op: Op) {
+        self.ops.push(op);
+        self.step_of.push(self.step);
+    }
+
+    fn compile(&mut self, step: &ViewStep) -> Result<(), LaunchError> {
+        match step {
+            ViewStep::Dir { path, mode } => self.push(Op::Mkdir { path: inner(path)?, mode: *mode }),
+            ViewStep::Symlink { path, target } => {
+                self.push(Op::Symlink { path: inner(path)?, target: c_path(target)? });
+            }
+            ViewStep::Bind { source, path, access } => {
+                self.bind(source, path, *access)?;
+                match access {
+                    Access::ReadWrite => self.seal_own_binary(source, path)?,
+                    Access::ReadOnly | Access::Device => {}
+                }
+            }
+            ViewStep::Tmpfs { path, mode, size } => {
+                let options = match size {
+                    TmpfsSize::Default => format!("mode={mode:o}{}", self.tmpfs.options(path)),
+                    TmpfsSize::Bytes(bytes) => format!("mode={mode:o},size={bytes}"),
+                };
+                self.push(Op::Mkdir { path: inner(path)?, mode: 0o755 });
+                self.mount("tmpfs", path, &options, Execution::Allowed)?;
+            }
+            ViewStep::Proc { path } => self.proc(path)?,
+            ViewStep::Devices { path } => self.devices(path)?,
+            ViewStep::Workspace(workspace) => self.workspace(workspace)?,
+            ViewStep::Hide { path } => self.push(Op::Hide { path: inner(path)? }),
+            ViewStep::MountPoint { path } => {
+                let parent = path.parent().unwrap_or(Path::new("/"));
+                self.push(Op::MountPoint { parent: inner(parent)?, path: inner(path)? });
+            }
+            ViewStep::Secrets { path } => self.secrets(path)?,
+            ViewStep::SealRoot => self.push(Op::SealMount { path: c_string(b".")? }),
+        }
+        Ok(())
+    }
+
+    fn mount(&mut self, kind: &str, path: &Path, options: &str, exec: Execution) -> Result<(), LaunchError> {
+        let (kind, options) = (c_string(kind.as_bytes())?, c_string(options.as_bytes())?);
+        self.push(Op::Mount { kind, path: inner(path)?, options, exec });
+        Ok(())
+    }
+
+    fn bind(&mut self, source: &Path, path: &Path, access: Access) -> Result<(), LaunchError> {
+        let at = inner(path)?;
+        let is_dir = std::fs::metadata(source)
+            .map_err(|error| LaunchError::Source { path: source.to_owned(), source: error })?
+            .is_dir();
+        self.push(if is_dir {
+            Op::Mkdir { path: at.clone(), mode: 0o755 }
+        } else {
+            Op::Touch { path: at.clone() }
+        });
+        let quiet = MountAttr::NO_SUID.and(MountAttr::NO_DEV);
+        let attr = match access {
+            Access::ReadOnly => quiet.and(MountAttr::READ_ONLY),
+            Access::ReadWrite => quiet,
+            Access::Device => MountAttr::NO_SUID,
+        };
+        self.push(Op::Bind { source: c_path(source)?, path: at, attr });
+        Ok(())
+    }
+
+    fn seal_own_binary(&mut self, source: &Path, path: &Path) -> Result<(), LaunchError> {
+        // Where it cannot be told it cannot be found from inside either: there is no /proc, or no such file.
+        let Ok(own) = std::env::current_exe() else { return Ok(()) };
+        for Seal { source, path, access } in seals(&own, source, path) {
+            self.bind(&source, &path, access)?;
+        }
+        Ok(())
+    }
+
+    fn proc(&mut self, path: &Path) -> Result<(), LaunchError> {
+        self.push(Op::Mkdir { path: inner(path)?, mode: 0o755 });
+        self.mount("proc", path, "", Execution::Refused)?;
+        self.no_user_namespaces(inner(&path.join(USERNS_MAX))?);
+        if let Some(pid_max) = self.pid_max {
+            let value = c_string(pid_max.to_string().as_bytes())?;
+            self.push(Op::Set { path: inner(&path.join("sys/kernel/pid_max"))?, value });
+        }
+        if rustix::process::geteuid().is_root() {
+            for part in PROC_SEALED {
+                self.push(Op::Seal { path: inner(&path.join(part))? });
+            }
+        }
+        Ok(())
+    }
+
+    fn no_user_namespaces(&mut self, path: CString) {
+        match self.userns {
+            NestedUserns::Refused => self.push(Op::NoUserNamespaces { path, otherwise: self.otherwise }),
+            NestedUserns::Allowed => {}
+        }
+    }
+
+    fn devices(&mut self, dev: &Path) -> Result<(), LaunchError> {
+        self.push(Op::Mkdir { path: inner(dev)?, mode: 0o755 });
+        self.mount("tmpfs", dev, "mode=755,size=64k", Execution::Refused)?;
+        for device in DEVICES {
+            let source = Path::new("/dev").join(device);
+            if source.exists() {
+                self.bind(&source, &dev.join(device), Access::Device)?;
+            }
+        }
+        for (name, target) in DEVICE_LINKS {
+            self.push(Op::Symlink { path: inner(&dev.join(name))?, target: c_string(target.as_bytes())? });
+        }
+        for name in ["pts", "shm"] {
+            self.push(Op::Mkdir { path: inner(&dev.join(name))?, mode: 0o755 });
+        }
+        self.mount("devpts", &dev.join("pts"), "newinstance,ptmxmode=0666,mode=620", Execution::Refused)?;
+        let shm = dev.join("shm");
+        let shared = format!("mode=1777{}", self.tmpfs.options(&shm));
+        self.mount("tmpfs", &shm, &shared, Execution::Refused)?;
+        self.push(Op::SealMount { path: inner(dev)? });
+        Ok(())
+    }
+
+    /// As large as they are, and for nobody but their owner, who cannot change them either.
+    fn secrets(&mut self, dir: &Path) -> Result<(), LaunchError> {
+        let files = self.secret_files;
+        let bytes: usize =
+            files.iter().map(|file| file.bytes.len().next_multiple_of(SECRET_ROOM_BYTES)).sum();
+        let (bytes, inodes) = (bytes.max(SECRET_ROOM_BYTES), files.len() + 2);
+        self.push(Op::Mkdir { path: inner(dir)?, mode: 0o755 });
+        let options = format!("mode=500,size={bytes},nr_inodes={inodes}");
+        self.mount("tmpfs", dir, &options, Execution::Refused)?;
+        for file in files {
+            let path = inner(&dir.join(&file.name))?;
+            self.push(Op::Secret { path, bytes: file.bytes.clone() });
+        }
+        self.push(Op::SealMount { path: inner(dir)? });
+        Ok(())
+    }
+
+    fn workspace(&mut self, workspace: &WorkspaceMount) -> Result<(), LaunchError> {
+        let strings =
+            |paths: &[PathBuf]| paths.iter().map(|path| c_path(path)).collect::<Result<Vec<_>, _>>();
+        match workspace {
+            WorkspaceMount::Overlay { path, lowers, upper } => {
+                self.push(Op::Mkdir { path: inner(path)?, mode: 0o755 });
+                self.push(Op::Overlay { path: inner(path)? });
+                let upper = match upper {
+                    UpperPlace::Disk { dir } => {
+                        Upper::Disk { upper: c_path(&dir.join("upper"))?, work: c_path(&dir.join("work"))? }
+                    }
+                    UpperPlace::Memory { at, size_bytes, inodes, root } => Upper::Memory {
+                        at: c_path(at)?,
+                        options: c_string(
+                            format!("mode=700,size={size_bytes},nr_inodes={inodes}").as_bytes(),
+                        )?,
+                        root: face(root)?,
+                    },
+                };
+                self.layers = Some(Layers { lowers: strings(lowers)?, upper });
+            }
+            WorkspaceMount::ReadOnly { path, lowers } => {
+                self.push(Op::Mkdir { path: inner(path)?, mode: 0o755 });
+                let path = inner(path)?;
+                // The kernel wants two layers or an upper.
+                self.push(if lowers.len() == 1 { Op::Layer { path } } else { Op::Overlay { path } });
+                self.layers = Some(Layers { lowers: strings(lowers)?, upper: Upper::None });
+            }
+            WorkspaceMount::Copy { path, source } => self.bind(source, path, Access::ReadWrite)?,
+        }
+        Ok(())
+    }
+}
+
+fn face(root: &UpperRoot) -> Result<UpperFace, LaunchError> {
+    let xattrs = root.xattrs.iter().map(|(name, value)| Ok((c_string(name)?, value.clone())));
+    Ok(UpperFace {
+        mode: root.mode,
+        mtime: (root.mtime.seconds, root.mtime.nanos),
+        xattrs: xattrs.collect::<Result<_, LaunchError>>()?,
+        whiteouts: root.whiteouts.iter().map(|name| c_string(name)).collect::<Result<_, _>>()?,
+    })
+}
