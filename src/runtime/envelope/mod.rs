@@ -4,11 +4,14 @@
 
 mod answer;
 mod approvals;
+mod enforcement_object;
 mod entry;
 mod execution;
 mod policy;
 mod records;
 mod request_file;
+mod request_object;
+mod result_object;
 mod results;
 mod runs;
 mod schema;
@@ -17,10 +20,7 @@ mod text;
 pub use answer::{Envelope, ErrorBody, SCHEMA_VERSION};
 pub use approvals::{ApprovalObject, ApprovalStateName, ApprovalsAnswer, ApprovalsList, ApprovalsShow};
 pub use entry::{ChangeKindName, ChangeObject, ChangeTotals, EntryObject, NodeKind};
-pub use execution::{
-    ConnectionObject, DecisionObject, ExecutionEnvelope, PhasesObject, RequestObject, StateName,
-    approval_body, denial_body,
-};
+pub use execution::{DecisionObject, ExecutionEnvelope, StateName, approval_body, denial_body};
 pub use policy::{
     PolicyCap, PolicyCheck, PolicyCommand, PolicyDecision, PolicyExplain, PolicyFailure, PolicyFile,
     PolicyFinding, PolicySaid, PolicyTest, PolicyTested, PolicyVerdict, PolicyWord,
@@ -30,6 +30,8 @@ pub use records::{
     journal_value,
 };
 pub use request_file::{REQUEST_BYTES_MAX, RequestFile, RequestFileError, amount_text};
+pub use request_object::RequestObject;
+pub use result_object::{ConnectionObject, PhasesObject};
 pub use results::{
     AuditExport, AuditList, AuditVerify, AuditVerifyHead, Cat, CatFile, CheckpointInfo, CheckpointList,
     CheckpointOne, Compact, Completions, ConfigFile, ConfigSetting, ConfigShow, ConfigValue, Diff,

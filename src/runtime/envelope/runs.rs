@@ -11,8 +11,8 @@ use crate::vault::path::TreePath;
 use crate::vault::undo::{Redone, Undone};
 
 use super::entry::{ChangeObject, ChangeTotals};
-use super::execution::RunsOnHostObject;
 use super::records::{ForkObject, RunObject, VersionObject, journal_value};
+use super::result_object::RunsOnHostObject;
 use super::results::Edited;
 use super::text::{PathText, time_text};
 

@@ -1,0 +1,158 @@
+//! What was asked for, as an envelope and the journal tell it.
+
+use std::ffi::OsString;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::runtime::confinement::NestedUserns;
+use crate::runtime::redact::{redact, redact_words};
+use crate::runtime::request::{
+    CommandLine, ExecutionRequest, ForkChoice, SecretsInFiles, Writing, shown_word,
+};
+use crate::runtime::view::Extra;
+
+use super::text::base64;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum CommandText {
+    Argv(Vec<String>),
+    Shell(String),
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RequestObject {
+    pub command: CommandText,
+    pub command_mode: &'static str,
+    /// The command's bytes where they are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command_base64: Option<Vec<String>>,
+    pub vault: Option<String>,
+    /// Nothing for an ephemeral fork.
+    pub fork: Option<String>,
+    pub cwd: Option<String>,
+    pub at: Option<String>,
+    pub readonly: bool,
+    pub timeout_ms: Option<u64>,
+    pub grace_ms: u64,
+    pub checkpoint_mode: &'static str,
+    /// `none`, `host`, or `allow=` and a list of places.
+    pub net: String,
+    pub retention: &'static str,
+    pub base: &'static str,
+    pub scratch: &'static str,
+    pub backend: &'static str,
+    pub profile: &'static str,
+    /// What was shown, put or hidden beside the profile.
+    pub ro: Vec<String>,
+    pub rw: Vec<String>,
+    pub tmpfs: Vec<String>,
+    pub hide: Vec<String>,
+    /// Directories that persist between runs.
+    pub cache: Vec<String>,
+    /// Names of the variables the command is given; never their values.
+    pub environment: Vec<String>,
+    /// Those of them that are never written down.
+    pub secrets: Vec<String>,
+    /// The secrets that are given as files: a name, or `NAME=PATH` for a file of the host.
+    pub secret_files: Vec<String>,
+    /// Whether files that hold a secret's value are kept.
+    pub allow_secret_files: bool,
+    /// What the run may use; nothing where there is no limit.
+    pub memory: Option<u64>,
+    /// Such as `1.5`.
+    pub cpus: Option<String>,
+    pub pids: Option<u64>,
+    pub disk: Option<u64>,
+    pub files: Option<u64>,
+    pub file_size: Option<u64>,
+    /// `default`, `strict` or `off`.
+    pub seccomp: &'static str,
+    /// `auto`, `required` or `off`.
+    pub landlock: &'static str,
+    pub allow_userns: bool,
+    /// Policy profiles that were asked for.
+    pub policy: Vec<&'static str>,
+}
+
+impl RequestObject {
+    #[must_use]
+    pub fn of(request: &ExecutionRequest, vault: Option<&std::path::Path>) -> Self {
+        let path = |path: &std::path::PathBuf| path.display().to_string();
+        let paths = |wanted: fn(&Extra) -> bool| {
+            let chosen = request.extras.iter().filter(|extra| wanted(extra));
+            chosen.map(|extra| extra.path().display().to_string()).collect::<Vec<_>>()
+        };
+        let words = request.command.words();
+        let is_text = words.iter().all(|word| word.to_str().is_some());
+        let secrets = request.secrets();
+        let scrubbed = |word: &OsString| secrets.scrub(word.as_encoded_bytes().to_vec());
+        let bytes = || words.iter().map(|word| base64(&scrubbed(word))).collect();
+        let shown = |word: &OsString| secrets.scrub_text(shown_word(word));
+        let (command, command_mode) = match &request.command {
+            CommandLine::Argv(words) => (CommandText::Argv(words.iter().map(shown).collect()), "argv"),
+            CommandLine::Shell(line) => (CommandText::Shell(shown(line)), "shell"),
+        };
+        Self {
+            command,
+            command_mode,
+            command_base64: (!is_text).then(bytes),
+            vault: vault.map(|vault| vault.display().to_string()),
+            fork: match &request.fork {
+                ForkChoice::Ephemeral => None,
+                ForkChoice::Persistent { name, .. } => Some(name.to_string()),
+            },
+            cwd: request.cwd.as_ref().map(path),
+            at: request.at.as_ref().map(path),
+            readonly: request.writing == Writing::Refused,
+            timeout_ms: request.timeout.millis(),
+            grace_ms: u64::try_from(request.grace.as_millis()).unwrap_or(u64::MAX),
+            checkpoint_mode: request.checkpoint.word(),
+            net: request.net.to_string(),
+            retention: request.retention.word(),
+            base: request.base.word(),
+            scratch: request.scratch.word(),
+            backend: request.backend.word(),
+            profile: request.profile.word(),
+            ro: paths(|extra| matches!(extra, Extra::ReadOnly(_))),
+            rw: paths(|extra| matches!(extra, Extra::ReadWrite(_))),
+            tmpfs: paths(|extra| matches!(extra, Extra::Tmpfs(_))),
+            hide: paths(|extra| matches!(extra, Extra::Hide(_))),
+            cache: paths(|extra| matches!(extra, Extra::Cache { .. })),
+            environment: request.environment.names(),
+            secrets: request.environment.secret_names(),
+            secret_files: request
+                .secret_files
+                .iter()
+                .map(|file| match &file.source {
+                    Some(source) => format!("{}={}", shown_word(&file.name), source.display()),
+                    None => shown_word(&file.name),
+                })
+                .collect(),
+            allow_secret_files: request.secrets_in_files == SecretsInFiles::Allowed,
+            memory: request.limits.memory,
+            cpus: request.limits.cpus.map(|cpus| cpus.to_string()),
+            pids: request.limits.pids,
+            disk: request.limits.disk,
+            files: request.limits.files,
+            file_size: request.limits.file_size,
+            seccomp: request.confinement.seccomp.word(),
+            landlock: request.confinement.landlock.word(),
+            allow_userns: request.confinement.userns == NestedUserns::Allowed,
+            policy: request.policy.iter().map(|profile| profile.word()).collect(),
+        }
+    }
+
+    /// As it is written down: what looks like a credential is taken out of the command.
+    #[must_use]
+    pub fn redacted(self) -> Self {
+        let command = match &self.command {
+            CommandText::Argv(words) => CommandText::Argv(redact_words(words)),
+            CommandText::Shell(line) => CommandText::Shell(redact(line).into_owned()),
+        };
+        // Its bytes would tell what its text does not.
+        let command_base64 = self.command_base64.filter(|_| command == self.command);
+        Self { command, command_base64, ..self }
+    }
+}

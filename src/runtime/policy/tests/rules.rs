@@ -1,0 +1,272 @@
+//! Which rule counts: defaults, layers, doubts, words, places, kinds.
+
+use super::*;
+
+#[test]
+fn the_defaults_protect_without_annoying() {
+    let builtin = Policy::builtin();
+    let (plain, net) = (Request::plain(), Request::with_net());
+    for (request, categories, action, rule) in [
+        (&plain, READ, Action::Allow, "builtin.read_only"),
+        (&plain, WRITE, Action::AllowWithCheckpoint, "builtin.mutating"),
+        (
+            &plain,
+            &[Category::Mutating, Category::Destructive],
+            Action::AllowWithCheckpoint,
+            "builtin.destructive",
+        ),
+        (&plain, &[Category::Interactive], Action::AllowWithCheckpoint, "builtin.interactive"),
+        (&plain, NETWORK, Action::RequireApproval, "builtin.networked"),
+        (&net, NETWORK, Action::Allow, "builtin.networked"),
+        (&net, &[Category::Networked, Category::Mutating], Action::AllowWithCheckpoint, "builtin.mutating"),
+        (&net, ESCAPE, Action::Deny, "builtin.host_escape_risk"),
+        // Of what nothing is known the sandbox takes care.
+        (&plain, &[], Action::AllowWithCheckpoint, "builtin.mutating"),
+    ] {
+        let decision = request.decided(&builtin, one("x", categories));
+        assert_eq!((decision.action, decision.rule.as_deref()), (action, Some(rule)), "{categories:?}");
+    }
+    let refused = plain.decided(&builtin, one("curl x", NETWORK));
+    assert_eq!(refused.hint.as_deref(), Some("add --net allow=DOMAIN,… or --net host"));
+    assert_eq!(refused.reason, "it is networked, and the request does not ask for the network");
+    // What the caller hands over is no reason to ask by itself.
+    let open = Request { profile: Profile::Host, rw: vec![Path::new("/srv")], ..Request::plain() };
+    assert_eq!(open.decided(&builtin, one("ls", READ)).action, Action::Allow);
+}
+
+#[test]
+fn the_strictest_command_wins() {
+    let commands = [command("ls", READ), command("sudo x", ESCAPE), command("touch x", WRITE)];
+    let decision = Request::plain().decided(&Policy::builtin(), reading(commands));
+    assert_eq!((decision.action, decision.rule.as_deref()), (Action::Deny, Some("builtin.host_escape_risk")));
+    let all: Categories = [Category::Mutating, Category::HostEscapeRisk].into_iter().collect();
+    assert_eq!(decision.categories, all);
+}
+
+#[test]
+fn of_one_layer_the_strictest_rule_counts() {
+    for first in Action::ALL {
+        for second in Action::ALL {
+            let rules = [rule(&["x"], *first), rule(&[], *second)];
+            let policy = policy([layer(Tier::System, rules)]);
+            let decision = Request::plain().decided(&policy, one("x", WRITE));
+            assert_eq!(decision.action, *first.max(second));
+        }
+    }
+}
+
+/// Every combination of what three layers can say over every default.
+#[test]
+fn layers_loosen_and_tighten_as_their_place_allows() {
+    let say = || std::iter::once(None).chain(Action::ALL.iter().copied().map(Some));
+    let defaults =
+        [(READ, Action::Allow), (WRITE, Action::AllowWithCheckpoint), (NETWORK, Action::RequireApproval)];
+    let mut seen = 0;
+    for (categories, default) in defaults.into_iter().chain([(ESCAPE, Action::Deny)]) {
+        for system in say() {
+            for user in say() {
+                for vault in say() {
+                    let expected = match (system, user) {
+                        (None, None) => default,
+                        (None, Some(user)) => user,
+                        (Some(system), None) => system,
+                        (Some(system), Some(user)) => system.max(user),
+                    };
+                    let expected = vault.map_or(expected, |vault| vault.max(expected));
+                    let tiers = [(Tier::System, system), (Tier::User, user), (Tier::Vault, vault)];
+                    let layers = tiers.map(|(tier, action)| layer(tier, action.map(|it| rule(&["x"], it))));
+                    let decision = Request::plain().decided(&policy(layers), one("x y", categories));
+                    assert_eq!(decision.action, expected, "{default} {system:?} {user:?} {vault:?}");
+                    seen += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(seen, 4 * 5 * 5 * 5);
+}
+
+#[test]
+fn the_order_in_which_layers_are_given_does_not_matter() {
+    let layers = || {
+        [
+            layer(Tier::System, [rule(&["x"], Action::RequireApproval)]),
+            layer(Tier::User, [rule(&["x"], Action::Allow)]),
+            layer(Tier::Vault, [rule(&["x"], Action::AllowWithCheckpoint)]),
+        ]
+    };
+    let forward = Request::plain().explained(&policy(layers()), one("x", WRITE));
+    let mut reversed = layers();
+    reversed.reverse();
+    assert_eq!(Request::plain().explained(&policy(reversed), one("x", WRITE)), forward);
+    assert_eq!(forward.decision.action, Action::RequireApproval);
+}
+
+#[test]
+fn a_doubt_can_be_denied_but_never_allowed() {
+    let plain = Request::plain();
+    for tier in Tier::ALL {
+        for action in Action::ALL {
+            let policy = policy([layer(*tier, [rule(&[], *action)])]);
+            let decision = plain.decided(&policy, in_doubt([command("ls", READ)]));
+            assert_eq!(decision.action, Action::RequireApproval.max(*action), "{tier} {action}");
+        }
+    }
+    let builtin = Policy::builtin();
+    let unsure = plain.decided(&builtin, in_doubt([command("ls", READ)]));
+    assert!(!unsure.categories.contains(Category::ReadOnly), "nobody can tell that it only looks");
+    let decision = plain.decided(&builtin, in_doubt([]));
+    assert_eq!(decision.rule.as_deref(), Some("builtin.doubt"));
+    assert_eq!(decision.reason, "the program is computed");
+    // A rule about some program is not about what cannot be read.
+    let denies_git = policy([layer(Tier::System, [rule(&["git"], Action::Deny)])]);
+    assert_eq!(plain.decided(&denies_git, in_doubt([])).action, Action::RequireApproval);
+    // Nothing to run at all is a doubt too.
+    assert_eq!(plain.decided(&builtin, reading([])).action, Action::RequireApproval);
+    // And what is certain is still judged.
+    let denied = plain.decided(&builtin, in_doubt([command("sudo x", ESCAPE)]));
+    assert_eq!(denied.action, Action::Deny);
+}
+
+#[test]
+fn what_to_do_in_doubt_is_the_administrators_and_the_users_to_say() {
+    let doubting = |tier: Tier, action: Action| Layer {
+        doubt: Some(Placed { value: action, place: place(3) }),
+        ..Layer::new(tier)
+    };
+    let decided = |layers: Vec<Layer>| Request::plain().decided(&policy(layers), in_doubt([]));
+    for one in Action::ALL.iter().copied() {
+        for tier in [Tier::System, Tier::User] {
+            let decision = decided(vec![doubting(tier, one)]);
+            assert_eq!((decision.action, decision.rule.as_deref()), (one, Some("/etc/avfs/policy.toml:3")));
+        }
+        let project = decided(vec![doubting(Tier::Vault, one)]);
+        assert_eq!(project.action, Action::RequireApproval.max(one));
+        for two in Action::ALL.iter().copied() {
+            let both = decided(vec![doubting(Tier::System, one), doubting(Tier::User, two)]);
+            assert_eq!(both.action, one.max(two), "{one} {two}");
+        }
+    }
+}
+
+#[test]
+fn a_word_that_only_the_shell_knows_tightens_and_never_loosens() {
+    let plain = Request::plain();
+    for action in Action::ALL {
+        let policy = policy([layer(Tier::System, [rule(&["git", "push"], *action)])]);
+        let at = |text: &str| plain.decided(&policy, one(text, WRITE)).action;
+        assert_eq!(at("git push"), *action);
+        let stricter = Action::AllowWithCheckpoint.max(*action);
+        for text in ["git $x", "git $x push", "$git push", "$all", "/usr/bin/git push"] {
+            assert_eq!(at(text), stricter, "{text} {action}");
+        }
+        for text in ["git pull $x", "git", "gitk push", "ls git push"] {
+            assert_eq!(at(text), Action::AllowWithCheckpoint, "{text} {action}");
+        }
+    }
+    // One that may be meant tightens what another one loosened.
+    let both = [rule(&["git"], Action::Allow), rule(&["git", "push"], Action::Deny)];
+    let said = plain.explained(&policy([layer(Tier::User, both)]), one("git $x", WRITE));
+    assert_eq!(said.decision.action, Action::Deny);
+    assert!(said.decision.reason.contains("may be what the rule"), "{}", said.decision.reason);
+    // The user cannot loosen what the system's rule may be about.
+    let system = layer(Tier::System, [rule(&["git", "push"], Action::Deny)]);
+    let user = layer(Tier::User, [rule(&["git"], Action::Allow)]);
+    assert_eq!(plain.decided(&policy([system, user]), one("git $x", WRITE)).action, Action::Deny);
+}
+
+#[test]
+fn arguments_are_matched_by_globs() {
+    let plain = Request::plain();
+    let glob = |text: &str| match text.strip_prefix('!') {
+        Some(text) => ArgPattern::None(Pattern::of_text(text).unwrap()),
+        None => ArgPattern::Some(Pattern::of_text(text).unwrap()),
+    };
+    let fits = |args: &[&str], action: Action, text: &str| {
+        let mut rule = rule(&["git", "push"], action);
+        rule.when.args = args.iter().map(|text| glob(text)).collect();
+        plain.decided(&policy([layer(Tier::System, [rule])]), one(text, WRITE)).action == action
+    };
+    let force: &[&str] = &["--force*", "!--dry-run"];
+    assert!(fits(force, Action::Deny, "git push --force origin"));
+    assert!(fits(force, Action::Deny, "git push origin --force-with-lease=a/b"));
+    assert!(!fits(force, Action::Deny, "git push origin"));
+    assert!(!fits(force, Action::Deny, "git push --force --dry-run"));
+    assert!(fits(force, Action::Deny, "git push $options"));
+    assert!(!fits(force, Action::Deny, "git push $options --dry-run"));
+    assert!(fits(&["!--force*"], Action::Allow, "git push origin"));
+    assert!(!fits(&["!--force*"], Action::Allow, "git push $options"));
+    // The words of the prefix are no arguments.
+    assert!(!fits(&["push"], Action::Deny, "git push origin"));
+}
+
+#[test]
+fn the_place_is_matched_by_globs() {
+    let mut deny = rule(&[], Action::Deny);
+    deny.when.cwd = Some(Pattern::of_path("/srv/**").unwrap());
+    let by_cwd = policy([layer(Tier::System, [deny])]);
+    for (cwd, denied) in [("/srv", true), ("/srv/a/b", true), ("/srvx", false), ("/w", false)] {
+        let request = Request { cwd, ..Request::plain() };
+        let decision = request.decided(&by_cwd, one("ls", READ));
+        assert_eq!(decision.action == Action::Deny, denied, "{cwd}");
+    }
+    let mut deny = rule(&[], Action::Deny);
+    deny.when.fork = Some(Pattern::of_text("release-*").unwrap());
+    let by_fork = policy([layer(Tier::System, [deny])]);
+    for (fork, denied) in [(Some("release-1"), true), (Some("main"), false), (None, false)] {
+        let fork = fork.map(|name| ForkName::parse(name).unwrap());
+        let request = Request { fork, ..Request::plain() };
+        let decision = request.decided(&by_fork, one("ls", READ));
+        assert_eq!(decision.action == Action::Deny, denied);
+    }
+}
+
+#[test]
+fn a_rule_about_a_kind_answers_for_that_kind_alone() {
+    let about = |category: Category| {
+        let mut rule = rule(&[], Action::Allow);
+        rule.when.categories = Categories::of(category);
+        rule
+    };
+    let plain = Request::plain();
+    let writes = policy([layer(Tier::User, [about(Category::Mutating)])]);
+    assert_eq!(plain.decided(&writes, one("touch x", WRITE)).action, Action::Allow);
+    assert_eq!(plain.decided(&writes, one("sudo touch x", ESCAPE)).action, Action::Deny);
+    let both = policy([layer(Tier::User, [about(Category::Mutating), about(Category::HostEscapeRisk)])]);
+    assert_eq!(plain.decided(&both, one("sudo touch x", ESCAPE)).action, Action::Allow);
+    // One that names the program answers for the whole of it.
+    let named = policy([layer(Tier::User, [rule(&["sudo"], Action::Allow)])]);
+    assert_eq!(plain.decided(&named, one("sudo touch x", ESCAPE)).action, Action::Allow);
+    // One that names both answers for what the program does of that kind.
+    let mut fetches = rule(&["curl"], Action::Allow);
+    fetches.when.categories = Categories::of(Category::Networked);
+    let fetches = policy([layer(Tier::User, [fetches])]);
+    let out = [Category::Networked, Category::HostEscapeRisk];
+    assert_eq!(plain.decided(&fetches, one("curl x", &[Category::Networked])).action, Action::Allow);
+    assert_eq!(plain.decided(&fetches, one("curl -o /etc/x", &out)).action, Action::Deny);
+}
+
+#[test]
+fn an_explanation_tells_what_came_of_each_rule() {
+    let mut weaker = rule(&[], Action::AllowWithCheckpoint);
+    weaker.name = "weaker".to_owned();
+    let layers = [
+        layer(Tier::System, [weaker, rule(&["git"], Action::RequireApproval)]),
+        layer(Tier::User, [rule(&["git"], Action::Allow)]),
+        layer(Tier::Vault, [rule(&["git", "push"], Action::Deny), rule(&["git", "log"], Action::Deny)]),
+    ];
+    let explained = Request::plain().explained(&policy(layers), one("git push", WRITE));
+    let told: Vec<(Tier, &str, Effect)> =
+        explained.commands[0].said.iter().map(|said| (said.tier, said.rule.as_str(), said.effect)).collect();
+    assert_eq!(
+        told,
+        [
+            (Tier::System, "weaker", Effect::Outweighed),
+            (Tier::System, "says-require_approval", Effect::Counts),
+            (Tier::User, "says-allow", Effect::MayNotLoosen),
+            (Tier::Vault, "says-deny", Effect::Counts),
+        ]
+    );
+    assert_eq!(explained.commands[0].baseline.rule, "builtin.mutating");
+    assert_eq!(explained.decision.rule.as_deref(), Some("says-deny"));
+    assert_eq!(explained.decision.reason, "`git push` is what the rule says-deny is about");
+}
