@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -25,6 +25,7 @@ use avfs::vault::run::{Landed, Landing, RunLanding, Told};
 use avfs::vault::tree::Pages;
 use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
+use crate::attributes::{set_mode, set_mtime};
 use crate::runs;
 use crate::support::snapshot::{self, assert_same};
 use crate::support::{self, Dice, Scratch, fork, main_fork, reference};
@@ -114,16 +115,6 @@ fn put(dir: &Path, path: &str, content: &str) {
     fs::write(path, content).unwrap();
 }
 
-fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-}
-
-fn set_time(path: &Path, seconds: i64) {
-    let time = Timespec { tv_sec: seconds, tv_nsec: 123_456_789 };
-    let times = Timestamps { last_access: time, last_modification: time };
-    rustix::fs::utimensat(rustix::fs::CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
-}
-
 fn fifo(path: &Path) {
     rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
 }
@@ -173,11 +164,11 @@ fn change_everything(dir: &Path) {
     rustix::fs::setxattr(dir.join("many/f07"), "user.note", b"seven", XattrFlags::empty()).unwrap();
     rustix::fs::setxattr(dir.join("a"), "user.note", b"a", XattrFlags::empty()).unwrap();
     set_mode(&dir.join("b/deep"), 0o700);
-    set_time(&dir.join("many/f08"), 1_000_000_000);
-    set_time(&dir.join("b/deep/er"), 1_000_000_001);
-    set_time(&dir.join("symlink"), 1_000_000_002);
+    set_mtime(&dir.join("many/f08"), 1_000_000_000, 123_456_789);
+    set_mtime(&dir.join("b/deep/er"), 1_000_000_001, 123_456_789);
+    set_mtime(&dir.join("symlink"), 1_000_000_002, 123_456_789);
     fs::remove_file(dir.join("many/f09")).unwrap();
-    set_time(dir, 1_000_000_003);
+    set_mtime(dir, 1_000_000_003, 123_456_789);
 }
 
 #[test]
@@ -215,7 +206,7 @@ fn whatever_is_changed_arrives_exactly() {
                     (4, Some(meta)) if !meta.is_symlink() => {
                         set_mode(&path, 0o700 + u32::from(step % 2 == 0))
                     }
-                    (5, Some(_)) => set_time(&path, i64::try_from(step).unwrap()),
+                    (5, Some(_)) => set_mtime(&path, i64::try_from(step).unwrap(), 123_456_789),
                     (_, Some(meta)) if meta.is_file() => fs::write(&path, format!("{seed} {step}")).unwrap(),
                     (_, None) => fs::write(&path, format!("{seed} new {step}")).unwrap(),
                     (_, Some(_)) => {}

@@ -6,7 +6,10 @@ mod support;
 
 mod apply;
 mod approvals;
+mod attributes;
+mod bases;
 mod capture;
+mod changing;
 mod concurrency;
 mod crash;
 mod faults;
@@ -16,6 +19,7 @@ mod layers;
 mod model;
 mod objects;
 mod overlay;
+mod rebasing;
 mod roundtrip;
 mod runs;
 mod secrets;

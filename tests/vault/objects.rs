@@ -12,25 +12,19 @@ use avfs::clock::Timestamp;
 use avfs::ids::CheckpointName;
 use avfs::vault::audit::{self, Problem};
 use avfs::vault::checkpoint::Origin;
-use avfs::vault::export::{ExportError, Overwrite};
+use avfs::vault::export::Overwrite;
 use avfs::vault::fork::Deletion;
 use avfs::vault::fsck::Thoroughness;
 use avfs::vault::gc::{Keep, Trial};
 use avfs::vault::import::OnTrouble;
-use avfs::vault::materialize::{Base, BaseCache, Built, Trust};
 use avfs::vault::meter::Meter;
 use avfs::vault::quota::Quota;
 use avfs::vault::version::History;
 use avfs::vault::{Vault, VaultError, content};
-use rustix::fs::{AtFlags, Timespec, Timestamps, XattrFlags};
+use rustix::fs::XattrFlags;
 
+use crate::attributes::set_mtime;
 use crate::support::{self, Scratch, fork, main_fork, path, reference, snapshot};
-
-fn set_mtime(path: &Path, seconds: i64) {
-    let time = Timespec { tv_sec: seconds, tv_nsec: 123_456_789 };
-    let times = Timestamps { last_access: time, last_modification: time };
-    rustix::fs::utimensat(rustix::fs::CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
-}
 
 /// A directory of which every bit is known.
 fn known_dir(at: &Path, mtime: i64) {
@@ -56,7 +50,7 @@ fn known_dir(at: &Path, mtime: i64) {
     for dir in [at.join("sub"), at.to_owned()] {
         fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    all.iter().for_each(|path| set_mtime(path, mtime));
+    all.iter().for_each(|path| set_mtime(path, mtime, 123_456_789));
 }
 
 #[test]
@@ -479,184 +473,4 @@ fn a_sweep_takes_nothing_that_a_new_version_uses() {
     support::assert_clean(&vault);
     support::export(&vault, "main", &scratch.join("out"));
     snapshot::assert_same(&dir, &scratch.join("out"));
-}
-
-struct Bases {
-    scratch: Scratch,
-    vault: Vault,
-    dir: PathBuf,
-}
-
-impl Bases {
-    fn new() -> Self {
-        let scratch = Scratch::new();
-        let dir = scratch.dir("dir");
-        support::many_files(&dir, 50);
-        fs::write(dir.join("large"), support::noise(4, 2 << 20)).unwrap();
-        symlink("d000", dir.join("link")).unwrap();
-        rustix::fs::setxattr(dir.join("large"), "user.overlay.opaque", b"y", XattrFlags::empty()).unwrap();
-        rustix::fs::setxattr(dir.join("d000"), "user.overlay.whiteout", b"", XattrFlags::empty()).unwrap();
-        rustix::fs::setxattr(dir.join("d000"), "user.plain", b"p", XattrFlags::empty()).unwrap();
-        let vault = support::create_real_vault(&scratch.join("vault.db"));
-        support::import(&vault, &dir);
-        Self { scratch, vault, dir }
-    }
-
-    fn cache(&self, boot: &str) -> BaseCache {
-        BaseCache::new(&self.scratch.join("cache"), boot)
-    }
-
-    fn get(&self, boot: &str, trust: Trust) -> Base {
-        let root = support::root(&self.vault, "main");
-        self.vault.materialize(&root, &self.cache(boot), trust, &Meter::default()).unwrap()
-    }
-}
-
-#[test]
-fn attributes_that_overlayfs_would_take_for_its_own_are_escaped_in_a_base() {
-    let bases = Bases::new();
-    let base = bases.get("b1", Trust::Seal);
-    assert_eq!(base.built, Built::New);
-    let found = snapshot::take(&base.root).facts;
-    let names = |path: &str| -> Vec<String> {
-        found[path.as_bytes()].xattrs.keys().map(|name| String::from_utf8(name.clone()).unwrap()).collect()
-    };
-    assert_eq!(names("large"), ["user.overlay.overlay.opaque"]);
-    assert_eq!(names("d000"), ["user.overlay.overlay.whiteout", "user.plain"]);
-    // In everything else a base is a faithful copy.
-    let mut original = snapshot::take(&bases.dir);
-    let mut copy = snapshot::take(&base.root);
-    for snapshot in [&mut original, &mut copy] {
-        snapshot.facts.values_mut().for_each(|fact| fact.xattrs.clear());
-    }
-    assert_eq!(snapshot::differences(&original, &copy), [] as [String; 0]);
-    drop(base);
-    assert_eq!(bases.get("b1", Trust::Nothing).built, Built::Reused);
-}
-
-#[test]
-fn a_base_of_another_boot_is_built_anew() {
-    let bases = Bases::new();
-    drop(bases.get("b1", Trust::Seal));
-    assert_eq!(bases.get("b1", Trust::Seal).built, Built::Reused);
-    assert_eq!(bases.get("b2", Trust::Seal).built, Built::Rebuilt);
-    assert_eq!(bases.get("b2", Trust::Seal).built, Built::Reused);
-}
-
-#[test]
-fn a_damaged_base_is_rebuilt_by_who_trusts_nothing() {
-    let bases = Bases::new();
-    let keep_time = |file: &Path, change: &dyn Fn()| {
-        let time = fs::metadata(file).unwrap().modified().unwrap();
-        change();
-        fs::File::open(file).unwrap().set_modified(time).unwrap();
-    };
-    type Damage = (&'static str, Box<dyn Fn(&Path)>);
-    let damages: Vec<Damage> = vec![
-        (
-            "content",
-            Box::new(move |root| {
-                let file = root.join("d000/f00007");
-                let size = fs::read(&file).unwrap().len();
-                keep_time(&file, &|| fs::write(&file, vec![b'?'; size]).unwrap());
-            }),
-        ),
-        (
-            "large content",
-            Box::new(move |root| {
-                let file = root.join("large");
-                keep_time(&file, &|| fs::write(&file, support::noise(5, 2 << 20)).unwrap());
-            }),
-        ),
-        (
-            "mode",
-            Box::new(|root| {
-                fs::set_permissions(root.join("large"), fs::Permissions::from_mode(0o777)).unwrap()
-            }),
-        ),
-        ("time", Box::new(|root| set_mtime(&root.join("large"), 1))),
-        ("missing file", Box::new(|root| fs::remove_file(root.join("d001/f00041")).unwrap())),
-        ("extra file", Box::new(|root| fs::write(root.join("extra"), "x").unwrap())),
-        (
-            "link",
-            Box::new(|root| {
-                fs::remove_file(root.join("link")).unwrap();
-                symlink("elsewhere", root.join("link")).unwrap();
-            }),
-        ),
-        (
-            "attribute gone",
-            Box::new(|root| {
-                rustix::fs::removexattr(root.join("large"), "user.overlay.overlay.opaque").unwrap()
-            }),
-        ),
-        (
-            "attribute added",
-            Box::new(|root| {
-                rustix::fs::setxattr(root.join("d001"), "user.new", b"", XattrFlags::empty()).unwrap()
-            }),
-        ),
-        (
-            "file for directory",
-            Box::new(|root| {
-                fs::remove_dir_all(root.join("d001")).unwrap();
-                fs::write(root.join("d001"), "x").unwrap();
-            }),
-        ),
-    ];
-    let whole = snapshot::take(&bases.get("b1", Trust::Seal).root);
-    for (what, damage) in damages {
-        let base = bases.get("b1", Trust::Nothing);
-        assert_eq!(base.built, Built::Reused, "before {what}");
-        damage(&base.root);
-        drop(base);
-        let base = bases.get("b1", Trust::Nothing);
-        assert_eq!(base.built, Built::Rebuilt, "{what} went unnoticed");
-        assert_eq!(snapshot::differences(&whole, &snapshot::take(&base.root)), [] as [String; 0], "{what}");
-    }
-    // Without its seal a base is none, whoever looks.
-    fs::remove_file(bases.get("b1", Trust::Seal).root.with_file_name("sealed")).unwrap();
-    assert_eq!(bases.get("b1", Trust::Seal).built, Built::Rebuilt);
-}
-
-#[test]
-fn an_eviction_spares_what_is_leased_and_takes_the_oldest_first() {
-    let bases = Bases::new();
-    let cache = bases.cache("b1");
-    let first = bases.get("b1", Trust::Seal);
-    let first_tree = support::root(&bases.vault, "main").tree.to_hex();
-    support::write(&bases.vault, "more", b"1");
-    drop(bases.get("b1", Trust::Seal));
-    support::write(&bases.vault, "more", b"2");
-    let last_tree = support::root(&bases.vault, "main").tree.to_hex();
-    std::thread::sleep(std::time::Duration::from_millis(20));
-    drop(bases.get("b1", Trust::Seal));
-    let trees = || -> Vec<String> { cache.list().unwrap().into_iter().map(|base| base.tree).collect() };
-    assert_eq!(trees().len(), 3);
-    let one = cache.list().unwrap()[0].bytes;
-    assert!(one > 2 << 20);
-    assert_eq!(cache.evict(u64::MAX).unwrap(), 0);
-    // Room for two: the leased one is older than the one that goes.
-    assert!(cache.evict(one * 2 + one / 2).unwrap() > 0);
-    assert_eq!(trees().into_iter().collect::<HashSet<_>>(), HashSet::from([first_tree.clone(), last_tree]));
-    cache.evict(0).unwrap();
-    assert_eq!(trees(), [first_tree]);
-    assert!(first.root.join("d000/f00000").is_file());
-    drop(first);
-    cache.evict(0).unwrap();
-    assert_eq!(trees(), Vec::<String>::new());
-}
-
-#[test]
-fn a_build_that_is_stopped_leaves_nothing_to_be_used() {
-    let bases = Bases::new();
-    let root = support::root(&bases.vault, "main");
-    let cache = bases.cache("b1");
-    let meter = Meter::default();
-    meter.stop();
-    let stopped = bases.vault.materialize(&root, &cache, Trust::Seal, &meter);
-    assert!(matches!(stopped, Err(VaultError::Export(ExportError::Interrupted))), "{stopped:?}");
-    assert_eq!(cache.list().unwrap(), []);
-    assert_eq!(fs::read_dir(bases.scratch.join("cache/base")).unwrap().count(), 0);
-    assert_eq!(bases.get("b1", Trust::Seal).built, Built::New);
 }

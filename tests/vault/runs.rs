@@ -1,8 +1,5 @@
 //! Runs land: once, in one transaction, on the fork they were made for or beside it, and nothing is lost.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use avfs::backend::sqlite::{OpenOptions, SqliteBackend};
 use avfs::backend::{Life, RunRecord, RunState};
 use avfs::clock::Timestamp;
 use avfs::diagnose::Diagnose;
@@ -13,16 +10,14 @@ use avfs::vault::edit::{Edit, Edits};
 use avfs::vault::fork::Deletion;
 use avfs::vault::gc::{Keep, Trial};
 use avfs::vault::page::Node;
-use avfs::vault::path::TreePath;
 use avfs::vault::run::{DIVERTED_SECONDS, Landed, Landing};
-use avfs::vault::tree::{self, Pages, Walk};
+use avfs::vault::tree::{self, Pages};
 use avfs::vault::{Vault, audit, content};
-use proptest::prelude::*;
 
 pub use crate::support::landing::{Changes, record, run_id};
 use crate::support::{self, Scratch, fork, main_fork, path, reference};
 
-fn head(vault: &Vault, name: &ForkName) -> VersionId {
+pub fn head(vault: &Vault, name: &ForkName) -> VersionId {
     vault.fork(name).unwrap().head
 }
 
@@ -551,97 +546,3 @@ fn the_oldest_automatic_checkpoints_of_a_fork_go() {
     assert_eq!(names(&main), kept);
     support::assert_clean(&vault);
 }
-
-/// A directory tree as a map: what a reader can check.
-type Files = BTreeMap<String, String>;
-
-fn files(vault: &Vault, at: &str) -> Files {
-    let root = support::root(vault, at);
-    let reader = vault.read().unwrap();
-    let pages: &dyn Pages = &&*reader;
-    let walk = Walk::new(pages, &root.tree, &TreePath::root());
-    walk.filter_map(|walked| {
-        let walked = walked.unwrap();
-        let Node::File(file) = &walked.node else { return None };
-        let bytes = content::decode(content::fetch(&*reader, file.content.id()).unwrap()).unwrap();
-        Some((walked.path.to_string(), String::from_utf8(bytes).unwrap()))
-    })
-    .collect()
-}
-
-/// One side's work: each file gets content that nothing else has, so that no change is of a time alone.
-fn work(files: &Files, steps: &[(String, bool)], who: &str) -> (Files, Changes) {
-    let mut after = files.clone();
-    for (n, (at, put)) in steps.iter().enumerate() {
-        if *put {
-            after.insert(at.clone(), format!("{who} {n}"));
-        } else {
-            after.remove(at);
-        }
-    }
-    let written = after.iter().filter(|(at, text)| files.get(*at) != Some(text));
-    let changes = written.fold(Changes::default(), |changes, (at, text)| changes.put(at, text));
-    let gone = files.keys().filter(|at| !after.contains_key(*at));
-    let changes = gone.fold(changes, |changes, at| changes.remove(at));
-    (after, changes)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// Two sides change files of the same directories: the outcome is that of both, or the second is apart.
-    #[test]
-    fn rebasing_does_what_both_sides_wanted(
-        theirs in prop::collection::vec((prop::sample::select(POOL), any::<bool>()), 1..5),
-        mine in prop::collection::vec((prop::sample::select(POOL), any::<bool>()), 1..5),
-    ) {
-        let owned = |steps: Vec<(&'static str, bool)>| -> Vec<(String, bool)> {
-            steps.into_iter().map(|(at, put)| (at.to_owned(), put)).collect()
-        };
-        let scratch = Scratch::new();
-        let backend = SqliteBackend::create(&scratch.join("v.db"), OpenOptions::default()).unwrap();
-        let vault = Vault::over(Box::new(backend), support::fixed_context()).unwrap();
-        for at in &POOL[..5] {
-            support::write(&vault, at, format!("old {at}").as_bytes());
-        }
-        let base = head(&vault, &main_fork());
-        let start = files(&vault, "main");
-        let (after_theirs, their_changes) = work(&start, &owned(theirs), "they");
-        let (after_mine, my_changes) = work(&start, &owned(mine), "I");
-        let land = |changes: &Changes, n| {
-            let landing = Landing::Fork { name: &main_fork(), base };
-            changes.land(&vault, landing, record(n, &main_fork())).unwrap().landed
-        };
-        land(&their_changes, 1);
-        let touched = |after: &Files| -> BTreeSet<String> {
-            let all: BTreeSet<&String> = start.keys().chain(after.keys()).collect();
-            all.into_iter().filter(|at| start.get(*at) != after.get(*at)).cloned().collect()
-        };
-        let (their_paths, my_paths) = (touched(&after_theirs), touched(&after_mine));
-        let clash: Vec<String> = their_paths.intersection(&my_paths).cloned().collect();
-        let landed = land(&my_changes, 2);
-        match landed {
-            Landed::Diverted { fork, paths, .. } => {
-                let told: Vec<String> = paths.iter().map(ToString::to_string).collect();
-                prop_assert_eq!(told, clash);
-                prop_assert_eq!(files(&vault, fork.as_str()), after_mine);
-                prop_assert_eq!(files(&vault, "main"), after_theirs);
-            }
-            Landed::Nothing => prop_assert!(my_paths.is_empty()),
-            Landed::Advanced { .. } | Landed::Rebased { .. } => {
-                prop_assert_eq!(clash, Vec::<String>::new());
-                let mut both = after_theirs;
-                for at in &my_paths {
-                    match after_mine.get(at) {
-                        Some(text) => both.insert(at.clone(), text.clone()),
-                        None => both.remove(at),
-                    };
-                }
-                prop_assert_eq!(files(&vault, "main"), both);
-            }
-        }
-        support::assert_clean(&vault);
-    }
-}
-
-const POOL: &[&str] = &["a/one", "a/two", "b/one", "b/deep/two", "top", "a/new", "b/new", "new"];

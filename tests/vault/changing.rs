@@ -1,0 +1,308 @@
+//! A directory that is imported again, or that changes while it is imported.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, symlink};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use avfs::vault::VaultError;
+use avfs::vault::import::{ImportError, OnTrouble, Trouble, TroubleReason};
+
+use crate::attributes::{mkfifo, set_mode, set_mtime, set_xattr};
+use crate::support::{self, Scratch, snapshot};
+
+fn settle() {
+    // Past the kernel's clock granularity and the importer's allowance for it.
+    std::thread::sleep(Duration::from_millis(120));
+}
+
+#[test]
+fn nothing_changed_reads_nothing_and_adds_nothing() {
+    let scratch = Scratch::new();
+    let (dir, cache) = (scratch.dir("dir"), scratch.join("cache"));
+    support::many_files(&dir, 300);
+    fs::write(dir.join("large"), support::noise(1, 2 << 20)).unwrap();
+    symlink("x", dir.join("link")).unwrap();
+    mkfifo(&dir.join("fifo"));
+    fs::hard_link(dir.join("large"), dir.join("d000/large")).unwrap();
+    set_xattr(&dir.join("large"), "user.a", b"1");
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    settle();
+    let import = || support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
+    let first = import();
+    assert_eq!(first.scanned.files_read, 302);
+    let again = import();
+    assert_eq!((again.scanned.files_read, again.scanned.bytes_read), (0, 0));
+    assert!(!again.committed.changed());
+    // Each kind of change is noticed, and only what changed is read.
+    type Change<'a> = (&'static str, Box<dyn Fn() + 'a>, u64);
+    let mut changes: Vec<Change<'_>> = Vec::new();
+    changes.push(("content", Box::new(|| fs::write(dir.join("d001/f00050"), "new").unwrap()), 1));
+    changes.push(("mode", Box::new(|| set_mode(&dir.join("d001/f00051"), 0o600)), 1));
+    changes.push(("time", Box::new(|| set_mtime(&dir.join("d001/f00052"), 5, 5)), 1));
+    changes.push(("attribute", Box::new(|| set_xattr(&dir.join("d001/f00053"), "user.b", b"2")), 1));
+    changes.push((
+        "rename",
+        Box::new(|| fs::rename(dir.join("d001/f00054"), dir.join("d001/g")).unwrap()),
+        1,
+    ));
+    changes.push(("removal", Box::new(|| fs::remove_file(dir.join("d001/f00055")).unwrap()), 0));
+    changes.push(("directory's mode", Box::new(|| set_mode(&dir.join("d002"), 0o700)), 0));
+    changes.push(("directory's attribute", Box::new(|| set_xattr(&dir.join("d002"), "user.c", b"3")), 0));
+    changes.push(("empty directory", Box::new(|| fs::create_dir(dir.join("empty")).unwrap()), 0));
+    changes.push((
+        "renamed directory",
+        Box::new(|| fs::rename(dir.join("d003"), dir.join("r003")).unwrap()),
+        40,
+    ));
+    changes.push((
+        "link",
+        Box::new(|| {
+            fs::remove_file(dir.join("link")).unwrap();
+            symlink("y", dir.join("link")).unwrap();
+        }),
+        0,
+    ));
+    changes.push(("lost name", Box::new(|| fs::remove_file(dir.join("d000/large")).unwrap()), 1));
+    changes.push((
+        "file for directory",
+        Box::new(|| {
+            fs::remove_dir(dir.join("empty")).unwrap();
+            fs::write(dir.join("empty"), "file").unwrap();
+        }),
+        1,
+    ));
+    changes.push(("fifo gone", Box::new(|| fs::remove_file(dir.join("fifo")).unwrap()), 0));
+    for (name, change, reads_at_most) in changes {
+        change();
+        settle();
+        let imported = import();
+        assert!(imported.committed.changed(), "{name} went unnoticed");
+        let read = imported.scanned.files_read;
+        assert!(read <= reads_at_most, "{name}: {read} files were read");
+        let out = scratch.join(&format!("out-{}", name.replace(' ', "-")));
+        support::export(&vault, "main", &out);
+        snapshot::assert_same(&dir, &out);
+        let idle = import();
+        assert!(!idle.committed.changed() && idle.scanned.files_read == 0, "{name}: {:?}", idle.scanned);
+    }
+    // A cache of another vault, or a broken one, is not believed.
+    fs::write(&cache, "rubbish").unwrap();
+    assert_eq!(import().scanned.files_read, 301);
+    let other = support::create_real_vault(&scratch.join("other.db"));
+    support::try_import(&other, &dir, Some(&cache), OnTrouble::Fail).unwrap();
+    support::export(&other, "main", &scratch.join("out-other"));
+    snapshot::assert_same(&dir, &scratch.join("out-other"));
+}
+
+/// A cache tells of blobs; if the vault has given them up, the files must be read again.
+#[test]
+fn a_cache_does_not_outlive_what_the_vault_swept() {
+    let scratch = Scratch::new();
+    let (dir, cache) = (scratch.dir("dir"), scratch.join("cache"));
+    support::many_files(&dir, 50);
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    settle();
+    support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
+    vault.restore(&support::main_fork(), &support::reference("main~1"), None).unwrap();
+    vault
+        .prune(&avfs::vault::gc::Keep { last: Some(1), since: None }, None, avfs::vault::gc::Trial::Real)
+        .unwrap();
+    vault.gc(&|_| {}).unwrap();
+    let again = support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
+    assert_eq!(again.scanned.files_read, 50);
+    support::assert_clean(&vault);
+    support::export(&vault, "main", &scratch.join("out"));
+    snapshot::assert_same(&dir, &scratch.join("out"));
+}
+
+#[test]
+fn a_file_changed_right_after_an_import_is_noticed() {
+    let scratch = Scratch::new();
+    let (dir, cache) = (scratch.dir("dir"), scratch.join("cache"));
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    let file = dir.join("file");
+    for round in 0..30_u8 {
+        // Same size, same inode, same modification time: only what the importer refuses to trust tells.
+        fs::write(&file, [b'a' + round % 2; 1000]).unwrap();
+        set_mtime(&file, 1_000_000, 0);
+        let imported = support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
+        assert_eq!(imported.scanned.files_read, 1, "round {round}: a racy file was not read");
+        assert!(imported.committed.changed(), "round {round}: the change went unnoticed");
+        fs::write(&file, [b'A' + round % 2; 1000]).unwrap();
+        set_mtime(&file, 1_000_000, 0);
+        let imported = support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
+        assert!(imported.committed.changed(), "round {round}: the second change went unnoticed");
+    }
+    settle();
+    support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
+    let quiet = support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
+    assert_eq!(quiet.scanned.files_read, 0, "a file that has settled is still read");
+}
+
+/// A writer that never holds still: an import takes a state that was there, or says that it could not.
+///
+/// Each round writes the next letter from the front to the back, so the file is one letter, or a letter and
+/// after it the one before. A reader that the writer overtakes sees something else.
+#[test]
+fn a_torn_read_is_never_taken_for_a_file() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    let sizes = [("small", 200_000_usize), ("large", 3 << 20)];
+    // Without pauses first, then with some that a read fits into.
+    let (done, calm) = (AtomicBool::new(false), AtomicBool::new(false));
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    for (name, size) in sizes {
+        fs::write(dir.join(name), vec![b'a'; size]).unwrap();
+    }
+    let (mut whole, mut refused) = (0, 0);
+    std::thread::scope(|scope| {
+        let raise = support::RaiseOnDrop(&done);
+        for (name, size) in sizes {
+            let (file, done, calm) = (dir.join(name), &done, &calm);
+            scope.spawn(move || {
+                let file = File::options().write(true).open(file).unwrap();
+                let mut round = 0_u8;
+                while !done.load(Ordering::Relaxed) {
+                    round = (round + 1) % 26;
+                    for at in (0..size).step_by(20_000) {
+                        let part = vec![b'a' + round; (size - at).min(20_000)];
+                        file.write_all_at(&part, at as u64).unwrap();
+                    }
+                    if calm.load(Ordering::Relaxed) && round.is_multiple_of(8) {
+                        std::thread::sleep(Duration::from_millis(40));
+                    }
+                }
+            });
+        }
+        for round in 0..24 {
+            calm.store(round >= 12, Ordering::Relaxed);
+            let on_trouble = if round % 2 == 0 { OnTrouble::Fail } else { OnTrouble::KeepGoing };
+            let imported = match support::try_import(&vault, &dir, None, on_trouble) {
+                Ok(imported) => imported,
+                Err(VaultError::Import(ImportError::Torn { .. })) if on_trouble == OnTrouble::Fail => {
+                    refused += 1;
+                    continue;
+                }
+                Err(other) => panic!("{other:?}"),
+            };
+            let out = scratch.join(&format!("out-{round}"));
+            support::export(&vault, "main", &out);
+            for (name, size) in sizes {
+                let content = fs::read(out.join(name)).unwrap();
+                let torn = Trouble { path: support::path(name), reason: TroubleReason::Torn };
+                if imported.scanned.troubles.contains(&torn) {
+                    refused += 1;
+                    continue;
+                }
+                whole += 1;
+                assert_eq!(content.len(), size);
+                let runs: Vec<u8> = content.chunk_by(|a, b| a == b).map(|run| run[0]).collect();
+                let was_there = match runs.as_slice() {
+                    [_] => true,
+                    [new, old] => (old - b'a' + 1) % 26 == new - b'a',
+                    _ => false,
+                };
+                assert!(was_there, "round {round}: {name} never looked like {runs:?}");
+            }
+        }
+        drop(raise);
+    });
+    assert!(whole > 0, "no file was ever whole ({refused} were refused)");
+    assert!(refused > 0, "no read was ever torn: the test shows nothing ({whole} were whole)");
+}
+
+/// A directory that becomes a link to the outside while it is imported must not bring the outside in.
+#[test]
+fn a_directory_swapped_for_a_link_brings_nothing_from_outside() {
+    let scratch = Scratch::new();
+    let (dir, outside) = (scratch.dir("dir"), scratch.dir("outside"));
+    for n in 0..20 {
+        fs::write(outside.join(format!("f{n}")), "SECRET").unwrap();
+        fs::write(outside.join(format!("only-outside-{n}")), "SECRET").unwrap();
+    }
+    fs::create_dir(outside.join("sub")).unwrap();
+    fs::write(outside.join("sub/f"), "SECRET").unwrap();
+    scratch.dir("dir/swap/sub");
+    for n in 0..20 {
+        fs::write(dir.join(format!("swap/f{n}")), "inside").unwrap();
+    }
+    fs::write(dir.join("swap/sub/f"), "inside").unwrap();
+    fs::write(dir.join("file"), "inside").unwrap();
+    let done = AtomicBool::new(false);
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    let (mut taken, mut refused) = (0, 0);
+    std::thread::scope(|scope| {
+        let raise = support::RaiseOnDrop(&done);
+        scope.spawn(|| {
+            let (swap, aside, link) = (dir.join("swap"), scratch.join("aside"), scratch.join("link"));
+            let (file, file_aside) = (dir.join("file"), scratch.join("file-aside"));
+            symlink(&outside, &link).unwrap();
+            symlink(outside.join("f0"), scratch.join("file-link")).unwrap();
+            while !done.load(Ordering::Relaxed) {
+                fs::rename(&swap, &aside).unwrap();
+                fs::rename(&link, &swap).unwrap();
+                fs::rename(&file, &file_aside).unwrap();
+                fs::rename(scratch.join("file-link"), &file).unwrap();
+                std::thread::sleep(Duration::from_micros(200));
+                fs::rename(&swap, &link).unwrap();
+                fs::rename(&aside, &swap).unwrap();
+                fs::rename(&file, scratch.join("file-link")).unwrap();
+                fs::rename(&file_aside, &file).unwrap();
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        for round in 0..150 {
+            let on_trouble = if round % 2 == 0 { OnTrouble::Fail } else { OnTrouble::KeepGoing };
+            match support::try_import(&vault, &dir, None, on_trouble) {
+                Ok(_) => taken += 1,
+                Err(VaultError::Import(ImportError::Vanished { .. })) => refused += 1,
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        drop(raise);
+    });
+    assert!(taken > 0 && refused > 0, "{taken} taken, {refused} refused: the swap was never met");
+    // Not in any version that was made, nor anywhere else in the vault.
+    let secret = avfs::vault::content::id_of(b"SECRET");
+    assert!(!vault.read().unwrap().has_blob(&secret).unwrap(), "a file from outside was imported");
+    support::assert_clean(&vault);
+}
+
+#[test]
+fn files_that_vanish_are_reported_or_refused() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    support::many_files(&dir, 400);
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    let done = AtomicBool::new(false);
+    let (mut refused, mut reported) = (0, 0);
+    std::thread::scope(|scope| {
+        let raise = support::RaiseOnDrop(&done);
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                for n in 0..400 {
+                    let file = dir.join(format!("d{:03}/f{n:05}", n / 40));
+                    fs::remove_file(&file).unwrap();
+                    fs::write(&file, "back").unwrap();
+                }
+                fs::rename(dir.join("d004"), dir.join("d004x")).unwrap();
+                fs::rename(dir.join("d004x"), dir.join("d004")).unwrap();
+            }
+        });
+        for _ in 0..60 {
+            match support::try_import(&vault, &dir, None, OnTrouble::Fail) {
+                Ok(imported) => assert_eq!(imported.scanned.troubles, []),
+                Err(VaultError::Import(ImportError::Vanished { .. } | ImportError::Torn { .. })) => {
+                    refused += 1
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+            let imported = support::try_import(&vault, &dir, None, OnTrouble::KeepGoing).unwrap();
+            reported += imported.scanned.troubles.len();
+        }
+        drop(raise);
+    });
+    assert!(refused > 0 && reported > 0, "nothing ever vanished: {refused} refused, {reported} reported");
+    support::assert_clean(&vault);
+}
