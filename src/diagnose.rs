@@ -4,4 +4,8 @@
 pub trait Diagnose: std::error::Error {
     fn code(&self) -> &'static str;
     fn hint(&self) -> Option<String>;
+    /// The code of what it came from, where that says more.
+    fn cause(&self) -> Option<&'static str> {
+        None
+    }
 }

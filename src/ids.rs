@@ -100,6 +100,11 @@ name_type!(
     "checkpoint"
 );
 name_type!(
+    /// The name of a recording.
+    RecordingName,
+    "recording"
+);
+name_type!(
     /// The name of a vault that lives among the user's named vaults.
     VaultName,
     "vault"
@@ -132,6 +137,7 @@ impl ForkName {
 enum Drawn {
     Run,
     Approval,
+    Batch,
 }
 
 impl Drawn {
@@ -139,6 +145,7 @@ impl Drawn {
         match self {
             Self::Run => "run",
             Self::Approval => "approval",
+            Self::Batch => "batch",
         }
     }
 
@@ -146,12 +153,13 @@ impl Drawn {
         match self {
             Self::Run => "avfs runs list",
             Self::Approval => "avfs approvals list",
+            Self::Batch => "avfs batch --list",
         }
     }
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{text:?} is not the id of {} {}", if *what == Drawn::Run { "a" } else { "an" }, what.word())]
+#[error("{text:?} is not the id of {} {}", if *what == Drawn::Approval { "an" } else { "a" }, what.word())]
 pub struct DrawnIdError {
     what: Drawn,
     text: String,
@@ -270,6 +278,14 @@ drawn_id!(
     Drawn::Approval
 );
 
+drawn_id!(
+    /// The id of a batch, drawn like a run's.
+    BatchId,
+    /// The first digits of a batch's id, or all of them.
+    BatchPrefix,
+    Drawn::Batch
+);
+
 /// Writes bytes as lower-case hex digits.
 #[must_use]
 pub fn to_hex(bytes: &[u8]) -> String {
@@ -351,6 +367,18 @@ digest_type!(
     RequestDigest
 );
 digest_type!(
+    /// Of a list of commands, as its bytes are.
+    ListDigest
+);
+digest_type!(
+    /// What a remembered result is found by: everything it depends on.
+    MemoKey
+);
+digest_type!(
+    /// One of the things a remembered result depends on.
+    PartDigest
+);
+digest_type!(
     /// A row of the audit log, chained to the row before it.
     AuditDigest
 );
@@ -368,6 +396,8 @@ pub enum DigestKind {
     Audit,
     Link,
     Request,
+    Memo,
+    MemoPart,
 }
 
 impl DigestKind {
@@ -380,6 +410,8 @@ impl DigestKind {
             Self::Audit => "avfs 2026 audit v1",
             Self::Link => "avfs 2026 link v1",
             Self::Request => "avfs 2026 request v1",
+            Self::Memo => "avfs 2026 memo v1",
+            Self::MemoPart => "avfs 2026 memo part v1",
         }
     }
 
@@ -388,7 +420,7 @@ impl DigestKind {
     /// Deriving the key from the context costs a hash of its own, so each is derived once.
     #[must_use]
     pub fn hasher(self) -> blake3::Hasher {
-        static HASHERS: [std::sync::OnceLock<blake3::Hasher>; 7] = [const { std::sync::OnceLock::new() }; 7];
+        static HASHERS: [std::sync::OnceLock<blake3::Hasher>; 9] = [const { std::sync::OnceLock::new() }; 9];
         HASHERS[self as usize].get_or_init(|| blake3::Hasher::new_derive_key(self.context())).clone()
     }
 

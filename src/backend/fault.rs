@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::{
-    ApprovalRecord, AuditRecord, Backend, BackendError, BlobRecord, CheckpointRecord, Durability, ForkRecord,
-    Guard, ObjectKind, Reader, Result, RunRecord, VersionRecord, Writer,
+    ApprovalRecord, AuditRecord, Backend, BackendError, BatchItem, BatchRecord, BlobRecord, CheckpointRecord,
+    Durability, ForkRecord, Guard, MemoRecord, ObjectKind, Reader, RecordingRecord, Result, RunRecord,
+    VersionRecord, Writer,
 };
 use crate::clock::Timestamp;
-use crate::ids::{CheckpointName, ForkName, TreeId, VersionId};
+use crate::ids::{CheckpointName, ForkName, MemoKey, RecordingName, RunId, TreeId, VersionId};
 
 /// Counts down with every write; the one that reaches zero fails, the ones after it succeed again.
 #[derive(Clone, Debug)]
@@ -158,6 +159,36 @@ impl Writer for FaultWriter<'_> {
     fn put_approval(&mut self, approval: &ApprovalRecord) -> Result<()> {
         self.fuse.burn("put_approval")?;
         self.inner.put_approval(approval)
+    }
+
+    fn put_batch(&mut self, batch: &BatchRecord) -> Result<()> {
+        self.fuse.burn("put_batch")?;
+        self.inner.put_batch(batch)
+    }
+
+    fn put_batch_run(&mut self, item: &BatchItem, run: &RunId) -> Result<()> {
+        self.fuse.burn("put_batch_run")?;
+        self.inner.put_batch_run(item, run)
+    }
+
+    fn put_recording(&mut self, recording: &RecordingRecord) -> Result<()> {
+        self.fuse.burn("put_recording")?;
+        self.inner.put_recording(recording)
+    }
+
+    fn delete_recording(&mut self, name: &RecordingName) -> Result<()> {
+        self.fuse.burn("delete_recording")?;
+        self.inner.delete_recording(name)
+    }
+
+    fn put_memo(&mut self, memo: &MemoRecord) -> Result<()> {
+        self.fuse.burn("put_memo")?;
+        self.inner.put_memo(memo)
+    }
+
+    fn delete_memo(&mut self, key: &MemoKey) -> Result<()> {
+        self.fuse.burn("delete_memo")?;
+        self.inner.delete_memo(key)
     }
 
     fn append_audit(&mut self, record: &AuditRecord) -> Result<()> {

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{
-    ApprovalRecord, AuditRecord, Backend, BlobRecord, CheckpointRecord, Codec, Durability, ForkRecord, Guard,
-    Life, ObjectKind, Reader, Result, RunRecord, Usage, VersionRecord, Writer,
+    ApprovalRecord, AuditRecord, Backend, BatchItem, BatchRecord, BlobRecord, CheckpointRecord, Codec,
+    Durability, ForkRecord, Guard, Life, MemoRecord, ObjectKind, Reader, RecordingRecord, Result, RunRecord,
+    Usage, VersionRecord, Writer,
 };
 use crate::clock::Timestamp;
 use crate::ids::{
-    ApprovalPrefix, BlobId, CheckpointName, ForkName, RequestDigest, RunId, RunPrefix, TreeId, VersionId,
+    ApprovalPrefix, BatchId, BatchPrefix, BlobId, CheckpointName, ForkName, MemoKey, PartDigest,
+    RecordingName, RequestDigest, RunId, RunPrefix, TreeId, VersionId,
 };
 
 #[derive(Default)]
@@ -30,6 +32,12 @@ struct State {
     /// In the order of their sequence numbers, which count from one.
     runs: Vec<RunRecord>,
     approvals: Vec<ApprovalRecord>,
+    recordings: Vec<RecordingRecord>,
+    batches: Vec<BatchRecord>,
+    batch_runs: Vec<(BatchItem, RunId)>,
+    memos: Vec<MemoRecord>,
+    /// Numbers of results are never given twice.
+    last_memo: i64,
 }
 
 impl MemoryBackend {
@@ -165,6 +173,19 @@ impl Reader for State {
         Ok(of_fork.take(limit).cloned().collect())
     }
 
+    fn runs_after(&self, after: i64, limit: usize) -> Result<Vec<RunRecord>> {
+        Ok(self.runs.iter().filter(|run| run.seq > after).take(limit).cloned().collect())
+    }
+
+    fn runs_of_fork_after(&self, fork: &ForkName, after: i64, limit: usize) -> Result<Vec<RunRecord>> {
+        let of_fork = self.runs.iter().filter(|run| run.seq > after && run.fork == *fork);
+        Ok(of_fork.take(limit).cloned().collect())
+    }
+
+    fn recordings(&self) -> Result<Vec<RecordingRecord>> {
+        Ok(self.recordings.clone())
+    }
+
     fn approvals_with_prefix(&self, prefix: &ApprovalPrefix, limit: usize) -> Result<Vec<ApprovalRecord>> {
         let matching = self.approvals.iter().filter(|one| one.id.as_str().starts_with(prefix.as_str()));
         let mut found: Vec<ApprovalRecord> = matching.cloned().collect();
@@ -179,6 +200,44 @@ impl Reader for State {
 
     fn approvals(&self, before: i64, limit: usize) -> Result<Vec<ApprovalRecord>> {
         Ok(self.approvals.iter().rev().filter(|one| one.seq < before).take(limit).cloned().collect())
+    }
+
+    fn batches_with_prefix(&self, prefix: &BatchPrefix, limit: usize) -> Result<Vec<BatchRecord>> {
+        let matching = self.batches.iter().filter(|batch| batch.id.as_str().starts_with(prefix.as_str()));
+        Ok(matching.take(limit).cloned().collect())
+    }
+
+    fn batches(&self, limit: usize) -> Result<Vec<BatchRecord>> {
+        Ok(self.batches.iter().rev().take(limit).cloned().collect())
+    }
+
+    fn batch_runs(&self, batch: &BatchId, after: (u64, i64), limit: usize) -> Result<Vec<(u64, RunRecord)>> {
+        let of_batch = self.batch_runs.iter().filter(|(item, _)| item.batch == *batch);
+        let rows = of_batch.filter_map(|(item, id)| {
+            let run = self.runs.iter().find(|run| run.id == *id)?;
+            Some((item.number, run.clone()))
+        });
+        let mut rows: Vec<(u64, RunRecord)> = rows.collect();
+        rows.retain(|(number, run)| (*number, run.seq) > after);
+        rows.sort_by_key(|(number, run)| (*number, run.seq));
+        rows.truncate(limit);
+        Ok(rows)
+    }
+
+    fn memo(&self, key: &MemoKey) -> Result<Option<MemoRecord>> {
+        Ok(self.memos.iter().find(|memo| memo.key == *key).cloned())
+    }
+
+    fn memo_of_run(&self, run: &RunId) -> Result<Option<MemoRecord>> {
+        Ok(self.memos.iter().find(|memo| memo.run == *run).cloned())
+    }
+
+    fn memos_of_command(&self, command: &PartDigest, limit: usize) -> Result<Vec<MemoRecord>> {
+        Ok(self.memos.iter().rev().filter(|memo| memo.command == *command).take(limit).cloned().collect())
+    }
+
+    fn memos(&self, before: i64, limit: usize) -> Result<Vec<MemoRecord>> {
+        Ok(self.memos.iter().rev().filter(|memo| memo.seq < before).take(limit).cloned().collect())
     }
 
     fn audit_after(&self, after: i64, limit: usize) -> Result<Vec<AuditRecord>> {
@@ -323,6 +382,47 @@ impl Writer for MemoryWriter<'_> {
                 self.work.approvals.push(ApprovalRecord { seq, ..approval.clone() });
             }
         }
+        Ok(())
+    }
+
+    fn put_batch(&mut self, batch: &BatchRecord) -> Result<()> {
+        match self.work.batches.iter_mut().find(|known| known.id == batch.id) {
+            Some(known) => *known = batch.clone(),
+            None => self.work.batches.push(batch.clone()),
+        }
+        Ok(())
+    }
+
+    fn put_batch_run(&mut self, item: &BatchItem, run: &RunId) -> Result<()> {
+        self.work.batch_runs.push((item.clone(), run.clone()));
+        Ok(())
+    }
+
+    fn put_recording(&mut self, recording: &RecordingRecord) -> Result<()> {
+        match self.work.recordings.iter_mut().find(|known| known.name == recording.name) {
+            Some(known) => *known = RecordingRecord { seq: known.seq, ..recording.clone() },
+            None => {
+                let seq = self.work.recordings.last().map_or(1, |last| last.seq + 1);
+                self.work.recordings.push(RecordingRecord { seq, ..recording.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    fn delete_recording(&mut self, name: &RecordingName) -> Result<()> {
+        self.work.recordings.retain(|recording| recording.name != *name);
+        Ok(())
+    }
+
+    fn put_memo(&mut self, memo: &MemoRecord) -> Result<()> {
+        self.work.memos.retain(|known| known.key != memo.key && known.run != memo.run);
+        self.work.last_memo += 1;
+        self.work.memos.push(MemoRecord { seq: self.work.last_memo, ..memo.clone() });
+        Ok(())
+    }
+
+    fn delete_memo(&mut self, key: &MemoKey) -> Result<()> {
+        self.work.memos.retain(|memo| memo.key != *key);
         Ok(())
     }
 

@@ -12,12 +12,13 @@ pub mod sqlite;
 
 pub use error::BackendError;
 pub use record::{
-    ApprovalRecord, ApprovalState, AuditRecord, BlobRecord, CheckpointRecord, Codec, ForkRecord, Life,
-    ObjectKind, RunRecord, RunState, Usage, VersionRecord,
+    ApprovalRecord, ApprovalState, AuditRecord, BatchItem, BatchRecord, BlobRecord, CheckpointRecord, Codec,
+    ForkRecord, Life, MemoRecord, ObjectKind, RecordingRecord, RunRecord, RunState, Usage, VersionRecord,
 };
 
 use crate::ids::{
-    ApprovalPrefix, BlobId, CheckpointName, ForkName, RequestDigest, RunId, RunPrefix, TreeId, VersionId,
+    ApprovalPrefix, BatchId, BatchPrefix, BlobId, CheckpointName, ForkName, MemoKey, PartDigest,
+    RecordingName, RequestDigest, RunId, RunPrefix, TreeId, VersionId,
 };
 
 pub type Result<T> = std::result::Result<T, BackendError>;
@@ -89,12 +90,34 @@ pub trait Reader {
     /// As [`Reader::runs`], those of one fork.
     fn runs_of_fork(&self, fork: &ForkName, before: i64, limit: usize) -> Result<Vec<RunRecord>>;
 
+    /// Runs with a sequence number above `after`, oldest first.
+    fn runs_after(&self, after: i64, limit: usize) -> Result<Vec<RunRecord>>;
+    /// As [`Reader::runs_after`], those of one fork.
+    fn runs_of_fork_after(&self, fork: &ForkName, after: i64, limit: usize) -> Result<Vec<RunRecord>>;
+
+    /// Every recording, oldest first.
+    fn recordings(&self) -> Result<Vec<RecordingRecord>>;
+
     /// Approvals whose id begins with these digits, at most `limit` of them, by id.
     fn approvals_with_prefix(&self, prefix: &ApprovalPrefix, limit: usize) -> Result<Vec<ApprovalRecord>>;
     /// Approvals of one request, newest first.
     fn approvals_of(&self, digest: &RequestDigest) -> Result<Vec<ApprovalRecord>>;
     /// Approvals with a sequence number below `before`, newest first.
     fn approvals(&self, before: i64, limit: usize) -> Result<Vec<ApprovalRecord>>;
+
+    fn batches_with_prefix(&self, prefix: &BatchPrefix, limit: usize) -> Result<Vec<BatchRecord>>;
+    /// Batches, newest first.
+    fn batches(&self, limit: usize) -> Result<Vec<BatchRecord>>;
+    /// The runs of a batch's items, by the item's number and then in the order of the journal: those behind an item and
+    /// a sequence number.
+    fn batch_runs(&self, batch: &BatchId, after: (u64, i64), limit: usize) -> Result<Vec<(u64, RunRecord)>>;
+    fn memo(&self, key: &MemoKey) -> Result<Option<MemoRecord>>;
+    /// What is remembered of this run.
+    fn memo_of_run(&self, run: &RunId) -> Result<Option<MemoRecord>>;
+    /// Results of one command, newest first.
+    fn memos_of_command(&self, command: &PartDigest, limit: usize) -> Result<Vec<MemoRecord>>;
+    /// Results with a sequence number below `before`, newest first.
+    fn memos(&self, before: i64, limit: usize) -> Result<Vec<MemoRecord>>;
 
     /// Rows of the audit log with a sequence number above `after`, in order.
     fn audit_after(&self, after: i64, limit: usize) -> Result<Vec<AuditRecord>>;
@@ -134,6 +157,17 @@ pub trait Writer {
 
     /// Keeps an approval; one with the same id is replaced and keeps its place.
     fn put_approval(&mut self, approval: &ApprovalRecord) -> Result<()>;
+
+    /// Keeps a batch; one with the same id is replaced.
+    fn put_batch(&mut self, batch: &BatchRecord) -> Result<()>;
+    /// Notes that a run was made for an item.
+    fn put_batch_run(&mut self, item: &BatchItem, run: &RunId) -> Result<()>;
+    /// Keeps a recording; one with the same name is replaced and keeps its place.
+    fn put_recording(&mut self, recording: &RecordingRecord) -> Result<()>;
+    fn delete_recording(&mut self, name: &RecordingName) -> Result<()>;
+    /// Keeps a result; another one with the same key gives way.
+    fn put_memo(&mut self, memo: &MemoRecord) -> Result<()>;
+    fn delete_memo(&mut self, key: &MemoKey) -> Result<()>;
 
     fn append_audit(&mut self, record: &AuditRecord) -> Result<()>;
 

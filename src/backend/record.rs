@@ -2,8 +2,8 @@
 
 use crate::clock::Timestamp;
 use crate::ids::{
-    ApprovalId, AuditDigest, BlobId, CheckpointName, ContentId, DIGEST_BYTES, ForkName, RequestDigest, RunId,
-    TreeId, VersionId,
+    ApprovalId, AuditDigest, BatchId, BlobId, CheckpointName, ContentId, DIGEST_BYTES, ForkName, ListDigest,
+    MemoKey, PartDigest, RecordingName, RequestDigest, RunId, TreeId, VersionId,
 };
 
 /// How a blob's data is to be read.
@@ -180,6 +180,29 @@ pub struct RunRecord {
     pub result: String,
 }
 
+/// One item of a batch, as the run says that was made for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchItem {
+    pub batch: BatchId,
+    /// Its place in the list, from 0.
+    pub number: u64,
+}
+
+/// A list of commands that was begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchRecord {
+    pub id: BatchId,
+    /// Of the whole list.
+    pub list: ListDigest,
+    /// What its first items stand on.
+    pub base: VersionId,
+    pub started_at: Timestamp,
+    /// When its last item had ended; nothing as long as there is something left to do.
+    pub ended_at: Option<Timestamp>,
+    /// JSON that the backend does not look into: how it is run.
+    pub plan: String,
+}
+
 /// How an approval stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApprovalState {
@@ -247,6 +270,46 @@ pub struct ApprovalRecord {
     pub decided_by: Option<String>,
     /// The run it let through.
     pub used_by: Option<RunId>,
+}
+
+/// Runs that belong together: the rows of the journal between two marks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordingRecord {
+    /// Given by the store.
+    pub seq: i64,
+    pub name: RecordingName,
+    /// The fork whose runs are meant; nothing for all of them.
+    pub fork: Option<ForkName>,
+    /// The last run before it began, and the last one before it ended, by their sequence numbers.
+    pub after_run: i64,
+    pub last_run: Option<i64>,
+    pub started_at: Timestamp,
+    /// Nothing while it is open.
+    pub stopped_at: Option<Timestamp>,
+}
+
+/// What came of a run, kept to be taken for another one like it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoRecord {
+    /// Given by the store; a newer result has a higher one.
+    pub seq: i64,
+    pub key: MemoKey,
+    /// The part of the key that is the command, to find results that are nearly the same.
+    pub command: PartDigest,
+    /// Every part of the key, as JSON that the backend does not look into.
+    pub parts: String,
+    pub run: RunId,
+    pub exit_code: i32,
+    /// What the command wrote: where it is kept, and its plain BLAKE3.
+    pub stdout: BlobId,
+    pub stderr: BlobId,
+    pub stdout_digest: [u8; DIGEST_BYTES],
+    pub stderr_digest: [u8; DIGEST_BYTES],
+    pub version_before: Option<VersionId>,
+    /// Nothing if it changed nothing.
+    pub version_after: Option<VersionId>,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
 }
 
 /// What is swept.

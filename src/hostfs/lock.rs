@@ -63,6 +63,11 @@ impl FileLock {
         Ok((held.st_dev, held.st_ino) == (there.st_dev, there.st_ino))
     }
 
+    /// Lets processes that are started from here hold it too: it is given back when all of them are gone.
+    pub fn pass_on(&self) -> std::io::Result<()> {
+        Ok(rustix::io::fcntl_setfd(&self.held, rustix::io::FdFlags::empty())?)
+    }
+
     /// Takes the lock of a directory if nobody holds it; nothing too if the directory has gone meanwhile.
     pub fn try_dir(path: &Path, mode: Mode) -> std::io::Result<Option<Self>> {
         let held = match File::open(path) {

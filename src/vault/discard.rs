@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::backend::{ForkRecord, Life, RunRecord};
+use crate::backend::{ForkRecord, Life, Reader, RunRecord};
 use crate::ids::{ForkName, RunPrefix, VersionId};
 
 use super::audit::Event;
@@ -81,21 +81,26 @@ fn discard_fork(transaction: &mut Transaction<'_>, fork: ForkRecord) -> Result<D
         return Err(VaultError::PersistentFork { name: fork.name });
     }
     refuse_deletion(transaction.view(), &fork.name, Deletion::Careful)?;
-    // Another fork of this name may have had runs before: only those that led here count.
+    let runs = own_runs(transaction.view(), &fork)?;
+    let runs = mark(transaction, runs)?;
+    transaction.writer.delete_fork(&fork.name)?;
+    record(transaction, fork.name.as_str(), Some(fork.head), &runs)?;
+    Ok(Discarded { fork: Some(fork), runs })
+}
+
+/// The runs that led to a fork's head. Another fork of its name may have had runs before.
+pub(super) fn own_runs(reader: &dyn Reader, fork: &ForkRecord) -> Result<Vec<RunRecord>> {
     let mut own: HashSet<VersionId> = HashSet::new();
-    for version in History::new(transaction.view(), fork.head) {
+    for version in History::new(reader, fork.head) {
         let version = version?;
         if version.id == fork.base {
             break;
         }
         own.insert(version.id);
     }
-    let mut runs = all_runs_of_fork(transaction.view(), &fork.name)?;
+    let mut runs = all_runs_of_fork(reader, &fork.name)?;
     runs.retain(|run| run.version_after.is_some_and(|id| own.contains(&id)));
-    let runs = mark(transaction, runs)?;
-    transaction.writer.delete_fork(&fork.name)?;
-    record(transaction, fork.name.as_str(), Some(fork.head), &runs)?;
-    Ok(Discarded { fork: Some(fork), runs })
+    Ok(runs)
 }
 
 fn mark(transaction: &mut Transaction<'_>, mut runs: Vec<RunRecord>) -> Result<Vec<RunRecord>> {

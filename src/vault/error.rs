@@ -2,7 +2,10 @@
 
 use crate::backend::{ApprovalState, BackendError};
 use crate::diagnose::Diagnose;
-use crate::ids::{ApprovalId, ApprovalPrefix, CheckpointName, ForkName, RunId, RunPrefix, VersionId};
+use crate::ids::{
+    ApprovalId, ApprovalPrefix, BatchPrefix, CheckpointName, ForkName, RecordingName, RunId, RunPrefix,
+    VersionId,
+};
 
 use super::codec::DecodeError;
 use super::path::{PathError, TreePath};
@@ -63,6 +66,14 @@ pub enum VaultError {
     Moved { path: std::path::PathBuf },
     #[error("there is no run {id}")]
     NoRun { id: RunPrefix },
+    #[error("version {} was made of nothing that the others were made of", version.short())]
+    NotRelated { version: VersionId },
+    #[error("there are no versions to join")]
+    NothingToJoin,
+    #[error("there is no batch {id}")]
+    NoBatch { id: BatchPrefix },
+    #[error("{id} could be any of several batches")]
+    AmbiguousBatch { id: BatchPrefix },
     #[error("{id:?} could be any of {count} runs, among them {examples}", id = id.as_str())]
     AmbiguousRun { id: RunPrefix, count: usize, examples: String },
     #[error("run {id} is in the vault already: a run is captured once")]
@@ -78,6 +89,17 @@ pub enum VaultError {
     ApprovalSettled { id: ApprovalId, state: ApprovalState },
     #[error("approval {id} has expired")]
     ApprovalExpired { id: ApprovalId },
+
+    #[error("there is no recording {name}")]
+    NoRecording { name: RecordingName },
+    #[error("there is a recording {name} already")]
+    RecordingExists { name: RecordingName },
+    #[error("recording {name} has ended already")]
+    RecordingStopped { name: RecordingName },
+    #[error("nothing is recorded at present")]
+    NotRecording,
+    #[error("several recordings are open: {names}")]
+    SeveralRecordings { names: String },
 
     #[error("there is no {path}")]
     NoPath { path: TreePath },
@@ -136,13 +158,20 @@ impl Diagnose for VaultError {
             Self::CheckpointExists { .. } => "checkpoint.exists",
             Self::Moved { .. } => "vault.moved",
             Self::NoRun { .. } => "run.not_found",
-            Self::AmbiguousRun { .. } => "ref.ambiguous",
+            Self::NotRelated { .. } | Self::NothingToJoin => "join.not_related",
+            Self::NoBatch { .. } => "batch.not_found",
+            Self::AmbiguousRun { .. } | Self::AmbiguousBatch { .. } => "ref.ambiguous",
             Self::RunCaptured { .. } => "run.captured_already",
             Self::RunWithoutVersion { .. } => "run.no_version",
             Self::NoApproval { .. } => "approval.not_found",
             Self::AmbiguousApproval { .. } => "ref.ambiguous",
             Self::ApprovalSettled { .. } => "approval.settled",
             Self::ApprovalExpired { .. } => "approval.expired",
+            Self::NoRecording { .. } => "recording.not_found",
+            Self::RecordingExists { .. } => "recording.exists",
+            Self::RecordingStopped { .. } => "recording.stopped",
+            Self::NotRecording => "recording.none_open",
+            Self::SeveralRecordings { .. } => "recording.ambiguous",
             Self::NoPath { .. } => "path.not_found",
             Self::NotADirectory { .. } => "path.not_a_directory",
             Self::IsADirectory { .. } => "path.is_a_directory",
@@ -202,6 +231,9 @@ impl Diagnose for VaultError {
             Self::CheckpointExists { .. } => "choose another name, or delete that one first".to_owned(),
             Self::Moved { path } => format!("put it back to {}", path.display()),
             Self::NoRun { .. } => "list them with: avfs runs list".to_owned(),
+            Self::NotRelated { .. } | Self::NothingToJoin => "join versions of one history".to_owned(),
+            Self::NoBatch { .. } => "list them with: avfs batch --list".to_owned(),
+            Self::AmbiguousBatch { .. } => "give more digits of the batch's id".to_owned(),
             Self::AmbiguousRun { .. } => "give more digits of the run's id".to_owned(),
             Self::RunCaptured { id } | Self::RunWithoutVersion { id, .. } => {
                 format!("see what became of it with: avfs runs show {id}")
@@ -212,6 +244,15 @@ impl Diagnose for VaultError {
                 format!("see what became of it with: avfs approvals show {id}")
             }
             Self::ApprovalExpired { .. } => "run the command again to be asked again".to_owned(),
+            Self::NoRecording { .. } => "list them with: avfs record list".to_owned(),
+            Self::RecordingExists { name } => {
+                format!("choose another name, or: avfs record delete {name}")
+            }
+            Self::RecordingStopped { name } => {
+                format!("write its list with: avfs record export {name} > list.jsonl")
+            }
+            Self::NotRecording => "begin with: avfs record start".to_owned(),
+            Self::SeveralRecordings { .. } => "name the one that is to end: avfs record stop NAME".to_owned(),
             Self::NoPath { .. } => "see what there is with: avfs ls".to_owned(),
             Self::NotADirectory { .. } | Self::PathExists { .. } => "choose another path".to_owned(),
             Self::IsADirectory { .. } => "add -r to include directories".to_owned(),

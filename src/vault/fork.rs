@@ -1,9 +1,10 @@
 //! Forks: named movable heads with ancestry, persistent or with a day on which they end.
 
-use crate::backend::{CheckpointRecord, ForkRecord, Life, Reader};
+use crate::backend::{CheckpointRecord, ForkRecord, Life, Reader, RunRecord};
 use crate::ids::{ForkName, VersionId};
 
 use super::audit::Event;
+use super::discard::own_runs;
 use super::error::{Result, VaultError};
 use super::store::{Advance, Committed, Vault, When};
 use super::version::{Reference, full_root_of, root_of};
@@ -60,6 +61,39 @@ impl Vault {
                 detail: "",
             })?;
             Ok(fork)
+        })
+    }
+
+    /// A fork becomes a persistent one of another name, with its checkpoints and runs.
+    pub fn keep_fork(&self, fork: &ForkName, name: &ForkName) -> Result<ForkRecord> {
+        self.transact(|transaction| {
+            let old = transaction.fork(fork)?;
+            if *fork == ForkName::main() {
+                return Err(VaultError::MainFork { name: fork.clone() });
+            }
+            if transaction.view().fork(name)?.is_some() {
+                return Err(VaultError::ForkExists { name: name.clone() });
+            }
+            let runs = own_runs(transaction.view(), &old)?;
+            let mut checkpoints = transaction.view().checkpoints()?;
+            checkpoints.retain(|checkpoint| checkpoint.fork == *fork);
+            // Its checkpoints go with it.
+            transaction.writer.delete_fork(fork)?;
+            let kept = ForkRecord { name: name.clone(), life: Life::Persistent, ..old };
+            transaction.writer.insert_fork(&kept)?;
+            for checkpoint in checkpoints {
+                let moved = CheckpointRecord { fork: name.clone(), ..checkpoint };
+                transaction.writer.insert_checkpoint(&moved)?;
+            }
+            // By the names of the runs it is known later that they landed on this fork.
+            let mut detail = format!("from={fork}");
+            for run in runs {
+                detail.push_str(&format!(" run={}", run.id));
+                transaction.writer.put_run(&RunRecord { fork: name.clone(), ..run })?;
+            }
+            let (action, subject, head) = ("fork.keep", name.as_str(), Some(kept.head.0));
+            transaction.record(&Event { action, subject, before: None, after: head, detail: &detail })?;
+            Ok(kept)
         })
     }
 

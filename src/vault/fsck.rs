@@ -9,6 +9,7 @@ use super::audit;
 use super::chunk::{self, Item};
 use super::content;
 use super::error::{Result, VaultError};
+use super::memo::{self, MemoParts};
 use super::meter::Meter;
 use super::page::{Body, FileContent, Node, Totals};
 use super::store::{Vault, require_version};
@@ -41,6 +42,7 @@ pub struct Report {
     pub blobs: u64,
     pub audit_rows: u64,
     pub runs: u64,
+    pub memos: u64,
     pub findings: Vec<Finding>,
 }
 
@@ -66,6 +68,8 @@ impl Vault {
         check.versions()?;
         check.references()?;
         check.runs()?;
+        check.recordings()?;
+        check.memos()?;
         let verdict = audit::verify(&*reader, None)?;
         check.report.audit_rows = verdict.rows;
         for problem in verdict.problems {
@@ -255,6 +259,44 @@ impl Check<'_> {
 }
 
 impl Check<'_> {
+    /// The marks of recordings are places in the journal.
+    fn recordings(&mut self) -> Result<()> {
+        let recordings = match self.reader.recordings() {
+            Err(BackendError::Corrupt { detail, .. }) => {
+                self.found("damaged", format!("a recording cannot be read: {detail}"));
+                return Ok(());
+            }
+            other => other?,
+        };
+        let end = self.reader.runs(i64::MAX, 1);
+        let end = end.ok().and_then(|runs| Some(runs.first()?.seq)).unwrap_or(0);
+        for recording in recordings {
+            let last = recording.last_run.unwrap_or(recording.after_run);
+            if last < recording.after_run || last > end {
+                self.found("damaged", format!("recording {} lies beyond the journal", recording.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every remembered result: it is found by what its parts say, and what the command wrote is there.
+    fn memos(&mut self) -> Result<()> {
+        for memo in memo::all(self.reader)? {
+            self.report.memos += 1;
+            let run = &memo.run;
+            if MemoParts::from_json(&memo.parts).is_none_or(|parts| parts.key() != memo.key) {
+                self.found("damaged", format!("the result of run {run} was edited: its key does not match"));
+            }
+            for (stream, id) in [("stdout", memo.stdout), ("stderr", memo.stderr)] {
+                let of = || format!("{stream} of the remembered run {run}");
+                let is_list = self.reader.blob(&id)?.is_some_and(|blob| blob.codec == Codec::List);
+                let content = if is_list { FileContent::Chunked(id) } else { FileContent::Whole(id) };
+                self.blob(content, None, &of)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Every row of the journal: what it says can be read, and the versions it names are those of the run.
     fn runs(&mut self) -> Result<()> {
         let mut before = i64::MAX;

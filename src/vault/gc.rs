@@ -5,6 +5,7 @@
 //! begun to use since the marking stays.
 //!
 //! The journal keeps nothing alive: a run's versions live as long as its fork leads to them, its row for ever.
+//! A remembered result keeps the output of its command alive, not its versions; without them it is forgotten.
 
 use std::collections::HashSet;
 
@@ -14,6 +15,7 @@ use crate::ids::{BlobId, CheckpointName, ForkName, TreeId, VersionId};
 
 use super::audit::Event;
 use super::error::Result;
+use super::memo::{self, Forget};
 use super::reach::{Object, refers_to};
 use super::store::{Vault, require_version};
 
@@ -26,6 +28,8 @@ pub struct Swept {
     pub versions: u64,
     pub trees: u64,
     pub blobs: u64,
+    /// Remembered results that had expired, or lost a version.
+    pub memos: u64,
 }
 
 /// Everything that is in use.
@@ -34,6 +38,8 @@ struct Marked {
     versions: HashSet<VersionId>,
     trees: HashSet<TreeId>,
     blobs: HashSet<BlobId>,
+    /// The newest remembered result that was looked at.
+    newest_memo: i64,
 }
 
 impl Marked {
@@ -42,6 +48,19 @@ impl Marked {
         let heads = reader.forks()?.into_iter().map(|fork| fork.head);
         let mut waiting: Vec<Object> = heads.map(Object::Version).collect();
         waiting.extend(reader.checkpoints()?.into_iter().map(|saved| Object::Version(saved.version)));
+        self.walk(reader, waiting)
+    }
+
+    /// Marks what remembered results have kept of the output of their commands.
+    fn mark_outputs(&mut self, reader: &dyn Reader) -> Result<()> {
+        let memos = memo::newer_than(reader, self.newest_memo)?;
+        self.newest_memo = memos.first().map_or(self.newest_memo, |memo| memo.seq);
+        // A whole blob is walked as a list is: it leads to nothing.
+        let outputs = memos.iter().flat_map(|memo| [memo.stdout, memo.stderr]);
+        self.walk(reader, outputs.map(Object::List).collect())
+    }
+
+    fn walk(&mut self, reader: &dyn Reader, mut waiting: Vec<Object>) -> Result<()> {
         while let Some(object) = waiting.pop() {
             let new = match object {
                 Object::Version(id) => self.versions.insert(id),
@@ -72,6 +91,8 @@ impl Vault {
         let mut marked = Marked::default();
         marked.mark_all(&*self.read()?)?;
         swept.versions = self.sweep_versions(&mut marked)?;
+        // Only now: which of them have lost a version is known when those are gone.
+        swept.memos = self.forget(&Forget::AllLost)?.len() as u64;
         let mut looked_at = 0;
         let mut announced = swept.versions > 0;
         for kind in [ObjectKind::Tree, ObjectKind::Blob] {
@@ -79,6 +100,9 @@ impl Vault {
             loop {
                 let step = self.transact_with(Durability::Deferred, |transaction| {
                     marked.mark_all(transaction.view())?;
+                    if kind == ObjectKind::Blob {
+                        marked.mark_outputs(transaction.view())?;
+                    }
                     let rows = transaction.view().objects_before(kind, before, STEP_ROWS)?;
                     let unused: Vec<i64> = rows
                         .iter()
@@ -108,8 +132,8 @@ impl Vault {
         }
         if swept != Swept::default() {
             let detail = format!(
-                "forks={} versions={} trees={} blobs={}",
-                swept.forks, swept.versions, swept.trees, swept.blobs
+                "forks={} versions={} trees={} blobs={} results={}",
+                swept.forks, swept.versions, swept.trees, swept.blobs, swept.memos
             );
             self.transact(|transaction| {
                 let event =

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use crate::backend::{CheckpointRecord, ForkRecord, Life, Reader, RunRecord, RunState};
+use crate::backend::{BatchItem, CheckpointRecord, ForkRecord, Life, Reader, RunRecord, RunState};
 use crate::ids::{CheckpointName, DIGEST_BYTES, ForkName, NAME_BYTES_MAX, RunId, RunPrefix, VersionId};
 
 use super::audit::Event;
@@ -14,6 +14,7 @@ use super::batch::Batch;
 use super::checkpoint::{self, KeepCount};
 use super::edit::{Edits, Manner};
 use super::error::{Result, VaultError};
+use super::memo::{self, Memo};
 use super::ops;
 use super::path::TreePath;
 use super::rebase::{Rebase, rebase};
@@ -63,8 +64,12 @@ pub struct RunLanding<'a> {
     pub checkpoint_after: Option<CheckpointName>,
     /// How many of them the fork keeps; the oldest go.
     pub checkpoints_keep: KeepCount,
+    /// Its result, where that is to be remembered.
+    pub memo: Option<Memo>,
     /// Its row. The versions are filled in, and the fork where the changes went to another.
     pub record: RunRecord,
+    /// The item of a batch that it was made for.
+    pub item: Option<&'a BatchItem>,
     pub told: Told<'a>,
 }
 
@@ -76,6 +81,8 @@ pub struct Told<'a> {
     pub decision: &'a str,
     /// What it did that it was not to do.
     pub violation: Option<&'a str>,
+    /// The run whose result was taken for it: it was not executed itself.
+    pub cached_from: Option<&'a RunId>,
 }
 
 /// What became of a run's changes.
@@ -112,14 +119,23 @@ pub struct LandedRun {
     /// A name that was taken has a number behind it.
     pub checkpoint_before: Option<CheckpointName>,
     pub checkpoint_after: Option<CheckpointName>,
+    /// Its result can be found again.
+    pub remembered: bool,
 }
 
 impl Vault {
     /// Keeps a run and what it changed. A run lands once: a second landing is refused.
     ///
     /// The caller holds a pin from before the first blob went into `batch` until this returns.
-    pub fn land_run(&self, run: RunLanding<'_>, batch: Batch<'_>) -> Result<LandedRun> {
-        self.transact(|transaction| land(transaction, run, batch))
+    pub fn land_run(&self, mut run: RunLanding<'_>, batch: Batch<'_>) -> Result<LandedRun> {
+        self.transact(|transaction| {
+            let memo = run.memo.take();
+            let mut landed = land(transaction, run, batch)?;
+            if let Some(memo) = memo {
+                landed.remembered = memo::remember(transaction, memo, &landed)?;
+            }
+            Ok(landed)
+        })
     }
 
     /// Journals a run that did not take place: one that was denied, or whose sandbox could not be made.
@@ -211,6 +227,9 @@ impl Place {
 
 fn land(transaction: &mut Transaction<'_>, run: RunLanding<'_>, batch: Batch<'_>) -> Result<LandedRun> {
     refuse_second(transaction.view(), &run.record.id)?;
+    if let Some(item) = run.item {
+        transaction.writer.put_batch_run(item, &run.record.id)?;
+    }
     let version_before = run.landing.base().or(run.record.version_before);
     let record = RunRecord { version_before, version_after: None, ..run.record.clone() };
     let course = if run.edits.is_empty() { None } else { course(transaction, &run)? };
@@ -251,7 +270,7 @@ fn land(transaction: &mut Transaction<'_>, run: RunLanding<'_>, batch: Batch<'_>
         how.push_str(&format!(" checkpoints_retired={retired}"));
     }
     let record = keep(transaction, record, told, &how)?;
-    Ok(LandedRun { landed, record, checkpoint_before, checkpoint_after })
+    Ok(LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered: false })
 }
 
 /// A run is captured once: what has a version, or has ended without one, does not land again.
@@ -266,7 +285,8 @@ fn refuse_second(reader: &dyn Reader, id: &RunId) -> Result<()> {
 
 fn record_only(transaction: &mut Transaction<'_>, record: RunRecord, told: Told<'_>) -> Result<LandedRun> {
     let record = keep(transaction, record, told, "")?;
-    Ok(LandedRun { landed: Landed::Nothing, record, checkpoint_before: None, checkpoint_after: None })
+    let landed = Landed::Nothing;
+    Ok(LandedRun { landed, record, checkpoint_before: None, checkpoint_after: None, remembered: false })
 }
 
 /// Writes the row of a run that did not take place, and what the audit log says of it.
@@ -314,8 +334,10 @@ fn keep(
             tell(if recoverable { "run.recoverable" } else { "run.interrupt" }, None, result, ended)?;
         }
         RunState::Completed => {
-            if !started {
-                tell("run.start", None, None, String::new())?;
+            match told.cached_from {
+                Some(from) => tell("run.recall", None, None, format!(" from={from}"))?,
+                None if !started => tell("run.start", None, None, String::new())?,
+                None => {}
             }
             tell("run.end", None, result, ended)?;
         }

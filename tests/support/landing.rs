@@ -1,11 +1,12 @@
 //! Runs that land without anybody running them: edits, their blobs, and a row for the journal.
 
-use avfs::backend::{RunRecord, RunState};
+use avfs::backend::{BatchItem, RunRecord, RunState};
 use avfs::clock::Timestamp;
 use avfs::hostfs::stat::FileTime;
 use avfs::ids::{CheckpointName, ForkName, RunId};
 use avfs::vault::checkpoint::KeepCount;
 use avfs::vault::edit::{Edit, Edits};
+use avfs::vault::memo::Memo;
 use avfs::vault::page::{DirMeta, FileContent, FileNode, Node};
 use avfs::vault::run::{LandedRun, Landing, RunLanding, Told};
 use avfs::vault::{Batch, Result, Vault, content};
@@ -72,6 +73,39 @@ impl Changes {
     }
 
     pub fn land(&self, vault: &Vault, landing: Landing<'_>, record: RunRecord) -> Result<LandedRun> {
+        self.land_with(vault, landing, record, None)
+    }
+
+    /// With a result that is to be remembered.
+    pub fn land_with(
+        &self,
+        vault: &Vault,
+        landing: Landing<'_>,
+        record: RunRecord,
+        memo: Option<Memo>,
+    ) -> Result<LandedRun> {
+        self.land_all(vault, landing, record, memo, None)
+    }
+
+    /// For an item of a batch.
+    pub fn land_for(
+        &self,
+        vault: &Vault,
+        landing: Landing<'_>,
+        record: RunRecord,
+        item: &BatchItem,
+    ) -> Result<LandedRun> {
+        self.land_all(vault, landing, record, None, Some(item))
+    }
+
+    fn land_all(
+        &self,
+        vault: &Vault,
+        landing: Landing<'_>,
+        record: RunRecord,
+        memo: Option<Memo>,
+        item: Option<&BatchItem>,
+    ) -> Result<LandedRun> {
         let label = |when: &str| CheckpointName::parse(&format!("{when}-{}", record.id)).ok();
         let run = RunLanding {
             landing,
@@ -80,8 +114,10 @@ impl Changes {
             checkpoint_before: label("before"),
             checkpoint_after: label("after"),
             checkpoints_keep: KeepCount::DEFAULT,
+            memo,
             record,
-            told: Told { request: "true", decision: "allow", violation: None },
+            item,
+            told: Told { request: "true", decision: "allow", ..Told::default() },
         };
         let _pin = vault.backend().pin()?;
         let mut batch = Batch::new(vault)?;

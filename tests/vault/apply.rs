@@ -433,7 +433,9 @@ fn a_run_is_applied_and_marked() {
         checkpoint_before: None,
         checkpoint_after: None,
         checkpoints_keep: KeepCount::DEFAULT,
+        memo: None,
         record,
+        item: None,
         told: Told::default(),
     };
     let landed = vault.land_run(run, avfs::vault::Batch::new(vault).unwrap()).unwrap();

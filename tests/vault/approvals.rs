@@ -40,7 +40,8 @@ fn asking(n: u8) -> RunRecord {
     RunRecord { state: RunState::ApprovalRequired, exit_code: None, ..record(n, &main_fork()) }
 }
 
-const TOLD: Told<'static> = Told { request: "curl x", decision: "require_approval", violation: None };
+const TOLD: Told<'static> =
+    Told { request: "curl x", decision: "require_approval", violation: None, cached_from: None };
 
 fn ask(vault: &Vault, n: u8, of: RequestDigest) -> ApprovalRecord {
     vault.ask_approval(&question(n, of), &asking(n), TOLD).unwrap()

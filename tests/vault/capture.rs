@@ -77,6 +77,7 @@ impl Case {
             hidden: &hidden,
             file_bytes_max: FILE_BYTES_MAX,
             secrets: &Secrets::default(),
+            times: avfs::vault::capture::Times::AsWritten,
             modes_journal: &self.journal,
             meter: &Meter::default(),
         };
@@ -550,6 +551,7 @@ fn large_and_many_files_are_captured() {
         hidden: &[],
         file_bytes_max: 1 << 39,
         secrets: &Secrets::default(),
+        times: avfs::vault::capture::Times::AsWritten,
         modes_journal: &case.journal,
         meter: &Meter::default(),
     };

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use avfs::backend::BackendError;
-use avfs::backend::sqlite::{OnClose, OpenOptions, sibling};
+use avfs::backend::sqlite::{OpenOptions, sibling};
 use avfs::hostfs::lock::{FileLock, Mode};
 use avfs::vault::materialize::{BaseCache, Trust};
 use avfs::vault::meter::Meter;
@@ -164,7 +164,7 @@ fn concurrent_users_share_one_base() {
 }
 
 fn impatient(path: &Path, patience: Duration) -> Vault {
-    let options = OpenOptions { patience, on_close: OnClose::Settle };
+    let options = OpenOptions { patience, ..OpenOptions::default() };
     Vault::open(path, options, support::real_context()).unwrap()
 }
 

@@ -5,13 +5,18 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use avfs::backend::sqlite::{FORMAT, OnClose, OpenOptions, sibling};
-use avfs::backend::{ApprovalRecord, BackendError, Life, RunRecord, RunState};
-use avfs::ids::{ApprovalId, ApprovalPrefix, CheckpointName, RequestDigest};
+use avfs::backend::{ApprovalRecord, BackendError, BatchItem, BatchRecord, Life, RunRecord, RunState};
+use avfs::clock::Timestamp;
+use avfs::ids::{
+    ApprovalId, ApprovalPrefix, BatchId, BatchPrefix, CheckpointName, ListDigest, RecordingName,
+    RequestDigest,
+};
 use avfs::vault::approval::{Answer, Claim, Question};
 use avfs::vault::checkpoint::Origin;
 use avfs::vault::export::Overwrite;
 use avfs::vault::fsck::Thoroughness;
 use avfs::vault::gc::{Keep, Trial};
+use avfs::vault::memo::{Memo, MemoParts, read_output};
 use avfs::vault::meter::Meter;
 use avfs::vault::run::{Landing, Told};
 use avfs::vault::{Result, Vault, VaultError, audit};
@@ -30,9 +35,14 @@ const GOLDEN_2: &[u8] = include_bytes!("../golden/vault-format-2.db.zst");
 const GOLDEN_2_HEAD: &str = include_str!("../golden/vault-format-2.head");
 const GOLDEN_2_LISTING: &str = include_str!("../golden/vault-format-2.txt");
 
+/// One of format 3: also a question and its answer.
 const GOLDEN_3: &[u8] = include_bytes!("../golden/vault-format-3.db.zst");
 const GOLDEN_3_HEAD: &str = include_str!("../golden/vault-format-3.head");
 const GOLDEN_3_LISTING: &str = include_str!("../golden/vault-format-3.txt");
+/// One of format 4: also a recording, a remembered result, and a batch with two runs.
+const GOLDEN_4: &[u8] = include_bytes!("../golden/vault-format-4.db.zst");
+const GOLDEN_4_HEAD: &str = include_str!("../golden/vault-format-4.head");
+const GOLDEN_4_LISTING: &str = include_str!("../golden/vault-format-4.txt");
 
 /// A directory with something of every kind, the same at every making.
 fn make_golden_dir(dir: &Path) {
@@ -90,7 +100,51 @@ fn make_golden_vault(scratch: &Scratch, file: &Path) {
     vault.gc(&|_| {}).unwrap();
     land_golden_runs(&vault);
     ask_golden_question(&vault);
+    record_golden_runs(&vault);
     vault.backend().settle().unwrap();
+}
+
+const LATER: Timestamp = Timestamp(support::START.0 + 1_000_000_000_000_000_000);
+
+fn golden_parts() -> MemoParts {
+    let mut parts = MemoParts::default();
+    parts.set("command", b"true");
+    parts.set("base", b"golden");
+    parts
+}
+
+fn golden_batch(vault: &Vault) -> BatchRecord {
+    BatchRecord {
+        id: BatchId::from_random([7; 5]),
+        list: ListDigest([7; 32]),
+        base: vault.fork(&main_fork()).unwrap().head,
+        started_at: support::START,
+        ended_at: None,
+        plan: r#"{"mode":"fan-out","fork":null,"items":2,"list":"golden.txt"}"#.to_owned(),
+    }
+}
+
+/// What format 4 can hold: a recording of three runs, the first with a remembered result, the others for the items of
+/// a batch, of which one failed.
+fn record_golden_runs(vault: &Vault) {
+    let name = RecordingName::parse("golden").unwrap();
+    vault.start_recording(Some(&name), None).unwrap();
+    let base = vault.fork(&main_fork()).unwrap().head;
+    let memo = Memo::new(golden_parts(), 0, [b"out\n", b""], LATER).unwrap();
+    let quiet = RunRecord { version_before: Some(base), ..runs::record(5, &main_fork()) };
+    let landed = Changes::default().land_with(vault, Landing::RecordOnly, quiet, Some(memo)).unwrap();
+    assert!(landed.remembered);
+    let batch = golden_batch(vault);
+    vault.begin_batch(&batch).unwrap();
+    let item = |number| BatchItem { batch: batch.id.clone(), number };
+    let (own, life) = (fork("run-6"), Life::Ephemeral { expires_at: LATER });
+    let landing = Landing::NewFork { name: &own, base, parent: &main_fork(), life };
+    let changes = Changes::default().put("made", "by an item\n");
+    changes.land_for(vault, landing, runs::record(6, &own), &item(0)).unwrap();
+    let failed =
+        RunRecord { version_before: Some(base), exit_code: Some(1), ..runs::record(7, &main_fork()) };
+    Changes::default().land_for(vault, Landing::RecordOnly, failed, &item(1)).unwrap();
+    vault.stop_recording(Some(&name)).unwrap();
 }
 
 /// A run that was let through by a person.
@@ -161,13 +215,14 @@ fn golden_files_can_be_made() {
         return;
     }
     // What is made today is what was made then: same ids, same files, in every format.
+    assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_4_HEAD, GOLDEN_4_LISTING));
     assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_3_HEAD, GOLDEN_3_LISTING));
     assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_2_HEAD, GOLDEN_2_LISTING));
     assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_1_HEAD, GOLDEN_1_LISTING));
 }
 
 fn golden(scratch: &Scratch) -> PathBuf {
-    unpack(scratch, GOLDEN_3)
+    unpack(scratch, GOLDEN_4)
 }
 
 fn unpack(scratch: &Scratch, compressed: &[u8]) -> PathBuf {
@@ -181,16 +236,66 @@ fn format_of(file: &Path) -> i64 {
 }
 
 #[test]
+fn a_vault_of_format_4_opens_for_ever() {
+    let scratch = Scratch::new();
+    let file = unpack(&scratch, GOLDEN_4);
+    assert_eq!(format_of(&file), 4);
+    let vault = support::open_vault(&file);
+    assert_eq!(format_of(&file), FORMAT);
+    support::assert_clean(&vault);
+    assert_eq!(vault.fork(&main_fork()).unwrap().head.to_hex(), GOLDEN_4_HEAD);
+    let verdict = audit::verify(&*vault.read().unwrap(), None).unwrap();
+    assert_eq!((verdict.rows, verdict.problems.as_slice()), (40, &[][..]));
+    let recordings = vault.recordings().unwrap();
+    let [recording] = recordings.as_slice() else { panic!("{recordings:?}") };
+    assert_eq!((recording.name.as_str(), recording.is_open()), ("golden", false));
+    let ids = |runs: Vec<RunRecord>| runs.into_iter().map(|run| run.id).collect::<Vec<_>>();
+    let runs = vault.runs(i64::MAX, 10).unwrap();
+    let held: Vec<RunRecord> = runs.into_iter().filter(|run| recording.holds(run)).collect();
+    assert_eq!(ids(held), [7, 6, 5].map(runs::run_id));
+    // A result of before is found by its key, with what the command wrote.
+    let reader = vault.read().unwrap();
+    let memo = reader.memo(&golden_parts().key()).unwrap().unwrap();
+    assert_eq!((memo.run.clone(), memo.exit_code), (runs::run_id(5), 0));
+    assert_eq!(read_output(&*reader, &memo.stdout).unwrap(), b"out\n");
+    drop(reader);
+    // A batch of before can be gone on with.
+    let batch = vault.batch(&BatchPrefix::parse("0707").unwrap()).unwrap();
+    assert_eq!(batch, golden_batch(&vault));
+    let items = |vault: &Vault| {
+        let mut items = Vec::new();
+        let each = |item, run: RunRecord| {
+            items.push((item, run.id, run.exit_code));
+            Ok::<(), avfs::vault::VaultError>(())
+        };
+        vault.each_batch_run(&batch.id, each).unwrap();
+        items
+    };
+    let before = [(0, runs::run_id(6), Some(0)), (1, runs::run_id(7), Some(1))];
+    assert_eq!(items(&vault), before);
+    let again = BatchItem { batch: batch.id.clone(), number: 1 };
+    let record = RunRecord { version_before: Some(batch.base), ..runs::record(8, &main_fork()) };
+    Changes::default().land_for(&vault, Landing::RecordOnly, record, &again).unwrap();
+    assert_eq!(items(&vault)[2], (1, runs::run_id(8), Some(0)));
+    vault.end_batch(&batch, "items=2").unwrap();
+    assert!(vault.batches(10).unwrap()[0].ended_at.is_some());
+    support::assert_clean(&vault);
+}
+
+#[test]
 fn a_vault_of_format_3_opens_for_ever() {
     let scratch = Scratch::new();
     let file = unpack(&scratch, GOLDEN_3);
     assert_eq!(format_of(&file), 3);
     let vault = support::open_vault(&file);
+    assert_eq!(format_of(&file), FORMAT);
+    assert_eq!(vault.memos(i64::MAX, 10).unwrap(), []);
     support::assert_clean(&vault);
     let states: Vec<RunState> = vault.runs(i64::MAX, 10).unwrap().into_iter().map(|run| run.state).collect();
     assert_eq!(states, [RunState::ApprovalRequired, RunState::Completed, RunState::Completed]);
     let claim = vault.claim_approval(&RequestDigest([3; 32]), None, &runs::run_id(4)).unwrap();
     assert!(matches!(claim, Claim::Granted(_)), "{claim:?}");
+    assert_eq!((vault.recordings().unwrap(), vault.batches(10).unwrap()), (Vec::new(), Vec::new()));
     let verdict = audit::verify(&*vault.read().unwrap(), None).unwrap();
     assert_eq!((verdict.rows, verdict.problems.as_slice()), (24, &[][..]));
 }
@@ -223,7 +328,9 @@ fn a_vault_of_format_2_opens_for_ever() {
     let verdict = audit::verify(&*vault.read().unwrap(), None).unwrap();
     assert_eq!((verdict.rows, verdict.problems.as_slice()), (12, &[][..]));
     ask_golden_question(&vault);
-    assert_eq!(vault.runs(i64::MAX, 10).unwrap().len(), 3);
+    record_golden_runs(&vault);
+    assert_eq!(vault.runs(i64::MAX, 10).unwrap().len(), 6);
+    support::assert_clean(&vault);
 }
 
 #[test]
@@ -241,6 +348,7 @@ fn a_vault_of_an_older_format_that_cannot_be_written_is_read_as_it_is() {
     assert_eq!(describe(&scratch.join("out")), GOLDEN_1_LISTING.split("--\n").next().unwrap());
     assert_eq!(vault.runs(i64::MAX, 10).unwrap(), []);
     assert_eq!(vault.read().unwrap().usage().unwrap().runs, 0);
+    assert_eq!(vault.memos(i64::MAX, 10).unwrap(), []);
     support::assert_clean(&vault);
     drop(vault);
     assert!(fs::read(&file).unwrap() == before, "a file that cannot be written was written");
@@ -387,7 +495,7 @@ fn a_flipped_byte_anywhere_never_panics_nor_passes_for_content() {
     let scratch = Scratch::new();
     let file = golden(&scratch);
     let whole = fs::read(&file).unwrap();
-    let expected = GOLDEN_2_LISTING.split("--\n").next().unwrap();
+    let expected = GOLDEN_4_LISTING.split("--\n").next().unwrap();
     let (mut refused, mut found, mut harmless) = (0, 0, 0);
     // Every page is hit in several places.
     for (n, at) in (0..whole.len()).step_by(1371).enumerate() {

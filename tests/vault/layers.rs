@@ -82,6 +82,7 @@ impl Bench {
             hidden: &[],
             file_bytes_max: FILE_BYTES_MAX,
             secrets: &Secrets::default(),
+            times: avfs::vault::capture::Times::AsWritten,
             modes_journal: &self.scratch.join("modes"),
             meter: &Meter::default(),
         };

@@ -669,7 +669,9 @@ fn run(vault: &Vault, pair: &Pair, which: &str, step: &Step) -> Result<usize, Va
                 checkpoint_before: None,
                 checkpoint_after: None,
                 checkpoints_keep: KeepCount::DEFAULT,
+                memo: None,
                 record: runs::record(*number, new.as_ref().unwrap_or(&parent)),
+                item: None,
                 told: Told::default(),
             };
             vault.land_run(run, batch).map(|_| 0)

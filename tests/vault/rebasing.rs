@@ -14,9 +14,9 @@ use crate::runs::{Changes, head, record};
 use crate::support::{self, Scratch, main_fork};
 
 /// A directory tree as a map: what a reader can check.
-type Files = BTreeMap<String, String>;
+pub type Files = BTreeMap<String, String>;
 
-fn files(vault: &Vault, at: &str) -> Files {
+pub fn files(vault: &Vault, at: &str) -> Files {
     let root = support::root(vault, at);
     let reader = vault.read().unwrap();
     let pages: &dyn Pages = &&*reader;
@@ -31,7 +31,7 @@ fn files(vault: &Vault, at: &str) -> Files {
 }
 
 /// One side's work: each file gets content that nothing else has, so that no change is of a time alone.
-fn work(files: &Files, steps: &[(String, bool)], who: &str) -> (Files, Changes) {
+pub fn work(files: &Files, steps: &[(String, bool)], who: &str) -> (Files, Changes) {
     let mut after = files.clone();
     for (n, (at, put)) in steps.iter().enumerate() {
         if *put {
@@ -105,4 +105,4 @@ proptest! {
     }
 }
 
-const POOL: &[&str] = &["a/one", "a/two", "b/one", "b/deep/two", "top", "a/new", "b/new", "new"];
+pub const POOL: &[&str] = &["a/one", "a/two", "b/one", "b/deep/two", "top", "a/new", "b/new", "new"];

@@ -546,3 +546,74 @@ fn the_oldest_automatic_checkpoints_of_a_fork_go() {
     assert_eq!(names(&main), kept);
     support::assert_clean(&vault);
 }
+
+#[test]
+fn a_fork_of_a_run_can_be_kept_under_a_name() {
+    let scratch = Scratch::new();
+    let vault = furnished(&scratch);
+    let (own, best, main) = (ForkName::of_run(&run_id(1)), fork("best"), main_fork());
+    let base = head(&vault, &main);
+    let life = Life::Ephemeral { expires_at: Timestamp(support::START.0 + 1) };
+    let landing = Landing::NewFork { name: &own, base, parent: &main, life };
+    let landed = Changes::default().put("new", "made").land(&vault, landing, record(1, &own)).unwrap();
+    assert_eq!(vault.keep_fork(&own, &main).unwrap_err().code(), "fork.exists");
+    assert_eq!(vault.keep_fork(&main, &best).unwrap_err().code(), "fork.main");
+    assert_eq!(vault.keep_fork(&fork("none"), &best).unwrap_err().code(), "fork.not_found");
+    let kept = vault.keep_fork(&own, &best).unwrap();
+    assert_eq!(
+        (kept.base, Some(kept.head), kept.life),
+        (base, landed.record.version_after, Life::Persistent)
+    );
+    assert_eq!(vault.fork(&own).unwrap_err().code(), "fork.not_found");
+    assert_eq!(cat(&vault, "best", "new").as_deref(), Some("made"));
+    assert_eq!(vault.run(&RunPrefix::from(&run_id(1))).unwrap().fork, best);
+    let checkpoints = vault.read().unwrap().checkpoints().unwrap();
+    assert_eq!(checkpoints.iter().filter(|checkpoint| checkpoint.fork == best).count(), 2);
+    assert!(checkpoints.iter().all(|checkpoint| checkpoint.fork != own));
+    assert!(audit_rows(&vault).contains(&(
+        "fork.keep".to_owned(),
+        "best".to_owned(),
+        format!("from={own} run={}", run_id(1))
+    )));
+    support::assert_clean(&vault);
+    // Once it is deleted nothing of it is missing.
+    vault.delete_fork(&best, Deletion::Forced).unwrap();
+    vault.gc(&|_| {}).unwrap();
+    support::assert_clean(&vault);
+}
+
+#[test]
+fn a_recording_holds_what_lands_between_its_marks() {
+    let scratch = Scratch::new();
+    let vault = furnished(&scratch);
+    let land = |n: u8, name: &ForkName| {
+        let nothing = RunRecord { version_before: Some(head(&vault, &main_fork())), ..record(n, name) };
+        Changes::default().land(&vault, Landing::RecordOnly, nothing).unwrap().record
+    };
+    let (main, side) = (main_fork(), fork("side"));
+    let before = land(1, &main);
+    let all = vault.start_recording(None, None).unwrap();
+    let of_side = vault.start_recording(None, Some(&side)).unwrap();
+    assert_eq!((all.name.as_str(), of_side.name.as_str()), ("recording-1", "recording-2"));
+    assert!(vault.is_recorded(&main).unwrap());
+    let (on_main, on_side) = (land(2, &main), land(3, &side));
+    let all = vault.stop_recording(Some(&all.name)).unwrap();
+    assert!(vault.is_recorded(&side).unwrap() && !vault.is_recorded(&main).unwrap());
+    let after = land(4, &side);
+    let held = |recording: &avfs::backend::RecordingRecord| {
+        [&before, &on_main, &on_side, &after].map(|run| recording.holds(run))
+    };
+    assert_eq!(held(&all), [false, true, true, false]);
+    assert_eq!(held(&of_side), [false, false, true, true]);
+    // The journal from the front, in pieces.
+    let ids = |runs: Vec<RunRecord>| runs.into_iter().map(|run| run.id).collect::<Vec<_>>();
+    assert_eq!(ids(vault.runs_after(before.seq, 2).unwrap()), [on_main.id, on_side.id.clone()]);
+    assert_eq!(ids(vault.runs_of_fork_after(&side, 0, 9).unwrap()), [on_side.id, after.id]);
+    assert_eq!(vault.stop_recording(None).unwrap().name, of_side.name);
+    assert_eq!(vault.stop_recording(None).unwrap_err().code(), "recording.none_open");
+    vault.delete_recording(&all.name).unwrap();
+    assert_eq!(vault.recordings().unwrap().len(), 1);
+    // A name that is free is taken again.
+    assert_eq!(vault.start_recording(None, None).unwrap().name, all.name);
+    support::assert_clean(&vault);
+}

@@ -73,6 +73,7 @@ impl Case {
             hidden: &[],
             file_bytes_max: FILE_BYTES_MAX,
             secrets,
+            times: avfs::vault::capture::Times::AsWritten,
             modes_journal: &self.scratch.join("modes"),
             meter: &Meter::default(),
         };
@@ -322,6 +323,7 @@ fn attributes_are_looked_at_too() {
         hidden: &[],
         file_bytes_max: FILE_BYTES_MAX,
         secrets: &secrets,
+        times: avfs::vault::capture::Times::AsWritten,
         modes_journal: &case.scratch.join("modes"),
         meter: &Meter::default(),
     };

@@ -247,6 +247,7 @@ fn capture(vault: &Vault) {
         hidden: &[],
         file_bytes_max: FILE_BYTES_MAX,
         secrets: &Secrets::default(),
+        times: avfs::vault::capture::Times::AsWritten,
         modes_journal: &upper.with_extension("modes"),
         meter: &Meter::default(),
     };

@@ -38,11 +38,19 @@ pub struct OpenOptions {
     /// How long to wait for other processes before giving up.
     pub patience: Duration,
     pub on_close: OnClose,
+    pub mapped: Mapped,
+}
+
+/// Whether the file is read through memory: faster for who reads much of it, but all that was read counts as used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mapped {
+    Yes,
+    No,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { patience: Duration::from_secs(60), on_close: OnClose::Settle }
+        Self { patience: Duration::from_secs(60), on_close: OnClose::Settle, mapped: Mapped::Yes }
     }
 }
 
@@ -145,9 +153,13 @@ fn open_named(uri: &Path, path: &Path, flags: OpenFlags, options: &OpenOptions) 
         sql.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
         let keep_log = options.on_close != OnClose::Settle;
         sql.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep_log)?;
+        let mapped = match options.mapped {
+            Mapped::Yes => MMAP_BYTES,
+            Mapped::No => 0,
+        };
         sql.execute_batch(&format!(
             "PRAGMA synchronous=NORMAL; PRAGMA trusted_schema=OFF; PRAGMA temp_store=MEMORY; \
-             PRAGMA cache_size=-{CACHE_KIB}; PRAGMA mmap_size={MMAP_BYTES}; \
+             PRAGMA cache_size=-{CACHE_KIB}; PRAGMA mmap_size={mapped}; \
              PRAGMA journal_size_limit={LOG_BYTES_MAX};"
         ))?;
         let seen = Arc::clone(&log_pages);

@@ -5,9 +5,12 @@
 //! time. Only then is the commit acknowledged. Moving the log into the file never happens inside a commit.
 
 mod approvals;
+mod batches;
 mod connect;
 mod maintain;
+mod memos;
 mod read;
+mod recordings;
 mod runs;
 mod schema;
 mod write;
@@ -18,7 +21,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use connect::{Access, Conn};
-pub use connect::{OnClose, OpenOptions, sibling};
+pub use connect::{Mapped, OnClose, OpenOptions, sibling};
 pub use schema::{APPLICATION_ID, FORMAT};
 
 use super::{Backend, BackendError, Guard, Reader, Result, Writer};

@@ -5,13 +5,13 @@ use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 use super::{Conn, SqliteBackend};
 use crate::backend::{
-    ApprovalRecord, AuditRecord, BackendError, BlobRecord, CheckpointRecord, Codec, ForkRecord, Life,
-    ObjectKind, Reader, Result, RunRecord, Usage, VersionRecord,
+    ApprovalRecord, AuditRecord, BackendError, BatchRecord, BlobRecord, CheckpointRecord, Codec, ForkRecord,
+    Life, MemoRecord, ObjectKind, Reader, RecordingRecord, Result, RunRecord, Usage, VersionRecord,
 };
 use crate::clock::Timestamp;
 use crate::ids::{
-    ApprovalPrefix, AuditDigest, BlobId, CheckpointName, ContentId, DIGEST_BYTES, ForkName, RequestDigest,
-    RunId, RunPrefix, TreeId, VersionId, from_hex,
+    ApprovalPrefix, AuditDigest, BatchId, BatchPrefix, BlobId, CheckpointName, ContentId, DIGEST_BYTES,
+    ForkName, MemoKey, PartDigest, RequestDigest, RunId, RunPrefix, TreeId, VersionId, from_hex,
 };
 
 /// A connection inside a transaction: reading, or the reading half of a writer.
@@ -253,6 +253,35 @@ impl Reader for Session<'_> {
         self.runs_of(fork, before, at_most)
     }
 
+    fn batches_with_prefix(&self, prefix: &BatchPrefix, at_most: usize) -> Result<Vec<BatchRecord>> {
+        self.batches_by_prefix(prefix, at_most)
+    }
+
+    fn batches(&self, at_most: usize) -> Result<Vec<BatchRecord>> {
+        self.newest_batches(at_most)
+    }
+
+    fn batch_runs(
+        &self,
+        batch: &BatchId,
+        after: (u64, i64),
+        at_most: usize,
+    ) -> Result<Vec<(u64, RunRecord)>> {
+        self.runs_of_batch(batch, after, at_most)
+    }
+
+    fn runs_after(&self, after: i64, at_most: usize) -> Result<Vec<RunRecord>> {
+        self.runs_since(after, at_most)
+    }
+
+    fn runs_of_fork_after(&self, fork: &ForkName, after: i64, at_most: usize) -> Result<Vec<RunRecord>> {
+        self.runs_of_since(fork, after, at_most)
+    }
+
+    fn recordings(&self) -> Result<Vec<RecordingRecord>> {
+        self.recordings_all()
+    }
+
     fn approvals_with_prefix(&self, prefix: &ApprovalPrefix, at_most: usize) -> Result<Vec<ApprovalRecord>> {
         self.approvals_by_prefix(prefix, at_most)
     }
@@ -263,6 +292,22 @@ impl Reader for Session<'_> {
 
     fn approvals(&self, before: i64, at_most: usize) -> Result<Vec<ApprovalRecord>> {
         self.approvals_before(before, at_most)
+    }
+
+    fn memo(&self, key: &MemoKey) -> Result<Option<MemoRecord>> {
+        self.memo_by_key(key)
+    }
+
+    fn memo_of_run(&self, run: &RunId) -> Result<Option<MemoRecord>> {
+        self.memo_by_run(run)
+    }
+
+    fn memos_of_command(&self, command: &PartDigest, at_most: usize) -> Result<Vec<MemoRecord>> {
+        self.memos_by_command(command, at_most)
+    }
+
+    fn memos(&self, before: i64, at_most: usize) -> Result<Vec<MemoRecord>> {
+        self.memos_before(before, at_most)
     }
 
     fn audit_after(&self, after: i64, at_most: usize) -> Result<Vec<AuditRecord>> {

@@ -9,7 +9,7 @@ use crate::backend::{Result, RunRecord, RunState};
 use crate::clock::Timestamp;
 use crate::ids::{ForkName, RunId, RunPrefix, VersionId};
 
-const COLUMNS: &str = "seq, id, fork, state, version_before, version_after, started_at, ended_at, exit_code, \
+pub const COLUMNS: &str = "seq, id, fork, state, version_before, version_after, started_at, ended_at, exit_code, \
                        signal, applied_at, discarded_at, request, decision, result";
 
 pub const PUT: &str = "INSERT INTO run (id, fork, state, version_before, version_after, started_at, ended_at, \
@@ -41,7 +41,7 @@ pub fn values(run: &RunRecord) -> impl Params + '_ {
     )
 }
 
-fn run_from(row: &Row<'_>) -> rusqlite::Result<RunRecord> {
+pub fn run_from(row: &Row<'_>) -> rusqlite::Result<RunRecord> {
     let id: String = row.get(1)?;
     let id = RunId::parse(&id)
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(1, Type::Text, Box::new(error)))?;
@@ -97,6 +97,15 @@ impl Session<'_> {
     pub fn runs_of(&self, fork: &ForkName, before: i64, at_most: usize) -> Result<Vec<RunRecord>> {
         let params = (fork.as_str(), before, limit(at_most));
         self.journal("WHERE fork = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3", params)
+    }
+
+    pub fn runs_since(&self, after: i64, at_most: usize) -> Result<Vec<RunRecord>> {
+        self.journal("WHERE seq > ?1 ORDER BY seq LIMIT ?2", (after, limit(at_most)))
+    }
+
+    pub fn runs_of_since(&self, fork: &ForkName, after: i64, at_most: usize) -> Result<Vec<RunRecord>> {
+        let params = (fork.as_str(), after, limit(at_most));
+        self.journal("WHERE fork = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3", params)
     }
 
     fn journal(&self, which: &str, params: impl Params) -> Result<Vec<RunRecord>> {

@@ -6,16 +6,17 @@ use rusqlite::Connection;
 pub const APPLICATION_ID: i64 = 0x6176_6673;
 
 /// One step for each format: `MIGRATIONS[n]` makes format n + 1 out of format n.
-const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3];
+const MIGRATIONS: &[&[&str]] = &[&[FORMAT_1], &[FORMAT_2], &[FORMAT_3], FORMAT_4];
 
 /// The format this avfs writes, kept in `user_version`.
-pub const FORMAT: i64 = 3;
+pub const FORMAT: i64 = 4;
 const _: () = assert!(MIGRATIONS.len() as i64 == FORMAT);
 /// The oldest format that can be read as it is, where the file cannot be written and so not be migrated.
 pub const READABLE: i64 = 1;
-/// The first format with a journal, and with approvals.
+/// The first format with a journal, with approvals, and with recordings, batches and remembered results.
 pub const JOURNALED: i64 = 2;
 pub const APPROVED: i64 = 3;
+pub const RECORDED: i64 = 4;
 
 const FORMAT_1: &str = "
 CREATE TABLE meta (
@@ -153,6 +154,9 @@ CREATE TABLE approval (
 CREATE INDEX approval_request ON approval (request_digest, seq);
 ";
 
+/// Recordings, batches and remembered results.
+const FORMAT_4: &[&str] = &[super::recordings::TABLE, super::batches::TABLES, super::memos::TABLE];
+
 /// Brings a file of format `from` to [`FORMAT`]; all steps or none.
 pub fn migrate(connection: &Connection, from: i64) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
@@ -160,7 +164,7 @@ pub fn migrate(connection: &Connection, from: i64) -> rusqlite::Result<()> {
         // Another process may have migrated while this one waited for the lock.
         let now: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         let done = usize::try_from(now.max(from)).unwrap_or(0);
-        for step in MIGRATIONS.iter().skip(done) {
+        for step in MIGRATIONS.iter().skip(done).copied().flatten() {
             connection.execute_batch(step)?;
         }
         connection.pragma_update(None, "user_version", FORMAT)?;

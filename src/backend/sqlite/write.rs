@@ -5,17 +5,20 @@ use std::sync::atomic::Ordering;
 use rusqlite::Params;
 
 use super::SqliteBackend;
-use super::approvals;
 use super::maintain;
+use super::memos;
 use super::read::{Session, run};
+use super::recordings;
 use super::runs;
+use super::{approvals, batches};
 use crate::backend::{
-    ApprovalRecord, AuditRecord, BlobRecord, CheckpointRecord, Durability, ForkRecord, Life, ObjectKind,
-    Reader, Result, RunRecord, VersionRecord, Writer,
+    ApprovalRecord, AuditRecord, BatchItem, BatchRecord, BlobRecord, CheckpointRecord, Durability,
+    ForkRecord, Life, MemoRecord, ObjectKind, Reader, RecordingRecord, Result, RunRecord, VersionRecord,
+    Writer,
 };
 use crate::clock::Timestamp;
 use crate::hostfs::lock::FileLock;
-use crate::ids::{CheckpointName, DIGEST_BYTES, ForkName, TreeId, VersionId};
+use crate::ids::{CheckpointName, DIGEST_BYTES, ForkName, MemoKey, RecordingName, RunId, TreeId, VersionId};
 
 pub struct SqliteWriter<'a> {
     // Before `turn`: a rollback must be over when the next writer's turn begins.
@@ -160,6 +163,31 @@ impl Writer for SqliteWriter<'_> {
 
     fn put_approval(&mut self, approval: &ApprovalRecord) -> Result<()> {
         self.execute(approvals::PUT, approvals::values(approval)).map(drop)
+    }
+
+    fn put_batch(&mut self, batch: &BatchRecord) -> Result<()> {
+        self.execute(batches::PUT, batches::values(batch)).map(drop)
+    }
+
+    fn put_batch_run(&mut self, item: &BatchItem, run: &RunId) -> Result<()> {
+        let number = i64::try_from(item.number).unwrap_or(i64::MAX);
+        self.execute(batches::PUT_RUN, (item.batch.as_str(), number, run.as_str())).map(drop)
+    }
+
+    fn put_recording(&mut self, recording: &RecordingRecord) -> Result<()> {
+        self.execute(recordings::PUT, recordings::values(recording)).map(drop)
+    }
+
+    fn delete_recording(&mut self, name: &RecordingName) -> Result<()> {
+        self.execute(recordings::DELETE, [name.as_str()]).map(drop)
+    }
+
+    fn put_memo(&mut self, memo: &MemoRecord) -> Result<()> {
+        self.execute(memos::PUT, memos::values(memo)).map(drop)
+    }
+
+    fn delete_memo(&mut self, key: &MemoKey) -> Result<()> {
+        self.execute("DELETE FROM memo WHERE key = ?1", [key.as_bytes()]).map(drop)
     }
 
     fn append_audit(&mut self, record: &AuditRecord) -> Result<()> {

@@ -13,6 +13,7 @@ use std::sync::mpsc;
 
 use crate::backend::{BlobRecord, Guard};
 use crate::diagnose::Diagnose;
+use crate::hostfs::stat::FileTime;
 use crate::ids::{ForkName, VersionId};
 
 use super::batch::Batch;
@@ -106,6 +107,16 @@ pub enum UpperKind {
     Whole,
 }
 
+/// Which times what was written has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Times {
+    /// Those it was written at.
+    AsWritten,
+    /// What was written at `since` or later has the time `to`, in the upper too: as a layer it shows what the version
+    /// has. What has the time that the base has there was not written.
+    Fixed { since: FileTime, to: FileTime },
+}
+
 pub struct CaptureOptions<'a> {
     pub kind: UpperKind,
     /// What is never versioned, as lines of an ignore file in the root; they win over every such file.
@@ -116,6 +127,7 @@ pub struct CaptureOptions<'a> {
     pub file_bytes_max: u64,
     /// Values that nothing may hold which is captured.
     pub secrets: &'a Secrets,
+    pub times: Times,
     /// Where modes are noted that have to be changed for a while; on a file system that outlives a crash of the
     /// process. A journal that is there is of an earlier capture of the same upper, and is finished.
     pub modes_journal: &'a Path,
@@ -272,6 +284,7 @@ impl Vault {
             hidden: options.hidden,
             file_bytes_max: options.file_bytes_max.min(super::chunk::FILE_BYTES_MAX),
             secrets: options.secrets,
+            times: options.times,
             modes,
             left_out: Default::default(),
             bad_ignore_files: Default::default(),

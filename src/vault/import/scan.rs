@@ -213,6 +213,10 @@ impl Shared<'_> {
             move |source| ImportError::Io { operation, path, source }
         };
         let stat = beneath::fstat(fd.as_fd()).map_err(io("stat"))?;
+        let stat = match &self.flavour {
+            Flavour::Host { .. } => stat,
+            Flavour::Upper(upper) => self.settle_dir_time(upper, &job, &fd, stat)?,
+        };
         let (xattrs, shows) = self.read_xattrs(fd.as_fd()).map_err(io("read the attributes of"))?;
         let xattrs = self.keep_xattrs(self.without_secrets(&job.path, xattrs))?;
         job.over.hides_base |= shows == Shows::Itself;

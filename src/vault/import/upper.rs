@@ -7,9 +7,10 @@ use std::sync::Mutex;
 
 use crate::backend::Reader;
 use crate::hostfs::beneath::{self, Listed};
-use crate::hostfs::stat::{HostKind, HostStat};
+use crate::hostfs::make;
+use crate::hostfs::stat::{FileTime, HostKind, HostStat};
 use crate::vault::capture::modes::{Modes, is_closed};
-use crate::vault::capture::{CaptureError, LeftOutReason, UpperKind};
+use crate::vault::capture::{CaptureError, LeftOutReason, Times, UpperKind};
 use crate::vault::content::{self, WHOLE_BYTES_MAX};
 use crate::vault::error::Result;
 use crate::vault::ignore::{FILE_NAME, OWN_DIR, Rules};
@@ -30,6 +31,7 @@ pub(in crate::vault) struct Upper<'a> {
     pub file_bytes_max: u64,
     /// Values that nothing may hold which is captured.
     pub secrets: &'a Secrets,
+    pub times: Times,
     pub modes: &'a Modes,
     pub left_out: Mutex<Vec<(TreePath, LeftOutReason)>>,
     pub bad_ignore_files: Mutex<Vec<TreePath>>,
@@ -59,6 +61,21 @@ impl Below<'_> {
 }
 
 impl Upper<'_> {
+    /// The time that something is to have instead of its own; `in_base` tells the one the base has there.
+    fn other_time(
+        &self,
+        stat: &HostStat,
+        in_base: impl FnOnce() -> Result<Option<FileTime>>,
+    ) -> Result<Option<FileTime>> {
+        match self.times {
+            Times::Fixed { since, to } if stat.mtime >= since && stat.mtime != to => {
+                let in_base = in_base()?;
+                Ok(Some(to).filter(|_| in_base != Some(stat.mtime)))
+            }
+            Times::Fixed { .. } | Times::AsWritten => Ok(None),
+        }
+    }
+
     pub fn leave_out(&self, path: TreePath, reason: LeftOutReason) {
         lock(&self.left_out).push((path, reason));
     }
@@ -101,6 +118,24 @@ impl Shared<'_> {
             upper.modes.open_up(self.root.as_fd(), path)?;
         }
         Ok(fd)
+    }
+
+    /// Gives a directory of an upper the time it is to have; its stamp afterwards.
+    pub fn settle_dir_time(
+        &self,
+        upper: &Upper<'_>,
+        job: &Job,
+        fd: &OwnedFd,
+        stat: HostStat,
+    ) -> Result<HostStat> {
+        let in_base = || match job.over.base {
+            Some(base) => Ok(Some(tree::top(&&*self.vault.read()?, &base.tree)?.0.mtime)),
+            None => Ok(None),
+        };
+        let Some(time) = upper.other_time(&stat, in_base)? else { return Ok(stat) };
+        let set = make::set_mtime(fd.as_fd(), time).and_then(|()| beneath::fstat(fd.as_fd()));
+        let io = |source| CaptureError::Io { operation: "set the time of", path: job.path.clone(), source };
+        Ok(set.map_err(io)?)
     }
 
     /// The rules that hold in a directory of an upper: those of the ignore file that a user of the overlay
@@ -190,7 +225,15 @@ impl Shared<'_> {
         let path = job.path.join(&listed.name);
         let name = listed.name;
         let looked = beneath::stat(listing.fd.as_fd(), &name);
-        let Some(stat) = self.tolerate(looked, "stat", || path.clone())? else { return Ok(()) };
+        let Some(mut stat) = self.tolerate(looked, "stat", || path.clone())? else { return Ok(()) };
+        // A directory's own job looks at its time.
+        let is_kept = matches!(stat.kind, HostKind::File | HostKind::Symlink | HostKind::Fifo);
+        if is_kept && let Some(time) = upper.other_time(&stat, || Ok(time_of(below.entry(&name)?)))? {
+            let set = make::set_mtime_at(listing.fd.as_fd(), &name, time);
+            let set = set.and_then(|()| beneath::stat(listing.fd.as_fd(), &name));
+            let Some(after) = self.tolerate(set, "set the time of", || path.clone())? else { return Ok(()) };
+            stat = after;
+        }
         let is_dir = stat.kind == HostKind::Dir;
         let nothing = |what| ScannedEntry { name: name.clone(), stat, what, settled: true };
         if let Some(reason) = upper.is_untouchable(&path, is_dir) {
@@ -275,6 +318,16 @@ impl Shared<'_> {
         };
         listing.entries.push(nothing(what));
         Ok(())
+    }
+}
+
+/// The time of anything but a directory.
+fn time_of(node: Option<Node>) -> Option<FileTime> {
+    match node? {
+        Node::File(file) => Some(file.mtime),
+        Node::Symlink(link) => Some(link.mtime),
+        Node::Fifo(fifo) => Some(fifo.mtime),
+        Node::Dir(_) => None,
     }
 }
 

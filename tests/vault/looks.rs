@@ -1,0 +1,107 @@
+//! The library call that only looks for a remembered result: from outside, and without a trace.
+
+use std::time::Duration;
+
+use avfs::backend::Life;
+use avfs::runtime::policy::Policy;
+use avfs::runtime::{
+    ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, CommandLine, Confinement,
+    Degradation, EnvChoice, Environment, ExecutionRequest, ExecutionTimeout, ForkChoice, Limits, Look,
+    Machine, MemoSite, NetMode, ProcMode, Profile, Purity, Reproducible, Retention, ScratchChoice,
+    SecretsInFiles, Site, Streams, Writing, look,
+};
+use avfs::vault::Vault;
+use avfs::vault::checkpoint::KeepCount;
+use avfs::vault::materialize::BaseCache;
+use avfs::vault::meter::Meter;
+
+use crate::support::{self, Scratch, fork};
+
+fn request(word: &str) -> ExecutionRequest {
+    let path = EnvChoice::Set("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
+    ExecutionRequest {
+        command: CommandLine::Argv(vec!["make".into(), word.into()]),
+        fork: ForkChoice::Persistent { name: fork("task"), from: None },
+        retention: Retention::Review,
+        writing: Writing::Allowed,
+        base: BaseChoice::Auto,
+        scratch: ScratchChoice::Auto,
+        backend: BackendChoice::Auto,
+        checkpoint: CheckpointMode::Auto,
+        degradation: Degradation::Refused,
+        at: None,
+        cwd: None,
+        timeout: ExecutionTimeout::DEFAULT,
+        grace: Duration::from_secs(5),
+        net: NetMode::None,
+        proc: ProcMode::Private,
+        profile: Profile::Strict,
+        extras: Vec::new(),
+        environment: Environment::choose([], &[path]),
+        secret_files: Vec::new(),
+        secrets_in_files: SecretsInFiles::Refused,
+        limits: Limits::default(),
+        confinement: Confinement::DEFAULT,
+        streams: Streams::Captured { bytes_max: 1000 },
+        cache: CacheMode::Read,
+        inputs: Vec::new(),
+        purity: Purity::Unknown,
+        show: ChangeForm::Summary,
+        policy: Vec::new(),
+        approval: ApprovalMode::Fail,
+        approved: None,
+        item: None,
+        reproducible: Reproducible::Off,
+        clock: None,
+    }
+}
+
+fn site<'a>(vault: &'a Vault, scratch: &Scratch, meter: &'a Meter, machine: &'a Machine) -> Site<'a> {
+    Site {
+        vault,
+        vault_id: vault.id().unwrap(),
+        bound: None,
+        cwd: scratch.path().to_owned(),
+        home: None,
+        cache_dir: scratch.join("cache"),
+        boot_id: "boot".to_owned(),
+        layers: BaseCache::new(&scratch.join("cache"), "boot"),
+        stat_cache: None,
+        exclude: Vec::new(),
+        expires_seconds: 1,
+        arguments_bytes_max: 1 << 20,
+        checkpoints_keep: KeepCount::DEFAULT,
+        memo: MemoSite { machine, umask: 0o022, expires_seconds: 1 },
+        meter,
+    }
+}
+
+fn missed(look: Look) -> Vec<&'static str> {
+    match look {
+        Look::Miss(reasons) => reasons.into_iter().map(|reason| reason.code).collect(),
+        Look::Hit(found) => panic!("{found:?}"),
+    }
+}
+
+#[test]
+fn a_look_writes_nothing() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    let vault = support::create_vault(&file);
+    support::many_files(&scratch.dir("project"), 400);
+    support::import(&vault, &scratch.join("project"));
+    vault.create_fork(&fork("task"), &support::reference("main"), Life::Persistent).unwrap();
+    let meter = Meter::default();
+    let (machine, policy) = (Machine::default(), Policy::default());
+    let site = site(&vault, &scratch, &meter, &machine);
+    assert_eq!(missed(look(&site, &policy, &request("test")).unwrap()), ["unknown"]);
+    let rows = || {
+        support::sql(&file).query_row("SELECT max(seq) FROM audit", [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    let before = rows();
+    look(&site, &policy, &request("test")).unwrap();
+    assert_eq!(rows(), before);
+    assert!(!scratch.join("cache").exists());
+    let networked = ExecutionRequest { net: NetMode::Host, ..request("test") };
+    assert_eq!(missed(look(&site, &policy, &networked).unwrap()), ["network"]);
+}

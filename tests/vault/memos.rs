@@ -1,0 +1,206 @@
+//! Remembered results: kept with their run, found by their key, gone with what they need.
+
+use avfs::backend::fault::{FaultBackend, Fuse};
+use avfs::backend::memory::MemoryBackend;
+use avfs::backend::{Life, MemoRecord};
+use avfs::clock::Timestamp;
+use avfs::vault::discard::ChangesOf;
+use avfs::vault::fsck::Thoroughness;
+use avfs::vault::gc::{Keep, Trial};
+use avfs::vault::memo::{Forget, Lost, Memo, MemoParts, lost, read_output};
+use avfs::vault::meter::Meter;
+use avfs::vault::run::Landing;
+use avfs::vault::{Result, Vault, audit};
+
+use crate::runs::{Changes, head, record, run_id};
+use crate::support::{self, Scratch, fork, main_fork};
+
+const LATER: Timestamp = Timestamp(support::START.0 + 1_000_000_000_000_000);
+
+fn parts(base: &[u8]) -> MemoParts {
+    let mut parts = MemoParts::default();
+    parts.set("command", b"make");
+    parts.set("base", base);
+    parts
+}
+
+fn memo(base: &[u8], stdout: &[u8], expires_at: Timestamp) -> Memo {
+    Memo::new(parts(base), 3, [stdout, b"oops\n"], expires_at).unwrap()
+}
+
+/// A run on a fork of its own that changes a file, and whose result is remembered.
+fn remember(vault: &Vault, n: u8, memo: Memo) -> Result<MemoRecord> {
+    let (name, base) = (fork(&format!("run-{n}")), head(vault, &main_fork()));
+    let life = Life::Ephemeral { expires_at: LATER };
+    let landing = Landing::NewFork { name: &name, base, parent: &main_fork(), life };
+    let changes = Changes::default().put("made", &format!("by run {n}"));
+    let landed = changes.land_with(vault, landing, record(n, &name), Some(memo))?;
+    assert!(landed.remembered);
+    Ok(vault.read()?.memo_of_run(&run_id(n))?.unwrap())
+}
+
+fn actions(vault: &Vault) -> Vec<String> {
+    let rows = vault.read().unwrap().audit_after(0, 1000).unwrap();
+    rows.into_iter()
+        .filter(|row| row.action.starts_with("cache."))
+        .map(|row| row.action + " " + &row.detail)
+        .collect()
+}
+
+#[test]
+fn a_result_is_kept_with_its_run_and_found_by_its_key() {
+    let scratch = Scratch::new();
+    let on_disk = support::create_vault(&scratch.join("vault.db"));
+    let in_memory = Vault::over(Box::new(MemoryBackend::default()), support::fixed_context()).unwrap();
+    // One that is a single blob, one that is a list of them, one with a hole, and nothing at all.
+    let outputs = [b"out\n".to_vec(), support::noise(1, 3 << 20), vec![0; 200_000], Vec::new()];
+    for vault in [on_disk, in_memory] {
+        support::write(&vault, "top", b"old");
+        for (n, output) in (1_u8..).zip(&outputs) {
+            let kept = remember(&vault, n, memo(&[n], output, LATER)).unwrap();
+            assert_eq!((kept.exit_code, kept.expires_at), (3, LATER));
+            assert_eq!(kept.stdout_digest, *blake3::hash(output).as_bytes());
+            let reader = vault.read().unwrap();
+            assert_eq!(reader.memo(&parts(&[n]).key()).unwrap(), Some(kept.clone()));
+            assert!(read_output(&*reader, &kept.stdout).unwrap() == *output);
+            assert_eq!(read_output(&*reader, &kept.stderr).unwrap(), b"oops\n");
+            assert_eq!(MemoParts::from_json(&kept.parts), Some(parts(&[n])));
+            let run = reader.run(&run_id(n)).unwrap().unwrap();
+            assert_eq!((kept.version_before, kept.version_after), (run.version_before, run.version_after));
+        }
+        let command = parts(b"").get("command").unwrap();
+        let known = vault.read().unwrap().memos_of_command(&command, 3).unwrap();
+        assert_eq!(known.iter().map(|memo| memo.run.clone()).collect::<Vec<_>>(), [4, 3, 2].map(run_id));
+        assert_eq!(vault.memos(known[2].seq, 10).unwrap().len(), 1);
+        support::assert_clean(&vault);
+        assert_eq!(actions(&vault)[0], format!("cache.remember run={}", run_id(1)));
+        // The same key again: the newer result is the one.
+        remember(&vault, 9, memo(&[1], b"newer", LATER)).unwrap();
+        let reader = vault.read().unwrap();
+        assert_eq!(reader.memo(&parts(&[1]).key()).unwrap().unwrap().run, run_id(9));
+        assert_eq!(reader.memo_of_run(&run_id(1)).unwrap(), None);
+        assert_eq!(reader.memos(i64::MAX, 10).unwrap().len(), outputs.len());
+    }
+}
+
+#[test]
+fn what_a_command_wrote_is_kept_until_its_result_is_forgotten() {
+    let scratch = Scratch::new();
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    let output = support::noise(2, 2 << 20);
+    let kept = remember(&vault, 1, memo(b"", &output, LATER)).unwrap();
+    assert_eq!(vault.gc(&|_| {}).unwrap().blobs, 0);
+    assert!(read_output(&*vault.read().unwrap(), &kept.stdout).unwrap() == output);
+    assert_eq!(vault.forget(&Forget::OfRun(run_id(2))).unwrap(), []);
+    assert_eq!(vault.forget(&Forget::OfRun(run_id(1))).unwrap().as_slice(), std::slice::from_ref(&kept));
+    assert!(vault.gc(&|_| {}).unwrap().blobs > 2);
+    assert!(!vault.read().unwrap().has_blob(&kept.stdout).unwrap());
+    // The run itself is as it was.
+    assert!(vault.read().unwrap().version(&kept.version_after.unwrap()).unwrap().is_some());
+    support::assert_clean(&vault);
+    let told = [format!("cache.remember run={}", run_id(1)), format!("cache.forget run={} asked", run_id(1))];
+    assert_eq!(actions(&vault), told);
+}
+
+#[test]
+fn a_result_goes_with_its_versions_and_with_its_time() {
+    let scratch = Scratch::new();
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    let now = || vault.now();
+    let why = |memo: &MemoRecord| lost(&*vault.read().unwrap(), memo, now()).unwrap();
+    let discarded = remember(&vault, 1, memo(b"1", b"", LATER)).unwrap();
+    let expired = remember(&vault, 2, memo(b"2", b"", support::START)).unwrap();
+    let stays = remember(&vault, 3, memo(b"3", b"", LATER)).unwrap();
+    vault.discard(&ChangesOf::Fork(fork("run-1"))).unwrap();
+    assert_eq!(why(&discarded), None, "until they are swept the versions are there");
+    assert_eq!(why(&expired), Some(Lost::Expired));
+    assert_eq!(vault.gc(&|_| {}).unwrap().memos, 2);
+    assert_eq!(vault.memos(i64::MAX, 10).unwrap().as_slice(), std::slice::from_ref(&stays));
+    assert_eq!(why(&discarded), Some(Lost::Version));
+    // Versions whose files are given up are of no use either.
+    support::write(&vault, "top", b"more");
+    vault.create_fork(&fork("later"), &support::reference("run-3"), Life::Persistent).unwrap();
+    vault.write_file(&fork("later"), &support::path("x"), &b"y"[..], None, "more").unwrap();
+    vault.delete_fork(&fork("run-3"), avfs::vault::fork::Deletion::Forced).unwrap();
+    vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
+    assert_eq!(why(&stays), Some(Lost::Version));
+    assert_eq!(vault.forget(&Forget::Lost(stays.key, Lost::Version)).unwrap(), [stays]);
+    support::assert_clean(&vault);
+    assert!(actions(&vault).contains(&format!("cache.forget run={} expired", run_id(2))));
+}
+
+#[test]
+fn a_run_without_changes_needs_no_version() {
+    let scratch = Scratch::new();
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    let base = head(&vault, &main_fork());
+    let row = avfs::backend::RunRecord { version_before: Some(base), ..record(1, &main_fork()) };
+    let landed = Changes::default()
+        .land_with(&vault, Landing::RecordOnly, row, Some(memo(b"", b"looked", LATER)))
+        .unwrap();
+    assert!(landed.remembered);
+    support::write(&vault, "top", b"new");
+    vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
+    vault.gc(&|_| {}).unwrap();
+    let kept = vault.read().unwrap().memo_of_run(&run_id(1)).unwrap().unwrap();
+    assert_eq!(lost(&*vault.read().unwrap(), &kept, vault.now()).unwrap(), None);
+    assert_eq!(read_output(&*vault.read().unwrap(), &kept.stdout).unwrap(), b"looked");
+}
+
+#[test]
+fn changes_that_went_onto_another_head_are_no_result() {
+    let scratch = Scratch::new();
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    let (name, base) = (fork("task"), head(&vault, &main_fork()));
+    vault.create_fork(&name, &support::reference("main"), Life::Persistent).unwrap();
+    vault.write_file(&name, &support::path("other"), &b"meanwhile"[..], None, "meanwhile").unwrap();
+    let landed = Changes::default()
+        .put("made", "by the run")
+        .land_with(&vault, Landing::Fork { name: &name, base }, record(1, &name), Some(memo(b"", b"", LATER)))
+        .unwrap();
+    assert!(matches!(landed.landed, avfs::vault::run::Landed::Rebased { .. }), "{landed:?}");
+    assert!(!landed.remembered);
+    assert_eq!(vault.memos(i64::MAX, 10).unwrap(), []);
+}
+
+#[test]
+fn a_result_that_was_edited_or_lost_its_output_is_found() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    let vault = support::create_vault(&file);
+    remember(&vault, 1, memo(b"", b"out", LATER)).unwrap();
+    let findings = |vault: &Vault| {
+        let report = vault.fsck(Thoroughness::Full, &Meter::default()).unwrap();
+        report.findings.into_iter().map(|finding| finding.code).collect::<Vec<_>>()
+    };
+    assert_eq!(findings(&vault), [""; 0]);
+    support::sql(&file).execute("UPDATE memo SET parts = replace(parts, 'base', 'vase')", []).unwrap();
+    assert_eq!(findings(&vault), ["damaged"]);
+    support::sql(&file).execute("DELETE FROM blob WHERE digest = (SELECT stdout FROM memo)", []).unwrap();
+    assert_eq!(findings(&vault), ["damaged", "missing"]);
+    let kept = vault.memos(i64::MAX, 1).unwrap().remove(0);
+    assert_eq!(lost(&*vault.read().unwrap(), &kept, vault.now()).unwrap(), Some(Lost::Output));
+}
+
+#[test]
+fn a_write_that_fails_keeps_neither_the_run_nor_its_result() {
+    for writes in 0..200 {
+        let fuse = Fuse::off();
+        let backend = FaultBackend::new(MemoryBackend::default(), fuse.clone());
+        let vault = Vault::over(Box::new(backend), support::fixed_context()).unwrap();
+        let memo = memo(b"", b"out", LATER);
+        fuse.arm(writes);
+        let kept = remember(&vault, 1, memo);
+        let blown = !fuse.disarm();
+        let reader = vault.read().unwrap();
+        let (run, memos) = (reader.run(&run_id(1)).unwrap(), reader.memos(i64::MAX, 10).unwrap());
+        assert_eq!(audit::verify(&*reader, None).unwrap().problems, []);
+        if !blown {
+            assert_eq!(memos, [kept.unwrap()]);
+            assert!(writes > 10, "{writes}");
+            return;
+        }
+        assert!(kept.is_err() && run.is_none() && memos.is_empty(), "{writes}: {kept:?}");
+    }
+    panic!("it never came to its end");
+}
