@@ -27,6 +27,8 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("AVFS_RUN_DISK", "run.disk"),
     ("AVFS_RUN_FILES", "run.files"),
     ("AVFS_RUN_FILE_SIZE", "run.file_size"),
+    ("AVFS_RUN_CACHE", "run.cache"),
+    ("AVFS_RUN_CACHE_EXPIRES", "run.cache_expires"),
     ("AVFS_FORK_EXPIRES", "fork.expires"),
     ("AVFS_CHECKPOINT_KEEP", "checkpoint.keep"),
 ];
@@ -122,7 +124,7 @@ mod tests {
             if !known {
                 continue;
             }
-            let set = ["5", "auto", "5s", "none", "strict", "/x:/y"].iter().any(|value| {
+            let set = ["5", "auto", "read", "5s", "none", "strict", "/x:/y"].iter().any(|value| {
                 with(&name, value).is_ok_and(|config| {
                     let all = config.shown();
                     let after = all.iter().find(|after| after.key == shown.key).unwrap();

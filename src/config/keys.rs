@@ -55,6 +55,8 @@ pub fn set<G: Given>(config: &mut Config, given: &G) -> Result<(), G::Error> {
         "run.disk" => config.run_disk = given.amount(SIZE)?,
         "run.files" => config.run_files = given.amount(COUNT)?,
         "run.file_size" => config.run_file_size = given.amount(SIZE)?,
+        "run.cache" => config.run_cache = given.one("off, read or write")?,
+        "run.cache_expires" => config.run_cache_expires = given.one("a duration such as 30d")?,
         "fork.expires" => config.fork_expires = given.one("a duration such as 7d")?,
         "checkpoint.keep" => config.checkpoint_keep = given.number("a number, 2 or more")?,
         _ => return Err(given.unread()),

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 use crate::diagnose::Diagnose;
 use crate::runtime::{
-    Confinement, CpuLimit, ExecutionTimeout, KeepCount, LandlockMode, Limit, Limits, NestedUserns, NetMode,
-    Profile, ScratchChoice, SeccompProfile, Span,
+    CacheMode, Confinement, CpuLimit, ExecutionTimeout, KeepCount, LandlockMode, Limit, Limits, NestedUserns,
+    NetMode, Profile, ScratchChoice, SeccompProfile, Span,
 };
 
 pub use crate::toml_source::{Fault, Problem};
@@ -75,6 +75,10 @@ pub struct Config {
     pub run_disk: Setting<Limit>,
     pub run_files: Setting<Limit>,
     pub run_file_size: Setting<Limit>,
+    /// `run.cache`: whether remembered results are used.
+    pub run_cache: Setting<CacheMode>,
+    /// `run.cache_expires`: how long a result is remembered.
+    pub run_cache_expires: Setting<Span>,
     /// `fork.expires`: how long the fork of a run is kept for review.
     pub fork_expires: Setting<Span>,
     /// `checkpoint.keep`: how many automatic checkpoints a fork has at most.
@@ -101,6 +105,8 @@ impl Default for Config {
             run_disk: Setting::default(Limit(None)),
             run_files: Setting::default(Limit(None)),
             run_file_size: Setting::default(Limit(None)),
+            run_cache: Setting::default(CacheMode::Off),
+            run_cache_expires: Setting::default(Span(30 * 24 * 60 * 60)),
             fork_expires: Setting::default(Span(7 * 24 * 60 * 60)),
             checkpoint_keep: Setting::default(KeepCount::DEFAULT),
         }
@@ -154,6 +160,11 @@ impl Config {
         if theirs.run_landlock.value < self.run_landlock.value {
             theirs.run_landlock = self.run_landlock;
             refused.push("run.landlock");
+        }
+        // Its own vault would have the answers.
+        if theirs.run_cache.value > self.run_cache.value {
+            theirs.run_cache = self.run_cache;
+            refused.push("run.cache");
         }
         for (key, theirs, own) in [
             ("run.memory", &mut theirs.run_memory, &self.run_memory),
@@ -214,9 +225,9 @@ impl Config {
         }
         let list =
             |key, values: &Vec<Setting<String>>| Shown { key, arity: Arity::List, values: values.clone() };
-        let expires = Setting {
-            value: value::span_text(self.fork_expires.value),
-            origin: self.fork_expires.origin.clone(),
+        let span = |setting: &Setting<Span>| Setting {
+            value: value::span_text(setting.value),
+            origin: setting.origin.clone(),
         };
         vec![
             list("capture.exclude", &self.capture_exclude),
@@ -236,7 +247,9 @@ impl Config {
             one("run.disk", &self.run_disk),
             one("run.files", &self.run_files),
             one("run.file_size", &self.run_file_size),
-            one("fork.expires", &expires),
+            one("run.cache", &self.run_cache),
+            one("run.cache_expires", &span(&self.run_cache_expires)),
+            one("fork.expires", &span(&self.fork_expires)),
             one("checkpoint.keep", &self.checkpoint_keep),
         ]
     }
@@ -317,10 +330,10 @@ mod tests {
     #[test]
     fn a_directory_cannot_open_its_own_sandbox() {
         let user = Config::default().with(Path::new("user"), "[run]\nenv = [\"A\"]\n").unwrap();
-        let text = "[run]\nnet = \"host\"\nprofile = \"host\"\nenv = [\"TOKEN\"]\nro = [\"~/.ssh\"]\n\
+        let text = "[run]\nnet = \"host\"\ncache = \"read\"\nprofile = \"host\"\nenv = [\"TOKEN\"]\nro = [\"~/.ssh\"]\n\
                     timeout = \"5s\"\n[capture]\nexclude = [\"*.tmp\"]\n";
         let (config, refused) = user.clone().with_directory(Path::new("dir"), text).unwrap();
-        assert_eq!(refused, ["run.net", "run.profile", "run.env", "run.ro"]);
+        assert_eq!(refused, ["run.net", "run.profile", "run.cache", "run.env", "run.ro"]);
         assert_eq!(
             (&config.run_net, &config.run_env, &config.run_ro),
             (&user.run_net, &user.run_env, &user.run_ro)

@@ -7,7 +7,6 @@ use crate::ids::VersionId;
 use crate::vault::capture::LeftOut;
 use crate::vault::diff::ChangeKind;
 use crate::vault::gc::Trial;
-use crate::vault::import::{ImportOptions, OnTrouble};
 use crate::vault::layers::{Footprint, Made};
 use crate::vault::require_version;
 use crate::vault::run::{Landed, LandedRun};
@@ -22,11 +21,12 @@ use super::launcher::{Completion, Exit, Launcher};
 use super::limits::LimitKind;
 use super::mount_session::MountSession;
 use super::proxy::{Ended, Outcome, ProxyRuntime};
+use super::reproducible::clock_held;
 use super::request::Retention;
 use super::result::{Backend, BaseUsed, Enforcement};
 use super::room::Scratch;
 use super::run::Run;
-use super::workspace_service::Ground;
+use super::workspace_service::{Ground, import_options};
 
 impl<L: Launcher> ProxyRuntime<'_, L> {
     /// What changed, as people are told.
@@ -78,13 +78,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         before: &Before,
     ) -> crate::vault::Result<()> {
         let Ground::Live(dir) = ground else { return Ok(()) };
-        let options = ImportOptions {
-            on_trouble: OnTrouble::KeepGoing,
-            stat_cache: self.site.stat_cache.as_deref(),
-            exclude: &self.site.exclude,
-            meter: self.site.meter,
-        };
-        let (root, _, _) = self.site.vault.survey(dir, &options)?;
+        let (root, _, _) = self.site.vault.survey(dir, &import_options(self.site))?;
         if root.tree != before.root.tree {
             run.note(
                 "host.changed",
@@ -235,6 +229,7 @@ pub(super) fn enforcement(run: &Run, ground: &Ground, room: Scratch, completion:
         limits: completion.limits.clone(),
         base,
         net: run.request.net.clone(),
+        clock: clock_held(&run.request),
         scratch: room,
         degraded: run.degraded.clone(),
     }

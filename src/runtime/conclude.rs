@@ -11,6 +11,7 @@ use crate::vault::capture::{CaptureOptions, Captured, LeftOut, UpperKind};
 use crate::vault::chunk::FILE_BYTES_MAX;
 use crate::vault::edit::Edits;
 use crate::vault::import::Imported;
+use crate::vault::memo::Memo;
 use crate::vault::page::DirRef;
 use crate::vault::path::TreePath;
 use crate::vault::run::{LandedRun, Landing, RunLanding, Told};
@@ -30,6 +31,8 @@ use super::journal;
 use super::launcher::{Completion, ConnectionVerdict, Exit, Launcher};
 use super::mount_session::{MountSession, SessionError};
 use super::proxy::{Ended, Outcome, ProxyRuntime};
+use super::recover::leftover;
+use super::reproducible::times;
 use super::request::{ForkChoice, Retention, SecretsInFiles, Writing};
 use super::result::{ExecutionResult, Phases, RunsOnHost};
 use super::run::Run;
@@ -67,21 +70,23 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         let before = self.before(&mut run, ended.ground, imported);
         // A recovery must not guess what the changes are changes of where it is known.
         let base = before.as_ref().ok().and_then(|before| Some(before.as_ref()?.version));
+        self.note_room(&mut run, &ended);
+        self.note_limits(&mut run, &ended.completion);
         let kept = match before.and_then(|before| self.keep(&mut run, &session, &ended, &secrets, before)) {
             Ok(kept) => kept,
             Err(error) => return Err(self.give_to_recovery(&run, session, &ended.completion, base, error)),
         };
-        self.note_room(&mut run, &ended);
-        self.note_limits(&mut run, &ended.completion);
         if let Some(error) = &ended.completion.undelivered {
             run.note("output.lost", format!("what the command wrote could not be passed on: {error}"));
         }
         if let Some(text) = refused_text(&ended.completion.refused_calls) {
             run.note("seccomp.refused", text);
         }
-        let id = run.id.to_string();
-        self.clear(&mut run, &id, session.captured());
-        let LandedRun { landed, record, checkpoint_before, checkpoint_after } = kept.landed;
+        run.notes.extend(leftover(run.id.as_str(), session.captured()));
+        let LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered } = kept.landed;
+        if let Some(cache) = &mut run.cache {
+            cache.remembered = remembered;
+        }
         let applied = self.apply_if_asked(&mut run, &ended.completion, &record, &landed)?;
         let enforcement = enforcement(&run, ended.ground, ended.room, &ended.completion);
         let Completion { exit, timed_out, stdout, stderr, usage, .. } = ended.completion;
@@ -110,7 +115,8 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             applied,
             usage,
             phases: run.phases,
-            enforcement,
+            enforcement: Some(enforcement),
+            cache: run.cache,
             notes: run.notes,
             run_id: run.id,
         })
@@ -172,6 +178,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                         SecretsInFiles::Refused => secrets,
                         SecretsInFiles::Allowed => &nothing,
                     },
+                    times: times(run.request.clock, run.started_at),
                     modes_journal: &modes_journal,
                     meter: self.site.meter,
                 };
@@ -194,6 +201,14 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         let size = captured.as_ref().map(Captured::footprint).unwrap_or_default();
         let mut record = self.record(run, ended, before.as_ref(), bytes_written);
         let mut told = run.told();
+        // Known only once it is known what is kept: the texts of the row tell it too.
+        let remember = |run: &mut Run, record: &mut RunRecord, left_out: &[LeftOut], violated| {
+            let memo = self.memo(run, ended, before.as_ref(), left_out, violated)?;
+            if let Some(cache) = &run.cache {
+                record.result = journal::result(&ended.completion, &run.phases, bytes_written, Some(cache));
+            }
+            crate::vault::Result::Ok(memo)
+        };
         let (landed, left_out) = match (captured, before.as_ref()) {
             (Some(captured), Some(before)) => {
                 let left_out = captured.left_out.clone();
@@ -208,12 +223,14 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                 let untouched = touched.is_some_and(|touched| touched.is_empty());
                 let gone = dropped || (untouched && Self::may_be_trace(run, &captured));
                 let edits = if gone { &none } else { &captured.edits };
+                let memo = remember(run, &mut record, &left_out, told.violation.is_some())?;
                 let landing = self.landing(run, edits, Some(before));
-                let landing = self.run_landing(run, landing, edits, record, told.as_told());
+                let landing = self.run_landing(run, landing, edits, record, told.as_told(), memo);
                 (vault.land_run(landing, captured.batch)?, left_out)
             }
             (Some(_) | None, _) => {
-                let landing = self.run_landing(run, Landing::RecordOnly, &none, record, told.as_told());
+                let memo = remember(run, &mut record, &[], false)?;
+                let landing = self.run_landing(run, Landing::RecordOnly, &none, record, told.as_told(), memo);
                 (vault.land_run(landing, Batch::new(vault)?)?, Vec::new())
             }
         };
@@ -241,7 +258,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     /// True if a run of its own may have done nothing but make files that are not versioned: where it touched
     /// nothing else, all that is left of it is the time of the directories they are in.
     fn may_be_trace(run: &Run, captured: &Captured<'_>) -> bool {
-        if !matches!(run.request.fork, ForkChoice::Ephemeral) || captured.left_out.is_empty() {
+        if !run.request.fork.is_ephemeral() || captured.left_out.is_empty() {
             return false;
         }
         let parents: HashSet<TreePath> =
@@ -271,12 +288,12 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         opened.map_err(as_input)
     }
 
-    fn landing<'l>(&self, run: &'l Run, edits: &Edits, before: Option<&Before>) -> Landing<'l> {
+    pub(super) fn landing<'l>(&self, run: &'l Run, edits: &Edits, before: Option<&Before>) -> Landing<'l> {
         let Some(before) = before.filter(|_| !edits.is_empty()) else { return Landing::RecordOnly };
         let base = before.version;
         match &run.request.fork {
             ForkChoice::Persistent { .. } => Landing::Fork { name: &run.fork, base },
-            ForkChoice::Ephemeral => {
+            ForkChoice::Ephemeral { .. } => {
                 let expires_at = self.site.vault.now().plus_seconds(self.site.expires_seconds);
                 Landing::NewFork {
                     name: &run.fork,
@@ -288,13 +305,14 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         }
     }
 
-    fn run_landing<'l>(
+    pub(super) fn run_landing<'l>(
         &self,
         run: &'l Run,
         landing: Landing<'l>,
         edits: &'l Edits,
         record: RunRecord,
         told: Told<'l>,
+        memo: Option<Memo>,
     ) -> RunLanding<'l> {
         let checkpoints =
             CheckpointService { mode: run.request.checkpoint, keep: self.site.checkpoints_keep };
@@ -306,7 +324,9 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             checkpoint_before: labels.before,
             checkpoint_after: labels.after,
             checkpoints_keep: checkpoints.keep,
+            memo,
             record,
+            item: run.request.item.as_ref(),
             told,
         }
     }
@@ -331,7 +351,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             discarded_at: None,
             request: journal::request(&run.request, self.site.vault.path()),
             decision: journal::decision(&run.decision, run.approval.as_ref()),
-            result: journal::result(&ended.completion, &run.phases, bytes_written),
+            result: journal::result(&ended.completion, &run.phases, bytes_written, None),
         }
     }
 
@@ -345,7 +365,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             signal,
             ended_at: self.site.vault.now().0,
             version_before: version_before.map(|version| version.to_hex()),
-            result: journal::result(completion, &Phases::default(), 0),
+            result: journal::result(completion, &Phases::default(), 0, None),
         }
     }
 
@@ -377,7 +397,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
 
 /// Nothing that is written down or shown holds a secret's value.
 fn scrub(secrets: &Secrets, completion: &mut Completion) {
-    for output in [&mut completion.stdout, &mut completion.stderr] {
+    for output in [&mut completion.stdout, &mut completion.stderr].into_iter().flatten() {
         let bytes = std::mem::take(&mut output.bytes);
         output.bytes = if output.truncated { secrets.scrub_cut(bytes) } else { secrets.scrub(bytes) };
     }
@@ -408,7 +428,7 @@ impl VaultIdentity {
     }
 
     /// Fails unless the path still names that file.
-    fn check(self, vault: &Vault) -> crate::vault::Result<()> {
+    pub fn check(self, vault: &Vault) -> crate::vault::Result<()> {
         match vault.path() {
             Some(path) if file_at(path) != self.0 => Err(VaultError::Moved { path: path.to_owned() }),
             Some(_) | None => Ok(()),

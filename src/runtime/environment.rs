@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use super::launcher::SecretFile;
+use super::reproducible::{FixedClock, Reproducible, seed};
 use super::secret::{file_variable, path_inside};
 
 /// Let through from the caller's environment.
@@ -36,6 +37,8 @@ const ALLOWED: [&str; 21] = [
 ];
 /// And what begins like this.
 const ALLOWED_PREFIX: &str = "LC_";
+/// Let through even where a run is to be reproducible: without them little can be run.
+const ALLOWED_ALWAYS: [&str; 2] = ["PATH", "HOME"];
 /// Set for every command.
 const OWN: [(&str, &str); 2] = [("TMPDIR", "/tmp"), ("AVFS_SANDBOX", "1")];
 
@@ -47,12 +50,29 @@ pub enum EnvChoice {
     /// The same, by the owner's own settings: no request asks for it.
     PassBySetting(OsString),
     Set(OsString, OsString),
+    /// The same, from a file of variables, which is where people keep what is not to be written down.
+    SetByFile(OsString, OsString),
     /// The caller's own value, never written down.
     Secret(OsString),
     /// The same, as a file in place of the variable.
     SecretInFile(OsString),
     /// Bytes of the caller's own, as a file.
     SecretFile(SecretFile),
+}
+
+impl EnvChoice {
+    /// The variable it is about.
+    fn variable(&self) -> Option<&OsString> {
+        match self {
+            Self::Pass(name)
+            | Self::PassBySetting(name)
+            | Self::Set(name, _)
+            | Self::SetByFile(name, _)
+            | Self::Secret(name)
+            | Self::SecretInFile(name) => Some(name),
+            Self::SecretFile(_) => None,
+        }
+    }
 }
 
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -64,6 +84,8 @@ pub struct Environment {
     secret_files: Vec<SecretFile>,
     /// Names of variables that a request takes out of the caller's environment, beside those everybody gets.
     taken: Vec<OsString>,
+    /// Names of variables whose values the request itself brings.
+    brought: Vec<OsString>,
     /// Asked for, and not set outside.
     pub missing: Vec<OsString>,
 }
@@ -80,8 +102,22 @@ impl Environment {
     /// Later choices win over earlier ones, and all of them over the allow-list.
     #[must_use]
     pub fn choose(outside: impl IntoIterator<Item = (OsString, OsString)>, choices: &[EnvChoice]) -> Self {
+        Self::choose_over(outside, Reproducible::Off, None, choices)
+    }
+
+    /// As [`Environment::choose`]; of a reproducible run almost nothing is the caller's that nobody named.
+    #[must_use]
+    pub fn choose_over(
+        outside: impl IntoIterator<Item = (OsString, OsString)>,
+        reproducible: Reproducible,
+        clock: Option<FixedClock>,
+        choices: &[EnvChoice],
+    ) -> Self {
         let outside: BTreeMap<OsString, OsString> = outside.into_iter().collect();
-        let passed = outside.iter().filter(|(name, _)| is_allowed(name));
+        let passed = outside.iter().filter(|(name, _)| match reproducible {
+            Reproducible::Off => is_allowed(name),
+            Reproducible::On => ALLOWED_ALWAYS.iter().any(|allowed| *name == *allowed),
+        });
         let mut chosen = Self {
             variables: passed.map(|(name, value)| (name.clone(), value.clone())).collect(),
             ..Self::default()
@@ -89,10 +125,13 @@ impl Environment {
         for (name, value) in OWN {
             chosen.variables.insert(name.into(), value.into());
         }
+        chosen.variables.extend(seed(reproducible, clock));
         let set_up = |name: &OsString| choices.contains(&EnvChoice::PassBySetting(name.clone()));
         for choice in choices {
             match choice {
-                EnvChoice::Set(name, value) => drop(chosen.variables.insert(name.clone(), value.clone())),
+                EnvChoice::Set(name, value) | EnvChoice::SetByFile(name, value) => {
+                    drop(chosen.variables.insert(name.clone(), value.clone()));
+                }
                 EnvChoice::Pass(name) | EnvChoice::PassBySetting(name) | EnvChoice::Secret(name) => {
                     match outside.get(name) {
                         Some(value) => drop(chosen.variables.insert(name.clone(), value.clone())),
@@ -111,14 +150,16 @@ impl Environment {
                 },
                 EnvChoice::SecretFile(file) => chosen.give_file(file.clone()),
             }
+            chosen.brought.retain(|name| Some(name) != choice.variable());
             match choice {
+                EnvChoice::Set(name, _) => chosen.brought.push(name.clone()),
                 EnvChoice::Secret(name) => chosen.secrets.push(name.clone()),
                 EnvChoice::Pass(name) if outside.contains_key(name) && !is_common(name) && !set_up(name) => {
                     chosen.taken.push(name.clone());
                 }
                 EnvChoice::Pass(_)
                 | EnvChoice::PassBySetting(_)
-                | EnvChoice::Set(..)
+                | EnvChoice::SetByFile(..)
                 | EnvChoice::SecretInFile(_)
                 | EnvChoice::SecretFile(_) => {}
             }
@@ -153,6 +194,12 @@ impl Environment {
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.variables.keys().map(|name| name.to_string_lossy().into_owned()).collect()
+    }
+
+    /// The variables whose values the request itself brings.
+    pub fn brought(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        let brought = self.brought.iter().filter(|name| !self.is_secret(name));
+        brought.filter_map(|name| Some((name.as_os_str(), self.variables.get(name)?.as_os_str())))
     }
 
     #[must_use]
@@ -206,6 +253,24 @@ mod tests {
         let chosen = Environment::choose(outside(), &choices);
         assert_eq!(chosen.get("AWS_KEY"), Some(OsStr::new("abcd1234")));
         assert_eq!(chosen.missing, ["NONE"]);
+    }
+
+    #[test]
+    fn a_reproducible_run_is_seeded() {
+        let outside =
+            || outside().into_iter().chain([("LANG".into(), "de".into()), ("HOME".into(), "/h".into())]);
+        let choose = |choices: &[EnvChoice]| {
+            Environment::choose_over(outside(), Reproducible::On, Some(FixedClock::DEFAULT), choices)
+        };
+        let names =
+            "AVFS_SANDBOX HOME LANG LC_ALL PATH PERL_HASH_SEED PYTHONHASHSEED SOURCE_DATE_EPOCH TMPDIR TZ";
+        assert_eq!(choose(&[]).names().join(" "), names);
+        assert_eq!(choose(&[]).get("LANG"), Some(OsStr::new("C.UTF-8")));
+        assert_eq!(choose(&[]).get("SOURCE_DATE_EPOCH"), Some(OsStr::new("315532800")));
+        let asked = choose(&[EnvChoice::Pass("LANG".into()), EnvChoice::Set("TZ".into(), "CET".into())]);
+        assert_eq!((asked.get("LANG"), asked.get("TZ")), (Some(OsStr::new("de")), Some(OsStr::new("CET"))));
+        let brought: Vec<_> = asked.brought().collect();
+        assert_eq!(brought, [(OsStr::new("TZ"), OsStr::new("CET"))]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::vault::VaultError;
 use super::apply::ApplyError;
 use super::ground::GroundError;
 use super::launcher::Exit;
+use super::memo::MemoError;
 use super::mount_session::SessionError;
 use super::request::RequestError;
 
@@ -22,6 +23,8 @@ pub enum ExecuteError<E: Diagnose + 'static> {
     Session(#[from] SessionError),
     #[error(transparent)]
     Vault(#[from] VaultError),
+    #[error(transparent)]
+    Memo(MemoError),
     #[error(transparent)]
     Launch(E),
     #[error("the command ended, but what it changed could not be captured; it is kept in {}", dir.display())]
@@ -47,12 +50,27 @@ pub enum ExecuteError<E: Diagnose + 'static> {
     },
 }
 
+impl<E: Diagnose + 'static> From<MemoError> for ExecuteError<E> {
+    fn from(error: MemoError) -> Self {
+        match error {
+            MemoError::Ground(error) => Self::Ground(error),
+            MemoError::Vault(error) => Self::Vault(error),
+            error @ (MemoError::Input { .. } | MemoError::OddInput { .. }) => Self::Memo(error),
+        }
+    }
+}
+
 impl<E: Diagnose + 'static> ExecuteError<E> {
     /// True if the command did not run: there is no other record of it.
     #[must_use]
     pub fn is_of_no_run(&self) -> bool {
         match self {
-            Self::Request(_) | Self::Ground(_) | Self::Session(_) | Self::Vault(_) | Self::Launch(_) => true,
+            Self::Request(_)
+            | Self::Ground(_)
+            | Self::Session(_)
+            | Self::Vault(_)
+            | Self::Memo(_)
+            | Self::Launch(_) => true,
             Self::CaptureFailed { .. } | Self::CaptureLost { .. } | Self::NotApplied { .. } => false,
         }
     }
@@ -65,10 +83,24 @@ impl<E: Diagnose + 'static> Diagnose for ExecuteError<E> {
             Self::Ground(error) => error.code(),
             Self::Session(error) => error.code(),
             Self::Vault(error) => error.code(),
+            Self::Memo(error) => error.code(),
             Self::Launch(error) => error.code(),
             Self::CaptureFailed { .. } => "capture.failed",
             Self::CaptureLost { .. } => "capture.lost",
             Self::NotApplied { source, .. } => source.code(),
+        }
+    }
+
+    fn cause(&self) -> Option<&'static str> {
+        match self {
+            Self::CaptureFailed { source, .. } | Self::CaptureLost { source, .. } => Some(source.code()),
+            Self::Request(_)
+            | Self::Ground(_)
+            | Self::Session(_)
+            | Self::Vault(_)
+            | Self::Memo(_)
+            | Self::Launch(_)
+            | Self::NotApplied { .. } => None,
         }
     }
 
@@ -78,6 +110,7 @@ impl<E: Diagnose + 'static> Diagnose for ExecuteError<E> {
             Self::Ground(error) => error.hint(),
             Self::Session(error) => error.hint(),
             Self::Vault(error) => error.hint(),
+            Self::Memo(error) => error.hint(),
             Self::Launch(error) => error.hint(),
             Self::CaptureFailed { id, source, .. } => {
                 let first = source.hint().map(|hint| format!("{hint}; then ")).unwrap_or_default();

@@ -9,7 +9,7 @@ use crate::hostfs::stat::HostStat;
 use crate::hostfs::xattr;
 
 use super::launcher::UpperRoot;
-use super::request::{BackendChoice, BaseChoice, ExecutionRequest, ForkChoice};
+use super::request::{BackendChoice, BaseChoice, CacheMode, ExecutionRequest, ForkChoice};
 
 /// Where a workspace without a directory of its own is seen.
 pub const UNBOUND_PATH: &str = "/workspace";
@@ -24,7 +24,7 @@ pub enum GroundError {
     CwdOutside { cwd: PathBuf, workspace: PathBuf },
     #[error("{} cannot lie beneath the run as it is: {why}", dir.display())]
     NotLive { dir: PathBuf, why: String },
-    #[error("a run on a persistent fork, or on a vault without a directory, has no live base")]
+    #[error("a run on a persistent fork, from a version, or on a vault without a directory has no live base")]
     NothingLive,
     #[error("cannot look at {}", path.display())]
     Io {
@@ -96,6 +96,14 @@ impl Places {
     }
 }
 
+impl Places {
+    /// The working directory from the workspace's root; `.` for the root itself.
+    pub fn cwd_below(&self) -> PathBuf {
+        let below = self.cwd.strip_prefix(&self.workspace).unwrap_or(&self.cwd);
+        if below.as_os_str().is_empty() { PathBuf::from(".") } else { below.to_owned() }
+    }
+}
+
 /// Whether the directory itself lies beneath the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Beneath {
@@ -109,8 +117,19 @@ impl Beneath {
         places: &Places,
         cache_dir: &Path,
     ) -> Result<Self, GroundError> {
-        let ephemeral = matches!(request.fork, ForkChoice::Ephemeral);
-        let dir = places.bound.as_ref().filter(|_| ephemeral && request.backend != BackendChoice::Copy);
+        let of_dir = matches!(request.fork, ForkChoice::Ephemeral { from: None });
+        let dir = places.bound.as_ref().filter(|_| of_dir && request.backend != BackendChoice::Copy);
+        if request.cache != CacheMode::Off {
+            // A result is remembered by the version the run stood on, so there has to be one.
+            return match (request.base, dir) {
+                (BaseChoice::Auto | BaseChoice::Cached, _) => Ok(Self::Cached),
+                (BaseChoice::Live, None) => Err(GroundError::NothingLive),
+                (BaseChoice::Live, Some(dir)) => {
+                    let why = "with --cache a run stands on a version".to_owned();
+                    Err(GroundError::NotLive { dir: dir.clone(), why })
+                }
+            };
+        }
         match (request.base, dir) {
             (BaseChoice::Cached, _) | (BaseChoice::Auto, None) => Ok(Self::Cached),
             (BaseChoice::Live, None) => Err(GroundError::NothingLive),

@@ -3,13 +3,16 @@
 use serde::{Deserialize, Serialize};
 
 use crate::diagnose::Diagnose;
-use crate::ids::{ApprovalId, to_hex};
+use crate::ids::ApprovalId;
 use crate::vault::secrets::Secrets;
 
 use super::decision::ExecutionDecision;
-use super::envelope::{ConnectionObject, DecisionObject, ErrorBody, PhasesObject, RequestObject};
-use super::launcher::Completion;
+use super::envelope::{
+    CacheObject, ConnectionObject, DecisionObject, ErrorBody, PhasesObject, RequestObject,
+};
+use super::launcher::{Completion, Output};
 use super::limits::LimitKind;
+use super::memo::CacheUse;
 use super::redact::redact;
 use super::request::ExecutionRequest;
 use super::result::Phases;
@@ -25,8 +28,9 @@ struct JournalResult {
     max_rss_bytes: u64,
     phases_ms: PhasesObject,
     bytes_written: u64,
-    stdout_digest: String,
-    stderr_digest: String,
+    /// Nothing where the output was not kept.
+    stdout_digest: Option<String>,
+    stderr_digest: Option<String>,
     stdout_truncated: bool,
     stderr_truncated: bool,
     /// What it asked of the network, where that goes through a proxy.
@@ -34,6 +38,9 @@ struct JournalResult {
     connections: Vec<ConnectionObject>,
     #[serde(skip_serializing_if = "is_zero")]
     connections_left_off: u64,
+    /// What the cache had to do with it, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache: Option<CacheObject>,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -78,8 +85,13 @@ pub fn interrupted(stood: ProxyExecutionState) -> String {
     text(&JournalFailure { stood: stood.word(), error: None })
 }
 
-pub fn result(completion: &Completion, phases: &Phases, bytes_written: u64) -> String {
-    let digest = |bytes: &[u8]| to_hex(blake3::hash(bytes).as_bytes());
+pub fn result(
+    completion: &Completion,
+    phases: &Phases,
+    bytes_written: u64,
+    cache: Option<&CacheUse>,
+) -> String {
+    let truncated = |output: &Option<Output>| output.as_ref().is_some_and(|output| output.truncated);
     text(&JournalResult {
         timed_out: completion.timed_out,
         stopped_by: completion.stopped_by.map(LimitKind::word),
@@ -88,12 +100,13 @@ pub fn result(completion: &Completion, phases: &Phases, bytes_written: u64) -> S
         max_rss_bytes: completion.usage.max_rss_bytes,
         phases_ms: PhasesObject::from(phases),
         bytes_written,
-        stdout_digest: digest(&completion.stdout.bytes),
-        stderr_digest: digest(&completion.stderr.bytes),
-        stdout_truncated: completion.stdout.truncated,
-        stderr_truncated: completion.stderr.truncated,
+        stdout_digest: completion.stdout.as_ref().map(Output::digest),
+        stderr_digest: completion.stderr.as_ref().map(Output::digest),
+        stdout_truncated: truncated(&completion.stdout),
+        stderr_truncated: truncated(&completion.stderr),
         connections: completion.connections.list.iter().map(ConnectionObject::from).collect(),
         connections_left_off: completion.connections.left_off,
+        cache: cache.map(CacheObject::from),
     })
 }
 

@@ -32,6 +32,10 @@ pub struct LaunchPlan {
     pub command: Vec<OsString>,
     pub environment: Vec<(OsString, OsString)>,
     pub cwd: PathBuf,
+    pub input: Input,
+    /// What the host is called inside, and the mask; the caller's own if nothing is said.
+    pub hostname: Option<&'static str>,
+    pub umask: Option<u32>,
     pub streams: Streams,
     pub timeout: ExecutionTimeout,
     /// Between SIGTERM and SIGKILL.
@@ -163,6 +167,14 @@ words!(
     }
 );
 
+/// What the command reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// What avfs-run reads itself.
+    Passed,
+    Empty,
+}
+
 /// What becomes of the command's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
@@ -170,6 +182,9 @@ pub enum Streams {
     Passed,
     /// It is kept, up to this many bytes of each.
     Captured { bytes_max: usize },
+    /// Both. What goes to a terminal is not kept, nor is it where both streams go to one pipe or file: their order
+    /// counts more.
+    Teed { bytes_max: usize },
 }
 
 /// How a command ended.
@@ -193,13 +208,22 @@ pub struct Output {
     pub truncated: bool,
 }
 
+impl Output {
+    /// BLAKE3 of what is there, in hex digits.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        crate::ids::to_hex(blake3::hash(&self.bytes).as_bytes())
+    }
+}
+
 /// A command that was run: that it failed is no failure of the launch.
 #[derive(Debug)]
 pub struct Completion {
     pub exit: Exit,
     pub timed_out: bool,
-    pub stdout: Output,
-    pub stderr: Output,
+    /// Nothing where it was not kept.
+    pub stdout: Option<Output>,
+    pub stderr: Option<Output>,
     pub usage: Usage,
     /// Until the command's first instruction, and from there to its end.
     pub mounting: Duration,
@@ -214,6 +238,8 @@ pub struct Completion {
     pub stopped_by: Option<LimitKind>,
     /// Limits that some process came up against, and the command went on.
     pub limits_reached: Vec<LimitKind>,
+    /// Somebody sent it a signal from outside.
+    pub signalled: bool,
     /// What it asked of the network, where that goes through a proxy.
     pub connections: Connections,
     /// System calls it was refused, as far as the kernel tells.

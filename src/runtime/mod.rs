@@ -5,6 +5,8 @@
 
 mod afterwards;
 mod apply;
+pub mod batch;
+pub mod bisect;
 mod change_report;
 mod change_summary;
 mod change_view;
@@ -22,7 +24,9 @@ mod host_executed;
 mod journal;
 mod launcher;
 mod limits;
+pub mod list;
 mod locate;
+mod memo;
 mod mount_session;
 mod net;
 mod permission;
@@ -30,10 +34,14 @@ mod plan;
 pub mod policy;
 mod policy_files;
 mod proxy;
+pub mod race;
+pub mod record;
 mod recover;
 mod redact;
 mod rehearsal;
 mod remember;
+pub mod replay;
+mod reproducible;
 mod request;
 mod result;
 mod room;
@@ -71,27 +79,29 @@ pub use file_content::{copy_content, read_content};
 pub use ground::{GroundError, UNBOUND_PATH};
 pub use host_executed::{called_out, runs_on_host};
 pub use launcher::{
-    Access, Completion, Connection, ConnectionVerdict, Connections, Exit, LOWERS_MAX, LaunchPlan, Launcher,
-    Output, ProcMode, Refused, SecretFile, Streams, TmpfsSize, UpperPlace, UpperRoot, Usage, ViewStep,
-    WorkspaceMount,
+    Access, Completion, Connection, ConnectionVerdict, Connections, Exit, Input, LOWERS_MAX, LaunchPlan,
+    Launcher, Output, ProcMode, Refused, SecretFile, Streams, TmpfsSize, UpperPlace, UpperRoot, Usage,
+    ViewStep, WorkspaceMount,
 };
 pub use limits::{CpuLimit, Cpus, EnforcedLimit, LimitKind, Limits, Mechanism};
 pub use locate::{
     CONFIG_FILE, LocateError, Located, Surroundings, VAULT_DIR, VAULT_FILE, VaultChoice, VaultSource,
     directory_config,
 };
+pub use memo::{CacheUse, Found, Look, Machine, MemoError, MemoSite, Reason, look, why_not_remembered};
 pub use mount_session::{MountSession, MountState, ScratchDir, SessionError};
 pub use net::{AllowList, AllowRule, HostRule, NetError, NetMode, is_beneath, is_within};
 pub use permission::{Approver, Denial};
 pub use policy_files::{LayerText, POLICY_FILE, PolicyText, PolicyTexts, REGO_FILE, UnreadablePolicy};
 pub use proxy::{Came, Executed, ProxyRuntime, Site};
-pub use recover::{Doubt, RecoverError, RecoverOptions, Recovered, Recovery};
+pub use recover::{Doubt, HalfCaptured, RecoverError, RecoverOptions, Recovered, Recovery, sweep};
 pub use redact::redact;
 pub use rehearsal::Rehearsal;
 pub use remember::{RememberError, RememberFor, Remembered};
+pub use reproducible::{ClockHeld, EPOCH_VARIABLE, FixedClock, Reproducible, seed};
 pub use request::{
-    ApprovalMode, BackendChoice, BaseChoice, CheckpointMode, CommandLine, Degradation, ExecutionRequest,
-    ForkChoice, RequestError, Retention, ScratchChoice, SecretsInFiles, Writing,
+    ApprovalMode, BackendChoice, BaseChoice, CacheMode, CheckpointMode, CommandLine, Degradation,
+    ExecutionRequest, ForkChoice, Purity, RequestError, Retention, ScratchChoice, SecretsInFiles, Writing,
 };
 pub use result::{Backend, BaseUsed, Enforcement, ExecutionResult, Note, Phases, RunsOnHost};
 pub use room::Scratch;

@@ -189,7 +189,7 @@ pub(super) fn decide(
     let decision = policy.decide(&Asked {
         command: &request.command,
         fork: match &request.fork {
-            ForkChoice::Ephemeral => None,
+            ForkChoice::Ephemeral { .. } => None,
             ForkChoice::Persistent { name, .. } => Some(name),
         },
         cwd: &places.cwd,

@@ -9,11 +9,12 @@ use crate::vault::path::TreePath;
 use super::egress::with_proxy;
 use super::ground::{Names, Places, upper_root};
 use super::journal;
-use super::launcher::{LaunchPlan, Launcher, UpperPlace, UpperRoot, WorkspaceMount};
+use super::launcher::{Input, LaunchPlan, Launcher, Streams, UpperPlace, UpperRoot, WorkspaceMount};
 use super::locate::VAULT_DIR;
 use super::mount_session::{MountSession, ScratchDir, SessionError};
 use super::proxy::{Outcome, ProxyRuntime};
-use super::request::{ExecutionRequest, Writing};
+use super::reproducible::{HOSTNAME, Reproducible, UMASK, with_clock};
+use super::request::{CacheMode, ExecutionRequest, Writing};
 use super::room::{Room, Scratch};
 use super::run::Run;
 use super::view::{SecretFiles, ViewRequest, view};
@@ -23,6 +24,9 @@ use super::workspace_service::Ground;
 const EARLIER_RUNS: usize = 3;
 /// Rows of the journal among which they are looked for.
 const EARLIER_ROWS: usize = 6;
+
+/// How much of each stream is kept for the digest of a run that is recorded: as much as `--json` keeps.
+const RECORDED_BYTES_MAX: usize = 10 << 20;
 
 impl<L: Launcher> ProxyRuntime<'_, L> {
     /// Where what the command writes goes; the most that one of the last runs wrote has a say.
@@ -64,21 +68,41 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                 false => SecretFiles::Some,
             },
         });
+        let is_reproducible = request.reproducible == Reproducible::On;
         Ok(LaunchPlan {
             mountpoint: scratch.mountpoint()?,
             view: steps,
             profile: request.profile,
             net: request.net.clone(),
             command: request.command.words(),
-            environment: with_proxy(&request.environment, &request.net),
+            environment: with_clock(with_proxy(&request.environment, &request.net), request),
             cwd: places.cwd.clone(),
-            streams: request.streams,
+            // What is typed in is no part of what a result is remembered by.
+            input: match request.cache {
+                CacheMode::Off => Input::Passed,
+                CacheMode::Read | CacheMode::Write => Input::Empty,
+            },
+            hostname: is_reproducible.then_some(HOSTNAME),
+            umask: is_reproducible.then_some(UMASK),
+            streams: self.streams(run)?,
             timeout: request.timeout,
             grace: request.grace,
             limits: request.limits,
             confinement: request.confinement,
             secret_files: request.secret_files.clone(),
         })
+    }
+
+    /// While a fork is recorded, or a result is to be remembered, what runs write is kept too.
+    fn streams(&self, run: &Run) -> crate::vault::Result<Streams> {
+        match run.request.streams {
+            Streams::Passed
+                if run.request.cache == CacheMode::Write || self.site.vault.is_recorded(&run.fork)? =>
+            {
+                Ok(Streams::Teed { bytes_max: RECORDED_BYTES_MAX })
+            }
+            asked @ (Streams::Passed | Streams::Captured { .. } | Streams::Teed { .. }) => Ok(asked),
+        }
     }
 
     fn workspace(

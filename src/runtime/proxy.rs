@@ -24,14 +24,16 @@ use super::error::ExecuteError;
 use super::ground::Places;
 use super::journal;
 use super::launcher::{Completion, Launcher, ProcMode, Refused};
+use super::memo::MemoSite;
 use super::mount_session::{MountSession, ScratchDir};
 use super::permission::{Approver, Denial, Permission, decide};
 use super::plan::hidden;
 use super::policy::Policy;
+use super::recover::{HalfCaptured, sweep};
 use super::redact::redact;
 use super::request::{
-    BackendChoice, Degradation, ExecutionRequest, ForkChoice, Retention, ScratchChoice, SecretsInFiles,
-    Writing,
+    BackendChoice, CacheMode, Degradation, ExecutionRequest, ForkChoice, Retention, ScratchChoice,
+    SecretsInFiles, Writing,
 };
 use super::result::{ExecutionResult, Phases};
 use super::room::Scratch;
@@ -66,6 +68,7 @@ pub struct Site<'a> {
     pub arguments_bytes_max: usize,
     /// How many automatic checkpoints a fork keeps.
     pub checkpoints_keep: KeepCount,
+    pub memo: MemoSite<'a>,
     pub meter: &'a Meter,
 }
 
@@ -122,7 +125,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         told.run_id = Some(id.clone());
         state.become_next(State::Deciding);
         let decision = decide(self.policy, request, &places, self.site.home.as_deref());
-        let mut run = self.begin(id, request, decision, begun);
+        let mut run = self.begin(id, request, &places, decision, begun);
         told.decision = Some(run.decision.clone());
         let permission = self.permit(&mut run, &places)?;
         told.decision = Some(run.decision.clone());
@@ -136,13 +139,21 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         }
         told.approval = run.approval.clone();
         self.cap(&mut run);
-        self.attempts(state, run, &places).map(|result| Came::Ran(Box::new(result)))
+        let recalled = match run.request.cache {
+            CacheMode::Off => None,
+            CacheMode::Read | CacheMode::Write => self.try_recall(state, &mut run, &places)?,
+        };
+        match recalled {
+            Some(result) => Ok(Came::Ran(Box::new(result))),
+            None => self.attempts(state, run, &places).map(|result| Came::Ran(Box::new(result))),
+        }
     }
 
     fn begin(
         &self,
         id: RunId,
         request: &ExecutionRequest,
+        places: &Places,
         decision: ExecutionDecision,
         begun: Instant,
     ) -> Run {
@@ -150,13 +161,17 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         let shown = secrets.scrub_text(request.command.shown());
         let mut run = Run {
             fork: match &request.fork {
-                ForkChoice::Ephemeral => ForkName::of_run(&id),
+                ForkChoice::Ephemeral { .. } => ForkName::of_run(&id),
                 ForkChoice::Persistent { name, .. } => name.clone(),
             },
             id,
-            request: request.clone(),
+            // Where the caller stood is part of what was asked, for whoever asks it again.
+            request: ExecutionRequest { cwd: Some(places.cwd_below()), ..request.clone() },
             decision,
             approval: None,
+            cache: None,
+            memo: None,
+            base: None,
             parent: ForkName::main(),
             message: message(&redact(&shown)),
             begun,
@@ -176,27 +191,36 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
 
     /// No command may run for longer or use more than the rules allow.
     fn cap(&self, run: &mut Run) {
-        let (asked, max) = (run.request.timeout, run.decision.timeout_max);
-        let lowered = asked.at_most(max);
-        if lowered != asked {
-            run.request.timeout = lowered;
-            run.note("timeout.capped", format!("the policy allows {max} at most, not {asked}"));
+        let asked = run.request.clone();
+        run.request = capped(asked.clone(), &run.decision);
+        let (max, grace, limits) = (run.decision.timeout_max, run.request.grace, run.request.limits);
+        if run.request.timeout != asked.timeout {
+            run.note("timeout.capped", format!("the policy allows {max} at most, not {}", asked.timeout));
         }
-        // A command that will not end when it is told to must not get by delay what it may not have.
-        let grace =
-            max.duration().map_or(run.request.grace, |max| run.request.grace.min(max.max(GRACE_KEPT)));
-        if grace < run.request.grace {
-            run.request.grace = grace;
+        if grace < asked.grace {
             run.note("grace.capped", format!("it has {} s to end after SIGTERM, not more", grace.as_secs()));
         }
-        let asked = run.request.limits;
-        let lowered = asked.at_most(&run.decision.limits_max);
-        run.request.limits = lowered;
-        for (kind, value) in lowered.set().filter(|(kind, value)| asked.get(*kind) != Some(*value)) {
-            let wanted = asked.get(kind).map_or_else(|| "any number".to_owned(), |value| kind.show(value));
+        for (kind, value) in limits.set().filter(|(kind, value)| asked.limits.get(*kind) != Some(*value)) {
+            let wanted = asked.limits.get(kind);
+            let wanted = wanted.map_or_else(|| "any number".to_owned(), |value| kind.show(value));
             let (option, max) = (kind.option(), kind.show(value));
             run.note("limit.capped", format!("the policy allows --{option} {max} at most, not {wanted}"));
         }
+    }
+
+    /// A remembered result. Without one the run is where it was: decided.
+    fn try_recall(
+        &self,
+        decided: State,
+        run: &mut Run,
+        places: &Places,
+    ) -> Outcome<Option<ExecutionResult>, L> {
+        let mut state = decided;
+        self.recall(&mut state, run, places).inspect_err(|error| {
+            if error.is_of_no_run() {
+                self.journal_failure(run, state, error);
+            }
+        })
     }
 
     /// Where the host refuses a piece that can be had in another way, that way is taken and said; nothing was
@@ -283,7 +307,11 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     ) -> Outcome<(Ground, Scratch, super::launcher::LaunchPlan), L> {
         self.session_record(run, hidden).write(session)?;
         enter(state, State::Checkpointing, session);
-        self.sweep(scratch, run)?;
+        run.notes.extend(sweep::<ExecuteError<L::Error>>(
+            scratch,
+            self.site.vault,
+            HalfCaptured::Finish { boot_id: &self.site.boot_id },
+        )?);
         let workspaces = WorkspaceService { site: self.site };
         let ground = workspaces.ground::<ExecuteError<L::Error>>(places, run)?;
         // Only now: what the run is made from may have expired, and somebody wants it.
@@ -304,7 +332,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             vault: site.vault.path().map(|path| path.display().to_string()),
             boot_id: site.boot_id.clone(),
             fork: run.fork.to_string(),
-            ephemeral: matches!(request.fork, ForkChoice::Ephemeral),
+            ephemeral: request.fork.is_ephemeral(),
             wanted: request.retention != Retention::Discard && request.writing == Writing::Allowed,
             started_at: run.started_at.0,
             message: run.message.clone(),
@@ -318,6 +346,8 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                 SecretsInFiles::Refused => request.secrets().searched().map(str::to_owned).collect(),
                 SecretsInFiles::Allowed => Vec::new(),
             },
+            item: request.item.as_ref().map(|item| (item.batch.to_string(), item.number)),
+            clock_fixed: request.clock.map(|clock| clock.to_string()),
             request: journal::request(request, site.vault.path()),
             decision: journal::decision(&run.decision, run.approval.as_ref()),
         }
@@ -332,6 +362,19 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         if let Err(error) = self.site.vault.journal_refused(&record, run.told().as_told()) {
             tracing::warn!(%error, "the failed run could not be journaled");
         }
+    }
+}
+
+/// What is left of a request by what the rules allow.
+pub(super) fn capped(request: ExecutionRequest, decision: &ExecutionDecision) -> ExecutionRequest {
+    let max = decision.timeout_max;
+    // A command that will not end when it is told to must not get by delay what it may not have.
+    let grace = max.duration().map_or(request.grace, |max| request.grace.min(max.max(GRACE_KEPT)));
+    ExecutionRequest {
+        timeout: request.timeout.at_most(max),
+        grace,
+        limits: request.limits.at_most(&decision.limits_max),
+        ..request
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::backend::{Life, RunRecord, RunState};
@@ -22,11 +23,11 @@ use crate::vault::version::full_root_of;
 use crate::vault::{Batch, Vault, VaultError, require_version};
 
 use super::journal;
-use super::launcher::{Exit, Launcher};
+use super::launcher::Exit;
 use super::mount_session::{MountSession, RECORD, ScratchDir, SessionError};
-use super::proxy::{Outcome, ProxyRuntime};
+use super::reproducible::times;
 use super::request::SecretsInFiles;
-use super::run::Run;
+use super::result::Note;
 use super::session_record::{SessionOutcome, SessionRecord};
 use super::truth;
 use super::unsettled::stood_at;
@@ -146,7 +147,7 @@ impl Recovery {
         let mut found = Vec::new();
         for (name, session) in scratch.dead()? {
             let Ok(record) = SessionRecord::read(&session, &name) else { continue };
-            if record.vault_id != vault_id {
+            if record.vault_id != vault_id || !is_of(&record, vault) {
                 continue;
             }
             if let Some(outcome) = SessionOutcome::read(&session, &name)? {
@@ -221,6 +222,7 @@ impl Recovery {
             hidden: &hidden,
             file_bytes_max: FILE_BYTES_MAX,
             secrets: &secrets,
+            times: times(record.clock(), record.started_at()),
             modes_journal: &modes_journal,
             meter: &meter,
         };
@@ -247,6 +249,7 @@ impl Recovery {
         };
         let mut run = run_record(&record, Some(&outcome), RunState::Completed, Some(before))?;
         run.discarded_at = Some(vault.now()).filter(|_| dropped);
+        let item = record.item();
         let landing = RunLanding {
             landing,
             edits: &captured.edits,
@@ -254,7 +257,9 @@ impl Recovery {
             checkpoint_before: None,
             checkpoint_after: None,
             checkpoints_keep: KeepCount::DEFAULT,
+            memo: None,
             record: run,
+            item: item.as_ref(),
             told: Told { violation: violation.as_deref(), ..record.told() },
         };
         let landed = vault.land_run(landing, captured.batch)?;
@@ -313,6 +318,7 @@ fn journal_only(
     record: RunRecord,
     session: &SessionRecord,
 ) -> crate::vault::Result<LandedRun> {
+    let item = session.item();
     let landing = RunLanding {
         landing: Landing::RecordOnly,
         edits: &Edits::new(),
@@ -320,65 +326,134 @@ fn journal_only(
         checkpoint_before: None,
         checkpoint_after: None,
         checkpoints_keep: KeepCount::DEFAULT,
+        memo: None,
         record,
+        item: item.as_ref(),
         told: session.told(),
     };
     vault.land_run(landing, Batch::new(vault)?)
 }
 
-impl<L: Launcher> ProxyRuntime<'_, L> {
-    /// Clears away the scratches of runs that were killed; what they had finished stays for a recovery.
-    pub(super) fn sweep(&self, scratch: &ScratchDir, run: &mut Run) -> Outcome<(), L> {
-        for (name, session) in scratch.dead()? {
-            let record = match SessionRecord::read(&session, &name) {
-                Ok(record) => record,
-                // Killed before it had begun, or while it was cleared away: nothing of it is promised.
-                Err(_) if !session.dir().join(RECORD).exists() || session.read_outcome()?.is_none() => {
-                    self.clear(run, &name, session.discard());
-                    continue;
+/// In a scratch: a run has tried in vain to finish it.
+const TRIED: &str = "tried";
+
+/// What is done with commands that had ended, but whose changes were not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HalfCaptured<'a> {
+    /// They are captured, where nothing stands against it.
+    Finish { boot_id: &'a str },
+    /// They wait for somebody to decide.
+    Leave,
+}
+
+/// Clears away the scratches of runs that were killed, and journals them. What somebody should know of it.
+pub fn sweep<E: From<SessionError> + From<VaultError>>(
+    scratch: &ScratchDir,
+    vault: &Vault,
+    half_captured: HalfCaptured<'_>,
+) -> Result<Vec<Note>, E> {
+    let vault_id = vault.id()?;
+    let mut notes = Vec::new();
+    for (name, session) in scratch.dead()? {
+        let record = match SessionRecord::read(&session, &name) {
+            Ok(record) => record,
+            // Killed before it had begun, or while it was cleared away: nothing of it is promised.
+            Err(_) if !session.dir().join(RECORD).exists() || session.read_outcome()?.is_none() => {
+                notes.extend(leftover(&name, session.discard()));
+                continue;
+            }
+            // What a command has made is nobody's to throw away unread.
+            Err(error) => {
+                let text = format!("run {name} left changes in {}, but: {error}", session.dir().display());
+                notes.push(Note { code: "scratch.unreadable", text });
+                continue;
+            }
+        };
+        let ours = record.vault_id == vault_id && is_of(&record, vault);
+        // One that waited for its approval is known from before it began.
+        let begun = |run: &RunRecord| run.state != RunState::ApprovalRequired;
+        let row = vault.read()?.run(&record.run_id()?).map_err(VaultError::from)?;
+        let known = ours && row.as_ref().is_some_and(begun);
+        match (session.read_outcome()?, known) {
+            (_, true) => notes.extend(leftover(&name, session.captured())),
+            (Some(_), false) if ours => notes.push(half_way(vault, &name, session, record, half_captured)),
+            (Some(_), false) => {}
+            // Its own vault journals it with its next run.
+            (None, false)
+                if !ours && record.vault.as_ref().is_some_and(|vault| Path::new(vault).exists()) => {}
+            (None, false) => {
+                if ours {
+                    let mut row = run_record(&record, None, RunState::Interrupted, None)?;
+                    row.result = journal::interrupted(stood_at(session.dir()));
+                    journal_only(vault, row, &record)?;
                 }
-                // What a command has made is nobody's to throw away unread.
-                Err(error) => {
-                    let dir = session.dir().display();
-                    run.note("scratch.unreadable", format!("run {name} left changes in {dir}, but: {error}"));
-                    continue;
-                }
-            };
-            let ours = record.vault_id == self.site.vault_id;
-            // One that waited for its approval is known from before it began.
-            let begun = |run: &RunRecord| run.state != RunState::ApprovalRequired;
-            let row = self.site.vault.read()?.run(&record.run_id()?).map_err(VaultError::from)?;
-            let known = ours && row.as_ref().is_some_and(begun);
-            match (session.read_outcome()?, known) {
-                (_, true) => self.clear(run, &name, session.captured()),
-                (Some(_), false) if ours => run.note(
-                    "run.recoverable",
-                    format!("run {name} was never captured; finish it with: avfs recover {name}"),
-                ),
-                (Some(_), false) => {}
-                // Its own vault journals it with its next run.
-                (None, false)
-                    if !ours && record.vault.as_ref().is_some_and(|vault| Path::new(vault).exists()) => {}
-                (None, false) => {
-                    if ours {
-                        let mut row = run_record(&record, None, RunState::Interrupted, None)?;
-                        row.result = journal::interrupted(stood_at(session.dir()));
-                        journal_only(self.site.vault, row, &record)?;
-                    }
-                    self.clear(run, &name, session.discard());
-                }
+                notes.extend(leftover(&name, session.discard()));
             }
         }
-        Ok(())
     }
+    Ok(notes)
+}
 
-    /// A leftover that cannot be removed is no reason not to run.
-    pub(super) fn clear(&self, run: &mut Run, name: &str, cleared: Result<(), SessionError>) {
-        if let Err(error) = cleared {
-            run.note(
-                "scratch.leftover",
-                format!("what run {name} left behind could not be removed: {error}"),
-            );
+/// False for a run of another copy of the vault, which is where it was: that one's next run takes care of it.
+fn is_of(record: &SessionRecord, vault: &Vault) -> bool {
+    let file = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+    let theirs = record.vault.as_ref().and_then(|path| file(Path::new(path)));
+    theirs.is_none() || theirs == vault.path().and_then(file)
+}
+
+/// Finishes a run whose command had ended, or tells that somebody has to.
+fn half_way(
+    vault: &Vault,
+    name: &str,
+    session: MountSession,
+    record: SessionRecord,
+    half_captured: HalfCaptured<'_>,
+) -> Note {
+    let wait = |why: &str| {
+        let text = format!("run {name} was never captured{why}; finish it with: avfs recover {name}");
+        Note { code: "run.recoverable", text }
+    };
+    let HalfCaptured::Finish { boot_id } = half_captured else { return wait("") };
+    let tried = session.dir().join(TRIED);
+    if tried.exists() {
+        return wait("");
+    }
+    let outcome = match SessionOutcome::read(&session, name) {
+        Ok(Some(outcome)) => outcome,
+        Ok(None) => return wait(""),
+        Err(error) => return wait(&format!(" ({error})")),
+    };
+    if outcome.version_before().is_none() {
+        return wait(" (what it began from was not imported yet)");
+    }
+    let options = RecoverOptions {
+        bound: None,
+        stat_cache: None,
+        boot_id,
+        doubt: Doubt::Refused,
+        secrets_in_files: SecretsInFiles::Refused,
+        environment: &[],
+    };
+    match (Recovery { record, outcome, session }).finish(vault, &options) {
+        Ok(recovered) => {
+            let kept = match recovered.landed.landed.version() {
+                Some(_) => format!("they are on fork {} now", recovered.landed.record.fork),
+                None => "there were none".to_owned(),
+            };
+            let text = format!("the changes of run {name} had not been kept; {kept}");
+            Note { code: "run.recovered", text }
+        }
+        Err(error) => {
+            // Once is enough: what cannot be captured would be read again by every run. Without the mark it is.
+            let _ = std::fs::write(&tried, "");
+            wait(&format!(" ({error})"))
         }
     }
+}
+
+/// A leftover that cannot be removed is no reason to stop.
+pub(super) fn leftover(name: &str, cleared: Result<(), SessionError>) -> Option<Note> {
+    let error = cleared.err()?;
+    let text = format!("what run {name} left behind could not be removed: {error}");
+    Some(Note { code: "scratch.leftover", text })
 }

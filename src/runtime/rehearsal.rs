@@ -8,6 +8,7 @@ use super::ground::{Beneath, GroundError, Places};
 use super::locate::Surroundings;
 use super::permission::decide;
 use super::policy::Policy;
+use super::reproducible::clock_held;
 use super::request::{BackendChoice, ExecutionRequest};
 use super::result::{Backend, BaseUsed, Enforcement};
 use super::room::Room;
@@ -53,6 +54,7 @@ impl Rehearsal {
             },
             limits: Vec::new(),
             net: request.net.clone(),
+            clock: clock_held(request),
             base,
             scratch,
             degraded: Vec::new(),

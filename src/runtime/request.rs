@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::backend::BatchItem;
 use crate::diagnose::Diagnose;
 use crate::ids::{ApprovalPrefix, DigestKind, ForkName, RequestDigest};
 use crate::vault::codec::put_bytes;
@@ -18,6 +19,7 @@ use super::launcher::{ProcMode, SecretFile, Streams};
 use super::limits::Limits;
 use super::net::NetMode;
 use super::policy::PolicyProfile;
+use super::reproducible::{FixedClock, Reproducible};
 use super::timeout::ExecutionTimeout;
 use super::view::{Extra, Profile};
 use super::words::words;
@@ -70,10 +72,17 @@ pub fn shown_word(word: &OsStr) -> String {
 /// The fork a command works on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForkChoice {
-    /// One of its own, made from the present state of the workspace.
-    Ephemeral,
+    /// One of its own, made from `from`, else from the present state of the workspace.
+    Ephemeral { from: Option<Reference> },
     /// A named one that each run moves on; made from `from` on first use.
     Persistent { name: ForkName, from: Option<Reference> },
+}
+
+impl ForkChoice {
+    #[must_use]
+    pub fn is_ephemeral(&self) -> bool {
+        matches!(self, Self::Ephemeral { .. })
+    }
 }
 
 words!(
@@ -154,6 +163,26 @@ words!(
 );
 
 words!(
+    /// Whether remembered results are used.
+    CacheMode, "way to use the cache", {
+        Off = "off",
+        /// One that is there is taken.
+        Read = "read",
+        /// That, and what is run is remembered.
+        Write = "write",
+    }
+);
+
+words!(
+    /// Whether the caller vouches for a run that reaches beyond what its result is remembered by.
+    Purity, "purity", {
+        Unknown = "unknown",
+        /// The network and what is shown of the host make no difference.
+        Declared = "declared",
+    }
+);
+
+words!(
     /// What is done where a person has to say yes first.
     ApprovalMode, "way to be approved", {
         /// The request is refused until somebody has.
@@ -223,12 +252,19 @@ pub struct ExecutionRequest {
     pub profile: Profile,
     pub extras: Vec<Extra>,
     pub environment: Environment,
+    pub reproducible: Reproducible,
+    /// The time that is the present for it.
+    pub clock: Option<FixedClock>,
     pub secret_files: Vec<SecretFile>,
     /// Whether files that hold a secret's value are kept.
     pub secrets_in_files: SecretsInFiles,
     pub limits: Limits,
     pub confinement: Confinement,
     pub streams: Streams,
+    pub cache: CacheMode,
+    /// Files and directories of the host that the result depends on.
+    pub inputs: Vec<PathBuf>,
+    pub purity: Purity,
     /// How its changes are told.
     pub show: ChangeForm,
     /// Policy profiles that hold for it beside those of the files.
@@ -236,6 +272,8 @@ pub struct ExecutionRequest {
     pub approval: ApprovalMode,
     /// An approval that is shown with the request.
     pub approved: Option<ApprovalPrefix>,
+    /// The item of a batch that it is made for.
+    pub item: Option<BatchItem>,
 }
 
 impl ExecutionRequest {
@@ -324,15 +362,22 @@ impl ExecutionRequest {
             profile,
             extras,
             environment,
+            reproducible,
+            clock,
             secret_files,
             secrets_in_files,
             limits,
             confinement,
             streams: _,
+            // A remembered result is what running the request has given.
+            cache: _,
+            inputs: _,
+            purity: _,
             show: _,
             policy,
             approval: _,
             approved: _,
+            item: _,
         } = self;
         let mut bytes = Vec::with_capacity(1024);
         let mut put = |field: &[u8]| put_bytes(&mut bytes, field);
@@ -344,7 +389,7 @@ impl ExecutionRequest {
         put(&words.len().to_be_bytes());
         words.iter().for_each(|word| put(word.as_bytes()));
         let (fork, from) = match fork {
-            ForkChoice::Ephemeral => ("", None),
+            ForkChoice::Ephemeral { from } => ("", from.as_ref()),
             ForkChoice::Persistent { name, from } => (name.as_str(), from.as_ref()),
         };
         put(fork.as_bytes());
@@ -400,20 +445,28 @@ impl ExecutionRequest {
             put(kind.as_bytes());
             put(value);
         }
+        // Behind the variables, in their form and of another kind: without them the digest is what it always was.
+        if let Some(clock) = clock {
+            [&b"clock"[..], b"fixed", clock.epoch().as_bytes()].into_iter().for_each(&mut put);
+        }
+        match reproducible {
+            Reproducible::Off => {}
+            Reproducible::On => [&b"reproducible"[..], b"on", b""].into_iter().for_each(&mut put),
+        }
         RequestDigest(DigestKind::Request.digest(&bytes))
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::runtime::confinement::{LandlockMode, NestedUserns, SeccompProfile};
     use crate::runtime::environment::EnvChoice;
 
-    fn request() -> ExecutionRequest {
+    pub(crate) fn request() -> ExecutionRequest {
         ExecutionRequest {
             command: CommandLine::Argv(vec!["make".into(), "test".into()]),
-            fork: ForkChoice::Ephemeral,
+            fork: ForkChoice::Ephemeral { from: None },
             retention: Retention::Review,
             writing: Writing::Allowed,
             base: BaseChoice::Auto,
@@ -430,15 +483,21 @@ mod tests {
             profile: Profile::Strict,
             extras: Vec::new(),
             environment: Environment::default(),
+            reproducible: Reproducible::Off,
+            clock: None,
             secret_files: Vec::new(),
             secrets_in_files: SecretsInFiles::Refused,
             limits: Limits::default(),
             confinement: Confinement::DEFAULT,
             streams: Streams::Passed,
+            cache: CacheMode::Off,
+            inputs: Vec::new(),
+            purity: Purity::Unknown,
             show: ChangeForm::Summary,
             policy: Vec::new(),
             approval: ApprovalMode::Fail,
             approved: None,
+            item: None,
         }
     }
 
@@ -497,6 +556,9 @@ mod tests {
             }),
             Box::new(|it| it.proc = ProcMode::Absent),
             Box::new(|it| it.profile = Profile::Host),
+            Box::new(|it| it.reproducible = Reproducible::On),
+            Box::new(|it| it.clock = Some(FixedClock::DEFAULT)),
+            Box::new(|it| it.clock = "@0".parse().ok()),
             Box::new(|it| it.policy = vec![PolicyProfile::Agent]),
             Box::new(|it| it.extras = vec![Extra::ReadOnly("/srv/app/target".into())]),
             Box::new(|it| it.extras = vec![Extra::ReadWrite("/srv/app/target".into())]),
@@ -515,6 +577,7 @@ mod tests {
         // How it is asked and told makes no other request of it, nor does the value that a secret has today.
         assert_eq!(digest(|it| it.approval = ApprovalMode::Wait), digests[0]);
         assert_eq!(digest(|it| it.streams = Streams::Captured { bytes_max: 1 }), digests[0]);
+        assert_eq!(digest(|it| it.cache = CacheMode::Write), digests[0]);
     }
 
     #[test]

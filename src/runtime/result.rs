@@ -13,7 +13,9 @@ use super::change_summary::ChangeSummary;
 use super::confinement::{Confined, RefusedCall};
 use super::launcher::{Connections, Exit, Output, Usage};
 use super::limits::{EnforcedLimit, LimitKind};
+use super::memo::CacheUse;
 use super::net::NetMode;
+use super::reproducible::ClockHeld;
 use super::room::Scratch;
 use super::words::words;
 
@@ -72,6 +74,8 @@ pub struct Enforcement {
     pub confined: Confined,
     pub limits: Vec<EnforcedLimit>,
     pub net: NetMode,
+    /// How far a fixed clock held.
+    pub clock: Option<ClockHeld>,
     pub base: BaseUsed,
     pub scratch: Scratch,
     /// Pieces that were asked for and could not be had.
@@ -94,8 +98,9 @@ pub struct ExecutionResult {
     pub stopped_by: Option<LimitKind>,
     pub started_at: Timestamp,
     pub duration: Duration,
-    pub stdout: Output,
-    pub stderr: Output,
+    /// Nothing where it was not kept.
+    pub stdout: Option<Output>,
+    pub stderr: Option<Output>,
     pub changes: ChangeSummary,
     /// The changes as text, in the form that was asked for.
     pub change_report: Option<ChangeReport>,
@@ -112,5 +117,8 @@ pub struct ExecutionResult {
     pub usage: Usage,
     pub phases: Phases,
     pub notes: Vec<Note>,
-    pub enforcement: Enforcement,
+    /// Nothing where nothing was run.
+    pub enforcement: Option<Enforcement>,
+    /// Nothing where the cache was not asked for.
+    pub cache: Option<CacheUse>,
 }

@@ -2,12 +2,15 @@
 
 use std::time::Instant;
 
+use crate::backend::VersionRecord;
 use crate::clock::Timestamp;
 use crate::ids::{ApprovalId, ForkName, RunId};
 use crate::vault::import::Imported;
+use crate::vault::memo::MemoParts;
 use crate::vault::run::Told;
 
 use super::decision::ExecutionDecision;
+use super::memo::CacheUse;
 use super::request::ExecutionRequest;
 use super::result::{Note, Phases};
 
@@ -22,6 +25,12 @@ pub struct Run {
     pub decision: ExecutionDecision,
     /// The approval that let it through.
     pub approval: Option<ApprovalId>,
+    /// What the cache had to do with it, where it was asked for.
+    pub cache: Option<CacheUse>,
+    /// What its result depends on, and the version it stands on: known before the ground is made where the cache
+    /// was looked into.
+    pub memo: Option<MemoParts>,
+    pub base: Option<VersionRecord>,
     /// Where its changes will go.
     pub fork: ForkName,
     /// Where a fork made for the run begins.
@@ -47,7 +56,12 @@ impl Run {
     }
 
     pub fn told(&self) -> RunTold {
-        RunTold { request: self.message.clone(), decision: self.decision.told(), violation: None }
+        RunTold {
+            request: self.message.clone(),
+            decision: self.decision.told(),
+            violation: None,
+            cached_from: self.cache.as_ref().and_then(|cache| cache.from.clone()),
+        }
     }
 }
 
@@ -57,11 +71,17 @@ pub struct RunTold {
     pub request: String,
     pub decision: String,
     pub violation: Option<String>,
+    pub cached_from: Option<RunId>,
 }
 
 impl RunTold {
     pub fn as_told(&self) -> Told<'_> {
-        Told { request: &self.request, decision: &self.decision, violation: self.violation.as_deref() }
+        Told {
+            request: &self.request,
+            decision: &self.decision,
+            violation: self.violation.as_deref(),
+            cached_from: self.cached_from.as_ref(),
+        }
     }
 }
 

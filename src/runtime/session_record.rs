@@ -6,12 +6,14 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::backend::BatchItem;
 use crate::clock::Timestamp;
-use crate::ids::{ForkName, RunId, VersionId, from_hex};
+use crate::ids::{BatchId, ForkName, RunId, VersionId, from_hex};
 use crate::vault::run::Told;
 
 use super::launcher::Exit;
 use super::mount_session::{MountSession, SessionError, read_record_in};
+use super::reproducible::FixedClock;
 
 /// Before the command begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +46,12 @@ pub struct SessionRecord {
     /// Names of the secrets whose values no file may hold that is kept.
     #[serde(default)]
     pub secrets: Vec<String>,
+    /// The item of a batch that it is made for: the batch, and the item's number.
+    #[serde(default)]
+    pub item: Option<(String, u64)>,
+    /// The time that was the present for it.
+    #[serde(default)]
+    pub clock_fixed: Option<String>,
     pub request: String,
     pub decision: String,
 }
@@ -82,8 +90,19 @@ impl SessionRecord {
     }
 
     #[must_use]
+    pub fn item(&self) -> Option<BatchItem> {
+        let (batch, number) = self.item.as_ref()?;
+        Some(BatchItem { batch: BatchId::parse(batch).ok()?, number: *number })
+    }
+
+    #[must_use]
     pub fn told(&self) -> Told<'_> {
-        Told { request: &self.message, decision: &self.told_decision, violation: None }
+        Told { request: &self.message, decision: &self.told_decision, ..Told::default() }
+    }
+
+    #[must_use]
+    pub fn clock(&self) -> Option<FixedClock> {
+        self.clock_fixed.as_ref()?.parse().ok()
     }
 
     #[must_use]

@@ -18,6 +18,8 @@ pub enum UnitError {
     Span(String),
     #[error("{0:?} is neither a duration nor a time")]
     Since(String),
+    #[error("{0:?} is no time from 1970 on, in whole seconds")]
+    Clock(String),
 }
 
 impl Diagnose for UnitError {
@@ -30,6 +32,7 @@ impl Diagnose for UnitError {
             Self::Size(_) => "write a size such as 4096, 500K, 20MiB or 10GiB",
             Self::Cpus(_) => "write a number such as 2 or 0.5",
             Self::Span(_) => "write a duration such as 90s, 30m, 12h, 7d or 2w",
+            Self::Clock(_) => "write a time such as 2026-01-31T12:00:00Z, or @ and seconds since 1970",
             Self::Since(_) => "write a duration such as 12h, or a time such as 2026-01-31T12:00:00Z",
         };
         Some(hint.to_owned())

@@ -260,7 +260,7 @@ fn resolver() -> Option<(PathBuf, ViewStep)> {
 }
 
 /// Directories on PATH that the system does not cover, and what they need beside them.
-fn toolchains(search_path: &OsStr, home: Option<&Path>) -> Vec<PathBuf> {
+pub(super) fn toolchains(search_path: &OsStr, home: Option<&Path>) -> Vec<PathBuf> {
     let mut found = BTreeSet::new();
     let mut dirs: Vec<&Path> = search_path
         .as_bytes()

@@ -74,7 +74,9 @@ pub fn bound_dir(vault: &Vault) -> Result<Option<PathBuf>, VaultError> {
         return Ok(Some(PathBuf::from(OsString::from_vec(bound))));
     }
     let path = vault.path().and_then(|path| std::fs::canonicalize(path).ok());
-    Ok(path.and_then(|path| Some(path.parent()?.parent()?.to_owned())))
+    // A copy that lies elsewhere is of no directory: what happens to be above it is somebody else's.
+    let home = path.as_deref().and_then(Path::parent).filter(|home| home.ends_with(VAULT_DIR));
+    Ok(home.and_then(Path::parent).map(Path::to_owned))
 }
 
 pub fn require_bound_dir(vault: &Vault) -> Result<PathBuf, WorkspaceError> {
@@ -107,7 +109,13 @@ mod tests {
         drop(vault);
         let new = dir.path().canonicalize().unwrap().join("new");
         std::fs::rename(&old, &new).unwrap();
-        let vault = Vault::open(&new.join(".avfs/vault.db"), OpenOptions::default(), context).unwrap();
+        let vault =
+            Vault::open(&new.join(".avfs/vault.db"), OpenOptions::default(), context.clone()).unwrap();
         assert_eq!(require_bound_dir(&vault).unwrap(), new);
+        drop(vault);
+        let copy = new.join("copy.db");
+        std::fs::copy(new.join(".avfs/vault.db"), &copy).unwrap();
+        let copy = Vault::open(&copy, OpenOptions::default(), context).unwrap();
+        assert_eq!(bound_dir(&copy).unwrap(), None);
     }
 }

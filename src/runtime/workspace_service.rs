@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::backend::{Life, VersionRecord};
-use crate::ids::ForkName;
+use crate::ids::{ContentId, ForkName, TreeId};
 use crate::vault::VaultError;
 use crate::vault::import::{ImportOptions, Imported, OnTrouble};
 use crate::vault::layers::Stack;
@@ -13,7 +13,7 @@ use crate::vault::version::{Reference, full_root_of};
 
 use super::ground::{Beneath, GroundError, Places};
 use super::proxy::Site;
-use super::request::{BackendChoice, ForkChoice};
+use super::request::{BackendChoice, ExecutionRequest, ForkChoice};
 use super::run::Run;
 
 /// Forks named in the note about those that went.
@@ -54,15 +54,9 @@ impl WorkspaceService<'_> {
         if let Beneath::Live(dir) = Beneath::choose(request, places, &site.cache_dir)? {
             return Ok(Ground::Live(dir));
         }
-        let version = match &request.fork {
-            ForkChoice::Ephemeral => {
-                if let Some(dir) = &places.bound {
-                    let imported = import_dir(site, dir)?;
-                    run.note_import(&imported);
-                }
-                self.head(&ForkName::main())?
-            }
-            ForkChoice::Persistent { name, from } => self.task_fork(name, from.as_ref(), places, run)?,
+        let version = match run.base.clone() {
+            Some(version) => version,
+            None => self.base(places, run)?,
         };
         let root = {
             let reader = site.vault.read()?;
@@ -73,6 +67,50 @@ impl WorkspaceService<'_> {
         }
         let stack = site.vault.stack(&root, &site.layers, site.meter)?;
         Ok(Ground::Stacked { stack, version, root })
+    }
+
+    /// The version that a run on no live base stands on; what is not in the vault yet is brought in.
+    pub(super) fn base(&self, places: &Places, run: &mut Run) -> crate::vault::Result<VersionRecord> {
+        match run.request.fork.clone() {
+            ForkChoice::Ephemeral { from: Some(from) } => {
+                let (version, parent) = from.resolve(&*self.site.vault.read()?)?;
+                run.parent = parent.unwrap_or_else(ForkName::main);
+                Ok(version)
+            }
+            ForkChoice::Ephemeral { from: None } => {
+                if let Some(dir) = &places.bound {
+                    let imported = import_dir(self.site, dir)?;
+                    run.note_import(&imported);
+                }
+                self.head(&ForkName::main())
+            }
+            ForkChoice::Persistent { name, from } => self.task_fork(&name, from.as_ref(), places, run),
+        }
+    }
+
+    /// The files that would be, with and without times; nothing is brought in or made.
+    pub(super) fn base_now(
+        &self,
+        request: &ExecutionRequest,
+        places: &Places,
+    ) -> crate::vault::Result<(TreeId, ContentId)> {
+        let of = |version: VersionRecord| (version.root, version.content);
+        let from = match &request.fork {
+            ForkChoice::Ephemeral { from } => from.as_ref(),
+            ForkChoice::Persistent { name, from } => match self.site.vault.fork(name) {
+                Ok(_) => return self.head(name).map(of),
+                Err(VaultError::NoFork { .. }) => from.as_ref(),
+                Err(error) => return Err(error),
+            },
+        };
+        match (from, &places.bound) {
+            (Some(from), _) => Ok(of(from.resolve(&*self.site.vault.read()?)?.0)),
+            (None, Some(dir)) => {
+                let (root, _, _) = self.site.vault.survey(dir, &import_options(self.site))?;
+                Ok((root.tree, root.content))
+            }
+            (None, None) => self.head(&ForkName::main()).map(of),
+        }
     }
 
     fn head(&self, fork: &ForkName) -> crate::vault::Result<VersionRecord> {
@@ -138,11 +176,15 @@ impl WorkspaceService<'_> {
 
 /// Brings the bound directory's present state onto the main fork.
 pub(super) fn import_dir(site: &Site<'_>, dir: &Path) -> crate::vault::Result<Imported> {
-    let options = ImportOptions {
+    site.vault.import(dir, &ForkName::main(), "import before a run", &import_options(site))
+}
+
+/// How the bound directory is read.
+pub(super) fn import_options<'a>(site: &'a Site<'_>) -> ImportOptions<'a> {
+    ImportOptions {
         on_trouble: OnTrouble::KeepGoing,
         stat_cache: site.stat_cache.as_deref(),
         exclude: &site.exclude,
         meter: site.meter,
-    };
-    site.vault.import(dir, &ForkName::main(), "import before a run", &options)
+    }
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::runtime::confinement::NestedUserns;
 use crate::runtime::limits::EnforcedLimit;
+use crate::runtime::reproducible::ClockHeld;
 use crate::runtime::result::Enforcement;
 use crate::runtime::room::Scratch;
 
@@ -47,6 +48,8 @@ pub struct EnforcementObject {
     /// Whether the command could make user namespaces of its own.
     pub nested_userns: bool,
     pub net: String,
+    /// How far a fixed clock held: `files`, `files+programs`, or nothing.
+    pub clock: Option<&'static str>,
     pub limits: Vec<LimitObject>,
     /// `live`, `reused`, `layered` or `materialized`.
     pub base: &'static str,
@@ -73,6 +76,7 @@ impl From<&Enforcement> for EnforcementObject {
             landlock: enforcement.confined.landlock_abi.map(|abi| LandlockObject { abi }),
             nested_userns: enforcement.confined.userns == NestedUserns::Allowed,
             net: enforcement.net.to_string(),
+            clock: enforcement.clock.map(ClockHeld::word),
             limits: enforcement.limits.iter().map(LimitObject::from).collect(),
             base: enforcement.base.word(),
             scratch,

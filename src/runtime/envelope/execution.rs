@@ -34,6 +34,9 @@ pub struct ExecutionEnvelope {
     pub result: Option<ResultObject>,
     pub enforcement: Option<EnforcementObject>,
     pub error: Option<ErrorBody>,
+    /// The code of what the error came from, where that says more: of `capture.failed`, why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_cause: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema, PartialEq, Eq)]
@@ -99,7 +102,7 @@ impl ExecutionEnvelope {
                 success: result.exit == Exit::Code(0) && !result.timed_out && result.stopped_by.is_none(),
                 state: StateName::Completed,
                 result: Some(ResultObject::from(&**result)),
-                enforcement: Some(EnforcementObject::from(&result.enforcement)),
+                enforcement: result.enforcement.as_ref().map(EnforcementObject::from),
                 ..envelope
             },
             Ok(Came::Denied(denial)) => {
@@ -111,7 +114,11 @@ impl ExecutionEnvelope {
                 error: Some(approval_body(approval, executed.decision.as_ref())),
                 ..envelope
             },
-            Err(error) => Self { error: Some(ErrorBody::of(error)), ..envelope },
+            Err(error) => Self {
+                error: Some(ErrorBody::of(error)),
+                error_cause: error.cause().map(str::to_owned),
+                ..envelope
+            },
         }
     }
 
@@ -145,6 +152,7 @@ impl ExecutionEnvelope {
             result: None,
             enforcement: None,
             error: None,
+            error_cause: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::backend::{AuditRecord, CheckpointRecord, ForkRecord, Life, RunRecord,
 use crate::ids::{ForkName, VersionId, to_hex};
 use crate::vault::audit_query::Link;
 
+use super::cache::CacheObject;
 use super::text::time_text;
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -152,6 +153,8 @@ pub struct RunObject {
     pub signal: Option<i32>,
     pub applied_at: Option<String>,
     pub discarded_at: Option<String>,
+    /// The run whose result was taken for it.
+    pub cached_from: Option<String>,
     /// As the request has it: a list of words, or one string for a shell.
     pub command: Value,
 }
@@ -171,6 +174,7 @@ impl From<&RunRecord> for RunObject {
             signal: run.signal,
             applied_at: run.applied_at.map(time_text),
             discarded_at: run.discarded_at.map(time_text),
+            cached_from: CacheObject::of_row(run).and_then(|cache| cache.cached_from),
             command: journal_value(&run.request)["command"].take(),
         }
     }

@@ -5,12 +5,25 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::str::FromStr;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
-use crate::runtime::request::CommandLine;
+use crate::ids::{ApprovalPrefix, ForkName};
+use crate::runtime::confinement::{LandlockMode, SeccompProfile};
+use crate::runtime::limits::CpuLimit;
+use crate::runtime::net::NetMode;
+use crate::runtime::policy::PolicyProfile;
+use crate::runtime::reproducible::FixedClock;
+use crate::runtime::request::{
+    ApprovalMode, BackendChoice, BaseChoice, CheckpointMode, CommandLine, Retention, ScratchChoice,
+};
+use crate::runtime::timeout::ExecutionTimeout;
+use crate::runtime::units::Limit;
+use crate::runtime::view::Profile;
+use crate::vault::version::Reference;
 
 use super::answer::SCHEMA_VERSION;
 use super::text::from_base64;
@@ -19,7 +32,7 @@ use super::text::from_base64;
 pub const REQUEST_BYTES_MAX: usize = 16 << 20;
 
 /// What is asked for.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RequestFile {
     /// The version of this format; 1 if nothing is said.
@@ -37,7 +50,7 @@ pub struct RequestFile {
     pub at: Option<String>,
     pub readonly: bool,
     /// Milliseconds; null means that it may run for ever, nothing at all the default.
-    #[serde(deserialize_with = "even_null")]
+    #[serde(deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<Option<u64>>,
     /// As `--timeout` takes it.
     pub timeout: Option<String>,
@@ -59,7 +72,11 @@ pub struct RequestFile {
     pub cache: Vec<String>,
     /// Variables and their values.
     pub env: BTreeMap<String, String>,
-    /// Names of variables that are passed on where the caller has them.
+    /// As `--reproducible`.
+    pub reproducible: bool,
+    /// As `--clock-fixed` takes it.
+    pub clock_fixed: Option<String>,
+    /// Names of variables that are passed on where the caller has them, but for those that are fixed.
     pub environment: Vec<String>,
     /// Names of variables that are passed on and never written down.
     pub secrets: Vec<String>,
@@ -78,6 +95,12 @@ pub struct RequestFile {
     pub allow_userns: bool,
     /// Policy profiles to hold beside those of the files.
     pub policy: Vec<String>,
+    /// `off`, `read` or `write`: whether remembered results are used.
+    pub cache_mode: Option<String>,
+    /// Paths of the host that the result depends on.
+    pub inputs: Vec<String>,
+    /// The network and what is shown of the host make no difference.
+    pub pure: bool,
     /// `fail`, `wait` or `ask`.
     pub approval: Option<String>,
     /// An approval to use.
@@ -100,15 +123,78 @@ impl RequestFile {
         if text.len() > REQUEST_BYTES_MAX {
             return Err(RequestFileError::TooLong);
         }
-        let file: Self = serde_json::from_slice(text).map_err(|error| {
-            let text = error.to_string();
-            let problem = text.split(" at line ").next().unwrap_or_default().to_owned();
-            RequestFileError::Json { line: error.line(), column: error.column(), problem }
-        })?;
-        match file.schema_version {
-            None | Some(SCHEMA_VERSION) => Ok(file),
+        let file: Self = serde_json::from_slice(text).map_err(|error| json_problem(&error))?;
+        file.check_version()?;
+        Ok(file)
+    }
+
+    pub fn check_version(&self) -> Result<(), RequestFileError> {
+        match self.schema_version {
+            None | Some(SCHEMA_VERSION) => Ok(()),
             Some(other) => Err(bad("schema_version", format!("{other} is not known; this avfs knows 1"))),
         }
+    }
+
+    /// The keys that say something: all but those that are as without them.
+    pub fn said(&self) -> serde_json::Result<Map<String, Value>> {
+        let keys = |file: &Self| match serde_json::to_value(file)? {
+            Value::Object(keys) => Ok(keys),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                Ok::<_, serde_json::Error>(Map::new())
+            }
+        };
+        let unsaid = keys(&Self::default())?;
+        Ok(keys(self)?.into_iter().filter(|(key, value)| unsaid.get(key) != Some(value)).collect())
+    }
+
+    /// Refuses a value that `avfs-run --request` would refuse, whatever the host: for those who check requests long
+    /// before they are run.
+    pub fn check(&self) -> Result<(), RequestFileError> {
+        fn word<T: FromStr<Err: std::fmt::Display>>(
+            key: &'static str,
+            value: Option<&str>,
+        ) -> Result<(), RequestFileError> {
+            let parsed = value.map(str::parse::<T>).transpose();
+            parsed.map(drop).map_err(|error| bad(key, error.to_string()))
+        }
+        fn amount<T: FromStr<Err: std::fmt::Display>>(
+            key: &'static str,
+            value: &Value,
+        ) -> Result<(), RequestFileError> {
+            word::<T>(key, amount_text(value).as_deref())
+        }
+        self.check_version()?;
+        self.command_line()?;
+        word::<ForkName>("fork", self.fork.as_deref())?;
+        word::<Reference>("from", self.from.as_deref())?;
+        word::<ExecutionTimeout>("timeout", self.timeout.as_deref())?;
+        word::<CheckpointMode>("checkpoint_mode", self.checkpoint_mode.as_deref())?;
+        word::<NetMode>("net", self.net.as_deref())?;
+        word::<Retention>("retention", self.retention.as_deref())?;
+        word::<BaseChoice>("base", self.base.as_deref())?;
+        word::<ScratchChoice>("scratch", self.scratch.as_deref())?;
+        word::<BackendChoice>("backend", self.backend.as_deref())?;
+        word::<Profile>("profile", self.profile.as_deref())?;
+        word::<FixedClock>("clock_fixed", self.clock_fixed.as_deref())?;
+        amount::<Limit>("memory", &self.memory)?;
+        amount::<CpuLimit>("cpus", &self.cpus)?;
+        amount::<Limit>("pids", &self.pids)?;
+        amount::<Limit>("disk", &self.disk)?;
+        amount::<Limit>("files", &self.files)?;
+        amount::<Limit>("file_size", &self.file_size)?;
+        word::<SeccompProfile>("seccomp", self.seccomp.as_deref())?;
+        word::<LandlockMode>("landlock", self.landlock.as_deref())?;
+        for profile in &self.policy {
+            word::<PolicyProfile>("policy", Some(profile))?;
+        }
+        word::<ApprovalMode>("approval", self.approval.as_deref())?;
+        word::<ApprovalPrefix>("approval_id", self.approval_id.as_deref())?;
+        if self.retention.as_deref() == Some(Retention::Apply.word())
+            && (self.fork.is_some() || self.readonly)
+        {
+            return Err(bad("retention", "apply goes neither with a fork nor with readonly".to_owned()));
+        }
+        Ok(())
     }
 
     /// The command that is meant.
@@ -153,6 +239,13 @@ pub fn amount_text(value: &Value) -> Option<String> {
         Value::String(text) => Some(text.clone()),
         Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => Some(value.to_string()),
     }
+}
+
+/// What is wrong with the JSON, and where.
+pub(super) fn json_problem(error: &serde_json::Error) -> RequestFileError {
+    let text = error.to_string();
+    let problem = text.split(" at line ").next().unwrap_or_default().to_owned();
+    RequestFileError::Json { line: error.line(), column: error.column(), problem }
 }
 
 /// Tells null from nothing.

@@ -1,5 +1,6 @@
 //! What was asked for, as an envelope and the journal tell it.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use schemars::JsonSchema;
@@ -7,10 +8,12 @@ use serde::Serialize;
 
 use crate::runtime::confinement::NestedUserns;
 use crate::runtime::redact::{redact, redact_words};
+use crate::runtime::reproducible::Reproducible;
 use crate::runtime::request::{
-    CommandLine, ExecutionRequest, ForkChoice, SecretsInFiles, Writing, shown_word,
+    CommandLine, ExecutionRequest, ForkChoice, Purity, SecretsInFiles, Writing, shown_word,
 };
 use crate::runtime::view::Extra;
+use crate::vault::secrets::Secrets;
 
 use super::text::base64;
 
@@ -51,6 +54,12 @@ pub struct RequestObject {
     pub hide: Vec<String>,
     /// Directories that persist between runs.
     pub cache: Vec<String>,
+    /// Variables that the request sets, with their values; without those that hold what looks like a credential.
+    pub env: BTreeMap<String, String>,
+    /// Whether the run was to come out the same again.
+    pub reproducible: bool,
+    /// The time that was the present for it.
+    pub clock_fixed: Option<String>,
     /// Names of the variables the command is given; never their values.
     pub environment: Vec<String>,
     /// Those of them that are never written down.
@@ -74,6 +83,12 @@ pub struct RequestObject {
     pub allow_userns: bool,
     /// Policy profiles that were asked for.
     pub policy: Vec<&'static str>,
+    /// `off`, `read` or `write`: whether remembered results are used.
+    pub cache_mode: &'static str,
+    /// Paths of the host that the result depends on.
+    pub inputs: Vec<String>,
+    /// The caller vouches that the network and what is shown of the host make no difference.
+    pub pure: bool,
 }
 
 impl RequestObject {
@@ -100,7 +115,7 @@ impl RequestObject {
             command_base64: (!is_text).then(bytes),
             vault: vault.map(|vault| vault.display().to_string()),
             fork: match &request.fork {
-                ForkChoice::Ephemeral => None,
+                ForkChoice::Ephemeral { .. } => None,
                 ForkChoice::Persistent { name, .. } => Some(name.to_string()),
             },
             cwd: request.cwd.as_ref().map(path),
@@ -120,6 +135,9 @@ impl RequestObject {
             tmpfs: paths(|extra| matches!(extra, Extra::Tmpfs(_))),
             hide: paths(|extra| matches!(extra, Extra::Hide(_))),
             cache: paths(|extra| matches!(extra, Extra::Cache { .. })),
+            env: brought(request, &secrets),
+            reproducible: request.reproducible == Reproducible::On,
+            clock_fixed: request.clock.map(|clock| clock.to_string()),
             environment: request.environment.names(),
             secrets: request.environment.secret_names(),
             secret_files: request
@@ -141,6 +159,9 @@ impl RequestObject {
             landlock: request.confinement.landlock.word(),
             allow_userns: request.confinement.userns == NestedUserns::Allowed,
             policy: request.policy.iter().map(|profile| profile.word()).collect(),
+            cache_mode: request.cache.word(),
+            inputs: request.inputs.iter().map(path).collect(),
+            pure: request.purity == Purity::Declared,
         }
     }
 
@@ -155,4 +176,23 @@ impl RequestObject {
         let command_base64 = self.command_base64.filter(|_| command == self.command);
         Self { command, command_base64, ..self }
     }
+}
+
+/// A variable with one of these in its name is taken for a credential, whatever it looks like.
+const SECRET_NAMES: [&str; 8] = ["TOKEN", "SECRET", "PASS", "KEY", "CRED", "AUTH", "COOKIE", "PRIVATE"];
+
+/// What the request sets, as far as it may be told. A value that is missing has to be given once more; one that is kept
+/// cannot be taken back.
+fn brought(request: &ExecutionRequest, secrets: &Secrets) -> BTreeMap<String, String> {
+    let texts =
+        request.environment.brought().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
+    let harmless = texts.filter(|(name, value)| {
+        let told = format!("{name}={value}");
+        // Who wrote something is no secret.
+        let name = name.to_ascii_uppercase().replace("AUTHOR_", "");
+        !SECRET_NAMES.iter().any(|secret| name.contains(secret))
+            && redact(&told) == told
+            && secrets.scrub_text(told.clone()) == told
+    });
+    harmless.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }

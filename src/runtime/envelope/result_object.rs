@@ -3,15 +3,16 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::ids::{CheckpointName, ForkName, VersionId, to_hex};
+use crate::ids::{CheckpointName, ForkName, RunId, VersionId};
 use crate::runtime::change_report::ChangeReport;
 use crate::runtime::launcher::{Connection, ConnectionVerdict, Exit, Output};
 use crate::runtime::limits::LimitKind;
 use crate::runtime::result::{ExecutionResult, Phases, RunsOnHost};
 use crate::vault::run::Landed;
 
+use super::cache::CacheObject;
 use super::entry::{ChangeObject, ChangeTotals};
-use super::text::{PathText, base64, time_text};
+use super::text::{PathText, base64, tail, time_text};
 
 /// Changes that are listed; the counts tell of all.
 pub const CHANGES_MAX: usize = 1000;
@@ -166,9 +167,9 @@ pub struct ResultObject {
     pub stderr_truncated: bool,
     pub stdout_encoding: &'static str,
     pub stderr_encoding: &'static str,
-    /// BLAKE3 of what is in `stdout` and `stderr`.
-    pub stdout_digest: String,
-    pub stderr_digest: String,
+    /// BLAKE3 of what is in `stdout` and `stderr`; nothing where it streamed and was not kept.
+    pub stdout_digest: Option<String>,
+    pub stderr_digest: Option<String>,
     pub changes: Vec<ChangeObject>,
     pub change_counts: ChangeTotals,
     /// Changes that are not listed.
@@ -191,30 +192,50 @@ pub struct ResultObject {
     pub refused_calls: Vec<RefusedCallObject>,
     /// Paths written to the bound directory; nothing if that was not asked for.
     pub applied: Option<u64>,
+    /// Nothing was executed: the result of another run was taken.
+    pub cached: bool,
+    /// That run.
+    pub cached_from: Option<String>,
+    /// The result can be taken for a run like this one.
+    pub remembered: bool,
+    /// What the cache had to do with it; nothing if it was not asked for.
+    pub cache: Option<CacheObject>,
     pub usage: UsageObject,
     pub phases_ms: PhasesObject,
     pub notes: Vec<NoteObject>,
 }
 
-fn stream(output: &Output) -> (String, &'static str) {
-    match std::str::from_utf8(&output.bytes) {
-        Ok(text) => (text.to_owned(), "utf-8"),
-        Err(_) => (base64(&output.bytes), "base64"),
+impl ResultObject {
+    /// Only the end of each output; of what is no text nothing.
+    pub fn keep_tails(&mut self, bytes: usize) {
+        for (text, encoding) in
+            [(&mut self.stdout, self.stdout_encoding), (&mut self.stderr, self.stderr_encoding)]
+        {
+            match encoding {
+                "utf-8" => *text = tail(text, bytes).to_owned(),
+                _ => text.clear(),
+            }
+        }
     }
 }
 
-fn digest(output: &Output) -> String {
-    to_hex(blake3::hash(&output.bytes).as_bytes())
+fn stream(output: Option<&Output>) -> (String, &'static str) {
+    let bytes = output.map_or(&b""[..], |output| &output.bytes);
+    match std::str::from_utf8(bytes) {
+        Ok(text) => (text.to_owned(), "utf-8"),
+        Err(_) => (base64(bytes), "base64"),
+    }
 }
 
 impl From<&ExecutionResult> for ResultObject {
     fn from(result: &ExecutionResult) -> Self {
-        let (stdout, stdout_encoding) = stream(&result.stdout);
-        let (stderr, stderr_encoding) = stream(&result.stderr);
+        let (stdout, stdout_encoding) = stream(result.stdout.as_ref());
+        let (stderr, stderr_encoding) = stream(result.stderr.as_ref());
         let (exit_code, signal) = match result.exit {
             Exit::Code(code) => (Some(code), None),
             Exit::Signal(signal) => (None, Some(signal)),
         };
+        let from = result.cache.as_ref().and_then(|cache| cache.from.as_ref());
         let changes: Vec<ChangeObject> =
             result.changes.changes.iter().take(CHANGES_MAX).map(ChangeObject::from).collect();
         Self {
@@ -232,12 +253,12 @@ impl From<&ExecutionResult> for ResultObject {
             duration_ms: millis(result.duration),
             stdout,
             stderr,
-            stdout_truncated: result.stdout.truncated,
-            stderr_truncated: result.stderr.truncated,
+            stdout_truncated: result.stdout.as_ref().is_some_and(|output| output.truncated),
+            stderr_truncated: result.stderr.as_ref().is_some_and(|output| output.truncated),
             stdout_encoding,
             stderr_encoding,
-            stdout_digest: digest(&result.stdout),
-            stderr_digest: digest(&result.stderr),
+            stdout_digest: result.stdout.as_ref().map(Output::digest),
+            stderr_digest: result.stderr.as_ref().map(Output::digest),
             changes_left_off: result.changes.changes.len() - changes.len(),
             change_report: result.change_report.as_ref().map(ChangeReportObject::from),
             changes,
@@ -263,6 +284,10 @@ impl From<&ExecutionResult> for ResultObject {
                 .map(|it| RefusedCallObject { call: it.call.clone(), count: it.count })
                 .collect(),
             applied: result.applied,
+            cached: from.is_some(),
+            cached_from: from.map(RunId::to_string),
+            remembered: result.cache.as_ref().is_some_and(|cache| cache.remembered),
+            cache: result.cache.as_ref().map(CacheObject::from),
             usage: UsageObject {
                 user_ms: millis(result.usage.user),
                 system_ms: millis(result.usage.system),

@@ -413,6 +413,8 @@ pub struct Gc {
     pub versions: u64,
     pub trees: u64,
     pub blobs: u64,
+    /// Remembered results that had expired, or lost a version.
+    pub results: u64,
     pub file_bytes_before: u64,
     pub file_bytes_after: u64,
 }
@@ -444,6 +446,8 @@ pub struct Fsck {
     pub blobs: u64,
     pub audit_rows: u64,
     pub runs: u64,
+    /// Remembered results.
+    pub results: u64,
     pub findings: Vec<FsckFinding>,
 }
 

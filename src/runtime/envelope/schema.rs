@@ -5,9 +5,12 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Value, json};
 
 use super::answer::{ErrorBody, SCHEMA_VERSION};
+use super::batch::{BatchAnswer, BatchItemResult};
 use super::execution::ExecutionEnvelope;
+use super::list::{ListHeader, ListItem};
+use super::replay::{Replay, ReplayItemResult};
 use super::request_file::RequestFile;
-use super::{approvals, policy, results, runs};
+use super::{approvals, attempts, cache, policy, recordings, results, runs};
 
 /// A kind and how the schema of its result is made.
 pub struct Kind {
@@ -60,10 +63,22 @@ pub const KINDS: &[Kind] = &[
     kind::<runs::Doctor>("doctor"),
     kind::<runs::Undo>("undo"),
     kind::<runs::Redo>("redo"),
+    kind::<BatchAnswer>("batch"),
+    kind::<Replay>("replay"),
+    kind::<attempts::Bisect>("bisect"),
+    kind::<attempts::Race>("race"),
     kind::<approvals::ApprovalsList>("approvals.list"),
     kind::<approvals::ApprovalsShow>("approvals.show"),
     kind::<approvals::ApprovalsAnswer>("approvals.approve"),
     kind::<approvals::ApprovalsAnswer>("approvals.deny"),
+    kind::<cache::CacheExplain>("cache.explain"),
+    kind::<cache::CacheForget>("cache.forget"),
+    kind::<cache::CacheList>("cache.list"),
+    kind::<recordings::RecordExport>("record.export"),
+    kind::<recordings::RecordList>("record.list"),
+    kind::<recordings::RecordOne>("record.delete"),
+    kind::<recordings::RecordOne>("record.start"),
+    kind::<recordings::RecordStop>("record.stop"),
     kind::<results::AuditList>("audit.list"),
     kind::<results::AuditVerify>("audit.verify"),
     kind::<results::AuditExport>("audit.export"),
@@ -96,9 +111,11 @@ pub fn document() -> Value {
         .collect();
     // What avfs-run prints has more to tell than a result.
     let execution = generator.subschema_for::<ExecutionEnvelope>();
-    // What avfs-run takes: nothing refers to it.
-    generator.subschema_for::<RequestFile>();
+    // Lines of avfs batch --results, and of avfs replay --results.
+    generator.subschema_for::<BatchItemResult>();
+    generator.subschema_for::<ReplayItemResult>();
     let mut definitions = generator.take_definitions(true);
+    definitions.extend(inputs());
     let names = envelopes.iter().map(|(name, _)| *name);
     let mut choices: Vec<Value> = names.map(|name| json!({ "$ref": format!("#/$defs/{name}") })).collect();
     choices.push(execution.to_value());
@@ -109,6 +126,15 @@ pub fn document() -> Value {
         "oneOf": choices,
         "$defs": definitions,
     })
+}
+
+/// What is read: no envelope refers to it, and what may be left out of it is another matter.
+fn inputs() -> serde_json::Map<String, Value> {
+    let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
+    generator.subschema_for::<RequestFile>();
+    generator.subschema_for::<ListHeader>();
+    generator.subschema_for::<ListItem>();
+    generator.take_definitions(true)
 }
 
 fn envelope(name: &str, result: &Schema, error: &Schema) -> Value {

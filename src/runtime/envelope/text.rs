@@ -99,6 +99,16 @@ pub fn text_or_base64(bytes: &[u8]) -> (String, Option<String>) {
     }
 }
 
+/// The end of a text: so many bytes at most.
+#[must_use]
+pub fn tail(text: &str, bytes: usize) -> &str {
+    let mut from = text.len().saturating_sub(bytes);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    text.get(from..).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,252 @@
+//! What the cache had to do with a run, and the `result` of the verbs about it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::backend::{MemoRecord, RunRecord};
+use crate::ids::{MemoKey, RunId, VersionId, to_hex};
+use crate::runtime::memo::{CacheUse, Found, Look, Reason};
+use crate::vault::memo::Lost;
+
+use super::records::journal_value;
+use super::text::time_text;
+
+/// Why a result is not remembered, or why none was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReasonObject {
+    /// Stable: never renamed.
+    pub code: String,
+    pub text: String,
+}
+
+impl From<&Reason> for ReasonObject {
+    fn from(reason: &Reason) -> Self {
+        Self { code: reason.code.to_owned(), text: reason.text.clone() }
+    }
+}
+
+fn reasons(reasons: &[Reason]) -> Vec<ReasonObject> {
+    reasons.iter().map(ReasonObject::from).collect()
+}
+
+/// What the cache had to do with a run; the journal has it too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CacheObject {
+    /// `read` or `write`.
+    pub mode: String,
+    /// What its result is found by; nothing if it cannot be remembered.
+    pub key: Option<String>,
+    /// The run whose result was taken.
+    pub cached_from: Option<String>,
+    /// Why none was.
+    pub missed: Vec<ReasonObject>,
+    /// Why what came of it is not remembered, with `write`.
+    pub not_remembered: Vec<ReasonObject>,
+}
+
+impl From<&CacheUse> for CacheObject {
+    fn from(cache: &CacheUse) -> Self {
+        Self {
+            mode: cache.mode.word().to_owned(),
+            key: cache.key.as_ref().map(MemoKey::to_hex),
+            cached_from: cache.from.as_ref().map(RunId::to_string),
+            missed: reasons(&cache.missed),
+            not_remembered: reasons(&cache.not_remembered),
+        }
+    }
+}
+
+impl CacheObject {
+    /// What the journal tells of a run; nothing if the cache was not asked for.
+    #[must_use]
+    pub fn of_row(run: &RunRecord) -> Option<Self> {
+        serde_json::from_value(journal_value(&run.result)["cache"].take()).ok()
+    }
+}
+
+/// A remembered result.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MemoObject {
+    pub key: String,
+    pub run_id: String,
+    /// As the request has it; nothing if the journal does not know the run.
+    pub command: Value,
+    pub exit_code: i32,
+    pub stdout_digest: String,
+    pub stderr_digest: String,
+    pub version_before: Option<String>,
+    /// Nothing if it changed nothing.
+    pub version_after: Option<String>,
+    pub created_at: String,
+    pub expires_at: String,
+    /// Why it cannot be had any more: `expired`, `version-gone` or `output-gone`. It goes with the next gc.
+    pub lost: Option<&'static str>,
+    /// What it depends on: digests by name.
+    pub parts: BTreeMap<String, String>,
+}
+
+impl MemoObject {
+    #[must_use]
+    pub fn of(memo: &MemoRecord, run: Option<&RunRecord>, lost: Option<Lost>) -> Self {
+        Self {
+            key: memo.key.to_hex(),
+            run_id: memo.run.to_string(),
+            command: run.map_or(Value::Null, |run| journal_value(&run.request)["command"].take()),
+            exit_code: memo.exit_code,
+            stdout_digest: to_hex(&memo.stdout_digest),
+            stderr_digest: to_hex(&memo.stderr_digest),
+            version_before: memo.version_before.as_ref().map(VersionId::to_hex),
+            version_after: memo.version_after.as_ref().map(VersionId::to_hex),
+            created_at: time_text(memo.created_at),
+            expires_at: time_text(memo.expires_at),
+            lost: lost.map(Lost::word),
+            parts: serde_json::from_str(&memo.parts).unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CacheList {
+    /// Newest first.
+    pub results: Vec<MemoObject>,
+    /// True if there are older ones.
+    pub more: bool,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CacheForget {
+    pub forgotten: Vec<MemoObject>,
+}
+
+/// Whether a remembered result was taken for a run, or would be for a request, and why not.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CacheExplain {
+    /// The run that this is about; nothing for a request.
+    pub run_id: Option<String>,
+    /// `hit`, `miss`, or `not_asked` of a run without `--cache`.
+    pub outcome: &'static str,
+    /// The run whose result was, or would be, taken.
+    pub cached_from: Option<String>,
+    pub key: Option<String>,
+    pub missed: Vec<ReasonObject>,
+    /// Of a run: its own result can be found now. Of a request: it would be remembered with `--cache write`.
+    pub remembered: bool,
+    pub not_remembered: Vec<ReasonObject>,
+    /// Of the result that would be taken for a request.
+    pub found: Option<FoundObject>,
+}
+
+/// A result that would be taken.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FoundObject {
+    pub exit_code: i32,
+    pub stdout_digest: String,
+    pub stderr_digest: String,
+    /// Whether it changed files.
+    pub changed: bool,
+    /// The files after it: with the times of the remembered run, and without any.
+    pub tree: String,
+    pub content: String,
+    pub created_at: String,
+    pub expires_at: String,
+}
+
+impl From<&Found> for FoundObject {
+    fn from(found: &Found) -> Self {
+        Self {
+            exit_code: found.exit_code,
+            stdout_digest: to_hex(&found.stdout_digest),
+            stderr_digest: to_hex(&found.stderr_digest),
+            changed: found.version.is_some(),
+            tree: found.tree.to_hex(),
+            content: found.content.to_hex(),
+            created_at: time_text(found.created_at),
+            expires_at: time_text(found.expires_at),
+        }
+    }
+}
+
+impl CacheExplain {
+    /// Of a run, by what the journal tells.
+    #[must_use]
+    pub fn of_run(run: &RunRecord, remembered: bool) -> Self {
+        let run_id = Some(run.id.to_string());
+        let Some(cache) = CacheObject::of_row(run) else {
+            return Self {
+                run_id,
+                outcome: "not_asked",
+                cached_from: None,
+                key: None,
+                missed: Vec::new(),
+                remembered,
+                not_remembered: Vec::new(),
+                found: None,
+            };
+        };
+        let CacheObject { mode: _, key, cached_from, missed, not_remembered } = cache;
+        let outcome = if cached_from.is_some() { "hit" } else { "miss" };
+        Self { run_id, outcome, cached_from, key, missed, remembered, not_remembered, found: None }
+    }
+
+    /// In words, for people.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let about = self.run_id.as_ref().map_or_else(|| "this request".to_owned(), |id| format!("run:{id}"));
+        let past = self.run_id.is_some();
+        let mut lines = vec![match (self.outcome, &self.cached_from) {
+            ("not_asked", _) => format!("not asked: {about} was run without --cache"),
+            (_, Some(from)) => format!("hit: the result of run:{from}"),
+            (_, None) => "miss:".to_owned(),
+        }];
+        let told = |reasons: &[ReasonObject]| -> Vec<String> {
+            reasons.iter().map(|reason| format!("  {} ({})", reason.text, reason.code)).collect()
+        };
+        lines.extend(told(&self.missed));
+        if let Some(found) = &self.found {
+            let changed = if found.changed { "changed files" } else { "changed nothing" };
+            lines.push(format!(
+                "  exit {}, {changed}, remembered until {}",
+                found.exit_code, found.expires_at
+            ));
+        }
+        match (past, self.remembered, self.not_remembered.is_empty()) {
+            (true, true, _) => lines.push("remembered: its own result can be found".to_owned()),
+            (false, true, _) if self.found.is_none() => {
+                lines.push(
+                    "with --cache write its result would be remembered, unless its end forbids it".to_owned(),
+                );
+            }
+            (_, false, false) => {
+                lines.push("not remembered:".to_owned());
+                lines.extend(told(&self.not_remembered));
+            }
+            (true, false, true) | (false, _, _) => {}
+        }
+        lines
+    }
+
+    /// Of a request, by what would be found. `not_remembered` is what keeps its own result from being remembered.
+    #[must_use]
+    pub fn of_look(look: &Look, not_remembered: &[Reason]) -> Self {
+        let found = match look {
+            Look::Hit(found) => Some(found),
+            Look::Miss(_) => None,
+        };
+        Self {
+            run_id: None,
+            outcome: if found.is_some() { "hit" } else { "miss" },
+            cached_from: found.map(|found| found.run.to_string()),
+            key: found.map(|found| found.key.to_hex()),
+            missed: match look {
+                Look::Hit(_) => Vec::new(),
+                Look::Miss(missed) => reasons(missed),
+            },
+            remembered: not_remembered.is_empty(),
+            not_remembered: reasons(not_remembered),
+            found: found.map(|found| FoundObject::from(&**found)),
+        }
+    }
+}

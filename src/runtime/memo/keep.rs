@@ -1,0 +1,51 @@
+//! What a run that was executed leaves to be remembered.
+
+use crate::runtime::conclude::Before;
+use crate::runtime::launcher::{Exit, Launcher};
+use crate::runtime::proxy::{Ended, ProxyRuntime};
+use crate::runtime::request::CacheMode;
+use crate::runtime::run::Run;
+use crate::vault::capture::LeftOut;
+use crate::vault::memo::{Memo, is_full};
+
+use super::key::set_base;
+use super::reason::{self, Ending};
+
+impl<L: Launcher> ProxyRuntime<'_, L> {
+    /// The result, if it is to be remembered and can be; if it cannot, the run knows why.
+    pub(in crate::runtime) fn memo(
+        &self,
+        run: &mut Run,
+        ended: &Ended<'_>,
+        before: Option<&Before>,
+        left_out: &[LeftOut],
+        violated: bool,
+    ) -> crate::vault::Result<Option<Memo>> {
+        let Some(mut cache) = run.cache.take() else { return Ok(None) };
+        if cache.mode != CacheMode::Write {
+            run.cache = Some(cache);
+            return Ok(None);
+        }
+        let completion = &ended.completion;
+        cache.not_remembered.extend(reason::of_asking(&run.request));
+        cache.not_remembered.extend(reason::of_ending(&Ending { run, completion, left_out, violated }));
+        if is_full(&*self.site.vault.read()?)? {
+            cache.not_remembered.push(reason::no_room());
+        }
+        let outputs = completion.stdout.as_ref().zip(completion.stderr.as_ref());
+        let memo = match (&run.memo, before, completion.exit, outputs) {
+            (Some(parts), Some(before), Exit::Code(code), Some((stdout, stderr)))
+                if cache.not_remembered.is_empty() =>
+            {
+                let mut parts = parts.clone();
+                set_base(&mut parts, &before.root.content);
+                let expires_at = self.site.vault.now().plus_seconds(self.site.memo.expires_seconds);
+                let outputs = [stdout.bytes.as_slice(), stderr.bytes.as_slice()];
+                Some(Memo::new(parts, code, outputs, expires_at)?)
+            }
+            (Some(_) | None, _, Exit::Code(_) | Exit::Signal(_), _) => None,
+        };
+        run.cache = Some(cache);
+        Ok(memo)
+    }
+}
