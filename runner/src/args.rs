@@ -5,14 +5,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use avfs::backend::BatchItem;
 use avfs::config::Config;
 use avfs::ids::{ApprovalPrefix, ForkName};
 use avfs::runtime::policy::PolicyProfile;
 use avfs::runtime::{
-    ApprovalMode, BackendChoice, BaseChoice, ChangeForm, CheckpointMode, CommandLine, Confinement, CpuLimit,
-    Degradation, EnvChoice, Environment, ExecutionRequest, ExecutionTimeout, Extra, ForkChoice, LandlockMode,
-    Limit, Limits, NestedUserns, NetMode, ProcMode, Profile, Retention, ScratchChoice, SeccompProfile,
-    SecretWord, SecretsInFiles, Size, Streams, Writing,
+    ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, CommandLine, Confinement,
+    CpuLimit, Degradation, EnvChoice, Environment, ExecutionRequest, ExecutionTimeout, Extra, FixedClock,
+    ForkChoice, LandlockMode, Limit, Limits, NestedUserns, NetMode, ProcMode, Profile, Purity, Reproducible,
+    Retention, ScratchChoice, SeccompProfile, SecretWord, SecretsInFiles, Size, Streams, Writing,
 };
 use avfs::vault::version::Reference;
 use clap::{ArgGroup, Parser};
@@ -34,13 +35,13 @@ use crate::error::RunError;
 /// Exit codes: the command's own; 128+N killed by signal N; 120 an approval is required; 121 the sandbox could
 /// not be set up; 122 denied; 123 capture failed (avfs recover finishes it); 124 timed out; 125
 /// avfs-run's own error; 126 not executable; 127 not found.
-#[derive(Parser, Debug)]
+#[derive(Parser, Clone, Debug)]
 #[command(name = "avfs-run", version, max_term_width = 100)]
 #[command(override_usage = "\
 avfs-run [OPTIONS] [--] <COMMAND>...
        avfs-run [OPTIONS] --shell <LINE>
        avfs-run [OPTIONS] --request <FILE|->")]
-#[command(group = ArgGroup::new("what").required(true).args(["command", "shell", "request", "probe", "man"]))]
+#[command(group = ArgGroup::new("what").required(true).args(["command", "shell", "request", "probe", "man", "serve"]))]
 #[command(after_help = "\
 Examples:
   avfs-run -- make test
@@ -48,6 +49,8 @@ Examples:
   avfs-run --fork fix-1 --net host --shell 'npm install && npm test'
   avfs-run --json -- python3 script.py
   avfs-run --json --request request.json
+  avfs-run --cache write -- make test
+  avfs-run --reproducible --fork work -- make dist
   avfs-run --policy agent --approval wait --net host -- npm ci
   avfs-run --net host --env GITHUB_TOKEN -- git fetch
   avfs-run --net host --secret NPM_TOKEN --secret KEY=deploy.pem --shell 'sign --key $KEY_FILE'")]
@@ -69,7 +72,8 @@ pub struct Args {
     /// Work on this fork, and move it on; made on first use [default: $AVFS_FORK, else one of its own]
     #[arg(long, value_name = "NAME", help_heading = "Workspace")]
     pub fork: Option<ForkName>,
-    /// What a fork that is new begins from [default: main]
+    /// Begin from this version: a fork that is new, or the one of its own that a run without --fork is given [default:
+    /// the directory as it is now]
     #[arg(long, value_name = "REF", help_heading = "Workspace")]
     pub from: Option<String>,
     /// Where the workspace is seen inside [default: its own path]
@@ -95,6 +99,20 @@ pub struct Args {
     /// says that it only looks; always: both; never [possible values: auto, always, never]
     #[arg(long, value_name = "WHEN", help_heading = "Changes")]
     pub checkpoint: Option<CheckpointMode>,
+
+    /// Whether remembered results are used. read: one that is there is taken, and nothing is executed; write: that,
+    /// and what is executed is remembered, if its output is captured (--json). The command's standard input is
+    /// empty with both. Why one is found or not: avfs cache explain [default: off] [possible values: off, read,
+    /// write]
+    #[arg(long, value_name = "HOW", help_heading = "Cache")]
+    pub cache: Option<CacheMode>,
+    /// A file or directory of the host that the result depends on: other content is another result
+    #[arg(long, value_name = "PATH", help_heading = "Cache")]
+    pub input: Vec<PathBuf>,
+    /// Remember the result although the command may use the network or what is shown of the host: whoever says this
+    /// vouches that they make no difference
+    #[arg(long, help_heading = "Cache")]
+    pub pure: bool,
 
     /// Hold to this policy profile too. agent: network, secrets and --rw only by approval; ci: nobody is asked, what
     /// would be is denied [possible values: agent, ci]
@@ -159,6 +177,16 @@ pub struct Args {
     /// How the workspace is made writable [possible values: auto, overlay, copy]
     #[arg(long, value_name = "BACKEND", help_heading = "Sandbox")]
     pub backend: Option<BackendChoice>,
+    /// Make the run come out the same again: a fixed host name, mask and environment (of the caller's only PATH, HOME
+    /// and what --env names) and --clock-fixed. The order of directories, process ids, addresses and the number of
+    /// processors are not fixed
+    #[arg(long, help_heading = "Sandbox")]
+    pub reproducible: bool,
+    /// Make this the present: SOURCE_DATE_EPOCH and the times of everything the command writes, and what programs see
+    /// where the host has libfaketime; as 2026-01-31T12:00:00Z or @SECONDS [default: 1980-01-01T00:00:00Z]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "@315532800")]
+    #[arg(help_heading = "Sandbox")]
+    pub clock_fixed: Option<FixedClock>,
     /// Run with less isolation where the host refuses a piece, and say so
     #[arg(long, help_heading = "Sandbox")]
     pub allow_degraded: bool,
@@ -207,12 +235,21 @@ pub struct Args {
     /// Say what would be done, and do nothing
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,
+    /// Say whether a remembered result would be taken, and do nothing (for avfs cache explain)
+    #[arg(long, hide = true)]
+    pub explain_cache: bool,
     /// Print the manual page
     #[arg(long, hide = true)]
     pub man: bool,
     /// Try each piece of the sandbox and print what came of it (for avfs doctor)
     #[arg(long, hide = true)]
     pub probe: bool,
+    /// Take orders from standard input, one line of JSON each, and answer each with one (for avfs batch)
+    #[arg(long, hide = true)]
+    pub serve: bool,
+    /// The item of a batch that the command is run for; only an order names one
+    #[arg(skip)]
+    pub item: Option<BatchItem>,
 }
 
 /// What the edge knows beside the words.
@@ -249,11 +286,18 @@ impl Args {
             (None, Some(_) | None) => None,
         };
         let from = self.from.as_deref().map(Reference::parse).transpose().map_err(RunError::Reference)?;
-        match (name, from) {
-            (Some(name), from) => Ok(ForkChoice::Persistent { name, from }),
-            (None, None) => Ok(ForkChoice::Ephemeral),
-            (None, Some(_)) => Err(RunError::FromWithoutFork),
-        }
+        Ok(match name {
+            Some(name) => ForkChoice::Persistent { name, from },
+            None => ForkChoice::Ephemeral { from },
+        })
+    }
+
+    pub fn reproducibility(&self) -> Reproducible {
+        if self.reproducible { Reproducible::On } else { Reproducible::Off }
+    }
+
+    pub fn clock(&self) -> Option<FixedClock> {
+        self.clock_fixed.or(self.reproducible.then_some(FixedClock::DEFAULT))
     }
 
     /// What the words say, else what the settings say.
@@ -279,6 +323,14 @@ impl Args {
         }
     }
 
+    /// What becomes of the output: JSON holds it.
+    fn streams(&self) -> Streams {
+        match self.json {
+            true => Streams::Captured { bytes_max: usize::try_from(self.output_max.0).unwrap_or(usize::MAX) },
+            false => Streams::Passed,
+        }
+    }
+
     /// The secrets, understood and read: once, since a file may be a pipe.
     pub fn secrets(&self, cwd: &Path) -> Result<Vec<EnvChoice>, RunError> {
         let words = self.secret.iter().map(|word| Ok(SecretWord::parse(word)?.choice(cwd)?));
@@ -286,7 +338,9 @@ impl Args {
     }
 
     fn env_choices(&self, config: &Config) -> Result<Vec<EnvChoice>, RunError> {
-        let named = config.run_env.iter().map(|name| EnvChoice::PassBySetting(OsString::from(&name.value)));
+        // What the settings let in is the caller's too, and nobody named it for this run.
+        let settings = config.run_env.iter().filter(|_| !self.reproducible);
+        let named = settings.map(|name| EnvChoice::PassBySetting(OsString::from(&name.value)));
         let mut choices: Vec<EnvChoice> = named.collect();
         for file in &self.env_file {
             choices.extend(env_file(file)?);
@@ -323,9 +377,15 @@ impl Args {
             }
         }
         extras.extend(self.hide.iter().map(|path| Extra::Hide(absolute(path))));
+        let inputs: Vec<PathBuf> = self.input.iter().map(absolute).collect();
+        if let Some(path) = inputs.iter().find(|path| !path.exists()) {
+            return Err(RunError::NoPath { path: path.clone() });
+        }
         let mut choices = self.env_choices(config)?;
         choices.extend(outside.secrets.iter().cloned());
-        let mut environment = Environment::choose(outside.environment.iter().cloned(), &choices);
+        let (reproducible, clock) = (self.reproducibility(), self.clock());
+        let variables = outside.environment.iter().cloned();
+        let mut environment = Environment::choose_over(variables, reproducible, clock, &choices);
         let secret_files = environment.take_secret_files();
         Ok(ExecutionRequest {
             command: self.command_line(),
@@ -350,6 +410,8 @@ impl Args {
             profile: self.profile.unwrap_or(config.run_profile.value),
             extras,
             environment,
+            reproducible,
+            clock,
             secret_files,
             secrets_in_files: match self.allow_secret_files {
                 true => SecretsInFiles::Allowed,
@@ -357,11 +419,10 @@ impl Args {
             },
             limits: self.limits(config),
             confinement: self.confinement(config),
-            streams: if self.json {
-                Streams::Captured { bytes_max: usize::try_from(self.output_max.0).unwrap_or(usize::MAX) }
-            } else {
-                Streams::Passed
-            },
+            streams: self.streams(),
+            cache: self.cache.unwrap_or(config.run_cache.value),
+            inputs,
+            purity: if self.pure { Purity::Declared } else { Purity::Unknown },
             show: self.show.unwrap_or(ChangeForm::Summary),
             policy: self.policy.clone(),
             approval: self.approval.unwrap_or(match outside.terminal {
@@ -370,6 +431,7 @@ impl Args {
                 Terminal::There | Terminal::None => ApprovalMode::Fail,
             }),
             approved: self.approved.clone(),
+            item: self.item.clone(),
         })
     }
 }
@@ -398,9 +460,10 @@ fn env_file(path: &Path) -> Result<Vec<EnvChoice>, RunError> {
             continue;
         }
         match env_word(OsStr::from_bytes(line)) {
-            Some(choice @ EnvChoice::Set(..)) => choices.push(choice),
+            Some(EnvChoice::Set(name, value)) => choices.push(EnvChoice::SetByFile(name, value)),
             Some(
                 EnvChoice::Pass(_)
+                | EnvChoice::SetByFile(..)
                 | EnvChoice::PassBySetting(_)
                 | EnvChoice::Secret(_)
                 | EnvChoice::SecretInFile(_)
@@ -454,11 +517,9 @@ mod tests {
     }
 
     #[test]
-    fn a_start_needs_a_fork() {
+    fn a_run_of_its_own_can_begin_anywhere() {
         let args = Args::try_parse_from(["avfs-run", "--from", "main~1", "true"]).unwrap();
-        assert!(matches!(
-            args.request(&outside(), &Config::default(), Vec::new()),
-            Err(RunError::FromWithoutFork)
-        ));
+        let request = args.request(&outside(), &Config::default(), Vec::new()).unwrap();
+        assert_eq!(request.fork, ForkChoice::Ephemeral { from: Some(Reference::parse("main~1").unwrap()) });
     }
 }

@@ -40,8 +40,6 @@ pub enum RunError {
     Policy(#[from] PolicyError),
     #[error(transparent)]
     Request(#[from] BadRequest),
-    #[error("--from needs --fork")]
-    FromWithoutFork,
     #[error("descriptor {fd} is not open for writing")]
     BadFd { fd: i32 },
     #[error("cannot {operation}")]
@@ -73,7 +71,6 @@ impl Diagnose for RunError {
             Self::UnreadablePolicy(error) => error.code(),
             Self::Policy(error) => error.code(),
             Self::Request(error) => error.code(),
-            Self::FromWithoutFork => "request.from_without_fork",
             Self::BadFd { .. } => "request.bad_fd",
             Self::Host { .. } => "run.host",
             Self::Name(error) => error.code(),
@@ -94,7 +91,6 @@ impl Diagnose for RunError {
             Self::UnreadablePolicy(error) => error.hint(),
             Self::Policy(error) => error.hint(),
             Self::Request(error) => error.hint(),
-            Self::FromWithoutFork => Some("name the fork: --fork NAME --from REF".to_owned()),
             Self::BadFd { .. } => {
                 Some("open it in the shell: avfs-run --json-fd 3 -- cmd 3>result.json".to_owned())
             }
@@ -122,7 +118,6 @@ impl RunError {
             | Self::UnreadablePolicy(_)
             | Self::Policy(_)
             | Self::Request(_)
-            | Self::FromWithoutFork
             | Self::BadFd { .. }
             | Self::Host { .. }
             | Self::Name(_)
@@ -143,6 +138,7 @@ pub fn execute_code(error: &ExecuteError<LaunchError>) -> u8 {
         | ExecuteError::Ground(_)
         | ExecuteError::Session(_)
         | ExecuteError::Vault(_)
+        | ExecuteError::Memo(_)
         | ExecuteError::NotApplied { .. } => exit_code::RUN_OWN,
     }
 }

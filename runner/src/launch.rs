@@ -147,8 +147,9 @@ impl Launcher for SandboxLauncher {
     fn launch(&self, plan: &LaunchPlan, started: &mut dyn FnMut()) -> Result<Completion, LaunchError> {
         let begun = Instant::now();
         let keeper = Keeper::prepare(plan)?;
-        let prepared = prepare::prepare(plan, &keeper, self.umask)?;
-        let streams = Streams::prepare(plan.streams).map_err(LaunchError::host("set up the streams"))?;
+        let prepared = prepare::prepare(plan, &keeper, plan.umask.unwrap_or(self.umask))?;
+        let streams =
+            Streams::prepare(plan.input, plan.streams).map_err(LaunchError::host("set up the streams"))?;
         let signals = supervisor::hold_signals().map_err(LaunchError::host("hold back signals"))?;
         let started_up = start(&prepared, &keeper, streams)
             .and_then(|sandbox| sandbox.wait_for_the_command(&signals, plan));
@@ -286,6 +287,7 @@ fn explain(failed: Failed, plan: &LaunchPlan) -> LaunchError {
         Stage::Exec => LaunchError::NotExecutable { command: command(), source: errno.into() },
         Stage::Cwd => LaunchError::NoCwd { cwd: plan.cwd.clone() },
         Stage::Start
+        | Stage::Hostname
         | Stage::Private
         | Stage::Memory
         | Stage::Layers
@@ -312,6 +314,7 @@ fn explain(failed: Failed, plan: &LaunchPlan) -> LaunchError {
 fn what(stage: Stage, plan: &LaunchPlan) -> (Piece, String) {
     let (piece, what) = match stage {
         Stage::Start => (Piece::Process, "cannot start the sandbox's first process"),
+        Stage::Hostname => (Piece::Process, "cannot give the sandbox a host name of its own"),
         Stage::Private => (Piece::Mounts, "cannot make the sandbox's mounts private"),
         Stage::Memory => (Piece::Memory, "cannot make a file system in memory for what the command writes"),
         Stage::Layers => (Piece::Layers, "cannot open the layers of the workspace"),

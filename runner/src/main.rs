@@ -5,6 +5,7 @@
 
 mod approve;
 mod args;
+mod cache;
 mod confine;
 mod control;
 mod egress;
@@ -19,8 +20,10 @@ mod remedy;
 mod render;
 mod request_file;
 mod run;
+mod serve;
 mod settings;
 mod stage;
+mod station;
 mod stdio;
 mod supervisor;
 mod sys;

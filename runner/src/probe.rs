@@ -11,7 +11,7 @@ use avfs::hostfs::xattr;
 use avfs::hostfs::{beneath, remove::remove_tree};
 use avfs::runtime::envelope::DoctorCheck;
 use avfs::runtime::{
-    Completion, Confinement, ExecutionTimeout, Exit, LandlockMode, LaunchPlan, Launcher, Limits,
+    Completion, Confinement, ExecutionTimeout, Exit, Input, LandlockMode, LaunchPlan, Launcher, Limits,
     NestedUserns, NetMode, ProcMode, Profile, SeccompProfile, SecretFiles, Streams, UpperPlace, UpperRoot,
     ViewRequest, WorkspaceMount, view,
 };
@@ -137,6 +137,9 @@ impl Prober<'_> {
             command: ["/bin/sh", "-c", script].map(OsString::from).to_vec(),
             environment: vec![("PATH".into(), "/usr/bin:/bin".into())],
             cwd: "/workspace".into(),
+            input: Input::Empty,
+            hostname: None,
+            umask: None,
             streams: Streams::Captured { bytes_max: 4096 },
             timeout: ExecutionTimeout::Millis(10_000),
             grace: Duration::from_secs(1),
@@ -149,7 +152,8 @@ impl Prober<'_> {
     fn run(&self, plan: &LaunchPlan) -> Result<Completion, Failure> {
         let completion = self.launcher.launch(plan, &mut || {}).map_err(Failure::Launch)?;
         if completion.exit != Exit::Code(0) {
-            let said = String::from_utf8_lossy(&completion.stderr.bytes).trim().to_owned();
+            let said =
+                String::from_utf8_lossy(&completion.stderr.unwrap_or_default().bytes).trim().to_owned();
             return Err(Failure::Wrong { piece: Piece::Process, what: said });
         }
         Ok(completion)

@@ -25,7 +25,11 @@ pub fn summary(result: &ExecutionResult, vault_option: Option<&str>) -> Vec<Stri
     if result.timed_out {
         lines.push("the command ran for too long and was ended".to_owned());
     }
-    let limit = result.enforcement.limits.iter().find(|limit| Some(limit.kind) == result.stopped_by);
+    if let Some(from) = result.cache.as_ref().and_then(|cache| cache.from.as_ref()) {
+        lines.push(format!("cached: nothing was executed, this is the result of run {from}"));
+    }
+    let limits = result.enforcement.iter().flat_map(|enforcement| &enforcement.limits);
+    let limit = limits.into_iter().find(|limit| Some(limit.kind) == result.stopped_by);
     if let Some(limit) = limit {
         lines.push(format!("the command was stopped: it {}", limit.kind.exceeded(limit.value)));
     }
@@ -65,7 +69,8 @@ pub fn summary(result: &ExecutionResult, vault_option: Option<&str>) -> Vec<Stri
 
 /// Each place that was refused, once, and the list with which they all would not have been.
 fn refused_connections(result: &ExecutionResult) -> Vec<String> {
-    let NetMode::Allow(list) = &result.enforcement.net else { return Vec::new() };
+    let net = result.enforcement.as_ref().map(|enforcement| &enforcement.net);
+    let Some(NetMode::Allow(list)) = net else { return Vec::new() };
     let mut refused: Vec<(String, usize)> = Vec::new();
     let mut places: Vec<String> = Vec::new();
     for connection in &result.connections.list {
@@ -176,7 +181,8 @@ fn one_line(change: &Change) -> String {
 /// What would be done, in lines.
 pub fn rehearsal(request: &ExecutionRequest, rehearsal: &Rehearsal) -> String {
     let fork = match &request.fork {
-        ForkChoice::Ephemeral => "one of its own".to_owned(),
+        ForkChoice::Ephemeral { from: None } => "one of its own".to_owned(),
+        ForkChoice::Ephemeral { from: Some(from) } => format!("one of its own, from {}", from.text()),
         ForkChoice::Persistent { name, .. } => name.to_string(),
     };
     let scratch = match rehearsal.enforcement.scratch {

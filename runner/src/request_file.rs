@@ -11,7 +11,7 @@ use avfs::diagnose::Diagnose;
 use avfs::ids::ForkName;
 use avfs::runtime::envelope::{REQUEST_BYTES_MAX, RequestFile, RequestFileError, amount_text};
 use avfs::runtime::policy::PolicyProfile;
-use avfs::runtime::{CommandLine, ExecutionTimeout, Retention};
+use avfs::runtime::{CommandLine, ExecutionTimeout, Retention, seed};
 
 use crate::args::Args;
 
@@ -69,7 +69,13 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-fn fill(mut args: Args, file: RequestFile, command: CommandLine, path: &Path) -> Result<Args, BadRequest> {
+/// The options with what a request says.
+pub fn fill(
+    mut args: Args,
+    file: RequestFile,
+    command: CommandLine,
+    path: &Path,
+) -> Result<Args, BadRequest> {
     fn word<T: FromStr<Err: std::fmt::Display>>(
         set: &mut Option<T>,
         value: Option<&str>,
@@ -106,12 +112,16 @@ fn fill(mut args: Args, file: RequestFile, command: CommandLine, path: &Path) ->
     word(&mut args.scratch, file.scratch.as_deref(), "scratch", path)?;
     word(&mut args.backend, file.backend.as_deref(), "backend", path)?;
     word(&mut args.profile, file.profile.as_deref(), "profile", path)?;
+    word(&mut args.cache, file.cache_mode.as_deref(), "cache_mode", path)?;
+    args.pure |= file.pure;
     word(&mut args.approval, file.approval.as_deref(), "approval", path)?;
     word(&mut args.approved, file.approval_id.as_deref(), "approval_id", path)?;
     word(&mut args.seccomp, file.seccomp.as_deref(), "seccomp", path)?;
     word(&mut args.landlock, file.landlock.as_deref(), "landlock", path)?;
     args.allow_userns |= file.allow_userns;
     args.allow_secret_files |= file.allow_secret_files;
+    args.reproducible |= file.reproducible;
+    word(&mut args.clock_fixed, file.clock_fixed.as_deref(), "clock_fixed", path)?;
     word(&mut args.memory, amount_text(&file.memory).as_deref(), "memory", path)?;
     word(&mut args.cpus, amount_text(&file.cpus).as_deref(), "cpus", path)?;
     word(&mut args.pids, amount_text(&file.pids).as_deref(), "pids", path)?;
@@ -138,6 +148,7 @@ fn fill(mut args: Args, file: RequestFile, command: CommandLine, path: &Path) ->
         (&mut args.rw, file.rw),
         (&mut args.tmpfs, file.tmpfs),
         (&mut args.hide, file.hide),
+        (&mut args.input, file.inputs),
     ] {
         own.extend(theirs.into_iter().map(PathBuf::from));
     }
@@ -145,7 +156,11 @@ fn fill(mut args: Args, file: RequestFile, command: CommandLine, path: &Path) ->
     let mut env: Vec<OsString> =
         file.env.iter().map(|(name, value)| format!("{name}={value}").into()).collect();
     let secret = |name: &String| file.secrets.contains(name);
+    // The names an envelope tells are those the command had, also of what was fixed for it.
+    let fixed = seed(args.reproducibility(), args.clock());
+    let is_fixed = |name: &String| fixed.iter().any(|(fixed, _)| fixed == name.as_str());
     let passed = file.environment.iter().filter(|name| !secret(name) && !file.env.contains_key(*name));
+    let passed = passed.filter(|name| !is_fixed(name));
     env.extend(passed.filter(|name| std::env::var_os(name).is_some()).map(OsString::from));
     env.append(&mut args.env);
     args.env = env;

@@ -3,35 +3,31 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 
 use clap::CommandFactory;
 
-use avfs::backend::sqlite::{OnClose, OpenOptions};
-use avfs::clock::SystemClock;
-use avfs::config::{Config, ConfigTexts};
+use avfs::backend::sqlite::OpenOptions;
+use avfs::config::Config;
 use avfs::exit_code;
-use avfs::hostfs::machine;
 use avfs::runtime::envelope::{ErrorBody, ExecutionEnvelope, RequestObject};
-use avfs::runtime::policy::Policy;
 use avfs::runtime::{
-    BOUND_ABOVE, Came, ExecuteError, Executed, ExecutionRequest, ExecutionResult, Exit, LocateError, Note,
-    PolicyTexts, ProxyRuntime, Rehearsal, RememberFor, Site, Surroundings, UNBOUND_PATH, VAULT_DIR,
-    VAULT_FILE, bound_dir, make_vault, stat_cache_path,
+    Came, ExecuteError, Executed, ExecutionRequest, ExecutionResult, Exit, LocateError, Rehearsal, VAULT_DIR,
+    VAULT_FILE, bound_dir,
 };
-use avfs::vault::materialize::BaseCache;
-use avfs::vault::meter::Meter;
+use avfs::vault::Vault;
 use avfs::vault::secrets::Secrets;
-use avfs::vault::{Context, Vault};
 
-use crate::approve::AtTerminal;
-use crate::args::{Args, Outside, Terminal};
+use crate::args::Args;
+use crate::cache::{explain_cache, give_output};
 use crate::error::{RunError, execute_code};
-use crate::launch::{LaunchError, SandboxLauncher};
+use crate::launch::LaunchError;
 use crate::probe;
 use crate::render;
 use crate::request_file::with_request;
-use crate::settings;
+use crate::serve::serve;
+use crate::station::{
+    Station, arguments_bytes_max, context, outside, policy, read_config, surroundings, umask,
+};
 
 pub fn run(args: Args) -> u8 {
     if args.probe {
@@ -39,6 +35,9 @@ pub fn run(args: Args) -> u8 {
     }
     if args.man {
         return man();
+    }
+    if args.serve {
+        return serve(&args);
     }
     let envelope_to = match EnvelopeTo::of(&args) {
         Ok(to) => to,
@@ -54,30 +53,49 @@ pub fn run(args: Args) -> u8 {
     if args.dry_run {
         return rehearse(&args, &envelope_to);
     }
+    if args.explain_cache {
+        return explain_cache(&args);
+    }
     let mut asked = None;
     match execute(&args, &mut asked) {
-        Ok((executed, asked)) => tell(&args, &executed, asked, &envelope_to),
+        Ok((mut executed, asked)) => {
+            if let Err(error) = give_output(&args, &mut executed) {
+                return tell_failure(&error, Some(asked), &envelope_to);
+            }
+            tell(&args, &executed, asked, &envelope_to)
+        }
         Err(error) => tell_failure(&error, asked, &envelope_to),
     }
 }
 
 /// A request as it is told, and what no text about it may hold.
-struct Asked {
+pub struct Asked {
     object: RequestObject,
-    secrets: Secrets,
+    pub secrets: Secrets,
 }
 
 impl Asked {
-    fn of(request: &ExecutionRequest, vault: Option<&Path>) -> Self {
+    pub fn of(request: &ExecutionRequest, vault: Option<&Path>) -> Self {
         Self { object: RequestObject::of(request, vault), secrets: request.secrets() }
     }
+
+    /// That it failed before it reached the boundary, for scripts.
+    pub fn failed(asked: Self, error: &RunError) -> ExecutionEnvelope {
+        ExecutionEnvelope::failed(Some(asked.object), ErrorBody::of(error).without(&asked.secrets))
+    }
+}
+
+/// What came of a request, for scripts.
+pub fn envelope_of(asked: &Asked, executed: &Executed<LaunchError>) -> ExecutionEnvelope {
+    let mut envelope = ExecutionEnvelope::of(asked.object.clone(), executed);
+    envelope.error = envelope.error.map(|error| error.without(&asked.secrets));
+    envelope
 }
 
 /// Says what came of a request, to people and to scripts.
 fn tell(args: &Args, executed: &Executed<LaunchError>, asked: Asked, envelope_to: &EnvelopeTo) -> u8 {
-    let Asked { object, secrets } = asked;
-    let mut envelope = ExecutionEnvelope::of(object, executed);
-    envelope.error = envelope.error.map(|error| error.without(&secrets));
+    let envelope = envelope_of(&asked, executed);
+    let secrets = asked.secrets;
     let written = envelope_to.write(&envelope);
     let human = !matches!(envelope_to, EnvelopeTo::Stdout);
     let code = match &executed.came {
@@ -200,13 +218,6 @@ fn man() -> u8 {
     }
 }
 
-/// The mask that the command is to have; asking for it means setting it.
-fn umask() -> u32 {
-    let mask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(mask);
-    mask.bits()
-}
-
 fn summary_text(args: &Args, result: &ExecutionResult) -> String {
     let vault = args.vault.as_ref().map(|vault| vault.to_string_lossy());
     let lines = render::summary(result, vault.as_deref());
@@ -224,121 +235,23 @@ fn code_of(result: &ExecutionResult) -> u8 {
 }
 
 fn execute(args: &Args, told: &mut Option<Asked>) -> Result<(Executed<LaunchError>, Asked), RunError> {
+    let (station, request) = ask(args, told)?;
+    let executed = station.execute(&request)?;
+    Ok((executed, Asked::of(&request, station.vault.path())))
+}
+
+/// Finds the vault, reads the settings, and makes the request that comes of them.
+pub fn ask(args: &Args, told: &mut Option<Asked>) -> Result<(Station, ExecutionRequest), RunError> {
     let around = surroundings()?;
     let outside = outside(args, &around)?;
-    let arguments_bytes_max = arguments_bytes_max();
     // What cannot be followed is refused before a vault is made for it.
     let request = args.request(&outside, &Config::default(), Vec::new())?;
     *told = Some(Asked::of(&request, None));
-    request.check(arguments_bytes_max).map_err(ExecuteError::Request)?;
-    let vault = open_vault(args, &around)?;
-    let bound = bound_dir(&vault)?;
-    let (config, notes) = read_config(&around, bound.as_deref())?;
-    let policy = policy(&around, vault.path())?;
-    let cache_dir = around.cache_dir()?;
-    let vault_id = vault.id()?;
-    let extras =
-        settings::extras(&config, &vault_id, args.at.as_deref().or(bound.as_deref()), &around, &cache_dir)?;
-    let request = args.request(&outside, &config, extras)?;
-    *told = Some(Asked::of(&request, vault.path()));
-    let boot_id = machine::boot_id()
-        .map_err(|source| RunError::Host { operation: "read the machine's boot id", source })?;
-    let stat_cache = bound.as_ref().map(|dir| stat_cache_path(&cache_dir, &vault_id, dir));
-    let meter = Meter::default();
-    let site = Site {
-        vault: &vault,
-        vault_id,
-        bound,
-        cwd: around.cwd.clone(),
-        home: around.home.clone(),
-        layers: BaseCache::new(&cache_dir, &boot_id),
-        cache_dir,
-        boot_id,
-        stat_cache,
-        exclude: config.capture_exclude.iter().map(|pattern| pattern.value.clone()).collect(),
-        expires_seconds: config.fork_expires.value.0,
-        arguments_bytes_max,
-        checkpoints_keep: config.checkpoint_keep.value,
-        meter: &meter,
-    };
-    let workspace = site.bound.as_deref().unwrap_or(Path::new(UNBOUND_PATH));
-    let place = RememberFor { around: &around, vault: vault.path(), workspace };
-    let runtime = ProxyRuntime {
-        site: &site,
-        policy: &policy,
-        approver: &AtTerminal { place },
-        launcher: &SandboxLauncher { umask: umask() },
-    };
-    let mut executed = runtime.execute(&request);
-    if let Ok(Came::Ran(result)) = &mut executed.came {
-        result.notes.splice(0..0, notes);
-    }
-    Ok((executed, Asked::of(&request, vault.path())))
-}
-
-/// The rules that hold.
-fn policy(around: &Surroundings, vault: Option<&Path>) -> Result<Policy, RunError> {
-    Ok(PolicyTexts::read(around, vault)?.policy()?)
-}
-
-/// What the kernel takes for the words and variables of a program: a quarter of the stack, 6 MiB at most.
-fn arguments_bytes_max() -> usize {
-    const MOST: u64 = 6 << 20;
-    // The kernel always grants this much.
-    const LEAST: u64 = 128 << 10;
-    let stack = rustix::process::getrlimit(rustix::process::Resource::Stack).current;
-    usize::try_from(stack.map_or(MOST, |stack| (stack / 4).clamp(LEAST, MOST))).unwrap_or(usize::MAX)
-}
-
-fn outside(args: &Args, around: &Surroundings) -> Result<Outside, RunError> {
-    use std::io::IsTerminal;
-    let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    Ok(Outside {
-        cwd: around.cwd.clone(),
-        environment: std::env::vars_os().collect(),
-        secrets: args.secrets(&around.cwd)?,
-        terminal: if person { Terminal::There } else { Terminal::None },
-    })
-}
-
-/// The settings of the user and of the directory, and what the directory asked for in vain.
-fn read_config(around: &Surroundings, bound: Option<&Path>) -> Result<(Config, Vec<Note>), RunError> {
-    let texts = ConfigTexts::read(around, bound)?;
-    let (config, refused) = texts.for_a_run()?;
-    let file = texts.directory.map(|file| file.path.display().to_string()).unwrap_or_default();
-    let note = |key: &str| Note {
-        code: "config.not_trusted",
-        text: format!("{key} in {file} is not taken: a directory cannot open its own sandbox"),
-    };
-    Ok((config, refused.into_iter().map(note).collect()))
-}
-
-fn surroundings() -> Result<Surroundings, RunError> {
-    let cwd = std::env::current_dir();
-    let cwd = cwd.map_err(|source| RunError::Host { operation: "find the working directory", source })?;
-    Ok(Surroundings::of(cwd, std::env::vars_os()))
-}
-
-/// The vault that is meant; a new one in the working directory if there is none.
-fn open_vault(args: &Args, around: &Surroundings) -> Result<Vault, RunError> {
-    let context = context();
-    let options = OpenOptions { on_close: OnClose::EmptyLog, ..OpenOptions::default() };
-    match around.locate(args.vault.as_deref()) {
-        Ok(located) => Ok(Vault::open(&located.path, options, context)?),
-        Err(LocateError::NoneNear { cwd }) => {
-            let path = cwd.join(VAULT_DIR).join(VAULT_FILE);
-            let vault = make_vault(&path, BOUND_ABOVE, options, context)?;
-            if !args.quiet {
-                render::say(&format!("avfs-run: a new vault: {}\n", path.display()));
-            }
-            Ok(vault)
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn context() -> Context {
-    Context { clock: Arc::new(SystemClock), actor: machine::actor() }
+    request.check(arguments_bytes_max()).map_err(ExecuteError::Request)?;
+    let station = Station::open(args, around)?;
+    let request = station.request(args, &outside)?;
+    *told = Some(Asked::of(&request, station.vault.path()));
+    Ok((station, request))
 }
 
 /// Where the envelope goes.

@@ -7,6 +7,8 @@ use rustix::io::Errno;
 pub enum Stage {
     /// Waiting for the supervisor to write the id maps.
     Start,
+    /// The host's name inside.
+    Hostname,
     /// Making all mounts private to the new namespace.
     Private,
     /// The file system in memory that takes what the command writes.
@@ -77,6 +79,7 @@ impl Failed {
             Stage::Seccomp => (16, 0),
             Stage::Listener => (17, 0),
             Stage::Limits => (18, 0),
+            Stage::Hostname => (19, 0),
         };
         let mut bytes = [0; REPORT_BYTES];
         bytes[..2].copy_from_slice(&kind.to_le_bytes());
@@ -108,6 +111,7 @@ impl Failed {
             16 => Stage::Seccomp,
             17 => Stage::Listener,
             18 => Stage::Limits,
+            19 => Stage::Hostname,
             _ => return None,
         };
         let errno = i32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
@@ -132,7 +136,7 @@ mod tests {
 
     #[test]
     fn what_failed_crosses_the_pipe() {
-        for stage in [Stage::Start, Stage::View(513), Stage::Pivot, Stage::Exec, Stage::Seccomp] {
+        for stage in [Stage::Start, Stage::View(513), Stage::Pivot, Stage::Exec, Stage::Hostname] {
             let failed = Failed { stage, errno: Errno::PERM };
             assert_eq!(Failed::from_bytes(failed.to_bytes()), Some(failed));
         }

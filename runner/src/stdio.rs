@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 
-use avfs::runtime::Output;
+use avfs::runtime::{Input, Output};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::FileType;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -46,9 +46,10 @@ enum Outer {
         from: OwnedFd,
         into: OwnedFd,
     },
-    /// From a pipe into memory.
+    /// From a pipe into memory, and to a stream of ours if there is one.
     Keep {
         from: OwnedFd,
+        into: Option<OwnedFd>,
         bytes_max: usize,
     },
     Terminal {
@@ -62,23 +63,42 @@ pub struct Streams {
 }
 
 impl Streams {
-    pub fn prepare(mode: avfs::runtime::Streams) -> Result<Self> {
+    pub fn prepare(input_from: Input, mode: avfs::runtime::Streams) -> Result<Self> {
         let host = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
         let mut streams = Self { inner: Vec::with_capacity(3), outer: Vec::with_capacity(3) };
-        let (inner, outer) = input(host[0], mode)?;
+        let (inner, outer) = match input_from {
+            Input::Passed => input(host[0], mode)?,
+            Input::Empty => (Inner::Ours(null()?), Outer::Nothing),
+        };
         streams.inner.push(inner);
         streams.outer.push(outer);
+        let is_passed = matches!(input_from, Input::Passed);
         for number in [1, 2] {
             let (inner, outer) = match mode {
-                avfs::runtime::Streams::Captured { bytes_max } => {
-                    let (from, into) = pipe_with(PipeFlags::CLOEXEC)?;
-                    (Inner::Piped(into), Outer::Keep { from, bytes_max })
-                }
+                avfs::runtime::Streams::Captured { bytes_max } => kept(None, bytes_max)?,
                 // Two pipes for one file would mix up the order of what is written.
                 avfs::runtime::Streams::Passed if number == 2 && same_file(host[1], host[2]) => {
                     (Inner::SameAs(1), Outer::Nothing)
                 }
                 avfs::runtime::Streams::Passed => output(host[number])?,
+                // The same for one pipe, which is passed on as it is: what is in order cannot be told apart. But whose
+                // input is empty is to be remembered, and that matters more than order between streams, or a terminal.
+                avfs::runtime::Streams::Teed { .. } if is_passed && same_file(host[1], host[2]) => {
+                    match number {
+                        2 => (Inner::SameAs(1), Outer::Nothing),
+                        _ => output(host[number])?,
+                    }
+                }
+                avfs::runtime::Streams::Teed { .. } if is_passed && same_pipe(host[1], host[2]) => {
+                    output(host[number])?
+                }
+                avfs::runtime::Streams::Teed { bytes_max } => match kind(host[number]) {
+                    Kind::Terminal if is_passed => output(host[number])?,
+                    Kind::Closed => kept(None, bytes_max)?,
+                    Kind::Terminal | Kind::Harmless | Kind::Other => {
+                        kept(Some(own(host[number])?), bytes_max)?
+                    }
+                },
             };
             streams.inner.push(inner);
             streams.outer.push(outer);
@@ -131,8 +151,8 @@ impl Streams {
                 Outer::Drain { from, into } => {
                     flow.drains.push(std::thread::spawn(move || drain(from, into)));
                 }
-                Outer::Keep { from, bytes_max } => {
-                    flow.kept[number - 1] = Some(std::thread::spawn(move || keep(from, bytes_max)));
+                Outer::Keep { from, into, bytes_max } => {
+                    flow.kept[number - 1] = Some(std::thread::spawn(move || keep(from, into, bytes_max)));
                 }
                 Outer::Terminal { host } => hosts[number] = Some(host),
             }
@@ -145,9 +165,24 @@ impl Streams {
 }
 
 fn same_file(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
-    let (Ok(one), Ok(other)) = (rustix::fs::fstat(one), rustix::fs::fstat(other)) else { return false };
-    FileType::from_raw_mode(one.st_mode) == FileType::RegularFile
-        && (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+    same(one, other) == Some(FileType::RegularFile)
+}
+
+fn same_pipe(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
+    matches!(same(one, other), Some(FileType::Fifo | FileType::Socket))
+}
+
+/// What two streams both are, if they are one.
+fn same(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Option<FileType> {
+    let (one, other) = (rustix::fs::fstat(one).ok()?, rustix::fs::fstat(other).ok()?);
+    let is_one = (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino);
+    is_one.then(|| FileType::from_raw_mode(one.st_mode))
+}
+
+/// A pipe whose other end is kept, and passed on to a stream of ours if there is one.
+fn kept(ours: Option<OwnedFd>, bytes_max: usize) -> Result<(Inner, Outer)> {
+    let (from, into) = pipe_with(PipeFlags::CLOEXEC)?;
+    Ok((Inner::Piped(into), Outer::Keep { from, into: ours, bytes_max }))
 }
 
 /// What one of our own streams is, as far as it matters.
@@ -184,7 +219,7 @@ fn input(fd: BorrowedFd<'_>, mode: avfs::runtime::Streams) -> Result<(Inner, Out
         (Kind::Terminal, avfs::runtime::Streams::Captured { .. }) | (Kind::Closed, _) => {
             (Inner::Ours(null()?), Outer::Nothing)
         }
-        (Kind::Terminal, avfs::runtime::Streams::Passed) => {
+        (Kind::Terminal, avfs::runtime::Streams::Passed | avfs::runtime::Streams::Teed { .. }) => {
             (Inner::Terminal, Outer::Terminal { host: own(fd)? })
         }
         (Kind::Harmless, _) => (Inner::Ours(own(fd)?), Outer::Nothing),
@@ -213,14 +248,18 @@ pub struct Flow {
     stop: Option<OwnedFd>,
     feeders: Vec<JoinHandle<()>>,
     drains: Vec<JoinHandle<std::io::Result<()>>>,
-    kept: [Option<JoinHandle<Output>>; 2],
+    kept: [Option<JoinHandle<Kept>>; 2],
     screen: Option<Screen>,
 }
 
+/// What was kept of a stream, if it is known; and why some of it was not passed on.
+type Kept = (Option<Output>, std::io::Result<()>);
+
 /// What the streams gave.
 pub struct Flowed {
-    pub stdout: Output,
-    pub stderr: Output,
+    /// Nothing where it was not kept.
+    pub stdout: Option<Output>,
+    pub stderr: Option<Output>,
     /// Why some of the output did not reach our own streams.
     pub undelivered: Option<std::io::Error>,
 }
@@ -244,9 +283,13 @@ impl Flow {
         for feeder in self.feeders.drain(..) {
             let _ = feeder.join();
         }
-        let mut kept =
-            self.kept.map(|thread| thread.and_then(|thread| thread.join().ok()).unwrap_or_default());
-        let (stdout, stderr) = (std::mem::take(&mut kept[0]), std::mem::take(&mut kept[1]));
+        let [stdout, stderr] = self.kept.map(|thread| {
+            let kept = thread.map(JoinHandle::join);
+            let (output, delivered) =
+                kept.map(|kept| kept.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))?;
+            undelivered = undelivered.take().or(delivered.err());
+            output
+        });
         Flowed { stdout, stderr, undelivered }
     }
 }
@@ -289,7 +332,7 @@ fn drain(from: OwnedFd, into: OwnedFd) -> std::io::Result<()> {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             // A pseudo terminal ends with an error.
             Ok(0) | Err(_) => return Ok(()),
-            Ok(length) => match into.write_all(&buffer[..length]) {
+            Ok(length) => match deliver(&mut into, &buffer[..length]) {
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
                 other => other?,
             },
@@ -297,21 +340,49 @@ fn drain(from: OwnedFd, into: OwnedFd) -> std::io::Result<()> {
     }
 }
 
-fn keep(from: OwnedFd, bytes_max: usize) -> Output {
+/// Keeps the command's output until its end, and passes it on first: who reads along sets the pace. If it cannot be
+/// passed on the command finds its pipe broken, as in [`drain`], and how much came by then is chance: nothing is known.
+fn keep(from: OwnedFd, into: Option<OwnedFd>, bytes_max: usize) -> Kept {
     let mut from = File::from(from);
+    let mut into = into.map(File::from);
     let mut output = Output::default();
     let mut buffer = vec![0; PUMP_BYTES];
     loop {
         match from.read(&mut buffer) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Ok(0) | Err(_) => return output,
+            Ok(0) | Err(_) => return (Some(output), Ok(())),
             Ok(length) => {
+                let bytes = &buffer[..length];
+                match into.as_mut().map_or(Ok(()), |into| deliver(into, bytes)) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return (None, Ok(())),
+                    Err(error) => return (None, Err(error)),
+                }
                 let room = bytes_max - output.bytes.len();
-                output.bytes.extend_from_slice(&buffer[..length.min(room)]);
+                output.bytes.extend_from_slice(&bytes[..length.min(room)]);
                 output.truncated |= length > room;
             }
         }
     }
+}
+
+/// Writes everything, also where whoever gave us the stream has made it refuse to wait.
+fn deliver(into: &mut File, mut bytes: &[u8]) -> std::io::Result<()> {
+    while !bytes.is_empty() {
+        match into.write(bytes) {
+            Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                match poll(&mut [PollFd::from_borrowed_fd(into.as_fd(), PollFlags::OUT)], None) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// The real terminal, raw while the command has a pseudo terminal in its place.

@@ -2,8 +2,8 @@
 //! dead.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use avfs::runtime::{Completion, Confined, Exit, LaunchPlan, LimitKind, NetMode, Usage};
@@ -50,13 +50,20 @@ pub fn hold_signals() -> sys::Result<SignalFd> {
 /// The command is gone and its changes are being kept: one more wish to end waits for that, a second does not.
 fn let_signals_through(requests: u32) -> sys::Result<()> {
     use signal_hook::flag;
-    let asked = Arc::new(AtomicBool::new(requests > 0));
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        let code = i32::from(avfs::exit_code::RUN_SIGNALLED) + signal;
-        // In this order: a signal looks whether another came before it, and then says that it came.
-        flag::register_conditional_shutdown(signal, code, Arc::clone(&asked))
-            .and_then(|_| flag::register(signal, Arc::clone(&asked)))
-            .map_err(|error| sys::Errno::from_io_error(&error).unwrap_or(sys::Errno::INVAL))?;
+    /// Whether one came; the handlers stay when the process goes on to another run.
+    static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    if ASKED.get().is_none() {
+        let asked = ASKED.get_or_init(Arc::default);
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            let code = i32::from(avfs::exit_code::RUN_SIGNALLED) + signal;
+            // In this order: a signal looks whether another came before it, and then says that it came.
+            flag::register_conditional_shutdown(signal, code, Arc::clone(asked))
+                .and_then(|_| flag::register(signal, Arc::clone(asked)))
+                .map_err(|error| sys::Errno::from_io_error(&error).unwrap_or(sys::Errno::INVAL))?;
+        }
+    }
+    if let Some(asked) = ASKED.get() {
+        asked.store(requests > 0, Ordering::SeqCst);
     }
     sys::unblock_all()
 }
@@ -114,6 +121,8 @@ struct Watch<'a> {
     exceeded: Option<LimitKind>,
     /// Of SIGINT or SIGTERM, from outside.
     requests: u32,
+    /// A signal of any kind was passed on.
+    signalled: bool,
     deadline: Option<Instant>,
     grace: Duration,
     refused: RefusedCalls,
@@ -149,12 +158,13 @@ pub fn watch(
         ending: Ending::No,
         timed_out: false,
         requests: 0,
+        signalled: false,
         deadline: plan.timeout.duration().and_then(|limit| begun.checked_add(limit)),
         grace: plan.grace,
         refused,
     };
     let end = watch.until_the_end(signals, &flow);
-    let Watch { requests, timed_out, exceeded, refused, .. } = watch;
+    let Watch { requests, signalled, timed_out, exceeded, refused, .. } = watch;
     // Only once init is reaped is nobody left who could write.
     let init = rustix::process::Pid::from_raw(pid).and_then(|pid| {
         if end.is_none() {
@@ -189,6 +199,7 @@ pub fn watch(
         limits: kept.limits,
         stopped_by: kept.stopped_by,
         limits_reached: kept.reached,
+        signalled,
         connections,
         refused_calls: refused.told(),
     })
@@ -270,6 +281,7 @@ impl Watch<'_> {
             flow.resize();
             return;
         }
+        self.signalled = true;
         if signal == libc::SIGINT || signal == libc::SIGTERM {
             self.requests += 1;
             if self.requests > 1 {

@@ -67,6 +67,9 @@ fn start(inherited: &Inherited<'_>) -> Result<Option<sys::Pid>, Failed> {
         return Ok(None);
     }
     rustix::process::umask(rustix::fs::Mode::empty());
+    if let Some(hostname) = prepared.hostname {
+        rustix::system::sethostname(hostname.as_bytes()).at(Stage::Hostname)?;
+    }
     let memory = rootfs::make(prepared)?;
     if let Some(memory) = memory {
         inherited.control.send_fd(control::MEMORY, memory.as_fd()).at(Stage::Memory)?;

@@ -35,6 +35,7 @@ pub struct Prepared {
     pub exec: Exec,
     pub cwd: CString,
     pub umask: u32,
+    pub hostname: Option<&'static str>,
     pub landlock: Option<Landlock>,
     pub filter: Option<Filter>,
     /// The processors it has are its limit, so it must not take others.
@@ -81,6 +82,7 @@ pub fn prepare(plan: &LaunchPlan, keeper: &Keeper, umask: u32) -> Result<Prepare
         exec: program::exec_of(&plan.command, &plan.environment)?,
         cwd: c_path(&plan.cwd)?,
         umask,
+        hostname: plan.hostname,
         confined: Confined { seccomp, landlock_abi: landlock.as_ref().map(Landlock::abi), userns },
         landlock,
         filter: Filter::choose(seccomp, unix_sockets(plan), userns),

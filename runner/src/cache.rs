@@ -1,0 +1,72 @@
+//! Remembered results at the edge: their output is passed on, and `avfs cache explain` is answered.
+
+use std::io::Write;
+
+use avfs::exit_code;
+use avfs::runtime::envelope::{CacheExplain, Envelope, ErrorBody, SCHEMA_VERSION};
+use avfs::runtime::{Came, Executed, ExecutionRequest, Output, Streams, why_not_remembered};
+
+use crate::args::Args;
+use crate::error::RunError;
+use crate::launch::LaunchError;
+use crate::render;
+use crate::run::ask;
+
+/// What a remembered run wrote goes where that of one that is executed goes. That nobody reads it is the reader's
+/// right.
+pub fn give_output(args: &Args, executed: &mut Executed<LaunchError>) -> Result<(), RunError> {
+    let Ok(Came::Ran(result)) = &mut executed.came else { return Ok(()) };
+    let cached = result.cache.as_ref().is_some_and(|cache| cache.from.is_some());
+    if !cached || args.json {
+        return Ok(());
+    }
+    let bytes = |output: &mut Option<Output>| {
+        output.as_mut().map(|it| std::mem::take(&mut it.bytes)).unwrap_or_default()
+    };
+    let (stdout, stderr) = (bytes(&mut result.stdout), bytes(&mut result.stderr));
+    let mut out = std::io::stdout().lock();
+    for written in
+        [out.write_all(&stdout).and_then(|()| out.flush()), std::io::stderr().lock().write_all(&stderr)]
+    {
+        match written {
+            Err(source) if source.kind() != std::io::ErrorKind::BrokenPipe => {
+                return Err(RunError::Host { operation: "write what the command wrote", source });
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Says whether a remembered result would be taken.
+pub fn explain_cache(args: &Args) -> u8 {
+    let mut asked = None;
+    let explained = ask(args, &mut asked).and_then(|(station, request)| {
+        // Asked about is the result, not where this answer goes.
+        let request = ExecutionRequest { streams: Streams::Captured { bytes_max: usize::MAX }, ..request };
+        Ok(CacheExplain::of_look(&station.look(&request)?, &why_not_remembered(&request)))
+    });
+    let (explained, error) = match explained {
+        Ok(explained) => (Some(explained), None),
+        Err(error) => (None, Some(error)),
+    };
+    let secrets = asked.map(|asked| asked.secrets).unwrap_or_default();
+    let body = error.as_ref().map(|error| ErrorBody::of(error).without(&secrets));
+    let text = match (&explained, args.json) {
+        (_, true) => {
+            let (result, error) = (explained.as_ref(), body.as_ref());
+            let success = result.is_some();
+            let envelope =
+                Envelope { schema_version: SCHEMA_VERSION, kind: "cache.explain", success, result, error };
+            serde_json::to_string(&envelope).map(|text| text + "\n").unwrap_or_default()
+        }
+        (Some(explained), false) => explained.lines().iter().map(|line| format!("{line}\n")).collect(),
+        (None, false) => String::new(),
+    };
+    if let (Some(error), false) = (&error, args.json) {
+        render::say(&secrets.scrub_text(render::failure(error)));
+    }
+    // An answer that nobody reads to its end is no failure.
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    error.map_or(exit_code::OK, |error| error.exit_code())
+}

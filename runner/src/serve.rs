@@ -1,0 +1,126 @@
+//! `--serve`: many requests in one process, one after the other. What `avfs batch` and its kin give their work to.
+//!
+//! An order is one line of JSON on standard input, its answer one line on standard output. The commands get neither:
+//! their input is empty and their output is in the answer.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+
+use avfs::backend::BatchItem;
+use avfs::exit_code;
+use avfs::ids::BatchId;
+use avfs::runtime::envelope::{ErrorBody, ExecutionEnvelope, Looked, Order, RequestFileError};
+use rustix::process::Signal;
+
+use crate::args::Args;
+use crate::error::RunError;
+use crate::render;
+use crate::request_file::{BadRequest, fill};
+use crate::run::{Asked, envelope_of};
+use crate::station::{Station, outside, surroundings};
+
+/// What a request is called that comes with an order.
+const ITS_NAME: &str = "of the item";
+
+pub fn serve(args: &Args) -> u8 {
+    match serve_all(args) {
+        Ok(()) => exit_code::OK,
+        Err(error) => {
+            render::say(&render::failure(&error));
+            error.exit_code()
+        }
+    }
+}
+
+fn serve_all(args: &Args) -> Result<(), RunError> {
+    let host = |operation| move |errno: rustix::io::Errno| RunError::Host { operation, source: errno.into() };
+    // Nobody would hear the answers; and everything inside goes with this process.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(host("ask to die with who gives the orders"))?;
+    let (orders, mut answers) = channel().map_err(host("set up the streams"))?;
+    if is_unheard(&answers).map_err(host("look at the streams"))? {
+        return Ok(());
+    }
+    let station = Station::open(args, surroundings()?)?;
+    for line in BufReader::new(orders).lines() {
+        let line = line.map_err(|source| RunError::Host { operation: "read an order", source })?;
+        let mut text = match answer(args, &station, &line) {
+            Reply::Came(envelope) => serde_json::to_vec(&envelope),
+            Reply::Looked(looked) => serde_json::to_vec(&looked),
+        }
+        .map_err(std::io::Error::other);
+        if let Ok(text) = &mut text {
+            text.push(b'\n');
+        }
+        text.and_then(|text| answers.write_all(&text))
+            .map_err(|source| RunError::Host { operation: "answer an order", source })?;
+    }
+    Ok(())
+}
+
+/// Our own streams, out of the way of the commands.
+fn channel() -> rustix::io::Result<(File, File)> {
+    use rustix::fs::{Mode, OFlags, open};
+    use rustix::stdio;
+    let orders = rustix::io::fcntl_dupfd_cloexec(stdio::stdin(), 3)?;
+    let answers = rustix::io::fcntl_dupfd_cloexec(stdio::stdout(), 3)?;
+    let null = open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    stdio::dup2_stdin(&null)?;
+    stdio::dup2_stdout(&null)?;
+    Ok((orders.into(), answers.into()))
+}
+
+/// True if who gives the orders has gone already: it may have done so before death was asked for with it, and left an
+/// order that somebody else follows by now.
+fn is_unheard(answers: &File) -> rustix::io::Result<bool> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut looked = [PollFd::new(answers, PollFlags::empty())];
+    poll(&mut looked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    Ok(looked.iter().any(|it| it.revents().intersects(PollFlags::ERR | PollFlags::HUP)))
+}
+
+enum Reply {
+    Came(Box<ExecutionEnvelope>),
+    Looked(Looked),
+}
+
+fn answer(args: &Args, station: &Station, line: &str) -> Reply {
+    let mut told = None;
+    match follow(args, station, line, &mut told) {
+        Ok(reply) => reply,
+        Err(error) => Reply::Came(Box::new(match told {
+            Some(asked) => Asked::failed(asked, &error),
+            None => ExecutionEnvelope::failed(None, ErrorBody::of(&error)),
+        })),
+    }
+}
+
+fn follow(args: &Args, station: &Station, line: &str, told: &mut Option<Asked>) -> Result<Reply, RunError> {
+    let path = Path::new(ITS_NAME);
+    let malformed = |problem| BadRequest::Malformed { path: path.to_owned(), problem };
+    let order = Order::parse(line).map_err(malformed)?;
+    let file = order.request;
+    let command = file.command_line().map_err(malformed)?;
+    let item = order.item.map(|item| {
+        let batch = BatchId::parse(&item.batch);
+        batch.map(|batch| BatchItem { batch, number: item.number })
+    });
+    let item = item
+        .transpose()
+        .map_err(|error| malformed(RequestFileError::Key { key: "batch", problem: error.to_string() }))?;
+    let words = Args { serve: false, json: true, quiet: true, item, ..args.clone() };
+    let words = fill(words, file, command, path)?;
+    let outside = outside(&words, &station.around)?;
+    let request = station.request(&words, &outside)?;
+    let asked = told.insert(Asked::of(&request, station.vault.path()));
+    if order.look {
+        return Ok(Reply::Looked(Looked::from(&station.look(&request)?)));
+    }
+    let executed = station.execute(&request)?;
+    let mut envelope = envelope_of(asked, &executed);
+    if let (Some(bytes), Some(result)) = (order.tail_bytes, &mut envelope.result) {
+        result.keep_tails(bytes);
+    }
+    Ok(Reply::Came(Box::new(envelope)))
+}

@@ -1,0 +1,195 @@
+//! Where this process works: the vault, the settings and the machine, found once, and requests made for it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use avfs::backend::sqlite::{OnClose, OpenOptions};
+use avfs::clock::SystemClock;
+use avfs::config::{Config, ConfigTexts};
+use avfs::hostfs::machine;
+use avfs::runtime::policy::Policy;
+use avfs::runtime::{
+    BOUND_ABOVE, Came, ExecuteError, Executed, ExecutionRequest, LocateError, Look, Machine, MemoSite, Note,
+    PolicyTexts, ProxyRuntime, RememberFor, Site, Surroundings, UNBOUND_PATH, VAULT_DIR, VAULT_FILE,
+    bound_dir, look, make_vault, stat_cache_path,
+};
+use avfs::vault::materialize::BaseCache;
+use avfs::vault::meter::Meter;
+use avfs::vault::{Context, Vault};
+
+use crate::approve::AtTerminal;
+use crate::args::{Args, Outside, Terminal};
+use crate::error::RunError;
+use crate::launch::{LaunchError, SandboxLauncher};
+use crate::render;
+use crate::settings;
+
+pub struct Station {
+    pub around: Surroundings,
+    pub vault: Vault,
+    bound: Option<PathBuf>,
+    config: Config,
+    /// What the directory's settings asked for in vain.
+    notes: Vec<Note>,
+    vault_id: String,
+    cache_dir: PathBuf,
+    boot_id: String,
+    umask: u32,
+    machine: Machine,
+}
+
+impl Station {
+    /// Opens the vault that is meant, or makes one.
+    pub fn open(args: &Args, around: Surroundings) -> Result<Self, RunError> {
+        let vault = open_vault(args, &around)?;
+        let bound = bound_dir(&vault)?;
+        let (config, notes) = read_config(&around, bound.as_deref())?;
+        let boot_id = machine::boot_id()
+            .map_err(|source| RunError::Host { operation: "read the machine's boot id", source })?;
+        let (vault_id, cache_dir) = (vault.id()?, around.cache_dir()?);
+        Ok(Self {
+            around,
+            vault,
+            bound,
+            config,
+            notes,
+            vault_id,
+            cache_dir,
+            boot_id,
+            umask: umask(),
+            machine: Machine::default(),
+        })
+    }
+
+    /// The request that the words stand for here.
+    pub fn request(&self, args: &Args, outside: &Outside) -> Result<ExecutionRequest, RunError> {
+        let workspace = args.at.as_deref().or(self.bound.as_deref());
+        let extras =
+            settings::extras(&self.config, &self.vault_id, workspace, &self.around, &self.cache_dir)?;
+        args.request(outside, &self.config, extras)
+    }
+
+    /// Takes a request to its end. The rules are read anew each time: somebody may have said "always".
+    pub fn execute(&self, request: &ExecutionRequest) -> Result<Executed<LaunchError>, RunError> {
+        let around = &self.around;
+        let policy = policy(around, self.vault.path())?;
+        let meter = Meter::default();
+        let site = self.site(&meter);
+        let workspace = site.bound.as_deref().unwrap_or(Path::new(UNBOUND_PATH));
+        let place = RememberFor { around, vault: self.vault.path(), workspace };
+        let runtime = ProxyRuntime {
+            site: &site,
+            policy: &policy,
+            approver: &AtTerminal { place },
+            launcher: &SandboxLauncher { umask: self.umask },
+        };
+        let mut executed = runtime.execute(request);
+        if let Ok(Came::Ran(result)) = &mut executed.came {
+            result.notes.splice(0..0, self.notes.iter().cloned());
+        }
+        Ok(executed)
+    }
+
+    /// Whether a result is remembered that would be taken for the request; nothing is written.
+    pub fn look(&self, request: &ExecutionRequest) -> Result<Look, RunError> {
+        let (meter, policy) = (Meter::default(), policy(&self.around, self.vault.path())?);
+        Ok(look(&self.site(&meter), &policy, request).map_err(ExecuteError::<LaunchError>::from)?)
+    }
+
+    fn site<'a>(&'a self, meter: &'a Meter) -> Site<'a> {
+        let (around, config, bound) = (&self.around, &self.config, self.bound.clone());
+        Site {
+            vault: &self.vault,
+            vault_id: self.vault_id.clone(),
+            stat_cache: bound.as_ref().map(|dir| stat_cache_path(&self.cache_dir, &self.vault_id, dir)),
+            bound,
+            cwd: around.cwd.clone(),
+            home: around.home.clone(),
+            layers: BaseCache::new(&self.cache_dir, &self.boot_id),
+            cache_dir: self.cache_dir.clone(),
+            boot_id: self.boot_id.clone(),
+            exclude: config.capture_exclude.iter().map(|pattern| pattern.value.clone()).collect(),
+            expires_seconds: config.fork_expires.value.0,
+            arguments_bytes_max: arguments_bytes_max(),
+            checkpoints_keep: config.checkpoint_keep.value,
+            memo: MemoSite {
+                machine: &self.machine,
+                umask: self.umask,
+                expires_seconds: config.run_cache_expires.value.0,
+            },
+            meter,
+        }
+    }
+}
+
+/// The rules that hold.
+pub fn policy(around: &Surroundings, vault: Option<&Path>) -> Result<Policy, RunError> {
+    Ok(PolicyTexts::read(around, vault)?.policy()?)
+}
+
+/// What the kernel takes for the words and variables of a program: a quarter of the stack, 6 MiB at most.
+pub fn arguments_bytes_max() -> usize {
+    const MOST: u64 = 6 << 20;
+    // The kernel always grants this much.
+    const LEAST: u64 = 128 << 10;
+    let stack = rustix::process::getrlimit(rustix::process::Resource::Stack).current;
+    usize::try_from(stack.map_or(MOST, |stack| (stack / 4).clamp(LEAST, MOST))).unwrap_or(usize::MAX)
+}
+
+pub fn outside(args: &Args, around: &Surroundings) -> Result<Outside, RunError> {
+    use std::io::IsTerminal;
+    let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    Ok(Outside {
+        cwd: around.cwd.clone(),
+        environment: std::env::vars_os().collect(),
+        secrets: args.secrets(&around.cwd)?,
+        terminal: if person { Terminal::There } else { Terminal::None },
+    })
+}
+
+/// The settings of the user and of the directory, and what the directory asked for in vain.
+pub fn read_config(around: &Surroundings, bound: Option<&Path>) -> Result<(Config, Vec<Note>), RunError> {
+    let texts = ConfigTexts::read(around, bound)?;
+    let (config, refused) = texts.for_a_run()?;
+    let file = texts.directory.map(|file| file.path.display().to_string()).unwrap_or_default();
+    let note = |key: &str| Note {
+        code: "config.not_trusted",
+        text: format!("{key} in {file} is not taken: a directory cannot open its own sandbox"),
+    };
+    Ok((config, refused.into_iter().map(note).collect()))
+}
+
+pub fn surroundings() -> Result<Surroundings, RunError> {
+    let cwd = std::env::current_dir();
+    let cwd = cwd.map_err(|source| RunError::Host { operation: "find the working directory", source })?;
+    Ok(Surroundings::of(cwd, std::env::vars_os()))
+}
+
+/// The vault that is meant; a new one in the working directory if there is none.
+fn open_vault(args: &Args, around: &Surroundings) -> Result<Vault, RunError> {
+    let context = context();
+    let options = OpenOptions { on_close: OnClose::EmptyLog, ..OpenOptions::default() };
+    match around.locate(args.vault.as_deref()) {
+        Ok(located) => Ok(Vault::open(&located.path, options, context)?),
+        Err(LocateError::NoneNear { cwd }) if !args.explain_cache => {
+            let path = cwd.join(VAULT_DIR).join(VAULT_FILE);
+            let vault = make_vault(&path, BOUND_ABOVE, options, context)?;
+            if !args.quiet {
+                render::say(&format!("avfs-run: a new vault: {}\n", path.display()));
+            }
+            Ok(vault)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub fn context() -> Context {
+    Context { clock: Arc::new(SystemClock), actor: machine::actor() }
+}
+
+/// The mask that the command is to have; asking for it means setting it.
+pub fn umask() -> u32 {
+    let mask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(mask);
+    mask.bits()
+}
