@@ -10,9 +10,10 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    apply, approvals, audit, cat, checkpoint, compact, completions, config, cp, diff, discard, doctor,
-    export, find, fork, fsck, gc, grep, import, init, log, ls, man, materialize, mkdir, mv, policy, proxy,
-    prune, quota, recover, redo, restore, rm, runs, schema, show, stats, status, tree, undo, vault, write,
+    apply, approvals, audit, batch, bisect, cache, cat, checkpoint, compact, completions, config, cp, diff,
+    discard, doctor, export, find, fork, fsck, gc, grep, import, init, log, ls, man, materialize, mkdir, mv,
+    policy, proxy, prune, quota, race, record, recover, redo, replay, restore, rm, runs, schema, show, stats,
+    status, tree, undo, vault, write,
 };
 
 /// Keeps every version of a directory in one file: fork it, compare, restore, export
@@ -52,13 +53,19 @@ pub enum Verb {
     Materialize(materialize::MaterializeArgs),
     Status(status::StatusArgs),
     Runs(runs::RunsArgs),
+    Batch(batch::BatchArgs),
+    Replay(replay::ReplayArgs),
     Approvals(approvals::ApprovalsArgs),
+    Cache(cache::CacheArgs),
     Proxy(proxy::ProxyArgs),
     Apply(apply::ApplyArgs),
     Discard(discard::DiscardArgs),
+    Record(record::RecordArgs),
     Recover(recover::RecoverArgs),
     Undo(undo::UndoArgs),
     Redo(redo::RedoArgs),
+    Bisect(bisect::BisectArgs),
+    Race(race::RaceArgs),
     Fork(fork::ForkArgs),
     Checkpoint(checkpoint::CheckpointArgs),
     Restore(restore::RestoreArgs),

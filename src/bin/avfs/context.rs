@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use avfs::backend::sqlite::OpenOptions;
+use avfs::backend::sqlite::{Mapped, OpenOptions};
 use avfs::clock::SystemClock;
 use avfs::config::ConfigTexts;
 use avfs::hostfs::machine;
@@ -35,9 +35,23 @@ impl CommandContext {
 
     /// The vault that is meant.
     pub fn open_vault(&self) -> Result<Vault, Failure> {
+        self.open_vault_with(OpenOptions::default())
+    }
+
+    /// For who has a long list to work through and is to stay small meanwhile.
+    pub fn open_vault_unmapped(&self) -> Result<Vault, Failure> {
+        self.open_vault_with(OpenOptions { mapped: Mapped::No, ..OpenOptions::default() })
+    }
+
+    fn open_vault_with(&self, options: OpenOptions) -> Result<Vault, Failure> {
         let located = self.around.locate(self.vault_option.as_deref())?;
         tracing::debug!(path = %located.path.display(), source = ?located.source, "opening the vault");
-        Ok(Vault::open(&located.path, OpenOptions::default(), self.actor.clone())?)
+        Ok(Vault::open(&located.path, options, self.actor.clone())?)
+    }
+
+    /// ` --vault X` as it was typed, for lines that tell what to call next.
+    pub fn vault_words(&self) -> String {
+        self.vault_option.as_ref().map(|vault| format!(" --vault {}", vault.display())).unwrap_or_default()
     }
 
     /// As [`Self::open_vault`], for who would rather be refused than wait.

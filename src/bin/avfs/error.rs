@@ -17,6 +17,8 @@ pub enum EdgeError {
     UnknownVerb { verb: String },
     #[error("cannot write the answer")]
     Output(#[source] std::io::Error),
+    #[error("cannot draw a random number")]
+    Random(#[source] std::io::Error),
     #[error("cannot watch for signals")]
     Signals(#[source] std::io::Error),
     #[error("cannot {operation} {}", path.display())]
@@ -43,6 +45,7 @@ impl Diagnose for EdgeError {
             Self::NoParent { .. } => "diff.no_parent",
             Self::UnknownVerb { .. } => "man.unknown_verb",
             Self::Output(_) => "io.output",
+            Self::Random(_) => "io.random",
             Self::Signals(_) => "io.signals",
             Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => "host.no_permission",
             Self::Host { source, .. } if source.kind() == ErrorKind::StorageFull => "host.disk_full",
@@ -62,7 +65,10 @@ impl Diagnose for EdgeError {
             Self::Host { source, .. } if source.kind() == ErrorKind::StorageFull => {
                 "free some space, then try again"
             }
-            Self::Host { .. } | Self::Output(_) | Self::Signals(_) => return None,
+            Self::Host { source, .. } if source.kind() == ErrorKind::NotFound => {
+                "make the directory first, or choose another place"
+            }
+            Self::Host { .. } | Self::Output(_) | Self::Random(_) | Self::Signals(_) => return None,
         };
         Some(hint.to_owned())
     }

@@ -5,11 +5,16 @@
 mod cli;
 mod commands;
 mod context;
+mod crew;
 mod error;
+mod joins;
 mod progress;
+mod run_options;
+mod signals;
 mod ui;
 mod usage;
 mod view;
+mod whole;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use avfs::vault::meter::Meter;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::{Handle, Signals};
 
 use crate::error::EdgeError;
 
@@ -19,6 +19,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub struct Progress {
     pub meter: Arc<Meter>,
     shown: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
+    /// Ends the watch for signals.
+    signals: Option<Handle>,
 }
 
 impl Progress {
@@ -30,14 +32,15 @@ impl Progress {
             let ended = Arc::clone(&done);
             (done, std::thread::spawn(move || draw(label, &seen, &ended)))
         });
-        Self { meter, shown }
+        Self { meter, shown, signals: None }
     }
 
     /// As [`Self::start`], for work that a signal asks to clean up and end; a second signal ends it at once.
     pub fn interruptible(label: &'static str) -> Result<Self, EdgeError> {
-        let progress = Self::start(label);
+        let mut progress = Self::start(label);
         let meter = Arc::clone(&progress.meter);
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(EdgeError::Signals)?;
+        progress.signals = Some(signals.handle());
         std::thread::spawn(move || {
             for signal in signals.forever() {
                 if meter.stopped() {
@@ -53,6 +56,9 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
+        if let Some(signals) = self.signals.take() {
+            signals.close();
+        }
         if let Some((done, thread)) = self.shown.take() {
             done.store(true, Ordering::Relaxed);
             thread.thread().unpark();

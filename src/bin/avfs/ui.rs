@@ -12,7 +12,9 @@ use avfs::vault::VaultError;
 use owo_colors::{OwoColorize, Style};
 use serde::Serialize;
 
+use crate::crew::Ran;
 use crate::error::EdgeError;
+use crate::view::one_line;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -23,6 +25,8 @@ pub enum Format {
 /// Why a command ended early.
 pub enum Failure {
     Error(Box<dyn Diagnose>),
+    /// What a worker failed at, as it told it.
+    Told(ErrorBody),
     /// Nobody reads the answer any more, which is the reader's right.
     BrokenPipe,
 }
@@ -34,7 +38,8 @@ impl<E: Diagnose + 'static> From<E> for Failure {
 }
 
 impl Failure {
-    fn output(error: std::io::Error) -> Self {
+    /// What became of a write to stdout.
+    pub fn output(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             return Self::BrokenPipe;
         }
@@ -147,6 +152,18 @@ impl Ui {
         }
     }
 
+    /// What a command printed, for people who asked to see it.
+    pub fn note_output(&self, ran: &Ran) {
+        for (name, text, encoding) in
+            [("stdout", &ran.stdout, &ran.stdout_encoding), ("stderr", &ran.stderr, &ran.stderr_encoding)]
+        {
+            match encoding.as_str() {
+                "utf-8" => text.lines().for_each(|line| self.note(format_args!("    {}", one_line(line)))),
+                _ => self.note(format_args!("    ({name} is not text)")),
+            }
+        }
+    }
+
     /// The exit code of an outcome, after telling what failed.
     pub fn conclude(&self, outcome: Outcome) -> u8 {
         match outcome {
@@ -154,6 +171,11 @@ impl Ui {
             Err(Failure::BrokenPipe) => exit_code::OK,
             Err(Failure::Error(error)) => {
                 self.tell(&*error);
+                // Options that do not go together, which only what they are about can show.
+                if error.code() == "usage" { exit_code::USAGE } else { exit_code::FAILED }
+            }
+            Err(Failure::Told(error)) => {
+                self.tell_body(&error);
                 exit_code::FAILED
             }
         }
@@ -170,12 +192,27 @@ impl Ui {
                     text.push_str(&format!("{} {found}\n", self.label("caused by:", Style::new().red())));
                     cause = found.source();
                 }
-                if let Some(hint) = error.hint() {
-                    text.push_str(&format!("{} {hint}\n", self.label("hint:", Style::new().cyan().bold())));
-                }
+                text.extend(error.hint().map(|hint| self.hint(&hint)));
                 let _ = std::io::stderr().lock().write_all(text.as_bytes());
             }
         }
+    }
+
+    /// As [`Self::tell`], of what is in words already.
+    pub fn tell_body(&self, error: &ErrorBody) {
+        match self.format {
+            Format::Json => self.tell_json(error),
+            Format::Human => {
+                let label = self.label("error:", Style::new().red().bold());
+                let mut text = format!("{label} {}\n", error.message);
+                text.extend(error.hint.as_deref().map(|hint| self.hint(hint)));
+                let _ = std::io::stderr().lock().write_all(text.as_bytes());
+            }
+        }
+    }
+
+    fn hint(&self, hint: &str) -> String {
+        format!("{} {hint}\n", self.label("hint:", Style::new().cyan().bold()))
     }
 
     pub fn tell_json(&self, error: &ErrorBody) {

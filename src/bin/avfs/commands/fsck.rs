@@ -37,6 +37,7 @@ pub fn run(ctx: &CommandContext, args: &FsckArgs) -> Outcome {
         blobs: report.blobs,
         audit_rows: report.audit_rows,
         runs: report.runs,
+        results: report.memos,
         findings: findings
             .map(|finding| FsckFinding { code: finding.code.to_owned(), message: finding.what.clone() })
             .collect(),

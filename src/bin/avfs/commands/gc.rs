@@ -34,6 +34,7 @@ pub fn run(ctx: &CommandContext, _: &GcArgs) -> Outcome {
         versions: swept.versions,
         trees: swept.trees,
         blobs: swept.blobs,
+        results: swept.memos,
         file_bytes_before,
         file_bytes_after: size()?,
     };
@@ -45,6 +46,10 @@ pub fn run(ctx: &CommandContext, _: &GcArgs) -> Outcome {
             plural(result.trees, "tree", "trees"),
             plural(result.blobs, "blob", "blobs"),
         ))?;
+        if result.results > 0 {
+            let results = plural(result.results, "remembered result", "remembered results");
+            out.line(format_args!("forgot {results} that expired or had lost their versions"))?;
+        }
         let (before, after) =
             (show_bytes_size(result.file_bytes_before), show_bytes_size(result.file_bytes_after));
         out.line(format_args!("the vault was {before} and is {after}"))

@@ -3,6 +3,9 @@
 pub mod apply;
 pub mod approvals;
 pub mod audit;
+pub mod batch;
+pub mod bisect;
+pub mod cache;
 pub mod cat;
 pub mod checkpoint;
 pub mod compact;
@@ -32,8 +35,11 @@ pub mod policy;
 pub mod proxy;
 pub mod prune;
 pub mod quota;
+pub mod race;
+pub mod record;
 pub mod recover;
 pub mod redo;
+pub mod replay;
 pub mod restore;
 pub mod rm;
 pub mod runs;
@@ -59,15 +65,21 @@ pub fn run(ctx: &CommandContext, verb: Verb) -> Outcome {
         Verb::Materialize(args) => materialize::run(ctx, &args),
         Verb::Status(args) => status::run(ctx, &args),
         Verb::Runs(args) => runs::run(ctx, &args),
+        Verb::Batch(args) => batch::run(ctx, &args),
+        Verb::Replay(args) => replay::run(ctx, &args),
+        Verb::Cache(args) => cache::run(ctx, &args),
         Verb::Approvals(args) => approvals::run(ctx, &args),
         Verb::Proxy(args) => proxy::run(ctx, &args),
         Verb::Apply(args) => apply::run(ctx, &args),
         Verb::Discard(args) => discard::run(ctx, &args),
         Verb::Policy(args) => policy::run(ctx, &args),
         Verb::Doctor(args) => doctor::run(ctx, &args),
+        Verb::Record(args) => record::run(ctx, &args),
         Verb::Recover(args) => recover::run(ctx, &args),
         Verb::Undo(args) => undo::run(ctx, &args),
         Verb::Redo(args) => redo::run(ctx, &args),
+        Verb::Bisect(args) => bisect::run(ctx, &args),
+        Verb::Race(args) => race::run(ctx, &args),
         Verb::Fork(args) => fork::run(ctx, &args),
         Verb::Checkpoint(args) => checkpoint::run(ctx, args),
         Verb::Restore(args) => restore::run(ctx, &args),

@@ -43,22 +43,22 @@ struct ExecArgs {
 
 pub fn run(_ctx: &CommandContext, args: &ProxyArgs) -> Outcome {
     let ProxyAction::Exec(_) = &args.action;
-    match exec(std::env::args_os().collect())? {}
+    match become_runner(&["proxy", "exec"], &[])? {}
 }
 
-/// Becomes avfs-run. The words are taken as they were typed: what is avfs-run's own to understand must not be
+/// Becomes avfs-run, with these options first. The words are taken as they were typed: what is avfs-run's own to understand must not be
 /// understood here first.
-fn exec(words: Vec<OsString>) -> Result<Infallible, Failure> {
+pub fn become_runner(verb: &[&str], options: &[&str]) -> Result<Infallible, Failure> {
     let runner = crate::context::runner();
     let mut command = Command::new(&runner);
-    command.args(without_verb(words));
+    command.args(options).args(without_verb(verb, std::env::args_os().collect()));
     Err(EdgeError::host("start", &runner)(command.exec()).into())
 }
 
-/// Everything but the program and the two words of the verb; options for every verb stand before or between them.
-fn without_verb(words: Vec<OsString>) -> Vec<OsString> {
-    let mut verb = ["proxy", "exec"].into_iter().peekable();
-    words.into_iter().skip(1).filter(|word| verb.next_if(|next| word == *next).is_none()).collect()
+/// Everything but the program and the words of the verb; options for every verb stand before or between them.
+fn without_verb(verb: &[&str], words: Vec<OsString>) -> Vec<OsString> {
+    let mut verb = verb.iter().peekable();
+    words.into_iter().skip(1).filter(|word| verb.next_if(|next| word == **next).is_none()).collect()
 }
 
 #[cfg(test)]
@@ -74,7 +74,7 @@ mod tests {
         ] {
             let words = typed.split(' ').map(OsString::from).collect();
             let given: Vec<OsString> = given.split(' ').map(OsString::from).collect();
-            assert_eq!(without_verb(words), given, "{typed}");
+            assert_eq!(without_verb(&["proxy", "exec"], words), given, "{typed}");
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use avfs::ids::RunPrefix;
 use avfs::runtime::envelope::{Recover, RecoverOne};
-use avfs::runtime::{Doubt, RecoverError, RecoverOptions, Recovery, ScratchDir, SecretsInFiles, bound_dir};
+use avfs::runtime::{
+    Doubt, RecoverError, RecoverOptions, Recovered, Recovery, ScratchDir, SecretsInFiles, bound_dir,
+};
 use avfs::vault::Vault;
 use clap::Args;
 
@@ -92,6 +94,29 @@ fn one(
         told.action = "discarded";
         return Ok(told);
     }
+    let doubt = if args.force { Doubt::Accepted } else { Doubt::Refused };
+    let secrets_in_files = match args.allow_secret_files {
+        true => SecretsInFiles::Allowed,
+        false => SecretsInFiles::Refused,
+    };
+    if let Some(recovered) = finish(ctx, vault, recovery, doubt, secrets_in_files)?? {
+        told.version_after = recovered.landed.record.version_after.map(|version| version.to_hex());
+        told.fork = told.version_after.as_ref().map(|_| recovered.landed.record.fork.to_string());
+        told.left_out = recovered.left_out.len();
+    }
+    told.action = "captured";
+    Ok(told)
+}
+
+/// Captures what a run has left; nothing if it was killed between its commit and the end of its scratch, so that
+/// everything is in the vault.
+pub fn finish(
+    ctx: &CommandContext,
+    vault: &Vault,
+    recovery: Recovery,
+    doubt: Doubt,
+    secrets_in_files: SecretsInFiles,
+) -> Result<Result<Option<Recovered>, RecoverError>, Failure> {
     let bound = bound_dir(vault)?;
     let stat_cache = match &bound {
         Some(dir) => ctx.stat_cache(vault, dir)?,
@@ -101,26 +126,12 @@ fn one(
         bound: bound.as_deref(),
         stat_cache: stat_cache.as_deref(),
         boot_id: &ctx.boot_id()?,
-        doubt: if args.force { Doubt::Accepted } else { Doubt::Refused },
-        secrets_in_files: match args.allow_secret_files {
-            true => SecretsInFiles::Allowed,
-            false => SecretsInFiles::Refused,
-        },
+        doubt,
+        secrets_in_files,
         environment: &std::env::vars_os().collect::<Vec<_>>(),
     };
-    match recovery.finish(vault, &options) {
-        Ok(recovered) => {
-            told.action = "captured";
-            told.version_after = recovered.landed.record.version_after.map(|version| version.to_hex());
-            told.fork = told.version_after.as_ref().map(|_| recovered.landed.record.fork.to_string());
-            told.left_out = recovered.left_out.len();
-            Ok(told)
-        }
-        // It was killed between its commit and the end of its scratch: everything is in the vault.
-        Err(RecoverError::Vault(avfs::vault::VaultError::RunCaptured { .. })) => {
-            told.action = "captured";
-            Ok(told)
-        }
-        Err(error) => Err(error.into()),
-    }
+    Ok(match recovery.finish(vault, &options) {
+        Err(RecoverError::Vault(avfs::vault::VaultError::RunCaptured { .. })) => Ok(None),
+        other => other.map(Some),
+    })
 }

@@ -3,7 +3,7 @@
 use avfs::backend::{Reader, RunRecord};
 use avfs::ids::{ForkName, RunPrefix, VersionId};
 use avfs::runtime::envelope::{
-    ChangeObject, ChangeTotals, RunObject, RunsList, RunsShow, UnsettledRun, journal_value,
+    CacheObject, ChangeObject, ChangeTotals, RunObject, RunsList, RunsShow, UnsettledRun, journal_value,
 };
 use avfs::runtime::{ChangeSummary, LocateError, RunLife, ScratchDir, Shown, Unsettled};
 use avfs::vault::tree::Pages;
@@ -132,6 +132,8 @@ fn newest(vault: &Vault, args: &ListArgs) -> Result<(Vec<RunRecord>, bool), Fail
 
 fn show_line(out: &mut Out, run: &RunRecord) -> Result<(), Failure> {
     let (id, fork) = (out.paint(Tone::Id, &run.id), out.paint(Tone::Name, &run.fork));
+    let cached = CacheObject::of_row(run).is_some_and(|cache| cache.cached_from.is_some());
+    let cached = if cached { "  (cached)" } else { "" };
     let marks = match (run.applied_at, run.discarded_at, run.version_after) {
         (_, Some(_), _) => "  (discarded)",
         (Some(_), None, _) => "  (applied)",
@@ -139,7 +141,7 @@ fn show_line(out: &mut Out, run: &RunRecord) -> Result<(), Failure> {
         (None, None, Some(_)) => "",
     };
     let (at, ended) = (local_time(run.started_at), ended(run));
-    out.line(format_args!("{id}  {at}  {ended:<12}  {fork}{marks}  {}", one_line(&command_text(run))))
+    out.line(format_args!("{id}  {at}  {ended:<12}  {fork}{cached}{marks}  {}", one_line(&command_text(run))))
 }
 
 /// `exit 0`, `signal 9`, or the state of a run that did not get so far.
@@ -224,6 +226,9 @@ fn show_record(out: &mut Out, run: &RunRecord) -> Result<(), Failure> {
     let how = how.map(|how| format!(", {how}")).unwrap_or_default();
     out.line(format_args!("state      {}{how}", run.state.word()))?;
     out.line(format_args!("fork       {}", out.paint(Tone::Name, &run.fork)))?;
+    if let Some(from) = CacheObject::of_row(run).and_then(|cache| cache.cached_from) {
+        out.line(format_args!("cached     from run {}", out.paint(Tone::Id, from)))?;
+    }
     let version = |id: Option<VersionId>| id.map_or_else(|| "-".to_owned(), |id| id.to_hex());
     out.line(format_args!("before     {}", version(run.version_before)))?;
     out.line(format_args!("after      {}", version(run.version_after)))?;

@@ -1,0 +1,457 @@
+//! Runs a batch: gives ready items to the workers and takes what comes of them, until nothing is left to do.
+
+use std::collections::{HashMap, HashSet};
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use avfs::backend::Life;
+use avfs::diagnose::Diagnose;
+use avfs::ids::{ForkName, RunId, VersionId, from_hex};
+use avfs::runtime::CacheMode;
+use avfs::runtime::batch::{Begins, Manner, Schedule, Standing};
+use avfs::runtime::envelope::{Batch, BatchCounts, BatchItemResult, ItemState, ListItem, Order, OrderItem};
+use avfs::vault::version::Reference;
+use avfs::vault::{Vault, VaultError, require_version};
+
+use super::BatchArgs;
+use super::before::{finish_captures, landed, succeeded};
+use super::plan::Plan;
+use super::report::write_reports;
+use super::results::{Results, TAIL_BYTES, shown_command};
+use super::show::Show;
+use crate::context::CommandContext;
+use crate::crew::{Answer, Crew, CrewError, Done, LOOK_EVERY, Reply};
+use crate::joins::{Beginning, beginning};
+use crate::signals::Asked;
+use crate::ui::Failure;
+
+/// Items that have not succeeded and are told of in the answer.
+const TOLD_MAX: usize = 100;
+
+pub struct Ended {
+    pub answer: Batch,
+    pub interrupted: bool,
+}
+
+struct Drive<'a> {
+    ctx: &'a CommandContext,
+    vault: &'a Vault,
+    plan: &'a Plan,
+    schedule: Schedule,
+    crew: Crew<u32>,
+    /// What each item left.
+    versions: Vec<Option<VersionId>>,
+    /// What the last item of a chain left, in the order in which they ended; not always the one with the highest number.
+    chain_at: VersionId,
+    /// The run that ended last.
+    last_run: Option<String>,
+    /// Items that were run before, and have not succeeded.
+    tried: HashSet<u32>,
+    /// How often items were run that failed.
+    attempts: HashMap<u32, u32>,
+    results: Results,
+    counts: BatchCounts,
+    unsuccessful: Vec<BatchItemResult>,
+    stopped: Option<String>,
+    show: Show,
+    retry: u32,
+    discard: bool,
+    cache: Option<CacheMode>,
+    resumed: u64,
+}
+
+pub fn drive(ctx: &CommandContext, args: &BatchArgs, vault: &Vault, plan: &Plan) -> Result<Ended, Failure> {
+    let begun = Instant::now();
+    let signals = Asked::watch()?;
+    let jobs = match (plan.manner, args.jobs) {
+        (Manner::Chain, _) => 1,
+        (_, Some(jobs)) => usize::from(jobs),
+        (_, None) => available_parallelism().map_or(1, usize::from),
+    };
+    let needs = |item: u32| plan.list.needs(item as usize);
+    let path = vault.path().unwrap_or(std::path::Path::new(""));
+    let mut drive = Drive {
+        ctx,
+        vault,
+        plan,
+        schedule: Schedule::new(plan.items(), plan.manner, plan.on_failure, needs),
+        crew: Crew::hire(jobs.min(plan.list.len()), path, &args.options.words()),
+        versions: vec![None; plan.list.len()],
+        chain_at: plan.record.base,
+        last_run: None,
+        tried: HashSet::new(),
+        attempts: HashMap::new(),
+        results: Results::open(args.results.as_deref(), plan)?,
+        counts: BatchCounts::default(),
+        unsuccessful: Vec::new(),
+        stopped: None,
+        show: Show::start(&ctx.ui, plan.list.len() as u64, jobs),
+        retry: args.retry,
+        discard: args.discard,
+        cache: args.cache,
+        resumed: 0,
+    };
+    drive.take_what_was_done()?;
+    drive.prepare_chain()?;
+    let interrupted = drive.run(&signals)?;
+    drive.tell_the_rest()?;
+    drive.finish(args, begun.elapsed(), interrupted)
+}
+
+impl Drive<'_> {
+    /// Items that succeeded before are not run again.
+    fn take_what_was_done(&mut self) -> Result<(), Failure> {
+        let (plan, vault) = (self.plan, self.vault);
+        if plan.resumed {
+            finish_captures(self.ctx, vault, &plan.record.id, |_| true)?;
+            let mut newest = 0;
+            plan.done(vault, |item, run| {
+                if !succeeded(run) {
+                    self.tried.insert(item);
+                    return Ok(());
+                }
+                if run.seq > newest {
+                    newest = run.seq;
+                    self.chain_at = run.version_after.or(run.version_before).unwrap_or(self.chain_at);
+                }
+                let version = run.version_after.or(run.version_before);
+                if self.schedule.standing(item) == Standing::Succeeded || self.is_missed(item, version)? {
+                    return Ok(());
+                }
+                self.schedule.is_done(item);
+                if let Some(place) = self.versions.get_mut(item as usize) {
+                    *place = version;
+                }
+                let result = self.results.of_before(plan, item, run)?;
+                self.count(result);
+                self.resumed += 1;
+                Ok(())
+            })?;
+        }
+        self.results.begin()?;
+        self.show.begin_at(self.resumed);
+        Ok(())
+    }
+
+    /// True if others begin from what an item left, and that is gone: a fork that nobody took up has expired.
+    fn is_missed(&self, item: u32, version: Option<VersionId>) -> Result<bool, Failure> {
+        let (Manner::Needs, true, Some(version)) = (self.plan.manner, self.schedule.is_needed(item), version)
+        else {
+            return Ok(false);
+        };
+        let known = self.vault.read()?.version(&version).map_err(VaultError::from)?;
+        Ok(known.is_none_or(|version| version.pruned_at.is_some()))
+    }
+
+    /// The fork of a chain, at what the last item that ended left: what one that is run again had made goes back. What
+    /// somebody else made of the fork stays; they may have mended what failed.
+    fn prepare_chain(&mut self) -> avfs::vault::Result<()> {
+        let Some(fork) = &self.plan.fork else { return Ok(()) };
+        let reference = |at: VersionId| Reference::parse(&at.to_hex());
+        match self.vault.fork(fork) {
+            Ok(known) if known.head == self.chain_at => {}
+            Ok(known) => match self.goes_back_to(&known.head)? {
+                Some(at) => {
+                    self.vault.restore(fork, &reference(at)?, None)?;
+                }
+                None => {
+                    let head = known.head.short();
+                    self.ctx.ui.note(format_args!("note: others moved fork {fork}; going on from {head}"));
+                    self.chain_at = known.head;
+                }
+            },
+            Err(VaultError::NoFork { .. }) => {
+                self.vault.create_fork(fork, &reference(self.chain_at)?, Life::Persistent)?;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Where a chain goes back to from a head that a run of this batch made, or that put one back; nothing for the head
+    /// of others.
+    fn goes_back_to(&self, head: &VersionId) -> avfs::vault::Result<Option<VersionId>> {
+        let reader = self.vault.read()?;
+        let head = require_version(&*reader, head)?;
+        let at = require_version(&*reader, &self.chain_at)?;
+        let Some(run) = head.run.as_deref().and_then(|run| RunId::parse(run).ok()) else {
+            return Ok((head.root == at.root).then_some(self.chain_at));
+        };
+        if self.last_run.as_deref() == Some(run.as_str()) {
+            // What others made meanwhile lies beneath it.
+            return Ok(Some(head.parents.first().copied().unwrap_or(self.chain_at)));
+        }
+        Ok(self.vault.is_of_batch(&self.plan.record.id, &run)?.then_some(self.chain_at))
+    }
+
+    /// True if somebody asked to end.
+    fn run(&mut self, asked: &Asked) -> Result<bool, Failure> {
+        let mut killed = false;
+        loop {
+            if asked.times() > 0 {
+                self.schedule.stop();
+                self.show.ending(self.schedule.running());
+            }
+            if asked.times() > 1 && !killed {
+                killed = true;
+                self.crew.kill();
+            }
+            while self.crew.idle() > 0
+                && let Some(item) = self.schedule.begin()
+            {
+                self.begin(item)?;
+            }
+            if self.schedule.is_over() {
+                return Ok(asked.times() > 0);
+            }
+            if let Some(done) = self.crew.next(LOOK_EVERY) {
+                self.ended(done, killed)?;
+            }
+            self.show.look();
+        }
+    }
+
+    fn begin(&mut self, item: u32) -> Result<(), Failure> {
+        let read = match self.plan.list.item(item as usize) {
+            Ok(read) => read,
+            Err(error) => {
+                self.stop(&error.to_string());
+                return self.settle(item, failed(self.plan, item, "", &error));
+            }
+        };
+        let command = shown_command(&read);
+        let from = match self.plan.manner {
+            Manner::Chain => None,
+            Manner::FanOut | Manner::Needs => match self.beginning(item) {
+                Ok(Beginning::At(version)) => Some(version),
+                Ok(Beginning::Clash(why)) => {
+                    let mut result = Results::blank(self.plan, item, &command);
+                    (result.state, result.reason) = (ItemState::Failed, Some(why));
+                    result.code = Some("batch.clash".to_owned());
+                    return self.settle(item, result);
+                }
+                Err(error) => {
+                    self.stop(&told(&error));
+                    return self.settle(item, failed(self.plan, item, &command, &error));
+                }
+            },
+        };
+        self.show.begun(item, self.plan.list.id(item as usize), &command);
+        let order = self.order(item, read, from);
+        self.crew.give(item, order);
+        Ok(())
+    }
+
+    /// The version an item begins from.
+    fn beginning(&self, item: u32) -> avfs::vault::Result<Beginning> {
+        let base = self.plan.record.base;
+        let needs = match self.schedule.begins(item) {
+            Begins::Base => return Ok(Beginning::At(base)),
+            Begins::After(needs) => needs,
+        };
+        let left = |need: u32| {
+            let version = self.versions.get(need as usize).copied().flatten();
+            (self.plan.list.id(need as usize), version.unwrap_or(base))
+        };
+        let made: Vec<(&str, VersionId)> = needs.into_iter().map(left).collect();
+        beginning(self.vault, &format!("batch-{}-{}", self.plan.record.id, item + 1), &made)
+    }
+
+    fn order(&self, item: u32, read: ListItem, from: Option<VersionId>) -> Order {
+        let mut request = read.request;
+        request.vault = None;
+        request.fork = self.plan.fork.as_ref().map(ForkName::to_string);
+        request.from = from.map(|version| version.to_hex());
+        request.retention = self.discard.then(|| "discard".to_owned());
+        if let Some(mode) = self.cache {
+            request.cache_mode = Some(mode.word().to_owned());
+        }
+        if self.attempts.contains_key(&item) || self.tried.contains(&item) {
+            // What failed may be what is remembered.
+            request.cache_mode = Some(CacheMode::Off.word().to_owned());
+        }
+        request.at = request.at.or_else(|| self.plan.list.header()?.at.clone());
+        let batch = self.plan.record.id.to_string();
+        let item = Some(OrderItem { batch, number: u64::from(item) });
+        Order { request, item, look: false, tail_bytes: Some(TAIL_BYTES) }
+    }
+
+    fn ended(&mut self, done: Done<u32>, killed: bool) -> Result<(), Failure> {
+        let Done { tag: item, came, took } = done;
+        let attempts = self.attempts.get(&item).copied().unwrap_or(0) + 1;
+        self.show.ended(item);
+        let command =
+            self.plan.list.item(item as usize).map_or_else(|_| String::new(), |it| shown_command(&it));
+        let mut result = Results::blank(self.plan, item, &command);
+        result.duration_ms = took.as_secs_f64() * 1e3;
+        match came.and_then(Reply::answer) {
+            Ok(answer) => self.take(&mut result, answer),
+            Err(error) if killed => {
+                result.state = ItemState::NotRun;
+                result.reason = Some("interrupted".to_owned());
+                tracing::debug!(%error, "a worker was killed");
+            }
+            Err(error) => self.died(item, &mut result, &error)?,
+        }
+        result.attempts = attempts;
+        let tries = self.plan.list.item(item as usize).ok().and_then(|it| it.retries).unwrap_or(self.retry);
+        let may_help = matches!(result.state, ItemState::Failed | ItemState::Error);
+        if may_help && attempts <= tries && self.stopped.is_none() && !killed {
+            self.attempts.insert(item, attempts);
+            self.show.again(self.plan.list.id(item as usize), &result.ending(), attempts, tries);
+            match self.prepare_chain() {
+                Ok(()) => {
+                    self.schedule.again(item);
+                    return Ok(());
+                }
+                Err(error) => self.stop(&told(&error)),
+            }
+        }
+        self.settle(item, result)
+    }
+
+    /// A worker that died may have done what it was asked for, and only not have told.
+    fn died(&mut self, item: u32, result: &mut BatchItemResult, error: &CrewError) -> Result<(), Failure> {
+        if let Some(run) = landed(self.ctx, self.vault, &self.plan.record.id, item)? {
+            *result = Results::of_run(self.plan, item, &run)?;
+            return Ok(());
+        }
+        (result.state, result.code) = (ItemState::Error, Some(error.code().to_owned()));
+        result.reason = Some(error.to_string());
+        if error.is_for_all() {
+            self.stop(&told(error));
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, result: &mut BatchItemResult, answer: Answer) {
+        result.run_id = answer.run_id.clone();
+        self.last_run = answer.run_id.clone();
+        result.state = match (answer.state.as_str(), answer.success) {
+            ("completed", true) => ItemState::Succeeded,
+            ("completed", false) => ItemState::Failed,
+            ("denied" | "approval_required", _) => ItemState::Denied,
+            _ => ItemState::Error,
+        };
+        let is_of_the_command = answer.is_of_the_command();
+        if let Some(ran) = answer.result {
+            result.cached = ran.cached;
+            result.exit_code = ran.exit_code;
+            result.signal = ran.signal;
+            result.timed_out = ran.timed_out;
+            result.fork = ran.fork;
+            result.version = ran.version_after.or(ran.version_before);
+            result.duration_ms = ran.duration_ms;
+            result.stdout = Some(Results::tail(&ran.stdout, &ran.stdout_encoding));
+            result.stderr = Some(Results::tail(&ran.stderr, &ran.stderr_encoding));
+        }
+        if let Some(fault) = answer.error {
+            if is_of_the_command {
+                if result.state == ItemState::Error {
+                    result.state = ItemState::Failed;
+                }
+            } else {
+                let hint = fault.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+                self.stop(&format!("{}{hint}", fault.message));
+            }
+            (result.code, result.reason) = (Some(fault.code), Some(fault.message));
+        }
+    }
+
+    /// Nothing that could be done next would fare better.
+    fn stop(&mut self, why: &str) {
+        self.schedule.stop();
+        self.stopped.get_or_insert_with(|| why.to_owned());
+    }
+
+    fn settle(&mut self, item: u32, result: BatchItemResult) -> Result<(), Failure> {
+        if result.state == ItemState::NotRun {
+            // As if it had not been begun: that is how it will be gone on with.
+            self.schedule.again(item);
+            return Ok(());
+        }
+        let version =
+            result.version.as_deref().and_then(from_hex).and_then(|hex| VersionId::from_slice(&hex));
+        if let Some(place) = self.versions.get_mut(item as usize) {
+            *place = version;
+        }
+        self.chain_at = version.unwrap_or(self.chain_at);
+        self.schedule.ended(item, result.state == ItemState::Succeeded);
+        self.show.settled(&result);
+        self.results.add(&result)?;
+        self.count(result);
+        Ok(())
+    }
+
+    fn count(&mut self, result: BatchItemResult) {
+        self.counts.add(&result);
+        if result.state != ItemState::Succeeded && self.unsuccessful.len() < TOLD_MAX {
+            self.unsuccessful.push(result);
+        }
+    }
+
+    /// Items that nobody came to.
+    fn tell_the_rest(&mut self) -> Result<(), Failure> {
+        for item in 0..self.plan.items() {
+            let (state, reason) = match self.schedule.standing(item) {
+                Standing::Succeeded | Standing::Failed => continue,
+                Standing::LeftOut => {
+                    let need =
+                        self.schedule.in_vain(item).map_or("", |need| self.plan.list.id(need as usize));
+                    (ItemState::LeftOut, format!("{need} did not succeed"))
+                }
+                Standing::Waiting | Standing::Ready | Standing::Running => {
+                    (ItemState::NotRun, "the batch ended before its turn came".to_owned())
+                }
+            };
+            let command =
+                self.plan.list.item(item as usize).map_or_else(|_| String::new(), |it| shown_command(&it));
+            let mut result = Results::blank(self.plan, item, &command);
+            (result.state, result.reason) = (state, Some(reason));
+            self.results.add(&result)?;
+            self.count(result);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, args: &BatchArgs, took: Duration, interrupted: bool) -> Result<Ended, Failure> {
+        self.show.finish();
+        for note in self.crew.dismiss(self.ctx, self.vault)? {
+            self.ctx.ui.note(format_args!("note: {}", note.text));
+        }
+        let (plan, counts) = (self.plan, self.counts);
+        let interrupted = interrupted && !counts.all_succeeded();
+        if counts.all_succeeded() {
+            let detail = format!("items={}", counts.items);
+            self.vault.end_batch(&plan.record, &detail)?;
+        }
+        self.results.finish()?;
+        write_reports(args, plan, &self.results, &counts, took)?;
+        let answer = Batch {
+            batch_id: plan.record.id.to_string(),
+            mode: plan.manner.word(),
+            base: plan.record.base.to_hex(),
+            fork: plan.fork.as_ref().map(ForkName::to_string),
+            counts,
+            duration_ms: took.as_secs_f64() * 1e3,
+            resumed: self.resumed,
+            stopped: self.stopped.or_else(|| interrupted.then(|| "interrupted".to_owned())),
+            unsuccessful: self.unsuccessful,
+        };
+        Ok(Ended { answer, interrupted })
+    }
+}
+
+/// An item that could not be begun.
+fn failed(plan: &Plan, item: u32, command: &str, error: &dyn Diagnose) -> BatchItemResult {
+    let mut result = Results::blank(plan, item, command);
+    (result.state, result.code) = (ItemState::Error, Some(error.code().to_owned()));
+    result.reason = Some(error.to_string());
+    result
+}
+
+/// Why a batch is stopped, with what helps.
+fn told(error: &dyn Diagnose) -> String {
+    let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+    format!("{error}{hint}")
+}

@@ -1,0 +1,419 @@
+//! Replays the runs of a list and compares each with what was recorded.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use avfs::diagnose::Diagnose;
+use avfs::hostfs::random;
+use avfs::ids::{ForkName, RunId, VersionId};
+use avfs::runtime::batch::{Begins, Manner, OnFailure, Schedule};
+use avfs::runtime::envelope::{
+    ChangeObject, DifferenceObject, ListItem, ListNoise, Looked, Order, Replay, ReplayCounts,
+    ReplayItemResult,
+};
+use avfs::runtime::replay::{Noise, Outputs, Seen, Verdict, compare, loud, verdict};
+use avfs::runtime::{CacheMode, ChangeSummary};
+use avfs::vault::Vault;
+use avfs::vault::diff::Change;
+use avfs::vault::discard::ChangesOf;
+
+use super::ReplayArgs;
+use super::error::ReplayError;
+use super::evidence::{self, Streams, seen_by_cache, seen_of};
+use super::source::Source;
+use crate::commands::batch::{Show, shown_command};
+use crate::context::CommandContext;
+use crate::crew::{Answer, Crew, Done, LOOK_EVERY, Reply};
+use crate::error::EdgeError;
+use crate::joins::{Beginning, beginning};
+use crate::signals::Asked;
+use crate::ui::Failure;
+
+/// Runs that are told of one by one.
+const TOLD_MAX: usize = 100;
+/// Changes that are told of the first that diverged.
+const CHANGES_MAX: usize = 200;
+
+pub struct Replayed {
+    pub answer: Replay,
+    pub changes: ChangeSummary,
+    pub interrupted: bool,
+}
+
+struct Drive<'a> {
+    vault: &'a Vault,
+    source: &'a Source,
+    args: &'a ReplayArgs,
+    noise: ListNoise,
+    schedule: Schedule,
+    crew: Crew<u32>,
+    /// Where items begin that name no version and wait for nothing.
+    main: VersionId,
+    /// What each run left, for those that wait for it; until then where it began.
+    versions: Vec<Option<VersionId>>,
+    /// Items of which only a remembered result is looked for.
+    looking: HashSet<u32>,
+    /// Where the changes of runs are that were not judged yet.
+    forks: HashMap<u32, String>,
+    /// Forks that go when all is done, since others begin from them.
+    done_with: Vec<String>,
+    /// The names of forks that only join begin with it.
+    joins: String,
+    counts: ReplayCounts,
+    first: Option<(ReplayItemResult, Vec<Change>)>,
+    others: Vec<ReplayItemResult>,
+    results: Option<BufWriter<File>>,
+    stopped: Option<String>,
+    show: Show,
+}
+
+pub fn drive(
+    ctx: &CommandContext,
+    args: &ReplayArgs,
+    vault: &Vault,
+    source: &Source,
+) -> Result<Replayed, Failure> {
+    if args.cache == CacheMode::Write {
+        return Err(ReplayError::OnlyReads.into());
+    }
+    let begun = Instant::now();
+    let asked = Asked::watch()?;
+    let items = u32::try_from(source.list.len()).unwrap_or(u32::MAX);
+    let jobs = args.jobs.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
+    let results = match &args.results {
+        Some(path) => Some(BufWriter::new(File::create(path).map_err(EdgeError::host("write", path))?)),
+        None => None,
+    };
+    let needs = |item| source.waits_for(item);
+    let path = vault.path().unwrap_or(std::path::Path::new(""));
+    let mut drive = Drive {
+        vault,
+        source,
+        args,
+        noise: args.noise(),
+        schedule: Schedule::new(items, Manner::Needs, OnFailure::KeepGoing, needs),
+        crew: Crew::hire(jobs.min(source.list.len()), path, &args.options.words()),
+        main: vault.fork(&ForkName::main())?.head,
+        versions: vec![None; source.list.len()],
+        looking: HashSet::new(),
+        forks: HashMap::new(),
+        done_with: Vec::new(),
+        joins: format!("replay-{}", random::suffix().map_err(EdgeError::Random)?),
+        counts: ReplayCounts::default(),
+        first: None,
+        others: Vec::new(),
+        results,
+        stopped: None,
+        show: Show::start(&ctx.ui, source.list.len() as u64, jobs),
+    };
+    // What is wrong with it is wrong for every run.
+    Noise::of(None, &drive.noise)?;
+    let interrupted = drive.run(&asked)?;
+    drive.finish(ctx, begun.elapsed(), interrupted)
+}
+
+impl Drive<'_> {
+    fn run(&mut self, asked: &Asked) -> Result<bool, Failure> {
+        let mut killed = false;
+        loop {
+            if asked.times() > 0 {
+                self.schedule.stop();
+                self.show.ending(self.schedule.running());
+            }
+            if asked.times() > 1 && !killed {
+                killed = true;
+                self.crew.kill();
+            }
+            while self.crew.idle() > 0
+                && let Some(item) = self.schedule.begin()
+            {
+                self.begin(item, self.args.cache == CacheMode::Read)?;
+            }
+            if self.schedule.is_over() {
+                return Ok(asked.times() > 0);
+            }
+            if let Some(done) = self.crew.next(LOOK_EVERY) {
+                self.ended(done, killed)?;
+            }
+            self.show.look();
+        }
+    }
+
+    fn begin(&mut self, item: u32, look: bool) -> Result<(), Failure> {
+        let read = self.source.list.item(item as usize)?;
+        let from = match self.from(item, &read)? {
+            Beginning::At(version) => version,
+            Beginning::Clash(why) => {
+                let mut result = blank(item, &read);
+                (result.code, result.reason) = (Some("replay.clash".to_owned()), Some(why));
+                return self.settle(item, result, None, Vec::new());
+            }
+        };
+        self.left(item, Some(from));
+        if look {
+            self.looking.insert(item);
+        } else {
+            self.show.begun(item, &read.id, &shown_command(&read));
+        }
+        let noise = self.noise.output.is_empty() && read.noise.is_none_or(|noise| noise.output.is_empty());
+        let mut request = read.request;
+        (request.vault, request.fork, request.retention) = (None, None, None);
+        request.from = Some(from.to_hex());
+        request.at = request.at.or_else(|| self.source.list.header()?.at.clone());
+        request.base = None;
+        request.approval_id = None;
+        request.checkpoint_mode = Some("never".to_owned());
+        request.cache_mode = Some(if look { "read" } else { "off" }.to_owned());
+        // Where there is no noise in outputs their digests tell everything.
+        self.crew.give(item, Order { request, item: None, look, tail_bytes: noise.then_some(0) });
+        Ok(())
+    }
+
+    /// Where an item begins: from what was recorded if that is at hand, else from what it waited for.
+    fn from(&mut self, item: u32, read: &ListItem) -> Result<Beginning, Failure> {
+        if let Some(version) = self.source.begins(item, read) {
+            return Ok(Beginning::At(version));
+        }
+        let needs = match self.schedule.begins(item) {
+            Begins::Base => return Ok(Beginning::At(self.main)),
+            Begins::After(needs) => needs,
+        };
+        let made = |need: u32| {
+            let version = self.versions.get(need as usize).copied().flatten();
+            (self.source.list.id(need as usize), version.unwrap_or(self.main))
+        };
+        let (several, made): (bool, Vec<_>) = (needs.len() > 1, needs.into_iter().map(made).collect());
+        let name = format!("{}-{}", self.joins, item + 1);
+        let begins = beginning(self.vault, &name, &made)?;
+        if several && !self.done_with.contains(&name) {
+            self.done_with.push(name);
+        }
+        Ok(begins)
+    }
+
+    fn left(&mut self, item: u32, version: Option<VersionId>) {
+        if let Some(place) = self.versions.get_mut(item as usize) {
+            *place = version.or(*place);
+        }
+    }
+
+    fn ended(&mut self, done: Done<u32>, killed: bool) -> Result<(), Failure> {
+        let Done { tag: item, came, took } = done;
+        let read = self.source.list.item(item as usize)?;
+        let mut result = blank(item, &read);
+        result.duration_ms = took.as_secs_f64() * 1e3;
+        let was_looking = self.looking.remove(&item);
+        let came = match came {
+            Ok(Reply::Looked(Looked { found: None })) if was_looking => return self.begin(item, false),
+            Ok(Reply::Looked(Looked { found: Some(found) })) if was_looking => {
+                result.cached = true;
+                self.left(item, evidence::version(found.version.as_ref()));
+                let streams = match RunId::parse(&found.run_id) {
+                    Ok(run) => evidence::remembered_outputs(self.vault, &run)?,
+                    Err(_) => [None, None],
+                };
+                return self.judge(item, &read, result, &seen_by_cache(found), &streams);
+            }
+            other => other.and_then(Reply::answer),
+        };
+        match came {
+            Ok(answer) => self.came(item, &read, result, answer),
+            Err(error) if killed => {
+                tracing::debug!(%error, "a worker was killed");
+                self.show.ended(item);
+                // As if it had not been begun.
+                self.schedule.again(item);
+                Ok(())
+            }
+            Err(error) => {
+                if error.is_for_all() {
+                    self.stop(error.to_string());
+                }
+                (result.code, result.reason) = (Some(error.code().to_owned()), Some(error.to_string()));
+                self.settle(item, result, None, Vec::new())
+            }
+        }
+    }
+
+    /// Nothing that could be done next would fare better.
+    fn stop(&mut self, why: String) {
+        self.schedule.stop();
+        self.stopped.get_or_insert(why);
+    }
+
+    fn came(
+        &mut self,
+        item: u32,
+        read: &ListItem,
+        mut result: ReplayItemResult,
+        answer: Answer,
+    ) -> Result<(), Failure> {
+        result.run_id = answer.run_id.clone();
+        let is_for_all = answer.error.is_some() && !answer.is_of_the_command();
+        let ran = match answer.ran() {
+            Ok(ran) => ran,
+            Err(error) => {
+                if is_for_all {
+                    self.stop(error.message.clone());
+                }
+                (result.code, result.reason) = (Some(error.code), Some(error.message));
+                return self.settle(item, result, None, Vec::new());
+            }
+        };
+        result.duration_ms = ran.duration_ms;
+        result.version = ran.version_after.clone().or(ran.version_before.clone());
+        self.forks.extend(ran.fork.clone().map(|fork| (item, fork)));
+        let left = evidence::version(result.version.as_ref());
+        self.left(item, left);
+        let seen = seen_of(self.vault, &ran, left)?;
+        let text = |text: String, encoding: &str| (encoding == "utf-8").then(|| text.into_bytes());
+        let streams = [text(ran.stdout, &ran.stdout_encoding), text(ran.stderr, &ran.stderr_encoding)];
+        self.judge(item, read, result, &seen, &streams)
+    }
+
+    fn judge(
+        &mut self,
+        item: u32,
+        read: &ListItem,
+        mut result: ReplayItemResult,
+        seen: &Seen,
+        [out, err]: &Streams,
+    ) -> Result<(), Failure> {
+        let noise = Noise::of(read.noise.as_ref(), &self.noise)?;
+        let Some(expected) = &read.expected else {
+            return self.settle(item, result, Some(Verdict::Unrecorded), Vec::new());
+        };
+        result.expected_version = expected.version.clone();
+        let same = |recorded: &Option<String>, now: &String| recorded.as_ref().is_none_or(|it| it == now);
+        let same_tree = same(&expected.tree, &seen.tree) && same(&expected.content, &seen.content);
+        let changes = match same_tree {
+            true => Some(Vec::new()),
+            false => {
+                let left = self.versions.get(item as usize).copied().flatten();
+                evidence::changes(self.vault, evidence::version(expected.version.as_ref()), left)?
+            }
+        };
+        let recorded = match noise.is_in_outputs() {
+            true => evidence::recorded_outputs(self.vault, read)?,
+            false => [None, None],
+        };
+        let [old_out, old_err] = &recorded;
+        let outputs = [
+            Outputs { recorded: old_out.as_deref(), seen: out.as_deref() },
+            Outputs { recorded: old_err.as_deref(), seen: err.as_deref() },
+        ];
+        let differences = compare(expected, seen, &noise, changes.as_deref(), outputs);
+        result.differences = differences.iter().map(DifferenceObject::from).collect();
+        let loud = changes.map(|changes| loud(&changes, &noise)).unwrap_or_default();
+        self.settle(item, result, Some(verdict(expected, &differences)), loud)
+    }
+
+    fn settle(
+        &mut self,
+        item: u32,
+        mut result: ReplayItemResult,
+        verdict: Option<Verdict>,
+        changes: Vec<Change>,
+    ) -> Result<(), Failure> {
+        result.verdict = verdict.map_or("error", Verdict::word);
+        self.counts.add(verdict, result.cached);
+        let well = !matches!(verdict, Some(Verdict::Diverged) | None);
+        self.show.ended(item);
+        self.show.told(well, &result.id, &result.ending(), result.duration_ms, &result.command);
+        if let Some(results) = &mut self.results {
+            let line = serde_json::to_vec(&result).map_err(std::io::Error::other);
+            let written =
+                line.and_then(|line| results.write_all(&line)).and_then(|()| results.write_all(b"\n"));
+            let path = self.args.results.clone().unwrap_or_default();
+            written.map_err(EdgeError::host("write", &path))?;
+        }
+        if verdict == Some(Verdict::Diverged) {
+            if self.first.as_ref().is_none_or(|(first, _)| first.item > result.item) {
+                self.first = Some((result.clone(), changes));
+            }
+            if self.args.fail_fast {
+                self.schedule.stop();
+            }
+        }
+        if !well && self.others.len() < TOLD_MAX {
+            self.others.push(result);
+        }
+        // Somebody may want to look at one that diverged.
+        match self.forks.remove(&item) {
+            Some(name) if well && self.schedule.is_needed(item) => self.done_with.push(name),
+            Some(name) if well => discard(self.vault, &name),
+            Some(_) | None => {}
+        }
+        // What waits for it can begin from what it left, whatever the verdict.
+        self.schedule.ended(item, verdict.is_some());
+        Ok(())
+    }
+
+    fn finish(
+        mut self,
+        ctx: &CommandContext,
+        took: Duration,
+        interrupted: bool,
+    ) -> Result<Replayed, Failure> {
+        self.show.finish();
+        for note in self.crew.dismiss(ctx, self.vault)? {
+            ctx.ui.note(format_args!("note: {}", note.text));
+        }
+        if let Some(mut results) = self.results.take() {
+            let path = self.args.results.clone().unwrap_or_default();
+            results.flush().map_err(EdgeError::host("write", &path))?;
+        }
+        // The last ones first: one may have begun from what another left.
+        self.done_with.iter().rev().for_each(|name| discard(self.vault, name));
+        self.counts.not_run = self.source.list.len() as u64 - self.counts.items;
+        self.counts.items = self.source.list.len() as u64;
+        let interrupted = interrupted && self.counts.not_run > 0;
+        self.others.sort_by_key(|other| other.item);
+        let (first, changes) = self.first.unzip();
+        let changes = ChangeSummary::of(changes.unwrap_or_default());
+        let counts = self.counts;
+        let listed: Vec<ChangeObject> =
+            changes.changes.iter().take(CHANGES_MAX).map(ChangeObject::from).collect();
+        let answer = Replay {
+            source: self.args.what.clone(),
+            verdict: counts.verdict(),
+            counts,
+            duration_ms: took.as_secs_f64() * 1e3,
+            first_diverged: first,
+            changes_left_off: changes.changes.len() - listed.len(),
+            changes: listed,
+            others: self.others,
+            stopped: self.stopped.or_else(|| interrupted.then(|| "interrupted".to_owned())),
+        };
+        Ok(Replayed { answer, changes, interrupted })
+    }
+}
+
+/// A fork that nobody needs to look at.
+fn discard(vault: &Vault, name: &str) {
+    if let Ok(fork) = name.parse::<ChangesOf>()
+        && let Err(error) = vault.discard(&fork)
+    {
+        tracing::warn!(%error, fork = name, "a fork of the replay stays until it expires");
+    }
+}
+
+fn blank(item: u32, read: &ListItem) -> ReplayItemResult {
+    ReplayItemResult {
+        item: u64::from(item) + 1,
+        id: read.id.clone(),
+        command: shown_command(read),
+        verdict: "error",
+        cached: false,
+        differences: Vec::new(),
+        run_id: None,
+        version: None,
+        expected_version: None,
+        duration_ms: 0.0,
+        reason: None,
+        code: None,
+    }
+}
