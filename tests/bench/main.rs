@@ -6,6 +6,7 @@
 mod commits;
 mod generate;
 mod large;
+mod lists;
 mod peers;
 mod processes;
 mod runs;
@@ -135,13 +136,14 @@ fn main() {
     }
     std::fs::create_dir_all(&bench.dir).unwrap();
     println!("| what | avfs | peer | ratio | goal | |\n|---|---|---|---|---|---|");
-    let parts: [(&str, Part); 6] = [
+    let parts: [(&str, Part); 7] = [
         ("generated", trees::generated),
         ("real", trees::real),
         ("commits", commits::commits),
         ("processes", processes::processes),
         ("large", large::large),
         ("runs", runs::runs),
+        ("lists", lists::lists),
     ];
     for (name, part) in parts {
         if bench.wants(name) {

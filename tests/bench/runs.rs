@@ -19,14 +19,14 @@ const COPY_UPS: &str = "for f in $list; do echo x >> $f; done";
 const READ: &str = "find . -type f -print0 | xargs -0 cat > /dev/null";
 
 /// A workspace of its own with its vault and caches.
-struct Place {
-    work: PathBuf,
+pub struct Place {
+    pub work: PathBuf,
     cache: PathBuf,
-    program: PathBuf,
+    pub program: PathBuf,
 }
 
 impl Place {
-    fn new(bench: &Bench, name: &str, files: usize) -> Option<Self> {
+    pub fn new(bench: &Bench, name: &str, files: usize) -> Option<Self> {
         let program = PathBuf::from(std::env::var_os("AVFS_BENCH_RUN")?);
         let dir = bench.fresh(name);
         let place = Self { work: dir.join("work"), cache: dir.join("cache"), program };
@@ -43,7 +43,15 @@ impl Place {
         command
     }
 
-    fn around(&self, command: &mut Command) {
+    /// The `avfs` beside it.
+    pub fn avfs(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(self.program.with_file_name("avfs"));
+        command.args(words).current_dir(&self.work);
+        self.around(&mut command);
+        command
+    }
+
+    pub fn around(&self, command: &mut Command) {
         command.env("XDG_CACHE_HOME", &self.cache).stdin(Stdio::null()).stderr(Stdio::null());
     }
 
@@ -63,7 +71,7 @@ impl Place {
     }
 
     /// Just `true`, without a shell.
-    fn run_true(&self, options: &[&str]) -> f64 {
+    pub fn run_true(&self, options: &[&str]) -> f64 {
         let mut command = Command::new(&self.program);
         command.arg("-q").args(options).args(["--", "true"]).current_dir(&self.work);
         self.around(&mut command);

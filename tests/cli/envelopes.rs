@@ -11,13 +11,13 @@ use avfs::ids::{ApprovalId, ApprovalPrefix, CheckpointName, ForkName, RequestDig
 use avfs::runtime::envelope::{ErrorBody, ExecutionEnvelope, RequestFile, RequestObject};
 use avfs::runtime::policy::{Categories, Category};
 use avfs::runtime::{
-    Action, ApprovalMode, Backend, BackendChoice, BaseChoice, BaseUsed, Came, ChangeForm, ChangeSummary,
-    CheckpointMode, CommandLine, Confined, Confinement, Connection, ConnectionVerdict, Connections, Cpus,
-    Degradation, Denial, EnforcedLimit, Enforcement, Environment, ExecuteError, Executed, ExecutionDecision,
-    ExecutionRequest, ExecutionResult, ExecutionTimeout, Exit, Extra, ForkChoice, LimitKind, Limits,
-    Mechanism, NestedUserns, NetMode, Note, OnViolation, Output, Phases, ProcMode, Profile, RefusedCall,
-    Retention, RunsOnHost, Scratch, ScratchChoice, SeccompProfile, SecretFile, SecretsInFiles, Streams,
-    Usage, Writing,
+    Action, ApprovalMode, Backend, BackendChoice, BaseChoice, BaseUsed, CacheMode, Came, ChangeForm,
+    ChangeSummary, CheckpointMode, CommandLine, Confined, Confinement, Connection, ConnectionVerdict,
+    Connections, Cpus, Degradation, Denial, EnforcedLimit, Enforcement, Environment, ExecuteError, Executed,
+    ExecutionDecision, ExecutionRequest, ExecutionResult, ExecutionTimeout, Exit, Extra, ForkChoice,
+    LimitKind, Limits, Mechanism, NestedUserns, NetMode, Note, OnViolation, Output, Phases, ProcMode,
+    Profile, Purity, RefusedCall, Retention, RunsOnHost, Scratch, ScratchChoice, SeccompProfile, SecretFile,
+    SecretsInFiles, Streams, Usage, Writing,
 };
 use avfs::vault::approval::Fault;
 use avfs::vault::path::TreePath;
@@ -62,14 +62,20 @@ fn request() -> ExecutionRequest {
         profile: Profile::Strict,
         extras: vec![Extra::ReadOnly("/opt/data".into()), Extra::Hide("/srv/app/secret".into())],
         environment: Environment::choose(outside, &[avfs::runtime::EnvChoice::Secret("TOKEN".into())]),
+        reproducible: avfs::runtime::Reproducible::Off,
+        clock: None,
         secret_files: vec![SecretFile { name: "CERT".into(), bytes: b"hush-hush".to_vec(), source: None }],
         secrets_in_files: SecretsInFiles::Refused,
         limits: Limits { memory: Some(1 << 30), cpus: Some(Cpus(1500)), ..Limits::default() },
         confinement: Confinement::DEFAULT,
         streams: Streams::Captured { bytes_max: 1000 },
+        cache: CacheMode::Off,
+        inputs: Vec::new(),
+        purity: Purity::Unknown,
         show: ChangeForm::Tree,
         policy: Vec::new(),
         approval: ApprovalMode::Fail,
+        item: None,
         approved: None,
     }
 }
@@ -102,8 +108,8 @@ fn result(exit: Exit, timed_out: bool) -> ExecutionResult {
         stopped_by: None,
         started_at: Timestamp(1_700_000_000_000_000_000),
         duration: Duration::from_micros(12_345),
-        stdout: output(b"out\n", false),
-        stderr: output(&[0xff, b'\n'], true),
+        stdout: Some(output(b"out\n", false)),
+        stderr: Some(output(&[0xff, b'\n'], true)),
         changes: ChangeSummary::default(),
         change_report: None,
         left_out: Vec::new(),
@@ -123,7 +129,7 @@ fn result(exit: Exit, timed_out: bool) -> ExecutionResult {
         },
         phases: Phases { resolve: Duration::from_millis(1), ..Phases::default() },
         notes: vec![Note { code: "env.missing", text: "A is not set".to_owned() }],
-        enforcement: Enforcement {
+        enforcement: Some(Enforcement {
             backend: Backend::Overlay,
             confined: Confined {
                 seccomp: SeccompProfile::Default,
@@ -135,11 +141,13 @@ fn result(exit: Exit, timed_out: bool) -> ExecutionResult {
                 value: 1 << 30,
                 mechanism: Mechanism::Cgroup2,
             }],
+            clock: None,
             net: NetMode::None,
             base: BaseUsed::Layered,
             scratch: Scratch::Disk,
             degraded: Vec::new(),
-        },
+        }),
+        cache: None,
         run_id,
     }
 }
@@ -210,7 +218,7 @@ fn envelopes() -> Vec<(&'static str, ExecutionEnvelope)> {
         hint: Some("see: avfs-run --help".to_owned()),
     };
     let object = RequestObject::of(&request(), None);
-    let plan = result(Exit::Code(0), false).enforcement;
+    let plan = result(Exit::Code(0), false).enforcement.unwrap();
     vec![
         ("success", executed(Action::AllowWithCheckpoint, ran(Exit::Code(0), false))),
         ("failure", executed(Action::Allow, ran(Exit::Code(2), false))),
@@ -236,13 +244,25 @@ fn envelopes() -> Vec<(&'static str, ExecutionEnvelope)> {
     ]
 }
 
-fn golden(name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/envelopes");
+fn golden(kind: &str, name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(kind);
     dir.join(format!("{name}.json"))
 }
 
+/// What is in a golden file.
+pub fn golden_in(kind: &str, name: &str, now: &Value) -> Value {
+    let file = golden(kind, name);
+    // A new one gets its file where somebody asks for it; one that is there is never written again.
+    if std::env::var_os("AVFS_GOLDEN_REGENERATE").is_some() && !file.exists() {
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, format!("{now:#}\n")).unwrap();
+    }
+    let then = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    serde_json::from_str(&then).unwrap()
+}
+
 /// Fails unless everything that was there is still there, and the same.
-fn assert_kept(then: &Value, now: &Value, at: &str) {
+pub fn assert_kept(then: &Value, now: &Value, at: &str) {
     match (then, now) {
         (Value::Object(then), Value::Object(now)) => {
             for (key, value) in then {
@@ -264,15 +284,8 @@ fn assert_kept(then: &Value, now: &Value, at: &str) {
 fn envelopes_stay_what_they_were() {
     for (name, envelope) in envelopes() {
         let now = serde_json::to_value(&envelope).unwrap();
-        let file = golden(name);
-        // A new way out gets its file where somebody asks for it; one that is there is never written again.
-        if std::env::var_os("AVFS_GOLDEN_REGENERATE").is_some() && !file.exists() {
-            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-            std::fs::write(&file, format!("{now:#}\n")).unwrap();
-        }
-        let then =
-            std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        assert_kept(&serde_json::from_str(&then).unwrap(), &now, name);
+        let then = golden_in("envelopes", name, &now);
+        assert_kept(&then, &now, name);
         schema::validate(&binary(), &now);
     }
 }
@@ -280,7 +293,7 @@ fn envelopes_stay_what_they_were() {
 #[test]
 fn every_golden_envelope_is_still_made() {
     let names: Vec<&str> = envelopes().into_iter().map(|(name, _)| name).collect();
-    for entry in std::fs::read_dir(golden("x").parent().unwrap()).unwrap() {
+    for entry in std::fs::read_dir(golden("envelopes", "x").parent().unwrap()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         assert!(names.contains(&name.trim_end_matches(".json")), "{name} is made by nobody");
     }

@@ -1,6 +1,6 @@
 //! Help, manual pages and completions: every verb has them.
 
-use crate::env::TestEnv;
+use crate::env::{Answer, TestEnv, binary};
 
 /// Every verb as the words that call it, from the names of the manual pages.
 fn verbs(env: &TestEnv) -> Vec<Vec<String>> {
@@ -44,6 +44,44 @@ fn every_verb_has_a_manual_page() {
 fn completions_are_made_for_each_shell() {
     let env = TestEnv::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        assert!(env.ok(&["completions", shell]).contains("checkpoint"), "{shell}");
+        let script = env.ok(&["completions", shell]);
+        for verb in ["checkpoint", "batch", "replay", "record", "cache", "bisect", "race"] {
+            assert!(script.contains(verb), "{shell}: {verb}");
+        }
     }
+}
+
+/// The examples in the help of a verb, each as far as the `avfs` in it goes.
+fn examples(env: &TestEnv, verb: &[String]) -> Vec<String> {
+    let help = env.ok(&[verb, &["--help".to_owned()]].concat());
+    let (_, examples) = help.split_once("Examples:\n").unwrap();
+    let lines = examples.lines().map(str::trim).filter(|line| line.starts_with("avfs "));
+    lines.map(|line| line.split(" | jq").next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn examples_are_lines_that_the_command_takes() {
+    let env = TestEnv::new();
+    let dir = binary().parent().unwrap().to_owned();
+    let path = std::env::join_paths([dir, "/usr/bin".into(), "/bin".into()]).unwrap();
+    let of_lists = ["batch", "replay", "record", "cache", "bisect", "race"];
+    let mut tried = 0;
+    for verb in
+        verbs(&env).iter().filter(|verb| verb.first().is_some_and(|first| of_lists.contains(&first.as_str())))
+    {
+        for example in examples(&env, verb) {
+            // Of a command that follows avfs-run has the say.
+            if example.starts_with("avfs cache explain -") {
+                continue;
+            }
+            // There is no vault here: a line that is understood comes as far as that.
+            let mut shell = env.clean("/bin/sh".as_ref());
+            let answer = Answer::from(shell.args(["-c", &example]).env("PATH", &path).output().unwrap());
+            assert_eq!(answer.code, 1, "{example}: {answer:?}");
+            let told = [answer.stdout.as_str(), answer.stderr.as_str()].concat();
+            assert!(told.contains("there is no vault"), "{example}: {answer:?}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 20, "only {tried} examples");
 }

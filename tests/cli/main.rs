@@ -7,6 +7,7 @@ mod schema;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod answers;
 mod audit;
 mod bad_input;
 mod config;
@@ -15,8 +16,10 @@ mod env;
 mod envelopes;
 mod help;
 mod json;
+mod lists;
 mod memory;
 mod policy;
+mod record;
 mod runs;
 mod streams;
 mod tour;

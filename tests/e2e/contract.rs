@@ -68,7 +68,7 @@ fn its_own_errors_are_125_and_told_in_words_and_in_json() {
     let env = TestEnv::with_project();
     for words in [
         &["--fork", "a b", "--", "true"][..],
-        &["--from", "main", "--", "true"],
+        &["--from", "no-such-ref", "--", "true"],
         &["--env", "=x", "--", "true"],
         &["--env-file", "no-such-file", "--", "true"],
         &["--ro", "/no/such/path", "--", "true"],

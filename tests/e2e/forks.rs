@@ -86,6 +86,21 @@ fn a_fork_begins_where_it_is_told_to() {
 }
 
 #[test]
+fn a_run_of_its_own_begins_where_it_is_told_to() {
+    let env = TestEnv::with_project();
+    env.ok(&["--fork", "one"], "echo 1 > n");
+    env.ok(&["--fork", "one"], "echo 2 > n");
+    let run = env.json(&["--from", "one~1"], "cat n; echo 3 > n");
+    assert_eq!(run["result"]["stdout"], "1\n");
+    let fork = run["result"]["fork"].as_str().unwrap();
+    assert!(fork.starts_with("run-"), "{fork}");
+    assert_eq!(env.ok(&["--from", fork], "cat n"), "3\n");
+    // Neither the fork it began from nor the directory's own has moved.
+    assert_eq!(env.ok(&["--fork", "one"], "cat n"), "2\n");
+    env.run(&["--base", "live", "--from", "one", "--", "true"]).expect(125);
+}
+
+#[test]
 fn checkpoints_are_made_when_they_are_wanted() {
     let env = TestEnv::with_project();
     let marks = |options: &[&str], line: &str| {

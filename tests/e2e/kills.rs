@@ -46,7 +46,7 @@ fn killed_at_every_moment(options: &[&str]) {
             .lines()
             .all(|line| { !line.contains(env.at("cache").to_str().unwrap()) })
     );
-    // The next run sweeps; what is left can be recovered.
+    // The next run sweeps, and finishes what was half captured; what is left can be recovered.
     let before = env.scratches();
     let next = env.json(options, "echo alive");
     assert_eq!(next["result"]["stdout"], json!("alive\n"), "{next}");
@@ -57,6 +57,10 @@ fn killed_at_every_moment(options: &[&str]) {
     let noted =
         next["result"]["notes"].as_array().unwrap().iter().filter(|note| note["code"] == "run.recoverable");
     assert_eq!(noted.count(), ids.len());
+    let finished = next["result"]["notes"].as_array().unwrap();
+    let finished = finished.iter().filter(|note| note["code"] == "run.recovered").count();
+    let completed = run_states(&env).iter().filter(|state| *state == "completed").count();
+    assert!(completed >= finished + 2, "{finished} were finished, {completed} are completed");
     env.avfs(&["recover"]).expect(0);
     assert_eq!(env.scratches(), [""; 0]);
     env.assert_sound();
@@ -105,6 +109,32 @@ fn killing_the_supervisor_kills_everybody() {
 
 /// Waits inside for the test to have done something outside.
 const MEET: &str = ": > $S/ready; while [ ! -e $S/go ]; do sleep 0.02; done";
+
+#[test]
+fn the_next_run_finishes_what_was_half_captured() {
+    let env = TestEnv::with_project();
+    let shared = Shared::new(&env);
+    env.shell(&["--fork", "f"], "echo early > early").expect(0);
+    let running = shared.start(&env, &["--json", "--fork", "f"], &format!("{MEET}; echo kept > kept"));
+    let running = shared.wait_for_word(running, "ready");
+    let (there, away) = (env.project().join(".avfs"), env.at("away"));
+    std::fs::rename(&there, &away).unwrap();
+    shared.put("go");
+    let failed = running.answer().expect(123).envelope();
+    std::fs::rename(&away, &there).unwrap();
+    // It stands on what the run before it made, as if nothing had happened.
+    let next = env.json(&["--fork", "f"], "cat early kept");
+    assert_eq!(next["result"]["stdout"], "early\nkept\n", "{next}");
+    let notes = next["result"]["notes"].as_array().unwrap();
+    let id = failed["run_id"].as_str().unwrap();
+    let told = notes.iter().find(|note| note["code"] == "run.recovered").unwrap_or_else(|| panic!("{next}"));
+    let text = told["text"].as_str().unwrap();
+    assert!(text.contains(id) && text.contains("on fork f now"), "{text}");
+    assert_eq!(env.avfs_result(&["recover", "--list"])["runs"], json!([]));
+    assert_eq!(env.scratches(), [""; 0]);
+    assert_eq!(run_states(&env), ["completed", "completed", "completed"]);
+    env.assert_sound();
+}
 
 #[test]
 fn changes_outlive_a_vault_that_was_moved_away() {

@@ -275,6 +275,7 @@ fuzz_target!(|bytes: &[u8]| {
         hidden: &[],
         file_bytes_max: FILE_BYTES_MAX,
         secrets: &Secrets::default(),
+        times: avfs::vault::capture::Times::AsWritten,
         modes_journal: &journal,
         meter: &Meter::default(),
     };

@@ -1,0 +1,176 @@
+//! What `avfs batch` and `avfs replay` answer and write line by line, as scripts have seen it: what is in a golden file
+//! stays so for ever. Fields may be added beside what is there.
+
+use avfs::backend::BatchRecord;
+use avfs::clock::Timestamp;
+use avfs::ids::{BatchId, ListDigest, VersionId};
+use avfs::runtime::envelope::{
+    Batch, BatchAnswer, BatchCounts, BatchItemResult, BatchList, BatchObject, DifferenceObject, ItemState,
+    Replay, ReplayCounts, ReplayItemResult,
+};
+use avfs::runtime::replay::Verdict;
+use serde_json::{Value, json};
+
+use crate::env::binary;
+use crate::envelopes::{assert_kept, golden_in};
+use crate::schema;
+
+fn item(state: ItemState) -> BatchItemResult {
+    BatchItemResult {
+        item: 2,
+        id: "unit".to_owned(),
+        command: "make check".to_owned(),
+        state,
+        cached: false,
+        exit_code: Some(2),
+        signal: None,
+        timed_out: false,
+        attempts: 3,
+        run_id: Some("00112233aa".to_owned()),
+        fork: Some("run-00112233aa".to_owned()),
+        version: Some("02".repeat(32)),
+        duration_ms: 12.345,
+        stdout: Some("out\n".to_owned()),
+        stderr: Some("oops\n".to_owned()),
+        reason: None,
+        code: None,
+    }
+}
+
+fn left_out() -> BatchItemResult {
+    BatchItemResult {
+        state: ItemState::LeftOut,
+        exit_code: None,
+        attempts: 0,
+        run_id: None,
+        fork: None,
+        version: None,
+        stdout: None,
+        stderr: None,
+        reason: Some("unit did not succeed".to_owned()),
+        ..item(ItemState::LeftOut)
+    }
+}
+
+fn batch() -> Batch {
+    let unsuccessful = vec![item(ItemState::Failed), left_out()];
+    let mut counts = BatchCounts::default();
+    counts.add(&BatchItemResult { cached: true, ..item(ItemState::Succeeded) });
+    unsuccessful.iter().for_each(|result| counts.add(result));
+    Batch {
+        batch_id: "aabbccdd00".to_owned(),
+        mode: "needs",
+        base: "01".repeat(32),
+        fork: None,
+        counts,
+        duration_ms: 1234.5,
+        resumed: 1,
+        stopped: None,
+        unsuccessful,
+    }
+}
+
+fn batches() -> BatchList {
+    let record = BatchRecord {
+        id: BatchId::parse("aabbccdd00").unwrap(),
+        list: ListDigest([3; 32]),
+        base: VersionId([1; 32]),
+        started_at: Timestamp(1_700_000_000_000_000_000),
+        ended_at: None,
+        plan: r#"{"mode":"chain","fork":"batch-aabbccdd00","items":3,"list":"ci.txt"}"#.to_owned(),
+    };
+    BatchList { batches: vec![BatchObject::from(&record)] }
+}
+
+fn diverged() -> ReplayItemResult {
+    let difference = |what, text: &str, noise| DifferenceObject { what, text: text.to_owned(), noise };
+    ReplayItemResult {
+        item: 1,
+        id: "00112233aa".to_owned(),
+        command: "make".to_owned(),
+        verdict: Verdict::Diverged.word(),
+        cached: false,
+        differences: vec![
+            difference("exit", "exit code 1, not exit code 0", false),
+            difference("times", "the same content with other times", true),
+        ],
+        run_id: Some("00112233bb".to_owned()),
+        version: Some("02".repeat(32)),
+        expected_version: Some("01".repeat(32)),
+        duration_ms: 12.345,
+        reason: None,
+        code: None,
+    }
+}
+
+fn replay() -> Replay {
+    let mut counts = ReplayCounts::default();
+    for (verdict, cached) in [
+        (Some(Verdict::Identical), true),
+        (Some(Verdict::Equivalent), false),
+        (Some(Verdict::Diverged), false),
+        (Some(Verdict::Unrecorded), false),
+    ] {
+        counts.add(verdict, cached);
+    }
+    Replay {
+        source: "list.jsonl".to_owned(),
+        verdict: counts.verdict(),
+        counts,
+        duration_ms: 1234.5,
+        first_diverged: Some(diverged()),
+        changes: Vec::new(),
+        changes_left_off: 0,
+        others: vec![diverged()],
+        stopped: None,
+    }
+}
+
+/// An answer of a verb that says no.
+fn no(kind: &str, code: &str, result: Value) -> Value {
+    let error = json!({ "code": code, "message": "m", "hint": "h" });
+    json!({ "schema_version": 1, "kind": kind, "success": false, "result": result, "error": error })
+}
+
+/// Everything by name, and the definition it has in the schema.
+fn answers() -> Vec<(&'static str, &'static str, Value)> {
+    let value = |answer: &BatchAnswer| serde_json::to_value(answer).unwrap();
+    let ran = value(&BatchAnswer::Ran(Box::new(batch())));
+    let listed = value(&BatchAnswer::Listed(batches()));
+    let replayed = serde_json::to_value(replay()).unwrap();
+    let line = |result: &BatchItemResult| serde_json::to_value(result).unwrap();
+    vec![
+        ("batch", "batch", no("batch", "batch.failed", ran)),
+        ("batch-list", "batch", no("batch", "batch.failed", listed)),
+        ("batch-line", "BatchItemResult", line(&item(ItemState::Failed))),
+        ("batch-line-left-out", "BatchItemResult", line(&left_out())),
+        ("replay", "replay", no("replay", "replay.diverged", replayed)),
+        ("replay-line", "ReplayItemResult", serde_json::to_value(diverged()).unwrap()),
+    ]
+}
+
+#[test]
+fn answers_stay_what_they_were() {
+    for (name, definition, now) in answers() {
+        let then = golden_in("answers", name, &now);
+        assert_kept(&then, &now, name);
+        schema::validate_as(&binary(), definition, &now);
+    }
+}
+
+#[test]
+fn states_and_verdicts_keep_their_words() {
+    let words: Vec<Value> = [
+        ItemState::Succeeded,
+        ItemState::Failed,
+        ItemState::Denied,
+        ItemState::Error,
+        ItemState::LeftOut,
+        ItemState::NotRun,
+    ]
+    .map(|state| serde_json::to_value(state).unwrap())
+    .into();
+    assert_eq!(json!(words), json!(["succeeded", "failed", "denied", "error", "left_out", "not_run"]));
+    let verdicts = [Verdict::Identical, Verdict::Equivalent, Verdict::Diverged, Verdict::Unrecorded];
+    assert_eq!(verdicts.map(Verdict::word), ["identical", "equivalent", "diverged", "unrecorded"]);
+}

@@ -1,0 +1,403 @@
+//! `avfs batch`: lists that are run, each item from where it should, and what is told of them.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::env::{Running, TestEnv, avfs};
+use crate::lists::{assert_once_each, batch, forks, good, list, refused};
+use crate::shared::Shared;
+
+#[test]
+fn each_item_of_a_chain_begins_with_what_the_one_before_made() {
+    let env = TestEnv::with_project();
+    env.put("on-the-host", b"seen\n");
+    let text = "# plain lines\n\ncat on-the-host > n; echo told\n  echo two >> n\r\nmkdir d && mv n d/n\n";
+    let list = list(&env, "list.txt", text);
+    let came = good(&env, &list, &["--jobs", "4"]);
+    let result = came.result();
+    assert_eq!((&result["mode"], &result["counts"]["succeeded"]), (&json!("chain"), &json!(3)));
+    let fork = result["fork"].as_str().unwrap();
+    assert_eq!(fork, format!("batch-{}", result["batch_id"].as_str().unwrap()));
+    assert_eq!(env.cat(fork, "d/n"), "seen\ntwo\n");
+    assert_eq!(env.cat(came.text("2", "version"), "n"), "seen\ntwo\n");
+    assert_eq!(env.cat(came.text("1", "version"), "n"), "seen\n");
+    assert_eq!((came.text("1", "stdout"), came.text("2", "command")), ("told\n", "echo two >> n"));
+    assert_eq!(forks(&env), ["main", fork]);
+    // On a fork of one's own, from where one likes; and on from where that is.
+    let from = came.text("1", "version");
+    let named = good(&env, &list, &["--fork", "mine", "--from", from]);
+    assert_eq!((&named.result()["fork"], &named.result()["base"]), (&json!("mine"), &json!(from)));
+    let more = crate::lists::list(&env, "more.txt", "cat d/n\n");
+    assert_eq!(good(&env, &more, &["--fork", "mine"]).text("1", "stdout"), "seen\ntwo\n");
+    assert!(!env.project().join("d").exists(), "the host is as it was");
+    env.assert_sound();
+}
+
+#[test]
+fn each_item_of_a_fan_out_has_the_same_beginning() {
+    let env = TestEnv::with_project();
+    let list = list(&env, "list.txt", "echo 1 > n; ls\necho 2 > n; ls\nls\n");
+    let came = good(&env, &list, &["--mode", "fan-out", "--jobs", "3"]);
+    assert_eq!(
+        came.all("stdout"),
+        ["README.md\nlink\nn\nsrc\n", "README.md\nlink\nn\nsrc\n", "README.md\nlink\nsrc\n"]
+    );
+    assert_eq!(env.cat(came.text("2", "fork"), "n"), "2\n");
+    assert_eq!((&came.item("3")["fork"], &came.item("3")["version"]), (&Value::Null, &came.result()["base"]));
+    assert_eq!((forks(&env).len(), &came.result()["fork"]), (3, &Value::Null));
+    let came = good(&env, &list, &["--mode", "fan-out", "--discard"]);
+    assert_eq!((forks(&env).len(), &came.item("1")["fork"]), (3, &Value::Null));
+    env.assert_sound();
+}
+
+const DIAMOND: &str = r#"
+{"id": "last", "needs": ["left", "right"], "command": "cat top left right > all; cat all"}
+{"id": "left", "needs": ["top"], "command": "cp top left; echo l >> left; rm src/main.rs"}
+{"id": "right", "needs": ["top"], "command": "cp top right; echo r >> right; echo log >> log"}
+{"id": "top", "command": ["sh", "-c", "echo $WHO > top"], "env": {"WHO": "me"}}
+{"id": "apart", "command": "ls"}
+"#;
+
+#[test]
+fn what_an_item_needs_is_joined() {
+    let env = TestEnv::with_project();
+    let path = list(&env, "list.jsonl", DIAMOND);
+    let came = good(&env, &path, &["--jobs", "2"]);
+    assert_eq!(came.result()["mode"], "needs");
+    assert_eq!(came.text("last", "stdout"), "me\nme\nl\nme\nr\n");
+    assert_eq!(came.text("apart", "stdout"), "README.md\nlink\nsrc\n");
+    let listed = env.avfs(&["ls", came.text("last", "version")]).expect(0).text();
+    assert_eq!(
+        listed.split_whitespace().map(|name| name.trim_end_matches(['/', '@'])).collect::<Vec<_>>(),
+        ["README.md", "all", "left", "link", "log", "right", "src", "top"]
+    );
+    assert_eq!(env.avfs(&["cat", came.text("last", "version"), "src/main.rs"]).code, Some(1));
+    assert_once_each(&env, came.result()["batch_id"].as_str().unwrap(), 5);
+    env.assert_sound();
+}
+
+/// Two items that need the same two are joined again: what only one of them changed is no clash, although it is what
+/// neither of them made.
+#[test]
+fn what_was_joined_twice_is_joined_once_more() {
+    let env = TestEnv::with_project();
+    let text = r#"
+{"id": "a", "command": "echo a > a; echo both > same"}
+{"id": "x", "command": "echo x > x; sleep 0.05; echo both > same"}
+{"id": "one", "needs": ["a", "x"], "command": "echo one >> x; rm README.md"}
+{"id": "two", "needs": ["x", "a"], "command": "echo two >> a"}
+{"id": "end", "needs": ["one", "two"], "command": "cat a x same; ls README.md || true"}
+"#;
+    for words in [&["--jobs", "1"][..], &["--jobs", "3"]] {
+        let came = good(&env, &list(&env, "list.jsonl", text), words);
+        assert_eq!(came.text("end", "stdout"), "a\ntwo\nx\none\nboth\n");
+    }
+    env.assert_sound();
+}
+
+#[test]
+fn a_clash_names_who_and_what() {
+    let env = TestEnv::with_project();
+    let text = r#"
+{"id": "a", "command": "echo a > same; mkdir d; echo a > d/also"}
+{"id": "b", "command": "echo b > same; mkdir d; echo b > d/also"}
+{"id": "c", "needs": ["a", "b"], "command": "true"}
+{"id": "d", "needs": ["c"], "command": "true"}
+{"id": "e", "command": "true"}
+"#;
+    let came = batch(&env, &list(&env, "list.jsonl", text), &["--keep-going", "--jobs", "2"]);
+    assert_eq!(came.code, Some(1));
+    assert_eq!(came.all("state"), ["succeeded", "succeeded", "failed", "left_out", "succeeded"]);
+    assert_eq!(came.text("c", "code"), "batch.clash");
+    assert_eq!(came.text("c", "reason"), "what it needs clashes: b and another changed d/also, same");
+    assert_eq!((came.text("d", "reason"), &came.item("d")["attempts"]), ("c did not succeed", &json!(0)));
+    env.assert_sound();
+}
+
+#[test]
+fn a_failure_ends_a_batch_unless_it_is_to_keep_going() {
+    let env = TestEnv::with_project();
+    let (chain, needs) = (
+        list(&env, "chain.txt", "echo 1 > n\necho half > n; exit 7\ncat n\n./no-such-command\ntrue\n"),
+        list(
+            &env,
+            "needs.jsonl",
+            "{\"id\":\"a\",\"command\":\"exit 3\"}\n{\"id\":\"b\",\"command\":\"kill -9 $$\"}\n{\"needs\":[\"a\"],\"command\":\"true\"}\n{\"needs\":[2.0],\"command\":\"true\"}\n",
+        ),
+    );
+    let came = batch(&env, &chain, &[]);
+    assert_eq!((came.code, &came.envelope["error"]["code"]), (Some(1), &json!("batch.failed")));
+    assert_eq!(came.all("state"), ["succeeded", "failed", "left_out", "left_out", "left_out"]);
+    assert_eq!((&came.item("2")["exit_code"], &came.item("2")["run_id"].is_string()), (&json!(7), &true));
+    let hint = format!(
+        "go on with: avfs batch {} --resume {}",
+        chain.display(),
+        came.result()["batch_id"].as_str().unwrap()
+    );
+    assert_eq!(came.envelope["error"]["hint"], json!(hint));
+    let came = batch(&env, &chain, &["--keep-going"]);
+    assert_eq!(came.all("state"), ["succeeded", "failed", "succeeded", "failed", "succeeded"]);
+    assert_eq!(
+        (came.text("3", "stdout"), came.item("4")["exit_code"].to_string().as_str()),
+        ("half\n", "127")
+    );
+    let counts = &came.result()["counts"];
+    assert_eq!(
+        (&counts["items"], &counts["succeeded"], &counts["failed"]),
+        (&json!(5), &json!(3), &json!(2))
+    );
+    assert_eq!(came.result()["unsuccessful"].as_array().unwrap().len(), 2);
+    assert_eq!(refused(&env, &["batch", needs.to_str().unwrap()]).0, "list.malformed");
+    let text = std::fs::read_to_string(&needs).unwrap().replace("[2.0]", "[3]");
+    std::fs::write(&needs, text).unwrap();
+    let came = batch(&env, &needs, &["--jobs", "1"]);
+    assert_eq!(came.all("state"), ["failed", "not_run", "left_out", "left_out"]);
+    let came = batch(&env, &needs, &["--keep-going"]);
+    assert_eq!(came.all("state"), ["failed", "failed", "left_out", "left_out"]);
+    assert_eq!((&came.item("b")["signal"], came.text("4", "reason")), (&json!(9), "3 did not succeed"));
+    env.assert_sound();
+}
+
+/// Succeeds the third time; what an attempt wrote is gone with the next.
+const THIRD: &str = "echo tried >> log; echo x >> $S/N; [ $(wc -l < $S/N) -ge 3 ]";
+
+#[test]
+fn a_retry_begins_where_the_failed_attempt_did() {
+    let env = TestEnv::with_project();
+    let shared = Shared::new(&env);
+    let set = format!("S={}", shared.text());
+    let run = |name: &str, text: String, words: &[&str]| {
+        let mut all = vec!["--rw", shared.text(), "--env", &set];
+        all.extend(words);
+        batch(&env, &list(&env, name, &text), &all)
+    };
+    let (one, two) = (THIRD.replace('N', "one"), THIRD.replace('N', "two"));
+    let came = run("chain.txt", format!("echo first > log\n{one}\n{two}\ncat log\n"), &["--retry", "2"]);
+    assert_eq!((came.code, came.all("state")), (Some(0), vec!["succeeded"; 4]));
+    assert_eq!(came.text("4", "stdout"), "first\ntried\ntried\n");
+    let attempts: Vec<&Value> = came.items.iter().map(|item| &item["attempts"]).collect();
+    assert_eq!(attempts, [1, 3, 3, 1]);
+    assert_once_each(&env, came.result()["batch_id"].as_str().unwrap(), 4);
+    // An item's own number wins.
+    let item = |name: &str, retries: u32| {
+        json!({ "command": THIRD.replace('N', name), "retries": retries, "id": name }).to_string() + "\n"
+    };
+    let came =
+        run("needs.jsonl", item("five", 5) + &item("one-more", 1), &["--mode", "fan-out", "--keep-going"]);
+    assert_eq!(came.all("state"), ["succeeded", "failed"]);
+    assert_eq!(env.cat(came.text("five", "fork"), "log"), "tried\n");
+    assert_eq!((&came.item("five")["attempts"], &came.item("one-more")["attempts"]), (&json!(3), &json!(2)));
+    // Whoever may not run may not the second time either.
+    env.policy("[[rule]]\nprefix = ['touch']\naction = 'deny'\nreason = 'no'\n[[rule]]\naction = 'allow'\n");
+    let came = run("denied.txt", "touch x\n".to_owned(), &["--retry", "3"]);
+    assert_eq!((came.text("1", "state"), &came.item("1")["attempts"]), ("denied", &json!(1)));
+    env.assert_sound();
+}
+
+#[test]
+fn items_and_options_say_how_commands_are_run() {
+    let env = TestEnv::with_project();
+    env.policy("[[rule]]\nname = 'no-rm'\nprefix = ['rm']\naction = 'deny'\nreason = 'it is a test'\n[[rule]]\naction = 'allow'\n");
+    let text = r#"
+{"id": "slow", "command": "sleep 100", "timeout_ms": 300, "grace_ms": 100}
+{"id": "long", "command": "sleep 0.5; echo woke", "timeout": "none"}
+{"id": "denied", "command": "rm README.md"}
+{"id": "below", "command": "pwd; echo $A$B", "cwd": "src", "env": {"A": "a", "B": "b"}}
+{"id": "large", "command": "head -c 3000000 /dev/zero > big", "file_size": "1MiB"}
+{"id": "no-cwd", "command": "true", "cwd": "no/such/directory"}
+{"id": "secretive", "command": "true", "secret_files": ["KEY=/no/such/file"]}
+{"id": "no-ref", "command": "true", "from": "of-no-account", "fork": "neither-this"}
+{"id": "no-such", "command": ["./no-such-command"]}
+{"id": "no-program", "command": ["./README.md"]}
+"#;
+    let path = list(&env, "list.jsonl", text);
+    let came = batch(&env, &path, &["--mode", "fan-out", "-k", "--env", "B=2"]);
+    assert_eq!(came.code, Some(1));
+    assert_eq!((came.text("slow", "state"), &came.item("slow")["timed_out"]), ("failed", &json!(true)));
+    assert_eq!(came.text("long", "stdout"), "woke\n");
+    assert_eq!(
+        (came.text("denied", "state"), came.text("denied", "reason")),
+        ("denied", "denied: it is a test")
+    );
+    assert!(came.text("below", "stdout").ends_with("project/src\na2\n"), "{}", came.item("below"));
+    assert_eq!(came.text("large", "state"), "failed");
+    assert_eq!((came.text("no-cwd", "state"), came.text("no-cwd", "code")), ("failed", "command.no_cwd"));
+    assert_eq!(came.text("secretive", "state"), "failed", "{}", came.item("secretive"));
+    assert_eq!(came.text("no-ref", "state"), "succeeded");
+    assert_eq!(
+        (came.text("no-such", "state"), came.text("no-such", "code")),
+        ("failed", "command.not_found")
+    );
+    assert_eq!(came.text("no-program", "code"), "command.not_executable");
+    let counts = &came.result()["counts"];
+    assert_eq!((&counts["denied"], &counts["error"], &counts["not_run"]), (&json!(1), &json!(0), &json!(0)));
+    // Options win over what an item says.
+    let came = batch(&env, &path, &["--mode", "fan-out", "-k", "--timeout", "250ms", "--grace", "100ms"]);
+    assert_eq!(came.item("long")["timed_out"], true);
+    env.assert_sound();
+}
+
+#[test]
+fn a_second_batch_of_the_same_list_is_remembered() {
+    let env = TestEnv::with_project();
+    let path = list(&env, "list.txt", "echo 1 > n; echo out\necho 2 >> n; cat n\ntrue\n");
+    let fresh = good(&env, &path, &["--cache", "write"]);
+    let again = good(&env, &path, &["--cache", "read"]);
+    assert_eq!(
+        (&fresh.result()["counts"]["cached"], &again.result()["counts"]["cached"]),
+        (&json!(0), &json!(3))
+    );
+    assert_eq!(fresh.all("stdout"), again.all("stdout"));
+    let trees = |came: &crate::lists::Came| crate::lists::digests(&env, came.text("3", "version"));
+    assert_eq!(trees(&fresh), trees(&again));
+    // What failed is remembered too, but not tried again.
+    let path = list(&env, "fails.txt", "echo x > x; false\n");
+    assert_eq!(batch(&env, &path, &["--cache", "write"]).code, Some(1));
+    let came = batch(&env, &path, &["--cache", "read"]);
+    assert_eq!((&came.item("1")["cached"], &came.item("1")["attempts"]), (&json!(true), &json!(1)));
+    let came = batch(&env, &path, &["--cache", "read", "--retry", "1"]);
+    assert_eq!((&came.item("1")["cached"], &came.item("1")["attempts"]), (&json!(false), &json!(2)));
+    env.assert_sound();
+}
+
+#[test]
+fn lists_come_from_anywhere_and_bad_ones_are_told_by_their_line() {
+    let env = TestEnv::with_project();
+    let mut command = env.clean(&avfs());
+    command.args(["--json", "batch", "-", "--results", "/dev/null"]).stdin(Stdio::piped());
+    let mut running = Running::start(&mut command);
+    running.child.stdin.take().unwrap().write_all(b"echo from stdin > n\ncat n\n").unwrap();
+    let envelope = running.answer().expect(0).envelope();
+    assert_eq!(envelope["result"]["counts"]["succeeded"], 2);
+    for (text, code, place) in [
+        ("{\"command\": [\"a\"]}\n{\"comand\": 1}\n", "list.malformed", "line 2, column 9"),
+        ("{\"command\": [\"a\"]}\n\nls\n", "list.malformed", "line 3"),
+        ("{\"avfs_list\": 2}\n", "list.newer", "line 1"),
+        (
+            "{\"id\": 1, \"command\": \"a\"}\n{\"id\": \"1\", \"command\": \"b\"}\n",
+            "list.duplicate_id",
+            "line 2",
+        ),
+        ("{\"command\": \"a\", \"needs\": [\"x\"]}\n", "list.unknown_need", "line 1"),
+        (
+            "{\"id\": \"a\", \"needs\": [\"b\"], \"command\": \"a\"}\n{\"id\": \"b\", \"needs\": [\"a\"], \"command\": \"b\"}\n",
+            "list.cycle",
+            "a → b → a",
+        ),
+        ("# nothing\n\n", "list.empty", "list.txt"),
+    ] {
+        let path = list(&env, "list.txt", text);
+        let (told, message) = refused(&env, &["batch", path.to_str().unwrap()]);
+        assert_eq!(told, code, "{message}");
+        assert!(message.contains(place), "{message}");
+    }
+    let path = list(&env, "list.txt", "true\n");
+    let path = path.to_str().unwrap();
+    for (words, code) in [
+        (&["batch", "no-such-list"][..], "list.unreadable"),
+        (&["batch", path, "--from", "no-such"], "ref.unknown"),
+        (&["batch", path, "--discard"], "usage"),
+        (&["batch", path, "--mode", "fan-out", "--fork", "f"], "usage"),
+        (&["batch", path, "--resume"], "batch.not_found"),
+        (&["batch", path, "--resume", "0123456789"], "batch.not_found"),
+    ] {
+        assert_eq!(refused(&env, words).0, code, "{words:?}");
+    }
+    assert_eq!(env.avfs_result(&["batch", "--list"])["batches"].as_array().unwrap().len(), 1);
+}
+
+/// Reads a JUnit report as CI does.
+const JUNIT: &str = r#"
+import json, sys, xml.etree.ElementTree as tree
+suites = tree.parse(sys.argv[1]).getroot()
+suite = suites.find('testsuite')
+cases = [[case.get('name'), [part.tag for part in case], case.findtext('system-out')] for case in suite.findall('testcase')]
+print(json.dumps({'totals': {key: int(suite.get(key)) for key in ('tests', 'failures', 'errors', 'skipped')}, 'cases': cases}))
+"#;
+
+#[test]
+fn reports_are_what_ci_takes() {
+    let env = TestEnv::with_project();
+    let text =
+        "printf 'a<b>&\"\\001\\033[1m\\377'; printf '<|`x`|>\\n' >&2; false\necho fine\nno-such-command\n";
+    let path = list(&env, "list.txt", text);
+    let (junit, summary, github) = (env.at("junit.xml"), env.at("summary.md"), env.at("github.md"));
+    std::fs::write(&github, "before\n").unwrap();
+    let mut command = env.clean(&avfs());
+    command
+        .args(["batch", path.to_str().unwrap(), "-k", "--junit"])
+        .arg(&junit)
+        .arg("--summary")
+        .arg(&summary);
+    let answer = Running::start(command.env("GITHUB_STEP_SUMMARY", &github)).answer().expect(1);
+    assert!(answer.stderr.contains("[2/3] 2  ok"), "{answer:?}");
+    assert!(answer.text().contains("1 of 3 succeeded, 2 failed"), "{answer:?}");
+    let mut python = env.clean(std::path::Path::new("python3"));
+    let read = Running::start(python.args(["-c", JUNIT]).arg(&junit)).answer().expect(0);
+    let read: Value = serde_json::from_str(&read.text()).unwrap();
+    assert_eq!(read["totals"], json!({ "tests": 3, "failures": 2, "errors": 0, "skipped": 0 }));
+    assert_eq!(read["cases"][1], json!(["2: echo fine", ["system-out"], "fine\n"]));
+    assert_eq!(read["cases"][0][1], json!(["failure", "system-out", "system-err"]));
+    let (summary, github) =
+        (std::fs::read_to_string(summary).unwrap(), std::fs::read_to_string(github).unwrap());
+    assert_eq!(github, format!("before\n{summary}"));
+    assert!(summary.contains("1 of 3 succeeded, 2 failed") && summary.contains("exit code 1"), "{summary}");
+}
+
+#[test]
+fn results_may_go_where_nothing_can_be_read_again() {
+    let env = TestEnv::with_project();
+    let path = list(&env, "list.txt", "echo fine\n");
+    let junit = env.at("junit.xml");
+    let mut command = env.clean(&avfs());
+    command.args(["batch", path.to_str().unwrap(), "--results", "/dev/stdout", "--junit"]).arg(&junit);
+    let answer = Running::start(&mut command).answer().expect(0);
+    let line: Value = serde_json::from_str(answer.text().lines().next().unwrap()).unwrap();
+    assert_eq!((&line["state"], &line["stdout"]), (&json!("succeeded"), &json!("fine\n")));
+    assert!(std::fs::read_to_string(junit).unwrap().contains("1: echo fine"));
+}
+
+/// What is wrong for one item alone is told for it; what is wrong for all stops the batch.
+#[test]
+fn what_no_item_could_do_better_stops_the_batch() {
+    let env = TestEnv::with_project();
+    let path = list(&env, "list.txt", &"true\n".repeat(20));
+    let words = ["--mode", "fan-out", "-k", "--jobs", "1"];
+    let stopped = |env: &TestEnv, why: &str| {
+        let came = batch(env, &path, &words);
+        let counts = &came.result()["counts"];
+        assert_eq!((came.code, &came.envelope["error"]["code"]), (Some(1), &json!("batch.stopped")));
+        assert_eq!((&counts["error"], &counts["not_run"]), (&json!(1), &json!(19)), "{}", came.envelope);
+        assert!(came.result()["stopped"].as_str().unwrap().contains(why), "{}", came.envelope);
+    };
+    env.policy("[[rule]]\nno-such-key = 1\n");
+    stopped(&env, "policy.toml");
+    env.policy("[[rule]]\naction = 'allow'\n");
+    // A worker that gives up by itself would do so for every item.
+    let beside = env.at("bin");
+    std::fs::create_dir(&beside).unwrap();
+    std::fs::copy(avfs(), beside.join("avfs")).unwrap();
+    for (script, why) in [
+        ("exit 7", "ended before it had answered"),
+        ("while read order; do echo '{}'; done", "cannot be read"),
+        ("while read order; do echo nonsense; done", "cannot be read"),
+    ] {
+        let worker = beside.join("avfs-run");
+        std::fs::write(&worker, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&worker, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let mut all = vec!["--json", "batch", path.to_str().unwrap()];
+        all.extend(words);
+        let envelope =
+            Running::start(env.clean(&beside.join("avfs")).args(all)).answer().expect(1).envelope();
+        let counts = &envelope["result"]["counts"];
+        assert_eq!((&counts["error"], &counts["not_run"]), (&json!(1), &json!(19)), "{envelope}");
+        assert!(envelope["result"]["stopped"].as_str().unwrap().contains(why), "{envelope}");
+        let mut all = vec!["--json", "replay", path.to_str().unwrap(), "--cache", "read", "--jobs", "1"];
+        all.push("--fail-fast");
+        let envelope =
+            Running::start(env.clean(&beside.join("avfs")).args(all)).answer().expect(1).envelope();
+        assert_eq!(envelope["result"]["counts"]["not_run"], 19, "{envelope}");
+    }
+}

@@ -1,0 +1,118 @@
+//! A batch in any order, however many run at once, makes the trees that its commands make one after the other.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use crate::env::TestEnv;
+use crate::lists::{digests, good, list};
+use crate::support::Dice;
+
+/// Items of one list.
+const ITEMS: usize = 8;
+
+struct Item {
+    needs: Vec<usize>,
+    line: String,
+}
+
+/// A file, and the last item that changed it: who changes it next needs that one.
+struct Made {
+    path: String,
+    by: usize,
+}
+
+/// Items whose changes never clash: each makes files of its own, beside those of others, and changes or deletes only
+/// what everybody who touched it before has made before it.
+fn items(dice: &mut Dice) -> Vec<Item> {
+    let mut items: Vec<Item> = Vec::new();
+    let mut made: Vec<Made> = Vec::new();
+    for n in 0..ITEMS {
+        let needs: Vec<usize> = (0..n).filter(|_| dice.below(3) == 0).collect();
+        let before = ancestors(&items, &needs);
+        let dir = ["shared", "shared/deep", "src"][usize::try_from(dice.below(3)).unwrap()];
+        let mut line = format!("mkdir -p {dir}; echo {n} > {dir}/of-{n}; seq {n} 50 > data-{n}");
+        let mut kept = Vec::new();
+        for file in made.drain(..) {
+            let mine = before.contains(&file.by) && dice.below(2) == 0;
+            match (mine, dice.below(4)) {
+                (false, _) => kept.push(file),
+                (true, 0) => line += &format!("; rm {}", file.path),
+                (true, 1) => {
+                    line += &format!("; mv {0} {0}+", file.path);
+                    kept.push(Made { path: file.path + "+", by: n });
+                }
+                (true, _) => {
+                    line += &format!("; echo {n} >> {}", file.path);
+                    kept.push(Made { by: n, ..file });
+                }
+            }
+        }
+        kept.push(Made { path: format!("{dir}/of-{n}"), by: n });
+        kept.push(Made { path: format!("data-{n}"), by: n });
+        made = kept;
+        items.push(Item { needs, line: format!("set -e; {line}") });
+    }
+    items
+}
+
+/// Everything that these need, themselves included.
+fn ancestors(items: &[Item], needs: &[usize]) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    let mut left = needs.to_vec();
+    while let Some(item) = left.pop() {
+        if found.insert(item) {
+            left.extend(&items[item].needs);
+        }
+    }
+    found
+}
+
+#[test]
+fn any_order_gives_the_trees_that_one_after_the_other_gives() {
+    let env = TestEnv::with_project();
+    env.avfs(&["import"]).expect(0);
+    let mut joins = 0;
+    for seed in 0..4 {
+        let mut dice = Dice::seeded(seed);
+        let items = items(&mut dice);
+        joins += items.iter().filter(|item| item.needs.len() > 1).count();
+        // By hand: an item is everything it needs and itself, in one run from the same base.
+        let expected: Vec<(String, String)> = (0..ITEMS)
+            .map(|n| {
+                let all: Vec<String> =
+                    ancestors(&items, &[n]).iter().map(|item| format!("( {} )", items[*item].line)).collect();
+                let told =
+                    env.json(&["--reproducible", "--from", "main"], &format!("set -e; {}", all.join("; ")));
+                assert_eq!(told["success"], json!(true), "{told}");
+                digests(&env, told["result"]["version_after"].as_str().unwrap())
+            })
+            .collect();
+        for (jobs, reproducible) in [("1", true), ("3", true), ("3", false)] {
+            let mut lines: Vec<String> = items
+                .iter()
+                .enumerate()
+                .map(|(n, item)| {
+                    let needs: Vec<String> = item.needs.iter().map(|need| format!("i{need}")).collect();
+                    let line = &item.line;
+                    json!({ "id": format!("i{n}"), "needs": needs, "command": line, "reproducible": reproducible })
+                        .to_string()
+                })
+                .collect();
+            for place in (1..lines.len()).rev() {
+                lines.swap(place, usize::try_from(dice.below(place as u64 + 1)).unwrap());
+            }
+            let list = list(&env, "list.jsonl", &lines.join("\n"));
+            let came = good(&env, &list, &["--mode", "needs", "--jobs", jobs, "--from", "main"]);
+            for (n, (full, content)) in expected.iter().enumerate() {
+                let seen = digests(&env, came.text(&format!("i{n}"), "version"));
+                assert_eq!(seen.1, *content, "seed {seed}, jobs {jobs}, i{n} of {lines:#?}");
+                if reproducible {
+                    assert_eq!(seen.0, *full, "seed {seed}, jobs {jobs}, i{n} of {lines:#?}");
+                }
+            }
+        }
+    }
+    assert!(joins > 6, "{joins} joins");
+    env.assert_sound();
+}

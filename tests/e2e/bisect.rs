@@ -1,0 +1,153 @@
+//! `avfs bisect`: the right version, by few probes that leave nothing behind.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::env::{Answer, Running, TestEnv, avfs, wait_for};
+use crate::shared::{Shared, alive, marker};
+
+/// A fork with a version for each number, of which those from `broken` on have a file of that name.
+fn with_history(count: u32, broken: u32) -> TestEnv {
+    let env = TestEnv::with_project();
+    for n in 1..=count {
+        let line = format!("echo {n} > n; if [ {n} -ge {broken} ]; then touch broken; fi");
+        env.ok(&["--fork", "work"], &line);
+    }
+    env
+}
+
+#[track_caller]
+fn bisect(env: &TestEnv, words: &[&str]) -> Answer {
+    let mut all = vec!["--json", "bisect", "work"];
+    all.extend(words);
+    env.avfs(&all)
+}
+
+fn forks(env: &TestEnv) -> usize {
+    env.avfs_result(&["fork", "list"])["forks"].as_array().unwrap().len()
+}
+
+fn verdicts(result: &Value) -> Vec<&str> {
+    result["probes"].as_array().unwrap().iter().map(|probe| probe["verdict"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_run_that_broke_it_is_found() {
+    let env = with_history(12, 8);
+    let before = env.avfs_result(&["log", "work"]);
+    for jobs in ["1", "3"] {
+        let answer = bisect(&env, &["--jobs", jobs, "--", "test", "!", "-e", "broken"]).expect(0);
+        let result = &answer.envelope()["result"];
+        let version = result["first_bad"]["id"].as_str().unwrap();
+        assert_eq!(env.cat(version, "n"), "8\n", "{result}");
+        assert_eq!(result["suspects"].as_array().unwrap().len(), 1);
+        assert_eq!(result["run"]["version_after"], version);
+        assert_eq!(result["run"]["exit_code"], 0);
+        assert_eq!(result["versions"], 12);
+        // Both ends, and at most four rounds of one or two of three.
+        assert!(verdicts(result).len() <= if jobs == "1" { 6 } else { 8 }, "{result}");
+    }
+    assert_eq!(env.avfs_result(&["log", "work"]), before);
+    assert_eq!((forks(&env), env.scratches()), (2, vec![]));
+    env.assert_sound();
+}
+
+#[test]
+fn people_are_told_what_to_look_at() {
+    let env = with_history(3, 2);
+    let answer = env.avfs(&["bisect", "work", "-v", "--shell", "echo looking; test ! -e broken"]).expect(0);
+    let (text, version) = (answer.text(), env.avfs_result(&["show", "work~1"])["version"]["id"].clone());
+    let version = version.as_str().unwrap();
+    assert!(text.contains(&format!("first bad version  {version}")), "{text}");
+    assert!(text.contains(&format!("avfs diff {0}~1 {0}", &version[..12])), "{text}");
+    assert!(text.contains("echo 2 > n"), "{text}");
+    assert!(answer.stderr.contains("bad      exit 1"), "{answer:?}");
+    assert!(answer.stderr.contains("    looking\n"), "{answer:?}");
+}
+
+#[test]
+fn versions_that_cannot_be_tested_are_gone_around() {
+    let env = with_history(9, 5);
+    // One that is off the path costs nothing but a probe.
+    let line = "[ $(cat n 2>/dev/null || echo 0) = 7 ] && exit 125; test ! -e broken";
+    let answer = bisect(&env, &["--shell", line]).expect(0);
+    assert_eq!(env.cat(answer.envelope()["result"]["first_bad"]["id"].as_str().unwrap(), "n"), "5\n");
+    // Two before the first that is known to be bad may be it as well.
+    let line = "case $(cat n 2>/dev/null) in 4|5) exit 125;; esac; test ! -e broken";
+    let answer = bisect(&env, &["--jobs", "2", "--shell", line]).expect(1);
+    let envelope = answer.envelope();
+    assert_eq!(envelope["error"]["code"], json!("bisect.skipped"));
+    let suspects = envelope["result"]["suspects"].as_array().unwrap();
+    let shown: Vec<String> =
+        suspects.iter().map(|version| env.cat(version["id"].as_str().unwrap(), "n")).collect();
+    assert_eq!(shown, ["4\n", "5\n", "6\n"]);
+    assert_eq!(envelope["result"]["first_bad"], Value::Null);
+    let told = env.avfs(&["bisect", "work", "--shell", line]).expect(1);
+    assert!(told.text().contains("one of these"), "{told:?}");
+}
+
+#[test]
+fn ends_that_are_not_what_was_said_are_told() {
+    let env = with_history(3, 2);
+    let code = |words: &[&str]| bisect(&env, words).expect(1).envelope()["error"]["code"].clone();
+    assert_eq!(code(&["--", "false"]), "bisect.not_good");
+    assert_eq!(code(&["--jobs", "2", "--", "true"]), "bisect.not_bad");
+    assert_eq!(code(&["--", "sh", "-c", "exit 125"]), "bisect.untestable");
+    assert_eq!(code(&["--good", "work", "--", "true"]), "bisect.nothing_between");
+    assert_eq!(code(&["--good", "work", "--bad", "work~1", "--", "true"]), "bisect.not_ancestor");
+    assert_eq!(code(&["--good", "nowhere", "--", "true"]), "ref.unknown");
+    // A test that is not there is no verdict, nor is our own failure.
+    let missing = bisect(&env, &["--", "./no-such-test"]).expect(1).envelope();
+    assert_eq!(missing["error"]["code"], "command.not_found");
+    assert!(missing["error"]["hint"].as_str().unwrap().contains("exit 125"), "{missing}");
+    assert_eq!(bisect(&env, &["--timeout", "soon", "--", "true"]).expect(2).envelope()["success"], false);
+    bisect(&env, &[]).expect(2);
+    env.policy("[[rule]]\nname = 'no'\nprefix = ['cat']\naction = 'deny'\nreason = 'it is a test'\n");
+    assert_eq!(code(&["--", "cat", "n"]), "policy.denied");
+    assert_eq!(env.avfs(&["bisect", "nobody", "--", "true"]).code, Some(1));
+}
+
+#[test]
+fn signals_and_deadlines_are_bad() {
+    let env = with_history(2, 2);
+    for test in ["test ! -e broken || kill -9 $$", "test ! -e broken || sleep 100"] {
+        let words = ["--timeout", "500ms", "--grace", "100ms", "--shell", test];
+        let result = bisect(&env, &words).expect(0).envelope()["result"].take();
+        assert_eq!(env.cat(result["first_bad"]["id"].as_str().unwrap(), "n"), "2\n", "{test}");
+        let bad =
+            result["probes"].as_array().unwrap().iter().find(|probe| probe["verdict"] == "bad").unwrap();
+        assert!(bad["timed_out"] == true || bad["signal"] == 9, "{bad}");
+    }
+}
+
+#[test]
+fn equal_contents_are_probed_once() {
+    let env = TestEnv::with_project();
+    for line in ["echo a > n", "echo b > n", "echo a > n", "echo b > n", "echo a > n; touch broken"] {
+        env.ok(&["--fork", "work"], line);
+    }
+    let result = bisect(&env, &["--shell", "test ! -e broken"]).expect(0).envelope()["result"].take();
+    // The ends, a and b.
+    assert!(verdicts(&result).len() <= 4, "{result}");
+    assert_eq!(result["first_bad"], env.avfs_result(&["show", "work"])["version"]);
+}
+
+#[test]
+fn an_interruption_leaves_nothing_behind() {
+    let env = with_history(4, 3);
+    let (shared, marker) = (Shared::new(&env), marker(&env));
+    let set = format!("S={}", shared.text());
+    let line = format!(": {marker}; : > $S/there; sleep 1000");
+    let mut command = env.clean(&avfs());
+    command.args(["--json", "bisect", "work", "--jobs", "2", "--rw", shared.text(), "--env", &set]);
+    let running = Running::start(command.args(["--shell", &line]));
+    let running = shared.wait_for_word(running, "there");
+    running.signal(Signal::INT);
+    let answer = running.answer().expect(1);
+    assert_eq!(answer.envelope()["error"]["code"], "bisect.interrupted");
+    wait_for("everybody is dead", || alive(&marker).is_empty());
+    assert_eq!((forks(&env), env.scratches()), (2, vec![]));
+    let runs = env.avfs_result(&["runs", "list"]);
+    assert_eq!((&runs["unsettled"], &runs["runs"][0]["state"]), (&json!([]), &json!("interrupted")));
+    env.assert_sound();
+}

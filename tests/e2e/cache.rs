@@ -1,0 +1,360 @@
+//! Remembered results: a hit is what a run would be, executes nothing, and is told as such.
+
+use std::fs::File;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::env::{Running, TestEnv};
+
+/// Changes of every kind, and something to say.
+const LINE: &str = "echo out; echo err >&2; echo new > made; mkdir -p dir/sub; echo x > dir/sub/x; rm src/data.bin; \
+                    mv README.md moved; chmod 700 src/main.rs; ln -s moved again; ln made hard; mkfifo pipe; exit 3";
+
+pub fn remembered(env: &TestEnv, line: &str) -> Value {
+    let envelope = env.json(&["--cache", "write"], line);
+    assert_eq!(envelope["result"]["remembered"], json!(true), "{envelope}");
+    assert_eq!(envelope["result"]["cached"], json!(false), "{envelope}");
+    envelope
+}
+
+#[track_caller]
+fn assert_hit(envelope: &Value, from: &Value) {
+    let result = &envelope["result"];
+    assert_eq!(
+        (&result["cached"], &result["cached_from"]),
+        (&json!(true), &from["result"]["run_id"]),
+        "{envelope}"
+    );
+    assert_eq!(envelope["enforcement"], Value::Null, "nothing was executed");
+    for key in ["exit_code", "stdout", "stderr", "stdout_digest", "stderr_digest", "change_counts", "landing"]
+    {
+        assert_eq!(result[key], from["result"][key], "{key}: {envelope}");
+    }
+}
+
+/// The digests of a version's files: with times, and without.
+fn digests(env: &TestEnv, reference: &str) -> (Value, Value) {
+    let mut shown = env.avfs_result(&["show", reference]);
+    let version = &mut shown["version"];
+    (version["root"].take(), version["content"].take())
+}
+
+fn run_of(envelope: &Value) -> String {
+    format!("run:{}", envelope["result"]["run_id"].as_str().unwrap())
+}
+
+/// Gives a file of the project another time.
+fn touch(env: &TestEnv, path: &str, seconds: u64) {
+    let file = File::options().append(true).open(env.project().join(path)).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+}
+
+fn mtime(env: &TestEnv, dir: &str, path: &str) -> u64 {
+    let modified = env.at(dir).join(path).symlink_metadata().unwrap().modified().unwrap();
+    modified.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
+}
+
+#[test]
+fn output_that_streams_is_remembered_too_wherever_it_goes() {
+    let env = TestEnv::with_project();
+    let line = "echo out; echo err >&2; exit 3";
+    let streamed = env.shell(&["--quiet", "--cache", "write"], line).expect(3);
+    assert_eq!((streamed.text(), streamed.stderr), ("out\n".to_owned(), "err\n".to_owned()));
+    let hit = env.json(&["--cache", "read"], line);
+    assert_eq!(
+        (&hit["result"]["cached"], &hit["result"]["stdout"]),
+        (&json!(true), &json!("out\n")),
+        "{hit}"
+    );
+    // Both to one pipe, as a CI system has it: they are told apart all the same.
+    let runner = crate::env::runner();
+    let both = format!("{} --quiet --cache write --shell 'echo one; echo two >&2' 2>&1", runner.display());
+    let both =
+        Running::start(env.clean(std::path::Path::new("/bin/sh")).args(["-c", &both])).answer().expect(0);
+    let mut lines: Vec<String> = both.text().lines().map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, ["one", "two"]);
+    let hit = env.shell(&["--quiet", "--cache", "read"], "echo one; echo two >&2").expect(0);
+    assert_eq!((hit.text(), hit.stderr), ("one\n".to_owned(), "two\n".to_owned()));
+}
+
+#[test]
+fn a_hit_is_what_a_run_would_be() {
+    let env = TestEnv::with_project();
+    env.put("src/other", b"not touched\n");
+    let first = remembered(&env, LINE);
+    assert_eq!(first["result"]["exit_code"], json!(3));
+    let again = env.json(&["--cache", "read"], LINE);
+    assert_hit(&again, &first);
+    // The very same files, so the very same times too.
+    assert_eq!(digests(&env, &run_of(&again)), digests(&env, &run_of(&first)));
+    assert_ne!(again["result"]["run_id"], first["result"]["run_id"]);
+    // Equal content with other times is recognised, and they stay.
+    for (path, seconds) in [("README.md", 1000), ("src/main.rs", 2000), ("src/other", 3000)] {
+        touch(&env, path, seconds);
+    }
+    let touched = env.json(&["--cache", "read"], LINE);
+    assert_hit(&touched, &first);
+    let executed = env.json(&["--cache", "off"], LINE);
+    assert_eq!(executed["result"]["cached"], json!(false));
+    assert_eq!(digests(&env, &run_of(&touched)).1, digests(&env, &run_of(&executed)).1);
+    for (envelope, dir) in [(&touched, "hit"), (&executed, "run")] {
+        env.export(&run_of(envelope), dir);
+    }
+    for (path, seconds) in [("moved", 1000), ("src/main.rs", 2000), ("src/other", 3000)] {
+        assert_eq!((mtime(&env, "hit", path), mtime(&env, "run", path)), (seconds, seconds), "{path}");
+    }
+    // On a fork as well, whatever became of the directory.
+    env.avfs(&["fork", "create", "task"]).expect(0);
+    env.put("README.md", b"something else\n");
+    let on_fork = env.json(&["--cache", "read", "--fork", "task"], LINE);
+    assert_hit(&on_fork, &first);
+    assert_eq!(on_fork["result"]["fork"], json!("task"));
+    assert_eq!(digests(&env, "task").1, digests(&env, &run_of(&first)).1);
+    assert_eq!(env.scratches(), [""; 0]);
+    env.assert_sound();
+    let log = env.avfs_result(&["audit", "verify"]);
+    assert_eq!(log["problems"], json!([]), "{log}");
+}
+
+#[test]
+fn what_was_written_is_written_again() {
+    let env = TestEnv::with_project();
+    remembered(&env, "echo out; echo err >&2; exit 7");
+    let hit = env.shell(&["--cache", "read"], "echo out; echo err >&2; exit 7").expect(7);
+    assert_eq!(hit.text(), "out\n");
+    assert!(
+        hit.stderr.starts_with("err\n") && hit.stderr.contains("cached: nothing was executed"),
+        "{hit:?}"
+    );
+    let quiet = env.shell(&["--cache", "read", "--quiet"], "echo out; echo err >&2; exit 7").expect(7);
+    assert_eq!(quiet.stderr, "err\n");
+    // Large output is kept whole; as much of it is given as is wanted.
+    let line = "yes 0123456789 | head -c 3000000";
+    let large = remembered(&env, line);
+    let again = env.shell(&["--cache", "read"], line).expect(0);
+    assert_eq!(again.stdout.len(), 3_000_000);
+    let cut = env.json(&["--cache", "read", "--output-max", "100"], line);
+    assert_eq!(cut["result"]["cached_from"], large["result"]["run_id"]);
+    assert_eq!(
+        (&cut["result"]["stdout_truncated"], cut["result"]["stdout"].as_str().unwrap().len()),
+        (&json!(true), 100)
+    );
+    // Bytes that are no text come back as they are.
+    let bytes = remembered(&env, "printf '\\377\\000\\n'");
+    let again = env.json(&["--cache", "read"], "printf '\\377\\000\\n'");
+    assert_hit(&again, &bytes);
+    assert_eq!(again["result"]["stdout_encoding"], json!("base64"));
+}
+
+#[test]
+fn what_becomes_of_the_changes_is_as_without_the_cache() {
+    let env = TestEnv::with_project();
+    let line = "echo new > made; rm README.md";
+    let first = remembered(&env, line);
+    // Dropped: no fork, no version.
+    let dropped = env.json(&["--cache", "read", "--discard"], line);
+    assert_eq!(dropped["result"]["cached"], json!(true), "{dropped}");
+    assert_eq!(
+        (&dropped["result"]["landing"], &dropped["result"]["fork"]),
+        (&json!("nothing"), &Value::Null)
+    );
+    // Each run of a fork stands on the one before: what was remembered of the first is not that of the second.
+    let options = ["--cache", "write", "--fork", "task"];
+    assert_hit(&env.json(&options, line), &first);
+    let second = env.json(&options, line);
+    assert_eq!(second["result"]["cached"], json!(false), "{second}");
+    // Checkpoints are saved.
+    let saved = env.avfs_result(&["checkpoint", "list", "--fork", "task"]);
+    assert!(saved["checkpoints"].as_array().unwrap().len() >= 2, "{saved}");
+    // Read-only is another sandbox; what was remembered of that changed nothing.
+    let looked = env.json(&["--cache", "write", "--readonly"], "cat README.md");
+    assert_eq!(looked["result"]["remembered"], json!(true), "{looked}");
+    assert_hit(&env.json(&["--cache", "read", "--readonly"], "cat README.md"), &looked);
+    // Applied: the directory changes.
+    let mut applied = env.command(&["--json", "--cache", "read", "--apply", "--shell", line]);
+    let applied = Running::start(&mut applied).answer().expect(0).envelope();
+    assert_hit(&applied, &first);
+    assert!(applied["result"]["applied"].as_u64().unwrap() >= 2, "{applied}");
+    assert_eq!(std::fs::read_to_string(env.project().join("made")).unwrap(), "new\n");
+    assert!(!env.project().join("README.md").exists());
+    env.assert_sound();
+}
+
+#[test]
+fn a_hit_is_told_wherever_runs_are() {
+    let env = TestEnv::with_project();
+    let first = remembered(&env, "echo new > made");
+    let hit = env.json(&["--cache", "read"], "echo new > made");
+    let (own, from) = (hit["result"]["run_id"].clone(), first["result"]["run_id"].clone());
+    let runs = env.avfs_result(&["runs", "list"]);
+    assert_eq!((&runs["runs"][0]["id"], &runs["runs"][0]["cached_from"]), (&own, &from), "{runs}");
+    assert_eq!(runs["runs"][1]["cached_from"], Value::Null);
+    let text = env.avfs(&["runs", "list"]).expect(0).text();
+    assert!(text.lines().next().unwrap().contains("(cached)"), "{text}");
+    let shown = env.avfs_result(&["runs", "show", own.as_str().unwrap()]);
+    assert_eq!(shown["result"]["cache"]["cached_from"], from, "{shown}");
+    let text = env.avfs(&["runs", "show", own.as_str().unwrap()]).expect(0).text();
+    assert!(text.contains(&format!("cached     from run {}", from.as_str().unwrap())), "{text}");
+    // The log does not say that it was started.
+    let log = env.avfs_result(&["audit", "list", "--run", own.as_str().unwrap()]);
+    let actions: Vec<&str> =
+        log["rows"].as_array().unwrap().iter().map(|row| row["action"].as_str().unwrap()).collect();
+    assert!(actions.contains(&"run.recall") && !actions.contains(&"run.start"), "{actions:?}");
+    let explained = env.avfs_result(&["cache", "explain", &format!("run:{}", own.as_str().unwrap())]);
+    assert_eq!((&explained["outcome"], &explained["cached_from"]), (&json!("hit"), &from));
+}
+
+#[test]
+fn the_policy_holds_for_a_hit() {
+    let env = TestEnv::with_project();
+    remembered(&env, "echo new > made");
+    env.policy("[[rule]]\naction = 'deny'\nreason = 'not any more'\n");
+    let denied = env.shell(&["--json", "--cache", "read"], "echo new > made").expect(122).envelope();
+    assert_eq!((&denied["state"], &denied["result"]), (&json!("denied"), &Value::Null), "{denied}");
+    env.policy("[[rule]]\naction = 'require_approval'\nreason = 'ask'\n");
+    let asked = env.shell(&["--json", "--cache", "read"], "echo new > made").expect(120).envelope();
+    assert_eq!(asked["state"], json!("approval_required"), "{asked}");
+    let explained = env.avfs_result(&["cache", "explain", "--shell", "echo new > made"]);
+    assert_eq!(explained["missed"][0]["code"], json!("policy"), "{explained}");
+    // A cap makes another sandbox of the same request, for a look as for a run.
+    env.policy("[[rule]]\naction = 'allow_with_checkpoint'\n[caps]\ntimeout = '20s'\nmemory = '1GiB'\n");
+    let capped = remembered(&env, "echo new > made");
+    let explained = env.avfs_result(&["cache", "explain", "--shell", "echo new > made"]);
+    assert_eq!(explained["cached_from"], capped["result"]["run_id"], "{explained}");
+}
+
+#[test]
+fn standard_input_is_empty_so_that_nothing_depends_on_it() {
+    let env = TestEnv::with_project();
+    let words = |cache| ["--cache", cache, "--json", "--shell", "wc -c"];
+    for (cache, read) in [("off", "4\n"), ("write", "0\n"), ("read", "0\n")] {
+        let answer = env.fed(&words(cache), b"four").expect(0).envelope();
+        assert_eq!(answer["result"]["stdout"], json!(read), "{cache}");
+    }
+}
+
+#[test]
+fn a_result_that_was_swept_is_a_miss_and_forgotten() {
+    let env = TestEnv::with_project();
+    let first = remembered(&env, "echo new > made");
+    env.avfs(&["discard", &run_of(&first)]).expect(0);
+    let before_gc = env.json(&["--cache", "read"], "echo new > made");
+    assert_eq!(before_gc["result"]["cached"], json!(true), "the versions are still there");
+    env.avfs(&["discard", &run_of(&before_gc)]).expect(0);
+    let swept = env.avfs_result(&["gc"]);
+    assert_eq!(swept["results"], json!(1), "{swept}");
+    let miss = env.json(&["--cache", "write"], "echo new > made");
+    assert_eq!(miss["result"]["cached"], json!(false));
+    assert_eq!(miss["result"]["remembered"], json!(true));
+    // Files that were given up by a prune, and a result that has expired.
+    let on_fork = env.json(&["--cache", "write", "--fork", "task"], "echo one > one");
+    assert_eq!(on_fork["result"]["remembered"], json!(true), "{on_fork}");
+    env.ok(&["--fork", "task"], "echo two > two");
+    env.avfs(&["prune", "--keep-last", "1"]).expect(0);
+    let pruned = env.json(&["--cache", "read", "--fork", "other", "--from", "main"], "echo one > one");
+    assert_eq!(pruned["result"]["cached"], json!(false), "{pruned}");
+    let expiring = |line: &str| {
+        env.answer(
+            env.command(&["--json", "--cache", "write", "--shell", line]).env("AVFS_RUN_CACHE_EXPIRES", "0s"),
+        )
+        .expect(0)
+        .envelope()
+    };
+    assert_eq!(expiring("echo short")["result"]["remembered"], json!(true));
+    let late = expiring("echo short");
+    assert_eq!(late["result"]["cached"], json!(false), "{late}");
+    assert_eq!(late["result"]["cache"]["missed"][0]["code"], json!("lost"), "{late}");
+    env.assert_sound();
+}
+
+#[test]
+fn results_are_listed_and_forgotten() {
+    let env = TestEnv::with_project();
+    let first = remembered(&env, "echo one");
+    remembered(&env, "echo two");
+    let list = env.avfs_result(&["cache", "list"]);
+    let results = list["results"].as_array().unwrap();
+    assert_eq!(results.len(), 2, "{list}");
+    assert_eq!(
+        (&results[1]["run_id"], &results[1]["command"]),
+        (&first["result"]["run_id"], &json!("echo one"))
+    );
+    assert_eq!(results[1]["stdout_digest"], first["result"]["stdout_digest"]);
+    assert!(results[0]["parts"]["base"].is_string() && results[0]["lost"].is_null(), "{list}");
+    let text = env.avfs(&["cache", "list", "--limit", "1"]).expect(0);
+    assert!(text.text().contains("echo two") && text.stderr.contains("older results"), "{text:?}");
+    let gone = env.avfs_result(&["cache", "forget", &run_of(&first)]);
+    assert_eq!(gone["forgotten"][0]["run_id"], first["result"]["run_id"]);
+    assert_eq!(env.json(&["--cache", "read"], "echo one")["result"]["cached"], json!(false));
+    assert_eq!(env.json(&["--cache", "read"], "echo two")["result"]["cached"], json!(true));
+    env.avfs(&["cache", "forget", "--all"]).expect(0);
+    assert_eq!(env.avfs_result(&["cache", "list"])["results"], json!([]));
+    assert_eq!(env.json(&["--cache", "read"], "echo two")["result"]["cached"], json!(false));
+    env.avfs(&["cache", "forget", "run:ffff"]).expect(1);
+    env.avfs(&["cache", "forget"]).expect(2);
+    env.assert_sound();
+}
+
+#[test]
+fn a_hit_can_be_killed_at_any_moment() {
+    const KILLS: u32 = 30;
+    let env = TestEnv::with_project();
+    let line = "for n in 1 2 3 4 5 6; do echo $n > made-$n; done; head -c 3000000 /dev/zero | tr '\\0' x > big; cat big";
+    let first = remembered(&env, line);
+    let words = ["--cache", "read", "--fork", "task", "--json", "--shell", line];
+    let begun = Instant::now();
+    env.run(&words).expect(0);
+    let whole = begun.elapsed();
+    for number in 0..KILLS {
+        env.avfs(&["fork", "delete", "task"]);
+        env.avfs(&["fork", "create", "task", "--from", "main"]).expect(0);
+        let running = env.start(&words);
+        // The moment is what the test is about; a little past the end as well.
+        std::thread::sleep(whole * number * 5 / (KILLS * 4));
+        running.signal(Signal::KILL);
+        running.answer();
+        // All of it or nothing.
+        let made = env.avfs_result(&["ls", "task"])["entries"].as_array().unwrap().len();
+        let main = env.avfs_result(&["ls", "main"])["entries"].as_array().unwrap().len();
+        assert!(made == main || made == main + 7, "{made} of {main}");
+    }
+    assert_eq!(env.scratches(), [""; 0], "a hit leaves nothing to clear away");
+    let runs = env.avfs_result(&["runs", "list", "--limit", "1000"]);
+    assert!(runs["runs"].as_array().unwrap().iter().all(|run| run["state"] == "completed"), "{runs}");
+    assert_hit(&env.json(&["--cache", "read"], line), &first);
+    env.assert_sound();
+}
+
+#[test]
+fn many_at_once_take_and_make_the_same_result() {
+    let env = TestEnv::with_project();
+    let line = "echo new > made; echo said";
+    // Nobody knows it yet: each runs it or takes what another has just made.
+    let all = |mode: &str, forks: &str| -> Vec<Value> {
+        let running: Vec<Running> = (0..6)
+            .map(|n| {
+                let fork = format!("{forks}-{n}");
+                env.start(&["--json", "--cache", mode, "--fork", &fork, "--from", "main", "--shell", line])
+            })
+            .collect();
+        running.into_iter().map(|one| one.answer().expect(0).envelope()).collect()
+    };
+    env.avfs(&["import"]).expect(0);
+    for envelope in all("write", "first") {
+        assert_eq!(envelope["result"]["stdout"], json!("said\n"), "{envelope}");
+        assert_eq!(envelope["result"]["remembered"], json!(true), "{envelope}");
+    }
+    assert_eq!(env.avfs_result(&["cache", "list"])["results"].as_array().unwrap().len(), 1);
+    for envelope in all("read", "second") {
+        assert_eq!(envelope["result"]["cached"], json!(true), "{envelope}");
+    }
+    let contents: Vec<Value> = (0..6)
+        .flat_map(|n| [format!("first-{n}"), format!("second-{n}")])
+        .map(|fork| digests(&env, &fork).1)
+        .collect();
+    assert!(contents.iter().all(|content| *content == contents[0]), "{contents:?}");
+    env.assert_sound();
+}

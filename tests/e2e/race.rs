@@ -1,0 +1,258 @@
+//! `avfs race`: one winner, whose changes are kept; of the others nothing is left but the record.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::env::{Running, TestEnv, avfs, wait_for};
+use crate::shared::{Shared, alive, marker};
+
+#[track_caller]
+fn race(env: &TestEnv, words: &[&str]) -> Value {
+    let mut all = vec!["race"];
+    all.extend(words);
+    env.avfs_result(&all)
+}
+
+/// The envelope of a race that nobody wins.
+#[track_caller]
+fn lost(env: &TestEnv, words: &[&str]) -> Value {
+    let mut all = vec!["--json", "race"];
+    all.extend(words);
+    env.avfs(&all).expect(1).envelope()
+}
+
+fn forks(env: &TestEnv) -> Vec<String> {
+    let list = env.avfs_result(&["fork", "list"]);
+    let names = list["forks"].as_array().unwrap().iter();
+    names.map(|fork| fork["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn states(result: &Value) -> Vec<&str> {
+    let attempts = result["attempts"].as_array().unwrap().iter();
+    attempts.map(|attempt| attempt["state"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_first_by_number_is_kept_for_review_and_can_be_applied() {
+    let env = TestEnv::with_project();
+    env.put("new-on-the-host", b"seen\n");
+    let line = "cat new-on-the-host; echo $AVFS_ATTEMPT > made; [ $AVFS_ATTEMPT -gt 1 ]";
+    let result = race(&env, &["-n", "4", "--shell", line]);
+    assert_eq!(result["winner"], 2);
+    assert_eq!(states(&result), ["failed", "won", "succeeded", "succeeded"]);
+    let fork = result["fork"].as_str().unwrap();
+    assert_eq!(forks(&env), ["main", fork]);
+    assert_eq!(env.cat(fork, "made"), "2\n");
+    assert_eq!(env.cat(result["version"].as_str().unwrap(), "made"), "2\n");
+    let runs = env.avfs_result(&["runs", "list"]);
+    let runs = runs["runs"].as_array().unwrap();
+    let discarded = runs.iter().filter(|run| run["discarded_at"].is_string()).count();
+    assert_eq!((runs.len(), discarded), (4, 3));
+    env.avfs(&["apply", fork]).expect(0);
+    assert_eq!(std::fs::read(env.project().join("made")).unwrap(), b"2\n");
+    assert_eq!(env.scratches(), [""; 0]);
+    env.assert_sound();
+}
+
+#[test]
+fn the_first_to_succeed_stops_the_others() {
+    let env = TestEnv::with_project();
+    let marker = marker(&env);
+    let line = format!("echo $AVFS_ATTEMPT > made; [ $AVFS_ATTEMPT = 2 ] || sleep 1000; : {marker}");
+    let result = race(&env, &["-n", "4", "--jobs", "3", "--until-success", "--shell", &line]);
+    assert_eq!(states(&result), ["stopped", "won", "stopped", "not_begun"]);
+    wait_for("everybody is dead", || alive(&marker).is_empty());
+    assert_eq!(forks(&env), ["main", result["fork"].as_str().unwrap()]);
+    assert_eq!(env.scratches(), [""; 0]);
+    let runs = env.avfs_result(&["runs", "list"]);
+    assert_eq!(runs["unsettled"], json!([]));
+    let won = runs["runs"].as_array().unwrap().iter().filter(|run| run["state"] == "completed").count();
+    assert_eq!(won, 1, "{runs}");
+    env.assert_sound();
+}
+
+/// They end so close to each other that losers are killed at every moment of their life: while they run, while what
+/// they made is captured, and after that but before they could tell.
+#[test]
+fn losers_that_were_as_good_as_done_leave_nothing() {
+    let env = TestEnv::with_project();
+    crate::support::many_files(&env.project().join("many"), 100);
+    for scratch in ["memory", "disk"] {
+        let mut kept = vec!["main".to_owned()];
+        for _ in 0..8 {
+            let line = "head -c 300000 /dev/urandom > big; rm -r many; sleep 0.0$((AVFS_ATTEMPT % 4))";
+            let words = ["-n", "8", "--jobs", "6", "--until-success", "--scratch", scratch, "--shell", line];
+            let result = race(&env, &words);
+            kept.push(result["fork"].as_str().unwrap().to_owned());
+            assert_eq!(forks(&env), kept, "{result}");
+            assert_eq!(env.scratches(), [""; 0]);
+            assert_eq!(env.avfs_result(&["recover", "--list"])["runs"], json!([]));
+        }
+        env.assert_sound();
+        for fork in kept.iter().skip(1) {
+            env.avfs(&["discard", fork]).expect(0);
+        }
+    }
+    env.avfs(&["gc"]).expect(0);
+    env.assert_sound();
+}
+
+#[test]
+fn the_best_score_wins() {
+    let env = TestEnv::with_project();
+    let line = "echo $((AVFS_ATTEMPT % 3)) > made; [ $AVFS_ATTEMPT != 1 ]";
+    let score = "echo the score is; touch not-kept; cat made";
+    let highest = race(&env, &["-n", "5", "--score", score, "--shell", line]);
+    // 2 and 5 have the same.
+    assert_eq!((&highest["winner"], &highest["attempts"][1]["score"]), (&json!(2), &json!(2.0)));
+    assert_eq!(highest["attempts"][0]["score"], Value::Null);
+    assert_eq!(env.avfs(&["cat", highest["fork"].as_str().unwrap(), "not-kept"]).code, Some(1));
+    let lowest = race(&env, &["-n", "5", "--score", score, "--lowest", "--shell", line]);
+    assert_eq!(lowest["winner"], 3);
+    // What is no number is out, and said to be.
+    let score = "if [ $AVFS_ATTEMPT = 3 ]; then echo 1; elif [ $AVFS_ATTEMPT = 2 ]; then echo 99; false; else echo best; fi";
+    let odd = race(&env, &["-n", "3", "--score", score, "--", "true"]);
+    assert_eq!(states(&odd), ["disqualified", "disqualified", "won"]);
+    assert_eq!(odd["attempts"][0]["error"]["code"], "race.bad_score");
+    assert!(odd["attempts"][0]["error"]["message"].as_str().unwrap().contains("\"best\""), "{odd}");
+    env.assert_sound();
+}
+
+#[test]
+fn a_winner_can_have_a_fork_of_its_own() {
+    let env = TestEnv::with_project();
+    env.ok(&["--fork", "base"], "echo from here > n");
+    let line = "cat n > made; echo $AVFS_ATTEMPT >> made";
+    let result = race(&env, &["-n", "2", "--from", "base", "--fork", "best", "--shell", line]);
+    assert_eq!((&result["fork"], &result["winner"]), (&json!("best"), &json!(1)));
+    assert_eq!(forks(&env), ["main", "base", "best"]);
+    assert_eq!(env.cat("best", "made"), "from here\n1\n");
+    // A fork like any other: its run is there, it moves on, and it can go.
+    let runs = env.avfs_result(&["runs", "list", "--fork", "best"]);
+    assert_eq!(runs["runs"][0]["id"], result["attempts"][0]["run_id"]);
+    let checkpoints = env.avfs_result(&["checkpoint", "list", "--fork", "best"]);
+    assert_eq!(checkpoints["checkpoints"].as_array().unwrap().len(), 2);
+    assert_eq!(env.ok(&["--fork", "best"], "echo 2 >> made; wc -l < made"), "3\n");
+    env.avfs(&["undo", "best"]).expect(0);
+    env.assert_sound();
+    let taken = lost(&env, &["-n", "2", "--fork", "best", "--", "true"]);
+    assert_eq!(taken["error"]["code"], "fork.exists");
+    env.avfs(&["fork", "delete", "--force", "best"]).expect(0);
+    env.avfs(&["gc"]).expect(0);
+    env.assert_sound();
+    // Who changed nothing stands where it began.
+    let same = race(&env, &["-n", "2", "--fork", "best", "--", "true"]);
+    assert_eq!(same["version"], same["base"]);
+    assert_eq!(env.cat("best", "README.md"), "hello\n");
+    let nameless = race(&env, &["-n", "2", "--", "true"]);
+    assert_eq!((&nameless["fork"], &nameless["version"]), (&Value::Null, &nameless["base"]));
+}
+
+#[test]
+fn nobody_has_to_win() {
+    let env = TestEnv::with_project();
+    let none = lost(&env, &["-n", "3", "--shell", "echo $AVFS_ATTEMPT > made; false"]);
+    assert_eq!(none["error"]["code"], "race.no_winner");
+    assert_eq!(none["result"]["winner"], Value::Null);
+    assert_eq!(forks(&env).len(), 4, "they are kept for review");
+    let third = none["result"]["attempts"][2]["fork"].as_str().unwrap();
+    assert_eq!(env.cat(third, "made"), "3\n");
+    let none = lost(&env, &["-n", "3", "--discard-losers", "--shell", "echo 1 > made; false"]);
+    assert_eq!(none["result"]["attempts"][0]["fork"], Value::Null);
+    assert_eq!(forks(&env).len(), 4);
+    let none = lost(&env, &["-n", "2", "--", "./no-such-command"]);
+    assert_eq!(states(&none["result"]), ["not_run", "not_run"]);
+    assert_eq!(none["result"]["attempts"][1]["error"]["code"], "command.not_found");
+    let none = lost(&env, &["-n", "2", "--timeout", "300ms", "--grace", "100ms", "--", "sleep", "100"]);
+    assert_eq!(none["result"]["attempts"][0]["timed_out"], true);
+    for bad in [
+        &["-n", "0", "--", "true"][..],
+        &["-n", "2"],
+        &["--", "true"],
+        &["-n", "2", "--lowest", "--", "true"],
+    ] {
+        let mut words = vec!["race"];
+        words.extend(bad);
+        env.avfs(&words).expect(2);
+    }
+    env.assert_sound();
+}
+
+#[test]
+fn each_item_of_a_list_is_an_attempt() {
+    let env = TestEnv::with_project();
+    env.put("attempts.txt", b"# in order\nfalse\necho two > made\necho three > made\n");
+    let result = race(&env, &["attempts.txt"]);
+    assert_eq!(
+        (&result["winner"], &result["attempts"][1]["command"]),
+        (&json!(2), &json!("echo two > made"))
+    );
+    let fork = result["fork"].as_str().unwrap().to_owned();
+    assert_eq!(env.cat(&fork, "made"), "two\n");
+    let lines = "{\"command\": [\"false\"]}\n{\"command\": \"echo $X$AVFS_ATTEMPT > made\", \"env\": {\"X\": \"x\"}, \"fork\": \"main\"}\n";
+    env.put("attempts.jsonl", lines.as_bytes());
+    let result = race(&env, &["attempts.jsonl", "--jobs", "1", "--fork", "best"]);
+    assert_eq!((result["winner"].as_u64(), env.cat("best", "made").as_str()), (Some(2), "x2\n"));
+    for (list, code) in [
+        ("{\"command\": [\"a\"]}\n{\"comand\": 1}\n", "list.malformed"),
+        ("{\"command\": [\"a\"]}\n{\"command\": [\"b\"], \"needs\": [1]}\n", "race.needs"),
+        ("# nothing\n", "race.empty_list"),
+    ] {
+        env.put("list", list.as_bytes());
+        assert_eq!(lost(&env, &["list"])["error"]["code"], code);
+    }
+    assert_eq!(lost(&env, &["no-such-list"])["error"]["code"], "list.unreadable");
+    env.avfs(&["race", "-n", "2", "list"]).expect(2);
+}
+
+/// Two attempts that wait, and one that has ended.
+fn under_way(env: &TestEnv, shared: &Shared, marker: &str) -> Running {
+    let set = format!("S={}", shared.text());
+    let line = format!(
+        ": {marker}; echo $AVFS_ATTEMPT > made; [ $AVFS_ATTEMPT = 1 ] && exit; : > $S/$AVFS_ATTEMPT; sleep 1000"
+    );
+    let mut command = env.clean(&avfs());
+    command.args(["--json", "race", "-n", "3", "--rw", shared.text(), "--env", &set, "--shell", &line]);
+    let running = Running::start(&mut command);
+    let running = shared.wait_for_word(running, "2");
+    let running = shared.wait_for_word(running, "3");
+    wait_for("the first is kept and cleared away", || forks(env).len() == 2 && env.scratches().len() == 2);
+    running
+}
+
+#[test]
+fn an_interruption_keeps_what_had_ended() {
+    let env = TestEnv::with_project();
+    let (shared, marker) = (Shared::new(&env), marker(&env));
+    let running = under_way(&env, &shared, &marker);
+    running.signal(Signal::TERM);
+    assert_eq!(running.answer().expect(1).envelope()["error"]["code"], "race.interrupted");
+    wait_for("everybody is dead", || alive(&marker).is_empty());
+    assert_eq!((forks(&env).len(), env.scratches()), (2, vec![]));
+    env.assert_sound();
+}
+
+#[test]
+fn a_race_that_is_killed_takes_everybody_with_it() {
+    let env = TestEnv::with_project();
+    let (shared, marker) = (Shared::new(&env), marker(&env));
+    let running = under_way(&env, &shared, &marker);
+    running.signal(Signal::KILL);
+    assert_eq!(running.answer().signal, Some(9));
+    wait_for("everybody is dead", || alive(&marker).is_empty());
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(env.at("cache").to_str().unwrap()), "{mounts}");
+    env.assert_sound();
+    assert_eq!(env.scratches().len(), 2);
+    // The next start clears away; what had ended is there.
+    env.ok(&[], "true");
+    assert_eq!(env.scratches(), [""; 0]);
+    let runs = env.avfs_result(&["runs", "list"]);
+    let states: Vec<&str> =
+        runs["runs"].as_array().unwrap().iter().map(|run| run["state"].as_str().unwrap()).collect();
+    let mut sorted = states.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, ["completed", "completed", "interrupted", "interrupted"]);
+    assert_eq!(forks(&env).len(), 2);
+    env.assert_sound();
+}
