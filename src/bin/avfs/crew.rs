@@ -30,8 +30,7 @@ pub const WORKERS_MAX: i64 = 256;
 pub const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What a worker says to an order.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug)]
 pub enum Reply {
     Came(Box<Answer>),
     /// To an order that only looks.
@@ -373,7 +372,12 @@ fn follow(worker: &mut Option<Worker>, order: &Order, desk: &Desk) -> Result<Rep
     match at_work.follow(order) {
         Some(line) => {
             *worker = Some(at_work);
-            serde_json::from_slice(&line).map_err(|error| CrewError::Garbled { problem: error.to_string() })
+            // What failed before it could be looked for is not found either: running it tells why.
+            let reply = match order.look {
+                true => serde_json::from_slice(&line).map(Reply::Looked),
+                false => serde_json::from_slice(&line).map(Reply::Came),
+            };
+            reply.map_err(|error| CrewError::Garbled { problem: error.to_string() })
         }
         None => {
             let status = at_work.end();

@@ -1,6 +1,6 @@
 //! Replays the runs of a list and compares each with what was recorded.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::thread::available_parallelism;
@@ -43,6 +43,13 @@ pub struct Replayed {
     pub interrupted: bool,
 }
 
+/// An item that a worker has.
+struct Begun {
+    read: ListItem,
+    /// It is only looked for in the cache.
+    look: bool,
+}
+
 struct Drive<'a> {
     vault: &'a Vault,
     source: &'a Source,
@@ -54,8 +61,8 @@ struct Drive<'a> {
     main: VersionId,
     /// What each run left, for those that wait for it; until then where it began.
     versions: Vec<Option<VersionId>>,
-    /// Items of which only a remembered result is looked for.
-    looking: HashSet<u32>,
+    /// Items that workers have.
+    begun: HashMap<u32, Begun>,
     /// Where the changes of runs are that were not judged yet.
     forks: HashMap<u32, String>,
     /// Forks that go when all is done, since others begin from them.
@@ -98,7 +105,7 @@ pub fn drive(
         crew: Crew::hire(jobs.min(source.list.len()), path, &args.options.words()),
         main: vault.fork(&ForkName::main())?.head,
         versions: vec![None; source.list.len()],
-        looking: HashSet::new(),
+        begun: HashMap::new(),
         forks: HashMap::new(),
         done_with: Vec::new(),
         joins: format!("replay-{}", random::suffix().map_err(EdgeError::Random)?),
@@ -153,13 +160,13 @@ impl Drive<'_> {
             }
         };
         self.left(item, Some(from));
-        if look {
-            self.looking.insert(item);
-        } else {
+        if !look {
             self.show.begun(item, &read.id, &shown_command(&read));
         }
-        let noise = self.noise.output.is_empty() && read.noise.is_none_or(|noise| noise.output.is_empty());
-        let mut request = read.request;
+        let quiet = |noise: &ListNoise| noise.output.is_empty();
+        let noise = quiet(&self.noise) && read.noise.as_ref().is_none_or(quiet);
+        let mut request = read.request.clone();
+        self.begun.insert(item, Begun { read, look });
         (request.vault, request.fork, request.retention) = (None, None, None);
         request.from = Some(from.to_hex());
         request.at = request.at.or_else(|| self.source.list.header()?.at.clone());
@@ -202,10 +209,12 @@ impl Drive<'_> {
 
     fn ended(&mut self, done: Done<u32>, killed: bool) -> Result<(), Failure> {
         let Done { tag: item, came, took } = done;
-        let read = self.source.list.item(item as usize)?;
+        let Begun { read, look: was_looking } = match self.begun.remove(&item) {
+            Some(begun) => begun,
+            None => Begun { read: self.source.list.item(item as usize)?, look: false },
+        };
         let mut result = blank(item, &read);
         result.duration_ms = took.as_secs_f64() * 1e3;
-        let was_looking = self.looking.remove(&item);
         let came = match came {
             Ok(Reply::Looked(Looked { found: None })) if was_looking => return self.begin(item, false),
             Ok(Reply::Looked(Looked { found: Some(found) })) if was_looking => {
