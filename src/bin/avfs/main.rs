@@ -7,7 +7,7 @@ mod commands;
 mod context;
 mod crew;
 mod error;
-mod joins;
+mod lists;
 mod progress;
 mod run_options;
 mod signals;

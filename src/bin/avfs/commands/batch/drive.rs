@@ -1,27 +1,24 @@
 //! Runs a batch: gives ready items to the workers and takes what comes of them, until nothing is left to do.
 
 use std::collections::{HashMap, HashSet};
-use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use avfs::backend::Life;
 use avfs::diagnose::Diagnose;
-use avfs::ids::{ForkName, RunId, VersionId, from_hex};
+use avfs::ids::{ForkName, VersionId, from_hex};
 use avfs::runtime::CacheMode;
 use avfs::runtime::batch::{Begins, Manner, Schedule, Standing};
 use avfs::runtime::envelope::{Batch, BatchCounts, BatchItemResult, ItemState, ListItem, Order, OrderItem};
-use avfs::vault::version::Reference;
-use avfs::vault::{Vault, VaultError, require_version};
+use avfs::vault::{Vault, VaultError};
 
 use super::BatchArgs;
 use super::before::{finish_captures, landed, succeeded};
+use super::chain::Chain;
 use super::plan::Plan;
 use super::report::write_reports;
-use super::results::{Results, TAIL_BYTES, shown_command};
-use super::show::Show;
+use super::results::{Results, TAIL_BYTES};
 use crate::context::CommandContext;
-use crate::crew::{Answer, Crew, CrewError, Done, LOOK_EVERY, Reply};
-use crate::joins::{Beginning, beginning};
+use crate::crew::{Answer, CrewError, Done, Reply};
+use crate::lists::{self, Beginning, Items, Work, beginning, shown_command};
 use crate::signals::Asked;
 use crate::ui::Failure;
 
@@ -37,14 +34,10 @@ struct Drive<'a> {
     ctx: &'a CommandContext,
     vault: &'a Vault,
     plan: &'a Plan,
-    schedule: Schedule,
-    crew: Crew<u32>,
+    work: Work,
     /// What each item left.
     versions: Vec<Option<VersionId>>,
-    /// What the last item of a chain left, in the order in which they ended; not always the one with the highest number.
-    chain_at: VersionId,
-    /// The run that ended last.
-    last_run: Option<String>,
+    chain: Option<Chain<'a>>,
     /// Items that were run before, and have not succeeded.
     tried: HashSet<u32>,
     /// How often items were run that failed.
@@ -52,8 +45,6 @@ struct Drive<'a> {
     results: Results,
     counts: BatchCounts,
     unsuccessful: Vec<BatchItemResult>,
-    stopped: Option<String>,
-    show: Show,
     retry: u32,
     discard: bool,
     cache: Option<CacheMode>,
@@ -63,29 +54,24 @@ struct Drive<'a> {
 pub fn drive(ctx: &CommandContext, args: &BatchArgs, vault: &Vault, plan: &Plan) -> Result<Ended, Failure> {
     let begun = Instant::now();
     let signals = Asked::watch()?;
-    let jobs = match (plan.manner, args.jobs) {
-        (Manner::Chain, _) => 1,
-        (_, Some(jobs)) => usize::from(jobs),
-        (_, None) => available_parallelism().map_or(1, usize::from),
+    let jobs = match plan.manner {
+        Manner::Chain => 1,
+        Manner::FanOut | Manner::Needs => lists::jobs(args.jobs),
     };
     let needs = |item: u32| plan.list.needs(item as usize);
-    let path = vault.path().unwrap_or(std::path::Path::new(""));
+    let schedule = Schedule::new(plan.items(), plan.manner, plan.on_failure, needs);
     let mut drive = Drive {
         ctx,
         vault,
         plan,
-        schedule: Schedule::new(plan.items(), plan.manner, plan.on_failure, needs),
-        crew: Crew::hire(jobs.min(plan.list.len()), path, &args.options.words()),
+        work: Work::new(&ctx.ui, vault, schedule, plan.list.len(), jobs, &args.options.words()),
         versions: vec![None; plan.list.len()],
-        chain_at: plan.record.base,
-        last_run: None,
+        chain: plan.fork.as_ref().map(|fork| Chain::new(ctx, vault, plan, fork)),
         tried: HashSet::new(),
         attempts: HashMap::new(),
         results: Results::open(args.results.as_deref(), plan)?,
         counts: BatchCounts::default(),
         unsuccessful: Vec::new(),
-        stopped: None,
-        show: Show::start(&ctx.ui, plan.list.len() as u64, jobs),
         retry: args.retry,
         discard: args.discard,
         cache: args.cache,
@@ -93,7 +79,7 @@ pub fn drive(ctx: &CommandContext, args: &BatchArgs, vault: &Vault, plan: &Plan)
     };
     drive.take_what_was_done()?;
     drive.prepare_chain()?;
-    let interrupted = drive.run(&signals)?;
+    let interrupted = lists::run(&mut drive, &signals)?;
     drive.tell_the_rest()?;
     drive.finish(args, begun.elapsed(), interrupted)
 }
@@ -110,15 +96,17 @@ impl Drive<'_> {
                     self.tried.insert(item);
                     return Ok(());
                 }
-                if run.seq > newest {
+                if let (Some(chain), true) = (&mut self.chain, run.seq > newest) {
                     newest = run.seq;
-                    self.chain_at = run.version_after.or(run.version_before).unwrap_or(self.chain_at);
+                    chain.goes_on_from(run.version_after.or(run.version_before));
                 }
                 let version = run.version_after.or(run.version_before);
-                if self.schedule.standing(item) == Standing::Succeeded || self.is_missed(item, version)? {
+                if self.work.schedule.standing(item) == Standing::Succeeded
+                    || self.is_missed(item, version)?
+                {
                     return Ok(());
                 }
-                self.schedule.is_done(item);
+                self.work.schedule.is_done(item);
                 if let Some(place) = self.versions.get_mut(item as usize) {
                     *place = version;
                 }
@@ -129,13 +117,14 @@ impl Drive<'_> {
             })?;
         }
         self.results.begin()?;
-        self.show.begin_at(self.resumed);
+        self.work.show.begin_at(self.resumed);
         Ok(())
     }
 
     /// True if others begin from what an item left, and that is gone: a fork that nobody took up has expired.
     fn is_missed(&self, item: u32, version: Option<VersionId>) -> Result<bool, Failure> {
-        let (Manner::Needs, true, Some(version)) = (self.plan.manner, self.schedule.is_needed(item), version)
+        let (Manner::Needs, true, Some(version)) =
+            (self.plan.manner, self.work.schedule.is_needed(item), version)
         else {
             return Ok(false);
         };
@@ -143,79 +132,21 @@ impl Drive<'_> {
         Ok(known.is_none_or(|version| version.pruned_at.is_some()))
     }
 
-    /// The fork of a chain, at what the last item that ended left: what one that is run again had made goes back. What
-    /// somebody else made of the fork stays; they may have mended what failed.
     fn prepare_chain(&mut self) -> avfs::vault::Result<()> {
-        let Some(fork) = &self.plan.fork else { return Ok(()) };
-        let reference = |at: VersionId| Reference::parse(&at.to_hex());
-        match self.vault.fork(fork) {
-            Ok(known) if known.head == self.chain_at => {}
-            Ok(known) => match self.goes_back_to(&known.head)? {
-                Some(at) => {
-                    self.vault.restore(fork, &reference(at)?, None)?;
-                }
-                None => {
-                    let head = known.head.short();
-                    self.ctx.ui.note(format_args!("note: others moved fork {fork}; going on from {head}"));
-                    self.chain_at = known.head;
-                }
-            },
-            Err(VaultError::NoFork { .. }) => {
-                self.vault.create_fork(fork, &reference(self.chain_at)?, Life::Persistent)?;
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(())
+        self.chain.as_mut().map_or(Ok(()), Chain::prepare)
     }
+}
 
-    /// Where a chain goes back to from a head that a run of this batch made, or that put one back; nothing for the head
-    /// of others.
-    fn goes_back_to(&self, head: &VersionId) -> avfs::vault::Result<Option<VersionId>> {
-        let reader = self.vault.read()?;
-        let head = require_version(&*reader, head)?;
-        let at = require_version(&*reader, &self.chain_at)?;
-        let Some(run) = head.run.as_deref().and_then(|run| RunId::parse(run).ok()) else {
-            return Ok((head.root == at.root).then_some(self.chain_at));
-        };
-        if self.last_run.as_deref() == Some(run.as_str()) {
-            // What others made meanwhile lies beneath it.
-            return Ok(Some(head.parents.first().copied().unwrap_or(self.chain_at)));
-        }
-        Ok(self.vault.is_of_batch(&self.plan.record.id, &run)?.then_some(self.chain_at))
-    }
-
-    /// True if somebody asked to end.
-    fn run(&mut self, asked: &Asked) -> Result<bool, Failure> {
-        let mut killed = false;
-        loop {
-            if asked.times() > 0 {
-                self.schedule.stop();
-                self.show.ending(self.schedule.running());
-            }
-            if asked.times() > 1 && !killed {
-                killed = true;
-                self.crew.kill();
-            }
-            while self.crew.idle() > 0
-                && let Some(item) = self.schedule.begin()
-            {
-                self.begin(item)?;
-            }
-            if self.schedule.is_over() {
-                return Ok(asked.times() > 0);
-            }
-            if let Some(done) = self.crew.next(LOOK_EVERY) {
-                self.ended(done, killed)?;
-            }
-            self.show.look();
-        }
+impl Items for Drive<'_> {
+    fn work(&mut self) -> &mut Work {
+        &mut self.work
     }
 
     fn begin(&mut self, item: u32) -> Result<(), Failure> {
         let read = match self.plan.list.item(item as usize) {
             Ok(read) => read,
             Err(error) => {
-                self.stop(&error.to_string());
+                self.work.stop(error.to_string());
                 return self.settle(item, failed(self.plan, item, "", &error));
             }
         };
@@ -231,21 +162,57 @@ impl Drive<'_> {
                     return self.settle(item, result);
                 }
                 Err(error) => {
-                    self.stop(&told(&error));
+                    self.work.stop(told(&error));
                     return self.settle(item, failed(self.plan, item, &command, &error));
                 }
             },
         };
-        self.show.begun(item, self.plan.list.id(item as usize), &command);
+        self.work.show.begun(item, self.plan.list.id(item as usize), &command);
         let order = self.order(item, read, from);
-        self.crew.give(item, order);
+        self.work.crew.give(item, order);
         Ok(())
     }
 
+    fn ended(&mut self, done: Done<u32>, killed: bool) -> Result<(), Failure> {
+        let Done { tag: item, came, took } = done;
+        let attempts = self.attempts.get(&item).copied().unwrap_or(0) + 1;
+        self.work.show.ended(item);
+        let command =
+            self.plan.list.item(item as usize).map_or_else(|_| String::new(), |it| shown_command(&it));
+        let mut result = Results::blank(self.plan, item, &command);
+        result.duration_ms = took.as_secs_f64() * 1e3;
+        match came.and_then(Reply::answer) {
+            Ok(answer) => self.take(&mut result, answer),
+            Err(error) if killed => {
+                result.state = ItemState::NotRun;
+                result.reason = Some("interrupted".to_owned());
+                tracing::debug!(%error, "a worker was killed");
+            }
+            Err(error) => self.died(item, &mut result, &error)?,
+        }
+        result.attempts = attempts;
+        let tries = self.plan.list.item(item as usize).ok().and_then(|it| it.retries).unwrap_or(self.retry);
+        let may_help = matches!(result.state, ItemState::Failed | ItemState::Error);
+        if may_help && attempts <= tries && self.work.stopped.is_none() && !killed {
+            self.attempts.insert(item, attempts);
+            self.work.show.again(self.plan.list.id(item as usize), &result.ending(), attempts, tries);
+            match self.prepare_chain() {
+                Ok(()) => {
+                    self.work.schedule.again(item);
+                    return Ok(());
+                }
+                Err(error) => self.work.stop(told(&error)),
+            }
+        }
+        self.settle(item, result)
+    }
+}
+
+impl Drive<'_> {
     /// The version an item begins from.
     fn beginning(&self, item: u32) -> avfs::vault::Result<Beginning> {
         let base = self.plan.record.base;
-        let needs = match self.schedule.begins(item) {
+        let needs = match self.work.schedule.begins(item) {
             Begins::Base => return Ok(Beginning::At(base)),
             Begins::After(needs) => needs,
         };
@@ -276,40 +243,6 @@ impl Drive<'_> {
         Order { request, item, look: false, tail_bytes: Some(TAIL_BYTES) }
     }
 
-    fn ended(&mut self, done: Done<u32>, killed: bool) -> Result<(), Failure> {
-        let Done { tag: item, came, took } = done;
-        let attempts = self.attempts.get(&item).copied().unwrap_or(0) + 1;
-        self.show.ended(item);
-        let command =
-            self.plan.list.item(item as usize).map_or_else(|_| String::new(), |it| shown_command(&it));
-        let mut result = Results::blank(self.plan, item, &command);
-        result.duration_ms = took.as_secs_f64() * 1e3;
-        match came.and_then(Reply::answer) {
-            Ok(answer) => self.take(&mut result, answer),
-            Err(error) if killed => {
-                result.state = ItemState::NotRun;
-                result.reason = Some("interrupted".to_owned());
-                tracing::debug!(%error, "a worker was killed");
-            }
-            Err(error) => self.died(item, &mut result, &error)?,
-        }
-        result.attempts = attempts;
-        let tries = self.plan.list.item(item as usize).ok().and_then(|it| it.retries).unwrap_or(self.retry);
-        let may_help = matches!(result.state, ItemState::Failed | ItemState::Error);
-        if may_help && attempts <= tries && self.stopped.is_none() && !killed {
-            self.attempts.insert(item, attempts);
-            self.show.again(self.plan.list.id(item as usize), &result.ending(), attempts, tries);
-            match self.prepare_chain() {
-                Ok(()) => {
-                    self.schedule.again(item);
-                    return Ok(());
-                }
-                Err(error) => self.stop(&told(&error)),
-            }
-        }
-        self.settle(item, result)
-    }
-
     /// A worker that died may have done what it was asked for, and only not have told.
     fn died(&mut self, item: u32, result: &mut BatchItemResult, error: &CrewError) -> Result<(), Failure> {
         if let Some(run) = landed(self.ctx, self.vault, &self.plan.record.id, item)? {
@@ -319,14 +252,16 @@ impl Drive<'_> {
         (result.state, result.code) = (ItemState::Error, Some(error.code().to_owned()));
         result.reason = Some(error.to_string());
         if error.is_for_all() {
-            self.stop(&told(error));
+            self.work.stop(told(error));
         }
         Ok(())
     }
 
     fn take(&mut self, result: &mut BatchItemResult, answer: Answer) {
         result.run_id = answer.run_id.clone();
-        self.last_run = answer.run_id.clone();
+        if let Some(chain) = &mut self.chain {
+            chain.ended(answer.run_id.clone());
+        }
         result.state = match (answer.state.as_str(), answer.success) {
             ("completed", true) => ItemState::Succeeded,
             ("completed", false) => ItemState::Failed,
@@ -352,22 +287,16 @@ impl Drive<'_> {
                 }
             } else {
                 let hint = fault.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
-                self.stop(&format!("{}{hint}", fault.message));
+                self.work.stop(format!("{}{hint}", fault.message));
             }
             (result.code, result.reason) = (Some(fault.code), Some(fault.message));
         }
     }
 
-    /// Nothing that could be done next would fare better.
-    fn stop(&mut self, why: &str) {
-        self.schedule.stop();
-        self.stopped.get_or_insert_with(|| why.to_owned());
-    }
-
     fn settle(&mut self, item: u32, result: BatchItemResult) -> Result<(), Failure> {
         if result.state == ItemState::NotRun {
             // As if it had not been begun: that is how it will be gone on with.
-            self.schedule.again(item);
+            self.work.schedule.again(item);
             return Ok(());
         }
         let version =
@@ -375,9 +304,11 @@ impl Drive<'_> {
         if let Some(place) = self.versions.get_mut(item as usize) {
             *place = version;
         }
-        self.chain_at = version.unwrap_or(self.chain_at);
-        self.schedule.ended(item, result.state == ItemState::Succeeded);
-        self.show.settled(&result);
+        if let Some(chain) = &mut self.chain {
+            chain.goes_on_from(version);
+        }
+        self.work.schedule.ended(item, result.state == ItemState::Succeeded);
+        self.work.show.settled(&result);
         self.results.add(&result)?;
         self.count(result);
         Ok(())
@@ -393,11 +324,11 @@ impl Drive<'_> {
     /// Items that nobody came to.
     fn tell_the_rest(&mut self) -> Result<(), Failure> {
         for item in 0..self.plan.items() {
-            let (state, reason) = match self.schedule.standing(item) {
+            let (state, reason) = match self.work.schedule.standing(item) {
                 Standing::Succeeded | Standing::Failed => continue,
                 Standing::LeftOut => {
                     let need =
-                        self.schedule.in_vain(item).map_or("", |need| self.plan.list.id(need as usize));
+                        self.work.schedule.in_vain(item).map_or("", |need| self.plan.list.id(need as usize));
                     (ItemState::LeftOut, format!("{need} did not succeed"))
                 }
                 Standing::Waiting | Standing::Ready | Standing::Running => {
@@ -415,8 +346,8 @@ impl Drive<'_> {
     }
 
     fn finish(mut self, args: &BatchArgs, took: Duration, interrupted: bool) -> Result<Ended, Failure> {
-        self.show.finish();
-        for note in self.crew.dismiss(self.ctx, self.vault)? {
+        self.work.show.finish();
+        for note in self.work.crew.dismiss(self.ctx, self.vault)? {
             self.ctx.ui.note(format_args!("note: {}", note.text));
         }
         let (plan, counts) = (self.plan, self.counts);
@@ -435,7 +366,7 @@ impl Drive<'_> {
             counts,
             duration_ms: took.as_secs_f64() * 1e3,
             resumed: self.resumed,
-            stopped: self.stopped.or_else(|| interrupted.then(|| "interrupted".to_owned())),
+            stopped: self.work.stopped.or_else(|| interrupted.then(|| "interrupted".to_owned())),
             unsuccessful: self.unsuccessful,
         };
         Ok(Ended { answer, interrupted })

@@ -1,13 +1,13 @@
 //! `avfs batch`
 
 mod before;
+mod chain;
 mod drive;
 mod error;
 mod hold;
 mod plan;
 mod report;
 mod results;
-mod show;
 
 use std::path::PathBuf;
 
@@ -26,9 +26,6 @@ use crate::signals::INTERRUPTED;
 use crate::ui::{Out, Outcome, Tone};
 use crate::view::{local_time, one_line};
 use crate::whole::check_place;
-
-pub use results::shown_command;
-pub use show::Show;
 
 use drive::{Ended, drive};
 use plan::Plan;

@@ -9,17 +9,15 @@ use std::path::{Path, PathBuf};
 use avfs::backend::RunRecord;
 use avfs::hostfs::random;
 use avfs::ids::VersionId;
-use avfs::runtime::envelope::{BatchItemResult, ItemState, ListItem, tail};
-use avfs::runtime::{CommandLine, redact};
+use avfs::runtime::envelope::{BatchItemResult, ItemState, tail};
 
 use super::plan::Plan;
 use crate::error::EdgeError;
+use crate::lists::shown_command;
 use crate::ui::Failure;
 
 /// Bytes of each stream that are kept: the end says why.
 pub const TAIL_BYTES: usize = 16 * 1024;
-/// Characters of a command that are told.
-const COMMAND_CHARS: usize = 500;
 
 pub struct Results {
     file: BufWriter<File>,
@@ -232,12 +230,4 @@ fn unnamed(dir: &Path) -> Result<BufWriter<File>, EdgeError> {
         Ok(BufWriter::new(file))
     };
     make().map_err(EdgeError::host("write a file in", dir))
-}
-
-/// A command on one line, for people and reports.
-pub fn shown_command(item: &ListItem) -> String {
-    let shown = item.request.command_line().as_ref().map(CommandLine::shown).unwrap_or_default();
-    let line: String =
-        shown.chars().take(COMMAND_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    redact(&line).into_owned()
 }

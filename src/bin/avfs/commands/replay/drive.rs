@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use avfs::diagnose::Diagnose;
@@ -24,11 +23,10 @@ use super::ReplayArgs;
 use super::error::ReplayError;
 use super::evidence::{self, Streams, seen_by_cache, seen_of};
 use super::source::Source;
-use crate::commands::batch::{Show, shown_command};
 use crate::context::CommandContext;
-use crate::crew::{Answer, Crew, Done, LOOK_EVERY, Reply};
+use crate::crew::{Answer, Done, Reply};
 use crate::error::EdgeError;
-use crate::joins::{Beginning, beginning};
+use crate::lists::{self, Beginning, Items, Work, beginning, shown_command};
 use crate::signals::Asked;
 use crate::ui::Failure;
 
@@ -55,8 +53,7 @@ struct Drive<'a> {
     source: &'a Source,
     args: &'a ReplayArgs,
     noise: ListNoise,
-    schedule: Schedule,
-    crew: Crew<u32>,
+    work: Work,
     /// Where items begin that name no version and wait for nothing.
     main: VersionId,
     /// What each run left, for those that wait for it; until then where it began.
@@ -73,8 +70,6 @@ struct Drive<'a> {
     first: Option<(ReplayItemResult, Vec<Change>)>,
     others: Vec<ReplayItemResult>,
     results: Option<BufWriter<File>>,
-    stopped: Option<String>,
-    show: Show,
 }
 
 pub fn drive(
@@ -89,20 +84,19 @@ pub fn drive(
     let begun = Instant::now();
     let asked = Asked::watch()?;
     let items = u32::try_from(source.list.len()).unwrap_or(u32::MAX);
-    let jobs = args.jobs.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
     let results = match &args.results {
         Some(path) => Some(BufWriter::new(File::create(path).map_err(EdgeError::host("write", path))?)),
         None => None,
     };
     let needs = |item| source.waits_for(item);
-    let path = vault.path().unwrap_or(std::path::Path::new(""));
+    let schedule = Schedule::new(items, Manner::Needs, OnFailure::KeepGoing, needs);
+    let (jobs, options) = (lists::jobs(args.jobs), args.options.words());
     let mut drive = Drive {
         vault,
         source,
         args,
         noise: args.noise(),
-        schedule: Schedule::new(items, Manner::Needs, OnFailure::KeepGoing, needs),
-        crew: Crew::hire(jobs.min(source.list.len()), path, &args.options.words()),
+        work: Work::new(&ctx.ui, vault, schedule, source.list.len(), jobs, &options),
         main: vault.fork(&ForkName::main())?.head,
         versions: vec![None; source.list.len()],
         begun: HashMap::new(),
@@ -113,43 +107,66 @@ pub fn drive(
         first: None,
         others: Vec::new(),
         results,
-        stopped: None,
-        show: Show::start(&ctx.ui, source.list.len() as u64, jobs),
     };
     // What is wrong with it is wrong for every run.
     Noise::of(None, &drive.noise)?;
-    let interrupted = drive.run(&asked)?;
+    let interrupted = lists::run(&mut drive, &asked)?;
     drive.finish(ctx, begun.elapsed(), interrupted)
 }
 
-impl Drive<'_> {
-    fn run(&mut self, asked: &Asked) -> Result<bool, Failure> {
-        let mut killed = false;
-        loop {
-            if asked.times() > 0 {
-                self.schedule.stop();
-                self.show.ending(self.schedule.running());
-            }
-            if asked.times() > 1 && !killed {
-                killed = true;
-                self.crew.kill();
-            }
-            while self.crew.idle() > 0
-                && let Some(item) = self.schedule.begin()
-            {
-                self.begin(item, self.args.cache == CacheMode::Read)?;
-            }
-            if self.schedule.is_over() {
-                return Ok(asked.times() > 0);
-            }
-            if let Some(done) = self.crew.next(LOOK_EVERY) {
-                self.ended(done, killed)?;
-            }
-            self.show.look();
-        }
+impl Items for Drive<'_> {
+    fn work(&mut self) -> &mut Work {
+        &mut self.work
     }
 
-    fn begin(&mut self, item: u32, look: bool) -> Result<(), Failure> {
+    fn begin(&mut self, item: u32) -> Result<(), Failure> {
+        self.give(item, self.args.cache == CacheMode::Read)
+    }
+
+    fn ended(&mut self, done: Done<u32>, killed: bool) -> Result<(), Failure> {
+        let Done { tag: item, came, took } = done;
+        let Begun { read, look: was_looking } = match self.begun.remove(&item) {
+            Some(begun) => begun,
+            None => Begun { read: self.source.list.item(item as usize)?, look: false },
+        };
+        let mut result = blank(item, &read);
+        result.duration_ms = took.as_secs_f64() * 1e3;
+        let came = match came {
+            Ok(Reply::Looked(Looked { found: None })) if was_looking => return self.give(item, false),
+            Ok(Reply::Looked(Looked { found: Some(found) })) if was_looking => {
+                result.cached = true;
+                self.left(item, evidence::version(found.version.as_ref()));
+                let streams = match RunId::parse(&found.run_id) {
+                    Ok(run) => evidence::remembered_outputs(self.vault, &run)?,
+                    Err(_) => [None, None],
+                };
+                return self.judge(item, &read, result, &seen_by_cache(found), &streams);
+            }
+            other => other.and_then(Reply::answer),
+        };
+        match came {
+            Ok(answer) => self.came(item, &read, result, answer),
+            Err(error) if killed => {
+                tracing::debug!(%error, "a worker was killed");
+                self.work.show.ended(item);
+                // As if it had not been begun.
+                self.work.schedule.again(item);
+                Ok(())
+            }
+            Err(error) => {
+                if error.is_for_all() {
+                    self.work.stop(error.to_string());
+                }
+                (result.code, result.reason) = (Some(error.code().to_owned()), Some(error.to_string()));
+                self.settle(item, result, None, Vec::new())
+            }
+        }
+    }
+}
+
+impl Drive<'_> {
+    /// Gives an item to a worker, to be run or only to be looked for.
+    fn give(&mut self, item: u32, look: bool) -> Result<(), Failure> {
         let read = self.source.list.item(item as usize)?;
         let from = match self.from(item, &read)? {
             Beginning::At(version) => version,
@@ -161,7 +178,7 @@ impl Drive<'_> {
         };
         self.left(item, Some(from));
         if !look {
-            self.show.begun(item, &read.id, &shown_command(&read));
+            self.work.show.begun(item, &read.id, &shown_command(&read));
         }
         let quiet = |noise: &ListNoise| noise.output.is_empty();
         let noise = quiet(&self.noise) && read.noise.as_ref().is_none_or(quiet);
@@ -175,7 +192,7 @@ impl Drive<'_> {
         request.checkpoint_mode = Some("never".to_owned());
         request.cache_mode = Some(if look { "read" } else { "off" }.to_owned());
         // Where there is no noise in outputs their digests tell everything.
-        self.crew.give(item, Order { request, item: None, look, tail_bytes: noise.then_some(0) });
+        self.work.crew.give(item, Order { request, item: None, look, tail_bytes: noise.then_some(0) });
         Ok(())
     }
 
@@ -184,7 +201,7 @@ impl Drive<'_> {
         if let Some(version) = self.source.begins(item, read) {
             return Ok(Beginning::At(version));
         }
-        let needs = match self.schedule.begins(item) {
+        let needs = match self.work.schedule.begins(item) {
             Begins::Base => return Ok(Beginning::At(self.main)),
             Begins::After(needs) => needs,
         };
@@ -207,52 +224,6 @@ impl Drive<'_> {
         }
     }
 
-    fn ended(&mut self, done: Done<u32>, killed: bool) -> Result<(), Failure> {
-        let Done { tag: item, came, took } = done;
-        let Begun { read, look: was_looking } = match self.begun.remove(&item) {
-            Some(begun) => begun,
-            None => Begun { read: self.source.list.item(item as usize)?, look: false },
-        };
-        let mut result = blank(item, &read);
-        result.duration_ms = took.as_secs_f64() * 1e3;
-        let came = match came {
-            Ok(Reply::Looked(Looked { found: None })) if was_looking => return self.begin(item, false),
-            Ok(Reply::Looked(Looked { found: Some(found) })) if was_looking => {
-                result.cached = true;
-                self.left(item, evidence::version(found.version.as_ref()));
-                let streams = match RunId::parse(&found.run_id) {
-                    Ok(run) => evidence::remembered_outputs(self.vault, &run)?,
-                    Err(_) => [None, None],
-                };
-                return self.judge(item, &read, result, &seen_by_cache(found), &streams);
-            }
-            other => other.and_then(Reply::answer),
-        };
-        match came {
-            Ok(answer) => self.came(item, &read, result, answer),
-            Err(error) if killed => {
-                tracing::debug!(%error, "a worker was killed");
-                self.show.ended(item);
-                // As if it had not been begun.
-                self.schedule.again(item);
-                Ok(())
-            }
-            Err(error) => {
-                if error.is_for_all() {
-                    self.stop(error.to_string());
-                }
-                (result.code, result.reason) = (Some(error.code().to_owned()), Some(error.to_string()));
-                self.settle(item, result, None, Vec::new())
-            }
-        }
-    }
-
-    /// Nothing that could be done next would fare better.
-    fn stop(&mut self, why: String) {
-        self.schedule.stop();
-        self.stopped.get_or_insert(why);
-    }
-
     fn came(
         &mut self,
         item: u32,
@@ -266,7 +237,7 @@ impl Drive<'_> {
             Ok(ran) => ran,
             Err(error) => {
                 if is_for_all {
-                    self.stop(error.message.clone());
+                    self.work.stop(error.message.clone());
                 }
                 (result.code, result.reason) = (Some(error.code), Some(error.message));
                 return self.settle(item, result, None, Vec::new());
@@ -330,8 +301,8 @@ impl Drive<'_> {
         result.verdict = verdict.map_or("error", Verdict::word);
         self.counts.add(verdict, result.cached);
         let well = !matches!(verdict, Some(Verdict::Diverged) | None);
-        self.show.ended(item);
-        self.show.told(well, &result.id, &result.ending(), result.duration_ms, &result.command);
+        self.work.show.ended(item);
+        self.work.show.told(well, &result.id, &result.ending(), result.duration_ms, &result.command);
         if let Some(results) = &mut self.results {
             let line = serde_json::to_vec(&result).map_err(std::io::Error::other);
             let written =
@@ -344,7 +315,7 @@ impl Drive<'_> {
                 self.first = Some((result.clone(), changes));
             }
             if self.args.fail_fast {
-                self.schedule.stop();
+                self.work.schedule.stop();
             }
         }
         if !well && self.others.len() < TOLD_MAX {
@@ -352,12 +323,12 @@ impl Drive<'_> {
         }
         // Somebody may want to look at one that diverged.
         match self.forks.remove(&item) {
-            Some(name) if well && self.schedule.is_needed(item) => self.done_with.push(name),
+            Some(name) if well && self.work.schedule.is_needed(item) => self.done_with.push(name),
             Some(name) if well => discard(self.vault, &name),
             Some(_) | None => {}
         }
         // What waits for it can begin from what it left, whatever the verdict.
-        self.schedule.ended(item, verdict.is_some());
+        self.work.schedule.ended(item, verdict.is_some());
         Ok(())
     }
 
@@ -367,8 +338,8 @@ impl Drive<'_> {
         took: Duration,
         interrupted: bool,
     ) -> Result<Replayed, Failure> {
-        self.show.finish();
-        for note in self.crew.dismiss(ctx, self.vault)? {
+        self.work.show.finish();
+        for note in self.work.crew.dismiss(ctx, self.vault)? {
             ctx.ui.note(format_args!("note: {}", note.text));
         }
         if let Some(mut results) = self.results.take() {
@@ -395,7 +366,7 @@ impl Drive<'_> {
             changes_left_off: changes.changes.len() - listed.len(),
             changes: listed,
             others: self.others,
-            stopped: self.stopped.or_else(|| interrupted.then(|| "interrupted".to_owned())),
+            stopped: self.work.stopped.or_else(|| interrupted.then(|| "interrupted".to_owned())),
         };
         Ok(Replayed { answer, changes, interrupted })
     }
