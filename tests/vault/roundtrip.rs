@@ -2,25 +2,22 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 
 use avfs::vault::export::{ExportError, ExportOptions, Overwrite};
 use avfs::vault::import::{ImportError, OnTrouble, Trouble, TroubleReason};
 use avfs::vault::meter::Meter;
 use avfs::vault::{Vault, VaultError};
 use proptest::prelude::*;
-use rustix::fs::{Mode, OFlags};
 
 use crate::attributes::{mkfifo, set_mode, set_mtime, set_xattr};
 use crate::support::{self, Scratch, snapshot};
 
 /// Imports, exports to a new place and compares.
 #[track_caller]
-fn assert_round_trip(scratch: &Scratch, dir: &Path) -> Vault {
+pub fn assert_round_trip(scratch: &Scratch, dir: &Path) -> Vault {
     let vault = support::create_vault(&scratch.join("vault.db"));
     let imported = support::import(&vault, dir);
     assert_eq!(imported.scanned.troubles, []);
@@ -226,83 +223,6 @@ fn sparse_files_stay_sparse() {
     let vault = assert_round_trip(&scratch, &dir);
     let used = vault.read().unwrap().usage().unwrap().file_bytes;
     assert!(used < 8 << 20, "holes take {used} bytes in the vault");
-}
-
-fn open_dir(at: &OwnedFd, name: &str) -> OwnedFd {
-    rustix::fs::openat(at, name, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap()
-}
-
-/// A chain of directories with a file at its end; gives the path of the last one.
-fn deep(dir: &Path, name: &str, levels: usize) -> Vec<u8> {
-    let mut at = rustix::fs::open(dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();
-    for _ in 0..levels {
-        rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755)).unwrap();
-        at = open_dir(&at, name);
-    }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(at.as_fd(), "bottom", flags, Mode::from_raw_mode(0o644)).unwrap();
-    File::from(file).write_all_at(b"deep down", 0).unwrap();
-    vec![name; levels].join("/").into_bytes()
-}
-
-#[test]
-fn three_thousand_levels_come_back() {
-    let scratch = Scratch::new();
-    let dir = scratch.dir("dir");
-    deep(&dir, "d", 3000);
-    let vault = assert_round_trip(&scratch, &dir);
-    // And can be edited, compared and swept.
-    let bottom = format!("{}/bottom", vec!["d"; 3000].join("/"));
-    support::write(&vault, &bottom, b"changed");
-    let (before, after) = (support::root(&vault, "main~1"), support::root(&vault, "main"));
-    let reader = vault.read().unwrap();
-    let changes = avfs::vault::diff::diff(&&*reader, &before, &after).unwrap();
-    assert_eq!(changes.iter().filter(|change| change.path == support::path(&bottom)).count(), 1);
-    drop(reader);
-    vault.gc(&|_| {}).unwrap();
-    support::assert_clean(&vault);
-}
-
-#[test]
-fn paths_of_twelve_thousand_bytes_come_back() {
-    let scratch = Scratch::new();
-    let dir = scratch.dir("dir");
-    assert!(deep(&dir, &"x".repeat(250), 50).len() > 12_000);
-    assert_round_trip(&scratch, &dir);
-}
-
-/// Where few files may be open, or a tree is closed to its owner, an interrupted export still cleans up.
-#[test]
-fn a_stopped_export_of_a_deep_tree_leaves_nothing() {
-    let scratch = Scratch::new();
-    let (dir, dest) = (scratch.dir("dir"), scratch.dir("dest"));
-    deep(&dir, &"x".repeat(100), 300);
-    fs::write(dir.join("large"), support::noise(3, 12 << 20)).unwrap();
-    let vault = support::create_vault(&scratch.join("vault.db"));
-    support::import(&vault, &dir);
-    let meter = Meter::default();
-    let options = ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: &meter };
-    let root = support::root(&vault, "main");
-    let stopped = std::thread::scope(|scope| {
-        let export = scope.spawn(|| vault.export(&root, &dest.join("out"), &options));
-        while meter.bytes.load(Ordering::Relaxed) == 0 && !export.is_finished() {
-            std::thread::yield_now();
-        }
-        meter.stop();
-        export.join().unwrap()
-    });
-    // It may have been faster than the wish to stop it; then it is whole.
-    match stopped {
-        Err(VaultError::Export(ExportError::Interrupted)) => {
-            assert_eq!(
-                fs::read_dir(&dest).unwrap().count(),
-                0,
-                "an interrupted export left something behind"
-            );
-        }
-        Ok(()) => snapshot::assert_same(&dir, &dest.join("out")),
-        Err(other) => panic!("{other:?}"),
-    }
 }
 
 #[test]
@@ -566,15 +486,4 @@ fn a_part_of_a_version_can_be_exported() {
     let refused = vault.export(&support::root(&vault, "main"), &scratch.join("out-2"), &options);
     assert!(matches!(refused, Err(VaultError::NoPath { .. })), "{refused:?}");
     assert!(!scratch.join("out-2").exists());
-}
-
-/// A tree deeper than a process may have files open, and closed to its owner besides, can be removed again.
-#[test]
-fn a_deep_and_closed_tree_can_be_removed() {
-    let scratch = Scratch::new();
-    let dir = scratch.dir("dir");
-    deep(&dir, "d", 3000);
-    set_mode(&dir.join("d/d/d"), 0o000);
-    avfs::hostfs::remove::remove_tree(&dir).unwrap();
-    assert!(!dir.exists());
 }
