@@ -3,8 +3,8 @@
 use crate::ids::{CheckpointName, RunId};
 use crate::vault::checkpoint::KeepCount;
 
+use super::choices::CheckpointMode;
 use super::decision::Action;
-use super::request::CheckpointMode;
 
 /// Gives runs their automatic checkpoints. They are saved in the transaction that keeps the run's changes: where
 /// nothing changed there is nothing to go back to.

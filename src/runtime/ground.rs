@@ -8,8 +8,9 @@ use crate::hostfs::beneath;
 use crate::hostfs::stat::HostStat;
 use crate::hostfs::xattr;
 
+use super::choices::{BackendChoice, BaseChoice, CacheMode, ForkChoice};
 use super::launcher::UpperRoot;
-use super::request::{BackendChoice, BaseChoice, CacheMode, ExecutionRequest, ForkChoice};
+use super::request::ExecutionRequest;
 
 /// Where a workspace without a directory of its own is seen.
 pub const UNBOUND_PATH: &str = "/workspace";

@@ -11,6 +11,8 @@ mod change_report;
 mod change_summary;
 mod change_view;
 mod checkpoint;
+mod choices;
+mod command_line;
 mod conclude;
 mod confinement;
 mod decision;
@@ -43,6 +45,7 @@ mod remember;
 pub mod replay;
 mod reproducible;
 mod request;
+mod request_digest;
 mod result;
 mod room;
 mod run;
@@ -68,6 +71,11 @@ pub use change_view::{
     kind_words, patch_view, stat_view, tree_view,
 };
 pub use checkpoint::CheckpointService;
+pub use choices::{
+    ApprovalMode, BackendChoice, BaseChoice, CacheMode, CheckpointMode, Degradation, ForkChoice, Purity,
+    Retention, ScratchChoice, SecretsInFiles, Writing,
+};
+pub use command_line::CommandLine;
 pub use confinement::{
     Confined, Confinement, Explanation, LandlockMode, NestedUserns, RefusedCall, SeccompProfile,
     explanations, refusals,
@@ -99,10 +107,7 @@ pub use redact::redact;
 pub use rehearsal::Rehearsal;
 pub use remember::{RememberError, RememberFor, Remembered};
 pub use reproducible::{ClockHeld, EPOCH_VARIABLE, FixedClock, Reproducible, seed};
-pub use request::{
-    ApprovalMode, BackendChoice, BaseChoice, CacheMode, CheckpointMode, CommandLine, Degradation,
-    ExecutionRequest, ForkChoice, Purity, RequestError, Retention, ScratchChoice, SecretsInFiles, Writing,
-};
+pub use request::{ExecutionRequest, RequestError};
 pub use result::{Backend, BaseUsed, Enforcement, ExecutionResult, Note, Phases, RunsOnHost};
 pub use room::Scratch;
 pub use secret::{SECRET_BYTES_MAX, SECRETS_DIR, SecretError, SecretWord};

@@ -11,6 +11,7 @@ use crate::ids::{ApprovalId, ApprovalPrefix, RequestDigest};
 use crate::vault::VaultError;
 use crate::vault::approval::{Answer, Claim, Fault, Question};
 
+use super::choices::{ApprovalMode, ForkChoice};
 use super::decision::{Action, ExecutionDecision};
 use super::ground::{Places, UNBOUND_PATH};
 use super::journal;
@@ -18,7 +19,7 @@ use super::launcher::Launcher;
 use super::policy::{Asked, Policy};
 use super::proxy::{Outcome, ProxyRuntime};
 use super::redact::redact;
-use super::request::{ApprovalMode, ExecutionRequest, ForkChoice};
+use super::request::ExecutionRequest;
 use super::run::Run;
 use super::view::Extra;
 

@@ -6,6 +6,7 @@ use crate::backend::RunState;
 use crate::vault::export::{ExportOptions, Overwrite};
 use crate::vault::path::TreePath;
 
+use super::choices::{CacheMode, Writing};
 use super::egress::with_proxy;
 use super::ground::{Names, Places, upper_root};
 use super::journal;
@@ -14,7 +15,7 @@ use super::locate::VAULT_DIR;
 use super::mount_session::{MountSession, ScratchDir, SessionError};
 use super::proxy::{Outcome, ProxyRuntime};
 use super::reproducible::{HOSTNAME, Reproducible, UMASK, with_clock};
-use super::request::{CacheMode, ExecutionRequest, Writing};
+use super::request::ExecutionRequest;
 use super::room::{Room, Scratch};
 use super::run::Run;
 use super::view::{SecretFiles, ViewRequest, view};

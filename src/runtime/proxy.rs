@@ -18,6 +18,9 @@ use crate::vault::meter::Meter;
 use crate::vault::path::TreePath;
 use crate::vault::{Vault, VaultError};
 
+use super::choices::{
+    BackendChoice, CacheMode, Degradation, ForkChoice, Retention, ScratchChoice, SecretsInFiles, Writing,
+};
 use super::conclude::VaultIdentity;
 use super::decision::{ExecutionDecision, OnViolation};
 use super::error::ExecuteError;
@@ -31,10 +34,7 @@ use super::plan::hidden;
 use super::policy::Policy;
 use super::recover::{HalfCaptured, sweep};
 use super::redact::redact;
-use super::request::{
-    BackendChoice, CacheMode, Degradation, ExecutionRequest, ForkChoice, Retention, ScratchChoice,
-    SecretsInFiles, Writing,
-};
+use super::request::ExecutionRequest;
 use super::result::{ExecutionResult, Phases};
 use super::room::Scratch;
 use super::run::{Run, message};

@@ -22,11 +22,11 @@ use crate::vault::secrets::Secrets;
 use crate::vault::version::full_root_of;
 use crate::vault::{Batch, Vault, VaultError, require_version};
 
+use super::choices::SecretsInFiles;
 use super::journal;
 use super::launcher::Exit;
 use super::mount_session::{MountSession, RECORD, ScratchDir, SessionError};
 use super::reproducible::times;
-use super::request::SecretsInFiles;
 use super::result::Note;
 use super::session_record::{SessionOutcome, SessionRecord};
 use super::truth;

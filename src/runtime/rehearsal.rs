@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::choices::BackendChoice;
 use super::confinement::Confined;
 use super::decision::ExecutionDecision;
 use super::ground::{Beneath, GroundError, Places};
@@ -9,7 +10,7 @@ use super::locate::Surroundings;
 use super::permission::decide;
 use super::policy::Policy;
 use super::reproducible::clock_held;
-use super::request::{BackendChoice, ExecutionRequest};
+use super::request::ExecutionRequest;
 use super::result::{Backend, BaseUsed, Enforcement};
 use super::room::Room;
 

@@ -1,18 +1,20 @@
 //! What is asked for: one command, on which fork, with what around it.
 
-use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::backend::BatchItem;
 use crate::diagnose::Diagnose;
-use crate::ids::{ApprovalPrefix, DigestKind, ForkName, RequestDigest};
-use crate::vault::codec::put_bytes;
+use crate::ids::ApprovalPrefix;
 use crate::vault::secrets::Secrets;
-use crate::vault::version::Reference;
 
 use super::change_report::ChangeForm;
+use super::choices::{
+    ApprovalMode, BackendChoice, BaseChoice, CacheMode, CheckpointMode, Degradation, ForkChoice, Purity,
+    Retention, ScratchChoice, SecretsInFiles, Writing,
+};
+use super::command_line::{CommandLine, shown_word};
 use super::confinement::Confinement;
 use super::environment::Environment;
 use super::launcher::{ProcMode, SecretFile, Streams};
@@ -22,177 +24,9 @@ use super::policy::PolicyProfile;
 use super::reproducible::{FixedClock, Reproducible};
 use super::timeout::ExecutionTimeout;
 use super::view::{Extra, Profile};
-use super::words::words;
 
 /// The longest word the kernel takes, its end included (MAX_ARG_STRLEN: 32 pages of 4 KiB).
 const WORD_BYTES_MAX: usize = 131_072;
-
-/// What is run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CommandLine {
-    Argv(Vec<OsString>),
-    /// A line for `/bin/sh -c`.
-    Shell(OsString),
-}
-
-impl CommandLine {
-    /// The words that are executed.
-    #[must_use]
-    pub fn words(&self) -> Vec<OsString> {
-        match self {
-            Self::Argv(words) => words.clone(),
-            Self::Shell(line) => vec!["/bin/sh".into(), "-c".into(), line.clone()],
-        }
-    }
-
-    /// One line for people and messages.
-    #[must_use]
-    pub fn shown(&self) -> String {
-        match self {
-            Self::Argv(words) => {
-                let words: Vec<String> = words.iter().map(|word| shown_word(word)).collect();
-                words.join(" ")
-            }
-            Self::Shell(line) => shown_word(line),
-        }
-    }
-}
-
-/// A word as people and JSON are shown it: bytes that are no text are escaped.
-#[must_use]
-pub fn shown_word(word: &OsStr) -> String {
-    let mut shown = String::with_capacity(word.len());
-    for part in word.as_bytes().utf8_chunks() {
-        shown.push_str(part.valid());
-        shown.extend(part.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
-    }
-    shown
-}
-
-/// The fork a command works on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ForkChoice {
-    /// One of its own, made from `from`, else from the present state of the workspace.
-    Ephemeral { from: Option<Reference> },
-    /// A named one that each run moves on; made from `from` on first use.
-    Persistent { name: ForkName, from: Option<Reference> },
-}
-
-impl ForkChoice {
-    #[must_use]
-    pub fn is_ephemeral(&self) -> bool {
-        matches!(self, Self::Ephemeral { .. })
-    }
-}
-
-words!(
-    /// What becomes of the changes.
-    Retention, "way to keep changes", {
-        /// They are kept for somebody to look at.
-        Review = "review",
-        /// They are written to the host's directory if the command succeeds.
-        Apply = "apply",
-        /// Nothing is kept but the record.
-        Discard = "discard",
-    }
-);
-
-words!(
-    /// Whether the command may write to the workspace.
-    Writing, "way to write", {
-        Allowed = "allowed",
-        Refused = "refused",
-    }
-);
-
-words!(
-    /// What lies beneath an ephemeral run.
-    BaseChoice, "base", {
-        /// The directory itself where it can, else a copy in the cache.
-        Auto = "auto",
-        /// The directory itself, read-only.
-        Live = "live",
-        /// A copy in the cache.
-        Cached = "cached",
-    }
-);
-
-words!(
-    /// Where what the command writes goes first.
-    ScratchChoice, "scratch", {
-        Auto = "auto",
-        Memory = "memory",
-        Disk = "disk",
-    }
-);
-
-words!(
-    /// How the workspace is made writable.
-    BackendChoice, "backend", {
-        Auto = "auto",
-        Overlay = "overlay",
-        Copy = "copy",
-    }
-);
-
-words!(
-    /// When checkpoints are made.
-    CheckpointMode, "checkpoint mode", {
-        /// Before a run that the rules do not let through as harmless, and after every one that changed something.
-        Auto = "auto",
-        /// Before and after every run.
-        Always = "always",
-        Never = "never",
-    }
-);
-
-words!(
-    /// Whether less isolation than asked for is taken where the host refuses a piece.
-    Degradation, "degradation", {
-        Refused = "refused",
-        Allowed = "allowed",
-    }
-);
-
-words!(
-    /// Whether files that hold the value of a secret get into versions.
-    SecretsInFiles, "way with secrets in files", {
-        Refused = "refused",
-        Allowed = "allowed",
-    }
-);
-
-words!(
-    /// Whether remembered results are used.
-    CacheMode, "way to use the cache", {
-        Off = "off",
-        /// One that is there is taken.
-        Read = "read",
-        /// That, and what is run is remembered.
-        Write = "write",
-    }
-);
-
-words!(
-    /// Whether the caller vouches for a run that reaches beyond what its result is remembered by.
-    Purity, "purity", {
-        Unknown = "unknown",
-        /// The network and what is shown of the host make no difference.
-        Declared = "declared",
-    }
-);
-
-words!(
-    /// What is done where a person has to say yes first.
-    ApprovalMode, "way to be approved", {
-        /// The request is refused until somebody has.
-        Fail = "fail",
-        /// It waits for somebody to do it from elsewhere.
-        Wait = "wait",
-        /// Whoever sits at the terminal is asked.
-        Ask = "ask",
-    }
-);
 
 /// What no command can be.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -336,132 +170,11 @@ impl ExecutionRequest {
     pub fn shown_command(&self) -> String {
         self.secrets().scrub_text(self.command.shown())
     }
-
-    /// What an approval of this request is bound to: everything that is asked for, in the directory `cwd`. The
-    /// values of secrets are no part of it, since it is written down; how the answer is given is none either.
-    #[must_use]
-    pub fn digest(&self, cwd: &Path) -> RequestDigest {
-        // Taken apart, so that a field which is added cannot be forgotten.
-        let Self {
-            command,
-            fork,
-            retention,
-            writing,
-            base,
-            scratch,
-            backend,
-            checkpoint,
-            degradation,
-            at,
-            // Where it leads to is `cwd`.
-            cwd: _,
-            timeout,
-            grace,
-            net,
-            proc,
-            profile,
-            extras,
-            environment,
-            reproducible,
-            clock,
-            secret_files,
-            secrets_in_files,
-            limits,
-            confinement,
-            streams: _,
-            // A remembered result is what running the request has given.
-            cache: _,
-            inputs: _,
-            purity: _,
-            show: _,
-            policy,
-            approval: _,
-            approved: _,
-            item: _,
-        } = self;
-        let mut bytes = Vec::with_capacity(1024);
-        let mut put = |field: &[u8]| put_bytes(&mut bytes, field);
-        let (mode, words) = match command {
-            CommandLine::Argv(words) => ("argv", words.as_slice()),
-            CommandLine::Shell(line) => ("shell", std::slice::from_ref(line)),
-        };
-        put(mode.as_bytes());
-        put(&words.len().to_be_bytes());
-        words.iter().for_each(|word| put(word.as_bytes()));
-        let (fork, from) = match fork {
-            ForkChoice::Ephemeral { from } => ("", from.as_ref()),
-            ForkChoice::Persistent { name, from } => (name.as_str(), from.as_ref()),
-        };
-        put(fork.as_bytes());
-        put(from.map_or("", Reference::text).as_bytes());
-        for word in [
-            retention.word(),
-            writing.word(),
-            base.word(),
-            scratch.word(),
-            backend.word(),
-            checkpoint.word(),
-            degradation.word(),
-            &net.to_string(),
-            proc.word(),
-            profile.word(),
-            secrets_in_files.word(),
-            confinement.seccomp.word(),
-            confinement.landlock.word(),
-            confinement.userns.word(),
-        ] {
-            put(word.as_bytes());
-        }
-        put(at.as_ref().map_or(&b""[..], |at| at.as_os_str().as_bytes()));
-        put(cwd.as_os_str().as_bytes());
-        put(timeout.to_string().as_bytes());
-        put(&grace.as_millis().to_be_bytes());
-        let limits: Vec<_> = limits.set().collect();
-        put(&limits.len().to_be_bytes());
-        for (kind, value) in limits {
-            put(kind.word().as_bytes());
-            put(&value.to_be_bytes());
-        }
-        put(&secret_files.len().to_be_bytes());
-        for file in secret_files {
-            put(file.name.as_bytes());
-            put(file.source.as_ref().map_or(&b""[..], |source| source.as_os_str().as_bytes()));
-        }
-        put(&policy.len().to_be_bytes());
-        policy.iter().for_each(|profile| put(profile.word().as_bytes()));
-        put(&extras.len().to_be_bytes());
-        for extra in extras {
-            put(extra.kind().as_bytes());
-            put(extra.path().as_os_str().as_bytes());
-            put(extra.source().as_os_str().as_bytes());
-        }
-        for (name, value) in environment.pairs() {
-            // A secret must not pass for a variable that is empty: the yes to one is no yes to the other.
-            let (kind, value) = match environment.is_secret(&name) {
-                true => ("secret", &b""[..]),
-                false => ("value", value.as_bytes()),
-            };
-            put(name.as_bytes());
-            put(kind.as_bytes());
-            put(value);
-        }
-        // Behind the variables, in their form and of another kind: without them the digest is what it always was.
-        if let Some(clock) = clock {
-            [&b"clock"[..], b"fixed", clock.epoch().as_bytes()].into_iter().for_each(&mut put);
-        }
-        match reproducible {
-            Reproducible::Off => {}
-            Reproducible::On => [&b"reproducible"[..], b"on", b""].into_iter().for_each(&mut put),
-        }
-        RequestDigest(DigestKind::Request.digest(&bytes))
-    }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::runtime::confinement::{LandlockMode, NestedUserns, SeccompProfile};
-    use crate::runtime::environment::EnvChoice;
 
     pub(crate) fn request() -> ExecutionRequest {
         ExecutionRequest {
@@ -501,85 +214,6 @@ pub(super) mod tests {
         }
     }
 
-    type Change = Box<dyn Fn(&mut ExecutionRequest)>;
-
-    fn digest(change: impl Fn(&mut ExecutionRequest)) -> RequestDigest {
-        let mut request = request();
-        change(&mut request);
-        request.digest(Path::new("/srv/app"))
-    }
-
-    fn variables(choices: &[EnvChoice]) -> Environment {
-        Environment::choose([("TOKEN".into(), "hush".into())], choices)
-    }
-
-    #[test]
-    fn a_yes_to_one_request_is_none_to_another() {
-        let fork = |from: Option<&str>| ForkChoice::Persistent {
-            name: ForkName::parse("f").unwrap(),
-            from: from.map(|from| Reference::parse(from).unwrap()),
-        };
-        let cache =
-            |source: &str| vec![Extra::Cache { source: source.into(), path: "/srv/app/target".into() }];
-        let token = || -> OsString { "TOKEN".into() };
-        let changes: Vec<Change> = vec![
-            Box::new(|_| {}),
-            Box::new(|it| it.command = CommandLine::Argv(vec!["make test".into()])),
-            Box::new(|it| it.command = CommandLine::Shell("make test".into())),
-            Box::new(move |it| it.fork = fork(None)),
-            Box::new(move |it| it.fork = fork(Some("main"))),
-            Box::new(|it| it.retention = Retention::Apply),
-            Box::new(|it| it.writing = Writing::Refused),
-            Box::new(|it| it.base = BaseChoice::Live),
-            Box::new(|it| it.scratch = ScratchChoice::Disk),
-            Box::new(|it| it.backend = BackendChoice::Copy),
-            Box::new(|it| it.checkpoint = CheckpointMode::Never),
-            Box::new(|it| it.degradation = Degradation::Allowed),
-            Box::new(|it| it.at = Some("/srv/app".into())),
-            Box::new(|it| it.timeout = ExecutionTimeout::None),
-            Box::new(|it| it.grace = Duration::MAX),
-            Box::new(|it| it.net = NetMode::Host),
-            Box::new(|it| it.net = "allow=a.org".parse().unwrap()),
-            Box::new(|it| it.net = "allow=b.org".parse().unwrap()),
-            Box::new(|it| it.limits.memory = Some(1)),
-            Box::new(|it| it.limits.disk = Some(1)),
-            Box::new(|it| it.confinement.seccomp = SeccompProfile::Off),
-            Box::new(|it| it.confinement.landlock = LandlockMode::Off),
-            Box::new(|it| it.confinement.userns = NestedUserns::Allowed),
-            Box::new(|it| it.secrets_in_files = SecretsInFiles::Allowed),
-            Box::new(|it| {
-                it.secret_files = vec![SecretFile { name: "TOKEN".into(), bytes: Vec::new(), source: None }];
-            }),
-            Box::new(|it| {
-                let source = Some("/home/u/token".into());
-                it.secret_files = vec![SecretFile { name: "TOKEN".into(), bytes: Vec::new(), source }];
-            }),
-            Box::new(|it| it.proc = ProcMode::Absent),
-            Box::new(|it| it.profile = Profile::Host),
-            Box::new(|it| it.reproducible = Reproducible::On),
-            Box::new(|it| it.clock = Some(FixedClock::DEFAULT)),
-            Box::new(|it| it.clock = "@0".parse().ok()),
-            Box::new(|it| it.policy = vec![PolicyProfile::Agent]),
-            Box::new(|it| it.extras = vec![Extra::ReadOnly("/srv/app/target".into())]),
-            Box::new(|it| it.extras = vec![Extra::ReadWrite("/srv/app/target".into())]),
-            Box::new(move |it| it.extras = cache("/cache/1")),
-            Box::new(move |it| it.extras = cache("/cache/2")),
-            Box::new(|it| it.environment = variables(&[])),
-            Box::new(move |it| it.environment = variables(&[EnvChoice::Set(token(), OsString::new())])),
-            Box::new(move |it| it.environment = variables(&[EnvChoice::Set(token(), "hush".into())])),
-            Box::new(move |it| it.environment = variables(&[EnvChoice::Secret(token())])),
-        ];
-        let mut digests: Vec<RequestDigest> = changes.iter().map(digest).collect();
-        digests.push(request().digest(Path::new("/srv")));
-        for (at, one) in digests.iter().enumerate() {
-            assert!(!digests[..at].contains(one), "number {at} is like an earlier one");
-        }
-        // How it is asked and told makes no other request of it, nor does the value that a secret has today.
-        assert_eq!(digest(|it| it.approval = ApprovalMode::Wait), digests[0]);
-        assert_eq!(digest(|it| it.streams = Streams::Captured { bytes_max: 1 }), digests[0]);
-        assert_eq!(digest(|it| it.cache = CacheMode::Write), digests[0]);
-    }
-
     #[test]
     fn a_file_is_handed_over_by_its_name_and_by_its_path() {
         let mut request = request();
@@ -595,12 +229,5 @@ pub(super) mod tests {
         assert!(!format!("{request:?}").contains("hush"), "{request:?}");
         request.command = CommandLine::Argv(vec!["login".into(), "--key=hush-hush".into()]);
         assert_eq!(request.shown_command(), "login --key=[secret]");
-    }
-
-    #[test]
-    fn what_is_no_text_is_shown_escaped() {
-        assert_eq!(shown_word(OsStr::from_bytes(b"a\xff\xfe b\xc3\xa9")), "a\\xff\\xfe b\u{e9}");
-        let line = CommandLine::Argv(vec!["ls".into(), OsStr::from_bytes(b"\xff").into()]);
-        assert_eq!(line.shown(), "ls \\xff");
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::hostfs::machine::kernel_version;
 
+use super::choices::ScratchChoice;
 use super::limits::Limits;
-use super::request::ScratchChoice;
 
 /// Of the memory that is free, the part a scratch may take.
 const SHARE: u64 = 4;

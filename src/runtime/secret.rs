@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use crate::diagnose::Diagnose;
 
+use super::command_line::shown_word;
 use super::environment::EnvChoice;
 use super::launcher::SecretFile;
-use super::request::shown_word;
 
 /// Where secrets that are files are found inside.
 pub const SECRETS_DIR: &str = "/run/secrets";

@@ -11,9 +11,10 @@ use crate::vault::layers::Stack;
 use crate::vault::page::DirRef;
 use crate::vault::version::{Reference, full_root_of};
 
+use super::choices::{BackendChoice, ForkChoice};
 use super::ground::{Beneath, GroundError, Places};
 use super::proxy::Site;
-use super::request::{BackendChoice, ExecutionRequest, ForkChoice};
+use super::request::ExecutionRequest;
 use super::run::Run;
 
 /// Forks named in the note about those that went.

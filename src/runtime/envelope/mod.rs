@@ -23,6 +23,7 @@ mod results;
 mod runs;
 mod schema;
 mod text;
+mod upkeep;
 
 pub use answer::{Envelope, ErrorBody, SCHEMA_VERSION};
 pub use approvals::{ApprovalObject, ApprovalStateName, ApprovalsAnswer, ApprovalsList, ApprovalsShow};
@@ -47,12 +48,9 @@ pub use request_file::{REQUEST_BYTES_MAX, RequestFile, RequestFileError, amount_
 pub use request_object::RequestObject;
 pub use result_object::{ConnectionObject, PhasesObject};
 pub use results::{
-    AuditExport, AuditList, AuditVerify, AuditVerifyHead, Cat, CatFile, CheckpointInfo, CheckpointList,
-    CheckpointOne, Compact, Completions, ConfigFile, ConfigSetting, ConfigShow, ConfigValue, Diff,
-    DiffTreeLine, Edited, Entries, Export, FileStat, ForkList, ForkOne, ForkTree, ForkUseObject, Fsck,
-    FsckFinding, Gc, Grep, GrepMatch, Import, Init, Log, Man, ManPage, Materialize, Prune, PruneCheckpoint,
-    QuotaShow, SchemaResult, Show, Stats, Status, TextEncoding, TroubleObject, VaultDelete, VaultInfo,
-    VaultList, VaultListed,
+    Cat, CatFile, CheckpointInfo, CheckpointList, CheckpointOne, Diff, DiffTreeLine, Edited, Entries, Export,
+    FileStat, ForkList, ForkOne, ForkTree, ForkUseObject, Grep, GrepMatch, Import, Init, Log, Materialize,
+    Show, Status, TextEncoding, TroubleObject, VaultDelete, VaultInfo, VaultList, VaultListed,
 };
 pub use runs::{
     Apply, ApplyConflict, DenialObject, Discard, Doctor, DoctorCheck, Recover, RecoverOne, Redo, RunShown,
@@ -60,3 +58,8 @@ pub use runs::{
 };
 pub use schema::{KINDS, document};
 pub use text::{base64, tail, time_of_file, time_text};
+pub use upkeep::{
+    AuditExport, AuditList, AuditVerify, AuditVerifyHead, Compact, Completions, ConfigFile, ConfigSetting,
+    ConfigShow, ConfigValue, Fsck, FsckFinding, Gc, Man, ManPage, Prune, PruneCheckpoint, QuotaShow,
+    SchemaResult, Stats,
+};

@@ -12,14 +12,15 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::ids::{ApprovalPrefix, ForkName};
+use crate::runtime::choices::{
+    ApprovalMode, BackendChoice, BaseChoice, CheckpointMode, Retention, ScratchChoice,
+};
+use crate::runtime::command_line::CommandLine;
 use crate::runtime::confinement::{LandlockMode, SeccompProfile};
 use crate::runtime::limits::CpuLimit;
 use crate::runtime::net::NetMode;
 use crate::runtime::policy::PolicyProfile;
 use crate::runtime::reproducible::FixedClock;
-use crate::runtime::request::{
-    ApprovalMode, BackendChoice, BaseChoice, CheckpointMode, CommandLine, Retention, ScratchChoice,
-};
 use crate::runtime::timeout::ExecutionTimeout;
 use crate::runtime::units::Limit;
 use crate::runtime::view::Profile;

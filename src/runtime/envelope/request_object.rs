@@ -6,12 +6,12 @@ use std::ffi::OsString;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::runtime::choices::{ForkChoice, Purity, SecretsInFiles, Writing};
+use crate::runtime::command_line::{CommandLine, shown_word};
 use crate::runtime::confinement::NestedUserns;
 use crate::runtime::redact::{redact, redact_words};
 use crate::runtime::reproducible::Reproducible;
-use crate::runtime::request::{
-    CommandLine, ExecutionRequest, ForkChoice, Purity, SecretsInFiles, Writing, shown_word,
-};
+use crate::runtime::request::ExecutionRequest;
 use crate::runtime::view::Extra;
 use crate::vault::secrets::Secrets;
 

@@ -10,7 +10,7 @@ use super::execution::ExecutionEnvelope;
 use super::list::{ListHeader, ListItem};
 use super::replay::{Replay, ReplayItemResult};
 use super::request_file::RequestFile;
-use super::{approvals, attempts, cache, policy, recordings, results, runs};
+use super::{approvals, attempts, cache, policy, recordings, results, runs, upkeep};
 
 /// A kind and how the schema of its result is made.
 pub struct Kind {
@@ -79,23 +79,23 @@ pub const KINDS: &[Kind] = &[
     kind::<recordings::RecordOne>("record.delete"),
     kind::<recordings::RecordOne>("record.start"),
     kind::<recordings::RecordStop>("record.stop"),
-    kind::<results::AuditList>("audit.list"),
-    kind::<results::AuditVerify>("audit.verify"),
-    kind::<results::AuditExport>("audit.export"),
-    kind::<results::Gc>("gc"),
-    kind::<results::Prune>("prune"),
-    kind::<results::Compact>("compact"),
-    kind::<results::Fsck>("fsck"),
-    kind::<results::Stats>("stats"),
-    kind::<results::QuotaShow>("quota.show"),
-    kind::<results::QuotaShow>("quota.set"),
-    kind::<results::ConfigShow>("config.show"),
+    kind::<upkeep::AuditList>("audit.list"),
+    kind::<upkeep::AuditVerify>("audit.verify"),
+    kind::<upkeep::AuditExport>("audit.export"),
+    kind::<upkeep::Gc>("gc"),
+    kind::<upkeep::Prune>("prune"),
+    kind::<upkeep::Compact>("compact"),
+    kind::<upkeep::Fsck>("fsck"),
+    kind::<upkeep::Stats>("stats"),
+    kind::<upkeep::QuotaShow>("quota.show"),
+    kind::<upkeep::QuotaShow>("quota.set"),
+    kind::<upkeep::ConfigShow>("config.show"),
     kind::<policy::PolicyCheck>("policy.check"),
     kind::<policy::PolicyExplain>("policy.explain"),
     kind::<policy::PolicyTest>("policy.test"),
-    kind::<results::SchemaResult>("schema"),
-    kind::<results::Completions>("completions"),
-    kind::<results::Man>("man"),
+    kind::<upkeep::SchemaResult>("schema"),
+    kind::<upkeep::Completions>("completions"),
+    kind::<upkeep::Man>("man"),
     // Of words that are no verb.
     kind::<()>("usage"),
 ];

@@ -1,9 +1,9 @@
 //! What a run that was executed leaves to be remembered.
 
+use crate::runtime::choices::CacheMode;
 use crate::runtime::conclude::Before;
 use crate::runtime::launcher::{Exit, Launcher};
 use crate::runtime::proxy::{Ended, ProxyRuntime};
-use crate::runtime::request::CacheMode;
 use crate::runtime::run::Run;
 use crate::vault::capture::LeftOut;
 use crate::vault::memo::{Memo, is_full};

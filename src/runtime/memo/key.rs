@@ -7,8 +7,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::ids::ContentId;
+use crate::runtime::command_line::CommandLine;
 use crate::runtime::ground::Places;
-use crate::runtime::request::{CommandLine, ExecutionRequest};
+use crate::runtime::request::ExecutionRequest;
 use crate::vault::codec::put_bytes;
 use crate::vault::memo::{COMMAND_PART, MemoParts};
 
@@ -158,15 +159,15 @@ mod tests {
     use super::*;
     use crate::ids::ForkName;
     use crate::runtime::change_report::ChangeForm;
+    use crate::runtime::choices::{
+        ApprovalMode, BackendChoice, BaseChoice, CacheMode, CheckpointMode, Degradation, ForkChoice, Purity,
+        Retention, ScratchChoice, SecretsInFiles, Writing,
+    };
     use crate::runtime::confinement::{LandlockMode, NestedUserns, SeccompProfile};
     use crate::runtime::environment::{EnvChoice, Environment};
     use crate::runtime::launcher::{ProcMode, Streams};
     use crate::runtime::policy::PolicyProfile;
     use crate::runtime::request::tests::request;
-    use crate::runtime::request::{
-        ApprovalMode, BackendChoice, BaseChoice, CacheMode, CheckpointMode, Degradation, ForkChoice, Purity,
-        Retention, ScratchChoice, SecretsInFiles, Writing,
-    };
     use crate::runtime::timeout::ExecutionTimeout;
     use crate::runtime::view::{Extra, Profile};
 

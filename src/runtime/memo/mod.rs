@@ -27,8 +27,8 @@ use crate::diagnose::Diagnose;
 use crate::ids::{MemoKey, RunId};
 use crate::vault::VaultError;
 
+use super::choices::CacheMode;
 use super::ground::GroundError;
-use super::request::CacheMode;
 
 pub use look::{Found, Look, look};
 pub use machine::Machine;

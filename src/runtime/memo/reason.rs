@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use crate::backend::MemoRecord;
+use crate::runtime::choices::{Purity, Retention};
 use crate::runtime::decision::ExecutionDecision;
 use crate::runtime::launcher::{Completion, Exit};
 use crate::runtime::net::NetMode;
-use crate::runtime::request::{ExecutionRequest, Purity, Retention};
+use crate::runtime::request::ExecutionRequest;
 use crate::runtime::run::Run;
 use crate::runtime::view::{Extra, Profile};
 use crate::vault::capture::{LeftOut, LeftOutReason};

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::backend::{MemoRecord, RunRecord, RunState};
 use crate::runtime::change_summary::ChangeSummary;
+use crate::runtime::choices::{CacheMode, Retention, Writing};
 use crate::runtime::conclude::{Before, VaultIdentity};
 use crate::runtime::confinement::Confined;
 use crate::runtime::ground::Places;
@@ -12,7 +13,6 @@ use crate::runtime::host_executed::called_out;
 use crate::runtime::journal;
 use crate::runtime::launcher::{Completion, Connections, Exit, Launcher, Output, Streams, Usage};
 use crate::runtime::proxy::{Outcome, ProxyRuntime};
-use crate::runtime::request::{CacheMode, Retention, Writing};
 use crate::runtime::result::ExecutionResult;
 use crate::runtime::run::Run;
 use crate::runtime::state::ProxyExecutionState as State;

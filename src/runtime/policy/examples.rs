@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 
+use crate::runtime::command_line::CommandLine;
 use crate::runtime::confinement::Confinement;
 use crate::runtime::decision::Action;
 use crate::runtime::net::NetMode;
-use crate::runtime::request::CommandLine;
 use crate::runtime::timeout::ExecutionTimeout;
 use crate::runtime::view::Profile;
 

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use crate::ids::ForkName;
+use crate::runtime::command_line::CommandLine;
 use crate::runtime::confinement::Confinement;
 use crate::runtime::net::NetMode;
-use crate::runtime::request::CommandLine;
 use crate::runtime::timeout::ExecutionTimeout;
 use crate::runtime::view::Profile;
 

@@ -6,9 +6,9 @@ use serde::Deserialize;
 
 use crate::backend::{Reader, RunRecord, RunState, VersionRecord};
 use crate::ids::{RunId, VersionId};
+use crate::runtime::choices::Retention;
 use crate::runtime::envelope::{ListExpected, ListItem, ListStart, RequestFile};
 use crate::runtime::redact::REDACTED;
-use crate::runtime::request::Retention;
 use crate::vault::{Vault, VaultError};
 
 use super::selection::Selection;

@@ -12,7 +12,7 @@ mod programs;
 mod reader;
 mod shell;
 
-use crate::runtime::request::CommandLine;
+use crate::runtime::command_line::CommandLine;
 
 use super::reading::{Asked, Reading, Word};
 

@@ -1,0 +1,58 @@
+//! A command as it is run, and as people are shown it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandLine {
+    Argv(Vec<OsString>),
+    /// A line for `/bin/sh -c`.
+    Shell(OsString),
+}
+
+impl CommandLine {
+    /// The words that are executed.
+    #[must_use]
+    pub fn words(&self) -> Vec<OsString> {
+        match self {
+            Self::Argv(words) => words.clone(),
+            Self::Shell(line) => vec!["/bin/sh".into(), "-c".into(), line.clone()],
+        }
+    }
+
+    /// One line for people and messages.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Argv(words) => {
+                let words: Vec<String> = words.iter().map(|word| shown_word(word)).collect();
+                words.join(" ")
+            }
+            Self::Shell(line) => shown_word(line),
+        }
+    }
+}
+
+/// A word as people and JSON are shown it: bytes that are no text are escaped.
+#[must_use]
+pub fn shown_word(word: &OsStr) -> String {
+    let mut shown = String::with_capacity(word.len());
+    for part in word.as_bytes().utf8_chunks() {
+        shown.push_str(part.valid());
+        shown.extend(part.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_text_is_shown_escaped() {
+        assert_eq!(shown_word(OsStr::from_bytes(b"a\xff\xfe b\xc3\xa9")), "a\\xff\\xfe b\u{e9}");
+        let line = CommandLine::Argv(vec!["ls".into(), OsStr::from_bytes(b"\xff").into()]);
+        assert_eq!(line.shown(), "ls \\xff");
+    }
+}
