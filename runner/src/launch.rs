@@ -1,6 +1,7 @@
 //! Starts a command in its sandbox: everything is decided, then cloned; what fails inside comes back as a
 //! step and an errno and becomes one sentence with a remedy.
 
+use std::cell::Cell;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use crate::prepare::{self, Prepared};
 use crate::remedy::{self, Piece};
 use crate::stage::{Failed, REPORT_BYTES, Stage};
 use crate::stdio::Streams;
-use crate::supervisor::{self, Supervised};
+use crate::supervisor::{self, Leaving, Supervised};
 use crate::sys;
 
 #[derive(Debug, thiserror::Error)]
@@ -119,7 +120,16 @@ impl Diagnose for LaunchError {
 
 /// Starts commands in namespaces of this machine.
 pub struct SandboxLauncher {
-    pub umask: u32,
+    umask: u32,
+    /// What is left of the last sandbox.
+    leaving: Cell<Option<Leaving>>,
+}
+
+impl SandboxLauncher {
+    #[must_use]
+    pub fn new(umask: u32) -> Self {
+        Self { umask, leaving: Cell::new(None) }
+    }
 }
 
 impl Launcher for SandboxLauncher {
@@ -163,10 +173,15 @@ impl Launcher for SandboxLauncher {
         };
         let mounting = begun.elapsed();
         started();
-        let mut completion = supervisor::watch(sandbox, &signals, plan, keeper)?;
+        let (mut completion, leaving) = supervisor::watch(sandbox, &signals, plan, keeper)?;
+        self.leaving.set(Some(leaving));
         completion.mounting = mounting;
         completion.confined = prepared.confined;
         Ok(completion)
+    }
+
+    fn wait_until_gone(&self) {
+        drop(self.leaving.take());
     }
 }
 

@@ -68,7 +68,7 @@ pub fn checks(cache_dir: &Path, umask: u32) -> Vec<DoctorCheck> {
             return vec![DoctorCheck::failed("scratch directory", true, "scratch.io", detail, Some(hint))];
         }
     };
-    let prober = Prober { bench: &bench, launcher: SandboxLauncher { umask } };
+    let prober = Prober { bench: &bench, launcher: SandboxLauncher::new(umask) };
     let plain = WorkspaceMount::ReadOnly { path: "/workspace".into(), lowers: vec![bench.dir.join("lower")] };
     let mut checks = vec![
         prober.check(

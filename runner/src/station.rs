@@ -81,7 +81,7 @@ impl Station {
             site: &site,
             policy: &policy,
             approver: &AtTerminal { place },
-            launcher: &SandboxLauncher { umask: self.umask },
+            launcher: &SandboxLauncher::new(self.umask),
         };
         let mut executed = runtime.execute(request);
         if let Ok(Came::Ran(result)) = &mut executed.came {

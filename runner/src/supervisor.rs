@@ -96,6 +96,32 @@ pub fn kill_and_reap(pid: Pid) {
     let _ = waitpid(Some(pid), WaitOptions::empty());
 }
 
+/// Init on its way out; waited for at the latest when this is dropped.
+pub struct Leaving(Option<Pid>);
+
+impl Leaving {
+    /// Waits for it; gives the signal it was killed by.
+    pub fn wait(&mut self) -> Option<i32> {
+        let pid = rustix::process::Pid::from_raw(self.0.take()?)?;
+        let (_, status) = waitpid(Some(pid), WaitOptions::empty()).ok().flatten()?;
+        status.terminating_signal()
+    }
+
+    fn kill(&mut self) -> Option<i32> {
+        if let Some(pid) = self.0.and_then(rustix::process::Pid::from_raw) {
+            // It may be dead already.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        self.wait()
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.wait();
+    }
+}
+
 /// How the wish to end has grown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
@@ -128,13 +154,13 @@ struct Watch<'a> {
     refused: RefusedCalls,
 }
 
-/// Watches to the end. Everything inside is dead when this returns.
+/// Watches to the end: when this returns nobody is left inside but init, and that only to be taken down.
 pub fn watch(
     sandbox: Supervised,
     signals: &SignalFd,
     plan: &LaunchPlan,
     mut keeper: Keeper,
-) -> Result<Completion, LaunchError> {
+) -> Result<(Completion, Leaving), LaunchError> {
     let Supervised { pid, control, memory, terminal, listener, proc, streams, refused } = sandbox;
     let begun = Instant::now();
     // Without its streams the command is of no use, and nobody may go on writing.
@@ -165,13 +191,15 @@ pub fn watch(
     };
     let end = watch.until_the_end(signals, &flow);
     let Watch { requests, signalled, timed_out, exceeded, refused, .. } = watch;
-    // Only once init is reaped is nobody left who could write.
-    let init = rustix::process::Pid::from_raw(pid).and_then(|pid| {
-        if end.is_none() {
-            let _ = kill_process(pid, Signal::KILL);
-        }
-        waitpid(Some(pid), WaitOptions::empty()).ok().flatten()
-    });
+    let mut leaving = Leaving(Some(pid));
+    let killed = match end {
+        // Init has reaped everybody else and does nothing more but exit, with all mounts and namespaces to give back.
+        Some(_) if !keeper.keeps_anything() => None,
+        // The groups of a run can only be taken down when they are empty.
+        Some(_) => leaving.wait(),
+        // It died before its time, or would not: only once it is reaped is nobody left who could write.
+        None => leaving.kill(),
+    };
     let executing = begun.elapsed();
     let connections = egress.map(Egress::finish).unwrap_or_default();
     let Flowed { stdout, stderr, undelivered } = flow.finish();
@@ -179,13 +207,12 @@ pub fn watch(
     if let Err(errno) = let_signals_through(requests) {
         tracing::warn!(%errno, "signals are held back until the end");
     }
-    let killed = init.and_then(|(_, status)| status.terminating_signal());
     let exit = match end {
         Some(end) => exit_of(end.status),
         None => Exit::Signal(killed.unwrap_or(libc::SIGKILL)),
     };
     let kept = keeper.settle(limits::Ended { exit, timed_out, exceeded }, limits);
-    Ok(Completion {
+    let completion = Completion {
         exit,
         timed_out,
         stdout,
@@ -202,7 +229,8 @@ pub fn watch(
         signalled,
         connections,
         refused_calls: refused.told(),
-    })
+    };
+    Ok((completion, leaving))
 }
 
 /// The proxy, where the command has one.

@@ -76,6 +76,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             Ok(kept) => kept,
             Err(error) => return Err(self.give_to_recovery(&run, session, &ended.completion, base, error)),
         };
+        self.launcher.wait_until_gone();
         if let Some(error) = &ended.completion.undelivered {
             run.note("output.lost", format!("what the command wrote could not be passed on: {error}"));
         }
@@ -378,6 +379,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         base: Option<VersionId>,
         source: VaultError,
     ) -> ExecuteError<L::Error> {
+        self.launcher.wait_until_gone();
         let dir = session.dir().to_owned();
         let saved = match &completion.memory {
             Some(memory) => session.spill(memory),

@@ -320,7 +320,14 @@ fn a_vault_that_others_hold_is_waited_for() {
     running = shared.wait_for_word(running, "ran");
     let pid = running.pid().as_raw_nonzero();
     let children = format!("/proc/{pid}/task/{pid}/children");
-    wait_for("the command is gone", || std::fs::read_to_string(&children).unwrap().is_empty());
+    // Init is reaped when the changes have landed, and is dead long before.
+    let is_dead = |child: &str| {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.contains(") Z ")
+    };
+    wait_for("the command is gone", || {
+        std::fs::read_to_string(&children).unwrap().split_whitespace().all(is_dead)
+    });
     // Its changes cannot land yet.
     assert!(running.child.try_wait().unwrap().is_none(), "it did not wait for the vault");
     shared.put("release");

@@ -206,6 +206,11 @@ impl Keeper {
         self.by(Mechanism::Watch).next().is_some()
     }
 
+    #[must_use]
+    pub fn keeps_anything(&self) -> bool {
+        !self.enforced.is_empty()
+    }
+
     /// Puts init where its limits are, before it does anything.
     pub fn take_in(&self, init: Pid) -> Result<(), LimitError> {
         if let Some(unified) = &self.unified {
