@@ -290,7 +290,7 @@ impl Vault {
             bad_ignore_files: Default::default(),
         });
         let held = Outlet::Held(Default::default());
-        let shared = Shared::new(self, flavour, root, held, options.meter)?;
+        let shared = Shared::new(self, flavour, root, held, options.meter);
         let hides_base = options.kind == UpperKind::Whole;
         let over = Over { base: Some(*base), hides_base, ..Over::default() };
         let mut scan = Scan::new(shared, None, over);

@@ -5,7 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::backend::{BlobRecord, ObjectKind};
 use crate::clock::Timestamp;
@@ -128,8 +128,8 @@ pub(in crate::vault) struct Shared<'a> {
     /// Where the vault's own file lies, if that is beneath the root.
     own_file: Option<(TreePath, Vec<u8>)>,
     began: Timestamp,
-    /// A vault without blobs need not be asked whether it has one.
-    vault_is_empty: bool,
+    /// A vault without blobs need not be asked whether it has one; known once something is to be stored.
+    vault_is_empty: OnceLock<bool>,
     seen: Mutex<HashSet<BlobId>>,
     pub outlet: Outlet,
     pub next_dir: AtomicU32,
@@ -149,12 +149,12 @@ impl<'a> Shared<'a> {
         root: OwnedFd,
         outlet: Outlet,
         meter: &'a Meter,
-    ) -> Result<Self> {
+    ) -> Self {
         let keep = match outlet {
             Outlet::Nowhere => Keep::Nothing,
             Outlet::Held(_) | Outlet::Channel(_) => Keep::Everything,
         };
-        Ok(Self {
+        Self {
             vault,
             flavour,
             root,
@@ -168,14 +168,14 @@ impl<'a> Shared<'a> {
             cache: None,
             own_file: None,
             began: vault.now(),
-            vault_is_empty: vault.read()?.objects_before(ObjectKind::Blob, i64::MAX, 1)?.is_empty(),
+            vault_is_empty: OnceLock::new(),
             seen: Mutex::default(),
             outlet,
             next_dir: AtomicU32::new(1),
             dirs: Mutex::default(),
             troubles: Mutex::default(),
             failure: Mutex::default(),
-        })
+        }
     }
 
     /// The scan of a directory of the host.
@@ -189,7 +189,7 @@ impl<'a> Shared<'a> {
     ) -> Result<Self> {
         let exclude =
             Rules::excluding(options.exclude).map_err(|source| ImportError::BadExclude { source })?;
-        let shared = Self::new(vault, Flavour::Host { exclude }, root, outlet, options.meter)?;
+        let shared = Self::new(vault, Flavour::Host { exclude }, root, outlet, options.meter);
         let own_file = own_file(vault, dir);
         Ok(Self { on_trouble: options.on_trouble, cache, own_file, ..shared })
     }
@@ -301,7 +301,7 @@ impl<'a> Shared<'a> {
             let mut seen = lock(&self.seen);
             ids.iter().copied().filter(|id| seen.insert(*id)).collect()
         };
-        if !self.vault_is_empty && !unknown.is_empty() {
+        if !unknown.is_empty() && !self.vault_is_empty()? {
             let reader = self.vault.read()?;
             let mut known = Vec::new();
             for id in &unknown {
@@ -314,6 +314,14 @@ impl<'a> Shared<'a> {
             });
         }
         Ok(unknown)
+    }
+
+    fn vault_is_empty(&self) -> Result<bool> {
+        if let Some(is_empty) = self.vault_is_empty.get() {
+            return Ok(*is_empty);
+        }
+        let is_empty = self.vault.read()?.objects_before(ObjectKind::Blob, i64::MAX, 1)?.is_empty();
+        Ok(*self.vault_is_empty.get_or_init(|| is_empty))
     }
 
     /// Hands blobs to the storing thread, waiting while it has enough to do.
