@@ -154,15 +154,22 @@ impl Launcher for SandboxLauncher {
         }
     }
 
-    fn launch(&self, plan: &LaunchPlan, started: &mut dyn FnMut()) -> Result<Completion, LaunchError> {
+    fn launch(
+        &self,
+        plan: &LaunchPlan,
+        meanwhile: &mut dyn FnMut(),
+        started: &mut dyn FnMut(),
+    ) -> Result<Completion, LaunchError> {
         let begun = Instant::now();
         let keeper = Keeper::prepare(plan)?;
         let prepared = prepare::prepare(plan, &keeper, plan.umask.unwrap_or(self.umask))?;
         let streams =
             Streams::prepare(plan.input, plan.streams).map_err(LaunchError::host("set up the streams"))?;
         let signals = supervisor::hold_signals().map_err(LaunchError::host("hold back signals"))?;
-        let started_up = start(&prepared, &keeper, streams)
-            .and_then(|sandbox| sandbox.wait_for_the_command(&signals, plan));
+        let started_up = start(&prepared, &keeper, streams).and_then(|sandbox| {
+            meanwhile();
+            sandbox.wait_for_the_command(&signals, plan)
+        });
         let sandbox = match started_up {
             Ok(sandbox) => sandbox,
             Err(error) => {

@@ -150,7 +150,7 @@ impl Prober<'_> {
     }
 
     fn run(&self, plan: &LaunchPlan) -> Result<Completion, Failure> {
-        let completion = self.launcher.launch(plan, &mut || {}).map_err(Failure::Launch)?;
+        let completion = self.launcher.launch(plan, &mut || {}, &mut || {}).map_err(Failure::Launch)?;
         if completion.exit != Exit::Code(0) {
             let said =
                 String::from_utf8_lossy(&completion.stderr.unwrap_or_default().bytes).trim().to_owned();

@@ -76,6 +76,10 @@ impl<B: Backend> Backend for FaultBackend<B> {
         self.inner.settle()
     }
 
+    fn make_ready(&self) -> Result<()> {
+        self.inner.make_ready()
+    }
+
     fn integrity(&self) -> Result<Vec<String>> {
         self.inner.integrity()
     }

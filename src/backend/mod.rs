@@ -46,6 +46,10 @@ pub trait Backend: Send + Sync {
     fn shrink(&self, progress: &dyn Fn(u64)) -> Result<()>;
     /// Moves everything from the log into the vault file, so that it is whole by itself.
     fn settle(&self) -> Result<()>;
+    /// Does beforehand, in a moment with nothing else to do, what the commit of a run would do first.
+    fn make_ready(&self) -> Result<()> {
+        Ok(())
+    }
     /// The store's own view of its health: one line for each problem.
     fn integrity(&self) -> Result<Vec<String>>;
 }

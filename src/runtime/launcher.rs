@@ -301,9 +301,15 @@ pub trait Launcher {
     /// What a failed launch was refused.
     fn refused(error: &Self::Error) -> Refused;
 
-    /// Runs a command to its end: nobody who could write is left when this returns. `started` is called once
-    /// the command runs, for work that may go on beside it.
-    fn launch(&self, plan: &LaunchPlan, started: &mut dyn FnMut()) -> Result<Completion, Self::Error>;
+    /// Runs a command to its end: nobody who could write is left when this returns. There is nothing else to do
+    /// while its sandbox is made, when `meanwhile` is called; `started` is called once the command runs, for
+    /// work that may go on beside it.
+    fn launch(
+        &self,
+        plan: &LaunchPlan,
+        meanwhile: &mut dyn FnMut(),
+        started: &mut dyn FnMut(),
+    ) -> Result<Completion, Self::Error>;
 
     /// Waits until the sandbox of the last launch is taken down, which goes on beside what is done with the
     /// changes. Before this its mounts may still be there.

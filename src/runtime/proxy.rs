@@ -273,7 +273,13 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                     import = Some(scope.spawn(move || import_dir(site, dir)));
                 }
             };
-            let launched = self.launcher.launch(&plan, &mut started);
+            let mut meanwhile = || {
+                // Whatever is wrong will be met again, where it matters.
+                if let Err(error) = site.vault.backend().make_ready() {
+                    tracing::debug!(%error, "the vault was not made ready");
+                }
+            };
+            let launched = self.launcher.launch(&plan, &mut meanwhile, &mut started);
             let import =
                 import.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             (launched, import)

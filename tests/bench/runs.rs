@@ -262,7 +262,7 @@ fn hash_and_commit(bench: &Bench, files: &[PathBuf]) -> f64 {
 fn captures(bench: &Bench, small: &Place) -> Vec<Row> {
     let mut rows = Vec::new();
     let hundred = "for f in $(find . -type f -size -8k | sort | head -n 100); do echo $$ >> $f; done";
-    let ours = thrice(|| small.phases(&[], hundred, &["capture", "commit"]));
+    let ours = median((0..15).map(|_| small.phases(&[], hundred, &["capture", "commit"])).collect());
     let mut list = Command::new("sh");
     list.args(["-c", "find . -type f -size -8k | sort | head -n 100"]).current_dir(&small.work);
     let listed = String::from_utf8(list.output().unwrap().stdout).unwrap();

@@ -197,6 +197,10 @@ impl Backend for SqliteBackend {
         maintain::settle(self)
     }
 
+    fn make_ready(&self) -> Result<()> {
+        write::make_ready(self)
+    }
+
     fn integrity(&self) -> Result<Vec<String>> {
         maintain::integrity(self)
     }

@@ -20,6 +20,29 @@ use crate::clock::Timestamp;
 use crate::hostfs::lock::FileLock;
 use crate::ids::{CheckpointName, DIGEST_BYTES, ForkName, MemoKey, RecordingName, RunId, TreeId, VersionId};
 
+const SET_META: &str =
+    "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2";
+const PUT_BLOB: &str =
+    "INSERT INTO blob (digest, size, codec, data) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+const PUT_TREE: &str = "INSERT INTO tree (digest, data) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+const PUT_VERSION: &str = "INSERT INTO version (digest, root, content_root, parents, run, message, author, at, entries, bytes) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING";
+const MOVE_FORK: &str = "UPDATE fork SET head = ?3 WHERE name = ?1 AND head = ?2";
+const APPEND_AUDIT: &str = "INSERT INTO audit (seq, at, actor, action, subject, before, after, detail, digest) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+
+/// What a run that changed something is kept with.
+const OF_A_RUN: [&str; 7] = [PUT_BLOB, PUT_TREE, PUT_VERSION, MOVE_FORK, runs::PUT, APPEND_AUDIT, SET_META];
+
+/// Compiles what the commit of a run will need.
+pub fn make_ready(backend: &SqliteBackend) -> Result<()> {
+    let conn = backend.take_conn()?;
+    let compiled = OF_A_RUN.iter().try_for_each(|sql| conn.sql.prepare_cached(sql).map(drop));
+    compiled.map_err(|error| backend.translate(error))?;
+    backend.give_back(conn);
+    Ok(())
+}
+
 pub struct SqliteWriter<'a> {
     // Before `turn`: a rollback must be over when the next writer's turn begins.
     session: Session<'a>,
@@ -50,21 +73,16 @@ impl Writer for SqliteWriter<'_> {
     }
 
     fn set_meta(&mut self, key: &str, value: &[u8]) -> Result<()> {
-        let sql = "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2";
-        self.execute(sql, (key, value)).map(drop)
+        self.execute(SET_META, (key, value)).map(drop)
     }
 
     fn put_blob(&mut self, blob: &BlobRecord) -> Result<()> {
-        self.execute(
-            "INSERT INTO blob (digest, size, codec, data) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
-            (blob.id.as_bytes(), integer(blob.size), blob.codec.number(), &blob.data),
-        )
-        .map(drop)
+        self.execute(PUT_BLOB, (blob.id.as_bytes(), integer(blob.size), blob.codec.number(), &blob.data))
+            .map(drop)
     }
 
     fn put_tree(&mut self, id: &TreeId, data: &[u8]) -> Result<()> {
-        let sql = "INSERT INTO tree (digest, data) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
-        self.execute(sql, (id.as_bytes(), data)).map(drop)
+        self.execute(PUT_TREE, (id.as_bytes(), data)).map(drop)
     }
 
     fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()> {
@@ -81,8 +99,7 @@ impl Writer for SqliteWriter<'_> {
     fn put_version(&mut self, version: &VersionRecord) -> Result<()> {
         let parents: Vec<u8> = version.parents.iter().flat_map(|parent| parent.0).collect();
         self.execute(
-            "INSERT INTO version (digest, root, content_root, parents, run, message, author, at, entries, bytes) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING",
+            PUT_VERSION,
             (
                 version.id.as_bytes(),
                 version.root.as_bytes(),
@@ -127,8 +144,7 @@ impl Writer for SqliteWriter<'_> {
     }
 
     fn move_fork(&mut self, name: &ForkName, from: &VersionId, to: &VersionId) -> Result<bool> {
-        let sql = "UPDATE fork SET head = ?3 WHERE name = ?1 AND head = ?2";
-        let moved = self.execute(sql, (name.as_str(), from.as_bytes(), to.as_bytes()))?;
+        let moved = self.execute(MOVE_FORK, (name.as_str(), from.as_bytes(), to.as_bytes()))?;
         Ok(moved == 1)
     }
 
@@ -192,8 +208,7 @@ impl Writer for SqliteWriter<'_> {
 
     fn append_audit(&mut self, record: &AuditRecord) -> Result<()> {
         self.execute(
-            "INSERT INTO audit (seq, at, actor, action, subject, before, after, detail, digest) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            APPEND_AUDIT,
             (
                 record.seq,
                 record.at.0,
