@@ -416,8 +416,12 @@ fn scrub(secrets: &Secrets, completion: &mut Completion) {
 
 /// A path may be what is left out for.
 fn without_secrets(secrets: &Secrets, left: LeftOut) -> LeftOut {
-    let path = TreePath::parse(&secrets.scrub(left.path.as_bytes().to_vec()));
-    LeftOut { path: path.unwrap_or_default(), ..left }
+    let scrubbed = secrets.scrub(left.path.as_bytes().to_vec());
+    // Not parsed for nothing: a path that is left out may be deeper than any that is kept.
+    if scrubbed == left.path.as_bytes() {
+        return left;
+    }
+    LeftOut { path: TreePath::parse(&scrubbed).unwrap_or_default(), ..left }
 }
 
 /// The file a vault was opened as.

@@ -19,6 +19,8 @@ use super::version;
 /// Rows of the journal and of the audit log read at once.
 const RUNS_AT_ONCE: usize = 200;
 const AUDIT_AT_ONCE: usize = 1000;
+/// Rows of one kind that are told; more of them say no more.
+const ASTRAY_MAX: usize = 100;
 
 /// How much is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +71,7 @@ impl Vault {
         check.references()?;
         check.runs()?;
         check.recordings()?;
+        check.batches()?;
         check.memos()?;
         let verdict = audit::verify(&*reader, None)?;
         check.report.audit_rows = verdict.rows;
@@ -275,6 +278,29 @@ impl Check<'_> {
             if last < recording.after_run || last > end {
                 self.found("damaged", format!("recording {} lies beyond the journal", recording.name));
             }
+        }
+        Ok(())
+    }
+
+    /// Every batch begins from a version of the vault, and what is tied to an item of one is a run of the journal.
+    fn batches(&mut self) -> Result<()> {
+        let batches = match self.reader.batches(usize::MAX) {
+            Err(BackendError::Corrupt { detail, .. }) => {
+                self.found("damaged", format!("a batch cannot be read: {detail}"));
+                return Ok(());
+            }
+            other => other?,
+        };
+        for batch in batches {
+            if self.reader.version(&batch.base)?.is_none() {
+                self.found("missing", format!("batch {} begins from a version that is not there", batch.id));
+            }
+        }
+        for (batch, item, run) in self.reader.batch_runs_astray(ASTRAY_MAX)? {
+            self.found(
+                "damaged",
+                format!("item {item} of batch {batch} has run {run}: one of them is not there"),
+            );
         }
         Ok(())
     }

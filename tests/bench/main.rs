@@ -31,6 +31,7 @@ pub struct Row {
     pub goal: Goal,
 }
 
+#[derive(Clone, Copy)]
 pub enum Goal {
     AtMost(f64),
     AtLeast(f64),
@@ -72,7 +73,7 @@ pub struct Bench {
 impl Bench {
     /// A directory that was never used before: some file systems slow down after mass deletes.
     pub fn fresh(&self, name: &str) -> PathBuf {
-        let path = self.dir.join(format!("{name}-{}", Instant::now().elapsed().as_nanos() ^ unique()));
+        let path = self.dir.join(format!("{name}-{}", unique()));
         std::fs::create_dir_all(&path).unwrap();
         path
     }
@@ -82,10 +83,10 @@ impl Bench {
     }
 }
 
-fn unique() -> u128 {
+fn unique() -> String {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    u128::from(std::process::id()) << 32 | u128::from(NEXT.fetch_add(1, Ordering::Relaxed))
+    format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 pub fn context() -> Context {
@@ -114,8 +115,24 @@ pub fn median(mut times: Vec<f64>) -> f64 {
 
 /// Lets the disk catch up, so that one measurement does not pay for the one before.
 pub fn quiet() {
-    rustix::fs::sync();
+    // One sync may leave work behind: what it wrote to a file system in a file has yet to reach the disk.
+    for _ in 0..10 {
+        rustix::fs::sync();
+        if unwritten_kib() < 4096 {
+            break;
+        }
+    }
     std::thread::sleep(Duration::from_millis(300));
+}
+
+/// What is still to be written to disks.
+fn unwritten_kib() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+    };
+    value("Dirty:") + value("Writeback:")
 }
 
 fn main() {

@@ -112,36 +112,26 @@ fn measure(bench: &Bench, tree: &Path, name: &str) -> Vec<Row> {
         let version = require_version(&*reader, &imported.committed.version.id).unwrap();
         full_root_of(&*reader, &version).unwrap()
     };
-    let several = |work: &dyn Fn(usize) -> f64| {
-        median(
-            (0..3)
-                .map(|n| {
-                    quiet();
-                    work(n)
-                })
-                .collect(),
-        )
-    };
+    // In turns: what the disk is like changes with what was written before.
     let copies = bench.fresh("copies");
-    let copy = several(&|n| {
-        let to = copies.join(format!("cp-{n}"));
-        std::fs::create_dir(&to).unwrap();
-        peers::copy(tree, &to)
-    });
-    let export = several(&|n| {
+    let mut times = [const { Vec::new() }; 4];
+    for n in 0..3 {
+        let to = |name: &str| copies.join(format!("{name}-{n}"));
         let meter = Meter::default();
+        quiet();
+        std::fs::create_dir(to("cp")).unwrap();
+        times[0].push(peers::copy(tree, &to("cp")));
+        quiet();
         let how = ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: &meter };
-        timed(|| vault.export(&root, &copies.join(format!("export-{n}")), &how).unwrap()).0
-    });
-    let base = several(&|n| {
-        let bases = BaseCache::new(&copies.join(format!("bases-{n}")), "boot");
-        timed(|| vault.materialize(&root, &bases, Trust::Seal, &Meter::default()).unwrap()).0
-    });
-    let checkout = several(&|n| {
-        let to = copies.join(format!("git-{n}"));
-        std::fs::create_dir(&to).unwrap();
-        peers::git_checkout(&repository, &to)
-    });
+        times[1].push(timed(|| vault.export(&root, &to("export"), &how).unwrap()).0);
+        quiet();
+        let bases = BaseCache::new(&to("bases"), "boot");
+        times[2].push(timed(|| vault.materialize(&root, &bases, Trust::Seal, &meter).unwrap()).0);
+        quiet();
+        std::fs::create_dir(to("git")).unwrap();
+        times[3].push(peers::git_checkout(&repository, &to("git")));
+    }
+    let [copy, export, base, checkout] = times.map(median);
     row("export", export, "cp -a", copy, Goal::AtMost(1.0));
     row("export", export, "git checkout", checkout, Goal::AtMost(0.35));
     row("materialize", base, "cp -a", copy, Goal::AtMost(1.0));

@@ -49,15 +49,6 @@ fn what_failed_is_run_again_though_its_failure_is_remembered() {
 }
 
 #[test]
-fn one_command_that_cannot_be_captured_does_not_stop_the_others() {
-    let env = TestEnv::with_project();
-    let list = list(&env, "list.txt", "truncate -s 17T big\necho 2 > two\n");
-    let came = batch(&env, &list, &["--mode", "fan-out", "--keep-going", "--scratch", "memory"]);
-    assert_eq!(came.all("state"), ["failed", "succeeded"], "{:#?}", came.items);
-    assert_eq!(came.result()["stopped"], json!(null));
-}
-
-#[test]
 fn a_copy_of_the_project_does_not_take_over_its_runs() {
     let env = TestEnv::with_project();
     env.ok(&["--fork", "f"], "true");

@@ -175,14 +175,50 @@ fn deep_paths_are_captured() {
         assert_eq!(envelope["success"], json!(true), "{options:?}: {envelope}");
         assert_eq!(envelope["result"]["change_counts"]["added"], json!(301));
     }
-    // What is deeper than a version can be is kept for whoever asks.
+    // What is deeper than a version can be is named, and all else is kept.
     let program = program.replace("300", "10_100").replace("'d' * 40", "'d'");
     let envelope = python(&env, &["--scratch", "disk"], &program);
-    assert_eq!(envelope["error"]["code"], json!("capture.failed"), "{envelope}");
-    assert!(envelope["error"]["message"].as_str().unwrap().contains("levels deep"), "{envelope}");
-    let id = env.scratches()[0].clone();
-    env.avfs(&["recover", "--discard", &id]).expect(0);
+    assert_eq!(envelope["result"]["change_counts"]["added"], json!(10_000), "{envelope}");
+    let left = envelope["result"]["left_out"].as_array().unwrap();
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0]["path"].as_str().unwrap().len(), 2 * 10_001 - 1);
+    assert_eq!(left[0]["reason"], json!("it is more than 10000 levels deep"));
     assert_eq!(env.scratches(), [""; 0]);
+}
+
+/// A file system in memory takes lengths that no version does.
+#[test]
+fn a_file_longer_than_a_version_can_hold_is_named() {
+    let env = TestEnv::with_project();
+    let script = "echo new > new; truncate -s 17T huge; truncate -s 17T README.md";
+    let envelope = env.json(&["--scratch", "memory"], script);
+    let left: Vec<&str> = envelope["result"]["left_out"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|left| left["path"].as_str().unwrap())
+        .collect();
+    assert_eq!(left, ["README.md", "huge"], "{envelope}");
+    let run = run_of(&envelope);
+    assert_eq!(env.cat(&run, "new"), "new\n");
+    assert_eq!(env.cat(&run, "README.md"), "hello\n");
+}
+
+/// Why every run has an upper and a work directory of its own, and holds a lock on them.
+#[test]
+fn an_upper_can_be_mounted_twice_and_a_used_work_directory_not_again() {
+    let env = TestEnv::with_project();
+    let dirs = env.at("overlay");
+    std::fs::create_dir(&dirs).unwrap();
+    let script = "mount -t tmpfs tmpfs $0 && cd $0 && mkdir lower upper work again one two \
+         && mount -t overlay o -o lowerdir=lower,upperdir=upper,workdir=work,userxattr,volatile one \
+         && mount -t overlay o -o lowerdir=lower,upperdir=upper,workdir=again,userxattr,volatile two \
+         && echo x > one/seen && test -e upper/seen && echo twice; umount two; umount one \
+         && mount -t overlay o -o lowerdir=lower,upperdir=upper,workdir=work,userxattr,volatile one || echo refused";
+    let mut command = std::process::Command::new("unshare");
+    let output = command.args(["-Urm", "sh", "-c", script]).arg(&dirs).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(told, "twice\nrefused\n", "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

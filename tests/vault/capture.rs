@@ -543,8 +543,9 @@ fn large_and_many_files_are_captured() {
     case.run(script);
     overlay::in_dir(&dir, script);
     case.assert_same_as(&dir);
-    let file = fs::File::create(case.upper.join("huge")).unwrap();
-    file.set_len(1 << 40).unwrap();
+    for name in ["huge", "large"] {
+        fs::File::create(case.upper.join(name)).unwrap().set_len(1 << 40).unwrap();
+    }
     let options = CaptureOptions {
         kind: UpperKind::Layer,
         exclude: &[],
@@ -556,9 +557,14 @@ fn large_and_many_files_are_captured() {
         meter: &Meter::default(),
     };
     let upper = beneath::open_root(&case.upper).unwrap();
-    let error = case.vault.capture(upper.as_fd(), &case.base, &options).err().unwrap();
-    assert_eq!(error.code(), "file.too_large");
-    assert!(error.to_string().starts_with("huge is"), "{error}");
+    // Left out and named, with all else kept; of one that was there before the old content stays.
+    let captured = case.vault.capture(upper.as_fd(), &case.base, &options).unwrap();
+    let left: Vec<String> =
+        captured.left_out.iter().map(|left| format!("{}: {}", left.path, left.reason)).collect();
+    let reason = format!("it is {} bytes long; at most {} can be kept", 1_u64 << 40, 1_u64 << 39);
+    assert_eq!(left, [format!("huge: {reason}"), format!("large: {reason}")]);
+    assert!(!captured.edits.keys().any(|path| ["huge", "large"].contains(&path.to_string().as_str())));
+    assert!(edited(&captured).contains(&"hollow".to_owned()));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The journal: how runs are found, what is marked, and what an edit of it costs.
 
-use avfs::backend::RunRecord;
+use avfs::backend::{BatchItem, BatchRecord, RunRecord};
 use avfs::diagnose::Diagnose;
-use avfs::ids::{ForkName, RunId, RunPrefix};
+use avfs::ids::{BatchId, DIGEST_BYTES, ForkName, ListDigest, RunId, RunPrefix};
 use avfs::vault::gc::{Keep, Trial};
 use avfs::vault::run::Landing;
 use avfs::vault::{Vault, audit};
@@ -134,4 +134,38 @@ fn a_recording_holds_what_lands_between_its_marks() {
     // A name that is free is taken again.
     assert_eq!(vault.start_recording(None, None).unwrap().name, all.name);
     support::assert_clean(&vault);
+}
+
+#[test]
+fn what_is_tied_to_a_batch_must_be_there() {
+    let scratch = Scratch::new();
+    let (vault, file) = (furnished(&scratch), scratch.join("vault.db"));
+    let base = head(&vault, &main_fork());
+    let batch = BatchRecord {
+        id: BatchId::parse("aaaaaaaaaa").unwrap(),
+        list: ListDigest([7; DIGEST_BYTES]),
+        base,
+        started_at: support::START,
+        ended_at: None,
+        plan: "{}".to_owned(),
+    };
+    vault.begin_batch(&batch).unwrap();
+    let item = BatchItem { batch: batch.id.clone(), number: 0 };
+    let quiet = RunRecord { version_before: Some(base), ..record(1, &main_fork()) };
+    Changes::default().land_for(&vault, Landing::RecordOnly, quiet, &item).unwrap();
+    support::assert_clean(&vault);
+    drop(vault);
+    let sql = support::sql(&file);
+    for (edit, told) in [
+        (
+            "INSERT INTO batch_run VALUES ('aaaaaaaaaa', 1, 'bbbbbbbbbb')",
+            "item 1 of batch aaaaaaaaaa has run bbbbbbbbbb",
+        ),
+        ("UPDATE batch SET base = zeroblob(32)", "batch aaaaaaaaaa begins from a version that is not there"),
+        ("DELETE FROM batch", "item 0 of batch aaaaaaaaaa has run"),
+    ] {
+        sql.execute(edit, []).unwrap();
+        let found = findings(&support::open_vault(&file));
+        assert!(found.iter().any(|what| what.contains(told)), "{edit}: {found:?}");
+    }
 }

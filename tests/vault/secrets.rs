@@ -97,7 +97,9 @@ impl Case {
             | LeftOutReason::Excluded
             | LeftOutReason::Hidden
             | LeftOutReason::Own
-            | LeftOutReason::NoPermission => panic!("{}: {}", left.path, left.reason),
+            | LeftOutReason::NoPermission
+            | LeftOutReason::TooLarge { .. }
+            | LeftOutReason::TooDeep => panic!("{}: {}", left.path, left.reason),
         });
         (told.collect(), kept)
     }

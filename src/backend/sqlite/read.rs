@@ -270,6 +270,10 @@ impl Reader for Session<'_> {
         self.runs_of_batch(batch, after, at_most)
     }
 
+    fn batch_runs_astray(&self, at_most: usize) -> Result<Vec<(String, i64, String)>> {
+        self.runs_of_no_batch(at_most)
+    }
+
     fn runs_after(&self, after: i64, at_most: usize) -> Result<Vec<RunRecord>> {
         self.runs_since(after, at_most)
     }

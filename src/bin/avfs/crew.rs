@@ -107,7 +107,7 @@ pub struct Fault {
 impl Answer {
     /// True if what failed is about this one command: another may fare better.
     pub fn is_of_the_command(&self) -> bool {
-        const AREAS: [&str; 10] = [
+        const AREAS: [&str; 8] = [
             "command.",
             "request.",
             "policy.denied",
@@ -115,8 +115,6 @@ impl Answer {
             "ref.",
             "secret.",
             "cache.",
-            "file.",
-            "capture.too_deep",
             "limits.unenforceable",
         ];
         let code = self.error_cause.as_ref().or(self.error.as_ref().map(|fault| &fault.code));

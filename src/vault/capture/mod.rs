@@ -37,10 +37,6 @@ use modes::Modes;
 pub enum CaptureError {
     #[error("{path} changed while it was captured: something still writes to the upper")]
     NotQuiet { path: TreePath },
-    #[error("{path} is {depth} levels deep; at most {} are allowed", super::path::DEPTH_MAX)]
-    TooDeep { path: TreePath, depth: usize },
-    #[error("{path} is {size} bytes long; at most {max} can be kept")]
-    FileTooLarge { path: TreePath, size: u64, max: u64 },
     #[error("{pattern:?} is not a pattern")]
     BadExclude {
         pattern: String,
@@ -76,8 +72,6 @@ impl Diagnose for CaptureError {
     fn code(&self) -> &'static str {
         match self {
             Self::NotQuiet { .. } => "capture.not_quiet",
-            Self::TooDeep { .. } => "capture.too_deep",
-            Self::FileTooLarge { .. } => "file.too_large",
             Self::BadExclude { .. } => "capture.bad_exclude",
             Self::Io { .. } => "capture.io",
             Self::Journal { .. } => "capture.journal",
@@ -88,7 +82,6 @@ impl Diagnose for CaptureError {
     fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::NotQuiet { .. } => "end what still writes there, then: avfs recover",
-            Self::TooDeep { .. } | Self::FileTooLarge { .. } => "leave it out with a line in .avfsignore",
             Self::BadExclude { .. } => "patterns are those of gitignore(5)",
             Self::Interrupted => "the upper is kept: avfs recover",
             Self::Io { .. } | Self::Journal { .. } => return None,
@@ -123,7 +116,7 @@ pub struct CaptureOptions<'a> {
     pub exclude: &'a [String],
     /// Paths at and beneath which nothing is captured, beside the vault's own directory.
     pub hidden: &'a [TreePath],
-    /// Files longer than this fail the capture; [`FILE_BYTES_MAX`](super::chunk::FILE_BYTES_MAX) at most.
+    /// Files longer than this are left out; [`FILE_BYTES_MAX`](super::chunk::FILE_BYTES_MAX) at most.
     pub file_bytes_max: u64,
     /// Values that nothing may hold which is captured.
     pub secrets: &'a Secrets,
@@ -157,6 +150,10 @@ pub enum LeftOutReason {
     Own,
     /// It belongs to somebody else, who does not let it be read.
     NoPermission,
+    /// A file beyond what a version can hold. What the base has there stays.
+    TooLarge { size: u64, max: u64 },
+    /// A directory beyond the levels a version can hold.
+    TooDeep,
     /// It holds the value of the secret of this name, in its content, name, target or attributes. What the base has
     /// there stays.
     Secret(String),
@@ -175,7 +172,9 @@ impl LeftOutReason {
             | Self::Excluded
             | Self::Hidden
             | Self::Own
-            | Self::NoPermission => false,
+            | Self::NoPermission
+            | Self::TooLarge { .. }
+            | Self::TooDeep => false,
         }
     }
 }
@@ -189,6 +188,8 @@ impl std::fmt::Display for LeftOutReason {
             Self::Hidden => f.write_str("it is not part of the workspace"),
             Self::Own => f.write_str("it is a vault's own directory"),
             Self::NoPermission => f.write_str("no permission to read it"),
+            Self::TooLarge { size, max } => write!(f, "it is {size} bytes long; at most {max} can be kept"),
+            Self::TooDeep => write!(f, "it is more than {} levels deep", super::path::DEPTH_MAX),
             Self::Secret(name) => write!(f, "holds the value of the secret {name}"),
             Self::SecretAttribute(name) => {
                 write!(f, "an attribute of it holds the value of the secret {name}")
@@ -250,7 +251,7 @@ impl Vault {
         let mut edits = expand::edits(&FreshPages::new(self), &found)?;
         for (path, reason) in &notes.left_out {
             // Also where nothing of the base is seen any more: what was there is not the command's to lose.
-            if let LeftOutReason::Secret(_) = reason {
+            if let LeftOutReason::Secret(_) | LeftOutReason::TooLarge { .. } = reason {
                 edits.remove(path);
             }
         }
@@ -390,11 +391,11 @@ fn in_capture(error: VaultError) -> VaultError {
     let VaultError::Import(error) = error else { return error };
     let error = match error {
         ImportError::Vanished { path } | ImportError::Torn { path, .. } => CaptureError::NotQuiet { path },
-        ImportError::TooDeep { path, depth } => CaptureError::TooDeep { path, depth },
         ImportError::Io { operation, path, source } => CaptureError::Io { operation, path, source },
         ImportError::Interrupted => CaptureError::Interrupted,
         // Said of directories of the host, never of an upper.
-        ImportError::NotADirectory { .. }
+        ImportError::TooDeep { .. }
+        | ImportError::NotADirectory { .. }
         | ImportError::NoDirectory { .. }
         | ImportError::NoPermission { .. }
         | ImportError::BadIgnore { .. }

@@ -16,7 +16,7 @@ use crate::vault::error::Result;
 use crate::vault::ignore::{FILE_NAME, OWN_DIR, Rules};
 use crate::vault::ingest::read_full;
 use crate::vault::page::{Body, DirRef, FileContent, Node};
-use crate::vault::path::TreePath;
+use crate::vault::path::{DEPTH_MAX, TreePath};
 use crate::vault::secrets::Secrets;
 use crate::vault::tree;
 
@@ -273,6 +273,10 @@ impl Shared<'_> {
             return Ok(());
         }
         let what = match stat.kind {
+            HostKind::Dir if path.depth() > DEPTH_MAX => {
+                upper.leave_out(path, LeftOutReason::TooDeep);
+                What::Gone
+            }
             HostKind::Dir => {
                 let over = Over { base: base_dir, hides_base: job.over.hides_base, ignored: rule };
                 let number = self.next_number();
@@ -286,11 +290,12 @@ impl Shared<'_> {
                 });
                 What::Dir(number)
             }
+            HostKind::File if stat.size > upper.file_bytes_max => {
+                let (size, max) = (stat.size, upper.file_bytes_max);
+                upper.leave_out(path, LeftOutReason::TooLarge { size, max });
+                What::Gone
+            }
             HostKind::File => {
-                if stat.size > upper.file_bytes_max {
-                    let (size, max) = (stat.size, upper.file_bytes_max);
-                    return Err(CaptureError::FileTooLarge { path, size, max }.into());
-                }
                 let opened = self.open_up_if_closed(upper, &path, &stat);
                 self.tolerate(opened, "open up", || path.clone())?;
                 listing.pending.push((listing.entries.len(), name.clone()));
