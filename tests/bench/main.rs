@@ -8,6 +8,7 @@ mod generate;
 mod large;
 mod lists;
 mod peers;
+mod plain;
 mod processes;
 mod runs;
 mod trees;

@@ -10,13 +10,17 @@ use serde_json::Value;
 
 use crate::commits::one_row_commit;
 use crate::peers::{copy, has, run};
-use crate::{Bench, Goal, Row, generate, median, quiet, timed};
+use crate::{Bench, Goal, Row, generate, median, plain, quiet, timed};
 
 const ROUNDS: usize = 60;
 const WORK_ROUNDS: usize = 5;
 const CREATE: &str = "mkdir new && cd new && i=0; while [ $i -lt 5000 ]; do echo $i > f$i; i=$((i+1)); done";
 const LIST: &str = "list=$(find . -type f | sort | head -n 1000)";
 const COPY_UPS: &str = "for f in $list; do echo x >> $f; done";
+const SOURCES: &str = "mkdir c; i=0; while [ $i -lt 12 ]; do \
+     printf '#include <stdio.h>\\n#include <stdlib.h>\\nint f%d(int n) { putchar(n); return abs(n) + %d; }\\n' $i $i > c/$i.c; \
+     i=$((i+1)); done";
+const BUILD: &str = "for f in c/*.c; do cc -O2 -fPIC -c -o ${f%.c}.o $f; done; cc -shared -o c/all c/*.o";
 const READ: &str = "find . -type f -print0 | xargs -0 cat > /dev/null";
 
 /// A workspace of its own with its vault and caches.
@@ -242,6 +246,12 @@ fn work_inside(bench: &Bench, small: &Place) -> Vec<Row> {
     let [ours, theirs] = in_turns([&mut || on_disk("true", READ), &mut || hand(Upper::Disk, "true", READ)]);
     rows.push(row("reading 10,000 files, scratch on disk", ours, "overlay by hand", theirs, limit));
 
+    if has("cc") {
+        let [ours, theirs] =
+            in_turns([&mut || on_disk(SOURCES, BUILD), &mut || hand(Upper::Disk, SOURCES, BUILD)]);
+        rows.push(row("compiling 12 C files, scratch on disk", ours, "overlay by hand", theirs, limit));
+    }
+
     let [disk, disk_hand, memory, memory_hand, natively] = in_turns([
         &mut || on_disk("true", CREATE),
         &mut || hand(Upper::Disk, "true", CREATE),
@@ -286,14 +296,10 @@ fn captures(bench: &Bench, small: &Place) -> Vec<Row> {
     list.args(["-c", "find . -type f -size -8k | sort | head -n 100"]).current_dir(&small.work);
     let listed = String::from_utf8(list.output().unwrap().stdout).unwrap();
     let files: Vec<PathBuf> = listed.lines().map(|line| small.work.join(line)).collect();
-    let theirs = hash_and_commit(bench, &files);
-    rows.push(row(
-        "capture of 100 changed small files",
-        ours,
-        "hashing and one commit",
-        theirs,
-        Goal::AtMost(3.0),
-    ));
+    let what = "capture of 100 changed small files";
+    rows.push(row(what, ours, "hashing and one commit", hash_and_commit(bench, &files), Goal::AtMost(3.0)));
+    let rows_of_sqlite = plain::small_files(&bench.fresh("plain"), &files);
+    rows.push(row(what, ours, "plain rows of SQLite", rows_of_sqlite, Goal::AtMost(3.0)));
 
     let many = "mkdir many && cd many && for d in $(seq 100); do mkdir $d; for f in $(seq 100); do echo $d $f $$ > $d/$f; done; done";
     let ours = thrice(|| small.phases(&["--scratch", "disk"], many, &["capture", "commit"]));
@@ -307,7 +313,10 @@ fn captures(bench: &Bench, small: &Place) -> Vec<Row> {
     let from = bench.fresh("big");
     run(Command::new("sh").args(["-c", big]).current_dir(&from));
     let theirs = thrice(|| copy(&from, &bench.fresh("big-copy")) * 1e3);
-    rows.push(row("capture of a new file of 500 MB", ours, "cp", theirs, Goal::AtMost(4.0)));
+    let what = "capture of a new file of 500 MB";
+    rows.push(row(what, ours, "cp", theirs, Goal::AtMost(4.0)));
+    let rows_of_sqlite = thrice(|| plain::large_file(&bench.fresh("plain"), &from.join("big")));
+    rows.push(row(what, ours, "plain rows of SQLite", rows_of_sqlite, Goal::AtMost(1.5)));
     rows
 }
 
