@@ -57,6 +57,8 @@ impl Place {
     }
 
     pub fn around(&self, command: &mut Command) {
+        // Toolchains of whoever measures would be mounts that the peer does not have.
+        command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
         command.env("XDG_CACHE_HOME", &self.cache).stdin(Stdio::null()).stderr(Stdio::null());
     }
 
