@@ -225,11 +225,8 @@ impl Reader for State {
     }
 
     fn batch_runs_astray(&self, limit: usize) -> Result<Vec<(String, i64, String)>> {
-        let is_whole = |item: &BatchItem, run: &RunId| {
-            self.batches.iter().any(|batch| batch.id == item.batch)
-                && self.runs.iter().any(|known| known.id == *run)
-        };
-        let astray = self.batch_runs.iter().filter(|(item, run)| !is_whole(item, run)).take(limit);
+        let is_there = |run: &RunId| self.runs.iter().any(|known| known.id == *run);
+        let astray = self.batch_runs.iter().filter(|(_, run)| !is_there(run)).take(limit);
         let number = |item: &BatchItem| i64::try_from(item.number).unwrap_or(i64::MAX);
         Ok(astray.map(|(item, run)| (item.batch.to_string(), number(item), run.to_string())).collect())
     }

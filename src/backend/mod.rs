@@ -115,7 +115,7 @@ pub trait Reader {
     /// The runs of a batch's items, by the item's number and then in the order of the journal: those behind an item and
     /// a sequence number.
     fn batch_runs(&self, batch: &BatchId, after: (u64, i64), limit: usize) -> Result<Vec<(u64, RunRecord)>>;
-    /// Runs of items where there is no such batch or no such run, each as it is written: batch, item, run.
+    /// Runs of items that are not in the journal, each as it is written: batch, item, run.
     fn batch_runs_astray(&self, limit: usize) -> Result<Vec<(String, i64, String)>>;
     fn memo(&self, key: &MemoKey) -> Result<Option<MemoRecord>>;
     /// What is remembered of this run.

@@ -297,10 +297,7 @@ impl Check<'_> {
             }
         }
         for (batch, item, run) in self.reader.batch_runs_astray(ASTRAY_MAX)? {
-            self.found(
-                "damaged",
-                format!("item {item} of batch {batch} has run {run}: one of them is not there"),
-            );
+            self.found("missing", format!("item {item} of batch {batch} has run {run}, which is not there"));
         }
         Ok(())
     }

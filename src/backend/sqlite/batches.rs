@@ -85,12 +85,11 @@ impl Session<'_> {
         self.all(&format!("SELECT {COLUMNS} FROM batch {which}"), params, batch_from)
     }
 
-    pub fn runs_of_no_batch(&self, at_most: usize) -> Result<Vec<(String, i64, String)>> {
+    pub fn batch_runs_of_no_run(&self, at_most: usize) -> Result<Vec<(String, i64, String)>> {
         if !self.has_batches() {
             return Ok(Vec::new());
         }
-        let sql = "SELECT batch, item, run FROM batch_run \
-                   WHERE batch NOT IN (SELECT id FROM batch) OR run NOT IN (SELECT id FROM run) LIMIT ?1";
+        let sql = "SELECT batch, item, run FROM batch_run WHERE run NOT IN (SELECT id FROM run) LIMIT ?1";
         self.all(sql, [limit(at_most)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
     }
 

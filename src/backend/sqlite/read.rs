@@ -271,7 +271,7 @@ impl Reader for Session<'_> {
     }
 
     fn batch_runs_astray(&self, at_most: usize) -> Result<Vec<(String, i64, String)>> {
-        self.runs_of_no_batch(at_most)
+        self.batch_runs_of_no_run(at_most)
     }
 
     fn runs_after(&self, after: i64, at_most: usize) -> Result<Vec<RunRecord>> {
