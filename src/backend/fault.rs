@@ -100,9 +100,12 @@ impl Writer for FaultWriter<'_> {
         self.inner.set_meta(key, value)
     }
 
-    fn put_blob(&mut self, blob: &BlobRecord) -> Result<()> {
-        self.fuse.burn("put_blob")?;
-        self.inner.put_blob(blob)
+    fn put_blobs(&mut self, blobs: &[BlobRecord]) -> Result<()> {
+        for blob in blobs {
+            self.fuse.burn("put_blobs")?;
+            self.inner.put_blobs(std::slice::from_ref(blob))?;
+        }
+        Ok(())
     }
 
     fn put_tree(&mut self, id: &TreeId, data: &[u8]) -> Result<()> {

@@ -300,9 +300,11 @@ impl Writer for MemoryWriter<'_> {
         Ok(())
     }
 
-    fn put_blob(&mut self, blob: &BlobRecord) -> Result<()> {
-        self.work.last_row += 1;
-        self.work.blobs.entry(blob.id).or_insert((self.work.last_row, blob.clone()));
+    fn put_blobs(&mut self, blobs: &[BlobRecord]) -> Result<()> {
+        for blob in blobs {
+            self.work.last_row += 1;
+            self.work.blobs.entry(blob.id).or_insert((self.work.last_row, blob.clone()));
+        }
         Ok(())
     }
 

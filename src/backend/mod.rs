@@ -141,8 +141,9 @@ pub trait Writer {
 
     fn set_meta(&mut self, key: &str, value: &[u8]) -> Result<()>;
 
-    /// Keeps a blob; one that is there already stays as it is.
-    fn put_blob(&mut self, blob: &BlobRecord) -> Result<()>;
+    /// Keeps blobs, in whatever order stores them best, but lists behind what they refer to. One that is there already
+    /// stays as it is.
+    fn put_blobs(&mut self, blobs: &[BlobRecord]) -> Result<()>;
     fn put_tree(&mut self, id: &TreeId, data: &[u8]) -> Result<()>;
     fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()>;
 

@@ -303,7 +303,7 @@ mod tests {
         let mut writer = store.write().unwrap();
         for (_, text) in files {
             let blob = content::encode(content::id_of(text.as_bytes()), text.as_bytes().to_vec());
-            writer.put_blob(&blob).unwrap();
+            writer.put_blobs(&[blob]).unwrap();
         }
         writer.commit(Durability::Synced).unwrap();
         (ChangeSummary::of(files.iter().map(|(path, text)| added(path, text)).collect()), store)

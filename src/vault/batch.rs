@@ -61,9 +61,7 @@ impl<'v> Batch<'v> {
         pages: &[(TreeId, Vec<u8>)],
         transaction: &mut Transaction<'_>,
     ) -> Result<()> {
-        for blob in blobs {
-            transaction.writer.put_blob(blob)?;
-        }
+        transaction.put_blobs(blobs)?;
         for (id, data) in pages {
             transaction.writer.put_tree(id, data)?;
         }

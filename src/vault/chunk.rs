@@ -403,7 +403,7 @@ mod tests {
                 list.push(Item::Chunk { length: 8, id }, &mut |blob| blobs.push(blob));
             }
             let id = list.finish(&mut |blob| blobs.push(blob));
-            blobs.iter().for_each(|blob| writer.put_blob(blob).unwrap());
+            writer.put_blobs(&blobs).unwrap();
             writer.commit(Durability::Deferred).unwrap();
             let reader = store.read().unwrap();
             let mut pieces = PieceReader::open(&*reader, &id).unwrap();

@@ -194,10 +194,7 @@ impl Transaction<'_> {
     }
 
     pub fn put_blobs(&mut self, blobs: &[BlobRecord]) -> Result<()> {
-        for blob in blobs {
-            self.writer.put_blob(blob)?;
-        }
-        Ok(())
+        Ok(self.writer.put_blobs(blobs)?)
     }
 
     pub fn put_pages(&mut self, new: &NewPages) -> Result<()> {

@@ -85,6 +85,24 @@ fn equal_content_has_equal_ids_on_every_machine() {
 }
 
 #[test]
+fn blobs_fill_the_pages_of_the_file() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    for n in 0..2000 {
+        fs::write(dir.join(n.to_string()), support::noise(n as u64, 100 + n * 7919 % 6000)).unwrap();
+    }
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    support::import(&vault, &dir);
+    vault.backend().settle().unwrap();
+    let usage = vault.read().unwrap().usage().unwrap();
+    let stored = usage.blob_stored_bytes + usage.tree_bytes;
+    // As they come, rows of such lengths leave a third of the file empty.
+    let most = stored * 110 / 100;
+    assert!(usage.file_bytes < most, "{} bytes for {stored} that are stored", usage.file_bytes);
+    support::assert_clean(&vault);
+}
+
+#[test]
 fn times_do_not_count_as_content() {
     let scratch = Scratch::new();
     known_dir(&scratch.join("a"), 1_600_000_000);

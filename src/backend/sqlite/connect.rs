@@ -14,7 +14,7 @@ use super::schema;
 use crate::backend::{BackendError, Result};
 
 /// Bytes of a page: large enough that most small files share one, small enough that a commit writes little.
-const PAGE_BYTES: i64 = 8192;
+pub const PAGE_BYTES: usize = 8192;
 const CACHE_KIB: i64 = 32 * 1024;
 const MMAP_BYTES: i64 = 1 << 30;
 /// The log is cut back to this when it starts over.
@@ -79,7 +79,7 @@ pub fn create(path: &Path, options: &OpenOptions) -> Result<Conn> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     let conn = open_raw(path, flags, options)?;
     let settle = || -> rusqlite::Result<()> {
-        conn.sql.pragma_update(None, "page_size", PAGE_BYTES)?;
+        conn.sql.pragma_update(None, "page_size", PAGE_BYTES as i64)?;
         conn.sql.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
         conn.sql.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
         conn.sql.pragma_update(None, "journal_mode", "WAL")?;

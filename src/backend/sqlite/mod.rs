@@ -9,6 +9,7 @@ mod batches;
 mod connect;
 mod maintain;
 mod memos;
+mod pack;
 mod read;
 mod recordings;
 mod runs;

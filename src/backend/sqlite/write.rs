@@ -7,6 +7,7 @@ use rusqlite::Params;
 use super::SqliteBackend;
 use super::maintain;
 use super::memos;
+use super::pack;
 use super::read::{Session, run};
 use super::recordings;
 use super::runs;
@@ -76,9 +77,12 @@ impl Writer for SqliteWriter<'_> {
         self.execute(SET_META, (key, value)).map(drop)
     }
 
-    fn put_blob(&mut self, blob: &BlobRecord) -> Result<()> {
-        self.execute(PUT_BLOB, (blob.id.as_bytes(), integer(blob.size), blob.codec.number(), &blob.data))
-            .map(drop)
+    fn put_blobs(&mut self, blobs: &[BlobRecord]) -> Result<()> {
+        for blob in pack::order(blobs) {
+            let values = (blob.id.as_bytes(), integer(blob.size), blob.codec.number(), &blob.data);
+            self.execute(PUT_BLOB, values)?;
+        }
+        Ok(())
     }
 
     fn put_tree(&mut self, id: &TreeId, data: &[u8]) -> Result<()> {
