@@ -90,6 +90,12 @@ fn unique() -> String {
     format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// A program of the release build, as it is installed.
+pub fn program(name: &str) -> PathBuf {
+    let dir = std::env::var_os("AVFS_BENCH_BIN").expect("scripts/bench sets AVFS_BENCH_BIN");
+    PathBuf::from(dir).join(name)
+}
+
 pub fn context() -> Context {
     Context { clock: Arc::new(SystemClock), actor: "bench".to_owned() }
 }

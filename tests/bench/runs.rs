@@ -1,6 +1,4 @@
 //! Runs: `avfs-run` as a user calls it, beside bubblewrap, an overlay mounted by hand, native execution and cp.
-//!
-//! `AVFS_BENCH_RUN` names the release build of `avfs-run`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -10,7 +8,7 @@ use serde_json::Value;
 
 use crate::commits::one_row_commit;
 use crate::peers::{copy, has, run};
-use crate::{Bench, Goal, Row, generate, median, plain, quiet, timed};
+use crate::{Bench, Goal, Row, generate, median, plain, program, quiet, timed};
 
 const ROUNDS: usize = 60;
 const WORK_ROUNDS: usize = 5;
@@ -27,30 +25,27 @@ const READ: &str = "find . -type f -print0 | xargs -0 cat > /dev/null";
 pub struct Place {
     pub work: PathBuf,
     cache: PathBuf,
-    pub program: PathBuf,
 }
 
 impl Place {
-    pub fn new(bench: &Bench, name: &str, files: usize) -> Option<Self> {
-        let program = PathBuf::from(std::env::var_os("AVFS_BENCH_RUN")?);
+    pub fn new(bench: &Bench, name: &str, files: usize) -> Self {
         let dir = bench.fresh(name);
-        let place = Self { work: dir.join("work"), cache: dir.join("cache"), program };
+        let place = Self { work: dir.join("work"), cache: dir.join("cache") };
         std::fs::create_dir_all(&place.work).unwrap();
         generate::tree(&place.work, files);
         quiet();
-        Some(place)
+        place
     }
 
     fn command(&self, options: &[&str], script: &str) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(program("avfs-run"));
         command.args(options).args(["--", "sh", "-c", script]).current_dir(&self.work);
         self.around(&mut command);
         command
     }
 
-    /// The `avfs` beside it.
     pub fn avfs(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(self.program.with_file_name("avfs"));
+        let mut command = Command::new(program("avfs"));
         command.args(words).current_dir(&self.work);
         self.around(&mut command);
         command
@@ -79,7 +74,7 @@ impl Place {
 
     /// Just `true`, without a shell.
     pub fn run_true(&self, options: &[&str]) -> f64 {
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(program("avfs-run"));
         command.arg("-q").args(options).args(["--", "true"]).current_dir(&self.work);
         self.around(&mut command);
         run(&mut command) * 1e3
@@ -148,10 +143,7 @@ fn native(bench: &Bench, script: &str) -> f64 {
 }
 
 pub fn runs(bench: &Bench) -> Vec<Row> {
-    let Some(small) = Place::new(bench, "runs-small", 10_000) else {
-        println!("note: AVFS_BENCH_RUN is not set; runs are not measured");
-        return Vec::new();
-    };
+    let small = Place::new(bench, "runs-small", 10_000);
     let mut rows = Vec::new();
     let fork = ["--fork", "bench"];
     small.run_true(&fork);
@@ -162,7 +154,7 @@ pub fn runs(bench: &Bench) -> Vec<Row> {
     rows.extend(captures(bench, &small));
     rows.extend(concurrent(&small, &fork));
     rows.extend(first_sight(bench));
-    let size = std::fs::metadata(&small.program).unwrap().len() as f64 / 1e6;
+    let size = std::fs::metadata(program("avfs-run")).unwrap().len() as f64 / 1e6;
     rows.push(figure("release binary of avfs-run", size, "MB", 12.0));
     rows
 }
@@ -180,18 +172,14 @@ fn start_up(bench: &Bench, small: &Place, fork: &[&str]) -> Vec<Row> {
     let mut rows = Vec::new();
     let large = Place::new(bench, "runs-large", bench.files);
     let mut times = [const { Vec::new() }; 4];
-    if let Some(large) = &large {
-        large.run_true(fork);
-    }
+    large.run_true(fork);
     for _ in 0..ROUNDS {
         times[0].push(small.run_true(fork));
         if has("bwrap") {
             times[1].push(run(&mut bubblewrap(&small.work)) * 1e3);
         }
         times[2].push(small.phases(fork, "true", &["mount", "execute"]));
-        if let Some(large) = &large {
-            times[3].push(large.run_true(fork));
-        }
+        times[3].push(large.run_true(fork));
     }
     let [ours, bwrap, sandbox, hundred] = times;
     let ours = median(ours);
@@ -206,10 +194,8 @@ fn start_up(bench: &Bench, small: &Place, fork: &[&str]) -> Vec<Row> {
             Goal::AtMost(1.2),
         ));
     }
-    if !hundred.is_empty() {
-        let what = format!("the same on {} files", bench.files);
-        rows.push(row(&what, median(hundred), "10,000 files", ours, Goal::AtMost(1.2)));
-    }
+    let what = format!("the same on {} files", bench.files);
+    rows.push(row(&what, median(hundred), "10,000 files", ours, Goal::AtMost(1.2)));
     rows
 }
 
@@ -348,19 +334,17 @@ fn first_sight(bench: &Bench) -> Vec<Row> {
     #[expect(clippy::disallowed_methods, reason = "compared with what date prints")]
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as f64;
     let mut rows = Vec::new();
-    let place = Place::new(bench, "runs-new", bench.files).unwrap();
+    let place = Place::new(bench, "runs-new", bench.files);
     let began = now();
     let output = place.command(&["-q"], "date +%s%N").output().unwrap();
     let first = String::from_utf8_lossy(&output.stdout).trim().parse::<f64>().unwrap();
     let what = format!("first instruction in {} files never seen", bench.files);
     rows.push(figure(&what, (first - began) / 1e6, "ms", 300.0));
 
-    let place = Place::new(bench, "runs-new", bench.files).unwrap();
+    let place = Place::new(bench, "runs-new", bench.files);
     let whole = place.run_true(&[]);
-    let place = Place::new(bench, "runs-new", bench.files).unwrap();
-    let vault = place.cache.with_extension("db");
-    drop(crate::new_vault(&vault));
-    let (import, _) = crate::trees::import(&vault, &place.work, &place.cache.with_extension("stat"));
+    let place = Place::new(bench, "runs-new", bench.files);
+    let import = crate::trees::Home::new(bench).import(&place.work);
     rows.push(row(
         "the whole run of `true` there",
         whole,
@@ -369,7 +353,7 @@ fn first_sight(bench: &Bench) -> Vec<Row> {
         Goal::AtMost(1.1),
     ));
 
-    let place = Place::new(bench, "runs-new", bench.files).unwrap();
+    let place = Place::new(bench, "runs-new", bench.files);
     rows.push(figure("with --discard", place.run_true(&["--discard"]), "ms", 1000.0));
     rows
 }

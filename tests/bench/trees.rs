@@ -1,30 +1,43 @@
-//! Whole trees: import, import again, export, materialize.
+//! Whole trees: import, import again, export, materialize, by `avfs` as a user calls it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use avfs::ids::ForkName;
-use avfs::vault::export::{ExportOptions, Overwrite};
-use avfs::vault::import::{ImportOptions, Imported, OnTrouble};
-use avfs::vault::materialize::{BaseCache, Trust};
-use avfs::vault::meter::Meter;
-use avfs::vault::version::full_root_of;
-use avfs::vault::{Vault, require_version};
+use avfs::ids::VersionId;
+use avfs::vault::Vault;
 
-use crate::{Bench, Goal, Row, context, generate, median, new_vault, options, peers, quiet, timed};
+use crate::peers::run;
+use crate::{Bench, Goal, Row, context, generate, median, new_vault, options, peers, program, quiet};
 
-/// As a process would: opens the vault, imports, closes it.
-pub fn import(vault: &Path, tree: &Path, cache: &Path) -> (f64, Imported) {
-    timed(|| {
-        let vault = Vault::open(vault, options(), context()).unwrap();
-        let meter = Meter::default();
-        let how = ImportOptions {
-            on_trouble: OnTrouble::Fail,
-            stat_cache: Some(cache),
-            exclude: &[],
-            meter: &meter,
-        };
-        vault.import(tree, &ForkName::main(), "bench", &how).unwrap()
-    })
+/// A vault, and the caches that `avfs` has for it.
+pub struct Home(PathBuf);
+
+impl Home {
+    pub fn new(bench: &Bench) -> Self {
+        let home = Self(bench.fresh("vault"));
+        drop(new_vault(&home.vault()));
+        home
+    }
+
+    fn vault(&self) -> PathBuf {
+        self.0.join("vault.db")
+    }
+
+    fn avfs(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(program("avfs"));
+        command.arg("--vault").arg(self.vault()).args(words);
+        command.env("XDG_CACHE_HOME", self.0.join("cache"));
+        command
+    }
+
+    pub fn import(&self, tree: &Path) -> f64 {
+        run(self.avfs(&["import"]).arg(tree))
+    }
+
+    fn head(&self) -> VersionId {
+        let vault = Vault::open(&self.vault(), options(), context()).unwrap();
+        vault.fork(&avfs::ids::ForkName::main()).unwrap().head
+    }
 }
 
 pub fn generated(bench: &Bench) -> Vec<Row> {
@@ -53,34 +66,36 @@ fn measure(bench: &Bench, tree: &Path, name: &str) -> Vec<Row> {
         let (what, peer) = (format!("{what}, {name}"), peer.to_owned());
         rows.push(Row { what, ours, unit: "s", peer, theirs, goal });
     };
-    // Stamps younger than the scan prove nothing, to git as to avfs.
-    quiet();
-    let repository = bench.fresh("git");
-    let git_first = peers::git_import(&repository, tree);
-    quiet();
-    let status = |repository: &Path| median((0..7).map(|_| peers::git_status(repository, tree)).collect());
-    let git_status = status(&repository);
-
-    let home = bench.fresh("vault");
-    let (vault_path, cache) = (home.join("vault.db"), home.join("stat"));
-    drop(new_vault(&vault_path));
-    quiet();
-    let (first, imported) = import(&vault_path, tree, &cache);
-    row("first import", first, "git add -A && git commit", git_first, Goal::AtMost(0.25));
+    // In turns: what the machine and its disk are like changes with what was done before.
     let has_restic = peers::has("restic");
-    let restic = bench.fresh("restic");
-    if has_restic {
+    let turns: Vec<_> =
+        (0..3).map(|_| (bench.fresh("git"), Home::new(bench), bench.fresh("restic"))).collect();
+    let mut times = [const { Vec::new() }; 3];
+    for (repository, home, restic) in &turns {
+        // Stamps younger than the scan prove nothing, to git as to avfs.
         quiet();
-        row("first import", first, "restic backup", peers::restic_import(&restic, tree), Goal::AtMost(0.4));
+        times[0].push(peers::git_import(repository, tree));
+        quiet();
+        times[1].push(home.import(tree));
+        if has_restic {
+            quiet();
+            times[2].push(peers::restic_import(restic, tree));
+        }
     }
-    let vault_bytes = {
-        let vault = Vault::open(&vault_path, options(), context()).unwrap();
-        vault.backend().settle().unwrap();
-        std::fs::metadata(&vault_path).unwrap().len()
-    };
+    let [git, first, by_restic] = times;
+    let first = median(first);
+    row("first import", first, "git add -A && git commit", median(git), Goal::AtMost(0.25));
+    if has_restic {
+        row("first import", first, "restic backup", median(by_restic), Goal::AtMost(0.4));
+    }
+    let (repository, home, restic) = &turns[0];
+    let vault_bytes = std::fs::metadata(home.vault()).unwrap().len();
+
     quiet();
-    let repeat = median((0..7).map(|_| import(&vault_path, tree, &cache).0).collect());
-    row("import, nothing changed", repeat, "git status", git_status, Goal::AtMost(1.3));
+    let status = median((0..7).map(|_| peers::git_status(repository, tree)).collect());
+    quiet();
+    let repeat = median((0..7).map(|_| home.import(tree)).collect());
+    row("import, nothing changed", repeat, "git status", status, Goal::AtMost(1.3));
     let changed: Vec<f64> = (0..5)
         .map(|round| {
             let files: Vec<_> = walkdir::WalkDir::new(tree)
@@ -96,40 +111,31 @@ fn measure(bench: &Bench, tree: &Path, name: &str) -> Vec<Row> {
                 std::fs::write(file, text).unwrap();
             }
             std::thread::sleep(std::time::Duration::from_millis(100));
-            let (time, imported) = import(&vault_path, tree, &cache);
-            assert!(imported.committed.changed());
+            let before = home.head();
+            let time = home.import(tree);
+            assert_ne!(home.head(), before);
             // Settles the stamps of what was just changed.
             std::thread::sleep(std::time::Duration::from_millis(100));
-            import(&vault_path, tree, &cache);
+            home.import(tree);
             time
         })
         .collect();
     row("import, 5 files changed", median(changed), "import, nothing changed", repeat, Goal::AtMost(1.2));
 
-    let vault = Vault::open(&vault_path, options(), context()).unwrap();
-    let root = {
-        let reader = vault.read().unwrap();
-        let version = require_version(&*reader, &imported.committed.version.id).unwrap();
-        full_root_of(&*reader, &version).unwrap()
-    };
-    // In turns: what the disk is like changes with what was written before.
     let copies = bench.fresh("copies");
     let mut times = [const { Vec::new() }; 4];
     for n in 0..3 {
         let to = |name: &str| copies.join(format!("{name}-{n}"));
-        let meter = Meter::default();
         quiet();
         std::fs::create_dir(to("cp")).unwrap();
         times[0].push(peers::copy(tree, &to("cp")));
         quiet();
-        let how = ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: &meter };
-        times[1].push(timed(|| vault.export(&root, &to("export"), &how).unwrap()).0);
+        times[1].push(run(home.avfs(&["export", "main"]).arg(to("export"))));
         quiet();
-        let bases = BaseCache::new(&to("bases"), "boot");
-        times[2].push(timed(|| vault.materialize(&root, &bases, Trust::Seal, &meter).unwrap()).0);
+        times[2].push(run(home.avfs(&["materialize", "main"]).env("XDG_CACHE_HOME", to("cache"))));
         quiet();
         std::fs::create_dir(to("git")).unwrap();
-        times[3].push(peers::git_checkout(&repository, &to("git")));
+        times[3].push(peers::git_checkout(repository, &to("git")));
     }
     let [copy, export, base, checkout] = times.map(median);
     row("export", export, "cp -a", copy, Goal::AtMost(1.0));
@@ -143,7 +149,7 @@ fn measure(bench: &Bench, tree: &Path, name: &str) -> Vec<Row> {
             ours: megabytes(vault_bytes),
             unit: "MB",
             peer: "restic's repository".to_owned(),
-            theirs: megabytes(peers::size_of(&restic)),
+            theirs: megabytes(peers::size_of(restic)),
             goal: Goal::AtMost(1.2),
         });
     }
