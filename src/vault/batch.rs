@@ -9,8 +9,9 @@ use super::error::Result;
 use super::quota::{self, Quota};
 use super::store::{Transaction, Vault};
 
-/// A transaction of this size holds the lock for some 20 ms.
-const BATCH_ROWS: usize = 500;
+/// A transaction of this size holds the lock for some 20 ms. A smaller one would write nearly as many pages: every
+/// digest lands on another leaf of its index.
+const BATCH_ROWS: usize = 2000;
 const BATCH_BYTES: usize = 8 << 20;
 
 /// Collects blobs. The caller holds a pin of the vault until a version refers to them.

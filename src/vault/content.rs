@@ -16,9 +16,17 @@ const COMPRESS_BYTES_MIN: usize = 96;
 const ZSTD_LEVEL: i32 = 1;
 /// Long enough to show whether content compresses.
 const SAMPLE_BYTES: usize = 4096;
+/// From this length on samples are tried first; below they would be too much of the whole.
+const SAMPLED_BYTES_MIN: usize = 64 << 10;
+
+/// A compressor and the room it writes to.
+struct Press {
+    compressor: zstd::bulk::Compressor<'static>,
+    room: Vec<u8>,
+}
 
 thread_local! {
-    static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
+    static PRESS: RefCell<Option<Press>> = const { RefCell::new(None) };
     static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
@@ -46,7 +54,7 @@ fn compress(content: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     // A long piece is tried on samples first: most of what does not shrink is found out for little.
-    if content.len() >= 4 * SAMPLE_BYTES {
+    if content.len() >= SAMPLED_BYTES_MIN {
         let middle = content.len() / 2;
         let samples = [&content[..SAMPLE_BYTES], &content[middle..middle + SAMPLE_BYTES]];
         if samples.iter().all(|sample| compress_all(sample).is_none()) {
@@ -57,17 +65,21 @@ fn compress(content: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn compress_all(content: &[u8]) -> Option<Vec<u8>> {
-    COMPRESSOR.with_borrow_mut(|slot| {
-        let compressor = match slot {
-            Some(compressor) => compressor,
-            None => slot.insert(zstd::bulk::Compressor::new(ZSTD_LEVEL).ok()?),
+    PRESS.with_borrow_mut(|slot| {
+        let press = match slot {
+            Some(press) => press,
+            None => {
+                let compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok()?;
+                slot.insert(Press { compressor, room: Vec::new() })
+            }
         };
         // A buffer too small for the gain that is asked for makes zstd give up early.
-        let mut data = vec![0; content.len() - content.len() / 8];
-        let length = compressor.compress_to_buffer(content, &mut data).ok()?;
-        data.truncate(length);
-        data.shrink_to_fit();
-        Some(data)
+        let most = content.len() - content.len() / 8;
+        if press.room.len() < most {
+            press.room.resize(most, 0);
+        }
+        let length = press.compressor.compress_to_buffer(content, &mut press.room[..most]).ok()?;
+        Some(press.room[..length].to_vec())
     })
 }
 

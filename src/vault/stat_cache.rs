@@ -4,6 +4,8 @@
 //! anyone else and safe to delete. A file changed within the clock's granularity of the scan is marked and
 //! never trusted, as its next change might not show.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::hostfs::stat::{FileTime, HostKind, HostStat};
@@ -15,6 +17,8 @@ use super::page::{DirRef, FileContent, Totals};
 const MAGIC: &[u8; 8] = b"avfsstat";
 const FORMAT: u8 = 1;
 const CHECKSUM_BYTES: usize = 32;
+/// What stands before each directory.
+const LENGTH_BYTES: usize = 4;
 
 /// The stamp of a file: if it is the same, the file is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +136,7 @@ impl StatCache {
         let count = decoder.number()?;
         let mut starts = Vec::new();
         for _ in 0..count {
-            let length = decoder.array::<4>().map(u32::from_le_bytes)? as usize;
+            let length = decoder.array::<LENGTH_BYTES>().map(u32::from_le_bytes)? as usize;
             starts.push(body.len() - decoder.left());
             decoder.take(length)?;
         }
@@ -152,6 +156,15 @@ impl StatCache {
     pub fn dir(&self, number: u32) -> Option<CachedDir<'_>> {
         let start = self.starts.get(number as usize)?;
         decode_dir(&self.data[*start..]).ok()
+    }
+
+    /// A directory as it stands in the file.
+    #[must_use]
+    pub fn encoded(&self, number: u32) -> Option<&[u8]> {
+        let start = *self.starts.get(number as usize)?;
+        let length =
+            self.data[..start].last_chunk::<LENGTH_BYTES>().map(|length| u32::from_le_bytes(*length))?;
+        self.data.get(start..start + length as usize)
     }
 
     /// The tree a directory was imported as.
@@ -242,47 +255,72 @@ fn encode_entry(entry: &CachedEntry<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Encodes one directory as it stands in the file.
-#[must_use]
-pub fn encode_dir(dir: &CachedDir<'_>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(128 + dir.entries.len() * 96);
-    put_number(&mut out, u64::from(dir.mode));
-    put_time(&mut out, dir.mtime);
+fn encode_dir(dir: &CachedDir<'_>, out: &mut Vec<u8>) {
+    put_number(out, u64::from(dir.mode));
+    put_time(out, dir.mtime);
     out.push(u8::from(dir.xattrs.is_some()));
     out.extend(dir.xattrs.iter().flat_map(|id| id.0));
     out.extend_from_slice(&dir.dir.tree.0);
     out.extend_from_slice(&dir.dir.content.0);
     for sum in [dir.dir.totals.entries, dir.dir.totals.bytes, dir.dir.totals.links] {
-        put_number(&mut out, sum);
+        put_number(out, sum);
     }
-    put_number(&mut out, dir.entries.len() as u64);
+    put_number(out, dir.entries.len() as u64);
     for entry in &dir.entries {
-        encode_entry(entry, &mut out);
+        encode_entry(entry, out);
     }
-    out
 }
 
-/// Replaces the cache file by one of these encoded directories.
-pub fn save(path: &Path, vault_id: &str, dirs: &[Vec<u8>]) -> std::io::Result<()> {
-    let mut data = Vec::with_capacity(dirs.iter().map(|dir| dir.len() + 4).sum::<usize>() + 128);
-    data.extend_from_slice(MAGIC);
-    data.push(FORMAT);
-    put_bytes(&mut data, vault_id.as_bytes());
-    put_number(&mut data, dirs.len() as u64);
-    for dir in dirs {
-        let length = u32::try_from(dir.len()).map_err(std::io::Error::other)?;
-        data.extend_from_slice(&length.to_le_bytes());
-        data.extend_from_slice(dir);
+/// The directories of a cache that is being made, by their numbers.
+#[derive(Default)]
+pub struct NewCache {
+    data: Vec<u8>,
+    dirs: u64,
+}
+
+impl NewCache {
+    /// One that becomes about as long as another.
+    #[must_use]
+    pub fn like(old: Option<&StatCache>) -> Self {
+        Self { data: Vec::with_capacity(old.map_or(0, |old| old.data.len())), dirs: 0 }
     }
-    let checksum = blake3::hash(&data);
-    data.extend_from_slice(checksum.as_bytes());
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent)?;
+
+    pub fn push(&mut self, dir: &CachedDir<'_>) {
+        let at = self.data.len();
+        self.data.extend_from_slice(&[0; LENGTH_BYTES]);
+        encode_dir(dir, &mut self.data);
+        // A length that does not fit makes a cache that cannot be read, which is as good as none.
+        let length = u32::try_from(self.data.len() - at - LENGTH_BYTES).unwrap_or(u32::MAX);
+        self.data[at..at + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+        self.dirs += 1;
     }
-    sweep(path)?;
-    let unfinished = unfinished(path, &std::process::id().to_string());
-    std::fs::write(&unfinished, &data)?;
-    std::fs::rename(&unfinished, path)
+
+    /// Adds a directory that is what it was, as [`StatCache::encoded`] gave it.
+    pub fn push_encoded(&mut self, dir: &[u8]) {
+        let length = u32::try_from(dir.len()).unwrap_or(u32::MAX);
+        self.data.extend_from_slice(&length.to_le_bytes());
+        self.data.extend_from_slice(dir);
+        self.dirs += 1;
+    }
+
+    /// Replaces the cache file.
+    pub fn save(&self, path: &Path, vault_id: &str) -> std::io::Result<()> {
+        let mut head = MAGIC.to_vec();
+        head.push(FORMAT);
+        put_bytes(&mut head, vault_id.as_bytes());
+        put_number(&mut head, self.dirs);
+        let checksum = blake3::Hasher::new().update(&head).update(&self.data).finalize();
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        sweep(path)?;
+        let unfinished = unfinished(path, &std::process::id().to_string());
+        let mut file = File::create(&unfinished)?;
+        for part in [&head, &self.data, checksum.as_bytes().as_slice()] {
+            file.write_all(part)?;
+        }
+        std::fs::rename(&unfinished, path)
+    }
 }
 
 const UNFINISHED: &str = ".new-";
@@ -332,14 +370,27 @@ mod tests {
         }
     }
 
+    fn save(path: &Path, dirs: &[CachedDir<'_>]) {
+        let mut cache = NewCache::default();
+        dirs.iter().for_each(|dir| cache.push(dir));
+        cache.save(path, "v1").unwrap();
+    }
+
     #[test]
     fn a_cache_round_trips_and_is_bound_to_its_vault() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("deep/cache");
-        save(&path, "v1", &[encode_dir(&sample()), encode_dir(&sample())]).unwrap();
+        save(&path, &[sample(), sample()]);
         let cache = StatCache::load(&path, "v1").unwrap();
         assert_eq!(cache.dir(1).unwrap(), sample());
         assert!(cache.dir(2).is_none());
+        let mut copy = NewCache::like(Some(&cache));
+        copy.push_encoded(cache.encoded(0).unwrap());
+        copy.push_encoded(cache.encoded(1).unwrap());
+        assert!(cache.encoded(2).is_none());
+        let before = std::fs::read(&path).unwrap();
+        copy.save(&path, "v1").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), before);
         assert!(StatCache::load(&path, "v2").is_none());
     }
 
@@ -350,7 +401,7 @@ mod tests {
         // No process can have this number.
         std::fs::write(unfinished(&path, "4194305"), "half").unwrap();
         std::fs::write(unfinished(&path, "1"), "alive").unwrap();
-        save(&path, "v1", &[encode_dir(&sample())]).unwrap();
+        save(&path, &[sample()]);
         assert!(!unfinished(&path, "4194305").exists());
         assert!(unfinished(&path, "1").exists());
     }
@@ -359,7 +410,7 @@ mod tests {
     fn a_damaged_cache_is_as_good_as_none() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cache");
-        save(&path, "v1", &[encode_dir(&sample())]).unwrap();
+        save(&path, &[sample()]);
         let whole = std::fs::read(&path).unwrap();
         for at in (0..whole.len()).step_by(7) {
             let mut data = whole.clone();

@@ -97,6 +97,42 @@ fn nothing_changed_reads_nothing_and_adds_nothing() {
 
 /// A cache tells of blobs; if the vault has given them up, the files must be read again.
 #[test]
+fn directories_that_come_and_go_leave_the_others_known() {
+    let scratch = Scratch::new();
+    let (dir, cache) = (scratch.dir("dir"), scratch.join("cache"));
+    let put = |at: &str| {
+        fs::create_dir_all(dir.join(at)).unwrap();
+        fs::write(dir.join(at).join("file"), at).unwrap();
+    };
+    ["a/b/c", "a/b/d", "a/e", "f/g/h", "f/i", "j"].iter().for_each(|at| put(at));
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    let import = || {
+        settle();
+        support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap()
+    };
+    import();
+    let changes: [(&dyn Fn(), u64); 6] = [
+        (&|| fs::write(dir.join("f/g/h/file"), "changed").unwrap(), 1),
+        (&|| put("a/aa/deep"), 1),
+        (&|| fs::remove_dir_all(dir.join("a/b")).unwrap(), 0),
+        (&|| put("0/first"), 1),
+        (&|| fs::remove_dir_all(dir.join("f")).unwrap(), 0),
+        (&|| ["f/g", "f/new"].iter().for_each(|at| put(at)), 2),
+    ];
+    for (number, (change, files_read)) in changes.iter().enumerate() {
+        change();
+        let changed = import();
+        assert_eq!(changed.scanned.files_read, *files_read, "change {number}");
+        let fresh = support::create_real_vault(&scratch.join(&format!("fresh-{number}.db")));
+        let all = support::try_import(&fresh, &dir, None, OnTrouble::Fail).unwrap();
+        assert_eq!(changed.committed.version.root, all.committed.version.root, "change {number}");
+        let known = fs::read(&cache).unwrap();
+        assert_eq!(import().scanned.files_read, 0, "after change {number}");
+        assert!(known == fs::read(&cache).unwrap(), "what was known was written again after change {number}");
+    }
+}
+
+#[test]
 fn a_cache_does_not_outlive_what_the_vault_swept() {
     let scratch = Scratch::new();
     let (dir, cache) = (scratch.dir("dir"), scratch.join("cache"));

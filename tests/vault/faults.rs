@@ -299,7 +299,7 @@ fn any_failed_write_of_a_sweep_takes_nothing_that_is_in_use() {
 fn an_import_that_fails_between_its_batches_leaves_no_trace_that_counts() {
     let scratch = Scratch::new();
     let host = scratch.dir("host");
-    support::many_files(&host, 1300);
+    support::many_files(&host, 4500);
     let (vault, fuse) =
         faulty(SqliteBackend::create(&scratch.join("vault.db"), OpenOptions::default()).unwrap());
     furnish(&vault);
@@ -310,7 +310,7 @@ fn an_import_that_fails_between_its_batches_leaves_no_trace_that_counts() {
     };
     let mut failures = 0;
     // What an attempt has stored is not stored again by the next, so their writes become fewer.
-    for writes in (0..1200).step_by(149) {
+    for writes in (0..4800).step_by(601) {
         fuse.arm(writes);
         let outcome = import(&vault);
         if fuse.disarm() {

@@ -6,7 +6,7 @@ use crate::ids::LinkId;
 use crate::vault::links;
 use crate::vault::page::{DirMeta, DirRef, Entry, FifoNode, FileNode, Node, SymlinkNode};
 use crate::vault::pages::{self, NewPages};
-use crate::vault::stat_cache::{CachedDir, CachedEntry, CachedKind, Stamp, StatCache, encode_dir};
+use crate::vault::stat_cache::{CachedDir, CachedEntry, CachedKind, NewCache, Stamp, StatCache};
 
 use super::Scanned;
 use super::shared::{Found, ScannedDir, ScannedEntry, What};
@@ -15,8 +15,8 @@ pub(super) struct Built {
     pub root: DirRef,
     pub new: NewPages,
     pub scanned: Scanned,
-    /// The directories of a new stat cache; nothing if the old one still tells all.
-    pub cache: Option<Vec<Vec<u8>>>,
+    /// A new stat cache; nothing if the old one still tells all.
+    pub cache: Option<NewCache>,
 }
 
 pub(super) fn build(found: Found, cache: Option<&StatCache>) -> Built {
@@ -24,15 +24,17 @@ pub(super) fn build(found: Found, cache: Option<&StatCache>) -> Built {
     let groups = link_groups(&dirs);
     let mut new = NewPages::default();
     let mut built: Vec<Option<DirRef>> = vec![None; dirs.len()];
-    let mut all_reused = cache.is_some();
+    let mut reused = vec![None; dirs.len()];
     for number in (0..dirs.len()).rev() {
         let dir = &dirs[number];
         let cached = dir.cached.filter(|_| dir.clean).and_then(|number| cache?.dir(number));
-        let reused = cached.filter(|cached| unchanged(dir, cached, &built, &groups, cache));
-        built[number] = Some(match reused {
-            Some(cached) => cached.dir,
+        let same = cached.filter(|cached| unchanged(dir, cached, &built, &groups, cache));
+        built[number] = Some(match same {
+            Some(cached) => {
+                reused[number] = dir.cached;
+                cached.dir
+            }
             None => {
-                all_reused = false;
                 let entries = dir.entries.iter().filter_map(|entry| node(entry, &built, &groups)).collect();
                 let meta = DirMeta { mode: dir.stat.mode, mtime: dir.stat.mtime, xattrs: dir.xattrs };
                 pages::build(&meta, entries, &mut new)
@@ -45,8 +47,9 @@ pub(super) fn build(found: Found, cache: Option<&StatCache>) -> Built {
         .copied()
         .flatten()
         .unwrap_or_else(|| pages::build(&DirMeta::default(), Vec::new(), &mut new));
-    let cache = (!all_reused).then(|| encode_cache(&dirs, &built, &groups));
-    Built { root, new, scanned, cache }
+    let all_reused = reused.iter().all(Option::is_some);
+    let new_cache = (!all_reused).then(|| encode_cache(&dirs, &built, &groups, cache, &reused));
+    Built { root, new, scanned, cache: new_cache }
 }
 
 /// Names of one file, by the file's place on the disk; only files with more than one name here.
@@ -128,29 +131,50 @@ pub(in crate::vault) fn leaf(entry: &ScannedEntry, groups: &Groups) -> Option<No
     })
 }
 
-fn encode_cache(dirs: &[ScannedDir], built: &[Option<DirRef>], groups: &Groups) -> Vec<Vec<u8>> {
-    let encode = |(dir, built): (&ScannedDir, &Option<DirRef>)| {
-        let entries = dir.entries.iter().filter_map(|entry| {
-            let kind = match &entry.what {
-                What::File { content, xattrs } => CachedKind::File { content: *content, xattrs: *xattrs },
-                What::Symlink { target } => CachedKind::Symlink { target },
-                What::Fifo => CachedKind::Fifo,
-                What::Dir(number) => CachedKind::Dir(*number),
-                What::Pending | What::Gone | What::Whiteout => return None,
-            };
-            let link = link_of(entry, groups);
-            let stamp = Stamp::of(&entry.stat);
-            Some(CachedEntry { name: &entry.name, stamp, settled: entry.settled, link, kind })
-        });
-        built.map(|built| {
-            encode_dir(&CachedDir {
-                mode: dir.stat.mode,
-                mtime: dir.stat.mtime,
-                xattrs: dir.xattrs,
-                dir: built,
-                entries: entries.collect(),
-            })
-        })
-    };
-    dirs.iter().zip(built).filter_map(encode).collect()
+/// A new cache; `reused` tells which directory of the old one each of these is.
+fn encode_cache(
+    dirs: &[ScannedDir],
+    built: &[Option<DirRef>],
+    groups: &Groups,
+    old: Option<&StatCache>,
+    reused: &[Option<u32>],
+) -> NewCache {
+    let mut new = NewCache::like(old);
+    for (number, dir) in dirs.iter().enumerate() {
+        let Some(built) = built[number] else { continue };
+        // As it stands in the old cache, if the directories in it have their old numbers too.
+        let keeps_numbers = |entry: &ScannedEntry| match entry.what {
+            What::Dir(number) => dirs[number as usize].cached == Some(number),
+            What::File { .. } | What::Symlink { .. } | What::Fifo => true,
+            What::Pending | What::Gone | What::Whiteout => false,
+        };
+        let known = reused[number].filter(|_| dir.entries.iter().all(keeps_numbers));
+        match known.and_then(|number| old?.encoded(number)) {
+            Some(encoded) => new.push_encoded(encoded),
+            None => new.push(&to_cache(dir, built, groups)),
+        }
+    }
+    new
+}
+
+fn to_cache<'d>(dir: &'d ScannedDir, built: DirRef, groups: &Groups) -> CachedDir<'d> {
+    let entries = dir.entries.iter().filter_map(|entry| {
+        let kind = match &entry.what {
+            What::File { content, xattrs } => CachedKind::File { content: *content, xattrs: *xattrs },
+            What::Symlink { target } => CachedKind::Symlink { target },
+            What::Fifo => CachedKind::Fifo,
+            What::Dir(number) => CachedKind::Dir(*number),
+            What::Pending | What::Gone | What::Whiteout => return None,
+        };
+        let link = link_of(entry, groups);
+        let stamp = Stamp::of(&entry.stat);
+        Some(CachedEntry { name: &entry.name, stamp, settled: entry.settled, link, kind })
+    });
+    CachedDir {
+        mode: dir.stat.mode,
+        mtime: dir.stat.mtime,
+        xattrs: dir.xattrs,
+        dir: built,
+        entries: entries.collect(),
+    }
 }

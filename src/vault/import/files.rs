@@ -7,6 +7,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+
 use crate::backend::BlobRecord;
 use crate::hostfs::beneath::{self, READ};
 use crate::hostfs::stat::{HostKind, HostStat};
@@ -62,13 +65,17 @@ fn read_once(shared: &Shared<'_>, dir: &OwnedFd, name: &[u8]) -> io::Result<Once
         return Ok(Once::Large);
     };
     let (xattrs, _) = shared.read_xattrs(fd.as_fd())?;
-    let mut file = File::from(fd);
-    // One byte more than it should have: a full buffer means that it grew.
-    let mut content = vec![0; size + 1];
-    let length = ingest::read_full(&mut file, &mut content)?;
-    content.truncate(length);
-    let after = beneath::fstat(file.as_fd())?;
-    let quiet = before.same_state(&after) && length == size;
+    // One byte more than it should have: if that is read, it grew.
+    let mut content = Vec::with_capacity(size + 1);
+    while content.len() <= size {
+        match rustix::io::read(&fd, spare_capacity(&mut content)) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let after = beneath::fstat(fd.as_fd())?;
+    let quiet = before.same_state(&after) && content.len() == size;
     Ok(Once::Small(Attempt { stat: after, xattrs, content, quiet }))
 }
 
@@ -195,7 +202,7 @@ impl Blocks for FileBlocks<'_> {
             // Whole blocks inside a hole are skipped; a block that data begins or ends in is read.
             let next = match rustix::fs::seek(self.file, rustix::fs::SeekFrom::Data(self.at)) {
                 Ok(data) => data,
-                Err(rustix::io::Errno::NXIO) => self.size,
+                Err(Errno::NXIO) => self.size,
                 Err(_) => self.at,
             };
             let data = if next >= self.size { self.size } else { next / block * block };

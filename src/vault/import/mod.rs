@@ -216,8 +216,8 @@ impl Vault {
             transaction.advance(&record, &built.root, advance)
         })?;
         let mut scanned = built.scanned;
-        if let (Some(path), Some(dirs)) = (options.stat_cache, built.cache) {
-            let saved = super::stat_cache::save(path, &vault_id, &dirs);
+        if let (Some(path), Some(cache)) = (options.stat_cache, built.cache) {
+            let saved = cache.save(path, &vault_id);
             scanned.cache_unsaved = saved.err().map(|error| format!("{}: {error}", path.display()));
         }
         Ok(Imported { committed, scanned })

@@ -346,7 +346,8 @@ impl<'a> Shared<'a> {
             return Err(ImportError::Interrupted.into());
         }
         let mut numbered = std::mem::take(&mut *lock(&self.dirs));
-        numbered.sort_unstable_by_key(|(number, _)| *number);
+        // Those the cache knows in its order, so that they have their old numbers again; a parent is before what it holds.
+        numbered.sort_unstable_by_key(|(number, dir)| (dir.cached.unwrap_or(u32::MAX), *number));
         // A directory that vanished has no row: give the rest numbers without gaps again.
         let highest = self.next_dir.load(Ordering::Relaxed) as usize;
         let mut renumbered: Vec<Option<u32>> = vec![None; highest];
