@@ -78,11 +78,16 @@ impl Writer for SqliteWriter<'_> {
     }
 
     fn put_blobs(&mut self, blobs: &[BlobRecord]) -> Result<()> {
-        for blob in pack::order(blobs) {
-            let values = (blob.id.as_bytes(), integer(blob.size), blob.codec.number(), &blob.data);
-            self.execute(PUT_BLOB, values)?;
-        }
-        Ok(())
+        let connection = &self.session.conn()?.sql;
+        let put = || -> rusqlite::Result<()> {
+            let mut statement = connection.prepare_cached(PUT_BLOB)?;
+            for blob in pack::order(blobs) {
+                let values = (blob.id.as_bytes(), integer(blob.size), blob.codec.number(), &blob.data);
+                statement.execute(values)?;
+            }
+            Ok(())
+        };
+        put().map_err(|error| self.session.backend.translate(error))
     }
 
     fn put_tree(&mut self, id: &TreeId, data: &[u8]) -> Result<()> {
@@ -241,5 +246,25 @@ impl Writer for SqliteWriter<'_> {
         }
         maintain::after_commit(backend, conn, log_pages, durability);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::sqlite::OpenOptions;
+
+    #[test]
+    fn what_a_run_writes_needs_no_table_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let backend = SqliteBackend::create(&dir.path().join("vault.db"), OpenOptions::default()).unwrap();
+        let conn = backend.take_conn().unwrap();
+        for sql in OF_A_RUN {
+            let mut explained = conn.sql.prepare(&format!("EXPLAIN {sql}")).unwrap();
+            let steps = explained.raw_query().mapped(|row| row.get::<_, String>("opcode"));
+            let steps: Vec<String> = steps.map(|step| step.unwrap()).collect();
+            assert!(steps.iter().any(|step| step == "Insert" || step == "IdxInsert"), "{sql}: {steps:?}");
+            assert!(!steps.iter().any(|step| step == "OpenEphemeral"), "{sql}");
+        }
     }
 }
