@@ -60,6 +60,14 @@ pub fn real(bench: &Bench) -> Vec<Row> {
     measure(bench, &tree, &format!("{count} entries of crate sources"))
 }
 
+/// Five files, spread over the tree.
+fn five_of(tree: &Path) -> Vec<PathBuf> {
+    let entries = walkdir::WalkDir::new(tree).sort_by_file_name().into_iter().map(Result::unwrap);
+    let files: Vec<PathBuf> =
+        entries.filter(|entry| entry.file_type().is_file()).map(walkdir::DirEntry::into_path).collect();
+    files.iter().step_by(files.len().div_ceil(5).max(1)).cloned().collect()
+}
+
 fn measure(bench: &Bench, tree: &Path, name: &str) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut row = |what: &str, ours: f64, peer: &str, theirs: f64, goal: Goal| {
@@ -94,32 +102,27 @@ fn measure(bench: &Bench, tree: &Path, name: &str) -> Vec<Row> {
     quiet();
     let status = median((0..7).map(|_| peers::git_status(repository, tree)).collect());
     quiet();
-    let repeat = median((0..7).map(|_| home.import(tree)).collect());
+    let [mut repeat, mut changed] = [const { Vec::new() }; 2];
+    let chosen = five_of(tree);
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(100));
+    for round in 0..7 {
+        pause();
+        repeat.push(home.import(tree));
+        for file in &chosen {
+            let mut text = std::fs::read(file).unwrap();
+            text.extend_from_slice(format!("// round {round}\n").as_bytes());
+            std::fs::write(file, text).unwrap();
+        }
+        pause();
+        let before = home.head();
+        changed.push(home.import(tree));
+        assert_ne!(home.head(), before);
+        // Settles the stamps of what was just changed.
+        pause();
+        home.import(tree);
+    }
+    let repeat = median(repeat);
     row("import, nothing changed", repeat, "git status", status, Goal::AtMost(1.3));
-    let changed: Vec<f64> = (0..5)
-        .map(|round| {
-            let files: Vec<_> = walkdir::WalkDir::new(tree)
-                .into_iter()
-                .map(Result::unwrap)
-                .filter(|entry| entry.file_type().is_file())
-                .step_by(bench.files / 5 + 1)
-                .map(walkdir::DirEntry::into_path)
-                .collect();
-            for file in files.iter().take(5) {
-                let mut text = std::fs::read(file).unwrap();
-                text.extend_from_slice(format!("// round {round}\n").as_bytes());
-                std::fs::write(file, text).unwrap();
-            }
-            std::thread::sleep(std::time::Duration::from_millis(100));
-            let before = home.head();
-            let time = home.import(tree);
-            assert_ne!(home.head(), before);
-            // Settles the stamps of what was just changed.
-            std::thread::sleep(std::time::Duration::from_millis(100));
-            home.import(tree);
-            time
-        })
-        .collect();
     row("import, 5 files changed", median(changed), "import, nothing changed", repeat, Goal::AtMost(1.2));
 
     let copies = bench.fresh("copies");
