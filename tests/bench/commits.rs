@@ -13,7 +13,10 @@ use avfs::vault::version::{Reference, full_root_of};
 use avfs::vault::{Advance, Vault, When, content, diff};
 
 use crate::generate::{Numbers, noise};
-use crate::{Bench, Goal, Row, median, new_vault, timed};
+use crate::{Bench, Goal, Row, median, new_vault, plain, timed};
+
+/// What each file of a commit holds.
+const FILE_BYTES: usize = 1500;
 
 /// The unit: one row, one transaction, one sync, on a connection that is open.
 pub fn one_row_commit(dir: &Path) -> f64 {
@@ -41,12 +44,13 @@ pub fn files(paths: &[TreePath], round: u64) -> (Edits, Vec<BlobRecord>) {
     let mut edits = Edits::new();
     let mut blobs = Vec::new();
     for (at, path) in paths.iter().enumerate() {
-        let text = noise(round << 16 | at as u64, 1500);
+        let text = noise(round << 16 | at as u64, FILE_BYTES);
         let id = content::id_of(&text);
         blobs.push(content::encode(id, text));
         let mtime = FileTime { seconds: i64::try_from(round).unwrap(), nanos: 1 };
         let content = FileContent::Whole(id);
-        let file = FileNode { mode: 0o644, mtime, size: 1500, content, xattrs: None, link: None };
+        let file =
+            FileNode { mode: 0o644, mtime, size: FILE_BYTES as u64, content, xattrs: None, link: None };
         edits.insert(path.clone(), Edit::Put(Node::File(file)));
     }
     (edits, blobs)
@@ -98,6 +102,22 @@ fn commit_times(vault: &Vault, paths: &[TreePath], changed: usize, rounds: u64, 
     median(times)
 }
 
+/// The time of commits of five files anywhere, and of the same rows in plain SQLite.
+fn five_and_plain(bench: &Bench, vault: &Vault, paths: &[TreePath]) -> (f64, f64) {
+    const ROUNDS: u64 = 300;
+    let usage = || vault.read().unwrap().usage().unwrap();
+    let before = usage();
+    let ours = commit_times(vault, paths, 5, ROUNDS, false);
+    let after = usage();
+    let pages = after.trees - before.trees;
+    let bytes = usize::try_from((after.tree_bytes - before.tree_bytes) / pages).unwrap();
+    let tables = [
+        plain::Rows { there: before.blobs, added: 5, bytes: FILE_BYTES },
+        plain::Rows { there: before.trees, added: pages / ROUNDS, bytes },
+    ];
+    (ours, plain::objects(&bench.fresh("plain"), tables))
+}
+
 pub fn commits(bench: &Bench) -> Vec<Row> {
     let home = bench.fresh("commits");
     let unit = one_row_commit(&home);
@@ -132,15 +152,19 @@ pub fn commits(bench: &Bench) -> Vec<Row> {
         unit,
         Goal::AtMost(4.0),
     );
-    let five = commit_times(&vault, &paths, 5, 300, false);
+    let (five, five_plain) = five_and_plain(bench, &vault, &paths);
     let five_small = commit_times(&small, &small_paths, 5, 300, false);
     let near = commit_times(&vault, &paths, 5, 300, true);
     row(format!("commit of 5 neighbouring files of {n}"), near, one, unit, Goal::AtMost(3.0));
     row(format!("commit of 5 random files of {n}"), five, one, unit, Goal::AtMost(3.0));
+    let in_rows = "plain rows of SQLite";
+    row(format!("commit of 5 random files of {n}"), five, in_rows, five_plain, Goal::AtMost(1.5));
     let peer = format!("the same on {}", n / 10);
     row(format!("commit of 5 random files of {n}"), five, &peer, five_small, Goal::AtMost(1.2));
-    let flat_five = commit_times(&flat, &flat_paths, 5, 300, false);
-    row(format!("commit of 5 files in one directory of {n}"), flat_five, one, unit, Goal::AtMost(3.0));
+    let (flat_five, flat_plain) = five_and_plain(bench, &flat, &flat_paths);
+    let what = format!("commit of 5 files in one directory of {n}");
+    row(what.clone(), flat_five, one, unit, Goal::AtMost(3.0));
+    row(what, flat_five, in_rows, flat_plain, Goal::AtMost(1.5));
 
     let forks: Vec<f64> = (0..200)
         .map(|k| {
@@ -167,7 +191,7 @@ fn growth(name: &str, vault: &Vault, paths: &[TreePath]) -> Row {
     };
     let before = used();
     commit_times(vault, paths, 5, VERSIONS, false);
-    let content = VERSIONS * 5 * 1500;
+    let content = VERSIONS * 5 * FILE_BYTES as u64;
     let each = (used() - before).saturating_sub(content) as f64 / VERSIONS as f64 / 1024.0;
     let what = format!("growth of a version of 5 files, {name}, beside their content");
     Row { what, ours: each, unit: "KiB", peer: String::new(), theirs: 0.0, goal: Goal::Below(80.0) }

@@ -8,7 +8,7 @@ use avfs::vault::import::{ImportOptions, OnTrouble};
 use avfs::vault::meter::Meter;
 
 use crate::generate::{Numbers, noise};
-use crate::{Bench, Goal, Row, median, new_vault, peers, quiet, timed};
+use crate::{Bench, Goal, Row, median, new_vault, peers, plain, quiet, thrice, timed};
 
 const BYTES: usize = 1 << 30;
 
@@ -80,6 +80,8 @@ pub fn large(bench: &Bench) -> Vec<Row> {
         rows.push(row("import of 1 GiB", time, "s", "cp", copy, Goal::AtMost(3.0)));
         // An import is on the disk when it returns; a copy is not.
         rows.push(row("import of 1 GiB", time, "s", "cp && sync", durable, Goal::AtMost(3.0)));
+        let in_rows = thrice(|| plain::large_file(&bench.fresh("plain"), &tree.join("large.bin"))) / 1e3;
+        rows.push(row("import of 1 GiB", time, "s", "plain rows of SQLite", in_rows, Goal::AtMost(1.5)));
         let log = log_max.load(Ordering::Relaxed) as f64 / 1e6;
         rows.push(row("longest log during the import", log, "MB", "", 0.0, Goal::Below(80.0)));
     }

@@ -132,6 +132,18 @@ pub fn quiet() {
     std::thread::sleep(Duration::from_millis(300));
 }
 
+/// The median of three, each on a quiet disk.
+pub fn thrice(mut measure: impl FnMut() -> f64) -> f64 {
+    median(
+        (0..3)
+            .map(|_| {
+                quiet();
+                measure()
+            })
+            .collect(),
+    )
+}
+
 /// What is still to be written to disks.
 fn unwritten_kib() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap();

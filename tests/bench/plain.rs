@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use fastcdc::v2020::FastCDC;
 use rusqlite::Connection;
 
+use crate::generate::noise;
 use crate::timed;
 
 /// As a vault stores: chunks by content of the same sizes, transactions and a log of the same length.
@@ -15,6 +16,7 @@ const CHUNK_BYTES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
 const TRANSACTION_BYTES: usize = 8 << 20;
 const LOG_BYTES: usize = 48 << 20;
 const READ_BYTES: usize = 16 << 20;
+const INSERT_TREE: &str = "INSERT INTO tree (digest, data) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
 const INSERT: &str = "INSERT INTO blob (digest, data) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
 
 fn connect(dir: &Path) -> Connection {
@@ -94,6 +96,46 @@ pub fn large_file(dir: &Path, file: &Path) -> f64 {
         });
     };
     timed(both).0 * 1e3
+}
+
+/// Rows of one table: how many are there, and how many of what length a commit adds.
+pub struct Rows {
+    pub there: u64,
+    pub added: u64,
+    pub bytes: usize,
+}
+
+/// Durable commits of blobs and of pages with random digests, into tables as large as those of a vault; seconds, the
+/// median.
+pub fn objects(dir: &Path, tables: [Rows; 2]) -> f64 {
+    let sql = connect(dir);
+    sql.execute_batch(
+        "CREATE TABLE tree (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, data BLOB NOT NULL)",
+    )
+    .unwrap();
+    let mut made = 0;
+    let mut row = |table: &Rows| {
+        made += 1;
+        (noise(made, 32), noise(made, table.bytes))
+    };
+    let store = |rows: [Vec<(Vec<u8>, Vec<u8>)>; 2]| {
+        sql.execute_batch("BEGIN IMMEDIATE").unwrap();
+        for (insert, rows) in [INSERT, INSERT_TREE].into_iter().zip(rows) {
+            for row in rows {
+                sql.prepare_cached(insert).unwrap().execute(row).unwrap();
+            }
+        }
+        sql.execute_batch("COMMIT").unwrap();
+    };
+    store(tables.each_ref().map(|table| (0..table.there).map(|_| row(table)).collect()));
+    let commit = |round: u32| {
+        if round.is_multiple_of(20) {
+            checkpoint(&sql);
+        }
+        let rows = tables.each_ref().map(|table| (0..table.added).map(|_| row(table)).collect());
+        timed(|| store(rows)).0
+    };
+    crate::median((0..300).map(commit).collect())
 }
 
 fn checkpoint(sql: &Connection) {

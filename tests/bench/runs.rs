@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::commits::one_row_commit;
 use crate::peers::{copy, has, run};
-use crate::{Bench, Goal, Row, generate, median, plain, program, quiet, timed};
+use crate::{Bench, Goal, Row, generate, median, plain, program, quiet, thrice, timed};
 
 const ROUNDS: usize = 60;
 const WORK_ROUNDS: usize = 5;
@@ -197,17 +197,6 @@ fn start_up(bench: &Bench, small: &Place, fork: &[&str]) -> Vec<Row> {
     let what = format!("the same on {} files", bench.files);
     rows.push(row(&what, median(hundred), "10,000 files", ours, Goal::AtMost(1.2)));
     rows
-}
-
-fn thrice(mut measure: impl FnMut() -> f64) -> f64 {
-    median(
-        (0..3)
-            .map(|_| {
-                quiet();
-                measure()
-            })
-            .collect(),
-    )
 }
 
 /// The best of some rounds of each, in turns: what disturbs one of them is no part of its cost.
