@@ -1,7 +1,7 @@
 //! The order in which blobs fill the pages of the file.
 //!
-//! SQLite appends a row to the last page and begins another one where it does not fit: of rows as they come, a
-//! sixth of the file stays empty. Here those are put together that fill a page.
+//! SQLite appends a row to the last page and begins another one where it does not fit: of rows as they come, an
+//! eighth of the file stays empty. Here those are put together that fill a page.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
