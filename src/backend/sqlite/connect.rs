@@ -58,6 +58,19 @@ impl Default for OpenOptions {
 pub struct Conn {
     pub sql: Connection,
     pub log_pages: Arc<AtomicI32>,
+    mapped: Mapped,
+}
+
+impl Conn {
+    /// From here on the file is read without mapping it: for who writes. Whenever another process has committed SQLite
+    /// would unmap all of it and map it again, and that within the turn, for the few pages that are not in the log.
+    pub fn unmap(&mut self) -> rusqlite::Result<()> {
+        if self.mapped == Mapped::Yes {
+            self.sql.pragma_update(None, "mmap_size", 0)?;
+            self.mapped = Mapped::No;
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,7 +184,7 @@ fn open_named(uri: &Path, path: &Path, flags: OpenFlags, options: &OpenOptions) 
         Ok(sql)
     };
     let sql = configure().map_err(|error| translate(path, error))?;
-    Ok(Conn { sql, log_pages })
+    Ok(Conn { sql, log_pages, mapped: options.mapped })
 }
 
 /// The format of the file, brought up to this avfs's where the file can be written.

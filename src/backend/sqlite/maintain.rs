@@ -121,7 +121,7 @@ pub fn settle(backend: &SqliteBackend) -> Result<()> {
 pub fn shrink(backend: &SqliteBackend, progress: &dyn Fn(u64)) -> Result<()> {
     loop {
         let (free_pages, page_bytes) = {
-            let session = Session::begin(backend, "BEGIN")?;
+            let session = Session::begin(backend)?;
             let pragma = |name| {
                 let number = session.conn()?.sql.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
                 number.map(|n| u64::try_from(n).unwrap_or(0)).map_err(|error| backend.translate(error))
@@ -152,7 +152,7 @@ pub fn shrink(backend: &SqliteBackend, progress: &dyn Fn(u64)) -> Result<()> {
 }
 
 pub fn integrity(backend: &SqliteBackend) -> Result<Vec<String>> {
-    let session = Session::begin(backend, "BEGIN")?;
+    let session = Session::begin(backend)?;
     let ask = || -> rusqlite::Result<Vec<String>> {
         let sql = &session.conn().map_err(|_| rusqlite::Error::InvalidQuery)?.sql;
         let mut statement = sql.prepare("PRAGMA integrity_check")?;

@@ -165,7 +165,7 @@ fn sync_dir_of(path: &Path) -> Result<()> {
 
 impl Backend for SqliteBackend {
     fn read(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(read::Session::begin(self, "BEGIN")?))
+        Ok(Box::new(read::Session::begin(self)?))
     }
 
     fn write(&self) -> Result<Box<dyn Writer + '_>> {

@@ -21,9 +21,17 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// `begin` decides what kind of transaction it is.
-    pub fn begin(backend: &'a SqliteBackend, begin: &str) -> Result<Self> {
-        let conn = backend.take_conn()?;
+    pub fn begin(backend: &'a SqliteBackend) -> Result<Self> {
+        Self::of(backend, backend.take_conn()?, "BEGIN")
+    }
+
+    pub fn begin_to_write(backend: &'a SqliteBackend) -> Result<Self> {
+        let mut conn = backend.take_conn()?;
+        conn.unmap().map_err(|error| backend.translate(error))?;
+        Self::of(backend, conn, "BEGIN IMMEDIATE")
+    }
+
+    fn of(backend: &'a SqliteBackend, conn: Conn, begin: &str) -> Result<Self> {
         run(&conn.sql, begin).map_err(|error| backend.translate(error))?;
         Ok(Self { backend, conn: Some(conn) })
     }

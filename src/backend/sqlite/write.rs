@@ -35,11 +35,13 @@ const APPEND_AUDIT: &str = "INSERT INTO audit (seq, at, actor, action, subject, 
 /// What a run that changed something is kept with.
 const OF_A_RUN: [&str; 7] = [PUT_BLOB, PUT_TREE, PUT_VERSION, MOVE_FORK, runs::PUT, APPEND_AUDIT, SET_META];
 
-/// Compiles what the commit of a run will need.
+/// Compiles what the commit of a run will need, and whatever else a connection does before it writes.
 pub fn make_ready(backend: &SqliteBackend) -> Result<()> {
-    let conn = backend.take_conn()?;
-    let compiled = OF_A_RUN.iter().try_for_each(|sql| conn.sql.prepare_cached(sql).map(drop));
-    compiled.map_err(|error| backend.translate(error))?;
+    let mut conn = backend.take_conn()?;
+    let ready = conn
+        .unmap()
+        .and_then(|()| OF_A_RUN.iter().try_for_each(|sql| conn.sql.prepare_cached(sql).map(drop)));
+    ready.map_err(|error| backend.translate(error))?;
     backend.give_back(conn);
     Ok(())
 }
@@ -53,7 +55,7 @@ pub struct SqliteWriter<'a> {
 impl<'a> SqliteWriter<'a> {
     pub fn begin(backend: &'a SqliteBackend) -> Result<Self> {
         let turn = backend.turn()?;
-        let session = Session::begin(backend, "BEGIN IMMEDIATE")?;
+        let session = Session::begin_to_write(backend)?;
         Ok(Self { session, turn })
     }
 
@@ -253,6 +255,18 @@ impl Writer for SqliteWriter<'_> {
 mod tests {
     use super::*;
     use crate::backend::sqlite::OpenOptions;
+
+    #[test]
+    fn who_writes_does_not_map_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let backend = SqliteBackend::create(&dir.path().join("vault.db"), OpenOptions::default()).unwrap();
+        let mapped = |session: &Session<'_>| {
+            let sql = &session.conn().unwrap().sql;
+            sql.pragma_query_value(None, "mmap_size", |row| row.get::<_, i64>(0)).unwrap() > 0
+        };
+        assert!(mapped(&Session::begin(&backend).unwrap()));
+        assert!(!mapped(&SqliteWriter::begin(&backend).unwrap().session));
+    }
 
     #[test]
     fn what_a_run_writes_needs_no_table_of_its_own() {
