@@ -108,9 +108,12 @@ impl Writer for FaultWriter<'_> {
         Ok(())
     }
 
-    fn put_tree(&mut self, id: &TreeId, data: &[u8]) -> Result<()> {
-        self.fuse.burn("put_tree")?;
-        self.inner.put_tree(id, data)
+    fn put_trees(&mut self, trees: &[(TreeId, Vec<u8>)]) -> Result<()> {
+        for tree in trees {
+            self.fuse.burn("put_trees")?;
+            self.inner.put_trees(std::slice::from_ref(tree))?;
+        }
+        Ok(())
     }
 
     fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()> {

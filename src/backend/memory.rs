@@ -308,9 +308,11 @@ impl Writer for MemoryWriter<'_> {
         Ok(())
     }
 
-    fn put_tree(&mut self, id: &TreeId, data: &[u8]) -> Result<()> {
-        self.work.last_row += 1;
-        self.work.trees.entry(*id).or_insert((self.work.last_row, data.to_vec()));
+    fn put_trees(&mut self, trees: &[(TreeId, Vec<u8>)]) -> Result<()> {
+        for (id, data) in trees {
+            self.work.last_row += 1;
+            self.work.trees.entry(*id).or_insert((self.work.last_row, data.clone()));
+        }
         Ok(())
     }
 

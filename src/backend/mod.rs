@@ -144,7 +144,8 @@ pub trait Writer {
     /// Keeps blobs, in whatever order stores them best, but lists behind what they refer to. One that is there already
     /// stays as it is.
     fn put_blobs(&mut self, blobs: &[BlobRecord]) -> Result<()>;
-    fn put_tree(&mut self, id: &TreeId, data: &[u8]) -> Result<()>;
+    /// Keeps tree pages; everything they refer to was kept before, in this call or another.
+    fn put_trees(&mut self, trees: &[(TreeId, Vec<u8>)]) -> Result<()>;
     fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()>;
 
     fn put_version(&mut self, version: &VersionRecord) -> Result<()>;

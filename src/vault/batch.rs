@@ -63,10 +63,7 @@ impl<'v> Batch<'v> {
         transaction: &mut Transaction<'_>,
     ) -> Result<()> {
         transaction.put_blobs(blobs)?;
-        for (id, data) in pages {
-            transaction.writer.put_tree(id, data)?;
-        }
-        Ok(())
+        Ok(transaction.writer.put_trees(pages)?)
     }
 
     /// Stores what is left, in the transaction that makes the version: a small change needs no other.

@@ -198,10 +198,7 @@ impl Transaction<'_> {
     }
 
     pub fn put_pages(&mut self, new: &NewPages) -> Result<()> {
-        for (id, data) in &new.pages {
-            self.writer.put_tree(id, data)?;
-        }
-        Ok(())
+        Ok(self.writer.put_trees(&new.pages)?)
     }
 
     /// Adds a version of this root, within the quotas.

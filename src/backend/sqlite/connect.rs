@@ -15,7 +15,10 @@ use crate::backend::{BackendError, Result};
 
 /// Bytes of a page: large enough that most small files share one, small enough that a commit writes little.
 pub const PAGE_BYTES: usize = 8192;
-const CACHE_KIB: i64 = 32 * 1024;
+/// Pages kept in memory: those of the index of some 100,000 objects. SQLite walks through all of them at the end of each
+/// commit that has split a page. What a transaction has changed is kept beside it, however much that is: it would be
+/// written into the log twice.
+const CACHE_KIB: i64 = 8 * 1024;
 const MMAP_BYTES: i64 = 1 << 30;
 /// The log is cut back to this when it starts over.
 const LOG_BYTES_MAX: i64 = 64 << 20;
@@ -172,7 +175,7 @@ fn open_named(uri: &Path, path: &Path, flags: OpenFlags, options: &OpenOptions) 
         };
         sql.execute_batch(&format!(
             "PRAGMA synchronous=NORMAL; PRAGMA trusted_schema=OFF; PRAGMA temp_store=MEMORY; \
-             PRAGMA cache_size=-{CACHE_KIB}; PRAGMA mmap_size={mapped}; \
+             PRAGMA cache_size=-{CACHE_KIB}; PRAGMA cache_spill=OFF; PRAGMA mmap_size={mapped}; \
              PRAGMA journal_size_limit={LOG_BYTES_MAX};"
         ))?;
         let seen = Arc::clone(&log_pages);

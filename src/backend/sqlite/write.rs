@@ -92,8 +92,16 @@ impl Writer for SqliteWriter<'_> {
         put().map_err(|error| self.session.backend.translate(error))
     }
 
-    fn put_tree(&mut self, id: &TreeId, data: &[u8]) -> Result<()> {
-        self.execute(PUT_TREE, (id.as_bytes(), data)).map(drop)
+    fn put_trees(&mut self, trees: &[(TreeId, Vec<u8>)]) -> Result<()> {
+        let connection = &self.session.conn()?.sql;
+        let put = || -> rusqlite::Result<()> {
+            let mut statement = connection.prepare_cached(PUT_TREE)?;
+            for (id, data) in trees {
+                statement.execute((id.as_bytes(), data))?;
+            }
+            Ok(())
+        };
+        put().map_err(|error| self.session.backend.translate(error))
     }
 
     fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()> {
