@@ -3,12 +3,14 @@
 //! Never recurses on the stack: paths in byte order put a directory before everything in it, so one pass
 //! forward finds the directories and one backward closes them.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::hostfs::stat::FileTime;
+use crate::ids::TreeId;
 
 use super::error::{Result, VaultError};
-use super::page::{Body, DirMeta, DirRef, Node};
+use super::page::{Body, DirMeta, DirRef, Node, Page};
 use super::pages::{self, Changes, NewPages};
 use super::path::TreePath;
 use super::tree::{self, Pages};
@@ -50,11 +52,12 @@ pub fn apply(
 ) -> Result<DirRef> {
     let mut works = gather(edits);
     let paths: Vec<TreePath> = works.keys().cloned().collect();
+    let looked = Looked { pages, at: RefCell::default() };
     for path in &paths {
-        let base = base_of(pages, root, path, &works, edits, manner)?;
+        let base = base_of(&looked, root, path, &works, edits, manner)?;
         let touched = match manner {
             Manner::Exact => false,
-            Manner::Natural(_) => changes_names(pages, &base.1, &works[path].changes)?,
+            Manner::Natural(_) => changes_names(&looked, &base.1, &works[path].changes)?,
         };
         if let Some(work) = works.get_mut(path) {
             work.base = base;
@@ -70,7 +73,7 @@ pub fn apply(
         {
             meta = Some(DirMeta { mtime: now, ..work.base.0.clone() });
         }
-        let dir = pages::edit(pages, work.base, meta, &work.changes, new)?;
+        let dir = pages::edit(&Taken(&looked), work.base, meta, &work.changes, new)?;
         match path.split() {
             None => edited = dir,
             Some((parent, name)) => {
@@ -81,6 +84,33 @@ pub fn apply(
         }
     }
     Ok(edited)
+}
+
+/// Pages with something looked at in them, for when their directory is edited.
+struct Looked<'a> {
+    pages: &'a dyn Pages,
+    at: RefCell<HashMap<TreeId, Page>>,
+}
+
+impl Pages for Looked<'_> {
+    fn page(&self, id: &TreeId) -> Result<Page> {
+        if let Some(page) = self.at.borrow().get(id) {
+            return Ok(page.clone());
+        }
+        let page = self.pages.page(id)?;
+        self.at.borrow_mut().insert(*id, page.clone());
+        Ok(page)
+    }
+}
+
+/// A page that was looked at is not read again.
+struct Taken<'a>(&'a Looked<'a>);
+
+impl Pages for Taken<'_> {
+    fn page(&self, id: &TreeId) -> Result<Page> {
+        let looked = self.0.at.borrow_mut().remove(id);
+        looked.map_or_else(|| self.0.pages.page(id), Ok)
+    }
 }
 
 /// A piece of work for each directory on the way of an edit.
@@ -117,18 +147,19 @@ fn gather(edits: &Edits) -> BTreeMap<TreePath, Work> {
 
 /// What a directory holds before its changes: what was there, what an edit puts there, or nothing.
 fn base_of(
-    pages: &dyn Pages,
+    looked: &Looked<'_>,
     root: &DirRef,
     path: &TreePath,
     works: &BTreeMap<TreePath, Work>,
     edits: &Edits,
     manner: Manner,
 ) -> Result<(DirMeta, Body)> {
+    let pages = looked.pages;
     let Some((parent, name)) = path.split() else { return tree::top(pages, &root.tree) };
     let above = &works[&parent];
     let there = match above.changes.get(name) {
         Some(change) => change.clone(),
-        None => tree::entry_in(pages, &above.base.1, name)?,
+        None => tree::entry_in(looked, &above.base.1, name)?,
     };
     let made_dir = matches!(edits.get(path), Some(Edit::Dir(_)));
     match there {
@@ -151,4 +182,49 @@ fn changes_names(pages: &dyn Pages, body: &Body, changes: &Changes) -> Result<bo
         }
     }
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vault::page::{Entry, FifoNode};
+
+    /// Stored pages, and how often each was read.
+    #[derive(Default)]
+    struct Counted {
+        data: HashMap<TreeId, Vec<u8>>,
+        reads: RefCell<HashMap<TreeId, usize>>,
+    }
+
+    impl Pages for Counted {
+        fn page(&self, id: &TreeId) -> Result<Page> {
+            *self.reads.borrow_mut().entry(*id).or_default() += 1;
+            tree::check_page(id, &self.data[id])
+        }
+    }
+
+    #[test]
+    fn no_page_is_read_twice() {
+        let mut new = NewPages::default();
+        let fifo = || Node::Fifo(FifoNode { mode: 0o600, mtime: FileTime::default(), link: None });
+        let dir_of = |entries: Vec<(String, Node)>, new: &mut NewPages| {
+            let entries = entries.into_iter().map(|(name, node)| Entry { name: name.into_bytes(), node });
+            pages::build(&DirMeta::default(), entries.collect(), new)
+        };
+        // Names of one length, so that they are in order.
+        let subdirs = (100..400)
+            .map(|n| (format!("{n}"), Node::Dir(dir_of(vec![(format!("in{n}"), fifo())], &mut new))))
+            .collect();
+        let root = dir_of(subdirs, &mut new);
+        let store = Counted { data: new.pages.into_iter().collect(), ..Counted::default() };
+        for manner in [Manner::Exact, Manner::Natural(FileTime::default())] {
+            store.reads.borrow_mut().clear();
+            let put = |path: &str| (TreePath::parse(path.as_bytes()).unwrap(), Edit::Put(fifo()));
+            let edits = Edits::from([put("123/new"), put("251/new"), put("390/new")]);
+            apply(&store, &root, &edits, manner, &mut NewPages::default()).unwrap();
+            let reads = store.reads.borrow();
+            assert!(reads.len() > 6, "the directory has one page only: {reads:?}");
+            assert!(reads.values().all(|read| *read == 1), "{reads:?}");
+        }
+    }
 }

@@ -14,6 +14,14 @@ const FORMAT: u8 = 1;
 /// A link target longer than this cannot exist on Linux.
 const TARGET_BYTES_MAX: usize = 4096;
 
+/// What a page, an entry and a reference to a page take with names of usual length: room that is made beforehand.
+const PAGE_BYTES: usize = 64;
+const ENTRY_BYTES: usize = 96;
+const REFERENCE_BYTES: usize = 112;
+/// What they take at least: a fifo, and a name with two digests.
+const ENTRY_BYTES_MIN: usize = 6;
+const REFERENCE_BYTES_MIN: usize = 69;
+
 /// Which of a page's two digests the bytes are for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flavor {
@@ -131,8 +139,12 @@ impl Body {
     /// Encodes and digests the page; with `meta` it is the top of a directory.
     #[must_use]
     pub fn seal(&self, meta: Option<&DirMeta>) -> Sealed {
+        let capacity = match self {
+            Self::Leaf(entries) => PAGE_BYTES + entries.len() * ENTRY_BYTES,
+            Self::Inner { pages, .. } => PAGE_BYTES + pages.len() * REFERENCE_BYTES,
+        };
         let encode = |flavor| {
-            let mut encoder = Encoder { out: Vec::with_capacity(2048), flavor };
+            let mut encoder = Encoder { out: Vec::with_capacity(capacity), flavor };
             encoder.page(meta, self);
             encoder.out
         };
@@ -165,17 +177,14 @@ impl Page {
         };
         let level = decoder.byte()?;
         let count = usize::try_from(decoder.number()?).map_err(|_| DecodeError::Number)?;
-        if count > decoder.left() {
-            return Err(DecodeError::Short);
-        }
         let body = if level == 0 {
-            let entries = (0..count).map(|_| decode_entry(&mut decoder)).collect::<Result<Vec<_>, _>>()?;
+            let entries = decode_list(&mut decoder, count, ENTRY_BYTES_MIN, decode_entry)?;
             if !entries.is_sorted_by(|a, b| a.name < b.name) {
                 return Err(DecodeError::Rule("its entries are not in order"));
             }
             Body::Leaf(entries)
         } else {
-            let pages = (0..count).map(|_| decode_page_ref(&mut decoder)).collect::<Result<Vec<_>, _>>()?;
+            let pages = decode_list(&mut decoder, count, REFERENCE_BYTES_MIN, decode_page_ref)?;
             if pages.is_empty() || !pages.is_sorted_by(|a, b| a.first < b.first) {
                 return Err(DecodeError::Rule("its pages are not in order"));
             }
@@ -184,6 +193,23 @@ impl Page {
         decoder.end()?;
         Ok(Self { meta, body })
     }
+}
+
+/// A list of which each item takes at least so many bytes: no list is longer than its bytes allow.
+fn decode_list<'d, T>(
+    decoder: &mut Decoder<'d>,
+    count: usize,
+    bytes_min: usize,
+    decode: impl Fn(&mut Decoder<'d>) -> Result<T, DecodeError>,
+) -> Result<Vec<T>, DecodeError> {
+    if count > decoder.left() / bytes_min {
+        return Err(DecodeError::Short);
+    }
+    let mut items = Vec::with_capacity(count);
+    for _ in 0..count {
+        items.push(decode(decoder)?);
+    }
+    Ok(items)
 }
 
 fn optional_blob(decoder: &mut Decoder<'_>, flags: u8) -> Result<Option<BlobId>, DecodeError> {

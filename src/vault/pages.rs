@@ -121,14 +121,18 @@ fn seal_top(meta: &DirMeta, body: Body, new: &mut NewPages) -> DirRef {
 }
 
 /// Cuts a sorted list before every item whose name has at least this rank.
-fn split<T>(items: Vec<T>, at_rank: u32, name: impl Fn(&T) -> &Vec<u8>) -> Vec<Vec<T>> {
-    let mut groups: Vec<Vec<T>> = Vec::new();
-    for item in items {
-        match groups.last_mut() {
-            Some(group) if rank(name(&item)) < at_rank => group.push(item),
-            _ => groups.push(vec![item]),
-        }
+fn split<T>(mut items: Vec<T>, at_rank: u32, name: impl Fn(&T) -> &Vec<u8>) -> Vec<Vec<T>> {
+    if items.is_empty() {
+        return Vec::new();
     }
+    let cuts: Vec<usize> = (1..items.len()).filter(|at| rank(name(&items[*at])) >= at_rank).collect();
+    if cuts.is_empty() {
+        return vec![items];
+    }
+    let mut groups: Vec<Vec<T>> = cuts.into_iter().rev().map(|at| items.split_off(at)).collect();
+    items.shrink_to_fit();
+    groups.push(items);
+    groups.reverse();
     groups
 }
 
@@ -238,7 +242,8 @@ impl Open {
 }
 
 fn merge(entries: &mut Vec<Entry>, changes: &[(&Vec<u8>, &Option<Node>)]) {
-    let mut old = std::mem::take(entries).into_iter().peekable();
+    let merged = Vec::with_capacity(entries.len() + changes.len());
+    let mut old = std::mem::replace(entries, merged).into_iter().peekable();
     for (name, node) in changes {
         while let Some(entry) = old.next_if(|entry| entry.name < **name) {
             entries.push(entry);
@@ -253,28 +258,15 @@ fn merge(entries: &mut Vec<Entry>, changes: &[(&Vec<u8>, &Option<Node>)]) {
 
 /// Closes an open page again: as many pages of its level as its names ask for.
 ///
-/// A page whose first name no longer begins a page is first joined to the one before it. Joining goes from
-/// the top down, so that two leaves that must meet are in one parent by then.
+/// Pages are joined from the top down, so that two leaves that must meet are in one parent by then.
 fn finish(pages: &dyn Pages, open: Open, new: &mut NewPages) -> Result<Vec<Body>> {
     match open {
         Open::Leaf(entries) => {
             Ok(split(entries, 1, |entry| &entry.name).into_iter().map(Body::Leaf).collect())
         }
         Open::Inner { level, slots } => {
-            let mut joined: Vec<Slot> = Vec::with_capacity(slots.len());
-            for slot in slots {
-                let begins = matches!(slot, Slot::Kept(_)) || rank(slot.first()) >= u32::from(level);
-                match joined.pop() {
-                    Some(before) if !begins => {
-                        let mut before = before.open(pages)?;
-                        before.join(slot.open(pages)?);
-                        joined.push(Slot::Open(before));
-                    }
-                    before => joined.extend(before.into_iter().chain([slot])),
-                }
-            }
-            let mut refs = Vec::with_capacity(joined.len());
-            for slot in joined {
+            let mut refs = Vec::with_capacity(slots.len());
+            for slot in join(pages, level, slots)? {
                 match slot {
                     Slot::Kept(page) => refs.push(page),
                     Slot::Open(open) => {
@@ -287,6 +279,26 @@ fn finish(pages: &dyn Pages, open: Open, new: &mut NewPages) -> Result<Vec<Body>
             Ok(groups.into_iter().map(|pages| Body::Inner { level, pages }).collect())
         }
     }
+}
+
+/// Joins each page whose first name no longer begins a page of this level to the one before it.
+fn join(pages: &dyn Pages, level: u8, slots: Vec<Slot>) -> Result<Vec<Slot>> {
+    let begins = |slot: &Slot| matches!(slot, Slot::Kept(_)) || rank(slot.first()) >= u32::from(level);
+    if slots.iter().skip(1).all(begins) {
+        return Ok(slots);
+    }
+    let mut joined: Vec<Slot> = Vec::with_capacity(slots.len());
+    for slot in slots {
+        match joined.pop() {
+            Some(before) if !begins(&slot) => {
+                let mut before = before.open(pages)?;
+                before.join(slot.open(pages)?);
+                joined.push(Slot::Open(before));
+            }
+            before => joined.extend(before.into_iter().chain([slot])),
+        }
+    }
+    Ok(joined)
 }
 
 #[cfg(test)]
