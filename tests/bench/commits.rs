@@ -1,5 +1,6 @@
 //! Small commits on a large parent, in units of one durable one-row SQLite commit.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,25 +19,32 @@ use crate::{Bench, Goal, Row, median, new_vault, plain, timed};
 /// What each file of a commit holds.
 const FILE_BYTES: usize = 1500;
 
-/// The unit: one row, one transaction, one sync, on a connection that is open.
-pub fn one_row_commit(dir: &Path) -> f64 {
-    #[expect(clippy::disallowed_methods, reason = "the peer is plain SQLite")]
-    let sql = rusqlite::Connection::open(dir.join("unit.db")).unwrap();
-    sql.execute_batch(
-        "PRAGMA page_size=8192; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t (n);",
-    )
-    .unwrap();
-    let times = (0..400)
-        .map(|n| {
-            timed(|| {
-                sql.execute_batch("BEGIN IMMEDIATE").unwrap();
-                sql.prepare_cached("INSERT INTO t VALUES (?1)").unwrap().execute([n]).unwrap();
-                sql.execute_batch("COMMIT").unwrap();
-            })
-            .0
-        })
-        .collect();
-    median(times)
+/// The unit: one row, one transaction, one sync, on a connection that is open, with a log that is new and grows.
+pub struct Unit(rusqlite::Connection);
+
+impl Unit {
+    pub fn new(bench: &Bench) -> Self {
+        #[expect(clippy::disallowed_methods, reason = "the peer is plain SQLite")]
+        let sql = rusqlite::Connection::open(bench.fresh("unit").join("unit.db")).unwrap();
+        sql.execute_batch(
+            "PRAGMA page_size=8192; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t (n);",
+        )
+        .unwrap();
+        Self(sql)
+    }
+
+    pub fn commit(&self) -> f64 {
+        let commit = || {
+            self.0.execute_batch("BEGIN IMMEDIATE").unwrap();
+            self.0.prepare_cached("INSERT INTO t VALUES (1)").unwrap().execute([]).unwrap();
+            self.0.execute_batch("COMMIT").unwrap();
+        };
+        timed(commit).0
+    }
+
+    pub fn median(&self) -> f64 {
+        median((0..ROUNDS).map(|_| self.commit()).collect())
+    }
 }
 
 /// What a capture hands over: files by path, small ones.
@@ -59,10 +67,9 @@ pub fn files(paths: &[TreePath], round: u64) -> (Edits, Vec<BlobRecord>) {
 const ADVANCE: Advance<'static> =
     Advance { action: "bench", message: "bench", run: None, when: When::Always };
 
-/// A vault with `count` files spread over directories of 19, or all in one.
-fn populated(path: &Path, count: usize, one_dir: bool) -> (Vault, Vec<TreePath>) {
-    let vault = new_vault(path);
-    let paths: Vec<TreePath> = (0..count)
+/// `count` files spread over directories of 19, or all in one.
+pub fn paths(count: usize, one_dir: bool) -> Vec<TreePath> {
+    (0..count)
         .map(|n| {
             let dir = n / 19;
             let text = if one_dir {
@@ -72,125 +79,180 @@ fn populated(path: &Path, count: usize, one_dir: bool) -> (Vault, Vec<TreePath>)
             };
             TreePath::parse(text.as_bytes()).unwrap()
         })
-        .collect();
+        .collect()
+}
+
+/// A vault with these files.
+pub fn populated(path: &Path, paths: &[TreePath]) -> Vault {
+    let vault = new_vault(path);
     for chunk in paths.chunks(5000) {
         let (edits, blobs) = files(chunk, 0);
         vault.commit_edits(&ForkName::main(), &edits, &blobs, &ADVANCE).unwrap();
     }
     vault.backend().settle().unwrap();
-    (vault, paths)
+    vault
 }
 
-/// The median time of commits of so many files: anywhere, or side by side.
-fn commit_times(vault: &Vault, paths: &[TreePath], changed: usize, rounds: u64, near: bool) -> f64 {
-    // Every call makes other content than all before: what is known already costs less.
-    static CALLS: AtomicU64 = AtomicU64::new(1);
-    let call = CALLS.fetch_add(1, Ordering::Relaxed);
-    let mut numbers = Numbers::new(call);
-    let times = (0..rounds)
-        .map(|round| {
-            let first = numbers.below(paths.len() - changed);
-            let chosen: Vec<TreePath> = (0..changed)
-                .map(|n| if near { first + n } else { numbers.below(paths.len()) })
-                .map(|at| paths[at].clone())
-                .collect();
-            // Reading, hashing and compressing the files is the caller's part, outside the write lock.
-            let (edits, blobs) = files(&chosen, call << 32 | round);
-            timed(|| vault.commit_edits(&ForkName::main(), &edits, &blobs, &ADVANCE).unwrap()).0
-        })
-        .collect();
-    median(times)
+/// Which files a commit changes.
+#[derive(Clone, Copy)]
+enum Place {
+    Anywhere,
+    SideBySide,
 }
 
-/// The time of commits of five files anywhere, and of the same rows in plain SQLite.
-fn five_and_plain(bench: &Bench, vault: &Vault, paths: &[TreePath]) -> (f64, f64) {
-    const ROUNDS: u64 = 300;
-    let usage = || vault.read().unwrap().usage().unwrap();
-    let before = usage();
-    let ours = commit_times(vault, paths, 5, ROUNDS, false);
-    let after = usage();
-    let pages = after.trees - before.trees;
-    let bytes = usize::try_from((after.tree_bytes - before.tree_bytes) / pages).unwrap();
-    let tables = [
-        plain::Rows { there: before.blobs, added: 5, bytes: FILE_BYTES },
-        plain::Rows { there: before.trees, added: pages / ROUNDS, bytes },
-    ];
-    (ours, plain::objects(&bench.fresh("plain"), tables))
+/// A vault that is committed to, with what it holds.
+struct Subject {
+    vault: Vault,
+    paths: Vec<TreePath>,
+    numbers: RefCell<Numbers>,
 }
+
+impl Subject {
+    fn new(path: &Path, paths: Vec<TreePath>) -> Self {
+        Self { vault: populated(path, &paths), paths, numbers: RefCell::new(Numbers::new(1)) }
+    }
+
+    /// The time of one commit of so many files.
+    fn commit(&self, changed: usize, place: Place) -> f64 {
+        // Every call makes other content than all before: what is known already costs less.
+        static CALLS: AtomicU64 = AtomicU64::new(1);
+        let call = CALLS.fetch_add(1, Ordering::Relaxed);
+        let numbers = &mut *self.numbers.borrow_mut();
+        let first = numbers.below(self.paths.len() - changed);
+        let chosen: Vec<TreePath> = (0..changed)
+            .map(|n| match place {
+                Place::Anywhere => numbers.below(self.paths.len()),
+                Place::SideBySide => first + n,
+            })
+            .map(|at| self.paths[at].clone())
+            .collect();
+        // Reading, hashing and compressing the files is the caller's part, outside the write lock.
+        let (edits, blobs) = files(&chosen, call);
+        timed(|| self.vault.commit_edits(&ForkName::main(), &edits, &blobs, &ADVANCE).unwrap()).0
+    }
+
+    fn commit_five(&self) -> f64 {
+        self.commit(5, Place::Anywhere)
+    }
+
+    /// The same rows as commits of five files in plain SQLite.
+    fn plain(&self, bench: &Bench) -> plain::Objects {
+        const TRIED: u64 = 50;
+        let usage = || self.vault.read().unwrap().usage().unwrap();
+        let before = usage();
+        for _ in 0..TRIED {
+            self.commit_five();
+        }
+        let after = usage();
+        let pages = after.trees - before.trees;
+        let bytes = usize::try_from((after.tree_bytes - before.tree_bytes) / pages).unwrap();
+        let tables = [
+            plain::Rows { there: before.blobs, added: 5, bytes: FILE_BYTES },
+            plain::Rows { there: before.trees, added: pages / TRIED, bytes },
+        ];
+        plain::Objects::new(&bench.fresh("plain"), tables)
+    }
+}
+
+/// The medians of what is measured in turns.
+fn in_turns<const N: usize>(measured: [&mut dyn FnMut() -> f64; N]) -> [f64; N] {
+    crate::in_turns(ROUNDS, || (), measured).map(median)
+}
+
+const ROUNDS: usize = 300;
 
 pub fn commits(bench: &Bench) -> Vec<Row> {
     let home = bench.fresh("commits");
-    let unit = one_row_commit(&home);
-    let (vault, paths) = populated(&home.join("spread.db"), bench.files, false);
-    let (small, small_paths) = populated(&home.join("small.db"), bench.files / 10, false);
-    let (flat, flat_paths) = populated(&home.join("flat.db"), bench.files, true);
-    let ms = 1e3;
+    let n = bench.files;
+    let spread = Subject::new(&home.join("spread.db"), paths(n, false));
+    let small = Subject::new(&home.join("small.db"), paths(n / 10, false));
+    let flat = Subject::new(&home.join("flat.db"), paths(n, true));
     let mut rows = Vec::new();
-    let mut row = |what: String, ours: f64, peer: &str, theirs: f64, goal: Goal| {
+    let mut row = |what: &str, ours: f64, peer: &str, theirs: f64, limit: f64| {
         rows.push(Row {
-            what,
-            ours: ours * ms,
+            what: what.to_owned(),
+            ours: ours * 1e3,
             unit: "ms",
             peer: peer.to_owned(),
-            theirs: theirs * ms,
-            goal,
+            theirs: theirs * 1e3,
+            goal: Goal::AtMost(limit),
         });
     };
-    let n = bench.files;
-    let one = "one-row commit";
-    row(
-        format!("commit of 0 files on {n}"),
-        commit_times(&vault, &paths, 0, 300, false),
-        one,
-        unit,
-        Goal::AtMost(1.5),
-    );
-    row(
-        format!("commit of 1 file on {n}"),
-        commit_times(&vault, &paths, 1, 300, false),
-        one,
-        unit,
-        Goal::AtMost(4.0),
-    );
-    let (five, five_plain) = five_and_plain(bench, &vault, &paths);
-    let five_small = commit_times(&small, &small_paths, 5, 300, false);
-    let near = commit_times(&vault, &paths, 5, 300, true);
-    row(format!("commit of 5 neighbouring files of {n}"), near, one, unit, Goal::AtMost(3.0));
-    row(format!("commit of 5 random files of {n}"), five, one, unit, Goal::AtMost(3.0));
-    let in_rows = "plain rows of SQLite";
-    row(format!("commit of 5 random files of {n}"), five, in_rows, five_plain, Goal::AtMost(1.5));
-    let peer = format!("the same on {}", n / 10);
-    row(format!("commit of 5 random files of {n}"), five, &peer, five_small, Goal::AtMost(1.2));
-    let (flat_five, flat_plain) = five_and_plain(bench, &flat, &flat_paths);
+    let (one, in_rows) = ("one-row commit", "plain rows of SQLite");
+    for (files, place, what, limit) in [
+        (0, Place::Anywhere, format!("commit of 0 files on {n}"), 1.5),
+        (1, Place::Anywhere, format!("commit of 1 file on {n}"), 4.0),
+        (5, Place::SideBySide, format!("commit of 5 neighbouring files of {n}"), 3.0),
+    ] {
+        let unit = Unit::new(bench);
+        let [ours, theirs] = in_turns([&mut || spread.commit(files, place), &mut || unit.commit()]);
+        row(&what, ours, one, theirs, limit);
+    }
+    let (mut plain, unit) = (spread.plain(bench), Unit::new(bench));
+    let [ours, theirs, in_plain, in_small] =
+        in_turns([&mut || spread.commit_five(), &mut || unit.commit(), &mut || plain.commit(), &mut || {
+            small.commit_five()
+        }]);
+    let what = format!("commit of 5 random files of {n}");
+    row(&what, ours, one, theirs, 3.0);
+    row(&what, ours, in_rows, in_plain, 1.5);
+    row(&what, ours, &format!("the same on {}", n / 10), in_small, 1.2);
+    let (mut plain, unit) = (flat.plain(bench), Unit::new(bench));
+    let [ours, theirs, in_plain] =
+        in_turns([&mut || flat.commit_five(), &mut || unit.commit(), &mut || plain.commit()]);
     let what = format!("commit of 5 files in one directory of {n}");
-    row(what.clone(), flat_five, one, unit, Goal::AtMost(3.0));
-    row(what, flat_five, in_rows, flat_plain, Goal::AtMost(1.5));
+    row(&what, ours, one, theirs, 3.0);
+    row(&what, ours, in_rows, in_plain, 1.5);
 
-    let forks: Vec<f64> = (0..200)
-        .map(|k| {
-            let name = ForkName::parse(&format!("f{k}")).unwrap();
-            let from = Reference::parse("main").unwrap();
-            timed(|| vault.create_fork(&name, &from, Life::Persistent).unwrap()).0
-        })
-        .collect();
-    row(format!("fork create on {n} files"), median(forks), one, unit, Goal::AtMost(2.0));
+    let mut forks = 0;
+    let mut fork = || {
+        forks += 1;
+        let name = ForkName::parse(&format!("f{forks}")).unwrap();
+        let from = Reference::parse("main").unwrap();
+        timed(|| spread.vault.create_fork(&name, &from, Life::Persistent).unwrap()).0
+    };
+    let unit = Unit::new(bench);
+    let [ours, theirs] = in_turns([&mut fork, &mut || unit.commit()]);
+    row(&format!("fork create on {n} files"), ours, one, theirs, 2.0);
 
-    for (name, vault, paths) in [("spread", &vault, &paths), ("in one directory", &flat, &flat_paths)] {
-        rows.push(growth(name, vault, paths));
-        rows.push(diff_cpu(name, vault));
+    for (name, subject) in [("spread", &spread), ("in one directory", &flat)] {
+        rows.push(growth(name, subject));
+        rows.push(diff_cpu(name, &subject.vault));
     }
     rows
 }
 
+/// Commits of five files where every sync takes longer: run by itself with the library that does that.
+pub fn slow_commits(bench: &Bench) -> Vec<Row> {
+    let (home, n) = (bench.fresh("slow-commits"), bench.files);
+    let places = [("5 random files of", false), ("5 files in one directory of", true)];
+    let measure = |(which, one_dir): (&str, bool)| {
+        let subject = Subject::new(&home.join(format!("{one_dir}.db")), paths(n, one_dir));
+        let unit = Unit::new(bench);
+        let [ours, theirs] = in_turns([&mut || subject.commit_five(), &mut || unit.commit()]);
+        Row {
+            what: format!("commit of {which} {n}, sync 2 ms slower"),
+            ours: ours * 1e3,
+            unit: "ms",
+            peer: "one-row commit".to_owned(),
+            theirs: theirs * 1e3,
+            goal: Goal::AtMost(3.0),
+        }
+    };
+    places.map(measure).into()
+}
+
 /// What a version of five changed files adds beside their content.
-fn growth(name: &str, vault: &Vault, paths: &[TreePath]) -> Row {
+fn growth(name: &str, subject: &Subject) -> Row {
     const VERSIONS: u64 = 50;
     let used = || {
-        vault.backend().settle().unwrap();
-        vault.read().unwrap().bytes_used().unwrap()
+        subject.vault.backend().settle().unwrap();
+        subject.vault.read().unwrap().bytes_used().unwrap()
     };
     let before = used();
-    commit_times(vault, paths, 5, VERSIONS, false);
+    for _ in 0..VERSIONS {
+        subject.commit_five();
+    }
     let content = VERSIONS * 5 * FILE_BYTES as u64;
     let each = (used() - before).saturating_sub(content) as f64 / VERSIONS as f64 / 1024.0;
     let what = format!("growth of a version of 5 files, {name}, beside their content");

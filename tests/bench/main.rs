@@ -14,6 +14,7 @@ mod runs;
 mod trees;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -132,6 +133,22 @@ pub fn quiet() {
     std::thread::sleep(Duration::from_millis(300));
 }
 
+/// The times of what is measured in turns, since a disk is not as fast at all times.
+pub fn in_turns<const N: usize>(
+    rounds: usize,
+    before_each: fn(),
+    mut measured: [&mut dyn FnMut() -> f64; N],
+) -> [Vec<f64>; N] {
+    let mut times = [const { Vec::new() }; N];
+    for _ in 0..rounds {
+        for (times, measure) in times.iter_mut().zip(&mut measured) {
+            before_each();
+            times.push(measure());
+        }
+    }
+    times
+}
+
 /// The median of three, each on a quiet disk.
 pub fn thrice(mut measure: impl FnMut() -> f64) -> f64 {
     median(
@@ -166,6 +183,10 @@ fn main() {
                 processes::writer(&args.collect::<Vec<_>>());
                 return;
             }
+            "--slow-commits" => {
+                commits::slow_commits(&bench).iter().for_each(Row::print);
+                return;
+            }
             "--bench" => {}
             other => panic!("unknown argument {other}"),
         }
@@ -185,5 +206,13 @@ fn main() {
         if bench.wants(name) {
             part(&bench).iter().for_each(Row::print);
         }
+    }
+    // Set by scripts/bench to a library that makes every sync 2 ms longer.
+    if bench.wants("commits")
+        && let Ok(library) = std::env::var("AVFS_BENCH_SLOW_SYNC")
+    {
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args(["--files", &bench.files.to_string(), "--dir"]).arg(&bench.dir).arg("--slow-commits");
+        assert!(again.env("LD_PRELOAD", library).status().unwrap().success());
     }
 }

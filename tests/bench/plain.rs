@@ -105,37 +105,55 @@ pub struct Rows {
     pub bytes: usize,
 }
 
-/// Durable commits of blobs and of pages with random digests, into tables as large as those of a vault; seconds, the
-/// median.
-pub fn objects(dir: &Path, tables: [Rows; 2]) -> f64 {
-    let sql = connect(dir);
-    sql.execute_batch(
-        "CREATE TABLE tree (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, data BLOB NOT NULL)",
-    )
-    .unwrap();
-    let mut made = 0;
-    let mut row = |table: &Rows| {
-        made += 1;
-        (noise(made, 32), noise(made, table.bytes))
-    };
-    let store = |rows: [Vec<(Vec<u8>, Vec<u8>)>; 2]| {
-        sql.execute_batch("BEGIN IMMEDIATE").unwrap();
+/// Blobs and pages with random digests in tables as large as those of a vault.
+pub struct Objects {
+    sql: Connection,
+    tables: [Rows; 2],
+    made: u64,
+    rounds: u32,
+}
+
+impl Objects {
+    pub fn new(dir: &Path, tables: [Rows; 2]) -> Self {
+        let sql = connect(dir);
+        sql.execute_batch(
+            "CREATE TABLE tree (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, data BLOB NOT NULL)",
+        )
+        .unwrap();
+        let mut objects = Self { sql, tables, made: 0, rounds: 0 };
+        let there = objects.rows(|table| table.there);
+        objects.store(there);
+        objects
+    }
+
+    fn rows(&mut self, count: impl Fn(&Rows) -> u64) -> [Vec<(Vec<u8>, Vec<u8>)>; 2] {
+        let made = &mut self.made;
+        let mut row = |table: &Rows| {
+            *made += 1;
+            (noise(*made, 32), noise(*made, table.bytes))
+        };
+        self.tables.each_ref().map(|table| (0..count(table)).map(|_| row(table)).collect())
+    }
+
+    fn store(&self, rows: [Vec<(Vec<u8>, Vec<u8>)>; 2]) {
+        self.sql.execute_batch("BEGIN IMMEDIATE").unwrap();
         for (insert, rows) in [INSERT, INSERT_TREE].into_iter().zip(rows) {
             for row in rows {
-                sql.prepare_cached(insert).unwrap().execute(row).unwrap();
+                self.sql.prepare_cached(insert).unwrap().execute(row).unwrap();
             }
         }
-        sql.execute_batch("COMMIT").unwrap();
-    };
-    store(tables.each_ref().map(|table| (0..table.there).map(|_| row(table)).collect()));
-    let commit = |round: u32| {
-        if round.is_multiple_of(20) {
-            checkpoint(&sql);
+        self.sql.execute_batch("COMMIT").unwrap();
+    }
+
+    /// The time of one durable commit, in seconds.
+    pub fn commit(&mut self) -> f64 {
+        if self.rounds.is_multiple_of(20) {
+            checkpoint(&self.sql);
         }
-        let rows = tables.each_ref().map(|table| (0..table.added).map(|_| row(table)).collect());
-        timed(|| store(rows)).0
-    };
-    crate::median((0..300).map(commit).collect())
+        self.rounds += 1;
+        let rows = self.rows(|table| table.added);
+        timed(|| self.store(rows)).0
+    }
 }
 
 fn checkpoint(sql: &Connection) {

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use crate::commits::one_row_commit;
+use crate::commits::Unit;
 use crate::peers::{copy, has, run};
 use crate::{Bench, Goal, Row, generate, median, plain, program, quiet, thrice, timed};
 
@@ -200,15 +200,8 @@ fn start_up(bench: &Bench, small: &Place, fork: &[&str]) -> Vec<Row> {
 }
 
 /// The best of some rounds of each, in turns: what disturbs one of them is no part of its cost.
-fn in_turns<const N: usize>(mut measured: [&mut dyn FnMut() -> f64; N]) -> [f64; N] {
-    let mut best = [f64::INFINITY; N];
-    for _ in 0..WORK_ROUNDS {
-        for (best, measure) in best.iter_mut().zip(&mut measured) {
-            quiet();
-            *best = best.min(measure());
-        }
-    }
-    best
+fn in_turns<const N: usize>(measured: [&mut dyn FnMut() -> f64; N]) -> [f64; N] {
+    crate::in_turns(WORK_ROUNDS, quiet, measured).map(|times| times.into_iter().fold(f64::INFINITY, f64::min))
 }
 
 fn work_inside(bench: &Bench, small: &Place) -> Vec<Row> {
@@ -262,7 +255,7 @@ fn hash_and_commit(bench: &Bench, files: &[PathBuf]) -> f64 {
         }
     };
     let hashing = median((0..20).map(|_| timed(hashed).0).collect());
-    (hashing + one_row_commit(&bench.fresh("plain"))) * 1e3
+    (hashing + Unit::new(bench).median()) * 1e3
 }
 
 fn captures(bench: &Bench, small: &Place) -> Vec<Row> {
