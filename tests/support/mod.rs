@@ -12,6 +12,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use avfs::backend::sqlite::OpenOptions;
 use avfs::clock::{SteppingClock, SystemClock, Timestamp};
@@ -198,6 +199,26 @@ impl Dice {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 % limit
+    }
+}
+
+/// Rounds of a test that must meet a race: so many at least, then more until it was met, for two minutes at most.
+pub struct Rounds {
+    at_least: usize,
+    begun: usize,
+    give_up_at: Instant,
+}
+
+impl Rounds {
+    pub fn at_least(rounds: usize) -> Self {
+        Self { at_least: rounds, begun: 0, give_up_at: Instant::now() + Duration::from_secs(120) }
+    }
+
+    /// The number of the next round, if there is to be one.
+    pub fn next(&mut self, met: bool) -> Option<usize> {
+        let wanted = self.begun < self.at_least || (!met && Instant::now() < self.give_up_at);
+        self.begun += 1;
+        wanted.then_some(self.begun - 1)
     }
 }
 

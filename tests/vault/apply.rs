@@ -28,7 +28,7 @@ use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
 use crate::attributes::{set_mode, set_mtime};
 use crate::runs;
 use crate::support::snapshot::{self, assert_same};
-use crate::support::{self, Dice, Scratch, fork, main_fork, reference};
+use crate::support::{self, Dice, Rounds, Scratch, fork, main_fork, reference};
 use crate::worker::Worker;
 
 /// A directory of the host, a vault that has it on main, and a changed copy that is on fork `side`.
@@ -480,7 +480,10 @@ fn a_killed_apply_leaves_every_file_old_or_new_and_can_be_finished() {
         put(dir, "turns", "file");
     };
     let mut killed_in_between = 0;
-    for wait in [0, 0, 100, 300, 1000, 2000, 4000, 8000] {
+    let waits = [0, 0, 100, 300, 1000, 2000, 4000, 8000];
+    let mut rounds = Rounds::at_least(waits.len());
+    while let Some(round) = rounds.next(killed_in_between > 0) {
+        let wait = waits[round % waits.len()];
         let stand = Stand::new(make, change);
         let (old, new) = (snapshot::take(&stand.host()), snapshot::take(&stand.copy()));
         let (vault, dir) = (stand.scratch.join("vault.db"), stand.host());

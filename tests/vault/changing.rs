@@ -9,7 +9,7 @@ use avfs::vault::VaultError;
 use avfs::vault::import::{ImportError, OnTrouble, Trouble, TroubleReason};
 
 use crate::attributes::{mkfifo, set_mode, set_mtime, set_xattr};
-use crate::support::{self, Scratch, snapshot};
+use crate::support::{self, Rounds, Scratch, snapshot};
 
 fn settle() {
     // Past the kernel's clock granularity and the importer's allowance for it.
@@ -185,7 +185,7 @@ fn a_torn_read_is_never_taken_for_a_file() {
     let scratch = Scratch::new();
     let dir = scratch.dir("dir");
     let sizes = [("small", 200_000_usize), ("large", 3 << 20)];
-    // Without pauses first, then with some that a read fits into.
+    // Without pauses for some rounds, then with some that a read fits into.
     let (done, calm) = (AtomicBool::new(false), AtomicBool::new(false));
     let vault = support::create_real_vault(&scratch.join("vault.db"));
     for (name, size) in sizes {
@@ -211,8 +211,9 @@ fn a_torn_read_is_never_taken_for_a_file() {
                 }
             });
         }
-        for round in 0..24 {
-            calm.store(round >= 12, Ordering::Relaxed);
+        let mut rounds = Rounds::at_least(24);
+        while let Some(round) = rounds.next(whole > 0 && refused > 0) {
+            calm.store(round / 12 % 2 == 1, Ordering::Relaxed);
             let on_trouble = if round % 2 == 0 { OnTrouble::Fail } else { OnTrouble::KeepGoing };
             let imported = match support::try_import(&vault, &dir, None, on_trouble) {
                 Ok(imported) => imported,
@@ -288,7 +289,8 @@ fn a_directory_swapped_for_a_link_brings_nothing_from_outside() {
                 std::thread::sleep(Duration::from_micros(200));
             }
         });
-        for round in 0..150 {
+        let mut rounds = Rounds::at_least(150);
+        while let Some(round) = rounds.next(taken > 0 && refused > 0) {
             let on_trouble = if round % 2 == 0 { OnTrouble::Fail } else { OnTrouble::KeepGoing };
             match support::try_import(&vault, &dir, None, on_trouble) {
                 Ok(_) => taken += 1,
@@ -317,16 +319,17 @@ fn files_that_vanish_are_reported_or_refused() {
         let raise = support::RaiseOnDrop(&done);
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                for n in 0..400 {
-                    let file = dir.join(format!("d{:03}/f{n:05}", n / 40));
-                    fs::remove_file(&file).unwrap();
-                    fs::write(&file, "back").unwrap();
+                for start in (0..400).step_by(40) {
+                    let file = |n: usize| dir.join(format!("d{:03}/f{n:05}", n / 40));
+                    (start..start + 40).for_each(|n| fs::remove_file(file(n)).unwrap());
+                    (start..start + 40).for_each(|n| fs::write(file(n), "back").unwrap());
                 }
                 fs::rename(dir.join("d004"), dir.join("d004x")).unwrap();
                 fs::rename(dir.join("d004x"), dir.join("d004")).unwrap();
             }
         });
-        for _ in 0..60 {
+        let mut rounds = Rounds::at_least(60);
+        while rounds.next(refused > 0 && reported > 0).is_some() {
             match support::try_import(&vault, &dir, None, OnTrouble::Fail) {
                 Ok(imported) => assert_eq!(imported.scanned.troubles, []),
                 Err(VaultError::Import(ImportError::Vanished { .. } | ImportError::Torn { .. })) => {
