@@ -17,7 +17,7 @@ fn name() -> impl Strategy<Value = &'static str> {
 
 /// One line. It may fail, on both sides alike: what it says of itself goes into a file that is compared too.
 fn line() -> impl Strategy<Value = String> {
-    // A fifo would wait for a reader.
+    // Who opens a fifo waits for somebody at its other end.
     let write = |redirect: &'static str| {
         (name(), 0..100u32)
             .prop_map(move |(at, n)| format!("{{ [ ! -p {at} ] && echo {n} {redirect} {at}; }}"))
@@ -29,17 +29,19 @@ fn line() -> impl Strategy<Value = String> {
         3 => name().prop_map(|at| format!("mkdir -p {at}")),
         4 => (name(), name()).prop_map(|(from, to)| format!("mv -f {from} {to}")),
         2 => (name(), name()).prop_map(|(from, to)| format!("mv -fT {from} {to}")),
-        // How much of a directory that is copied into itself is copied depends on the order of its entries.
+        // How much of a directory that is copied into itself is copied depends on the order of its entries, and
+        // what is copied over a fifo waits.
         3 => (name(), name()).prop_map(|(from, to)| {
             let inside = format!("case \"$(realpath -m {to})/\" in \"$(realpath -m {from})\"/*) true ;; *) false ;; esac");
-            format!("{{ {inside} || cp -a {from} {to}; }}")
+            let onto_fifo = format!("find -L {to} -type p | grep -q .");
+            format!("{{ {inside} || {onto_fifo} || cp -a {from} {to}; }}")
         }),
         2 => (name(), name()).prop_map(|(from, to)| format!("ln -sfn {from} {to}")),
         1 => name().prop_map(|at| format!("mkfifo {at}")),
         2 => (name(), proptest::sample::select(&MODES[..])).prop_map(|(at, mode)| format!("chmod {mode} {at}")),
         2 => (name(), 1..1000u32).prop_map(|(at, n)| format!("touch -hcd @{n}.{n:09} {at}")),
         1 => (name(), 0..200_000u32).prop_map(|(at, n)| format!("truncate -cs {n} {at}")),
-        1 => name().prop_map(|at| format!("sed -i s/e/E/ {at}")),
+        1 => name().prop_map(|at| format!("{{ [ ! -p {at} ] && sed -i s/e/E/ {at}; }}")),
         1 => name().prop_map(|at| format!("rmdir {at}")),
         1 => name().prop_map(|at| format!("find {at} -type f -exec chmod 600 {{}} +")),
         1 => name().prop_map(|at| format!("{{ tar cf /tmp/t-$$ {at} && tar xpf /tmp/t-$$ -C x; rm /tmp/t-$$; }}")),
@@ -51,6 +53,7 @@ fn config() -> Config {
     Config {
         cases: 40,
         max_shrink_iters: 60,
+        max_shrink_time: 60_000,
         failure_persistence: Some(Box::new(FileFailurePersistence::Off)),
         ..Config::default()
     }
