@@ -1,11 +1,16 @@
 //! What a directory of the host looked like when it was imported last, so that unchanged files are not read.
 //!
-//! One file for each pair of vault and directory, on the host's side; replaced as a whole; worth nothing to
-//! anyone else and safe to delete. A file changed within the clock's granularity of the scan is marked and
-//! never trusted, as its next change might not show.
+//! One file for each pair of vault and directory, on the host's side; worth nothing to anyone else and safe to
+//! delete. A file changed within the clock's granularity of the scan is marked and never trusted, as its next
+//! change might not show.
+//!
+//! The file is a head and parts. The first part has every directory, each further one those that an import has
+//! found changed or new. A checksum goes over a part and all before it; where one is wrong, somebody died or two
+//! wrote at once, and what is there up to it is a cache like any other, of an import before.
 
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::hostfs::stat::{FileTime, HostKind, HostStat};
@@ -15,9 +20,11 @@ use super::codec::{DecodeError, Decoder, put_bytes, put_number, put_time};
 use super::page::{DirRef, FileContent, Totals};
 
 const MAGIC: &[u8; 8] = b"avfsstat";
-const FORMAT: u8 = 1;
-const CHECKSUM_BYTES: usize = 32;
-/// What stands before each directory.
+const FORMAT: u8 = 2;
+type Checksum = [u8; 32];
+/// The length of a part, and what stands before each directory in it: its number and its length.
+const PART_BYTES: usize = 8;
+const NUMBER_BYTES: usize = 4;
 const LENGTH_BYTES: usize = 4;
 
 /// The stamp of a file: if it is the same, the file is the same.
@@ -107,43 +114,35 @@ pub struct CachedDir<'a> {
 /// A cache as it was read; directory 0 is the root.
 pub struct StatCache {
     data: Vec<u8>,
+    parts: Parts,
+    root: DirRef,
+    /// Where it was read from, if more can be written there.
+    file: Option<File>,
+}
+
+/// What is believed of a file.
+struct Parts {
     /// Where each directory lies in the data.
     starts: Vec<usize>,
-    root: DirRef,
+    /// Where the first part ends, and the last.
+    first_end: usize,
+    end: usize,
+    checksum: Checksum,
 }
 
 impl StatCache {
     /// Reads a cache; one that is missing, damaged or not this vault's is as good as none.
     #[must_use]
     pub fn load(path: &Path, vault_id: &str) -> Option<Self> {
-        let data = std::fs::read(path).ok()?;
-        let (body, checksum) = data.split_at_checked(data.len().checked_sub(CHECKSUM_BYTES)?)?;
-        if blake3::hash(body).as_bytes() != checksum {
-            return None;
-        }
-        let (starts, root) = Self::index(body, vault_id).ok()?;
-        Some(Self { data, starts, root })
-    }
-
-    fn index(body: &[u8], vault_id: &str) -> Result<(Vec<usize>, DirRef), DecodeError> {
-        let mut decoder = Decoder::new(body);
-        if decoder.take(MAGIC.len())? != MAGIC || decoder.byte()? != FORMAT {
-            return Err(DecodeError::Rule("it is not a stat cache"));
-        }
-        if decoder.bytes()? != vault_id.as_bytes() {
-            return Err(DecodeError::Rule("it belongs to another vault"));
-        }
-        let count = decoder.number()?;
-        let mut starts = Vec::new();
-        for _ in 0..count {
-            let length = decoder.array::<LENGTH_BYTES>().map(u32::from_le_bytes)? as usize;
-            starts.push(body.len() - decoder.left());
-            decoder.take(length)?;
-        }
-        decoder.end()?;
-        let root = starts.first().ok_or(DecodeError::Short)?;
-        let root = decode_head(&mut Decoder::new(&body[*root..]))?.dir;
-        Ok((starts, root))
+        let writable = File::options().read(true).write(true).open(path);
+        let can_write = writable.is_ok();
+        let mut file = writable.or_else(|_| File::open(path)).ok()?;
+        let length = file.metadata().ok()?.len();
+        let mut data = Vec::with_capacity(usize::try_from(length).ok()?);
+        file.read_to_end(&mut data).ok()?;
+        let parts = Parts::of(&data, vault_id).ok()?;
+        let root = decode_head(&mut Decoder::new(&data[*parts.starts.first()?..])).ok()?.dir;
+        Some(Self { data, parts, root, file: Some(file).filter(|_| can_write) })
     }
 
     /// The tree the cache describes: only while the vault has it can its blobs be relied on.
@@ -154,14 +153,14 @@ impl StatCache {
 
     #[must_use]
     pub fn dir(&self, number: u32) -> Option<CachedDir<'_>> {
-        let start = self.starts.get(number as usize)?;
+        let start = self.parts.starts.get(number as usize)?;
         decode_dir(&self.data[*start..]).ok()
     }
 
     /// A directory as it stands in the file.
     #[must_use]
     pub fn encoded(&self, number: u32) -> Option<&[u8]> {
-        let start = *self.starts.get(number as usize)?;
+        let start = *self.parts.starts.get(number as usize)?;
         let length =
             self.data[..start].last_chunk::<LENGTH_BYTES>().map(|length| u32::from_le_bytes(*length))?;
         self.data.get(start..start + length as usize)
@@ -170,9 +169,66 @@ impl StatCache {
     /// The tree a directory was imported as.
     #[must_use]
     pub fn dir_ref(&self, number: u32) -> Option<DirRef> {
-        let start = self.starts.get(number as usize)?;
+        let start = self.parts.starts.get(number as usize)?;
         decode_head(&mut Decoder::new(&self.data[*start..])).ok().map(|dir| dir.dir)
     }
+}
+
+impl Parts {
+    fn of(data: &[u8], vault_id: &str) -> Result<Self, DecodeError> {
+        let mut decoder = Decoder::new(data);
+        if decoder.take(MAGIC.len())? != MAGIC || decoder.byte()? != FORMAT {
+            return Err(DecodeError::Rule("it is not a stat cache"));
+        }
+        if decoder.bytes()? != vault_id.as_bytes() {
+            return Err(DecodeError::Rule("it belongs to another vault"));
+        }
+        let head_end = data.len() - decoder.left();
+        let checksum = *blake3::hash(&data[..head_end]).as_bytes();
+        let mut parts = Self { starts: Vec::new(), first_end: 0, end: head_end, checksum };
+        while let Some(body) = parts.next(&mut decoder) {
+            parts.index(body, parts.end + PART_BYTES)?;
+            parts.end = data.len() - decoder.left();
+            if parts.first_end == 0 {
+                parts.first_end = parts.end;
+            }
+        }
+        Ok(parts)
+    }
+
+    /// The next part, if there is one that is whole.
+    fn next<'a>(&mut self, decoder: &mut Decoder<'a>) -> Option<&'a [u8]> {
+        let length = decoder.array::<PART_BYTES>().map(u64::from_le_bytes).ok()?;
+        let body = decoder.take(usize::try_from(length).ok()?).ok()?;
+        let checksum: Checksum = decoder.array().ok()?;
+        if checksum != checksum_of(&self.checksum, body) {
+            return None;
+        }
+        self.checksum = checksum;
+        Some(body)
+    }
+
+    /// Finds the directories of a part that lies here.
+    fn index(&mut self, body: &[u8], at: usize) -> Result<(), DecodeError> {
+        let mut decoder = Decoder::new(body);
+        while decoder.left() > 0 {
+            let number = decoder.array::<NUMBER_BYTES>().map(u32::from_le_bytes)? as usize;
+            let length = decoder.array::<LENGTH_BYTES>().map(u32::from_le_bytes)? as usize;
+            let start = at + body.len() - decoder.left();
+            decoder.take(length)?;
+            let known = self.starts.len();
+            match self.starts.get_mut(number) {
+                Some(before) => *before = start,
+                None if number == known => self.starts.push(start),
+                None => return Err(DecodeError::Rule("a directory is missing")),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn checksum_of(before: &Checksum, body: &[u8]) -> Checksum {
+    *blake3::Hasher::new().update(before).update(body).finalize().as_bytes()
 }
 
 /// A directory without its entries.
@@ -271,54 +327,80 @@ fn encode_dir(dir: &CachedDir<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// The directories of a cache that is being made, by their numbers.
-#[derive(Default)]
-pub struct NewCache {
-    data: Vec<u8>,
-    dirs: u64,
+/// A cache that is being made: all directories, or those that are not what they were in another.
+pub struct NewCache<'a> {
+    onto: Option<&'a StatCache>,
+    /// The part, behind room for its length.
+    part: Vec<u8>,
 }
 
-impl NewCache {
+impl<'a> NewCache<'a> {
     /// One that becomes about as long as another.
     #[must_use]
     pub fn like(old: Option<&StatCache>) -> Self {
-        Self { data: Vec::with_capacity(old.map_or(0, |old| old.data.len())), dirs: 0 }
+        let mut part = Vec::with_capacity(old.map_or(PART_BYTES, |old| old.data.len()));
+        part.extend_from_slice(&[0; PART_BYTES]);
+        Self { onto: None, part }
     }
 
-    pub fn push(&mut self, dir: &CachedDir<'_>) {
-        let at = self.data.len();
-        self.data.extend_from_slice(&[0; LENGTH_BYTES]);
-        encode_dir(dir, &mut self.data);
+    /// What has changed in another: all directories keep their numbers, and new ones follow.
+    #[must_use]
+    pub fn onto(old: &'a StatCache) -> Self {
+        Self { onto: Some(old), part: vec![0; PART_BYTES] }
+    }
+
+    /// True if it is better told anew than added: every import reads all that was added.
+    #[must_use]
+    pub fn is_too_much(&self) -> bool {
+        self.onto.is_some_and(|old| {
+            let Parts { first_end, end, .. } = old.parts;
+            old.file.is_none() || end - first_end + self.part.len() > first_end / 2
+        })
+    }
+
+    pub fn push(&mut self, number: u32, dir: &CachedDir<'_>) {
+        self.part.extend_from_slice(&number.to_le_bytes());
+        let at = self.part.len();
+        self.part.extend_from_slice(&[0; LENGTH_BYTES]);
+        encode_dir(dir, &mut self.part);
         // A length that does not fit makes a cache that cannot be read, which is as good as none.
-        let length = u32::try_from(self.data.len() - at - LENGTH_BYTES).unwrap_or(u32::MAX);
-        self.data[at..at + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
-        self.dirs += 1;
+        let length = u32::try_from(self.part.len() - at - LENGTH_BYTES).unwrap_or(u32::MAX);
+        self.part[at..at + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
     }
 
-    /// Adds a directory that is what it was, as [`StatCache::encoded`] gave it.
-    pub fn push_encoded(&mut self, dir: &[u8]) {
+    /// Has a directory as it was, as [`StatCache::encoded`] gave it.
+    pub fn keep(&mut self, number: u32, dir: &[u8]) {
+        if self.onto.is_some() {
+            return;
+        }
+        self.part.extend_from_slice(&number.to_le_bytes());
         let length = u32::try_from(dir.len()).unwrap_or(u32::MAX);
-        self.data.extend_from_slice(&length.to_le_bytes());
-        self.data.extend_from_slice(dir);
-        self.dirs += 1;
+        self.part.extend_from_slice(&length.to_le_bytes());
+        self.part.extend_from_slice(dir);
     }
 
-    /// Replaces the cache file.
-    pub fn save(&self, path: &Path, vault_id: &str) -> std::io::Result<()> {
+    /// Replaces the cache file, or writes what has changed behind what is believed of it.
+    pub fn save(mut self, path: &Path, vault_id: &str) -> std::io::Result<()> {
+        let length = (self.part.len() - PART_BYTES) as u64;
+        self.part[..PART_BYTES].copy_from_slice(&length.to_le_bytes());
+        if let Some(old) = self.onto
+            && let Some(file) = &old.file
+        {
+            self.part.extend(checksum_of(&old.parts.checksum, &self.part[PART_BYTES..]));
+            return file.write_all_at(&self.part, old.parts.end as u64);
+        }
         let mut head = MAGIC.to_vec();
         head.push(FORMAT);
         put_bytes(&mut head, vault_id.as_bytes());
-        put_number(&mut head, self.dirs);
-        let checksum = blake3::Hasher::new().update(&head).update(&self.data).finalize();
+        self.part.extend(checksum_of(blake3::hash(&head).as_bytes(), &self.part[PART_BYTES..]));
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
         }
         sweep(path)?;
         let unfinished = unfinished(path, &std::process::id().to_string());
         let mut file = File::create(&unfinished)?;
-        for part in [&head, &self.data, checksum.as_bytes().as_slice()] {
-            file.write_all(part)?;
-        }
+        file.write_all(&head)?;
+        file.write_all(&self.part)?;
         std::fs::rename(&unfinished, path)
     }
 }
@@ -371,9 +453,21 @@ mod tests {
     }
 
     fn save(path: &Path, dirs: &[CachedDir<'_>]) {
-        let mut cache = NewCache::default();
-        dirs.iter().for_each(|dir| cache.push(dir));
+        let mut cache = NewCache::like(None);
+        (0..).zip(dirs).for_each(|(number, dir)| cache.push(number, dir));
         cache.save(path, "v1").unwrap();
+    }
+
+    fn load(path: &Path) -> Option<StatCache> {
+        StatCache::load(path, "v1")
+    }
+
+    fn of_mode(mode: u32) -> CachedDir<'static> {
+        CachedDir { mode, ..sample() }
+    }
+
+    fn modes(cache: &StatCache) -> Vec<u32> {
+        (0..).map_while(|number| cache.dir(number)).map(|dir| dir.mode).collect()
     }
 
     #[test]
@@ -381,17 +475,76 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("deep/cache");
         save(&path, &[sample(), sample()]);
-        let cache = StatCache::load(&path, "v1").unwrap();
+        let cache = load(&path).unwrap();
         assert_eq!(cache.dir(1).unwrap(), sample());
         assert!(cache.dir(2).is_none());
         let mut copy = NewCache::like(Some(&cache));
-        copy.push_encoded(cache.encoded(0).unwrap());
-        copy.push_encoded(cache.encoded(1).unwrap());
+        copy.keep(0, cache.encoded(0).unwrap());
+        copy.keep(1, cache.encoded(1).unwrap());
         assert!(cache.encoded(2).is_none());
         let before = std::fs::read(&path).unwrap();
         copy.save(&path, "v1").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), before);
         assert!(StatCache::load(&path, "v2").is_none());
+    }
+
+    #[test]
+    fn what_changed_is_added_until_it_is_too_much() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cache");
+        let mut now: Vec<u32> = (0..8).collect();
+        save(&path, &now.iter().copied().map(of_mode).collect::<Vec<_>>());
+        let whole = std::fs::read(&path).unwrap();
+        for mode in 100.. {
+            let cache = load(&path).unwrap();
+            let mut new = NewCache::onto(&cache);
+            new.push(3, &of_mode(mode));
+            new.push(u32::try_from(now.len()).unwrap(), &of_mode(mode + 100));
+            if new.is_too_much() {
+                break;
+            }
+            new.save(&path, "v1").unwrap();
+            now[3] = mode;
+            now.push(mode + 100);
+            assert_eq!(modes(&load(&path).unwrap()), now);
+        }
+        assert!(now.len() > 8, "nothing was added");
+        let grown = std::fs::read(&path).unwrap();
+        assert!(grown.starts_with(&whole) && grown.len() < whole.len() * 3 / 2);
+    }
+
+    #[test]
+    fn a_part_that_is_not_whole_is_not_believed_and_written_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cache");
+        save(&path, &[0, 1, 2, 3, 4, 5].map(of_mode));
+        let before = std::fs::read(&path).unwrap();
+        let first = load(&path).unwrap();
+        let add = |to: &StatCache, mode| {
+            let mut new = NewCache::onto(to);
+            new.push(1, &of_mode(mode));
+            new.save(&path, "v1").unwrap();
+        };
+        add(&first, 11);
+        let added = std::fs::read(&path).unwrap();
+        assert!(added.starts_with(&before));
+        for at in (before.len()..added.len()).step_by(7) {
+            let mut data = added.clone();
+            data[at] ^= 1;
+            for torn in [&data, &added[..at]] {
+                std::fs::write(&path, torn).unwrap();
+                assert_eq!(modes(&load(&path).unwrap()), [0, 1, 2, 3, 4, 5], "at {at}");
+            }
+            add(&load(&path).unwrap(), 12);
+            assert_eq!(modes(&load(&path).unwrap()), [0, 12, 2, 3, 4, 5], "at {at}");
+        }
+        // Of two who began with the same cache the later one counts, and what follows the earlier does not.
+        std::fs::write(&path, &before).unwrap();
+        let (one, other) = (load(&path).unwrap(), load(&path).unwrap());
+        add(&one, 21);
+        add(&load(&path).unwrap(), 22);
+        add(&other, 23);
+        assert_eq!(modes(&load(&path).unwrap()), [0, 23, 2, 3, 4, 5]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A directory that is imported again, or that changes while it is imported.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -105,6 +105,7 @@ fn directories_that_come_and_go_leave_the_others_known() {
         fs::write(dir.join(at).join("file"), at).unwrap();
     };
     ["a/b/c", "a/b/d", "a/e", "f/g/h", "f/i", "j"].iter().for_each(|at| put(at));
+    (0..60).for_each(|n| put(&format!("wide/{n}")));
     let vault = support::create_real_vault(&scratch.join("vault.db"));
     let import = || {
         settle();
@@ -119,9 +120,13 @@ fn directories_that_come_and_go_leave_the_others_known() {
         (&|| fs::remove_dir_all(dir.join("f")).unwrap(), 0),
         (&|| ["f/g", "f/new"].iter().for_each(|at| put(at)), 2),
     ];
+    let (mut added, mut replaced) = (0, 0);
     for (number, (change, files_read)) in changes.iter().enumerate() {
         change();
+        let before = fs::metadata(&cache).unwrap().ino();
         let changed = import();
+        let place = if fs::metadata(&cache).unwrap().ino() == before { &mut added } else { &mut replaced };
+        *place += 1;
         assert_eq!(changed.scanned.files_read, *files_read, "change {number}");
         let fresh = support::create_real_vault(&scratch.join(&format!("fresh-{number}.db")));
         let all = support::try_import(&fresh, &dir, None, OnTrouble::Fail).unwrap();
@@ -130,6 +135,7 @@ fn directories_that_come_and_go_leave_the_others_known() {
         assert_eq!(import().scanned.files_read, 0, "after change {number}");
         assert!(known == fs::read(&cache).unwrap(), "what was known was written again after change {number}");
     }
+    assert!(added > 0 && replaced > 0, "{added} changes were added to the cache, {replaced} replaced it");
 }
 
 #[test]

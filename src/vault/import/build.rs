@@ -11,15 +11,15 @@ use crate::vault::stat_cache::{CachedDir, CachedEntry, CachedKind, NewCache, Sta
 use super::Scanned;
 use super::shared::{Found, ScannedDir, ScannedEntry, What};
 
-pub(super) struct Built {
+pub(super) struct Built<'c> {
     pub root: DirRef,
     pub new: NewPages,
     pub scanned: Scanned,
-    /// A new stat cache; nothing if the old one still tells all.
-    pub cache: Option<NewCache>,
+    /// A new stat cache, or what is new in it; nothing if the old one still tells all.
+    pub cache: Option<NewCache<'c>>,
 }
 
-pub(super) fn build(found: Found, cache: Option<&StatCache>) -> Built {
+pub(super) fn build(found: Found, cache: Option<&StatCache>) -> Built<'_> {
     let Found { dirs, scanned } = found;
     let groups = link_groups(&dirs);
     let mut new = NewPages::default();
@@ -131,30 +131,36 @@ pub(in crate::vault) fn leaf(entry: &ScannedEntry, groups: &Groups) -> Option<No
     })
 }
 
-/// A new cache; `reused` tells which directory of the old one each of these is.
-fn encode_cache(
+/// A new cache, or what is new in it; `reused` tells which directory of the old one each of these is.
+fn encode_cache<'c>(
     dirs: &[ScannedDir],
     built: &[Option<DirRef>],
     groups: &Groups,
-    old: Option<&StatCache>,
+    old: Option<&'c StatCache>,
     reused: &[Option<u32>],
-) -> NewCache {
-    let mut new = NewCache::like(old);
-    for (number, dir) in dirs.iter().enumerate() {
-        let Some(built) = built[number] else { continue };
-        // As it stands in the old cache, if the directories in it have their old numbers too.
-        let keeps_numbers = |entry: &ScannedEntry| match entry.what {
+) -> NewCache<'c> {
+    // As it stands in the old cache, if the directories in it have their old numbers too.
+    let known = |number: u32, dir: &ScannedDir| {
+        let same = |entry: &ScannedEntry| match entry.what {
             What::Dir(number) => dirs[number as usize].cached == Some(number),
             What::File { .. } | What::Symlink { .. } | What::Fifo => true,
             What::Pending | What::Gone | What::Whiteout => false,
         };
-        let known = reused[number].filter(|_| dir.entries.iter().all(keeps_numbers));
-        match known.and_then(|number| old?.encoded(number)) {
-            Some(encoded) => new.push_encoded(encoded),
-            None => new.push(&to_cache(dir, built, groups)),
+        reused[number as usize].filter(|_| dir.entries.iter().all(same))
+    };
+    let encode = |mut new: NewCache<'c>| {
+        for ((number, dir), built) in (0..).zip(dirs).zip(built) {
+            let Some(built) = built else { continue };
+            match known(number, dir).and_then(|number| old?.encoded(number)) {
+                Some(encoded) => new.keep(number, encoded),
+                None => new.push(number, &to_cache(dir, *built, groups)),
+            }
         }
-    }
-    new
+        new
+    };
+    let keep_numbers = (0..).zip(dirs).all(|(number, dir)| dir.cached.is_none_or(|old| old == number));
+    let added = old.filter(|_| keep_numbers).map(|old| encode(NewCache::onto(old)));
+    added.filter(|added| !added.is_too_much()).unwrap_or_else(|| encode(NewCache::like(old)))
 }
 
 fn to_cache<'d>(dir: &'d ScannedDir, built: DirRef, groups: &Groups) -> CachedDir<'d> {
