@@ -329,7 +329,7 @@ fn encode_dir(dir: &CachedDir<'_>, out: &mut Vec<u8>) {
 
 /// A cache that is being made: all directories, or those that are not what they were in another.
 pub struct NewCache<'a> {
-    onto: Option<&'a StatCache>,
+    onto: Option<(&'a File, &'a Parts)>,
     /// The part, behind room for its length.
     part: Vec<u8>,
 }
@@ -343,19 +343,18 @@ impl<'a> NewCache<'a> {
         Self { onto: None, part }
     }
 
-    /// What has changed in another: all directories keep their numbers, and new ones follow.
+    /// What has changed in another, if that can be written: all directories keep their numbers, and new ones follow.
     #[must_use]
-    pub fn onto(old: &'a StatCache) -> Self {
-        Self { onto: Some(old), part: vec![0; PART_BYTES] }
+    pub fn onto(old: &'a StatCache) -> Option<Self> {
+        let file = old.file.as_ref()?;
+        Some(Self { onto: Some((file, &old.parts)), part: vec![0; PART_BYTES] })
     }
 
     /// True if it is better told anew than added: every import reads all that was added.
     #[must_use]
     pub fn is_too_much(&self) -> bool {
-        self.onto.is_some_and(|old| {
-            let Parts { first_end, end, .. } = old.parts;
-            old.file.is_none() || end - first_end + self.part.len() > first_end / 2
-        })
+        let too_long = |old: &Parts| old.end - old.first_end + self.part.len() > old.first_end / 2;
+        self.onto.is_some_and(|(_, old)| too_long(old))
     }
 
     pub fn push(&mut self, number: u32, dir: &CachedDir<'_>) {
@@ -383,11 +382,9 @@ impl<'a> NewCache<'a> {
     pub fn save(mut self, path: &Path, vault_id: &str) -> std::io::Result<()> {
         let length = (self.part.len() - PART_BYTES) as u64;
         self.part[..PART_BYTES].copy_from_slice(&length.to_le_bytes());
-        if let Some(old) = self.onto
-            && let Some(file) = &old.file
-        {
-            self.part.extend(checksum_of(&old.parts.checksum, &self.part[PART_BYTES..]));
-            return file.write_all_at(&self.part, old.parts.end as u64);
+        if let Some((file, old)) = self.onto {
+            self.part.extend(checksum_of(&old.checksum, &self.part[PART_BYTES..]));
+            return file.write_all_at(&self.part, old.end as u64);
         }
         let mut head = MAGIC.to_vec();
         head.push(FORMAT);
@@ -497,7 +494,7 @@ mod tests {
         let whole = std::fs::read(&path).unwrap();
         for mode in 100.. {
             let cache = load(&path).unwrap();
-            let mut new = NewCache::onto(&cache);
+            let mut new = NewCache::onto(&cache).unwrap();
             new.push(3, &of_mode(mode));
             new.push(u32::try_from(now.len()).unwrap(), &of_mode(mode + 100));
             if new.is_too_much() {
@@ -521,7 +518,7 @@ mod tests {
         let before = std::fs::read(&path).unwrap();
         let first = load(&path).unwrap();
         let add = |to: &StatCache, mode| {
-            let mut new = NewCache::onto(to);
+            let mut new = NewCache::onto(to).unwrap();
             new.push(1, &of_mode(mode));
             new.save(&path, "v1").unwrap();
         };

@@ -12,7 +12,7 @@ use crate::lists::{
     start_words,
 };
 use crate::shared::{Shared, alive, marker};
-use crate::support::Dice;
+use crate::support::{Dice, Rounds};
 
 /// A batch that is not waited for; items know the shared directory as `$S`.
 fn start(env: &TestEnv, shared: &Shared, list: &Path, words: &[&str]) -> Running {
@@ -33,10 +33,10 @@ fn batch_id(env: &TestEnv) -> String {
 }
 
 /// Batches that are killed again and again, each time at another moment, until they have come to their end.
-const ROUNDS: u64 = 4;
+const ROUNDS: usize = 4;
 
 #[track_caller]
-fn killed_until_done(name: &str, text: &str, words: &[&str], items: u64) {
+fn killed_until_done(name: &str, text: &str, words: &[&str], items: usize) {
     let env = TestEnv::with_project();
     let (shared, marker) = (Shared::new(&env), marker(&env));
     let list = list(&env, name, &text.replace("MARKER", &marker));
@@ -45,24 +45,25 @@ fn killed_until_done(name: &str, text: &str, words: &[&str], items: u64) {
     assert_eq!(whole.code, Some(0), "{}", whole.envelope);
     let took = begun.elapsed();
     let content = |item: &Value| digests(&env, item["version"].as_str().unwrap()).1;
-    let (mut dice, mut all_kills) = (Dice::seeded(items), 0);
-    for round in 1..=ROUNDS {
+    let (mut dice, mut all_kills) = (Dice::seeded(items as u64), 0);
+    let mut rounds = Rounds::at_least(ROUNDS);
+    while let Some(round) = rounds.next(all_kills > ROUNDS) {
         std::fs::remove_file(env.at("results.jsonl")).unwrap();
         std::fs::remove_file(env.at("shared/log")).unwrap();
         let kills = kill_until_done(&env, &shared, &list, words, &mut dice, took);
         all_kills += kills;
-        let batches = env.avfs_result(&["batch", "--list"])["batches"].as_array().unwrap().len() as u64;
-        assert!(batches > round, "{batches} batches in round {round}");
-        assert_once_each(&env, &batch_id(&env), items);
+        let batches = env.avfs_result(&["batch", "--list"])["batches"].as_array().unwrap().len();
+        assert!(batches > round + 1, "{batches} batches in round {round}");
+        assert_once_each(&env, &batch_id(&env), items as u64);
         let mut again = lines(&env.at("results.jsonl"), "BatchItemResult");
         again.sort_by_key(|item| item["item"].as_u64());
         let numbers: Vec<u64> = again.iter().map(|item| item["item"].as_u64().unwrap()).collect();
-        assert_eq!(numbers, (1..=items).collect::<Vec<_>>(), "each has one line");
+        assert_eq!(numbers, (1..=items as u64).collect::<Vec<_>>(), "each has one line");
         for (item, before) in again.iter().zip(&whole.items) {
             assert_eq!(content(item), content(before), "{item} and {before}");
         }
         // Only what was killed on its way was run again: two at a time, at most.
-        let runs = std::fs::read_to_string(env.at("shared/log")).unwrap().lines().count() as u64;
+        let runs = std::fs::read_to_string(env.at("shared/log")).unwrap().lines().count();
         assert!((items..=items + 2 * kills).contains(&runs), "{runs} runs, {kills} kills");
         assert_eq!(alive(&marker), [""; 0]);
     }
@@ -82,7 +83,7 @@ fn kill_until_done(
     words: &[&str],
     dice: &mut Dice,
     took: Duration,
-) -> u64 {
+) -> usize {
     let known = env.avfs_result(&["batch", "--list"])["batches"].as_array().unwrap().len();
     let (mut kills, mut words) = (0, words.to_vec());
     loop {

@@ -58,7 +58,8 @@ fn killed_writers_lose_nothing_they_were_promised() {
     let vault_path = path.to_str().unwrap();
     let mut dice = Dice::seeded(11);
     let mut acks = Vec::new();
-    for round in 0..22 {
+    let mut rounds = Rounds::at_least(22);
+    while let Some(round) = rounds.next(acks.len() > 44) {
         let names = ["one", "two"];
         let mut workers: Vec<Worker> = names
             .iter()

@@ -159,7 +159,7 @@ fn encode_cache<'c>(
         new
     };
     let keep_numbers = (0..).zip(dirs).all(|(number, dir)| dir.cached.is_none_or(|old| old == number));
-    let added = old.filter(|_| keep_numbers).map(|old| encode(NewCache::onto(old)));
+    let added = old.filter(|_| keep_numbers).and_then(NewCache::onto).map(encode);
     added.filter(|added| !added.is_too_much()).unwrap_or_else(|| encode(NewCache::like(old)))
 }
 
