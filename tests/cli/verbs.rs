@@ -1,8 +1,10 @@
 //! What single verbs do beside the common walk.
 
+use std::path::Path;
+
 use serde_json::json;
 
-use crate::env::TestEnv;
+use crate::env::{TestEnv, binary};
 use crate::support::{self, sql};
 
 #[test]
@@ -175,4 +177,22 @@ fn a_vault_in_use_is_not_deleted() {
     drop(pin);
     drop(vault);
     assert_eq!(env.ok(&["cat", "main", "README.md"]), "hello\n");
+}
+
+/// How often a command waits for the disk, as the kernel sees it.
+fn syncs(env: &TestEnv, words: &[&str]) -> usize {
+    let trace = env.at("trace");
+    let mut traced = env.clean(Path::new("strace"));
+    traced.args(["-f", "-qq", "-e", "trace=fsync,fdatasync,syncfs,sync", "-o"]).arg(&trace);
+    assert!(traced.arg(binary()).args(words).output().unwrap().status.success());
+    std::fs::read_to_string(&trace).unwrap().lines().filter(|line| line.contains("sync(")).count()
+}
+
+#[test]
+fn an_import_that_finds_nothing_does_not_wait_for_the_disk() {
+    let env = TestEnv::with_project();
+    assert_eq!(syncs(&env, &["import"]), 0);
+    env.put("README.md", b"changed\n");
+    // The log, and the file it is moved into.
+    assert!(syncs(&env, &["import"]) >= 2);
 }
