@@ -46,7 +46,11 @@ impl<'v> Batch<'v> {
         if full { self.flush() } else { Ok(()) }
     }
 
-    fn flush(&mut self) -> Result<()> {
+    /// Stores what there is at once: for who has something else to do meanwhile.
+    pub fn flush(&mut self) -> Result<()> {
+        if self.blobs.is_empty() && self.pages.is_empty() {
+            return Ok(());
+        }
         self.vault.transact_with(Durability::Deferred, |transaction| {
             Self::put(&self.blobs, &self.pages, transaction)?;
             quota::check_bytes(transaction.view(), &self.quota)

@@ -12,13 +12,14 @@ mod withhold;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
+use std::thread::ScopedJoinHandle;
 
 use crate::backend::BlobRecord;
 use crate::diagnose::Diagnose;
 use crate::ids::ForkName;
 
 use super::batch::Batch;
-use super::error::Result;
+use super::error::{Result, VaultError};
 use super::meter::Meter;
 use super::page::DirRef;
 use super::pages::NewPages;
@@ -175,6 +176,10 @@ enum Keep {
     Nothing,
 }
 
+fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
 impl Vault {
     /// Imports the present state of `dir` onto a fork. Nothing changed: no version is added.
     pub fn import(
@@ -190,7 +195,7 @@ impl Vault {
         let vault_id = self.id()?;
         let cache = self.usable_cache(options, &vault_id)?;
         let (send, receive) = mpsc::sync_channel::<Vec<BlobRecord>>(CHANNEL_BATCHES);
-        let (found, mut batch) = std::thread::scope(|scope| {
+        let (built, mut batch) = std::thread::scope(|scope| {
             let storing = scope.spawn(move || -> Result<Batch<'_>> {
                 let mut batch = Batch::new(self)?;
                 for blob in receive.into_iter().flatten() {
@@ -200,12 +205,14 @@ impl Vault {
             });
             let scan = scan::host(self, dir, cache.as_ref(), options, Outlet::Channel(send));
             let found = scan.and_then(Scan::on_all_cores).map(|(found, _)| found);
-            let stored = storing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             // A failure to store ends the scan too; it is the cause to tell.
-            let batch = stored?;
-            found.map(|found| (found, batch))
+            let mut batch = join(storing)?;
+            let found = found?;
+            // What is left is stored, and with it the log begun, while the trees are made.
+            let storing = scope.spawn(move || batch.flush().map(|()| batch));
+            let built = build::build(found, cache.as_ref());
+            Ok::<_, VaultError>((built, join(storing)?))
         })?;
-        let built = build::build(found, cache.as_ref());
         for (id, data) in built.new.pages {
             batch.push_page(id, data)?;
         }
