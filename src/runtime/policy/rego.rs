@@ -127,8 +127,8 @@ fn line_of(told: &str) -> usize {
 
 /// The sentence after the picture of the place.
 fn message_of(told: &str) -> String {
-    let lines = told.lines().map(str::trim).filter(|line| !line.is_empty());
-    let last = lines.last().unwrap_or("it fails");
+    let mut lines = told.lines().map(str::trim).filter(|line| !line.is_empty());
+    let last = lines.next_back().unwrap_or("it fails");
     last.strip_prefix("error: ").unwrap_or(last).to_owned()
 }
 
