@@ -100,12 +100,12 @@ fn measure(bench: &Bench, tree: &Path, name: &str) -> Vec<Row> {
     let vault_bytes = std::fs::metadata(home.vault()).unwrap().len();
 
     quiet();
-    let status = median((0..7).map(|_| peers::git_status(repository, tree)).collect());
+    let status = median((0..15).map(|_| peers::git_status(repository, tree)).collect());
     quiet();
     let [mut repeat, mut changed] = [const { Vec::new() }; 2];
     let chosen = five_of(tree);
     let pause = || std::thread::sleep(std::time::Duration::from_millis(100));
-    for round in 0..7 {
+    for round in 0..15 {
         pause();
         repeat.push(home.import(tree));
         for file in &chosen {
@@ -127,7 +127,7 @@ fn measure(bench: &Bench, tree: &Path, name: &str) -> Vec<Row> {
 
     let copies = bench.fresh("copies");
     let mut times = [const { Vec::new() }; 4];
-    for n in 0..3 {
+    for n in 0..5 {
         let to = |name: &str| copies.join(format!("{name}-{n}"));
         quiet();
         std::fs::create_dir(to("cp")).unwrap();
