@@ -24,13 +24,23 @@ const FORMAT: u8 = 1;
 /// A list ends after an item whose digest ends in eight zero bits, or at this length.
 const LIST_ITEMS_MAX: usize = 1024;
 /// Lists of lists deeper than this cannot come from a file of [`FILE_BYTES_MAX`].
-const LIST_DEPTH_MAX: usize = 8;
+pub(super) const LIST_DEPTH_MAX: usize = 8;
 
 /// A part of a file, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     Data(Vec<u8>),
     Hole(u64),
+}
+
+impl Piece {
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Data(data) => data.len() as u64,
+            Self::Hole(length) => *length,
+        }
+    }
 }
 
 /// Cuts a stream of blocks into pieces. Every block but the last has [`BLOCK_BYTES`].
@@ -188,6 +198,9 @@ fn decode_list(data: &[u8]) -> std::result::Result<Vec<Item>, DecodeError> {
     for _ in 0..count {
         let tag = decoder.byte()?;
         let length = decoder.number()?;
+        if length == 0 {
+            return Err(DecodeError::Rule("it has an item without a byte"));
+        }
         items.push(match tag {
             TAG_CHUNK => Item::Chunk { length, id: BlobId(decoder.digest()?) },
             TAG_HOLE => Item::Hole { length },
@@ -269,9 +282,11 @@ impl PieceReader {
                     self.open.pop();
                 }
                 Some(Item::Hole { length }) => return Ok(Some(Stored::Hole(length))),
-                Some(Item::Chunk { id, .. }) => return Ok(Some(Stored::Chunk(content::fetch(reader, &id)?))),
-                Some(Item::List { id, .. }) => {
-                    let blob = content::fetch(reader, &id)?;
+                Some(Item::Chunk { id, length }) => {
+                    return Ok(Some(Stored::Chunk(fetch_of(reader, &id, length)?)));
+                }
+                Some(Item::List { id, length }) => {
+                    let blob = fetch_of(reader, &id, length)?;
                     if self.open.len() >= LIST_DEPTH_MAX {
                         let detail = "its lists are nested too deeply".to_owned();
                         let id = id.short();
@@ -283,6 +298,16 @@ impl PieceReader {
         }
         Ok(None)
     }
+}
+
+/// The row of what a list refers to, if it is as long as the list says.
+fn fetch_of(reader: &dyn Reader, id: &BlobId, length: u64) -> Result<BlobRecord> {
+    let blob = content::fetch(reader, id)?;
+    if blob.size == length {
+        return Ok(blob);
+    }
+    let detail = format!("the list it is in says it has {length} bytes, not {}", blob.size);
+    Err(VaultError::DamagedObject { kind: "blob", id: id.short(), detail })
 }
 
 /// A piece before it is decoded.
@@ -297,7 +322,7 @@ impl Stored {
     pub fn stored_bytes(&self) -> u64 {
         match self {
             Self::Chunk(blob) => blob.data.len() as u64,
-            Self::Hole(_) => 0,
+            Self::Hole(_) => size_of::<Self>() as u64,
         }
     }
 
@@ -413,5 +438,21 @@ mod tests {
             }
             assert_eq!(read, chunks.into_iter().map(Piece::Data).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn lists_that_nobody_would_make_are_damage() {
+        use crate::backend::{Backend, Durability, memory::MemoryBackend};
+        let nothing = seal_list(&[Item::Hole { length: 0 }]);
+        assert!(open_list(&nothing).unwrap_err().to_string().contains("an item without a byte"));
+        let store = MemoryBackend::default();
+        let inner = seal_list(&[Item::Hole { length: 5 }]);
+        let outer = seal_list(&[Item::List { length: 6, id: inner.id }]);
+        let mut writer = store.write().unwrap();
+        writer.put_blobs(&[inner, outer.clone()]).unwrap();
+        writer.commit(Durability::Synced).unwrap();
+        let reader = store.read().unwrap();
+        let mut pieces = PieceReader::open(&*reader, &outer.id).unwrap();
+        assert!(pieces.next(&*reader).err().unwrap().to_string().contains("says it has 6 bytes, not 5"));
     }
 }

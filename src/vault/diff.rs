@@ -197,8 +197,8 @@ impl<'a> Cursor<'a> {
     /// Replaces the page that comes next by what is in it.
     fn open(&mut self) -> Result<()> {
         match self.items.pop() {
-            Some(Item::Page { page, .. }) => {
-                let body = self.pages.page(&page.tree)?.body;
+            Some(Item::Page { level, page }) => {
+                let body = tree::beneath(self.pages, level + 1, &page)?;
                 self.push(body);
             }
             Some(entry @ Item::Entry(_)) => self.items.push(entry),

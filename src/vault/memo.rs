@@ -215,15 +215,18 @@ pub fn read_output(reader: &dyn Reader, id: &BlobId) -> Result<Vec<u8>> {
     if blob.codec != Codec::List {
         return content::decode(blob);
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(blob.size).unwrap_or(0));
     let mut pieces = PieceReader::open(reader, id)?;
+    let mut bytes = Vec::new();
+    // The list is whole and as long as its row says, but it may say anything.
+    let room = usize::try_from(blob.size).ok().filter(|size| bytes.try_reserve_exact(*size).is_ok());
+    if room.is_none() {
+        let detail = "its size cannot be".to_owned();
+        return Err(VaultError::DamagedObject { kind: "chunk list", id: id.short(), detail });
+    }
     while let Some(piece) = pieces.next(reader)? {
         match piece.decode()? {
             Piece::Data(data) => bytes.extend_from_slice(&data),
-            Piece::Hole(length) => {
-                let length = usize::try_from(length).unwrap_or(usize::MAX);
-                bytes.resize(bytes.len().saturating_add(length), 0);
-            }
+            Piece::Hole(length) => bytes.resize(bytes.len() + usize::try_from(length).unwrap_or(0), 0),
         }
     }
     Ok(bytes)

@@ -9,6 +9,8 @@ use crate::ids::{BlobId, ContentId, LinkId, TreeId};
 
 /// An entry in 2^5 begins a page.
 const RANK_BITS: u32 = 5;
+/// No name has a rank that would begin pages above this level: a rank is counted in 64 bits.
+pub const LEVEL_MAX: u8 = 12;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -198,6 +200,24 @@ impl Node {
 }
 
 impl Body {
+    /// How many levels of pages lie beneath it.
+    #[must_use]
+    pub fn level(&self) -> u8 {
+        match self {
+            Self::Leaf(_) => 0,
+            Self::Inner { level, .. } => *level,
+        }
+    }
+
+    /// The first name in it.
+    #[must_use]
+    pub fn first(&self) -> &[u8] {
+        match self {
+            Self::Leaf(entries) => entries.first().map_or(b"", |entry| &entry.name),
+            Self::Inner { pages, .. } => pages.first().map_or(b"", |page| &page.first),
+        }
+    }
+
     #[must_use]
     pub fn totals(&self) -> Totals {
         let mut sum = Totals::default();
@@ -219,6 +239,7 @@ mod tests {
         let begin_page = ranks.iter().filter(|rank| **rank >= 1).count();
         assert!((30..100).contains(&begin_page), "{begin_page} of 2000 names begin a page");
         assert_eq!(rank(b""), 0);
+        assert_eq!(u32::from(LEVEL_MAX), u64::BITS / RANK_BITS);
         let bytes: Vec<u8> = ranks.iter().map(|rank| u8::try_from(*rank).unwrap()).collect();
         let digest = blake3::hash(&bytes);
         assert_eq!(digest.to_hex()[..16], *"4b8e2777efa328cc");

@@ -5,8 +5,8 @@ use crate::ids::{BlobId, ContentId, DigestKind, LinkId, TreeId};
 
 use super::codec::{DecodeError, Decoder, put_bytes, put_number, put_time};
 use super::page::{
-    Body, DirMeta, DirRef, Entry, FifoNode, FileContent, FileNode, Node, Page, PageRef, Sealed, SymlinkNode,
-    Totals,
+    Body, DirMeta, DirRef, Entry, FifoNode, FileContent, FileNode, LEVEL_MAX, Node, Page, PageRef, Sealed,
+    SymlinkNode, Totals,
 };
 use super::path::NAME_BYTES_MAX;
 
@@ -176,6 +176,9 @@ impl Page {
             flags => return Err(DecodeError::Unknown(u64::from(flags), "page kind")),
         };
         let level = decoder.byte()?;
+        if level > LEVEL_MAX {
+            return Err(DecodeError::Rule("it has more levels than names make"));
+        }
         let count = usize::try_from(decoder.number()?).map_err(|_| DecodeError::Number)?;
         let body = if level == 0 {
             let entries = decode_list(&mut decoder, count, ENTRY_BYTES_MIN, decode_entry)?;

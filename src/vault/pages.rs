@@ -9,7 +9,7 @@ use crate::ids::TreeId;
 
 use super::error::Result;
 use super::page::{Body, DirMeta, DirRef, Entry, Node, PageRef, Sealed, rank};
-use super::tree::Pages;
+use super::tree::{self, Pages};
 
 /// What is to become of names in a directory: a new node, or nothing.
 pub type Changes = BTreeMap<Vec<u8>, Option<Node>>;
@@ -36,7 +36,7 @@ pub fn build(meta: &DirMeta, entries: Vec<Entry>, new: &mut NewPages) -> DirRef 
 
 /// A directory of which only the name is known.
 pub fn reference(pages: &dyn Pages, tree: &TreeId) -> Result<DirRef> {
-    let (meta, body) = super::tree::top(pages, tree)?;
+    let (meta, body) = tree::top(pages, tree)?;
     Ok(seal_top(&meta, body, &mut NewPages::default()))
 }
 
@@ -58,11 +58,11 @@ pub fn edit(
     open.drop_empty();
     let mut groups = finish(pages, open, new)?;
     // A single group may hold a single page: then the directory has become flatter.
-    while let [Body::Inner { pages: children, .. }] = groups.as_slice()
+    while let [Body::Inner { level, pages: children }] = groups.as_slice()
         && let [only] = children.as_slice()
     {
         let made = new.pages.iter().position(|(id, _)| *id == only.tree);
-        let body = pages_or_new(pages, new, only)?;
+        let body = pages_or_new(pages, new, *level, only)?;
         if let Some(at) = made {
             new.pages.remove(at);
         }
@@ -71,10 +71,10 @@ pub fn edit(
     Ok(raise(&meta, groups, new))
 }
 
-fn pages_or_new(pages: &dyn Pages, new: &NewPages, page: &PageRef) -> Result<Body> {
+fn pages_or_new(pages: &dyn Pages, new: &NewPages, above: u8, page: &PageRef) -> Result<Body> {
     match new.pages.iter().find(|(id, _)| *id == page.tree) {
-        Some((id, data)) => Ok(super::tree::check_page(id, data)?.body),
-        None => Ok(pages.page(&page.tree)?.body),
+        Some((id, data)) => Ok(tree::check_page(id, data)?.body),
+        None => tree::beneath(pages, above, page),
     }
 }
 
@@ -86,7 +86,7 @@ fn raise(meta: &DirMeta, mut groups: Vec<Body>, new: &mut NewPages) -> DirRef {
             let body = groups.pop().unwrap_or(Body::Leaf(Vec::new()));
             return seal_top(meta, body, new);
         }
-        level = groups.first().map_or(level, |body| body_level(body) + 1);
+        level = groups.first().map_or(level, |body| body.level() + 1);
         let refs: Vec<PageRef> = groups.into_iter().map(|body| seal_page(&body, new)).collect();
         groups = split(refs, u32::from(level) + 1, |page| &page.first)
             .into_iter()
@@ -95,23 +95,9 @@ fn raise(meta: &DirMeta, mut groups: Vec<Body>, new: &mut NewPages) -> DirRef {
     }
 }
 
-fn body_level(body: &Body) -> u8 {
-    match body {
-        Body::Leaf(_) => 0,
-        Body::Inner { level, .. } => *level,
-    }
-}
-
-fn first_name(body: &Body) -> &[u8] {
-    match body {
-        Body::Leaf(entries) => entries.first().map_or(b"", |entry| &entry.name),
-        Body::Inner { pages, .. } => pages.first().map_or(b"", |page| &page.first),
-    }
-}
-
 fn seal_page(body: &Body, new: &mut NewPages) -> PageRef {
     let sealed = body.seal(None);
-    new.keep(sealed, first_name(body).to_vec())
+    new.keep(sealed, body.first().to_vec())
 }
 
 fn seal_top(meta: &DirMeta, body: Body, new: &mut NewPages) -> DirRef {
@@ -166,9 +152,9 @@ impl Slot {
         }
     }
 
-    fn open(self, pages: &dyn Pages) -> Result<Open> {
+    fn open(self, pages: &dyn Pages, above: u8) -> Result<Open> {
         match self {
-            Self::Kept(page) => Ok(pages.page(&page.tree)?.body.into()),
+            Self::Kept(page) => Ok(tree::beneath(pages, above, &page)?.into()),
             Self::Open(open) => Ok(open),
         }
     }
@@ -196,7 +182,7 @@ impl Open {
                 merge(entries, changes);
                 Ok(())
             }
-            Self::Inner { slots, .. } => {
+            Self::Inner { level, slots } => {
                 let mut rest = changes;
                 for at in 0..slots.len() {
                     let mine = match slots.get(at + 1) {
@@ -209,7 +195,7 @@ impl Open {
                         continue;
                     }
                     let hollow = Slot::Open(Self::Leaf(Vec::new()));
-                    let mut open = std::mem::replace(&mut slots[at], hollow).open(pages)?;
+                    let mut open = std::mem::replace(&mut slots[at], hollow).open(pages, *level)?;
                     open.apply(pages, here)?;
                     slots[at] = Slot::Open(open);
                 }
@@ -235,7 +221,7 @@ impl Open {
         match (self, next) {
             (Self::Leaf(entries), Self::Leaf(mut more)) => entries.append(&mut more),
             (Self::Inner { slots, .. }, Self::Inner { slots: mut more, .. }) => slots.append(&mut more),
-            // Pages of one level are of one kind: the decoder and `raise` see to that.
+            // Pages of one level are of one kind: `beneath` and `raise` see to that.
             (this, Self::Leaf(_) | Self::Inner { .. }) => debug_assert!(this.is_empty(), "levels were mixed"),
         }
     }
@@ -291,8 +277,8 @@ fn join(pages: &dyn Pages, level: u8, slots: Vec<Slot>) -> Result<Vec<Slot>> {
     for slot in slots {
         match joined.pop() {
             Some(before) if !begins(&slot) => {
-                let mut before = before.open(pages)?;
-                before.join(slot.open(pages)?);
+                let mut before = before.open(pages, level)?;
+                before.join(slot.open(pages, level)?);
                 joined.push(Slot::Open(before));
             }
             before => joined.extend(before.into_iter().chain([slot])),
@@ -306,7 +292,6 @@ mod tests {
     use super::*;
     use crate::hostfs::stat::FileTime;
     use crate::vault::page::FifoNode;
-    use crate::vault::tree;
     use proptest::prelude::*;
     use std::collections::HashMap;
 
@@ -402,5 +387,30 @@ mod tests {
         let none = all.keys().map(|name| (name.clone(), None)).collect();
         check_edit(&all, &none);
         check_edit(&BTreeMap::new(), &all.iter().map(|(name, mode)| (name.clone(), Some(*mode))).collect());
+    }
+
+    /// Pages of which each says that it is as high as the next one would nest without end.
+    #[test]
+    fn a_page_that_is_not_of_the_level_below_is_damage() {
+        let mut store = Map::default();
+        let mut new = NewPages::default();
+        let leaf = Body::Leaf(vec![Entry { name: b"a".to_vec(), node: node(0o644) }]);
+        let mut page = seal_page(&leaf, &mut new);
+        for _ in 0..3 {
+            page = seal_page(&Body::Inner { level: 1, pages: vec![page] }, &mut new);
+        }
+        let top = seal_top(&DirMeta::default(), Body::Inner { level: 2, pages: vec![page] }, &mut new);
+        store.0.extend(new.pages);
+        let told = |error: super::super::error::VaultError| error.to_string();
+        let wanted = "it is not the page that the one above it refers to";
+        assert!(told(tree::dir(&store, &top.tree).unwrap_err()).contains(wanted));
+        assert!(told(tree::entry(&store, &top.tree, b"a").unwrap_err()).contains(wanted));
+        let changes = Changes::from([(b"b".to_vec(), Some(node(0o600)))]);
+        let base = tree::top(&store, &top.tree).unwrap();
+        let edited = edit(&store, base, None, &changes, &mut NewPages::default());
+        assert!(told(edited.unwrap_err()).contains(wanted));
+        let high =
+            Body::Inner { level: 200, pages: vec![seal_page(&leaf, &mut NewPages::default())] }.seal(None);
+        assert!(super::super::page::Page::decode(&high.data).is_err());
     }
 }

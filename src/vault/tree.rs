@@ -4,7 +4,7 @@ use crate::backend::Reader;
 use crate::ids::{DigestKind, TreeId};
 
 use super::error::{Result, VaultError};
-use super::page::{Body, DirMeta, DirRef, Entry, Node, Page};
+use super::page::{Body, DirMeta, DirRef, Entry, Node, Page, PageRef};
 use super::path::TreePath;
 
 /// Where pages come from: the store, or pages not stored yet with the store behind them.
@@ -47,6 +47,17 @@ pub fn top(pages: &dyn Pages, id: &TreeId) -> Result<(DirMeta, Body)> {
     Ok((meta, page.body))
 }
 
+/// What a page of level `above` refers to, if it is one: a page of the next level that begins with the name it should.
+pub fn beneath(pages: &dyn Pages, above: u8, child: &PageRef) -> Result<Body> {
+    let page = pages.page(&child.tree)?;
+    let fits = page.meta.is_none() && page.body.level() + 1 == above && page.body.first() == child.first;
+    if fits {
+        return Ok(page.body);
+    }
+    let detail = "it is not the page that the one above it refers to".to_owned();
+    Err(VaultError::DamagedObject { kind: "tree", id: child.tree.short(), detail })
+}
+
 /// A directory with all its entries, in order.
 pub fn dir(pages: &dyn Pages, id: &TreeId) -> Result<Dir> {
     let (meta, body) = top(pages, id)?;
@@ -55,9 +66,9 @@ pub fn dir(pages: &dyn Pages, id: &TreeId) -> Result<Dir> {
     while let Some(body) = waiting.pop() {
         match body {
             Body::Leaf(mut leaf) => entries.append(&mut leaf),
-            Body::Inner { pages: children, .. } => {
+            Body::Inner { level, pages: children } => {
                 for child in children.iter().rev() {
-                    waiting.push(pages.page(&child.tree)?.body);
+                    waiting.push(beneath(pages, level, child)?);
                 }
             }
         }
@@ -77,12 +88,12 @@ pub fn entry_in(pages: &dyn Pages, body: &Body, name: &[u8]) -> Result<Option<No
             let found = entries.binary_search_by(|entry| entry.name.as_slice().cmp(name));
             Ok(found.ok().map(|at| entries[at].node.clone()))
         }
-        Body::Inner { pages: children, .. } => {
+        Body::Inner { level, pages: children } => {
             let after = children.partition_point(|child| child.first.as_slice() <= name);
             match after.checked_sub(1) {
                 None => Ok(None),
                 // A directory has a handful of levels of pages at most.
-                Some(at) => entry_in(pages, &pages.page(&children[at].tree)?.body, name),
+                Some(at) => entry_in(pages, &beneath(pages, *level, &children[at])?, name),
             }
         }
     }

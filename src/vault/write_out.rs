@@ -256,6 +256,10 @@ impl WriteOut<'_> {
             (PieceReader::open(&*reader, list)?, self.file_xattrs(&*reader, node)?)
         };
         let mut at = 0_u64;
+        let too_long = || {
+            let detail = format!("{path} should have {} bytes, not more", node.size);
+            VaultError::DamagedObject { kind: "chunk list", id: list.short(), detail }
+        };
         loop {
             let mut stored = Vec::new();
             {
@@ -271,11 +275,14 @@ impl WriteOut<'_> {
                 break;
             }
             for piece in stored {
-                match piece.decode()? {
-                    Piece::Hole(length) => at += length,
+                let piece = piece.decode()?;
+                let end =
+                    at.checked_add(piece.length()).filter(|end| *end <= node.size).ok_or_else(too_long)?;
+                let begin = std::mem::replace(&mut at, end);
+                match piece {
+                    Piece::Hole(_) => {}
                     Piece::Data(data) => {
-                        make::write_at(&file, &data, at).map_err(fail)?;
-                        at += data.len() as u64;
+                        make::write_at(&file, &data, begin).map_err(fail)?;
                         self.meter.add(0, data.len() as u64);
                     }
                 }
