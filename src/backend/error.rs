@@ -24,6 +24,8 @@ pub enum BackendError {
     NoPermission { path: PathBuf },
     #[error("the vault {} is busy: other processes held it for {waited_s} s", path.display())]
     Busy { path: PathBuf, waited_s: u64 },
+    #[error("the vault {} was written while it was read", path.display())]
+    Unsteady { path: PathBuf },
     #[error("no space left for the vault {}", path.display())]
     DiskFull { path: PathBuf },
     #[error("the file system of {} has no file locks", path.display())]
@@ -55,7 +57,7 @@ impl Diagnose for BackendError {
             Self::Corrupt { .. } => "vault.corrupt",
             Self::ReadOnly { .. } => "vault.read_only",
             Self::NoPermission { .. } => "vault.no_permission",
-            Self::Busy { .. } => "vault.busy",
+            Self::Busy { .. } | Self::Unsteady { .. } => "vault.busy",
             Self::DiskFull { .. } => "vault.disk_full",
             Self::LocksUnsupported { .. } => "vault.locks_unsupported",
             Self::Io { .. } => "vault.io",
@@ -77,6 +79,10 @@ impl Diagnose for BackendError {
                 format!("check with: ls -l {}", path.display())
             }
             Self::Busy { .. } => "try again, or see who uses it with: fuser -v on the vault file".to_owned(),
+            Self::Unsteady { .. } => {
+                "try again: who may not write a vault cannot hold its writers off, and reads it as it stands"
+                    .to_owned()
+            }
             Self::DiskFull { .. } => "free some space, then try again; nothing was changed".to_owned(),
             Self::LocksUnsupported { .. } => {
                 "put the vault on a local disk with: avfs init --vault PATH".to_owned()

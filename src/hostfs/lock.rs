@@ -136,12 +136,9 @@ fn wait_for(file: OwnedFd, operation: FlockOperation, patience: Duration) -> Opt
 }
 
 fn open(path: &Path) -> Result<OwnedFd, LockError> {
-    let opened = File::open(path).or_else(|missing| {
-        if missing.kind() != std::io::ErrorKind::NotFound {
-            return Err(missing);
-        }
-        File::options().read(true).write(true).create(true).truncate(false).open(path)
-    });
+    // For writing where that is allowed: NFS wants it of who locks alone.
+    let opened = File::options().read(true).write(true).create(true).truncate(false).open(path);
+    let opened = opened.or_else(|refused| File::open(path).map_err(|_| refused));
     opened.map(OwnedFd::from).map_err(LockError::Open)
 }
 

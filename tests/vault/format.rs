@@ -217,3 +217,35 @@ fn two_makers_of_one_vault_make_one() {
         .collect();
     assert_eq!(strays, Vec::<String>::new());
 }
+
+/// Who may not write reads what is there now, each time anew, and takes nothing for damage that is only new.
+#[test]
+fn a_vault_that_others_write_can_be_read_without_rights() {
+    if support::is_root() {
+        let name = "format::a_vault_that_others_write_can_be_read_without_rights";
+        return support::skip(name, "root ignores modes");
+    }
+    let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    for on_close in [OnClose::Settle, OnClose::EmptyLog, OnClose::LeaveLog] {
+        let scratch = Scratch::new();
+        let (dir, file) = (scratch.dir("dir"), scratch.join("dir/vault.db"));
+        let options = OpenOptions { on_close, ..OpenOptions::default() };
+        let open = || Vault::open(&file, options, support::real_context()).unwrap();
+        drop(support::create_real_vault(&file));
+        support::write(&open(), "f", b"0");
+        set(&file, 0o444);
+        set(&dir, 0o555);
+        let reader = open();
+        let head = || reader.fork(&main_fork()).unwrap().head;
+        for round in 1..6 {
+            let before = head();
+            set(&dir, 0o755);
+            set(&file, 0o644);
+            let written = support::write(&open(), "f", &support::noise(round, 300_000)).version.id;
+            assert_ne!(before, written);
+            assert_eq!(head(), written, "{on_close:?}, round {round}");
+            let report = reader.fsck(Thoroughness::Full, &Meter::default()).unwrap();
+            assert_eq!(report.findings, [], "{on_close:?}, round {round}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Opens connections: the only place that does, so that every one of them has the same settings.
 
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -62,6 +63,8 @@ pub struct Conn {
     pub sql: Connection,
     pub log_pages: Arc<AtomicI32>,
     mapped: Mapped,
+    /// Of a file that is read without locks: how it stood then.
+    pub stand: Option<Stand>,
 }
 
 impl Conn {
@@ -128,25 +131,56 @@ pub fn open_as(path: &Path, access: Access, options: &OpenOptions) -> Result<Con
     }
 }
 
+fn is_on_read_only(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::WRITE_OK) == Err(rustix::io::Errno::ROFS)
+}
+
 fn writable(path: &Path) -> bool {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let may = rustix::fs::Access::WRITE_OK;
     rustix::fs::access(path, may).is_ok() && rustix::fs::access(dir, may).is_ok()
 }
 
-/// A log needs files beside the vault. Where they cannot be made and there is no log, the file stands still
-/// and can be read as it is.
+/// A vault file as it stands, for who reads it without any locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stand {
+    inode: u64,
+    bytes: u64,
+    written: (i64, i64),
+    has_log: bool,
+}
+
+impl Stand {
+    pub fn of(path: &Path) -> Result<Self> {
+        let meta = std::fs::metadata(path).map_err(|error| BackendError::io("open", path, error))?;
+        let has_log = std::fs::metadata(sibling(path, "-wal")).is_ok_and(|log| log.len() > 0);
+        let written = (meta.mtime(), meta.mtime_nsec());
+        Ok(Self { inode: meta.ino(), bytes: meta.len(), written, has_log })
+    }
+}
+
+/// A log needs files beside the vault. Where they are there they can be used without writing; where they cannot be
+/// made and there is no log, the file is read as it stands.
 fn open_read_only(path: &Path, options: &OpenOptions) -> Result<Conn> {
-    let has_log = std::fs::metadata(sibling(path, "-wal")).is_ok_and(|log| log.len() > 0);
-    if has_log {
-        return open_raw(path, OpenFlags::SQLITE_OPEN_READ_ONLY, options);
+    let stand = Stand::of(path)?;
+    if std::fs::exists(sibling(path, "-wal")).unwrap_or(false) {
+        let opened = open_raw(path, OpenFlags::SQLITE_OPEN_READ_ONLY, options);
+        let usable = opened.and_then(|conn| {
+            let read = conn.sql.pragma_query_value(None, "schema_version", |_| Ok(()));
+            read.map(|()| conn).map_err(|error| translate(path, error))
+        });
+        // Without an index of the log there is no reading it; an empty one can be passed over.
+        if usable.is_ok() || stand.has_log {
+            return usable;
+        }
     }
     let absolute = std::path::absolute(path).map_err(|error| BackendError::io("open", path, error))?;
     let mut uri = OsString::from("file:");
     uri.push(percent_encode(&absolute));
     uri.push("?immutable=1");
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    open_named(Path::new(&uri), path, flags, options)
+    let conn = open_named(Path::new(&uri), path, flags, options)?;
+    Ok(Conn { stand: Some(stand), ..conn })
 }
 
 fn percent_encode(path: &Path) -> String {
@@ -187,7 +221,7 @@ fn open_named(uri: &Path, path: &Path, flags: OpenFlags, options: &OpenOptions) 
         Ok(sql)
     };
     let sql = configure().map_err(|error| translate(path, error))?;
-    Ok(Conn { sql, log_pages, mapped: options.mapped })
+    Ok(Conn { sql, log_pages, mapped: options.mapped, stand: None })
 }
 
 /// The format of the file, brought up to this avfs's where the file can be written.
@@ -198,18 +232,28 @@ fn check_header(path: &Path, conn: &Conn, access: Access) -> Result<i64> {
     if pragma("application_id")? != schema::APPLICATION_ID {
         return Err(BackendError::Foreign { path: path.to_owned() });
     }
-    let found = pragma("user_version")?;
-    if found > schema::FORMAT {
-        return Err(BackendError::Newer { path: path.to_owned(), found, known: schema::FORMAT });
-    }
+    let readable = |found| {
+        let known = schema::FORMAT;
+        if found > known {
+            Err(BackendError::Newer { path: path.to_owned(), found, known })
+        } else {
+            Ok(found)
+        }
+    };
+    let found = readable(pragma("user_version")?)?;
     match access {
         Access::ReadWrite if found < schema::FORMAT => {
             schema::migrate(&conn.sql, found).map_err(|error| translate(path, error))?;
-            Ok(schema::FORMAT)
+            // Somebody with a newer avfs may have been faster.
+            readable(pragma("user_version")?)
         }
         Access::ReadOnly if found < schema::READABLE => Err(BackendError::ReadOnly { path: path.to_owned() }),
         Access::ReadWrite | Access::ReadOnly => Ok(found),
     }
+}
+
+fn is_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
 }
 
 /// SQLite's error in the words of a vault.
@@ -226,8 +270,25 @@ pub fn translate(path: &Path, error: rusqlite::Error) -> BackendError {
         Some(ErrorCode::PermissionDenied) => BackendError::NoPermission { path },
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => BackendError::Busy { path, waited_s: 0 },
         Some(ErrorCode::DiskFull) => BackendError::DiskFull { path },
+        Some(ErrorCode::CannotOpen) if is_on_read_only(&path) => BackendError::ReadOnly { path },
         Some(ErrorCode::CannotOpen) if !writable(&path) => BackendError::NoPermission { path },
+        // The index of the log cannot grow: SQLite tells it apart from a file that cannot.
+        Some(ErrorCode::SystemIoFailure) if is_full(&error) => BackendError::DiskFull { path },
         Some(ErrorCode::FileLockingProtocolFailed) => BackendError::LocksUnsupported { path },
         _ => BackendError::Sqlite { path, source: error },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_cannot_grow_is_a_full_disk() {
+        let told = |code| {
+            translate(Path::new("v"), rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None))
+        };
+        assert!(matches!(told(rusqlite::ffi::SQLITE_IOERR_SHMSIZE), BackendError::DiskFull { .. }));
+        assert!(matches!(told(rusqlite::ffi::SQLITE_IOERR_READ), BackendError::Sqlite { .. }));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::read::Session;
 use super::{Conn, SqliteBackend, connect};
-use crate::backend::{Durability, Result};
+use crate::backend::{BackendError, Durability, Result};
 
 /// Every so many pages the log is moved into the file after a commit, beside other writers.
 /// A new process reads the whole log before its first query, so it is kept short.
@@ -119,6 +119,7 @@ pub fn settle(backend: &SqliteBackend) -> Result<()> {
 }
 
 pub fn shrink(backend: &SqliteBackend, progress: &dyn Fn(u64)) -> Result<()> {
+    let mut left = u64::MAX;
     loop {
         let (free_pages, page_bytes) = {
             let session = Session::begin(backend)?;
@@ -129,9 +130,11 @@ pub fn shrink(backend: &SqliteBackend, progress: &dyn Fn(u64)) -> Result<()> {
             (pragma("freelist_count")?, pragma("page_size")?)
         };
         progress(free_pages * page_bytes);
-        if free_pages == 0 {
+        // A file that somebody has turned incremental vacuums off in gives nothing back this way.
+        if free_pages == 0 || free_pages >= left {
             return settle(backend);
         }
+        left = free_pages;
         {
             let _turn = backend.turn()?;
             let conn = backend.take_conn()?;
@@ -159,5 +162,8 @@ pub fn integrity(backend: &SqliteBackend) -> Result<Vec<String>> {
         statement.query_map([], |row| row.get(0))?.collect()
     };
     let lines = ask().map_err(|error| backend.translate(error))?;
+    if backend.is_unsteady() {
+        return Err(BackendError::Unsteady { path: backend.path.clone() });
+    }
     Ok(lines.into_iter().filter(|line| line != "ok").collect())
 }

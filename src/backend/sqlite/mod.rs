@@ -17,11 +17,12 @@ mod schema;
 mod write;
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use connect::{Access, Conn};
+use connect::{Access, Conn, Stand};
 pub use connect::{Mapped, OnClose, OpenOptions, sibling};
 pub use schema::{APPLICATION_ID, FORMAT};
 
@@ -35,7 +36,9 @@ pub struct SqliteBackend {
     /// That of the file; an older one only where it cannot be written.
     format: i64,
     idle: Mutex<Vec<Conn>>,
-    log: OnceLock<File>,
+    /// As of the last connection that reads without locks.
+    stand: Mutex<Option<Stand>>,
+    log: Mutex<Option<Arc<File>>>,
     mover: maintain::Mover,
 }
 
@@ -60,8 +63,9 @@ impl SqliteBackend {
             options,
             access,
             format,
+            stand: Mutex::new(conn.stand),
             idle: Mutex::new(vec![conn]),
-            log: OnceLock::new(),
+            log: Mutex::default(),
             mover: maintain::Mover::default(),
         }
     }
@@ -105,8 +109,26 @@ impl SqliteBackend {
     }
 
     fn take_conn(&self) -> Result<Conn> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        idle.map_or_else(|| connect::open_as(&self.path, self.access, &self.options), Ok)
+        loop {
+            let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let conn = match idle {
+                Some(conn) if conn.stand.is_some() && conn.stand != self.stand_now() => continue,
+                Some(conn) => return Ok(conn),
+                None => connect::open_as(&self.path, self.access, &self.options)?,
+            };
+            *self.stand.lock().unwrap_or_else(PoisonError::into_inner) = conn.stand;
+            return Ok(conn);
+        }
+    }
+
+    fn stand_now(&self) -> Option<Stand> {
+        Stand::of(&self.path).ok()
+    }
+
+    /// True if the file is read without locks, and is not what it was: then what looks like damage may be none.
+    fn is_unsteady(&self) -> bool {
+        let stood = *self.stand.lock().unwrap_or_else(PoisonError::into_inner);
+        stood.is_some() && stood != self.stand_now()
     }
 
     fn give_back(&self, conn: Conn) {
@@ -117,6 +139,10 @@ impl SqliteBackend {
         let mut translated = connect::translate(&self.path, error);
         if let BackendError::Busy { waited_s, .. } = &mut translated {
             *waited_s = self.options.patience.as_secs();
+        }
+        let looks_damaged = matches!(translated, BackendError::Corrupt { .. } | BackendError::Foreign { .. });
+        if looks_damaged && self.is_unsteady() {
+            return BackendError::Unsteady { path: self.path.clone() };
         }
         translated
     }
@@ -136,19 +162,27 @@ impl SqliteBackend {
     /// Waits until everything committed so far is on the disk.
     fn sync_log(&self) -> Result<()> {
         let path = sibling(&self.path, "-wal");
-        let failed = |error| BackendError::io("sync", &path, error);
-        let log = match self.log.get() {
-            Some(log) => log,
-            None => {
-                let opened = File::options().read(true).write(true).open(&path).map_err(failed)?;
-                self.log.get_or_init(|| opened)
+        self.open_log(&path)
+            .and_then(|(log, bytes)| {
+                // One that was moved into the file and cut, or never begun, holds nothing that could be lost.
+                if bytes == 0 { Ok(()) } else { log.sync_data() }
+            })
+            .map_err(|error| BackendError::io("sync", &path, error))
+    }
+
+    /// The log as it is now, and how long it is: whoever was the last to close the vault has removed the one before.
+    fn open_log(&self, path: &Path) -> std::io::Result<(Arc<File>, u64)> {
+        let mut kept = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(log) = kept.as_ref() {
+            let meta = log.metadata()?;
+            if meta.nlink() > 0 {
+                return Ok((Arc::clone(log), meta.len()));
             }
-        };
-        // One that was moved into the file and cut, or never begun, holds nothing that could be lost.
-        if log.metadata().map_err(failed)?.len() == 0 {
-            return Ok(());
         }
-        log.sync_data().map_err(failed)
+        let log = Arc::new(File::options().read(true).write(true).open(path)?);
+        let bytes = log.metadata()?.len();
+        *kept = Some(Arc::clone(&log));
+        Ok((log, bytes))
     }
 }
 
@@ -181,7 +215,7 @@ impl Backend for SqliteBackend {
         let pinned = self.hold("-gate", Mode::Shared).and_then(|_gate| self.hold("-use", Mode::Shared));
         match pinned {
             Ok(lock) => Ok(Guard(vec![lock])),
-            // Nobody can sweep a vault that cannot be written, so there is nothing to be kept from.
+            // Whoever can sweep it may do so; where locks cannot even be opened there is no keeping them from it.
             Err(LockError::Open(_)) if self.access == Access::ReadOnly => Ok(Guard(Vec::new())),
             Err(error) => Err(BackendError::lock(&self.path, error)),
         }
@@ -208,5 +242,29 @@ impl Backend for SqliteBackend {
 
     fn integrity(&self) -> Result<Vec<String>> {
         maintain::integrity(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever is the last to close removes the log; a backend that lives on without a connection must not sync that.
+    #[test]
+    fn the_log_that_is_synced_is_the_one_that_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("vault.db");
+        let backend = SqliteBackend::create(&path, OpenOptions::default()).unwrap();
+        let log = sibling(&path, "-wal");
+        let inode = |file: &File| file.metadata().unwrap().ino();
+        let first = inode(&backend.open_log(&log).unwrap().0);
+        assert_eq!(inode(&backend.open_log(&log).unwrap().0), first);
+        let kept = dir.path().join("kept");
+        std::fs::rename(&log, &kept).unwrap();
+        std::fs::write(&log, "another").unwrap();
+        std::fs::remove_file(&kept).unwrap();
+        let (now, bytes) = backend.open_log(&log).unwrap();
+        assert_eq!((inode(&now), bytes), (inode(&File::open(&log).unwrap()), 7));
+        assert_ne!(inode(&now), first);
     }
 }

@@ -170,7 +170,7 @@ pub fn migrate(connection: &Connection, from: i64) -> rusqlite::Result<()> {
         for step in MIGRATIONS.iter().skip(done).copied().flatten() {
             connection.execute_batch(step)?;
         }
-        connection.pragma_update(None, "user_version", FORMAT)?;
+        connection.pragma_update(None, "user_version", FORMAT.max(now))?;
         connection.execute_batch("COMMIT")
     })();
     if migrated.is_err() {
