@@ -25,7 +25,7 @@ use crate::hostfs::lock::{FileLock, Mode};
 use crate::hostfs::remove::remove_tree;
 use crate::hostfs::stat::FileTime;
 use crate::hostfs::xattr;
-use crate::ids::RunId;
+use crate::ids::{DIGEST_BYTES, RunId, VersionId};
 use crate::vault::capture::{UpperKind, open_closed_root, open_for_copying};
 
 use super::launcher::{UpperPlace, UpperRoot};
@@ -39,6 +39,7 @@ const OUTCOME_UNFINISHED: &str = "outcome.new";
 const OUTCOME_RESERVED_BYTES: usize = 4096;
 /// Room for the longest word.
 const STATE_BYTES: usize = 16;
+const BASE_BYTES: usize = 2 * DIGEST_BYTES;
 const MAKING_TRIES_MAX: usize = 5000;
 pub const UPPER: &str = "upper";
 const WORK: &str = "work";
@@ -204,12 +205,30 @@ fn state_line(word: &str) -> String {
     format!("{word:<STATE_BYTES$}\n")
 }
 
-/// The state that a run was in, as a word, and what it wrote down for a recovery.
-pub(super) fn read_record_in(dir: &Path) -> Result<(String, String), SessionError> {
+/// As long as a version's id, once it is known.
+fn base_line(id: &str) -> String {
+    format!("{id:<BASE_BYTES$}\n")
+}
+
+/// What a run has written down: a line for how far it is, one for its base, and the rest for a recovery.
+pub(super) struct Written {
+    /// The state that the run was in, as a word.
+    pub state: String,
+    /// The version that its changes are changes of, in hex; empty as long as that is not known.
+    pub base: String,
+    pub record: String,
+}
+
+pub(super) fn read_record_in(dir: &Path) -> Result<Written, SessionError> {
     let path = dir.join(RECORD);
     let text = std::fs::read_to_string(&path).map_err(SessionError::host("read", &path))?;
-    let (state, record) = text.split_once('\n').unwrap_or((&text, ""));
-    Ok((state.trim_end().to_owned(), record.to_owned()))
+    let (state, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    let (base, record) = rest.split_once('\n').unwrap_or(("", rest));
+    Ok(Written {
+        state: state.trim_end().to_owned(),
+        base: base.trim_end().to_owned(),
+        record: record.to_owned(),
+    })
 }
 
 fn make_private(path: &Path) -> Result<(), SessionError> {
@@ -303,12 +322,20 @@ impl MountSession {
     /// Writes down what a recovery needs, before anything runs.
     pub fn write_record(&self, record: &str) -> Result<(), SessionError> {
         let Some(file) = &self.record else { return Ok(()) };
-        let text = format!("{}{record}", state_line(""));
+        let text = format!("{}{}{record}", state_line(""), base_line(""));
         file.write_all_at(text.as_bytes(), 0).map_err(SessionError::host("write", &self.dir.join(RECORD)))
     }
 
     pub fn read_record(&self) -> Result<String, SessionError> {
-        Ok(read_record_in(&self.dir)?.1)
+        Ok(read_record_in(&self.dir)?.record)
+    }
+
+    /// Writes down which version the run stands on: as long as it is in the scratch, no gc takes it.
+    pub fn note_base(&self, version: &VersionId) -> Result<(), SessionError> {
+        let Some(file) = &self.record else { return Ok(()) };
+        let line = base_line(&version.to_hex());
+        let at = state_line("").len() as u64;
+        file.write_all_at(line.as_bytes(), at).map_err(SessionError::host("write", &self.dir.join(RECORD)))
     }
 
     /// Writes down how far the run has come.

@@ -4,7 +4,7 @@
 //! decision. A run is journaled in the same transaction that keeps its changes; until then its scratch holds
 //! where it stands and what a recovery needs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::backend::{ApprovalRecord, RunRecord, RunState};
@@ -270,7 +270,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             let mut started = || {
                 enter(state, State::Executing, &session);
                 if let (Ground::Live(dir), true) = (&ground, wants_version) {
-                    import = Some(scope.spawn(move || import_dir(site, dir)));
+                    import = Some(scope.spawn(|| stand_on_import(site, dir, &session)));
                 }
             };
             let mut meanwhile = || {
@@ -320,6 +320,12 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         )?);
         let workspaces = WorkspaceService { site: self.site };
         let ground = workspaces.ground::<ExecuteError<L::Error>>(places, run)?;
+        match &ground {
+            Ground::Live(_) => {}
+            Ground::Stacked { version, .. } | Ground::Copied { version, .. } => {
+                session.note_base(&version.id)?
+            }
+        }
         // Only now: what the run is made from may have expired, and somebody wants it.
         workspaces.expire_forks(run);
         enter(state, State::Mounting, session);
@@ -382,6 +388,15 @@ pub(super) fn capped(request: ExecutionRequest, decision: &ExecutionDecision) ->
         limits: request.limits.at_most(&decision.limits_max),
         ..request
     }
+}
+
+/// Imports the directory that the run works on, and writes down what it became.
+fn stand_on_import(site: &Site<'_>, dir: &Path, session: &MountSession) -> crate::vault::Result<Imported> {
+    let imported = import_dir(site, dir)?;
+    if let Err(error) = session.note_base(&imported.committed.version.id) {
+        tracing::warn!(%error, "the base of the run was not written down");
+    }
+    Ok(imported)
 }
 
 /// Goes on to the next state, and writes down that it did. That is for somebody who looks later: not worth

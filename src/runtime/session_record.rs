@@ -78,7 +78,7 @@ impl SessionRecord {
 
     /// That of a scratch which may be anybody's.
     pub fn read_in(dir: &Path) -> Result<Self, SessionError> {
-        from_text(&read_record_in(dir)?.1, &dir.display().to_string())
+        from_text(&read_record_in(dir)?.record, &dir.display().to_string())
     }
 
     pub fn run_id(&self) -> Result<RunId, SessionError> {

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::hostfs::lock::{FileLock, Mode};
+use crate::ids::{VersionId, from_hex};
 
 use super::mount_session::{OUTCOME, ScratchDir, SessionError, read_record_in};
 use super::session_record::SessionRecord;
@@ -63,9 +64,20 @@ impl Unsettled {
     }
 }
 
+/// The versions that runs of a vault stand on, which a fork or a checkpoint may not lead to any more.
+pub fn bases_in_use(scratch: &ScratchDir, vault_id: &str) -> Result<Vec<VersionId>, SessionError> {
+    let base = |dir: PathBuf| {
+        // What cannot be read is being cleared away in this moment: its changes are in the vault.
+        let written = read_record_in(&dir).ok()?;
+        let record = SessionRecord::read_in(&dir).ok().filter(|record| record.vault_id == vault_id);
+        record.and_then(|_| VersionId::from_slice(&from_hex(&written.base)?))
+    };
+    Ok(scratch.dirs()?.into_iter().filter_map(base).collect())
+}
+
 /// How far the run of a scratch came.
 pub(super) fn stood_at(dir: &Path) -> ProxyExecutionState {
-    let word = read_record_in(dir).map(|(state, _)| state).unwrap_or_default();
+    let word = read_record_in(dir).map(|written| written.state).unwrap_or_default();
     // What a recovery needs is written first, so that a run without a state had just begun.
     word.parse().unwrap_or(ProxyExecutionState::Checkpointing)
 }

@@ -7,7 +7,7 @@
 //! The journal keeps nothing alive: a run's versions live as long as its fork leads to them, its row for ever.
 //! A remembered result keeps the output of its command alive, not its versions; without them it is forgotten.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::backend::{Durability, ForkRecord, ObjectKind, Reader, VersionRecord};
 use crate::clock::Timestamp;
@@ -35,6 +35,8 @@ pub struct Swept {
 /// Everything that is in use.
 #[derive(Default)]
 struct Marked {
+    /// Versions that count as heads.
+    in_use: Vec<VersionId>,
     versions: HashSet<VersionId>,
     trees: HashSet<TreeId>,
     blobs: HashSet<BlobId>,
@@ -43,10 +45,11 @@ struct Marked {
 }
 
 impl Marked {
-    /// Marks what heads and checkpoints lead to; what is marked already is not walked again.
+    /// Marks what heads, checkpoints and runs lead to; what is marked already is not walked again.
     fn mark_all(&mut self, reader: &dyn Reader) -> Result<()> {
         let heads = reader.forks()?.into_iter().map(|fork| fork.head);
-        let mut waiting: Vec<Object> = heads.map(Object::Version).collect();
+        let mut waiting: Vec<Object> =
+            heads.chain(self.in_use.iter().copied()).map(Object::Version).collect();
         waiting.extend(reader.checkpoints()?.into_iter().map(|saved| Object::Version(saved.version)));
         self.walk(reader, waiting)
     }
@@ -86,10 +89,14 @@ impl Vault {
     /// Deletes expired forks and everything that is not in use. `progress` hears how many objects were looked at.
     pub fn gc(&self, progress: &dyn Fn(u64)) -> Result<Swept> {
         // Nobody may be between storing an object and referring to it.
-        let _alone = self.backend().sweep_guard()?;
+        let alone = self.backend().sweep_guard()?;
         let mut swept = Swept { forks: self.expire_forks(&[])?.len() as u64, ..Swept::default() };
-        let mut marked = Marked::default();
-        marked.mark_all(&*self.read()?)?;
+        let mut marked = {
+            let reader = self.read()?;
+            let mut marked = Marked { in_use: self.versions_in_use(&*reader)?, ..Marked::default() };
+            marked.mark_all(&*reader)?;
+            marked
+        };
         swept.versions = self.sweep_versions(&mut marked)?;
         // Only now: which of them have lost a version is known when those are gone.
         swept.memos = self.forget(&Forget::AllLost)?.len() as u64;
@@ -141,6 +148,8 @@ impl Vault {
                 transaction.record(&event)
             })?;
         }
+        // What is left to do takes nothing from anybody.
+        drop(alone);
         self.backend().shrink(&|_| {})?;
         Ok(swept)
     }
@@ -226,10 +235,12 @@ impl Vault {
     /// Gives up the files of versions that `keep` does not ask for; their records, and so the history, stay.
     pub fn prune(&self, keep: &Keep, fork: Option<&ForkName>, trial: Trial) -> Result<Pruned> {
         if trial == Trial::DryRun {
-            return plan_prune(&*self.read()?, keep, fork);
+            let reader = self.read()?;
+            return plan_prune(&*reader, keep, fork, self.versions_in_use(&*reader)?);
         }
         self.transact(|transaction| {
-            let pruned = plan_prune(transaction.view(), keep, fork)?;
+            let in_use = self.versions_in_use(transaction.view())?;
+            let pruned = plan_prune(transaction.view(), keep, fork, in_use)?;
             let now = transaction.now();
             for id in &pruned.versions {
                 transaction.writer.mark_pruned(id, now)?;
@@ -253,7 +264,12 @@ impl Vault {
     }
 }
 
-fn plan_prune(reader: &dyn Reader, keep: &Keep, only: Option<&ForkName>) -> Result<Pruned> {
+fn plan_prune(
+    reader: &dyn Reader,
+    keep: &Keep,
+    only: Option<&ForkName>,
+    in_use: Vec<VersionId>,
+) -> Result<Pruned> {
     let forks = reader.forks()?;
     if let Some(name) = only
         && !forks.iter().any(|fork| fork.name == *name)
@@ -261,38 +277,38 @@ fn plan_prune(reader: &dyn Reader, keep: &Keep, only: Option<&ForkName>) -> Resu
         return Err(super::error::VaultError::NoFork { name: name.clone() });
     }
     let checkpoints = reader.checkpoints()?;
-    let mut kept: HashSet<VersionId> = forks.iter().map(|fork| fork.head).collect();
+    let mut kept: HashSet<VersionId> = forks.iter().map(|fork| fork.head).chain(in_use).collect();
     let by_hand = checkpoints.iter().filter(|checkpoint| !checkpoint.automatic);
     kept.extend(by_hand.map(|checkpoint| checkpoint.version));
-    let mut given_up: Vec<VersionRecord> = Vec::new();
-    let mut seen = HashSet::new();
-    for fork in &forks {
-        let chosen = only.is_none_or(|name| *name == fork.name);
-        let mut waiting = vec![(fork.head, 0_u64)];
-        while let Some((id, age)) = waiting.pop() {
-            let version = require_version(reader, &id)?;
-            let wanted = !chosen
-                || keep.last.is_some_and(|n| age < n)
-                || keep.since.is_some_and(|at| version.at >= at);
-            if wanted {
-                kept.insert(id);
-            }
-            // A version seen before may still be young enough on this fork, so only walk on where it helps.
-            if !seen.insert((fork.name.clone(), id)) {
+    // How many versions lie between each one and the nearest head: its age where it is youngest. What a fork that was
+    // not chosen leads to has none, and stays.
+    let mut ages: HashMap<VersionId, Option<u64>> = HashMap::new();
+    let mut whole: Vec<VersionRecord> = Vec::new();
+    let is_chosen = |fork: &&ForkRecord| only.is_none_or(|name| *name == fork.name);
+    let (chosen, others): (Vec<&ForkRecord>, Vec<&ForkRecord>) = forks.iter().partition(is_chosen);
+    for (heads, age) in [(others, None), (chosen, Some(0))] {
+        // All heads, then whatever is one older: who comes first is the youngest.
+        let mut waiting: VecDeque<_> = heads.into_iter().map(|fork| (fork.head, age)).collect();
+        while let Some((id, age)) = waiting.pop_front() {
+            if ages.contains_key(&id) {
                 continue;
             }
-            // A second parent is an ancestor by the first one too, and no younger for having been gone back to.
-            waiting.extend(version.parents.first().map(|parent| (*parent, age + 1)));
-            given_up.push(version);
+            ages.insert(id, age);
+            let version = require_version(reader, &id)?;
+            // Another parent was gone back to, and is no younger for it, or joined, and is as old as its fork makes it.
+            waiting.extend(version.parents.first().map(|parent| (*parent, age.map(|age| age + 1))));
+            whole.push(version);
         }
     }
     let mut pruned = Pruned::default();
-    let mut told = HashSet::new();
-    for version in given_up {
-        if version.pruned_at.is_none() && !kept.contains(&version.id) && told.insert(version.id) {
+    for version in whole {
+        let Some(age) = ages.get(&version.id).copied().flatten() else { continue };
+        let wanted = keep.last.is_some_and(|n| age < n) || keep.since.is_some_and(|at| version.at >= at);
+        if version.pruned_at.is_none() && !wanted && !kept.contains(&version.id) {
             pruned.versions.push(version.id);
         }
     }
+    let told: HashSet<&VersionId> = pruned.versions.iter().collect();
     let automatic = checkpoints.iter().filter(|checkpoint| told.contains(&checkpoint.version));
     pruned.checkpoints =
         automatic.map(|checkpoint| (checkpoint.fork.clone(), checkpoint.name.clone())).collect();

@@ -2,6 +2,8 @@
 
 use crate::backend::{Reader, Writer};
 
+use crate::ids::VersionId;
+
 use super::audit::Event;
 use super::error::{Result, VaultError};
 use super::page::Totals;
@@ -35,12 +37,18 @@ fn write(writer: &mut dyn Writer, quota: &Quota) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a version that would exceed a limit. What it needs is stored already, but not committed.
-pub fn check(reader: &dyn Reader, totals: &Totals) -> Result<()> {
+/// Refuses a version that would exceed a limit; not for having too many files if it has no more than the version
+/// `before` it. What it needs is stored already, but not committed.
+pub fn check(reader: &dyn Reader, totals: &Totals, before: Option<&VersionId>) -> Result<()> {
     let quota = read(reader)?;
     check_bytes(reader, &quota)?;
     if let Some(limit) = quota.files
         && totals.entries > limit
+        && before
+            .map(|id| reader.version(id))
+            .transpose()?
+            .flatten()
+            .is_none_or(|v| totals.entries > v.entries)
     {
         return Err(VaultError::Quota { what: "files", limit, would_be: totals.entries });
     }

@@ -16,7 +16,7 @@ use super::error::{Result, VaultError};
 use super::page::{DirMeta, DirRef};
 use super::pages::{self, NewPages};
 use super::quota;
-use super::version::{Draft, root_of};
+use super::version::Draft;
 
 /// Keys of the `meta` table.
 pub mod key {
@@ -33,11 +33,15 @@ pub struct Context {
     pub actor: String,
 }
 
+/// Tells which versions are in use though no fork and no checkpoint may lead to them.
+type InUse = Box<dyn Fn() -> std::io::Result<Vec<VersionId>> + Send + Sync>;
+
 /// One vault, shared by threads.
 pub struct Vault {
     backend: Box<dyn Backend>,
     path: Option<PathBuf>,
     context: Context,
+    in_use: Option<InUse>,
 }
 
 impl Vault {
@@ -64,13 +68,36 @@ impl Vault {
 
     pub fn open(path: &Path, options: OpenOptions, context: Context) -> Result<Self> {
         let backend = SqliteBackend::open(path, options)?;
-        Ok(Self { backend: Box::new(backend), path: Some(path.to_owned()), context })
+        Ok(Self { backend: Box::new(backend), path: Some(path.to_owned()), context, in_use: None })
     }
 
     /// A new vault over any backend.
     pub fn over(backend: Box<dyn Backend>, context: Context) -> Result<Self> {
         initialize(&*backend, None, &context)?;
-        Ok(Self { backend, path: None, context })
+        Ok(Self { backend, path: None, context, in_use: None })
+    }
+
+    /// This vault, of which gc and prune leave alone what `in_use` tells: the edge knows what runs.
+    #[must_use]
+    pub fn sparing(
+        mut self,
+        in_use: impl Fn() -> std::io::Result<Vec<VersionId>> + Send + Sync + 'static,
+    ) -> Self {
+        self.in_use = Some(Box::new(in_use));
+        self
+    }
+
+    /// Those of the versions in use that are there.
+    pub(super) fn versions_in_use(&self, reader: &dyn Reader) -> Result<Vec<VersionId>> {
+        let told =
+            self.in_use.as_ref().map_or(Ok(Vec::new()), |in_use| in_use()).map_err(VaultError::Input)?;
+        let mut there = Vec::new();
+        for id in told {
+            if reader.version(&id)?.is_some() {
+                there.push(id);
+            }
+        }
+        Ok(there)
     }
 
     /// The vault file; nothing for one in memory.
@@ -203,7 +230,7 @@ impl Transaction<'_> {
 
     /// Adds a version of this root, within the quotas.
     pub fn put_version(&mut self, root: &DirRef, draft: Draft<'_>) -> Result<VersionRecord> {
-        quota::check(self.view(), &root.totals)?;
+        quota::check(self.view(), &root.totals, draft.parents.first())?;
         let version = draft.finish(root, &self.context.actor, self.context.clock.now());
         self.writer.put_version(&version)?;
         Ok(version)
@@ -244,10 +271,6 @@ impl Transaction<'_> {
 
     pub fn fork(&self, name: &ForkName) -> Result<ForkRecord> {
         self.view().fork(name)?.ok_or_else(|| VaultError::NoFork { name: name.clone() })
-    }
-
-    pub fn root(&self, version: &VersionId) -> Result<DirRef> {
-        root_of(&require_version(self.view(), version)?)
     }
 }
 

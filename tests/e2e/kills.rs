@@ -358,3 +358,50 @@ fn a_run_of_which_nothing_is_kept_is_finished_without_a_capture() {
         env.assert_sound();
     }
 }
+
+/// A run outlives its fork, and what a sweep takes meanwhile.
+#[test]
+fn a_sweep_leaves_what_a_run_stands_on() {
+    for prune in [false, true] {
+        let env = TestEnv::with_project();
+        let shared = Shared::new(&env);
+        env.shell(&["--fork", "f"], "echo early > early").expect(0);
+        let running = shared.start(&env, &["--json", "--fork", "f"], &format!("{MEET}; echo kept > kept"));
+        let running = shared.wait_for_word(running, "ready");
+        if prune {
+            env.avfs(&["write", "--fork", "f", "later", "--text", "later"]).expect(0);
+            env.avfs(&["prune", "--keep-last", "1"]).expect(0);
+        } else {
+            env.avfs(&["fork", "delete", "f", "--force"]).expect(0);
+        }
+        env.avfs(&["gc"]).expect(0);
+        shared.put("go");
+        let answer = running.answer().expect(0);
+        let fork = answer.envelope()["result"]["fork"].as_str().unwrap().to_owned();
+        assert_eq!(env.avfs(&["cat", &fork, "early"]).expect(0).stdout, b"early\n", "prune: {prune}");
+        assert_eq!(env.avfs(&["cat", &fork, "kept"]).expect(0).stdout, b"kept\n", "prune: {prune}");
+        env.assert_sound();
+    }
+}
+
+/// The same for a run that is dead and waits for its recovery.
+#[test]
+fn a_sweep_leaves_what_a_recovery_needs() {
+    let env = TestEnv::with_project();
+    let shared = Shared::new(&env);
+    env.shell(&["--fork", "f"], "echo early > early").expect(0);
+    let running = shared.start(&env, &["--fork", "f"], &format!("{MEET}; echo kept > kept"));
+    let running = shared.wait_for_word(running, "ready");
+    let (there, away) = (env.project().join(".avfs"), env.at("away"));
+    std::fs::rename(&there, &away).unwrap();
+    shared.put("go");
+    running.answer().expect(123);
+    std::fs::rename(&away, &there).unwrap();
+    env.avfs(&["fork", "delete", "f", "--force"]).expect(0);
+    env.avfs(&["gc"]).expect(0);
+    let recovered = env.avfs_result(&["recover"]);
+    let fork = recovered["runs"][0]["fork"].as_str().unwrap().to_owned();
+    assert_eq!(env.avfs(&["cat", &fork, "early"]).expect(0).stdout, b"early\n", "{recovered}");
+    assert_eq!(env.avfs(&["cat", &fork, "kept"]).expect(0).stdout, b"kept\n", "{recovered}");
+    env.assert_sound();
+}

@@ -9,7 +9,7 @@ use avfs::backend::sqlite::{Mapped, OpenOptions};
 use avfs::clock::SystemClock;
 use avfs::config::ConfigTexts;
 use avfs::hostfs::machine;
-use avfs::runtime::{LocateError, Surroundings, stat_cache_path};
+use avfs::runtime::{LocateError, ScratchDir, Surroundings, bases_in_use, stat_cache_path};
 use avfs::vault::materialize::BaseCache;
 use avfs::vault::{Context, Vault};
 
@@ -47,6 +47,20 @@ impl CommandContext {
         let located = self.around.locate(self.vault_option.as_deref())?;
         tracing::debug!(path = %located.path.display(), source = ?located.source, "opening the vault");
         Ok(Vault::open(&located.path, options, self.actor.clone())?)
+    }
+
+    /// For who deletes: what runs, or waits to be recovered, keeps the version it began from.
+    pub fn open_vault_sparing_runs(&self) -> Result<Vault, Failure> {
+        let vault = self.open_vault()?;
+        let cache_dir = match self.around.cache_dir() {
+            Ok(cache_dir) => cache_dir,
+            // Who has no place for a scratch has no runs.
+            Err(LocateError::NoHome { .. }) => return Ok(vault),
+            Err(other) => return Err(other.into()),
+        };
+        let vault_id = vault.id()?;
+        let in_use = move || bases_in_use(&ScratchDir::new(&cache_dir), &vault_id);
+        Ok(vault.sparing(move || in_use().map_err(std::io::Error::other)))
     }
 
     /// ` --vault X` as it was typed, for lines that tell what to call next.

@@ -22,7 +22,7 @@ Examples:
 pub struct GcArgs {}
 
 pub fn run(ctx: &CommandContext, _: &GcArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
+    let vault = ctx.open_vault_sparing_runs()?;
     let size = || vault.read().and_then(|reader| Ok(reader.usage()?.file_bytes));
     let file_bytes_before = size()?;
     let swept = {

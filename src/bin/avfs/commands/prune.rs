@@ -43,7 +43,7 @@ struct KeepArgs {
 }
 
 pub fn run(ctx: &CommandContext, args: &PruneArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
+    let vault = ctx.open_vault_sparing_runs()?;
     let since = args.keep.keep_within.map(|Span(seconds)| vault.now().plus_seconds(-seconds));
     let keep = Keep { last: args.keep.keep_last, since };
     let trial = if args.dry_run { Trial::DryRun } else { Trial::Real };
