@@ -106,9 +106,15 @@ pub enum Problem {
     ApprovalEdited { approval: String },
     #[error("approval {approval} is in the log, but not in the vault")]
     ApprovalMissing { approval: String },
+    #[error("fork {fork} stands elsewhere than the log says")]
+    ForkEdited { fork: String },
+    #[error("fork {fork} is in the log, but not in the vault")]
+    ForkMissing { fork: String },
+    #[error("checkpoint {checkpoint} stands for something else than the log says")]
+    CheckpointEdited { checkpoint: String },
 }
 
-/// Checks every row against the chain, and journal and approvals against the rows; with `expect` also that this
+/// Checks every row against the chain, and journal, approvals, forks and checkpoints against the rows; with `expect` also that this
 /// digest is one of its links.
 pub fn verify(reader: &dyn Reader, expect: Option<&AuditDigest>) -> Result<Verdict> {
     let head = reader.meta(HEAD)?.and_then(|bytes| Head::decode(&bytes));
@@ -151,6 +157,7 @@ pub fn verify(reader: &dyn Reader, expect: Option<&AuditDigest>) -> Result<Verdi
     if let (false, Some(expect)) = (expected_found, expect) {
         problems.push(Problem::NotInLog(*expect));
     }
-    problems.extend(witness.compare(reader)?);
+    let is_whole = problems.is_empty();
+    problems.extend(witness.compare(reader, is_whole)?);
     Ok(Verdict { rows, head, problems })
 }

@@ -3,17 +3,17 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::backend::{BackendError, Codec, Reader, RunRecord, VersionRecord};
-use crate::ids::{BlobId, TreeId, VersionId};
+use crate::ids::{BlobId, ContentId, TreeId, VersionId};
 
 use super::audit;
-use super::chunk::{self, Item};
+use super::chunk::{self, Item, LIST_DEPTH_MAX};
 use super::content;
 use super::error::{Result, VaultError};
 use super::memo::{self, MemoParts};
 use super::meter::Meter;
-use super::page::{Body, FileContent, Node, Totals};
+use super::page::{Body, FileContent, Node, Page, Totals};
 use super::store::{Vault, require_version};
-use super::tree::{self, Pages};
+use super::tree::Pages;
 use super::version;
 
 /// Rows of the journal and of the audit log read at once.
@@ -53,8 +53,38 @@ struct Check<'a> {
     how: Thoroughness,
     meter: &'a Meter,
     report: Report,
-    trees: HashMap<TreeId, Totals>,
+    trees: HashMap<TreeId, Seen>,
     blobs: HashSet<BlobId>,
+}
+
+/// What a page turned out to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    totals: Totals,
+    content: ContentId,
+    place: Place,
+}
+
+/// Where a page can stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// At the top of a directory.
+    Top,
+    Beneath {
+        level: u8,
+        first: Vec<u8>,
+    },
+}
+
+impl Seen {
+    fn of(page: &Page) -> Self {
+        let sealed = page.body.seal(page.meta.as_ref());
+        let place = match page.meta {
+            Some(_) => Place::Top,
+            None => Place::Beneath { level: page.body.level(), first: page.body.first().to_vec() },
+        };
+        Self { totals: sealed.totals, content: sealed.content, place }
+    }
 }
 
 impl Vault {
@@ -67,17 +97,7 @@ impl Vault {
         let reader = self.read()?;
         let (trees, blobs) = (HashMap::new(), HashSet::new());
         let mut check = Check { reader: &*reader, how, meter, report, trees, blobs };
-        check.versions()?;
-        check.references()?;
-        check.runs()?;
-        check.recordings()?;
-        check.batches()?;
-        check.memos()?;
-        let verdict = audit::verify(&*reader, None)?;
-        check.report.audit_rows = verdict.rows;
-        for problem in verdict.problems {
-            check.found("audit", problem.to_string());
-        }
+        check.everything()?;
         check.report.trees = check.trees.len() as u64;
         check.report.blobs = check.blobs.len() as u64;
         Ok(check.report)
@@ -85,6 +105,25 @@ impl Vault {
 }
 
 impl Check<'_> {
+    fn everything(&mut self) -> Result<()> {
+        // Each goes as far as it can: what cannot be read is a finding, and no reason to leave out the others.
+        type Part<'a> = fn(&mut Check<'a>) -> Result<()>;
+        let parts: [(&str, Part<'_>); 7] = [
+            ("the versions", Self::versions),
+            ("forks and checkpoints", Self::references),
+            ("the journal", Self::runs),
+            ("recordings", Self::recordings),
+            ("batches", Self::batches),
+            ("remembered results", Self::memos),
+            ("the audit log", Self::audit),
+        ];
+        for (name, part) in parts {
+            let outcome = part(self);
+            self.note(outcome, &|| format!("{name} cannot be read to the end"))?;
+        }
+        Ok(())
+    }
+
     fn found(&mut self, code: &'static str, what: String) {
         self.report.findings.push(Finding { code, what });
     }
@@ -99,6 +138,10 @@ impl Check<'_> {
             }
             Err(VaultError::DamagedObject { kind, id, detail }) => {
                 self.found("damaged", format!("{kind} {id} is damaged: {detail} ({})", of()));
+                Ok(None)
+            }
+            Err(VaultError::Backend(BackendError::Corrupt { detail, .. })) => {
+                self.found("damaged", format!("a row cannot be read: {detail} ({})", of()));
                 Ok(None)
             }
             Err(other) => Err(other),
@@ -138,50 +181,62 @@ impl Check<'_> {
             return Ok(());
         }
         let of = || format!("root of version {name}");
-        let Some(totals) = self.tree(record.root, &of)? else { return Ok(()) };
-        if (totals.entries, totals.bytes) != (record.entries, record.bytes) {
+        let Some(seen) = self.tree(record.root, &of)? else { return Ok(()) };
+        if (seen.totals.entries, seen.totals.bytes) != (record.entries, record.bytes) {
             self.found("damaged", format!("version {name} counts other totals than its tree has"));
         }
-        let content = self.note(self.content_of(record.root), &of)?;
-        if content.is_some_and(|content| content != record.content) {
+        if seen.content != record.content {
             self.found("damaged", format!("version {name} names another content digest than its tree has"));
+        }
+        if seen.place != Place::Top {
+            self.found("damaged", format!("the root of version {name} is no directory"));
         }
         Ok(())
     }
 
-    fn content_of(&self, root: TreeId) -> Result<crate::ids::ContentId> {
-        let (meta, body) = tree::top(&self.reader, &root)?;
-        Ok(body.seal(Some(&meta)).content)
+    /// What is above a page says of it what it is.
+    fn compare(&mut self, id: &TreeId, told: Option<&Seen>, seen: &Seen) {
+        let Some(told) = told else { return };
+        let wrong = if told.totals != seen.totals {
+            "counts other totals"
+        } else if told.content != seen.content {
+            "names another content digest"
+        } else if told.place != seen.place {
+            "takes it for another page"
+        } else {
+            return;
+        };
+        self.found("damaged", format!("the parent of tree {} {wrong}", id.short()));
     }
 
-    /// Checks a page and everything beneath it once; gives what it adds up to.
-    fn tree(&mut self, root: TreeId, of: &dyn Fn() -> String) -> Result<Option<Totals>> {
-        let mut waiting = vec![(root, None::<Totals>)];
+    /// Checks a page and everything beneath it once; gives what it is.
+    fn tree(&mut self, root: TreeId, of: &dyn Fn() -> String) -> Result<Option<Seen>> {
+        let mut waiting = vec![(root, None::<Seen>)];
         while let Some((id, told)) = waiting.pop() {
-            if let Some(known) = self.trees.get(&id) {
-                if told.is_some_and(|told| told != *known) {
-                    self.found("damaged", format!("the parent of tree {} counts other totals", id.short()));
-                }
+            if let Some(known) = self.trees.get(&id).cloned() {
+                self.compare(&id, told.as_ref(), &known);
                 continue;
             }
             let Some(page) = self.note((&self.reader).page(&id), of)? else { continue };
-            let totals = page.body.totals();
-            self.trees.insert(id, totals);
+            let seen = Seen::of(&page);
+            self.compare(&id, told.as_ref(), &seen);
+            self.trees.insert(id, seen);
             self.meter.add(1, 0);
-            if told.is_some_and(|told| told != totals) {
-                self.found("damaged", format!("the parent of tree {} counts other totals", id.short()));
-            }
             if let Some(xattrs) = page.meta.and_then(|meta| meta.xattrs) {
                 self.blob(FileContent::Whole(xattrs), None, of)?;
             }
             match page.body {
-                Body::Inner { pages, .. } => {
-                    waiting.extend(pages.iter().map(|page| (page.tree, Some(page.totals))));
-                }
+                Body::Inner { level, pages } => waiting.extend(pages.into_iter().map(|page| {
+                    let place = Place::Beneath { level: level - 1, first: page.first };
+                    (page.tree, Some(Seen { totals: page.totals, content: page.content, place }))
+                })),
                 Body::Leaf(entries) => {
                     for entry in entries {
                         match entry.node {
-                            Node::Dir(dir) => waiting.push((dir.tree, Some(dir.totals))),
+                            Node::Dir(dir) => {
+                                let (totals, content) = (dir.totals, dir.content);
+                                waiting.push((dir.tree, Some(Seen { totals, content, place: Place::Top })));
+                            }
                             Node::Symlink(_) | Node::Fifo(_) => {}
                             Node::File(file) => {
                                 self.blob(file.content, Some(file.size), of)?;
@@ -194,17 +249,28 @@ impl Check<'_> {
                 }
             }
         }
-        Ok(self.trees.get(&root).copied())
+        Ok(self.trees.get(&root).cloned())
     }
 
     fn blob(&mut self, content: FileContent, size: Option<u64>, of: &dyn Fn() -> String) -> Result<()> {
+        self.blob_at(0, content, size, of)
+    }
+
+    fn blob_at(
+        &mut self,
+        depth: usize,
+        content: FileContent,
+        size: Option<u64>,
+        of: &dyn Fn() -> String,
+    ) -> Result<()> {
         let id = *content.id();
         if !self.blobs.insert(id) {
             return Ok(());
         }
         let chunked = matches!(content, FileContent::Chunked(_));
         if self.how == Thoroughness::Quick && !chunked {
-            if !self.reader.has_blob(&id)? {
+            let there = self.reader.has_blob(&id).map_err(VaultError::from);
+            if self.note(there, of)? == Some(false) {
                 self.found("missing", format!("blob {} is missing ({})", id.short(), of()));
             }
             return Ok(());
@@ -222,12 +288,22 @@ impl Check<'_> {
             self.found("damaged", format!("blob {} should be a chunk list ({})", id.short(), of()));
             return Ok(());
         }
-        // Lists nest a few levels at most, so recursing over them is safe.
+        if depth >= LIST_DEPTH_MAX {
+            self.found(
+                "damaged",
+                format!("the lists of blob {} are nested too deeply ({})", id.short(), of()),
+            );
+            return Ok(());
+        }
         for item in self.note(chunk::open_list(&blob), of)?.unwrap_or_default() {
             match item {
                 Item::Hole { .. } => {}
-                Item::Chunk { id, length } => self.blob(FileContent::Whole(id), Some(length), of)?,
-                Item::List { id, length } => self.blob(FileContent::Chunked(id), Some(length), of)?,
+                Item::Chunk { id, length } => {
+                    self.blob_at(depth + 1, FileContent::Whole(id), Some(length), of)?
+                }
+                Item::List { id, length } => {
+                    self.blob_at(depth + 1, FileContent::Chunked(id), Some(length), of)?
+                }
             }
         }
         Ok(())
@@ -264,13 +340,7 @@ impl Check<'_> {
 impl Check<'_> {
     /// The marks of recordings are places in the journal.
     fn recordings(&mut self) -> Result<()> {
-        let recordings = match self.reader.recordings() {
-            Err(BackendError::Corrupt { detail, .. }) => {
-                self.found("damaged", format!("a recording cannot be read: {detail}"));
-                return Ok(());
-            }
-            other => other?,
-        };
+        let recordings = self.reader.recordings()?;
         let end = self.reader.runs(i64::MAX, 1);
         let end = end.ok().and_then(|runs| Some(runs.first()?.seq)).unwrap_or(0);
         for recording in recordings {
@@ -282,22 +352,21 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Every batch begins from a version of the vault, and what is tied to an item of one is a run of the journal.
+    /// What is tied to an item of a batch is a run of the journal. The version that a batch began from may be gone: its
+    /// row keeps nothing alive.
     fn batches(&mut self) -> Result<()> {
-        let batches = match self.reader.batches(usize::MAX) {
-            Err(BackendError::Corrupt { detail, .. }) => {
-                self.found("damaged", format!("a batch cannot be read: {detail}"));
-                return Ok(());
-            }
-            other => other?,
-        };
-        for batch in batches {
-            if self.reader.version(&batch.base)?.is_none() {
-                self.found("missing", format!("batch {} begins from a version that is not there", batch.id));
-            }
-        }
+        self.reader.batches(usize::MAX)?;
         for (batch, item, run) in self.reader.batch_runs_astray(ASTRAY_MAX)? {
             self.found("missing", format!("item {item} of batch {batch} has run {run}, which is not there"));
+        }
+        Ok(())
+    }
+
+    fn audit(&mut self) -> Result<()> {
+        let verdict = audit::verify(self.reader, None)?;
+        self.report.audit_rows = verdict.rows;
+        for problem in verdict.problems {
+            self.found("audit", problem.to_string());
         }
         Ok(())
     }
@@ -324,13 +393,7 @@ impl Check<'_> {
     fn runs(&mut self) -> Result<()> {
         let mut before = i64::MAX;
         loop {
-            let runs = match self.reader.runs(before, RUNS_AT_ONCE) {
-                Err(BackendError::Corrupt { detail, .. }) => {
-                    self.found("damaged", format!("a row of the journal cannot be read: {detail}"));
-                    return Ok(());
-                }
-                other => other?,
-            };
+            let runs = self.reader.runs(before, RUNS_AT_ONCE)?;
             let Some(last) = runs.last() else { return Ok(()) };
             before = last.seq;
             for run in &runs {
@@ -420,4 +483,46 @@ fn has_cycle(parents: &HashMap<VersionId, Vec<VersionId>>) -> bool {
         }
     }
     done < parents.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::backend::memory::MemoryBackend;
+    use crate::clock::SystemClock;
+    use crate::hostfs::stat::FileTime;
+    use crate::vault::page::{DirMeta, DirRef, Entry, FifoNode};
+    use crate::vault::pages::{NewPages, build};
+    use crate::vault::store::Context;
+    use crate::vault::version::Draft;
+
+    /// What a vault finds whose newest version has a subdirectory that its parent tells otherwise.
+    fn findings(told: impl Fn(DirRef) -> DirRef) -> Vec<String> {
+        let context = Context { clock: Arc::new(SystemClock), actor: "test".to_owned() };
+        let vault = Vault::over(Box::<MemoryBackend>::default(), context).unwrap();
+        let fifo = Node::Fifo(FifoNode { mode: 0o644, mtime: FileTime::default(), link: None });
+        let mut new = NewPages::default();
+        let sub = build(&DirMeta::default(), vec![Entry { name: b"f".to_vec(), node: fifo }], &mut new);
+        let entries = vec![Entry { name: b"d".to_vec(), node: Node::Dir(told(sub)) }];
+        let root = build(&DirMeta::default(), entries, &mut new);
+        vault
+            .transact(|transaction| {
+                transaction.put_pages(&new)?;
+                transaction.put_version(&root, Draft { message: "", run: None, parents: Vec::new() })
+            })
+            .unwrap();
+        let report = vault.fsck(Thoroughness::Full, &Meter::default()).unwrap();
+        report.findings.into_iter().map(|finding| finding.what).collect()
+    }
+
+    #[test]
+    fn what_a_parent_says_is_compared() {
+        assert_eq!(findings(|sub| sub), [""; 0]);
+        let other = findings(|sub| DirRef { content: ContentId([1; 32]), ..sub });
+        assert!(matches!(&other[..], [what] if what.contains("names another content digest")), "{other:?}");
+        let counted = findings(|sub| DirRef { totals: Totals { entries: 9, ..sub.totals }, ..sub });
+        assert!(counted.iter().any(|what| what.contains("counts other totals")), "{counted:?}");
+    }
 }

@@ -266,6 +266,11 @@ fn land(transaction: &mut Transaction<'_>, run: RunLanding<'_>, batch: Batch<'_>
         }
         Place::Head(_) | Place::New { .. } => (Landed::Advanced { version }, String::new()),
     };
+    for (when, saved) in [("before", &checkpoint_before), ("after", &checkpoint_after)] {
+        if let Some(saved) = saved {
+            how.push_str(&format!(" checkpoint_{when}={saved}"));
+        }
+    }
     if retired > 0 {
         how.push_str(&format!(" checkpoints_retired={retired}"));
     }

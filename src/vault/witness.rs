@@ -1,10 +1,10 @@
-//! What the audit log says of the journal and of approvals: the texts of each run by their digests, and what was
-//! said to each approval.
+//! What the audit log says of the journal, of approvals and of forks: the texts of each run by their digests, what was
+//! said to each approval, where each fork stands and what was saved of it by hand.
 //!
 //! A row of the journal that was edited or removed is found by it, as far as it is of a run that was kept since
 //! the log tells of them; a yes that nobody said is found always.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::backend::{ApprovalState, AuditRecord, Reader};
 use crate::ids::{DIGEST_BYTES, RunId};
@@ -32,6 +32,10 @@ pub struct Witness {
     runs: BTreeMap<RunId, Seen>,
     /// What every approval came to, and for which request.
     approvals: BTreeMap<String, (ApprovalState, Digest)>,
+    /// The head of every fork, by its name.
+    forks: BTreeMap<String, Digest>,
+    /// The version of every checkpoint, by `FORK@NAME`; those that runs saved are not among them.
+    checkpoints: BTreeMap<String, Digest>,
 }
 
 impl Witness {
@@ -46,6 +50,7 @@ impl Witness {
         if let (Some(state), Some(digest)) = (came_to, row.after) {
             self.approvals.insert(row.subject.clone(), (state, digest));
         }
+        self.hear_of_forks(row);
         let part: fn(&mut Seen) -> &mut Option<Digest> = match row.action.as_str() {
             "run.request" => |seen| &mut seen.request,
             "run.decision" => |seen| &mut seen.decision,
@@ -57,9 +62,72 @@ impl Witness {
         }
     }
 
-    /// What the journal tells differently.
-    pub fn compare(self, reader: &dyn Reader) -> Result<Vec<Problem>> {
-        let mut problems = Vec::new();
+    fn hear_of_forks(&mut self, row: &AuditRecord) {
+        // Logs of vaults of format 2 say that a run is complete where later ones say that it was captured.
+        let ends = match row.action.as_str() {
+            "fork.delete" | "fork.expire" => true,
+            // With its fork, or without.
+            "run.discard" => row.before.is_some(),
+            _ => false,
+        };
+        let moves = matches!(row.action.as_str(), "vault.create" | "run.capture" | "run.complete")
+            || row.action.starts_with("fork.");
+        match (row.action.as_str(), row.after) {
+            _ if ends => {
+                self.forks.remove(&row.subject);
+                let of_it = format!("{}@", row.subject);
+                self.checkpoints.retain(|name, _| !name.starts_with(&of_it));
+            }
+            ("checkpoint.save", Some(version)) => {
+                self.checkpoints.insert(row.subject.clone(), version);
+            }
+            ("checkpoint.delete", _) => {
+                self.checkpoints.remove(&row.subject);
+            }
+            (action, Some(head)) if moves => {
+                if action == "fork.keep" {
+                    self.rename(&row.subject, row.detail.strip_prefix("from=").unwrap_or_default());
+                }
+                self.forks.insert(row.subject.clone(), head);
+            }
+            _ => {}
+        }
+    }
+
+    /// A fork gets another name, and with it what was saved of it.
+    fn rename(&mut self, to: &str, detail: &str) {
+        let from = detail.split(' ').next().unwrap_or_default();
+        self.forks.remove(from);
+        let saved = std::mem::take(&mut self.checkpoints);
+        let renamed = |name: String| match name.strip_prefix(from).and_then(|rest| rest.strip_prefix('@')) {
+            Some(checkpoint) => format!("{to}@{checkpoint}"),
+            None => name,
+        };
+        self.checkpoints = saved.into_iter().map(|(name, version)| (renamed(name), version)).collect();
+    }
+
+    fn compare_forks(&self, reader: &dyn Reader) -> Result<Vec<Problem>> {
+        let (mut problems, mut there) = (Vec::new(), BTreeSet::new());
+        for fork in reader.forks()? {
+            if self.forks.get(fork.name.as_str()) != Some(&fork.head.0) {
+                problems.push(Problem::ForkEdited { fork: fork.name.to_string() });
+            }
+            there.insert(fork.name.to_string());
+        }
+        let gone = self.forks.keys().filter(|fork| !there.contains(*fork));
+        problems.extend(gone.map(|fork| Problem::ForkMissing { fork: fork.clone() }));
+        for saved in reader.checkpoints()?.into_iter().filter(|saved| !saved.automatic) {
+            let checkpoint = format!("{}@{}", saved.fork, saved.name);
+            if self.checkpoints.get(&checkpoint) != Some(&saved.version.0) {
+                problems.push(Problem::CheckpointEdited { checkpoint });
+            }
+        }
+        Ok(problems)
+    }
+
+    /// What journal and approvals tell differently, and forks if the log is whole: each of its rows may move one.
+    pub fn compare(self, reader: &dyn Reader, is_whole: bool) -> Result<Vec<Problem>> {
+        let mut problems = if is_whole { self.compare_forks(reader)? } else { Vec::new() };
         for (id, seen) in self.runs {
             let Some(run) = reader.run(&id)? else {
                 problems.push(Problem::RunMissing { run: id });

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::env::TestEnv;
 use crate::runs::land;
+use crate::support;
 use crate::support::landing::{Changes, run_id};
 
 fn rows(env: &TestEnv, words: &[&str]) -> Vec<(String, String)> {
@@ -61,4 +62,32 @@ fn an_export_is_the_chain_line_by_line() {
     let verified = env.result(&["audit", "verify", "--expect", digest]);
     assert_eq!(verified["head"]["digest"], json!(digest));
     assert_eq!(env.result(&["audit", "export"])["rows"], json!(second));
+}
+
+/// Rows that the log tells of are compared with it.
+#[test]
+fn forks_and_checkpoints_that_were_moved_by_hand_are_found() {
+    for (edit, told) in [
+        ("UPDATE fork SET head = base WHERE name = 'side'", "fork side stands elsewhere than the log says"),
+        ("DELETE FROM fork WHERE name = 'side'", "fork side is in the log, but not in the vault"),
+        (
+            "UPDATE checkpoint SET version = (SELECT head FROM fork WHERE name = 'side')",
+            "checkpoint main@kept stands for something else than the log says",
+        ),
+    ] {
+        let env = TestEnv::with_project();
+        env.ok(&["checkpoint", "save", "kept"]);
+        env.ok(&["fork", "create", "side"]);
+        env.ok(&["write", "x", "--fork", "side", "--text", "x"]);
+        env.ok(&["audit", "verify"]);
+        let sql = support::sql(&env.vault_file());
+        sql.execute_batch("PRAGMA foreign_keys = OFF").unwrap();
+        assert!(sql.execute(edit, []).unwrap() > 0, "{edit}");
+        drop(sql);
+        for words in [&["audit", "verify"][..], &["fsck"]] {
+            let answer = env.run(words);
+            assert_eq!(answer.code, 1, "{edit}: {answer:?}");
+            assert!(answer.stdout.contains(told) || answer.stderr.contains(told), "{edit}: {answer:?}");
+        }
+    }
 }

@@ -77,7 +77,7 @@ fn an_edited_journal_is_found() {
     assert!(found.iter().any(|what| what.contains("is not that of run 0200000002")), "{found:?}");
     sql.execute("UPDATE run SET id = 'ZZZZZZZZZZ' WHERE seq = 3", []).unwrap();
     let found = findings(&support::open_vault(&file));
-    assert!(found.iter().any(|what| what.contains("a row of the journal cannot be read")), "{found:?}");
+    assert!(found.iter().any(|what| what.contains("a row cannot be read")), "{found:?}");
     for wrong in ["state = 'done'", "version_after = x'00'", "id = 'short'"] {
         assert!(sql.execute(&format!("UPDATE run SET {wrong} WHERE seq = 1"), []).is_err(), "{wrong}");
     }
@@ -156,15 +156,11 @@ fn what_is_tied_to_a_batch_must_be_there() {
     support::assert_clean(&vault);
     drop(vault);
     let sql = support::sql(&file);
-    for (edit, told) in [
-        (
-            "INSERT INTO batch_run VALUES ('aaaaaaaaaa', 1, 'bbbbbbbbbb')",
-            "item 1 of batch aaaaaaaaaa has run bbbbbbbbbb",
-        ),
-        ("UPDATE batch SET base = zeroblob(32)", "batch aaaaaaaaaa begins from a version that is not there"),
-    ] {
-        sql.execute(edit, []).unwrap();
-        let found = findings(&support::open_vault(&file));
-        assert!(found.iter().any(|what| what.contains(told)), "{edit}: {found:?}");
-    }
+    // What a batch began from may be gone: its row keeps nothing alive.
+    sql.execute("UPDATE batch SET base = zeroblob(32)", []).unwrap();
+    support::assert_clean(&support::open_vault(&file));
+    sql.execute("INSERT INTO batch_run VALUES ('aaaaaaaaaa', 1, 'bbbbbbbbbb')", []).unwrap();
+    let found = findings(&support::open_vault(&file));
+    let told = "item 1 of batch aaaaaaaaaa has run bbbbbbbbbb";
+    assert!(found.iter().any(|what| what.contains(told)), "{found:?}");
 }

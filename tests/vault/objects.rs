@@ -321,6 +321,7 @@ fn a_log_rewritten_to_its_end_misses_the_digest_kept_elsewhere() {
     sql.execute("DELETE FROM audit WHERE seq > ?1", [at_one.seq]).unwrap();
     let mark = [&at_one.seq.to_be_bytes()[..], &at_one.digest.0].concat();
     sql.execute("UPDATE meta SET value = ?1 WHERE key = 'audit_head'", [mark]).unwrap();
+    sql.execute("UPDATE fork SET head = (SELECT after FROM audit WHERE seq = ?1)", [at_one.seq]).unwrap();
     drop(sql);
     let vault = support::open_vault(&file);
     assert_eq!(audit::verify(&*vault.read().unwrap(), None).unwrap().problems, []);
@@ -347,7 +348,10 @@ fn a_quota_refuses_and_leaves_the_vault_as_it_was() {
     let write = |content: &[u8]| vault.write_file(&main_fork(), &path("b"), content, None, "write");
 
     vault.set_quota(&Quota { files: Some(10), ..Quota::default() }).unwrap();
+    let blobs = || vault.read().unwrap().usage().unwrap().blobs;
+    let stored = blobs();
     refused(import(), "files");
+    assert_eq!(blobs(), stored, "a refused import leaves nothing");
     vault.set_quota(&Quota { versions: Some(2), ..Quota::default() }).unwrap();
     refused(write(b"x"), "versions");
     let used = vault.read().unwrap().bytes_used().unwrap();
@@ -490,4 +494,63 @@ fn a_sweep_takes_nothing_that_a_new_version_uses() {
     support::assert_clean(&vault);
     support::export(&vault, "main", &scratch.join("out"));
     snapshot::assert_same(&dir, &scratch.join("out"));
+}
+
+/// Somebody's tool has turned off what gives space back in steps: a sweep still comes to an end.
+#[test]
+fn a_sweep_ends_where_nothing_can_be_given_back() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    drop(support::create_vault(&file));
+    support::sql(&file)
+        .execute_batch(
+            "PRAGMA journal_mode=DELETE; PRAGMA auto_vacuum=NONE; VACUUM; PRAGMA journal_mode=WAL;",
+        )
+        .unwrap();
+    let vault = support::open_vault(&file);
+    support::write(&vault, "f", &support::noise(1, 2 << 20));
+    support::write(&vault, "f", b"short");
+    vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
+    assert!(vault.gc(&|_| {}).unwrap().blobs > 10);
+    support::assert_clean(&vault);
+}
+
+#[test]
+fn versions_in_use_are_neither_pruned_nor_swept() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    let vault = support::create_vault(&file);
+    let old = support::write(&vault, "f", b"old").version;
+    support::write(&vault, "f", b"new");
+    let gone = avfs::ids::VersionId([7; 32]);
+    let (id, keep) = (old.id, Keep { last: Some(1), since: None });
+    let vault = vault.sparing(move || Ok(vec![id, gone]));
+    vault.prune(&keep, None, Trial::Real).unwrap();
+    vault.gc(&|_| {}).unwrap();
+    support::export(&vault, &old.id.to_hex(), &scratch.join("out"));
+    assert_eq!(fs::read(scratch.join("out/f")).unwrap(), b"old");
+    drop(vault);
+    let vault = support::open_vault(&file);
+    assert_eq!(vault.prune(&keep, None, Trial::Real).unwrap().versions, [old.id]);
+}
+
+/// One row that cannot be read is told, with everything else that a check finds.
+#[test]
+fn a_check_goes_on_past_what_cannot_be_read() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    let vault = support::create_vault(&file);
+    support::write(&vault, "a", b"first");
+    support::write(&vault, "b", b"second");
+    drop(vault);
+    let sql = support::sql(&file);
+    sql.execute_batch("PRAGMA ignore_check_constraints=ON; UPDATE blob SET size = 'many' WHERE id = 1")
+        .unwrap();
+    sql.execute("UPDATE blob SET data = zeroblob(length(data)) WHERE id = 2", []).unwrap();
+    drop(sql);
+    let report = support::open_vault(&file).fsck(Thoroughness::Full, &Meter::default()).unwrap();
+    let found: Vec<&str> = report.findings.iter().map(|finding| finding.what.as_str()).collect();
+    assert!(found.iter().any(|what| what.contains("a row cannot be read")), "{found:?}");
+    assert!(found.iter().any(|what| what.contains("its digest does not match")), "{found:?}");
+    assert!(report.audit_rows > 0 && report.versions == 3, "{report:?}");
 }

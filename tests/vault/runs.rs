@@ -84,7 +84,7 @@ fn a_run_on_a_fork_moves_its_head() {
             ("run.decision", &format!("{run} allow")),
             ("run.start", &run),
             ("run.end", &format!("{run} exit=0")),
-            ("run.capture", &run),
+            ("run.capture", &format!("{run} checkpoint_before=before-{id} checkpoint_after=after-{id}"),),
         ]
     );
     assert_eq!(vault.run(&RunPrefix::from(&id)).unwrap(), done.record);
@@ -222,7 +222,9 @@ fn a_fork_that_moved_elsewhere_is_rebased_onto() {
     }
     assert_eq!(dir_mode(&vault, "main", "a"), (0o755, 42));
     let (.., detail) = audit_rows(&vault).pop().unwrap();
-    assert_eq!(detail, format!("run={} rebased from {}", run_id(1), base.short()));
+    let id = run_id(1);
+    let saved = format!("checkpoint_before=before-{id} checkpoint_after=after-{id}");
+    assert_eq!(detail, format!("run={id} rebased from {} {saved}", base.short()));
     // The checkpoint before is the state that the run began with.
     let before = CheckpointName::parse(&format!("before-{}", run_id(1))).unwrap();
     let checkpoint = vault.read().unwrap().checkpoint(&main_fork(), &before).unwrap().unwrap();
