@@ -112,11 +112,6 @@ pub fn set_mtime(fd: BorrowedFd<'_>, mtime: FileTime) -> io::Result<()> {
     Ok(rustix::fs::futimens(fd, &times(mtime))?)
 }
 
-/// Changes the time of what is in a directory under a name, which may be a link.
-pub fn set_mtime_at(dir: BorrowedFd<'_>, name: &[u8], mtime: FileTime) -> io::Result<()> {
-    Ok(rustix::fs::utimensat(dir, OsStr::from_bytes(name), &times(mtime), AtFlags::SYMLINK_NOFOLLOW)?)
-}
-
 /// One more name for a file.
 pub fn link(from_dir: BorrowedFd<'_>, from: &[u8], to_dir: BorrowedFd<'_>, to: &[u8]) -> io::Result<()> {
     let (from, to) = (OsStr::from_bytes(from), OsStr::from_bytes(to));

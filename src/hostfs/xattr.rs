@@ -16,6 +16,11 @@ pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The user attributes of an open file; none where the file system has none.
 pub fn read(file: BorrowedFd<'_>) -> io::Result<Xattrs> {
+    read_noting(file, |_| {})
+}
+
+/// As [`read`]; `other` hears the names of attributes that are not the user's.
+pub fn read_noting(file: BorrowedFd<'_>, mut other: impl FnMut(&[u8])) -> io::Result<Xattrs> {
     let mut names = [0_u8; 1024];
     let listed = match flistxattr(file, &mut names[..]) {
         Ok(length) => names[..length].to_vec(),
@@ -24,7 +29,11 @@ pub fn read(file: BorrowedFd<'_>) -> io::Result<Xattrs> {
         Err(errno) => return Err(errno.into()),
     };
     let mut xattrs = Vec::new();
-    for name in listed.split(|b| *b == 0).filter(|name| name.starts_with(USER_PREFIX)) {
+    for name in listed.split(|b| *b == 0).filter(|name| !name.is_empty()) {
+        if !name.starts_with(USER_PREFIX) {
+            other(name);
+            continue;
+        }
         match grow(|buffer| fgetxattr(file, OsStr::from_bytes(name), buffer)) {
             Ok(value) => xattrs.push((name.to_vec(), value)),
             // Removed since it was listed; the caller's check of ctime sees that.

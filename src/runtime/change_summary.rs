@@ -174,8 +174,11 @@ fn compare_bytes(old: &[u8], new: &[u8]) -> TextChange {
         }
     }
     let mut hunks = Vec::new();
-    let written = diff.unified_diff().context_radius(CONTEXT_LINES).to_writer(&mut hunks);
-    debug_assert!(written.is_ok(), "writing to memory does not fail");
+    // Hunk by hunk: those are written as they are, a whole diff with other bytes where they are no UTF-8.
+    for hunk in diff.unified_diff().context_radius(CONTEXT_LINES).iter_hunks() {
+        let written = hunk.to_writer(&mut hunks);
+        debug_assert!(written.is_ok(), "writing to memory does not fail");
+    }
     TextChange::Lines { stat, hunks }
 }
 
@@ -189,5 +192,10 @@ mod tests {
         assert_eq!(stat, LineStat { added: 2, deleted: 1 });
         assert_eq!(String::from_utf8(hunks).unwrap(), "@@ -1,2 +1,3 @@\n a\n-b\n+c\n+d\n");
         assert_eq!(compare_bytes(b"a\0", b"b"), TextChange::Binary);
+        let TextChange::Lines { hunks, .. } = compare_bytes(b"caf\xe9\nend", b"caf\xe8\nend") else {
+            panic!()
+        };
+        let wanted = b"@@ -1,2 +1,2 @@\n-caf\xe9\n+caf\xe8\n end\n\\ No newline at end of file\n";
+        assert_eq!(hunks, wanted);
     }
 }

@@ -250,8 +250,10 @@ fn patch_lines(change: &Change, text: &TextChange) -> Vec<Vec<u8>> {
         }
         TextChange::Lines { hunks, .. } if hunks.is_empty() => {}
         TextChange::Lines { hunks, .. } => {
-            lines.push(format!("--- {old}").into_bytes());
-            lines.push(format!("+++ {new}").into_bytes());
+            // A tab ends a name that has a space in it, as patch(1) wants it.
+            let ended = |name: &str| if name.contains(' ') { "\t" } else { "" };
+            lines.push(format!("--- {old}{}", ended(&old)).into_bytes());
+            lines.push(format!("+++ {new}{}", ended(&new)).into_bytes());
             let text = hunks.strip_suffix(b"\n").unwrap_or(hunks);
             lines.extend(text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec));
         }

@@ -46,8 +46,13 @@ impl<'v> Batch<'v> {
         if full { self.flush() } else { Ok(()) }
     }
 
-    /// Stores what there is at once: for who has something else to do meanwhile.
-    pub fn flush(&mut self) -> Result<()> {
+    /// Stores what there is, for who has something else to do meanwhile; not where a limit may still refuse the version,
+    /// of which nothing is to stay then.
+    pub fn store_ahead(&mut self) -> Result<()> {
+        if self.quota == Quota::default() { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
         if self.blobs.is_empty() && self.pages.is_empty() {
             return Ok(());
         }
@@ -70,7 +75,7 @@ impl<'v> Batch<'v> {
         Ok(transaction.writer.put_trees(pages)?)
     }
 
-    /// Stores what is left, in the transaction that makes the version: a small change needs no other.
+    /// Stores what is left, in the transaction that makes the version.
     pub fn finish(self, transaction: &mut Transaction<'_>) -> Result<()> {
         Self::put(&self.blobs, &self.pages, transaction)
     }

@@ -47,7 +47,7 @@ pub enum VaultError {
     ForkExists { name: ForkName },
     #[error("fork {name} is the vault's main fork and cannot be deleted")]
     MainFork { name: ForkName },
-    #[error("fork {name} holds {count} checkpoints that were saved by hand")]
+    #[error("fork {name} holds checkpoints that were saved by hand ({count})")]
     ForkHasCheckpoints { name: ForkName, count: usize },
     #[error("fork {name} is not the fork of a run: it is there to stay")]
     PersistentFork { name: ForkName },
@@ -107,6 +107,8 @@ pub enum VaultError {
     NotADirectory { path: TreePath, kind: &'static str },
     #[error("{path} is a directory")]
     IsADirectory { path: TreePath },
+    #[error("{path} is avfs's own, which is never part of a version")]
+    OwnPath { path: TreePath },
     #[error("{path} is a {kind}, not a file")]
     NotAFile { path: TreePath, kind: &'static str },
     #[error("{path} exists already")]
@@ -175,6 +177,7 @@ impl Diagnose for VaultError {
             Self::NoPath { .. } => "path.not_found",
             Self::NotADirectory { .. } => "path.not_a_directory",
             Self::IsADirectory { .. } => "path.is_a_directory",
+            Self::OwnPath { .. } => "path.invalid",
             Self::NotAFile { .. } => "path.not_a_file",
             Self::PathExists { .. } => "path.exists",
             Self::PathCycle { .. } => "path.cycle",
@@ -254,11 +257,16 @@ impl Diagnose for VaultError {
             Self::NotRecording => "begin with: avfs record start".to_owned(),
             Self::SeveralRecordings { .. } => "name the one that is to end: avfs record stop NAME".to_owned(),
             Self::NoPath { .. } => "see what there is with: avfs ls".to_owned(),
-            Self::NotADirectory { .. } | Self::PathExists { .. } => "choose another path".to_owned(),
-            Self::IsADirectory { .. } => "add -r to include directories".to_owned(),
+            Self::NotADirectory { .. } | Self::PathExists { .. } | Self::OwnPath { .. } => {
+                "choose another path".to_owned()
+            }
+            Self::IsADirectory { .. } => "name a file in it, or add -r to rm or cp for all of it".to_owned(),
             Self::NotAFile { .. } => "see what it is with: avfs ls -l".to_owned(),
             Self::PathCycle { .. } => "choose a target outside of it".to_owned(),
             Self::FileTooLarge { .. } => "leave it out with a line in .avfsignore".to_owned(),
+            Self::Quota { what: "files", .. } => {
+                "remove some with: avfs rm, or allow more with: avfs quota set --files N".to_owned()
+            }
             Self::Quota { .. } => {
                 "free some with: avfs prune --keep-last 10 && avfs gc, or raise it: avfs quota set".to_owned()
             }

@@ -5,8 +5,8 @@
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::diagnose::Diagnose;
@@ -17,14 +17,15 @@ use crate::hostfs::random;
 use crate::hostfs::remove::remove_tree;
 
 use super::error::{Result, VaultError};
+use super::ignore;
+use super::merge::Merge;
 use super::meter::Meter;
+use super::own::{self, OwnFile};
 use super::page::DirRef;
 use super::path::TreePath;
 use super::store::Vault;
 use super::tree;
 use super::write_out::{FreshPages, OverlayNames, Unfinished, WriteOut};
-
-const STAGING_PREFIX: &str = ".avfs-export-";
 
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
@@ -55,7 +56,7 @@ pub enum ExportError {
 }
 
 impl ExportError {
-    fn host(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+    pub(super) fn host(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| match Cause::of(&source) {
             Cause::NoPermission => Self::NoPermission { path },
@@ -130,11 +131,20 @@ impl Vault {
         }
         options.meter.expect(root.totals.entries, root.totals.bytes);
         let out = WriteOut { vault: self, overlay_names: OverlayNames::Plain, meter: options.meter };
+        // A version that somebody made by hand may have them; they are not to be written over.
+        let own_file = OwnFile::of(self, dest);
+        let is_own = |path: &TreePath, is_dir: bool| {
+            let own = |(dir, name): (TreePath, &[u8])| {
+                (name == ignore::OWN_DIR && is_dir) || own_file.is(&dir, name)
+            };
+            path.split().is_some_and(own)
+        };
         let wanted = |path: &TreePath, is_dir: bool| {
-            wanted_paths.is_empty()
+            let named = wanted_paths.is_empty()
                 || wanted_paths
                     .iter()
-                    .any(|wanted| wanted.contains(path) || (is_dir && path.contains(wanted)))
+                    .any(|wanted| wanted.contains(path) || (is_dir && path.contains(wanted)));
+            named && !is_own(path, is_dir)
         };
         let whole = wanted_paths.is_empty();
         match place_for(dest, options.overwrite)? {
@@ -147,18 +157,20 @@ impl Vault {
             Place::Into { dir } => {
                 let staging = Staging::make(&dir)?;
                 let unfinished = out.write(&root.tree, staging.fd.as_fd(), &wanted)?;
-                let moves = plan_moves(&staging.path, &dir)?;
+                let target = beneath::open_root(&dir).map_err(ExportError::host("open", &dir))?;
+                let merge = Merge { staged: staging.fd.as_fd(), dest: target.as_fd(), shown: &dir };
+                let meetings = merge.plan()?;
                 if options.meter.stopped() {
                     return Err(ExportError::Interrupted.into());
                 }
-                for (from, to) in moves {
-                    std::fs::rename(&from, &to).map_err(ExportError::host("replace", &to))?;
-                }
-                drop(staging);
-                let target = beneath::open_root(&dir).map_err(ExportError::host("open", &dir))?;
+                merge.make(&meetings)?;
                 // A directory that only receives some paths keeps its own metadata.
                 let kept = |dir: &Unfinished| whole || !dir.path.is_root();
                 let unfinished: Vec<Unfinished> = unfinished.into_iter().filter(kept).collect();
+                for met in meetings.iter().filter(|met| whole || !met.path.is_root()) {
+                    merge.clear_attributes(&met.path)?;
+                }
+                drop(staging);
                 out.finish(target.as_fd(), &unfinished)
             }
         }
@@ -192,7 +204,7 @@ fn place_for(dest: &Path, overwrite: Overwrite) -> Result<Place> {
     match std::fs::metadata(dest) {
         Ok(meta) if !meta.is_dir() => Err(ExportError::NotADirectory { path: dest.to_owned() }.into()),
         Ok(_) => {
-            sweep(dest)?;
+            sweep(dest);
             let mut entries = std::fs::read_dir(dest).map_err(ExportError::host("list", dest))?;
             if overwrite == Overwrite::Refuse && entries.next().is_some() {
                 return Err(ExportError::Exists { path: dest.to_owned() }.into());
@@ -205,27 +217,29 @@ fn place_for(dest: &Path, overwrite: Overwrite) -> Result<Place> {
             let name = absolute.file_name().map(OsString::from);
             let name = name.ok_or_else(|| ExportError::NotADirectory { path: dest.to_owned() })?;
             std::fs::create_dir_all(&parent).map_err(ExportError::host("create", &parent))?;
-            sweep(&parent)?;
+            sweep(&parent);
             Ok(Place::New { parent, name })
         }
         Err(error) => Err(ExportError::host("look at", dest)(error).into()),
     }
 }
 
-/// Removes staging directories whose exporter is dead.
-pub(crate) fn sweep(dir: &Path) -> Result<()> {
-    let Ok(entries) = std::fs::read_dir(dir) else { return Ok(()) };
-    for entry in entries.flatten() {
-        if !entry.file_name().as_bytes().starts_with(STAGING_PREFIX.as_bytes()) {
+/// Removes staging directories of this user whose exporter is dead. One that cannot be removed is in nobody's way.
+pub(crate) fn sweep(dir: &Path) {
+    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    let me = rustix::process::geteuid().as_raw();
+    for entry in entries.flatten().filter(|entry| own::is_staging_name(entry.file_name().as_bytes())) {
+        let path = entry.path();
+        if !entry.metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == me) {
             continue;
         }
-        let path = entry.path();
         // Held until it is gone: an exporter that has made it and not locked it yet then looks for another.
-        if let Ok(Some(_abandoned)) = FileLock::try_dir(&path, Mode::Exclusive) {
-            remove_tree(&path).map_err(ExportError::host("remove", &path))?;
+        if let Ok(Some(_abandoned)) = FileLock::try_dir(&path, Mode::Exclusive)
+            && let Err(error) = remove_tree(&path)
+        {
+            tracing::warn!(%error, path = %path.display(), "what an export left behind cannot be removed");
         }
     }
-    Ok(())
 }
 
 /// A directory that is being filled; dropped, it is gone.
@@ -240,7 +254,7 @@ impl Staging {
     pub(crate) fn make(parent: &Path) -> Result<Self> {
         loop {
             let unique = random::suffix().map_err(VaultError::Output)?;
-            let path = parent.join(format!("{STAGING_PREFIX}{unique}"));
+            let path = parent.join(format!("{}{unique}", own::STAGING_PREFIX));
             let host = |operation| ExportError::host(operation, &path);
             std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(host("create"))?;
             // Nothing if a sweep found it before it was locked, and took it for abandoned.
@@ -263,31 +277,4 @@ impl Drop for Staging {
         // What cannot be removed now is removed by the next export to the same place.
         let _ = remove_tree(&self.path);
     }
-}
-
-/// What to rename where, after making sure that every rename can be done.
-fn plan_moves(staging: &Path, dest: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
-    let mut moves = Vec::new();
-    let mut dirs = vec![(staging.to_owned(), dest.to_owned())];
-    while let Some((from, to)) = dirs.pop() {
-        let entries = std::fs::read_dir(&from).map_err(ExportError::host("list", &from))?;
-        for entry in entries {
-            let entry = entry.map_err(ExportError::host("list", &from))?;
-            let source = entry.path();
-            let target = to.join(OsString::from_vec(entry.file_name().into_vec()));
-            let is_dir = entry.file_type().map_err(ExportError::host("look at", &source))?.is_dir();
-            match std::fs::symlink_metadata(&target) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => moves.push((source, target)),
-                Err(error) => return Err(ExportError::host("look at", &target)(error).into()),
-                Ok(there) if there.is_dir() && is_dir => dirs.push((source, target)),
-                Ok(there) if !there.is_dir() && !is_dir => moves.push((source, target)),
-                Ok(there) => {
-                    let kind = |is_dir| if is_dir { "directory" } else { "file" };
-                    let (found, wanted) = (kind(there.is_dir()), kind(is_dir));
-                    return Err(ExportError::InTheWay { path: target, found, wanted }.into());
-                }
-            }
-        }
-    }
-    Ok(moves)
 }

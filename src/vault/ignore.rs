@@ -29,8 +29,9 @@ impl Rules {
     /// The rules inside `dir`, which has an ignore file with this text.
     pub fn with(&self, dir: &TreePath, text: &[u8]) -> Result<Self, ignore::Error> {
         let mut builder = GitignoreBuilder::new("");
-        for line in String::from_utf8_lossy(text).lines() {
-            builder.add_line(None, line)?;
+        let text = String::from_utf8_lossy(text);
+        for line in text.strip_prefix('\u{feff}').unwrap_or(&text).lines() {
+            builder.add_line(None, &as_git_reads(line))?;
         }
         let layer = Layer { dir: dir.clone(), rules: builder.build()?, above: self.clone() };
         Ok(Self { layer: Some(Arc::new(layer)) })
@@ -82,6 +83,70 @@ impl Rules {
     }
 }
 
+/// Classes of characters that git knows by name, as ranges.
+const CLASSES: [(&str, &str); 10] = [
+    ("[:alnum:]", "0-9A-Za-z"),
+    ("[:alpha:]", "A-Za-z"),
+    ("[:blank:]", " \t"),
+    ("[:cntrl:]", "\u{1}-\u{1f}\u{7f}"),
+    ("[:digit:]", "0-9"),
+    ("[:lower:]", "a-z"),
+    ("[:punct:]", "!-/:-@[-`{-~"),
+    ("[:space:]", "\t-\r "),
+    ("[:upper:]", "A-Z"),
+    ("[:xdigit:]", "0-9A-Fa-f"),
+];
+
+/// A line so that it means here what it means to git: braces are characters like any other, classes have names, and an
+/// exclamation mark alone is nothing.
+fn as_git_reads(line: &str) -> String {
+    if line.trim_end() == "!" {
+        return String::new();
+    }
+    let mut read = String::with_capacity(line.len());
+    let mut rest = line;
+    let mut in_class = false;
+    while let Some(next) = rest.chars().next() {
+        let named = CLASSES.iter().find(|(name, _)| in_class && rest.starts_with(name));
+        let taken = match (next, named) {
+            (_, Some((name, range))) => {
+                read.push_str(range);
+                name.len()
+            }
+            ('\\', None) => {
+                let escaped = rest.chars().nth(1).map_or(1, |escaped| 1 + escaped.len_utf8());
+                read.push_str(&rest[..escaped]);
+                escaped
+            }
+            ('[', None) if !in_class => {
+                in_class = true;
+                // What comes first belongs to the class, a closing bracket too.
+                let begin =
+                    ["[!]", "[^]", "[]", "[!", "[^", "["].into_iter().find(|begin| rest.starts_with(begin));
+                let begin = begin.unwrap_or("[");
+                read.push_str(begin);
+                begin.len()
+            }
+            (']', None) if in_class => {
+                in_class = false;
+                read.push(next);
+                1
+            }
+            ('{' | '}', None) if !in_class => {
+                read.push('\\');
+                read.push(next);
+                1
+            }
+            (_, None) => {
+                read.push(next);
+                next.len_utf8()
+            }
+        };
+        rest = &rest[taken..];
+    }
+    read
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,6 +161,21 @@ mod tests {
         assert!(rules.ignores(&path("a.log"), false));
         assert!(rules.ignores(&path("out"), true));
         assert!(!rules.ignores(&path("in"), true));
+    }
+
+    #[test]
+    fn lines_mean_what_they_mean_to_git() {
+        let path = |text: &str| TreePath::parse(text.as_bytes()).unwrap();
+        let ignores = |lines: &str, name: &str| {
+            Rules::default().with(&TreePath::root(), lines.as_bytes()).unwrap().ignores(&path(name), false)
+        };
+        assert!(ignores("{a,b}.txt", "{a,b}.txt") && !ignores("{a,b}.txt", "a.txt"));
+        assert!(ignores("\\{a}", "{a}") && ignores("[{}]", "{") && !ignores("[{}]", "a"));
+        assert!(ignores("[[:digit:]]*.log", "1.log") && !ignores("[[:digit:]]*.log", "a.log"));
+        assert!(ignores("[![:digit:]]x", "ax") && !ignores("[![:digit:]]x", "1x"));
+        assert!(ignores("[]x]", "]") && ignores("[]x]", "x"));
+        assert!(ignores("secret\n!\n", "secret"));
+        assert!(ignores("\u{feff}secret\n", "secret"));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::edit::{self, Edit, Edits, Manner};
 use super::error::{Result, VaultError};
 use super::ingest::{self, Ingested, ReadBlocks, VaultSink};
 use super::links;
+use super::own;
 use super::page::{DirMeta, DirRef, FileNode, Node};
 use super::pages::NewPages;
 use super::path::TreePath;
@@ -193,7 +194,12 @@ impl Vault {
             let advance =
                 Advance { action: plan.action, message: plan.message, run: None, when: When::Changed };
             commit(transaction, fork, &advance, Manner::Natural(now), |view, root| {
-                edits(view, root, now).map(Cow::Owned)
+                let edits = edits(view, root, now)?;
+                let mut made = edits.iter().filter(|(_, edit)| !matches!(edit, Edit::Remove));
+                match made.find(|(path, _)| own::is_in_own_dir(path)) {
+                    Some((path, _)) => Err(VaultError::OwnPath { path: path.clone() }),
+                    None => Ok(Cow::Owned(edits)),
+                }
             })
         })
     }

@@ -18,6 +18,8 @@ mod help;
 mod json;
 mod lists;
 mod memory;
+mod merging;
+mod own_place;
 mod policy;
 mod record;
 mod runs;

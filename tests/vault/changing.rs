@@ -351,3 +351,64 @@ fn files_that_vanish_are_reported_or_refused() {
     assert!(refused > 0 && reported > 0, "nothing ever vanished: {refused} refused, {reported} reported");
     support::assert_clean(&vault);
 }
+
+/// However the names of one file are looked at, one after the other, they tell the same.
+#[test]
+fn the_names_of_one_file_agree() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    for n in 0..30 {
+        fs::create_dir(dir.join(format!("d{n:02}"))).unwrap();
+        support::many_files(&dir.join(format!("d{n:02}")), 20);
+    }
+    let (one, other) = (dir.join("d00/name"), dir.join("d29/name"));
+    fs::write(&one, "00000000").unwrap();
+    fs::hard_link(&one, &other).unwrap();
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    let cache = scratch.join("cache");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let raise = support::RaiseOnDrop(&done);
+        scope.spawn(|| {
+            let file = File::options().write(true).open(&one).unwrap();
+            let mut n = 0_u64;
+            while !done.load(Ordering::Relaxed) {
+                n += 1;
+                file.write_all_at(format!("{n:08}").as_bytes(), 0).unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        for round in 0..40 {
+            support::try_import(&vault, &dir, Some(&cache), OnTrouble::KeepGoing).unwrap();
+            let root = support::root(&vault, "main");
+            let reader = vault.read().unwrap();
+            let pages: &dyn avfs::vault::tree::Pages = &&*reader;
+            let node = |path: &str| avfs::vault::tree::require(pages, &root, &support::path(path)).unwrap();
+            assert_eq!(node("d00/name"), node("d29/name"), "round {round}");
+        }
+        drop(raise);
+    });
+    support::assert_clean(&vault);
+}
+
+/// Whatever may be left out, a directory that is gone is no empty one.
+#[test]
+fn a_root_that_vanished_is_never_an_empty_version() {
+    use std::os::fd::AsRawFd;
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    fs::write(dir.join("file"), "kept").unwrap();
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    support::import(&vault, &dir);
+    let before = support::root(&vault, "main");
+    let held = File::open(&dir).unwrap();
+    fs::remove_dir_all(&dir).unwrap();
+    let gone = format!("/proc/self/fd/{}", held.as_raw_fd());
+    for on_trouble in [OnTrouble::Fail, OnTrouble::KeepGoing] {
+        let refused = support::try_import(&vault, gone.as_ref(), None, on_trouble);
+        let told =
+            matches!(&refused, Err(VaultError::Import(ImportError::Vanished { path })) if path.is_root());
+        assert!(told, "{refused:?}");
+        assert_eq!(support::root(&vault, "main"), before);
+    }
+}

@@ -35,7 +35,7 @@ pub fn carry_out(
     let place = staging_place(dir);
     let times = times_to_keep(host, &tasks, place == dir)?;
     // Also where nothing is new: one who was killed may have left its staging after the last name was changed.
-    export::sweep(&place)?;
+    export::sweep(&place);
     if tasks.iter().any(new) {
         let stage = Stage { host, out, wanted, staging: Staging::make(&place)? };
         stage.fill(&tasks)?;

@@ -115,7 +115,7 @@ impl Import {
 pub struct TroubleObject {
     #[serde(flatten)]
     pub path: PathText,
-    /// One of `special`, `vanished`, `torn`, `no_permission`.
+    /// One of `special`, `vanished`, `torn`, `no_permission`, `attribute`.
     pub reason: String,
     pub message: String,
 }
@@ -127,6 +127,7 @@ impl From<&Trouble> for TroubleObject {
             TroubleReason::Vanished => "vanished",
             TroubleReason::Torn => "torn",
             TroubleReason::NoPermission => "no_permission",
+            TroubleReason::Attribute(_) => "attribute",
         };
         Self {
             path: PathText::of(&trouble.path),

@@ -159,14 +159,16 @@ pub enum LeftOutReason {
     Secret(String),
     /// Only this is left out: an attribute of a directory that holds the value of the secret of this name.
     SecretAttribute(String),
+    /// Only this is left out: an attribute that no user may set, by what the file loses with it.
+    Attribute(&'static str),
 }
 
 impl LeftOutReason {
-    /// True if the upper holds a value that nothing may hold.
+    /// True if the upper holds something, beside what it leaves out by whole paths, that no version has.
     #[must_use]
-    pub fn is_secret(&self) -> bool {
+    pub fn stays_in_upper(&self) -> bool {
         match self {
-            Self::Secret(_) | Self::SecretAttribute(_) => true,
+            Self::Secret(_) | Self::SecretAttribute(_) | Self::Attribute(_) => true,
             Self::Special(_)
             | Self::Ignored
             | Self::Excluded
@@ -194,6 +196,7 @@ impl std::fmt::Display for LeftOutReason {
             Self::SecretAttribute(name) => {
                 write!(f, "an attribute of it holds the value of the secret {name}")
             }
+            Self::Attribute(what) => write!(f, "its {what} cannot be kept"),
         }
     }
 }
@@ -369,6 +372,7 @@ impl Notes {
         for trouble in &found.scanned.troubles {
             let reason = match trouble.reason {
                 TroubleReason::Special(kind) => LeftOutReason::Special(kind),
+                TroubleReason::Attribute(what) => LeftOutReason::Attribute(what),
                 TroubleReason::NoPermission | TroubleReason::Vanished | TroubleReason::Torn => {
                     LeftOutReason::NoPermission
                 }

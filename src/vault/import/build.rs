@@ -58,14 +58,9 @@ pub(in crate::vault) type Groups = HashMap<(u64, u64), LinkId>;
 pub(in crate::vault) fn link_groups(dirs: &[ScannedDir]) -> Groups {
     let mut paths: BTreeMap<(u64, u64), Vec<Vec<u8>>> = BTreeMap::new();
     for dir in dirs {
-        for entry in dir.entries.iter().filter(|entry| entry.stat.links > 1) {
-            match entry.what {
-                What::File { .. } | What::Symlink { .. } | What::Fifo => {
-                    let key = (entry.stat.device, entry.stat.inode);
-                    paths.entry(key).or_default().push(dir.path.join(&entry.name).as_bytes().to_vec());
-                }
-                What::Dir(_) | What::Pending | What::Gone | What::Whiteout => {}
-            }
+        for entry in dir.entries.iter().filter(|entry| entry.is_shared()) {
+            let key = (entry.stat.device, entry.stat.inode);
+            paths.entry(key).or_default().push(dir.path.join(&entry.name).as_bytes().to_vec());
         }
     }
     let several = paths.into_iter().filter(|(_, paths)| paths.len() > 1);

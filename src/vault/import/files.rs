@@ -55,7 +55,7 @@ enum Once {
     Changed,
 }
 
-fn read_once(shared: &Shared<'_>, dir: &OwnedFd, name: &[u8]) -> io::Result<Once> {
+fn read_once(shared: &Shared<'_>, path: &TreePath, dir: &OwnedFd, name: &[u8]) -> io::Result<Once> {
     let fd = beneath::open(dir.as_fd(), name, READ)?;
     let before = beneath::fstat(fd.as_fd())?;
     if before.kind != HostKind::File {
@@ -64,7 +64,7 @@ fn read_once(shared: &Shared<'_>, dir: &OwnedFd, name: &[u8]) -> io::Result<Once
     let Some(size) = usize::try_from(before.size).ok().filter(|size| *size <= WHOLE_BYTES_MAX) else {
         return Ok(Once::Large);
     };
-    let (xattrs, _) = shared.read_xattrs(fd.as_fd())?;
+    let (xattrs, _) = shared.read_xattrs(fd.as_fd(), || path.join(name))?;
     // One byte more than it should have: if that is read, it grew.
     let mut content = Vec::with_capacity(size + 1);
     while content.len() <= size {
@@ -96,7 +96,7 @@ pub(super) fn read_small(
         let mut last: Option<Attempt> = None;
         let read = loop {
             attempt += 1;
-            match read_once(shared, dir, &name) {
+            match read_once(shared, path, dir, &name) {
                 Ok(Once::Small(read)) if read.is_proof(shared, last.as_ref()) => break Ok(Some(read)),
                 Ok(Once::Small(read)) if attempt == ATTEMPTS => {
                     torn(shared, &file)?;
@@ -308,7 +308,7 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
 fn read_large_once(shared: &Shared<'_>, large: &LargeFile, file: &File) -> Result<(Facts, bool)> {
     let io = |source| ImportError::Io { operation: "read", path: large.path.clone(), source };
     let before = beneath::fstat(file.as_fd()).map_err(io)?;
-    let (xattrs, _) = shared.read_xattrs(file.as_fd()).map_err(io)?;
+    let (xattrs, _) = shared.read_xattrs(file.as_fd(), || large.path.clone()).map_err(io)?;
     let mut blocks = FileBlocks::new(file, before.size, shared.meter);
     let read = ingest::ingest(&mut blocks, &mut ScanSink(shared)).map_err(|error| {
         if shared.meter.stopped() {

@@ -136,6 +136,8 @@ pub enum TroubleReason {
     /// Kept as it was last read.
     Torn,
     NoPermission,
+    /// Only this is left out: an attribute that no user may set, by what the file loses with it.
+    Attribute(&'static str),
 }
 
 impl std::fmt::Display for TroubleReason {
@@ -145,6 +147,7 @@ impl std::fmt::Display for TroubleReason {
             Self::Vanished => f.write_str("it vanished during the import"),
             Self::Torn => f.write_str("it kept changing; it is kept as it was last read"),
             Self::NoPermission => f.write_str("no permission to read it"),
+            Self::Attribute(what) => write!(f, "its {what} cannot be kept"),
         }
     }
 }
@@ -209,7 +212,7 @@ impl Vault {
             let mut batch = join(storing)?;
             let found = found?;
             // What is left is stored, and with it the log begun, while the trees are made.
-            let storing = scope.spawn(move || batch.flush().map(|()| batch));
+            let storing = scope.spawn(move || batch.store_ahead().map(|()| batch));
             let built = build::build(found, cache.as_ref());
             Ok::<_, VaultError>((built, join(storing)?))
         })?;

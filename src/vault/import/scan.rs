@@ -13,6 +13,7 @@ use crate::hostfs::overlay::Shows;
 use crate::hostfs::stat::{FileTime, HostKind, HostStat};
 use crate::vault::error::{Result, VaultError};
 use crate::vault::ignore::{FILE_NAME, OWN_DIR, Rules};
+use crate::vault::own::is_staging_name;
 use crate::vault::path::{DEPTH_MAX, TreePath};
 use crate::vault::stat_cache::{CachedEntry, CachedKind, StatCache};
 use crate::vault::store::Vault;
@@ -217,7 +218,8 @@ impl Shared<'_> {
             Flavour::Host { .. } => stat,
             Flavour::Upper(upper) => self.settle_dir_time(upper, &job, &fd, stat)?,
         };
-        let (xattrs, shows) = self.read_xattrs(fd.as_fd()).map_err(io("read the attributes of"))?;
+        let (xattrs, shows) =
+            self.read_xattrs(fd.as_fd(), || job.path.clone()).map_err(io("read the attributes of"))?;
         let xattrs = self.keep_xattrs(self.without_secrets(&job.path, xattrs))?;
         job.over.hides_base |= shows == Shows::Itself;
         // A directory that is removed while it is open can no longer be listed.
@@ -236,6 +238,11 @@ impl Shared<'_> {
             }
         };
         let Listing { fd, entries, pending, subdirs, clean, .. } = listing;
+        // Whoever uses the vault changes the time of the directory that it lies in.
+        let stat = match job.cached.and_then(|number| self.cache?.dir(number)) {
+            Some(known) if clean && self.own_file.is_in(&job.path) => HostStat { mtime: known.mtime, ..stat },
+            Some(_) | None => stat,
+        };
         self.meter.add(entries.len() as u64, 0);
         let bytes = pending.iter().map(|(at, _)| entries[*at].stat.size).fold(0, u64::saturating_add);
         let dir = Arc::new(fd);
@@ -274,7 +281,8 @@ impl Shared<'_> {
 
     fn is_left_out(&self, listing: &Listing<'_>, listed: &Listed) -> bool {
         let path = &listing.job.path;
-        if (listed.name == OWN_DIR && listed.is_dir != Some(false)) || self.is_own(path, &listed.name) {
+        let own_dir = listed.name == OWN_DIR || is_staging_name(&listed.name);
+        if (own_dir && listed.is_dir != Some(false)) || self.own_file.is(path, &listed.name) {
             return true;
         }
         if listing.job.rules.is_empty() && self.exclude().is_none() {

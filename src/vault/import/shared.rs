@@ -1,6 +1,7 @@
 //! What all jobs of a scan share, and what they have found so far.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -19,6 +20,7 @@ use crate::vault::content;
 use crate::vault::error::{Result, VaultError};
 use crate::vault::ignore::Rules;
 use crate::vault::meter::Meter;
+use crate::vault::own::OwnFile;
 use crate::vault::page::FileContent;
 use crate::vault::path::TreePath;
 use crate::vault::stat_cache::StatCache;
@@ -47,6 +49,7 @@ pub(in crate::vault) struct ScannedDir {
     pub over: Over,
 }
 
+#[derive(Clone)]
 pub(in crate::vault) struct ScannedEntry {
     pub name: Vec<u8>,
     pub stat: HostStat,
@@ -54,6 +57,17 @@ pub(in crate::vault) struct ScannedEntry {
     pub settled: bool,
 }
 
+impl ScannedEntry {
+    /// True for a file, link or fifo that may have other names here.
+    pub fn is_shared(&self) -> bool {
+        match self.what {
+            What::File { .. } | What::Symlink { .. } | What::Fifo => self.stat.links > 1,
+            What::Dir(_) | What::Pending | What::Gone | What::Whiteout => false,
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq)]
 pub(in crate::vault) enum What {
     File {
         content: FileContent,
@@ -126,7 +140,7 @@ pub(in crate::vault) struct Shared<'a> {
     pub(super) facts: Mutex<Vec<Facts>>,
     pub cache: Option<&'a StatCache>,
     /// Where the vault's own file lies, if that is beneath the root.
-    own_file: Option<(TreePath, Vec<u8>)>,
+    pub(super) own_file: OwnFile,
     began: Timestamp,
     /// A vault without blobs need not be asked whether it has one; known once something is to be stored.
     vault_is_empty: OnceLock<bool>,
@@ -166,7 +180,7 @@ impl<'a> Shared<'a> {
             large: Mutex::default(),
             facts: Mutex::default(),
             cache: None,
-            own_file: None,
+            own_file: OwnFile::nowhere(),
             began: vault.now(),
             vault_is_empty: OnceLock::new(),
             seen: Mutex::default(),
@@ -190,17 +204,8 @@ impl<'a> Shared<'a> {
         let exclude =
             Rules::excluding(options.exclude).map_err(|source| ImportError::BadExclude { source })?;
         let shared = Self::new(vault, Flavour::Host { exclude }, root, outlet, options.meter);
-        let own_file = own_file(vault, dir);
+        let own_file = OwnFile::of(vault, dir);
         Ok(Self { on_trouble: options.on_trouble, cache, own_file, ..shared })
-    }
-
-    /// True for the vault's file and what SQLite and its locks put beside it: a vault never keeps itself.
-    pub fn is_own(&self, dir: &TreePath, name: &[u8]) -> bool {
-        let Some((own_dir, own)) = &self.own_file else { return false };
-        own_dir == dir
-            && name
-                .strip_prefix(own.as_slice())
-                .is_some_and(|rest| rest.is_empty() || b"-.".contains(&rest[0]))
     }
 
     pub fn failed(&self) -> bool {
@@ -255,8 +260,17 @@ impl<'a> Shared<'a> {
     }
 
     /// The attributes of a file as its user sees them, and whether a directory of an upper is opaque.
-    pub fn read_xattrs(&self, file: BorrowedFd<'_>) -> std::io::Result<(xattr::Xattrs, Shows)> {
-        let xattrs = xattr::read(file)?;
+    /// Attributes that cannot be kept and change what a file is are told.
+    pub fn read_xattrs(
+        &self,
+        file: BorrowedFd<'_>,
+        path: impl FnOnce() -> TreePath,
+    ) -> std::io::Result<(xattr::Xattrs, Shows)> {
+        let mut unkept = None;
+        let xattrs = xattr::read_noting(file, |name| unkept = unkept.or_else(|| what_is_lost_with(name)))?;
+        if let Some(what) = unkept {
+            lock(&self.troubles).push(Trouble { path: path(), reason: TroubleReason::Attribute(what) });
+        }
         Ok(match &self.flavour {
             Flavour::Upper(upper) if upper.kind == UpperKind::Layer => overlay::unescape(xattrs),
             Flavour::Host { .. } | Flavour::Upper(_) => (xattrs, Shows::Beneath),
@@ -338,6 +352,23 @@ impl<'a> Shared<'a> {
         }
     }
 
+    /// Why there is not even a root, whatever else may be left out.
+    fn without_root(&self) -> VaultError {
+        let path = TreePath::root();
+        let reason =
+            lock(&self.troubles).iter().find(|trouble| trouble.path.is_root()).map(|root| root.reason);
+        match reason {
+            Some(TroubleReason::NoPermission) => ImportError::NoPermission { path }.into(),
+            Some(
+                TroubleReason::Special(_)
+                | TroubleReason::Vanished
+                | TroubleReason::Torn
+                | TroubleReason::Attribute(_),
+            )
+            | None => ImportError::Vanished { path }.into(),
+        }
+    }
+
     pub fn finish(&self) -> Result<Found> {
         if let Some(error) = lock(&self.failure).take() {
             return Err(error);
@@ -346,6 +377,9 @@ impl<'a> Shared<'a> {
             return Err(ImportError::Interrupted.into());
         }
         let mut numbered = std::mem::take(&mut *lock(&self.dirs));
+        if !numbered.iter().any(|(number, _)| *number == 0) {
+            return Err(self.without_root());
+        }
         // Those the cache knows in its order, so that they have their old numbers again; a parent is before what it holds.
         numbered.sort_unstable_by_key(|(number, dir)| (dir.cached.unwrap_or(u32::MAX), *number));
         // A directory that vanished has no row: give the rest numbers without gaps again.
@@ -371,6 +405,7 @@ impl<'a> Shared<'a> {
             entry.stat = fact.stat;
             entry.what = fact.what;
         }
+        let_names_agree(&mut dirs);
         for dir in &mut dirs {
             dir.stat.mode = self.true_mode(&dir.stat);
             for entry in &mut dir.entries {
@@ -383,6 +418,8 @@ impl<'a> Shared<'a> {
             troubles: {
                 let mut troubles = std::mem::take(&mut *lock(&self.troubles));
                 troubles.sort_by(|a, b| a.path.cmp(&b.path));
+                // What is read again has the same attributes.
+                troubles.dedup();
                 troubles
             },
             cache_unsaved: None,
@@ -391,9 +428,39 @@ impl<'a> Shared<'a> {
     }
 }
 
-fn own_file(vault: &Vault, root: &Path) -> Option<(TreePath, Vec<u8>)> {
-    let file = vault.path()?.canonicalize().ok()?;
-    let beneath = file.strip_prefix(root.canonicalize().ok()?).ok()?;
-    let path = TreePath::parse(beneath.as_os_str().as_encoded_bytes()).ok()?;
-    path.split().map(|(dir, name)| (dir, name.to_vec()))
+/// What a file loses without an attribute that is not its user's; nothing for what the system sets by itself.
+fn what_is_lost_with(name: &[u8]) -> Option<&'static str> {
+    match name {
+        b"system.posix_acl_access" | b"system.posix_acl_default" => Some("access list"),
+        b"security.capability" => Some("capabilities"),
+        _ if name.starts_with(b"trusted.") && !name.starts_with(b"trusted.overlay.") => {
+            Some("trusted attributes")
+        }
+        _ => None,
+    }
+}
+
+/// The names of one file are looked at one after the other; if it changed meanwhile they all tell what was seen last.
+fn let_names_agree(dirs: &mut [ScannedDir]) {
+    let mut latest: HashMap<(u64, u64), ScannedEntry> = HashMap::new();
+    for entry in dirs.iter().flat_map(|dir| &dir.entries).filter(|entry| entry.is_shared()) {
+        match latest.entry((entry.stat.device, entry.stat.inode)) {
+            Entry::Vacant(place) => {
+                place.insert(entry.clone());
+            }
+            Entry::Occupied(mut known) if known.get().stat.ctime < entry.stat.ctime => {
+                known.insert(entry.clone());
+            }
+            Entry::Occupied(_) => {}
+        }
+    }
+    for dir in dirs {
+        for entry in dir.entries.iter_mut().filter(|entry| entry.is_shared()) {
+            let Some(last) = latest.get(&(entry.stat.device, entry.stat.inode)) else { continue };
+            if (&entry.what, entry.stat) != (&last.what, last.stat) {
+                *entry = ScannedEntry { name: std::mem::take(&mut entry.name), ..last.clone() };
+                dir.clean = false;
+            }
+        }
+    }
 }

@@ -229,7 +229,7 @@ impl Shared<'_> {
         // A directory's own job looks at its time.
         let is_kept = matches!(stat.kind, HostKind::File | HostKind::Symlink | HostKind::Fifo);
         if is_kept && let Some(time) = upper.other_time(&stat, || Ok(time_of(below.entry(&name)?)))? {
-            let set = make::set_mtime_at(listing.fd.as_fd(), &name, time);
+            let set = make::set_time(listing.fd.as_fd(), &name, time);
             let set = set.and_then(|()| beneath::stat(listing.fd.as_fd(), &name));
             let Some(after) = self.tolerate(set, "set the time of", || path.clone())? else { return Ok(()) };
             stat = after;

@@ -54,7 +54,7 @@ impl Shared<'_> {
         let Some(upper) = self.searched_upper() else { return Ok(false) };
         let io = |source| ImportError::Io { operation: "read", path: path.clone(), source };
         let size = beneath::fstat(file.as_fd()).map_err(io)?.size;
-        let (xattrs, _) = self.read_xattrs(file.as_fd()).map_err(io)?;
+        let (xattrs, _) = self.read_xattrs(file.as_fd(), || path.clone()).map_err(io)?;
         let blocks = || FileBlocks::new(file, size, self.meter);
         let in_content = held_by_blocks(upper.secrets, &mut blocks())
             .map_err(|error| if self.meter.stopped() { ImportError::Interrupted } else { io(error) })?;

@@ -40,8 +40,9 @@ pub enum NotKept {
     OtherFileSystem,
     /// What was left out of the capture could not be taken out of it.
     NoPermission,
-    /// It holds the value of a secret: nothing of it is kept, and the version is made anew from the vault.
-    HoldsSecret,
+    /// It holds the value of a secret, or attributes that no version has: nothing of it is kept, and the version is made anew
+    /// from the vault.
+    HoldsMore,
 }
 
 impl BaseCache {
@@ -64,8 +65,8 @@ impl BaseCache {
         if below.layers.len() >= LAYERS_MAX {
             return Ok(Kept::Not(NotKept::TooManyLayers));
         }
-        if left_out.iter().any(|left| left.reason.is_secret()) {
-            return Ok(Kept::Not(NotKept::HoldsSecret));
+        if left_out.iter().any(|left| left.reason.stays_in_upper()) {
+            return Ok(Kept::Not(NotKept::HoldsMore));
         }
         match take_out(upper, left_out) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

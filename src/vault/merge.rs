@@ -1,0 +1,134 @@
+//! Moves what an export has staged into a directory that is there. Everything is looked at first: what cannot be done
+//! is refused before anything has changed.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, Mode};
+use rustix::io::Errno;
+
+use crate::hostfs::beneath::{self, DIR};
+use crate::hostfs::stat::HostKind;
+use crate::hostfs::xattr;
+
+use super::error::Result;
+use super::export::ExportError;
+use super::path::TreePath;
+
+/// A staged tree, and the directory it goes to.
+pub(super) struct Merge<'a> {
+    pub staged: BorrowedFd<'a>,
+    pub dest: BorrowedFd<'a>,
+    /// How people know the directory.
+    pub shown: &'a Path,
+}
+
+/// A directory that is there already, and what goes into it.
+pub(super) struct Meeting {
+    pub path: TreePath,
+    names: Vec<Vec<u8>>,
+    /// The mode of a directory of ours in which even we may not write.
+    closed: Option<u32>,
+}
+
+impl Merge<'_> {
+    fn shown(&self, path: &TreePath) -> PathBuf {
+        self.shown.join(OsStr::from_bytes(path.as_bytes()))
+    }
+
+    fn both(&self, path: &TreePath) -> Result<(OwnedFd, OwnedFd)> {
+        let open = |root| beneath::open(root, path.as_bytes(), DIR);
+        let failed = |error| ExportError::host("open", &self.shown(path))(error);
+        Ok((open(self.staged).map_err(failed)?, open(self.dest).map_err(failed)?))
+    }
+
+    /// What goes where, if all of it can.
+    pub fn plan(&self) -> Result<Vec<Meeting>> {
+        let top =
+            rustix::fs::fstat(self.dest).map_err(|errno| self.failed("look at", &TreePath::root(), errno))?;
+        let mut meetings = Vec::new();
+        let mut waiting = vec![TreePath::root()];
+        while let Some(path) = waiting.pop() {
+            let (from, to) = self.both(&path)?;
+            let listed =
+                beneath::names(from.as_fd()).map_err(ExportError::host("list", &self.shown(&path)))?;
+            let mut names = Vec::new();
+            for name in listed.into_iter().map(|listed| listed.name) {
+                let at = path.join(&name);
+                let looked = |dir: &OwnedFd| match beneath::stat(dir.as_fd(), &name) {
+                    Ok(stat) => Ok(Some(stat.kind)),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                    Err(error) => Err(ExportError::host("look at", &self.shown(&at))(error)),
+                };
+                let (wanted, found) = (looked(&from)?, looked(&to)?);
+                match (wanted, found) {
+                    (Some(HostKind::Dir), Some(HostKind::Dir)) => waiting.push(at),
+                    (Some(wanted), Some(found)) if (wanted == HostKind::Dir) != (found == HostKind::Dir) => {
+                        let (wanted, found) = (word(wanted), word(found));
+                        return Err(ExportError::InTheWay { path: self.shown(&at), found, wanted }.into());
+                    }
+                    _ => names.push(name),
+                }
+            }
+            let stat = rustix::fs::fstat(&to).map_err(|errno| self.failed("look at", &path, errno))?;
+            if !names.is_empty() && stat.st_dev != top.st_dev {
+                return Err(self
+                    .failed("replace files on another file system in", &path, Errno::XDEV)
+                    .into());
+            }
+            let may = rustix::fs::accessat(&to, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS);
+            let closed = match may {
+                Err(_) if !names.is_empty() && stat.st_uid == rustix::process::geteuid().as_raw() => {
+                    Some(stat.st_mode & 0o7777)
+                }
+                Err(_) if !names.is_empty() => {
+                    return Err(ExportError::NoPermission { path: self.shown(&path) }.into());
+                }
+                _ => None,
+            };
+            meetings.push(Meeting { path, names, closed });
+        }
+        Ok(meetings)
+    }
+
+    /// Moves what was planned. Directories that were there get their metadata afterwards, as all others.
+    pub fn make(&self, meetings: &[Meeting]) -> Result<()> {
+        for meeting in meetings {
+            let (from, to) = self.both(&meeting.path)?;
+            if let Some(mode) = meeting.closed {
+                let opened = rustix::fs::fchmod(&to, Mode::from_raw_mode(mode | 0o700));
+                opened.map_err(|errno| self.failed("open up", &meeting.path, errno))?;
+            }
+            for name in &meeting.names {
+                let name = OsStr::from_bytes(name);
+                let at = || meeting.path.join(name.as_bytes());
+                rustix::fs::renameat(&from, name, &to, name)
+                    .map_err(|errno| self.failed("replace", &at(), errno))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes away the attributes of a directory that was there.
+    pub fn clear_attributes(&self, path: &TreePath) -> Result<()> {
+        let (_, to) = self.both(path)?;
+        Ok(xattr::clear(to.as_fd()).map_err(ExportError::host("finish", &self.shown(path)))?)
+    }
+
+    fn failed(&self, operation: &'static str, path: &TreePath, errno: Errno) -> ExportError {
+        ExportError::host(operation, &self.shown(path))(errno.into())
+    }
+}
+
+fn word(kind: HostKind) -> &'static str {
+    match kind {
+        HostKind::Dir => "directory",
+        HostKind::Symlink => "symbolic link",
+        HostKind::Fifo => "fifo",
+        HostKind::Special(kind) => kind,
+        HostKind::File | HostKind::Whiteout => "file",
+    }
+}
