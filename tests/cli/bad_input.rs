@@ -89,7 +89,7 @@ fn names_that_are_none() {
         env.refused(&["fork", "create", "--", name], 2, "name.invalid");
         env.refused(&["checkpoint", "save", "--", name], 2, "name.invalid");
     }
-    env.refused(&["log", "--vault", &long], 1, "name.invalid");
+    env.refused(&["log", "--vault", &long], 2, "name.invalid");
     for path in ["../x", "a/../b", &long] {
         env.refused(&["write", path, "--text", "x"], 2, "path.invalid");
         env.refused(&["cat", "main", path], 2, "path.invalid");
@@ -122,9 +122,9 @@ fn an_ambiguous_reference() {
     let env = TestEnv::with_project();
     let vault = support::open_vault(&env.vault_file());
     // Among so many digests some two begin with the same four digits.
+    let root = support::root(&vault, "main");
     vault
         .transact(|transaction| {
-            let root = transaction.root(&transaction.fork(&support::main_fork())?.head)?;
             for n in 0..1500 {
                 let draft = Draft { message: &n.to_string(), run: None, parents: Vec::new() };
                 transaction.put_version(&root, draft)?;

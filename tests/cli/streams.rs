@@ -4,6 +4,8 @@ use std::io::Read as _;
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::process::Signal;
+
 use crate::env::{Answer, TestEnv};
 use crate::support;
 
@@ -60,14 +62,14 @@ fn an_answer_that_cannot_be_written_is_an_error() {
 }
 
 /// Interrupts a command after longer and longer waits until it is caught at work.
-fn interrupt(env: &TestEnv, words: &[&str], clean_up: impl Fn()) -> Answer {
+fn interrupt(env: &TestEnv, words: &[&str], signal: Signal, clean_up: impl Fn()) -> Answer {
     for wait_ms in (5..400).step_by(5) {
         let mut command = env.avfs(words);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(wait_ms));
         let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
         if child.try_wait().unwrap().is_none() {
-            rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+            rustix::process::kill_process(pid, signal).unwrap();
         }
         let answer = Answer::from(child.wait_with_output().unwrap());
         // Killed before it could listen, or done already: the next wait is longer.
@@ -90,10 +92,13 @@ fn an_interrupted_export_leaves_nothing_behind() {
     let remove = || {
         let _ = std::fs::remove_dir_all(&copy);
     };
-    let answer = interrupt(&env, &["export", "main", copy.to_str().unwrap(), "--json"], remove);
-    assert!(answer.stdout.contains("\"code\":\"interrupted\""), "{answer:?}");
-    let left: Vec<_> = std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(left.is_empty(), "{left:?}");
+    for signal in [Signal::INT, Signal::HUP] {
+        let words = ["export", "main", copy.to_str().unwrap(), "--json"];
+        let answer = interrupt(&env, &words, signal, remove);
+        assert!(answer.stdout.contains("\"code\":\"interrupted\""), "{answer:?}");
+        let left: Vec<_> = std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
 }
 
 #[test]
@@ -110,7 +115,7 @@ fn an_interrupted_import_adds_no_version() {
         env.ok(&["vault", "delete", "--yes"]);
         env.ok(&["init"]);
     };
-    let answer = interrupt(&env, &["import", "--json"], again);
+    let answer = interrupt(&env, &["import", "--json"], Signal::TERM, again);
     assert!(answer.stdout.contains("\"code\":\"interrupted\""), "{answer:?}");
     assert_eq!(env.result(&["log"])["versions"].as_array().unwrap().len(), 1);
     env.assert_sound();

@@ -130,6 +130,10 @@ fn quotas_refuse_with_their_numbers() {
     assert_eq!(env.state(), before);
     assert_eq!(env.result(&["quota", "set", "--versions", "none"])["files"], json!(100));
     env.ok(&["write", "x", "--text", "x"]);
+    // Who has too many files may always have fewer.
+    env.ok(&["quota", "set", "--files", "2"]);
+    env.ok(&["rm", "x"]);
+    env.refused(&["write", "y", "--text", "y"], 1, "quota.exceeded");
 }
 
 #[test]
@@ -195,4 +199,41 @@ fn an_import_that_finds_nothing_does_not_wait_for_the_disk() {
     env.put("README.md", b"changed\n");
     // The log, and the file it is moved into.
     assert!(syncs(&env, &["import"]) >= 2);
+}
+
+#[test]
+fn attributes_that_cannot_be_kept_are_named() {
+    let env = TestEnv::with_project();
+    // user::rw- user:1000:rwx group::r-- mask::rwx other::r--
+    let entry = |tag: u16, rights: u16, id: u32| {
+        [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
+    };
+    let any = u32::MAX;
+    let list =
+        [entry(1, 6, any), entry(2, 7, 1000), entry(4, 4, any), entry(0x10, 7, any), entry(0x20, 4, any)];
+    let list = [&2_u32.to_le_bytes()[..], &list.concat()].concat();
+    let file = env.project().join("README.md");
+    let set = rustix::fs::setxattr(&file, "system.posix_acl_access", &list, rustix::fs::XattrFlags::empty());
+    if set.is_err() {
+        return support::skip(
+            "attributes_that_cannot_be_kept_are_named",
+            "no access lists on this file system",
+        );
+    }
+    let imported = env.result(&["import"]);
+    let trouble =
+        json!([{"path": "README.md", "reason": "attribute", "message": "its access list cannot be kept"}]);
+    assert_eq!(imported["troubles"], trouble);
+}
+
+#[test]
+fn words_that_are_missing_are_named_in_json_too() {
+    let env = TestEnv::with_project();
+    for (words, told) in
+        [(&["ls"][..], "<REF>"), (&["prune"], "--keep-last"), (&["fork"], "a subcommand is missing")]
+    {
+        let refusal = env.json(words);
+        assert_eq!(refusal["error"]["code"], json!("usage"));
+        assert!(refusal["error"]["message"].as_str().unwrap().contains(told), "{refusal}");
+    }
 }

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use avfs::hostfs::machine;
 use avfs::vault::meter::Meter;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::error::EdgeError;
@@ -39,7 +40,10 @@ impl Progress {
     pub fn interruptible(label: &'static str) -> Result<Self, EdgeError> {
         let mut progress = Self::start(label);
         let meter = Arc::clone(&progress.meter);
-        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(EdgeError::Signals)?;
+        let mut ends = vec![SIGINT, SIGTERM];
+        // Who was started to outlive its terminal is not asked to end by its end.
+        ends.extend((!machine::ignores(SIGHUP)).then_some(SIGHUP));
+        let mut signals = Signals::new(ends).map_err(EdgeError::Signals)?;
         progress.signals = Some(signals.handle());
         std::thread::spawn(move || {
             for signal in signals.forever() {

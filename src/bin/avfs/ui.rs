@@ -171,8 +171,9 @@ impl Ui {
             Err(Failure::BrokenPipe) => exit_code::OK,
             Err(Failure::Error(error)) => {
                 self.tell(&*error);
-                // Options that do not go together, which only what they are about can show.
-                if error.code() == "usage" { exit_code::USAGE } else { exit_code::FAILED }
+                // Options that do not go together, which only what they are about can show, and words that are no names.
+                let by_words = ["usage", "name.invalid"].contains(&error.code());
+                if by_words { exit_code::USAGE } else { exit_code::FAILED }
             }
             Err(Failure::Told(error)) => {
                 self.tell_body(&error);

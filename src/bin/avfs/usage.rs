@@ -79,8 +79,19 @@ fn refused_value(error: &clap::Error) -> Option<&dyn Diagnose> {
 }
 
 fn usage_body(error: &clap::Error) -> ErrorBody {
+    // What tells that a subcommand is missing is the help itself.
+    let is_help = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand
+    );
     let text = error.render().to_string();
-    let first = text.lines().next().unwrap_or_default();
-    let message = first.strip_prefix("error: ").unwrap_or(first).to_owned();
+    let mut lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
+    let first = lines.next().unwrap_or_default();
+    let listed: Vec<&str> = lines.collect();
+    let message = match first.strip_prefix("error: ").unwrap_or(first) {
+        _ if is_help => "a subcommand is missing".to_owned(),
+        first if listed.is_empty() => first.to_owned(),
+        first => format!("{first} {}", listed.join(", ")),
+    };
     ErrorBody { code: "usage".to_owned(), message, hint: Some("see the options with: --help".to_owned()) }
 }

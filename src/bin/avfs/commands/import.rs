@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use avfs::ids::ForkName;
 use avfs::runtime::envelope::{ChangeTotals, Import};
 use avfs::runtime::{ChangeCounts, ChangeSummary, Shown, require_bound_dir, show_bytes_size};
-use avfs::vault::import::{ImportOptions, Imported, OnTrouble};
+use avfs::vault::import::{ImportError, ImportOptions, Imported, OnTrouble};
+use avfs::vault::path::TreePath;
 use avfs::vault::tree::Pages;
 use avfs::vault::version::root_of;
-use avfs::vault::{Vault, require_version};
+use avfs::vault::{Vault, VaultError, require_version};
 use clap::Args;
 
 use super::{edited, patch};
@@ -43,6 +44,9 @@ pub struct ImportArgs {
     keep_going: bool,
 }
 
+/// Paths that are told one by one.
+const TROUBLES_TOLD: usize = 100;
+
 /// An import that is done, in both forms of the answer.
 pub struct Done {
     pub result: Import,
@@ -71,6 +75,12 @@ pub fn import(
     on_trouble: OnTrouble,
 ) -> Result<Done, Failure> {
     let stat_cache = ctx.stat_cache(vault, dir)?;
+    // Before its settings are looked for in it.
+    if let Err(error) = std::fs::read_dir(dir)
+        && error.kind() == std::io::ErrorKind::PermissionDenied
+    {
+        return Err(VaultError::from(ImportError::NoPermission { path: TreePath::root() }).into());
+    }
     let exclude = ctx.exclude(dir)?;
     let imported = {
         let progress = Progress::interruptible("importing")?;
@@ -126,8 +136,12 @@ impl Done {
             plural(scanned.files_read, "file", "files"),
             show_bytes_size(scanned.bytes_read),
         ))?;
-        for trouble in &scanned.troubles {
+        for trouble in scanned.troubles.iter().take(TROUBLES_TOLD) {
             out.line(format_args!("left out or not exact: {}: {}", trouble.path, trouble.reason))?;
+        }
+        if scanned.troubles.len() > TROUBLES_TOLD {
+            let more = scanned.troubles.len() - TROUBLES_TOLD;
+            out.line(format_args!("and {more} more; all of them with: --json"))?;
         }
         Ok(())
     }

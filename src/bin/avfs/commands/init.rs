@@ -51,7 +51,7 @@ pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
         let fork = ForkName::main();
         Some(import::import(ctx, &vault, &dir, &fork, "first import", OnTrouble::Fail)?)
     } else {
-        ctx.ui.note(format_args!("next: avfs import"));
+        ctx.ui.note(format_args!("next: avfs{} import", ctx.vault_words()));
         None
     };
     let result = Init {
