@@ -235,17 +235,27 @@ fn a_vault_that_others_write_can_be_read_without_rights() {
         support::write(&open(), "f", b"0");
         set(&file, 0o444);
         set(&dir, 0o555);
-        let reader = open();
-        let head = || reader.fork(&main_fork()).unwrap().head;
+        let mut reader = Some(open());
         for round in 1..6 {
-            let before = head();
+            // In one process SQLite gives all who use a log the rights of the first: it is left before it is written.
+            if on_close == OnClose::LeaveLog {
+                drop(reader.take());
+            }
             set(&dir, 0o755);
             set(&file, 0o644);
             let written = support::write(&open(), "f", &support::noise(round, 300_000)).version.id;
-            assert_ne!(before, written);
-            assert_eq!(head(), written, "{on_close:?}, round {round}");
+            set(&file, 0o444);
+            set(&dir, 0o555);
+            if on_close == OnClose::LeaveLog {
+                reader = Some(open());
+            }
+            let reader = reader.as_ref().unwrap();
+            let head = reader.fork(&main_fork()).unwrap().head;
+            assert_eq!(head, written, "{on_close:?}, round {round}");
             let report = reader.fsck(Thoroughness::Full, &Meter::default()).unwrap();
             assert_eq!(report.findings, [], "{on_close:?}, round {round}");
         }
+        drop(reader);
+        set(&dir, 0o755);
     }
 }

@@ -159,20 +159,13 @@ impl Stand {
     }
 }
 
-/// A log needs files beside the vault. Where they are there they can be used without writing; where they cannot be
-/// made and there is no log, the file is read as it stands.
+/// A log needs files beside the vault. Where they cannot be made and there is no log, the file is read as it stands.
+///
+/// An empty log is none: SQLite would give it the mode of the file, which the owner may change back.
 fn open_read_only(path: &Path, options: &OpenOptions) -> Result<Conn> {
     let stand = Stand::of(path)?;
-    if std::fs::exists(sibling(path, "-wal")).unwrap_or(false) {
-        let opened = open_raw(path, OpenFlags::SQLITE_OPEN_READ_ONLY, options);
-        let usable = opened.and_then(|conn| {
-            let read = conn.sql.pragma_query_value(None, "schema_version", |_| Ok(()));
-            read.map(|()| conn).map_err(|error| translate(path, error))
-        });
-        // Without an index of the log there is no reading it; an empty one can be passed over.
-        if usable.is_ok() || stand.has_log {
-            return usable;
-        }
+    if stand.has_log {
+        return open_raw(path, OpenFlags::SQLITE_OPEN_READ_ONLY, options);
     }
     let absolute = std::path::absolute(path).map_err(|error| BackendError::io("open", path, error))?;
     let mut uri = OsString::from("file:");
