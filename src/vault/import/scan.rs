@@ -239,9 +239,10 @@ impl Shared<'_> {
         };
         let Listing { fd, entries, pending, subdirs, clean, .. } = listing;
         // Whoever uses the vault changes the time of the directory that it lies in.
-        let stat = match job.cached.and_then(|number| self.cache?.dir(number)) {
-            Some(known) if clean && self.own_file.is_in(&job.path) => HostStat { mtime: known.mtime, ..stat },
-            Some(_) | None => stat,
+        let known = job.cached.filter(|_| clean && self.own_file.is_in(&job.path));
+        let stat = match known.and_then(|number| self.cache?.dir(number)) {
+            Some(known) => HostStat { mtime: known.mtime, ..stat },
+            None => stat,
         };
         self.meter.add(entries.len() as u64, 0);
         let bytes = pending.iter().map(|(at, _)| entries[*at].stat.size).fold(0, u64::saturating_add);
