@@ -80,6 +80,10 @@ impl<B: Backend> Backend for FaultBackend<B> {
         self.inner.make_ready()
     }
 
+    fn check_steady(&self) -> Result<()> {
+        self.inner.check_steady()
+    }
+
     fn integrity(&self) -> Result<Vec<String>> {
         self.inner.integrity()
     }

@@ -50,6 +50,10 @@ pub trait Backend: Send + Sync {
     fn make_ready(&self) -> Result<()> {
         Ok(())
     }
+    /// Fails if what was read may be half old and half new, so that what looks like damage may be none.
+    fn check_steady(&self) -> Result<()> {
+        Ok(())
+    }
     /// The store's own view of its health: one line for each problem.
     fn integrity(&self) -> Result<Vec<String>>;
 }

@@ -114,8 +114,8 @@ pub enum Problem {
     CheckpointEdited { checkpoint: String },
 }
 
-/// Checks every row against the chain, and journal, approvals, forks and checkpoints against the rows; with `expect` also that this
-/// digest is one of its links.
+/// Checks every row against the chain, and journal, approvals, forks and checkpoints against the rows; with `expect`
+/// also that this digest is one of its links.
 pub fn verify(reader: &dyn Reader, expect: Option<&AuditDigest>) -> Result<Verdict> {
     let head = reader.meta(HEAD)?.and_then(|bytes| Head::decode(&bytes));
     let mut problems = Vec::new();

@@ -35,7 +35,7 @@ pub mod memo;
 mod merge;
 pub mod meter;
 pub mod ops;
-mod own;
+pub(crate) mod own;
 pub mod page;
 mod page_codec;
 pub mod pages;

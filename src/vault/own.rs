@@ -21,7 +21,7 @@ pub(super) fn is_staging_name(name: &[u8]) -> bool {
 
 /// Whether a path names something in avfs's own directory, or that itself.
 #[must_use]
-pub(super) fn is_in_own_dir(path: &TreePath) -> bool {
+pub(crate) fn is_in_own_dir(path: &TreePath) -> bool {
     path.components().any(|name| name == OWN_DIR)
 }
 

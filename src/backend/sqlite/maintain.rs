@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::read::Session;
 use super::{Conn, SqliteBackend, connect};
-use crate::backend::{BackendError, Durability, Result};
+use crate::backend::{Backend, Durability, Result};
 
 /// Every so many pages the log is moved into the file after a commit, beside other writers.
 /// A new process reads the whole log before its first query, so it is kept short.
@@ -162,8 +162,6 @@ pub fn integrity(backend: &SqliteBackend) -> Result<Vec<String>> {
         statement.query_map([], |row| row.get(0))?.collect()
     };
     let lines = ask().map_err(|error| backend.translate(error))?;
-    if backend.is_unsteady() {
-        return Err(BackendError::Unsteady { path: backend.path.clone() });
-    }
+    backend.check_steady()?;
     Ok(lines.into_iter().filter(|line| line != "ok").collect())
 }

@@ -141,10 +141,8 @@ impl SqliteBackend {
             *waited_s = self.options.patience.as_secs();
         }
         let looks_damaged = matches!(translated, BackendError::Corrupt { .. } | BackendError::Foreign { .. });
-        if looks_damaged && self.is_unsteady() {
-            return BackendError::Unsteady { path: self.path.clone() };
-        }
-        translated
+        let steady = if looks_damaged { self.check_steady() } else { Ok(()) };
+        steady.err().unwrap_or(translated)
     }
 
     fn turn(&self) -> Result<FileLock> {
@@ -240,6 +238,10 @@ impl Backend for SqliteBackend {
         write::make_ready(self)
     }
 
+    fn check_steady(&self) -> Result<()> {
+        if self.is_unsteady() { Err(BackendError::Unsteady { path: self.path.clone() }) } else { Ok(()) }
+    }
+
     fn integrity(&self) -> Result<Vec<String>> {
         maintain::integrity(self)
     }
@@ -266,5 +268,21 @@ mod tests {
         let (now, bytes) = backend.open_log(&log).unwrap();
         assert_eq!((inode(&now), bytes), (inode(&File::open(&log).unwrap()), 7));
         assert_ne!(inode(&now), first);
+    }
+
+    #[test]
+    fn who_reads_without_locks_notices_that_somebody_wrote() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("vault.db");
+        let backend = SqliteBackend::create(&path, OpenOptions::default()).unwrap();
+        backend.settle().unwrap();
+        assert!(backend.check_steady().is_ok(), "who has locks need not care");
+        *backend.stand.lock().unwrap() = backend.stand_now();
+        assert!(backend.check_steady().is_ok());
+        backend.write().unwrap().commit(crate::backend::Durability::Synced).unwrap();
+        let mut writer = backend.write().unwrap();
+        writer.set_meta("key", b"value").unwrap();
+        writer.commit(crate::backend::Durability::Synced).unwrap();
+        assert!(matches!(backend.check_steady(), Err(BackendError::Unsteady { .. })));
     }
 }

@@ -21,12 +21,13 @@ use crate::vault::diff::{Change, diff};
 use crate::vault::discard::ChangesOf;
 use crate::vault::gc::Trial;
 use crate::vault::meter::Meter;
+use crate::vault::own::is_in_own_dir;
 use crate::vault::page::Node;
 use crate::vault::path::TreePath;
 use crate::vault::run::{all_runs_of_fork, find_run};
 use crate::vault::version::{History, root_of};
 use crate::vault::write_out::{FreshPages, OverlayNames, WriteOut};
-use crate::vault::{Vault, VaultError, ignore, require_version};
+use crate::vault::{Vault, VaultError, require_version};
 
 pub use error::{ApplyError, Conflict};
 pub use select::Filter;
@@ -155,8 +156,7 @@ pub fn changes_to_apply(
 
 /// The changes that the filter lets pass, with the new directories that those need; and how many it does not.
 fn chosen(all: Vec<Change>, filter: &Filter) -> (Vec<Change>, u64) {
-    let is_own = |path: &TreePath| path.components().any(|name| name == ignore::OWN_DIR);
-    let accepted = |change: &Change| filter.accepts(&change.path) && !is_own(&change.path);
+    let accepted = |change: &Change| filter.accepts(&change.path) && !is_in_own_dir(&change.path);
     let taken = all.iter().filter(|change| accepted(change) && change.after.is_some());
     let above: HashSet<TreePath> = taken.flat_map(|change| ancestors(&change.path)).collect();
     let makes_dir = |change: &Change| {
