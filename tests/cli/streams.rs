@@ -1,12 +1,13 @@
 //! Streams and signals: pipes that end early, colours, interruption.
 
 use std::io::Read as _;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::env::{Answer, TestEnv};
+use crate::env::{Answer, TestEnv, binary};
 use crate::support;
 
 #[test]
@@ -119,4 +120,27 @@ fn an_interrupted_import_adds_no_version() {
     assert!(answer.stdout.contains("\"code\":\"interrupted\""), "{answer:?}");
     assert_eq!(env.result(&["log"])["versions"].as_array().unwrap().len(), 1);
     env.assert_sound();
+}
+
+/// Who was started to outlive the terminal, as by nohup, does.
+#[test]
+fn a_hangup_that_is_ignored_interrupts_nothing() {
+    let env = TestEnv::new();
+    support::many_files(&env.project(), 2000);
+    env.ok(&["init", "--import"]);
+    let mut command = env.clean(Path::new("sh"));
+    command.args(["-c", "trap '' HUP; exec \"$0\" export main ../copy"]).arg(binary());
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    // Not before the shell has become the command: until then it is the shell that is hung up.
+    while std::fs::read_link(format!("/proc/{}/exe", child.id())).is_ok_and(|exe| exe != binary()) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut sent = 0;
+    while child.try_wait().unwrap().is_none() {
+        sent += i32::from(rustix::process::kill_process(pid, Signal::HUP).is_ok());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(child.wait().unwrap().success() && sent > 0, "{sent} sent");
+    assert!(env.at("copy").is_dir());
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::env::{TestEnv, wait_for};
+use crate::env::{Answer, Running, TestEnv, wait_for};
 use crate::shared::{Shared, alive, marker};
 
 /// Kills that are spread over the life of a run.
@@ -110,6 +110,17 @@ fn killing_the_supervisor_kills_everybody() {
 /// Waits inside for the test to have done something outside.
 const MEET: &str = ": > $S/ready; while [ ! -e $S/go ]; do sleep 0.02; done";
 
+/// Lets a run come to its end while its vault is away: its changes wait in the scratch.
+#[track_caller]
+fn end_without_vault(env: &TestEnv, shared: &Shared, running: Running) -> Answer {
+    let (there, away) = (env.project().join(".avfs"), env.at("away"));
+    std::fs::rename(&there, &away).unwrap();
+    shared.put("go");
+    let failed = running.answer().expect(123);
+    std::fs::rename(&away, &there).unwrap();
+    failed
+}
+
 #[test]
 fn the_next_run_finishes_what_was_half_captured() {
     let env = TestEnv::with_project();
@@ -117,11 +128,7 @@ fn the_next_run_finishes_what_was_half_captured() {
     env.shell(&["--fork", "f"], "echo early > early").expect(0);
     let running = shared.start(&env, &["--json", "--fork", "f"], &format!("{MEET}; echo kept > kept"));
     let running = shared.wait_for_word(running, "ready");
-    let (there, away) = (env.project().join(".avfs"), env.at("away"));
-    std::fs::rename(&there, &away).unwrap();
-    shared.put("go");
-    let failed = running.answer().expect(123).envelope();
-    std::fs::rename(&away, &there).unwrap();
+    let failed = end_without_vault(&env, &shared, running).envelope();
     // It stands on what the run before it made, as if nothing had happened.
     let next = env.json(&["--fork", "f"], "cat early kept");
     assert_eq!(next["result"]["stdout"], "early\nkept\n", "{next}");
@@ -346,11 +353,7 @@ fn a_run_of_which_nothing_is_kept_is_finished_without_a_capture() {
         words.extend(options);
         let running = shared.start(&env, &words, MEET);
         let running = shared.wait_for_word(running, "ready");
-        let (there, away) = (env.project().join(".avfs"), env.at("away"));
-        std::fs::rename(&there, &away).unwrap();
-        shared.put("go");
-        running.answer().expect(123);
-        std::fs::rename(&away, &there).unwrap();
+        end_without_vault(&env, &shared, running);
         let recovered = env.avfs_result(&["recover"]);
         assert_eq!(recovered["runs"][0]["action"], json!("captured"), "{options:?}: {recovered}");
         assert_eq!(run_states(&env), ["completed"], "{options:?}");
@@ -392,11 +395,7 @@ fn a_sweep_leaves_what_a_recovery_needs() {
     env.shell(&["--fork", "f"], "echo early > early").expect(0);
     let running = shared.start(&env, &["--fork", "f"], &format!("{MEET}; echo kept > kept"));
     let running = shared.wait_for_word(running, "ready");
-    let (there, away) = (env.project().join(".avfs"), env.at("away"));
-    std::fs::rename(&there, &away).unwrap();
-    shared.put("go");
-    running.answer().expect(123);
-    std::fs::rename(&away, &there).unwrap();
+    end_without_vault(&env, &shared, running);
     env.avfs(&["fork", "delete", "f", "--force"]).expect(0);
     env.avfs(&["gc"]).expect(0);
     let recovered = env.avfs_result(&["recover"]);

@@ -30,6 +30,7 @@ mod roundtrip;
 mod run_forks;
 mod runs;
 mod secrets;
+mod sweeping;
 mod syncs;
 mod undo;
 mod worker;

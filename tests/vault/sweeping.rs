@@ -1,0 +1,188 @@
+//! What is given up and given back: expired forks, pruned versions, and everything that nothing uses any more.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use avfs::backend::Life;
+use avfs::backend::sqlite::sibling;
+use avfs::clock::Timestamp;
+use avfs::ids::CheckpointName;
+use avfs::vault::VaultError;
+use avfs::vault::checkpoint::Origin;
+use avfs::vault::fork::Deletion;
+use avfs::vault::fsck::Thoroughness;
+use avfs::vault::gc::{Keep, Trial};
+use avfs::vault::meter::Meter;
+use avfs::vault::version::History;
+
+use crate::support::{self, Rounds, Scratch, fork, main_fork, path, reference, snapshot};
+
+fn file_bytes(path: &Path) -> u64 {
+    [path.to_owned(), sibling(path, "-wal")]
+        .iter()
+        .filter_map(|path| Some(fs::metadata(path).ok()?.len()))
+        .sum()
+}
+
+#[test]
+fn deleting_a_fork_and_sweeping_gives_the_space_back() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    let vault = support::create_vault(&file);
+    support::write(&vault, "kept", &support::noise(1, 500_000));
+    vault.gc(&|_| {}).unwrap();
+    let small = file_bytes(&file);
+    vault.create_fork(&fork("side"), &reference("main"), Life::Persistent).unwrap();
+    for n in 0..4 {
+        let content = support::noise(10 + n, 5 << 20);
+        vault.write_file(&fork("side"), &path(&format!("f{n}")), content.as_slice(), None, "w").unwrap();
+    }
+    let large = file_bytes(&file);
+    assert!(large > small + (20 << 20));
+    vault.delete_fork(&fork("side"), Deletion::Careful).unwrap();
+    let swept = vault.gc(&|_| {}).unwrap();
+    assert!(swept.versions >= 4 && swept.blobs > 100, "{swept:?}");
+    let after = file_bytes(&file);
+    assert!(after < small + (1 << 20), "{small} bytes grew to {large} and went back to {after} only");
+    support::assert_clean(&vault);
+    support::export(&vault, "main", &scratch.join("out"));
+    assert!(fs::read(scratch.join("out/kept")).unwrap() == support::noise(1, 500_000));
+}
+
+#[test]
+fn forks_end_on_their_day() {
+    let scratch = Scratch::new();
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    let day = |seconds| Life::Ephemeral { expires_at: support::START.plus_seconds(seconds) };
+    vault.create_fork(&fork("past"), &reference("main"), day(-1)).unwrap();
+    vault.create_fork(&fork("future"), &reference("main"), day(3600)).unwrap();
+    assert_eq!(vault.gc(&|_| {}).unwrap().forks, 1);
+    let names: Vec<String> = vault.forks().unwrap().iter().map(|fork| fork.name.to_string()).collect();
+    assert_eq!(names, ["main", "future"]);
+}
+
+#[test]
+fn a_prune_gives_up_files_and_keeps_the_record() {
+    let scratch = Scratch::new();
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    let mut ids = Vec::new();
+    for n in 0..10 {
+        ids.push(support::write(&vault, "f", &support::noise(n, 200_000)).version.id);
+        if n == 3 {
+            let name = CheckpointName::parse("pinned").unwrap();
+            vault.save_checkpoint(&main_fork(), Some(name), "", Origin::ByHand).unwrap();
+        }
+    }
+    let keep = Keep { last: Some(2), since: None };
+    let dry = vault.prune(&keep, None, Trial::DryRun).unwrap();
+    let pruned = vault.prune(&keep, None, Trial::Real).unwrap();
+    assert_eq!(dry, pruned);
+    // Ten and the empty first one; the last two and the pinned one stay.
+    assert_eq!(pruned.versions.len(), 8);
+    let swept = vault.gc(&|_| {}).unwrap();
+    assert_eq!(swept.versions, 0, "records stay");
+    assert!(swept.blobs >= 7);
+    support::assert_clean(&vault);
+    let reader = vault.read().unwrap();
+    let history: Vec<_> = History::new(&*reader, ids[9]).map(|version| version.unwrap()).collect();
+    assert_eq!(history.len(), 11);
+    let kept: HashSet<_> = history.iter().filter(|v| v.pruned_at.is_none()).map(|v| v.id).collect();
+    assert_eq!(kept, HashSet::from([ids[9], ids[8], ids[3]]));
+    drop(reader);
+    let refused = vault.restore(&main_fork(), &reference("main~3"), None);
+    assert!(matches!(refused, Err(VaultError::Pruned { .. })), "{refused:?}");
+    vault.restore(&main_fork(), &reference("main@pinned"), None).unwrap();
+    support::export(&vault, "main", &scratch.join("out"));
+    assert!(fs::read(scratch.join("out/f")).unwrap() == support::noise(3, 200_000));
+    // Nothing is old enough for a limit in time.
+    let since = Keep { last: None, since: Some(Timestamp(0)) };
+    assert_eq!(vault.prune(&since, None, Trial::Real).unwrap().versions, []);
+}
+
+/// Content that has just become garbage is imported again while it is swept: the version must have it.
+#[test]
+fn a_sweep_takes_nothing_that_a_new_version_uses() {
+    let scratch = Scratch::new();
+    let (dir, file) = (scratch.dir("dir"), scratch.join("vault.db"));
+    support::many_files(&dir, 80);
+    fs::write(dir.join("large"), support::noise(4, 3 << 20)).unwrap();
+    let vault = support::create_real_vault(&file);
+    let other = support::open_vault(&file);
+    let done = AtomicBool::new(false);
+    let sweeps = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let raise = support::RaiseOnDrop(&done);
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                other.gc(&|_| {}).unwrap();
+                sweeps.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let mut rounds = Rounds::at_least(15);
+        while let Some(round) = rounds.next(sweeps.load(Ordering::Relaxed) > 2) {
+            let imported = support::import(&vault, &dir).committed;
+            assert!(imported.changed(), "round {round}");
+            let report = vault.fsck(Thoroughness::Quick, &Meter::default()).unwrap();
+            assert_eq!(report.findings, [], "round {round}");
+            vault
+                .copy_path(
+                    &main_fork(),
+                    &path("d000"),
+                    &path("copy"),
+                    avfs::vault::ops::Depth::Recursive,
+                    "cp",
+                )
+                .unwrap();
+            // Back to nothing: all of it is garbage until the next import.
+            let everything = [path("d000"), path("d001"), path("large"), path("copy")];
+            vault.remove(&main_fork(), &everything, avfs::vault::ops::Depth::Recursive, "rm").unwrap();
+            vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
+        }
+        drop(raise);
+    });
+    assert!(sweeps.load(Ordering::Relaxed) > 2, "only {sweeps:?} sweeps");
+    support::import(&vault, &dir);
+    support::assert_clean(&vault);
+    support::export(&vault, "main", &scratch.join("out"));
+    snapshot::assert_same(&dir, &scratch.join("out"));
+}
+
+/// Somebody's tool has turned off what gives space back in steps: a sweep still comes to an end.
+#[test]
+fn a_sweep_ends_where_nothing_can_be_given_back() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    drop(support::create_vault(&file));
+    support::sql(&file)
+        .execute_batch(
+            "PRAGMA journal_mode=DELETE; PRAGMA auto_vacuum=NONE; VACUUM; PRAGMA journal_mode=WAL;",
+        )
+        .unwrap();
+    let vault = support::open_vault(&file);
+    support::write(&vault, "f", &support::noise(1, 2 << 20));
+    support::write(&vault, "f", b"short");
+    vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
+    assert!(vault.gc(&|_| {}).unwrap().blobs > 10);
+    support::assert_clean(&vault);
+}
+
+#[test]
+fn versions_in_use_are_neither_pruned_nor_swept() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    let vault = support::create_vault(&file);
+    let old = support::write(&vault, "f", b"old").version;
+    support::write(&vault, "f", b"new");
+    let gone = avfs::ids::VersionId([7; 32]);
+    let (id, keep) = (old.id, Keep { last: Some(1), since: None });
+    let vault = vault.sparing(move || Ok(vec![id, gone]));
+    vault.prune(&keep, None, Trial::Real).unwrap();
+    vault.gc(&|_| {}).unwrap();
+    support::export(&vault, &old.id.to_hex(), &scratch.join("out"));
+    assert_eq!(fs::read(scratch.join("out/f")).unwrap(), b"old");
+    drop(vault);
+    let vault = support::open_vault(&file);
+    assert_eq!(vault.prune(&keep, None, Trial::Real).unwrap().versions, [old.id]);
+}
