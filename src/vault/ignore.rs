@@ -29,9 +29,8 @@ impl Rules {
     /// The rules inside `dir`, which has an ignore file with this text.
     pub fn with(&self, dir: &TreePath, text: &[u8]) -> Result<Self, ignore::Error> {
         let mut builder = GitignoreBuilder::new("");
-        let text = String::from_utf8_lossy(text);
-        for line in text.strip_prefix('\u{feff}').unwrap_or(&text).lines() {
-            builder.add_line(None, &as_git_reads(line))?;
+        for line in lines(text) {
+            builder.add_line(None, &as_git_reads(readable(line)?))?;
         }
         let layer = Layer { dir: dir.clone(), rules: builder.build()?, above: self.clone() };
         Ok(Self { layer: Some(Arc::new(layer)) })
@@ -40,13 +39,11 @@ impl Rules {
     /// As [`Rules::with`], leaving out lines that are no patterns; false if there were any.
     #[must_use]
     pub fn with_readable(&self, dir: &TreePath, text: &[u8]) -> (Self, bool) {
-        let text = String::from_utf8_lossy(text);
-        let is_pattern = |line: &&str| self.with(dir, line.as_bytes()).is_ok();
-        if let Ok(rules) = self.with(dir, text.as_bytes()) {
+        if let Ok(rules) = self.with(dir, text) {
             return (rules, true);
         }
-        let readable: Vec<&str> = text.lines().filter(is_pattern).collect();
-        (self.with(dir, readable.join("\n").as_bytes()).unwrap_or_else(|_| self.clone()), false)
+        let good: Vec<&[u8]> = lines(text).filter(|line| self.with(dir, line).is_ok()).collect();
+        (self.with(dir, &good.join(&b'\n')).unwrap_or_else(|_| self.clone()), false)
     }
 
     /// The rules of these lines, in the root.
@@ -81,6 +78,22 @@ impl Rules {
         }
         false
     }
+}
+
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    text.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+}
+
+/// A line as text. One in another encoding would match nothing: what it is to keep out must not come in unnoticed.
+fn readable(line: &[u8]) -> Result<&str, ignore::Error> {
+    if line.starts_with(b"#") {
+        return Ok("");
+    }
+    std::str::from_utf8(line).map_err(|_| ignore::Error::Glob {
+        glob: Some(String::from_utf8_lossy(line).into_owned()),
+        err: "it is not UTF-8".to_owned(),
+    })
 }
 
 /// Classes of characters that git knows by name, as ranges.
@@ -154,7 +167,9 @@ mod tests {
     #[test]
     fn a_line_that_is_no_pattern_takes_no_other_with_it() {
         let path = |text: &str| TreePath::parse(text.as_bytes()).unwrap();
-        let text = b"*.log\n[z-a]\n/out\n";
+        let text = b"*.log\r\n[z-a]\n# gr\xfc\xdfe\ngr\xfc\xdfe\n/out\n";
+        assert!(Rules::default().with(&TreePath::root(), b"# gr\xfc\xdfe\n").is_ok());
+        assert!(Rules::default().with(&TreePath::root(), b"gr\xfc\xdfe\n").is_err());
         assert!(Rules::default().with(&TreePath::root(), text).is_err());
         let (rules, good) = Rules::default().with_readable(&TreePath::root(), text);
         assert!(!good);
