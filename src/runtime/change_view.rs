@@ -211,8 +211,8 @@ struct Names {
 }
 
 fn names(change: &Change) -> Names {
-    let side = |prefix: &str, side: &Option<Side>, path: &TreePath| match side {
-        Some(_) => format!("{prefix}/{path}"),
+    let side = |prefix: char, side: &Option<Side>, path: &TreePath| match side {
+        Some(_) => patch_name(prefix, path),
         None => "/dev/null".to_owned(),
     };
     let old_path = match &change.kind {
@@ -226,10 +226,41 @@ fn names(change: &Change) -> Names {
     };
     let (word, _) = kind_words(&change.kind);
     Names {
-        headline: format!("diff --avfs a/{old_path} b/{} ({word})", change.path).into_bytes(),
-        old: side("a", &change.before, old_path),
-        new: side("b", &change.after, &change.path),
+        headline: format!(
+            "diff --avfs {} {} ({word})",
+            patch_name('a', old_path),
+            patch_name('b', &change.path)
+        )
+        .into_bytes(),
+        old: side('a', &change.before, old_path),
+        new: side('b', &change.after, &change.path),
     }
+}
+
+/// A name as patch(1) and git read it: in quotes like a string of C where it could be taken for something else.
+fn patch_name(prefix: char, path: &TreePath) -> String {
+    let bytes = path.as_bytes();
+    let is_special = |byte: u8| byte.is_ascii_control() || matches!(byte, b'"' | b'\\');
+    if let Ok(text) = std::str::from_utf8(bytes)
+        && !bytes.iter().copied().any(is_special)
+    {
+        return format!("{prefix}/{text}");
+    }
+    let mut quoted = format!("\"{prefix}/");
+    for chunk in bytes.utf8_chunks() {
+        for char in chunk.valid().chars() {
+            match char {
+                '\n' => quoted.push_str("\\n"),
+                '\t' => quoted.push_str("\\t"),
+                '"' | '\\' => quoted.extend(['\\', char]),
+                _ if char.is_ascii_control() => quoted.push_str(&format!("\\{:03o}", u32::from(char))),
+                _ => quoted.push(char),
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| quoted.push_str(&format!("\\{byte:03o}")));
+    }
+    quoted.push('"');
+    quoted
 }
 
 fn too_long(change: &Change) -> Vec<Vec<u8>> {
@@ -250,8 +281,8 @@ fn patch_lines(change: &Change, text: &TextChange) -> Vec<Vec<u8>> {
         }
         TextChange::Lines { hunks, .. } if hunks.is_empty() => {}
         TextChange::Lines { hunks, .. } => {
-            // A tab ends a name that has a space in it, as patch(1) wants it.
-            let ended = |name: &str| if name.contains(' ') { "\t" } else { "" };
+            // A tab ends a name that has a space in it, as patch(1) wants it, unless quotes do.
+            let ended = |name: &str| if name.contains(' ') && !name.starts_with('"') { "\t" } else { "" };
             lines.push(format!("--- {old}{}", ended(&old)).into_bytes());
             lines.push(format!("+++ {new}{}", ended(&new)).into_bytes());
             let text = hunks.strip_suffix(b"\n").unwrap_or(hunks);
@@ -336,6 +367,14 @@ mod tests {
         let extents: Vec<Extent> = view.paths.iter().map(|(_, extent)| *extent).collect();
         assert_eq!(extents, [Extent::Lines(LineStat { added: 2, deleted: 0 }), Extent::Binary]);
         assert_eq!((view.total, view.left_off), (LineStat { added: 2, deleted: 0 }, 1));
+    }
+
+    #[test]
+    fn names_that_a_patch_cannot_have_as_they_are_stand_in_quotes() {
+        let name = |bytes: &[u8]| patch_name('b', &TreePath::parse(bytes).unwrap());
+        assert_eq!(name(b"a b/\xc3\xa4'"), "b/a b/\u{e4}'");
+        assert_eq!(name(b"a\tb\n\"\\\x01"), r#""b/a\tb\n\"\\\001""#);
+        assert_eq!(name(b"\xc3\xa4\xff"), "\"b/\u{e4}\\377\"");
     }
 
     #[test]
