@@ -211,11 +211,12 @@ fn probe() -> u8 {
 
 /// The manual page, for those who install it.
 fn man() -> u8 {
-    let page = clap_mangen::Man::new(Args::command());
-    match page.render(&mut std::io::stdout().lock()) {
-        Ok(()) => exit_code::OK,
-        Err(_) => exit_code::RUN_OWN,
-    }
+    let mut text = Vec::new();
+    let rendered = clap_mangen::Man::new(Args::command()).render(&mut text);
+    // What follows the help is its examples.
+    let text = String::from_utf8_lossy(&text).replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n");
+    let written = rendered.and_then(|()| std::io::stdout().lock().write_all(text.as_bytes()));
+    written.map_or(exit_code::RUN_OWN, |()| exit_code::OK)
 }
 
 fn summary_text(args: &Args, result: &ExecutionResult) -> String {

@@ -207,6 +207,9 @@ impl Diagnose for VaultError {
             Self::BeforeFirst { .. } => "see how far back it goes with: avfs log".to_owned(),
             Self::Pruned { .. } => "choose a version that avfs log does not show as pruned".to_owned(),
             Self::NoFork { name } => format!("make it with: avfs fork create {name}"),
+            Self::ForkExists { name } if *name == ForkName::main() => {
+                "choose another name: main is there from the beginning".to_owned()
+            }
             Self::ForkExists { name } => format!("choose another name, or: avfs fork delete {name}"),
             Self::MainFork { .. } => "delete the whole vault with: avfs vault delete".to_owned(),
             Self::ForkHasCheckpoints { name, .. } => {

@@ -44,7 +44,9 @@ fn a_corrupt_vault() {
     bytes.iter_mut().skip(100).for_each(|byte| *byte ^= 0x55);
     std::fs::write(env.vault_file(), &bytes).unwrap();
     for words in [&["log"][..], &["fork", "create", "f"], &["import"], &["fsck"]] {
-        env.refused(words, 1, "vault.corrupt");
+        let refusal = env.refused(words, 1, "vault.corrupt");
+        let leads_to_fsck = refusal["error"]["hint"].as_str().unwrap().contains("avfs fsck");
+        assert_eq!(leads_to_fsck, words != ["fsck"], "{refusal}");
     }
     assert_eq!(std::fs::read(env.vault_file()).unwrap(), bytes);
 }
@@ -110,7 +112,8 @@ fn references_that_lead_nowhere() {
     env.refused(&["ls", "a b"], 2, "ref.invalid");
     env.refused(&["ls", "main~x"], 2, "ref.invalid");
     env.refused(&["import", "--fork", "nope"], 1, "fork.not_found");
-    env.refused(&["fork", "create", "main"], 1, "fork.exists");
+    let refusal = env.refused(&["fork", "create", "main"], 1, "fork.exists");
+    assert!(!refusal["error"]["hint"].as_str().unwrap().contains("fork delete"), "{refusal}");
     env.refused(&["fork", "delete", "main"], 1, "fork.main");
     env.refused(&["diff", "main~1"], 1, "diff.no_parent");
     assert_eq!(env.state(), before);

@@ -35,7 +35,8 @@ fn every_verb_has_a_manual_page() {
         let mut words = vec!["man".to_owned()];
         words.extend(verb);
         let page = env.ok(&words);
-        assert!(page.contains(".SH NAME") && page.contains("Examples:"), "{words:?}");
+        assert!(page.contains(".SH NAME") && page.contains(".SH EXAMPLES\n  "), "{words:?}: {page}");
+        assert!(!page.contains("help(1)"), "{words:?} names a page that is not there");
     }
     env.refused(&["man", "nonsense"], 1, "man.unknown_verb");
 }

@@ -56,10 +56,12 @@ fn data_goes_to_stdout_and_the_rest_to_stderr() {
 #[test]
 fn an_answer_that_cannot_be_written_is_an_error() {
     let env = TestEnv::with_project();
-    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let answer = Answer::from(env.avfs(&["log"]).stdout(full).output().unwrap());
-    assert_eq!(answer.code, 1);
-    assert!(answer.stderr.contains("cannot write the answer"), "{answer:?}");
+    for words in [["log"].as_slice(), &["--help"], &["log", "--help"], &["--version"], &["man"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let answer = Answer::from(env.avfs(words).stdout(full).output().unwrap());
+        assert_eq!(answer.code, 1, "{words:?}");
+        assert!(answer.stderr.contains("cannot write the answer"), "{words:?}: {answer:?}");
+    }
 }
 
 /// Interrupts a command after longer and longer waits until it is caught at work.

@@ -237,3 +237,22 @@ fn words_that_are_missing_are_named_in_json_too() {
         assert!(refusal["error"]["message"].as_str().unwrap().contains(told), "{refusal}");
     }
 }
+
+#[test]
+fn a_checkpoint_is_named_as_it_is_listed() {
+    let env = TestEnv::with_project();
+    env.ok(&["fork", "create", "fix"]);
+    env.ok(&["checkpoint", "save", "good", "--fork", "fix"]);
+    for words in [["fix@good"].as_slice(), &["fix@good", "--fork", "fix"], &["good", "--fork", "fix"]] {
+        let info = env.result(&[&["checkpoint", "info"], words].concat());
+        assert_eq!(info["checkpoint"]["fork"], json!("fix"), "{words:?}");
+    }
+    env.refused(&["checkpoint", "info", "good"], 1, "checkpoint.not_found");
+    env.refused(&["checkpoint", "info", "fix@good", "--fork", "main"], 2, "usage");
+    env.refused(&["checkpoint", "info", "fix@"], 2, "name.invalid");
+    env.refused(&["checkpoint", "info", "@good"], 2, "name.invalid");
+    env.ok(&["rm", "README.md", "--fork", "fix"]);
+    env.ok(&["checkpoint", "restore", "fix@good"]);
+    assert!(env.ok(&["ls", "fix"]).contains("README.md"));
+    assert_eq!(env.ok(&["checkpoint", "delete", "fix@good"]), "deleted checkpoint fix@good\n");
+}

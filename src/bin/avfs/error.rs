@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use avfs::diagnose::Diagnose;
+use avfs::ids::ForkName;
 
 #[derive(Debug, thiserror::Error)]
 pub enum EdgeError {
@@ -15,6 +16,8 @@ pub enum EdgeError {
     NoParent { version: String },
     #[error("there is no verb {verb:?}")]
     UnknownVerb { verb: String },
+    #[error("the checkpoint is named on fork {one}, and --fork says {other}")]
+    TwoForks { one: ForkName, other: ForkName },
     #[error("cannot write the answer")]
     Output(#[source] std::io::Error),
     #[error("cannot draw a random number")]
@@ -44,6 +47,7 @@ impl Diagnose for EdgeError {
             Self::BadPattern { .. } => "grep.bad_pattern",
             Self::NoParent { .. } => "diff.no_parent",
             Self::UnknownVerb { .. } => "man.unknown_verb",
+            Self::TwoForks { .. } => "usage",
             Self::Output(_) => "io.output",
             Self::Random(_) => "io.random",
             Self::Signals(_) => "io.signals",
@@ -59,6 +63,7 @@ impl Diagnose for EdgeError {
             Self::BadPattern { .. } => "search for plain text with: -F",
             Self::NoParent { .. } => "name two versions: avfs diff A B",
             Self::UnknownVerb { .. } => "list them with: avfs --help",
+            Self::TwoForks { .. } => "leave one of them out",
             Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
                 "choose a place you may write to"
             }

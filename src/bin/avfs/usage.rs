@@ -1,6 +1,7 @@
 //! Words that cannot be understood: help, versions, and usage errors in both formats.
 
 use std::ffi::OsString;
+use std::io::Write as _;
 
 use avfs::diagnose::Diagnose;
 use avfs::exit_code;
@@ -13,7 +14,7 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory};
 
 use crate::cli::Cli;
-use crate::ui::{Format, Ui};
+use crate::ui::{Failure, Format, Ui};
 
 /// The kind of answer of a parsed command: `fork.create`.
 pub fn kind_of(matches: &ArgMatches) -> String {
@@ -50,14 +51,13 @@ fn kind_of_words(words: &[OsString]) -> String {
 
 /// Tells what clap found and gives the exit code.
 pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // Help that nobody reads to its end is no failure.
-        let _ = error.print();
-        return exit_code::OK;
-    }
     let json = words.iter().skip(1).take_while(|word| *word != "--").any(|word| word == "--json");
     let format = if json { Format::Json } else { Format::Human };
     let ui = Ui::new(format, kind_of_words(words));
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        let printed = error.print().and_then(|()| std::io::stdout().flush());
+        return ui.conclude(printed.map(|()| exit_code::OK).map_err(Failure::output));
+    }
     match (refused_value(error), format) {
         (Some(refusal), _) => ui.tell(refusal),
         (None, Format::Json) => ui.tell_json(&usage_body(error)),

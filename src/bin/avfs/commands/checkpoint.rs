@@ -1,7 +1,7 @@
 //! `avfs checkpoint save|list|info|restore|delete`
 
 use avfs::backend::CheckpointRecord;
-use avfs::ids::{CheckpointName, ForkName};
+use avfs::ids::{CheckpointName, ForkName, NameError};
 use avfs::runtime::envelope::{
     CheckpointInfo, CheckpointList, CheckpointObject, CheckpointOne, VersionObject,
 };
@@ -13,6 +13,7 @@ use clap::{Args, Subcommand};
 use super::edited;
 use crate::cli::{OnFork, remark};
 use crate::context::CommandContext;
+use crate::error::EdgeError;
 use crate::ui::{Failure, Outcome, Tone};
 use crate::view::{local_time, one_line};
 
@@ -65,16 +66,52 @@ struct ListArgs {
     fork: Option<ForkName>,
 }
 
+/// A checkpoint that is there.
+#[derive(Debug, Args)]
+struct Which {
+    /// The checkpoint, as `avfs checkpoint list` shows it or by its name alone
+    #[arg(value_name = "[FORK@]NAME")]
+    label: Label,
+    /// The fork it is on [default: main]
+    #[arg(long, value_name = "FORK")]
+    fork: Option<ForkName>,
+}
+
+/// `good`, or `main@good`.
+#[derive(Clone, Debug)]
+struct Label {
+    fork: Option<ForkName>,
+    name: CheckpointName,
+}
+
+impl std::str::FromStr for Label {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let (fork, name) = text.split_once('@').map_or((None, text), |(fork, name)| (Some(fork), name));
+        Ok(Self { fork: fork.map(ForkName::parse).transpose()?, name: CheckpointName::parse(name)? })
+    }
+}
+
+impl Which {
+    fn find(self) -> Result<(ForkName, CheckpointName), EdgeError> {
+        let Label { fork: labelled, name } = self.label;
+        match (labelled, self.fork) {
+            (Some(one), Some(other)) if one != other => Err(EdgeError::TwoForks { one, other }),
+            (one, other) => Ok((one.or(other).unwrap_or_else(ForkName::main), name)),
+        }
+    }
+}
+
 /// Describe a checkpoint and the version it pins
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  avfs checkpoint info good")]
+  avfs checkpoint info good
+  avfs checkpoint info experiment@good")]
 struct InfoArgs {
-    /// The checkpoint
-    name: CheckpointName,
     #[command(flatten)]
-    on: OnFork,
+    which: Which,
 }
 
 /// Bring a fork back to one of its checkpoints
@@ -86,10 +123,8 @@ Examples:
   avfs checkpoint restore good
   avfs checkpoint restore good --fork experiment")]
 struct RestoreArgs {
-    /// The checkpoint
-    name: CheckpointName,
     #[command(flatten)]
-    on: OnFork,
+    which: Which,
 }
 
 /// Delete a checkpoint; its version stays in the fork's history
@@ -98,19 +133,17 @@ struct RestoreArgs {
 Examples:
   avfs checkpoint delete cp-1")]
 struct DeleteArgs {
-    /// The checkpoint
-    name: CheckpointName,
     #[command(flatten)]
-    on: OnFork,
+    which: Which,
 }
 
 pub fn run(ctx: &CommandContext, args: CheckpointArgs) -> Outcome {
     match args.action {
         CheckpointAction::Save(args) => save(ctx, args),
         CheckpointAction::List(args) => list(ctx, &args),
-        CheckpointAction::Info(args) => info(ctx, &args),
-        CheckpointAction::Restore(args) => restore(ctx, &args),
-        CheckpointAction::Delete(args) => delete(ctx, &args),
+        CheckpointAction::Info(args) => info(ctx, args),
+        CheckpointAction::Restore(args) => restore(ctx, args),
+        CheckpointAction::Delete(args) => delete(ctx, args),
     }
 }
 
@@ -155,9 +188,10 @@ fn find(vault: &Vault, fork: &ForkName, name: &CheckpointName) -> Result<Checkpo
     Ok(found.ok_or_else(|| VaultError::NoCheckpoint { fork: fork.clone(), name: name.clone() })?)
 }
 
-fn info(ctx: &CommandContext, args: &InfoArgs) -> Outcome {
+fn info(ctx: &CommandContext, args: InfoArgs) -> Outcome {
+    let (fork, name) = args.which.find()?;
     let vault = ctx.open_vault()?;
-    let checkpoint = find(&vault, &args.on.fork, &args.name)?;
+    let checkpoint = find(&vault, &fork, &name)?;
     let version = require_version(&*vault.read()?, &checkpoint.version)?;
     let result = CheckpointInfo {
         checkpoint: CheckpointObject::from(&checkpoint),
@@ -173,16 +207,18 @@ fn info(ctx: &CommandContext, args: &InfoArgs) -> Outcome {
     })
 }
 
-fn restore(ctx: &CommandContext, args: &RestoreArgs) -> Outcome {
+fn restore(ctx: &CommandContext, args: RestoreArgs) -> Outcome {
+    let (fork, name) = args.which.find()?;
     let vault = ctx.open_vault()?;
-    let reference = Reference::parse(&format!("{}@{}", args.on.fork, args.name))?;
-    let committed = vault.restore(&args.on.fork, &reference, None)?;
-    edited::answer(ctx, &args.on.fork, &committed)
+    let reference = Reference::parse(&format!("{fork}@{name}"))?;
+    let committed = vault.restore(&fork, &reference, None)?;
+    edited::answer(ctx, &fork, &committed)
 }
 
-fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
+fn delete(ctx: &CommandContext, args: DeleteArgs) -> Outcome {
+    let (fork, name) = args.which.find()?;
     let vault = ctx.open_vault()?;
-    let deleted = vault.delete_checkpoint(&args.on.fork, &args.name)?;
+    let deleted = vault.delete_checkpoint(&fork, &name)?;
     ctx.ui.answer(&CheckpointOne { checkpoint: CheckpointObject::from(&deleted) }, |out| {
         out.line(format_args!("deleted checkpoint {}@{}", deleted.fork, deleted.name))
     })

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::context::CommandContext;
 use crate::progress::Progress;
-use crate::ui::{Out, Outcome, Tone};
+use crate::ui::{Failure, Out, Outcome, Tone};
 use crate::view::plural;
 
 /// Check the whole vault: rows, digests, references, history, audit log
@@ -24,7 +24,7 @@ pub struct FsckArgs {
 }
 
 pub fn run(ctx: &CommandContext, args: &FsckArgs) -> Outcome {
-    let vault = ctx.open_vault()?;
+    let vault = ctx.open_vault().map_err(beyond_checking)?;
     let how = if args.quick { Thoroughness::Quick } else { Thoroughness::Full };
     let report = {
         let progress = Progress::start("checking");
@@ -63,4 +63,16 @@ pub fn run(ctx: &CommandContext, args: &FsckArgs) -> Outcome {
     let message = format!("found {}", plural(result.findings.len() as u64, "problem", "problems"));
     let hint = Some("save what is whole with: avfs export REF DEST".to_owned());
     ctx.ui.answer_no(&result, &ErrorBody { code: "fsck.findings".to_owned(), message, hint }, show)
+}
+
+/// What cannot even be opened: the hint to check it would lead here.
+fn beyond_checking(failure: Failure) -> Failure {
+    match failure {
+        Failure::Error(error) if error.code() == "vault.corrupt" => {
+            let hint = "too little of it is left to be checked: put a copy back, or save what can be read with: \
+                        sqlite3 VAULT .recover";
+            Failure::Told(ErrorBody { hint: Some(hint.to_owned()), ..ErrorBody::of(&*error) })
+        }
+        other @ (Failure::Error(_) | Failure::Told(_) | Failure::BrokenPipe) => other,
+    }
 }

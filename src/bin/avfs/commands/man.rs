@@ -46,24 +46,25 @@ fn print_one(ctx: &CommandContext, root: &Command, verb: &[String]) -> Outcome {
     let words: Vec<&str> = std::iter::once("avfs").chain(verb.iter().map(String::as_str)).collect();
     let name = words.join("-");
     let text = render(at, &name)?;
-    let page = ManPage {
-        name: format!("{name}.1"),
-        file: None,
-        text: Some(String::from_utf8_lossy(&text).into_owned()),
-    };
-    ctx.ui.answer(&Man { pages: vec![page] }, |out| out.bytes(&text))
+    let page = ManPage { name: format!("{name}.1"), file: None, text: Some(text.clone()) };
+    ctx.ui.answer(&Man { pages: vec![page] }, |out| out.bytes(text.as_bytes()))
 }
 
-fn render(command: &Command, name: &str) -> Result<Vec<u8>, Failure> {
+fn render(command: &Command, name: &str) -> Result<String, Failure> {
     let mut text = Vec::new();
-    let named = command.clone().display_name(name.to_owned());
+    let mut named = command.clone().display_name(name.to_owned());
+    if named.has_subcommands() {
+        // It has no page of its own.
+        named = named.mut_subcommand("help", |help| help.hide(true));
+    }
     clap_mangen::Man::new(named)
         .title(name)
         .source(SOURCE)
         .manual("avfs")
         .render(&mut text)
         .map_err(EdgeError::Output)?;
-    Ok(text)
+    // What follows the help of a verb is its examples.
+    Ok(String::from_utf8_lossy(&text).replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n"))
 }
 
 fn write_all(ctx: &CommandContext, root: &Command, dir: &Path) -> Outcome {
