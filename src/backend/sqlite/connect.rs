@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
@@ -24,6 +24,9 @@ const MMAP_BYTES: i64 = 1 << 30;
 /// The log is cut back to this when it starts over.
 const LOG_BYTES_MAX: i64 = 64 << 20;
 const STATEMENTS_CACHED: usize = 64;
+/// How long who may not make a log looks for one that comes and goes, and how often.
+const GONE_LOG_PATIENCE: Duration = Duration::from_secs(5);
+const GONE_LOG_PAUSE: Duration = Duration::from_millis(2);
 
 /// What is left beside the vault file when the last user leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,10 +166,20 @@ impl Stand {
 ///
 /// An empty log is none: SQLite would give it the mode of the file, which the owner may change back.
 fn open_read_only(path: &Path, options: &OpenOptions) -> Result<Conn> {
-    let stand = Stand::of(path)?;
-    if stand.has_log {
-        return open_raw(path, OpenFlags::SQLITE_OPEN_READ_ONLY, options);
-    }
+    let give_up_at = Instant::now() + options.patience.min(GONE_LOG_PATIENCE);
+    let stand = loop {
+        let stand = Stand::of(path)?;
+        if !stand.has_log {
+            break stand;
+        }
+        match open_raw(path, OpenFlags::SQLITE_OPEN_READ_ONLY, options) {
+            // The last who wrote has removed the log since it was seen, and SQLite would have to make one.
+            Err(BackendError::ReadOnly { .. }) if Instant::now() < give_up_at => {
+                std::thread::sleep(GONE_LOG_PAUSE);
+            }
+            opened => return opened,
+        }
+    };
     let absolute = std::path::absolute(path).map_err(|error| BackendError::io("open", path, error))?;
     let mut uri = OsString::from("file:");
     uri.push(percent_encode(&absolute));

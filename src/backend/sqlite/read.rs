@@ -5,8 +5,9 @@ use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 use super::{Conn, SqliteBackend};
 use crate::backend::{
-    ApprovalRecord, AuditRecord, BackendError, BatchRecord, BlobRecord, CheckpointRecord, Codec, ForkRecord,
-    Life, MemoRecord, ObjectKind, Reader, RecordingRecord, Result, RunRecord, Usage, VersionRecord,
+    ApprovalRecord, AuditRecord, Backend, BackendError, BatchRecord, BlobRecord, CheckpointRecord, Codec,
+    ForkRecord, Life, MemoRecord, ObjectKind, Reader, RecordingRecord, Result, RunRecord, Usage,
+    VersionRecord,
 };
 use crate::clock::Timestamp;
 use crate::ids::{
@@ -75,7 +76,11 @@ impl Session<'_> {
     ) -> Result<Option<T>> {
         let sql_conn = &self.conn()?.sql;
         let query = || sql_conn.prepare_cached(sql)?.query_row(params, read).optional();
-        query().map_err(|error| self.backend.translate(error))
+        let found = query().map_err(|error| self.backend.translate(error))?;
+        if found.is_none() {
+            self.backend.check_steady()?;
+        }
+        Ok(found)
     }
 
     pub fn all<T>(
