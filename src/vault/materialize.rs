@@ -16,6 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use crate::backend::Guard;
 use crate::hostfs::beneath::{self, DIR};
 use crate::hostfs::lock::FileLock;
 use crate::hostfs::remove::remove_tree;
@@ -167,7 +168,18 @@ impl BaseCache {
 impl Vault {
     /// The base of a tree, built if it is not there. Concurrent callers share one.
     pub fn materialize(&self, root: &DirRef, cache: &BaseCache, trust: Trust, meter: &Meter) -> Result<Base> {
-        let _pin = self.backend().pin()?;
+        self.materialize_pinned(&self.backend().pin()?, root, cache, trust, meter)
+    }
+
+    /// As [`Vault::materialize`], for who has a pin: a second one would wait for a sweep that waits for the first.
+    pub(super) fn materialize_pinned(
+        &self,
+        _pin: &Guard,
+        root: &DirRef,
+        cache: &BaseCache,
+        trust: Trust,
+        meter: &Meter,
+    ) -> Result<Base> {
         let place = cache.bases.place(&root.tree.to_hex());
         let root_dir = place.join("root");
         let was_there = place.exists();

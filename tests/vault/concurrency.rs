@@ -83,7 +83,10 @@ fn writers_exporters_builders_and_sweeps_do_not_disturb_each_other() {
     let (path, dir) = (scratch.join("vault.db"), scratch.dir("dir"));
     support::many_files(&dir, 120);
     let vault = support::create_real_vault(&path);
-    support::import(&vault, &dir);
+    for back in (0..4).rev() {
+        std::fs::write(dir.join("changed"), format!("{back}\n")).unwrap();
+        support::import(&vault, &dir);
+    }
     vault
         .create_fork(&support::fork("work"), &support::reference("main"), avfs::backend::Life::Persistent)
         .unwrap();
@@ -106,7 +109,8 @@ fn writers_exporters_builders_and_sweeps_do_not_disturb_each_other() {
         "export",
         "export",
         "materialize",
-        "materialize",
+        "stack",
+        "stack",
         "gc",
         "evict",
     ];

@@ -86,14 +86,14 @@ impl Vault {
     /// The lower layers for a tree: a stack that is there, else a layer over a base that is near, else a new
     /// base. Concurrent callers may each make one; all of them are good.
     pub fn stack(&self, root: &DirRef, cache: &BaseCache, meter: &Meter) -> Result<Stack> {
-        let _pin = self.backend().pin()?;
+        let pin = self.backend().pin()?;
         if let Some(stack) = cache.known_stack(root)? {
             return Ok(stack);
         }
         if let Some(stack) = self.stack_on_near_base(root, cache, meter)? {
             return Ok(stack);
         }
-        let base = self.materialize(root, cache, Trust::Seal, meter)?;
+        let base = self.materialize_pinned(&pin, root, cache, Trust::Seal, meter)?;
         let made = match base.built {
             Built::Reused => Made::Reused,
             Built::New | Built::Rebuilt => Made::Materialized,
