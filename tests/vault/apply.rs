@@ -5,14 +5,15 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
+use avfs::backend::sqlite::OpenOptions;
 use avfs::backend::{Life, RunRecord};
-use avfs::clock::Timestamp;
+use avfs::clock::{Clock as _, SteppingClock, SystemClock, Timestamp};
 use avfs::diagnose::Diagnose;
 use avfs::ids::{RunPrefix, VersionId};
 use avfs::runtime::{Applied, ApplyError, ApplyOptions, Filter, Subject, apply};
-use avfs::vault::Vault;
 use avfs::vault::checkpoint::KeepCount;
 use avfs::vault::diff::diff;
 use avfs::vault::discard::ChangesOf;
@@ -23,6 +24,7 @@ use avfs::vault::meter::Meter;
 use avfs::vault::page::Node;
 use avfs::vault::run::{Landed, Landing, RunLanding, Told};
 use avfs::vault::tree::Pages;
+use avfs::vault::{Context, Vault};
 use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
 use crate::attributes::{set_mode, set_mtime};
@@ -40,11 +42,15 @@ struct Stand {
 impl Stand {
     /// `make` fills the directory, `change` changes the copy.
     fn new(make: impl Fn(&Path), change: impl Fn(&Path)) -> Self {
+        Self::in_vault(support::create_real_vault, make, change)
+    }
+
+    fn in_vault(create: impl Fn(&Path) -> Vault, make: impl Fn(&Path), change: impl Fn(&Path)) -> Self {
         let scratch = Scratch::new();
         let (host, copy) = (scratch.dir("host"), scratch.join("copy"));
         make(&host);
         copy_dir(&host, &copy);
-        let vault = support::create_real_vault(&scratch.join("vault.db"));
+        let vault = create(&scratch.join("vault.db"));
         support::import(&vault, &host);
         vault.create_fork(&fork("side"), &reference("main"), Life::Persistent).unwrap();
         change(&copy);
@@ -304,6 +310,31 @@ fn what_somebody_changed_is_named_and_left_alone() {
     assert_eq!(fs::read_to_string(stand.host().join("plain")).unwrap(), "yours");
     assert_eq!(fs::read_to_string(stand.host().join("untracked")).unwrap(), "yours");
     assert_eq!(fs::read_to_string(stand.host().join("newdir/x")).unwrap(), "mine");
+}
+
+/// A stamp tells little: clocks are set back, and what is written through a mapping may keep it for a while.
+#[test]
+fn what_was_changed_behind_its_stamp_is_left_alone() {
+    let ahead = |path: &Path| {
+        let start = Timestamp(SystemClock.now().0 + 3_600_000_000_000);
+        let clock = Arc::new(SteppingClock::starting_at(start));
+        let context = Context { clock, actor: "tester".to_owned() };
+        Vault::create(path, None, OpenOptions::default(), context).unwrap()
+    };
+    let make = |dir: &Path| ["changed", "deleted"].iter().for_each(|name| put(dir, name, "old"));
+    let change = |dir: &Path| {
+        put(dir, "changed", "run");
+        fs::remove_file(dir.join("deleted")).unwrap();
+    };
+    let stand = Stand::in_vault(ahead, make, change);
+    for name in ["changed", "deleted"] {
+        let path = stand.host().join(name);
+        let stamp = fs::metadata(&path).unwrap().modified().unwrap();
+        put(&stand.host(), name, "own");
+        fs::File::options().write(true).open(&path).unwrap().set_modified(stamp).unwrap();
+    }
+    assert_eq!(stand.conflicts(), ["changed", "deleted"]);
+    assert_eq!(fs::read_to_string(stand.host().join("changed")).unwrap(), "own");
 }
 
 #[test]

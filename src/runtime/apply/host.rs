@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags};
 
 use super::ApplyError;
-use crate::clock::Timestamp;
 use crate::hostfs::beneath::{self, DIR, READ};
 use crate::hostfs::cause::Cause;
 use crate::hostfs::stat::{HostKind, HostStat};
@@ -22,15 +21,11 @@ use crate::vault::write_out::WriteOut;
 
 type Result<T> = std::result::Result<T, ApplyError>;
 
-/// The kernel's clock for files may lag behind the one that dates versions.
-const CLOCK_LAG_NS: i64 = 1_000_000_000;
-
 pub struct Host<'a> {
     dir: PathBuf,
     root: OwnedFd,
     device: u64,
     out: &'a WriteOut<'a>,
-    since: Timestamp,
     /// Directories that were found to be writable.
     writable: RefCell<HashSet<TreePath>>,
 }
@@ -44,10 +39,10 @@ pub enum Look {
 }
 
 impl<'a> Host<'a> {
-    pub fn open(dir: &Path, out: &'a WriteOut<'a>, since: Timestamp) -> Result<Self> {
+    pub fn open(dir: &Path, out: &'a WriteOut<'a>) -> Result<Self> {
         let root = beneath::open_root(dir).map_err(ApplyError::dir("open", dir))?;
         let device = beneath::fstat(root.as_fd()).map_err(ApplyError::dir("look at", dir))?.device;
-        Ok(Self { dir: dir.to_owned(), root, device, out, since, writable: RefCell::default() })
+        Ok(Self { dir: dir.to_owned(), root, device, out, writable: RefCell::default() })
     }
 
     pub fn dir(&self) -> &Path {
@@ -138,7 +133,7 @@ fn refused(operation: &'static str, path: &TreePath) -> impl FnOnce(std::io::Err
     }
 }
 
-/// Something that is there; read at most once, and only if its stamp does not say enough.
+/// Something that is there; read at most once, and only if its kind, mode and size do not say enough.
 pub struct Found<'h> {
     host: &'h Host<'h>,
     path: &'h TreePath,
@@ -148,17 +143,10 @@ pub struct Found<'h> {
 }
 
 impl Found<'_> {
-    /// True if the stamp alone shows that the file is still what the version has: the same time and size, and
-    /// nothing about it was written since.
-    #[must_use]
-    pub fn is_untouched(&self, node: &Node) -> bool {
-        let Node::File(file) = node else { return false };
-        let stamp = (self.stat.kind, self.stat.mode, self.stat.size, self.stat.mtime);
-        let old = self.stat.ctime.saturating_nanos() < self.host.since.0.saturating_sub(CLOCK_LAG_NS);
-        old && stamp == (HostKind::File, file.mode, file.size, file.mtime)
-    }
-
     /// True if it is what a version has, its time apart. `meta` is that of a directory.
+    ///
+    /// A file is read for that, whatever its stamp says: one that is written through a mapping may keep it for half a
+    /// minute.
     pub fn is(&mut self, node: &Node, meta: Option<&DirMeta>) -> Result<bool> {
         match node {
             Node::File(file) => self.is_file(file),

@@ -15,7 +15,6 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use crate::backend::{Reader, RunRecord, VersionRecord};
-use crate::clock::Timestamp;
 use crate::ids::{ForkName, RunId};
 use crate::vault::diff::{Change, diff};
 use crate::vault::discard::ChangesOf;
@@ -40,8 +39,6 @@ pub struct Subject {
     pub runs: Vec<RunId>,
     pub before: VersionRecord,
     pub after: VersionRecord,
-    /// When they began to be made: what changed on the host since is not to be overwritten.
-    pub since: Timestamp,
 }
 
 impl Subject {
@@ -67,8 +64,7 @@ impl Subject {
         let kept =
             |id| reader.version(&id)?.ok_or_else(|| without("its fork is gone, and its versions with it"));
         let (before, after) = (kept(before)?, kept(run.version_after.unwrap_or(before))?);
-        let since = run.started_at.min(before.at);
-        Ok(Self { fork: run.fork.clone(), runs: vec![run.id.clone()], before, after, since })
+        Ok(Self { fork: run.fork.clone(), runs: vec![run.id.clone()], before, after })
     }
 
     fn of_fork(reader: &dyn Reader, name: &ForkName) -> Result<Self, VaultError> {
@@ -85,15 +81,11 @@ impl Subject {
         runs.retain(|run| run.version_after.is_some_and(|id| own.contains(&id)));
         // What was applied before is what the host has: the changes since then are those of the runs after it.
         let applied = runs.iter().find(|run| run.applied_at.is_some()).cloned();
-        let (base, since) = match &applied {
-            Some(run) => (run.version_after.unwrap_or(fork.base), run.applied_at.unwrap_or(fork.created_at)),
-            None => (fork.base, fork.created_at),
-        };
+        let base = applied.as_ref().and_then(|run| run.version_after).unwrap_or(fork.base);
         runs.retain(|run| applied.as_ref().is_none_or(|applied| run.seq > applied.seq));
         let (before, after) = (require_version(reader, &base)?, require_version(reader, &fork.head)?);
-        let since = since.min(before.at);
         let runs = runs.into_iter().map(|run| run.id).collect();
-        Ok(Self { fork: fork.name, runs, before, after, since })
+        Ok(Self { fork: fork.name, runs, before, after })
     }
 }
 
@@ -130,7 +122,7 @@ pub fn apply(
     let all = diff(&pages, &root_of(&subject.before)?, &root_of(&subject.after)?)?;
     let (changes, left_out) = chosen(all, options.filter);
     let out = WriteOut { vault, overlay_names: OverlayNames::Plain, meter: options.meter };
-    let host = host::Host::open(dir, &out, subject.since)?;
+    let host = host::Host::open(dir, &out)?;
     let plan = plan::make(&host, &pages, &changes)?;
     let mut applied = Applied { already: plan.already, left_out, changes, kept_dirs: Vec::new() };
     if options.trial == Trial::DryRun {

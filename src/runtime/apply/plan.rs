@@ -225,7 +225,7 @@ impl Maker<'_> {
             return self.dir_is_there(path, stat, new);
         }
         let mut found = self.host.found(path, stat);
-        if found.is_untouched(old) || found.is(old, None)? {
+        if found.is(old, None)? {
             return self.plant(path, new, Over::Anything);
         }
         Ok(Verdict::Conflict("it was changed"))
@@ -258,7 +258,7 @@ impl Maker<'_> {
     fn goes(&self, path: &TreePath, look: Look, old: &Node) -> Result<Verdict> {
         let Look::There(stat) = look else { return Ok(Verdict::Already) };
         let mut found = self.host.found(path, stat);
-        Ok(if found.is_untouched(old) || found.is(old, None)? {
+        Ok(if found.is(old, None)? {
             Verdict::Do(Task::Unlink { path: path.clone() })
         } else {
             Verdict::Conflict("it was changed")
@@ -288,7 +288,7 @@ impl Maker<'_> {
         if stat.mtime == mtime(new) && found.is(new, None)? {
             return self.settled(path, stat, Some(old), new);
         }
-        if found.is_untouched(old) || found.is(old, None)? {
+        if found.is(old, None)? {
             return Ok(Verdict::Do(cheapest(path, &stat, old, new)));
         }
         if found.is(new, None)? {
