@@ -17,6 +17,7 @@ use super::audit::Event;
 use super::error::Result;
 use super::memo::{self, Forget};
 use super::reach::{Object, refers_to};
+use super::run::all_runs_of_fork;
 use super::store::{Vault, require_version};
 
 /// Rows looked at in one transaction.
@@ -278,6 +279,12 @@ fn plan_prune(
     }
     let checkpoints = reader.checkpoints()?;
     let mut kept: HashSet<VersionId> = forks.iter().map(|fork| fork.head).chain(in_use).collect();
+    // What a fork began with, or was applied with last, is what its changes are told from; main began with nothing.
+    for fork in forks.iter().filter(|fork| fork.name != ForkName::main()) {
+        kept.insert(fork.base);
+        let applied = all_runs_of_fork(reader, &fork.name)?.into_iter().find(|run| run.applied_at.is_some());
+        kept.extend(applied.and_then(|run| run.version_after));
+    }
     let by_hand = checkpoints.iter().filter(|checkpoint| !checkpoint.automatic);
     kept.extend(by_hand.map(|checkpoint| checkpoint.version));
     // How many versions lie between each one and the nearest head: its age where it is youngest. What a fork that was
@@ -286,18 +293,27 @@ fn plan_prune(
     let mut whole: Vec<VersionRecord> = Vec::new();
     let is_chosen = |fork: &&ForkRecord| only.is_none_or(|name| *name == fork.name);
     let (chosen, others): (Vec<&ForkRecord>, Vec<&ForkRecord>) = forks.iter().partition(is_chosen);
-    for (heads, age) in [(others, None), (chosen, Some(0))] {
+    let heads = |forks: Vec<&ForkRecord>, age| forks.into_iter().map(|fork| (fork.head, age)).collect();
+    let mut walks: VecDeque<VecDeque<(VersionId, Option<u64>)>> =
+        VecDeque::from([heads(others, None), heads(chosen, Some(0))]);
+    while let Some(mut waiting) = walks.pop_front() {
         // All heads, then whatever is one older: who comes first is the youngest.
-        let mut waiting: VecDeque<_> = heads.into_iter().map(|fork| (fork.head, age)).collect();
+        let mut beside = VecDeque::new();
         while let Some((id, age)) = waiting.pop_front() {
             if ages.contains_key(&id) {
                 continue;
             }
             ages.insert(id, age);
             let version = require_version(reader, &id)?;
-            // Another parent was gone back to, and is no younger for it, or joined, and is as old as its fork makes it.
-            waiting.extend(version.parents.first().map(|parent| (*parent, age.map(|age| age + 1))));
+            let mut parents = version.parents.iter().map(|parent| (*parent, age.map(|age| age + 1)));
+            waiting.extend(parents.next());
+            // Another parent was gone back to, and is no younger for it, or joined, and is as old as its fork makes it:
+            // only if there is none any more does the join tell.
+            beside.extend(parents);
             whole.push(version);
+        }
+        if !beside.is_empty() {
+            walks.push_back(beside);
         }
     }
     let mut pruned = Pruned::default();

@@ -73,6 +73,8 @@ struct Model {
     runs: Vec<Run>,
     versions: Vec<Version>,
     heads: BTreeMap<String, usize>,
+    /// What forks began with.
+    bases: BTreeMap<String, usize>,
     checkpoints: BTreeMap<(String, String), Checkpoint>,
     host: Tree,
     host_root: u64,
@@ -241,6 +243,7 @@ impl Model {
             runs: Vec::new(),
             versions: vec![empty],
             heads: BTreeMap::from([("main".to_owned(), 0)]),
+            bases: BTreeMap::new(),
             checkpoints: BTreeMap::new(),
             host,
             host_root: 1,
@@ -297,7 +300,7 @@ impl Model {
         if only.is_some_and(|name| !self.heads.contains_key(name)) {
             return Err("fork.not_found");
         }
-        let mut kept: BTreeSet<usize> = self.heads.values().copied().collect();
+        let mut kept: BTreeSet<usize> = self.heads.values().chain(self.bases.values()).copied().collect();
         kept.extend(self.checkpoints.values().filter(|c| !c.automatic).map(|c| c.version));
         let mut reached = BTreeSet::new();
         for fork in self.heads.keys() {
@@ -375,6 +378,7 @@ impl Model {
                 }
                 let head = *self.heads.get(from).ok_or("ref.unknown")?;
                 self.heads.insert(name.clone(), head);
+                self.bases.insert(name.clone(), head);
                 Ok(())
             }
             Step::ForkDelete { name, forced } => {
@@ -387,6 +391,7 @@ impl Model {
                     return Err("fork.has_checkpoints");
                 }
                 self.heads.remove(name);
+                self.bases.remove(name);
                 self.checkpoints.retain(|(fork, _), _| fork != name);
                 Ok(())
             }
@@ -446,6 +451,9 @@ impl Model {
                     let file = Thing::File { content: content(*length), mode: 0o600 };
                     tree.insert(run_path(*number), file);
                     self.heads.insert(on.clone(), before);
+                    if new_fork.is_some() {
+                        self.bases.insert(on.clone(), before);
+                    }
                     let root = self.fresh();
                     self.advance(&on, tree, root);
                     run.after = Some(self.heads[&on]);

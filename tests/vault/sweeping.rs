@@ -186,3 +186,41 @@ fn versions_in_use_are_neither_pruned_nor_swept() {
     let vault = support::open_vault(&file);
     assert_eq!(vault.prune(&keep, None, Trial::Real).unwrap().versions, [old.id]);
 }
+
+/// The changes of a fork are told and applied by what it began with, however old that is.
+#[test]
+fn a_prune_keeps_what_forks_began_with() {
+    let scratch = Scratch::new();
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    let base = support::write(&vault, "f", b"0").version.id;
+    vault.create_fork(&fork("kept"), &reference("main"), Life::Persistent).unwrap();
+    support::write(&vault, "f", b"1");
+    support::write(&vault, "f", b"2");
+    let one = Keep { last: Some(1), since: None };
+    let pruned = vault.prune(&one, None, Trial::Real).unwrap().versions;
+    assert!(pruned.len() == 2 && !pruned.contains(&base), "{pruned:?}");
+    vault.delete_fork(&fork("kept"), Deletion::Careful).unwrap();
+    assert_eq!(vault.prune(&one, None, Trial::Real).unwrap().versions, [base]);
+}
+
+/// What was joined, and whose own fork is gone, is as old as the join makes it.
+#[test]
+fn versions_that_only_a_join_leads_to_are_pruned_too() {
+    let scratch = Scratch::new();
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    support::write(&vault, "f", b"0");
+    vault.create_fork(&fork("side"), &reference("main"), Life::Persistent).unwrap();
+    let write = |on: &str, text: &[u8]| {
+        vault.write_file(&fork(on), &path(on), text, None, "write").unwrap().version.id
+    };
+    let (one, other) = (write("side", b"1"), write("side", b"2"));
+    let main = write("main", b"1");
+    vault.join(&fork("both"), &[main, other], Life::Persistent).unwrap();
+    vault.delete_fork(&fork("side"), Deletion::Careful).unwrap();
+    let last = Keep { last: Some(1), since: None };
+    write("both", b"3");
+    write("both", b"4");
+    let pruned = vault.prune(&last, None, Trial::Real).unwrap().versions;
+    assert!(pruned.contains(&one) && pruned.contains(&other), "{pruned:?}");
+    support::assert_clean(&vault);
+}
