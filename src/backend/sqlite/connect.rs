@@ -1,7 +1,7 @@
 //! Opens connections: the only place that does, so that every one of them has the same settings.
 
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -98,8 +98,11 @@ pub fn sibling(path: &Path, suffix: &str) -> PathBuf {
 
 /// Makes an empty vault file; the caller has made sure that there is none.
 pub fn create(path: &Path, options: &OpenOptions) -> Result<Conn> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
-    let conn = open_raw(path, flags, options)?;
+    // Content of files that only their owner may read is in it. SQLite gives what lies beside it the same mode.
+    let mut only_owner = std::fs::OpenOptions::new();
+    only_owner.write(true).create_new(true).mode(0o600);
+    only_owner.open(path).map_err(|error| BackendError::io("create", path, error))?;
+    let conn = open_raw(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options)?;
     let settle = || -> rusqlite::Result<()> {
         conn.sql.pragma_update(None, "page_size", PAGE_BYTES as i64)?;
         conn.sql.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;

@@ -20,7 +20,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use connect::{Access, Conn, Stand};
 pub use connect::{Mapped, OnClose, OpenOptions, sibling};
@@ -28,6 +28,15 @@ pub use schema::{APPLICATION_ID, FORMAT};
 
 use super::{Backend, BackendError, Guard, Reader, Result, Writer};
 use crate::hostfs::lock::{FileLock, LockError, Mode};
+
+/// What lies beside a vault file while it is used: `vault.db` → `vault.db-wal`.
+pub const COMPANIONS: [&str; 6] = ["-wal", "-shm", "-journal", "-lock", "-use", "-gate"];
+
+/// How long a sweep that waits for others to end keeps more from beginning, how often it looks, and how long it steps
+/// aside then.
+const SWEEP_TURN: Duration = Duration::from_secs(2);
+const SWEEP_LOOK: Duration = Duration::from_millis(2);
+const SWEEP_PAUSE: Duration = Duration::from_millis(200);
 
 pub struct SqliteBackend {
     path: PathBuf,
@@ -86,7 +95,7 @@ impl SqliteBackend {
 
     /// Removes a vault file and what lies beside it.
     pub fn remove_files(path: &Path) -> Result<()> {
-        for suffix in ["-wal", "-shm", "-lock", "-use", "-gate", ""] {
+        for suffix in COMPANIONS.into_iter().chain([""]) {
             let file = sibling(path, suffix);
             match std::fs::remove_file(&file) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -220,10 +229,28 @@ impl Backend for SqliteBackend {
     }
 
     fn sweep_guard(&self) -> Result<Guard> {
-        let locks = self
-            .hold("-gate", Mode::Exclusive)
-            .and_then(|gate| Ok(vec![gate, self.hold("-use", Mode::Exclusive)?]));
-        locks.map(Guard).map_err(|error| BackendError::lock(&self.path, error))
+        let fail = |error| BackendError::lock(&self.path, error);
+        let in_use = sibling(&self.path, "-use");
+        let give_up_at = Instant::now() + self.options.patience;
+        loop {
+            let gate = self.hold("-gate", Mode::Exclusive).map_err(fail)?;
+            let turn_ends = give_up_at.min(Instant::now() + SWEEP_TURN);
+            loop {
+                if let Some(lock) = FileLock::try_acquire(&in_use, Mode::Exclusive).map_err(fail)? {
+                    return Ok(Guard(vec![gate, lock]));
+                }
+                if Instant::now() >= turn_ends {
+                    break;
+                }
+                std::thread::sleep(SWEEP_LOOK);
+            }
+            // Somebody needs long: whoever wants to begin meanwhile is let past.
+            drop(gate);
+            if Instant::now() >= give_up_at {
+                return Err(fail(LockError::TimedOut(self.options.patience)));
+            }
+            std::thread::sleep(SWEEP_PAUSE);
+        }
     }
 
     fn shrink(&self, progress: &dyn Fn(u64)) -> Result<()> {
