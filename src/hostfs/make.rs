@@ -160,16 +160,26 @@ fn rename_in_steps(
         Over::File => Ok(rustix::fs::renameat(from_dir, old, to_dir, new)?),
         Over::Nothing => match link(from_dir, from, to_dir, to) {
             Ok(()) => Ok(rustix::fs::unlinkat(from_dir, old, AtFlags::empty())?),
-            // A directory has no second name, and a rename of one replaces nothing that holds something.
+            // A directory has no second name, and on some file systems nothing has.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                Ok(rustix::fs::renameat(from_dir, old, to_dir, new)?)
+                match rustix::fs::statat(to_dir, new, AtFlags::SYMLINK_NOFOLLOW) {
+                    Err(Errno::NOENT) => Ok(rustix::fs::renameat(from_dir, old, to_dir, new)?),
+                    Ok(_) => Err(Errno::EXIST.into()),
+                    Err(errno) => Err(errno.into()),
+                }
             }
             Err(error) => Err(error),
         },
         Over::Anything => {
             let aside = [from, b".old"].concat();
-            rustix::fs::renameat(to_dir, new, from_dir, OsStr::from_bytes(&aside))?;
-            Ok(rustix::fs::renameat(from_dir, old, to_dir, new)?)
+            let aside = OsStr::from_bytes(&aside);
+            rustix::fs::renameat(to_dir, new, from_dir, aside)?;
+            rustix::fs::renameat(from_dir, old, to_dir, new).or_else(|errno| {
+                // What stood there is not to go with what could not take its place.
+                rustix::fs::renameat(from_dir, aside, to_dir, new)?;
+                Err(errno)
+            })?;
+            Ok(())
         }
     }
 }
@@ -239,6 +249,9 @@ mod tests {
             std::fs::create_dir(at("dir")).unwrap();
             go("dir", "full", Over::Anything).unwrap();
             assert!(at("full").is_dir());
+            put("stays");
+            assert!(go("missing", "stays", Over::Anything).is_err());
+            assert_eq!(read("stays"), "stays");
         }
     }
 }

@@ -4,6 +4,7 @@
 //! directory left by a killed export is locked by nobody; the next export to the same place removes it.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -18,7 +19,7 @@ use crate::hostfs::remove::remove_tree;
 
 use super::error::{Result, VaultError};
 use super::ignore;
-use super::merge::Merge;
+use super::merge::{Merge, Top};
 use super::meter::Meter;
 use super::own::{self, OwnFile};
 use super::page::DirRef;
@@ -133,18 +134,15 @@ impl Vault {
         let out = WriteOut { vault: self, overlay_names: OverlayNames::Plain, meter: options.meter };
         // A version that somebody made by hand may have them; they are not to be written over.
         let own_file = OwnFile::of(self, dest);
-        let is_own = |path: &TreePath, is_dir: bool| {
-            let own = |(dir, name): (TreePath, &[u8])| {
-                (name == ignore::OWN_DIR && is_dir) || own_file.is(&dir, name)
-            };
-            path.split().is_some_and(own)
+        let is_own = |path: &TreePath| {
+            path.split().is_some_and(|(dir, name)| name == ignore::OWN_DIR || own_file.is(&dir, name))
         };
         let wanted = |path: &TreePath, is_dir: bool| {
             let named = wanted_paths.is_empty()
                 || wanted_paths
                     .iter()
                     .any(|wanted| wanted.contains(path) || (is_dir && path.contains(wanted)));
-            named && !is_own(path, is_dir)
+            named && !is_own(path)
         };
         let whole = wanted_paths.is_empty();
         match place_for(dest, options.overwrite)? {
@@ -158,7 +156,13 @@ impl Vault {
                 let staging = Staging::make(&dir)?;
                 let unfinished = out.write(&root.tree, staging.fd.as_fd(), &wanted)?;
                 let target = beneath::open_root(&dir).map_err(ExportError::host("open", &dir))?;
-                let merge = Merge { staged: staging.fd.as_fd(), dest: target.as_fd(), shown: &dir };
+                let merge = Merge {
+                    staged: staging.fd.as_fd(),
+                    dest: target.as_fd(),
+                    shown: &dir,
+                    overwrite: options.overwrite,
+                    top: if whole { Top::Finished } else { Top::Kept },
+                };
                 let meetings = merge.plan()?;
                 if options.meter.stopped() {
                     return Err(ExportError::Interrupted.into());
@@ -267,7 +271,13 @@ impl Staging {
 
     /// Gives the finished directory its name.
     fn publish(self, dest: &Path) -> Result<()> {
-        std::fs::rename(&self.path, dest).map_err(ExportError::host("move to", dest))?;
+        std::fs::rename(&self.path, dest).map_err(|error| {
+            if [ErrorKind::DirectoryNotEmpty, ErrorKind::AlreadyExists].contains(&error.kind()) {
+                // Somebody else made it meanwhile.
+                return ExportError::Exists { path: dest.to_owned() };
+            }
+            ExportError::host("move to", dest)(error)
+        })?;
         Ok(())
     }
 }

@@ -1,17 +1,45 @@
 //! `.avfsignore`: what is never versioned, in gitignore's syntax, in any directory.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
+use crate::hostfs::beneath;
+
+use super::content::WHOLE_BYTES_MAX;
+use super::ingest::read_full;
 use super::path::TreePath;
 
 pub const FILE_NAME: &[u8] = b".avfsignore";
+const TEXT_BYTES_MAX: usize = WHOLE_BYTES_MAX;
 /// The vault's own directory, never part of a workspace.
 pub const OWN_DIR: &[u8] = b".avfs";
+
+/// An ignore file, as far as there is one.
+pub(super) enum Text {
+    None,
+    /// Longer than any ignore file should be: a sparse file could be of any length.
+    TooLong,
+    Read(Vec<u8>),
+}
+
+/// The ignore file of a directory, in which there is one.
+pub(super) fn read(dir: BorrowedFd<'_>) -> std::io::Result<Text> {
+    let mut text = vec![0; TEXT_BYTES_MAX + 1];
+    let fd = beneath::open(dir, FILE_NAME, beneath::READ)?;
+    let length = read_full(&mut File::from(fd), &mut text)?;
+    text.truncate(length);
+    Ok(if length > TEXT_BYTES_MAX { Text::TooLong } else { Text::Read(text) })
+}
+
+pub(super) fn too_long() -> ignore::Error {
+    ignore::Error::Glob { glob: None, err: format!("it has more than {TEXT_BYTES_MAX} bytes") }
+}
 
 /// The rules that hold in a directory: its own, then those of the directories above.
 #[derive(Clone, Default)]

@@ -11,11 +11,12 @@ use rustix::fs::{Access, AtFlags, Mode};
 use rustix::io::Errno;
 
 use crate::hostfs::beneath::{self, DIR};
+use crate::hostfs::make::{self, Over};
 use crate::hostfs::stat::HostKind;
 use crate::hostfs::xattr;
 
 use super::error::Result;
-use super::export::ExportError;
+use super::export::{ExportError, Overwrite};
 use super::path::TreePath;
 
 /// A staged tree, and the directory it goes to.
@@ -24,6 +25,15 @@ pub(super) struct Merge<'a> {
     pub dest: BorrowedFd<'a>,
     /// How people know the directory.
     pub shown: &'a Path,
+    pub overwrite: Overwrite,
+    pub top: Top,
+}
+
+/// What becomes of the metadata of the directory that everything goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Top {
+    Finished,
+    Kept,
 }
 
 /// A directory that is there already, and what goes into it.
@@ -65,6 +75,10 @@ impl Merge<'_> {
                 };
                 let (wanted, found) = (looked(&from)?, looked(&to)?);
                 match (wanted, found) {
+                    // It was not there when the export began.
+                    (_, Some(_)) if self.overwrite == Overwrite::Refuse => {
+                        return Err(ExportError::Exists { path: self.shown(&at) }.into());
+                    }
                     (Some(HostKind::Dir), Some(HostKind::Dir)) => waiting.push(at),
                     (Some(wanted), Some(found)) if (wanted == HostKind::Dir) != (found == HostKind::Dir) => {
                         let (wanted, found) = (word(wanted), word(found));
@@ -80,15 +94,15 @@ impl Merge<'_> {
                     .into());
             }
             let may = rustix::fs::accessat(&to, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS);
-            let closed = match may {
-                Err(_) if !names.is_empty() && stat.st_uid == rustix::process::geteuid().as_raw() => {
-                    Some(stat.st_mode & 0o7777)
-                }
-                Err(_) if !names.is_empty() => {
-                    return Err(ExportError::NoPermission { path: self.shown(&path) }.into());
-                }
-                _ => None,
-            };
+            let me = rustix::process::geteuid();
+            let ours = me.is_root() || stat.st_uid == me.as_raw();
+            // Only its owner gives a directory a mode and a time.
+            let finished = self.top == Top::Finished || !path.is_root();
+            let closed = may.is_err() && (finished || !names.is_empty());
+            if !ours && (closed || finished) {
+                return Err(ExportError::NoPermission { path: self.shown(&path) }.into());
+            }
+            let closed = closed.then_some(stat.st_mode & 0o7777);
             meetings.push(Meeting { path, names, closed });
         }
         Ok(meetings)
@@ -103,10 +117,17 @@ impl Merge<'_> {
                 opened.map_err(|errno| self.failed("open up", &meeting.path, errno))?;
             }
             for name in &meeting.names {
-                let name = OsStr::from_bytes(name);
-                let at = || meeting.path.join(name.as_bytes());
-                rustix::fs::renameat(&from, name, &to, name)
-                    .map_err(|errno| self.failed("replace", &at(), errno))?;
+                let at = || meeting.path.join(name);
+                let over = match self.overwrite {
+                    Overwrite::Refuse => Over::Nothing,
+                    Overwrite::Replace => Over::File,
+                };
+                make::rename((from.as_fd(), name), (to.as_fd(), name), over).map_err(|error| {
+                    if error.kind() == io::ErrorKind::AlreadyExists {
+                        return ExportError::Exists { path: self.shown(&at()) };
+                    }
+                    ExportError::host("replace", &self.shown(&at()))(error)
+                })?;
             }
         }
         Ok(())
@@ -130,5 +151,42 @@ fn word(kind: HostKind) -> &'static str {
         HostKind::Fifo => "fifo",
         HostKind::Special(kind) => kind,
         HostKind::File | HostKind::Whiteout => "file",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnose::Diagnose;
+    use std::fs;
+
+    /// Somebody else writes to the directory while the export is staged, and after it was looked at.
+    #[test]
+    fn what_came_meanwhile_is_not_replaced_unless_that_was_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let (staged, dest) = (dir.path().join("staged"), dir.path().join("dest"));
+        for at in [&staged, &dest] {
+            fs::create_dir(at).unwrap();
+        }
+        let open = |at| beneath::open_root(at).unwrap();
+        let (from, to) = (open(&staged), open(&dest));
+        let merge = |overwrite| Merge {
+            staged: from.as_fd(),
+            dest: to.as_fd(),
+            shown: &dest,
+            overwrite,
+            top: Top::Finished,
+        };
+        fs::write(staged.join("f"), "ours").unwrap();
+        let refuse = merge(Overwrite::Refuse);
+        let planned = refuse.plan().unwrap();
+        fs::write(dest.join("f"), "theirs").unwrap();
+        for refused in [refuse.make(&planned).unwrap_err(), refuse.plan().err().unwrap()] {
+            assert_eq!(refused.code(), "export.exists", "{refused}");
+        }
+        assert_eq!(fs::read(dest.join("f")).unwrap(), b"theirs");
+        let replace = merge(Overwrite::Replace);
+        replace.make(&replace.plan().unwrap()).unwrap();
+        assert_eq!(fs::read(dest.join("f")).unwrap(), b"ours");
     }
 }

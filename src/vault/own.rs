@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use crate::backend::sqlite::COMPANIONS;
+
 use super::ignore::OWN_DIR;
 use super::path::TreePath;
 use super::store::Vault;
@@ -25,6 +27,9 @@ pub(crate) fn is_in_own_dir(path: &TreePath) -> bool {
     path.components().any(|name| name == OWN_DIR)
 }
 
+/// What a policy is called that lies beside a vault of any name.
+const POLICIES: [&str; 2] = [".policy.toml", ".policy.rego"];
+
 /// Where a vault's file lies in a directory, if it does.
 pub(super) struct OwnFile(Option<(TreePath, Vec<u8>)>);
 
@@ -43,13 +48,14 @@ impl OwnFile {
         Self(place())
     }
 
-    /// True for the vault's file and what SQLite and its locks put beside it: a vault never keeps itself.
+    /// True for the vault's file, what SQLite and its locks put beside it, and its policy: a vault never keeps
+    /// itself, and no run changes what it is judged by.
     pub fn is(&self, dir: &TreePath, name: &[u8]) -> bool {
         let Some((own_dir, own)) = &self.0 else { return false };
         own_dir == dir
-            && name
-                .strip_prefix(own.as_slice())
-                .is_some_and(|rest| rest.is_empty() || b"-.".contains(&rest[0]))
+            && name.strip_prefix(own.as_slice()).is_some_and(|rest| {
+                rest.is_empty() || COMPANIONS.iter().chain(&POLICIES).any(|suffix| rest == suffix.as_bytes())
+            })
     }
 
     /// True for the directory that it lies in, the time of which it changes whenever it is used.

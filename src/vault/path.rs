@@ -4,6 +4,8 @@ use std::fmt;
 
 pub const NAME_BYTES_MAX: usize = 255;
 pub const DEPTH_MAX: usize = 10_000;
+/// Bytes of a path: every directory on the way is known by its own, so that they add up with the square of the depth.
+pub const PATH_BYTES_MAX: usize = 32 << 10;
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PathError {
@@ -15,6 +17,8 @@ pub enum PathError {
     NameTooLong(String, usize),
     #[error("path {0:?} is {1} levels deep; at most {DEPTH_MAX} are allowed")]
     TooDeep(String, usize),
+    #[error("path {0:?} has {1} bytes; at most {PATH_BYTES_MAX} are allowed")]
+    TooLong(String, usize),
 }
 
 impl crate::diagnose::Diagnose for PathError {
@@ -58,7 +62,16 @@ impl TreePath {
         if depth > DEPTH_MAX {
             return Err(PathError::TooDeep(shown(), depth));
         }
+        if path.is_too_deep() {
+            return Err(PathError::TooLong(shown(), path.0.len()));
+        }
         Ok(path)
+    }
+
+    /// True for what no version has: beyond the number of levels, or of bytes.
+    #[must_use]
+    pub fn is_too_deep(&self) -> bool {
+        self.0.len() > PATH_BYTES_MAX || self.depth() > DEPTH_MAX
     }
 
     #[must_use]
@@ -132,7 +145,7 @@ impl TreePath {
     }
 }
 
-fn shorten(text: &str) -> String {
+pub(super) fn shorten(text: &str) -> String {
     let mut short: String = text.chars().take(80).collect();
     if short.len() < text.len() {
         short.push('…');

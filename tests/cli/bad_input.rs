@@ -355,3 +355,11 @@ fn a_file_system_without_locks() {
     assert!(value["error"]["hint"].is_string());
     assert_eq!(env.state(), before);
 }
+
+#[test]
+fn an_ignore_file_of_any_length_is_refused() {
+    let env = TestEnv::with_project();
+    std::fs::File::create(env.project().join("src/.avfsignore")).unwrap().set_len(3 << 30).unwrap();
+    let refusal = env.refused(&["import"], 1, "import.bad_ignore_file");
+    assert!(refusal["error"]["message"].as_str().unwrap().contains("src/.avfsignore"), "{refusal}");
+}

@@ -85,3 +85,18 @@ fn attributes_of_directories_that_were_there_are_exact_too() {
     .unwrap();
     snapshot::assert_same(&env.project(), &env.at("out"));
 }
+
+#[test]
+fn a_closed_directory_that_gets_nothing_but_attributes_is_no_hindrance() {
+    let env = TestEnv::new();
+    env.put("d/f", b"f\n");
+    env.put("top", b"first\n");
+    rustix::fs::setxattr(env.project().join("d"), "user.kept", b"1", XattrFlags::empty()).unwrap();
+    env.ok(&["init", "--import"]);
+    env.ok(&["rm", "d/f"]);
+    fs::create_dir_all(env.at("out/d")).unwrap();
+    set_mode(&env.at("out/d"), 0o555);
+    env.ok(&["export", "main", "../out", "--overwrite"]);
+    let mut value = [0; 8];
+    assert_eq!(rustix::fs::getxattr(env.at("out/d"), "user.kept", &mut value).unwrap(), 1);
+}

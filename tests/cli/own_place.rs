@@ -1,6 +1,7 @@
 //! What is avfs's own beside the files of a workspace: never versioned, never written over, never mistaken for theirs.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 
@@ -80,4 +81,45 @@ fn what_an_export_has_staged_is_not_imported() {
     env.ok(&["import"]);
     assert_eq!(env.ok(&["find", "main", "--name", "*al*"]), "");
     assert_eq!(env.ok(&["find", "main", "--name", "*who*"]), ".avfs-export-mine/whole\n");
+}
+
+#[test]
+fn what_only_begins_like_the_vaults_name_is_a_file_like_any_other() {
+    let env = TestEnv::new();
+    env.ok(&["init", "--vault", "./v.db", "."]);
+    let others = ["v.db-schema.sql", "v.db.d/x", "v.db.md", "v.db.policy.toml.old", "v.dbx"];
+    others.iter().for_each(|name| env.put(name, b"theirs\n"));
+    env.put("v.db.policy.toml", b"");
+    let run = |words: &[&str]| env.ok(&[&["--vault", "./v.db"], words].concat());
+    run(&["import"]);
+    assert_eq!(run(&["find", "main", "--type", "f"]).lines().collect::<Vec<_>>(), others);
+    run(&["write", "v.db.md", "--text", "mine"]);
+    run(&["export", "main", ".", "--overwrite"]);
+    assert_eq!(fs::read(env.project().join("v.db.md")).unwrap(), b"mine");
+}
+
+/// Whatever is called so would be taken for the directory of a vault.
+#[test]
+fn nothing_called_like_the_vaults_directory_comes_or_goes() {
+    let env = TestEnv::with_project();
+    env.put("planted/vault.db", b"");
+    std::os::unix::fs::symlink("../planted", env.project().join("src/.avfs")).unwrap();
+    env.put("docs/.avfs", b"a file\n");
+    env.ok(&["import"]);
+    assert_eq!(env.ok(&["find", "main", "--name", ".avfs"]), "");
+    env.ok(&["export", "main", "../out"]);
+    assert!(fs::symlink_metadata(env.at("out/src/.avfs")).is_err());
+    assert!(env.at("out/planted/vault.db").exists());
+}
+
+#[test]
+fn a_vault_is_for_its_owner_alone() {
+    let env = TestEnv::new();
+    env.put("open/.avfs/avfs.toml", b"");
+    env.ok(&["init", "open"]);
+    env.ok(&["init", "--vault", "./v.db", "."]);
+    for file in ["open/.avfs/vault.db", "v.db"] {
+        let mode = fs::metadata(env.project().join(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600, "{file}");
+    }
 }

@@ -6,8 +6,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use avfs::diagnose::Diagnose;
 use avfs::vault::VaultError;
 use avfs::vault::export::{ExportError, ExportOptions, Overwrite};
+use avfs::vault::import::OnTrouble;
 use avfs::vault::meter::Meter;
 use rustix::fs::{Mode, OFlags};
 
@@ -101,4 +103,17 @@ fn a_deep_and_closed_tree_can_be_removed() {
     set_mode(&dir.join("d/d/d"), 0o000);
     avfs::hostfs::remove::remove_tree(&dir).unwrap();
     assert!(!dir.exists());
+}
+
+/// Paths add up with the square of the depth, so that their length is bounded too.
+#[test]
+fn a_path_beyond_the_limit_is_refused_and_named() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    assert!(deep(&dir, &"x".repeat(250), 131).len() > 32 << 10);
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    let refused = support::try_import(&vault, &dir, None, OnTrouble::Fail).err().unwrap();
+    assert_eq!(refused.code(), "import.too_deep");
+    let text = refused.to_string();
+    assert!(text.contains("131 levels deep and has 32880 bytes") && text.len() < 500, "{text}");
 }

@@ -289,8 +289,14 @@ fn an_eviction_spares_what_is_in_use() {
     assert_eq!((bench.count("base"), bench.count("layer"), bench.count("stack")), (1, 2, 2));
     drop(stack);
     assert!(bench.cache.evict(u64::MAX).unwrap() == 0);
-    assert!(bench.cache.evict(0).unwrap() > 0);
-    assert_eq!((bench.count("base"), bench.count("layer"), bench.count("stack")), (0, 0, 0));
+    // A process that another test is just starting may have the leases too, for a moment.
+    let nothing_left = (0..200).any(|_| {
+        bench.cache.evict(0).unwrap();
+        let left = (bench.count("base"), bench.count("layer"), bench.count("stack"));
+        std::thread::sleep(Duration::from_millis(if left == (0, 0, 0) { 0 } else { 10 }));
+        left == (0, 0, 0)
+    });
+    assert!(nothing_left);
     let stack = bench.stack();
     assert_eq!(stack.made, Made::Materialized);
     bench.assert_shows_head(&stack);

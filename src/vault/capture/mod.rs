@@ -168,14 +168,13 @@ impl LeftOutReason {
     #[must_use]
     pub fn stays_in_upper(&self) -> bool {
         match self {
-            Self::Secret(_) | Self::SecretAttribute(_) | Self::Attribute(_) => true,
+            Self::Secret(_) | Self::SecretAttribute(_) | Self::Attribute(_) | Self::TooLarge { .. } => true,
             Self::Special(_)
             | Self::Ignored
             | Self::Excluded
             | Self::Hidden
             | Self::Own
             | Self::NoPermission
-            | Self::TooLarge { .. }
             | Self::TooDeep => false,
         }
     }
@@ -191,7 +190,12 @@ impl std::fmt::Display for LeftOutReason {
             Self::Own => f.write_str("it is a vault's own directory"),
             Self::NoPermission => f.write_str("no permission to read it"),
             Self::TooLarge { size, max } => write!(f, "it is {size} bytes long; at most {max} can be kept"),
-            Self::TooDeep => write!(f, "it is more than {} levels deep", super::path::DEPTH_MAX),
+            Self::TooDeep => write!(
+                f,
+                "it is more than {} levels deep, or its path longer than {} bytes",
+                super::path::DEPTH_MAX,
+                super::path::PATH_BYTES_MAX
+            ),
             Self::Secret(name) => write!(f, "holds the value of the secret {name}"),
             Self::SecretAttribute(name) => {
                 write!(f, "an attribute of it holds the value of the secret {name}")

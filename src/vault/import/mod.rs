@@ -23,7 +23,7 @@ use super::error::{Result, VaultError};
 use super::meter::Meter;
 use super::page::DirRef;
 use super::pages::NewPages;
-use super::path::TreePath;
+use super::path::{DEPTH_MAX, PATH_BYTES_MAX, TreePath, shorten};
 use super::stat_cache::StatCache;
 use super::store::{Advance, Committed, Vault, When};
 
@@ -42,8 +42,11 @@ pub enum ImportError {
     Vanished { path: TreePath },
     #[error("{path} kept changing while it was read ({attempts} attempts)")]
     Torn { path: TreePath, attempts: u32 },
-    #[error("{path} is {depth} levels deep; at most {} are allowed", super::path::DEPTH_MAX)]
-    TooDeep { path: TreePath, depth: usize },
+    #[error(
+        "{} is {} levels deep and has {} bytes; at most {DEPTH_MAX} and {PATH_BYTES_MAX} are allowed",
+        shorten(&path.to_string()), path.depth(), path.as_bytes().len()
+    )]
+    TooDeep { path: TreePath },
     #[error("the ignore file {path} has a bad pattern")]
     BadIgnore {
         path: TreePath,

@@ -12,9 +12,9 @@ use crate::hostfs::cause::Cause;
 use crate::hostfs::overlay::Shows;
 use crate::hostfs::stat::{FileTime, HostKind, HostStat};
 use crate::vault::error::{Result, VaultError};
-use crate::vault::ignore::{FILE_NAME, OWN_DIR, Rules};
+use crate::vault::ignore::{self, FILE_NAME, OWN_DIR, Rules, Text};
 use crate::vault::own::is_staging_name;
-use crate::vault::path::{DEPTH_MAX, TreePath};
+use crate::vault::path::TreePath;
 use crate::vault::stat_cache::{CachedEntry, CachedKind, StatCache};
 use crate::vault::store::Vault;
 
@@ -200,9 +200,8 @@ impl Shared<'_> {
 
     /// Looks at one directory; nothing if it is not there any more.
     fn look(&self, mut job: Job) -> Result<Option<Looked>> {
-        let depth = job.path.depth();
-        if depth > DEPTH_MAX {
-            return Err(ImportError::TooDeep { path: job.path, depth }.into());
+        if job.path.is_too_deep() {
+            return Err(ImportError::TooDeep { path: job.path }.into());
         }
         let opened = self.open_dir(&job.path);
         let Some(fd) = self.tolerate(opened, "open", || job.path.clone())? else {
@@ -282,8 +281,9 @@ impl Shared<'_> {
 
     fn is_left_out(&self, listing: &Listing<'_>, listed: &Listed) -> bool {
         let path = &listing.job.path;
-        let own_dir = listed.name == OWN_DIR || is_staging_name(&listed.name);
-        if (own_dir && listed.is_dir != Some(false)) || self.own_file.is(path, &listed.name) {
+        // What is called like avfs's own directory would be taken for it, a link to elsewhere too.
+        let staged = listed.is_dir != Some(false) && is_staging_name(&listed.name);
+        if listed.name == OWN_DIR || staged || self.own_file.is(path, &listed.name) {
             return true;
         }
         if listing.job.rules.is_empty() && self.exclude().is_none() {
@@ -371,16 +371,13 @@ impl Shared<'_> {
         if looked.is_none_or(|stat| stat.kind != HostKind::File) {
             return Ok(rules.clone());
         }
-        let read = beneath::open(dir.as_fd(), FILE_NAME, beneath::READ).and_then(|fd| {
-            let mut text = Vec::new();
-            std::io::Read::read_to_end(&mut std::fs::File::from(fd), &mut text).map(|_| text)
-        });
-        match self.tolerate(read, "read", || file.clone())? {
-            None => Ok(rules.clone()),
-            Some(text) => {
-                Ok(rules.with(path, &text).map_err(|source| ImportError::BadIgnore { path: file, source })?)
-            }
-        }
+        let read = self.tolerate(ignore::read(dir.as_fd()), "read", || file.clone())?;
+        let rules = match read {
+            None | Some(Text::None) => return Ok(rules.clone()),
+            Some(Text::Read(text)) => rules.with(path, &text),
+            Some(Text::TooLong) => Err(ignore::too_long()),
+        };
+        Ok(rules.map_err(|source| ImportError::BadIgnore { path: file, source })?)
     }
 }
 

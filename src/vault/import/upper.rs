@@ -11,12 +11,11 @@ use crate::hostfs::make;
 use crate::hostfs::stat::{FileTime, HostKind, HostStat};
 use crate::vault::capture::modes::{Modes, is_closed};
 use crate::vault::capture::{CaptureError, LeftOutReason, Times, UpperKind};
-use crate::vault::content::{self, WHOLE_BYTES_MAX};
+use crate::vault::content;
 use crate::vault::error::Result;
-use crate::vault::ignore::{FILE_NAME, OWN_DIR, Rules};
-use crate::vault::ingest::read_full;
+use crate::vault::ignore::{self, FILE_NAME, OWN_DIR, Rules, Text};
 use crate::vault::page::{Body, DirRef, FileContent, Node};
-use crate::vault::path::{DEPTH_MAX, TreePath};
+use crate::vault::path::TreePath;
 use crate::vault::secrets::Secrets;
 use crate::vault::tree;
 
@@ -81,10 +80,9 @@ impl Upper<'_> {
     }
 
     /// True for what is never captured, whatever the base has there.
-    fn is_untouchable(&self, path: &TreePath, is_dir: bool) -> Option<LeftOutReason> {
-        // A vault in a directory further down belongs to that directory; an import leaves it out too.
-        let own = path.split().is_some_and(|(dir, name)| name == OWN_DIR && (is_dir || dir.is_root()));
-        if own {
+    fn is_untouchable(&self, path: &TreePath) -> Option<LeftOutReason> {
+        // Further down too: what is called so is where the next command there looks for its vault.
+        if path.split().is_some_and(|(_, name)| name == OWN_DIR) {
             return Some(LeftOutReason::Own);
         }
         self.hidden.contains(path).then_some(LeftOutReason::Hidden)
@@ -176,11 +174,7 @@ impl Shared<'_> {
                 return Ok(Text::None);
             }
             self.open_up_if_closed(upper, path, &stat)?;
-            let mut text = vec![0; WHOLE_BYTES_MAX + 1];
-            let fd = beneath::open(dir.as_fd(), FILE_NAME, beneath::READ)?;
-            let length = read_full(&mut std::fs::File::from(fd), &mut text)?;
-            text.truncate(length);
-            Ok(if length > WHOLE_BYTES_MAX { Text::TooLong } else { Text::Read(text) })
+            ignore::read(dir.as_fd())
         };
         Ok(self.tolerate(read(), "read", || path.clone())?.unwrap_or(Text::None))
     }
@@ -236,7 +230,7 @@ impl Shared<'_> {
         }
         let is_dir = stat.kind == HostKind::Dir;
         let nothing = |what| ScannedEntry { name: name.clone(), stat, what, settled: true };
-        if let Some(reason) = upper.is_untouchable(&path, is_dir) {
+        if let Some(reason) = upper.is_untouchable(&path) {
             // A whiteout of nothing is how a sandbox may hide such a path: nobody's work.
             if stat.kind != HostKind::Whiteout || below.entry(&name)?.is_some() {
                 upper.leave_out(path, reason);
@@ -273,7 +267,7 @@ impl Shared<'_> {
             return Ok(());
         }
         let what = match stat.kind {
-            HostKind::Dir if path.depth() > DEPTH_MAX => {
+            HostKind::Dir if path.is_too_deep() => {
                 upper.leave_out(path, LeftOutReason::TooDeep);
                 What::Gone
             }
@@ -338,12 +332,4 @@ fn time_of(node: Option<Node>) -> Option<FileTime> {
 
 fn is_link_to(node: Option<Node>, target: &[u8]) -> bool {
     matches!(node, Some(Node::Symlink(link)) if link.target == target)
-}
-
-/// An ignore file, as far as there is one.
-enum Text {
-    None,
-    /// Longer than any ignore file should be: a sparse file could be of any length.
-    TooLong,
-    Read(Vec<u8>),
 }
