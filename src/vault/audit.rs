@@ -112,6 +112,8 @@ pub enum Problem {
     ForkMissing { fork: String },
     #[error("checkpoint {checkpoint} stands for something else than the log says")]
     CheckpointEdited { checkpoint: String },
+    #[error("checkpoint {checkpoint} is in the log, but not in the vault")]
+    CheckpointMissing { checkpoint: String },
 }
 
 /// Checks every row against the chain, and journal, approvals, forks and checkpoints against the rows; with `expect`

@@ -85,7 +85,11 @@ impl Vault {
             transaction.writer.insert_checkpoint(&checkpoint)?;
             let subject = format!("{fork}@{}", checkpoint.name);
             transaction.record(&Event {
-                action: "checkpoint.save",
+                // Only what somebody wanted is missed when it is gone.
+                action: match origin {
+                    Origin::ByHand => "checkpoint.save",
+                    Origin::Automatic => "checkpoint.automatic",
+                },
                 subject: &subject,
                 before: None,
                 after: Some(head.id.0),

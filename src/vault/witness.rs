@@ -34,8 +34,8 @@ pub struct Witness {
     approvals: BTreeMap<String, (ApprovalState, Digest)>,
     /// The head of every fork, by its name.
     forks: BTreeMap<String, Digest>,
-    /// The version of every checkpoint, by `FORK@NAME`; those that runs saved are not among them.
-    checkpoints: BTreeMap<String, Digest>,
+    /// The version and the remark of every checkpoint, by `FORK@NAME`; those that runs saved are not among them.
+    checkpoints: BTreeMap<String, (Digest, String)>,
 }
 
 impl Witness {
@@ -79,7 +79,7 @@ impl Witness {
                 self.checkpoints.retain(|name, _| !name.starts_with(&of_it));
             }
             ("checkpoint.save", Some(version)) => {
-                self.checkpoints.insert(row.subject.clone(), version);
+                self.checkpoints.insert(row.subject.clone(), (version, row.detail.clone()));
             }
             ("checkpoint.delete", _) => {
                 self.checkpoints.remove(&row.subject);
@@ -103,7 +103,7 @@ impl Witness {
             Some(checkpoint) => format!("{to}@{checkpoint}"),
             None => name,
         };
-        self.checkpoints = saved.into_iter().map(|(name, version)| (renamed(name), version)).collect();
+        self.checkpoints = saved.into_iter().map(|(name, told)| (renamed(name), told)).collect();
     }
 
     fn compare_forks(&self, reader: &dyn Reader) -> Result<Vec<Problem>> {
@@ -116,12 +116,22 @@ impl Witness {
         }
         let gone = self.forks.keys().filter(|fork| !there.contains(*fork));
         problems.extend(gone.map(|fork| Problem::ForkMissing { fork: fork.clone() }));
-        for saved in reader.checkpoints()?.into_iter().filter(|saved| !saved.automatic) {
+        let mut listed = BTreeSet::new();
+        for saved in reader.checkpoints()? {
             let checkpoint = format!("{}@{}", saved.fork, saved.name);
-            if self.checkpoints.get(&checkpoint) != Some(&saved.version.0) {
-                problems.push(Problem::CheckpointEdited { checkpoint });
+            let as_told = match self.checkpoints.get(&checkpoint) {
+                Some((version, remark)) => {
+                    !saved.automatic && *version == saved.version.0 && *remark == saved.message
+                }
+                None => saved.automatic,
+            };
+            if !as_told {
+                problems.push(Problem::CheckpointEdited { checkpoint: checkpoint.clone() });
             }
+            listed.insert(checkpoint);
         }
+        let gone = self.checkpoints.keys().filter(|checkpoint| !listed.contains(*checkpoint));
+        problems.extend(gone.map(|checkpoint| Problem::CheckpointMissing { checkpoint: checkpoint.clone() }));
         Ok(problems)
     }
 

@@ -74,6 +74,9 @@ fn forks_and_checkpoints_that_were_moved_by_hand_are_found() {
             "UPDATE checkpoint SET version = (SELECT head FROM fork WHERE name = 'side')",
             "checkpoint main@kept stands for something else than the log says",
         ),
+        ("UPDATE checkpoint SET automatic = 1", "checkpoint main@kept stands for something else"),
+        ("UPDATE checkpoint SET message = 'bad'", "checkpoint main@kept stands for something else"),
+        ("DELETE FROM checkpoint", "checkpoint main@kept is in the log, but not in the vault"),
     ] {
         let env = TestEnv::with_project();
         env.ok(&["checkpoint", "save", "kept"]);
