@@ -3,7 +3,7 @@
 //! Nothing here can take back that the run is in the vault.
 
 use crate::backend::RunRecord;
-use crate::ids::VersionId;
+use crate::ids::{ForkName, VersionId};
 use crate::vault::capture::LeftOut;
 use crate::vault::diff::ChangeKind;
 use crate::vault::gc::Trial;
@@ -78,7 +78,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         before: &Before,
     ) -> crate::vault::Result<()> {
         let Ground::Live(dir) = ground else { return Ok(()) };
-        let (root, _, _) = self.site.vault.survey(dir, &import_options(self.site))?;
+        let (root, _, _) = self.site.vault.survey(dir, &ForkName::main(), &import_options(self.site))?;
         if root.tree != before.root.tree {
             run.note(
                 "host.changed",

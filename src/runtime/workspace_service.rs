@@ -107,7 +107,8 @@ impl WorkspaceService<'_> {
         match (from, &places.bound) {
             (Some(from), _) => Ok(of(from.resolve(&*self.site.vault.read()?)?.0)),
             (None, Some(dir)) => {
-                let (root, _, _) = self.site.vault.survey(dir, &import_options(self.site))?;
+                let (root, _, _) =
+                    self.site.vault.survey(dir, &ForkName::main(), &import_options(self.site))?;
                 Ok((root.tree, root.content))
             }
             (None, None) => self.head(&ForkName::main()).map(of),

@@ -16,17 +16,22 @@ use std::thread::ScopedJoinHandle;
 
 use crate::backend::BlobRecord;
 use crate::diagnose::Diagnose;
-use crate::ids::ForkName;
+use crate::ids::{ForkName, VersionId};
 
 use super::batch::Batch;
+use super::edit::{self, Edit, Edits, Manner};
 use super::error::{Result, VaultError};
+use super::links::{self, Overlay};
 use super::meter::Meter;
 use super::page::DirRef;
 use super::pages::NewPages;
 use super::path::{DEPTH_MAX, PATH_BYTES_MAX, TreePath, shorten};
 use super::stat_cache::StatCache;
-use super::store::{Advance, Committed, Vault, When};
+use super::store::{Advance, Committed, Vault, When, require_version};
+use super::tree;
+use super::version::root_of;
 
+use build::Built;
 use scan::Scan;
 use shared::Outlet;
 
@@ -197,7 +202,7 @@ impl Vault {
     ) -> Result<Imported> {
         // Nothing that the import stores or relies on may be swept before a version refers to it.
         let _pin = self.backend().pin()?;
-        self.fork(fork)?;
+        let head = self.fork(fork)?.head;
         let vault_id = self.id()?;
         let cache = self.usable_cache(options, &vault_id)?;
         let (send, receive) = mpsc::sync_channel::<Vec<BlobRecord>>(CHANNEL_BATCHES);
@@ -219,6 +224,7 @@ impl Vault {
             let built = build::build(found, cache.as_ref());
             Ok::<_, VaultError>((built, join(storing)?))
         })?;
+        let built = self.with_unreadable(built, &head)?;
         for (id, data) in built.new.pages {
             batch.push_page(id, data)?;
         }
@@ -236,13 +242,43 @@ impl Vault {
         Ok(Imported { committed, scanned })
     }
 
-    /// The tree `dir` would be imported as, without storing anything.
-    pub fn survey(&self, dir: &Path, options: &ImportOptions<'_>) -> Result<(DirRef, NewPages, Scanned)> {
+    /// The tree `dir` would be imported as onto a fork, without storing anything.
+    pub fn survey(
+        &self,
+        dir: &Path,
+        fork: &ForkName,
+        options: &ImportOptions<'_>,
+    ) -> Result<(DirRef, NewPages, Scanned)> {
         let _pin = self.backend().pin()?;
+        let head = self.fork(fork)?.head;
         let cache = self.usable_cache(options, &self.id()?)?;
         let (found, _) = scan::host(self, dir, cache.as_ref(), options, Outlet::Nowhere)?.on_all_cores()?;
-        let built = build::build(found, cache.as_ref());
+        let built = self.with_unreadable(build::build(found, cache.as_ref()), &head)?;
         Ok((built.root, built.new, built.scanned))
+    }
+
+    /// What could not be read is not gone: it stays what the fork has there.
+    fn with_unreadable<'c>(&self, mut built: Built<'c>, head: &VersionId) -> Result<Built<'c>> {
+        let unread = |trouble: &&Trouble| trouble.reason == TroubleReason::NoPermission;
+        let mut unreadable = built.scanned.troubles.iter().filter(unread).peekable();
+        if unreadable.peek().is_none() {
+            return Ok(built);
+        }
+        let reader = self.read()?;
+        let reader = &*reader;
+        let root = root_of(&require_version(reader, head)?)?;
+        let mut edits = Edits::new();
+        for trouble in unreadable {
+            if let Some(node) = tree::lookup(&reader, &root, &trouble.path)? {
+                edits.insert(trouble.path.clone(), Edit::Put(node));
+            }
+        }
+        let mut added = NewPages::default();
+        built.root =
+            edit::apply(&Overlay::new(&built.new, &reader), &built.root, &edits, Manner::Exact, &mut added)?;
+        built.new.pages.append(&mut added.pages);
+        built.root = links::settle(&reader, &built.root, &mut built.new)?;
+        Ok(built)
     }
 
     /// The cache, if the vault still has the tree it describes: then it has every blob the cache names.

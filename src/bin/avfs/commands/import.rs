@@ -40,6 +40,8 @@ pub struct ImportArgs {
     #[arg(short, long, value_name = "TEXT", default_value = "import", value_parser = remark)]
     message: String,
     /// Go on past files that vanish, cannot be read or keep changing, and name them
+    ///
+    /// What cannot be read stays what the fork has of it; what keeps changing is kept as it was last read.
     #[arg(long)]
     keep_going: bool,
 }

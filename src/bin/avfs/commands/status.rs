@@ -42,7 +42,7 @@ pub fn run(ctx: &CommandContext, args: &StatusArgs) -> Outcome {
             exclude: &exclude,
             meter: &progress.meter,
         };
-        vault.survey(&dir, &options)?
+        vault.survey(&dir, &fork.name, &options)?
     };
     let reader = vault.read()?;
     let reader = &*reader;
