@@ -112,8 +112,8 @@ pub enum TextChange {
 
 /// The text of a change; `reader` must hold the content of both sides.
 pub fn text_change(reader: &dyn Reader, change: &Change) -> Result<TextChange> {
-    let old = side_bytes(reader, change.before.as_ref())?;
-    let new = side_bytes(reader, change.after.as_ref())?;
+    let read = |side| side_bytes(reader, side).map_err(|error| error.in_file(&change.path));
+    let (old, new) = (read(change.before.as_ref())?, read(change.after.as_ref())?);
     Ok(match (old, new) {
         (Content::TooLarge, _) | (_, Content::TooLarge) => TextChange::TooLarge,
         (Content::None, Content::None) => TextChange::NoContent,

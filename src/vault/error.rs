@@ -29,6 +29,12 @@ pub enum VaultError {
     MissingObject { kind: &'static str, id: String },
     #[error("{kind} {id} is damaged: {detail}")]
     DamagedObject { kind: &'static str, id: String, detail: String },
+    #[error("{path} cannot be read")]
+    InFile {
+        path: TreePath,
+        #[source]
+        source: Box<Self>,
+    },
 
     #[error("there is no fork, version or run {reference:?}")]
     UnknownRef { reference: String },
@@ -131,6 +137,15 @@ impl VaultError {
     pub(crate) fn damaged(kind: &'static str, id: &str, error: &DecodeError) -> Self {
         Self::DamagedObject { kind, id: id.to_owned(), detail: error.to_string() }
     }
+
+    /// What is wrong with an object, told of the file it belongs to.
+    #[must_use]
+    pub fn in_file(self, path: &TreePath) -> Self {
+        if matches!(self, Self::MissingObject { .. } | Self::DamagedObject { .. }) {
+            return Self::InFile { path: path.clone(), source: Box::new(self) };
+        }
+        self
+    }
 }
 
 impl Diagnose for VaultError {
@@ -141,6 +156,7 @@ impl Diagnose for VaultError {
             Self::Import(error) => error.code(),
             Self::Capture(error) => error.code(),
             Self::Export(error) => error.code(),
+            Self::InFile { source, .. } => source.code(),
             Self::MissingObject { .. } => "object.missing",
             Self::DamagedObject { .. } => "object.damaged",
             Self::UnknownRef { .. } => "ref.unknown",
@@ -195,6 +211,9 @@ impl Diagnose for VaultError {
             Self::Import(error) => return error.hint(),
             Self::Capture(error) => return error.hint(),
             Self::Export(error) => return error.hint(),
+            Self::InFile { path, .. } => {
+                format!("see what else is affected with: avfs fsck; go on without it with: avfs rm {path}")
+            }
             Self::MissingObject { .. } | Self::DamagedObject { .. } => {
                 "see what else is affected with: avfs fsck".to_owned()
             }

@@ -240,7 +240,11 @@ impl Vault {
         let mut waiting = vec![(TreePath::root(), root.tree)];
         while let Some((path, id)) = waiting.pop() {
             let wanted = tree::dir(&pages, &id)?;
-            let Ok(fd) = beneath::open(top.as_fd(), path.as_bytes(), DIR) else { return Ok(false) };
+            let fd = match beneath::open(top.as_fd(), path.as_bytes(), DIR) {
+                Ok(fd) => fd,
+                Err(error) if is_closed(&error, wanted.meta.mode, 0o500) => continue,
+                Err(_) => return Ok(false),
+            };
             let stat = beneath::fstat(fd.as_fd()).map_err(VaultError::Input)?;
             let same_meta = stat.mode == wanted.meta.mode && stat.mtime == wanted.meta.mtime;
             if !same_meta || !same_xattrs(fd.as_fd(), wanted.meta.xattrs.as_ref())? {
@@ -253,11 +257,10 @@ impl Vault {
             for entry in wanted.entries {
                 let stat = beneath::stat(fd.as_fd(), &entry.name).map_err(VaultError::Input)?;
                 if let Node::File(file) = &entry.node {
-                    let Ok(opened) = beneath::open(fd.as_fd(), &entry.name, beneath::READ) else {
-                        return Ok(false);
-                    };
-                    if !same_xattrs(opened.as_fd(), file.xattrs.as_ref())? {
-                        return Ok(false);
+                    match beneath::open(fd.as_fd(), &entry.name, beneath::READ) {
+                        Ok(opened) if same_xattrs(opened.as_fd(), file.xattrs.as_ref())? => {}
+                        Err(error) if is_closed(&error, file.mode, 0o400) => {}
+                        Ok(_) | Err(_) => return Ok(false),
                     }
                 }
                 match &entry.node {
@@ -274,6 +277,11 @@ impl Vault {
     }
 }
 
+/// True if it is the version that closes it to its owner, so that nobody else could have changed it either.
+fn is_closed(error: &std::io::Error, mode: u32, needs: u32) -> bool {
+    error.kind() == std::io::ErrorKind::PermissionDenied && mode & needs != needs
+}
+
 fn same_file(dir: BorrowedFd<'_>, name: &[u8], node: &Node, stat: &HostStat) -> Result<bool> {
     Ok(match node {
         Node::Symlink(link) => {
@@ -287,8 +295,10 @@ fn same_file(dir: BorrowedFd<'_>, name: &[u8], node: &Node, stat: &HostStat) -> 
             if meta != (HostKind::File, file.mode, file.mtime, file.size) {
                 return Ok(false);
             }
-            let Ok(fd) = beneath::open(dir, name, beneath::READ) else { return Ok(false) };
-            ingest::identify(&mut ingest::ReadBlocks(File::from(fd)))?.content == file.content
+            match beneath::open(dir, name, beneath::READ) {
+                Ok(fd) => ingest::identify(&mut ingest::ReadBlocks(File::from(fd)))?.content == file.content,
+                Err(error) => is_closed(&error, file.mode, 0o400),
+            }
         }
         Node::Dir(_) => stat.kind == HostKind::Dir,
     })

@@ -174,7 +174,7 @@ impl WriteOut<'_> {
                 }
                 None => {
                     let entry = Entry { name: name.to_vec(), node: node.clone() };
-                    self.write_one(&dir, &parent, umask, &entry)?;
+                    self.write_one(&dir, &parent, umask, &entry).map_err(|error| error.in_file(&path))?;
                     if let Some(link) = node.link() {
                         first.insert(link, path.clone());
                     }
@@ -385,7 +385,8 @@ impl<'a> Shared<'a> {
                     match &entry.node {
                         Node::File(file) => match file.content {
                             FileContent::Whole(id) => {
-                                let blob = content::fetch(&*reader, &id)?;
+                                let blob = content::fetch(&*reader, &id)
+                                    .map_err(|error| error.in_file(&path.join(&entry.name)))?;
                                 held += blob.data.len() as u64;
                                 blobs.push((entry, file, blob, self.out.file_xattrs(&*reader, file)?));
                             }
@@ -397,10 +398,12 @@ impl<'a> Shared<'a> {
             }
             for (entry, file, blob, xattrs) in blobs {
                 let at = path.join(&entry.name);
-                self.out.write_whole(&dir, &at, &entry.name, self.umask, file, blob, &xattrs)?;
+                let written = self.out.write_whole(&dir, &at, &entry.name, self.umask, file, blob, &xattrs);
+                written.map_err(|error| error.in_file(&at))?;
             }
             for entry in others {
-                self.out.write_one(&dir, path, self.umask, entry)?;
+                let written = self.out.write_one(&dir, path, self.umask, entry);
+                written.map_err(|error| error.in_file(&path.join(&entry.name)))?;
             }
         }
         Ok(())

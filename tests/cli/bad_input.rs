@@ -63,6 +63,29 @@ fn damage_to_content_is_found_and_never_passed_on() {
     assert_eq!(report["result"]["findings"][0]["code"], json!("damaged"));
 }
 
+/// Who knows what is damaged can go on without it.
+#[test]
+fn damage_is_told_of_the_file_it_is_in() {
+    let env = TestEnv::new();
+    let noise = support::noise(1, 5000);
+    env.put("whole", b"whole\n");
+    env.put("src/deep/hurt", &noise);
+    env.ok(&["init", "--import"]);
+    let hurt = "UPDATE blob SET data = zeroblob(length(data)) WHERE size = 5000";
+    assert_eq!(sql(&env.vault_file()).execute(hurt, []).unwrap(), 1);
+    env.refused(&["export", "main", "../out"], 1, "object.damaged");
+    for words in [["export", "main", "../out"].as_slice(), &["diff", "main", "--patch"]] {
+        let refusal = env.json(words);
+        assert!(refusal["error"]["message"].as_str().unwrap().contains("src/deep/hurt"), "{refusal}");
+    }
+    let report = env.json(&["fsck"]);
+    let found = report["result"]["findings"][0]["message"].as_str().unwrap().to_owned();
+    assert!(found.contains("src/deep/hurt in version "), "{found}");
+    env.ok(&["rm", "src/deep/hurt"]);
+    env.ok(&["export", "main", "../out"]);
+    assert_eq!(std::fs::read(env.at("out/whole")).unwrap(), b"whole\n");
+}
+
 #[test]
 fn a_newer_vault() {
     let env = TestEnv::with_project();

@@ -5,10 +5,12 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use avfs::vault::edit::{Edit, Edits};
 use avfs::vault::export::ExportError;
 use avfs::vault::materialize::{Base, BaseCache, Built, Trust};
 use avfs::vault::meter::Meter;
-use avfs::vault::{Vault, VaultError};
+use avfs::vault::page::{DirMeta, FileNode, Node};
+use avfs::vault::{Advance, Vault, VaultError, When, tree};
 use rustix::fs::XattrFlags;
 
 use crate::attributes::set_mtime;
@@ -43,6 +45,32 @@ impl Bases {
         let root = support::root(&self.vault, "main");
         self.vault.materialize(&root, &self.cache(boot), trust, &Meter::default()).unwrap()
     }
+}
+
+/// What a version closes to its owner cannot be compared, and is no damage.
+#[test]
+fn a_base_with_closed_files_is_whole() {
+    let bases = Bases::new();
+    for (path, mode) in [("d000/f00000", 0o000), ("d001", 0o000)] {
+        let edited = |vault: &Vault| {
+            let reader = vault.read().unwrap();
+            let root = support::root(vault, "main");
+            match tree::require(&&*reader, &root, &support::path(path)).unwrap() {
+                Node::File(file) => Edit::Put(Node::File(FileNode { mode, ..file })),
+                Node::Dir(dir) => {
+                    let (meta, _) = tree::top(&&*reader, &dir.tree).unwrap();
+                    Edit::Dir(DirMeta { mode, ..meta })
+                }
+                other @ (Node::Symlink(_) | Node::Fifo(_)) => panic!("{other:?}"),
+            }
+        };
+        let edits = Edits::from([(support::path(path), edited(&bases.vault))]);
+        let advance = Advance { action: "fork.edit", message: "close", run: None, when: When::Changed };
+        bases.vault.commit_edits(&support::main_fork(), &edits, &[], &advance).unwrap();
+    }
+    assert_eq!(bases.get("b1", Trust::Nothing).built, Built::New);
+    assert_eq!(bases.get("b1", Trust::Nothing).built, Built::Reused);
+    bases.cache("b1").evict(0).unwrap();
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod records;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::backend::{BackendError, Codec, Reader, VersionRecord};
 use crate::ids::{BlobId, ContentId, TreeId, VersionId};
@@ -12,6 +12,7 @@ use super::content;
 use super::error::{Result, VaultError};
 use super::meter::Meter;
 use super::page::{Body, FileContent, Node, Page, Totals};
+use super::path::TreePath;
 use super::store::{Vault, require_version};
 use super::tree::Pages;
 use super::version;
@@ -48,7 +49,7 @@ struct Check<'a> {
     meter: &'a Meter,
     report: Report,
     trees: HashMap<TreeId, Seen>,
-    blobs: HashSet<BlobId>,
+    blobs: HashMap<BlobId, Told>,
 }
 
 /// What a page turned out to be.
@@ -70,6 +71,19 @@ enum Place {
     },
 }
 
+/// What is told of a blob where it is used.
+struct Told {
+    size: Option<u64>,
+    chunked: bool,
+}
+
+impl Told {
+    fn agrees(&self, other: &Self) -> bool {
+        let sizes = self.size.zip(other.size);
+        self.chunked == other.chunked && sizes.is_none_or(|(one, other)| one == other)
+    }
+}
+
 impl Seen {
     fn of(page: &Page) -> Self {
         let sealed = page.body.seal(page.meta.as_ref());
@@ -89,7 +103,7 @@ impl Vault {
             report.findings.push(Finding { code: "sqlite", what: line });
         }
         let reader = self.read()?;
-        let (trees, blobs) = (HashMap::new(), HashSet::new());
+        let (trees, blobs) = (HashMap::new(), HashMap::new());
         let mut check = Check { reader: &*reader, how, meter, report, trees, blobs };
         check.everything()?;
         if !check.report.findings.is_empty() {
@@ -177,7 +191,7 @@ impl Check<'_> {
         if record.pruned_at.is_some() {
             return Ok(());
         }
-        let of = || format!("root of version {name}");
+        let of = || format!("version {name}");
         let Some(seen) = self.tree(record.root, &of)? else { return Ok(()) };
         if (seen.totals.entries, seen.totals.bytes) != (record.entries, record.bytes) {
             self.found("damaged", format!("version {name} counts other totals than its tree has"));
@@ -206,39 +220,53 @@ impl Check<'_> {
         self.found("damaged", format!("the parent of tree {} {wrong}", id.short()));
     }
 
-    /// Checks a page and everything beneath it once; gives what it is.
+    /// Checks a page and everything beneath it once; gives what it is. What is found is told of the first path that
+    /// leads to it.
     fn tree(&mut self, root: TreeId, of: &dyn Fn() -> String) -> Result<Option<Seen>> {
-        let mut waiting = vec![(root, None::<Seen>)];
-        while let Some((id, told)) = waiting.pop() {
+        let mut waiting = vec![(TreePath::root(), root, None::<Seen>)];
+        while let Some((path, id, told)) = waiting.pop() {
+            let of_dir = || {
+                if path.is_root() { format!("the root of {}", of()) } else { format!("{path} in {}", of()) }
+            };
             if let Some(known) = self.trees.get(&id).cloned() {
                 self.compare(&id, told.as_ref(), &known);
                 continue;
             }
-            let Some(page) = self.note((&self.reader).page(&id), of)? else { continue };
+            let Some(page) = self.note((&self.reader).page(&id), &of_dir)? else { continue };
             let seen = Seen::of(&page);
             self.compare(&id, told.as_ref(), &seen);
             self.trees.insert(id, seen);
             self.meter.add(1, 0);
             if let Some(xattrs) = page.meta.and_then(|meta| meta.xattrs) {
-                self.blob(FileContent::Whole(xattrs), None, of)?;
+                self.blob(FileContent::Whole(xattrs), None, &of_dir)?;
             }
             match page.body {
                 Body::Inner { level, pages } => waiting.extend(pages.into_iter().map(|page| {
                     let place = Place::Beneath { level: level - 1, first: page.first };
-                    (page.tree, Some(Seen { totals: page.totals, content: page.content, place }))
+                    (
+                        path.clone(),
+                        page.tree,
+                        Some(Seen { totals: page.totals, content: page.content, place }),
+                    )
                 })),
                 Body::Leaf(entries) => {
                     for entry in entries {
+                        let at = || path.join(&entry.name);
+                        let of_file = || format!("{} in {}", at(), of());
                         match entry.node {
                             Node::Dir(dir) => {
                                 let (totals, content) = (dir.totals, dir.content);
-                                waiting.push((dir.tree, Some(Seen { totals, content, place: Place::Top })));
+                                waiting.push((
+                                    at(),
+                                    dir.tree,
+                                    Some(Seen { totals, content, place: Place::Top }),
+                                ));
                             }
                             Node::Symlink(_) | Node::Fifo(_) => {}
                             Node::File(file) => {
-                                self.blob(file.content, Some(file.size), of)?;
+                                self.blob(file.content, Some(file.size), &of_file)?;
                                 if let Some(xattrs) = file.xattrs {
-                                    self.blob(FileContent::Whole(xattrs), None, of)?;
+                                    self.blob(FileContent::Whole(xattrs), None, &of_file)?;
                                 }
                             }
                         }
@@ -261,10 +289,15 @@ impl Check<'_> {
         of: &dyn Fn() -> String,
     ) -> Result<()> {
         let id = *content.id();
-        if !self.blobs.insert(id) {
+        let chunked = matches!(content, FileContent::Chunked(_));
+        let told = Told { size, chunked };
+        if let Some(known) = self.blobs.get(&id) {
+            if !known.agrees(&told) {
+                self.found("damaged", format!("blob {} has several sizes or kinds ({})", id.short(), of()));
+            }
             return Ok(());
         }
-        let chunked = matches!(content, FileContent::Chunked(_));
+        self.blobs.insert(id, told);
         if self.how == Thoroughness::Quick && !chunked {
             let there = self.reader.has_blob(&id).map_err(VaultError::from);
             if self.note(there, of)? == Some(false) {

@@ -61,7 +61,8 @@ pub fn run(ctx: &CommandContext, args: &FsckArgs) -> Outcome {
         return ctx.ui.answer(&result, show);
     }
     let message = format!("found {}", plural(result.findings.len() as u64, "problem", "problems"));
-    let hint = Some("save what is whole with: avfs export REF DEST".to_owned());
+    let hint = "take what is damaged out of a fork with: avfs rm PATH, then save the rest with: avfs export REF DEST";
+    let hint = Some(hint.to_owned());
     ctx.ui.answer_no(&result, &ErrorBody { code: "fsck.findings".to_owned(), message, hint }, show)
 }
 
