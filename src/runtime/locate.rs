@@ -46,6 +46,8 @@ pub enum LocateError {
     NoneNear { cwd: PathBuf },
     #[error("there is no vault named {name}")]
     NoneNamed { name: VaultName },
+    #[error("{name} is a directory with a vault in it, and the name of another vault")]
+    Ambiguous { name: VaultName, named: PathBuf },
     #[error(transparent)]
     Name(#[from] NameError),
     #[error("neither HOME nor {variable} is set to an absolute path")]
@@ -56,6 +58,7 @@ impl Diagnose for LocateError {
     fn code(&self) -> &'static str {
         match self {
             Self::NoneNear { .. } | Self::NoneNamed { .. } => "vault.not_found",
+            Self::Ambiguous { .. } => "vault.ambiguous",
             Self::Name(error) => error.code(),
             Self::NoHome { .. } => "env.no_home",
         }
@@ -66,6 +69,9 @@ impl Diagnose for LocateError {
             Self::NoneNear { .. } => Some("make one with: avfs init, or name one with --vault".to_owned()),
             Self::NoneNamed { name } => {
                 Some(format!("make it with: avfs init --vault {name}, or list them with: avfs vault list"))
+            }
+            Self::Ambiguous { name, named } => {
+                Some(format!("say which: ./{name} for the directory's, {} for the other", named.display()))
             }
             Self::Name(error) => error.hint(),
             Self::NoHome { .. } => Some("set HOME, or name the vault by its path with --vault".to_owned()),
@@ -155,15 +161,22 @@ impl Surroundings {
         Ok(self.vaults_dir()?.join(format!("{name}.db")))
     }
 
-    /// What a word given for a vault means: with a slash, ending in `.db`, or being a directory it is a
-    /// path (a directory stands for the vault in it); anything else is a name.
+    /// What a word given for a vault means: with a slash, ending in `.db`, or being a directory with a vault in
+    /// it, it is a path (a directory stands for the vault in it); anything else is a name.
     pub fn read_choice(&self, text: &OsStr) -> Result<VaultChoice, LocateError> {
         // Rebuilt from its components, which drops every `.` on the way.
         let path: PathBuf = self.cwd.join(text).components().collect();
-        if path.is_dir() {
-            return Ok(VaultChoice::Path(path.join(VAULT_DIR).join(VAULT_FILE)));
+        if let Some(inside) = path.is_dir().then(|| path.join(VAULT_DIR).join(VAULT_FILE)) {
+            let name = VaultName::parse(&text.to_string_lossy());
+            // Any directory may happen to have the name of a vault; only one with a vault can be what is meant.
+            return match name {
+                Ok(name) if !is_written_as_path(text) && !is_vault_place(&inside) => {
+                    Ok(VaultChoice::Name(name))
+                }
+                Ok(_) | Err(_) => Ok(VaultChoice::Path(inside)),
+            };
         }
-        if text.as_bytes().contains(&b'/') || text.as_bytes().ends_with(b".db") {
+        if is_written_as_path(text) {
             return Ok(VaultChoice::Path(path));
         }
         Ok(VaultChoice::Name(VaultName::parse(&text.to_string_lossy())?))
@@ -188,6 +201,21 @@ impl Surroundings {
         }
     }
 
+    /// As [`Self::locate`], for who cannot take it back: a word that means two vaults is refused.
+    pub fn locate_only(&self, option: Option<&OsStr>) -> Result<Located, LocateError> {
+        let located = self.locate(option)?;
+        if let Some((text, _)) = self.chosen(option)
+            && !is_written_as_path(text)
+            && let Ok(name) = VaultName::parse(&text.to_string_lossy())
+            && let Ok(named) = self.named_path(&name)
+            && named != located.path
+            && named.symlink_metadata().is_ok()
+        {
+            return Err(LocateError::Ambiguous { name, named });
+        }
+        Ok(located)
+    }
+
     /// What was chosen outright, if anything was.
     #[must_use]
     pub fn chosen<'a>(&'a self, option: Option<&'a OsStr>) -> Option<(&'a OsStr, VaultSource)> {
@@ -202,9 +230,14 @@ impl Surroundings {
         let path = self.path_of(&choice)?;
         match choice {
             VaultChoice::Name(name) if !path.exists() => {
-                // A file of that name is surely what was meant, and why it is not a vault is worth telling.
+                // A file of that name is surely what was meant, and why it is not a vault is worth telling; so is
+                // that a directory has none.
                 let file = self.cwd.join(text);
-                if file.is_file() { Ok(file) } else { Err(LocateError::NoneNamed { name }) }
+                match file.metadata() {
+                    Ok(found) if found.is_dir() => Ok(file.join(VAULT_DIR).join(VAULT_FILE)),
+                    Ok(found) if found.is_file() => Ok(file),
+                    Ok(_) | Err(_) => Err(LocateError::NoneNamed { name }),
+                }
             }
             VaultChoice::Name(_) | VaultChoice::Path(_) => Ok(path),
         }
@@ -213,15 +246,8 @@ impl Surroundings {
     /// The vault of the working directory or of the first directory above it that has one.
     #[must_use]
     pub fn nearest(&self) -> Option<PathBuf> {
-        self.cwd.ancestors().map(|dir| dir.join(VAULT_DIR)).find_map(|home| {
-            let place = home.join(VAULT_FILE);
-            match place.symlink_metadata() {
-                Ok(_) => Some(place),
-                // A closed directory is worth an error about permissions, not one about a missing vault.
-                Err(error) if error.kind() == ErrorKind::PermissionDenied && home.is_dir() => Some(place),
-                Err(_) => None,
-            }
-        })
+        let mut places = self.cwd.ancestors().map(|dir| dir.join(VAULT_DIR).join(VAULT_FILE));
+        places.find(|place| is_vault_place(place))
     }
 
     /// Named vaults and their files, sorted by name.
@@ -236,6 +262,20 @@ impl Surroundings {
             .collect();
         vaults.sort();
         Ok(vaults)
+    }
+}
+
+fn is_written_as_path(text: &OsStr) -> bool {
+    text.as_bytes().contains(&b'/') || text.as_bytes().ends_with(b".db")
+}
+
+/// Whether there is a vault, or something that keeps us from seeing one.
+fn is_vault_place(place: &Path) -> bool {
+    match place.symlink_metadata() {
+        Ok(_) => true,
+        // A closed directory is worth an error about permissions, not one about a missing vault.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => place.parent().is_some_and(Path::is_dir),
+        Err(_) => false,
     }
 }
 
@@ -289,5 +329,27 @@ mod tests {
         std::fs::create_dir(dir.path().join("project")).unwrap();
         let path = near.locate(Some(OsStr::new("project"))).unwrap().path;
         assert_eq!(path, dir.path().join("project/.avfs/vault.db"));
+    }
+
+    #[test]
+    fn a_directory_stands_for_a_vault_only_if_it_has_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let near = around(dir.path());
+        let word = OsStr::new("work");
+        let named = put(&dir.path().join("home/.local/share/avfs/vaults/work.db"));
+        std::fs::create_dir(dir.path().join("work")).unwrap();
+        assert_eq!(near.locate(Some(word)).unwrap().path, named);
+        assert_eq!(near.locate_only(Some(word)).unwrap().path, named);
+        let inside = dir.path().join("work/.avfs/vault.db");
+        assert_eq!(near.locate(Some(OsStr::new("./work"))).unwrap().path, inside);
+        put(&inside);
+        assert_eq!(near.locate(Some(word)).unwrap().path, inside);
+        assert!(matches!(near.locate_only(Some(word)), Err(LocateError::Ambiguous { .. })));
+        for clear in ["./work", "work/"] {
+            assert_eq!(near.locate_only(Some(OsStr::new(clear))).unwrap().path, inside);
+        }
+        assert_eq!(near.locate_only(Some(named.as_os_str())).unwrap().path, named);
+        let here = around(&dir.path().join("work"));
+        assert_eq!(here.locate(Some(OsStr::new("."))).unwrap().path, inside);
     }
 }

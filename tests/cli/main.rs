@@ -25,4 +25,5 @@ mod record;
 mod runs;
 mod streams;
 mod tour;
+mod vaults;
 mod verbs;

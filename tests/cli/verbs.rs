@@ -173,6 +173,22 @@ fn deleting_a_vault_takes_nothing_else() {
 }
 
 #[test]
+fn a_link_is_deleted_with_the_vault_behind_it() {
+    let env = TestEnv::with_project();
+    let link = env.at("link.db");
+    std::os::unix::fs::symlink(env.vault_file(), &link).unwrap();
+    let words = ["vault".as_ref(), "delete".as_ref(), link.as_os_str()];
+    let refusal = env.refused(&words, 1, "vault.not_confirmed");
+    let real = env.vault_file().canonicalize().unwrap();
+    assert!(refusal["error"]["message"].as_str().unwrap().contains(real.to_str().unwrap()), "{refusal}");
+    let told = env.ok(&[&words[..], &["--yes".as_ref()]].concat());
+    assert_eq!(told, format!("deleted the vault {}\n", real.display()));
+    assert!(!link.is_symlink(), "the link stays");
+    assert!(!env.project().join(".avfs").exists(), "the vault stays");
+    assert!(env.project().join("README.md").exists());
+}
+
+#[test]
 fn a_vault_in_use_is_not_deleted() {
     let env = TestEnv::with_project();
     let vault = support::open_vault(&env.vault_file());

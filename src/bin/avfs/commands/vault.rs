@@ -49,7 +49,8 @@ Examples:
 
 /// Delete a vault with every version in it
 ///
-/// The files of the directory it is bound to stay. A vault that is in use is not deleted.
+/// The files of the directory it is bound to stay. A vault that is in use is not deleted. A symbolic link that
+/// leads to it goes too if it is what is named.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -142,9 +143,11 @@ fn describe(vault: &Vault) -> Result<VaultInfo, Failure> {
 
 fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
     let chosen = args.target.as_deref().or(ctx.vault_option.as_deref());
-    let path = ctx.around.locate(chosen)?.path;
+    let named = ctx.around.locate_only(chosen)?.path;
     // Opening it first makes sure that it is a vault at all.
-    let vault = ctx.open_vault_at(&path, DELETE_PATIENCE)?;
+    let vault = ctx.open_vault_at(&named, DELETE_PATIENCE)?;
+    // Removing a link would leave every version where it is.
+    let path = named.canonicalize().map_err(EdgeError::host("find", &named))?;
     if !args.yes {
         return Err(EdgeError::NotConfirmed { vault: path }.into());
     }
@@ -152,6 +155,10 @@ fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
     drop(vault);
     SqliteBackend::remove_files(&path)?;
     drop(alone);
+    if named.is_symlink() {
+        std::fs::remove_file(&named).map_err(EdgeError::host("remove", &named))?;
+    }
+    remove_home(&named);
     remove_home(&path);
     let result = VaultDelete { vault: path.to_string_lossy().into_owned() };
     ctx.ui.answer(&result, |out| out.line(format_args!("deleted the vault {}", path.display())))
