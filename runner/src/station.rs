@@ -9,9 +9,9 @@ use avfs::config::{Config, ConfigTexts};
 use avfs::hostfs::machine;
 use avfs::runtime::policy::Policy;
 use avfs::runtime::{
-    BOUND_ABOVE, Came, ExecuteError, Executed, ExecutionRequest, LocateError, Look, Machine, MemoSite, Note,
-    PolicyTexts, ProxyRuntime, RememberFor, Site, Surroundings, UNBOUND_PATH, VAULT_DIR, VAULT_FILE,
-    bound_dir, look, make_vault, stat_cache_path,
+    Came, ExecuteError, Executed, ExecutionRequest, LocateError, Look, Machine, MemoSite, Note, PolicyTexts,
+    ProxyRuntime, RememberFor, Site, Surroundings, UNBOUND_PATH, VAULT_DIR, VAULT_FILE, bound_dir, look,
+    make_vault, stat_cache_path,
 };
 use avfs::vault::materialize::BaseCache;
 use avfs::vault::meter::Meter;
@@ -173,7 +173,7 @@ fn open_vault(args: &Args, around: &Surroundings) -> Result<Vault, RunError> {
         Ok(located) => Ok(Vault::open(&located.path, options, context)?),
         Err(LocateError::NoneNear { cwd }) if !args.explain_cache => {
             let path = cwd.join(VAULT_DIR).join(VAULT_FILE);
-            let vault = make_vault(&path, BOUND_ABOVE, options, context)?;
+            let vault = make_vault(&path, &cwd, options, context)?;
             if !args.quiet {
                 render::say(&format!("avfs-run: a new vault: {}\n", path.display()));
             }

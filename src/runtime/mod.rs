@@ -117,5 +117,5 @@ pub use units::{Limit, Since, Size, Span, UnitError, show_bytes_size};
 pub use unsettled::{RunLife, Unsettled, bases_in_use};
 pub use view::{Extra, Profile, SecretFiles, ViewRequest, view};
 pub use words::WordError;
-pub use workspace::{BOUND_ABOVE, WorkspaceError, bound_dir, make_vault, require_bound_dir, stat_cache_path};
+pub use workspace::{WorkspaceError, bound_dir, make_vault, require_bound_dir, stat_cache_path};
 pub use workspace_service::WorkspaceService;

@@ -11,10 +11,10 @@ use crate::diagnose::Diagnose;
 use crate::ids::to_hex;
 use crate::vault::{Context, Vault, VaultError, key};
 
-use super::locate::VAULT_DIR;
+use super::locate::{VAULT_DIR, VAULT_FILE};
 
 /// The mark of a vault that lies in its directory's `.avfs`: it stays right when the directory is moved.
-pub const BOUND_ABOVE: &[u8] = b"..";
+const BOUND_ABOVE: &[u8] = b"..";
 
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
@@ -40,20 +40,31 @@ impl Diagnose for WorkspaceError {
     }
 }
 
-/// Makes a vault and the directory it lies in, which is closed to others; a `.avfs` keeps itself out of git.
-/// Whatever fails, nothing is left behind.
+/// What a vault at `path` says of the directory it is for.
+fn binding(path: &Path, dir: &Path) -> Vec<u8> {
+    let home = dir.join(VAULT_DIR);
+    // What is above a link's target is another directory.
+    if path == home.join(VAULT_FILE) && !home.is_symlink() {
+        return BOUND_ABOVE.to_vec();
+    }
+    dir.as_os_str().as_bytes().to_vec()
+}
+
+/// Makes a vault for the files of `dir`, and the directory it lies in, which is closed to others; a `.avfs` keeps
+/// itself out of git. Whatever fails, nothing is left behind.
 pub fn make_vault(
     path: &Path,
-    bound: &[u8],
+    dir: &Path,
     options: OpenOptions,
     context: Context,
 ) -> Result<Vault, VaultError> {
+    let bound = binding(path, dir);
     let home = path.parent().unwrap_or(Path::new("/"));
     let was_there = home.exists();
     let refused = |error| BackendError::io("create", home, error);
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home).map_err(refused)?;
     rustix::fs::access(home, rustix::fs::Access::WRITE_OK).map_err(|errno| refused(errno.into()))?;
-    let made = Vault::create(path, Some(bound), options, context).and_then(|vault| {
+    let made = Vault::create(path, Some(&bound), options, context).and_then(|vault| {
         let ignore = home.join(".gitignore");
         if home.ends_with(VAULT_DIR) && !ignore.exists() {
             std::fs::write(&ignore, "*\n").map_err(|error| BackendError::io("write", &ignore, error))?;

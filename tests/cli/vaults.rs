@@ -1,8 +1,12 @@
 //! Which vault a word means, where one is made, and what it is bound to.
 
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 
-use crate::env::{Answer, TestEnv};
+use serde_json::json;
+
+use crate::env::{Answer, TestEnv, binary};
 
 #[test]
 fn a_directory_without_a_vault_does_not_hide_a_named_one() {
@@ -45,4 +49,85 @@ fn a_word_that_means_two_vaults_deletes_neither() {
     assert!(named.exists() && !inside.exists());
     env.ok(&["vault", "delete", "work", "--yes"]);
     assert!(!named.exists());
+}
+
+/// Pastes what `init` says comes next into a shell.
+fn follow(env: &TestEnv, words: &[&str]) -> Answer {
+    let made = env.run(words);
+    assert_eq!(made.code, 0, "{made:?}");
+    let (_, next) = made.stderr.split_once("next: avfs ").unwrap_or_else(|| panic!("{made:?}"));
+    let mut shell = env.clean(Path::new("sh"));
+    shell.arg("-c").arg(format!("\"$0\" {next}")).arg(binary());
+    Answer::from(shell.output().unwrap())
+}
+
+#[test]
+fn what_comes_after_init_can_be_pasted() {
+    let env = TestEnv::new();
+    env.put("inner/a b/one", b"1\n");
+    env.put("two", b"2\n");
+    env.put("inner/three", b"3\n");
+    for (words, version) in [
+        // No vault is at or above the working directory yet; then there is one, of other files.
+        (&["init", "inner/a b"][..], "inner/a b"),
+        (&["init"], "."),
+        (&["init", "inner"], "inner"),
+        (&["init", "--vault", "named", "inner/a b"], "named"),
+        (&["init", "--vault", "./a vault.db", "inner/a b"], "./a vault.db"),
+    ] {
+        let answer = follow(&env, words);
+        assert_eq!(answer.code, 0, "{words:?}: {answer:?}");
+        let log = env.result(&["--vault", version, "log"]);
+        assert_eq!(
+            log["versions"].as_array().unwrap().len(),
+            2,
+            "{words:?} imported into another vault: {log}"
+        );
+    }
+    assert_eq!(env.ok(&["--vault", "inner/a b", "ls", "main"]), "one\n");
+    assert_eq!(env.ok(&["--vault", "./a vault.db", "ls", "main"]), "one\n");
+}
+
+#[test]
+fn a_vault_behind_a_link_belongs_to_the_directory_with_the_link() {
+    let env = TestEnv::new();
+    for (name, store) in [("one", "store"), ("two", "elsewhere/.avfs")] {
+        env.put(&format!("{name}/{name}.txt"), b"x\n");
+        let (dir, store) = (env.project().join(name), env.at(store));
+        fs::create_dir_all(&store).unwrap();
+        symlink(&store, dir.join(".avfs")).unwrap();
+        env.ok(&["init", name]);
+        let info = env.result(&["--vault", name, "vault", "info"]);
+        assert_eq!(info["bound"], json!(dir.canonicalize().unwrap()), "{info}");
+        env.ok(&["--vault", name, "import"]);
+        assert!(env.ok(&["--vault", name, "ls", "main"]).contains(&format!("{name}.txt\n")));
+        env.ok(&["vault", "delete", name, "--yes"]);
+        assert!(!store.join("vault.db").exists(), "the vault stays");
+    }
+}
+
+#[test]
+fn a_vault_here_is_listed_without_a_home() {
+    let env = TestEnv::with_project();
+    let listed = Answer::from(env.avfs(&["vault", "list"]).env_remove("HOME").output().unwrap());
+    assert!(listed.code == 0 && listed.stdout.contains(".avfs/vault.db"), "{listed:?}");
+    let nowhere = env.avfs(&["vault", "list"]).env_remove("HOME").current_dir("/").output().unwrap();
+    assert!(Answer::from(nowhere).stderr.contains("HOME"));
+}
+
+#[test]
+fn a_working_directory_that_is_gone_keeps_nobody_from_a_vault() {
+    let env = TestEnv::with_project();
+    let gone = |words: &[&str]| {
+        let mut shell = env.clean(Path::new("sh"));
+        let script = "mkdir gone && cd gone && rmdir ../gone && exec \"$0\" \"$@\"";
+        Answer::from(shell.args(["-c", script]).arg(binary()).args(words).output().unwrap())
+    };
+    let vault = env.vault_file();
+    let answer = gone(&["--vault", vault.to_str().unwrap(), "cat", "main", "README.md"]);
+    assert_eq!((answer.code, answer.stdout.as_str()), (0, "hello\n"), "{answer:?}");
+    let answer = gone(&["--vault", vault.to_str().unwrap(), "export", "main", "out"]);
+    assert!(answer.code == 1 && answer.stderr.starts_with("error: "), "{answer:?}");
+    let answer = gone(&["log"]);
+    assert!(answer.code == 1 && answer.stderr.contains("find the working directory"), "{answer:?}");
 }

@@ -1,6 +1,6 @@
 //! What every command is given: who and where it is, and how to answer.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +26,7 @@ pub struct CommandContext {
 impl CommandContext {
     /// Reads the environment, once.
     pub fn gather(ui: Ui, vault_option: Option<OsString>) -> Result<Self, Failure> {
-        let dot = std::path::Path::new(".");
-        let cwd = std::env::current_dir().map_err(EdgeError::host("find the working directory", dot))?;
+        let cwd = working_dir(vault_option.as_deref())?;
         let around = Surroundings::of(cwd, std::env::vars_os());
         let actor = Context { clock: Arc::new(SystemClock), actor: machine::actor() };
         Ok(Self { ui, around, vault_option, actor })
@@ -65,7 +64,7 @@ impl CommandContext {
 
     /// ` --vault X` as it was typed, for lines that tell what to call next.
     pub fn vault_words(&self) -> String {
-        self.vault_option.as_ref().map(|vault| format!(" --vault {}", vault.display())).unwrap_or_default()
+        self.vault_option.as_ref().map(|vault| format!(" --vault {}", shell_word(vault))).unwrap_or_default()
     }
 
     /// As [`Self::open_vault`], for who would rather be refused than wait.
@@ -97,6 +96,31 @@ impl CommandContext {
     pub fn boot_id(&self) -> Result<String, Failure> {
         Ok(machine::boot_id().map_err(EdgeError::host("read", Path::new(machine::BOOT_ID_FILE)))?)
     }
+}
+
+/// Where the command was called. A directory that is gone does not keep anybody from a vault elsewhere: then it is
+/// empty, and what is named relative to it is not there.
+fn working_dir(vault_option: Option<&OsStr>) -> Result<PathBuf, EdgeError> {
+    let vault = vault_option.map(OsStr::to_owned).or_else(|| std::env::var_os("AVFS_VAULT"));
+    match std::env::current_dir() {
+        Err(error)
+            if error.kind() == std::io::ErrorKind::NotFound
+                && vault.is_some_and(|vault| Path::new(&vault).is_absolute()) =>
+        {
+            Ok(PathBuf::new())
+        }
+        other => other.map_err(EdgeError::host("find the working directory", Path::new("."))),
+    }
+}
+
+/// A word as a shell has to be given it.
+pub fn shell_word(word: &OsStr) -> String {
+    let text = word.to_string_lossy();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.into_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// The `avfs-run` that belongs to this `avfs`: beside it, else on PATH.

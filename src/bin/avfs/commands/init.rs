@@ -1,17 +1,16 @@
 //! `avfs init`
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use avfs::backend::sqlite::OpenOptions;
 use avfs::ids::ForkName;
 use avfs::runtime::envelope::Init;
-use avfs::runtime::{BOUND_ABOVE, VAULT_DIR, VAULT_FILE, make_vault};
+use avfs::runtime::{VAULT_DIR, VAULT_FILE, make_vault};
 use avfs::vault::import::OnTrouble;
 use clap::Args;
 
 use super::import;
-use crate::context::CommandContext;
+use crate::context::{CommandContext, shell_word};
 use crate::error::EdgeError;
 use crate::ui::{Failure, Outcome};
 
@@ -34,28 +33,22 @@ pub struct InitArgs {
     import: bool,
 }
 
-/// Where a vault is made and what it says of its directory.
-struct Place {
-    path: PathBuf,
-    bound: Vec<u8>,
-}
-
 pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
     let dir = ctx.around.cwd.join(&args.dir);
     std::fs::create_dir_all(&dir).map_err(EdgeError::host("create", &dir))?;
     let dir = dir.canonicalize().map_err(EdgeError::host("find", &dir))?;
-    let place = place(ctx, &dir)?;
-    let vault = make_vault(&place.path, &place.bound, OpenOptions::default(), ctx.actor.clone())?;
-    ctx.ui.note(format_args!("made the vault {} for {}", place.path.display(), dir.display()));
+    let path = place(ctx, &dir)?;
+    let vault = make_vault(&path, &dir, OpenOptions::default(), ctx.actor.clone())?;
+    ctx.ui.note(format_args!("made the vault {} for {}", path.display(), dir.display()));
     let imported = if args.import {
         let fork = ForkName::main();
         Some(import::import(ctx, &vault, &dir, &fork, "first import", OnTrouble::Fail)?)
     } else {
-        ctx.ui.note(format_args!("next: avfs{} import", ctx.vault_words()));
+        ctx.ui.note(format_args!("next: avfs{} import", words_for(ctx, &path, &dir)));
         None
     };
     let result = Init {
-        vault: place.path.to_string_lossy().into_owned(),
+        vault: path.to_string_lossy().into_owned(),
         id: vault.id()?,
         bound: dir.to_string_lossy().into_owned(),
         imported: imported.as_ref().map(|done| done.result.clone()),
@@ -63,12 +56,18 @@ pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
     ctx.ui.answer(&result, |out| imported.as_ref().map_or(Ok(()), |done| done.show(out)))
 }
 
-fn place(ctx: &CommandContext, dir: &Path) -> Result<Place, Failure> {
-    let inside = dir.join(VAULT_DIR).join(VAULT_FILE);
-    let path = match ctx.around.chosen(ctx.vault_option.as_deref()) {
-        None => inside.clone(),
-        Some((text, _)) => ctx.around.path_of(&ctx.around.read_choice(text)?)?,
-    };
-    let bound = if path == inside { BOUND_ABOVE.to_vec() } else { dir.as_os_str().as_bytes().to_vec() };
-    Ok(Place { path, bound })
+fn place(ctx: &CommandContext, dir: &Path) -> Result<PathBuf, Failure> {
+    match ctx.around.chosen(ctx.vault_option.as_deref()) {
+        None => Ok(dir.join(VAULT_DIR).join(VAULT_FILE)),
+        Some((text, _)) => Ok(ctx.around.path_of(&ctx.around.read_choice(text)?)?),
+    }
+}
+
+/// The words that lead to the new vault from here: none where it is found without any.
+fn words_for(ctx: &CommandContext, path: &Path, dir: &Path) -> String {
+    let found = ctx.around.locate(ctx.vault_option.as_deref());
+    if found.is_ok_and(|found| found.path == path) {
+        return ctx.vault_words();
+    }
+    format!(" --vault {}", shell_word(dir.as_os_str()))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use avfs::backend::sqlite::{FORMAT, SqliteBackend};
 use avfs::clock::Timestamp;
 use avfs::runtime::envelope::{VaultDelete, VaultInfo, VaultList, VaultListed, time_text};
-use avfs::runtime::{VAULT_DIR, bound_dir, show_bytes_size};
+use avfs::runtime::{LocateError, VAULT_DIR, bound_dir, show_bytes_size};
 use avfs::vault::{Vault, key};
 use clap::{Args, Subcommand};
 
@@ -78,7 +78,12 @@ fn list(ctx: &CommandContext) -> Outcome {
     let used = ctx.around.locate(ctx.vault_option.as_deref()).ok().map(|located| located.path);
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
     let mut vaults: Vec<VaultListed> = Vec::new();
-    for (name, path) in ctx.around.named_vaults()? {
+    let named = match ctx.around.named_vaults() {
+        // Who has no home has no named vaults, but may stand in one.
+        Err(LocateError::NoHome { .. }) if used.is_some() => Vec::new(),
+        other => other?,
+    };
+    for (name, path) in named {
         vaults.push(VaultListed {
             name: Some(name.to_string()),
             vault: path.to_string_lossy().into_owned(),
