@@ -74,6 +74,7 @@ impl ChangeSummaryService<'_> {
                         format!("+{:<5} -{:<5} {}\n", stat.added, stat.deleted, shown_path(change))
                     }
                     Extent::Binary => format!("binary        {}\n", shown_path(change)),
+                    Extent::TooLarge => format!("too large     {}\n", shown_path(change)),
                 });
                 Some(told(lines.collect(), view.left_off))
             }

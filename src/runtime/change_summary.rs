@@ -14,6 +14,8 @@ pub const TEXT_BYTES_MAX: u64 = 8 << 20;
 /// A NUL byte this early makes a file binary, as git has it.
 const BINARY_LOOK_BYTES: usize = 8000;
 const CONTEXT_LINES: usize = 3;
+/// What a unified diff says after a last line without an end.
+const NO_NEWLINE: &[u8] = b"\n\\ No newline at end of file\n";
 
 /// Whether changes of nothing but a modification time are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +166,8 @@ fn compare_bytes(old: &[u8], new: &[u8]) -> TextChange {
     if is_binary(old) || is_binary(new) {
         return TextChange::Binary;
     }
-    let diff = similar::TextDiff::from_lines(old, new);
+    let (old, new) = (lines(old), lines(new));
+    let diff = similar::TextDiff::from_slices(&old, &new);
     let mut stat = LineStat::default();
     for change in diff.iter_all_changes() {
         match change.tag() {
@@ -174,12 +177,25 @@ fn compare_bytes(old: &[u8], new: &[u8]) -> TextChange {
         }
     }
     let mut hunks = Vec::new();
-    // Hunk by hunk: those are written as they are, a whole diff with other bytes where they are no UTF-8.
+    // Written here and not by the library, which takes a lone carriage return for the end of a line.
     for hunk in diff.unified_diff().context_radius(CONTEXT_LINES).iter_hunks() {
-        let written = hunk.to_writer(&mut hunks);
-        debug_assert!(written.is_ok(), "writing to memory does not fail");
+        hunks.extend_from_slice(format!("{}\n", hunk.header()).as_bytes());
+        for change in hunk.iter_changes() {
+            let line = change.value();
+            hunks.extend_from_slice(change.tag().to_string().as_bytes());
+            hunks.extend_from_slice(line);
+            if !line.ends_with(b"\n") {
+                hunks.extend_from_slice(NO_NEWLINE);
+            }
+        }
     }
     TextChange::Lines { stat, hunks }
+}
+
+/// The lines of a text with their ends, which are newlines and nothing else, as git and patch(1) have it.
+#[must_use]
+pub fn lines(text: &[u8]) -> Vec<&[u8]> {
+    text.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
 #[cfg(test)]
@@ -197,5 +213,20 @@ mod tests {
         };
         let wanted = b"@@ -1,2 +1,2 @@\n-caf\xe9\n+caf\xe8\n end\n\\ No newline at end of file\n";
         assert_eq!(hunks, wanted);
+    }
+
+    #[test]
+    fn lines_end_at_newlines_only() {
+        let told = |old: &[u8], new: &[u8]| {
+            let TextChange::Lines { stat, hunks } = compare_bytes(old, new) else { panic!() };
+            (stat.added, stat.deleted, String::from_utf8(hunks).unwrap())
+        };
+        let text = "@@ -1 +1 @@\n-\r\n\\ No newline at end of file\n+hello\n";
+        assert_eq!(told(b"\r", b"hello\n"), (1, 1, text.to_owned()));
+        let text = "@@ -1,2 +1,2 @@\n-a\rb\n+a\rc\n same\r\n";
+        assert_eq!(told(b"a\rb\nsame\r\n", b"a\rc\nsame\r\n"), (1, 1, text.to_owned()));
+        let text = "@@ -1 +1 @@\n-x\r\n+x\r\n\\ No newline at end of file\n";
+        assert_eq!(told(b"x\r\n", b"x\r"), (1, 1, text.to_owned()));
+        assert_eq!(told(b"", b"a"), (1, 0, "@@ -0,0 +1 @@\n+a\n\\ No newline at end of file\n".to_owned()));
     }
 }

@@ -102,8 +102,9 @@ impl fmt::Display for Escaped<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     Lines(LineStat),
-    /// Not text, or too large to be compared.
     Binary,
+    /// Too large to be compared.
+    TooLarge,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -127,7 +128,8 @@ pub fn stat_view<'a>(
         let extent = match text_change(reader, change)? {
             TextChange::Lines { stat, .. } => Extent::Lines(stat),
             TextChange::NoContent => Extent::Lines(LineStat::default()),
-            TextChange::Binary | TextChange::TooLarge => Extent::Binary,
+            TextChange::Binary => Extent::Binary,
+            TextChange::TooLarge => Extent::TooLarge,
         };
         if let Extent::Lines(stat) = extent {
             view.total.added += stat.added;

@@ -65,7 +65,9 @@ mod workspace_service;
 pub use crate::vault::checkpoint::KeepCount;
 pub use apply::{Applied, ApplyError, ApplyOptions, Conflict, Filter, Subject, apply, changes_to_apply};
 pub use change_report::{ChangeForm, ChangeReport, ChangeSummaryService};
-pub use change_summary::{ChangeCounts, ChangeSummary, LineStat, Shown, TextChange, is_binary, text_change};
+pub use change_summary::{
+    ChangeCounts, ChangeSummary, LineStat, Shown, TextChange, is_binary, lines, text_change,
+};
 pub use change_view::{
     CHANGES_SHOWN_MAX, Extent, PatchLeftOff, PatchLimits, StatView, TreeLine, TreeView, file_sizes, is_dir,
     kind_words, patch_view, stat_view, tree_view,

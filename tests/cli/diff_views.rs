@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::env::{Answer, TestEnv};
+use crate::support;
 
 /// A project and, over it, a change of each kind.
 fn changed() -> TestEnv {
@@ -44,6 +45,49 @@ fn what_is_left_off_is_counted() {
     let stat = env.result(&["diff", "fix", "--stat", "--limit", "1"]);
     assert_eq!((stat["stat"].as_array().unwrap().len(), &stat["left_off"]), (1, &json!(4)));
     assert!(env.run(&["diff", "fix", "--stat", "--limit", "1"]).stderr.contains("4 changes left off"));
+}
+
+#[test]
+fn what_is_too_large_to_compare_is_not_called_binary() {
+    let env = TestEnv::with_project();
+    env.put("large.txt", &b"a line\n".repeat(1_300_000));
+    env.put("other.bin", &[0, 1]);
+    env.ok(&["import"]);
+    let text = env.ok(&["diff", "main", "--stat"]);
+    assert!(text.contains(" large.txt | too large to be compared\n other.bin | binary\n"), "{text}");
+    let stat = env.result(&["diff", "main", "--stat"])["stat"].take();
+    assert_eq!((&stat[0]["too_large"], &stat[1]["too_large"]), (&json!(true), &json!(false)), "{stat}");
+}
+
+/// The patch is what GNU patch makes the new files of.
+#[test]
+fn a_lone_carriage_return_is_no_end_of_a_line() {
+    let env = TestEnv::new();
+    let files: [(&str, &[u8], &[u8]); 3] =
+        [("a", b"\r", b"hello\n"), ("b", b"x\ry\nend\r\n", b"x\rz\nend\r\n"), ("c", b"1\n2\r", b"1\n2")];
+    let old = env.at("old");
+    std::fs::create_dir(&old).unwrap();
+    for (name, before, _) in files {
+        env.put(name, before);
+        std::fs::write(old.join(name), before).unwrap();
+    }
+    env.ok(&["init", "--import"]);
+    files.iter().for_each(|(name, _, after)| env.put(name, after));
+    env.ok(&["import"]);
+    let stat = env.result(&["diff", "main", "--stat"])["stat"].take();
+    for file in stat.as_array().unwrap() {
+        assert_eq!((&file["lines_added"], &file["lines_deleted"]), (&json!(1), &json!(1)), "{file}");
+    }
+    let patch = env.at("changes.patch");
+    std::fs::write(&patch, env.ok(&["diff", "main", "--patch"])).unwrap();
+    let mut command = env.clean("patch".as_ref());
+    let Ok(patched) = command.args(["--binary", "-p1", "-d"]).arg(&old).arg("-i").arg(&patch).output() else {
+        return support::skip("cli::a_lone_carriage_return_is_no_end_of_a_line", "there is no patch(1) here");
+    };
+    assert!(patched.status.success(), "{:?}", Answer::from(patched));
+    for (name, _, after) in files {
+        assert_eq!(std::fs::read(old.join(name)).unwrap(), after, "{name}");
+    }
 }
 
 #[test]

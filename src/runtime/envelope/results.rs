@@ -354,7 +354,10 @@ pub struct FileStat {
     pub path: PathText,
     pub lines_added: u64,
     pub lines_deleted: u64,
+    /// The lines were not counted: it is not text, or too large.
     pub binary: bool,
+    /// Too large to be compared, be it text or not.
+    pub too_large: bool,
 }
 
 impl FileStat {
@@ -363,9 +366,12 @@ impl FileStat {
         let path = PathText::of(&change.path);
         match extent {
             Extent::Lines(LineStat { added, deleted }) => {
-                Self { path, lines_added: added, lines_deleted: deleted, binary: false }
+                Self { path, lines_added: added, lines_deleted: deleted, binary: false, too_large: false }
             }
-            Extent::Binary => Self { path, lines_added: 0, lines_deleted: 0, binary: true },
+            Extent::Binary => Self { path, lines_added: 0, lines_deleted: 0, binary: true, too_large: false },
+            Extent::TooLarge => {
+                Self { path, lines_added: 0, lines_deleted: 0, binary: true, too_large: true }
+            }
         }
     }
 }

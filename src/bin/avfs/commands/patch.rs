@@ -119,7 +119,7 @@ pub fn show_stats(out: &mut Out, view: &StatView<'_>) -> std::result::Result<(),
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let lines = |extent: &Extent| match extent {
         Extent::Lines(stat) => stat.added + stat.deleted,
-        Extent::Binary => 0,
+        Extent::Binary | Extent::TooLarge => 0,
     };
     let most = view.paths.iter().map(|(_, extent)| lines(extent)).max().unwrap_or(0);
     let scale = |lines: u64| {
@@ -127,13 +127,15 @@ pub fn show_stats(out: &mut Out, view: &StatView<'_>) -> std::result::Result<(),
         usize::try_from(columns).unwrap_or(0)
     };
     for (name, (_, extent)) in names.iter().zip(&view.paths) {
-        let Extent::Lines(stat) = extent else {
-            out.line(format_args!(" {name:<width$} | binary"))?;
-            continue;
-        };
-        let plus = out.paint(Tone::Added, "+".repeat(scale(stat.added)));
-        let minus = out.paint(Tone::Deleted, "-".repeat(scale(stat.deleted)));
-        out.line(format_args!(" {name:<width$} | {:>5} {plus}{minus}", lines(extent)))?;
+        match extent {
+            Extent::Lines(stat) => {
+                let plus = out.paint(Tone::Added, "+".repeat(scale(stat.added)));
+                let minus = out.paint(Tone::Deleted, "-".repeat(scale(stat.deleted)));
+                out.line(format_args!(" {name:<width$} | {:>5} {plus}{minus}", lines(extent)))?;
+            }
+            Extent::Binary => out.line(format_args!(" {name:<width$} | binary"))?,
+            Extent::TooLarge => out.line(format_args!(" {name:<width$} | too large to be compared"))?,
+        }
     }
     out.line(format_args!(
         " {}, {} (+), {} (-)",
