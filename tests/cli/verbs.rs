@@ -21,6 +21,24 @@ fn grep_finds_lines_names_files_and_notes_binaries() {
     env.refused(&["grep", "main", "("], 1, "grep.bad_pattern");
 }
 
+/// As grep(1): a newline ends a line, and nothing comes after the last one.
+#[test]
+fn grep_has_no_line_after_the_last_newline() {
+    let env = TestEnv::new();
+    env.put("two", b"a\n\n");
+    env.put("open", b"a\nb");
+    env.put("empty", b"");
+    env.put("zero", b"\0\n");
+    env.ok(&["init", "--import"]);
+    for pattern in ["^$", "^", "b$", "x*"] {
+        let mut grep = env.clean(Path::new("grep"));
+        let wanted = grep.args(["-nE", pattern, "empty", "open", "two"]).output().unwrap().stdout;
+        let found = env.run(&["grep", "main", pattern, "empty", "open", "two"]).stdout;
+        assert_eq!(found, String::from_utf8(wanted).unwrap(), "{pattern}");
+    }
+    assert_eq!(env.run(&["grep", "main", "^$", "zero"]).code, 1, "the only line of it is not empty");
+}
+
 #[test]
 fn find_selects_by_name_kind_and_size() {
     let env = TestEnv::with_project();
@@ -40,6 +58,8 @@ fn trees_are_drawn_with_their_branches() {
         ".\n├── README.md\n├── link -> README.md\n└── src/\n    ├── data.bin\n    └── main.rs\n\n1 directory, 4 files\n"
     );
     assert!(!env.ok(&["tree", "main", "--depth", "1"]).contains("main.rs"));
+    assert_eq!(env.ok(&["tree", "main", "src/main.rs"]), "src/main.rs\n\n0 directories, 1 file\n");
+    assert_eq!(env.ok(&["tree", "main", "link"]), "link -> README.md\n\n0 directories, 1 file\n");
 }
 
 #[test]
@@ -159,6 +179,19 @@ fn an_edited_audit_log_is_found() {
     let verdict = env.json(&["audit", "verify"]);
     assert_eq!(verdict["error"]["code"], json!("audit.broken"));
     assert_eq!(env.run(&["fsck"]).code, 1);
+}
+
+#[test]
+fn an_answer_in_json_does_not_hold_what_is_too_large() {
+    let env = TestEnv::new();
+    let sparse = std::fs::File::create(env.project().join("sparse")).unwrap();
+    sparse.set_len(8 << 40).unwrap();
+    env.put("small", b"small\n");
+    env.ok(&["init", "--import"]);
+    let refusal = env.json(&["cat", "main", "small", "sparse"]);
+    assert_eq!(refusal["error"]["code"], json!("cat.too_large"), "{refusal}");
+    assert!(refusal["error"]["hint"].as_str().unwrap().contains("without --json"), "{refusal}");
+    assert_eq!(env.result(&["cat", "main", "small"])["files"][0]["content"], json!("small\n"));
 }
 
 #[test]

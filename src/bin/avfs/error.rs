@@ -14,6 +14,8 @@ pub enum EdgeError {
     BadPattern { pattern: String, detail: String },
     #[error("version {version} is the first: there is nothing before it to compare with")]
     NoParent { version: String },
+    #[error("the content is {size} bytes long; an answer in JSON has room for {max}")]
+    TooLargeForJson { size: u64, max: u64 },
     #[error("there is no verb {verb:?}")]
     UnknownVerb { verb: String },
     #[error("the checkpoint is named on fork {one}, and --fork says {other}")]
@@ -46,6 +48,7 @@ impl Diagnose for EdgeError {
             Self::NotConfirmed { .. } => "vault.not_confirmed",
             Self::BadPattern { .. } => "grep.bad_pattern",
             Self::NoParent { .. } => "diff.no_parent",
+            Self::TooLargeForJson { .. } => "cat.too_large",
             Self::UnknownVerb { .. } => "man.unknown_verb",
             Self::TwoForks { .. } => "usage",
             Self::Output(_) => "io.output",
@@ -62,6 +65,7 @@ impl Diagnose for EdgeError {
             Self::NotConfirmed { .. } => "confirm with: --yes",
             Self::BadPattern { .. } => "search for plain text with: -F",
             Self::NoParent { .. } => "name two versions: avfs diff A B",
+            Self::TooLargeForJson { .. } => "without --json it is written as it is: avfs cat REF PATH > FILE",
             Self::UnknownVerb { .. } => "list them with: avfs --help",
             Self::TwoForks { .. } => "leave one of them out",
             Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => {

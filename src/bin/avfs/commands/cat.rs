@@ -10,12 +10,16 @@ use clap::Args;
 
 use crate::cli::tree_path;
 use crate::context::CommandContext;
+use crate::error::EdgeError;
 use crate::ui::{Failure, Format, Outcome};
 use crate::view::View;
 
+/// What an answer in JSON may hold: it is made in memory.
+const JSON_BYTES_MAX: u64 = 64 << 20;
+
 /// Write files of a version to stdout
 ///
-/// With --json the content is held in memory, as text or base64.
+/// With --json the content is held in memory, as text or base64, up to 64 MiB of all files together.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -38,6 +42,10 @@ pub fn run(ctx: &CommandContext, args: &CatArgs) -> Outcome {
         args.paths.iter().map(|path| Ok((path, file_at(&view, path)?))).collect::<Result<_, Failure>>()?;
     let mut result = Cat { version: view.version.id.to_hex(), files: Vec::new() };
     if ctx.ui.format == Format::Json {
+        let size = files.iter().fold(0_u64, |sum, (_, file)| sum.saturating_add(file.size));
+        if size > JSON_BYTES_MAX {
+            return Err(EdgeError::TooLargeForJson { size, max: JSON_BYTES_MAX }.into());
+        }
         for (path, file) in &files {
             result.files.push(CatFile::of(path, read_content(view.reader(), file)?));
         }

@@ -1,7 +1,7 @@
 //! `avfs grep`
 
 use avfs::runtime::envelope::{ErrorBody, Grep, GrepMatch};
-use avfs::runtime::{is_binary, read_content};
+use avfs::runtime::{is_binary, lines, read_content};
 use avfs::vault::page::Node;
 use avfs::vault::path::TreePath;
 use avfs::vault::version::Reference;
@@ -110,21 +110,17 @@ fn search(
     if !regex.is_match(&content) {
         return Ok(());
     }
+    let ended = lines(&content).into_iter().map(|line| line.strip_suffix(b"\n").unwrap_or(line));
+    let hits: Vec<(u64, &[u8])> = (1..).zip(ended).filter(|(_, line)| regex.is_match(line)).collect();
+    // A pattern may only match across lines, or behind the last one: lines are searched one by one.
+    if hits.is_empty() {
+        return Ok(());
+    }
     if is_binary(&content) {
         matches.binary.push(found.path.clone());
-    } else {
-        let hits: Vec<(u64, &[u8])> = (1..)
-            .zip(content.split(|byte| *byte == b'\n'))
-            .filter(|(_, line)| regex.is_match(line))
-            .collect();
-        // A pattern may only match across lines, which are searched one by one.
-        if hits.is_empty() {
-            return Ok(());
-        }
-        if !names_only {
-            let lines = hits.into_iter().map(|(number, line)| (found.path.clone(), number, line.to_vec()));
-            matches.lines.extend(lines);
-        }
+    } else if !names_only {
+        let lines = hits.into_iter().map(|(number, line)| (found.path.clone(), number, line.to_vec()));
+        matches.lines.extend(lines);
     }
     matches.files.push(found.path);
     Ok(())

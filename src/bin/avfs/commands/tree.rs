@@ -21,7 +21,7 @@ pub struct TreeArgs {
     /// The version
     #[arg(value_name = "REF")]
     reference: Reference,
-    /// The directory to begin at
+    /// The directory to begin at, or a file
     #[arg(default_value = "", hide_default_value = true, value_parser = tree_path())]
     path: TreePath,
     /// At most so many levels
@@ -36,8 +36,14 @@ pub fn run(ctx: &CommandContext, args: &TreeArgs) -> Outcome {
     let result =
         Entries { version: view.version.id.to_hex(), entries: view.entries_for(ctx.ui.format, &found)? };
     ctx.ui.answer(&result, |out| {
-        out.line(format_args!("{}", args.path))?;
-        draw(out, &found, &args.path)?;
+        match found.first().filter(|first| first.path == args.path) {
+            // What is no directory is all there is of the tree.
+            Some(alone) => out.line(format_args!("{}{}", alone.path, arrow(&alone.node)))?,
+            None => {
+                out.line(format_args!("{}", args.path))?;
+                draw(out, &found, &args.path)?;
+            }
+        }
         let dirs = found.iter().filter(|found| matches!(found.node, Node::Dir(_))).count() as u64;
         let others = found.len() as u64 - dirs;
         let (dirs, others) = (plural(dirs, "directory", "directories"), plural(others, "file", "files"));
@@ -65,8 +71,15 @@ fn shown_name(out: &Out, found: &Found) -> String {
     let name = name.unwrap_or_else(|| found.path.clone());
     match &found.node {
         Node::Dir(_) => format!("{}/", out.paint(Tone::Name, name)),
-        Node::Symlink(link) => format!("{name} -> {}", String::from_utf8_lossy(&link.target).escape_debug()),
-        Node::File(_) | Node::Fifo(_) => name.to_string(),
+        Node::Symlink(_) | Node::File(_) | Node::Fifo(_) => format!("{name}{}", arrow(&found.node)),
+    }
+}
+
+/// Where a link leads, to be put behind its name.
+fn arrow(node: &Node) -> String {
+    match node {
+        Node::Symlink(link) => format!(" -> {}", String::from_utf8_lossy(&link.target).escape_debug()),
+        Node::Dir(_) | Node::File(_) | Node::Fifo(_) => String::new(),
     }
 }
 
