@@ -119,7 +119,7 @@ pub enum VaultError {
     NotAFile { path: TreePath, kind: &'static str },
     #[error("{path} exists already")]
     PathExists { path: TreePath },
-    #[error("{to} lies beneath {from}: a directory cannot be put into itself")]
+    #[error("{}", cycle(from, to))]
     PathCycle { from: TreePath, to: TreePath },
 
     #[error("the file is {size} bytes long; at most {max} can be kept")]
@@ -146,6 +146,13 @@ impl VaultError {
         }
         self
     }
+}
+
+fn cycle(from: &TreePath, to: &TreePath) -> String {
+    if from == to {
+        return format!("source and target are the same: {from}");
+    }
+    format!("{to} lies beneath {from}: nothing can be put into itself")
 }
 
 impl Diagnose for VaultError {
@@ -278,17 +285,30 @@ impl Diagnose for VaultError {
             }
             Self::NotRecording => "begin with: avfs record start".to_owned(),
             Self::SeveralRecordings { .. } => "name the one that is to end: avfs record stop NAME".to_owned(),
-            Self::NoPath { .. } => "see what there is with: avfs ls".to_owned(),
+            Self::NoPath { .. } => "see what there is with: avfs ls REF".to_owned(),
             Self::NotADirectory { .. } | Self::PathExists { .. } | Self::OwnPath { .. } => {
                 "choose another path".to_owned()
             }
+            Self::IsADirectory { path } | Self::PathCycle { from: path, .. } if path.is_root() => {
+                "name what is in it; see what there is with: avfs ls REF".to_owned()
+            }
             Self::IsADirectory { .. } => "name a file in it, or add -r to rm or cp for all of it".to_owned(),
-            Self::NotAFile { .. } => "see what it is with: avfs ls -l".to_owned(),
+            Self::NotAFile { path, .. } => format!("see what it is with: avfs ls -l REF {path}"),
+            Self::PathCycle { from, to } if from == to => "choose another target".to_owned(),
             Self::PathCycle { .. } => "choose a target outside of it".to_owned(),
             Self::FileTooLarge { .. } => "leave it out with a line in .avfsignore".to_owned(),
             Self::Quota { what: "files", .. } => {
                 "remove some with: avfs rm, or allow more with: avfs quota set --files N".to_owned()
             }
+            Self::Quota { what: "versions", limit: 0..2, .. } => {
+                "allow more with: avfs quota set --versions N".to_owned()
+            }
+            // There has to be room for one more than are kept.
+            Self::Quota { what: "versions", limit, .. } => format!(
+                "free some with: avfs prune --keep-last {} && avfs gc, or allow more with: avfs quota set \
+                 --versions N",
+                (limit - 1).min(10)
+            ),
             Self::Quota { .. } => {
                 "free some with: avfs prune --keep-last 10 && avfs gc, or raise it: avfs quota set".to_owned()
             }

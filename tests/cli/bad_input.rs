@@ -186,6 +186,40 @@ fn paths_that_do_not_fit() {
     assert_eq!(env.state(), before);
 }
 
+/// What a hint says to call next is a command that does something.
+#[test]
+fn hints_for_paths_lead_on() {
+    let env = TestEnv::with_project();
+    let hint = |words: &[&str], code: &str| {
+        let mut refusal = env.refused(words, 1, code);
+        let told = refusal["error"]["message"].take();
+        (told.as_str().unwrap().to_owned(), refusal["error"]["hint"].as_str().unwrap().to_owned())
+    };
+    for (words, code) in [
+        (&["cat", "main", "nope"][..], "path.not_found"),
+        (&["cat", "main", "src"], "path.not_a_file"),
+        (&["rm", "-r", "."], "path.is_a_directory"),
+    ] {
+        let (_, hint) = hint(words, code);
+        let (_, command) = hint.split_once(": avfs ").unwrap();
+        let command = command.replace("REF", "main");
+        env.ok(&command.split(' ').collect::<Vec<_>>());
+        assert!(!hint.contains("-r "), "{hint}");
+    }
+    for words in [
+        &["mv", "README.md", "README.md"][..],
+        &["cp", "README.md", "./README.md"],
+        &["mv", "README.md", "."],
+        &["cp", "src/main.rs", "src"],
+    ] {
+        let (told, _) = hint(words, "path.cycle");
+        assert!(told.starts_with("source and target are the same: "), "{told}");
+    }
+    let (told, _) = hint(&["mv", "README.md", "README.md/x"], "path.cycle");
+    assert!(!told.contains("directory"), "{told}");
+    assert!(hint(&["cp", "-r", ".", "x"], "path.cycle").1.contains("name what is in it"));
+}
+
 #[test]
 fn directories_that_cannot_be_imported_or_exported_to() {
     let env = TestEnv::with_project();

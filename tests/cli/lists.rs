@@ -77,7 +77,7 @@ fn only_what_was_begun_with_the_same_list_can_be_gone_on_with() {
     let (list_word, other_word) = (list.to_str().unwrap(), other.to_str().unwrap());
     env.refused(&["batch", list_word, "--resume"], 1, "batch.not_found");
     env.refused(&["batch", list_word, "--resume", "abcd"], 1, "batch.not_found");
-    env.refused(&["batch", list_word, "--resume", "zz"], 1, "ref.invalid");
+    env.refused(&["batch", list_word, "--resume", "zz"], 2, "ref.invalid");
     let plan = r#"{"mode":"fan-out","fork":null,"items":1,"list":"list"}"#;
     let batch = begun(&env, 1, &list, plan);
     let listed = env.result(&["batch", "--list"])["batches"][0].clone();

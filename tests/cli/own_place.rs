@@ -18,7 +18,7 @@ fn no_edit_reaches_the_vaults_own_directory() {
         &["mv", "README.md", ".avfs"],
         &["cp", "README.md", ".avfs"],
     ] {
-        env.refused(words, 1, "path.invalid");
+        env.refused(words, 2, "path.invalid");
     }
     assert_eq!(env.state(), before);
 }

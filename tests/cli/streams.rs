@@ -56,11 +56,35 @@ fn data_goes_to_stdout_and_the_rest_to_stderr() {
 #[test]
 fn an_answer_that_cannot_be_written_is_an_error() {
     let env = TestEnv::with_project();
-    for words in [["log"].as_slice(), &["--help"], &["log", "--help"], &["--version"], &["man"]] {
+    for words in [
+        ["log"].as_slice(),
+        &["--help"],
+        &["log", "--help"],
+        &["--version"],
+        &["man"],
+        &["log", "--json"],
+        &["grep", "main", "no such text", "--json"],
+    ] {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let answer = Answer::from(env.avfs(words).stdout(full).output().unwrap());
         assert_eq!(answer.code, 1, "{words:?}");
         assert!(answer.stderr.contains("cannot write the answer"), "{words:?}: {answer:?}");
+    }
+}
+
+#[test]
+fn an_error_that_cannot_be_answered_in_json_is_told_all_the_same() {
+    let env = TestEnv::with_project();
+    for (words, exit, told) in
+        [(["--json", "ls", "nope"], 1, "\"nope\""), (["--json", "ls", "a b"], 2, "\"a b\"")]
+    {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let answer = Answer::from(env.avfs(&words).stdout(full).output().unwrap());
+        assert_eq!(answer.code, exit, "{words:?}");
+        assert!(
+            answer.stderr.starts_with("error: ") && answer.stderr.contains(told),
+            "{words:?}: {answer:?}"
+        );
     }
 }
 

@@ -147,6 +147,7 @@ fn quotas_refuse_with_their_numbers() {
     let before = env.state();
     let refusal = env.refused(&["write", "x", "--text", "x"], 1, "quota.exceeded");
     assert!(refusal["error"]["message"].as_str().unwrap().contains("2 versions"), "{refusal}");
+    assert!(refusal["error"]["hint"].as_str().unwrap().contains("avfs prune --keep-last 1 "), "{refusal}");
     assert_eq!(env.state(), before);
     assert_eq!(env.result(&["quota", "set", "--versions", "none"])["files"], json!(100));
     env.ok(&["write", "x", "--text", "x"]);
@@ -154,6 +155,15 @@ fn quotas_refuse_with_their_numbers() {
     env.ok(&["quota", "set", "--files", "2"]);
     env.ok(&["rm", "x"]);
     env.refused(&["write", "y", "--text", "y"], 1, "quota.exceeded");
+}
+
+#[test]
+fn a_quota_of_one_version_can_only_be_raised() {
+    let env = TestEnv::new();
+    env.ok(&["init"]);
+    env.ok(&["quota", "set", "--versions", "1"]);
+    let refusal = env.refused(&["write", "x", "--text", "x"], 1, "quota.exceeded");
+    assert!(!refusal["error"]["hint"].as_str().unwrap().contains("prune"), "{refusal}");
 }
 
 #[test]

@@ -16,6 +16,9 @@ use crate::crew::Ran;
 use crate::error::EdgeError;
 use crate::view::one_line;
 
+/// The codes of a command that was called wrongly, wherever that is found.
+const CALLED_WRONGLY: [&str; 5] = ["usage", "name.invalid", "path.invalid", "ref.invalid", "value.invalid"];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Human,
@@ -171,9 +174,8 @@ impl Ui {
             Err(Failure::BrokenPipe) => exit_code::OK,
             Err(Failure::Error(error)) => {
                 self.tell(&*error);
-                // Options that do not go together, which only what they are about can show, and words that are no names.
-                let by_words = ["usage", "name.invalid"].contains(&error.code());
-                if by_words { exit_code::USAGE } else { exit_code::FAILED }
+                // Options that do not go together, and words that only what they are about can show to be wrong.
+                if CALLED_WRONGLY.contains(&error.code()) { exit_code::USAGE } else { exit_code::FAILED }
             }
             Err(Failure::Told(error)) => {
                 self.tell_body(&error);
@@ -203,13 +205,16 @@ impl Ui {
     pub fn tell_body(&self, error: &ErrorBody) {
         match self.format {
             Format::Json => self.tell_json(error),
-            Format::Human => {
-                let label = self.label("error:", Style::new().red().bold());
-                let mut text = format!("{label} {}\n", error.message);
-                text.extend(error.hint.as_deref().map(|hint| self.hint(hint)));
-                let _ = std::io::stderr().lock().write_all(text.as_bytes());
-            }
+            Format::Human => self.tell_people(error),
         }
+    }
+
+    fn tell_people(&self, error: &ErrorBody) {
+        let label = self.label("error:", Style::new().red().bold());
+        let mut text = format!("{label} {}\n", error.message);
+        text.extend(error.hint.as_deref().map(|hint| self.hint(hint)));
+        // There is no further place to tell that telling failed.
+        let _ = std::io::stderr().lock().write_all(text.as_bytes());
     }
 
     fn hint(&self, hint: &str) -> String {
@@ -218,8 +223,11 @@ impl Ui {
 
     pub fn tell_json(&self, error: &ErrorBody) {
         let mut out = self.out();
-        // There is no further place to tell that telling failed.
-        let _ = out.envelope::<()>(&self.kind, None, Some(error)).and_then(|()| out.flush());
+        match out.envelope::<()>(&self.kind, None, Some(error)).and_then(|()| out.flush()) {
+            Ok(()) | Err(Failure::BrokenPipe) => {}
+            // Where the answer cannot be written its error would be lost too.
+            Err(Failure::Error(_) | Failure::Told(_)) => self.tell_people(error),
+        }
     }
 
     fn label(&self, text: &str, style: Style) -> String {
