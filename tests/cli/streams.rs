@@ -30,6 +30,38 @@ fn a_pipe_that_ends_early_is_no_error() {
 }
 
 #[test]
+fn a_limit_on_the_size_of_files_is_an_error() {
+    let env = TestEnv::new();
+    env.put("large.bin", &support::noise(3, 2 << 20));
+    env.ok(&["init"]);
+    let before = env.state();
+    let limited = |words: &[&str]| {
+        let mut command = env.clean(Path::new("sh"));
+        command.args(["-c", "ulimit -f 256; exec \"$0\" \"$@\""]).arg(binary()).args(words);
+        Answer::from(command.output().unwrap())
+    };
+    for words in [["import"].as_slice(), &["import", "--json"]] {
+        let answer = limited(words);
+        assert_eq!(answer.code, 1, "{answer:?}");
+        let told = [answer.stdout.as_str(), answer.stderr.as_str()].concat();
+        assert!(
+            told.contains("limit on the size of files") && told.contains("ulimit -f unlimited"),
+            "{answer:?}"
+        );
+        assert_eq!(
+            answer.stdout.contains("\"host.file_size_limit\""),
+            words.contains(&"--json"),
+            "{answer:?}"
+        );
+        assert_eq!(env.state(), before);
+    }
+    env.ok(&["import"]);
+    let answer = limited(&["export", "main", "../out"]);
+    assert!(answer.code == 1 && answer.stderr.contains("limit on the size of files"), "{answer:?}");
+    assert!(!env.at("out").exists());
+}
+
+#[test]
 fn colours_are_only_for_those_who_want_them() {
     let env = TestEnv::with_project();
     let coloured = |variables: &[(&str, &str)]| {

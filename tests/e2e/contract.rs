@@ -300,3 +300,21 @@ fn usage_that_is_wrong_has_an_envelope_too() {
     let envelope = env.run(&["--json", "--nonsense", "--", "true"]).expect(125).envelope();
     assert_eq!((&envelope["error"]["code"], &envelope["request"]), (&json!("usage"), &Value::Null));
 }
+
+/// The limit of the shell is the command's too, with the signal that belongs to it; avfs-run lives to tell.
+#[test]
+fn a_limit_on_the_size_of_files_does_not_end_it_without_a_word() {
+    let env = TestEnv::with_project();
+    let limited = |words: &[&str]| {
+        let mut command = env.clean("sh".as_ref());
+        command.args(["-c", "ulimit -f 1000; exec \"$0\" \"$@\""]).arg(crate::env::runner());
+        Running::start(command.args(words)).answer()
+    };
+    let killed = limited(&["--discard", "--shell", "exec head -c 3000000 /dev/zero > x"]);
+    assert_eq!((killed.code, killed.signal), (Some(128 + 25), None), "{killed:?}");
+    // Each file is small enough; all of them are too much for the vault.
+    let script = "for i in $(seq 30); do head -c 90000 /dev/urandom > x$i; done";
+    let failed = limited(&["--shell", script]).expect(123);
+    assert!(failed.stderr.contains("hint: finish it with: avfs recover"), "{failed:?}");
+    env.avfs(&["recover"]).expect(0);
+}

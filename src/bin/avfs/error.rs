@@ -22,6 +22,8 @@ pub enum EdgeError {
     TwoForks { one: ForkName, other: ForkName },
     #[error("cannot write the answer")]
     Output(#[source] std::io::Error),
+    #[error("a file may not grow any further: there is a limit on the size of files (ulimit -f)")]
+    FileSizeLimit(#[source] Box<dyn std::error::Error>),
     #[error("cannot draw a random number")]
     Random(#[source] std::io::Error),
     #[error("cannot watch for signals")]
@@ -52,6 +54,7 @@ impl Diagnose for EdgeError {
             Self::UnknownVerb { .. } => "man.unknown_verb",
             Self::TwoForks { .. } => "usage",
             Self::Output(_) => "io.output",
+            Self::FileSizeLimit(_) => "host.file_size_limit",
             Self::Random(_) => "io.random",
             Self::Signals(_) => "io.signals",
             Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => "host.no_permission",
@@ -68,6 +71,7 @@ impl Diagnose for EdgeError {
             Self::TooLargeForJson { .. } => "without --json it is written as it is: avfs cat REF PATH > FILE",
             Self::UnknownVerb { .. } => "list them with: avfs --help",
             Self::TwoForks { .. } => "leave one of them out",
+            Self::FileSizeLimit(_) => "raise it with: ulimit -f unlimited",
             Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
                 "choose a place you may write to"
             }

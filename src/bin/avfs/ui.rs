@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::crew::Ran;
 use crate::error::EdgeError;
+use crate::signals;
 use crate::view::one_line;
 
 /// The codes of a command that was called wrongly, wherever that is found.
@@ -173,6 +174,7 @@ impl Ui {
             Ok(code) => code,
             Err(Failure::BrokenPipe) => exit_code::OK,
             Err(Failure::Error(error)) => {
+                let error = with_cause(error);
                 self.tell(&*error);
                 // Options that do not go together, and words that only what they are about can show to be wrong.
                 if CALLED_WRONGLY.contains(&error.code()) { exit_code::USAGE } else { exit_code::FAILED }
@@ -233,6 +235,15 @@ impl Ui {
     fn label(&self, text: &str, style: Style) -> String {
         if self.err_colour { text.style(style).to_string() } else { text.to_owned() }
     }
+}
+
+/// Where a limit on the size of files was met, that is why: of SQLite it only comes as a failure of the disk.
+fn with_cause(error: Box<dyn Diagnose>) -> Box<dyn Diagnose> {
+    let of_the_host = error.code().ends_with(".io") || ["vault.sqlite", "io.output"].contains(&error.code());
+    if of_the_host && signals::met_file_size_limit() {
+        return Box::new(EdgeError::FileSizeLimit(error));
+    }
+    error
 }
 
 /// Stdout, buffered; whoever is done with it flushes it.
