@@ -318,3 +318,10 @@ fn a_limit_on_the_size_of_files_does_not_end_it_without_a_word() {
     assert!(failed.stderr.contains("hint: finish it with: avfs recover"), "{failed:?}");
     env.avfs(&["recover"]).expect(0);
 }
+
+#[test]
+fn there_is_a_manual_page_with_examples() {
+    let env = TestEnv::new();
+    let page = env.run(&["--man"]).expect(0).text();
+    assert!(page.contains(".SH NAME") && page.contains(".SH EXAMPLES\n"), "{page}");
+}
