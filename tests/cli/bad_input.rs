@@ -74,7 +74,9 @@ fn damage_is_told_of_the_file_it_is_in() {
     let hurt = "UPDATE blob SET data = zeroblob(length(data)) WHERE size = 5000";
     assert_eq!(sql(&env.vault_file()).execute(hurt, []).unwrap(), 1);
     env.refused(&["export", "main", "../out"], 1, "object.damaged");
-    for words in [["export", "main", "../out"].as_slice(), &["diff", "main", "--patch"]] {
+    for words in
+        [["export", "main", "../out"].as_slice(), &["diff", "main", "--patch"], &["grep", "main", "."]]
+    {
         let refusal = env.json(words);
         assert!(refusal["error"]["message"].as_str().unwrap().contains("src/deep/hurt"), "{refusal}");
     }

@@ -105,7 +105,7 @@ fn search(
         matches.skipped.push(found.path);
         return Ok(());
     }
-    let content = read_content(view.reader(), file)?;
+    let content = read_content(view.reader(), file).map_err(|error| error.in_file(&found.path))?;
     // One pass over the whole file is much faster than one for each line, and most files do not match.
     if !regex.is_match(&content) {
         return Ok(());
