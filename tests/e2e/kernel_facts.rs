@@ -182,7 +182,10 @@ fn deep_paths_are_captured() {
     let left = envelope["result"]["left_out"].as_array().unwrap();
     assert_eq!(left.len(), 1);
     assert_eq!(left[0]["path"].as_str().unwrap().len(), 2 * 10_001 - 1);
-    assert_eq!(left[0]["reason"], json!("it is more than 10000 levels deep"));
+    assert_eq!(
+        left[0]["reason"],
+        json!("it is more than 10000 levels deep, or its path longer than 32768 bytes")
+    );
     assert_eq!(env.scratches(), [""; 0]);
 }
 

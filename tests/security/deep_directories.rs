@@ -1,16 +1,16 @@
-//! Tried: exhausting the stack or the paths of whoever walks the upper, by directories in directories.
-//! Stopped by: every walk goes by descriptors, without recursion and without a path.
+//! Tried: exhausting the stack, the paths or the memory of whoever walks the upper, by directories in directories.
+//! Stopped by: every walk goes by descriptors, without recursion and without a path; paths are bounded.
 
 use serde_json::json;
 
 use crate::attempt::natively;
 use crate::env::TestEnv;
 
-fn dig(depth: u32) -> String {
+fn dig(depth: u32, name_bytes: u32) -> String {
     format!(
         "import os
 for _ in range({depth}):
-    os.mkdir('d' * 40); os.chdir('d' * 40)
+    os.mkdir('d' * {name_bytes}); os.chdir('d' * {name_bytes})
 open('bottom', 'w').close()"
     )
 }
@@ -20,21 +20,25 @@ fn directories_in_directories_are_captured() {
     // Control: who goes by a path does not get to the bottom.
     let elsewhere = TestEnv::with_project();
     let by_path = format!(
-        "top = os.getcwd()\n{}\ntried('bottom', lambda: os.stat(top + ('/' + 'd' * 40) * 3000))",
-        dig(3000)
+        "top = os.getcwd()\n{}\ntried('bottom', lambda: os.stat(top + ('/' + 'd' * 9) * 3000))",
+        dig(3000, 9)
     );
     assert_eq!(natively(&elsewhere, &by_path).text(), "bottom ENAMETOOLONG\n");
     for options in [&["--scratch", "memory"][..], &["--scratch", "disk"]] {
         let env = TestEnv::with_project();
-        let run = |depth: u32| {
-            let program = dig(depth);
+        let run = |depth: u32, name_bytes: u32| {
+            let program = dig(depth, name_bytes);
             let mut words = vec!["--json"];
             words.extend(options);
             words.extend(["--", "python3", "-c", &program]);
             env.run(&words)
         };
-        let bomb = run(3000).expect(0).envelope();
+        let bomb = run(3000, 9).expect(0).envelope();
         assert_eq!(bomb["result"]["change_counts"]["added"], json!(3001), "{options:?}");
+        // Every directory is known by its path, so that those of long ones would add up to gigabytes.
+        let bomb = run(3000, 250).expect(0).envelope();
+        assert_eq!(bomb["result"]["change_counts"]["added"], json!(130), "{options:?}");
+        assert_eq!(bomb["result"]["left_out"].as_array().unwrap().len(), 1);
         env.assert_sound();
         // The vault goes on.
         env.ok(&[], "true");
