@@ -324,3 +324,23 @@ fn exports_to_one_directory_do_not_sweep_each_other() {
     });
     assert_eq!(std::fs::read_dir(&dest).unwrap().count(), 6 * 60 + 1);
 }
+
+/// Somebody works for long, and a sweep waits for that: others begin nevertheless.
+#[test]
+fn a_sweep_that_waits_lets_others_begin() {
+    let scratch = Scratch::new();
+    let path = scratch.join("vault.db");
+    let vault = support::create_real_vault(&path);
+    let long = vault.backend().pin().unwrap();
+    std::thread::scope(|scope| {
+        let sweep = scope.spawn(|| support::open_vault(&path).gc(&|_| {}).map(drop));
+        let gate = sibling(&path, "-gate");
+        while FileLock::try_acquire(&gate, Mode::Shared).unwrap().is_some() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Refused after its patience if the sweep kept the gate closed until the other is done.
+        drop(support::open_vault(&path).backend().pin().unwrap());
+        drop(long);
+        sweep.join().unwrap().unwrap();
+    });
+}

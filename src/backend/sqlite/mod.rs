@@ -32,9 +32,9 @@ use crate::hostfs::lock::{FileLock, LockError, Mode};
 /// What lies beside a vault file while it is used: `vault.db` → `vault.db-wal`.
 pub const COMPANIONS: [&str; 6] = ["-wal", "-shm", "-journal", "-lock", "-use", "-gate"];
 
-/// How long a sweep that waits for others to end keeps more from beginning, how often it looks, and how long it steps
-/// aside then.
-const SWEEP_TURN: Duration = Duration::from_secs(2);
+/// How long a sweep that waits for others to end first keeps more from beginning, how often it looks, and how long it
+/// steps aside then.
+const SWEEP_TURN: Duration = Duration::from_secs(1);
 const SWEEP_LOOK: Duration = Duration::from_millis(2);
 const SWEEP_PAUSE: Duration = Duration::from_millis(200);
 
@@ -232,9 +232,10 @@ impl Backend for SqliteBackend {
         let fail = |error| BackendError::lock(&self.path, error);
         let in_use = sibling(&self.path, "-use");
         let give_up_at = Instant::now() + self.options.patience;
+        let mut turn = SWEEP_TURN;
         loop {
             let gate = self.hold("-gate", Mode::Exclusive).map_err(fail)?;
-            let turn_ends = give_up_at.min(Instant::now() + SWEEP_TURN);
+            let turn_ends = give_up_at.min(Instant::now() + turn);
             loop {
                 if let Some(lock) = FileLock::try_acquire(&in_use, Mode::Exclusive).map_err(fail)? {
                     return Ok(Guard(vec![gate, lock]));
@@ -244,8 +245,10 @@ impl Backend for SqliteBackend {
                 }
                 std::thread::sleep(SWEEP_LOOK);
             }
-            // Somebody needs long: whoever wants to begin meanwhile is let past.
+            // Somebody needs long: whoever wants to begin meanwhile is let past. The next turn is longer, or steady
+            // work of others would never leave a moment.
             drop(gate);
+            turn = turn.saturating_mul(2);
             if Instant::now() >= give_up_at {
                 return Err(fail(LockError::TimedOut(self.options.patience)));
             }

@@ -1,4 +1,4 @@
-//! Wishes to end, counted: who drives workers decides what each of them means.
+//! Signals: wishes to end, counted, of which who drives workers decides what each means; and a limit that is outlived.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
