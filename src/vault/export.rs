@@ -32,6 +32,8 @@ use super::write_out::{FreshPages, OverlayNames, Unfinished, WriteOut};
 pub enum ExportError {
     #[error("{} is there already and not empty", path.display())]
     Exists { path: PathBuf },
+    #[error("{} came while the export was made, and is not replaced", path.display())]
+    Came { path: PathBuf },
     #[error("{} is not a directory", path.display())]
     NotADirectory { path: PathBuf },
     #[error("{} is in the way: it is a {found}, the version has a {wanted} there", path.display())]
@@ -75,7 +77,7 @@ impl ExportError {
 impl Diagnose for ExportError {
     fn code(&self) -> &'static str {
         match self {
-            Self::Exists { .. } => "export.exists",
+            Self::Exists { .. } | Self::Came { .. } => "export.exists",
             Self::NotADirectory { .. } => "export.not_a_directory",
             Self::InTheWay { .. } => "export.in_the_way",
             Self::NoPermission { .. } => "export.no_permission",
@@ -95,7 +97,9 @@ impl Diagnose for ExportError {
 
     fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::Exists { .. } => "choose an empty directory, or replace files there with: --overwrite",
+            Self::Exists { .. } | Self::Came { .. } => {
+                "choose an empty directory, or replace files there with: --overwrite"
+            }
             Self::NotADirectory { .. } | Self::NoPermission { .. } => "choose another directory",
             Self::InTheWay { .. } => "move it away, then try again; nothing was changed",
             Self::Io { source, .. } | Self::Host { source, .. } if Cause::of(source) == Cause::DiskFull => {
@@ -273,8 +277,7 @@ impl Staging {
     fn publish(self, dest: &Path) -> Result<()> {
         std::fs::rename(&self.path, dest).map_err(|error| {
             if [ErrorKind::DirectoryNotEmpty, ErrorKind::AlreadyExists].contains(&error.kind()) {
-                // Somebody else made it meanwhile.
-                return ExportError::Exists { path: dest.to_owned() };
+                return ExportError::Came { path: dest.to_owned() };
             }
             ExportError::host("move to", dest)(error)
         })?;

@@ -277,7 +277,7 @@ impl Vault {
     }
 }
 
-/// True if it is the version that closes it to its owner, so that nobody else could have changed it either.
+/// True if it is the version that closes it to its owner: then it cannot be compared, and that is no damage.
 fn is_closed(error: &std::io::Error, mode: u32, needs: u32) -> bool {
     error.kind() == std::io::ErrorKind::PermissionDenied && mode & needs != needs
 }

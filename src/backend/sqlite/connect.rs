@@ -176,8 +176,9 @@ fn open_read_only(path: &Path, options: &OpenOptions) -> Result<Conn> {
             break stand;
         }
         match open_raw(path, OpenFlags::SQLITE_OPEN_READ_ONLY, options) {
-            // The last who wrote has removed the log since it was seen, and SQLite would have to make one.
-            Err(BackendError::ReadOnly { .. }) if Instant::now() < give_up_at => {
+            // The last who wrote has removed the log since it was seen, and SQLite would have to make one. Where
+            // nobody can write there is nobody to wait for.
+            Err(BackendError::ReadOnly { .. }) if Instant::now() < give_up_at && !is_on_read_only(path) => {
                 std::thread::sleep(GONE_LOG_PAUSE);
             }
             opened => return opened,
