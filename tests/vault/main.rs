@@ -33,4 +33,5 @@ mod secrets;
 mod sweeping;
 mod syncs;
 mod undo;
+mod unreadable;
 mod worker;

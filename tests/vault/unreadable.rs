@@ -1,0 +1,72 @@
+//! Files that may not be read: refused or named, and never taken for deleted.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use avfs::vault::VaultError;
+use avfs::vault::import::{ImportError, OnTrouble, TroubleReason};
+
+use crate::attributes::set_mode;
+use crate::support::{self, Scratch};
+
+#[test]
+fn what_may_not_be_read_is_refused_or_named() {
+    if support::is_root() {
+        support::skip("unreadable::what_may_not_be_read_is_refused_or_named", "root ignores modes");
+        return;
+    }
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    fs::write(dir.join("closed"), "x").unwrap();
+    set_mode(&dir.join("closed"), 0o000);
+    fs::write(scratch.dir("dir/closed-dir").join("f"), "x").unwrap();
+    set_mode(&dir.join("closed-dir"), 0o000);
+    fs::write(dir.join("open"), "x").unwrap();
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    let refused = support::try_import(&vault, &dir, None, OnTrouble::Fail);
+    assert!(matches!(refused, Err(VaultError::Import(ImportError::NoPermission { .. }))), "{refused:?}");
+    let imported = support::try_import(&vault, &dir, None, OnTrouble::KeepGoing).unwrap();
+    let named: Vec<_> =
+        imported.scanned.troubles.iter().map(|trouble| (trouble.path.to_string(), trouble.reason)).collect();
+    let expected = ["closed", "closed-dir"].map(|path| (path.to_owned(), TroubleReason::NoPermission));
+    assert_eq!(named, expected);
+    support::export(&vault, "main", &scratch.join("out"));
+    assert_eq!(fs::read_dir(scratch.join("out")).unwrap().count(), 1);
+}
+
+/// What is closed is not gone: what the fork has of it stays, with and without a cache.
+#[test]
+fn what_may_not_be_read_any_more_stays_as_it_was() {
+    if support::is_root() {
+        let name = "unreadable::what_may_not_be_read_any_more_stays_as_it_was";
+        return support::skip(name, "root ignores modes");
+    }
+    let scratch = Scratch::new();
+    let (dir, cache) = (scratch.dir("dir"), scratch.join("cache"));
+    scratch.dir("dir/closed-dir");
+    for name in ["closed", "closed-dir/one", "open"] {
+        fs::write(dir.join(name), name).unwrap();
+    }
+    fs::hard_link(dir.join("closed-dir/one"), dir.join("closed-dir/two")).unwrap();
+    fs::hard_link(dir.join("closed-dir/one"), dir.join("three")).unwrap();
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    let import =
+        || support::try_import(&vault, &dir, Some(&cache), OnTrouble::KeepGoing).unwrap().committed.changed();
+    assert!(import());
+    for name in ["closed", "closed-dir"] {
+        set_mode(&dir.join(name), 0o000);
+    }
+    fs::write(dir.join("open"), "changed").unwrap();
+    assert!(import());
+    for _ in 0..2 {
+        assert!(!import(), "nothing changed");
+    }
+    support::assert_clean(&vault);
+    let out = scratch.join("out");
+    support::export(&vault, "main", &out);
+    for (name, text) in [("closed", "closed"), ("closed-dir/two", "closed-dir/one"), ("open", "changed")] {
+        assert_eq!(fs::read_to_string(out.join(name)).unwrap(), text, "{name}");
+    }
+    assert_eq!(fs::metadata(out.join("closed-dir/two")).unwrap().nlink(), 2);
+    set_mode(&dir.join("closed-dir"), 0o755);
+}
