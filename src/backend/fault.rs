@@ -120,6 +120,11 @@ impl Writer for FaultWriter<'_> {
         Ok(())
     }
 
+    fn replace_objects(&mut self, blobs: &[BlobRecord], trees: &[(TreeId, Vec<u8>)]) -> Result<()> {
+        self.fuse.burn("replace_objects")?;
+        self.inner.replace_objects(blobs, trees)
+    }
+
     fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()> {
         self.fuse.burn("delete_objects")?;
         self.inner.delete_objects(kind, rows)

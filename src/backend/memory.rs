@@ -316,6 +316,18 @@ impl Writer for MemoryWriter<'_> {
         Ok(())
     }
 
+    fn replace_objects(&mut self, blobs: &[BlobRecord], trees: &[(TreeId, Vec<u8>)]) -> Result<()> {
+        self.put_blobs(blobs)?;
+        self.put_trees(trees)?;
+        for blob in blobs {
+            self.work.blobs.entry(blob.id).and_modify(|(_, kept)| *kept = blob.clone());
+        }
+        for (id, data) in trees {
+            self.work.trees.entry(*id).and_modify(|(_, kept)| kept.clone_from(data));
+        }
+        Ok(())
+    }
+
     fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()> {
         match kind {
             ObjectKind::Tree => self.work.trees.retain(|_, (row, _)| !rows.contains(row)),

@@ -150,6 +150,8 @@ pub trait Writer {
     fn put_blobs(&mut self, blobs: &[BlobRecord]) -> Result<()>;
     /// Keeps tree pages; everything they refer to was kept before, in this call or another.
     fn put_trees(&mut self, trees: &[(TreeId, Vec<u8>)]) -> Result<()>;
+    /// Keeps objects in place of whatever is there under their digests, for what is damaged.
+    fn replace_objects(&mut self, blobs: &[BlobRecord], trees: &[(TreeId, Vec<u8>)]) -> Result<()>;
     fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()>;
 
     fn put_version(&mut self, version: &VersionRecord) -> Result<()>;

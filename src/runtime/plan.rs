@@ -126,8 +126,12 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                 (stack.dirs.clone(), upper_root(top, Names::Stored, Vec::new())?)
             }
             Ground::Copied { root, .. } => {
-                let options =
-                    ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: self.site.meter };
+                let options = ExportOptions {
+                    overwrite: Overwrite::Refuse,
+                    paths: &[],
+                    meter: self.site.meter,
+                    left_out: None,
+                };
                 let copy = session.copy_dir();
                 session.reserve_outcome()?;
                 self.site.vault.export(root, &copy, &options)?;

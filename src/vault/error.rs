@@ -134,6 +134,19 @@ pub enum VaultError {
 }
 
 impl VaultError {
+    /// True if the vault does not hold what it should, and may well hold the rest.
+    pub(crate) fn is_damage(&self) -> bool {
+        if let Self::InFile { source, .. } = self {
+            return source.is_damage();
+        }
+        matches!(
+            self,
+            Self::MissingObject { .. }
+                | Self::DamagedObject { .. }
+                | Self::Backend(BackendError::Corrupt { .. })
+        )
+    }
+
     pub(crate) fn damaged(kind: &'static str, id: &str, error: &DecodeError) -> Self {
         Self::DamagedObject { kind, id: id.to_owned(), detail: error.to_string() }
     }
@@ -219,10 +232,11 @@ impl Diagnose for VaultError {
             Self::Capture(error) => return error.hint(),
             Self::Export(error) => return error.hint(),
             Self::InFile { path, .. } => {
-                format!("see what else is affected with: avfs fsck; go on without it with: avfs rm {path}")
+                format!("put it back with: avfs fsck --heal DIR; go on without it with: avfs rm {path}")
             }
             Self::MissingObject { .. } | Self::DamagedObject { .. } => {
-                "see what else is affected with: avfs fsck".to_owned()
+                "see what else is affected with: avfs fsck; put back what a directory has with: avfs fsck --heal DIR"
+                    .to_owned()
             }
             Self::UnknownRef { .. } => "list them with: avfs fork list, or: avfs log".to_owned(),
             Self::AmbiguousRef { .. } => "give more digits of the version".to_owned(),

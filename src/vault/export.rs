@@ -26,6 +26,7 @@ use super::page::DirRef;
 use super::path::TreePath;
 use super::store::Vault;
 use super::tree;
+pub use super::write_out::LeftOut;
 use super::write_out::{FreshPages, OverlayNames, Unfinished, WriteOut};
 
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +125,9 @@ pub struct ExportOptions<'a> {
     /// Only these paths, each where it lies in the tree; empty for everything.
     pub paths: &'a [TreePath],
     pub meter: &'a Meter,
+    /// Where files that are damaged or missing in the vault are noted, to go on without them; without this they end
+    /// the export.
+    pub left_out: Option<&'a LeftOut>,
 }
 
 impl Vault {
@@ -135,7 +139,8 @@ impl Vault {
             tree::require(&FreshPages::new(self), root, path)?;
         }
         options.meter.expect(root.totals.entries, root.totals.bytes);
-        let out = WriteOut { vault: self, overlay_names: OverlayNames::Plain, meter: options.meter };
+        let ExportOptions { meter, left_out, .. } = *options;
+        let out = WriteOut { vault: self, overlay_names: OverlayNames::Plain, meter, left_out };
         // A version that somebody made by hand may have them; they are not to be written over.
         let own_file = OwnFile::of(self, dest);
         let is_own = |path: &TreePath| {

@@ -221,7 +221,7 @@ impl Vault {
         make_private(&dir)?;
         let fd = beneath::open_root(&dir).map_err(host("open", &dir))?;
         meter.expect(root.totals.entries, root.totals.bytes);
-        let out = WriteOut { vault: self, overlay_names: OverlayNames::Escaped, meter };
+        let out = WriteOut { vault: self, overlay_names: OverlayNames::Escaped, meter, left_out: None };
         let unfinished = out.write(&root.tree, fd.as_fd(), &|_, _| true)?;
         out.finish(fd.as_fd(), &unfinished)?;
         let sealed = at.join("sealed");
@@ -232,7 +232,12 @@ impl Vault {
     fn is_intact(&self, root: &DirRef, dir: &Path) -> Result<bool> {
         let top = beneath::open_root(dir).map_err(host("open", dir))?;
         let pages = FreshPages::new(self);
-        let out = WriteOut { vault: self, overlay_names: OverlayNames::Escaped, meter: &Meter::default() };
+        let out = WriteOut {
+            vault: self,
+            overlay_names: OverlayNames::Escaped,
+            meter: &Meter::default(),
+            left_out: None,
+        };
         let same_xattrs = |fd: BorrowedFd<'_>, wanted: Option<&BlobId>| -> Result<bool> {
             let found = xattr::read(fd).map_err(VaultError::Input)?;
             Ok(if found.is_empty() { wanted.is_none() } else { found == out.wanted_xattrs(wanted)? })

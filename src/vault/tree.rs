@@ -60,6 +60,15 @@ pub fn beneath(pages: &dyn Pages, above: u8, child: &PageRef) -> Result<Body> {
 
 /// A directory with all its entries, in order.
 pub fn dir(pages: &dyn Pages, id: &TreeId) -> Result<Dir> {
+    dir_without(pages, id, &mut Err)
+}
+
+/// As [`dir`], without the entries of pages that cannot be read where `tolerate` lets that pass.
+pub fn dir_without(
+    pages: &dyn Pages,
+    id: &TreeId,
+    tolerate: &mut dyn FnMut(VaultError) -> Result<()>,
+) -> Result<Dir> {
     let (meta, body) = top(pages, id)?;
     let mut entries = Vec::new();
     let mut waiting = vec![body];
@@ -68,7 +77,10 @@ pub fn dir(pages: &dyn Pages, id: &TreeId) -> Result<Dir> {
             Body::Leaf(mut leaf) => entries.append(&mut leaf),
             Body::Inner { level, pages: children } => {
                 for child in children.iter().rev() {
-                    waiting.push(beneath(pages, level, child)?);
+                    match beneath(pages, level, child) {
+                        Ok(body) => waiting.push(body),
+                        Err(error) => tolerate(error)?,
+                    }
                 }
             }
         }

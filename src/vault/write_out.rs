@@ -4,11 +4,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, PoisonError};
 
 use rayon::Scope;
+use rustix::fs::AtFlags;
 
 use crate::backend::{BlobRecord, Reader};
 use crate::hostfs::beneath::{self, DIR};
@@ -71,10 +74,26 @@ impl Pages for FreshPages<'_> {
     }
 }
 
+/// What was not written because it is damaged or missing in the vault: paths, and why.
+#[derive(Debug, Default)]
+pub struct LeftOut(Mutex<Vec<(TreePath, VaultError)>>);
+
+impl LeftOut {
+    /// In the order of the paths.
+    #[must_use]
+    pub fn into_sorted(self) -> Vec<(TreePath, VaultError)> {
+        let mut all = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+}
+
 pub struct WriteOut<'a> {
     pub vault: &'a Vault,
     pub overlay_names: OverlayNames,
     pub meter: &'a Meter,
+    /// Where damage is noted, to go on without what it concerns; without this it ends the work.
+    pub left_out: Option<&'a LeftOut>,
 }
 
 /// A directory that still needs its own metadata.
@@ -127,7 +146,8 @@ impl WriteOut<'_> {
             let fail =
                 |source| ExportError::Io { operation: "finish directory", path: dir.path.clone(), source };
             let fd = beneath::open(into, dir.path.as_bytes(), DIR).map_err(fail)?;
-            let xattrs = self.wanted_xattrs(dir.meta.xattrs.as_ref())?;
+            let xattrs = self.wanted_xattrs(dir.meta.xattrs.as_ref());
+            let xattrs = self.whole(xattrs, || dir.path.clone())?.unwrap_or_default();
             make::finish_dir(fd.as_fd(), dir.meta.mode, &xattrs, dir.meta.mtime).map_err(fail)?;
         }
         Ok(())
@@ -137,6 +157,19 @@ impl WriteOut<'_> {
     pub fn finish_root(&self, dir: BorrowedFd<'_>, root: &DirRef) -> Result<()> {
         let (meta, _) = tree::top(&FreshPages::new(self.vault), &root.tree)?;
         self.finish(dir, &[Unfinished { path: TreePath::root(), meta }])
+    }
+
+    /// What was read, or nothing if it is damaged and may be left out.
+    fn whole<T>(&self, read: Result<T>, path: impl FnOnce() -> TreePath) -> Result<Option<T>> {
+        match (read, self.left_out) {
+            (Ok(read), _) => Ok(Some(read)),
+            (Err(error), Some(left_out)) if error.is_damage() => {
+                let mut all = left_out.0.lock().unwrap_or_else(PoisonError::into_inner);
+                all.push((path(), error));
+                Ok(None)
+            }
+            (Err(error), _) => Err(error.in_file(&path())),
+        }
     }
 
     /// The attributes a file or a directory gets, under the names it gets them.
@@ -174,8 +207,10 @@ impl WriteOut<'_> {
                 }
                 None => {
                     let entry = Entry { name: name.to_vec(), node: node.clone() };
-                    self.write_one(&dir, &parent, umask, &entry).map_err(|error| error.in_file(&path))?;
-                    if let Some(link) = node.link() {
+                    let written = self.write_one(&dir, &parent, umask, &entry);
+                    if self.whole(written, || path.clone())?.is_some()
+                        && let Some(link) = node.link()
+                    {
                         first.insert(link, path.clone());
                     }
                 }
@@ -197,7 +232,12 @@ impl WriteOut<'_> {
             }
             Node::File(file) => match file.content {
                 FileContent::Chunked(list) => {
-                    self.write_chunked(dir, &path, &entry.name, umask, file, &list)?
+                    let written = self.write_chunked(dir, &path, &entry.name, umask, file, &list);
+                    if written.is_err() {
+                        // A part of a file is none; the failure itself tells more than one to remove it.
+                        let _ = rustix::fs::unlinkat(dir, OsStr::from_bytes(&entry.name), AtFlags::empty());
+                    }
+                    written?;
                 }
                 FileContent::Whole(id) => {
                     let (blob, xattrs) = {
@@ -317,7 +357,19 @@ impl<'a> Shared<'a> {
             if self.out.meter.stopped() || self.failed() {
                 break;
             }
-            let dir = tree::dir(&pages, &id)?;
+            let read = tree::dir_without(&pages, &id, &mut |error| {
+                self.out.whole(Err::<(), _>(error), || path.clone()).map(drop)
+            });
+            let dir = match path.split() {
+                None => read?,
+                Some((parent, name)) => match self.out.whole(read, || path.clone())? {
+                    Some(dir) => dir,
+                    None => {
+                        self.drop_dir(&parent, name)?;
+                        continue;
+                    }
+                },
+            };
             let fail = |source| ExportError::Io { operation: "make directory", path: path.clone(), source };
             let fd = beneath::open(self.root, path.as_bytes(), DIR).map_err(fail)?;
             let mut files = Vec::new();
@@ -345,6 +397,14 @@ impl<'a> Shared<'a> {
             unfinished.push(Unfinished { path, meta: dir.meta });
         }
         Ok(unfinished)
+    }
+
+    /// Takes back a directory of which nothing is known.
+    fn drop_dir(&self, parent: &TreePath, name: &[u8]) -> Result<()> {
+        let fail = |source| ExportError::Io { operation: "remove", path: parent.join(name), source };
+        let dir = beneath::open(self.root, parent.as_bytes(), DIR).map_err(fail)?;
+        let removed = rustix::fs::unlinkat(dir, OsStr::from_bytes(name), AtFlags::REMOVEDIR);
+        Ok(removed.map_err(|errno| fail(errno.into()))?)
     }
 
     fn failed(&self) -> bool {
@@ -385,10 +445,12 @@ impl<'a> Shared<'a> {
                     match &entry.node {
                         Node::File(file) => match file.content {
                             FileContent::Whole(id) => {
-                                let blob = content::fetch(&*reader, &id)
-                                    .map_err(|error| error.in_file(&path.join(&entry.name)))?;
+                                let read = content::fetch(&*reader, &id)
+                                    .and_then(|blob| Ok((blob, self.out.file_xattrs(&*reader, file)?)));
+                                let read = self.out.whole(read, || path.join(&entry.name))?;
+                                let Some((blob, xattrs)) = read else { continue };
                                 held += blob.data.len() as u64;
-                                blobs.push((entry, file, blob, self.out.file_xattrs(&*reader, file)?));
+                                blobs.push((entry, file, blob, xattrs));
                             }
                             FileContent::Chunked(_) => others.push(entry),
                         },
@@ -399,11 +461,11 @@ impl<'a> Shared<'a> {
             for (entry, file, blob, xattrs) in blobs {
                 let at = path.join(&entry.name);
                 let written = self.out.write_whole(&dir, &at, &entry.name, self.umask, file, blob, &xattrs);
-                written.map_err(|error| error.in_file(&at))?;
+                self.out.whole(written, || at)?;
             }
             for entry in others {
                 let written = self.out.write_one(&dir, path, self.umask, entry);
-                written.map_err(|error| error.in_file(&path.join(&entry.name)))?;
+                self.out.whole(written, || path.join(&entry.name))?;
             }
         }
         Ok(())

@@ -88,6 +88,47 @@ fn damage_is_told_of_the_file_it_is_in() {
     assert_eq!(std::fs::read(env.at("out/whole")).unwrap(), b"whole\n");
 }
 
+/// What is whole is saved, and what a directory still has is put back.
+#[test]
+fn damage_is_left_out_and_healed() {
+    let env = TestEnv::new();
+    env.put("whole", b"whole\n");
+    env.put("src/deep/hurt", &support::noise(1, 5000));
+    env.put("large", &support::noise(2, 3 << 20));
+    env.ok(&["init", "--import"]);
+    let hurt = "UPDATE blob SET data = zeroblob(length(data)) WHERE size = 5000 OR id = (SELECT min(id) FROM blob WHERE size > 100000)";
+    assert_eq!(sql(&env.vault_file()).execute(hurt, []).unwrap(), 2);
+
+    let saved = env.json(&["export", "--keep-going", "main", "../rest"]);
+    assert_eq!(saved["error"]["code"], json!("export.left_out"));
+    let left = saved["result"]["left_out"].as_array().unwrap();
+    let paths: Vec<&str> = left.iter().map(|one| one["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["large", "src/deep/hurt"]);
+    assert!(left.iter().all(|one| one["code"] == json!("object.damaged")), "{left:?}");
+    assert_eq!(std::fs::read(env.at("rest/whole")).unwrap(), b"whole\n");
+    assert!(!env.at("rest/large").exists() && env.at("rest/src/deep").is_dir());
+    let told = env.run(&["export", "--keep-going", "main", "../rest-2"]);
+    assert_eq!(told.code, 1);
+    assert!(told.stdout.contains("left out or not exact: src/deep/hurt: "), "{told:?}");
+
+    env.refused(&["fsck", "--heal", "nowhere"], 1, "import.no_directory");
+    // A directory that has nothing of it changes nothing.
+    env.put("elsewhere/file", b"something else");
+    let report = env.json(&["fsck", "--heal", "elsewhere"]);
+    assert_eq!(report["error"]["code"], json!("fsck.findings"));
+    assert_eq!(
+        (&report["result"]["healed"]["blobs"], &report["result"]["healed"]["trees"]),
+        (&json!(0), &json!(0))
+    );
+    let report = env.ok(&["fsck", "--heal"]);
+    assert!(report.contains("put back 2 blobs and 0 trees from "), "{report}");
+    env.ok(&["fsck"]);
+    env.ok(&["audit", "verify"]);
+    let whole = env.json(&["export", "--keep-going", "main", "../whole"]);
+    assert_eq!(whole["result"]["left_out"], json!([]));
+    assert_eq!(std::fs::read(env.at("whole/large")).unwrap(), support::noise(2, 3 << 20));
+}
+
 #[test]
 fn a_newer_vault() {
     let env = TestEnv::with_project();

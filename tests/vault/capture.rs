@@ -132,7 +132,12 @@ impl Case {
 
     fn export(&self, name: &str) -> PathBuf {
         let out = self.scratch.join(name);
-        let options = ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: &Meter::default() };
+        let options = ExportOptions {
+            overwrite: Overwrite::Refuse,
+            paths: &[],
+            meter: &Meter::default(),
+            left_out: None,
+        };
         self.vault.export(&support::root(&self.vault, "main"), &out, &options).unwrap();
         out
     }

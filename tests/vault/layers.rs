@@ -110,7 +110,12 @@ impl Bench {
     #[track_caller]
     fn assert_shows_head(&self, stack: &Stack) {
         let (out, shown) = (self.scratch.join("out"), self.scratch.join("shown"));
-        let options = ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: &Meter::default() };
+        let options = ExportOptions {
+            overwrite: Overwrite::Refuse,
+            paths: &[],
+            meter: &Meter::default(),
+            left_out: None,
+        };
         self.vault.export(&self.head(), &out, &options).unwrap();
         overlay::show(&self.scratch, &stack.dirs, &shown);
         let take = |dir: &Path| {

@@ -12,6 +12,7 @@ mod capture;
 mod changing;
 mod concurrency;
 mod crash;
+mod damage;
 mod deep_paths;
 mod faults;
 mod fork_use;

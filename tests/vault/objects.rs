@@ -2,22 +2,18 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use avfs::diagnose::Diagnose;
 use avfs::vault::audit::{self, Problem};
-use avfs::vault::checkpoint::Origin;
-use avfs::vault::export::Overwrite;
 use avfs::vault::fsck::Thoroughness;
 use avfs::vault::import::OnTrouble;
 use avfs::vault::meter::Meter;
 use avfs::vault::quota::Quota;
-use avfs::vault::version::History;
-use avfs::vault::{Vault, VaultError, content};
+use avfs::vault::{VaultError, content};
 use rustix::fs::XattrFlags;
 
 use crate::attributes::set_mtime;
-use crate::support::{self, Scratch, main_fork, path, reference};
+use crate::support::{self, Scratch, main_fork, path};
 
 /// A directory of which every bit is known.
 fn known_dir(at: &Path, mtime: i64) {
@@ -143,107 +139,6 @@ fn a_large_set_of_attributes_can_be_read_back() {
     let blob = content::encode_xattrs(&set).unwrap();
     assert!(blob.size > content::WHOLE_BYTES_MAX as u64);
     assert_eq!(content::decode_xattrs(&content::decode(blob).unwrap()).unwrap(), set);
-}
-
-fn sample(scratch: &Scratch) -> (PathBuf, Vault) {
-    let file = scratch.join("vault.db");
-    let vault = support::create_vault(&file);
-    let dir = scratch.dir("sample");
-    support::many_files(&dir, 90);
-    fs::write(dir.join("large"), support::noise(4, 2 << 20)).unwrap();
-    support::import(&vault, &dir);
-    support::write(&vault, "text", &b"compressible ".repeat(100));
-    vault.save_checkpoint(&main_fork(), None, "", Origin::ByHand).unwrap();
-    (file, vault)
-}
-
-/// Every way to damage a row is seen by a full check, and by whoever reads what is damaged.
-#[test]
-fn damaged_rows_are_found_and_never_returned() {
-    let damages = [
-        (
-            "a byte of a blob",
-            "UPDATE blob SET data = CAST(substr(data, 1, length(data) - 1) || x'ff' AS BLOB) WHERE codec = 0 AND size < 100000",
-        ),
-        (
-            "a byte of a compressed blob",
-            "UPDATE blob SET data = CAST(substr(data, 1, 20) || x'00ff00' || substr(data, 24) AS BLOB) WHERE codec = 1",
-        ),
-        ("a blob cut off", "UPDATE blob SET data = substr(data, 1, length(data) / 2) WHERE codec < 2"),
-        ("a blob emptied", "UPDATE blob SET data = x'' WHERE codec = 1"),
-        ("a blob's size", "UPDATE blob SET size = size + 1 WHERE codec < 2"),
-        ("a blob's codec", "UPDATE blob SET codec = 0 WHERE codec = 1"),
-        (
-            "a chunk list",
-            "UPDATE blob SET data = CAST(substr(data, 1, length(data) - 1) || x'00' AS BLOB) WHERE codec = 2",
-        ),
-        ("a chunk list's length", "UPDATE blob SET size = size - 1 WHERE codec = 2"),
-        ("chunks gone", "DELETE FROM blob WHERE codec = 0 AND size > 10000"),
-        ("blobs gone", "DELETE FROM blob WHERE codec = 1"),
-        ("blobs changed for each other", "UPDATE blob SET digest = randomblob(32) WHERE codec = 1"),
-        (
-            "trees",
-            "UPDATE tree SET data = CAST(substr(data, 1, length(data) - 1) || x'7f' AS BLOB) WHERE length(data) > 200",
-        ),
-        ("trees gone", "DELETE FROM tree WHERE length(data) > 200"),
-        ("a tree for another", "UPDATE tree SET data = (SELECT data FROM tree ORDER BY id LIMIT 1)"),
-    ];
-    for (what, statement) in damages {
-        let scratch = Scratch::new();
-        let (file, vault) = sample(&scratch);
-        drop(vault);
-        let changed = support::sql(&file).execute(statement, []).unwrap();
-        assert!(changed > 0, "{what}: nothing was damaged");
-        let vault = support::open_vault(&file);
-        let report = vault.fsck(Thoroughness::Full, &Meter::default()).unwrap();
-        assert!(!report.findings.is_empty(), "{what} went unnoticed");
-        let exported = reference("main")
-            .resolve(&*vault.read().unwrap())
-            .and_then(|(version, _)| avfs::vault::version::root_of(&version))
-            .and_then(|root| {
-                let options = avfs::vault::export::ExportOptions {
-                    overwrite: Overwrite::Refuse,
-                    paths: &[],
-                    meter: &Meter::default(),
-                };
-                vault.export(&root, &scratch.join("out"), &options)
-            });
-        let told = exported.as_ref().map_err(|error| error.code());
-        assert!(matches!(told, Err("object.damaged" | "object.missing")), "{what}: export gave {exported:?}");
-        assert!(!scratch.join("out").exists());
-    }
-}
-
-#[test]
-fn damaged_history_is_found() {
-    let damages = [
-        ("a message", "UPDATE version SET message = 'forged' WHERE id = 2"),
-        ("an author", "UPDATE version SET author = 'forged' WHERE id = 2"),
-        ("a time", "UPDATE version SET at = at + 1 WHERE id = 2"),
-        ("a root", "UPDATE version SET root = (SELECT root FROM version WHERE id = 1) WHERE id = 2"),
-        ("a content digest", "UPDATE version SET content_root = zeroblob(32) WHERE id = 2"),
-        ("totals", "UPDATE version SET entries = entries + 1 WHERE id = 2"),
-        ("parents", "UPDATE version SET parents = x'' WHERE id = 2"),
-        ("a parent gone", "DELETE FROM version WHERE id = 2"),
-        ("a cycle", "UPDATE version SET parents = (SELECT head FROM fork WHERE name = 'main') WHERE id = 2"),
-        ("a head that is nowhere", "UPDATE fork SET head = randomblob(32)"),
-        ("a checkpoint that is nowhere", "UPDATE checkpoint SET version = randomblob(32)"),
-        ("a checkpoint of no fork", "UPDATE checkpoint SET fork = 'gone'"),
-        ("a pruned checkpoint", "UPDATE version SET pruned_at = 1"),
-    ];
-    for (what, statement) in damages {
-        let scratch = Scratch::new();
-        let (file, vault) = sample(&scratch);
-        drop(vault);
-        assert!(support::sql(&file).execute(statement, []).unwrap() > 0, "{what}: nothing was damaged");
-        let vault = support::open_vault(&file);
-        let report = vault.fsck(Thoroughness::Quick, &Meter::default()).unwrap();
-        assert!(!report.findings.is_empty(), "{what} went unnoticed");
-        // A cycle ends a walk through the history instead of keeping it for ever.
-        let reader = vault.read().unwrap();
-        let head = vault.fork(&main_fork()).unwrap().head;
-        assert!(History::new(&*reader, head).count() <= 4);
-    }
 }
 
 #[test]

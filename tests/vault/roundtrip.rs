@@ -452,7 +452,12 @@ fn a_part_of_a_version_can_be_exported() {
     let vault = support::create_vault(&scratch.join("vault.db"));
     support::import(&vault, &dir);
     let paths = [support::path("d001"), support::path("d000/f00003"), support::path("d001/f00041")];
-    let options = ExportOptions { overwrite: Overwrite::Refuse, paths: &paths, meter: &Meter::default() };
+    let options = ExportOptions {
+        overwrite: Overwrite::Refuse,
+        paths: &paths,
+        meter: &Meter::default(),
+        left_out: None,
+    };
     vault.export(&support::root(&vault, "main"), &scratch.join("out"), &options).unwrap();
     let found = snapshot::take(&scratch.join("out")).facts;
     assert_eq!(found.len(), 1 + 1 + 1 + 1 + 40);

@@ -49,8 +49,8 @@ pub use request_object::RequestObject;
 pub use result_object::{ConnectionObject, PhasesObject};
 pub use results::{
     Cat, CatFile, CheckpointInfo, CheckpointList, CheckpointOne, Diff, DiffTreeLine, Edited, Entries, Export,
-    FileStat, ForkList, ForkOne, ForkTree, ForkUseObject, Grep, GrepMatch, Import, Init, Log, Materialize,
-    Show, Status, TextEncoding, TroubleObject, VaultDelete, VaultInfo, VaultList, VaultListed,
+    FileStat, ForkList, ForkOne, ForkTree, ForkUseObject, Grep, GrepMatch, Import, Init, LeftOutObject, Log,
+    Materialize, Show, Status, TextEncoding, TroubleObject, VaultDelete, VaultInfo, VaultList, VaultListed,
 };
 pub use runs::{
     Apply, ApplyConflict, DenialObject, Discard, Doctor, DoctorCheck, Recover, RecoverOne, Redo, RunShown,
@@ -60,6 +60,6 @@ pub use schema::{KINDS, document};
 pub use text::{base64, tail, time_of_file, time_text};
 pub use upkeep::{
     AuditExport, AuditList, AuditVerify, AuditVerifyHead, Compact, Completions, ConfigFile, ConfigSetting,
-    ConfigShow, ConfigValue, Fsck, FsckFinding, Gc, Man, ManPage, Prune, PruneCheckpoint, QuotaShow,
-    SchemaResult, Stats,
+    ConfigShow, ConfigValue, Fsck, FsckFinding, FsckHealed, Gc, Man, ManPage, Prune, PruneCheckpoint,
+    QuotaShow, SchemaResult, Stats,
 };

@@ -3,12 +3,13 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::diagnose::Diagnose;
 use crate::runtime::{Extent, LineStat, TreeLine, file_sizes};
-use crate::vault::Committed;
 use crate::vault::diff::Change;
 use crate::vault::fork_use::ForkUse;
 use crate::vault::import::{Imported, Trouble, TroubleReason};
 use crate::vault::path::TreePath;
+use crate::vault::{Committed, VaultError};
 
 use super::entry::{ChangeKindName, ChangeObject, ChangeTotals, EntryObject};
 use super::records::{CheckpointObject, ForkObject, RunObject, VersionObject};
@@ -144,6 +145,25 @@ pub struct Export {
     /// Files and their bytes that were written.
     pub files: u64,
     pub bytes: u64,
+    /// With --keep-going: what is damaged or missing in the vault.
+    pub left_out: Vec<LeftOutObject>,
+}
+
+/// A path that was not written, or not whole.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LeftOutObject {
+    #[serde(flatten)]
+    pub path: PathText,
+    /// That of the error it would have been.
+    pub code: String,
+    pub message: String,
+}
+
+impl LeftOutObject {
+    #[must_use]
+    pub fn new(path: &TreePath, why: &VaultError) -> Self {
+        Self { path: PathText::of(path), code: why.code().to_owned(), message: why.to_string() }
+    }
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]

@@ -74,6 +74,16 @@ pub struct Fsck {
     /// Remembered results.
     pub results: u64,
     pub findings: Vec<FsckFinding>,
+    /// What was put back from a directory, with --heal: the findings are those that are left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub healed: Option<FsckHealed>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FsckHealed {
+    pub from: String,
+    pub blobs: u64,
+    pub trees: u64,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]

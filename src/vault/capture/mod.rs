@@ -352,7 +352,12 @@ impl Vault {
     /// Gives an empty upper the root directory's own mode, time and attributes: overlayfs shows the upper's,
     /// never the base's.
     pub fn prepare_upper(&self, upper: BorrowedFd<'_>, base: &DirRef) -> Result<()> {
-        let out = WriteOut { vault: self, overlay_names: OverlayNames::Escaped, meter: &Meter::default() };
+        let out = WriteOut {
+            vault: self,
+            overlay_names: OverlayNames::Escaped,
+            meter: &Meter::default(),
+            left_out: None,
+        };
         out.finish_root(upper, base)
     }
 }

@@ -2,7 +2,7 @@
 
 mod records;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::backend::{BackendError, Codec, Reader, VersionRecord};
 use crate::ids::{BlobId, ContentId, TreeId, VersionId};
@@ -41,6 +41,21 @@ pub struct Report {
     pub runs: u64,
     pub memos: u64,
     pub findings: Vec<Finding>,
+    pub broken: Broken,
+}
+
+/// Objects that are missing or not what their digests say: what [`Vault::heal`] looks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Broken {
+    pub trees: HashSet<TreeId>,
+    pub blobs: HashSet<BlobId>,
+}
+
+impl Broken {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.trees.is_empty() && self.blobs.is_empty()
+    }
 }
 
 struct Check<'a> {
@@ -232,7 +247,10 @@ impl Check<'_> {
                 self.compare(&id, told.as_ref(), &known);
                 continue;
             }
-            let Some(page) = self.note((&self.reader).page(&id), &of_dir)? else { continue };
+            let Some(page) = self.note((&self.reader).page(&id), &of_dir)? else {
+                self.report.broken.trees.insert(id);
+                continue;
+            };
             let seen = Seen::of(&page);
             self.compare(&id, told.as_ref(), &seen);
             self.trees.insert(id, seen);
@@ -298,34 +316,19 @@ impl Check<'_> {
             return Ok(());
         }
         self.blobs.insert(id, told);
-        if self.how == Thoroughness::Quick && !chunked {
-            let there = self.reader.has_blob(&id).map_err(VaultError::from);
-            if self.note(there, of)? == Some(false) {
-                self.found("missing", format!("blob {} is missing ({})", id.short(), of()));
-            }
-            return Ok(());
+        let before = self.report.findings.len();
+        let inside = self.blob_alone(&id, chunked, size, of)?;
+        if self.report.findings.len() > before {
+            self.report.broken.blobs.insert(id);
         }
-        let Some(blob) = self.note(content::fetch(self.reader, &id), of)? else { return Ok(()) };
-        if size.is_some_and(|size| size != blob.size) {
-            self.found("damaged", format!("blob {} has another size than its file ({})", id.short(), of()));
-        }
-        self.meter.add(0, blob.size);
-        if !chunked {
-            self.note(content::decode(blob).map(drop), of)?;
-            return Ok(());
-        }
-        if blob.codec != Codec::List {
-            self.found("damaged", format!("blob {} should be a chunk list ({})", id.short(), of()));
-            return Ok(());
-        }
-        if depth >= LIST_DEPTH_MAX {
+        if depth >= LIST_DEPTH_MAX && !inside.is_empty() {
             self.found(
                 "damaged",
                 format!("the lists of blob {} are nested too deeply ({})", id.short(), of()),
             );
             return Ok(());
         }
-        for item in self.note(chunk::open_list(&blob), of)?.unwrap_or_default() {
+        for item in inside {
             match item {
                 Item::Hole { .. } => {}
                 Item::Chunk { id, length } => {
@@ -337,6 +340,37 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Checks a blob without what it refers to, which it gives.
+    fn blob_alone(
+        &mut self,
+        id: &BlobId,
+        chunked: bool,
+        size: Option<u64>,
+        of: &dyn Fn() -> String,
+    ) -> Result<Vec<Item>> {
+        if self.how == Thoroughness::Quick && !chunked {
+            let there = self.reader.has_blob(id).map_err(VaultError::from);
+            if self.note(there, of)? == Some(false) {
+                self.found("missing", format!("blob {} is missing ({})", id.short(), of()));
+            }
+            return Ok(Vec::new());
+        }
+        let Some(blob) = self.note(content::fetch(self.reader, id), of)? else { return Ok(Vec::new()) };
+        if size.is_some_and(|size| size != blob.size) {
+            self.found("damaged", format!("blob {} has another size than its file ({})", id.short(), of()));
+        }
+        self.meter.add(0, blob.size);
+        if !chunked {
+            self.note(content::decode(blob).map(drop), of)?;
+            return Ok(Vec::new());
+        }
+        if blob.codec != Codec::List {
+            self.found("damaged", format!("blob {} should be a chunk list ({})", id.short(), of()));
+            return Ok(Vec::new());
+        }
+        Ok(self.note(chunk::open_list(&blob), of)?.unwrap_or_default())
     }
 
     fn references(&mut self) -> Result<()> {

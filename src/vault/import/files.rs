@@ -134,7 +134,7 @@ pub(super) fn read_small(
         // The size of what was read, which is what is kept, even if the file has grown since.
         let stat = HostStat { size: read.content.len() as u64, ..read.stat };
         facts.push(Facts { dir: number, entry, stat, what });
-        if shared.keep == Keep::Everything {
+        if shared.keep != Keep::Nothing {
             held_bytes += read.content.len();
             held.push((id, read.content));
             if held_bytes >= JOB_BYTES {
@@ -248,7 +248,7 @@ impl Sink for ScanSink<'_, '_> {
     fn store(&mut self, blobs: Vec<BlobRecord>) -> Result<()> {
         match self.0.keep {
             Keep::Nothing => Ok(()),
-            Keep::Everything => self.0.store(blobs),
+            Keep::Everything | Keep::Only(_) => self.0.store(blobs),
         }
     }
 }

@@ -5,18 +5,20 @@
 
 pub(super) mod build;
 mod files;
+pub mod heal;
 pub(super) mod scan;
 pub(super) mod shared;
 pub(super) mod upper;
 mod withhold;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::ScopedJoinHandle;
 
 use crate::backend::BlobRecord;
 use crate::diagnose::Diagnose;
-use crate::ids::{ForkName, VersionId};
+use crate::ids::{BlobId, ForkName, VersionId};
 
 use super::batch::Batch;
 use super::edit::{self, Edit, Edits, Manner};
@@ -181,8 +183,11 @@ pub(super) const CHANNEL_BATCHES: usize = 8;
 
 /// Whether what is read is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Keep {
+enum Keep<'a> {
+    /// Whatever the vault does not have.
     Everything,
+    /// These, whether or not the vault has them.
+    Only(&'a HashSet<BlobId>),
     /// Only its digests matter.
     Nothing,
 }

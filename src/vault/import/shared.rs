@@ -131,7 +131,7 @@ pub(in crate::vault) struct Shared<'a> {
     pub vault: &'a Vault,
     pub flavour: Flavour<'a>,
     pub root: OwnedFd,
-    pub(super) keep: Keep,
+    pub(super) keep: Keep<'a>,
     pub on_trouble: OnTrouble,
     pub meter: &'a Meter,
     pub files_read: AtomicU64,
@@ -308,12 +308,14 @@ impl<'a> Shared<'a> {
 
     /// Those of the ids that have to be stored; each is told to one caller only.
     pub fn unknown(&self, ids: &[BlobId]) -> Result<HashSet<BlobId>> {
-        if self.keep == Keep::Nothing {
-            return Ok(HashSet::new());
-        }
-        let mut unknown: HashSet<BlobId> = {
+        let unseen = |wanted: &dyn Fn(&BlobId) -> bool| -> HashSet<BlobId> {
             let mut seen = lock(&self.seen);
-            ids.iter().copied().filter(|id| seen.insert(*id)).collect()
+            ids.iter().copied().filter(|id| wanted(id) && seen.insert(*id)).collect()
+        };
+        let mut unknown = match self.keep {
+            Keep::Nothing => return Ok(HashSet::new()),
+            Keep::Only(these) => return Ok(unseen(&|id| these.contains(id))),
+            Keep::Everything => unseen(&|_| true),
         };
         if !unknown.is_empty() && !self.vault_is_empty()? {
             let reader = self.vault.read()?;
@@ -339,7 +341,11 @@ impl<'a> Shared<'a> {
     }
 
     /// Hands blobs to the storing thread, waiting while it has enough to do.
-    pub fn store(&self, blobs: Vec<BlobRecord>) -> Result<()> {
+    pub fn store(&self, mut blobs: Vec<BlobRecord>) -> Result<()> {
+        if let Keep::Only(these) = self.keep {
+            // Lists come without having been asked for.
+            blobs.retain(|blob| these.contains(&blob.id));
+        }
         match &self.outlet {
             Outlet::Channel(send) if !blobs.is_empty() => {
                 send.send(blobs).map_err(|_| ImportError::Interrupted.into())

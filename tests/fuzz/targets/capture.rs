@@ -288,7 +288,12 @@ fuzz_target!(|bytes: &[u8]| {
             .commit_captured(&ForkName::main(), &head, captured, &advance)
             .expect("what was captured is kept");
         let root = root_of(&vault);
-        let export = ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: &Meter::default() };
+        let export = ExportOptions {
+            overwrite: Overwrite::Refuse,
+            paths: &[],
+            meter: &Meter::default(),
+            left_out: None,
+        };
         vault.export(&root, &out, &export).unwrap_or_else(|error| panic!("{error:?}: {edits}"));
         // As root every mode can be read again; for others a closed file has no second reading. An ignore file would have
         // the import leave out what the version has.

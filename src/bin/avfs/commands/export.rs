@@ -3,17 +3,18 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use avfs::runtime::envelope::Export;
+use avfs::runtime::envelope::{ErrorBody, Export, LeftOutObject};
 use avfs::runtime::show_bytes_size;
-use avfs::vault::export::{ExportOptions, Overwrite};
+use avfs::vault::export::{ExportOptions, LeftOut, Overwrite};
 use avfs::vault::path::TreePath;
 use avfs::vault::version::Reference;
 use clap::Args;
 
+use super::import::tell_paths;
 use crate::cli::tree_path;
 use crate::context::CommandContext;
 use crate::progress::Progress;
-use crate::ui::Outcome;
+use crate::ui::{Out, Outcome};
 use crate::view::{View, plural};
 
 /// Write a version, or some paths of it, to a directory
@@ -25,7 +26,8 @@ use crate::view::{View, plural};
 Examples:
   avfs export main /tmp/copy
   avfs export main~3 /tmp/old src docs/README.md
-  avfs export main@good . --overwrite")]
+  avfs export main@good . --overwrite
+  avfs export main /tmp/rest --keep-going")]
 pub struct ExportArgs {
     /// The version
     #[arg(value_name = "REF")]
@@ -39,6 +41,9 @@ pub struct ExportArgs {
     /// Replace files that are there; files that the version does not have stay
     #[arg(long)]
     overwrite: bool,
+    /// Go on without files that are damaged or missing in the vault, name them, and exit with 1
+    #[arg(long)]
+    keep_going: bool,
 }
 
 pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
@@ -50,17 +55,33 @@ pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
     let dest = ctx.around.cwd.join(&args.dest);
     let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
     let progress = Progress::interruptible("exporting")?;
-    let options = ExportOptions { overwrite, paths: &args.paths, meter: &progress.meter };
+    let left_out = LeftOut::default();
+    let options = ExportOptions {
+        overwrite,
+        paths: &args.paths,
+        meter: &progress.meter,
+        left_out: args.keep_going.then_some(&left_out),
+    };
     vault.export(&root, &dest, &options)?;
+    let left_out = left_out.into_sorted();
     let result = Export {
         version: id.to_hex(),
         dest: dest.to_string_lossy().into_owned(),
         files: progress.meter.files.load(Ordering::Relaxed),
         bytes: progress.meter.bytes.load(Ordering::Relaxed),
+        left_out: left_out.iter().map(|(path, why)| LeftOutObject::new(path, why)).collect(),
     };
     drop(progress);
-    ctx.ui.answer(&result, |out| {
+    let show = |out: &mut Out| {
+        tell_paths(out, left_out.iter().map(|(path, why)| (path, why)))?;
         let (files, bytes) = (plural(result.files, "file", "files"), show_bytes_size(result.bytes));
         out.line(format_args!("exported version {} to {}: {files}, {bytes}", id.short(), dest.display()))
-    })
+    };
+    if left_out.is_empty() {
+        return ctx.ui.answer(&result, show);
+    }
+    let message = format!("{} could not be written whole", plural(left_out.len() as u64, "path", "paths"));
+    let hint = "put back what a directory still has with: avfs fsck --heal DIR, then export again";
+    let error = ErrorBody { code: "export.left_out".to_owned(), message, hint: Some(hint.to_owned()) };
+    ctx.ui.answer_no(&result, &error, show)
 }

@@ -1,5 +1,6 @@
 //! `avfs import`
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use avfs::ids::ForkName;
@@ -47,7 +48,22 @@ pub struct ImportArgs {
 }
 
 /// Paths that are told one by one.
-const TROUBLES_TOLD: usize = 100;
+const PATHS_TOLD: usize = 100;
+
+/// Tells of paths what became of them, of the first ones that is.
+pub fn tell_paths<P: Display, W: Display>(
+    out: &mut Out,
+    paths: impl ExactSizeIterator<Item = (P, W)>,
+) -> Result<(), Failure> {
+    let more = paths.len().saturating_sub(PATHS_TOLD);
+    for (path, why) in paths.take(PATHS_TOLD) {
+        out.line(format_args!("left out or not exact: {path}: {why}"))?;
+    }
+    if more > 0 {
+        out.line(format_args!("and {more} more; all of them with: --json"))?;
+    }
+    Ok(())
+}
 
 /// An import that is done, in both forms of the answer.
 pub struct Done {
@@ -138,13 +154,6 @@ impl Done {
             plural(scanned.files_read, "file", "files"),
             show_bytes_size(scanned.bytes_read),
         ))?;
-        for trouble in scanned.troubles.iter().take(TROUBLES_TOLD) {
-            out.line(format_args!("left out or not exact: {}: {}", trouble.path, trouble.reason))?;
-        }
-        if scanned.troubles.len() > TROUBLES_TOLD {
-            let more = scanned.troubles.len() - TROUBLES_TOLD;
-            out.line(format_args!("and {more} more; all of them with: --json"))?;
-        }
-        Ok(())
+        tell_paths(out, scanned.troubles.iter().map(|trouble| (&trouble.path, trouble.reason)))
     }
 }

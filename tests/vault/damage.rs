@@ -1,0 +1,235 @@
+//! Damage to a vault: it is found, never passed on, kept apart from what is whole, and healed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use avfs::diagnose::Diagnose;
+use avfs::vault::Vault;
+use avfs::vault::checkpoint::Origin;
+use avfs::vault::export::{ExportOptions, LeftOut, Overwrite};
+use avfs::vault::fsck::{Report, Thoroughness};
+use avfs::vault::import::{ImportOptions, OnTrouble};
+use avfs::vault::meter::Meter;
+use avfs::vault::page::DirRef;
+use avfs::vault::version::{History, root_of};
+
+use crate::support::{self, Scratch, main_fork, reference, snapshot};
+
+fn sample(scratch: &Scratch) -> (PathBuf, Vault) {
+    let file = scratch.join("vault.db");
+    let vault = support::create_vault(&file);
+    let dir = scratch.dir("sample");
+    support::many_files(&dir, 90);
+    fs::write(dir.join("large"), support::noise(4, 2 << 20)).unwrap();
+    support::import(&vault, &dir);
+    support::write(&vault, "text", &b"compressible ".repeat(100));
+    vault.save_checkpoint(&main_fork(), None, "", Origin::ByHand).unwrap();
+    (file, vault)
+}
+
+/// Ways to damage objects.
+const DAMAGES: [(&str, &str); 15] = [
+    (
+        "a byte of a blob",
+        "UPDATE blob SET data = CAST(substr(data, 1, length(data) - 1) || x'ff' AS BLOB) WHERE codec = 0 AND size < 100000",
+    ),
+    (
+        "a byte of a compressed blob",
+        "UPDATE blob SET data = CAST(substr(data, 1, 20) || x'00ff00' || substr(data, 24) AS BLOB) WHERE codec = 1",
+    ),
+    ("a blob cut off", "UPDATE blob SET data = substr(data, 1, length(data) / 2) WHERE codec < 2"),
+    ("a blob emptied", "UPDATE blob SET data = x'' WHERE codec = 1"),
+    ("a blob's size", "UPDATE blob SET size = size + 1 WHERE codec < 2"),
+    ("a blob's codec", "UPDATE blob SET codec = 0 WHERE codec = 1"),
+    (
+        "a chunk list",
+        "UPDATE blob SET data = CAST(substr(data, 1, length(data) - 1) || x'00' AS BLOB) WHERE codec = 2",
+    ),
+    ("a chunk list's length", "UPDATE blob SET size = size - 1 WHERE codec = 2"),
+    ("chunks gone", "DELETE FROM blob WHERE codec = 0 AND size > 10000"),
+    ("blobs gone", "DELETE FROM blob WHERE codec = 1"),
+    ("blobs changed for each other", "UPDATE blob SET digest = randomblob(32) WHERE codec = 1"),
+    (
+        "trees",
+        "UPDATE tree SET data = CAST(substr(data, 1, length(data) - 1) || x'7f' AS BLOB) WHERE length(data) > 200",
+    ),
+    (
+        "a page of a directory's tree",
+        "UPDATE tree SET data = zeroblob(length(data)) WHERE id = (SELECT min(id) FROM tree WHERE length(data) > 200)",
+    ),
+    ("trees gone", "DELETE FROM tree WHERE length(data) > 200"),
+    ("a tree for another", "UPDATE tree SET data = (SELECT data FROM tree ORDER BY id LIMIT 1)"),
+];
+
+fn root_of_main(vault: &Vault) -> avfs::vault::Result<DirRef> {
+    let (version, _) = reference("main").resolve(&*vault.read()?)?;
+    root_of(&version)
+}
+
+/// Every way to damage a row is seen by a full check, and by whoever reads what is damaged.
+#[test]
+fn damaged_rows_are_found_and_never_returned() {
+    for (what, statement) in DAMAGES {
+        let scratch = Scratch::new();
+        let (file, vault) = sample(&scratch);
+        drop(vault);
+        let changed = support::sql(&file).execute(statement, []).unwrap();
+        assert!(changed > 0, "{what}: nothing was damaged");
+        let vault = support::open_vault(&file);
+        let report = vault.fsck(Thoroughness::Full, &Meter::default()).unwrap();
+        assert!(!report.findings.is_empty(), "{what} went unnoticed");
+        let exported = root_of_main(&vault).and_then(|root| {
+            let options = ExportOptions {
+                overwrite: Overwrite::Refuse,
+                paths: &[],
+                meter: &Meter::default(),
+                left_out: None,
+            };
+            vault.export(&root, &scratch.join("out"), &options)
+        });
+        let told = exported.as_ref().map_err(|error| error.code());
+        assert!(matches!(told, Err("object.damaged" | "object.missing")), "{what}: export gave {exported:?}");
+        assert!(!scratch.join("out").exists());
+    }
+}
+
+#[test]
+fn damaged_history_is_found() {
+    let damages = [
+        ("a message", "UPDATE version SET message = 'forged' WHERE id = 2"),
+        ("an author", "UPDATE version SET author = 'forged' WHERE id = 2"),
+        ("a time", "UPDATE version SET at = at + 1 WHERE id = 2"),
+        ("a root", "UPDATE version SET root = (SELECT root FROM version WHERE id = 1) WHERE id = 2"),
+        ("a content digest", "UPDATE version SET content_root = zeroblob(32) WHERE id = 2"),
+        ("totals", "UPDATE version SET entries = entries + 1 WHERE id = 2"),
+        ("parents", "UPDATE version SET parents = x'' WHERE id = 2"),
+        ("a parent gone", "DELETE FROM version WHERE id = 2"),
+        ("a cycle", "UPDATE version SET parents = (SELECT head FROM fork WHERE name = 'main') WHERE id = 2"),
+        ("a head that is nowhere", "UPDATE fork SET head = randomblob(32)"),
+        ("a checkpoint that is nowhere", "UPDATE checkpoint SET version = randomblob(32)"),
+        ("a checkpoint of no fork", "UPDATE checkpoint SET fork = 'gone'"),
+        ("a pruned checkpoint", "UPDATE version SET pruned_at = 1"),
+    ];
+    for (what, statement) in damages {
+        let scratch = Scratch::new();
+        let (file, vault) = sample(&scratch);
+        drop(vault);
+        assert!(support::sql(&file).execute(statement, []).unwrap() > 0, "{what}: nothing was damaged");
+        let vault = support::open_vault(&file);
+        let report = vault.fsck(Thoroughness::Quick, &Meter::default()).unwrap();
+        assert!(!report.findings.is_empty(), "{what} went unnoticed");
+        // A cycle ends a walk through the history instead of keeping it for ever.
+        let reader = vault.read().unwrap();
+        let head = vault.fork(&main_fork()).unwrap().head;
+        assert!(History::new(&*reader, head).count() <= 4);
+    }
+}
+
+fn checked(vault: &Vault) -> Report {
+    vault.fsck(Thoroughness::Full, &Meter::default()).unwrap()
+}
+
+/// Blobs and trees that were put back.
+fn heal(vault: &Vault, from: &Path) -> (usize, usize) {
+    let options = ImportOptions {
+        on_trouble: OnTrouble::KeepGoing,
+        stat_cache: None,
+        exclude: &[],
+        meter: &Meter::default(),
+    };
+    let (healed, left) = vault.heal(Thoroughness::Full, from, &options).unwrap();
+    assert_eq!(left, checked(vault));
+    (healed.blobs.len(), healed.trees.len())
+}
+
+/// What is whole can be had, with the names of the rest, and the rest is put back by who still has it.
+#[test]
+fn what_is_whole_is_written_and_the_rest_is_healed() {
+    for (what, statement) in DAMAGES {
+        let scratch = Scratch::new();
+        let (file, vault) = sample(&scratch);
+        let (first, now) = (scratch.join("first"), scratch.join("now"));
+        support::export(&vault, "main~1", &first);
+        support::export(&vault, "main", &now);
+        let versions = vault.read().unwrap().version_ids().unwrap().len();
+        drop(vault);
+        support::sql(&file).execute(statement, []).unwrap();
+        let vault = support::open_vault(&file);
+
+        let left_out = LeftOut::default();
+        let (rest, meter) = (scratch.join("rest"), Meter::default());
+        let options = ExportOptions {
+            overwrite: Overwrite::Refuse,
+            paths: &[],
+            meter: &meter,
+            left_out: Some(&left_out),
+        };
+        match root_of_main(&vault).and_then(|root| vault.export(&root, &rest, &options)) {
+            Ok(()) => {
+                let left_out: Vec<String> =
+                    left_out.into_sorted().into_iter().map(|(path, _)| path.to_string()).collect();
+                assert!(!left_out.is_empty(), "{what}: nothing is said to be left out");
+                let [there, whole] = [&rest, &now].map(|dir| snapshot::take(dir));
+                for difference in snapshot::differences(&whole, &there) {
+                    // Of a directory that lost a page its path is told, as are those of single files.
+                    let told = left_out.iter().any(|path| path == "." || difference.contains(path.as_str()));
+                    assert!(told, "{what}: {difference} and not in {left_out:?}");
+                }
+            }
+            // Without the top page there is nothing to begin with.
+            Err(error) => {
+                assert!(["trees", "trees gone", "a tree for another"].contains(&what), "{what}: {error}");
+                assert!(!rest.exists());
+            }
+        }
+
+        let (of_now, of_first) = (heal(&vault, &now), heal(&vault, &first));
+        assert_ne!(of_now, (0, 0), "{what}: nothing was healed");
+        assert_eq!(heal(&vault, &now), (0, 0), "{what}: {of_now:?}, {of_first:?}");
+        support::export(&vault, "main", &scratch.join("healed"));
+        snapshot::assert_same(&now, &scratch.join("healed"));
+        // No directory is left that has the empty one every vault begins with.
+        if what != "a tree for another" {
+            assert_eq!(checked(&vault).findings, [], "{what}");
+        }
+        assert_eq!(vault.read().unwrap().version_ids().unwrap().len(), versions, "healing is no version");
+    }
+}
+
+/// A row that is put back stays where it was: a sweep takes what has a lower number for older.
+#[test]
+fn healing_changes_nothing_but_what_is_broken() {
+    let scratch = Scratch::new();
+    let (file, vault) = sample(&scratch);
+    let now = scratch.join("now");
+    support::export(&vault, "main", &now);
+    drop(vault);
+    let rows = |of: &str| -> Vec<(i64, Vec<u8>, Vec<u8>)> {
+        let sql = support::sql(&file);
+        let mut statement = sql.prepare(&format!("SELECT id, digest, data FROM {of} ORDER BY id")).unwrap();
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+        rows.collect::<Result<_, _>>().unwrap()
+    };
+    let before = ["blob", "tree"].map(rows);
+    let hurt = "UPDATE blob SET data = zeroblob(length(data)) WHERE id % 3 = 0;
+                UPDATE tree SET data = zeroblob(length(data)) WHERE id % 3 = 0";
+    support::sql(&file).execute_batch(hurt).unwrap();
+    assert!(["blob", "tree"].map(rows) != before);
+    // What was written since is nobody's concern.
+    fs::write(now.join("new"), "nothing of the vault").unwrap();
+    let vault = support::open_vault(&file);
+    let head = vault.fork(&main_fork()).unwrap().head;
+    let (blobs, trees) = heal(&vault, &now);
+    assert!(blobs > 30 && trees > 0, "{blobs} blobs, {trees} trees");
+    assert_eq!(vault.fork(&main_fork()).unwrap().head, head);
+    let seen: Vec<String> =
+        vault.read().unwrap().audit_after(0, 100).unwrap().into_iter().map(|row| row.action).collect();
+    assert_eq!(seen.last().map(String::as_str), Some("vault.heal"), "{seen:?}");
+    drop(vault);
+    let [blobs, trees] = ["blob", "tree"].map(rows);
+    assert!(blobs == before[0], "a blob is not what it was");
+    let shape = |rows: &[(i64, Vec<u8>, Vec<u8>)]| -> Vec<(i64, Vec<u8>)> {
+        rows.iter().map(|(id, digest, _)| (*id, digest.clone())).collect()
+    };
+    assert_eq!(shape(&trees), shape(&before[1]));
+}
