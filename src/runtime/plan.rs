@@ -130,7 +130,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                     overwrite: Overwrite::Refuse,
                     paths: &[],
                     meter: self.site.meter,
-                    left_out: None,
+                    unwritten: None,
                 };
                 let copy = session.copy_dir();
                 session.reserve_outcome()?;

@@ -26,7 +26,7 @@ use super::page::DirRef;
 use super::path::TreePath;
 use super::store::Vault;
 use super::tree;
-pub use super::write_out::LeftOut;
+pub use super::write_out::Unwritten;
 use super::write_out::{FreshPages, OverlayNames, Unfinished, WriteOut};
 
 #[derive(Debug, thiserror::Error)]
@@ -127,7 +127,7 @@ pub struct ExportOptions<'a> {
     pub meter: &'a Meter,
     /// Where files that are damaged or missing in the vault are noted, to go on without them; without this they end
     /// the export.
-    pub left_out: Option<&'a LeftOut>,
+    pub unwritten: Option<&'a Unwritten>,
 }
 
 impl Vault {
@@ -139,8 +139,8 @@ impl Vault {
             tree::require(&FreshPages::new(self), root, path)?;
         }
         options.meter.expect(root.totals.entries, root.totals.bytes);
-        let ExportOptions { meter, left_out, .. } = *options;
-        let out = WriteOut { vault: self, overlay_names: OverlayNames::Plain, meter, left_out };
+        let ExportOptions { meter, unwritten, .. } = *options;
+        let out = WriteOut { vault: self, overlay_names: OverlayNames::Plain, meter, unwritten };
         // A version that somebody made by hand may have them; they are not to be written over.
         let own_file = OwnFile::of(self, dest);
         let is_own = |path: &TreePath| {

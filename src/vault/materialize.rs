@@ -221,7 +221,7 @@ impl Vault {
         make_private(&dir)?;
         let fd = beneath::open_root(&dir).map_err(host("open", &dir))?;
         meter.expect(root.totals.entries, root.totals.bytes);
-        let out = WriteOut { vault: self, overlay_names: OverlayNames::Escaped, meter, left_out: None };
+        let out = WriteOut { vault: self, overlay_names: OverlayNames::Escaped, meter, unwritten: None };
         let unfinished = out.write(&root.tree, fd.as_fd(), &|_, _| true)?;
         out.finish(fd.as_fd(), &unfinished)?;
         let sealed = at.join("sealed");
@@ -236,7 +236,7 @@ impl Vault {
             vault: self,
             overlay_names: OverlayNames::Escaped,
             meter: &Meter::default(),
-            left_out: None,
+            unwritten: None,
         };
         let same_xattrs = |fd: BorrowedFd<'_>, wanted: Option<&BlobId>| -> Result<bool> {
             let found = xattr::read(fd).map_err(VaultError::Input)?;

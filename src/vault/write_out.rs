@@ -76,9 +76,9 @@ impl Pages for FreshPages<'_> {
 
 /// What was not written because it is damaged or missing in the vault: paths, and why.
 #[derive(Debug, Default)]
-pub struct LeftOut(Mutex<Vec<(TreePath, VaultError)>>);
+pub struct Unwritten(Mutex<Vec<(TreePath, VaultError)>>);
 
-impl LeftOut {
+impl Unwritten {
     /// In the order of the paths.
     #[must_use]
     pub fn into_sorted(self) -> Vec<(TreePath, VaultError)> {
@@ -93,7 +93,7 @@ pub struct WriteOut<'a> {
     pub overlay_names: OverlayNames,
     pub meter: &'a Meter,
     /// Where damage is noted, to go on without what it concerns; without this it ends the work.
-    pub left_out: Option<&'a LeftOut>,
+    pub unwritten: Option<&'a Unwritten>,
 }
 
 /// A directory that still needs its own metadata.
@@ -161,10 +161,10 @@ impl WriteOut<'_> {
 
     /// What was read, or nothing if it is damaged and may be left out.
     fn whole<T>(&self, read: Result<T>, path: impl FnOnce() -> TreePath) -> Result<Option<T>> {
-        match (read, self.left_out) {
+        match (read, self.unwritten) {
             (Ok(read), _) => Ok(Some(read)),
-            (Err(error), Some(left_out)) if error.is_damage() => {
-                let mut all = left_out.0.lock().unwrap_or_else(PoisonError::into_inner);
+            (Err(error), Some(unwritten)) if error.is_damage() => {
+                let mut all = unwritten.0.lock().unwrap_or_else(PoisonError::into_inner);
                 all.push((path(), error));
                 Ok(None)
             }

@@ -146,7 +146,7 @@ pub fn import(vault: &Vault, dir: &Path) -> Imported {
 }
 
 pub fn try_export(vault: &Vault, at: &str, dest: &Path, overwrite: Overwrite) -> avfs::vault::Result<()> {
-    let options = ExportOptions { overwrite, paths: &[], meter: &Meter::default(), left_out: None };
+    let options = ExportOptions { overwrite, paths: &[], meter: &Meter::default(), unwritten: None };
     vault.export(&root(vault, at), dest, &options)
 }
 

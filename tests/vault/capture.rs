@@ -136,7 +136,7 @@ impl Case {
             overwrite: Overwrite::Refuse,
             paths: &[],
             meter: &Meter::default(),
-            left_out: None,
+            unwritten: None,
         };
         self.vault.export(&support::root(&self.vault, "main"), &out, &options).unwrap();
         out

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use avfs::diagnose::Diagnose;
 use avfs::vault::Vault;
 use avfs::vault::checkpoint::Origin;
-use avfs::vault::export::{ExportOptions, LeftOut, Overwrite};
+use avfs::vault::export::{ExportOptions, Overwrite, Unwritten};
 use avfs::vault::fsck::{Report, Thoroughness};
 use avfs::vault::import::{ImportOptions, OnTrouble};
 use avfs::vault::meter::Meter;
@@ -83,7 +83,7 @@ fn damaged_rows_are_found_and_never_returned() {
                 overwrite: Overwrite::Refuse,
                 paths: &[],
                 meter: &Meter::default(),
-                left_out: None,
+                unwritten: None,
             };
             vault.export(&root, &scratch.join("out"), &options)
         });
@@ -156,24 +156,24 @@ fn what_is_whole_is_written_and_the_rest_is_healed() {
         support::sql(&file).execute(statement, []).unwrap();
         let vault = support::open_vault(&file);
 
-        let left_out = LeftOut::default();
+        let unwritten = Unwritten::default();
         let (rest, meter) = (scratch.join("rest"), Meter::default());
         let options = ExportOptions {
             overwrite: Overwrite::Refuse,
             paths: &[],
             meter: &meter,
-            left_out: Some(&left_out),
+            unwritten: Some(&unwritten),
         };
         match root_of_main(&vault).and_then(|root| vault.export(&root, &rest, &options)) {
             Ok(()) => {
-                let left_out: Vec<String> =
-                    left_out.into_sorted().into_iter().map(|(path, _)| path.to_string()).collect();
-                assert!(!left_out.is_empty(), "{what}: nothing is said to be left out");
+                let unwritten: Vec<String> =
+                    unwritten.into_sorted().into_iter().map(|(path, _)| path.to_string()).collect();
+                assert!(!unwritten.is_empty(), "{what}: nothing is said to be left out");
                 let [there, whole] = [&rest, &now].map(|dir| snapshot::take(dir));
                 for difference in snapshot::differences(&whole, &there) {
                     // Of a directory that lost a page its path is told, as are those of single files.
-                    let told = left_out.iter().any(|path| path == "." || difference.contains(path.as_str()));
-                    assert!(told, "{what}: {difference} and not in {left_out:?}");
+                    let told = unwritten.iter().any(|path| path == "." || difference.contains(path.as_str()));
+                    assert!(told, "{what}: {difference} and not in {unwritten:?}");
                 }
             }
             // Without the top page there is nothing to begin with.

@@ -70,7 +70,7 @@ fn a_stopped_export_of_a_deep_tree_leaves_nothing() {
     let vault = support::create_vault(&scratch.join("vault.db"));
     support::import(&vault, &dir);
     let meter = Meter::default();
-    let options = ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: &meter, left_out: None };
+    let options = ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: &meter, unwritten: None };
     let root = support::root(&vault, "main");
     let stopped = std::thread::scope(|scope| {
         let export = scope.spawn(|| vault.export(&root, &dest.join("out"), &options));

@@ -81,7 +81,7 @@ fn use_up(file: &Path, out: &Path) -> Result<bool> {
         overwrite: Overwrite::Refuse,
         paths: &[],
         meter: &Meter::default(),
-        left_out: None,
+        unwritten: None,
     };
     vault.export(&root, out, &options)?;
     vault.gc(&|_| {})?;

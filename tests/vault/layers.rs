@@ -114,7 +114,7 @@ impl Bench {
             overwrite: Overwrite::Refuse,
             paths: &[],
             meter: &Meter::default(),
-            left_out: None,
+            unwritten: None,
         };
         self.vault.export(&self.head(), &out, &options).unwrap();
         overlay::show(&self.scratch, &stack.dirs, &shown);

@@ -456,7 +456,7 @@ fn a_part_of_a_version_can_be_exported() {
         overwrite: Overwrite::Refuse,
         paths: &paths,
         meter: &Meter::default(),
-        left_out: None,
+        unwritten: None,
     };
     vault.export(&support::root(&vault, "main"), &scratch.join("out"), &options).unwrap();
     let found = snapshot::take(&scratch.join("out")).facts;

@@ -121,7 +121,7 @@ pub fn apply(
     let pages = FreshPages::new(vault);
     let all = diff(&pages, &root_of(&subject.before)?, &root_of(&subject.after)?)?;
     let (changes, left_out) = chosen(all, options.filter);
-    let out = WriteOut { vault, overlay_names: OverlayNames::Plain, meter: options.meter, left_out: None };
+    let out = WriteOut { vault, overlay_names: OverlayNames::Plain, meter: options.meter, unwritten: None };
     let host = host::Host::open(dir, &out)?;
     let plan = plan::make(&host, &pages, &changes)?;
     let mut applied = Applied { already: plan.already, left_out, changes, kept_dirs: Vec::new() };

@@ -356,7 +356,7 @@ impl Vault {
             vault: self,
             overlay_names: OverlayNames::Escaped,
             meter: &Meter::default(),
-            left_out: None,
+            unwritten: None,
         };
         out.finish_root(upper, base)
     }

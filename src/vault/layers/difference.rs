@@ -77,7 +77,7 @@ impl Difference {
 
     /// Writes the layer into an empty directory. `to` is the tree the difference leads to.
     pub fn write(&self, vault: &Vault, to: &DirRef, into: BorrowedFd<'_>, meter: &Meter) -> Result<()> {
-        let out = WriteOut { vault, overlay_names: OverlayNames::Escaped, meter, left_out: None };
+        let out = WriteOut { vault, overlay_names: OverlayNames::Escaped, meter, unwritten: None };
         let wanted = |path: &TreePath, is_dir: bool| {
             if is_dir { self.dirs.contains(path) } else { self.files.contains(path) }
         };

@@ -292,7 +292,7 @@ fuzz_target!(|bytes: &[u8]| {
             overwrite: Overwrite::Refuse,
             paths: &[],
             meter: &Meter::default(),
-            left_out: None,
+            unwritten: None,
         };
         vault.export(&root, &out, &export).unwrap_or_else(|error| panic!("{error:?}: {edits}"));
         // As root every mode can be read again; for others a closed file has no second reading. An ignore file would have

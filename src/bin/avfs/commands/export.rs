@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use avfs::runtime::envelope::{ErrorBody, Export, LeftOutObject};
 use avfs::runtime::show_bytes_size;
-use avfs::vault::export::{ExportOptions, LeftOut, Overwrite};
+use avfs::vault::export::{ExportOptions, Overwrite, Unwritten};
 use avfs::vault::path::TreePath;
 use avfs::vault::version::Reference;
 use clap::Args;
@@ -55,15 +55,15 @@ pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
     let dest = ctx.around.cwd.join(&args.dest);
     let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
     let progress = Progress::interruptible("exporting")?;
-    let left_out = LeftOut::default();
+    let unwritten = Unwritten::default();
     let options = ExportOptions {
         overwrite,
         paths: &args.paths,
         meter: &progress.meter,
-        left_out: args.keep_going.then_some(&left_out),
+        unwritten: args.keep_going.then_some(&unwritten),
     };
     vault.export(&root, &dest, &options)?;
-    let left_out = left_out.into_sorted();
+    let left_out = unwritten.into_sorted();
     let result = Export {
         version: id.to_hex(),
         dest: dest.to_string_lossy().into_owned(),
