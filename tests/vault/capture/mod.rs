@@ -1,5 +1,8 @@
 //! What a command does in an overlay becomes the version that a plain directory would have become.
 
+mod left_out;
+mod scale;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,11 +23,10 @@ use avfs::vault::path::TreePath;
 use avfs::vault::secrets::Secrets;
 use avfs::vault::{Advance, Committed, Vault, When};
 use proptest::prelude::*;
-use rustix::fs::{CWD, FileType, Mode};
+use rustix::fs::Mode;
 
 use crate::overlay::{self, Step};
 use crate::support::{self, Scratch, path, snapshot};
-use crate::worker::Worker;
 
 /// A vault with a base, and an upper over it.
 struct Case {
@@ -319,113 +321,6 @@ fn attributes_lose_one_level_of_escape() {
 }
 
 #[test]
-fn rules_come_from_what_the_command_saw() {
-    if !overlay::works("rules_come_from_what_the_command_saw") {
-        return;
-    }
-    let ignored = |path: &str| (path.to_owned(), LeftOutReason::Ignored, false);
-    // The base's ignore file, not in the upper.
-    let case =
-        Case::new("printf '*.log\\n/target/\\n' >.avfsignore; mkdir sub; echo '!keep.log' >sub/.avfsignore");
-    case.run(
-        "echo x >a.log; mkdir target; echo x >target/x; echo x >sub/b.log; echo x >sub/keep.log; echo x >y",
-    );
-    let captured = case.capture();
-    assert_eq!(left_out(&captured), [ignored("a.log"), ignored("sub/b.log"), ignored("target")]);
-    assert_eq!(edited(&captured), [".", "sub", "sub/keep.log", "y"]);
-    // One that was changed, one that was removed, one whose directory was made anew.
-    let case =
-        Case::new("echo '*.log' >.avfsignore; mkdir s t; echo '*.tmp' >s/.avfsignore; cp s/.avfsignore t");
-    case.run(
-        "echo '*.bak' >.avfsignore; rm s/.avfsignore; touch a.log a.bak s/a.tmp; rm -r t; mkdir t; touch t/a.tmp",
-    );
-    let captured = case.capture();
-    assert_eq!(left_out(&captured), [ignored("a.bak")]);
-    assert_eq!(
-        edited(&captured),
-        [".", ".avfsignore", "a.log", "s", "s/.avfsignore", "s/a.tmp", "t", "t/.avfsignore", "t/a.tmp"]
-    );
-    // A line that is no pattern is not applied, and told; the others are.
-    let case = Case::new("true");
-    case.run("printf '[z-a]\\n*.log\\n' >.avfsignore; touch a.log b; mkdir s; truncate -s 1T s/.avfsignore; touch s/c");
-    let captured = case.capture();
-    assert_eq!(captured.bad_ignore_files, [path(".avfsignore"), path("s/.avfsignore")]);
-    assert_eq!(left_out(&captured), [ignored("a.log")]);
-    assert_eq!(edited(&captured), [".", ".avfsignore", "b", "s", "s/.avfsignore", "s/c"]);
-}
-
-#[test]
-fn what_was_versioned_before_a_rule_stays_versioned() {
-    if !overlay::works("what_was_versioned_before_a_rule_stays_versioned") {
-        return;
-    }
-    let case = Case::new(
-        "mkdir -p t/in; echo 1 >t/a; echo 2 >t/b; echo 3 >t/in/c; echo 4 >x.log; echo 5 >y.log; echo >z",
-    );
-    case.run(
-        "printf '/t/\\n*.log\\nz\\n' >.avfsignore; echo new >t/a; rm t/b; echo new >t/new; mkdir t/newdir
-         echo new >t/in/c; touch t/in/d; echo 6 >x.log; rm y.log; mkdir y.log; rm z; mkdir z",
-    );
-    let captured = case.capture();
-    let left = |path: &str, gone: bool| (path.to_owned(), LeftOutReason::Ignored, gone);
-    // A directory took the place of what the rule's file was: the file is gone, the directory was never versioned.
-    let expected = [
-        left("t/in/d", false),
-        left("t/new", false),
-        left("t/newdir", false),
-        left("y.log", true),
-        left("z", true),
-    ];
-    assert_eq!(left_out(&captured), expected);
-    let expected = [".", ".avfsignore", "t", "t/a", "t/b", "t/in", "t/in/c", "x.log", "y.log", "z"];
-    assert_eq!(edited(&captured), expected);
-    assert_eq!(captured.edits[&path("t/b")], Edit::Remove);
-    assert_eq!(captured.edits[&path("y.log")], Edit::Remove);
-}
-
-#[test]
-fn excluded_hidden_and_own_paths_are_named() {
-    if !overlay::works("excluded_hidden_and_own_paths_are_named") {
-        return;
-    }
-    let case = Case::new("mkdir h k; echo 1 >h/in; echo 2 >k/in; echo '!no.o' >.avfsignore");
-    case.run("touch a.o no.o b; echo x >h/in; touch h/new; rm k/in; mkdir .avfs n; touch .avfs/v n/.avfs; mkdir n/s n/s/.avfs");
-    let captured = case.try_capture(&["*.o", "!b"], &["h", "k/in"]).unwrap();
-    let left = |path: &str, reason| (path.to_owned(), reason, false);
-    let expected = [
-        left(".avfs", LeftOutReason::Own),
-        left("a.o", LeftOutReason::Excluded),
-        left("h", LeftOutReason::Hidden),
-        left("k/in", LeftOutReason::Hidden),
-        left("n/.avfs", LeftOutReason::Own),
-        left("n/s/.avfs", LeftOutReason::Own),
-        left("no.o", LeftOutReason::Excluded),
-    ];
-    assert_eq!(left_out(&captured), expected);
-    assert_eq!(edited(&captured), [".", "b", "k", "n", "n/s"]);
-    let error = case.try_capture(&["[z-a]"], &[]).err().unwrap();
-    assert_eq!(error.code(), "capture.bad_exclude");
-}
-
-#[test]
-fn what_cannot_be_kept_is_named() {
-    if !overlay::works("what_cannot_be_kept_is_named") {
-        return;
-    }
-    let case = Case::new("echo 1 >f; echo 2 >g");
-    case.run("rm f; mkfifo pipe");
-    // A socket in the place of a file, as a command may leave one.
-    let _ = fs::remove_file(case.upper.join("f"));
-    rustix::fs::mknodat(CWD, case.upper.join("f"), FileType::Socket, Mode::from_raw_mode(0o600), 0).unwrap();
-    rustix::fs::mknodat(CWD, case.upper.join("s"), FileType::Socket, Mode::from_raw_mode(0o600), 0).unwrap();
-    let captured = case.capture();
-    let left = |path: &str, gone| (path.to_owned(), LeftOutReason::Special("socket"), gone);
-    assert_eq!(left_out(&captured), [left("f", true), left("s", false)]);
-    assert_eq!(edited(&captured), [".", "f", "pipe"]);
-    assert_eq!(captured.edits[&path("f")], Edit::Remove);
-}
-
-#[test]
 fn hostile_names_and_depths_are_captured() {
     if !overlay::works("hostile_names_and_depths_are_captured") {
         return;
@@ -534,46 +429,6 @@ fn a_capture_that_was_killed_is_done_again() {
 }
 
 #[test]
-fn large_and_many_files_are_captured() {
-    if !overlay::works("large_and_many_files_are_captured") {
-        return;
-    }
-    let scratch = Scratch::new();
-    let dir = scratch.dir("dir");
-    fs::write(dir.join("large"), support::noise(1, 5 << 20)).unwrap();
-    support::many_files(&dir, 100);
-    let case = Case::over(scratch, &dir);
-    let script = "printf x | dd of=large bs=1 seek=3000000 conv=notrunc 2>/dev/null; truncate -s 1G hollow
-         printf end >>hollow
-         i=0; while [ $i -lt 700 ]; do mkdir -p n/$((i % 9)); echo $i >n/$((i % 9))/$i; i=$((i + 1)); done; rm -r d000";
-    case.run(script);
-    overlay::in_dir(&dir, script);
-    case.assert_same_as(&dir);
-    for name in ["huge", "large"] {
-        fs::File::create(case.upper.join(name)).unwrap().set_len(1 << 40).unwrap();
-    }
-    let options = CaptureOptions {
-        kind: UpperKind::Layer,
-        exclude: &[],
-        hidden: &[],
-        file_bytes_max: 1 << 39,
-        secrets: &Secrets::default(),
-        times: avfs::vault::capture::Times::AsWritten,
-        modes_journal: &case.journal,
-        meter: &Meter::default(),
-    };
-    let upper = beneath::open_root(&case.upper).unwrap();
-    // Left out and named, with all else kept; of one that was there before the old content stays.
-    let captured = case.vault.capture(upper.as_fd(), &case.base, &options).unwrap();
-    let left: Vec<String> =
-        captured.left_out.iter().map(|left| format!("{}: {}", left.path, left.reason)).collect();
-    let reason = format!("it is {} bytes long; at most {} can be kept", 1_u64 << 40, 1_u64 << 39);
-    assert_eq!(left, [format!("huge: {reason}"), format!("large: {reason}")]);
-    assert!(!captured.edits.keys().any(|path| ["huge", "large"].contains(&path.to_string().as_str())));
-    assert!(edited(&captured).contains(&"hollow".to_owned()));
-}
-
-#[test]
 fn the_upper_may_have_lost_its_path() {
     if !overlay::works("the_upper_may_have_lost_its_path") {
         return;
@@ -583,97 +438,6 @@ fn the_upper_may_have_lost_its_path() {
     fs::rename(&case.upper, case.scratch.join("elsewhere")).unwrap();
     let captured = case.capture();
     assert_eq!(edited(&captured), [".", "d", "new"]);
-}
-
-/// A vault with an empty main fork, and an upper that is filled by hand.
-fn by_hand() -> (Scratch, PathBuf, PathBuf) {
-    let scratch = Scratch::new();
-    let (vault, upper) = (scratch.join("vault.db"), scratch.dir("upper"));
-    drop(support::create_real_vault(&vault));
-    (scratch, vault, upper)
-}
-
-#[test]
-fn little_is_captured_without_another_thread() {
-    for (files, alone) in [(0, true), (200, true), (600, false)] {
-        let (scratch, vault, upper) = by_hand();
-        support::many_files(&upper, files);
-        let trace = scratch.join("trace");
-        let mut traced = std::process::Command::new("strace");
-        traced.arg("-f").args(["-e", "trace=clone,clone3,write", "-s", "16", "-o"]).arg(&trace);
-        traced.arg(std::env::current_exe().unwrap());
-        let settings =
-            [("VAULT", vault.to_str().unwrap()), ("UPPER", upper.to_str().unwrap()), ("SECONDS", "0")];
-        let mut worker = Worker::start_as(traced, "capture", &settings);
-        worker.go();
-        worker.finish();
-        let trace = fs::read_to_string(&trace).unwrap();
-        let capture = &trace[trace.find("\\nbegin").unwrap()..trace.find("\\nack ").unwrap()];
-        let threads = capture.lines().filter(|line| line.contains(" clone")).count();
-        assert_eq!(threads == 0, alone, "{files} files were captured with {threads} more threads");
-    }
-}
-
-#[test]
-fn a_large_file_is_captured_in_little_memory() {
-    let capture = |kib: u64| {
-        let (_scratch, vault, upper) = by_hand();
-        let mut file = fs::File::create(upper.join("large")).unwrap();
-        for at in 0..320 {
-            std::io::Write::write_all(&mut file, &support::noise(at, 1 << 20)).unwrap();
-        }
-        let mut limited = std::process::Command::new("sh");
-        // The kernel refuses memory beyond the limit, so a capture that needs more dies.
-        limited.args(["-c", &format!("ulimit -d {kib} && exec \"$0\" \"$@\"")]);
-        limited.arg(std::env::current_exe().unwrap());
-        let settings =
-            [("VAULT", vault.to_str().unwrap()), ("UPPER", upper.to_str().unwrap()), ("SECONDS", "0")];
-        let mut worker = Worker::start_as(limited, "capture", &settings);
-        worker.go();
-        worker.acks()
-    };
-    assert_eq!(capture(200 << 10), ["2 edits"]);
-    // The control: the limit is felt.
-    assert_eq!(capture(20 << 10), [""; 0]);
-}
-
-#[test]
-fn the_upper_may_be_on_a_file_system_that_is_mounted_nowhere() {
-    if !overlay::works("the_upper_may_be_on_a_file_system_that_is_mounted_nowhere") {
-        return;
-    }
-    let case = Case::new(TREE);
-    let tmp = case.scratch.dir("tmp");
-    let script = "mount -t tmpfs tmpfs \"$TMP\"; cd \"$TMP\"; mkdir upper work merged
-        touch -r \"$LOWER\" upper
-        mount -t overlay overlay -o lowerdir=\"$LOWER\",upperdir=upper,workdir=work,userxattr,volatile merged
-        rm -r merged/d; mkdir merged/d; echo new >merged/d/new; chmod 0 merged/d/new; mv merged/six merged/moved
-        umount merged; echo ready; read end";
-    let mut child = std::process::Command::new("unshare")
-        .args(["-Urm", "sh", "-euc", script])
-        .env("TMP", &tmp)
-        .env("LOWER", &case.lower)
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut ready = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut ready)
-        .unwrap();
-    assert_eq!(ready, "ready\n");
-    let through = PathBuf::from(format!("/proc/{}/root", child.id()));
-    let inside = through.join(tmp.strip_prefix("/").unwrap()).join("upper");
-    let upper_fd = beneath::open_root(&inside).unwrap();
-    drop(child.stdin.take());
-    child.wait().unwrap();
-    assert!(!inside.exists());
-    let case = Case { upper_fd, ..case };
-    let captured = case.capture();
-    assert_eq!(edited(&captured), [".", "d", "d/new", "d/one", "d/sub", "d/two", "moved", "six"]);
-    let Edit::Put(Node::File(file)) = &captured.edits[&path("d/new")] else { panic!() };
-    assert_eq!((file.mode, file.size), (0, 4));
-    case.commit(captured);
-    support::assert_clean(&case.vault);
 }
 
 #[test]

@@ -1,0 +1,148 @@
+//! Captures of much and of little: threads, memory, file systems.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use avfs::hostfs::beneath;
+use avfs::vault::capture::{CaptureOptions, UpperKind};
+use avfs::vault::edit::Edit;
+use avfs::vault::meter::Meter;
+use avfs::vault::page::Node;
+use avfs::vault::secrets::Secrets;
+
+use super::{Case, TREE, edited};
+use crate::overlay;
+use crate::support::{self, Scratch, path};
+use crate::worker::Worker;
+
+#[test]
+fn large_and_many_files_are_captured() {
+    if !overlay::works("large_and_many_files_are_captured") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    fs::write(dir.join("large"), support::noise(1, 5 << 20)).unwrap();
+    support::many_files(&dir, 100);
+    let case = Case::over(scratch, &dir);
+    let script = "printf x | dd of=large bs=1 seek=3000000 conv=notrunc 2>/dev/null; truncate -s 1G hollow
+         printf end >>hollow
+         i=0; while [ $i -lt 700 ]; do mkdir -p n/$((i % 9)); echo $i >n/$((i % 9))/$i; i=$((i + 1)); done; rm -r d000";
+    case.run(script);
+    overlay::in_dir(&dir, script);
+    case.assert_same_as(&dir);
+    for name in ["huge", "large"] {
+        fs::File::create(case.upper.join(name)).unwrap().set_len(1 << 40).unwrap();
+    }
+    let options = CaptureOptions {
+        kind: UpperKind::Layer,
+        exclude: &[],
+        hidden: &[],
+        file_bytes_max: 1 << 39,
+        secrets: &Secrets::default(),
+        times: avfs::vault::capture::Times::AsWritten,
+        modes_journal: &case.journal,
+        meter: &Meter::default(),
+    };
+    let upper = beneath::open_root(&case.upper).unwrap();
+    // Left out and named, with all else kept; of one that was there before the old content stays.
+    let captured = case.vault.capture(upper.as_fd(), &case.base, &options).unwrap();
+    let left: Vec<String> =
+        captured.left_out.iter().map(|left| format!("{}: {}", left.path, left.reason)).collect();
+    let reason = format!("it is {} bytes long; at most {} can be kept", 1_u64 << 40, 1_u64 << 39);
+    assert_eq!(left, [format!("huge: {reason}"), format!("large: {reason}")]);
+    assert!(!captured.edits.keys().any(|path| ["huge", "large"].contains(&path.to_string().as_str())));
+    assert!(edited(&captured).contains(&"hollow".to_owned()));
+}
+
+/// A vault with an empty main fork, and an upper that is filled by hand.
+fn by_hand() -> (Scratch, PathBuf, PathBuf) {
+    let scratch = Scratch::new();
+    let (vault, upper) = (scratch.join("vault.db"), scratch.dir("upper"));
+    drop(support::create_real_vault(&vault));
+    (scratch, vault, upper)
+}
+
+#[test]
+fn little_is_captured_without_another_thread() {
+    for (files, alone) in [(0, true), (200, true), (600, false)] {
+        let (scratch, vault, upper) = by_hand();
+        support::many_files(&upper, files);
+        let trace = scratch.join("trace");
+        let mut traced = std::process::Command::new("strace");
+        traced.arg("-f").args(["-e", "trace=clone,clone3,write", "-s", "16", "-o"]).arg(&trace);
+        traced.arg(std::env::current_exe().unwrap());
+        let settings =
+            [("VAULT", vault.to_str().unwrap()), ("UPPER", upper.to_str().unwrap()), ("SECONDS", "0")];
+        let mut worker = Worker::start_as(traced, "capture", &settings);
+        worker.go();
+        worker.finish();
+        let trace = fs::read_to_string(&trace).unwrap();
+        let capture = &trace[trace.find("\\nbegin").unwrap()..trace.find("\\nack ").unwrap()];
+        let threads = capture.lines().filter(|line| line.contains(" clone")).count();
+        assert_eq!(threads == 0, alone, "{files} files were captured with {threads} more threads");
+    }
+}
+
+#[test]
+fn a_large_file_is_captured_in_little_memory() {
+    let capture = |kib: u64| {
+        let (_scratch, vault, upper) = by_hand();
+        let mut file = fs::File::create(upper.join("large")).unwrap();
+        for at in 0..320 {
+            std::io::Write::write_all(&mut file, &support::noise(at, 1 << 20)).unwrap();
+        }
+        let mut limited = std::process::Command::new("sh");
+        // The kernel refuses memory beyond the limit, so a capture that needs more dies.
+        limited.args(["-c", &format!("ulimit -d {kib} && exec \"$0\" \"$@\"")]);
+        limited.arg(std::env::current_exe().unwrap());
+        let settings =
+            [("VAULT", vault.to_str().unwrap()), ("UPPER", upper.to_str().unwrap()), ("SECONDS", "0")];
+        let mut worker = Worker::start_as(limited, "capture", &settings);
+        worker.go();
+        worker.acks()
+    };
+    assert_eq!(capture(200 << 10), ["2 edits"]);
+    // The control: the limit is felt.
+    assert_eq!(capture(20 << 10), [""; 0]);
+}
+
+#[test]
+fn the_upper_may_be_on_a_file_system_that_is_mounted_nowhere() {
+    if !overlay::works("the_upper_may_be_on_a_file_system_that_is_mounted_nowhere") {
+        return;
+    }
+    let case = Case::new(TREE);
+    let tmp = case.scratch.dir("tmp");
+    let script = "mount -t tmpfs tmpfs \"$TMP\"; cd \"$TMP\"; mkdir upper work merged
+        touch -r \"$LOWER\" upper
+        mount -t overlay overlay -o lowerdir=\"$LOWER\",upperdir=upper,workdir=work,userxattr,volatile merged
+        rm -r merged/d; mkdir merged/d; echo new >merged/d/new; chmod 0 merged/d/new; mv merged/six merged/moved
+        umount merged; echo ready; read end";
+    let mut child = std::process::Command::new("unshare")
+        .args(["-Urm", "sh", "-euc", script])
+        .env("TMP", &tmp)
+        .env("LOWER", &case.lower)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut ready)
+        .unwrap();
+    assert_eq!(ready, "ready\n");
+    let through = PathBuf::from(format!("/proc/{}/root", child.id()));
+    let inside = through.join(tmp.strip_prefix("/").unwrap()).join("upper");
+    let upper_fd = beneath::open_root(&inside).unwrap();
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    assert!(!inside.exists());
+    let case = Case { upper_fd, ..case };
+    let captured = case.capture();
+    assert_eq!(edited(&captured), [".", "d", "d/new", "d/one", "d/sub", "d/two", "moved", "six"]);
+    let Edit::Put(Node::File(file)) = &captured.edits[&path("d/new")] else { panic!() };
+    assert_eq!((file.mode, file.size), (0, 4));
+    case.commit(captured);
+    support::assert_clean(&case.vault);
+}
