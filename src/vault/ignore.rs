@@ -21,11 +21,19 @@ const TEXT_BYTES_MAX: usize = WHOLE_BYTES_MAX;
 pub const OWN_DIR: &[u8] = b".avfs";
 
 /// An ignore file, as far as there is one.
+#[derive(PartialEq, Eq)]
 pub(super) enum Text {
     None,
     /// Longer than any ignore file should be: a sparse file could be of any length.
     TooLong,
     Read(Vec<u8>),
+}
+
+impl Text {
+    /// As every file is in the middle of being written anew.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::Read(text) if text.is_empty())
+    }
 }
 
 /// The ignore file of a directory, in which there is one.

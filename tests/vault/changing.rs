@@ -2,11 +2,11 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use avfs::vault::VaultError;
 use avfs::vault::import::{ImportError, OnTrouble, Trouble, TroubleReason};
+use avfs::vault::{VaultError, tree};
 
 use crate::attributes::{mkfifo, set_mode, set_mtime, set_xattr};
 use crate::support::{self, Rounds, Scratch, snapshot};
@@ -411,4 +411,44 @@ fn a_root_that_vanished_is_never_an_empty_version() {
         assert!(told, "{refused:?}");
         assert_eq!(support::root(&vault, "main"), before);
     }
+}
+
+/// An ignore file that is written anew is empty for a moment, in which everything would be kept.
+#[test]
+fn an_ignore_file_that_is_written_meanwhile_still_holds() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    let rules = dir.join(".avfsignore");
+    fs::write(&rules, "secret\n").unwrap();
+    fs::write(dir.join("secret"), "x").unwrap();
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    let (done, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    // A writer that is kept from going on longer than a stamp is fresh leaves an empty file like any other.
+    let stuck = AtomicBool::new(false);
+    let (mut wrong, mut kept_in) = (Vec::new(), Vec::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                fs::write(&rules, "secret\n").unwrap();
+                stuck.fetch_or(begun.elapsed() > Duration::from_millis(20), Ordering::Relaxed);
+                written.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        for round in 0..40 {
+            fs::write(dir.join("other"), format!("{round}")).unwrap();
+            let imported = support::try_import(&vault, &dir, None, OnTrouble::KeepGoing);
+            if !matches!(imported, Ok(_) | Err(VaultError::Import(ImportError::Torn { .. }))) {
+                wrong.push(format!("round {round}: {imported:?}"));
+            }
+            let root = support::root(&vault, "main");
+            let kept = tree::lookup(&&*vault.read().unwrap(), &root, &support::path("secret")).unwrap();
+            kept_in.extend(kept.map(|_| round));
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(wrong, [""; 0]);
+    assert!(kept_in.is_empty() || stuck.load(Ordering::Relaxed), "{kept_in:?}");
+    assert!(written.load(Ordering::Relaxed) > 10);
 }

@@ -70,3 +70,22 @@ fn what_may_not_be_read_any_more_stays_as_it_was() {
     assert_eq!(fs::metadata(out.join("closed-dir/two")).unwrap().nlink(), 2);
     set_mode(&dir.join("closed-dir"), 0o755);
 }
+
+/// Rules that cannot be known are not taken for none: what they keep out would be kept.
+#[test]
+fn an_ignore_file_that_may_not_be_read_ends_every_import() {
+    if support::is_root() {
+        let name = "unreadable::an_ignore_file_that_may_not_be_read_ends_every_import";
+        return support::skip(name, "root ignores modes");
+    }
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    fs::write(dir.join(".avfsignore"), "secret\n").unwrap();
+    fs::write(dir.join("secret"), "x").unwrap();
+    set_mode(&dir.join(".avfsignore"), 0o000);
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    for on_trouble in [OnTrouble::Fail, OnTrouble::KeepGoing] {
+        let refused = support::try_import(&vault, &dir, None, on_trouble);
+        assert!(matches!(refused, Err(VaultError::Import(ImportError::NoPermission { .. }))), "{refused:?}");
+    }
+}

@@ -156,7 +156,7 @@ fn count(shared: &Shared<'_>, bytes: u64) {
 
 fn torn(shared: &Shared<'_>, path: &TreePath) -> Result<()> {
     match shared.on_trouble {
-        OnTrouble::Fail => Err(ImportError::Torn { path: path.clone(), attempts: ATTEMPTS }.into()),
+        OnTrouble::Fail => Err(ImportError::Torn { path: path.clone() }.into()),
         OnTrouble::KeepGoing => {
             shared.report(path.clone(), TroubleReason::Torn);
             Ok(())

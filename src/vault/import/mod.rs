@@ -47,8 +47,8 @@ pub enum ImportError {
     NoPermission { path: TreePath },
     #[error("{path} vanished during the import")]
     Vanished { path: TreePath },
-    #[error("{path} kept changing while it was read ({attempts} attempts)")]
-    Torn { path: TreePath, attempts: u32 },
+    #[error("{path} kept changing while it was read")]
+    Torn { path: TreePath },
     #[error(
         "{} is {} levels deep and has {} bytes; at most {DEPTH_MAX} and {PATH_BYTES_MAX} are allowed",
         shorten(&path.to_string()), path.depth(), path.as_bytes().len()
@@ -96,6 +96,11 @@ impl Diagnose for ImportError {
         let hint = match self {
             Self::NotADirectory { .. } | Self::NoDirectory { .. } => {
                 "name a directory: avfs import DIR".to_owned()
+            }
+            Self::NoPermission { path }
+                if path.split().is_some_and(|(_, name)| name == super::ignore::FILE_NAME) =>
+            {
+                "make it readable: what it leaves out would be kept otherwise".to_owned()
             }
             Self::NoPermission { path } => {
                 format!("make it readable, or leave it out with a line in .avfsignore: /{path}")

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use rayon::Scope;
 
@@ -23,6 +24,9 @@ use super::shared::{Flavour, Found, LargeFile, Outlet, ScannedDir, ScannedEntry,
 use super::upper::Over;
 use super::{ImportError, ImportOptions, TroubleReason};
 
+/// How long an ignore file that somebody writes is left alone before it is read again, and how long in all.
+const IGNORE_FILE_PAUSE: Duration = Duration::from_millis(2);
+const IGNORE_FILE_PATIENCE: Duration = Duration::from_millis(500);
 /// Files read by one job.
 const JOB_FILES: usize = 64;
 /// What one thread does as fast as several, counting the time to start them.
@@ -363,22 +367,83 @@ impl Shared<'_> {
         Ok(())
     }
 
+    /// The rules in a directory that has an ignore file. One that cannot be read, or does not hold still, ends the import
+    /// whatever else is tolerated: without its rules that would be kept what they are to keep out.
     fn with_ignore_file(&self, rules: &Rules, dir: &OwnedFd, path: &TreePath) -> Result<Rules> {
         let file = path.join(FILE_NAME);
-        // A link or a directory of that name is an entry like any other, as it is to git.
-        let looked = beneath::stat(dir.as_fd(), FILE_NAME);
-        let looked = self.tolerate(looked, "stat", || file.clone())?;
-        if looked.is_none_or(|stat| stat.kind != HostKind::File) {
-            return Ok(rules.clone());
+        let (mut last, mut gone) = (None, false);
+        let give_up_at = Instant::now() + IGNORE_FILE_PATIENCE;
+        while Instant::now() < give_up_at {
+            let text = match read_ignore_file(dir) {
+                Ok(IgnoreFile::NoFile) => return Ok(rules.clone()),
+                Ok(IgnoreFile::Read(stat, text))
+                    if self.is_settled(&stat) || !text.is_empty() && last.as_ref() == Some(&text) =>
+                {
+                    text
+                }
+                Ok(unproven) => {
+                    last = unproven.text();
+                    std::thread::sleep(IGNORE_FILE_PAUSE);
+                    continue;
+                }
+                Err(error) => match Cause::of(&error) {
+                    Cause::NoPermission => return Err(ImportError::NoPermission { path: file }.into()),
+                    // It may be about to be replaced.
+                    Cause::NotFound if !gone => {
+                        gone = true;
+                        std::thread::sleep(IGNORE_FILE_PAUSE);
+                        continue;
+                    }
+                    Cause::NotFound
+                    | Cause::Link
+                    | Cause::Exists
+                    | Cause::NotADirectory
+                    | Cause::ReadOnly
+                    | Cause::DiskFull
+                    | Cause::Other => {
+                        self.tolerate(Err::<(), _>(error), "read", || file)?;
+                        return Ok(rules.clone());
+                    }
+                },
+            };
+            let rules = match text {
+                Text::None => return Ok(rules.clone()),
+                Text::Read(text) => rules.with(path, &text),
+                Text::TooLong => Err(ignore::too_long()),
+            };
+            return Ok(rules.map_err(|source| ImportError::BadIgnore { path: file, source })?);
         }
-        let read = self.tolerate(ignore::read(dir.as_fd()), "read", || file.clone())?;
-        let rules = match read {
-            None | Some(Text::None) => return Ok(rules.clone()),
-            Some(Text::Read(text)) => rules.with(path, &text),
-            Some(Text::TooLong) => Err(ignore::too_long()),
-        };
-        Ok(rules.map_err(|source| ImportError::BadIgnore { path: file, source })?)
+        Err(ImportError::Torn { path: file }.into())
     }
+}
+
+/// One look at what is called like an ignore file.
+enum IgnoreFile {
+    /// A link or a directory of that name is an entry like any other, as it is to git.
+    NoFile,
+    /// It was written or replaced meanwhile.
+    Unquiet,
+    Read(HostStat, Text),
+}
+
+impl IgnoreFile {
+    fn text(self) -> Option<Text> {
+        match self {
+            Self::Read(_, text) => Some(text),
+            Self::NoFile | Self::Unquiet => None,
+        }
+    }
+}
+
+fn read_ignore_file(dir: &OwnedFd) -> std::io::Result<IgnoreFile> {
+    let before = beneath::stat(dir.as_fd(), FILE_NAME)?;
+    if before.kind != HostKind::File {
+        return Ok(IgnoreFile::NoFile);
+    }
+    let text = ignore::read(dir.as_fd())?;
+    let after = beneath::stat(dir.as_fd(), FILE_NAME)?;
+    let quiet = before.same_state(&after) && before.inode == after.inode;
+    Ok(if quiet { IgnoreFile::Read(after, text) } else { IgnoreFile::Unquiet })
 }
 
 fn stat_of_dir() -> HostStat {
