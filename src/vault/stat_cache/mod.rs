@@ -10,9 +10,11 @@
 
 mod dir;
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 use super::codec::{DecodeError, Decoder, put_bytes};
@@ -205,6 +207,9 @@ impl<'a> NewCache<'a> {
         let length = (self.part.len() - PART_BYTES) as u64;
         self.part[..PART_BYTES].copy_from_slice(&length.to_le_bytes());
         if let Some((file, old)) = self.onto {
+            if file.metadata()?.mode() & 0o077 != 0 {
+                file.set_permissions(Permissions::from_mode(0o600))?;
+            }
             self.part.extend(checksum_of(&old.checksum, &self.part[PART_BYTES..]));
             return file.write_all_at(&self.part, old.end as u64);
         }
@@ -212,12 +217,14 @@ impl<'a> NewCache<'a> {
         head.push(FORMAT);
         put_bytes(&mut head, vault_id.as_bytes());
         self.part.extend(checksum_of(blake3::hash(&head).as_bytes(), &self.part[PART_BYTES..]));
+        // Names, and digests by which short content can be guessed, of directories that may be closed to others.
         if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent)?;
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
         }
         sweep(path)?;
         let unfinished = unfinished(path, &std::process::id().to_string());
-        let mut file = File::create(&unfinished)?;
+        let mut file =
+            File::options().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
         file.write_all(&head)?;
         file.write_all(&self.part)?;
         std::fs::rename(&unfinished, path)
@@ -308,6 +315,20 @@ mod tests {
         copy.save(&path, "v1").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), before);
         assert!(StatCache::load(&path, "v2").is_none());
+    }
+
+    #[test]
+    fn a_cache_is_its_users_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("stat/cache");
+        save(&path, &[sample()]);
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!((mode(path.parent().unwrap()), mode(&path)), (0o700, 0o600));
+        // One that was made before is closed when it is written again.
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        let cache = load(&path).unwrap();
+        NewCache::onto(&cache).unwrap().save(&path, "v1").unwrap();
+        assert_eq!(mode(&path), 0o600);
     }
 
     #[test]
