@@ -324,7 +324,9 @@ impl Diagnose for VaultError {
                 (limit - 1).min(10)
             ),
             Self::Quota { .. } => {
-                "free some with: avfs prune --keep-last 10 && avfs gc, or raise it: avfs quota set".to_owned()
+                "take large files out with: avfs rm PATH, free what older versions hold with: avfs prune --keep-last 1 && \
+                 avfs gc, or raise it: avfs quota set"
+                    .to_owned()
             }
             Self::Input(_) | Self::Output(_) => return None,
         };

@@ -38,17 +38,20 @@ fn write(writer: &mut dyn Writer, quota: &Quota) -> Result<()> {
 }
 
 /// Refuses a version that would exceed a limit; not for having too many files if it has no more than the version
-/// `before` it. What it needs is stored already, but not committed.
+/// `before` it, nor for the bytes of the vault if its files have less: how else would it become smaller? What it needs
+/// is stored already, but not committed.
 pub fn check(reader: &dyn Reader, totals: &Totals, before: Option<&VersionId>) -> Result<()> {
     let quota = read(reader)?;
-    check_bytes(reader, &quota)?;
+    if quota == Quota::default() {
+        return Ok(());
+    }
+    let before = before.map(|id| reader.version(id)).transpose()?.flatten();
+    if before.as_ref().is_none_or(|before| totals.bytes >= before.bytes) {
+        check_bytes(reader, &quota)?;
+    }
     if let Some(limit) = quota.files
         && totals.entries > limit
-        && before
-            .map(|id| reader.version(id))
-            .transpose()?
-            .flatten()
-            .is_none_or(|v| totals.entries > v.entries)
+        && before.is_none_or(|before| totals.entries > before.entries)
     {
         return Err(VaultError::Quota { what: "files", limit, would_be: totals.entries });
     }

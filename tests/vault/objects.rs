@@ -6,8 +6,10 @@ use std::path::Path;
 
 use avfs::vault::audit::{self, Problem};
 use avfs::vault::fsck::Thoroughness;
+use avfs::vault::gc::{Keep, Trial};
 use avfs::vault::import::OnTrouble;
 use avfs::vault::meter::Meter;
+use avfs::vault::ops::Depth;
 use avfs::vault::quota::Quota;
 use avfs::vault::{VaultError, content};
 use rustix::fs::XattrFlags;
@@ -248,6 +250,13 @@ fn a_quota_refuses_and_leaves_the_vault_as_it_was() {
     vault.gc(&|_| {}).unwrap();
     assert!(vault.read().unwrap().bytes_used().unwrap() <= used + (64 << 10));
     write(&support::noise(2, 300_000)).unwrap();
+    // Below what there is already only a version with less is made, and then there is room again.
+    vault.set_quota(&Quota { bytes: Some(320_000), ..Quota::default() }).unwrap();
+    assert!(matches!(write(&support::noise(3, 300_000)), Err(VaultError::Quota { what: "bytes", .. })));
+    vault.remove(&main_fork(), &[path("b")], Depth::FilesOnly, "rm").unwrap();
+    vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
+    vault.gc(&|_| {}).unwrap();
+    write(b"little").unwrap();
     vault.set_quota(&Quota::default()).unwrap();
     import().unwrap();
     support::assert_clean(&vault);
