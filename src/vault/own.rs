@@ -1,8 +1,10 @@
 //! What is avfs's own in a directory, and never part of a version: its directory, its vault, what an export has staged.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::backend::sqlite::COMPANIONS;
+use crate::hostfs::stat::HostStat;
 
 use super::ignore::OWN_DIR;
 use super::path::TreePath;
@@ -30,8 +32,17 @@ pub(crate) fn is_in_own_dir(path: &TreePath) -> bool {
 /// What a policy is called that lies beside a vault of any name.
 const POLICIES: [&str; 2] = [".policy.toml", ".policy.rego"];
 
-/// Where a vault's file lies in a directory, if it does.
-pub(super) struct OwnFile(Option<(TreePath, Vec<u8>)>);
+/// A vault's file, and where it lies beneath a directory, if it does.
+pub(super) struct OwnFile(Option<Place>);
+
+struct Place {
+    name: Vec<u8>,
+    /// By its path.
+    dir: Option<TreePath>,
+    /// As the kernel knows them: a mount or a link leads to them by other names.
+    dir_id: (u64, u64),
+    file_id: (u64, u64),
+}
 
 impl OwnFile {
     pub fn nowhere() -> Self {
@@ -41,9 +52,17 @@ impl OwnFile {
     pub fn of(vault: &Vault, root: &Path) -> Self {
         let place = || {
             let file = vault.path()?.canonicalize().ok()?;
-            let beneath = file.strip_prefix(root.canonicalize().ok()?).ok()?;
-            let path = TreePath::parse(beneath.as_os_str().as_encoded_bytes()).ok()?;
-            path.split().map(|(dir, name)| (dir, name.to_vec()))
+            let id = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
+            let beneath = |root: &Path| {
+                let path = file.parent()?.strip_prefix(root.canonicalize().ok()?).ok()?;
+                TreePath::parse(path.as_os_str().as_encoded_bytes()).ok()
+            };
+            Some(Place {
+                name: file.file_name()?.as_encoded_bytes().to_vec(),
+                dir: beneath(root),
+                dir_id: id(file.parent()?)?,
+                file_id: id(&file)?,
+            })
         };
         Self(place())
     }
@@ -51,15 +70,29 @@ impl OwnFile {
     /// True for the vault's file, what SQLite and its locks put beside it, and its policy: a vault never keeps
     /// itself, and no run changes what it is judged by.
     pub fn is(&self, dir: &TreePath, name: &[u8]) -> bool {
-        let Some((own_dir, own)) = &self.0 else { return false };
-        own_dir == dir
-            && name.strip_prefix(own.as_slice()).is_some_and(|rest| {
-                rest.is_empty() || COMPANIONS.iter().chain(&POLICIES).any(|suffix| rest == suffix.as_bytes())
-            })
+        self.0.as_ref().is_some_and(|own| own.dir.as_ref() == Some(dir) && own.is_called(name))
+    }
+
+    /// As [`OwnFile::is`], of a name in a directory of which [`OwnFile::is_in`] is told.
+    pub fn is_called(&self, name: &[u8]) -> bool {
+        self.0.as_ref().is_some_and(|own| own.is_called(name))
     }
 
     /// True for the directory that it lies in, the time of which it changes whenever it is used.
-    pub fn is_in(&self, dir: &TreePath) -> bool {
-        self.0.as_ref().is_some_and(|(own_dir, _)| own_dir == dir)
+    pub fn is_in(&self, dir: &HostStat) -> bool {
+        self.0.as_ref().is_some_and(|own| own.dir_id == (dir.device, dir.inode))
+    }
+
+    /// True for the vault's file under whatever name.
+    pub fn is_file(&self, file: &HostStat) -> bool {
+        self.0.as_ref().is_some_and(|own| own.file_id == (file.device, file.inode))
+    }
+}
+
+impl Place {
+    fn is_called(&self, name: &[u8]) -> bool {
+        name.strip_prefix(self.name.as_slice()).is_some_and(|rest| {
+            rest.is_empty() || COMPANIONS.iter().chain(&POLICIES).any(|suffix| rest == suffix.as_bytes())
+        })
     }
 }

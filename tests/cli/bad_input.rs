@@ -368,7 +368,7 @@ fn a_file_without_permission() {
 }
 
 /// Runs a shell script with mounts of its own; nothing where the kernel does not allow that.
-fn with_mounts(env: &TestEnv, test: &str, script: &str) -> Option<Answer> {
+pub fn with_mounts(env: &TestEnv, test: &str, script: &str) -> Option<Answer> {
     let mut command = env.clean(Path::new("unshare"));
     command.args(["-Urm", "sh", "-ec", "exit 0"]);
     if !command.output().is_ok_and(|output| output.status.success()) {

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 
+use crate::bad_input::with_mounts;
 use crate::env::TestEnv;
 
 #[test]
@@ -122,4 +123,24 @@ fn a_vault_is_for_its_owner_alone() {
         let mode = fs::metadata(env.project().join(file)).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o600, "{file}");
     }
+}
+
+/// By another name it is the same file, which grows by what is taken of it.
+#[test]
+fn a_vault_is_not_imported_by_another_name() {
+    let env = TestEnv::new();
+    env.put("a", b"a\n");
+    env.ok(&["init", "--vault", "./v.db", "."]);
+    fs::hard_link(env.project().join("v.db"), env.project().join("linked")).unwrap();
+    let run = |words: &[&str]| env.ok(&[&["--vault", "./v.db"], words].concat());
+    run(&["import"]);
+    assert_eq!(run(&["find", "main", "--type", "f"]), "a\n");
+    // The directory it lies in, mounted elsewhere.
+    let script = "
+        mkdir ../elsewhere && mount --bind . ../elsewhere || exit 9
+        $AVFS --vault ./v.db import ../elsewhere || exit 1
+        $AVFS --vault ./v.db find main --type f";
+    let name = "own_place::a_vault_is_not_imported_by_another_name";
+    let Some(answer) = with_mounts(&env, name, script) else { return };
+    assert!(answer.code == 0 && answer.stdout.ends_with("\na\n"), "{answer:?}");
 }

@@ -217,6 +217,7 @@ impl Shared<'_> {
             move |source| ImportError::Io { operation, path, source }
         };
         let stat = beneath::fstat(fd.as_fd()).map_err(io("stat"))?;
+        let holds_vault = self.own_file.is_in(&stat);
         let stat = match &self.flavour {
             Flavour::Host { .. } => stat,
             Flavour::Upper(upper) => self.settle_dir_time(upper, &job, &fd, stat)?,
@@ -233,7 +234,7 @@ impl Shared<'_> {
                 if names.binary_search_by(|listed| listed.name.as_slice().cmp(FILE_NAME)).is_ok() {
                     job.rules = self.with_ignore_file(&job.rules, &fd, &job.path)?;
                 }
-                self.list(&job, fd, names)?
+                self.list(&job, fd, names, holds_vault)?
             }
             Flavour::Upper(upper) => {
                 job.rules = self.upper_rules(upper, &job, &fd, &names)?;
@@ -242,7 +243,7 @@ impl Shared<'_> {
         };
         let Listing { fd, entries, pending, subdirs, clean, .. } = listing;
         // Whoever uses the vault changes the time of the directory that it lies in.
-        let known = job.cached.filter(|_| clean && self.own_file.is_in(&job.path));
+        let known = job.cached.filter(|_| clean && holds_vault);
         let stat = match known.and_then(|number| self.cache?.dir(number)) {
             Some(known) => HostStat { mtime: known.mtime, ..stat },
             None => stat,
@@ -265,12 +266,18 @@ impl Shared<'_> {
     }
 
     /// Goes through the names of a directory beside those the cache has of it.
-    fn list<'j>(&self, job: &'j Job, fd: OwnedFd, names: Vec<Listed>) -> Result<Listing<'j>> {
+    fn list<'j>(
+        &self,
+        job: &'j Job,
+        fd: OwnedFd,
+        names: Vec<Listed>,
+        holds_vault: bool,
+    ) -> Result<Listing<'j>> {
         let cached = job.cached.and_then(|number| self.cache?.dir(number));
         let mut known = cached.as_ref().map_or(&[][..], |dir| &dir.entries).iter().peekable();
         let mut listing = Listing { clean: cached.is_some(), ..Listing::new(job, fd, names.len()) };
         for listed in names {
-            if self.is_left_out(&listing, &listed) {
+            if holds_vault && self.own_file.is_called(&listed.name) || self.is_left_out(&listing, &listed) {
                 continue;
             }
             while known.next_if(|entry| entry.name < listed.name.as_slice()).is_some() {
@@ -287,7 +294,7 @@ impl Shared<'_> {
         let path = &listing.job.path;
         // What is called like avfs's own directory would be taken for it, a link to elsewhere too.
         let staged = listed.is_dir != Some(false) && is_staging_name(&listed.name);
-        if listed.name == OWN_DIR || staged || self.own_file.is(path, &listed.name) {
+        if listed.name == OWN_DIR || staged {
             return true;
         }
         if listing.job.rules.is_empty() && self.exclude().is_none() {
@@ -322,6 +329,9 @@ impl Shared<'_> {
                 listing.clean = false;
                 return Ok(());
             };
+            if self.own_file.is_file(&stat) {
+                return Ok(());
+            }
             stat
         };
         let vouched = known.filter(|entry| entry.vouches_for(&stat)).map(|entry| entry.kind);
