@@ -8,7 +8,9 @@ use avfs::backend::BackendError;
 use avfs::backend::sqlite::{FORMAT, OnClose, OpenOptions, sibling};
 use avfs::vault::export::Overwrite;
 use avfs::vault::fsck::Thoroughness;
+use avfs::vault::gc::{Keep, Trial};
 use avfs::vault::meter::Meter;
+use avfs::vault::ops::Depth;
 use avfs::vault::{Result, Vault, VaultError, audit};
 
 use crate::golden::{GOLDEN_4_LISTING, describe, golden};
@@ -258,5 +260,46 @@ fn a_vault_that_others_write_can_be_read_without_rights() {
         }
         drop(reader);
         set(&dir, 0o755);
+    }
+}
+
+/// Who reads without locks while the file is written, and becomes shorter, is told so: no damage, and no signal for
+/// reading beyond its end.
+#[test]
+fn who_reads_while_the_file_changes_is_told_of_that() {
+    if support::is_root() {
+        let name = "format::who_reads_while_the_file_changes_is_told_of_that";
+        return support::skip(name, "root ignores modes");
+    }
+    let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let scratch = Scratch::new();
+    let (dir, file) = (scratch.dir("dir"), scratch.join("dir/vault.db"));
+    let vault = support::create_real_vault(&file);
+    for n in 0..40 {
+        support::write(&vault, &format!("f{n}"), &support::noise(n, 300_000));
+    }
+    let root = support::root(&vault, "main");
+    drop(vault);
+    set(&file, 0o444);
+    set(&dir, 0o555);
+    let vault = support::open_vault(&file);
+    let session = vault.read().unwrap();
+    assert!(session.tree(&root.tree).unwrap().is_some());
+
+    set(&dir, 0o755);
+    set(&file, 0o644);
+    let owner = support::open_vault(&file);
+    let all: Vec<_> = (0..40).map(|n| support::path(&format!("f{n}"))).collect();
+    owner.remove(&main_fork(), &all, Depth::FilesOnly, "rm").unwrap();
+    owner.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
+    let before = fs::metadata(&file).unwrap().len();
+    owner.gc(&|_| {}).unwrap();
+    drop(owner);
+    assert!(fs::metadata(&file).unwrap().len() < before / 2);
+
+    let blobs: Vec<_> = (0..40).map(|n| avfs::vault::content::id_of(&support::noise(n, 300_000))).collect();
+    for id in blobs {
+        let read = session.blob(&id);
+        assert!(matches!(&read, Err(BackendError::Unsteady { .. })), "{read:?}");
     }
 }

@@ -163,6 +163,11 @@ impl Stand {
         let written = (meta.mtime(), meta.mtime_nsec());
         Ok(Self { inode: meta.ino(), bytes: meta.len(), written, has_log })
     }
+
+    /// True if nothing was written to the file since, whatever there may be in a log.
+    pub fn is_unwritten(&self, now: &Self) -> bool {
+        Self { has_log: now.has_log, ..*self } == *now
+    }
 }
 
 /// A log needs files beside the vault. Where they cannot be made and there is no log, the file is read as it stands.
@@ -189,7 +194,9 @@ fn open_read_only(path: &Path, options: &OpenOptions) -> Result<Conn> {
     uri.push(percent_encode(&absolute));
     uri.push("?immutable=1");
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    let conn = open_named(Path::new(&uri), path, flags, options)?;
+    // Nobody is kept from cutting the file shorter, and who reads beyond its end in a map is killed.
+    let options = OpenOptions { mapped: Mapped::No, ..*options };
+    let conn = open_named(Path::new(&uri), path, flags, &options)?;
     Ok(Conn { stand: Some(stand), ..conn })
 }
 

@@ -5,9 +5,8 @@ use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 use super::{Conn, SqliteBackend};
 use crate::backend::{
-    ApprovalRecord, AuditRecord, Backend, BackendError, BatchRecord, BlobRecord, CheckpointRecord, Codec,
-    ForkRecord, Life, MemoRecord, ObjectKind, Reader, RecordingRecord, Result, RunRecord, Usage,
-    VersionRecord,
+    ApprovalRecord, AuditRecord, BackendError, BatchRecord, BlobRecord, CheckpointRecord, Codec, ForkRecord,
+    Life, MemoRecord, ObjectKind, Reader, RecordingRecord, Result, RunRecord, Usage, VersionRecord,
 };
 use crate::clock::Timestamp;
 use crate::ids::{
@@ -77,10 +76,17 @@ impl Session<'_> {
         let sql_conn = &self.conn()?.sql;
         let query = || sql_conn.prepare_cached(sql)?.query_row(params, read).optional();
         let found = query().map_err(|error| self.backend.translate(error))?;
-        if found.is_none() {
-            self.backend.check_steady()?;
-        }
+        self.check_steady()?;
         Ok(found)
+    }
+
+    /// What was read without locks, while somebody wrote, may be anything.
+    fn check_steady(&self) -> Result<()> {
+        let Some(stood) = self.conn()?.stand else { return Ok(()) };
+        if self.backend.stand_now().is_some_and(|now| stood.is_unwritten(&now)) {
+            return Ok(());
+        }
+        Err(BackendError::Unsteady { path: self.backend.path.clone() })
     }
 
     pub fn all<T>(
@@ -92,7 +98,9 @@ impl Session<'_> {
         let sql_conn = &self.conn()?.sql;
         let query =
             || sql_conn.prepare_cached(sql)?.query_map(params, read)?.collect::<rusqlite::Result<_>>();
-        query().map_err(|error| self.backend.translate(error))
+        let found = query().map_err(|error| self.backend.translate(error))?;
+        self.check_steady()?;
+        Ok(found)
     }
 
     pub fn number(&self, sql: &str) -> Result<u64> {
