@@ -89,3 +89,30 @@ fn an_ignore_file_that_may_not_be_read_ends_every_import() {
         assert!(matches!(refused, Err(VaultError::Import(ImportError::NoPermission { .. }))), "{refused:?}");
     }
 }
+
+/// A file that no vault can keep is named; with it nothing else is given up.
+#[test]
+fn a_file_that_is_too_large_is_named() {
+    let scratch = Scratch::new();
+    // In memory there may be files longer than most disks let them be.
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        let name = "unreadable::a_file_that_is_too_large_is_named";
+        return support::skip(name, "no file system for files beyond 16 TiB");
+    };
+    fs::write(dir.path().join("huge"), "small yet").unwrap();
+    fs::write(dir.path().join("other"), "1").unwrap();
+    let vault = support::create_vault(&scratch.join("vault.db"));
+    support::import(&vault, dir.path());
+    let huge = fs::File::options().write(true).open(dir.path().join("huge")).unwrap();
+    huge.set_len((16 << 40) + 1).unwrap();
+    fs::write(dir.path().join("other"), "2").unwrap();
+    let refused = support::try_import(&vault, dir.path(), None, OnTrouble::Fail);
+    let told = refused.as_ref().map_err(ToString::to_string);
+    assert!(matches!(&told, Err(told) if told.starts_with("huge is 17592186044417 bytes long")), "{told:?}");
+    let imported = support::try_import(&vault, dir.path(), None, OnTrouble::KeepGoing).unwrap();
+    let [trouble] = &imported.scanned.troubles[..] else { panic!("{imported:?}") };
+    assert_eq!((trouble.path.to_string(), trouble.reason), ("huge".to_owned(), TroubleReason::TooLarge));
+    support::export(&vault, "main", &scratch.join("out"));
+    assert_eq!(fs::read(scratch.join("out/huge")).unwrap(), b"small yet");
+    assert_eq!(fs::read(scratch.join("out/other")).unwrap(), b"2");
+}

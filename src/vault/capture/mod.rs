@@ -382,9 +382,11 @@ impl Notes {
             let reason = match trouble.reason {
                 TroubleReason::Special(kind) => LeftOutReason::Special(kind),
                 TroubleReason::Attribute(what) => LeftOutReason::Attribute(what),
-                TroubleReason::NoPermission | TroubleReason::Vanished | TroubleReason::Torn => {
-                    LeftOutReason::NoPermission
-                }
+                // Files that are too large do not come so far in an upper.
+                TroubleReason::NoPermission
+                | TroubleReason::Vanished
+                | TroubleReason::Torn
+                | TroubleReason::TooLarge => LeftOutReason::NoPermission,
             };
             notes.left_out.push((trouble.path.clone(), reason));
         }
@@ -408,6 +410,7 @@ fn in_capture(error: VaultError) -> VaultError {
         ImportError::Interrupted => CaptureError::Interrupted,
         // Said of directories of the host, never of an upper.
         ImportError::TooDeep { .. }
+        | ImportError::TooLarge { .. }
         | ImportError::NotADirectory { .. }
         | ImportError::NoDirectory { .. }
         | ImportError::NoPermission { .. }

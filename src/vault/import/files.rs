@@ -15,7 +15,7 @@ use crate::hostfs::beneath::{self, READ};
 use crate::hostfs::stat::{HostKind, HostStat};
 use crate::hostfs::xattr::Xattrs;
 use crate::ids::BlobId;
-use crate::vault::chunk::BLOCK_BYTES;
+use crate::vault::chunk::{BLOCK_BYTES, FILE_BYTES_MAX};
 use crate::vault::content::{self, WHOLE_BYTES_MAX};
 use crate::vault::error::{Result, VaultError};
 use crate::vault::ingest::{self, Block, Blocks, Sink};
@@ -272,6 +272,16 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
             return Ok(());
         };
         let file = File::from(fd);
+        let stat = beneath::fstat(file.as_fd()).map_err(VaultError::Input)?;
+        if stat.size > FILE_BYTES_MAX {
+            let path = large.path.clone();
+            match shared.on_trouble {
+                OnTrouble::Fail => return Err(ImportError::TooLarge { path, size: stat.size }.into()),
+                OnTrouble::KeepGoing => shared.report(path, TroubleReason::TooLarge),
+            }
+            lock(&shared.facts).push(Facts { dir: large.dir, entry: large.entry, stat, what: What::Gone });
+            return Ok(());
+        }
         // Before anything of it is stored, so it is read once more for this.
         if shared.withholds_large(&large.path, &file)? {
             let stat = beneath::fstat(file.as_fd()).map_err(VaultError::Input)?;

@@ -21,6 +21,7 @@ use crate::diagnose::Diagnose;
 use crate::ids::{BlobId, ForkName, VersionId};
 
 use super::batch::Batch;
+use super::chunk::FILE_BYTES_MAX;
 use super::edit::{self, Edit, Edits, Manner};
 use super::error::{Result, VaultError};
 use super::links::{self, Overlay};
@@ -47,6 +48,8 @@ pub enum ImportError {
     NoPermission { path: TreePath },
     #[error("{path} vanished during the import")]
     Vanished { path: TreePath },
+    #[error("{path} is {size} bytes long; at most {FILE_BYTES_MAX} can be kept")]
+    TooLarge { path: TreePath, size: u64 },
     #[error("{path} kept changing while it was read")]
     Torn { path: TreePath },
     #[error(
@@ -84,6 +87,7 @@ impl Diagnose for ImportError {
             Self::NoPermission { .. } => "import.no_permission",
             Self::Vanished { .. } => "import.vanished",
             Self::Torn { .. } => "import.torn_read",
+            Self::TooLarge { .. } => "file.too_large",
             Self::TooDeep { .. } => "import.too_deep",
             Self::BadIgnore { .. } => "import.bad_ignore_file",
             Self::BadExclude { .. } => "import.bad_exclude",
@@ -109,6 +113,7 @@ impl Diagnose for ImportError {
                 "import again when it is quiet, or take what is there with: avfs import --keep-going"
                     .to_owned()
             }
+            Self::TooLarge { path, .. } => format!("leave it out with a line in .avfsignore: /{path}"),
             Self::TooDeep { .. } => "leave it out with a line in .avfsignore".to_owned(),
             Self::BadIgnore { .. } | Self::BadExclude { .. } => {
                 "patterns are those of gitignore(5)".to_owned()
@@ -151,6 +156,8 @@ pub enum TroubleReason {
     /// Kept as it was last read.
     Torn,
     NoPermission,
+    /// Of more bytes than a vault keeps of one file.
+    TooLarge,
     /// Only this is left out: an attribute that no user may set, by what the file loses with it.
     Attribute(&'static str),
 }
@@ -162,6 +169,7 @@ impl std::fmt::Display for TroubleReason {
             Self::Vanished => f.write_str("it vanished during the import"),
             Self::Torn => f.write_str("it kept changing; it is kept as it was last read"),
             Self::NoPermission => f.write_str("no permission to read it"),
+            Self::TooLarge => write!(f, "it has more than {FILE_BYTES_MAX} bytes"),
             Self::Attribute(what) => write!(f, "its {what} cannot be kept"),
         }
     }
@@ -269,7 +277,9 @@ impl Vault {
 
     /// What could not be read is not gone: it stays what the fork has there.
     fn with_unreadable<'c>(&self, mut built: Built<'c>, head: &VersionId) -> Result<Built<'c>> {
-        let unread = |trouble: &&Trouble| trouble.reason == TroubleReason::NoPermission;
+        let unread = |trouble: &&Trouble| {
+            matches!(trouble.reason, TroubleReason::NoPermission | TroubleReason::TooLarge)
+        };
         let mut unreadable = built.scanned.troubles.iter().filter(unread).peekable();
         if unreadable.peek().is_none() {
             return Ok(built);

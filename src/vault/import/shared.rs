@@ -369,6 +369,7 @@ impl<'a> Shared<'a> {
                 TroubleReason::Special(_)
                 | TroubleReason::Vanished
                 | TroubleReason::Torn
+                | TroubleReason::TooLarge
                 | TroubleReason::Attribute(_),
             )
             | None => ImportError::Vanished { path }.into(),
