@@ -164,6 +164,7 @@ impl Vault {
             Place::Into { dir } => {
                 let staging = Staging::make(&dir)?;
                 let unfinished = out.write(&root.tree, staging.fd.as_fd(), &wanted)?;
+                out.attributes(staging.fd.as_fd(), &unfinished)?;
                 let target = beneath::open_root(&dir).map_err(ExportError::host("open", &dir))?;
                 let merge = Merge {
                     staged: staging.fd.as_fd(),

@@ -17,7 +17,7 @@ use crate::backend::{BlobRecord, Reader};
 use crate::hostfs::beneath::{self, DIR};
 use crate::hostfs::make::{self, Umask};
 use crate::hostfs::overlay;
-use crate::hostfs::xattr::Xattrs;
+use crate::hostfs::xattr::{self, Xattrs};
 use crate::ids::{BlobId, LinkId, TreeId};
 
 use super::chunk::{Piece, PieceReader};
@@ -84,6 +84,7 @@ impl Unwritten {
     pub fn into_sorted(self) -> Vec<(TreePath, VaultError)> {
         let mut all = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         all.sort_by(|a, b| a.0.cmp(&b.0));
+        all.dedup_by(|a, b| a.0 == b.0);
         all
     }
 }
@@ -138,6 +139,23 @@ impl WriteOut<'_> {
         let linked = shared.linked.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.write_linked(into, umask, linked)?;
         Ok(unfinished)
+    }
+
+    /// Gives the directories their attributes: what may fail where nothing else does, and needs no other mode than they
+    /// were made with.
+    pub fn attributes(&self, into: BorrowedFd<'_>, unfinished: &[Unfinished]) -> Result<()> {
+        for dir in unfinished.iter().filter(|dir| dir.meta.xattrs.is_some()) {
+            let fail = |source| ExportError::Io {
+                operation: "set the attributes of",
+                path: dir.path.clone(),
+                source,
+            };
+            let fd = beneath::open(into, dir.path.as_bytes(), DIR).map_err(fail)?;
+            let xattrs = self.wanted_xattrs(dir.meta.xattrs.as_ref());
+            let xattrs = self.whole(xattrs, || dir.path.clone())?.unwrap_or_default();
+            xattr::write(fd.as_fd(), &xattrs).map_err(fail)?;
+        }
+        Ok(())
     }
 
     /// Gives the directories their metadata, the deepest first.

@@ -440,6 +440,29 @@ fn a_full_disk() {
     assert_eq!(export["error"]["code"], json!("export.disk_full"), "{export}");
 }
 
+/// What the destination cannot hold is found before anything there is replaced.
+#[test]
+fn a_destination_without_attributes() {
+    let env = TestEnv::new();
+    env.put("t", b"theirs\n");
+    env.put("d/e/f", b"x");
+    let e = std::fs::File::open(env.project().join("d/e")).unwrap();
+    rustix::fs::fsetxattr(&e, "user.x", b"1", rustix::fs::XattrFlags::empty()).unwrap();
+    env.ok(&["init", "--import"]);
+    std::fs::create_dir(env.at("plain")).unwrap();
+    let script = "
+        mount -t ramfs none $SCRATCH/plain || exit 9
+        mkdir $SCRATCH/plain/out; echo mine > $SCRATCH/plain/out/t
+        $AVFS export main $SCRATCH/plain/out --overwrite --json
+        test \"$(cat $SCRATCH/plain/out/t)\" = mine || exit 8
+        test \"$(ls -A $SCRATCH/plain/out)\" = t || exit 7
+        exit 0";
+    let Some(answer) = with_mounts(&env, "cli::a_destination_without_attributes", script) else { return };
+    assert_eq!(answer.code, 0, "{answer:?}");
+    let [refused] = &answers(&answer)[..] else { panic!("{answer:?}") };
+    assert_eq!(refused["error"]["code"], json!("export.io"), "{refused}");
+}
+
 #[test]
 fn a_file_system_without_locks() {
     let env = TestEnv::with_project();
