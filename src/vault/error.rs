@@ -238,10 +238,12 @@ impl Diagnose for VaultError {
                 "see what else is affected with: avfs fsck; put back what a directory has with: avfs fsck --heal DIR"
                     .to_owned()
             }
-            Self::UnknownRef { .. } => "list them with: avfs fork list, or: avfs log".to_owned(),
+            Self::UnknownRef { .. } => {
+                "list them with: avfs fork list, or: avfs log; a version is named by at least four of its digits".to_owned()
+            }
             Self::AmbiguousRef { .. } => "give more digits of the version".to_owned(),
             Self::BadRef { .. } => {
-                "a reference is FORK, FORK@CHECKPOINT, FORK~N, run:ID or the first digits of a version"
+                "a reference is FORK, FORK@CHECKPOINT, FORK~N, run:ID or at least four digits of a version"
                     .to_owned()
             }
             Self::BeforeFirst { .. } => "see how far back it goes with: avfs log".to_owned(),

@@ -88,6 +88,29 @@ fn damage_is_told_of_the_file_it_is_in() {
     assert_eq!(std::fs::read(env.at("out/whole")).unwrap(), b"whole\n");
 }
 
+/// A page of the file that is damaged concerns what lies in it, not the rest.
+#[test]
+fn a_damaged_page_is_told_with_everything_else() {
+    let env = TestEnv::new();
+    for n in 0..60_u64 {
+        env.put(&format!("f{n}"), &support::noise(n, 6000));
+    }
+    env.ok(&["init", "--import"]);
+    let mut bytes = std::fs::read(env.vault_file()).unwrap();
+    let page = 8192 * (bytes.len() / 8192 * 2 / 3);
+    bytes[page..page + 8192].copy_from_slice(&support::noise(100, 8192));
+    std::fs::write(env.vault_file(), bytes).unwrap();
+    let report = env.json(&["fsck"]);
+    assert_eq!(report["error"]["code"], json!("fsck.findings"), "{report}");
+    assert!(report["result"]["blobs"].as_u64().unwrap() > 50, "{report}");
+    let refusal = env.refused(&["fsck", "--heal"], 1, "vault.corrupt");
+    assert!(refusal["error"]["hint"].as_str().unwrap().contains("--keep-going"), "{refusal}");
+    let saved = env.json(&["export", "main", "../rest", "--keep-going"]);
+    let left_out = saved["result"]["left_out"].as_array().unwrap().len();
+    assert!((1..10).contains(&left_out), "{saved}");
+    assert_eq!(std::fs::read_dir(env.at("rest")).unwrap().count(), 60 - left_out);
+}
+
 /// What is whole is saved, and what a directory still has is put back.
 #[test]
 fn damage_is_left_out_and_healed() {

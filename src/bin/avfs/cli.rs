@@ -21,8 +21,9 @@ use crate::commands::{
 /// A vault is one SQLite file. It holds versions of a directory; forks are named heads that move from
 /// version to version; checkpoints are labels that pin one.
 ///
-/// A REF names a version: a FORK, FORK@CHECKPOINT, FORK~N (N versions back), run:ID, or the first digits
-/// of a version's id.
+/// A REF names a version: a FORK, FORK@CHECKPOINT, FORK~N (N versions back), run:ID, or at least four of the
+/// first digits of a version's id. A PATH is that of an entry in a version, from its root, whatever directory
+/// you are in.
 #[derive(Debug, Parser)]
 #[command(name = "avfs", version, arg_required_else_help = true, max_term_width = 100)]
 #[command(after_help = "\

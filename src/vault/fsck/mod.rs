@@ -114,9 +114,12 @@ impl Vault {
     pub fn fsck(&self, how: Thoroughness, meter: &Meter) -> Result<Report> {
         let _pin = self.backend().pin()?;
         let mut report = Report::default();
-        for line in self.backend().integrity()? {
-            report.findings.push(Finding { code: "sqlite", what: line });
-        }
+        let lines = match self.backend().integrity() {
+            // What SQLite cannot follow ends its own check; the rest may be whole.
+            Err(BackendError::Corrupt { detail, .. }) => vec![detail],
+            other => other?,
+        };
+        report.findings.extend(lines.into_iter().map(|what| Finding { code: "sqlite", what }));
         let reader = self.read()?;
         let (trees, blobs) = (HashMap::new(), HashMap::new());
         let mut check = Check { reader: &*reader, how, meter, report, trees, blobs };

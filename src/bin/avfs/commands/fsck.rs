@@ -47,7 +47,7 @@ pub fn run(ctx: &CommandContext, args: &FsckArgs) -> Outcome {
     let (report, healed) = match &from {
         None => (vault.fsck(how, &Progress::start("checking").meter)?, None),
         Some(from) => {
-            let (report, healed) = heal(ctx, &vault, how, from)?;
+            let (report, healed) = heal(ctx, &vault, how, from).map_err(beyond_healing)?;
             (report, Some(healed))
         }
     };
@@ -126,10 +126,25 @@ fn heal(
 
 /// What cannot even be opened: the hint to check it would lead here.
 fn beyond_checking(failure: Failure) -> Failure {
+    instead_of_checking(
+        failure,
+        "too little of it is left to be checked: put a copy back, or save what can be read with: \
+         sqlite3 VAULT .recover",
+    )
+}
+
+/// What cannot be written: the pages that rows lie in are damaged themselves.
+fn beyond_healing(failure: Failure) -> Failure {
+    instead_of_checking(
+        failure,
+        "nothing can be put back into such a file: save what is whole with: avfs export --keep-going REF DEST, and \
+         import that into a new vault",
+    )
+}
+
+fn instead_of_checking(failure: Failure, hint: &str) -> Failure {
     match failure {
         Failure::Error(error) if error.code() == "vault.corrupt" => {
-            let hint = "too little of it is left to be checked: put a copy back, or save what can be read with: \
-                        sqlite3 VAULT .recover";
             Failure::Told(ErrorBody { hint: Some(hint.to_owned()), ..ErrorBody::of(&*error) })
         }
         other @ (Failure::Error(_) | Failure::Told(_) | Failure::BrokenPipe) => other,

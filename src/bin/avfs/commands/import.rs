@@ -23,7 +23,7 @@ use crate::view::plural;
 /// Take the present state of a directory as a new version of a fork
 ///
 /// Files that are known to be unchanged are not read again. What .avfsignore files name (gitignore syntax) is
-/// left out. When nothing changed no version is added.
+/// left out. When nothing changed, times included, no version is added.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -145,7 +145,13 @@ impl Done {
         edited::show(out, &self.fork, &self.imported.committed)?;
         let (version, scanned) = (&self.imported.committed.version, &self.imported.scanned);
         if self.imported.committed.changed() {
-            out.line(format_args!("{}", patch::counts_line(&self.counts)))?;
+            let only_times = self.counts == ChangeCounts::default();
+            let line = if only_times {
+                "no changes but of times".to_owned()
+            } else {
+                patch::counts_line(&self.counts)
+            };
+            out.line(format_args!("{line}"))?;
         }
         out.line(format_args!(
             "{}, {}; read {} ({})",

@@ -11,10 +11,11 @@ use crate::progress::Progress;
 use crate::ui::Outcome;
 use crate::view::View;
 
-/// Make a version usable as a read-only directory in the cache, and print where it is
+/// Make a version usable as a directory in the cache that is only to be read, and print where it is
 ///
-/// A version that is there already is not written again. Bases that nobody uses are evicted, least recently
-/// used first, until the cache is within its limit. The cache ($XDG_CACHE_HOME/avfs) may be deleted at any time.
+/// A version that is there already is not written again. Runs stand on the same directory: whoever writes into it
+/// changes what they see, until --check builds it again; to work on a copy, use avfs export. Bases that nobody uses
+/// are evicted, least recently used first, until the cache is within its limit.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

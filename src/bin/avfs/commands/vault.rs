@@ -49,8 +49,8 @@ Examples:
 
 /// Delete a vault with every version in it
 ///
-/// The files of the directory it is bound to stay. A vault that is in use is not deleted. A symbolic link that
-/// leads to it goes too if it is what is named.
+/// The files of the directory it is bound to stay. A vault that somebody writes to is not deleted; who reads it
+/// goes on with what is open. A symbolic link that leads to it goes too if it is what is named.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
