@@ -8,7 +8,7 @@ use crate::ids::{ForkName, RunPrefix, VersionId};
 use super::audit::Event;
 use super::error::{Result, VaultError};
 use super::fork::{Deletion, refuse_deletion};
-use super::run::{all_runs_of_fork, find_run};
+use super::run::{RunsOfFork, find_run};
 use super::store::{Transaction, Vault};
 use super::version::History;
 
@@ -98,9 +98,8 @@ pub(super) fn own_runs(reader: &dyn Reader, fork: &ForkRecord) -> Result<Vec<Run
         }
         own.insert(version.id);
     }
-    let mut runs = all_runs_of_fork(reader, &fork.name)?;
-    runs.retain(|run| run.version_after.is_some_and(|id| own.contains(&id)));
-    Ok(runs)
+    let is_own = |run: &RunRecord| run.version_after.is_some_and(|id| own.contains(&id));
+    RunsOfFork::new(reader, &fork.name).filter(|run| run.as_ref().map_or(true, is_own)).collect()
 }
 
 fn mark(transaction: &mut Transaction<'_>, mut runs: Vec<RunRecord>) -> Result<Vec<RunRecord>> {

@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::backend::{Durability, ForkRecord, ObjectKind, Reader, VersionRecord};
+use crate::backend::{Durability, ForkRecord, ObjectKind, Reader, RunRecord, VersionRecord};
 use crate::clock::Timestamp;
 use crate::ids::{BlobId, CheckpointName, ForkName, TreeId, VersionId};
 
@@ -17,7 +17,7 @@ use super::audit::Event;
 use super::error::Result;
 use super::memo::{self, Forget};
 use super::reach::{Object, refers_to};
-use super::run::all_runs_of_fork;
+use super::run::RunsOfFork;
 use super::store::{Vault, require_version};
 
 /// Rows looked at in one transaction.
@@ -282,8 +282,9 @@ fn plan_prune(
     // What a fork began with, or was applied with last, is what its changes are told from; main began with nothing.
     for fork in forks.iter().filter(|fork| fork.name != ForkName::main()) {
         kept.insert(fork.base);
-        let applied = all_runs_of_fork(reader, &fork.name)?.into_iter().find(|run| run.applied_at.is_some());
-        kept.extend(applied.and_then(|run| run.version_after));
+        let applied = |run: &Result<RunRecord>| run.as_ref().map_or(true, |run| run.applied_at.is_some());
+        let last = RunsOfFork::new(reader, &fork.name).find(applied).transpose()?;
+        kept.extend(last.and_then(|run| run.version_after));
     }
     let by_hand = checkpoints.iter().filter(|checkpoint| !checkpoint.automatic);
     kept.extend(by_hand.map(|checkpoint| checkpoint.version));

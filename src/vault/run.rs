@@ -188,16 +188,35 @@ pub fn find_run(reader: &dyn Reader, prefix: &RunPrefix) -> Result<Option<RunRec
     Ok(found.pop())
 }
 
-/// Every run of a fork, newest first.
-pub fn all_runs_of_fork(reader: &dyn Reader, fork: &ForkName) -> Result<Vec<RunRecord>> {
-    let mut all: Vec<RunRecord> = Vec::new();
-    loop {
-        let before = all.last().map_or(i64::MAX, |run| run.seq);
-        let more = reader.runs_of_fork(fork, before, BATCH_ROWS)?;
-        let ended = more.len() < BATCH_ROWS;
-        all.extend(more);
-        if ended {
-            return Ok(all);
+/// Every run of a fork, newest first, some at a time: a journal may be long, and each row holds texts.
+pub struct RunsOfFork<'r> {
+    reader: &'r dyn Reader,
+    fork: &'r ForkName,
+    read: std::vec::IntoIter<RunRecord>,
+    /// Where to go on; nothing once there are no more.
+    before: Option<i64>,
+}
+
+impl<'r> RunsOfFork<'r> {
+    pub fn new(reader: &'r dyn Reader, fork: &'r ForkName) -> Self {
+        Self { reader, fork, read: Vec::new().into_iter(), before: Some(i64::MAX) }
+    }
+}
+
+impl Iterator for RunsOfFork<'_> {
+    type Item = Result<RunRecord>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(run) = self.read.next() {
+            return Some(Ok(run));
+        }
+        match self.reader.runs_of_fork(self.fork, self.before.take()?, BATCH_ROWS) {
+            Ok(more) => {
+                self.before = more.last().filter(|_| more.len() == BATCH_ROWS).map(|run| run.seq);
+                self.read = more.into_iter();
+                self.read.next().map(Ok)
+            }
+            Err(error) => Some(Err(error.into())),
         }
     }
 }

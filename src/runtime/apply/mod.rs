@@ -23,7 +23,7 @@ use crate::vault::meter::Meter;
 use crate::vault::own::is_in_own_dir;
 use crate::vault::page::Node;
 use crate::vault::path::TreePath;
-use crate::vault::run::{all_runs_of_fork, find_run};
+use crate::vault::run::{RunsOfFork, find_run};
 use crate::vault::version::{History, root_of};
 use crate::vault::write_out::{FreshPages, OverlayNames, WriteOut};
 use crate::vault::{Vault, VaultError, require_version};
@@ -77,14 +77,18 @@ impl Subject {
             }
             own.insert(version.id);
         }
-        let mut runs = all_runs_of_fork(reader, name)?;
-        runs.retain(|run| run.version_after.is_some_and(|id| own.contains(&id)));
         // What was applied before is what the host has: the changes since then are those of the runs after it.
-        let applied = runs.iter().find(|run| run.applied_at.is_some()).cloned();
-        let base = applied.as_ref().and_then(|run| run.version_after).unwrap_or(fork.base);
-        runs.retain(|run| applied.as_ref().is_none_or(|applied| run.seq > applied.seq));
+        let (mut runs, mut base) = (Vec::new(), fork.base);
+        for run in RunsOfFork::new(reader, name) {
+            let run = run?;
+            let Some(after) = run.version_after.filter(|id| own.contains(id)) else { continue };
+            if run.applied_at.is_some() {
+                base = after;
+                break;
+            }
+            runs.push(run.id);
+        }
         let (before, after) = (require_version(reader, &base)?, require_version(reader, &fork.head)?);
-        let runs = runs.into_iter().map(|run| run.id).collect();
         Ok(Self { fork: fork.name, runs, before, after })
     }
 }
