@@ -164,6 +164,10 @@ impl Surroundings {
     /// What a word given for a vault means: with a slash, ending in `.db`, or being a directory with a vault in
     /// it, it is a path (a directory stands for the vault in it); anything else is a name.
     pub fn read_choice(&self, text: &OsStr) -> Result<VaultChoice, LocateError> {
+        if text.is_empty() {
+            // Joined to the working directory it would be that directory, which nobody named.
+            return Err(NameError::Empty { what: "vault" }.into());
+        }
         // Rebuilt from its components, which drops every `.` on the way.
         let path: PathBuf = self.cwd.join(text).components().collect();
         if let Some(inside) = path.is_dir().then(|| path.join(VAULT_DIR).join(VAULT_FILE)) {
@@ -324,6 +328,8 @@ mod tests {
         assert_eq!(near.named_vaults().unwrap(), [(VaultName::parse("work").unwrap(), named)]);
         assert!(matches!(near.locate(Some(OsStr::new("other"))), Err(LocateError::NoneNamed { .. })));
         assert!(matches!(near.locate(Some(OsStr::new(&"x".repeat(300)))), Err(LocateError::Name(_))));
+        put(&dir.path().join(".avfs/vault.db"));
+        assert!(matches!(near.locate(Some(OsStr::new(""))), Err(LocateError::Name(NameError::Empty { .. }))));
         let text = put(&dir.path().join("notes.txt"));
         assert_eq!(near.locate(Some(OsStr::new("notes.txt"))).unwrap().path, text);
         std::fs::create_dir(dir.path().join("project")).unwrap();

@@ -51,6 +51,36 @@ fn a_word_that_means_two_vaults_deletes_neither() {
     assert!(!named.exists());
 }
 
+/// What a script's variable is that was never set.
+#[test]
+fn an_empty_word_means_no_vault() {
+    let env = TestEnv::with_project();
+    for words in [&["vault", "delete", "", "--yes"][..], &["vault", "delete", "--vault", "", "--yes"]] {
+        let answer = env.run(words);
+        assert!(answer.code == 2 && answer.stderr.contains("a value is required"), "{words:?}: {answer:?}");
+        assert_eq!(env.json(words)["error"]["code"], json!("usage"));
+    }
+    for verb in [&["log"][..], &["init"], &["gc"], &["vault", "info"], &["import"]] {
+        let answer = env.run(&[verb, &["--vault="]].concat());
+        assert_eq!(answer.code, 2, "{verb:?}: {answer:?}");
+    }
+    assert!(env.vault_file().exists());
+    // As any variable that is empty.
+    let unset = Answer::from(env.avfs(&["log"]).env("AVFS_VAULT", "").output().unwrap());
+    assert_eq!(unset.code, 0, "{unset:?}");
+}
+
+#[test]
+fn two_words_for_two_vaults_delete_neither() {
+    let env = TestEnv::with_project();
+    env.ok(&["init", "--vault", "./copy.db", "."]);
+    let (here, copy) = (".avfs/vault.db", "./copy.db");
+    env.refused(&["vault", "delete", here, "--vault", copy, "--yes"], 2, "usage");
+    assert!(env.vault_file().exists() && env.project().join(copy).exists());
+    env.ok(&["vault", "delete", copy, "--vault", "copy.db", "--yes"]);
+    assert!(env.vault_file().exists() && !env.project().join(copy).exists());
+}
+
 /// Pastes what `init` says comes next into a shell.
 fn follow(env: &TestEnv, words: &[&str]) -> Answer {
     let made = env.run(words);

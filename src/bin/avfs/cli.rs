@@ -2,11 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use avfs::ids::ForkName;
 use avfs::runtime::redact;
 use avfs::vault::path::{PathError, TreePath};
-use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::builder::{OsStringValueParser, PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
@@ -36,7 +37,7 @@ Examples:
 pub struct Cli {
     /// The vault: a path, or the name of one in $XDG_DATA_HOME/avfs/vaults [default: $AVFS_VAULT, else the
     /// nearest .avfs/vault.db at or above the working directory]
-    #[arg(long, global = true, help_heading = "Global options", value_name = "PATH|NAME", value_hint = clap::ValueHint::FilePath)]
+    #[arg(long, global = true, help_heading = "Global options", value_name = "PATH|NAME", value_hint = clap::ValueHint::FilePath, value_parser = vault_word())]
     pub vault: Option<OsString>,
     /// Answer with one JSON object (its schema: avfs schema)
     #[arg(long, global = true, help_heading = "Global options")]
@@ -114,6 +115,11 @@ pub struct EditOptions {
     /// What the version's record says [default: the edit itself]
     #[arg(short, long, value_name = "TEXT", value_parser = remark)]
     pub message: Option<String>,
+}
+
+/// Reads the path or name of a vault: an empty one, such as a script's variable that is not set, means none.
+pub fn vault_word() -> impl TypedValueParser<Value = OsString> {
+    PathBufValueParser::new().map(PathBuf::into_os_string)
 }
 
 /// Reads a path inside a version, whatever bytes it has.

@@ -20,6 +20,8 @@ pub enum EdgeError {
     UnknownVerb { verb: String },
     #[error("the checkpoint is named on fork {one}, and --fork says {other}")]
     TwoForks { one: ForkName, other: ForkName },
+    #[error("the vault to delete is {}, and --vault says {}", one.display(), other.display())]
+    TwoVaults { one: PathBuf, other: PathBuf },
     #[error("cannot write the answer")]
     Output(#[source] std::io::Error),
     #[error("a file may not grow any further: there is a limit on the size of files (ulimit -f)")]
@@ -52,7 +54,7 @@ impl Diagnose for EdgeError {
             Self::NoParent { .. } => "diff.no_parent",
             Self::TooLargeForJson { .. } => "cat.too_large",
             Self::UnknownVerb { .. } => "man.unknown_verb",
-            Self::TwoForks { .. } => "usage",
+            Self::TwoForks { .. } | Self::TwoVaults { .. } => "usage",
             Self::Output(_) => "io.output",
             Self::FileSizeLimit(_) => "host.file_size_limit",
             Self::Random(_) => "io.random",
@@ -70,7 +72,7 @@ impl Diagnose for EdgeError {
             Self::NoParent { .. } => "name two versions: avfs diff A B",
             Self::TooLargeForJson { .. } => "without --json it is written as it is: avfs cat REF PATH > FILE",
             Self::UnknownVerb { .. } => "list them with: avfs --help",
-            Self::TwoForks { .. } => "leave one of them out",
+            Self::TwoForks { .. } | Self::TwoVaults { .. } => "leave one of them out",
             Self::FileSizeLimit(_) => "raise it with: ulimit -f unlimited",
             Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
                 "choose a place you may write to"

@@ -11,6 +11,7 @@ use avfs::runtime::{LocateError, VAULT_DIR, bound_dir, show_bytes_size};
 use avfs::vault::{Vault, key};
 use clap::{Args, Subcommand};
 
+use crate::cli::vault_word;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Outcome, Tone};
@@ -59,7 +60,7 @@ Examples:
   avfs vault delete ~/project/.avfs/vault.db --yes")]
 struct DeleteArgs {
     /// The vault [default: the one that --vault or the working directory leads to]
-    #[arg(value_name = "NAME|PATH")]
+    #[arg(value_name = "NAME|PATH", value_parser = vault_word())]
     target: Option<OsString>,
     /// Really delete it
     #[arg(long)]
@@ -147,8 +148,7 @@ fn describe(vault: &Vault) -> Result<VaultInfo, Failure> {
 }
 
 fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
-    let chosen = args.target.as_deref().or(ctx.vault_option.as_deref());
-    let named = ctx.around.locate_only(chosen)?.path;
+    let named = doomed(ctx, args)?;
     // Opening it first makes sure that it is a vault at all.
     let vault = ctx.open_vault_at(&named, DELETE_PATIENCE)?;
     // Removing a link would leave every version where it is.
@@ -167,6 +167,19 @@ fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
     remove_home(&path);
     let result = VaultDelete { vault: path.to_string_lossy().into_owned() };
     ctx.ui.answer(&result, |out| out.line(format_args!("deleted the vault {}", path.display())))
+}
+
+/// The vault that is to go. One that is named twice is meant if both lead to it.
+fn doomed(ctx: &CommandContext, args: &DeleteArgs) -> Result<PathBuf, Failure> {
+    let (target, option) = (args.target.as_deref(), ctx.vault_option.as_deref());
+    let named = ctx.around.locate_only(target.or(option))?.path;
+    if let (Some(one), Some(other)) = (target, option)
+        && ctx.around.locate_only(Some(other))?.path != named
+    {
+        let (one, other) = (PathBuf::from(one), PathBuf::from(other));
+        return Err(EdgeError::TwoVaults { one, other }.into());
+    }
+    Ok(named)
 }
 
 /// Takes away the `.avfs` directory that was made for the vault, if nothing else is in it.
