@@ -1,6 +1,6 @@
 //! What can go wrong with the store itself, told by what a person can do about it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::diagnose::Diagnose;
 use crate::hostfs::cause::Cause;
@@ -94,7 +94,7 @@ impl Diagnose for BackendError {
 }
 
 impl BackendError {
-    pub(crate) fn io(operation: &'static str, path: &std::path::Path, source: std::io::Error) -> Self {
+    pub(crate) fn io(operation: &'static str, path: &Path, source: std::io::Error) -> Self {
         let path = path.to_owned();
         match Cause::of(&source) {
             Cause::NotFound => Self::NotFound { path },
@@ -106,12 +106,25 @@ impl BackendError {
         }
     }
 
-    pub(crate) fn lock(path: &std::path::Path, error: LockError) -> Self {
+    pub(crate) fn lock(path: &Path, error: LockError) -> Self {
         match error {
             LockError::TimedOut(waited) => Self::Busy { path: path.to_owned(), waited_s: waited.as_secs() },
             LockError::Unsupported(_) => Self::LocksUnsupported { path: path.to_owned() },
-            LockError::Open(source) => Self::io("open the lock of", path, source),
+            LockError::Open { path: lock, source } => match Cause::of(&source) {
+                // The vault itself is gone, or can have no files beside it.
+                Cause::NotFound | Cause::ReadOnly | Cause::DiskFull => Self::io("open", path, source),
+                Cause::NoPermission => Self::NoPermission { path: refusing(path, &lock) },
+                Cause::Exists | Cause::NotADirectory | Cause::Link | Cause::Other => {
+                    Self::Io { operation: "open", path: lock, source }
+                }
+            },
             LockError::Lock(source) => Self::io("lock", path, source),
         }
     }
+}
+
+/// The file that keeps somebody out: the lock, or the directory of the vault, which shall have one.
+fn refusing(vault: &Path, lock: &Path) -> PathBuf {
+    let place = vault.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if lock.symlink_metadata().is_ok() { lock.to_owned() } else { place.to_owned() }
 }

@@ -1,12 +1,14 @@
 //! File locks with patience: served in the order of asking, released by the kernel when the holder dies.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Gid, Uid, flock};
 use rustix::io::Errno;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +19,12 @@ pub enum Mode {
 
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    #[error("cannot open the lock file")]
-    Open(#[source] std::io::Error),
+    #[error("cannot open the lock file {}", path.display())]
+    Open {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
     #[error("the file system has no locks")]
     Unsupported(#[source] std::io::Error),
     #[error("still locked by another process after {} s", .0.as_secs())]
@@ -38,7 +44,21 @@ pub struct FileLock {
 impl FileLock {
     /// Waits in the kernel's queue, which is fair, for at most `patience`.
     pub fn acquire(path: &Path, mode: Mode, patience: Duration) -> Result<Self, LockError> {
-        let file = open(path)?;
+        Self::take(opened(path, New::Own)?, mode, patience)
+    }
+
+    /// As [`Self::acquire`]: a lock file that is not there yet can be used by whoever can use the file it guards, and
+    /// by nobody else, whoever comes first.
+    pub fn acquire_for(
+        guarded: &Path,
+        path: &Path,
+        mode: Mode,
+        patience: Duration,
+    ) -> Result<Self, LockError> {
+        Self::take(opened(path, New::Like(guarded))?, mode, patience)
+    }
+
+    fn take(file: OwnedFd, mode: Mode, patience: Duration) -> Result<Self, LockError> {
         let (now, wait) = match mode {
             Mode::Shared => (FlockOperation::NonBlockingLockShared, FlockOperation::LockShared),
             Mode::Exclusive => (FlockOperation::NonBlockingLockExclusive, FlockOperation::LockExclusive),
@@ -88,11 +108,20 @@ impl FileLock {
 
     /// Takes the lock if nobody holds it.
     pub fn try_acquire(path: &Path, mode: Mode) -> Result<Option<Self>, LockError> {
-        match Self::acquire(path, mode, Duration::ZERO) {
-            Ok(lock) => Ok(Some(lock)),
-            Err(LockError::TimedOut(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
+        free(Self::acquire(path, mode, Duration::ZERO))
+    }
+
+    /// As [`Self::try_acquire`], with a file made as by [`Self::acquire_for`].
+    pub fn try_acquire_for(guarded: &Path, path: &Path, mode: Mode) -> Result<Option<Self>, LockError> {
+        free(Self::acquire_for(guarded, path, mode, Duration::ZERO))
+    }
+}
+
+fn free(taken: Result<FileLock, LockError>) -> Result<Option<FileLock>, LockError> {
+    match taken {
+        Ok(lock) => Ok(Some(lock)),
+        Err(LockError::TimedOut(_)) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -135,11 +164,61 @@ fn wait_for(file: OwnedFd, operation: FlockOperation, patience: Duration) -> Opt
     take.recv_timeout(patience).ok()
 }
 
-fn open(path: &Path) -> Result<OwnedFd, LockError> {
+/// How often a lock file may be gone when it is opened and there when it is made.
+const OPEN_TRIES_MAX: usize = 100;
+
+/// How a lock file is made that is not there yet.
+#[derive(Clone, Copy, Debug)]
+enum New<'a> {
+    /// As any file of this process.
+    Own,
+    /// With the rights of the file that it guards.
+    Like(&'a Path),
+}
+
+fn opened(path: &Path, new: New<'_>) -> Result<OwnedFd, LockError> {
+    open(path, new).map_err(|source| LockError::Open { path: path.to_owned(), source })
+}
+
+fn open(path: &Path, new: New<'_>) -> io::Result<OwnedFd> {
+    for _ in 0..OPEN_TRIES_MAX {
+        match open_existing(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => return other,
+        }
+        match make(path, new) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => return other,
+        }
+    }
+    // A link that leads nowhere: it is not followed by who makes a file.
+    Err(Errno::LOOP.into())
+}
+
+fn open_existing(path: &Path) -> io::Result<OwnedFd> {
     // For writing where that is allowed: NFS wants it of who locks alone.
-    let opened = File::options().read(true).write(true).create(true).truncate(false).open(path);
+    let opened = File::options().read(true).write(true).open(path);
     let opened = opened.or_else(|refused| File::open(path).map_err(|_| refused));
-    opened.map(OwnedFd::from).map_err(LockError::Open)
+    opened.map(OwnedFd::from)
+}
+
+fn make(path: &Path, new: New<'_>) -> io::Result<OwnedFd> {
+    let mut options = File::options();
+    options.read(true).write(true).create_new(true);
+    let New::Like(guarded) = new else { return options.open(path).map(OwnedFd::from) };
+    let like = guarded.metadata()?;
+    let bits = like.mode() & 0o777;
+    let file = OwnedFd::from(options.mode(bits).open(path)?);
+    // Where the file system keeps neither modes nor owners, or this user may not give a file away, the file has fewer
+    // rights than it might have, never more.
+    if rustix::process::geteuid().is_root() {
+        let (user, group) = (Uid::from_raw(like.uid()), Gid::from_raw(like.gid()));
+        let _ = rustix::fs::fchown(&file, Some(user), Some(group));
+    } else {
+        let _ = rustix::fs::fchown(&file, None, Some(Gid::from_raw(like.gid())));
+    }
+    let _ = rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(bits));
+    Ok(file)
 }
 
 fn refused(errno: Errno) -> LockError {
@@ -151,6 +230,8 @@ fn refused(errno: Errno) -> LockError {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -169,6 +250,33 @@ mod tests {
         assert!(waiter.join().unwrap());
         // The abandoned waiter above must not have kept the lock.
         assert!(FileLock::acquire(&path, Mode::Exclusive, Duration::from_secs(60)).is_ok());
+    }
+
+    #[test]
+    fn a_new_lock_file_has_the_mode_of_what_it_guards() {
+        let dir = tempfile::tempdir().unwrap();
+        let guarded = dir.path().join("file");
+        std::fs::write(&guarded, "").unwrap();
+        for bits in [0o600, 0o644, 0o666, 0o640] {
+            std::fs::set_permissions(&guarded, PermissionsExt::from_mode(bits)).unwrap();
+            let path = dir.path().join(format!("lock-{bits:o}"));
+            drop(FileLock::acquire_for(&guarded, &path, Mode::Shared, Duration::ZERO).unwrap());
+            assert_eq!(path.metadata().unwrap().mode() & 0o7777, bits);
+        }
+        // One that is there stays as it is.
+        let path = dir.path().join("lock-600");
+        drop(FileLock::acquire_for(&guarded, &path, Mode::Shared, Duration::ZERO).unwrap());
+        assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o600);
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_no_lock_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        std::os::unix::fs::symlink(dir.path().join("nowhere"), &path).unwrap();
+        let refused = FileLock::acquire(&path, Mode::Shared, Duration::ZERO).unwrap_err();
+        assert!(matches!(refused, LockError::Open { path: named, .. } if named == path));
+        assert!(!dir.path().join("nowhere").exists());
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Which vault a word means, where one is made, and what it is bound to.
 
 use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
 use crate::env::{Answer, TestEnv, binary};
+use crate::support;
 
 #[test]
 fn a_directory_without_a_vault_does_not_hide_a_named_one() {
@@ -160,4 +161,66 @@ fn a_working_directory_that_is_gone_keeps_nobody_from_a_vault() {
     assert!(answer.code == 1 && answer.stderr.starts_with("error: "), "{answer:?}");
     let answer = gone(&["log"]);
     assert!(answer.code == 1 && answer.stderr.contains("find the working directory"), "{answer:?}");
+}
+
+/// What a new lock file may be used by is for the vault to say, not for who happens to come first.
+#[test]
+fn the_locks_of_a_vault_have_its_mode() {
+    let env = TestEnv::with_project();
+    for (mode, umask) in [(0o644, "077"), (0o600, "000"), (0o664, "022")] {
+        fs::set_permissions(env.vault_file(), PermissionsExt::from_mode(mode)).unwrap();
+        LOCKS.iter().for_each(|suffix| drop(fs::remove_file(lock(&env, suffix))));
+        let mut shell = env.clean(Path::new("sh"));
+        shell.args(["-c", &format!("umask {umask} && \"$0\" gc && \"$0\" mkdir d{mode:o}")]).arg(binary());
+        let answer = Answer::from(shell.output().unwrap());
+        assert_eq!(answer.code, 0, "{answer:?}");
+        for suffix in LOCKS {
+            let made = lock(&env, suffix).metadata().unwrap().mode() & 0o7777;
+            assert_eq!(made, mode, "{suffix} is {made:o} beside a vault of {mode:o}");
+        }
+    }
+}
+
+#[test]
+fn root_shuts_nobody_out_of_their_vault() {
+    const USER: u32 = 54_321;
+    if !support::is_root() {
+        return support::skip("cli::root_shuts_nobody_out_of_their_vault", "only root gives files away");
+    }
+    let env = TestEnv::with_project();
+    LOCKS.iter().for_each(|suffix| drop(fs::remove_file(lock(&env, suffix))));
+    give(&env.at(""), USER);
+    let mut shell = env.clean(Path::new("sh"));
+    shell.args(["-c", "umask 077 && \"$0\" gc && \"$0\" mkdir by-root"]).arg(binary());
+    let answer = Answer::from(shell.output().unwrap());
+    assert_eq!(answer.code, 0, "{answer:?}");
+    for suffix in LOCKS {
+        let made = lock(&env, suffix).metadata().unwrap();
+        assert_eq!((made.uid(), made.gid()), (USER, USER), "{suffix}");
+    }
+    let theirs = |words: &[&str]| {
+        let mut command = env.clean(Path::new("setpriv"));
+        command.args(["--reuid", "54321", "--regid", "54321", "--clear-groups"]).arg(binary()).args(words);
+        Answer::from(command.output().unwrap())
+    };
+    let answer = theirs(&["mkdir", "by-its-owner"]);
+    assert_eq!(answer.code, 0, "{answer:?}");
+    // One that shuts them out all the same is what is named.
+    std::os::unix::fs::chown(lock(&env, "-lock"), Some(0), Some(0)).unwrap();
+    fs::set_permissions(lock(&env, "-lock"), PermissionsExt::from_mode(0o600)).unwrap();
+    let answer = theirs(&["mkdir", "more"]);
+    assert!(answer.code == 1 && answer.stderr.contains("no permission to use"), "{answer:?}");
+    assert!(answer.stderr.matches("vault.db-lock").count() == 2, "{answer:?}");
+}
+
+const LOCKS: [&str; 3] = ["-lock", "-use", "-gate"];
+
+fn lock(env: &TestEnv, suffix: &str) -> PathBuf {
+    env.project().join(format!(".avfs/vault.db{suffix}"))
+}
+
+fn give(top: &Path, user: u32) {
+    for entry in walkdir::WalkDir::new(top).into_iter().flatten() {
+        std::os::unix::fs::lchown(entry.path(), Some(user), Some(user)).unwrap();
+    }
 }

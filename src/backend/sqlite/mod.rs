@@ -158,12 +158,11 @@ impl SqliteBackend {
         if self.access == Access::ReadOnly {
             return Err(BackendError::ReadOnly { path: self.path.clone() });
         }
-        FileLock::acquire(&sibling(&self.path, "-lock"), Mode::Exclusive, self.options.patience)
-            .map_err(|error| BackendError::lock(&self.path, error))
+        self.hold("-lock", Mode::Exclusive).map_err(|error| BackendError::lock(&self.path, error))
     }
 
     fn hold(&self, suffix: &str, mode: Mode) -> std::result::Result<FileLock, LockError> {
-        FileLock::acquire(&sibling(&self.path, suffix), mode, self.options.patience)
+        FileLock::acquire_for(&self.path, &sibling(&self.path, suffix), mode, self.options.patience)
     }
 
     /// Waits until everything committed so far is on the disk.
@@ -223,7 +222,7 @@ impl Backend for SqliteBackend {
         match pinned {
             Ok(lock) => Ok(Guard(vec![lock])),
             // Whoever can sweep it may do so; where locks cannot even be opened there is no keeping them from it.
-            Err(LockError::Open(_)) if self.access == Access::ReadOnly => Ok(Guard(Vec::new())),
+            Err(LockError::Open { .. }) if self.access == Access::ReadOnly => Ok(Guard(Vec::new())),
             Err(error) => Err(BackendError::lock(&self.path, error)),
         }
     }
@@ -237,7 +236,8 @@ impl Backend for SqliteBackend {
             let gate = self.hold("-gate", Mode::Exclusive).map_err(fail)?;
             let turn_ends = give_up_at.min(Instant::now() + turn);
             loop {
-                if let Some(lock) = FileLock::try_acquire(&in_use, Mode::Exclusive).map_err(fail)? {
+                let taken = FileLock::try_acquire_for(&self.path, &in_use, Mode::Exclusive);
+                if let Some(lock) = taken.map_err(fail)? {
                     return Ok(Guard(vec![gate, lock]));
                 }
                 if Instant::now() >= turn_ends {
