@@ -6,13 +6,21 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, openat2, statat};
+use rustix::io::Errno;
 
 use super::stat::HostStat;
 
 /// Bytes of a path given to the kernel at once; PATH_MAX is 4096 with its terminating NUL.
 const HOP_BYTES_MAX: usize = 4000;
+
+/// How often a file that the kernel asks to be tried again is tried at once; then how often with a pause, two seconds
+/// in all.
+const AT_ONCE_TRIES_MAX: u32 = 100;
+const LEASE_PAUSES_MAX: u32 = 200;
+const LEASE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Flags for a directory that is only walked through.
 pub const DIR: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
@@ -37,7 +45,7 @@ pub fn create(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> i
         let cut = rest[..HOP_BYTES_MAX]
             .iter()
             .rposition(|b| *b == b'/')
-            .ok_or_else(|| io::Error::from(rustix::io::Errno::NAMETOOLONG))?;
+            .ok_or_else(|| io::Error::from(Errno::NAMETOOLONG))?;
         from = Some(open_hop(dir_of(&from, root), &rest[..cut], DIR, Mode::empty())?);
         rest = &rest[cut + 1..];
     }
@@ -52,12 +60,19 @@ fn dir_of<'a>(from: &'a Option<OwnedFd>, root: BorrowedFd<'a>) -> BorrowedFd<'a>
 fn open_hop(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let name = OsStr::from_bytes(path);
+    let mut tries = 0;
     loop {
         match openat2(dir, name, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, mode, resolve) {
-            // A rename elsewhere in the tree raced with the resolution; the kernel asks to try again.
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
+            // Either a rename elsewhere in the tree raced with the resolution, which is over at once; or somebody has
+            // a lease on the file, such as a file server, and is asked to give it back, which may take long.
+            Err(Errno::AGAIN) if tries < AT_ONCE_TRIES_MAX => tries += 1,
+            Err(Errno::AGAIN) if tries < AT_ONCE_TRIES_MAX + LEASE_PAUSES_MAX => {
+                std::thread::sleep(LEASE_PAUSE);
+                tries += 1;
+            }
             // Somebody moved it out of the directory while the kernel walked there: as bad as a link that leads out.
-            Err(rustix::io::Errno::XDEV) => return Err(rustix::io::Errno::LOOP.into()),
+            Err(Errno::XDEV) => return Err(Errno::LOOP.into()),
             other => return Ok(other?),
         }
     }
@@ -77,7 +92,7 @@ pub fn fstat(file: BorrowedFd<'_>) -> io::Result<HostStat> {
 pub fn read_link(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Vec<u8>> {
     match rustix::fs::readlinkat(dir, OsStr::from_bytes(name), Vec::new()) {
         // Something else stands there now: the link is gone.
-        Err(rustix::io::Errno::INVAL) => Err(io::Error::from(io::ErrorKind::NotFound)),
+        Err(Errno::INVAL) => Err(io::Error::from(io::ErrorKind::NotFound)),
         other => Ok(other?.into_bytes()),
     }
 }

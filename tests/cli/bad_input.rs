@@ -1,8 +1,11 @@
 //! What is wrong is refused: one sentence, a hint, a stable code, a non-zero exit, and the vault as it was.
 
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -508,4 +511,39 @@ fn an_ignore_file_of_any_length_is_refused() {
     std::fs::File::create(env.project().join("src/.avfsignore")).unwrap().set_len(3 << 30).unwrap();
     let refusal = env.refused(&["import"], 1, "import.bad_ignore_file");
     assert!(refusal["error"]["message"].as_str().unwrap().contains("src/.avfsignore"), "{refusal}");
+}
+
+/// A file server may hold a lease on a file: it is asked to give it back, and waited for, but not for long.
+#[test]
+fn a_file_that_somebody_has_a_lease_on() {
+    const HOLD: &str = "\
+import fcntl, os, signal, sys, time
+gives_back = sys.argv[2] == 'polite'
+held = os.open(sys.argv[1], os.O_RDWR)
+def give_back(*_):
+    time.sleep(0.2)
+    fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+signal.signal(signal.SIGIO, give_back if gives_back else signal.SIG_IGN)
+fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('held', flush=True)
+sys.stdin.read()
+";
+    let env = TestEnv::with_project();
+    env.put("leased", b"x\n");
+    for (manner, code) in [("rude", 1), ("polite", 0)] {
+        let mut holder = env.clean(Path::new("python3"));
+        holder.args(["-c", HOLD, "leased", manner]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = holder.spawn().unwrap();
+        let mut told = [0; 5];
+        holder.stdout.take().unwrap().read_exact(&mut told).unwrap();
+        let begun = Instant::now();
+        let answer = env.run(&["import"]);
+        let took = begun.elapsed();
+        drop(holder.stdin.take());
+        holder.wait().unwrap();
+        assert_eq!(answer.code, code, "{manner}: {answer:?}");
+        assert!(code == 0 || answer.stderr.contains("cannot read leased"), "{answer:?}");
+        assert!(took < Duration::from_secs(20), "{manner}: {took:?}");
+    }
+    assert_eq!(env.ok(&["cat", "main", "leased"]), "x\n");
 }
