@@ -11,6 +11,9 @@ use rustix::io::Errno;
 use super::stat::FileTime;
 use super::xattr;
 
+/// setuid and setgid.
+const SET_ID_BITS: u32 = 0o6000;
+
 /// The bits the process takes away from every mode it asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Umask(u32);
@@ -49,6 +52,21 @@ pub fn file(dir: BorrowedFd<'_>, name: &[u8], mode: u32) -> io::Result<OwnedFd> 
     Ok(rustix::fs::openat(dir, OsStr::from_bytes(name), flags, Mode::from_raw_mode(mode & 0o777))?)
 }
 
+/// The kernel drops the setgid bit without a word where the file's group is not one of this process, as in a setgid
+/// directory of another group; then the file is given the process's own group first.
+fn change_mode(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
+    rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?;
+    let lost = |now: u32| mode & SET_ID_BITS & !now != 0;
+    if mode & SET_ID_BITS == 0 || !lost(rustix::fs::fstat(file)?.st_mode) {
+        return Ok(());
+    }
+    match rustix::fs::fchown(file, None, Some(rustix::process::getegid())) {
+        Ok(()) => Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?),
+        // A file system without groups has no such bits either.
+        Err(_) => Ok(()),
+    }
+}
+
 /// Gives a file that was written its mode, attributes and time, in the order that keeps each.
 pub fn finish(
     file: BorrowedFd<'_>,
@@ -64,7 +82,7 @@ pub fn finish(
     }
     xattr::write(file, xattrs)?;
     if closed || !umask.passes(mode) {
-        rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?;
+        change_mode(file, mode)?;
     }
     Ok(rustix::fs::futimens(file, &times(mtime))?)
 }
@@ -96,7 +114,7 @@ pub fn finish_dir(
     mtime: FileTime,
 ) -> io::Result<()> {
     xattr::write(dir, xattrs)?;
-    rustix::fs::fchmod(dir, Mode::from_raw_mode(mode))?;
+    change_mode(dir, mode)?;
     Ok(rustix::fs::futimens(dir, &times(mtime))?)
 }
 

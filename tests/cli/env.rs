@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 use crate::schema;
 use crate::support::Scratch;
 
+/// Somebody without privileges and without an account, and their group.
+pub const USER: u32 = 54_321;
+
 pub struct TestEnv {
     scratch: Scratch,
 }
@@ -94,6 +97,21 @@ impl TestEnv {
 
     pub fn run<S: AsRef<OsStr>>(&self, words: &[S]) -> Answer {
         Answer::from(self.avfs(words).output().unwrap())
+    }
+
+    /// Gives everything to [`USER`], who then can use it as their own.
+    pub fn give_away(&self) {
+        for entry in walkdir::WalkDir::new(self.scratch.path()).into_iter().flatten() {
+            std::os::unix::fs::lchown(entry.path(), Some(USER), Some(USER)).unwrap();
+        }
+    }
+
+    /// As [`USER`], who has no other group.
+    pub fn run_as_user(&self, words: &[&str]) -> Answer {
+        let mut command = self.clean(Path::new("setpriv"));
+        let user = USER.to_string();
+        command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]).arg(binary()).args(words);
+        Answer::from(command.output().unwrap())
     }
 
     /// The stdout of a command that must succeed.

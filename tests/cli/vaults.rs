@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::env::{Answer, TestEnv, binary};
+use crate::env::{Answer, TestEnv, USER, binary};
 use crate::support;
 
 #[test]
@@ -183,13 +183,12 @@ fn the_locks_of_a_vault_have_its_mode() {
 
 #[test]
 fn root_shuts_nobody_out_of_their_vault() {
-    const USER: u32 = 54_321;
     if !support::is_root() {
         return support::skip("cli::root_shuts_nobody_out_of_their_vault", "only root gives files away");
     }
     let env = TestEnv::with_project();
     LOCKS.iter().for_each(|suffix| drop(fs::remove_file(lock(&env, suffix))));
-    give(&env.at(""), USER);
+    env.give_away();
     let mut shell = env.clean(Path::new("sh"));
     shell.args(["-c", "umask 077 && \"$0\" gc && \"$0\" mkdir by-root"]).arg(binary());
     let answer = Answer::from(shell.output().unwrap());
@@ -198,17 +197,12 @@ fn root_shuts_nobody_out_of_their_vault() {
         let made = lock(&env, suffix).metadata().unwrap();
         assert_eq!((made.uid(), made.gid()), (USER, USER), "{suffix}");
     }
-    let theirs = |words: &[&str]| {
-        let mut command = env.clean(Path::new("setpriv"));
-        command.args(["--reuid", "54321", "--regid", "54321", "--clear-groups"]).arg(binary()).args(words);
-        Answer::from(command.output().unwrap())
-    };
-    let answer = theirs(&["mkdir", "by-its-owner"]);
+    let answer = env.run_as_user(&["mkdir", "by-its-owner"]);
     assert_eq!(answer.code, 0, "{answer:?}");
     // One that shuts them out all the same is what is named.
     std::os::unix::fs::chown(lock(&env, "-lock"), Some(0), Some(0)).unwrap();
     fs::set_permissions(lock(&env, "-lock"), PermissionsExt::from_mode(0o600)).unwrap();
-    let answer = theirs(&["mkdir", "more"]);
+    let answer = env.run_as_user(&["mkdir", "more"]);
     assert!(answer.code == 1 && answer.stderr.contains("no permission to use"), "{answer:?}");
     assert!(answer.stderr.matches("vault.db-lock").count() == 2, "{answer:?}");
 }
@@ -217,10 +211,4 @@ const LOCKS: [&str; 3] = ["-lock", "-use", "-gate"];
 
 fn lock(env: &TestEnv, suffix: &str) -> PathBuf {
     env.project().join(format!(".avfs/vault.db{suffix}"))
-}
-
-fn give(top: &Path, user: u32) {
-    for entry in walkdir::WalkDir::new(top).into_iter().flatten() {
-        std::os::unix::fs::lchown(entry.path(), Some(user), Some(user)).unwrap();
-    }
 }

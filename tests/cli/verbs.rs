@@ -1,10 +1,12 @@
 //! What single verbs do beside the common walk.
 
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use serde_json::json;
 
-use crate::env::{TestEnv, binary};
+use crate::env::{TestEnv, USER, binary};
 use crate::support::{self, sql};
 
 #[test]
@@ -314,4 +316,37 @@ fn a_checkpoint_is_named_as_it_is_listed() {
     env.ok(&["checkpoint", "restore", "fix@good"]);
     assert!(env.ok(&["ls", "fix"]).contains("README.md"));
     assert_eq!(env.ok(&["checkpoint", "delete", "fix@good"]), "deleted checkpoint fix@good\n");
+}
+
+/// In a setgid directory new files have its group, and the kernel lets only members of a group set the bit.
+#[test]
+fn setgid_bits_come_back_in_a_directory_of_another_group() {
+    if !support::is_root() {
+        return support::skip(
+            "cli::setgid_bits_come_back_in_a_directory_of_another_group",
+            "only root gives files away",
+        );
+    }
+    let env = TestEnv::new();
+    let modes = [("plain", 0o644), ("both", 0o6755), ("group", 0o2755), ("user", 0o4755), ("dir", 0o2775)];
+    fs::create_dir(env.project().join("dir")).unwrap();
+    for (name, mode) in modes {
+        let path = env.project().join(name);
+        if name != "dir" {
+            fs::write(&path, name).unwrap();
+        }
+        fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+    }
+    env.ok(&["init", "--import"]);
+    env.give_away();
+    let shared = env.at("shared");
+    fs::create_dir(&shared).unwrap();
+    std::os::unix::fs::chown(&shared, Some(USER), Some(USER + 1)).unwrap();
+    fs::set_permissions(&shared, PermissionsExt::from_mode(0o2775)).unwrap();
+    let answer = env.run_as_user(&["export", "main", "../shared/out"]);
+    assert_eq!(answer.code, 0, "{answer:?}");
+    for (name, mode) in modes {
+        let made = shared.join("out").join(name).metadata().unwrap();
+        assert_eq!(made.mode() & 0o7777, mode, "{name}: {:o}", made.mode());
+    }
 }
