@@ -350,3 +350,26 @@ fn setgid_bits_come_back_in_a_directory_of_another_group() {
         assert_eq!(made.mode() & 0o7777, mode, "{name}: {:o}", made.mode());
     }
 }
+
+#[test]
+fn a_path_that_never_was_is_not_one_without_changes() {
+    let env = TestEnv::with_project();
+    env.put("gone", b"x\n");
+    env.ok(&["import"]);
+    env.ok(&["rm", "gone"]);
+    for words in [
+        &["log", "main", "--", "nope"][..],
+        &["log", "--", "README.md/beneath"],
+        &["diff", "main~1", "main", "--", "nope"],
+        &["diff", "main~1", "main", "--stat", "--", "README.md", "nope"],
+    ] {
+        env.refused(words, 1, "path.not_found");
+    }
+    // What went is in one of the sides, and in the history.
+    assert!(env.ok(&["diff", "main", "--", "gone"]).contains("gone"));
+    assert_eq!(env.result(&["log", "main", "--", "gone"])["versions"].as_array().unwrap().len(), 2);
+    // Without changes, and at the root.
+    assert_eq!(env.run(&["diff", "main", "--exit-code", "--", "src"]).code, 0);
+    env.ok(&["diff", "main", "--", "."]);
+    env.ok(&["log", "main", "-n", "0", "--", "README.md"]);
+}

@@ -6,10 +6,11 @@ use avfs::runtime::{
     CHANGES_SHOWN_MAX, ChangeSummary, PatchLeftOff, PatchLimits, Shown, Size, StatView, TreeView, patch_view,
     stat_view, tree_view,
 };
+use avfs::vault::page::DirRef;
 use avfs::vault::path::TreePath;
-use avfs::vault::require_version;
-use avfs::vault::tree::Pages;
+use avfs::vault::tree::{self, Pages};
 use avfs::vault::version::{Reference, root_of};
+use avfs::vault::{VaultError, require_version};
 use clap::Args;
 
 use super::patch;
@@ -82,7 +83,9 @@ pub fn run(ctx: &CommandContext, args: &DiffArgs) -> Outcome {
     let (before, after) = sides(reader, args)?;
     let shown = if args.times { Shown::WithTimes } else { Shown::WithoutTimes };
     let pages: &dyn Pages = &reader;
-    let summary = ChangeSummary::compare(pages, &root_of(&before)?, &root_of(&after)?, &args.paths, shown)?;
+    let roots = [root_of(&before)?, root_of(&after)?];
+    require_paths(pages, &roots, &args.paths)?;
+    let summary = ChangeSummary::compare(pages, &roots[0], &roots[1], &args.paths, shown)?;
     let json = ctx.ui.format == Format::Json;
     let view = View::of(reader, &summary, args)?;
     let mut result = Diff {
@@ -158,6 +161,20 @@ fn sides(reader: &dyn Reader, args: &DiffArgs) -> Result<(VersionRecord, Version
         Some(parent) => Ok((require_version(reader, parent)?, first)),
         None => Err(EdgeError::NoParent { version: first.id.short() }.into()),
     }
+}
+
+/// A path that neither side has is a mistake, not a path without changes.
+fn require_paths(pages: &dyn Pages, roots: &[DirRef], paths: &[TreePath]) -> Result<(), Failure> {
+    for path in paths {
+        let mut there = false;
+        for root in roots {
+            there |= tree::lookup(pages, root, path)?.is_some();
+        }
+        if !there {
+            return Err(VaultError::NoPath { path: path.clone() }.into());
+        }
+    }
+    Ok(())
 }
 
 /// What is shown of the changes, worked out.

@@ -2,6 +2,7 @@
 
 use avfs::backend::{Reader, VersionRecord};
 use avfs::runtime::envelope::{Log, VersionObject};
+use avfs::vault::VaultError;
 use avfs::vault::page::Node;
 use avfs::vault::path::TreePath;
 use avfs::vault::tree;
@@ -42,6 +43,13 @@ struct Found {
     pruned_skipped: u64,
 }
 
+impl Found {
+    /// True if no version has what was looked for; what a pruned one had nobody knows.
+    fn is_nowhere(&self) -> bool {
+        self.versions.is_empty() && !self.more && self.pruned_skipped == 0
+    }
+}
+
 pub fn run(ctx: &CommandContext, args: &LogArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let reader = vault.read()?;
@@ -52,6 +60,11 @@ pub fn run(ctx: &CommandContext, args: &LogArgs) -> Outcome {
         None => all(history, limit)?,
         Some(path) => touching(&*reader, history, path, limit)?,
     };
+    if let Some(path) = &args.path
+        && found.is_nowhere()
+    {
+        return Err(VaultError::NoPath { path: path.clone() }.into());
+    }
     if found.pruned_skipped > 0 {
         let count = found.pruned_skipped;
         ctx.ui.note(format_args!("note: {count} pruned versions could not be searched"));
