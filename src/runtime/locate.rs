@@ -17,6 +17,8 @@ pub const VAULT_FILE: &str = "vault.db";
 pub const CONFIG_FILE: &str = "avfs.toml";
 /// Where the administrator's files are. No variable moves it: users could evade them.
 const SYSTEM_DIR: &str = "/etc/avfs";
+/// The variable beside HOME that says where named vaults are.
+const VAULTS_HOME: &str = "XDG_DATA_HOME";
 /// What the names of our variables begin with.
 const OWN_VARIABLES: &[u8] = b"AVFS_";
 
@@ -74,7 +76,10 @@ impl Diagnose for LocateError {
                 Some(format!("say which: ./{name} for the directory's, {} for the other", named.display()))
             }
             Self::Name(error) => error.hint(),
-            Self::NoHome { .. } => Some("set HOME, or name the vault by its path with --vault".to_owned()),
+            Self::NoHome { variable: VAULTS_HOME } => {
+                Some("set HOME, or name the vault by its path with --vault".to_owned())
+            }
+            Self::NoHome { variable } => Some(format!("set HOME or {variable}")),
         }
     }
 }
@@ -129,7 +134,7 @@ impl Surroundings {
     /// Where named vaults live.
     pub fn vaults_dir(&self) -> Result<PathBuf, LocateError> {
         let data = self.xdg(self.data_home.as_deref(), ".local/share");
-        Ok(data.ok_or(LocateError::NoHome { variable: "XDG_DATA_HOME" })?.join("avfs/vaults"))
+        Ok(data.ok_or(LocateError::NoHome { variable: VAULTS_HOME })?.join("avfs/vaults"))
     }
 
     /// Where everything lives that can be made again.

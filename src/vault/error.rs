@@ -248,7 +248,9 @@ impl Diagnose for VaultError {
             }
             Self::BeforeFirst { .. } => "see how far back it goes with: avfs log".to_owned(),
             Self::Pruned { .. } => "choose a version that avfs log does not show as pruned".to_owned(),
-            Self::NoFork { name } => format!("make it with: avfs fork create {name}"),
+            Self::NoFork { name } => {
+                format!("list them with: avfs fork list, or make it with: avfs fork create {name}")
+            }
             Self::ForkExists { name } if *name == ForkName::main() => {
                 "choose another name: main is there from the beginning".to_owned()
             }

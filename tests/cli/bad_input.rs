@@ -547,3 +547,19 @@ sys.stdin.read()
     }
     assert_eq!(env.ok(&["cat", "main", "leased"]), "x\n");
 }
+
+#[test]
+fn hints_fit_what_was_asked() {
+    let env = TestEnv::with_project();
+    let hint = |refusal: Value| refusal["error"]["hint"].as_str().unwrap().to_owned();
+    assert!(hint(env.refused(&["fork", "delete", "nope"], 1, "fork.not_found")).contains("avfs fork list"));
+    env.put("file", b"x\n");
+    for place in ["file", "file/beneath"] {
+        assert!(hint(env.refused(&["init", place], 1, "host.io")).contains("another place"));
+    }
+    let homeless = |words: &[&str]| Answer::from(env.avfs(words).env_remove("HOME").output().unwrap());
+    let answer = homeless(&["materialize", "main"]);
+    assert!(answer.stderr.contains("hint: set HOME or XDG_CACHE_HOME\n"), "{answer:?}");
+    let answer = homeless(&["log", "--vault", "work"]);
+    assert!(answer.stderr.contains("or name the vault by its path"), "{answer:?}");
+}

@@ -83,6 +83,11 @@ impl Diagnose for EdgeError {
             Self::Host { source, .. } if source.kind() == ErrorKind::NotFound => {
                 "make the directory first, or choose another place"
             }
+            Self::Host { source, .. }
+                if matches!(source.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory) =>
+            {
+                "a file stands where a directory has to be: choose another place"
+            }
             Self::Host { .. } | Self::Output(_) | Self::Random(_) | Self::Signals(_) => return None,
         };
         Some(hint.to_owned())
