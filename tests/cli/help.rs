@@ -41,6 +41,30 @@ fn every_verb_has_a_manual_page() {
     env.refused(&["man", "nonsense"], 1, "man.unknown_verb");
 }
 
+/// Without the letters that tell a typesetter what to do.
+fn plain(line: &str) -> String {
+    [("\\fB", ""), ("\\fR", ""), ("\\-", "-"), ("\\&", "")]
+        .iter()
+        .fold(line.to_owned(), |text, (from, to)| text.replace(from, to))
+}
+
+#[test]
+fn a_manual_page_and_the_help_agree_on_how_a_verb_is_called() {
+    let env = TestEnv::new();
+    for verb in verbs(&env) {
+        let page = env.ok(&[&["man".to_owned()], verb.as_slice()].concat());
+        let (_, synopsis) = page.split_once(".SH SYNOPSIS\n").unwrap();
+        let (synopsis, _) = synopsis.split_once(".SH ").unwrap();
+        let synopsis: Vec<String> = synopsis.lines().filter(|line| *line != ".br").map(plain).collect();
+        let help = env.ok(&[verb.as_slice(), &["--help".to_owned()]].concat());
+        let (_, usage) = help.split_once("Usage: ").unwrap();
+        let usage: Vec<&str> = usage.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+        assert_eq!(synopsis, usage, "{verb:?}");
+    }
+    let page = plain(&env.ok(&["man", "diff"]));
+    assert!(page.contains("avfs diff [OPTIONS] <A> [B] [-- <PATH>...]\n"), "{page}");
+}
+
 #[test]
 fn completions_are_made_for_each_shell() {
     let env = TestEnv::new();

@@ -52,7 +52,7 @@ fn print_one(ctx: &CommandContext, root: &Command, verb: &[String]) -> Outcome {
 
 fn render(command: &Command, name: &str) -> Result<String, Failure> {
     let mut text = Vec::new();
-    let mut named = command.clone().display_name(name.to_owned());
+    let mut named = command.clone().override_usage(usage(command)).display_name(name.to_owned());
     if named.has_subcommands() {
         // It has no page of its own.
         named = named.mut_subcommand("help", |help| help.hide(true));
@@ -65,6 +65,13 @@ fn render(command: &Command, name: &str) -> Result<String, Failure> {
         .map_err(EdgeError::Output)?;
     // What follows the help of a verb is its examples.
     Ok(String::from_utf8_lossy(&text).replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n"))
+}
+
+/// The line of usage as the help has it: what a page would make of the arguments lacks the dots of those that may be
+/// repeated, and the `--` before those that have to stand behind one.
+fn usage(command: &Command) -> String {
+    let told = command.clone().render_usage().to_string();
+    told.strip_prefix("Usage: ").unwrap_or(&told).to_owned()
 }
 
 fn write_all(ctx: &CommandContext, root: &Command, dir: &Path) -> Outcome {
