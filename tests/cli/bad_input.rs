@@ -563,3 +563,37 @@ fn hints_fit_what_was_asked() {
     let answer = homeless(&["log", "--vault", "work"]);
     assert!(answer.stderr.contains("or name the vault by its path"), "{answer:?}");
 }
+
+#[test]
+fn a_vault_that_is_not_of_the_format_it_says() {
+    let env = TestEnv::with_project();
+    let say = |format: i64| sql(&env.vault_file()).pragma_update(None, "user_version", format).unwrap();
+    for format in [-1, 0, 1, 2, 3] {
+        say(format);
+        let before = std::fs::read(env.vault_file()).unwrap();
+        for words in [&["log"][..], &["fork", "create", "f"], &["import"], &["fsck"]] {
+            let refusal = env.refused(words, 1, "vault.corrupt");
+            let message = refusal["error"]["message"].as_str().unwrap();
+            assert!(
+                message.contains(&format!("format {format}, ")) && !message.contains("TABLE"),
+                "{message}"
+            );
+        }
+        assert_eq!(std::fs::read(env.vault_file()).unwrap(), before);
+    }
+    say(4);
+    env.assert_sound();
+}
+
+#[test]
+fn a_table_that_is_gone_is_damage() {
+    let env = TestEnv::with_project();
+    sql(&env.vault_file()).execute_batch("DROP TABLE checkpoint").unwrap();
+    env.refused(&["checkpoint", "list"], 1, "vault.corrupt");
+    let report = env.json(&["fsck"]);
+    assert_eq!(report["error"]["code"], json!("fsck.findings"));
+    let findings = report["result"]["findings"].to_string();
+    assert!(findings.contains("no such table: checkpoint"), "{findings}");
+    // The rest is checked all the same.
+    assert!(report["result"]["blobs"].as_u64() > Some(0), "{report}");
+}

@@ -251,22 +251,42 @@ fn check_header(path: &Path, conn: &Conn, access: Access) -> Result<i64> {
     }
     let readable = |found| {
         let known = schema::FORMAT;
-        if found > known {
-            Err(BackendError::Newer { path: path.to_owned(), found, known })
-        } else {
-            Ok(found)
+        match found {
+            // Every vault is of a format from the moment it is there.
+            ..=0 => Err(not_of_its_format(path, found)),
+            found if found > known => Err(BackendError::Newer { path: path.to_owned(), found, known }),
+            found => Ok(found),
         }
     };
     let found = readable(pragma("user_version")?)?;
     match access {
         Access::ReadWrite if found < schema::FORMAT => {
-            schema::migrate(&conn.sql, found).map_err(|error| translate(path, error))?;
+            schema::migrate(&conn.sql, found).map_err(|error| match other_tables(&error) {
+                Some(_) => not_of_its_format(path, found),
+                None => translate(path, error),
+            })?;
             // Somebody with a newer avfs may have been faster.
             readable(pragma("user_version")?)
         }
         Access::ReadOnly if found < schema::READABLE => Err(BackendError::ReadOnly { path: path.to_owned() }),
         Access::ReadWrite | Access::ReadOnly => Ok(found),
     }
+}
+
+fn not_of_its_format(path: &Path, said: i64) -> BackendError {
+    let detail = format!("its header says format {said}, and its tables are not of that format");
+    BackendError::Corrupt { path: path.to_owned(), detail }
+}
+
+/// What a statement met that the tables of a vault do not have, or have already. Every statement is avfs's own, so that
+/// they were changed from outside. SQLite has no code for it: only some are told with the place in the statement.
+fn other_tables(error: &rusqlite::Error) -> Option<String> {
+    if let rusqlite::Error::SqlInputError { msg, .. } = error {
+        return Some(msg.clone());
+    }
+    let rusqlite::Error::SqliteFailure(_, Some(message)) = error else { return None };
+    let misses = ["no such table: ", "no such column: "].iter().any(|start| message.starts_with(start));
+    misses.then(|| message.clone())
 }
 
 fn is_full(error: &rusqlite::Error) -> bool {
@@ -279,6 +299,9 @@ pub fn translate(path: &Path, error: rusqlite::Error) -> BackendError {
     // A column that holds another type or length than avfs ever writes was edited from outside.
     if let rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::InvalidColumnType(..) = &error {
         return BackendError::Corrupt { path, detail: error.to_string() };
+    }
+    if let Some(detail) = other_tables(&error) {
+        return BackendError::Corrupt { path, detail };
     }
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => BackendError::Foreign { path },
