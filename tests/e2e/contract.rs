@@ -74,6 +74,7 @@ fn its_own_errors_are_125_and_told_in_words_and_in_json() {
         &["--ro", "/no/such/path", "--", "true"],
         &["--vault", "/no/such/vault.db", "--", "true"],
         &["--vault", "no-such-name", "--", "true"],
+        &["--vault", "", "--", "true"],
         &["--cwd", "..", "--", "true"],
         &["--cwd", "no-such-dir", "--", "true"],
         &["--at", "relative", "--", "true"],
