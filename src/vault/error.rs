@@ -239,7 +239,7 @@ impl Diagnose for VaultError {
                     .to_owned()
             }
             Self::UnknownRef { .. } => {
-                "list them with: avfs fork list, or: avfs log; a version is named by at least four of its digits".to_owned()
+                "list them with: avfs fork list, or: avfs log; a version is named by at least four digits".to_owned()
             }
             Self::AmbiguousRef { .. } => "give more digits of the version".to_owned(),
             Self::BadRef { .. } => {

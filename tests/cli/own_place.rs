@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 
-use crate::bad_input::with_mounts;
 use crate::env::TestEnv;
+use crate::file_systems::with_mounts;
 
 #[test]
 fn no_edit_reaches_the_vaults_own_directory() {

@@ -1,0 +1,158 @@
+//! Hosts that refuse: read-only, full, without attributes or locks, with a lease on a file.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::env::{Answer, TestEnv, binary};
+use crate::support::{self, skip};
+
+/// Runs a shell script with mounts of its own; nothing where the kernel does not allow that.
+pub fn with_mounts(env: &TestEnv, test: &str, script: &str) -> Option<Answer> {
+    let mut command = env.clean(Path::new("unshare"));
+    command.args(["-Urm", "sh", "-ec", "exit 0"]);
+    if !command.output().is_ok_and(|output| output.status.success()) {
+        skip(test, "unshare -Urm is not permitted here");
+        return None;
+    }
+    let mut command = env.clean(Path::new("unshare"));
+    command.args(["-Urm", "sh", "-c", script]).env("AVFS", binary()).env("SCRATCH", env.at(""));
+    Some(Answer::from(command.output().unwrap()))
+}
+
+fn answers(answer: &Answer) -> Vec<Value> {
+    let lines = answer.stdout.lines();
+    lines.map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{answer:?}"))).collect()
+}
+
+#[test]
+fn a_read_only_vault() {
+    let env = TestEnv::with_project();
+    let before = env.state();
+    let script = "
+        mount --bind .avfs .avfs && mount -o remount,bind,ro .avfs || exit 9
+        $AVFS log --json
+        $AVFS cat main README.md --json
+        $AVFS write x --text x --json
+        $AVFS import --json
+        $AVFS gc --json
+        exit 0";
+    let Some(answer) = with_mounts(&env, "cli::a_read_only_vault", script) else { return };
+    assert_eq!(answer.code, 0, "{answer:?}");
+    let answers = answers(&answer);
+    assert_eq!(answers.len(), 5, "{answer:?}");
+    assert_eq!(answers[0]["success"], json!(true), "reading goes on: {}", answers[0]);
+    assert_eq!(answers[1]["result"]["files"][0]["content"], json!("hello\n"));
+    for refused in &answers[2..] {
+        assert_eq!(refused["error"]["code"], json!("vault.read_only"), "{refused}");
+        assert!(refused["error"]["hint"].is_string());
+    }
+    assert_eq!(env.state(), before);
+}
+
+#[test]
+fn a_full_disk() {
+    let env = TestEnv::new();
+    env.put("large.bin", &support::noise(7, 12 << 20));
+    std::fs::create_dir(env.at("small")).unwrap();
+    let script = "
+        mount -t tmpfs -o size=4m none $SCRATCH/small || exit 9
+        V=\"--vault $SCRATCH/small/v.db --json\"
+        $AVFS init $V || exit 8
+        $AVFS log $V
+        $AVFS import $V
+        $AVFS log $V
+        $AVFS fsck $V
+        $AVFS init --vault $SCRATCH/home/roomy.db --import --json
+        $AVFS export main $SCRATCH/small/out --vault $SCRATCH/home/roomy.db --json
+        ls -A $SCRATCH/small | grep -v '^v.db' | sed 's/.*/\"&\"/'
+        exit 0";
+    let Some(answer) = with_mounts(&env, "cli::a_full_disk", script) else { return };
+    assert_eq!(answer.code, 0, "{answer:?}");
+    let answers = answers(&answer);
+    assert_eq!(answers.len(), 7, "something was left behind: {answer:?}");
+    let [_, before, import, after, fsck, roomy, export] = &answers[..] else { unreachable!() };
+    assert_eq!(import["error"]["code"], json!("vault.disk_full"), "{import}");
+    assert!(import["error"]["hint"].is_string());
+    assert_eq!(before["result"], after["result"], "the vault is as it was");
+    assert_eq!(fsck["success"], json!(true), "{fsck}");
+    assert_eq!(roomy["success"], json!(true), "{roomy}");
+    assert_eq!(export["error"]["code"], json!("export.disk_full"), "{export}");
+}
+
+/// What the destination cannot hold is found before anything there is replaced.
+#[test]
+fn a_destination_without_attributes() {
+    let env = TestEnv::new();
+    env.put("t", b"theirs\n");
+    env.put("d/e/f", b"x");
+    let e = std::fs::File::open(env.project().join("d/e")).unwrap();
+    rustix::fs::fsetxattr(&e, "user.x", b"1", rustix::fs::XattrFlags::empty()).unwrap();
+    env.ok(&["init", "--import"]);
+    std::fs::create_dir(env.at("plain")).unwrap();
+    let script = "
+        mount -t ramfs none $SCRATCH/plain || exit 9
+        mkdir $SCRATCH/plain/out; echo mine > $SCRATCH/plain/out/t
+        $AVFS export main $SCRATCH/plain/out --overwrite --json
+        test \"$(cat $SCRATCH/plain/out/t)\" = mine || exit 8
+        test \"$(ls -A $SCRATCH/plain/out)\" = t || exit 7
+        exit 0";
+    let Some(answer) = with_mounts(&env, "cli::a_destination_without_attributes", script) else { return };
+    assert_eq!(answer.code, 0, "{answer:?}");
+    let [refused] = &answers(&answer)[..] else { panic!("{answer:?}") };
+    assert_eq!(refused["error"]["code"], json!("export.io"), "{refused}");
+}
+
+#[test]
+fn a_file_system_without_locks() {
+    let env = TestEnv::with_project();
+    let before = env.state();
+    // The kernel is made to answer as a file system without locks does.
+    let mut traced = env.clean(Path::new("strace"));
+    traced.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=flock", "-e", "inject=flock:error=ENOLCK"]);
+    traced.arg(binary()).args(["--json", "fork", "create", "f"]);
+    let answer = Answer::from(traced.output().unwrap());
+    assert_eq!(answer.code, 1, "{answer:?}");
+    let value: Value = serde_json::from_str(&answer.stdout).unwrap();
+    assert_eq!(value["error"]["code"], json!("vault.locks_unsupported"), "{value}");
+    assert!(value["error"]["hint"].is_string());
+    assert_eq!(env.state(), before);
+}
+
+/// A file server may hold a lease on a file: it is asked to give it back, and waited for, but not for long.
+#[test]
+fn a_file_that_somebody_has_a_lease_on() {
+    const HOLD: &str = "\
+import fcntl, os, signal, sys, time
+gives_back = sys.argv[2] == 'polite'
+held = os.open(sys.argv[1], os.O_RDWR)
+def give_back(*_):
+    time.sleep(0.2)
+    fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+signal.signal(signal.SIGIO, give_back if gives_back else signal.SIG_IGN)
+fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('held', flush=True)
+sys.stdin.read()
+";
+    let env = TestEnv::with_project();
+    env.put("leased", b"x\n");
+    for (manner, code) in [("rude", 1), ("polite", 0)] {
+        let mut holder = env.clean(Path::new("python3"));
+        holder.args(["-c", HOLD, "leased", manner]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = holder.spawn().unwrap();
+        let mut told = [0; 5];
+        holder.stdout.take().unwrap().read_exact(&mut told).unwrap();
+        let begun = Instant::now();
+        let answer = env.run(&["import"]);
+        let took = begun.elapsed();
+        drop(holder.stdin.take());
+        holder.wait().unwrap();
+        assert_eq!(answer.code, code, "{manner}: {answer:?}");
+        assert!(code == 0 || answer.stderr.contains("cannot read leased"), "{answer:?}");
+        assert!(took < Duration::from_secs(20), "{manner}: {took:?}");
+    }
+    assert_eq!(env.ok(&["cat", "main", "leased"]), "x\n");
+}
