@@ -184,18 +184,15 @@ pub fn patch_view<E: From<VaultError>>(
             missing.left_off += 1;
             continue;
         }
-        let mut lines = patch_lines(change, &text_change(reader, change)?);
-        if bytes_of(&lines) > limits.file_bytes {
-            lines = too_long(change);
-            missing.shortened += 1;
-        }
-        match room.checked_sub(bytes_of(&lines)) {
-            Some(left) => room = left,
-            None => {
-                missing.left_off += 1;
-                continue;
-            }
-        }
+        let whole = patch_lines(change, &text_change(reader, change)?);
+        let shorten = bytes_of(&whole) > limits.file_bytes;
+        let lines = if shorten { too_long(change) } else { whole };
+        let Some(left) = room.checked_sub(bytes_of(&lines)) else {
+            missing.left_off += 1;
+            continue;
+        };
+        room = left;
+        missing.shortened += u64::from(shorten);
         each(lines)?;
     }
     Ok(missing)
@@ -404,5 +401,8 @@ mod tests {
         let (text, missing) = told(PatchLimits { file_bytes: 2000, total_bytes: 300 });
         assert_eq!(missing, PatchLeftOff { shortened: 0, left_off: 3 });
         assert!(text.len() <= 300 && text.ends_with("+1\n"), "{text}");
+        // What is not even named is not shortened.
+        let (text, missing) = told(PatchLimits { file_bytes: 200, total_bytes: 100 });
+        assert_eq!(missing, PatchLeftOff { shortened: 0, left_off: 3 }, "{text}");
     }
 }
