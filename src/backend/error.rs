@@ -102,7 +102,9 @@ impl BackendError {
             Cause::NoPermission => Self::NoPermission { path },
             Cause::ReadOnly => Self::ReadOnly { path },
             Cause::DiskFull => Self::DiskFull { path },
-            Cause::NotADirectory | Cause::Link | Cause::Other => Self::Io { operation, path, source },
+            Cause::NotADirectory | Cause::Link | Cause::Unreadable | Cause::Other => {
+                Self::Io { operation, path, source }
+            }
         }
     }
 
@@ -114,7 +116,7 @@ impl BackendError {
                 // The vault itself is gone, or can have no files beside it.
                 Cause::NotFound | Cause::ReadOnly | Cause::DiskFull => Self::io("open", path, source),
                 Cause::NoPermission => Self::NoPermission { path: refusing(path, &lock) },
-                Cause::Exists | Cause::NotADirectory | Cause::Link | Cause::Other => {
+                Cause::Exists | Cause::NotADirectory | Cause::Link | Cause::Unreadable | Cause::Other => {
                     Self::Io { operation: "open", path: lock, source }
                 }
             },

@@ -2,6 +2,8 @@
 
 use std::io::{Error, ErrorKind};
 
+use rustix::io::Errno;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     NotFound,
@@ -12,14 +14,19 @@ pub enum Cause {
     NoPermission,
     ReadOnly,
     DiskFull,
+    /// The disk or the file system failed at this file; others may be well.
+    Unreadable,
     Other,
 }
 
 impl Cause {
     #[must_use]
     pub fn of(error: &Error) -> Self {
-        if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
-            return Self::Link;
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::LOOP) => return Self::Link,
+            // A bad sector, a damaged inode, a digest that does not match, an encrypted file without its key.
+            Some(Errno::IO | Errno::UCLEAN | Errno::BADMSG | Errno::NOKEY) => return Self::Unreadable,
+            Some(_) | None => {}
         }
         #[expect(clippy::wildcard_enum_match_arm, reason = "the host's list of reasons is open")]
         match error.kind() {

@@ -70,6 +70,7 @@ impl ExportError {
             | Cause::Link
             | Cause::ReadOnly
             | Cause::DiskFull
+            | Cause::Unreadable
             | Cause::Other => Self::Host { operation, path, source },
         }
     }
@@ -90,6 +91,7 @@ impl Diagnose for ExportError {
                 | Cause::Link
                 | Cause::NoPermission
                 | Cause::ReadOnly
+                | Cause::Unreadable
                 | Cause::Other => "export.io",
             },
             Self::Interrupted => "interrupted",

@@ -156,3 +156,40 @@ sys.stdin.read()
     }
     assert_eq!(env.ok(&["cat", "main", "leased"]), "x\n");
 }
+
+/// As with a bad sector: reading the memory of a process at address 0 fails with an input/output error.
+#[test]
+fn a_file_that_the_disk_cannot_read() {
+    let env = TestEnv::with_project();
+    env.put("old", b"as it was\n");
+    env.ok(&["import"]);
+    env.put("new", b"");
+    let before = env.state();
+    env.put("late", b"x\n");
+    let script = "
+        mount --bind /proc/$$/mem old && mount --bind /proc/$$/mem new || exit 9
+        $AVFS import --json
+        $AVFS status --json
+        $AVFS import --keep-going --json
+        : > .avfsignore && touch -d 1999-01-01 .avfsignore && mount --bind /proc/$$/mem .avfsignore || exit 9
+        $AVFS import --keep-going --json
+        exit 0";
+    let test = "cli::a_file_that_the_disk_cannot_read";
+    let Some(answer) = with_mounts(&env, test, script) else { return };
+    assert_eq!(answer.code, 0, "{answer:?}");
+    let answers = answers(&answer);
+    assert_eq!(answers.len(), 4, "{answer:?}");
+    let refused = &answers[0]["error"];
+    assert_eq!(refused["code"], json!("import.io"), "{refused}");
+    assert!(refused["hint"].as_str().unwrap().contains("--keep-going"), "{refused}");
+    let troubles = answers[2]["result"]["troubles"].as_array().unwrap();
+    let mut troubles: Vec<_> = troubles.iter().map(|told| (&told["path"], &told["reason"])).collect();
+    troubles.sort_by_key(|(path, _)| path.to_string());
+    let unreadable = json!("unreadable");
+    assert_eq!(troubles, [(&json!("new"), &unreadable), (&json!("old"), &unreadable)], "{}", answers[2]);
+    assert_eq!(env.ok(&["cat", "main", "old", "late"]), "as it was\nx\n", "what cannot be read is not gone");
+    env.refused(&["cat", "main", "new"], 1, "path.not_found");
+    // What it leaves out would be kept otherwise.
+    assert_eq!(answers[3]["error"]["code"], json!("import.io"), "{}", answers[3]);
+    assert_ne!(env.state(), before);
+}

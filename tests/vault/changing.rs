@@ -5,7 +5,9 @@ use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use avfs::vault::import::{ImportError, OnTrouble, Trouble, TroubleReason};
+use avfs::vault::import::{ImportError, ImportOptions, OnTrouble, Trouble, TroubleReason};
+use avfs::vault::meter::Meter;
+use avfs::vault::version::root_of;
 use avfs::vault::{VaultError, tree};
 
 use crate::attributes::{mkfifo, set_mode, set_mtime, set_xattr};
@@ -451,4 +453,34 @@ fn an_ignore_file_that_is_written_meanwhile_still_holds() {
     assert_eq!(wrong, [""; 0]);
     assert!(kept_in.is_empty() || stuck.load(Ordering::Relaxed), "{kept_in:?}");
     assert!(written.load(Ordering::Relaxed) > 10);
+}
+
+/// An import that began earlier and ends later has seen less: it must not undo what came since.
+#[test]
+fn a_slow_import_does_not_undo_what_came_meanwhile() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    fs::write(dir.join("large"), support::noise(1, 48 << 20)).unwrap();
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    let meter = Meter::default();
+    let options =
+        ImportOptions { on_trouble: OnTrouble::Fail, stat_cache: None, exclude: &[], meter: &meter };
+    let main = support::main_fork();
+    let imported = std::thread::scope(|scope| {
+        let slow = scope.spawn(|| vault.import(&dir, &main, "slow", &options).unwrap());
+        // Its look at the directory is over when it reads the large file.
+        while meter.bytes.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        let late = "came meanwhile\n";
+        fs::write(dir.join("late"), late).unwrap();
+        vault.write_file(&main, &support::path("late"), late.as_bytes(), None, "quick").unwrap();
+        assert!(!slow.is_finished(), "it should have gone on for longer");
+        slow.join().unwrap()
+    });
+    assert_eq!(imported.scanned.files_read, 3, "the large file twice, the late one once");
+    let reader = vault.read().unwrap();
+    let root = root_of(&imported.committed.version).unwrap();
+    assert!(tree::lookup(&&*reader, &root, &support::path("late")).unwrap().is_some());
+    assert_eq!(vault.fork(&main).unwrap().head, imported.committed.version.id);
 }

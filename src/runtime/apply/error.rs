@@ -70,7 +70,12 @@ impl Diagnose for ApplyError {
             Self::Dir { source, .. } => match Cause::of(source) {
                 Cause::NotFound | Cause::NotADirectory => "apply.no_directory",
                 Cause::NoPermission => "apply.no_permission",
-                Cause::Exists | Cause::Link | Cause::ReadOnly | Cause::DiskFull | Cause::Other => "apply.io",
+                Cause::Exists
+                | Cause::Link
+                | Cause::ReadOnly
+                | Cause::DiskFull
+                | Cause::Unreadable
+                | Cause::Other => "apply.io",
             },
             Self::Io { .. } => "apply.io",
             Self::Vault(error) => error.code(),

@@ -69,7 +69,7 @@ impl<'a> Host<'a> {
                 return match Cause::of(&error) {
                     Cause::NotFound | Cause::NotADirectory | Cause::Link => Ok(Look::NoParent),
                     Cause::NoPermission => Err(ApplyError::NoPermission { path: path.clone() }),
-                    Cause::Exists | Cause::ReadOnly | Cause::DiskFull | Cause::Other => {
+                    Cause::Exists | Cause::ReadOnly | Cause::DiskFull | Cause::Unreadable | Cause::Other => {
                         Err(ApplyError::Io { operation: "look at", path: path.clone(), source: error })
                     }
                 };

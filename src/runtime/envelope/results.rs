@@ -116,7 +116,7 @@ impl Import {
 pub struct TroubleObject {
     #[serde(flatten)]
     pub path: PathText,
-    /// One of `special`, `vanished`, `torn`, `no_permission`, `too_large`, `attribute`.
+    /// One of `special`, `vanished`, `torn`, `no_permission`, `unreadable`, `too_large`, `attribute`.
     pub reason: String,
     pub message: String,
 }
@@ -128,6 +128,7 @@ impl From<&Trouble> for TroubleObject {
             TroubleReason::Vanished => "vanished",
             TroubleReason::Torn => "torn",
             TroubleReason::NoPermission => "no_permission",
+            TroubleReason::Unreadable => "unreadable",
             TroubleReason::TooLarge => "too_large",
             TroubleReason::Attribute(_) => "attribute",
         };

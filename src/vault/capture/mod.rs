@@ -384,6 +384,7 @@ impl Notes {
                 TroubleReason::Attribute(what) => LeftOutReason::Attribute(what),
                 // Files that are too large do not come so far in an upper.
                 TroubleReason::NoPermission
+                | TroubleReason::Unreadable
                 | TroubleReason::Vanished
                 | TroubleReason::Torn
                 | TroubleReason::TooLarge => LeftOutReason::NoPermission,

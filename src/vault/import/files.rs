@@ -288,7 +288,11 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
             lock(&shared.facts).push(Facts { dir: large.dir, entry: large.entry, stat, what: What::Gone });
             return Ok(());
         }
-        let (facts, quiet) = read_large_once(shared, large, &file)?;
+        let once = read_large_once(shared, large, &file)?;
+        let Some((facts, quiet)) = shared.tolerate(once, "read", || large.path.clone())? else {
+            lock(&shared.facts).push(Facts { dir: large.dir, entry: large.entry, stat, what: What::Gone });
+            return Ok(());
+        };
         let content = match facts.what {
             What::File { content, .. } => quiet.then_some(content),
             What::Symlink { .. }
@@ -314,25 +318,31 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
     Ok(())
 }
 
-/// One attempt, and whether nothing was written meanwhile.
-fn read_large_once(shared: &Shared<'_>, large: &LargeFile, file: &File) -> Result<(Facts, bool)> {
-    let io = |source| ImportError::Io { operation: "read", path: large.path.clone(), source };
-    let before = beneath::fstat(file.as_fd()).map_err(io)?;
-    let (xattrs, _) = shared.read_xattrs(file.as_fd(), || large.path.clone()).map_err(io)?;
+/// One attempt, and whether nothing was written meanwhile. A failure to read is the file's; any other is the
+/// vault's.
+fn read_large_once(shared: &Shared<'_>, large: &LargeFile, file: &File) -> Result<io::Result<(Facts, bool)>> {
+    let looked = beneath::fstat(file.as_fd())
+        .and_then(|before| Ok((before, shared.read_xattrs(file.as_fd(), || large.path.clone())?)));
+    let (before, (xattrs, _)) = match looked {
+        Ok(looked) => looked,
+        Err(error) => return Ok(Err(error)),
+    };
     let mut blocks = FileBlocks::new(file, before.size, shared.meter);
-    let read = ingest::ingest(&mut blocks, &mut ScanSink(shared)).map_err(|error| {
-        if shared.meter.stopped() {
-            return ImportError::Interrupted.into();
-        }
-        // A failure to read is the file's; any other is the vault's.
-        if let VaultError::Input(source) = error { io(source).into() } else { error }
-    })?;
-    let after = beneath::fstat(file.as_fd()).map_err(io)?;
+    let read = match ingest::ingest(&mut blocks, &mut ScanSink(shared)) {
+        Ok(read) => read,
+        Err(_) if shared.meter.stopped() => return Err(ImportError::Interrupted.into()),
+        Err(VaultError::Input(error)) => return Ok(Err(error)),
+        Err(error) => return Err(error),
+    };
+    let after = match beneath::fstat(file.as_fd()) {
+        Ok(after) => after,
+        Err(error) => return Ok(Err(error)),
+    };
     let quiet = before.same_state(&after) && read.size == before.size;
     let what = What::File { content: read.content, xattrs: shared.keep_xattrs(xattrs)? };
     // The size of what was read, which is what is kept, even if the file has grown since.
     let stat = HostStat { size: read.size, ..after };
-    Ok((Facts { dir: large.dir, entry: large.entry, stat, what }, quiet))
+    Ok(Ok((Facts { dir: large.dir, entry: large.entry, stat, what }, quiet)))
 }
 
 /// Reads everything, for tests that look at a file as blocks.

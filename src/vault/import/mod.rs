@@ -18,6 +18,7 @@ use std::thread::ScopedJoinHandle;
 
 use crate::backend::BlobRecord;
 use crate::diagnose::Diagnose;
+use crate::hostfs::cause::Cause;
 use crate::ids::{BlobId, ForkName, VersionId};
 
 use super::batch::Batch;
@@ -101,9 +102,7 @@ impl Diagnose for ImportError {
             Self::NotADirectory { .. } | Self::NoDirectory { .. } => {
                 "name a directory: avfs import DIR".to_owned()
             }
-            Self::NoPermission { path }
-                if path.split().is_some_and(|(_, name)| name == super::ignore::FILE_NAME) =>
-            {
+            Self::NoPermission { path } if is_ignore_file(path) => {
                 "make it readable: what it leaves out would be kept otherwise".to_owned()
             }
             Self::NoPermission { path } => {
@@ -118,10 +117,19 @@ impl Diagnose for ImportError {
             Self::BadIgnore { .. } | Self::BadExclude { .. } => {
                 "patterns are those of gitignore(5)".to_owned()
             }
+            Self::Io { path, source, .. }
+                if Cause::of(source) == Cause::Unreadable && !is_ignore_file(path) =>
+            {
+                "take what can be read with: avfs import --keep-going".to_owned()
+            }
             Self::Io { .. } | Self::Interrupted => return None,
         };
         Some(hint)
     }
+}
+
+fn is_ignore_file(path: &TreePath) -> bool {
+    path.split().is_some_and(|(_, name)| name == super::ignore::FILE_NAME)
 }
 
 /// What to do about files that vanish, cannot be read, or do not hold still.
@@ -156,6 +164,8 @@ pub enum TroubleReason {
     /// Kept as it was last read.
     Torn,
     NoPermission,
+    /// The disk or its file system fails at it.
+    Unreadable,
     /// Of more bytes than a vault keeps of one file.
     TooLarge,
     /// Only this is left out: an attribute that no user may set, by what the file loses with it.
@@ -169,6 +179,7 @@ impl std::fmt::Display for TroubleReason {
             Self::Vanished => f.write_str("it vanished during the import"),
             Self::Torn => f.write_str("it kept changing; it is kept as it was last read"),
             Self::NoPermission => f.write_str("no permission to read it"),
+            Self::Unreadable => f.write_str("the file system cannot read it"),
             Self::TooLarge => write!(f, "it has more than {FILE_BYTES_MAX} bytes"),
             Self::Attribute(what) => write!(f, "its {what} cannot be kept"),
         }
@@ -190,6 +201,9 @@ pub struct Imported {
     pub committed: Committed,
     pub scanned: Scanned,
 }
+
+/// Scans of which the last does not mind that the fork moves meanwhile: something changes all the time.
+const MOVES_SEEN_MAX: u32 = 5;
 
 /// Batches of blobs on their way to the vault, each of some megabytes at most.
 pub(super) const CHANNEL_BATCHES: usize = 8;
@@ -220,6 +234,30 @@ impl Vault {
     ) -> Result<Imported> {
         // Nothing that the import stores or relies on may be swept before a version refers to it.
         let _pin = self.backend().pin()?;
+        let mut read = (0, 0);
+        let mut attempt = 1;
+        loop {
+            let (committed, mut scanned) =
+                self.import_once(dir, fork, message, options, attempt == MOVES_SEEN_MAX)?;
+            read = (read.0 + scanned.files_read, read.1 + scanned.bytes_read);
+            if let Some(committed) = committed {
+                (scanned.files_read, scanned.bytes_read) = read;
+                return Ok(Imported { committed, scanned });
+            }
+            attempt += 1;
+        }
+    }
+
+    /// One attempt, which adds no version if the fork went elsewhere during the scan: whoever moved it may have
+    /// imported what came since. The `last` does as it was told.
+    fn import_once(
+        &self,
+        dir: &Path,
+        fork: &ForkName,
+        message: &str,
+        options: &ImportOptions<'_>,
+        last: bool,
+    ) -> Result<(Option<Committed>, Scanned)> {
         let head = self.fork(fork)?.head;
         let vault_id = self.id()?;
         let cache = self.usable_cache(options, &vault_id)?;
@@ -247,17 +285,23 @@ impl Vault {
             batch.push_page(id, data)?;
         }
         let committed = self.transact(|transaction| {
+            // Also of an attempt in vain: the next one need not read it again.
             batch.finish(transaction)?;
             let record = transaction.fork(fork)?;
+            let moved = record.head != head
+                && require_version(transaction.view(), &record.head)?.root != built.root.tree;
+            if moved && !last {
+                return Ok(None);
+            }
             let advance = Advance { action: "fork.import", message, run: None, when: When::Changed };
-            transaction.advance(&record, &built.root, advance)
+            transaction.advance(&record, &built.root, advance).map(Some)
         })?;
         let mut scanned = built.scanned;
         if let (Some(path), Some(cache)) = (options.stat_cache, built.cache) {
             let saved = cache.save(path, &vault_id);
             scanned.cache_unsaved = saved.err().map(|error| format!("{}: {error}", path.display()));
         }
-        Ok(Imported { committed, scanned })
+        Ok((committed, scanned))
     }
 
     /// The tree `dir` would be imported as onto a fork, without storing anything.
@@ -278,7 +322,10 @@ impl Vault {
     /// What could not be read is not gone: it stays what the fork has there.
     fn with_unreadable<'c>(&self, mut built: Built<'c>, head: &VersionId) -> Result<Built<'c>> {
         let unread = |trouble: &&Trouble| {
-            matches!(trouble.reason, TroubleReason::NoPermission | TroubleReason::TooLarge)
+            matches!(
+                trouble.reason,
+                TroubleReason::NoPermission | TroubleReason::Unreadable | TroubleReason::TooLarge
+            )
         };
         let mut unreadable = built.scanned.troubles.iter().filter(unread).peekable();
         if unreadable.peek().is_none() {

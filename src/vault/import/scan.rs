@@ -46,9 +46,12 @@ pub(super) fn host<'a>(
         Cause::NotFound => ImportError::NoDirectory { path: dir.to_owned() },
         Cause::NotADirectory => ImportError::NotADirectory { path: dir.to_owned() },
         Cause::NoPermission => ImportError::NoPermission { path: TreePath::root() },
-        Cause::Exists | Cause::Link | Cause::ReadOnly | Cause::DiskFull | Cause::Other => {
-            ImportError::Io { operation: "open", path: TreePath::root(), source }
-        }
+        Cause::Exists
+        | Cause::Link
+        | Cause::ReadOnly
+        | Cause::DiskFull
+        | Cause::Unreadable
+        | Cause::Other => ImportError::Io { operation: "open", path: TreePath::root(), source },
     })?;
     let shared = Shared::of_host(vault, dir, root, cache, options, outlet)?;
     Ok(Scan::new(shared, cache.map(|_| 0), Over::default()))
@@ -398,6 +401,10 @@ impl Shared<'_> {
                 }
                 Err(error) => match Cause::of(&error) {
                     Cause::NoPermission => return Err(ImportError::NoPermission { path: file }.into()),
+                    Cause::Unreadable => {
+                        let io = ImportError::Io { operation: "read", path: file, source: error };
+                        return Err(io.into());
+                    }
                     // It may be about to be replaced.
                     Cause::NotFound if !gone => {
                         gone = true;

@@ -239,6 +239,9 @@ impl<'a> Shared<'a> {
             Cause::NoPermission => {
                 (TroubleReason::NoPermission, ImportError::NoPermission { path: path.clone() })
             }
+            Cause::Unreadable => {
+                (TroubleReason::Unreadable, ImportError::Io { operation, path: path.clone(), source: error })
+            }
             Cause::Exists | Cause::ReadOnly | Cause::DiskFull | Cause::Other => {
                 return Err(ImportError::Io { operation, path, source: error }.into());
             }
@@ -367,6 +370,7 @@ impl<'a> Shared<'a> {
             Some(TroubleReason::NoPermission) => ImportError::NoPermission { path }.into(),
             Some(
                 TroubleReason::Special(_)
+                | TroubleReason::Unreadable
                 | TroubleReason::Vanished
                 | TroubleReason::Torn
                 | TroubleReason::TooLarge
