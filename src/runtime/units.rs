@@ -12,6 +12,8 @@ const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 pub enum UnitError {
     #[error("{0:?} is not a size")]
     Size(String),
+    #[error("{0:?} as a limit leaves nothing at all")]
+    Nothing(String),
     #[error("{0:?} is not a number of processors")]
     Cpus(String),
     #[error("{0:?} is not a duration")]
@@ -30,6 +32,7 @@ impl Diagnose for UnitError {
     fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Size(_) => "write a size such as 4096, 500K, 20MiB or 10GiB",
+            Self::Nothing(_) => "write none for no limit",
             Self::Cpus(_) => "write a number such as 2 or 0.5",
             Self::Span(_) => "write a duration such as 90s, 30m, 12h, 7d or 2w",
             Self::Clock(_) => "write a time such as 2026-01-31T12:00:00Z, or @ and seconds since 1970",
@@ -79,7 +82,14 @@ impl FromStr for Limit {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        if text == "none" { Ok(Self(None)) } else { text.parse::<Size>().map(|size| Self(Some(size.0))) }
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        match text.parse()? {
+            // To the kernel it means no limit in some places.
+            Size(0) => Err(UnitError::Nothing(text.to_owned())),
+            Size(number) => Ok(Self(Some(number))),
+        }
     }
 }
 
@@ -184,6 +194,10 @@ mod tests {
             assert!(bad.parse::<Size>().is_err(), "{bad:?} was taken");
         }
         assert_eq!("none".parse(), Ok(Limit(None)));
+        assert_eq!("1".parse(), Ok(Limit(Some(1))));
+        for nothing in ["0", "00", "0K"] {
+            assert_eq!(nothing.parse::<Limit>(), Err(UnitError::Nothing(nothing.to_owned())));
+        }
     }
 
     #[test]

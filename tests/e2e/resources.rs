@@ -243,6 +243,22 @@ time.sleep(20)";
     env.assert_sound();
 }
 
+/// A file system in memory of size 0 has no limit.
+#[test]
+fn a_limit_of_nothing_is_refused() {
+    let env = TestEnv::with_project();
+    for option in ["--disk", "--files", "--memory", "--pids", "--file-size"] {
+        let refused = env.shell(&[option, "0", "--scratch", "memory"], "echo ran").expect(125);
+        assert!(refused.stderr.contains("leaves nothing"), "{option}: {refused:?}");
+        assert_eq!(refused.text(), "");
+    }
+    let request = json!({ "command": ["true"], "disk": 0 }).to_string();
+    let refused = env.fed(&["--json", "--request", "-"], request.as_bytes()).expect(125).envelope();
+    assert!(refused["error"]["message"].as_str().unwrap().contains("disk"), "{refused}");
+    let mut set = env.command(&["--", "true"]);
+    env.answer(set.env("AVFS_RUN_DISK", "0")).expect(125);
+}
+
 #[test]
 fn files_are_counted_in_memory_and_on_disk() {
     let env = TestEnv::with_project();
