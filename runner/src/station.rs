@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use avfs::backend::BackendError;
 use avfs::backend::sqlite::{OnClose, OpenOptions};
 use avfs::clock::SystemClock;
 use avfs::config::{Config, ConfigTexts};
@@ -15,7 +16,7 @@ use avfs::runtime::{
 };
 use avfs::vault::materialize::BaseCache;
 use avfs::vault::meter::Meter;
-use avfs::vault::{Context, Vault};
+use avfs::vault::{Context, Vault, VaultError};
 
 use crate::approve::AtTerminal;
 use crate::args::{Args, Outside, Terminal};
@@ -173,11 +174,19 @@ fn open_vault(args: &Args, around: &Surroundings) -> Result<Vault, RunError> {
         Ok(located) => Ok(Vault::open(&located.path, options, context)?),
         Err(LocateError::NoneNear { cwd }) if !args.explain_cache => {
             let path = cwd.join(VAULT_DIR).join(VAULT_FILE);
-            let vault = make_vault(&path, &cwd, options, context)?;
-            if !args.quiet {
-                render::say(&format!("avfs-run: a new vault: {}\n", path.display()));
+            match make_vault(&path, &cwd, options, context.clone()) {
+                // Another first run here was faster.
+                Err(VaultError::Backend(BackendError::Exists { .. })) => {
+                    Ok(Vault::open(&path, options, context)?)
+                }
+                made => {
+                    let vault = made?;
+                    if !args.quiet {
+                        render::say(&format!("avfs-run: a new vault: {}\n", path.display()));
+                    }
+                    Ok(vault)
+                }
             }
-            Ok(vault)
         }
         Err(error) => Err(error.into()),
     }

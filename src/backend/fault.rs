@@ -76,6 +76,10 @@ impl<B: Backend> Backend for FaultBackend<B> {
         self.inner.settle()
     }
 
+    fn check_writable(&self) -> Result<()> {
+        self.inner.check_writable()
+    }
+
     fn make_ready(&self) -> Result<()> {
         self.inner.make_ready()
     }

@@ -46,6 +46,10 @@ pub trait Backend: Send + Sync {
     fn shrink(&self, progress: &dyn Fn(u64)) -> Result<()>;
     /// Moves everything from the log into the vault file, so that it is whole by itself.
     fn settle(&self) -> Result<()>;
+    /// Fails if nothing can ever be written to it, as far as that is known without trying.
+    fn check_writable(&self) -> Result<()> {
+        Ok(())
+    }
     /// Does beforehand, in a moment with nothing else to do, what the commit of a run would do first.
     fn make_ready(&self) -> Result<()> {
         Ok(())

@@ -250,6 +250,8 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
 
     fn attempt(&self, state: &mut State, mut run: Run, places: &Places) -> Outcome<ExecutionResult, L> {
         let site = self.site;
+        // A command whose run cannot be kept is not begun.
+        site.vault.backend().check_writable().map_err(VaultError::from)?;
         let identity = VaultIdentity::of(site.vault);
         let scratch = ScratchDir::new(&site.cache_dir);
         let mut session = scratch.prepare(&run.id)?;

@@ -1,10 +1,13 @@
 //! What scripts rely on: exit codes, words after `--`, and the envelope.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::env::{Running, TestEnv};
+use crate::env::{Answer, Running, TestEnv};
+use crate::support::{self, skip};
 
 #[test]
 fn the_commands_own_code_is_passed_on() {
@@ -216,6 +219,35 @@ fn a_new_vault_is_announced() {
     let other = TestEnv::new();
     assert_eq!(other.shell(&["--quiet"], "true").expect(0).stderr, "");
     assert!(other.vault_file().exists());
+}
+
+#[test]
+fn first_runs_at_the_same_time_share_the_new_vault() {
+    let env = TestEnv::new();
+    let runs: Vec<Running> = (0..4).map(|n| env.start(&["--", "touch", &format!("f{n}")])).collect();
+    let answers: Vec<Answer> = runs.into_iter().map(|run| run.answer().expect(0)).collect();
+    let announced = answers.iter().filter(|answer| answer.stderr.contains("a new vault: ")).count();
+    assert_eq!(announced, 1, "{answers:?}");
+    assert_eq!(env.avfs_result(&["runs", "list"])["runs"].as_array().unwrap().len(), 4);
+    env.assert_sound();
+}
+
+#[test]
+fn a_command_whose_run_cannot_be_kept_is_not_begun() {
+    if support::is_root() {
+        return skip("contract::a_command_whose_run_cannot_be_kept_is_not_begun", "root ignores modes");
+    }
+    let env = TestEnv::with_project();
+    let may = |mode| std::fs::set_permissions(env.vault_file(), Permissions::from_mode(mode)).unwrap();
+    may(0o400);
+    for options in [&[][..], &["--discard"], &["--readonly"], &["--fork", "f"]] {
+        let refused = env.shell(&[options, &["--json"]].concat(), "echo ran >&2").expect(125);
+        assert_eq!(refused.envelope()["error"]["code"], "vault.read_only", "{options:?}: {refused:?}");
+        assert!(!refused.stderr.contains("ran"), "{options:?}: {refused:?}");
+    }
+    assert!(env.scratches().is_empty());
+    may(0o600);
+    env.shell(&[], "true").expect(0);
 }
 
 #[test]

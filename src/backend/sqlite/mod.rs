@@ -155,9 +155,7 @@ impl SqliteBackend {
     }
 
     fn turn(&self) -> Result<FileLock> {
-        if self.access == Access::ReadOnly {
-            return Err(BackendError::ReadOnly { path: self.path.clone() });
-        }
+        self.check_writable()?;
         self.hold("-lock", Mode::Exclusive).map_err(|error| BackendError::lock(&self.path, error))
     }
 
@@ -262,6 +260,13 @@ impl Backend for SqliteBackend {
 
     fn settle(&self) -> Result<()> {
         maintain::settle(self)
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        match self.access {
+            Access::ReadWrite => Ok(()),
+            Access::ReadOnly => Err(BackendError::ReadOnly { path: self.path.clone() }),
+        }
     }
 
     fn make_ready(&self) -> Result<()> {
