@@ -11,8 +11,8 @@ use avfs::config::Config;
 use avfs::exit_code;
 use avfs::runtime::envelope::{ErrorBody, ExecutionEnvelope, RequestObject};
 use avfs::runtime::{
-    Came, ExecuteError, Executed, ExecutionRequest, ExecutionResult, Exit, LocateError, Rehearsal, VAULT_DIR,
-    VAULT_FILE, bound_dir,
+    Came, ExecuteError, Executed, ExecutionRequest, ExecutionResult, Exit, LocateError, OUTPUT_LOST,
+    Rehearsal, VAULT_DIR, VAULT_FILE, bound_dir,
 };
 use avfs::vault::Vault;
 use avfs::vault::secrets::Secrets;
@@ -103,7 +103,16 @@ fn tell(args: &Args, executed: &Executed<LaunchError>, asked: Asked, envelope_to
             if human && !args.quiet {
                 render::say(&summary_text(args, result));
             }
-            code_of(result)
+            match (code_of(result), result.notes.iter().find(|note| note.code == OUTPUT_LOST)) {
+                // Where the command itself writes there, it is the one to fail.
+                (exit_code::OK, Some(lost)) => {
+                    if human && args.quiet {
+                        render::say(&format!("avfs-run: {}\n", lost.text));
+                    }
+                    exit_code::RUN_OWN
+                }
+                (code, _) => code,
+            }
         }
         Ok(Came::Denied(_)) => exit_code::RUN_DENIED,
         Ok(Came::ApprovalRequired(_)) => exit_code::RUN_APPROVAL,

@@ -57,6 +57,9 @@ struct Kept {
     violated: bool,
 }
 
+/// The note of a run whose output did not all reach who it was for.
+pub const OUTPUT_LOST: &str = "output.lost";
+
 impl<L: Launcher> ProxyRuntime<'_, L> {
     pub(super) fn conclude(
         &self,
@@ -78,7 +81,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         };
         self.launcher.wait_until_gone();
         if let Some(error) = &ended.completion.undelivered {
-            run.note("output.lost", format!("what the command wrote could not be passed on: {error}"));
+            run.note(OUTPUT_LOST, format!("what the command wrote could not be passed on: {error}"));
         }
         if let Some(text) = refused_text(&ended.completion.refused_calls) {
             run.note("seccomp.refused", text);

@@ -78,6 +78,7 @@ pub use choices::{
     Retention, ScratchChoice, SecretsInFiles, Writing,
 };
 pub use command_line::CommandLine;
+pub use conclude::OUTPUT_LOST;
 pub use confinement::{
     Confined, Confinement, Explanation, LandlockMode, NestedUserns, RefusedCall, SeccompProfile,
     explanations, refusals,

@@ -212,8 +212,15 @@ fn a_secret_at_the_limit_is_not_cut_open() {
 #[test]
 fn output_that_cannot_be_written_is_told() {
     let env = TestEnv::with_project();
-    let mut shell = env.clean(std::path::Path::new("sh"));
-    shell.args(["-c", "exec \"$0\" -- echo hello > /dev/full"]).arg(crate::env::runner());
-    let answer = env.answer(&mut shell);
-    assert!(answer.stderr.contains("could not be passed on: No space left"), "{answer:?}");
+    for (line, code) in [
+        ("exec \"$0\" -- echo hello > /dev/full", 125),
+        ("exec \"$0\" -q -- echo hello > /dev/full", 125),
+        ("exec \"$0\" -q --shell 'echo hello; exit 3' > /dev/full", 3),
+    ] {
+        let mut shell = env.clean(std::path::Path::new("sh"));
+        shell.args(["-c", line]).arg(crate::env::runner());
+        let answer = env.answer(&mut shell).expect(code);
+        let told = answer.stderr.matches("could not be passed on: No space left").count();
+        assert_eq!(told, usize::from(code == 125), "{line}: {answer:?}");
+    }
 }
