@@ -121,17 +121,16 @@ fn next_steps(result: &ExecutionResult, vault_option: Option<&str>) -> Vec<Strin
         return vec![format!("{paths} paths were written to the directory")];
     }
     let id = &result.run_id;
+    // Beside what it began from, wherever its fork or main have gone since.
+    let look = format!("  look:    avfs diff{vault} run:{id}");
     let mut lines = if *fork == ForkName::of_run(id) {
         vec![
-            format!("  look:    avfs diff{vault} main run:{id}"),
+            look,
             format!("  take:    avfs apply{vault} run:{id}"),
             format!("  drop:    avfs discard{vault} run:{id}"),
         ]
     } else {
-        vec![
-            format!("  look:    avfs diff{vault} {fork}~1 {fork}"),
-            format!("  back:    avfs undo{vault} {fork}"),
-        ]
+        vec![look, format!("  back:    avfs undo{vault} {fork}")]
     };
     let labels: Vec<String> = [&result.checkpoint_before, &result.checkpoint_after]
         .into_iter()

@@ -176,10 +176,12 @@ pub fn denial_body(denial: &Denial, decision: Option<&ExecutionDecision>) -> Err
 /// What has to happen first.
 #[must_use]
 pub fn approval_body(approval: &ApprovalRecord, decision: Option<&ExecutionDecision>) -> ErrorBody {
-    let approve = format!("approve it with: avfs approvals approve {}, then run it again", approval.id);
+    let approve =
+        |how| format!("approve it{how} with: avfs approvals approve {}, then run it again", approval.id);
+    // An approval adds nothing to a request: no network that it does not ask for.
     let hint = match decision.and_then(|decision| decision.hint.clone()) {
-        Some(advice) => format!("{advice}; or {approve}"),
-        None => approve,
+        Some(advice) => format!("{advice}; or {}", approve(" as it is")),
+        None => approve(""),
     };
     let message = format!("an approval is required: {}", approval.reason);
     ErrorBody { code: "approval.required".to_owned(), message, hint: Some(hint) }

@@ -59,12 +59,15 @@ impl Profiles {
                 format!("{} would have the network, which an agent has only by approval", shown(command))
             }
         };
-        // Without the flag an approved command would still find no network.
-        let hint = match asked.net {
-            NetMode::None => format!("add {NET_FLAG}, then have it approved"),
-            net @ (NetMode::Allow(_) | NetMode::Host) => format!("drop --net {net} if it is not needed"),
+        let hint = match (networked, asked.net) {
+            // Without the flag an approved command would still find no network.
+            (_, NetMode::None) => Some(format!("add {NET_FLAG}, then have it approved")),
+            (false, net @ (NetMode::Allow(_) | NetMode::Host)) => {
+                Some(format!("drop --net {net} if it is not needed"))
+            }
+            (true, NetMode::Allow(_) | NetMode::Host) => None,
         };
-        Some(ask("profile.agent.net", reason, hint))
+        Some(Verdict { action: Action::RequireApproval, rule: "profile.agent.net".to_owned(), reason, hint })
     }
 
     /// What they say of what the request hands over, whatever the command. No rule answers for that: it says
