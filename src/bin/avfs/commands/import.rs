@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use avfs::ids::ForkName;
 use avfs::runtime::envelope::{ChangeTotals, Import};
-use avfs::runtime::{ChangeCounts, ChangeSummary, Shown, require_bound_dir, show_bytes_size};
+use avfs::runtime::{ChangeCounts, ChangeSummary, Shown, bound_dir, require_bound_dir, show_bytes_size};
 use avfs::vault::import::{ImportError, ImportOptions, Imported, OnTrouble};
 use avfs::vault::path::TreePath;
 use avfs::vault::tree::Pages;
@@ -32,7 +32,7 @@ Examples:
   avfs import ../other --fork experiment
   avfs import --keep-going")]
 pub struct ImportArgs {
-    /// The directory to import [default: the one the vault is bound to]
+    /// The directory to import, as the whole of the fork [default: the one the vault is bound to]
     #[arg(value_hint = clap::ValueHint::DirPath)]
     dir: Option<PathBuf>,
     #[command(flatten)]
@@ -81,7 +81,21 @@ pub fn run(ctx: &CommandContext, args: &ImportArgs) -> Outcome {
     };
     let on_trouble = if args.keep_going { OnTrouble::KeepGoing } else { OnTrouble::Fail };
     let done = import(ctx, &vault, &dir, &args.on.fork, &args.message, on_trouble)?;
+    if done.imported.committed.changed() {
+        note_a_part(ctx, &vault, &dir, &args.on.fork)?;
+    }
     ctx.ui.answer(&done.result, |out| done.show(out))
+}
+
+/// Who names a directory of the workspace may mean that only this is taken anew, as other tools do.
+fn note_a_part(ctx: &CommandContext, vault: &Vault, dir: &Path, fork: &ForkName) -> Result<(), Failure> {
+    let Some(bound) = bound_dir(vault)? else { return Ok(()) };
+    let (Ok(dir), Ok(bound)) = (dir.canonicalize(), bound.canonicalize()) else { return Ok(()) };
+    if dir != bound && dir.starts_with(&bound) {
+        let (dir, bound) = (dir.display(), bound.display());
+        ctx.ui.note(format_args!("note: {fork} is now what is in {dir}, not {bound} with that in it"));
+    }
+    Ok(())
 }
 
 pub fn import(
