@@ -217,7 +217,10 @@ fn declared_noise_makes_runs_equivalent() {
     let (told, code) = verdict(&env, "work", &noise);
     assert_eq!((code, &told["verdict"], paths(&told).len()), (Some(0), &json!("equivalent"), 0), "{told}");
     let exact = [&noise[..], &["--exact"]].concat();
-    assert_eq!(verdict(&env, "work", &exact).1, Some(1));
+    let (told, code) = verdict(&env, "work", &exact);
+    assert_eq!((code, &told["others"][0]["verdict"]), (Some(1), &json!("equivalent")), "{told}");
+    let said = env.avfs(&[&["replay", "work"], &exact[..]].concat()).expect(1).text();
+    assert!(said.contains("  equivalent: ") && said.contains("tree: "), "{said}");
     // Less than all of the noise is not enough.
     let (told, _) = verdict(&env, "work", &["--ignore", "out/stamp", "--normalise", r"\d+=>N"]);
     assert_eq!((&told["verdict"], paths(&told)), (&json!("diverged"), vec!["out/deep/log"]), "{told}");

@@ -126,7 +126,7 @@ pub struct Replay {
     pub changes: Vec<ChangeObject>,
     /// Changes that are not listed.
     pub changes_left_off: usize,
-    /// The first of those that are neither identical nor equivalent.
+    /// The first of those that diverged or could not be run; with `--exact` of all that are not identical.
     pub others: Vec<ReplayItemResult>,
     /// Why it ended before its end.
     pub stopped: Option<String>,

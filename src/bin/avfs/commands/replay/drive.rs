@@ -318,7 +318,8 @@ impl Drive<'_> {
                 self.work.schedule.stop();
             }
         }
-        if !well && self.others.len() < TOLD_MAX {
+        let enough = if self.args.exact { verdict == Some(Verdict::Identical) } else { well };
+        if !enough && self.others.len() < TOLD_MAX {
             self.others.push(result);
         }
         // Somebody may want to look at one that diverged.

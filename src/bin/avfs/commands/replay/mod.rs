@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use avfs::runtime::CacheMode;
 use avfs::runtime::envelope::{ErrorBody, ListNoise, OutputNoise, Replay};
+use avfs::runtime::replay::Verdict;
 use clap::Args;
 
 use crate::commands::patch;
@@ -108,7 +109,8 @@ fn show(ctx: &CommandContext, args: &ReplayArgs, replayed: &Replayed) -> Outcome
                 out.line(format_args!("  avfs diff {} {}", short(old), short(new)))?;
             }
         }
-        for other in replay.others.iter().filter(|other| other.verdict == "error") {
+        let told = |verdict: &str| verdict == "error" || args.exact && verdict != Verdict::Diverged.word();
+        for other in replay.others.iter().filter(|other| told(other.verdict)) {
             out.line(format_args!("{}  {}", out.paint(Tone::Deleted, &other.id), other.ending()))?;
         }
         if let Some(stopped) = &replay.stopped {
