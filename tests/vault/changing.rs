@@ -455,6 +455,19 @@ fn an_ignore_file_that_is_written_meanwhile_still_holds() {
     assert!(written.load(Ordering::Relaxed) > 10);
 }
 
+#[test]
+fn an_ignore_file_that_was_just_made_holds_at_once() {
+    let scratch = Scratch::new();
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    for (name, text, left) in [("empty", "", 2), ("full", "secret\n", 1)] {
+        let dir = scratch.dir(name);
+        fs::write(dir.join("secret"), "x").unwrap();
+        fs::write(dir.join(".avfsignore"), text).unwrap();
+        support::import(&vault, &dir);
+        assert_eq!(support::root(&vault, "main").totals.entries, left, "{name}");
+    }
+}
+
 /// An import that began earlier and ends later has seen less: it must not undo what came since.
 #[test]
 fn a_slow_import_does_not_undo_what_came_meanwhile() {

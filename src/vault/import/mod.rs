@@ -108,6 +108,7 @@ impl Diagnose for ImportError {
             Self::NoPermission { path } => {
                 format!("make it readable, or leave it out with a line in .avfsignore: /{path}")
             }
+            Self::Torn { path } if is_ignore_file(path) => "import again when it is quiet".to_owned(),
             Self::Vanished { .. } | Self::Torn { .. } => {
                 "import again when it is quiet, or take what is there with: avfs import --keep-going"
                     .to_owned()

@@ -27,6 +27,8 @@ use super::{ImportError, ImportOptions, TroubleReason};
 /// How long an ignore file that somebody writes is left alone before it is read again, and how long in all.
 const IGNORE_FILE_PAUSE: Duration = Duration::from_millis(2);
 const IGNORE_FILE_PATIENCE: Duration = Duration::from_millis(500);
+/// How long one that is new has to stay empty to be taken for that: whoever writes a file begins with an empty one.
+const EMPTY_HOLDS: Duration = Duration::from_millis(100);
 /// Files read by one job.
 const JOB_FILES: usize = 64;
 /// What one thread does as fast as several, counting the time to start them.
@@ -384,18 +386,27 @@ impl Shared<'_> {
     /// whatever else is tolerated: without its rules that would be kept what they are to keep out.
     fn with_ignore_file(&self, rules: &Rules, dir: &OwnedFd, path: &TreePath) -> Result<Rules> {
         let file = path.join(FILE_NAME);
-        let (mut last, mut gone) = (None, false);
+        let mut last: Option<(HostStat, Text, Instant)> = None;
+        let mut gone = false;
         let give_up_at = Instant::now() + IGNORE_FILE_PATIENCE;
         while Instant::now() < give_up_at {
             let text = match read_ignore_file(dir) {
                 Ok(IgnoreFile::NoFile) => return Ok(rules.clone()),
-                Ok(IgnoreFile::Read(stat, text))
-                    if self.is_settled(&stat) || !text.is_empty() && last.as_ref() == Some(&text) =>
-                {
+                Ok(IgnoreFile::Read(stat, text)) if self.is_settled(&stat) => text,
+                Ok(IgnoreFile::Read(stat, text)) => {
+                    let same =
+                        last.take().filter(|(before, read, _)| stat.same_state(before) && text == *read);
+                    let since = same.map_or_else(Instant::now, |(_, _, since)| since);
+                    let holds = if text.is_empty() { EMPTY_HOLDS } else { IGNORE_FILE_PAUSE };
+                    if since.elapsed() < holds {
+                        last = Some((stat, text, since));
+                        std::thread::sleep(IGNORE_FILE_PAUSE);
+                        continue;
+                    }
                     text
                 }
-                Ok(unproven) => {
-                    last = unproven.text();
+                Ok(IgnoreFile::Unquiet) => {
+                    last = None;
                     std::thread::sleep(IGNORE_FILE_PAUSE);
                     continue;
                 }
@@ -441,15 +452,6 @@ enum IgnoreFile {
     /// It was written or replaced meanwhile.
     Unquiet,
     Read(HostStat, Text),
-}
-
-impl IgnoreFile {
-    fn text(self) -> Option<Text> {
-        match self {
-            Self::Read(_, text) => Some(text),
-            Self::NoFile | Self::Unquiet => None,
-        }
-    }
 }
 
 fn read_ignore_file(dir: &OwnedFd) -> std::io::Result<IgnoreFile> {
