@@ -166,6 +166,30 @@ fn applied_changes_are_written_if_the_command_succeeds() {
 }
 
 #[test]
+fn a_run_that_was_applied_by_itself_leaves_those_before_it_to_be_applied() {
+    let env = TestEnv::with_project();
+    let runs: Vec<String> = ["a", "b", "c"]
+        .map(|name| run_id(&env.json(&["--fork", "f"], &format!("echo {name} > {name}"))))
+        .into();
+    let applied = |what: &str| {
+        let result = env.avfs_result(&["apply", what]);
+        let paths = result["changes"].as_array().unwrap().iter();
+        let mut names: Vec<String> =
+            paths.map(|change| change["path"].as_str().unwrap().to_owned()).collect();
+        names.retain(|name| !name.is_empty() && name != ".");
+        names
+    };
+    assert_eq!(applied(&format!("run:{}", runs[1])), ["b"]);
+    assert_eq!(applied("f"), ["a", "b", "c"]);
+    assert_eq!(applied("f"), [""; 0]);
+    for name in ["a", "b", "c"] {
+        assert!(env.project().join(name).exists(), "{name}");
+    }
+    env.json(&["--fork", "f"], "echo d > d");
+    assert_eq!(applied("f"), ["d"]);
+}
+
+#[test]
 fn the_workspace_is_seen_at_its_own_path_or_where_it_is_asked_for() {
     let env = TestEnv::with_project();
     let own = env.project().to_str().unwrap().to_owned();

@@ -337,6 +337,47 @@ fn what_was_changed_behind_its_stamp_is_left_alone() {
     assert_eq!(fs::read_to_string(stand.host().join("changed")).unwrap(), "own");
 }
 
+/// What is new is written before the first name changes, which takes a while.
+#[test]
+fn what_somebody_changes_during_an_apply_is_left_alone() {
+    let make = |dir: &Path| {
+        for path in ["dir/old", "edited", "other", "removed"] {
+            put(dir, path, "as it was");
+        }
+    };
+    let stand = Stand::new(make, |copy| {
+        fs::write(copy.join("big"), support::noise(1, 64 << 20)).unwrap();
+        for path in ["edited", "other"] {
+            put(copy, path, "by the run");
+        }
+        fs::remove_dir_all(copy.join("dir")).unwrap();
+        put(copy, "dir", "a file now");
+        fs::remove_file(copy.join("removed")).unwrap();
+    });
+    let host = stand.host();
+    let refused = std::thread::scope(|scope| {
+        let applying = scope.spawn(|| stand.apply());
+        let staged = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(".avfs-export");
+        while !applying.is_finished() && !fs::read_dir(&host).unwrap().flatten().any(|entry| staged(&entry)) {
+            std::thread::yield_now();
+        }
+        put(&host, "dir/precious", "mine");
+        put(&host, "edited", "mine");
+        put(&host, "removed", "mine");
+        applying.join().unwrap().unwrap_err()
+    });
+    let ApplyError::Conflict { conflicts, .. } = refused else { panic!("{refused:?}") };
+    let told: Vec<String> = conflicts.iter().map(|conflict| conflict.path.to_string()).collect();
+    assert_eq!(told, ["dir", "edited", "removed"]);
+    for (path, content) in
+        [("dir/precious", "mine"), ("edited", "mine"), ("removed", "mine"), ("other", "as it was")]
+    {
+        assert_eq!(fs::read_to_string(host.join(path)).unwrap(), content, "{path}");
+    }
+    assert!(!host.join("big").exists());
+    assert_eq!(fs::read_dir(&host).unwrap().count(), 4, "the staging is gone");
+}
+
 #[test]
 fn directories_with_unversioned_files_stay() {
     let stand = Stand::new(everything, |dir| {

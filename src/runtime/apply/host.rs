@@ -31,11 +31,26 @@ pub struct Host<'a> {
 }
 
 /// What is at a path.
+#[derive(Clone, Copy)]
 pub enum Look {
     /// One of the directories on the way is none.
     NoParent,
     Absent,
     There(HostStat),
+}
+
+impl Look {
+    /// Whether it is still what was found before. Names in a directory come and go, each told for itself.
+    fn still(&self, before: &Self) -> bool {
+        match (before, self) {
+            (Self::NoParent, Self::NoParent) | (Self::Absent, Self::Absent) => true,
+            (Self::There(old), Self::There(new)) => {
+                let same = (old.kind, old.inode, old.mode) == (new.kind, new.inode, new.mode);
+                same && (old.kind == HostKind::Dir || old.same_state(new))
+            }
+            (Self::NoParent | Self::Absent | Self::There(_), _) => false,
+        }
+    }
 }
 
 impl<'a> Host<'a> {
@@ -80,6 +95,10 @@ impl<'a> Host<'a> {
             Err(error) if Cause::of(&error) == Cause::NotFound => Ok(Look::Absent),
             Err(error) => Err(refused("look at", path)(error)),
         }
+    }
+
+    pub fn is_still(&self, path: &TreePath, before: &Look) -> Result<bool> {
+        Ok(self.look(path)?.still(before))
     }
 
     /// Makes sure, before anything is written, that the name can be made, replaced or removed.

@@ -77,17 +77,20 @@ impl Subject {
             }
             own.insert(version.id);
         }
-        // What was applied before is what the host has: the changes since then are those of the runs after it.
-        let (mut runs, mut base) = (Vec::new(), fork.base);
+        let mut made = Vec::new();
         for run in RunsOfFork::new(reader, name) {
             let run = run?;
-            let Some(after) = run.version_after.filter(|id| own.contains(id)) else { continue };
-            if run.applied_at.is_some() {
-                base = after;
-                break;
+            if let Some(after) = run.version_after.filter(|id| own.contains(id)) {
+                made.push((run.id, after, run.applied_at.is_some()));
             }
-            runs.push(run.id);
         }
+        // What was applied from the beginning on is what the host has. One that was applied by itself, before
+        // others that came earlier, leaves those to be applied.
+        let mut base = fork.base;
+        while let Some((_, after, _)) = made.pop_if(|(_, _, applied)| *applied) {
+            base = after;
+        }
+        let runs = made.into_iter().map(|(id, _, _)| id).collect();
         let (before, after) = (require_version(reader, &base)?, require_version(reader, &fork.head)?);
         Ok(Self { fork: fork.name, runs, before, after })
     }
@@ -133,7 +136,7 @@ pub fn apply(
         return Ok(applied);
     }
     let wanted: HashSet<TreePath> = applied.changes.iter().map(|change| change.path.clone()).collect();
-    applied.kept_dirs = write::carry_out(&host, &out, dir, plan.tasks, &wanted)?;
+    applied.kept_dirs = write::carry_out(&host, &out, dir, plan, &wanted)?;
     let runs: &[RunId] = if left_out == 0 { &subject.runs } else { &[] };
     let detail = format!("paths={} left_out={left_out}", applied.changes.len());
     vault.mark_applied(&subject.fork, runs, &detail)?;

@@ -63,6 +63,30 @@ pub struct Plan {
     pub tasks: Vec<Task>,
     /// Changes that need no step.
     pub already: u64,
+    /// What was found where something changes.
+    seen: Vec<(TreePath, Look)>,
+    /// Directories that give way to something else.
+    swapped: HashSet<TreePath>,
+}
+
+impl Plan {
+    /// Refuses all of it if something is no longer as it was when this was decided: by now everything new was
+    /// written, which takes its time. `asked` are the paths of all changes.
+    pub fn check_again(&self, host: &Host<'_>, asked: &HashSet<TreePath>) -> Result<()> {
+        let mut conflicts = Vec::new();
+        for (path, before) in &self.seen {
+            let gives_way = self.swapped.contains(path);
+            let is_new = |name: &TreePath| !asked.contains(name);
+            if !host.is_still(path, before)? || gives_way && host.names_beneath(path)?.iter().any(is_new) {
+                let reason = "it was changed during the apply";
+                conflicts.push(Conflict { path: path.clone(), reason });
+            }
+        }
+        if conflicts.is_empty() {
+            return Ok(());
+        }
+        Err(ApplyError::Conflict { dir: host.dir().to_owned(), conflicts })
+    }
 }
 
 enum Verdict {
@@ -92,6 +116,7 @@ struct Maker<'a> {
     links: BTreeMap<LinkId, Vec<Member>>,
     tasks: Vec<Task>,
     already: u64,
+    seen: Vec<(TreePath, Look)>,
 }
 
 /// Decides on every change, or refuses all of them.
@@ -105,6 +130,7 @@ pub fn make(host: &Host<'_>, pages: &dyn Pages, changes: &[Change]) -> Result<Pl
         links: BTreeMap::new(),
         tasks: Vec::new(),
         already: 0,
+        seen: Vec::new(),
     };
     let (mut conflicts, mut told) = (Vec::new(), HashSet::new());
     for change in changes {
@@ -133,7 +159,8 @@ pub fn make(host: &Host<'_>, pages: &dyn Pages, changes: &[Change]) -> Result<Pl
         return Err(ApplyError::Conflict { dir: host.dir().to_owned(), conflicts });
     }
     maker.join_links()?;
-    Ok(Plan { tasks: maker.tasks, already: maker.already })
+    let Maker { tasks, already, seen, swapped, .. } = maker;
+    Ok(Plan { tasks, already, seen, swapped })
 }
 
 fn dir_of(side: Option<&Side>) -> Option<DirRef> {
@@ -151,6 +178,7 @@ impl Maker<'_> {
     fn judge(&mut self, change: &Change) -> Result<Verdict> {
         let (before, after) = (change.before.as_ref(), change.after.as_ref());
         let look = self.host.look(&change.path)?;
+        self.seen.push((change.path.clone(), look));
         if let (Look::NoParent, Some(_)) = (&look, after) {
             return Ok(Verdict::Conflict(DIR_GONE));
         }

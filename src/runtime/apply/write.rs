@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::ApplyError;
 use super::host::Host;
-use super::plan::{DirPart, Task};
+use super::plan::{DirPart, Plan, Task};
 use crate::hostfs::beneath::{self, DIR, READ};
 use crate::hostfs::make::{self, Over, Umask};
 use crate::hostfs::remove::{remove_empty_dir, remove_file};
@@ -27,21 +27,23 @@ pub fn carry_out(
     host: &Host<'_>,
     out: &WriteOut<'_>,
     dir: &Path,
-    mut tasks: Vec<Task>,
+    mut plan: Plan,
     wanted: &HashSet<TreePath>,
 ) -> Result<Vec<TreePath>> {
-    tasks.sort_by(|a, b| a.path().cmp(b.path()));
+    plan.tasks.sort_by(|a, b| a.path().cmp(b.path()));
+    let tasks = &plan.tasks;
     let new = |task: &Task| matches!(task, Task::Put { .. } | Task::Plant { .. });
     let place = staging_place(dir);
-    let times = times_to_keep(host, &tasks, place == dir)?;
+    let times = times_to_keep(host, tasks, place == dir)?;
     // Also where nothing is new: one who was killed may have left its staging after the last name was changed.
     export::sweep(&place);
     if tasks.iter().any(new) {
         let stage = Stage { host, out, wanted, staging: Staging::make(&place)? };
-        stage.fill(&tasks)?;
+        stage.fill(tasks)?;
         if out.meter.stopped() {
             return Err(VaultError::from(ExportError::Interrupted).into());
         }
+        plan.check_again(host, wanted)?;
         for (number, task) in tasks.iter().enumerate() {
             stage.put_in_place(number, task)?;
         }
