@@ -1,8 +1,12 @@
 //! What becomes of changes: kept for review, on forks that move, given up, applied; and where they are seen.
 
+use std::io::Read;
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
 use crate::env::TestEnv;
+use crate::support;
 
 fn run_id(envelope: &Value) -> String {
     envelope["result"]["run_id"].as_str().unwrap().to_owned()
@@ -163,6 +167,37 @@ fn applied_changes_are_written_if_the_command_succeeds() {
     assert_eq!(std::fs::read_to_string(env.project().join("new")).unwrap(), "x\n");
     assert_eq!(std::fs::read_to_string(env.project().join("README.md")).unwrap(), "bye\n");
     assert!(!env.project().join("src/data.bin").exists());
+}
+
+/// The directory is imported beside the command: what others change meanwhile can be in the version that the run
+/// begins from, though the command had read what was there before.
+#[test]
+fn what_is_edited_while_a_run_begins_is_not_overwritten() {
+    let env = TestEnv::with_project();
+    for number in 0..6 {
+        env.put(&format!("large-{number}"), &support::noise(number, 24 << 20));
+    }
+    env.put("notes", &vec![b'\n'; 2 << 20]);
+    let mut running = env
+        .command(&["--apply", "--shell", "echo by-the-command >> notes; echo began; sleep 0.3"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut began = [0; 5];
+    running.stdout.as_mut().unwrap().read_exact(&mut began).unwrap();
+    let notes = env.project().join("notes");
+    let mut edited = std::fs::read(&notes).unwrap();
+    edited.extend_from_slice(b"precious\n");
+    std::fs::write(&notes, &edited).unwrap();
+    let came = running.wait_with_output().unwrap();
+    assert_eq!(came.status.code(), Some(125), "{came:?}");
+    assert!(String::from_utf8_lossy(&came.stderr).contains("notes"), "{came:?}");
+    assert_eq!(std::fs::read(&notes).unwrap(), edited);
+    // Nor by a later apply.
+    let run = env.avfs_result(&["runs", "list"])["runs"][0]["id"].as_str().unwrap().to_owned();
+    env.avfs(&["apply", &format!("run:{run}")]).expect(1);
+    assert_eq!(std::fs::read(&notes).unwrap(), edited);
 }
 
 #[test]

@@ -12,9 +12,11 @@ mod select;
 mod write;
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use crate::backend::{Reader, RunRecord, VersionRecord};
+use crate::clock::Timestamp;
 use crate::ids::{ForkName, RunId};
 use crate::vault::diff::{Change, diff};
 use crate::vault::discard::ChangesOf;
@@ -39,6 +41,15 @@ pub struct Subject {
     pub runs: Vec<RunId>,
     pub before: VersionRecord,
     pub after: VersionRecord,
+    /// When what was changed on the host may be in `before` though the command did not begin from it.
+    doubt: Option<RangeInclusive<Timestamp>>,
+}
+
+/// A directory that lies beneath a command is imported beside it, so what somebody changes meanwhile may be in the
+/// version that the run is said to begin from, whatever the command had read of it before.
+fn doubt(run: &RunRecord, before: &VersionRecord) -> Option<RangeInclusive<Timestamp>> {
+    let own_import = run.version_before == Some(before.id) && before.at >= run.started_at;
+    own_import.then_some(run.started_at..=before.at)
 }
 
 impl Subject {
@@ -64,7 +75,8 @@ impl Subject {
         let kept =
             |id| reader.version(&id)?.ok_or_else(|| without("its fork is gone, and its versions with it"));
         let (before, after) = (kept(before)?, kept(run.version_after.unwrap_or(before))?);
-        Ok(Self { fork: run.fork.clone(), runs: vec![run.id.clone()], before, after })
+        let doubt = doubt(run, &before);
+        Ok(Self { fork: run.fork.clone(), runs: vec![run.id.clone()], before, after, doubt })
     }
 
     fn of_fork(reader: &dyn Reader, name: &ForkName) -> Result<Self, VaultError> {
@@ -81,18 +93,19 @@ impl Subject {
         for run in RunsOfFork::new(reader, name) {
             let run = run?;
             if let Some(after) = run.version_after.filter(|id| own.contains(id)) {
-                made.push((run.id, after, run.applied_at.is_some()));
+                made.push((run, after));
             }
         }
         // What was applied from the beginning on is what the host has. One that was applied by itself, before
         // others that came earlier, leaves those to be applied.
         let mut base = fork.base;
-        while let Some((_, after, _)) = made.pop_if(|(_, _, applied)| *applied) {
+        while let Some((_, after)) = made.pop_if(|(run, _)| run.applied_at.is_some()) {
             base = after;
         }
-        let runs = made.into_iter().map(|(id, _, _)| id).collect();
         let (before, after) = (require_version(reader, &base)?, require_version(reader, &fork.head)?);
-        Ok(Self { fork: fork.name, runs, before, after })
+        let doubt = made.last().and_then(|(oldest, _)| doubt(oldest, &before));
+        let runs = made.into_iter().map(|(run, _)| run.id).collect();
+        Ok(Self { fork: fork.name, runs, before, after, doubt })
     }
 }
 
@@ -130,7 +143,7 @@ pub fn apply(
     let (changes, left_out) = chosen(all, options.filter);
     let out = WriteOut { vault, overlay_names: OverlayNames::Plain, meter: options.meter, unwritten: None };
     let host = host::Host::open(dir, &out)?;
-    let plan = plan::make(&host, &pages, &changes)?;
+    let plan = plan::make(&host, &pages, &changes, subject.doubt.as_ref())?;
     let mut applied = Applied { already: plan.already, left_out, changes, kept_dirs: Vec::new() };
     if options.trial == Trial::DryRun {
         return Ok(applied);

@@ -1,9 +1,11 @@
 //! What is to be done in the host directory: decided for all changes before the first is made.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::RangeInclusive;
 
 use super::host::{Found, Host, Look};
 use super::{ApplyError, Conflict, ancestors};
+use crate::clock::Timestamp;
 use crate::hostfs::make::Over;
 use crate::hostfs::stat::{FileTime, HostKind, HostStat};
 use crate::ids::LinkId;
@@ -119,8 +121,14 @@ struct Maker<'a> {
     seen: Vec<(TreePath, Look)>,
 }
 
-/// Decides on every change, or refuses all of them.
-pub fn make(host: &Host<'_>, pages: &dyn Pages, changes: &[Change]) -> Result<Plan> {
+/// Decides on every change, or refuses all of them. What changed on the host in a time of `doubt` may have been
+/// changed by others without the run having seen it.
+pub fn make(
+    host: &Host<'_>,
+    pages: &dyn Pages,
+    changes: &[Change],
+    doubt: Option<&RangeInclusive<Timestamp>>,
+) -> Result<Plan> {
     let mut maker = Maker {
         host,
         pages,
@@ -139,7 +147,11 @@ pub fn make(host: &Host<'_>, pages: &dyn Pages, changes: &[Change]) -> Result<Pl
             continue;
         }
         let goes_with_dir = ancestors(&change.path).any(|above| maker.swapped.contains(&above));
-        match maker.judge(change)? {
+        let mut verdict = maker.judge(change)?;
+        if matches!(verdict, Verdict::Do(_)) && maker.last_is_in(doubt) {
+            verdict = Verdict::Conflict("it was changed while the run began");
+        }
+        match verdict {
             // Why its directory is gone is told of the directory itself.
             Verdict::Conflict(DIR_GONE) if ancestors(&change.path).any(|above| told.contains(&above)) => {}
             Verdict::Conflict(reason) => {
@@ -173,6 +185,12 @@ fn dir_of(side: Option<&Side>) -> Option<DirRef> {
 impl Maker<'_> {
     fn meta(&self, dir: &DirRef) -> Result<DirMeta> {
         Ok(tree::top(self.pages, &dir.tree)?.0)
+    }
+
+    /// Whether what was looked at last is a file that was changed then.
+    fn last_is_in(&self, doubt: Option<&RangeInclusive<Timestamp>>) -> bool {
+        let (Some(doubt), Some((_, Look::There(stat)))) = (doubt, self.seen.last()) else { return false };
+        stat.kind != HostKind::Dir && doubt.contains(&Timestamp(stat.ctime.saturating_nanos()))
     }
 
     fn judge(&mut self, change: &Change) -> Result<Verdict> {
