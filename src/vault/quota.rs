@@ -38,15 +38,15 @@ fn write(writer: &mut dyn Writer, quota: &Quota) -> Result<()> {
 }
 
 /// Refuses a version that would exceed a limit; not for having too many files if it has no more than the version
-/// `before` it, nor for the bytes of the vault if its files have less: how else would it become smaller? What it needs
-/// is stored already, but not committed.
-pub fn check(reader: &dyn Reader, totals: &Totals, before: Option<&VersionId>) -> Result<()> {
+/// `before` it, nor for the bytes of the vault if its files have less, by more than the `added` bytes of new content: how
+/// else would it become smaller? What it needs is stored already, but not committed.
+pub fn check(reader: &dyn Reader, totals: &Totals, before: Option<&VersionId>, added: u64) -> Result<()> {
     let quota = read(reader)?;
     if quota == Quota::default() {
         return Ok(());
     }
     let before = before.map(|id| reader.version(id)).transpose()?.flatten();
-    if before.as_ref().is_none_or(|before| totals.bytes >= before.bytes) {
+    if before.as_ref().is_none_or(|before| totals.bytes.saturating_add(added) >= before.bytes) {
         check_bytes(reader, &quota)?;
     }
     if let Some(limit) = quota.files

@@ -131,7 +131,7 @@ impl Vault {
         body: impl FnOnce(&mut Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
         let writer = self.backend.write()?;
-        let mut transaction = Transaction { writer, context: &self.context };
+        let mut transaction = Transaction { writer, context: &self.context, added: 0 };
         let done = body(&mut transaction)?;
         transaction.writer.commit(durability)?;
         Ok(done)
@@ -146,7 +146,7 @@ impl Vault {
 /// A vault's first rows: its identity, an empty version and the main fork.
 fn initialize(backend: &dyn Backend, bound: Option<&[u8]>, context: &Context) -> Result<()> {
     let id = random::bytes::<16>().map_err(VaultError::Input)?;
-    let mut transaction = Transaction { writer: backend.write()?, context };
+    let mut transaction = Transaction { writer: backend.write()?, context, added: 0 };
     let now = context.clock.now();
     transaction.writer.set_meta(key::VAULT_ID, &id)?;
     transaction.writer.set_meta(key::CREATED_AT, now.0.to_string().as_bytes())?;
@@ -197,6 +197,8 @@ impl Committed {
 pub struct Transaction<'a> {
     pub(super) writer: Box<dyn Writer + 'a>,
     context: &'a Context,
+    /// Bytes of content that were put.
+    added: u64,
 }
 
 impl Transaction<'_> {
@@ -221,6 +223,7 @@ impl Transaction<'_> {
     }
 
     pub fn put_blobs(&mut self, blobs: &[BlobRecord]) -> Result<()> {
+        self.added += blobs.iter().map(|blob| blob.data.len() as u64).sum::<u64>();
         Ok(self.writer.put_blobs(blobs)?)
     }
 
@@ -230,7 +233,7 @@ impl Transaction<'_> {
 
     /// Adds a version of this root, within the quotas.
     pub fn put_version(&mut self, root: &DirRef, draft: Draft<'_>) -> Result<VersionRecord> {
-        quota::check(self.view(), &root.totals, draft.parents.first())?;
+        quota::check(self.view(), &root.totals, draft.parents.first(), self.added)?;
         let version = draft.finish(root, &self.context.actor, self.context.clock.now());
         self.writer.put_version(&version)?;
         Ok(version)

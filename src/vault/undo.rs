@@ -9,7 +9,7 @@ use crate::ids::{ForkName, VersionId};
 
 use super::error::{Result, VaultError};
 use super::store::{Advance, Committed, Transaction, Vault, When, require_version};
-use super::version::full_root_of;
+use super::version::{History, full_root_of};
 
 /// A version that was taken back, and the one that did it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +86,20 @@ impl Line<'_> {
             return Ok(None);
         }
         let target = require_version(self.reader, target)?;
-        Ok((target.root == version.root).then_some(target))
+        // A join of which one side has everything looks the same, but that side was never before it.
+        let is_one = target.root == version.root && self.has_been_at(version, &target.id)?;
+        Ok(is_one.then_some(target))
+    }
+
+    /// Whether a fork that is at a version of this line was at another before.
+    fn has_been_at(&self, version: &VersionRecord, other: &VersionId) -> Result<bool> {
+        for version in History::new(self.reader, version.id).skip(1) {
+            let id = version?.id;
+            if id == *other || id == self.began {
+                return Ok(id == *other);
+            }
+        }
+        Ok(false)
     }
 
     /// The version on the line that a version of the fork shows.

@@ -44,6 +44,24 @@ impl Beside {
     }
 }
 
+/// It equals its second parent then, as an undo does.
+#[test]
+fn a_join_of_which_one_side_has_everything_is_taken_back_as_a_join() {
+    let beside = Beside::new();
+    let common = Changes::default().dir("out", 0o755, 3).put("out/both", "same");
+    let one = beside.make("one", beside.base, &common.clone(), 1);
+    let two = beside.make("two", beside.base, &common.put("out/two", "2"), 2);
+    let Joined::New(joined) = beside.join("joined", &[one, two]) else { panic!() };
+    let (vault, name) = (&beside.vault, fork("joined"));
+    assert_eq!(joined.root, vault.read().unwrap().version(&two).unwrap().unwrap().root);
+    vault.write_file(&name, &support::path("late"), &b"x"[..], None, "write").unwrap();
+    vault.undo(&name).unwrap();
+    assert_eq!(files(vault, "joined"), files(vault, "two"));
+    let undone = vault.undo(&name).unwrap();
+    assert_eq!((undone.undone.id, files(vault, "joined")), (joined.id, files(vault, "one")));
+    assert!(vault.undo(&name).is_err(), "the fork began there");
+}
+
 #[test]
 fn what_each_side_did_is_there_and_what_both_did_is_there_once() {
     let beside = Beside::new();

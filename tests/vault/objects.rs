@@ -253,6 +253,9 @@ fn a_quota_refuses_and_leaves_the_vault_as_it_was() {
     // Below what there is already only a version with less is made, and then there is room again.
     vault.set_quota(&Quota { bytes: Some(320_000), ..Quota::default() }).unwrap();
     assert!(matches!(write(&support::noise(3, 300_000)), Err(VaultError::Quota { what: "bytes", .. })));
+    // Less and less of what is new is not less.
+    let smaller = write(&support::noise(4, 299_000));
+    assert!(matches!(smaller, Err(VaultError::Quota { what: "bytes", .. })), "{smaller:?}");
     vault.remove(&main_fork(), &[path("b")], Depth::FilesOnly, "rm").unwrap();
     vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
     vault.gc(&|_| {}).unwrap();
