@@ -4,7 +4,7 @@ use std::io::Write;
 
 use avfs::exit_code;
 use avfs::runtime::envelope::{CacheExplain, Envelope, ErrorBody, SCHEMA_VERSION};
-use avfs::runtime::{Came, Executed, ExecutionRequest, Output, Streams, why_not_remembered};
+use avfs::runtime::{Came, Executed, ExecutionRequest, Output, Streams, Zone, why_not_remembered};
 
 use crate::args::Args;
 use crate::error::RunError;
@@ -60,7 +60,9 @@ pub fn explain_cache(args: &Args) -> u8 {
                 Envelope { schema_version: SCHEMA_VERSION, kind: "cache.explain", success, result, error };
             serde_json::to_string(&envelope).map(|text| text + "\n").unwrap_or_default()
         }
-        (Some(explained), false) => explained.lines().iter().map(|line| format!("{line}\n")).collect(),
+        (Some(explained), false) => {
+            explained.lines(&Zone::system()).iter().map(|line| format!("{line}\n")).collect()
+        }
         (None, false) => String::new(),
     };
     if let (Some(error), false) = (&error, args.json) {

@@ -60,6 +60,7 @@ mod view;
 mod words;
 mod workspace;
 mod workspace_service;
+mod zone;
 
 /// A setting of whoever asks for runs; what it means is the vault's business.
 pub use crate::vault::checkpoint::KeepCount;
@@ -122,3 +123,4 @@ pub use view::{Extra, Profile, SecretFiles, ViewRequest, view};
 pub use words::WordError;
 pub use workspace::{WorkspaceError, bound_dir, make_vault, require_bound_dir, stat_cache_path};
 pub use workspace_service::WorkspaceService;
+pub use zone::Zone;

@@ -3,8 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use jiff::civil::DateTime;
+
 use crate::clock::Timestamp;
 use crate::diagnose::Diagnose;
+
+use super::zone::Zone;
 
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 
@@ -36,7 +40,9 @@ impl Diagnose for UnitError {
             Self::Cpus(_) => "write a number such as 2 or 0.5",
             Self::Span(_) => "write a duration such as 90s, 30m, 12h, 7d or 2w",
             Self::Clock(_) => "write a time such as 2026-01-31T12:00:00Z, or @ and seconds since 1970",
-            Self::Since(_) => "write a duration such as 12h, or a time such as 2026-01-31T12:00:00Z",
+            Self::Since(_) => {
+                "write a duration such as 12h, or a time such as 2026-01-31, '2026-01-31 12:00:00' or 2026-01-31T12:00:00Z"
+            }
         };
         Some(hint.to_owned())
     }
@@ -129,14 +135,16 @@ impl FromStr for Span {
 pub enum Since {
     Ago(Span),
     At(Timestamp),
+    /// By the clock of whoever asks.
+    Local(DateTime),
 }
 
 impl Since {
-    #[must_use]
-    pub fn at(self, now: Timestamp) -> Timestamp {
+    pub fn at(self, now: Timestamp, zone: &Zone) -> Result<Timestamp, UnitError> {
         match self {
-            Self::Ago(Span(seconds)) => now.plus_seconds(-seconds),
-            Self::At(at) => at,
+            Self::Ago(Span(seconds)) => Ok(now.plus_seconds(-seconds)),
+            Self::At(at) => Ok(at),
+            Self::Local(local) => zone.at(local).ok_or_else(|| UnitError::Since(local.to_string())),
         }
     }
 }
@@ -148,11 +156,13 @@ impl FromStr for Since {
         if let Ok(span) = text.parse::<Span>() {
             return Ok(Self::Ago(span));
         }
-        let time = text.parse::<jiff::Timestamp>().ok();
-        let nanos = time.and_then(|time| i64::try_from(time.as_nanosecond()).ok());
-        nanos
-            .map(|nanos| Self::At(Timestamp(nanos)))
-            .ok_or_else(|| UnitError::Since(text.chars().take(40).collect()))
+        let bad = || UnitError::Since(text.chars().take(40).collect());
+        if let Ok(time) = text.parse::<jiff::Timestamp>() {
+            return i64::try_from(time.as_nanosecond())
+                .map(|nanos| Self::At(Timestamp(nanos)))
+                .map_err(|_| bad());
+        }
+        text.parse::<DateTime>().map(Self::Local).map_err(|_| bad())
     }
 }
 
@@ -208,7 +218,15 @@ mod tests {
             assert!(bad.parse::<Span>().is_err(), "{bad:?} was taken");
         }
         assert_eq!("1970-01-01T00:00:01Z".parse(), Ok(Since::At(Timestamp(1_000_000_000))));
-        assert_eq!(Since::Ago(Span(1)).at(Timestamp(5_000_000_000)), Timestamp(4_000_000_000));
+        let zone = Zone::ahead(2);
+        let at = |text: &str| text.parse::<Since>().unwrap().at(Timestamp(5_000_000_000), &zone).unwrap();
+        assert_eq!(at("1s"), Timestamp(4_000_000_000));
+        assert_eq!(at("1970-01-01T02:00:03+02:00"), Timestamp(3_000_000_000));
+        assert_eq!(at("1970-01-01 02:00:03"), Timestamp(3_000_000_000));
+        assert_eq!(at("1970-01-02"), at("1970-01-01T22:00:00Z"));
+        for bad in ["yesterday", "12:00", "1970-13-01", "9999-12-31T23:59:59Z"] {
+            assert!(bad.parse::<Since>().is_err(), "{bad:?} was taken");
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod policy;
 mod record;
 mod runs;
 mod streams;
+mod times;
 mod tour;
 mod vaults;
 mod verbs;

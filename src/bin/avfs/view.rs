@@ -6,6 +6,7 @@ use avfs::backend::{Reader, VersionRecord};
 use avfs::clock::Timestamp;
 use avfs::hostfs::stat::FileTime;
 use avfs::ids::VersionId;
+use avfs::runtime::Zone;
 use avfs::runtime::envelope::EntryObject;
 use avfs::vault::page::{DirRef, Node};
 use avfs::vault::path::TreePath;
@@ -98,14 +99,11 @@ pub fn labels(reader: &dyn Reader) -> Result<HashMap<VersionId, Vec<String>>> {
 
 /// A time for people, where they are.
 pub fn local_time(at: Timestamp) -> String {
-    local_file_time(FileTime::from_nanos(at.0))
+    Zone::system().show(at)
 }
 
 pub fn local_file_time(time: FileTime) -> String {
-    match jiff::Timestamp::new(time.seconds, 0) {
-        Ok(stamp) => stamp.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
-        Err(_) => avfs::runtime::envelope::time_of_file(time),
-    }
+    Zone::system().show_file_time(time)
 }
 
 /// The first line of what somebody wrote, unable to move the cursor.

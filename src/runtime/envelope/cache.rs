@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::backend::{MemoRecord, RunRecord};
+use crate::clock::Timestamp;
 use crate::ids::{MemoKey, RunId, VersionId, to_hex};
+use crate::runtime::Zone;
 use crate::runtime::memo::{CacheUse, Found, Look, Reason};
 use crate::vault::memo::Lost;
 
@@ -152,6 +154,9 @@ pub struct FoundObject {
     pub content: String,
     pub created_at: String,
     pub expires_at: String,
+    /// The same, for people.
+    #[serde(skip)]
+    pub expires: Timestamp,
 }
 
 impl From<&Found> for FoundObject {
@@ -165,6 +170,7 @@ impl From<&Found> for FoundObject {
             content: found.content.to_hex(),
             created_at: time_text(found.created_at),
             expires_at: time_text(found.expires_at),
+            expires: found.expires_at,
         }
     }
 }
@@ -191,9 +197,9 @@ impl CacheExplain {
         Self { run_id, outcome, cached_from, key, missed, remembered, not_remembered, found: None }
     }
 
-    /// In words, for people.
+    /// In words, for people in this zone.
     #[must_use]
-    pub fn lines(&self) -> Vec<String> {
+    pub fn lines(&self, zone: &Zone) -> Vec<String> {
         let about = self.run_id.as_ref().map_or_else(|| "this request".to_owned(), |id| format!("run:{id}"));
         let past = self.run_id.is_some();
         let mut lines = vec![match (self.outcome, &self.cached_from) {
@@ -209,7 +215,8 @@ impl CacheExplain {
             let changed = if found.changed { "changed files" } else { "changed nothing" };
             lines.push(format!(
                 "  exit {}, {changed}, remembered until {}",
-                found.exit_code, found.expires_at
+                found.exit_code,
+                zone.show(found.expires)
             ));
         }
         match (past, self.remembered, self.not_remembered.is_empty()) {

@@ -2,10 +2,10 @@
 
 use avfs::backend::AuditRecord;
 use avfs::ids::{AuditDigest, ForkName, RunPrefix, from_hex, to_hex};
-use avfs::runtime::Since;
 use avfs::runtime::envelope::{
     AuditExport, AuditLine, AuditList, AuditRow, AuditVerify, AuditVerifyHead, ErrorBody,
 };
+use avfs::runtime::{Since, Zone};
 use avfs::vault::audit;
 use avfs::vault::audit_query::{AuditQuery, newest};
 use clap::{Args, Subcommand};
@@ -42,7 +42,7 @@ Examples:
   avfs audit list
   avfs audit list --since 24h --action run
   avfs audit list --run 3f9a
-  avfs audit list --fork main --since 2026-01-31T00:00:00Z --limit 100")]
+  avfs audit list --fork main --since 2026-01-31 --limit 100")]
 struct ListArgs {
     /// Only rows about this run
     #[arg(long, value_name = "ID")]
@@ -53,7 +53,7 @@ struct ListArgs {
     /// Only this action (run.end), or every action of a kind (run)
     #[arg(long, value_name = "NAME")]
     action: Option<String>,
-    /// Only rows since then: a duration before now, or a time
+    /// Only rows since then: a duration before now, or a time (local where it says no offset)
     #[arg(long, value_name = "DURATION|TIME")]
     since: Option<Since>,
     /// Only the newest so many
@@ -88,7 +88,7 @@ Examples:
   avfs audit export --since 24h | jq -r .action
   avfs audit verify --expect \"$(tail -n 1 audit.jsonl | jq -r .digest)\"")]
 struct ExportArgs {
-    /// From the first row since then on: a duration before now, or a time
+    /// From the first row since then on: a duration before now, or a time (local where it says no offset)
     #[arg(long, value_name = "DURATION|TIME")]
     since: Option<Since>,
 }
@@ -109,7 +109,7 @@ pub fn run(ctx: &CommandContext, args: &AuditArgs) -> Outcome {
 fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let query = AuditQuery {
-        since: args.since.map(|since| since.at(vault.now())),
+        since: args.since.map(|since| since.at(vault.now(), &Zone::system())).transpose()?,
         run: args.run.clone(),
         fork: args.fork.clone(),
         action: args.action.clone(),
@@ -125,7 +125,7 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
 
 fn export(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let since = args.since.map(|since| since.at(vault.now()));
+    let since = args.since.map(|since| since.at(vault.now(), &Zone::system())).transpose()?;
     if ctx.ui.format == Format::Json {
         let mut rows = Vec::new();
         vault.export_audit(since, |link| {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use avfs::backend::MemoRecord;
 use avfs::ids::RunPrefix;
+use avfs::runtime::Zone;
 use avfs::runtime::envelope::{CacheExplain, CacheForget, CacheList, MemoObject};
 use avfs::vault::Vault;
 use avfs::vault::memo::{Forget, lost};
@@ -111,7 +112,7 @@ fn explain(ctx: &CommandContext, args: &ExplainArgs) -> Outcome {
     let remembered = vault.read()?.memo_of_run(&run.id)?;
     let result = CacheExplain::of_run(&run, remembered.is_some());
     ui.answer(&result, |out| {
-        result.lines().iter().try_for_each(|line| out.line(format_args!("{}", one_line(line))))
+        result.lines(&Zone::system()).iter().try_for_each(|line| out.line(format_args!("{}", one_line(line))))
     })
 }
 

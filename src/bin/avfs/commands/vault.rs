@@ -15,6 +15,7 @@ use crate::cli::vault_word;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Outcome, Tone};
+use crate::view::local_time;
 
 /// How long a delete waits for others to leave the vault.
 const DELETE_PATIENCE: Duration = Duration::from_secs(2);
@@ -115,12 +116,14 @@ fn list(ctx: &CommandContext) -> Outcome {
 
 fn info(ctx: &CommandContext) -> Outcome {
     let vault = ctx.open_vault()?;
-    let result = describe(&vault)?;
+    let created = created_at(&vault)?;
+    let result = describe(&vault, created)?;
+    let created = created.map(local_time);
     ctx.ui.answer(&result, |out| {
         out.line(format_args!("vault        {}", result.vault))?;
         out.line(format_args!("id           {}", result.id))?;
         out.line(format_args!("format       {}", result.format))?;
-        out.line(format_args!("created      {}", result.created_at.as_deref().unwrap_or("unknown")))?;
+        out.line(format_args!("created      {}", created.unwrap_or_else(|| "unknown".to_owned())))?;
         out.line(format_args!("bound to     {}", result.bound.as_deref().unwrap_or("no directory")))?;
         out.line(format_args!("forks        {}", result.forks))?;
         out.line(format_args!("checkpoints  {}", result.checkpoints))?;
@@ -129,10 +132,13 @@ fn info(ctx: &CommandContext) -> Outcome {
     })
 }
 
-fn describe(vault: &Vault) -> Result<VaultInfo, Failure> {
+fn created_at(vault: &Vault) -> Result<Option<Timestamp>, Failure> {
+    let text = vault.read()?.meta(key::CREATED_AT)?;
+    Ok(text.and_then(|text| String::from_utf8(text).ok()?.parse().ok()).map(Timestamp))
+}
+
+fn describe(vault: &Vault, created_at: Option<Timestamp>) -> Result<VaultInfo, Failure> {
     let reader = vault.read()?;
-    let created_at = reader.meta(key::CREATED_AT)?;
-    let created_at = created_at.and_then(|text| String::from_utf8(text).ok()?.parse().ok()).map(Timestamp);
     let usage = reader.usage()?;
     Ok(VaultInfo {
         vault: vault.path().unwrap_or(Path::new("")).to_string_lossy().into_owned(),
