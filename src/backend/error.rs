@@ -70,7 +70,7 @@ impl Diagnose for BackendError {
         let hint = match self {
             Self::NotFound { .. } => "make one with: avfs init, or name one with --vault".to_owned(),
             Self::Exists { .. } => "use it as it is, or choose another place with --vault".to_owned(),
-            Self::Foreign { .. } => "name another file with --vault".to_owned(),
+            Self::Foreign { .. } => "name another file with --vault, or move this one away".to_owned(),
             Self::Newer { .. } => "use the avfs that made it, or a later one".to_owned(),
             Self::Corrupt { path, .. } => {
                 format!("see how much is whole with: avfs fsck --vault {}", path.display())

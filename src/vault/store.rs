@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::backend::sqlite::{OpenOptions, SqliteBackend, sibling};
-use crate::backend::{
-    Backend, BackendError, BlobRecord, Durability, ForkRecord, Life, Reader, VersionRecord, Writer,
-};
+use crate::backend::{Backend, BlobRecord, Durability, ForkRecord, Life, Reader, VersionRecord, Writer};
 use crate::clock::{Clock, Timestamp};
 use crate::hostfs::random;
 use crate::ids::{ForkName, VersionId, to_hex};
@@ -48,7 +46,7 @@ impl Vault {
     /// Makes a vault at `path`, complete or not at all. `bound` is what [`key::BOUND`] says.
     pub fn create(path: &Path, bound: Option<&[u8]>, options: OpenOptions, context: Context) -> Result<Self> {
         if path.symlink_metadata().is_ok() {
-            return Err(BackendError::Exists { path: path.to_owned() }.into());
+            return Err(SqliteBackend::taken(path, &options).into());
         }
         let unique = random::suffix().map_err(VaultError::Input)?;
         let unfinished = sibling(path, &format!(".new-{unique}"));

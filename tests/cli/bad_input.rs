@@ -1,6 +1,7 @@
 //! What is wrong is refused: one sentence, a hint, a stable code, a non-zero exit, and the vault as it was.
 
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
@@ -45,6 +46,28 @@ fn a_newer_vault() {
     let version: i64 =
         sql(&env.vault_file()).pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
     assert_eq!(version, 999);
+}
+
+#[test]
+fn a_vault_where_something_else_is() {
+    let env = TestEnv::with_project();
+    env.put("notes.db", b"these are notes, not a vault\n");
+    env.put("empty.db", b"");
+    std::os::unix::fs::symlink("nowhere", env.project().join("dangling.db")).unwrap();
+    assert!(Command::new("mkfifo").arg(env.project().join("fifo.db")).status().unwrap().success());
+    for file in ["notes.db", "empty.db", "dangling.db", "fifo.db"] {
+        let refusal = env.refused(&["init", "--vault", file], 1, "vault.foreign");
+        let hint = refusal["error"]["hint"].as_str().unwrap();
+        assert!(hint.contains("--vault") && hint.contains("move"), "{file}: {hint}");
+    }
+    let whole = std::fs::read(env.vault_file()).unwrap();
+    env.put("cut.db", &whole[..whole.len() / 2]);
+    env.refused(&["init", "--vault", "cut.db"], 1, "vault.corrupt");
+    // What cannot be read is not deleted, but it can be told how.
+    env.put("cut.db-lock", b"");
+    let refusal = env.refused(&["vault", "delete", "cut.db", "--yes"], 1, "vault.corrupt");
+    let hint = refusal["error"]["hint"].as_str().unwrap();
+    assert!(hint.contains("rm ") && hint.contains("cut.db ") && hint.ends_with("cut.db-lock"), "{hint}");
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn what_is_not_a_vault_is_told_apart_and_left_alone() {
     assert_refused(&scratch.join("nothing"), "vault.not_found");
     assert_refused(&text.join("beneath-a-file"), "vault.io");
     let made = Vault::create(&text, None, OpenOptions::default(), support::fixed_context()).map(drop);
-    assert!(matches!(made, Err(VaultError::Backend(BackendError::Exists { .. }))), "{made:?}");
+    assert!(matches!(made, Err(VaultError::Backend(BackendError::Foreign { .. }))), "{made:?}");
     let left: Vec<_> =
         fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 4, "something was left behind: {left:?}");

@@ -129,6 +129,22 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<(Conn, Access, i64)> {
     Ok((conn, access, format))
 }
 
+/// Why no vault can be made at a path that is taken: there is one, or what else is there. Changes nothing of it.
+pub fn taken(path: &Path, options: &OpenOptions) -> BackendError {
+    let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
+    if !is_file {
+        // A link that leads nowhere, too.
+        return BackendError::Foreign { path: path.to_owned() };
+    }
+    let looked = open_as(path, Access::ReadOnly, options)
+        .and_then(|conn| check_header(path, &conn, Access::ReadOnly).map(|_| ()));
+    match looked {
+        // One that is so old that it has to be written before it can be read.
+        Ok(()) | Err(BackendError::ReadOnly { .. }) => BackendError::Exists { path: path.to_owned() },
+        Err(error) => error,
+    }
+}
+
 /// Another connection to a vault whose header was checked.
 pub fn open_as(path: &Path, access: Access, options: &OpenOptions) -> Result<Conn> {
     match access {

@@ -58,6 +58,12 @@ impl SqliteBackend {
         Ok(Self::with(path, options, conn, (Access::ReadWrite, FORMAT)))
     }
 
+    /// Why [`SqliteBackend::create`] has to refuse a path that is taken.
+    #[must_use]
+    pub fn taken(path: &Path, options: &OpenOptions) -> BackendError {
+        connect::taken(path, options)
+    }
+
     pub fn open(path: &Path, options: OpenOptions) -> Result<Self> {
         let (conn, access, format) = connect::open(path, &options)?;
         // SQLite keeps its log beside the file itself; so must the locks be that keep a sweep away, or whoever

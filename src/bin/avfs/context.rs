@@ -3,7 +3,6 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use avfs::backend::sqlite::{Mapped, OpenOptions};
 use avfs::clock::SystemClock;
@@ -65,12 +64,6 @@ impl CommandContext {
     /// ` --vault X` as it was typed, for lines that tell what to call next.
     pub fn vault_words(&self) -> String {
         self.vault_option.as_ref().map(|vault| format!(" --vault {}", shell_word(vault))).unwrap_or_default()
-    }
-
-    /// As [`Self::open_vault`], for who would rather be refused than wait.
-    pub fn open_vault_at(&self, path: &std::path::Path, patience: Duration) -> Result<Vault, Failure> {
-        let options = OpenOptions { patience, ..OpenOptions::default() };
-        Ok(Vault::open(path, options, self.actor.clone())?)
     }
 
     /// Where the stat cache of a directory lies; nowhere without a home.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use avfs::diagnose::Diagnose;
 use avfs::ids::ForkName;
+use avfs::vault::VaultError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum EdgeError {
@@ -26,6 +27,9 @@ pub enum EdgeError {
     Output(#[source] std::io::Error),
     #[error("a file may not grow any further: there is a limit on the size of files (ulimit -f)")]
     FileSizeLimit(#[source] Box<dyn std::error::Error>),
+    /// What the library refused, where the verb knows better what to do next.
+    #[error("{error}")]
+    Advised { error: VaultError, hint: String },
     #[error("cannot draw a random number")]
     Random(#[source] std::io::Error),
     #[error("cannot watch for signals")]
@@ -57,6 +61,7 @@ impl Diagnose for EdgeError {
             Self::TwoForks { .. } | Self::TwoVaults { .. } => "usage",
             Self::Output(_) => "io.output",
             Self::FileSizeLimit(_) => "host.file_size_limit",
+            Self::Advised { error, .. } => error.code(),
             Self::Random(_) => "io.random",
             Self::Signals(_) => "io.signals",
             Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => "host.no_permission",
@@ -67,6 +72,7 @@ impl Diagnose for EdgeError {
 
     fn hint(&self) -> Option<String> {
         let hint = match self {
+            Self::Advised { hint, .. } => hint,
             Self::NotConfirmed { .. } => "confirm with: --yes",
             Self::BadPattern { .. } => "search for plain text with: -F",
             Self::NoParent { .. } => "name two versions: avfs diff A B",

@@ -4,15 +4,16 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use avfs::backend::sqlite::{FORMAT, SqliteBackend};
+use avfs::backend::BackendError;
+use avfs::backend::sqlite::{COMPANIONS, FORMAT, OpenOptions, SqliteBackend, sibling};
 use avfs::clock::Timestamp;
 use avfs::runtime::envelope::{VaultDelete, VaultInfo, VaultList, VaultListed, time_text};
 use avfs::runtime::{LocateError, VAULT_DIR, bound_dir, show_bytes_size};
-use avfs::vault::{Vault, key};
+use avfs::vault::{Vault, VaultError, key};
 use clap::{Args, Subcommand};
 
 use crate::cli::vault_word;
-use crate::context::CommandContext;
+use crate::context::{CommandContext, shell_word};
 use crate::error::EdgeError;
 use crate::ui::{Failure, Outcome, Tone};
 use crate::view::local_time;
@@ -156,7 +157,8 @@ fn describe(vault: &Vault, created_at: Option<Timestamp>) -> Result<VaultInfo, F
 fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
     let named = doomed(ctx, args)?;
     // Opening it first makes sure that it is a vault at all.
-    let vault = ctx.open_vault_at(&named, DELETE_PATIENCE)?;
+    let options = OpenOptions { patience: DELETE_PATIENCE, ..OpenOptions::default() };
+    let vault = Vault::open(&named, options, ctx.actor.clone()).map_err(|error| by_hand(&named, error))?;
     // Removing a link would leave every version where it is.
     let path = named.canonicalize().map_err(EdgeError::host("find", &named))?;
     if !args.yes {
@@ -173,6 +175,20 @@ fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
     remove_home(&path);
     let result = VaultDelete { vault: path.to_string_lossy().into_owned() };
     ctx.ui.answer(&result, |out| out.line(format_args!("deleted the vault {}", path.display())))
+}
+
+/// What avfs cannot read it does not delete: it may be anything. Whoever knows better has the command.
+fn by_hand(path: &Path, error: VaultError) -> Failure {
+    let unreadable =
+        matches!(&error, VaultError::Backend(BackendError::Corrupt { .. } | BackendError::Foreign { .. }));
+    if !unreadable {
+        return error.into();
+    }
+    let files = COMPANIONS.iter().map(|suffix| sibling(path, suffix)).filter(|file| file.exists());
+    let words: Vec<String> =
+        [path.to_owned()].into_iter().chain(files).map(|file| shell_word(file.as_os_str())).collect();
+    let hint = format!("if it was a vault, remove it by hand with: rm {}", words.join(" "));
+    EdgeError::Advised { error, hint }.into()
 }
 
 /// The vault that is to go. One that is named twice is meant if both lead to it.
