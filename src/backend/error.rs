@@ -22,6 +22,14 @@ pub enum BackendError {
     ReadOnly { path: PathBuf },
     #[error("no permission to use {}", path.display())]
     NoPermission { path: PathBuf },
+    #[error("the directory {} cannot be made or written", dir.display())]
+    NoPlace {
+        dir: PathBuf,
+        /// What of it is there, and refuses.
+        at: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
     #[error("the vault {} is busy: other processes held it for {waited_s} s", path.display())]
     Busy { path: PathBuf, waited_s: u64 },
     #[error("the vault {} was written while it was read", path.display())]
@@ -57,6 +65,16 @@ impl Diagnose for BackendError {
             Self::Corrupt { .. } => "vault.corrupt",
             Self::ReadOnly { .. } => "vault.read_only",
             Self::NoPermission { .. } => "vault.no_permission",
+            Self::NoPlace { source, .. } => match Cause::of(source) {
+                Cause::NoPermission => "vault.no_permission",
+                Cause::ReadOnly => "vault.read_only",
+                Cause::DiskFull
+                | Cause::NotFound
+                | Cause::Exists
+                | Cause::NotADirectory
+                | Cause::Link
+                | Cause::Other => "vault.io",
+            },
             Self::Busy { .. } | Self::Unsteady { .. } => "vault.busy",
             Self::DiskFull { .. } => "vault.disk_full",
             Self::LocksUnsupported { .. } => "vault.locks_unsupported",
@@ -78,6 +96,10 @@ impl Diagnose for BackendError {
             Self::ReadOnly { path } | Self::NoPermission { path } => {
                 format!("check with: ls -l {}", path.display())
             }
+            Self::NoPlace { at, .. } => format!(
+                "check with: ls -ld {}, or keep the vault elsewhere: avfs init --vault NAME|PATH",
+                at.display()
+            ),
             Self::Busy { .. } => "try again, or see who uses it with: fuser -v on the vault file".to_owned(),
             Self::Unsteady { .. } => {
                 "try again: who may not write a vault cannot hold its writers off, and reads it as it stands"
@@ -106,6 +128,15 @@ impl BackendError {
                 Self::Io { operation, path, source }
             }
         }
+    }
+
+    /// The directory a vault shall lie in refuses it.
+    pub(crate) fn no_place(dir: &Path, source: std::io::Error) -> Self {
+        if Cause::of(&source) == Cause::DiskFull {
+            return Self::DiskFull { path: dir.to_owned() };
+        }
+        let at = dir.ancestors().find(|at| at.symlink_metadata().is_ok()).unwrap_or(dir).to_owned();
+        Self::NoPlace { dir: dir.to_owned(), at, source }
     }
 
     pub(crate) fn lock(path: &Path, error: LockError) -> Self {

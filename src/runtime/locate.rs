@@ -48,6 +48,12 @@ pub enum LocateError {
     NoneNear { cwd: PathBuf },
     #[error("there is no vault named {name}")]
     NoneNamed { name: VaultName },
+    #[error("there is no vault at {}", path.display())]
+    NoneAt {
+        path: PathBuf,
+        /// What makes one there, after `avfs init`.
+        words: String,
+    },
     #[error("{name} is a directory with a vault in it, and the name of another vault")]
     Ambiguous { name: VaultName, named: PathBuf },
     #[error(transparent)]
@@ -59,7 +65,7 @@ pub enum LocateError {
 impl Diagnose for LocateError {
     fn code(&self) -> &'static str {
         match self {
-            Self::NoneNear { .. } | Self::NoneNamed { .. } => "vault.not_found",
+            Self::NoneNear { .. } | Self::NoneNamed { .. } | Self::NoneAt { .. } => "vault.not_found",
             Self::Ambiguous { .. } => "vault.ambiguous",
             Self::Name(error) => error.code(),
             Self::NoHome { .. } => "env.no_home",
@@ -71,6 +77,9 @@ impl Diagnose for LocateError {
             Self::NoneNear { .. } => Some("make one with: avfs init, or name one with --vault".to_owned()),
             Self::NoneNamed { name } => {
                 Some(format!("make it with: avfs init --vault {name}, or list them with: avfs vault list"))
+            }
+            Self::NoneAt { words, .. } => {
+                Some(format!("make it with: avfs init {words}, or name another with --vault"))
             }
             Self::Ambiguous { name, named } => {
                 Some(format!("say which: ./{name} for the directory's, {} for the other", named.display()))
@@ -235,6 +244,18 @@ impl Surroundings {
     }
 
     fn existing(&self, text: &OsStr) -> Result<PathBuf, LocateError> {
+        let path = self.meant_by(text)?;
+        // What else may be wrong with it is told when it is opened.
+        if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            let word = text.to_string_lossy();
+            let words =
+                if self.cwd.join(text).is_dir() { word.into_owned() } else { format!("--vault {word}") };
+            return Err(LocateError::NoneAt { path, words });
+        }
+        Ok(path)
+    }
+
+    fn meant_by(&self, text: &OsStr) -> Result<PathBuf, LocateError> {
         let choice = self.read_choice(text)?;
         let path = self.path_of(&choice)?;
         match choice {
@@ -319,6 +340,8 @@ mod tests {
         put(&dir.path().join(".avfs/vault.db"));
         let mut near = around(dir.path());
         near.vault = Some("env.db".into());
+        put(&dir.path().join("env.db"));
+        put(&dir.path().join("x.db"));
         assert_eq!(near.locate(None).unwrap().source, VaultSource::Environment);
         let located = near.locate(Some(OsStr::new("x.db"))).unwrap();
         assert_eq!(located, Located { path: dir.path().join("x.db"), source: VaultSource::Option });
@@ -338,8 +361,14 @@ mod tests {
         let text = put(&dir.path().join("notes.txt"));
         assert_eq!(near.locate(Some(OsStr::new("notes.txt"))).unwrap().path, text);
         std::fs::create_dir(dir.path().join("project")).unwrap();
-        let path = near.locate(Some(OsStr::new("project"))).unwrap().path;
-        assert_eq!(path, dir.path().join("project/.avfs/vault.db"));
+        let none = near.locate(Some(OsStr::new("project"))).unwrap_err();
+        assert_eq!(
+            none.to_string(),
+            format!("there is no vault at {}/project/.avfs/vault.db", dir.path().display())
+        );
+        assert!(none.hint().unwrap().contains("avfs init project"), "{:?}", none.hint());
+        let none = near.locate(Some(OsStr::new("./no.db"))).unwrap_err();
+        assert!(none.hint().unwrap().contains("avfs init --vault ./no.db"), "{:?}", none.hint());
     }
 
     #[test]
@@ -352,7 +381,9 @@ mod tests {
         assert_eq!(near.locate(Some(word)).unwrap().path, named);
         assert_eq!(near.locate_only(Some(word)).unwrap().path, named);
         let inside = dir.path().join("work/.avfs/vault.db");
-        assert_eq!(near.locate(Some(OsStr::new("./work"))).unwrap().path, inside);
+        assert!(
+            matches!(near.locate(Some(OsStr::new("./work"))), Err(LocateError::NoneAt { path, .. }) if path == inside)
+        );
         put(&inside);
         assert_eq!(near.locate(Some(word)).unwrap().path, inside);
         assert!(matches!(near.locate_only(Some(word)), Err(LocateError::Ambiguous { .. })));

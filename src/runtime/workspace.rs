@@ -61,7 +61,7 @@ pub fn make_vault(
     let bound = binding(path, dir);
     let home = path.parent().unwrap_or(Path::new("/"));
     let was_there = home.exists();
-    let refused = |error| BackendError::io("create", home, error);
+    let refused = |error| BackendError::no_place(home, error);
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home).map_err(refused)?;
     rustix::fs::access(home, rustix::fs::Access::WRITE_OK).map_err(|errno| refused(errno.into()))?;
     let made = Vault::create(path, Some(&bound), options, context).and_then(|vault| {

@@ -7,6 +7,8 @@ use avfs::diagnose::Diagnose;
 use avfs::ids::ForkName;
 use avfs::vault::VaultError;
 
+use crate::ui::Failure;
+
 #[derive(Debug, thiserror::Error)]
 pub enum EdgeError {
     #[error("{} would be deleted with every version in it", vault.display())]
@@ -44,6 +46,15 @@ pub enum EdgeError {
 }
 
 impl EdgeError {
+    /// Who takes a fork away, or what it changed, does not want to make it.
+    pub fn of_old_fork(error: VaultError) -> Failure {
+        if !matches!(error, VaultError::NoFork { .. }) {
+            return error.into();
+        }
+        let hint = "list them with: avfs fork list".to_owned();
+        Self::Advised { error, hint }.into()
+    }
+
     pub fn host(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Host { operation, path, source }
@@ -85,6 +96,9 @@ impl Diagnose for EdgeError {
             }
             Self::Host { source, .. } if source.kind() == ErrorKind::StorageFull => {
                 "free some space, then try again"
+            }
+            Self::Host { operation: "read", source, .. } if source.kind() == ErrorKind::NotFound => {
+                "check how it is written, or choose another file"
             }
             Self::Host { source, .. } if source.kind() == ErrorKind::NotFound => {
                 "make the directory first, or choose another place"

@@ -5,6 +5,7 @@ use avfs::vault::discard::ChangesOf;
 use clap::Args;
 
 use crate::context::CommandContext;
+use crate::error::EdgeError;
 use crate::ui::{Outcome, Tone};
 use crate::view::plural;
 
@@ -26,7 +27,7 @@ pub struct DiscardArgs {
 
 pub fn run(ctx: &CommandContext, args: &DiscardArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let discarded = vault.discard(&args.what)?;
+    let discarded = vault.discard(&args.what).map_err(EdgeError::of_old_fork)?;
     ctx.ui.answer(&Discard::from(&discarded), |out| {
         let runs: Vec<String> =
             discarded.runs.iter().map(|run| out.paint(Tone::Id, format_args!("run:{}", run.id))).collect();

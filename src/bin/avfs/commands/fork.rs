@@ -11,6 +11,7 @@ use clap::{Args, Subcommand};
 
 use super::runs;
 use crate::context::CommandContext;
+use crate::error::EdgeError;
 use crate::ui::{Out, Outcome, Tone};
 use crate::view::{local_time, one_line, plural};
 
@@ -173,7 +174,7 @@ fn tree(ctx: &CommandContext, args: &UseArgs) -> Outcome {
 fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let deletion = if args.force { Deletion::Forced } else { Deletion::Careful };
-    let fork = vault.delete_fork(&args.name, deletion)?;
+    let fork = vault.delete_fork(&args.name, deletion).map_err(EdgeError::of_old_fork)?;
     ctx.ui.answer(&ForkOne { fork: ForkObject::from(&fork) }, |out| {
         let name = out.paint(Tone::Name, &fork.name);
         out.line(format_args!("deleted fork {name}; give its space back with: avfs gc"))

@@ -1,13 +1,15 @@
 //! `avfs mkdir`
 
+use avfs::vault::VaultError;
 use avfs::vault::ops::Parents;
 use avfs::vault::path::TreePath;
 use clap::Args;
 
 use super::edited;
 use crate::cli::{EditOptions, tree_path};
-use crate::context::CommandContext;
-use crate::ui::Outcome;
+use crate::context::{CommandContext, shell_word};
+use crate::error::EdgeError;
+use crate::ui::{Failure, Outcome};
 
 /// Make a directory inside a fork
 #[derive(Debug, Args)]
@@ -30,6 +32,16 @@ pub fn run(ctx: &CommandContext, args: &MkdirArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let message = args.edit.message.clone().unwrap_or_else(|| format!("mkdir {}", args.path));
     let parents = if args.parents { Parents::Made } else { Parents::Required };
-    let committed = vault.make_dir(&args.edit.on.fork, &args.path, parents, &message)?;
+    let made = vault.make_dir(&args.edit.on.fork, &args.path, parents, &message);
+    let committed = made.map_err(|error| advised(args, error))?;
     edited::answer(ctx, &args.edit.on.fork, &committed)
+}
+
+fn advised(args: &MkdirArgs, error: VaultError) -> Failure {
+    if !matches!(error, VaultError::NoPath { .. }) {
+        return error.into();
+    }
+    let path = args.path.to_string();
+    let hint = format!("make it too with: avfs mkdir -p {}", shell_word(path.as_ref()));
+    EdgeError::Advised { error, hint }.into()
 }

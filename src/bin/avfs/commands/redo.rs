@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::edited;
 use crate::context::CommandContext;
+use crate::error::EdgeError;
 use crate::ui::Outcome;
 
 /// Take the last undo of a fork back
@@ -26,7 +27,7 @@ pub struct RedoArgs {
 
 pub fn run(ctx: &CommandContext, args: &RedoArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let redone = vault.redo(&args.fork)?;
+    let redone = vault.redo(&args.fork).map_err(EdgeError::of_old_fork)?;
     let result = Redo::of(&args.fork, &redone);
     ctx.ui.answer(&result, |out| edited::show(out, &args.fork, &redone.committed))
 }

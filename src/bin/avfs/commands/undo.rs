@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::edited;
 use crate::context::CommandContext;
+use crate::error::EdgeError;
 use crate::ui::Outcome;
 
 /// Take back the last run of a fork, or its last version if no run made that
@@ -28,7 +29,7 @@ pub struct UndoArgs {
 
 pub fn run(ctx: &CommandContext, args: &UndoArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let undone = vault.undo(&args.fork)?;
+    let undone = vault.undo(&args.fork).map_err(EdgeError::of_old_fork)?;
     let result = Undo::of(&args.fork, &undone);
     ctx.ui.answer(&result, |out| edited::show(out, &args.fork, &undone.committed))
 }

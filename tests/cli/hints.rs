@@ -1,0 +1,60 @@
+//! A hint can be followed: it names what refuses, and the command that helps.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+
+use crate::env::{Answer, TestEnv};
+use crate::support::{self, skip};
+
+fn hint(refusal: &Value) -> &str {
+    refusal["error"]["hint"].as_str().unwrap()
+}
+
+#[test]
+fn a_vault_that_is_not_there_is_made_where_it_was_looked_for() {
+    let env = TestEnv::with_project();
+    let refusal = env.refused(&["--vault", "./nosuch.db", "log"], 1, "vault.not_found");
+    assert!(hint(&refusal).contains("avfs init --vault ./nosuch.db"), "{refusal}");
+    std::fs::create_dir(env.project().join("sub")).unwrap();
+    let refusal = env.refused(&["--vault", "./sub", "log"], 1, "vault.not_found");
+    assert!(hint(&refusal).contains("avfs init ./sub"), "{refusal}");
+}
+
+#[test]
+fn a_place_that_refuses_a_vault_is_named() {
+    let env = TestEnv::new();
+    let mut nowhere = env.avfs(&["--json", "init", "--vault", "named"]);
+    let answer = Answer::from(nowhere.env("HOME", "/proc").output().unwrap());
+    let value: Value = serde_json::from_str(&answer.stdout).unwrap();
+    let message = value["error"]["message"].as_str().unwrap();
+    assert!(message.contains("the directory /proc/.local/share/avfs/vaults cannot be made"), "{message}");
+    assert!(hint(&value).contains("ls -ld /proc,"), "{value}");
+    if !support::is_root() {
+        return skip("a_place_that_refuses_a_vault_is_named", "only root gives files away");
+    }
+    env.give_away();
+    std::fs::set_permissions(env.project(), PermissionsExt::from_mode(0o555)).unwrap();
+    let answer = env.run_as_user(&["init"]);
+    let project = env.project();
+    assert_eq!(answer.code, 1, "{answer:?}");
+    assert!(answer.stderr.contains(&format!("ls -ld {},", project.display())), "{answer:?}");
+    assert!(answer.stderr.contains("avfs init --vault NAME"), "{answer:?}");
+}
+
+#[test]
+fn what_is_not_there_is_not_to_be_made_first() {
+    let env = TestEnv::with_project();
+    for words in
+        [&["fork", "delete", "nosuch"][..], &["apply", "nosuch"], &["discard", "nosuch"], &["undo", "nosuch"]]
+    {
+        let refusal = env.refused(words, 1, "fork.not_found");
+        assert_eq!(hint(&refusal), "list them with: avfs fork list", "{words:?}");
+    }
+    let refusal = env.refused(&["write", "a", "--text", "a", "--fork", "nosuch"], 1, "fork.not_found");
+    assert!(hint(&refusal).contains("avfs fork create nosuch"), "{refusal}");
+    let refusal = env.refused(&["policy", "test", "no-such-file"], 1, "host.io");
+    assert!(!hint(&refusal).contains("directory"), "{refusal}");
+    let refusal = env.refused(&["mkdir", "q/w/e"], 1, "path.not_found");
+    assert!(hint(&refusal).ends_with("avfs mkdir -p q/w/e"), "{refusal}");
+}
