@@ -37,7 +37,11 @@ pub enum VaultError {
     },
 
     #[error("there is no fork, version or run {reference:?}")]
-    UnknownRef { reference: String },
+    UnknownRef {
+        reference: String,
+        /// A run whose id it would be.
+        run: Option<RunId>,
+    },
     #[error("{reference:?} could be any of {count} versions, among them {examples}")]
     AmbiguousRef { reference: String, count: usize, examples: String },
     #[error("{reference:?} is not a reference: {reason}")]
@@ -238,7 +242,8 @@ impl Diagnose for VaultError {
                 "see what else is affected with: avfs fsck; put back what a directory has with: avfs fsck --heal DIR"
                     .to_owned()
             }
-            Self::UnknownRef { .. } => {
+            Self::UnknownRef { run: Some(id), .. } => format!("did you mean run:{id}?"),
+            Self::UnknownRef { run: None, .. } => {
                 "list them with: avfs fork list, or: avfs log; a version is named by at least four digits".to_owned()
             }
             Self::AmbiguousRef { .. } => "give more digits of the version".to_owned(),

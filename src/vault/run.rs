@@ -188,6 +188,13 @@ pub fn find_run(reader: &dyn Reader, prefix: &RunPrefix) -> Result<Option<RunRec
     Ok(found.pop())
 }
 
+/// The run whose id a word is that was taken for something else.
+#[must_use]
+pub fn run_of_word(reader: &dyn Reader, word: &str) -> Option<RunId> {
+    let prefix = RunPrefix::parse(word).ok()?;
+    find_run(reader, &prefix).ok().flatten().map(|run| run.id)
+}
+
 /// Every run of a fork, newest first, some at a time: a journal may be long, and each row holds texts.
 pub struct RunsOfFork<'r> {
     reader: &'r dyn Reader,

@@ -9,7 +9,7 @@ use crate::ids::{
 use super::codec::{put_bytes, put_number};
 use super::error::{Result, VaultError};
 use super::page::DirRef;
-use super::run::find_run;
+use super::run::{find_run, run_of_word};
 use super::store::require_version;
 use super::tree::{self, Pages};
 
@@ -187,11 +187,11 @@ impl Reference {
         let hex = name.to_ascii_lowercase();
         let digits = hex.len() >= PREFIX_HEX_DIGITS_MIN && hex.len() <= 2 * DIGEST_BYTES;
         if !digits || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Err(self.unknown());
+            return Err(self.unknown_to(reader, name));
         }
         let found = reader.versions_with_prefix(&hex, 100)?;
         match found.as_slice() {
-            [] => Err(self.unknown()),
+            [] => Err(self.unknown_to(reader, name)),
             [only] => Ok((*only, None)),
             many => {
                 let examples: Vec<String> = many.iter().take(EXAMPLES_MAX).map(VersionId::short).collect();
@@ -205,7 +205,13 @@ impl Reference {
     }
 
     fn unknown(&self) -> VaultError {
-        VaultError::UnknownRef { reference: self.text.chars().take(80).collect() }
+        VaultError::UnknownRef { reference: self.text.chars().take(80).collect(), run: None }
+    }
+
+    /// A run's id without `run:` is easily taken from a list of runs.
+    fn unknown_to(&self, reader: &dyn Reader, name: &str) -> VaultError {
+        let reference = self.text.chars().take(80).collect();
+        VaultError::UnknownRef { reference, run: run_of_word(reader, name) }
     }
 }
 

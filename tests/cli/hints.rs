@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::Value;
 
 use crate::env::{Answer, TestEnv};
+use crate::runs::land;
+use crate::support::landing::{Changes, run_id};
 use crate::support::{self, skip};
 
 fn hint(refusal: &Value) -> &str {
@@ -57,4 +59,21 @@ fn what_is_not_there_is_not_to_be_made_first() {
     assert!(!hint(&refusal).contains("directory"), "{refusal}");
     let refusal = env.refused(&["mkdir", "q/w/e"], 1, "path.not_found");
     assert!(hint(&refusal).ends_with("avfs mkdir -p q/w/e"), "{refusal}");
+}
+
+#[test]
+fn a_run_without_its_prefix_is_recognised() {
+    let env = TestEnv::with_project();
+    land(&env, 1, &Changes::default().put("a", "a"));
+    let (id, meant) = (run_id(1).to_string(), format!("did you mean run:{}?", run_id(1)));
+    for word in [id.as_str(), &id[..4]] {
+        for words in [&["apply", word][..], &["discard", word]] {
+            assert_eq!(hint(&env.refused(words, 1, "fork.not_found")), meant, "{words:?}");
+        }
+        for words in [&["diff", "main", word][..], &["show", word], &["ls", &format!("{word}~1")]] {
+            assert_eq!(hint(&env.refused(words, 1, "ref.unknown")), meant, "{words:?}");
+        }
+    }
+    assert!(!hint(&env.refused(&["show", "ffff"], 1, "ref.unknown")).contains("run:"));
+    assert!(env.run(&["cache", "explain", &id]).stderr.contains(&meant));
 }

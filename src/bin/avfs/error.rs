@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use avfs::diagnose::Diagnose;
 use avfs::ids::ForkName;
-use avfs::vault::VaultError;
+use avfs::vault::run::run_of_word;
+use avfs::vault::{Vault, VaultError};
 
 use crate::ui::Failure;
 
@@ -46,6 +47,18 @@ pub enum EdgeError {
 }
 
 impl EdgeError {
+    /// As [`Self::of_old_fork`], where a run could be named too.
+    pub fn of_changes(vault: &Vault, error: VaultError) -> Failure {
+        let run = match (&error, vault.read()) {
+            (VaultError::NoFork { name }, Ok(reader)) => run_of_word(&*reader, name.as_str()),
+            (_, Ok(_) | Err(_)) => None,
+        };
+        match run {
+            Some(id) => Self::Advised { error, hint: format!("did you mean run:{id}?") }.into(),
+            None => Self::of_old_fork(error),
+        }
+    }
+
     /// Who takes a fork away, or what it changed, does not want to make it.
     pub fn of_old_fork(error: VaultError) -> Failure {
         if !matches!(error, VaultError::NoFork { .. }) {

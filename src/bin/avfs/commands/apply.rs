@@ -53,7 +53,7 @@ pub fn run(ctx: &CommandContext, args: &ApplyArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let dir = require_bound_dir(&vault)?;
     let filter = Filter::new(&args.include, &args.exclude)?;
-    let subject = Subject::of(&vault, &args.what).map_err(EdgeError::of_old_fork)?;
+    let subject = Subject::of(&vault, &args.what).map_err(|error| EdgeError::of_changes(&vault, error))?;
     let trial = if args.dry_run { Trial::DryRun } else { Trial::Real };
     let runs_on_host = called_out(&changes_to_apply(&vault, &subject, &filter)?);
     // Before anything is written: afterwards it may have been executed already.

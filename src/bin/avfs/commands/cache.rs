@@ -98,6 +98,7 @@ fn explain(ctx: &CommandContext, args: &ExplainArgs) -> Outcome {
     let text = |word: &OsString| word.to_str().map(str::to_owned);
     let mut words = args.words.iter();
     let Some(id) = words.next().and_then(text).filter(|word| word.starts_with("run:")) else {
+        note_run(ctx, args);
         match become_runner(&["cache", "explain"], &["--explain-cache"])? {}
     };
     let mut ui = ctx.ui.clone();
@@ -114,6 +115,16 @@ fn explain(ctx: &CommandContext, args: &ExplainArgs) -> Outcome {
     ui.answer(&result, |out| {
         result.lines(&Zone::system()).iter().try_for_each(|line| out.line(format_args!("{}", one_line(line))))
     })
+}
+
+/// A command may be called like a run; it is the run that is rather meant.
+fn note_run(ctx: &CommandContext, args: &ExplainArgs) {
+    let [word] = args.words.as_slice() else { return };
+    let prefix = word.to_str().and_then(|word| RunPrefix::parse(word).ok());
+    let run = prefix.and_then(|prefix| ctx.open_vault().ok()?.run(&prefix).ok());
+    if let Some(run) = run {
+        ctx.ui.note(format_args!("note: {} is taken for a command; did you mean run:{}?", run.id, run.id));
+    }
 }
 
 fn object(vault: &Vault, memo: &MemoRecord) -> Result<MemoObject, Failure> {

@@ -27,7 +27,7 @@ pub struct DiscardArgs {
 
 pub fn run(ctx: &CommandContext, args: &DiscardArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let discarded = vault.discard(&args.what).map_err(EdgeError::of_old_fork)?;
+    let discarded = vault.discard(&args.what).map_err(|error| EdgeError::of_changes(&vault, error))?;
     ctx.ui.answer(&Discard::from(&discarded), |out| {
         let runs: Vec<String> =
             discarded.runs.iter().map(|run| out.paint(Tone::Id, format_args!("run:{}", run.id))).collect();
