@@ -56,6 +56,11 @@ fn a_limit_on_the_size_of_files_is_an_error() {
         assert_eq!(env.state(), before);
     }
     env.ok(&["import"]);
+    // So little that SQLite calls the disk full.
+    let mut command = env.clean(Path::new("sh"));
+    command.args(["-c", "ulimit -f 1; exec \"$0\" write big --text something"]).arg(binary());
+    let answer = Answer::from(command.output().unwrap());
+    assert!(answer.code == 1 && answer.stderr.contains("limit on the size of files"), "{answer:?}");
     let answer = limited(&["export", "main", "../out"]);
     assert!(answer.code == 1 && answer.stderr.contains("limit on the size of files"), "{answer:?}");
     assert!(!env.at("out").exists());

@@ -239,7 +239,8 @@ impl Ui {
 
 /// Where a limit on the size of files was met, that is why: of SQLite it only comes as a failure of the disk.
 fn with_cause(error: Box<dyn Diagnose>) -> Box<dyn Diagnose> {
-    let of_the_host = error.code().ends_with(".io") || ["vault.sqlite", "io.output"].contains(&error.code());
+    let of_the_host = error.code().ends_with(".io")
+        || ["vault.sqlite", "vault.disk_full", "io.output"].contains(&error.code());
     if of_the_host && signals::met_file_size_limit() {
         return Box::new(EdgeError::FileSizeLimit(error));
     }
