@@ -110,6 +110,16 @@ fn an_answer_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
+fn a_change_that_cannot_be_answered_is_made_and_told() {
+    let env = TestEnv::with_project();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let answer = Answer::from(env.avfs(&["write", "w1", "--text", "x"]).stdout(full).output().unwrap());
+    assert_eq!(answer.code, 1, "{answer:?}");
+    assert!(answer.stderr.contains("the command was carried out"), "{answer:?}");
+    assert_eq!(env.ok(&["cat", "main", "w1"]), "x");
+}
+
+#[test]
 fn an_error_that_cannot_be_answered_in_json_is_told_all_the_same() {
     let env = TestEnv::with_project();
     for (words, exit, told) in

@@ -28,6 +28,8 @@ pub enum EdgeError {
     TwoVaults { one: PathBuf, other: PathBuf },
     #[error("cannot write the answer")]
     Output(#[source] std::io::Error),
+    #[error("the command was carried out, but its answer could not be written")]
+    Unanswered(#[source] Box<dyn std::error::Error>),
     #[error("a file may not grow any further: there is a limit on the size of files (ulimit -f)")]
     FileSizeLimit(#[source] Box<dyn std::error::Error>),
     /// What the library refused, where the verb knows better what to do next.
@@ -83,7 +85,7 @@ impl Diagnose for EdgeError {
             Self::TooLargeForJson { .. } => "cat.too_large",
             Self::UnknownVerb { .. } => "man.unknown_verb",
             Self::TwoForks { .. } | Self::TwoVaults { .. } => "usage",
-            Self::Output(_) => "io.output",
+            Self::Output(_) | Self::Unanswered(_) => "io.output",
             Self::FileSizeLimit(_) => "host.file_size_limit",
             Self::Advised { error, .. } => error.code(),
             Self::Random(_) => "io.random",
@@ -121,7 +123,7 @@ impl Diagnose for EdgeError {
             {
                 "a file stands where a directory has to be: choose another place"
             }
-            Self::Host { .. } | Self::Output(_) | Self::Random(_) | Self::Signals(_) => return None,
+            Self::Host { .. } | Self::Output(_) | Self::Unanswered(_) | Self::Random(_) | Self::Signals(_) => return None,
         };
         Some(hint.to_owned())
     }

@@ -50,6 +50,14 @@ impl Failure {
         Self::from(EdgeError::Output(error))
     }
 
+    /// A failure of an answer: whatever the command was to do is done by then.
+    fn after_the_fact(self) -> Self {
+        match self {
+            Self::Error(error) if error.code() == "io.output" => Self::from(EdgeError::Unanswered(error)),
+            Self::Error(_) | Self::Told(_) | Self::BrokenPipe => self,
+        }
+    }
+
     /// A failure of work that streams to stdout.
     pub fn while_streaming(error: VaultError) -> Self {
         if let VaultError::Output(error) = error {
@@ -140,11 +148,11 @@ impl Ui {
         human: impl FnOnce(&mut Out) -> Result<(), Failure>,
     ) -> Outcome {
         let mut out = self.out();
-        match self.format {
-            Format::Human => human(&mut out)?,
-            Format::Json => out.envelope(&self.kind, Some(result), why_not)?,
-        }
-        out.flush()?;
+        let written = match self.format {
+            Format::Human => human(&mut out),
+            Format::Json => out.envelope(&self.kind, Some(result), why_not),
+        };
+        written.and_then(|()| out.flush()).map_err(Failure::after_the_fact)?;
         Ok(if why_not.is_none() { exit_code::OK } else { exit_code::FAILED })
     }
 
