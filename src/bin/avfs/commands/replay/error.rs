@@ -8,6 +8,8 @@ pub enum ReplayError {
     Empty { what: String },
     #[error("{id} began from {version}, which is not in this vault{recorded_in}")]
     UnknownBase { id: String, version: String, recorded_in: String },
+    #[error("{id} began from {version}, which this vault no longer keeps")]
+    GoneBase { id: String, version: String },
     #[error("a replay only reads remembered results")]
     OnlyReads,
 }
@@ -16,7 +18,7 @@ impl Diagnose for ReplayError {
     fn code(&self) -> &'static str {
         match self {
             Self::Empty { .. } => "list.empty",
-            Self::UnknownBase { .. } => "replay.unknown_base",
+            Self::UnknownBase { .. } | Self::GoneBase { .. } => "replay.unknown_base",
             Self::OnlyReads => "usage",
         }
     }
@@ -26,6 +28,10 @@ impl Diagnose for ReplayError {
             Self::Empty { .. } => "see what was run with: avfs runs list".to_owned(),
             Self::UnknownBase { .. } => {
                 "name the vault that it was recorded in with --vault, or a copy of that file".to_owned()
+            }
+            Self::GoneBase { .. } => {
+                "name a copy of the vault that still has it with --vault; a checkpoint keeps a version from prune and gc"
+                    .to_owned()
             }
             Self::OnlyReads => "use --cache read, or --cache off".to_owned(),
         })

@@ -49,7 +49,7 @@ impl Source {
             let by_hand = item.start.is_none() && item.run.is_none();
             let has_other_way = by_hand || !list.needs(number).is_empty();
             if !known && !has_other_way {
-                return Err(unknown_base(&list, &item).into());
+                return Err(unknown_base(&list, &item, &vault.id()?).into());
             }
             begins_here.push(known);
         }
@@ -74,16 +74,19 @@ fn start(item: &ListItem) -> Option<VersionId> {
     VersionId::from_slice(&from_hex(item.start.as_ref()?.version.as_ref()?)?)
 }
 
-fn unknown_base(list: &ListFile, item: &ListItem) -> ReplayError {
+fn unknown_base(list: &ListFile, item: &ListItem, here: &str) -> ReplayError {
     let version = item.start.as_ref().and_then(|start| start.version.clone().or_else(|| start.tree.clone()));
-    let recorded = list.header().and_then(|header| header.vault_id.clone());
-    ReplayError::UnknownBase {
-        id: item.id.clone(),
-        version: version.map_or_else(
-            || "a version that was gone when the list was made".to_owned(),
-            |version| format!("version {version}"),
-        ),
-        recorded_in: recorded.map(|id| format!("; it was recorded in vault {id}")).unwrap_or_default(),
+    let version = version.map_or_else(
+        || "a version that was gone when the list was made".to_owned(),
+        |version| format!("version {version}"),
+    );
+    let id = item.id.clone();
+    match list.header().and_then(|header| header.vault_id.as_deref()) {
+        Some(recorded) if recorded == here => ReplayError::GoneBase { id, version },
+        Some(recorded) => {
+            ReplayError::UnknownBase { id, version, recorded_in: format!("; it was recorded in vault {recorded}") }
+        }
+        None => ReplayError::UnknownBase { id, version, recorded_in: String::new() },
     }
 }
 
