@@ -83,7 +83,8 @@ fn only_what_was_begun_with_the_same_list_can_be_gone_on_with() {
     let listed = env.result(&["batch", "--list"])["batches"][0].clone();
     assert_eq!((&listed["id"], &listed["ended_at"]), (&json!(batch.id.as_str()), &json!(null)));
     assert_eq!(listed["plan"]["mode"], json!("fan-out"));
-    assert!(env.ok(&["batch", "--list"]).contains("not ended"));
+    let shown = env.ok(&["batch", "--list"]);
+    assert!(shown.contains("not ended") && shown.trim_end().ends_with("fan-out  list"), "{shown}");
     let told = env.refused(&["batch", other_word, "--resume", "0101"], 1, "batch.other_list");
     assert!(message(&told).contains(batch.id.as_str()), "{told}");
     end(&env, &batch);

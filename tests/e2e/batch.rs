@@ -257,6 +257,7 @@ fn a_second_batch_of_the_same_list_is_remembered() {
     assert_eq!(batch(&env, &path, &["--cache", "write"]).code, Some(1));
     let came = batch(&env, &path, &["--cache", "read"]);
     assert_eq!((&came.item("1")["cached"], &came.item("1")["attempts"]), (&json!(true), &json!(1)));
+    assert_eq!(came.result()["counts"]["cached"], json!(0), "of those that succeeded");
     let came = batch(&env, &path, &["--cache", "read", "--retry", "1"]);
     assert_eq!((&came.item("1")["cached"], &came.item("1")["attempts"]), (&json!(false), &json!(2)));
     env.assert_sound();

@@ -123,7 +123,11 @@ impl Diagnose for EdgeError {
             {
                 "a file stands where a directory has to be: choose another place"
             }
-            Self::Host { .. } | Self::Output(_) | Self::Unanswered(_) | Self::Random(_) | Self::Signals(_) => return None,
+            Self::Host { .. }
+            | Self::Output(_)
+            | Self::Unanswered(_)
+            | Self::Random(_)
+            | Self::Signals(_) => return None,
         };
         Some(hint.to_owned())
     }

@@ -108,7 +108,7 @@ pub struct BatchCounts {
 impl BatchCounts {
     pub fn add(&mut self, result: &BatchItemResult) {
         self.items += 1;
-        self.cached += u64::from(result.cached);
+        self.cached += u64::from(result.cached && result.state == ItemState::Succeeded);
         *match result.state {
             ItemState::Succeeded => &mut self.succeeded,
             ItemState::Failed => &mut self.failed,

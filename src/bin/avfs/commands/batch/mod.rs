@@ -15,7 +15,9 @@ use avfs::exit_code;
 use avfs::ids::{BatchPrefix, ForkName};
 use avfs::runtime::CacheMode;
 use avfs::runtime::batch::{Manner, markdown};
-use avfs::runtime::envelope::{Batch, BatchAnswer, BatchList, BatchObject, ErrorBody, ItemState};
+use avfs::runtime::envelope::{
+    Batch, BatchAnswer, BatchList, BatchObject, ErrorBody, ItemState, journal_value,
+};
 use avfs::vault::version::Reference;
 use clap::Args;
 
@@ -179,7 +181,9 @@ fn list(ctx: &CommandContext) -> Outcome {
         for record in &records {
             let stands = if record.ended_at.is_some() { "ended" } else { "not ended" };
             let (id, when) = (out.paint(Tone::Id, &record.id), local_time(record.started_at));
-            out.line(format_args!("{id}  {when}  {stands}"))?;
+            let plan = journal_value(&record.plan);
+            let told = |key: &str| plan[key].as_str().map(one_line).unwrap_or_default();
+            out.line(format_args!("{id}  {when}  {stands:<9}  {:<7}  {}", told("mode"), told("list")))?;
         }
         if records.is_empty() {
             out.line(format_args!("there are no batches"))?;

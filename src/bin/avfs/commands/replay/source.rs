@@ -83,9 +83,11 @@ fn unknown_base(list: &ListFile, item: &ListItem, here: &str) -> ReplayError {
     let id = item.id.clone();
     match list.header().and_then(|header| header.vault_id.as_deref()) {
         Some(recorded) if recorded == here => ReplayError::GoneBase { id, version },
-        Some(recorded) => {
-            ReplayError::UnknownBase { id, version, recorded_in: format!("; it was recorded in vault {recorded}") }
-        }
+        Some(recorded) => ReplayError::UnknownBase {
+            id,
+            version,
+            recorded_in: format!("; it was recorded in vault {recorded}"),
+        },
         None => ReplayError::UnknownBase { id, version, recorded_in: String::new() },
     }
 }
