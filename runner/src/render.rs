@@ -8,7 +8,7 @@ use avfs::runtime::egress::{Host, place as place_of};
 use avfs::runtime::envelope::ErrorBody;
 use avfs::runtime::{
     ChangeCounts, ChangeReport, ConnectionVerdict, ExecutionRequest, ExecutionResult, ForkChoice, NetMode,
-    Rehearsal, Scratch, show_bytes_size,
+    Rehearsal, Scratch, file_sizes, is_dir, show_bytes_size,
 };
 use avfs::vault::diff::{Change, ChangeKind};
 use avfs::vault::run::Landed;
@@ -118,7 +118,8 @@ fn next_steps(result: &ExecutionResult, vault_option: Option<&str>) -> Vec<Strin
     let Some(fork) = &result.fork else { return Vec::new() };
     let vault = vault_option.map(|vault| format!(" --vault {vault}")).unwrap_or_default();
     if let Some(paths) = result.applied {
-        return vec![format!("{paths} paths were written to the directory")];
+        let paths = if paths == 1 { "1 path was".to_owned() } else { format!("{paths} paths were") };
+        return vec![format!("{paths} written to the directory")];
     }
     let id = &result.run_id;
     // Beside what it began from, wherever its fork or main have gone since.
@@ -162,13 +163,12 @@ fn counts(counts: &ChangeCounts) -> String {
 }
 
 fn one_line(change: &Change) -> String {
-    let path = &change.path;
-    let size = |side: &Option<avfs::vault::diff::Side>| {
-        side.as_ref().map_or_else(String::new, |side| show_bytes_size(side.node.totals().bytes).to_string())
-    };
+    let path = format!("{}{}", change.path, if is_dir(change) { "/" } else { "" });
+    let (_, size) = file_sizes(change);
+    let size = size.map(|size| format!(" ({})", show_bytes_size(size))).unwrap_or_default();
     match &change.kind {
-        ChangeKind::Added => format!("A {path} ({})", size(&change.after)),
-        ChangeKind::Modified => format!("M {path} ({})", size(&change.after)),
+        ChangeKind::Added => format!("A {path}{size}"),
+        ChangeKind::Modified => format!("M {path}{size}"),
         ChangeKind::Deleted => format!("D {path}"),
         ChangeKind::Renamed { from } => format!("R {from} -> {path}"),
         ChangeKind::Mode => format!("m {path}"),

@@ -79,6 +79,11 @@ fn a_run_is_listed_shown_applied_and_discarded() {
     let trial = env.result(&["apply", &run_word(1), "--dry-run"]);
     assert_eq!((&trial["dry_run"], &trial["change_counts"]["total"]), (&json!(true), &json!(3)));
     assert_eq!(read(&env, "new.txt"), None, "a dry run writes nothing");
+    let told = env.ok(&["apply", &run_word(1), "--include", "nosuch"]);
+    assert!(
+        told.starts_with("nothing to apply") && told.contains("left out") && !told.contains("applied to"),
+        "{told}"
+    );
     let told = env.ok(&["apply", &run_word(1)]);
     assert!(told.contains("1 added, 1 modified, 1 deleted"), "{told}");
     assert_eq!(read(&env, "new.txt").as_deref(), Some("new\n"));
@@ -86,7 +91,8 @@ fn a_run_is_listed_shown_applied_and_discarded() {
     assert!(!env.project().join("src/data.bin").exists());
     assert!(env.ok(&["runs", "list"]).contains("(applied)"));
     // Again, and by the name of the fork: nothing is left to do.
-    env.ok(&["apply", &run_word(1)]);
+    let told = env.ok(&["apply", &run_word(1)]);
+    assert!(told.starts_with("everything was there already") && told.lines().count() == 1, "{told}");
     assert_eq!(env.result(&["apply", name.as_str()])["change_counts"]["total"], json!(0));
     env.ok(&["import"]);
     assert_eq!(env.result(&["diff", "main", &run_word(1)])["changes"], json!([]));

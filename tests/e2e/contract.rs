@@ -192,6 +192,13 @@ fn the_envelope_can_go_to_a_descriptor_beside_the_output() {
 }
 
 #[test]
+fn a_directory_is_shown_without_a_size() {
+    let env = TestEnv::with_project();
+    let told = env.shell(&[], "mkdir d; echo x > d/x").expect(0).stderr;
+    assert!(told.contains("A d/\n") && told.contains("A d/x (2 B)\n"), "{told}");
+}
+
+#[test]
 fn quiet_silences_the_summary_and_nothing_else() {
     let env = TestEnv::with_project();
     let loud = env.shell(&[], "echo x > x; echo err >&2").expect(0);

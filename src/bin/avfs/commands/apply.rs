@@ -97,15 +97,33 @@ fn show(
     summary: &ChangeSummary,
     applied: &Applied,
 ) -> Result<(), Failure> {
+    let changes = applied.changes.len() as u64;
+    if changes > 0 && applied.already == changes {
+        out.line(format_args!("everything was there already: {}", dir.display()))?;
+        return show_left_out(out, applied);
+    }
+    if changes == 0 && applied.left_out > 0 {
+        out.line(format_args!("nothing to apply: no change is left by --include and --exclude"))?;
+        return show_left_out(out, applied);
+    }
     patch::show_summary(out, summary)?;
     for kept in &applied.kept_dirs {
         let word = out.paint(Tone::Changed, "kept    ");
         out.line(format_args!("{word}  {kept}/  (it holds files that are not versioned)"))?;
     }
-    if applied.left_out > 0 {
-        let count = plural(applied.left_out, "change was", "changes were");
-        out.line(format_args!("{count} left out"))?;
+    if applied.already > 0 {
+        let count = plural(applied.already, "change was", "changes were");
+        out.line(format_args!("{count} there already, times included"))?;
     }
+    show_left_out(out, applied)?;
     let word = if args.dry_run { "would be applied to" } else { "applied to" };
     out.line(format_args!("{word} {}", dir.display()))
+}
+
+fn show_left_out(out: &mut Out, applied: &Applied) -> Result<(), Failure> {
+    if applied.left_out == 0 {
+        return Ok(());
+    }
+    let count = plural(applied.left_out, "change was", "changes were");
+    out.line(format_args!("{count} left out"))
 }
