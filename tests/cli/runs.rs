@@ -65,6 +65,14 @@ fn a_run_is_listed_shown_applied_and_discarded() {
     assert_eq!((&row["id"], &row["state"]), (&json!(id), &json!("completed")));
     assert_eq!(row["command"], json!(["make", "test"]));
     assert_eq!(env.result(&["runs", "list", "--fork", "main"])["runs"], json!([]));
+    for (fork, known) in [("main", true), ("nosuch", false)] {
+        let told = env.run(&["runs", "list", "--fork", fork]);
+        assert_eq!((told.code, told.stdout.as_str()), (0, ""), "{told:?}");
+        assert_eq!(told.stderr.contains("there is no fork"), !known, "{told:?}");
+    }
+    assert!(env.run(&["audit", "list", "--fork", "nosuch"]).stderr.contains("there is no fork nosuch"));
+    let told = env.run(&["runs", "list", "--limit", "0"]).stderr;
+    assert!(told.contains("older runs") && !told.contains("no runs"), "{told}");
 
     let shown = env.result(&["runs", "show", &id[..4]]);
     assert_eq!(shown["result"]["usage"]["user_ms"], json!(12));

@@ -10,6 +10,7 @@ use avfs::vault::audit;
 use avfs::vault::audit_query::{AuditQuery, newest};
 use clap::{Args, Subcommand};
 
+use super::runs::note_fork;
 use crate::context::CommandContext;
 use crate::ui::{Failure, Format, Out, Outcome, Tone};
 use crate::view::{local_time, plural};
@@ -115,6 +116,9 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
         action: args.action.clone(),
     };
     let found = newest(&*vault.read()?, &query, args.limit)?;
+    if found.rows.is_empty() && found.left_off == 0 {
+        note_fork(ctx, &vault, args.fork.as_ref());
+    }
     if found.left_off > 0 {
         ctx.ui.note(format_args!("note: {} older rows left off; see more with: --limit N", found.left_off));
     }

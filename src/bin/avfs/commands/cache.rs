@@ -139,7 +139,7 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     let more = memos.len() > args.limit;
     memos.truncate(args.limit);
     let results = memos.iter().map(|memo| object(&vault, memo)).collect::<Result<Vec<_>, _>>()?;
-    if results.is_empty() {
+    if results.is_empty() && !more {
         ctx.ui.note(format_args!("nothing is remembered"));
     }
     if more {

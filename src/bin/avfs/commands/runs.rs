@@ -72,8 +72,9 @@ pub fn run(ctx: &CommandContext, args: &RunsArgs) -> Outcome {
 fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let (runs, more) = newest(&vault, args)?;
-    if runs.is_empty() {
+    if runs.is_empty() && !more {
         ctx.ui.note(format_args!("there are no runs"));
+        note_fork(ctx, &vault, args.fork.as_ref());
     }
     if more {
         ctx.ui.note(format_args!("note: there are older runs; see more with: --limit N"));
@@ -91,6 +92,15 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
         }
         runs.iter().try_for_each(|run| show_line(out, run))
     })
+}
+
+/// What is told of a fork may outlive it, so that none of that name is no failure; it may as well be mistyped.
+pub fn note_fork(ctx: &CommandContext, vault: &Vault, fork: Option<&ForkName>) {
+    if let Some(fork) = fork
+        && matches!(vault.fork(fork), Err(VaultError::NoFork { .. }))
+    {
+        ctx.ui.note(format_args!("note: there is no fork {fork}; list them with: avfs fork list"));
+    }
 }
 
 /// Runs that the journal does not have as they stand; none where there is no place for them.
