@@ -189,17 +189,36 @@ fn tell_failure(error: &RunError, asked: Option<Asked>, envelope_to: &EnvelopeTo
 pub fn tell_usage(error: &clap::Error, words: &[OsString]) -> u8 {
     let before_command = words.iter().take_while(|word| *word != "--");
     if before_command.into_iter().any(|word| word == "--json") {
-        let text = error.render().to_string();
-        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        let hint = Some("see: avfs-run --help".to_owned());
-        let body = ErrorBody { code: "usage".to_owned(), message, hint };
+        let body = usage_body(error);
         // Where stdout is closed the exit code has to do.
         let _ = EnvelopeTo::Stdout.write(&ExecutionEnvelope::failed(None, body));
+        return exit_code::RUN_OWN;
+    }
+    if lacks_command(error) {
+        let ErrorBody { message, hint, .. } = usage_body(error);
+        render::say(&format!("error: {message}\nhint: {}\n", hint.unwrap_or_default()));
         return exit_code::RUN_OWN;
     }
     // Where stderr is closed nobody wants to know.
     let _ = error.print();
     exit_code::RUN_OWN
+}
+
+fn usage_body(error: &clap::Error) -> ErrorBody {
+    let code = "usage".to_owned();
+    if lacks_command(error) {
+        let message = "there is no COMMAND to run".to_owned();
+        let hint = Some("name it, as in: avfs-run -- make test; for more see: avfs-run --help".to_owned());
+        return ErrorBody { code, message, hint };
+    }
+    let text = error.render().to_string();
+    let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    ErrorBody { code, message, hint: Some("see: avfs-run --help".to_owned()) }
+}
+
+/// The one thing that has to be there: clap would name all its ways, also those that are not for people.
+fn lacks_command(error: &clap::Error) -> bool {
+    error.kind() == clap::error::ErrorKind::MissingRequiredArgument
 }
 
 /// Tells `avfs doctor` what this host allows.
@@ -211,10 +230,7 @@ fn probe() -> u8 {
     });
     match told {
         Ok(()) => exit_code::OK,
-        Err(error) => {
-            render::say(&render::failure(&error));
-            error.exit_code()
-        }
+        Err(error) => tell_failure(&error, None, &EnvelopeTo::Stdout),
     }
 }
 

@@ -110,3 +110,16 @@ fn examples_are_lines_that_the_command_takes() {
     }
     assert!(tried > 20, "only {tried} examples");
 }
+
+#[test]
+fn words_of_another_program_are_told_where_to_go() {
+    let env = TestEnv::new();
+    assert!(env.ok(&["help", "--help"]).contains("Usage: avfs"));
+    assert!(env.ok(&["help", "fork", "--help"]).contains("Usage: avfs fork"));
+    let refusal = env.refused(&["run", "--", "ls"], 2, "usage");
+    assert!(refusal["error"]["hint"].as_str().unwrap().contains("avfs-run -- COMMAND"), "{refusal}");
+    let refusal = env.refused(&["man", "avfs-run"], 1, "man.unknown_verb");
+    assert!(refusal["error"]["hint"].as_str().unwrap().contains("avfs-run --man"), "{refusal}");
+    let written = env.run(&["man".as_ref(), "--dir".as_ref(), env.at("pages").as_os_str()]);
+    assert!(written.stderr.contains("avfs-run --man"), "{written:?}");
+}

@@ -105,6 +105,11 @@ fn its_own_errors_are_125_and_told_in_words_and_in_json() {
         let answer = env.run(words).expect(125);
         assert!(answer.stderr.starts_with("error: "), "{answer:?}");
     }
+    let lacking = env.run(&["--json"]).expect(125).envelope();
+    for told in [env.run::<&str>(&[]).stderr, lacking["error"].to_string()] {
+        assert!(told.contains("no COMMAND") && told.contains("avfs-run -- make"), "{told}");
+        assert!(!told.contains("--probe"), "{told}");
+    }
     assert!(env.run(&["--help"]).expect(0).text().contains("Usage: avfs-run"));
     assert!(env.run(&["--version"]).expect(0).text().starts_with("avfs-run "));
 }
@@ -268,6 +273,16 @@ fn a_full_pipe_or_a_closed_one_is_the_readers_business() {
     assert_eq!(env.avfs_result(&["runs", "list"])["runs"].as_array().unwrap().len(), 1);
     let running = Running::start(&mut env.command(&["--", "sh", "-c", "echo last"]));
     assert_eq!(running.answer().expect(0).text(), "last\n");
+}
+
+#[test]
+fn the_doctor_passes_on_why_it_cannot_look() {
+    let env = TestEnv::with_project();
+    let mut command = env.clean(&crate::env::avfs());
+    command.arg("doctor").env_remove("HOME").env_remove("XDG_CACHE_HOME");
+    let answer = env.answer(&mut command).expect(1);
+    assert!(answer.stderr.starts_with("error: neither HOME nor XDG_CACHE_HOME"), "{answer:?}");
+    assert!(answer.stderr.contains("hint: set HOME"), "{answer:?}");
 }
 
 #[test]

@@ -104,6 +104,12 @@ pub struct Fault {
     pub hint: Option<String>,
 }
 
+impl From<Fault> for ErrorBody {
+    fn from(Fault { code, message, hint }: Fault) -> Self {
+        Self { code, message, hint }
+    }
+}
+
 impl Answer {
     /// True if what failed is about this one command: another may fare better.
     pub fn is_of_the_command(&self) -> bool {
@@ -127,7 +133,7 @@ impl Answer {
     pub fn ran(self) -> Result<Ran, ErrorBody> {
         match (self.state.as_str(), self.result, self.error) {
             ("completed", Some(ran), _) => Ok(ran),
-            (_, _, Some(Fault { code, message, hint })) => Err(ErrorBody { code, message, hint }),
+            (_, _, Some(fault)) => Err(fault.into()),
             (state, _, None) => {
                 let problem = format!("it has the state {state}, but neither a result nor an error");
                 Err(ErrorBody::of(&CrewError::Garbled { problem }))

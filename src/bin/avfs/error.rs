@@ -103,6 +103,7 @@ impl Diagnose for EdgeError {
             Self::BadPattern { .. } => "search for plain text with: -F",
             Self::NoParent { .. } => "name two versions: avfs diff A B",
             Self::TooLargeForJson { .. } => "without --json it is written as it is: avfs cat REF PATH > FILE",
+            Self::UnknownVerb { verb } if verb == "avfs-run" => "print it with: avfs-run --man | man -l -",
             Self::UnknownVerb { .. } => "list them with: avfs --help",
             Self::TwoForks { .. } | Self::TwoVaults { .. } => "leave one of them out",
             Self::FileSizeLimit(_) => "raise it with: ulimit -f unlimited",

@@ -16,7 +16,6 @@ mod usage;
 mod view;
 mod whole;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -28,7 +27,7 @@ use ui::{Format, Ui};
 fn main() -> ExitCode {
     log_if_asked();
     signals::outlive_file_size_limit();
-    let words: Vec<OsString> = std::env::args_os().collect();
+    let words = usage::help_of_help(std::env::args_os().collect());
     let parsed = Cli::command().try_get_matches_from(&words);
     let parsed = parsed.and_then(|matches| Ok((usage::kind_of(&matches), Cli::from_arg_matches(&matches)?)));
     let code = match parsed {

@@ -10,7 +10,7 @@ use avfs::runtime::UnitError;
 use avfs::runtime::envelope::ErrorBody;
 use avfs::vault::VaultError;
 use avfs::vault::path::PathError;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory};
 
 use crate::cli::Cli;
@@ -25,6 +25,14 @@ pub fn kind_of(matches: &ArgMatches) -> String {
         at = beneath;
     }
     words.join(".")
+}
+
+/// `avfs help --help` asks for the help.
+pub fn help_of_help(mut words: Vec<OsString>) -> Vec<OsString> {
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.retain(|word| word != "--help" && word != "-h");
+    }
+    words
 }
 
 /// The kind that words were going to be, as far as they can be followed.
@@ -58,6 +66,14 @@ pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
         let printed = error.print().and_then(|()| std::io::stdout().flush());
         return ui.conclude(printed.map(|()| exit_code::OK).map_err(Failure::output));
     }
+    if is_run(error) {
+        ui.tell_body(&ErrorBody {
+            code: "usage".to_owned(),
+            message: "there is no verb \"run\"".to_owned(),
+            hint: Some("run a command with: avfs-run -- COMMAND; list runs with: avfs runs list".to_owned()),
+        });
+        return exit_code::USAGE;
+    }
     match (refused_value(error), format) {
         (Some(refusal), _) => ui.tell(refusal),
         (None, Format::Json) => ui.tell_json(&usage_body(error)),
@@ -76,6 +92,12 @@ fn refused_value(error: &clap::Error) -> Option<&dyn Diagnose> {
         .or_else(|| source.downcast_ref::<VaultError>().map(|error| error as &dyn Diagnose))
         .or_else(|| source.downcast_ref::<UnitError>().map(|error| error as &dyn Diagnose))
         .or_else(|| source.downcast_ref::<DrawnIdError>().map(|error| error as &dyn Diagnose))
+}
+
+/// What runs commands is a program of its own.
+fn is_run(error: &clap::Error) -> bool {
+    error.kind() == ErrorKind::InvalidSubcommand
+        && matches!(error.get(ContextKind::InvalidSubcommand), Some(ContextValue::String(word)) if word == "run")
 }
 
 fn usage_body(error: &clap::Error) -> ErrorBody {

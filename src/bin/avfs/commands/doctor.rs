@@ -5,8 +5,10 @@ use std::process::Command;
 use avfs::runtime::envelope::{DenialObject, Doctor, DoctorCheck, ErrorBody};
 use avfs::runtime::explanations;
 use clap::Args;
+use serde::Deserialize;
 
 use crate::context::{CommandContext, runner};
+use crate::crew::Fault;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Out, Outcome, Tone};
 
@@ -83,10 +85,19 @@ fn explain(out: &mut Out, denial: &DenialObject) -> Result<(), Failure> {
     out.line(format_args!("  allow:  {relax}"))
 }
 
+/// What the runner answers where it cannot try.
+#[derive(Deserialize)]
+struct Refusal {
+    error: Fault,
+}
+
 /// Has the runner try: only it makes sandboxes.
 fn probe() -> Result<Vec<DoctorCheck>, Failure> {
     let runner = runner();
     let output = Command::new(&runner).arg("--probe").output().map_err(EdgeError::host("start", &runner))?;
+    if let Ok(refusal) = serde_json::from_slice::<Refusal>(&output.stdout) {
+        return Err(Failure::Told(refusal.error.into()));
+    }
     let answer = serde_json::from_slice(&output.stdout);
     Ok(answer.map_err(|error| {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();

@@ -90,6 +90,7 @@ fn write_all(ctx: &CommandContext, root: &Command, dir: &Path) -> Outcome {
         waiting.extend(verbs.map(|verb| (verb.clone(), format!("{name}-{}", verb.get_name()))));
     }
     pages.sort_by(|a, b| a.name.cmp(&b.name));
+    ctx.ui.note(format_args!("note: avfs-run has a page too: avfs-run --man > {}/avfs-run.1", dir.display()));
     let result = Man { pages };
     ctx.ui.answer(&result, |out| {
         let files = result.pages.iter().filter_map(|page| page.file.as_ref());
