@@ -9,6 +9,7 @@ use clap::CommandFactory;
 use avfs::backend::sqlite::OpenOptions;
 use avfs::config::Config;
 use avfs::exit_code;
+use avfs::hostfs::mask::spare_owner;
 use avfs::runtime::envelope::{ErrorBody, ExecutionEnvelope, RequestObject};
 use avfs::runtime::{
     Came, ExecuteError, Executed, ExecutionRequest, ExecutionResult, Exit, LocateError, OUTPUT_LOST,
@@ -25,9 +26,7 @@ use crate::probe;
 use crate::render;
 use crate::request_file::with_request;
 use crate::serve::serve;
-use crate::station::{
-    Station, arguments_bytes_max, context, outside, policy, read_config, surroundings, umask,
-};
+use crate::station::{Station, arguments_bytes_max, context, outside, policy, read_config, surroundings};
 
 pub fn run(args: Args) -> u8 {
     if args.probe {
@@ -224,7 +223,8 @@ fn lacks_command(error: &clap::Error) -> bool {
 /// Tells `avfs doctor` what this host allows.
 fn probe() -> u8 {
     let told = surroundings().and_then(|around| Ok(around.cache_dir()?)).and_then(|cache_dir| {
-        let text = serde_json::to_string(&probe::checks(&cache_dir, umask())).map_err(std::io::Error::other);
+        let text =
+            serde_json::to_string(&probe::checks(&cache_dir, spare_owner())).map_err(std::io::Error::other);
         let written = text.and_then(|text| writeln!(std::io::stdout().lock(), "{text}"));
         written.map_err(|source| RunError::Host { operation: "write what was found", source })
     });

@@ -7,7 +7,7 @@ use avfs::backend::BackendError;
 use avfs::backend::sqlite::{OnClose, OpenOptions};
 use avfs::clock::SystemClock;
 use avfs::config::{Config, ConfigTexts};
-use avfs::hostfs::machine;
+use avfs::hostfs::{machine, mask};
 use avfs::runtime::policy::Policy;
 use avfs::runtime::{
     Came, ExecuteError, Executed, ExecutionRequest, LocateError, Look, Machine, MemoSite, Note, PolicyTexts,
@@ -57,7 +57,7 @@ impl Station {
             vault_id,
             cache_dir,
             boot_id,
-            umask: umask(),
+            umask: mask::spare_owner(),
             machine: Machine::default(),
         })
     }
@@ -194,11 +194,4 @@ fn open_vault(args: &Args, around: &Surroundings) -> Result<Vault, RunError> {
 
 pub fn context() -> Context {
     Context { clock: Arc::new(SystemClock), actor: machine::actor() }
-}
-
-/// The mask that the command is to have; asking for it means setting it.
-pub fn umask() -> u32 {
-    let mask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(mask);
-    mask.bits()
 }

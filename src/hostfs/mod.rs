@@ -8,6 +8,7 @@ pub mod cause;
 pub mod lock;
 pub mod machine;
 pub mod make;
+pub mod mask;
 pub mod overlay;
 pub mod random;
 pub mod remove;

@@ -52,6 +52,29 @@ fn a_word_that_means_two_vaults_deletes_neither() {
     assert!(!named.exists());
 }
 
+#[test]
+fn a_mask_that_shuts_the_owner_out_keeps_nobody_from_their_vault() {
+    if !support::is_root() {
+        return support::skip(
+            "a_mask_that_shuts_the_owner_out_keeps_nobody_from_their_vault",
+            "only root gives files away",
+        );
+    }
+    let env = TestEnv::new();
+    env.put("a", b"a\n");
+    fs::create_dir(env.at("out")).unwrap();
+    env.give_away();
+    let user = USER.to_string();
+    let words = "umask 777 && \"$0\" init --import && \"$0\" export main ../out/new && exec \"$0\" fsck";
+    let mut command = env.clean(Path::new("setpriv"));
+    command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "sh", "-c", words]).arg(binary());
+    let answer = Answer::from(command.output().unwrap());
+    assert_eq!(answer.code, 0, "{answer:?}");
+    assert_eq!(fs::read(env.at("out/new/a")).unwrap(), b"a\n");
+    let mode = |path: PathBuf| path.metadata().unwrap().mode() & 0o7777;
+    assert_eq!((mode(env.project().join(".avfs")), mode(env.vault_file())), (0o700, 0o600));
+}
+
 /// What a script's variable is that was never set.
 #[test]
 fn an_empty_word_means_no_vault() {

@@ -196,6 +196,20 @@ fn the_envelope_can_go_to_a_descriptor_beside_the_output() {
     env.answer(&mut command).expect(125);
 }
 
+/// avfs-run makes its own files usable whatever the mask is; the command has it as it is.
+#[test]
+fn the_command_has_the_mask_of_its_caller() {
+    let env = TestEnv::with_project();
+    let mut command = env.clean(std::path::Path::new("/bin/sh"));
+    command
+        .args(["-c", "umask 777; exec \"$RUN\" --shell 'umask; echo x > x'"])
+        .env("RUN", crate::env::runner());
+    let answer = env.answer(&mut command).expect(0);
+    assert_eq!(answer.text(), "0777\n");
+    assert!(answer.stderr.contains("A x (2 B)"), "{answer:?}");
+    assert_eq!(env.scratches(), [""; 0]);
+}
+
 #[test]
 fn a_directory_is_shown_without_a_size() {
     let env = TestEnv::with_project();

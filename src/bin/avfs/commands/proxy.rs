@@ -51,6 +51,7 @@ pub fn run(_ctx: &CommandContext, args: &ProxyArgs) -> Outcome {
 pub fn become_runner(verb: &[&str], options: &[&str]) -> Result<Infallible, Failure> {
     let runner = crate::context::runner();
     let mut command = Command::new(&runner);
+    avfs::hostfs::mask::restore();
     command.args(options).args(without_verb(verb, std::env::args_os().collect()));
     Err(EdgeError::host("start", &runner)(command.exec()).into())
 }
