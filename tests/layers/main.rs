@@ -294,3 +294,37 @@ fn planted_violations_are_found() {
         assert_eq!(violations(path, source), Vec::<String>::new(), "{path}: {source:?}");
     }
 }
+
+/// The literals of a source file that are codes of errors, notes and checks.
+fn codes(source: &str) -> Vec<String> {
+    // What stands in a `fn code`, after the word code, or is the code of a check.
+    let source = source.split("#[cfg(test)]").next().unwrap_or_default();
+    let mut places: Vec<&str> = source.split("fn code(&self)").skip(1).collect();
+    places.iter_mut().for_each(|place| *place = place.split("\n    }\n").next().unwrap_or_default());
+    let mut found = Vec::new();
+    let literal = regex::Regex::new(r#""([a-z]+\.[a-z_]+)""#).unwrap();
+    let after_word = regex::Regex::new(r#"(?:\bcode\b|::failed\()[^"\n]*"([a-z]+\.[a-z_]+)""#).unwrap();
+    for place in places {
+        found.extend(literal.captures_iter(place).map(|code| code[1].to_owned()));
+    }
+    found.extend(after_word.captures_iter(source).map(|code| code[1].to_owned()));
+    found
+}
+
+#[test]
+fn every_code_is_documented() {
+    let contract = std::fs::read_to_string(root().join("docs/CONTRACT.md")).unwrap();
+    let mut files = Vec::new();
+    ["src", "runner/src"].iter().for_each(|dir| source_files(&root().join(dir), &mut files));
+    let (mut seen, mut missing) = (0, Vec::new());
+    for file in files.iter().filter(|file| !file.ends_with("tests.rs")) {
+        for code in codes(&std::fs::read_to_string(file).unwrap()) {
+            seen += 1;
+            if !contract.contains(&format!("`{code}`")) {
+                missing.push(format!("{code} of {}", file.display()));
+            }
+        }
+    }
+    assert!(seen > 200, "only {seen} codes were found: the source is read wrongly");
+    assert!(missing.is_empty(), "not in docs/CONTRACT.md: {missing:#?}");
+}
