@@ -30,17 +30,15 @@ mod sys;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Parser;
 
 use avfs::exit_code;
+use avfs::hostfs::{mask, size_limit};
 
 fn main() -> ExitCode {
-    // A file beyond what `ulimit -f` allows is an error that can be told; the signal would end us without a word. The
-    // command has it as it was: who is executed inherits no handlers.
-    let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::default());
-    avfs::hostfs::mask::spare_owner();
+    size_limit::outlive();
+    mask::spare_owner();
     let words: Vec<OsString> = std::env::args_os().collect();
     let args = match args::Args::try_parse_from(&words) {
         Ok(args) => args,

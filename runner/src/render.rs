@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use avfs::diagnose::Diagnose;
+use avfs::hostfs::size_limit;
 use avfs::ids::ForkName;
 use avfs::runtime::egress::{Host, place as place_of};
 use avfs::runtime::envelope::ErrorBody;
@@ -216,6 +217,9 @@ pub fn failure<E: Diagnose>(error: &E) -> String {
     while let Some(found) = cause {
         text.push_str(&format!("caused by: {found}\n"));
         cause = found.source();
+    }
+    if size_limit::met() {
+        text.push_str("caused by: a limit on the size of files (ulimit -f)\n");
     }
     if let Some(hint) = error.hint() {
         text.push_str(&format!("hint: {hint}\n"));

@@ -12,5 +12,6 @@ pub mod mask;
 pub mod overlay;
 pub mod random;
 pub mod remove;
+pub mod size_limit;
 pub mod stat;
 pub mod xattr;

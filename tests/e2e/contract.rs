@@ -385,6 +385,7 @@ fn a_limit_on_the_size_of_files_does_not_end_it_without_a_word() {
     let script = "for i in $(seq 30); do head -c 90000 /dev/urandom > x$i; done";
     let failed = limited(&["--shell", script]).expect(123);
     assert!(failed.stderr.contains("hint: finish it with: avfs recover"), "{failed:?}");
+    assert!(failed.stderr.contains("caused by: a limit on the size of files (ulimit -f)"), "{failed:?}");
     env.avfs(&["recover"]).expect(0);
 }
 

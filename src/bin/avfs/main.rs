@@ -18,6 +18,7 @@ mod whole;
 
 use std::process::ExitCode;
 
+use avfs::hostfs::{mask, size_limit};
 use clap::{CommandFactory, FromArgMatches};
 
 use cli::Cli;
@@ -26,8 +27,8 @@ use ui::{Format, Ui};
 
 fn main() -> ExitCode {
     log_if_asked();
-    signals::outlive_file_size_limit();
-    avfs::hostfs::mask::spare_owner();
+    size_limit::outlive();
+    mask::spare_owner();
     let words = usage::help_of_help(std::env::args_os().collect());
     let parsed = Cli::command().try_get_matches_from(&words);
     let parsed = parsed.and_then(|matches| Ok((usage::kind_of(&matches), Cli::from_arg_matches(&matches)?)));

@@ -1,29 +1,15 @@
-//! Signals: wishes to end, counted, of which who drives workers decides what each means; and a limit that is outlived.
+//! Signals: wishes to end, counted, of which who drives workers decides what each means.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::error::EdgeError;
 
 /// As a shell says of a program that ^C ended.
 pub const INTERRUPTED: u8 = 130;
-
-static FILE_SIZE_LIMIT: OnceLock<Arc<AtomicBool>> = OnceLock::new();
-
-/// A file that grows beyond what a limit of the shell allows (ulimit -f) is an error like any other, which can be told;
-/// the signal would end us without a word. Handled and not ignored, since that would be passed on to who is started.
-pub fn outlive_file_size_limit() {
-    // What cannot be had leaves things as they were.
-    let _ = signal_hook::flag::register(SIGXFSZ, Arc::clone(FILE_SIZE_LIMIT.get_or_init(Arc::default)));
-}
-
-/// Whether a file was kept from growing.
-pub fn met_file_size_limit() -> bool {
-    FILE_SIZE_LIMIT.get().is_some_and(|met| met.load(Ordering::SeqCst))
-}
 
 /// How often somebody asked to end: the first time what runs is finished, the second time it is killed, the third
 /// time nothing is waited for.

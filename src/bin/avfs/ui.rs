@@ -7,6 +7,7 @@ use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 
 use avfs::diagnose::Diagnose;
 use avfs::exit_code;
+use avfs::hostfs::size_limit;
 use avfs::runtime::envelope::{Envelope, ErrorBody, SCHEMA_VERSION};
 use avfs::vault::VaultError;
 use owo_colors::{OwoColorize, Style};
@@ -14,7 +15,6 @@ use serde::Serialize;
 
 use crate::crew::Ran;
 use crate::error::EdgeError;
-use crate::signals;
 use crate::view::one_line;
 
 /// The codes of a command that was called wrongly, wherever that is found.
@@ -249,7 +249,7 @@ impl Ui {
 fn with_cause(error: Box<dyn Diagnose>) -> Box<dyn Diagnose> {
     let of_the_host = error.code().ends_with(".io")
         || ["vault.sqlite", "vault.disk_full", "io.output"].contains(&error.code());
-    if of_the_host && signals::met_file_size_limit() {
+    if of_the_host && size_limit::met() {
         return Box::new(EdgeError::FileSizeLimit(error));
     }
     error
