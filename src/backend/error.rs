@@ -68,11 +68,12 @@ impl Diagnose for BackendError {
             Self::NoPlace { source, .. } => match Cause::of(source) {
                 Cause::NoPermission => "vault.no_permission",
                 Cause::ReadOnly => "vault.read_only",
-                Cause::DiskFull
-                | Cause::NotFound
+                Cause::DiskFull => "vault.disk_full",
+                Cause::NotFound
                 | Cause::Exists
                 | Cause::NotADirectory
                 | Cause::Link
+                | Cause::Unreadable
                 | Cause::Other => "vault.io",
             },
             Self::Busy { .. } | Self::Unsteady { .. } => "vault.busy",
