@@ -9,3 +9,15 @@ pub trait Diagnose: std::error::Error {
         None
     }
 }
+
+/// An error and its causes, after colons.
+pub fn with_causes(error: &(dyn std::error::Error + '_)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(found) = cause {
+        text.push_str(": ");
+        text.push_str(&found.to_string());
+        cause = found.source();
+    }
+    text
+}

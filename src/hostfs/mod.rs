@@ -5,6 +5,7 @@
 
 pub mod beneath;
 pub mod cause;
+pub mod copy;
 pub mod lock;
 pub mod machine;
 pub mod make;

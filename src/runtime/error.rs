@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::diagnose::Diagnose;
+use crate::diagnose::{Diagnose, with_causes};
 use crate::ids::RunId;
 use crate::vault::VaultError;
 
@@ -35,7 +35,10 @@ pub enum ExecuteError<E: Diagnose + 'static> {
         #[source]
         source: Box<VaultError>,
     },
-    #[error("the command ended, but what it changed could neither be captured nor kept ({lost})")]
+    #[error(
+        "the command ended, but what it changed could neither be captured nor kept ({})",
+        with_causes(lost)
+    )]
     CaptureLost {
         id: RunId,
         lost: Box<SessionError>,
@@ -122,5 +125,23 @@ impl<E: Diagnose + 'static> Diagnose for ExecuteError<E> {
                 Some(format!("{first}try again with: avfs apply run:{id}"))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_changes_are_lost_is_told_to_the_last_cause() {
+        let source = std::io::Error::other("d/f: No space left on device");
+        let lost = SessionError::Host { operation: "copy to", path: "/scratch/upper".into(), source };
+        let error: ExecuteError<SessionError> = ExecuteError::CaptureLost {
+            id: RunId::parse("0123456789").unwrap(),
+            lost: Box::new(lost),
+            source: Box::new(VaultError::NotRecording),
+        };
+        let told = error.to_string();
+        assert!(told.ends_with("(cannot copy to /scratch/upper: d/f: No space left on device)"), "{told}");
     }
 }

@@ -21,6 +21,7 @@ use rustix::fs::{FileType, Mode as FileMode, OFlags};
 
 use crate::diagnose::Diagnose;
 use crate::hostfs::beneath;
+use crate::hostfs::copy;
 use crate::hostfs::lock::{FileLock, Mode};
 use crate::hostfs::remove::remove_tree;
 use crate::hostfs::stat::FileTime;
@@ -410,19 +411,15 @@ impl MountSession {
 
     /// Brings an upper from memory to the disk, for a recovery: memory does not outlive this process.
     pub fn spill(&self, memory: &OwnedFd) -> Result<(), SessionError> {
-        use std::os::fd::AsRawFd;
-        let from = format!("/proc/{}/fd/{}/{UPPER}", std::process::id(), memory.as_raw_fd());
         let to = self.upper_dir();
         let upper = self.open_upper(Some(memory))?;
         open_for_copying(upper.as_fd(), &self.modes_journal())
             .map_err(|error| SessionError::host("copy to", &to)(std::io::Error::other(error)))?;
-        let copied = std::process::Command::new("cp").arg("-a").arg(&from).arg(&to).output();
-        let copied = copied.map_err(SessionError::host("copy to", &to))?;
-        if copied.status.success() {
-            return Ok(());
-        }
-        let why = std::io::Error::other(String::from_utf8_lossy(&copied.stderr).trim().to_owned());
-        Err(SessionError::host("copy to", &to)(why))
+        let copied = std::fs::DirBuilder::new().mode(0o700).create(&to).and_then(|()| {
+            let copy = beneath::open_root(&to)?;
+            copy::layer(upper.as_fd(), copy.as_fd())
+        });
+        copied.map_err(SessionError::host("copy to", &to))
     }
 
     /// The changes are in the vault; what is left of the scratch goes.

@@ -404,3 +404,41 @@ fn a_sweep_leaves_what_a_recovery_needs() {
     assert_eq!(env.avfs(&["cat", &fork, "kept"]).expect(0).stdout, b"kept\n", "{recovered}");
     env.assert_sound();
 }
+
+/// Fails the capture of a run in memory, and recovers it; the fork that it landed on.
+#[track_caller]
+fn recovered_from_memory(env: &TestEnv, command: &mut std::process::Command) -> String {
+    env.avfs(&["import"]).expect(0);
+    env.avfs(&["quota", "set", "--files", "1"]).expect(0);
+    let failed = env.answer(command).expect(123);
+    assert!(failed.stderr.contains("it is kept in "), "{failed:?}");
+    env.avfs(&["quota", "set", "--files", "none"]).expect(0);
+    let recovered = env.avfs_result(&["recover"]);
+    assert_eq!(recovered["runs"][0]["action"], json!("captured"), "{recovered}");
+    env.assert_sound();
+    recovered["runs"][0]["fork"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn changes_in_memory_are_saved_without_any_program() {
+    let env = TestEnv::with_project();
+    let line = "echo kept > kept; /bin/rm -r src; for n in 1 2 3 4 5; do echo $n > $n; done";
+    let words = ["--scratch", "memory", "--fork", "f", "--", "/bin/sh", "-c", line];
+    let fork = recovered_from_memory(&env, env.command(&words).env("PATH", env.at("home")));
+    assert_eq!(env.cat(&fork, "kept"), "kept\n");
+    assert_eq!(env.avfs(&["ls", &fork]).expect(0).text(), "1\n2\n3\n4\n5\nREADME.md\nkept\nlink\n");
+}
+
+#[test]
+fn changes_in_memory_are_saved_from_depths_beyond_path_max() {
+    let env = TestEnv::with_project();
+    let name = "d".repeat(200);
+    let line = format!(
+        "for n in $(seq 30); do mkdir {name}; cd -P {name} || cd ./{name}; done; echo deep > f; chmod 000 f"
+    );
+    let fork = recovered_from_memory(
+        &env,
+        &mut env.command(&["--scratch", "memory", "--fork", "f", "--shell", &line]),
+    );
+    assert_eq!(env.cat(&fork, &format!("{}/f", vec![name; 30].join("/"))), "deep\n");
+}

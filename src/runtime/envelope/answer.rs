@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::diagnose::Diagnose;
+use crate::diagnose::{Diagnose, with_causes};
 use crate::vault::secrets::Secrets;
 
 pub const SCHEMA_VERSION: u32 = 1;
@@ -32,13 +32,7 @@ pub struct ErrorBody {
 impl ErrorBody {
     #[must_use]
     pub fn of(error: &dyn Diagnose) -> Self {
-        let mut message = error.to_string();
-        let mut cause = error.source();
-        while let Some(found) = cause {
-            message.push_str(": ");
-            message.push_str(&found.to_string());
-            cause = found.source();
-        }
+        let message = with_causes(&error);
         Self { code: error.code().to_owned(), message, hint: error.hint() }
     }
 
