@@ -459,3 +459,15 @@ fn settings_ask_for_limits_too() {
     let over = env.json(&["--file-size", "none"], "ulimit -f");
     assert_eq!(over["result"]["stdout"], json!("unlimited\n"), "{over}");
 }
+
+#[test]
+fn many_directories_are_captured_with_few_open_files() {
+    let env = TestEnv::with_project();
+    let line = "for n in $(seq 300); do mkdir -p $n/s; echo f > $n/s/f; echo g > $n/g; done";
+    let mut command = env.clean(std::path::Path::new("bash"));
+    command.args(["-c", "ulimit -n 128 && exec \"$0\" \"$@\""]).arg(crate::env::runner());
+    command.args(["--json", "--fork", "f", "--shell", line]);
+    let envelope = env.answer(&mut command).expect(0).envelope();
+    assert_eq!(envelope["result"]["change_counts"]["total"], json!(1200), "{envelope}");
+    env.assert_sound();
+}

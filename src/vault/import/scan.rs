@@ -31,6 +31,8 @@ const IGNORE_FILE_PATIENCE: Duration = Duration::from_millis(500);
 const EMPTY_HOLDS: Duration = Duration::from_millis(100);
 /// Files read by one job.
 const JOB_FILES: usize = 64;
+/// Jobs for files that wait while directories are looked at: each holds a descriptor.
+const WAITING_FILE_JOBS_MAX: usize = 32;
 /// What one thread does as fast as several, counting the time to start them.
 const ALONE_DIRS_MAX: usize = 256;
 const ALONE_FILES_MAX: usize = 256;
@@ -90,25 +92,37 @@ impl<'a> Scan<'a> {
             if dirs >= ALONE_DIRS_MAX || files > ALONE_FILES_MAX || bytes > ALONE_BYTES_MAX {
                 break;
             }
+            if self.files.len() >= WAITING_FILE_JOBS_MAX {
+                self.read_waiting()?;
+            }
         }
         Ok(self.dirs.is_empty() && files <= ALONE_FILES_MAX && bytes <= ALONE_BYTES_MAX)
     }
 
     /// Does the rest on this thread.
     pub fn alone(mut self) -> Result<(Found, Shared<'a>)> {
+        self.read_waiting()?;
         while let Some(job) = self.dirs.pop() {
+            if self.shared.failed() {
+                break;
+            }
             if let Some(looked) = self.shared.look(job)? {
                 self.dirs.extend(looked.subdirs);
                 self.files.extend(looked.files);
             }
+            self.read_waiting()?;
         }
-        for job in self.files {
+        self.shared.read_large(|file| files::read_large(&self.shared, file));
+        Ok((self.shared.finish()?, self.shared))
+    }
+
+    fn read_waiting(&mut self) -> Result<()> {
+        for job in std::mem::take(&mut self.files) {
             if !self.shared.failed() {
                 files::read_small(&self.shared, job.number, &job.path, &job.dir, job.names)?;
             }
         }
-        self.shared.read_large(|file| files::read_large(&self.shared, file));
-        Ok((self.shared.finish()?, self.shared))
+        Ok(())
     }
 
     /// Does the rest on all cores.
