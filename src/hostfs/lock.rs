@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Gid, Uid, flock};
 use rustix::io::Errno;
@@ -71,7 +71,7 @@ impl FileLock {
         if patience.is_zero() {
             return Err(LockError::TimedOut(patience));
         }
-        match wait_for(file, wait, patience) {
+        match wait_for(file, now, wait, patience) {
             Some(outcome) => outcome.map(|held| Self { held }).map_err(refused),
             None => Err(LockError::TimedOut(patience)),
         }
@@ -133,19 +133,26 @@ struct Wait {
     answer: mpsc::SyncSender<Outcome>,
 }
 
+/// Between two looks at a lock that no thread can wait for.
+const POLL_PAUSE: Duration = Duration::from_millis(5);
+
 /// Waiting threads with nothing to wait for.
 static IDLE: Mutex<Vec<mpsc::Sender<Wait>>> = Mutex::new(Vec::new());
 
 /// A blocking flock has no timeout, so another thread does the waiting; it may wait for ever. When nobody
 /// wants the lock any more the answer is not taken and the descriptor, and with it the lock, is dropped.
-fn wait_for(file: OwnedFd, operation: FlockOperation, patience: Duration) -> Option<Outcome> {
+fn wait_for(
+    file: OwnedFd,
+    now: FlockOperation,
+    operation: FlockOperation,
+    patience: Duration,
+) -> Option<Outcome> {
     let idle = || IDLE.lock().unwrap_or_else(PoisonError::into_inner);
     let (answer, take) = mpsc::sync_channel(0);
-    let waiter = idle().pop();
-    let waiter = waiter.unwrap_or_else(|| {
+    let start = || -> io::Result<mpsc::Sender<Wait>> {
         let (send, receive) = mpsc::channel::<Wait>();
         let again = send.clone();
-        std::thread::spawn(move || {
+        std::thread::Builder::new().spawn(move || {
             for wait in receive {
                 let outcome = loop {
                     match flock(&wait.file, wait.operation) {
@@ -156,12 +163,26 @@ fn wait_for(file: OwnedFd, operation: FlockOperation, patience: Duration) -> Opt
                 let _ = wait.answer.send(outcome.map(|()| wait.file));
                 idle().push(again.clone());
             }
-        });
-        send
-    });
+        })?;
+        Ok(send)
+    };
+    let waiter = idle().pop();
+    let Ok(waiter) = waiter.map_or_else(start, Ok) else { return poll(file, now, patience) };
     let sent = waiter.send(Wait { file, operation, answer });
     debug_assert!(sent.is_ok(), "a waiting thread never ends");
     take.recv_timeout(patience).ok()
+}
+
+/// Waits without another thread, where there can be none; others may be served first.
+fn poll(file: OwnedFd, now: FlockOperation, patience: Duration) -> Option<Outcome> {
+    let begun = Instant::now();
+    while begun.elapsed() < patience {
+        match flock(&file, now) {
+            Err(Errno::WOULDBLOCK | Errno::INTR) => std::thread::sleep(POLL_PAUSE),
+            outcome => return Some(outcome.map(|()| file)),
+        }
+    }
+    None
 }
 
 /// How often a lock file may be gone when it is opened and there when it is made.

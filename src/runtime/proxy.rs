@@ -272,7 +272,10 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             let mut started = || {
                 enter(state, State::Executing, &session);
                 if let (Ground::Live(dir), true) = (&ground, wants_version) {
-                    import = Some(scope.spawn(|| stand_on_import(site, dir, &session)));
+                    let thread = std::thread::Builder::new();
+                    let thread = thread.spawn_scoped(scope, || stand_on_import(site, dir, &session));
+                    // Where there can be no thread it is done when the command has ended.
+                    import = Some((dir, thread.ok()));
                 }
             };
             let mut meanwhile = || {
@@ -282,8 +285,10 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                 }
             };
             let launched = self.launcher.launch(&plan, &mut meanwhile, &mut started);
-            let import =
-                import.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            let import = import.map(|(dir, thread)| match thread {
+                Some(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                None => stand_on_import(site, dir, &session),
+            });
             (launched, import)
         });
         session.released()?;

@@ -132,6 +132,8 @@ pub enum VaultError {
     Input(#[source] std::io::Error),
     #[error("cannot write the content out")]
     Output(#[source] std::io::Error),
+    #[error("cannot start a thread")]
+    Threads(#[source] std::io::Error),
 
     #[error("this would exceed the vault's quota of {limit} {what}: it would be {would_be}")]
     Quota { what: &'static str, limit: u64, would_be: u64 },
@@ -224,6 +226,7 @@ impl Diagnose for VaultError {
             Self::FileTooLarge { .. } => "file.too_large",
             Self::Input(_) => "io.input",
             Self::Output(_) => "io.output",
+            Self::Threads(_) => "host.threads",
             Self::Quota { .. } => "quota.exceeded",
         }
     }
@@ -336,6 +339,9 @@ impl Diagnose for VaultError {
                 "take large files out with: avfs rm PATH, free what older versions hold with: avfs prune --keep-last 1 && \
                  avfs gc, or raise it: avfs quota set"
                     .to_owned()
+            }
+            Self::Threads(_) => {
+                "end some processes, or raise the limit on them (ulimit -u); then try again".to_owned()
             }
             Self::Input(_) | Self::Output(_) => return None,
         };

@@ -3,8 +3,6 @@
 use std::collections::HashSet;
 use std::io::{self, Read};
 
-use rayon::prelude::*;
-
 use crate::backend::BlobRecord;
 use crate::ids::BlobId;
 
@@ -12,6 +10,7 @@ use super::chunk::{BLOCK_BYTES, Cutter, FILE_BYTES_MAX, Item, ListBuilder, Piece
 use super::content::{self, WHOLE_BYTES_MAX};
 use super::error::{Result, VaultError};
 use super::page::FileContent;
+use super::threads;
 
 /// Data worked on at once: while one window is hashed and compressed the next is read.
 const WINDOW_BYTES: usize = 4 << 20;
@@ -138,7 +137,7 @@ pub fn ingest(blocks: &mut dyn Blocks, sink: &mut (dyn Sink + Send)) -> Result<I
     loop {
         let pieces = std::mem::take(&mut window.pieces);
         let last = window.last;
-        let (next, stored) = rayon::join(
+        let (next, stored) = threads::both(
             || if last { Ok(None) } else { source.window().map(Some) },
             || store_pieces(pieces, &mut list, sink),
         );
@@ -185,16 +184,13 @@ fn as_whole(pieces: &[Piece], size: u64) -> Option<Vec<u8>> {
 }
 
 fn store_pieces(pieces: Vec<Piece>, list: &mut ListBuilder, sink: &mut (dyn Sink + Send)) -> Result<()> {
-    let items: Vec<(Item, Option<Vec<u8>>)> = pieces
-        .into_par_iter()
-        .map(|piece| match piece {
-            Piece::Hole(length) => (Item::Hole { length }, None),
-            Piece::Data(data) => {
-                let item = Item::Chunk { length: data.len() as u64, id: content::id_of(&data) };
-                (item, Some(data))
-            }
-        })
-        .collect();
+    let items = threads::map(pieces, |piece| match piece {
+        Piece::Hole(length) => (Item::Hole { length }, None),
+        Piece::Data(data) => {
+            let item = Item::Chunk { length: data.len() as u64, id: content::id_of(&data) };
+            (item, Some(data))
+        }
+    });
     let ids: Vec<BlobId> = items.iter().filter_map(|(item, _)| chunk_id(item)).collect();
     let mut known = sink.known(&ids)?;
     let mut wanted = Vec::new();
@@ -207,8 +203,7 @@ fn store_pieces(pieces: Vec<Piece>, list: &mut ListBuilder, sink: &mut (dyn Sink
         }
         order.push(item);
     }
-    let wanted = wanted.into_par_iter();
-    let mut blobs: Vec<BlobRecord> = wanted.map(|(id, data)| content::encode(id, data)).collect();
+    let mut blobs: Vec<BlobRecord> = threads::map(wanted, |(id, data)| content::encode(id, data));
     // Lists after the chunks they name: what is stored is always whole.
     for item in order {
         list.push(item, &mut |blob| blobs.push(blob));

@@ -49,6 +49,7 @@ pub mod secrets;
 mod shelf;
 pub mod stat_cache;
 mod store;
+mod threads;
 pub mod tree;
 pub mod undo;
 pub mod version;

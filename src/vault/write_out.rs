@@ -5,7 +5,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, PoisonError};
@@ -28,6 +27,7 @@ use super::meter::Meter;
 use super::page::{DirMeta, DirRef, Entry, FileContent, FileNode, Node, Page};
 use super::path::TreePath;
 use super::store::Vault;
+use super::threads;
 use super::tree::{self, Pages};
 
 /// Files written by one job, and compressed bytes it holds at once.
@@ -124,9 +124,7 @@ impl WriteOut<'_> {
         let umask = Umask::beneath(into).map_err(VaultError::Output)?;
         let shared =
             Shared { out: self, root: into, umask, linked: Mutex::default(), failure: Mutex::default() };
-        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        let pool = pool.map_err(|error| VaultError::Output(io::Error::other(error)))?;
+        let pool = threads::pool()?;
         // The walk stays on this thread, so that jobs begin while it goes on.
         let unfinished = pool.in_place_scope(|scope| shared.walk(scope, root, wanted));
         if let Some(error) = shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {

@@ -24,6 +24,7 @@ mod memory;
 mod merging;
 mod own_place;
 mod policy;
+mod processes;
 mod record;
 mod runs;
 mod streams;

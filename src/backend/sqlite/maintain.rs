@@ -38,12 +38,14 @@ impl Mover {
             return;
         }
         let (path, access, options) = (backend.path.clone(), backend.access, backend.options);
-        *running = Some(std::thread::spawn(move || {
+        let thread = std::thread::Builder::new().spawn(move || {
             let moved = connect::open_as(&path, access, &options).and_then(|conn| {
                 move_log(&conn, "PASSIVE").map_err(|error| connect::translate(&path, error))
             });
             report(moved);
-        }));
+        });
+        // Without a thread it is done by the writer itself, a little later.
+        *running = thread.ok();
     }
 
     /// Waits until nothing is being moved.

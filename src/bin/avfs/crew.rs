@@ -22,6 +22,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
 use crate::context::{CommandContext, runner};
+use crate::error::EdgeError;
 use crate::ui::Failure;
 
 /// Each has a thread and two pipes here.
@@ -206,7 +207,7 @@ pub struct Crew<T> {
 
 impl<T: Send + 'static> Crew<T> {
     /// Up to `size` workers on a vault, started when there is something to do. `options` are avfs-run's, for all requests.
-    pub fn hire(size: usize, vault: &Path, options: &[OsString]) -> Self {
+    pub fn hire(size: usize, vault: &Path, options: &[OsString]) -> Result<Self, EdgeError> {
         let (tasks, given) = channel();
         let (report, done) = channel();
         let given = Arc::new(Mutex::new(given));
@@ -218,9 +219,10 @@ impl<T: Send + 'static> Crew<T> {
             let (given, report) = (Arc::clone(&given), report.clone());
             let (pids, killed) = (Arc::clone(&pids), Arc::clone(&killed));
             let desk = Desk { number, pids, killed, words: words.clone() };
-            std::thread::spawn(move || work(&given, &report, &desk))
+            std::thread::Builder::new().spawn(move || work(&given, &report, &desk))
         });
-        Self { tasks: Some(tasks), done, threads: threads.collect(), pids, killed, size, busy: 0 }
+        let threads = threads.collect::<Result<_, _>>().map_err(EdgeError::Threads)?;
+        Ok(Self { tasks: Some(tasks), done, threads, pids, killed, size, busy: 0 })
     }
 
     /// How many tasks could be begun at once.

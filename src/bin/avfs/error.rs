@@ -39,6 +39,8 @@ pub enum EdgeError {
     Random(#[source] std::io::Error),
     #[error("cannot watch for signals")]
     Signals(#[source] std::io::Error),
+    #[error("cannot start a thread")]
+    Threads(#[source] std::io::Error),
     #[error("cannot {operation} {}", path.display())]
     Host {
         operation: &'static str,
@@ -90,6 +92,7 @@ impl Diagnose for EdgeError {
             Self::Advised { error, .. } => error.code(),
             Self::Random(_) => "io.random",
             Self::Signals(_) => "io.signals",
+            Self::Threads(_) => "host.threads",
             Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => "host.no_permission",
             Self::Host { source, .. } if source.kind() == ErrorKind::StorageFull => "host.disk_full",
             Self::Host { .. } => "host.io",
@@ -124,6 +127,7 @@ impl Diagnose for EdgeError {
             {
                 "a file stands where a directory has to be: choose another place"
             }
+            Self::Threads(_) => "end some processes, or raise the limit on them (ulimit -u); then try again",
             Self::Host { .. }
             | Self::Output(_)
             | Self::Unanswered(_)

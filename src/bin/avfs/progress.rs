@@ -28,11 +28,14 @@ impl Progress {
     /// Shows how far work has come, where there is a terminal to show it on.
     pub fn start(label: &'static str) -> Self {
         let meter = Arc::new(Meter::default());
-        let shown = std::io::stderr().is_terminal().then(|| {
+        let drawn = || {
             let (done, seen) = (Arc::new(AtomicBool::new(false)), Arc::clone(&meter));
             let ended = Arc::clone(&done);
-            (done, std::thread::spawn(move || draw(label, &seen, &ended)))
-        });
+            let thread = std::thread::Builder::new().spawn(move || draw(label, &seen, &ended));
+            // The work is done whether or not somebody can look on.
+            Some((done, thread.ok()?))
+        };
+        let shown = std::io::stderr().is_terminal().then(drawn).flatten();
         Self { meter, shown, signals: None }
     }
 
@@ -45,7 +48,7 @@ impl Progress {
         ends.extend((!machine::ignores(SIGHUP)).then_some(SIGHUP));
         let mut signals = Signals::new(ends).map_err(EdgeError::Signals)?;
         progress.signals = Some(signals.handle());
-        std::thread::spawn(move || {
+        let watching = std::thread::Builder::new().spawn(move || {
             for signal in signals.forever() {
                 if meter.stopped() {
                     // Nothing is left to try if the default action cannot be had.
@@ -54,6 +57,7 @@ impl Progress {
                 meter.stop();
             }
         });
+        watching.map_err(EdgeError::Threads)?;
         Ok(progress)
     }
 }

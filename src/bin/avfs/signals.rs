@@ -23,7 +23,7 @@ impl Asked {
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(EdgeError::Signals)?;
         let (times, handle) = (Arc::new(AtomicUsize::new(0)), signals.handle());
         let count = Arc::clone(&times);
-        std::thread::spawn(move || {
+        let watching = std::thread::Builder::new().spawn(move || {
             for signal in signals.forever() {
                 if count.fetch_add(1, Ordering::SeqCst) >= 2 {
                     // Nothing is left to try if the default action cannot be had.
@@ -31,6 +31,7 @@ impl Asked {
                 }
             }
         });
+        watching.map_err(EdgeError::Threads)?;
         Ok(Self { times, handle })
     }
 

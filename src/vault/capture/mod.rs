@@ -30,6 +30,7 @@ use super::page::DirRef;
 use super::path::TreePath;
 use super::secrets::Secrets;
 use super::store::{Advance, Committed, Vault};
+use super::threads;
 use super::write_out::{FreshPages, OverlayNames, WriteOut};
 use modes::Modes;
 
@@ -312,20 +313,19 @@ impl Vault {
         let (send, receive) = mpsc::sync_channel::<Vec<BlobRecord>>(CHANNEL_BATCHES);
         let held = take_held(&std::mem::replace(&mut scan.shared.outlet, Outlet::Channel(send)));
         std::thread::scope(|scope| {
-            let storing = scope.spawn(move || -> Result<Batch<'_>> {
+            let storing = threads::spawn(scope, move || -> Result<Batch<'_>> {
                 let mut batch = Batch::new(self)?;
                 for blob in held.into_iter().chain(receive.into_iter().flatten()) {
                     batch.push(blob)?;
                 }
                 Ok(batch)
-            });
+            })?;
             let scanned = scan.on_all_cores().map(|(found, shared)| {
                 let notes = Notes::of(&found, shared);
                 (found, notes)
             });
-            let stored = storing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             // A failure to store ends the scan too; it is the cause to tell.
-            let batch = stored?;
+            let batch = threads::join(storing)?;
             scanned.map(|(found, notes)| (found, batch, notes))
         })
     }

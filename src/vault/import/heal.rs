@@ -10,10 +10,11 @@ use crate::vault::audit::Event;
 use crate::vault::error::{Result, VaultError};
 use crate::vault::fsck::{Broken, Report, Thoroughness};
 use crate::vault::store::Vault;
+use crate::vault::threads;
 
 use super::scan::{self, Scan};
 use super::shared::Outlet;
-use super::{CHANNEL_BATCHES, ImportOptions, Keep, build, join};
+use super::{CHANNEL_BATCHES, ImportOptions, Keep, build};
 
 /// What is whole again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +58,7 @@ impl Vault {
         let _pin = self.backend().pin()?;
         let (send, receive) = mpsc::sync_channel::<Vec<BlobRecord>>(CHANNEL_BATCHES);
         let (found, blobs) = std::thread::scope(|scope| {
-            let storing = scope.spawn(move || -> Result<HashSet<BlobId>> {
+            let storing = threads::spawn(scope, move || -> Result<HashSet<BlobId>> {
                 let mut stored = HashSet::new();
                 for blobs in receive {
                     self.transact_with(Durability::Deferred, |transaction| {
@@ -66,14 +67,14 @@ impl Vault {
                     stored.extend(blobs.iter().map(|blob| blob.id));
                 }
                 Ok(stored)
-            });
+            })?;
             let scan = scan::host(self, dir, None, options, Outlet::Channel(send)).map(|mut scan| {
                 scan.shared.keep = Keep::Only(&broken.blobs);
                 scan
             });
             let found = scan.and_then(Scan::on_all_cores).map(|(found, _)| found);
             // A failure to store ends the scan too; it is the cause to tell.
-            let stored = join(storing)?;
+            let stored = threads::join(storing)?;
             Ok::<_, VaultError>((found?, stored))
         })?;
         let mut pages = build::build(found, None).new.pages;

@@ -14,7 +14,6 @@ mod withhold;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::thread::ScopedJoinHandle;
 
 use crate::backend::BlobRecord;
 use crate::diagnose::Diagnose;
@@ -32,6 +31,7 @@ use super::pages::NewPages;
 use super::path::{DEPTH_MAX, PATH_BYTES_MAX, TreePath, shorten};
 use super::stat_cache::StatCache;
 use super::store::{Advance, Committed, Vault, When, require_version};
+use super::threads;
 use super::tree;
 use super::version::root_of;
 
@@ -220,10 +220,6 @@ enum Keep<'a> {
     Nothing,
 }
 
-fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
 impl Vault {
     /// Imports the present state of `dir` onto a fork. Nothing changed: no version is added.
     pub fn import(
@@ -264,22 +260,22 @@ impl Vault {
         let cache = self.usable_cache(options, &vault_id)?;
         let (send, receive) = mpsc::sync_channel::<Vec<BlobRecord>>(CHANNEL_BATCHES);
         let (built, mut batch) = std::thread::scope(|scope| {
-            let storing = scope.spawn(move || -> Result<Batch<'_>> {
+            let storing = threads::spawn(scope, move || -> Result<Batch<'_>> {
                 let mut batch = Batch::new(self)?;
                 for blob in receive.into_iter().flatten() {
                     batch.push(blob)?;
                 }
                 Ok(batch)
-            });
+            })?;
             let scan = scan::host(self, dir, cache.as_ref(), options, Outlet::Channel(send));
             let found = scan.and_then(Scan::on_all_cores).map(|(found, _)| found);
             // A failure to store ends the scan too; it is the cause to tell.
-            let mut batch = join(storing)?;
+            let mut batch = threads::join(storing)?;
             let found = found?;
             // What is left is stored, and with it the log begun, while the trees are made.
-            let storing = scope.spawn(move || batch.store_ahead().map(|()| batch));
+            let storing = threads::spawn(scope, move || batch.store_ahead().map(|()| batch))?;
             let built = build::build(found, cache.as_ref());
-            Ok::<_, VaultError>((built, join(storing)?))
+            Ok::<_, VaultError>((built, threads::join(storing)?))
         })?;
         let built = self.with_unreadable(built, &head)?;
         for (id, data) in built.new.pages {

@@ -12,12 +12,13 @@ use crate::hostfs::beneath::{self, Listed};
 use crate::hostfs::cause::Cause;
 use crate::hostfs::overlay::Shows;
 use crate::hostfs::stat::{FileTime, HostKind, HostStat};
-use crate::vault::error::{Result, VaultError};
+use crate::vault::error::Result;
 use crate::vault::ignore::{self, FILE_NAME, OWN_DIR, Rules, Text};
 use crate::vault::own::is_staging_name;
 use crate::vault::path::TreePath;
 use crate::vault::stat_cache::{CachedEntry, CachedKind, StatCache};
 use crate::vault::store::Vault;
+use crate::vault::threads;
 
 use super::files;
 use super::shared::{Flavour, Found, LargeFile, Outlet, ScannedDir, ScannedEntry, Shared, What, lock};
@@ -125,11 +126,9 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Does the rest on all cores.
+    /// Does the rest on all cores, or on this thread where there can be no other.
     pub fn on_all_cores(self) -> Result<(Found, Shared<'a>)> {
-        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        let pool = pool.map_err(|error| VaultError::Input(std::io::Error::other(error)))?;
+        let Ok(pool) = threads::pool() else { return self.alone() };
         let Self { shared, dirs, files } = self;
         pool.scope(|scope| {
             files.into_iter().for_each(|job| shared.spawn_files(scope, job));

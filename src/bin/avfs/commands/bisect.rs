@@ -117,7 +117,7 @@ pub fn run(ctx: &CommandContext, args: &BisectArgs) -> Outcome {
         usize::from(args.jobs),
         vault.path().unwrap_or(ctx.around.cwd.as_path()),
         &args.options.words(),
-    );
+    )?;
     let found = bisection.search(&mut crew, &asked);
     let dismissed = crew.dismiss(ctx, &vault);
     let suspects = bisection.suspects(found?)?;

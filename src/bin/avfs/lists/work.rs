@@ -9,6 +9,7 @@ use avfs::vault::Vault;
 
 use super::show::Show;
 use crate::crew::{Crew, Done, LOOK_EVERY};
+use crate::error::EdgeError;
 use crate::signals::Asked;
 use crate::ui::{Failure, Ui};
 
@@ -29,10 +30,10 @@ impl Work {
         items: usize,
         jobs: usize,
         options: &[OsString],
-    ) -> Self {
+    ) -> Result<Self, EdgeError> {
         let path = vault.path().unwrap_or(std::path::Path::new(""));
-        let crew = Crew::hire(jobs.min(items), path, options);
-        Self { schedule, crew, show: Show::start(ui, items as u64, jobs), stopped: None }
+        let crew = Crew::hire(jobs.min(items), path, options)?;
+        Ok(Self { schedule, crew, show: Show::start(ui, items as u64, jobs), stopped: None })
     }
 
     /// Nothing that could be done next would fare better.

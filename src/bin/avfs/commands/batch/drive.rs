@@ -64,7 +64,7 @@ pub fn drive(ctx: &CommandContext, args: &BatchArgs, vault: &Vault, plan: &Plan)
         ctx,
         vault,
         plan,
-        work: Work::new(&ctx.ui, vault, schedule, plan.list.len(), jobs, &args.options.words()),
+        work: Work::new(&ctx.ui, vault, schedule, plan.list.len(), jobs, &args.options.words())?,
         versions: vec![None; plan.list.len()],
         chain: plan.fork.as_ref().map(|fork| Chain::new(ctx, vault, plan, fork)),
         tried: HashSet::new(),

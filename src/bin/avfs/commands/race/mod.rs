@@ -104,7 +104,7 @@ pub fn run(ctx: &CommandContext, args: &RaceArgs) -> Outcome {
     let asked = Asked::watch()?;
     let id = BatchId::from_random(random::bytes().map_err(EdgeError::Random)?);
     let jobs = args.jobs.map_or(JOBS_MAX, usize::from).min(requests.len());
-    let mut crew = Crew::hire(jobs, vault.path().unwrap_or(&ctx.around.cwd), &args.options.words());
+    let mut crew = Crew::hire(jobs, vault.path().unwrap_or(&ctx.around.cwd), &args.options.words())?;
     let mut heat = Heat::new(ctx, args, &base, id.clone(), requests);
     let ran = heat.run(&mut crew, &asked);
     let notes = crew.dismiss(ctx, &vault);

@@ -96,7 +96,7 @@ pub fn drive(
         source,
         args,
         noise: args.noise(),
-        work: Work::new(&ctx.ui, vault, schedule, source.list.len(), jobs, &options),
+        work: Work::new(&ctx.ui, vault, schedule, source.list.len(), jobs, &options)?,
         main: vault.fork(&ForkName::main())?.head,
         versions: vec![None; source.list.len()],
         begun: HashMap::new(),
