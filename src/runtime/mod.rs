@@ -106,7 +106,9 @@ pub use net::{AllowList, AllowRule, HostRule, NetError, NetMode, is_beneath, is_
 pub use permission::{Approver, Denial};
 pub use policy_files::{LayerText, POLICY_FILE, PolicyText, PolicyTexts, REGO_FILE, UnreadablePolicy};
 pub use proxy::{Came, Executed, ProxyRuntime, Site};
-pub use recover::{Doubt, HalfCaptured, RecoverError, RecoverOptions, Recovered, Recovery, sweep};
+pub use recover::{
+    Doubt, HalfCaptured, RecoverError, RecoverOptions, Recoverable, Recovered, Recovery, sweep,
+};
 pub use redact::redact;
 pub use rehearsal::Rehearsal;
 pub use remember::{RememberError, RememberFor, Remembered};

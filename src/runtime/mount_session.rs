@@ -357,8 +357,8 @@ impl MountSession {
     /// How the command ended; nothing if the run was ended before it.
     pub fn read_outcome(&self) -> Result<Option<String>, SessionError> {
         let path = self.dir.join(OUTCOME);
-        match std::fs::read_to_string(&path) {
-            Ok(text) => Ok(Some(text)),
+        match std::fs::read(&path) {
+            Ok(text) => Ok(Some(String::from_utf8_lossy(&text).into_owned())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(SessionError::host("read", &path)(error)),
         }

@@ -140,32 +140,50 @@ impl RecoverOptions<'_> {
     }
 }
 
+/// What runs of a vault have left behind.
+#[derive(Default)]
+pub struct Recoverable {
+    pub runs: Vec<Recovery>,
+    /// Runs of which it cannot be read how their commands ended, and why: they are in nobody's way.
+    pub unreadable: Vec<(String, SessionError)>,
+}
+
+impl Recoverable {
+    /// The one that is meant.
+    pub fn one(self, id: &RunPrefix) -> Result<Recovery, RecoverError> {
+        let is_meant = |run: &str| run.starts_with(id.as_str());
+        let mut named: Vec<Recovery> =
+            self.runs.into_iter().filter(|recovery| is_meant(&recovery.record.run)).collect();
+        let unreadable = self.unreadable.into_iter().find(|(run, _)| is_meant(run));
+        match (named.pop(), named.len(), unreadable) {
+            (Some(recovery), 0, None) => Ok(recovery),
+            (Some(_), more, unreadable) => {
+                let count = more + 1 + usize::from(unreadable.is_some());
+                Err(RecoverError::Ambiguous { id: id.clone(), count })
+            }
+            (None, _, Some((_, error))) => Err(error.into()),
+            (None, _, None) => Err(RecoverError::None { id: id.clone() }),
+        }
+    }
+}
+
 impl Recovery {
     /// Everything that can be recovered for a vault.
-    pub fn find(scratch: &ScratchDir, vault: &Vault) -> Result<Vec<Self>, RecoverError> {
+    pub fn find(scratch: &ScratchDir, vault: &Vault) -> Result<Recoverable, RecoverError> {
         let vault_id = vault.id()?;
-        let mut found = Vec::new();
+        let mut found = Recoverable::default();
         for (name, session) in scratch.dead()? {
             let Ok(record) = SessionRecord::read(&session, &name) else { continue };
             if record.vault_id != vault_id || !is_of(&record, vault) {
                 continue;
             }
-            if let Some(outcome) = SessionOutcome::read(&session, &name)? {
-                found.push(Self { record, outcome, session });
+            match SessionOutcome::read(&session, &name) {
+                Ok(Some(outcome)) => found.runs.push(Self { record, outcome, session }),
+                Ok(None) => {}
+                Err(error) => found.unreadable.push((name, error)),
             }
         }
         Ok(found)
-    }
-
-    /// The one that is meant.
-    pub fn one(found: Vec<Self>, id: &RunPrefix) -> Result<Self, RecoverError> {
-        let mut named: Vec<Self> =
-            found.into_iter().filter(|recovery| recovery.record.run.starts_with(id.as_str())).collect();
-        match (named.pop(), named.len()) {
-            (Some(recovery), 0) => Ok(recovery),
-            (Some(_), more) => Err(RecoverError::Ambiguous { id: id.clone(), count: more + 1 }),
-            (None, _) => Err(RecoverError::None { id: id.clone() }),
-        }
     }
 
     /// Captures and journals the run.

@@ -442,3 +442,33 @@ fn changes_in_memory_are_saved_from_depths_beyond_path_max() {
     );
     assert_eq!(env.cat(&fork, &format!("{}/f", vec![name; 30].join("/"))), "deep\n");
 }
+
+#[test]
+fn a_run_that_cannot_be_read_is_in_nobodys_way() {
+    let env = TestEnv::with_project();
+    env.avfs(&["import"]).expect(0);
+    env.avfs(&["quota", "set", "--files", "1"]).expect(0);
+    for name in ["bad", "good", "other"] {
+        env.shell(&["--scratch", "disk", "--fork", name], &format!("echo {name} > {name}")).expect(123);
+    }
+    env.avfs(&["quota", "set", "--files", "none"]).expect(0);
+    let scratch = |id: &str| env.at("cache/avfs/run").join(id);
+    let of_fork = |name: &str| {
+        let ids = env.scratches();
+        ids.into_iter().find(|id| scratch(id).join("upper").join(name).exists()).unwrap()
+    };
+    let (bad, good, other) = (of_fork("bad"), of_fork("good"), of_fork("other"));
+    std::fs::write(scratch(&bad).join("outcome"), b"\xff{").unwrap();
+    let listed = env.avfs(&["recover", "--list"]).expect(0);
+    assert!(listed.text().contains(&good) && listed.text().contains(&other), "{listed:?}");
+    assert!(listed.stderr.contains(&format!("run {bad} cannot be recovered")), "{listed:?}");
+    assert_eq!(env.avfs_result(&["recover", "--list"])["unreadable"][0]["run_id"], json!(bad));
+    env.avfs(&["recover", &good]).expect(0);
+    assert_eq!(env.cat("good", "good"), "good\n");
+    env.avfs(&["recover", "--discard", &other]).expect(0);
+    let refused = env.avfs(&["--json", "recover", &bad]).expect(1).envelope();
+    assert_eq!(refused["error"]["code"], json!("scratch.bad_record"));
+    // Runs go on, and it stays for whoever can make sense of it.
+    env.ok(&[], "true");
+    assert_eq!(env.scratches(), [bad]);
+}

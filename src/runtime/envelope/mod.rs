@@ -53,8 +53,8 @@ pub use results::{
     Materialize, Show, Status, TextEncoding, TroubleObject, VaultDelete, VaultInfo, VaultList, VaultListed,
 };
 pub use runs::{
-    Apply, ApplyConflict, DenialObject, Discard, Doctor, DoctorCheck, Recover, RecoverOne, Redo, RunShown,
-    RunsList, RunsShow, Undo, UnsettledRun,
+    Apply, ApplyConflict, DenialObject, Discard, Doctor, DoctorCheck, Recover, RecoverOne, RecoverUnreadable,
+    Redo, RunShown, RunsList, RunsShow, Undo, UnsettledRun,
 };
 pub use schema::{KINDS, document};
 pub use text::{base64, tail, time_of_file, time_text};

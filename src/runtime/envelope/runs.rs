@@ -160,6 +160,14 @@ impl DoctorCheck {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Recover {
     pub runs: Vec<RecoverOne>,
+    /// Runs that cannot be recovered, since it cannot be read how their commands ended.
+    pub unreadable: Vec<RecoverUnreadable>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RecoverUnreadable {
+    pub run_id: String,
+    pub problem: String,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]

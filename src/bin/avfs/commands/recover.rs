@@ -1,7 +1,7 @@
 //! `avfs recover`
 
 use avfs::ids::RunPrefix;
-use avfs::runtime::envelope::{Recover, RecoverOne};
+use avfs::runtime::envelope::{Recover, RecoverOne, RecoverUnreadable};
 use avfs::runtime::{
     Doubt, RecoverError, RecoverOptions, Recovered, Recovery, ScratchDir, SecretsInFiles, bound_dir,
 };
@@ -48,16 +48,24 @@ pub struct RecoverArgs {
 pub fn run(ctx: &CommandContext, args: &RecoverArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let found = Recovery::find(&ScratchDir::new(&ctx.around.cache_dir()?), &vault)?;
+    let unreadable: Vec<RecoverUnreadable> = found
+        .unreadable
+        .iter()
+        .map(|(run, error)| RecoverUnreadable { run_id: run.clone(), problem: error.to_string() })
+        .collect();
+    for RecoverUnreadable { run_id, problem } in &unreadable {
+        ctx.ui.note(format_args!("note: run {run_id} cannot be recovered: {problem}"));
+    }
     let chosen = match &args.id {
-        Some(id) => vec![Recovery::one(found, id)?],
-        None => found,
+        Some(id) => vec![found.one(id)?],
+        None => found.runs,
     };
     let mut runs = Vec::new();
     for recovery in chosen {
         runs.push(one(ctx, args, &vault, recovery)?);
     }
     let count = plural(runs.len() as u64, "run", "runs");
-    let result = Recover { runs };
+    let result = Recover { runs, unreadable };
     ctx.ui.answer(&result, |out| {
         for run in &result.runs {
             let id = out.paint(Tone::Id, format_args!("run:{}", run.run_id));

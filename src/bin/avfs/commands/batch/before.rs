@@ -18,7 +18,7 @@ pub fn finish_captures(
     batch: &BatchId,
     is_meant: impl Fn(u64) -> bool,
 ) -> Result<(), Failure> {
-    for recovery in Recovery::find(&ScratchDir::new(&ctx.around.cache_dir()?), vault)? {
+    for recovery in Recovery::find(&ScratchDir::new(&ctx.around.cache_dir()?), vault)?.runs {
         let item = recovery.record.item();
         if !item.is_some_and(|item| item.batch == *batch && is_meant(item.number)) {
             continue;

@@ -163,7 +163,7 @@ fn drop_losers(
     heat: &mut Heat<'_>,
 ) -> Result<(), Failure> {
     let lost = |number: u64| usize::try_from(number).ok() != winner;
-    for recovery in Recovery::find(&ScratchDir::new(&ctx.around.cache_dir()?), vault)? {
+    for recovery in Recovery::find(&ScratchDir::new(&ctx.around.cache_dir()?), vault)?.runs {
         if recovery.record.item().is_some_and(|item| item.batch == *id && lost(item.number)) {
             recovery.discard(vault)?;
         }
