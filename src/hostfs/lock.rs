@@ -88,7 +88,8 @@ impl FileLock {
         Ok(rustix::io::fcntl_setfd(&self.held, rustix::io::FdFlags::empty())?)
     }
 
-    /// Takes the lock of a directory if nobody holds it; nothing too if the directory has gone meanwhile.
+    /// Takes the lock of a directory, or of any file that is there, if nobody holds it; nothing too if it has gone
+    /// meanwhile.
     pub fn try_dir(path: &Path, mode: Mode) -> std::io::Result<Option<Self>> {
         let held = match File::open(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),

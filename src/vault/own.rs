@@ -12,15 +12,32 @@ use super::store::Vault;
 
 /// An export's staging directory is called this and then a suffix by chance.
 pub(super) const STAGING_PREFIX: &str = ".avfs-export-";
-const STAGING_SUFFIX_BYTES: usize = 16;
+const SUFFIX_BYTES: usize = 16;
+
+/// A vault that is being made is called like the vault, then this, and then a suffix by chance.
+pub(super) const UNFINISHED_INFIX: &str = ".new-";
 
 /// Whether a directory of this name is one that an export has made.
 #[must_use]
 pub(super) fn is_staging_name(name: &[u8]) -> bool {
-    name.strip_prefix(STAGING_PREFIX.as_bytes()).is_some_and(|suffix| {
-        suffix.len() == STAGING_SUFFIX_BYTES
-            && suffix.iter().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(b))
-    })
+    name.strip_prefix(STAGING_PREFIX.as_bytes()).is_some_and(is_suffix)
+}
+
+fn is_suffix(suffix: &[u8]) -> bool {
+    suffix.len() == SUFFIX_BYTES && suffix.iter().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(b))
+}
+
+/// Of a name that begins like that of an unfinished vault `vault`: what follows.
+fn behind_unfinished<'n>(vault: &[u8], name: &'n [u8]) -> Option<&'n [u8]> {
+    let rest = name.strip_prefix(vault)?.strip_prefix(UNFINISHED_INFIX.as_bytes())?;
+    let (suffix, behind) = rest.split_at_checked(SUFFIX_BYTES)?;
+    is_suffix(suffix).then_some(behind)
+}
+
+/// Whether a file of this name is a vault `vault` that was not finished.
+#[must_use]
+pub(super) fn is_unfinished_name(vault: &[u8], name: &[u8]) -> bool {
+    behind_unfinished(vault, name) == Some(b"")
 }
 
 /// Whether a path names something in avfs's own directory, or that itself.
@@ -67,7 +84,8 @@ impl OwnFile {
         Self(place())
     }
 
-    /// True for the vault's file, what SQLite and its locks put beside it, and its policy: a vault never keeps
+    /// True for the vault's file, what SQLite and its locks put beside it, its policy, and what is left of one that was
+    /// never finished: a vault never keeps
     /// itself, and no run changes what it is judged by.
     pub fn is(&self, dir: &TreePath, name: &[u8]) -> bool {
         self.0.as_ref().is_some_and(|own| own.dir.as_ref() == Some(dir) && own.is_called(name))
@@ -91,7 +109,8 @@ impl OwnFile {
 
 impl Place {
     fn is_called(&self, name: &[u8]) -> bool {
-        name.strip_prefix(self.name.as_slice()).is_some_and(|rest| {
+        let behind = behind_unfinished(&self.name, name).or_else(|| name.strip_prefix(self.name.as_slice()));
+        behind.is_some_and(|rest| {
             rest.is_empty() || COMPANIONS.iter().chain(&POLICIES).any(|suffix| rest == suffix.as_bytes())
         })
     }

@@ -1,16 +1,19 @@
 //! The vault: opens or makes one, and runs its transactions.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::backend::sqlite::{OpenOptions, SqliteBackend, sibling};
 use crate::backend::{Backend, BlobRecord, Durability, ForkRecord, Life, Reader, VersionRecord, Writer};
 use crate::clock::{Clock, Timestamp};
+use crate::hostfs::lock::{FileLock, Mode};
 use crate::hostfs::random;
 use crate::ids::{ForkName, VersionId, to_hex};
 
 use super::audit::{self, Event};
 use super::error::{Result, VaultError};
+use super::own::{UNFINISHED_INFIX, is_unfinished_name};
 use super::page::{DirMeta, DirRef};
 use super::pages::{self, NewPages};
 use super::quota;
@@ -42,25 +45,65 @@ pub struct Vault {
     in_use: Option<InUse>,
 }
 
+/// How often a new file may be swept before it is locked.
+const BEGIN_TRIES_MAX: u32 = 100;
+
+/// Makes a file that will be a vault, locked by this process before anything is in it.
+fn begin(path: &Path) -> Result<(PathBuf, FileLock)> {
+    for _ in 0..BEGIN_TRIES_MAX {
+        let unique = random::suffix().map_err(VaultError::Input)?;
+        let unfinished = sibling(path, &format!("{UNFINISHED_INFIX}{unique}"));
+        SqliteBackend::make_file(&unfinished)?;
+        match FileLock::try_dir(&unfinished, Mode::Exclusive) {
+            Ok(Some(lock)) => return Ok((unfinished, lock)),
+            // Somebody who sweeps was faster, and removes it.
+            Ok(None) => {}
+            Err(error) => return Err(given_up(&unfinished, VaultError::Output(error))),
+        }
+    }
+    Err(VaultError::Output(std::io::ErrorKind::WouldBlock.into()))
+}
+
+/// The first failure is the one to tell; a leftover of it is swept here as far as it goes.
+fn given_up(unfinished: &Path, error: VaultError) -> VaultError {
+    let _ = SqliteBackend::remove_files(unfinished);
+    error
+}
+
+/// Removes what of this user was killed before it was the vault `path`. What cannot be removed is in nobody's way.
+fn sweep_unfinished(path: &Path) {
+    let (Some(dir), Some(vault)) = (path.parent(), path.file_name()) else { return };
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let own =
+            |meta: std::fs::Metadata| meta.is_file() && meta.uid() == rustix::process::geteuid().as_raw();
+        if is_unfinished_name(vault.as_encoded_bytes(), name.as_encoded_bytes())
+            && entry.metadata().is_ok_and(own)
+            && let Ok(Some(_lock)) = FileLock::try_dir(&entry.path(), Mode::Exclusive)
+        {
+            let _ = SqliteBackend::remove_files(&entry.path());
+        }
+    }
+}
+
 impl Vault {
     /// Makes a vault at `path`, complete or not at all. `bound` is what [`key::BOUND`] says.
     pub fn create(path: &Path, bound: Option<&[u8]>, options: OpenOptions, context: Context) -> Result<Self> {
         if path.symlink_metadata().is_ok() {
             return Err(SqliteBackend::taken(path, &options).into());
         }
-        let unique = random::suffix().map_err(VaultError::Input)?;
-        let unfinished = sibling(path, &format!(".new-{unique}"));
-        let made = SqliteBackend::create(&unfinished, options)
+        sweep_unfinished(path);
+        let (unfinished, lock) = begin(path)?;
+        let made = SqliteBackend::create_in(&unfinished, options)
             .map_err(VaultError::from)
             .and_then(|backend| initialize(&backend, bound, &context).map(|()| backend));
         match made {
             Ok(backend) => backend.publish(path)?,
-            Err(error) => {
-                // The first failure is the one to tell; a leftover of it is swept here as far as it goes.
-                let _ = SqliteBackend::remove_files(&unfinished);
-                return Err(error);
-            }
+            Err(error) => return Err(given_up(&unfinished, error)),
         }
+        // Closed later, it would take the locks of whoever has opened the vault here.
+        drop(lock);
         Self::open(path, options, context)
     }
 

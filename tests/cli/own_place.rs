@@ -144,3 +144,29 @@ fn a_vault_is_not_imported_by_another_name() {
     let Some(answer) = with_mounts(&env, name, script) else { return };
     assert!(answer.code == 0 && answer.stdout.ends_with("\na\n"), "{answer:?}");
 }
+
+#[test]
+fn what_a_killed_init_has_left_is_swept_and_never_imported() {
+    let env = TestEnv::new();
+    env.put("a", b"a\n");
+    // A name that only begins so is a file like any other.
+    env.put("v.db.new-notes", b"notes\n");
+    let (dead, alive) = ("v.db.new-0123456789abcdef", "v.db.new-fedcba9876543210");
+    for name in [dead, alive] {
+        for end in ["", "-wal", "-shm", "-lock"] {
+            env.put(&format!("{name}{end}"), b"");
+        }
+    }
+    let working = fs::File::open(env.project().join(alive)).unwrap();
+    rustix::fs::flock(&working, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    env.ok(&["init", "--vault", "./v.db", "."]);
+    let left: Vec<String> = fs::read_dir(env.project())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("v.db.new-"))
+        .collect();
+    assert!(!left.iter().any(|name| name.starts_with(dead)), "{left:?}");
+    assert_eq!(left.iter().filter(|name| name.starts_with(alive)).count(), 4, "{left:?}");
+    env.ok(&["--vault", "./v.db", "import"]);
+    assert_eq!(env.ok(&["--vault", "./v.db", "ls", "main"]), "a\nv.db.new-notes\n");
+}

@@ -96,12 +96,16 @@ pub fn sibling(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Makes an empty vault file; the caller has made sure that there is none.
-pub fn create(path: &Path, options: &OpenOptions) -> Result<Conn> {
+/// Makes the empty file that [`create`] makes a vault of; the caller has made sure that there is none.
+pub fn make_file(path: &Path) -> Result<()> {
     // Content of files that only their owner may read is in it. SQLite gives what lies beside it the same mode.
     let mut only_owner = std::fs::OpenOptions::new();
     only_owner.write(true).create_new(true).mode(0o600);
-    only_owner.open(path).map_err(|error| BackendError::io("create", path, error))?;
+    only_owner.open(path).map(drop).map_err(|error| BackendError::io("create", path, error))
+}
+
+/// Makes an empty vault of an empty file.
+pub fn create(path: &Path, options: &OpenOptions) -> Result<Conn> {
     let conn = open_raw(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options)?;
     let settle = || -> rusqlite::Result<()> {
         conn.sql.pragma_update(None, "page_size", PAGE_BYTES as i64)?;

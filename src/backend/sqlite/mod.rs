@@ -54,6 +54,17 @@ pub struct SqliteBackend {
 impl SqliteBackend {
     /// Makes an empty store. The file appears under `path` only with [`SqliteBackend::publish`].
     pub fn create(path: &Path, options: OpenOptions) -> Result<Self> {
+        Self::make_file(path)?;
+        Self::create_in(path, options)
+    }
+
+    /// Makes the file alone, for who does something with it before it is a vault.
+    pub fn make_file(path: &Path) -> Result<()> {
+        connect::make_file(path)
+    }
+
+    /// A new vault in a file that [`Self::make_file`] has made.
+    pub fn create_in(path: &Path, options: OpenOptions) -> Result<Self> {
         let conn = connect::create(path, &options)?;
         Ok(Self::with(path, options, conn, (Access::ReadWrite, FORMAT)))
     }
