@@ -12,7 +12,10 @@ use super::error::Result;
 use super::page::{DirRef, Node};
 use super::pages::NewPages;
 use super::path::TreePath;
-use super::tree::{Pages, Walk, check_page};
+use super::tree::{self, Pages, Walk, check_page};
+
+/// Edits of which it is asked whether they touch a group: beyond that it is as fast to go through all groups.
+const LOOKED_AT_MAX: usize = 1000;
 
 /// The id of the group of these paths, which are sorted.
 #[must_use]
@@ -68,6 +71,43 @@ pub fn members(pages: &dyn Pages, root: &DirRef, at: &TreePath) -> Result<Vec<(T
         }
     }
     Ok(found)
+}
+
+/// False if edits of a settled root leave every member of every group where and what it is: then what they lead to is
+/// settled too. Many edits are not looked at.
+pub fn are_touched(pages: &dyn Pages, root: &DirRef, edits: &Edits) -> Result<bool> {
+    if edits.len() > LOOKED_AT_MAX {
+        return Ok(true);
+    }
+    for (path, edit) in edits {
+        let brings = matches!(edit, Edit::Put(node) if has_members(node));
+        if brings || takes_members(pages, root, path, edit)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn has_members(node: &Node) -> bool {
+    match node {
+        Node::Dir(dir) => dir.totals.links > 0,
+        Node::File(_) | Node::Symlink(_) | Node::Fifo(_) => node.link().is_some(),
+    }
+}
+
+/// Whether something goes with an edit that is a member or holds one; what stands in the way of its path goes too.
+fn takes_members(pages: &dyn Pages, root: &DirRef, path: &TreePath, edit: &Edit) -> Result<bool> {
+    let mut node = Node::Dir(*root);
+    for name in path.components() {
+        let Node::Dir(dir) = &node else { break };
+        match tree::entry(pages, &dir.tree, name)? {
+            Some(found) => node = found,
+            None => return Ok(false),
+        }
+    }
+    // A directory that only gets other metadata keeps its entries.
+    let keeps = matches!((&node, edit), (Node::Dir(_), Edit::Dir(_)));
+    Ok(!keeps && has_members(&node))
 }
 
 /// The root with every group named after the paths it has now, and groups of one dissolved.

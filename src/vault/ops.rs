@@ -243,7 +243,7 @@ pub(super) fn apply_edits(
 ) -> Result<DirRef> {
     let mut new = NewPages::default();
     let mut edited = edit::apply(&transaction.view() as &dyn Pages, root, edits, manner, &mut new)?;
-    if edited.totals.links > 0 {
+    if edited.totals.links > 0 && links::are_touched(&transaction.view() as &dyn Pages, root, edits)? {
         edited = links::settle(&transaction.view() as &dyn Pages, &edited, &mut new)?;
     }
     if edited.tree != root.tree {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use avfs::vault::export::{ExportError, ExportOptions, Overwrite};
 use avfs::vault::import::{ImportError, OnTrouble, Trouble, TroubleReason};
 use avfs::vault::meter::Meter;
+use avfs::vault::ops::Depth;
 use avfs::vault::{Vault, VaultError};
 use proptest::prelude::*;
 
@@ -466,4 +467,45 @@ fn a_part_of_a_version_can_be_exported() {
     let refused = vault.export(&support::root(&vault, "main"), &scratch.join("out-2"), &options);
     assert!(matches!(refused, Err(VaultError::NoPath { .. })), "{refused:?}");
     assert!(!scratch.join("out-2").exists());
+}
+
+/// Whatever an edit does to the names of one file, the tree is the one that an import of the same files makes.
+#[test]
+fn edits_leave_links_as_an_import_would_find_them() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("host");
+    for name in ["a", "b", "c"] {
+        fs::create_dir(dir.join(name)).unwrap();
+    }
+    fs::write(dir.join("a/one"), "shared").unwrap();
+    fs::hard_link(dir.join("a/one"), dir.join("b/two")).unwrap();
+    fs::hard_link(dir.join("a/one"), dir.join("c/three")).unwrap();
+    fs::write(dir.join("p"), "pair").unwrap();
+    fs::hard_link(dir.join("p"), dir.join("q")).unwrap();
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    support::import(&vault, &dir);
+    let (fork, at) = (support::main_fork(), support::path);
+    type Step<'s> = (&'s str, Box<dyn Fn() + 's>);
+    let steps: Vec<Step<'_>> = vec![
+        ("plain", Box::new(|| drop(support::write(&vault, "plain", b"plain")))),
+        ("moved", Box::new(|| drop(vault.move_path(&fork, &at("b"), &at("moved"), "mv").unwrap()))),
+        ("gone", Box::new(|| drop(vault.remove(&fork, &[at("c/three")], Depth::FilesOnly, "rm").unwrap()))),
+        ("single", Box::new(|| drop(vault.remove(&fork, &[at("p")], Depth::FilesOnly, "rm").unwrap()))),
+        ("written", Box::new(|| drop(support::write(&vault, "a/one", b"other")))),
+        (
+            "copied",
+            Box::new(|| drop(vault.copy_path(&fork, &at("a"), &at("d"), Depth::Recursive, "cp").unwrap())),
+        ),
+        ("replaced", Box::new(|| drop(vault.move_path(&fork, &at("plain"), &at("a/one"), "mv").unwrap()))),
+        ("emptied", Box::new(|| drop(vault.remove(&fork, &[at("moved")], Depth::Recursive, "rm").unwrap()))),
+    ];
+    for (name, step) in steps {
+        step();
+        let out = scratch.join(name);
+        support::export(&vault, "main", &out);
+        let other = support::create_real_vault(&scratch.join(&format!("{name}.db")));
+        support::import(&other, &out);
+        assert_eq!(support::root(&other, "main").tree, support::root(&vault, "main").tree, "{name}");
+    }
+    support::assert_clean(&vault);
 }
