@@ -1,5 +1,7 @@
 //! What a vault keeps beside its versions: the journal, recordings, batches, remembered results, the audit log.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::backend::{BackendError, Codec, RunRecord};
 use crate::vault::audit;
 use crate::vault::error::Result;
@@ -69,18 +71,19 @@ impl Check<'_> {
     /// Every row of the journal: what it says can be read, and the versions it names are those of the run.
     pub(super) fn runs(&mut self) -> Result<()> {
         let mut before = i64::MAX;
+        let mut ended = None;
         loop {
             let runs = self.reader.runs(before, RUNS_AT_ONCE)?;
             let Some(last) = runs.last() else { return Ok(()) };
             before = last.seq;
             for run in &runs {
                 self.report.runs += 1;
-                self.run(run)?;
+                self.run(run, &mut ended)?;
             }
         }
     }
 
-    fn run(&mut self, run: &RunRecord) -> Result<()> {
+    fn run(&mut self, run: &RunRecord, ended: &mut Option<Ended>) -> Result<()> {
         for (name, text) in [("request", &run.request), ("decision", &run.decision), ("result", &run.result)]
         {
             if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text) {
@@ -98,7 +101,7 @@ impl Check<'_> {
             self.found("damaged", format!("version {} is not that of run {}", made.id.short(), run.id));
         }
         for id in run.version_before.iter().chain(&run.version_after) {
-            if self.reader.version(id)?.is_none() && !self.may_be_gone(run)? {
+            if self.reader.version(id)?.is_none() && !self.may_be_gone(run, ended)? {
                 self.found("missing", format!("version {} of run {} is missing", id.short(), run.id));
             }
         }
@@ -106,28 +109,52 @@ impl Check<'_> {
     }
 
     /// A run's versions live as long as its fork: they may be missing if that was deleted after the run, also
-    /// if there is another fork of its name by now.
-    fn may_be_gone(&self, run: &RunRecord) -> Result<bool> {
+    /// if there is another fork of its name by now. The log is read once, when it is first asked for.
+    fn may_be_gone(&self, run: &RunRecord, ended: &mut Option<Ended>) -> Result<bool> {
         if run.version_after.is_none() || self.reader.fork(&run.fork)?.is_none() {
             return Ok(true);
         }
+        if ended.is_none() {
+            *ended = Some(self.ended()?);
+        }
+        Ok(match ended {
+            Some(Ended::Runs(runs)) => runs.contains(&(run.fork.to_string(), run.id.to_string())),
+            Some(Ended::Unknown) | None => true,
+        })
+    }
+
+    fn ended(&self) -> Result<Ended> {
         let ends = ["fork.delete", "fork.expire", "run.discard"];
-        let landed = format!("run={}", run.id);
-        let (mut has_landed, mut after) = (false, 0);
+        let mut runs = HashSet::new();
+        // Runs that landed on a fork of that name, and did not end with it yet.
+        let mut landed: HashMap<String, Vec<String>> = HashMap::new();
+        let mut after = 0;
         loop {
             let rows = match self.reader.audit_after(after, AUDIT_AT_ONCE) {
                 // Told by the check of the log itself.
-                Err(BackendError::Corrupt { .. }) => return Ok(true),
+                Err(BackendError::Corrupt { .. }) => return Ok(Ended::Unknown),
                 other => other?,
             };
-            let Some(last) = rows.last() else { return Ok(false) };
+            let Some(last) = rows.last() else { return Ok(Ended::Runs(runs)) };
             after = last.seq;
-            for row in rows.iter().filter(|row| row.subject == run.fork.as_str()) {
-                has_landed |= row.after.is_some() && row.detail.split(' ').any(|word| word == landed);
-                if has_landed && ends.contains(&row.action.as_str()) {
-                    return Ok(true);
+            for row in rows {
+                let named = row.detail.split(' ').filter_map(|word| word.strip_prefix("run="));
+                if row.after.is_some() {
+                    let named = named.map(str::to_owned);
+                    landed.entry(row.subject.clone()).or_default().extend(named);
+                }
+                if ends.contains(&row.action.as_str()) {
+                    let ended = landed.remove(&row.subject).into_iter().flatten();
+                    runs.extend(ended.map(|run| (row.subject.clone(), run)));
                 }
             }
         }
     }
+}
+
+/// The runs whose fork ended after them, each with the name of that.
+enum Ended {
+    Runs(HashSet<(String, String)>),
+    /// The log cannot be read.
+    Unknown,
 }
