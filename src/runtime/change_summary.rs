@@ -195,7 +195,12 @@ fn compare_bytes(old: &[u8], new: &[u8]) -> TextChange {
 /// The lines of a text with their ends, which are newlines and nothing else, as git and patch(1) have it.
 #[must_use]
 pub fn lines(text: &[u8]) -> Vec<&[u8]> {
-    text.split_inclusive(|byte| *byte == b'\n').collect()
+    each_line(text).collect()
+}
+
+/// As [`lines`], one after the other.
+pub fn each_line(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split_inclusive(|byte| *byte == b'\n')
 }
 
 #[cfg(test)]

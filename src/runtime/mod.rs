@@ -67,7 +67,7 @@ pub use crate::vault::checkpoint::KeepCount;
 pub use apply::{Applied, ApplyError, ApplyOptions, Conflict, Filter, Subject, apply, changes_to_apply};
 pub use change_report::{ChangeForm, ChangeReport, ChangeSummaryService};
 pub use change_summary::{
-    ChangeCounts, ChangeSummary, LineStat, Shown, TextChange, is_binary, lines, text_change,
+    ChangeCounts, ChangeSummary, LineStat, Shown, TextChange, each_line, is_binary, lines, text_change,
 };
 pub use change_view::{
     CHANGES_SHOWN_MAX, Extent, PatchLeftOff, PatchLimits, StatView, TreeLine, TreeView, file_sizes, is_dir,

@@ -29,3 +29,15 @@ fn a_large_file_is_imported_in_little_memory() {
     let answer = import(MEMORY_KIB_MAX);
     assert_eq!(answer.code, 0, "{answer:?}");
 }
+
+#[test]
+fn lines_that_match_are_not_held() {
+    let env = TestEnv::new();
+    env.put("many", &b"x\n".repeat(2 << 20));
+    env.ok(&["init", "--import"]);
+    let mut shell = env.clean(Path::new("/bin/sh"));
+    shell.args(["-c", "ulimit -d 81920 && exec \"$0\" grep main x"]).arg(binary());
+    let answer = Answer::from(shell.output().unwrap());
+    assert_eq!(answer.code, 0, "{}", answer.stderr);
+    assert_eq!(answer.stdout.lines().count(), 2 << 20);
+}

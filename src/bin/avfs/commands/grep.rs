@@ -1,7 +1,7 @@
 //! `avfs grep`
 
 use avfs::runtime::envelope::{ErrorBody, Grep, GrepMatch};
-use avfs::runtime::{is_binary, lines, read_content};
+use avfs::runtime::{each_line, is_binary, read_content};
 use avfs::vault::page::Node;
 use avfs::vault::path::TreePath;
 use avfs::vault::version::Reference;
@@ -50,10 +50,18 @@ pub struct GrepArgs {
 /// What a search found, file by file.
 #[derive(Default)]
 struct Matches {
-    lines: Vec<(TreePath, u64, Vec<u8>)>,
+    /// For JSON: people see each line when it is found.
+    lines: Vec<GrepMatch>,
     files: Vec<TreePath>,
     binary: Vec<TreePath>,
     skipped: Vec<TreePath>,
+}
+
+/// What becomes of lines that match.
+enum Lines<'o> {
+    NotWanted,
+    Kept,
+    Shown(&'o mut Out),
 }
 
 pub fn run(ctx: &CommandContext, args: &GrepArgs) -> Outcome {
@@ -63,17 +71,35 @@ pub fn run(ctx: &CommandContext, args: &GrepArgs) -> Outcome {
     let everything = [TreePath::root()];
     let paths = if args.paths.is_empty() { &everything[..] } else { &args.paths };
     let mut matches = Matches::default();
+    let mut out = ctx.ui.out();
+    let mut lines = match (args.files, ctx.ui.format) {
+        (true, _) => Lines::NotWanted,
+        (false, Format::Json) => Lines::Kept,
+        (false, Format::Human) => Lines::Shown(&mut out),
+    };
     for path in paths {
         for found in view.walk(path, None)? {
-            search(&view, &regex, found, args.files, &mut matches)?;
+            search(&view, &regex, found, &mut lines, &mut matches)?;
         }
     }
+    out.flush()?;
+    drop(out);
     for path in &matches.skipped {
         ctx.ui.note(format_args!("note: {path} is too large to be searched"));
     }
-    let json = ctx.ui.format == Format::Json;
-    let result = to_result(&view, &matches, json);
-    let show = |out: &mut Out| if args.files { show_files(out, &matches) } else { show_lines(out, &matches) };
+    let result = Grep {
+        version: view.version.id.to_hex(),
+        matches: std::mem::take(&mut matches.lines),
+        files: matches.files.iter().map(Into::into).collect(),
+        binary: matches.binary.iter().map(Into::into).collect(),
+        skipped: matches.skipped.iter().map(Into::into).collect(),
+    };
+    let show = |out: &mut Out| match args.files {
+        true => matches.files.iter().try_for_each(|path| out.line(format_args!("{path}"))),
+        false => {
+            matches.binary.iter().try_for_each(|path| out.line(format_args!("{path}: binary file matches")))
+        }
+    };
     if matches.files.is_empty() {
         let message = format!("nothing matches {:?}", args.pattern);
         let why = ErrorBody { code: "grep.no_match".to_owned(), message, hint: None };
@@ -97,7 +123,7 @@ fn search(
     view: &View<'_>,
     regex: &Regex,
     found: Found,
-    names_only: bool,
+    lines: &mut Lines<'_>,
     matches: &mut Matches,
 ) -> Result<(), Failure> {
     let Node::File(file) = &found.node else { return Ok(()) };
@@ -110,47 +136,30 @@ fn search(
     if !regex.is_match(&content) {
         return Ok(());
     }
-    let ended = lines(&content).into_iter().map(|line| line.strip_suffix(b"\n").unwrap_or(line));
-    let hits: Vec<(u64, &[u8])> = (1..).zip(ended).filter(|(_, line)| regex.is_match(line)).collect();
+    let ended = each_line(&content).map(|line| line.strip_suffix(b"\n").unwrap_or(line));
+    let mut hits = (1..).zip(ended).filter(|(_, line)| regex.is_match(line)).peekable();
     // A pattern may only match across lines, or behind the last one: lines are searched one by one.
-    if hits.is_empty() {
+    if hits.peek().is_none() {
         return Ok(());
     }
-    if is_binary(&content) {
-        matches.binary.push(found.path.clone());
-    } else if !names_only {
-        let lines = hits.into_iter().map(|(number, line)| (found.path.clone(), number, line.to_vec()));
-        matches.lines.extend(lines);
+    match lines {
+        _ if is_binary(&content) => matches.binary.push(found.path.clone()),
+        Lines::NotWanted => {}
+        Lines::Kept => {
+            matches.lines.extend(hits.map(|(number, line)| GrepMatch::of(&found.path, number, line)));
+        }
+        Lines::Shown(out) => {
+            let path = out.paint(Tone::Name, &found.path);
+            hits.try_for_each(|(number, line)| show_line(out, &path, number, line))?;
+        }
     }
     matches.files.push(found.path);
     Ok(())
 }
 
-fn to_result(view: &View<'_>, matches: &Matches, with_lines: bool) -> Grep {
-    let mut result = Grep {
-        version: view.version.id.to_hex(),
-        matches: Vec::new(),
-        files: matches.files.iter().map(Into::into).collect(),
-        binary: matches.binary.iter().map(Into::into).collect(),
-        skipped: matches.skipped.iter().map(Into::into).collect(),
-    };
-    if with_lines {
-        let lines = matches.lines.iter().map(|(path, number, line)| GrepMatch::of(path, *number, line));
-        result.matches = lines.collect();
-    }
-    result
-}
-
-fn show_files(out: &mut Out, matches: &Matches) -> Result<(), Failure> {
-    matches.files.iter().try_for_each(|path| out.line(format_args!("{path}")))
-}
-
-fn show_lines(out: &mut Out, matches: &Matches) -> Result<(), Failure> {
-    for (path, number, line) in &matches.lines {
-        let (path, number) = (out.paint(Tone::Name, path), out.paint(Tone::Dim, number));
-        out.bytes(format!("{path}:{number}:").as_bytes())?;
-        out.content(line.strip_suffix(b"\r").unwrap_or(line))?;
-        out.bytes(b"\n")?;
-    }
-    matches.binary.iter().try_for_each(|path| out.line(format_args!("{path}: binary file matches")))
+fn show_line(out: &mut Out, path: &str, number: u64, line: &[u8]) -> Result<(), Failure> {
+    let number = out.paint(Tone::Dim, number);
+    out.bytes(format!("{path}:{number}:").as_bytes())?;
+    out.content(line.strip_suffix(b"\r").unwrap_or(line))?;
+    out.bytes(b"\n")
 }
