@@ -116,6 +116,7 @@ pub use reproducible::{ClockHeld, EPOCH_VARIABLE, FixedClock, Reproducible, seed
 pub use request::{ExecutionRequest, RequestError};
 pub use result::{Backend, BaseUsed, Enforcement, ExecutionResult, Note, Phases, RunsOnHost};
 pub use room::Scratch;
+pub use run::message as version_message;
 pub use secret::{SECRET_BYTES_MAX, SECRETS_DIR, SecretError, SecretWord};
 pub use state::ProxyExecutionState;
 pub use timeout::ExecutionTimeout;

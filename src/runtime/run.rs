@@ -85,7 +85,7 @@ impl RunTold {
     }
 }
 
-/// One line about a command, for the version it makes.
+/// One line about a command, for the version it makes: as much of it as a list has room for.
 pub fn message(command: &str) -> String {
     let mut message: String = command.chars().take(MESSAGE_CHARS).collect();
     if message.len() < command.len() {

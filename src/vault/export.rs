@@ -24,6 +24,7 @@ use super::meter::Meter;
 use super::own::{self, OwnFile};
 use super::page::DirRef;
 use super::path::TreePath;
+use super::path_set::PathSet;
 use super::store::Vault;
 use super::tree;
 pub use super::write_out::Unwritten;
@@ -136,10 +137,14 @@ impl Vault {
     /// Writes the tree of a version to `dest`.
     pub fn export(&self, root: &DirRef, dest: &Path, options: &ExportOptions<'_>) -> Result<()> {
         let _pin = self.backend().pin()?;
-        let wanted_paths = minimal(options.paths);
-        for path in &wanted_paths {
-            tree::require(&FreshPages::new(self), root, path)?;
+        let named = PathSet::new(options.paths.iter());
+        // The root alone means everything.
+        let whole = named.is_empty() || named.has(&TreePath::root());
+        let pages = FreshPages::new(self);
+        for path in options.paths.iter().filter(|path| named.has(path)) {
+            tree::require(&pages, root, path)?;
         }
+        drop(pages);
         options.meter.expect(root.totals.entries, root.totals.bytes);
         let ExportOptions { meter, unwritten, .. } = *options;
         let out = WriteOut { vault: self, overlay_names: OverlayNames::Plain, meter, unwritten };
@@ -149,13 +154,9 @@ impl Vault {
             path.split().is_some_and(|(dir, name)| name == ignore::OWN_DIR || own_file.is(&dir, name))
         };
         let wanted = |path: &TreePath, is_dir: bool| {
-            let named = wanted_paths.is_empty()
-                || wanted_paths
-                    .iter()
-                    .any(|wanted| wanted.contains(path) || (is_dir && path.contains(wanted)));
-            named && !is_own(path)
+            let wanted = whole || named.covers(path) || (is_dir && named.leads_to(path));
+            wanted && !is_own(path)
         };
-        let whole = wanted_paths.is_empty();
         match place_for(dest, options.overwrite)? {
             Place::New { parent, name } => {
                 let staging = Staging::make(&parent)?;
@@ -191,22 +192,6 @@ impl Vault {
             }
         }
     }
-}
-
-/// Leaves out paths that lie beneath another one; the root alone means everything.
-fn minimal(paths: &[TreePath]) -> Vec<TreePath> {
-    if paths.iter().any(TreePath::is_root) {
-        return Vec::new();
-    }
-    let mut sorted = paths.to_vec();
-    sorted.sort();
-    let mut kept: Vec<TreePath> = Vec::new();
-    for path in sorted {
-        if !kept.iter().any(|known| known.contains(&path)) {
-            kept.push(path);
-        }
-    }
-    kept
 }
 
 enum Place {

@@ -40,6 +40,7 @@ pub mod page;
 mod page_codec;
 pub mod pages;
 pub mod path;
+mod path_set;
 pub mod quota;
 mod reach;
 pub mod rebase;

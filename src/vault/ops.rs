@@ -16,6 +16,7 @@ use super::own;
 use super::page::{DirMeta, DirRef, FileNode, Node};
 use super::pages::NewPages;
 use super::path::TreePath;
+use super::path_set::PathSet;
 use super::store::{Advance, Committed, Transaction, Vault, When};
 use super::tree::{self, Pages};
 use super::version::full_root_of;
@@ -119,8 +120,8 @@ impl Vault {
                 edits.insert(path.clone(), Edit::Remove);
             }
             // A path beneath another one goes with it.
-            let tops: Vec<TreePath> = edits.keys().cloned().collect();
-            edits.retain(|path, _| !tops.iter().any(|top| top != path && top.contains(path)));
+            let tops = PathSet::new(edits.keys());
+            edits.retain(|path, _| tops.has(path));
             Ok(edits)
         })
     }

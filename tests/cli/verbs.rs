@@ -23,6 +23,24 @@ fn grep_finds_lines_names_files_and_notes_binaries() {
     env.refused(&["grep", "main", "("], 1, "grep.bad_pattern");
 }
 
+#[test]
+fn messages_of_many_paths_are_cut() {
+    let env = TestEnv::new();
+    let names: Vec<String> = (0..300).map(|number| format!("d/name-{number}")).collect();
+    names.iter().for_each(|name| env.put(name, b""));
+    env.ok(&["init", "--import"]);
+    let mut words = vec!["rm", "-r"];
+    words.extend(names.iter().map(String::as_str));
+    // A path beneath another one goes with it.
+    words.push("d");
+    env.ok(&words);
+    assert_eq!(env.ok(&["ls", "main"]), "");
+    let log = env.json(&["log"]);
+    let message = log["result"]["versions"][0]["message"].as_str().unwrap();
+    assert!(message.starts_with("rm d/name-0 ") && message.ends_with('…'), "{message}");
+    assert_eq!(message.chars().count(), 201);
+}
+
 /// As grep(1): a newline ends a line, and nothing comes after the last one.
 #[test]
 fn grep_has_no_line_after_the_last_newline() {

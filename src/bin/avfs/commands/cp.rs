@@ -1,5 +1,6 @@
 //! `avfs cp`
 
+use avfs::runtime::version_message;
 use avfs::vault::ops::Depth;
 use avfs::vault::path::TreePath;
 use clap::Args;
@@ -31,7 +32,11 @@ pub struct CpArgs {
 
 pub fn run(ctx: &CommandContext, args: &CpArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let message = args.edit.message.clone().unwrap_or_else(|| format!("cp {} {}", args.from, args.to));
+    let message = args
+        .edit
+        .message
+        .clone()
+        .unwrap_or_else(|| version_message(&format!("cp {} {}", args.from, args.to)));
     let depth = if args.recursive { Depth::Recursive } else { Depth::FilesOnly };
     let committed = vault.copy_path(&args.edit.on.fork, &args.from, &args.to, depth, &message)?;
     edited::answer(ctx, &args.edit.on.fork, &committed)

@@ -1,5 +1,6 @@
 //! `avfs mv`
 
+use avfs::runtime::version_message;
 use avfs::vault::path::TreePath;
 use clap::Args;
 
@@ -27,7 +28,11 @@ pub struct MvArgs {
 
 pub fn run(ctx: &CommandContext, args: &MvArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let message = args.edit.message.clone().unwrap_or_else(|| format!("mv {} {}", args.from, args.to));
+    let message = args
+        .edit
+        .message
+        .clone()
+        .unwrap_or_else(|| version_message(&format!("mv {} {}", args.from, args.to)));
     let committed = vault.move_path(&args.edit.on.fork, &args.from, &args.to, &message)?;
     edited::answer(ctx, &args.edit.on.fork, &committed)
 }

@@ -1,5 +1,6 @@
 //! `avfs rm`
 
+use avfs::runtime::version_message;
 use avfs::vault::ops::Depth;
 use avfs::vault::path::TreePath;
 use clap::Args;
@@ -30,7 +31,7 @@ pub fn run(ctx: &CommandContext, args: &RmArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let message = args.edit.message.clone().unwrap_or_else(|| {
         let names: Vec<String> = args.paths.iter().map(TreePath::to_string).collect();
-        format!("rm {}", names.join(" "))
+        version_message(&format!("rm {}", names.join(" ")))
     });
     let depth = if args.recursive { Depth::Recursive } else { Depth::FilesOnly };
     let committed = vault.remove(&args.edit.on.fork, &args.paths, depth, &message)?;
