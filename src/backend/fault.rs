@@ -76,6 +76,10 @@ impl<B: Backend> Backend for FaultBackend<B> {
         self.inner.settle()
     }
 
+    fn format(&self) -> Option<i64> {
+        self.inner.format()
+    }
+
     fn check_writable(&self) -> Result<()> {
         self.inner.check_writable()
     }

@@ -46,6 +46,10 @@ pub trait Backend: Send + Sync {
     fn shrink(&self, progress: &dyn Fn(u64)) -> Result<()>;
     /// Moves everything from the log into the vault file, so that it is whole by itself.
     fn settle(&self) -> Result<()>;
+    /// The format of its file; nothing if it has none.
+    fn format(&self) -> Option<i64> {
+        None
+    }
     /// Fails if nothing can ever be written to it, as far as that is known without trying.
     fn check_writable(&self) -> Result<()> {
         Ok(())

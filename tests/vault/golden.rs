@@ -346,6 +346,7 @@ fn a_vault_of_an_older_format_that_cannot_be_written_is_read_as_it_is() {
     assert_eq!(vault.runs(i64::MAX, 10).unwrap(), []);
     assert_eq!(vault.read().unwrap().usage().unwrap().runs, 0);
     assert_eq!(vault.memos(i64::MAX, 10).unwrap(), []);
+    assert_eq!(vault.backend().format(), Some(1));
     support::assert_clean(&vault);
     drop(vault);
     assert!(fs::read(&file).unwrap() == before, "a file that cannot be written was written");

@@ -279,6 +279,10 @@ impl Backend for SqliteBackend {
         maintain::settle(self)
     }
 
+    fn format(&self) -> Option<i64> {
+        Some(self.format)
+    }
+
     fn check_writable(&self) -> Result<()> {
         match self.access {
             Access::ReadWrite => Ok(()),

@@ -144,7 +144,7 @@ fn describe(vault: &Vault, created_at: Option<Timestamp>) -> Result<VaultInfo, F
     Ok(VaultInfo {
         vault: vault.path().unwrap_or(Path::new("")).to_string_lossy().into_owned(),
         id: vault.id()?,
-        format: FORMAT,
+        format: vault.backend().format().unwrap_or(FORMAT),
         created_at: created_at.map(time_text),
         bound: bound_dir(vault)?.map(|dir| dir.to_string_lossy().into_owned()),
         forks: reader.forks()?.len() as u64,
