@@ -1,7 +1,8 @@
 //! A leaf: what the library asks of the host, mostly of its file system, by file descriptor and beneath a
 //! directory.
 //!
-//! Nothing here knows of vaults. Nothing here follows a symbolic link that somebody else may have planted.
+//! Nothing here knows of vaults. Nothing here follows a symbolic link that somebody else may have planted, but in
+//! paths that the caller names whole: a vault's own, and those of its locks.
 
 pub mod beneath;
 pub mod cause;

@@ -24,6 +24,11 @@ pub enum Shows {
     Itself,
 }
 
+/// Takes overlayfs's own marks away, which are of the layer they are on; a user's attributes stay as they are held.
+pub fn without_marks(xattrs: &mut Xattrs) {
+    xattrs.retain(|(name, _)| !name.starts_with(PREFIX) || name.starts_with(ESCAPED));
+}
+
 /// Attributes as a layer has to hold them for overlayfs to show them as they are.
 pub fn escape(xattrs: &mut Xattrs) {
     for (name, _) in xattrs {

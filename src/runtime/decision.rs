@@ -60,20 +60,4 @@ impl ExecutionDecision {
         let rule = self.rule.as_deref().unwrap_or("none");
         format!("{} [{}] rule={rule}", self.action, categories.join(" "))
     }
-
-    /// What holds where nobody has written rules: the sandbox itself is the limit.
-    #[must_use]
-    pub fn without_policy() -> Self {
-        Self {
-            action: Action::Allow,
-            categories: Categories::NONE,
-            rule: None,
-            reason: "no policy is set".to_owned(),
-            hint: None,
-            on_violation: OnViolation::Keep,
-            timeout_max: ExecutionTimeout::None,
-            limits_max: Limits::default(),
-            approval_seconds: Self::APPROVAL_SECONDS,
-        }
-    }
 }

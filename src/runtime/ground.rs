@@ -4,9 +4,9 @@
 use std::path::{Component, Path, PathBuf};
 
 use crate::diagnose::Diagnose;
-use crate::hostfs::beneath;
 use crate::hostfs::stat::HostStat;
 use crate::hostfs::xattr;
+use crate::hostfs::{beneath, overlay};
 
 use super::choices::{BackendChoice, BaseChoice, CacheMode, ForkChoice};
 use super::launcher::UpperRoot;
@@ -14,8 +14,6 @@ use super::request::ExecutionRequest;
 
 /// Where a workspace without a directory of its own is seen.
 pub const UNBOUND_PATH: &str = "/workspace";
-const OVERLAY_NAMES: &[u8] = b"user.overlay.";
-const OVERLAY_ESCAPED: &[u8] = b"user.overlay.overlay.";
 
 #[derive(Debug, thiserror::Error)]
 pub enum GroundError {
@@ -213,17 +211,8 @@ pub fn upper_root(dir: &Path, names: Names, whiteouts: Vec<Vec<u8>>) -> Result<U
     let HostStat { mode, mtime, .. } = beneath::fstat(fd).map_err(io)?;
     let mut xattrs = xattr::read(fd).map_err(io)?;
     match names {
-        Names::Plain => {
-            for (name, _) in &mut xattrs {
-                if let Some(rest) = name.strip_prefix(OVERLAY_NAMES) {
-                    *name = [OVERLAY_ESCAPED, rest].concat();
-                }
-            }
-        }
-        // overlayfs's own marks are of the layer they are on.
-        Names::Stored => {
-            xattrs.retain(|(name, _)| !name.starts_with(OVERLAY_NAMES) || name.starts_with(OVERLAY_ESCAPED))
-        }
+        Names::Plain => overlay::escape(&mut xattrs),
+        Names::Stored => overlay::without_marks(&mut xattrs),
     }
     Ok(UpperRoot { mode, mtime, xattrs, whiteouts })
 }

@@ -17,15 +17,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode as FileMode, OFlags};
+use rustix::fs::{Mode as FileMode, OFlags};
 
 use crate::diagnose::Diagnose;
-use crate::hostfs::beneath;
-use crate::hostfs::copy;
 use crate::hostfs::lock::{FileLock, Mode};
 use crate::hostfs::remove::remove_tree;
-use crate::hostfs::stat::FileTime;
 use crate::hostfs::xattr;
+use crate::hostfs::{beneath, copy, overlay};
 use crate::ids::{DIGEST_BYTES, RunId, VersionId};
 use crate::vault::capture::{UpperKind, open_closed_root, open_for_copying};
 
@@ -467,18 +465,13 @@ fn dress(upper: &Path, root: &UpperRoot) -> std::io::Result<()> {
     let fd = beneath::open_root(upper)?;
     xattr::write(fd.as_fd(), &root.xattrs)?;
     for name in &root.whiteouts {
-        let name = std::ffi::OsStr::new(std::str::from_utf8(name).map_err(std::io::Error::other)?);
-        rustix::fs::mknodat(&fd, name, FileType::CharacterDevice, FileMode::empty(), 0)?;
+        overlay::whiteout(fd.as_fd(), name)?;
     }
     let file = File::from(fd);
     rustix::fs::fchmod(&file, FileMode::from_raw_mode(root.mode))?;
-    let mtime = to_timespec(root.mtime);
+    let mtime = root.mtime.timespec();
     let times = rustix::fs::Timestamps { last_access: mtime, last_modification: mtime };
     Ok(rustix::fs::futimens(&file, &times)?)
-}
-
-fn to_timespec(time: FileTime) -> rustix::fs::Timespec {
-    rustix::fs::Timespec { tv_sec: time.seconds, tv_nsec: i64::from(time.nanos) }
 }
 
 #[cfg(test)]

@@ -71,7 +71,6 @@ impl Vault {
         }
     }
 
-    /// The runs that were made for one item, in the order of the journal.
     /// True if a run was made for an item of it.
     pub fn is_of_batch(&self, id: &BatchId, run: &RunId) -> Result<bool> {
         let mut found = false;
@@ -82,6 +81,7 @@ impl Vault {
         Ok(found)
     }
 
+    /// The runs that were made for one item, in the order of the journal.
     pub fn runs_of_item(&self, id: &BatchId, item: u64) -> Result<Vec<RunRecord>> {
         let mut runs: Vec<RunRecord> = Vec::new();
         loop {
