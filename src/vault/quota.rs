@@ -77,8 +77,14 @@ impl Vault {
     }
 
     pub fn set_quota(&self, quota: &Quota) -> Result<()> {
+        self.change_quota(|_| *quota)
+    }
+
+    /// Makes other limits of those that hold.
+    pub fn change_quota(&self, change: impl FnOnce(Quota) -> Quota) -> Result<()> {
         self.transact(|transaction| {
-            write(&mut *transaction.writer, quota)?;
+            let quota = change(read(transaction.view())?);
+            write(&mut *transaction.writer, &quota)?;
             let show =
                 |limit: Option<u64>| limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
             let detail = format!(

@@ -265,6 +265,22 @@ fn a_quota_refuses_and_leaves_the_vault_as_it_was() {
     support::assert_clean(&vault);
 }
 
+#[test]
+fn limits_that_are_set_at_the_same_time_all_hold() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    drop(support::create_vault(&file));
+    let (one, two) = (support::open_vault(&file), support::open_vault(&file));
+    for round in 1..20 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| one.change_quota(|old| Quota { bytes: Some(round << 30), ..old }).unwrap());
+            scope.spawn(|| two.change_quota(|old| Quota { files: Some(round), ..old }).unwrap());
+        });
+        let both = Quota { bytes: Some(round << 30), versions: None, files: Some(round) };
+        assert_eq!(one.quota().unwrap(), both);
+    }
+}
+
 /// One row that cannot be read is told, with everything else that a check finds.
 #[test]
 fn a_check_goes_on_past_what_cannot_be_read() {

@@ -53,9 +53,8 @@ struct SetArgs {
 pub fn run(ctx: &CommandContext, args: &QuotaArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     if let QuotaAction::Set(limits) = &args.action {
-        let old = vault.quota()?;
         let new = |limit: Option<Limit>, old: Option<u64>| limit.map_or(old, |limit| limit.0);
-        vault.set_quota(&Quota {
+        vault.change_quota(|old| Quota {
             bytes: new(limits.bytes, old.bytes),
             versions: new(limits.versions, old.versions),
             files: new(limits.files, old.files),
