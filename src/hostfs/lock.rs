@@ -33,6 +33,14 @@ pub enum LockError {
     Lock(#[source] std::io::Error),
 }
 
+impl LockError {
+    /// What a file that is open, and could not be locked, has answered.
+    #[must_use]
+    pub fn of(error: std::io::Error) -> Self {
+        error.raw_os_error().map(Errno::from_raw_os_error).map_or_else(|| Self::Lock(error), refused)
+    }
+}
+
 /// A held lock; dropping it gives it back.
 ///
 /// Each lock has an open file description of its own, so it excludes threads of this process too.

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::backend::sqlite::{OpenOptions, SqliteBackend, sibling};
-use crate::backend::{Backend, BlobRecord, Durability, ForkRecord, Life, Reader, VersionRecord, Writer};
+use crate::backend::{
+    Backend, BackendError, BlobRecord, Durability, ForkRecord, Life, Reader, VersionRecord, Writer,
+};
 use crate::clock::{Clock, Timestamp};
-use crate::hostfs::lock::{FileLock, Mode};
+use crate::hostfs::lock::{FileLock, LockError, Mode};
 use crate::hostfs::random;
 use crate::ids::{ForkName, VersionId, to_hex};
 
@@ -58,7 +60,10 @@ fn begin(path: &Path) -> Result<(PathBuf, FileLock)> {
             Ok(Some(lock)) => return Ok((unfinished, lock)),
             // Somebody who sweeps was faster, and removes it.
             Ok(None) => {}
-            Err(error) => return Err(given_up(&unfinished, VaultError::Output(error))),
+            Err(error) => {
+                let error = BackendError::lock(path, LockError::of(error));
+                return Err(given_up(&unfinished, error.into()));
+            }
         }
     }
     Err(VaultError::Output(std::io::ErrorKind::WouldBlock.into()))

@@ -110,16 +110,20 @@ fn a_destination_without_attributes() {
 fn a_file_system_without_locks() {
     let env = TestEnv::with_project();
     let before = env.state();
-    // The kernel is made to answer as a file system without locks does.
-    let mut traced = env.clean(Path::new("strace"));
-    traced.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=flock", "-e", "inject=flock:error=ENOLCK"]);
-    traced.arg(binary()).args(["--json", "fork", "create", "f"]);
-    let answer = Answer::from(traced.output().unwrap());
-    assert_eq!(answer.code, 1, "{answer:?}");
-    let value: Value = serde_json::from_str(&answer.stdout).unwrap();
-    assert_eq!(value["error"]["code"], json!("vault.locks_unsupported"), "{value}");
-    assert!(value["error"]["hint"].is_string());
+    for words in [&["fork", "create", "f"][..], &["init", "--vault", "./other.db"]] {
+        // The kernel is made to answer as a file system without locks does.
+        let mut traced = env.clean(Path::new("strace"));
+        traced.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=flock", "-e", "inject=flock:error=ENOLCK"]);
+        traced.arg(binary()).arg("--json").args(words);
+        let answer = Answer::from(traced.output().unwrap());
+        assert_eq!(answer.code, 1, "{answer:?}");
+        let value: Value = serde_json::from_str(&answer.stdout).unwrap();
+        assert_eq!(value["error"]["code"], json!("vault.locks_unsupported"), "{value}");
+        assert!(value["error"]["hint"].is_string());
+    }
     assert_eq!(env.state(), before);
+    let left: Vec<_> = std::fs::read_dir(env.project()).unwrap().flatten().map(|it| it.file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().contains("other.db")), "{left:?}");
 }
 
 /// A file server may hold a lease on a file: it is asked to give it back, and waited for, but not for long.
