@@ -139,6 +139,10 @@ fn measure(bench: &Bench, tree: &Path, name: &str) -> Vec<Row> {
         quiet();
         std::fs::create_dir(to("git")).unwrap();
         times[3].push(peers::git_checkout(repository, &to("git")));
+        // Copies that fill the memory would be evicted beside the next turn, at the cost of who uses every core.
+        for name in ["cp", "export", "cache", "git"] {
+            avfs::hostfs::remove::remove_tree(&to(name)).unwrap();
+        }
     }
     let [copy, export, base, checkout] = times.map(median);
     row("export", export, "cp -a", copy, Goal::AtMost(1.0));
