@@ -1,9 +1,12 @@
 //! The boundary: what is let through, what is held back, what is asked, and the record of it all.
 
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::{Value, json};
 
 use crate::env::{TestEnv, wait_for};
 use crate::person::person;
+use crate::support;
 
 /// With the policy that everybody has who wrote none.
 fn fresh() -> TestEnv {
@@ -474,4 +477,61 @@ fn changes_are_told_in_the_form_that_is_asked_for() {
     // What is too much is counted.
     let many = env.json(&["--show", "tree"], "for n in $(seq 300); do touch f$n; done");
     assert_eq!(many["result"]["change_report"]["left_off"], json!(100), "{many}");
+}
+
+/// A copy never held what is hidden from the command: that it lacks it is no change.
+#[test]
+fn what_is_hidden_stays_as_it_is_whatever_stands_for_the_workspace() {
+    for backend in [&[][..], &["--backend", "copy"]] {
+        let env = TestEnv::with_project();
+        for path in ["secrets/key", "build/x", "in/f", "deep/er/hidden"] {
+            env.put(path, b"as it was\n");
+        }
+        let hides =
+            ["--hide", "./secrets", "--hide", "./deep/er/hidden", "--tmpfs", "./build", "--ro", "./in"];
+        let line = "echo more >> README.md; echo y > deep/er/new; echo z > build/y";
+        let words = [backend, &hides, &["--json", "--apply", "--", "sh", "-c", line]].concat();
+        let envelope = crate::env::Running::start(&mut env.command(&words)).answer().expect(0).envelope();
+        let changes = envelope["result"]["changes"].as_array().unwrap();
+        let paths: Vec<&str> = changes.iter().map(|change| change["path"].as_str().unwrap()).collect();
+        assert_eq!(paths, ["README.md", "deep/er/new"], "{envelope}");
+        for path in ["secrets/key", "build/x", "in/f", "deep/er/hidden"] {
+            assert_eq!(std::fs::read(env.project().join(path)).unwrap(), b"as it was\n", "{path}");
+        }
+        assert!(env.project().join("deep/er/new").exists() && !env.project().join("build/y").exists());
+        env.assert_sound();
+    }
+}
+
+/// What a command does with a vault is for everybody who shares it by a group, also when the command has ended.
+#[test]
+fn a_vault_that_a_group_shares_is_used_by_all_of_it() {
+    const GROUP: u32 = 54320;
+    if !support::is_root() {
+        return support::skip(
+            "a_vault_that_a_group_shares_is_used_by_all_of_it",
+            "only root gives files away",
+        );
+    }
+    let env = TestEnv::with_project();
+    let open_to_group = |path: &std::path::Path| {
+        for entry in walkdir::WalkDir::new(path).into_iter().flatten() {
+            let mode = if entry.file_type().is_dir() { 0o770 } else { 0o660 };
+            std::os::unix::fs::chown(entry.path(), None, Some(GROUP)).unwrap();
+            std::fs::set_permissions(entry.path(), PermissionsExt::from_mode(mode)).unwrap();
+        }
+    };
+    open_to_group(&env.at(""));
+    for user in ["54321", "54322", "54321"] {
+        let home = env.at(user);
+        std::fs::create_dir_all(&home).unwrap();
+        std::os::unix::fs::chown(&home, Some(user.parse().unwrap()), None).unwrap();
+        let mut command = env.clean(std::path::Path::new("setpriv"));
+        command.args(["--reuid", user, "--regid", user, &format!("--groups={GROUP}"), "sh", "-c"]);
+        command
+            .arg("umask 007; exec \"$0\" -q --fork shared -- sh -c 'date >> log'")
+            .arg(crate::env::runner());
+        command.env("HOME", &home).env("XDG_CACHE_HOME", home.join("cache"));
+        crate::env::Running::start(&mut command).answer().expect(0);
+    }
 }

@@ -1,6 +1,7 @@
 //! Opens connections: the only place that does, so that every one of them has the same settings.
 
 use std::ffi::OsString;
+use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -130,7 +131,32 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<(Conn, Access, i64)> {
     let access = if writable(path) { Access::ReadWrite } else { Access::ReadOnly };
     let conn = open_as(path, access, options)?;
     let format = check_header(path, &conn, access)?;
+    if access == Access::ReadWrite {
+        share_log(path, &meta);
+    }
     Ok((conn, access, format))
+}
+
+/// Gives the log the group of the vault file, as SQLite itself does for root alone: who shares the one by its group uses
+/// the other too, also after this process.
+fn share_log(path: &Path, vault: &Metadata) {
+    let group = rustix::fs::Gid::from_raw(vault.gid());
+    if group == rustix::process::getegid() {
+        return;
+    }
+    for suffix in ["-wal", "-shm"] {
+        let file = sibling(path, suffix);
+        if file.symlink_metadata().is_ok_and(|meta| meta.is_file() && meta.gid() != vault.gid()) {
+            // It is somebody else's, or this user may not give it away: then it is not shared, as before.
+            let _ = rustix::fs::chownat(
+                rustix::fs::CWD,
+                &file,
+                None,
+                Some(group),
+                rustix::fs::AtFlags::SYMLINK_NOFOLLOW,
+            );
+        }
+    }
 }
 
 /// Why no vault can be made at a path that is taken: there is one, or what else is there. Changes nothing of it.

@@ -28,6 +28,7 @@ use super::layers::Footprint;
 use super::meter::Meter;
 use super::page::DirRef;
 use super::path::TreePath;
+use super::path_set::PathSet;
 use super::secrets::Secrets;
 use super::store::{Advance, Committed, Vault};
 use super::threads;
@@ -257,6 +258,11 @@ impl Vault {
         let (found, batch, notes) = scanned.map_err(in_capture)?;
         restored?;
         let mut edits = expand::edits(&FreshPages::new(self), &found)?;
+        if options.kind == UpperKind::Whole && !options.hidden.is_empty() {
+            // The copy never held what is hidden: that it lacks it is nobody's work.
+            let hidden = PathSet::new(options.hidden.iter());
+            edits.retain(|path, _| !hidden.covers(path));
+        }
         for (path, reason) in &notes.left_out {
             // Also where nothing of the base is seen any more: what was there is not the command's to lose.
             if let LeftOutReason::Secret(_) | LeftOutReason::TooLarge { .. } = reason {
