@@ -3,9 +3,10 @@
 //! Only reads.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use crate::backend::{ForkRecord, Reader, RunRecord};
+use crate::clock::Timestamp;
 use crate::ids::ForkName;
 
 use super::error::Result;
@@ -53,20 +54,24 @@ pub fn fork_uses(reader: &dyn Reader, sizes: Sizes) -> Result<Vec<ForkUse>> {
 }
 
 fn in_tree_order(forks: Vec<ForkRecord>) -> Vec<(ForkRecord, u64)> {
-    let names: HashSet<ForkName> = forks.iter().map(|fork| fork.name.clone()).collect();
-    let mut children: HashMap<Option<ForkName>, Vec<ForkRecord>> = HashMap::new();
+    let made: HashMap<ForkName, Timestamp> =
+        forks.iter().map(|fork| (fork.name.clone(), fork.created_at)).collect();
+    let mut children: BTreeMap<Option<ForkName>, Vec<ForkRecord>> = BTreeMap::new();
     for fork in forks {
-        // A fork whose parent was deleted stands by itself.
-        let parent = fork.parent.clone().filter(|parent| names.contains(parent) && *parent != fork.name);
+        // A fork whose parent was deleted stands by itself, also if another one has that name now.
+        let is_older = |parent: &ForkName| made.get(parent).is_some_and(|at| *at <= fork.created_at);
+        let parent = fork.parent.clone().filter(|parent| is_older(parent) && *parent != fork.name);
         children.entry(parent).or_default().push(fork);
     }
-    let mut waiting: Vec<(ForkRecord, u64)> =
-        children.remove(&None).unwrap_or_default().into_iter().rev().map(|fork| (fork, 0)).collect();
     let mut ordered = Vec::new();
-    while let Some((fork, depth)) = waiting.pop() {
-        let beneath = children.remove(&Some(fork.name.clone())).unwrap_or_default();
-        waiting.extend(beneath.into_iter().rev().map(|fork| (fork, depth + 1)));
-        ordered.push((fork, depth));
+    // Last what a clock that went backwards has made its own ancestor.
+    while let Some((_, tops)) = children.pop_first() {
+        let mut waiting: Vec<(ForkRecord, u64)> = tops.into_iter().rev().map(|fork| (fork, 0)).collect();
+        while let Some((fork, depth)) = waiting.pop() {
+            let beneath = children.remove(&Some(fork.name.clone())).unwrap_or_default();
+            waiting.extend(beneath.into_iter().rev().map(|fork| (fork, depth + 1)));
+            ordered.push((fork, depth));
+        }
     }
     ordered
 }

@@ -22,7 +22,7 @@ use avfs::vault::gc::Trial;
 use avfs::vault::import::{ImportOptions, OnTrouble};
 use avfs::vault::meter::Meter;
 use avfs::vault::page::Node;
-use avfs::vault::run::{Landed, Landing, RunLanding, Told};
+use avfs::vault::run::{Landed, LandedRun, Landing, RunLanding, Told};
 use avfs::vault::tree::Pages;
 use avfs::vault::{Context, Vault};
 use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
@@ -34,14 +34,14 @@ use crate::support::{self, Dice, Rounds, Scratch, fork, main_fork, reference};
 use crate::worker::Worker;
 
 /// A directory of the host, a vault that has it on main, and a changed copy that is on fork `side`.
-struct Stand {
+pub struct Stand {
     scratch: Scratch,
-    vault: Vault,
+    pub vault: Vault,
 }
 
 impl Stand {
     /// `make` fills the directory, `change` changes the copy.
-    fn new(make: impl Fn(&Path), change: impl Fn(&Path)) -> Self {
+    pub fn new(make: impl Fn(&Path), change: impl Fn(&Path)) -> Self {
         Self::in_vault(support::create_real_vault, make, change)
     }
 
@@ -70,7 +70,7 @@ impl Stand {
         self.vault.import(&self.copy(), &fork("side"), "copy", &options).unwrap();
     }
 
-    fn host(&self) -> PathBuf {
+    pub fn host(&self) -> PathBuf {
         self.scratch.join("host")
     }
 
@@ -78,7 +78,7 @@ impl Stand {
         self.scratch.join("copy")
     }
 
-    fn apply(&self) -> Result<Applied, ApplyError> {
+    pub fn apply(&self) -> Result<Applied, ApplyError> {
         apply_fork(&self.vault, "side", &self.host())
     }
 
@@ -99,7 +99,7 @@ pub fn apply_fork(vault: &Vault, name: &str, dir: &Path) -> Result<Applied, Appl
     apply_with(vault, name, dir, &Filter::default(), Trial::Real)
 }
 
-fn apply_with(
+pub fn apply_with(
     vault: &Vault,
     what: &str,
     dir: &Path,
@@ -115,7 +115,7 @@ fn copy_dir(from: &Path, to: &Path) {
     assert!(Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap().success());
 }
 
-fn put(dir: &Path, path: &str, content: &str) {
+pub fn put(dir: &Path, path: &str, content: &str) {
     let path = dir.join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, content).unwrap();
@@ -337,47 +337,6 @@ fn what_was_changed_behind_its_stamp_is_left_alone() {
     assert_eq!(fs::read_to_string(stand.host().join("changed")).unwrap(), "own");
 }
 
-/// What is new is written before the first name changes, which takes a while.
-#[test]
-fn what_somebody_changes_during_an_apply_is_left_alone() {
-    let make = |dir: &Path| {
-        for path in ["dir/old", "edited", "other", "removed"] {
-            put(dir, path, "as it was");
-        }
-    };
-    let stand = Stand::new(make, |copy| {
-        fs::write(copy.join("big"), support::noise(1, 64 << 20)).unwrap();
-        for path in ["edited", "other"] {
-            put(copy, path, "by the run");
-        }
-        fs::remove_dir_all(copy.join("dir")).unwrap();
-        put(copy, "dir", "a file now");
-        fs::remove_file(copy.join("removed")).unwrap();
-    });
-    let host = stand.host();
-    let refused = std::thread::scope(|scope| {
-        let applying = scope.spawn(|| stand.apply());
-        let staged = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(".avfs-export");
-        while !applying.is_finished() && !fs::read_dir(&host).unwrap().flatten().any(|entry| staged(&entry)) {
-            std::thread::yield_now();
-        }
-        put(&host, "dir/precious", "mine");
-        put(&host, "edited", "mine");
-        put(&host, "removed", "mine");
-        applying.join().unwrap().unwrap_err()
-    });
-    let ApplyError::Conflict { conflicts, .. } = refused else { panic!("{refused:?}") };
-    let told: Vec<String> = conflicts.iter().map(|conflict| conflict.path.to_string()).collect();
-    assert_eq!(told, ["dir", "edited", "removed"]);
-    for (path, content) in
-        [("dir/precious", "mine"), ("edited", "mine"), ("removed", "mine"), ("other", "as it was")]
-    {
-        assert_eq!(fs::read_to_string(host.join(path)).unwrap(), content, "{path}");
-    }
-    assert!(!host.join("big").exists());
-    assert_eq!(fs::read_dir(&host).unwrap().count(), 4, "the staging is gone");
-}
-
 #[test]
 fn directories_with_unversioned_files_stay() {
     let stand = Stand::new(everything, |dir| {
@@ -511,15 +470,13 @@ pub fn edits_between(vault: &Vault, before: &VersionId, after: &VersionId) -> Ed
     edits
 }
 
-#[test]
-fn a_run_is_applied_and_marked() {
-    let stand = Stand::new(everything, change_everything);
+/// Lands what the copy changed as the first run, on a fork of its own.
+pub fn land_run(stand: &Stand, started_at: Timestamp) -> LandedRun {
     let vault = &stand.vault;
     let (base, side) = (vault.fork(&main_fork()).unwrap().head, vault.fork(&fork("side")).unwrap().head);
     let edits = edits_between(vault, &base, &side);
     let name = fork("run-1");
     let life = Life::Ephemeral { expires_at: Timestamp(i64::MAX) };
-    let record = RunRecord { started_at: vault.now(), ..runs::record(1, &name) };
     let run = RunLanding {
         landing: Landing::NewFork { name: &name, base, parent: &main_fork(), life },
         edits: &edits,
@@ -528,11 +485,19 @@ fn a_run_is_applied_and_marked() {
         checkpoint_after: None,
         checkpoints_keep: KeepCount::DEFAULT,
         memo: None,
-        record,
+        record: RunRecord { started_at, version_before: Some(base), ..runs::record(1, &name) },
         item: None,
         told: Told::default(),
     };
-    let landed = vault.land_run(run, avfs::vault::Batch::new(vault).unwrap()).unwrap();
+    vault.land_run(run, avfs::vault::Batch::new(vault).unwrap()).unwrap()
+}
+
+#[test]
+fn a_run_is_applied_and_marked() {
+    let stand = Stand::new(everything, change_everything);
+    let (vault, name) = (&stand.vault, fork("run-1"));
+    let side = vault.fork(&fork("side")).unwrap().head;
+    let landed = land_run(&stand, vault.now());
     let Landed::Advanced { version } = landed.landed else { panic!("{:?}", landed.landed) };
     let reader = vault.read().unwrap();
     let root = |id| reader.version(id).unwrap().unwrap().root;

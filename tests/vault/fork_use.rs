@@ -146,3 +146,27 @@ fn a_fork_whose_day_has_come_goes_unless_it_is_wanted() {
     assert_eq!(left, ["main", "labelled", "later"]);
     support::assert_clean(&vault);
 }
+
+/// The name of a fork may come again, also beneath what came from the first one of that name.
+#[test]
+fn every_fork_is_told_and_beneath_what_it_came_from() {
+    let scratch = Scratch::new();
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    let told = |vault: &Vault| -> Vec<(String, u64)> {
+        let uses = fork_uses(&*vault.read().unwrap(), Sizes::LeftOut).unwrap();
+        uses.into_iter().map(|used| (used.fork.name.to_string(), used.depth)).collect()
+    };
+    let named = |names: &[(&str, u64)]| -> Vec<(String, u64)> {
+        names.iter().map(|(name, depth)| ((*name).to_owned(), *depth)).collect()
+    };
+    make(&vault, "a", "main");
+    make(&vault, "b", "a");
+    assert_eq!(told(&vault), named(&[("main", 0), ("a", 1), ("b", 2)]));
+    vault.delete_fork(&fork("a"), Deletion::Forced).unwrap();
+    make(&vault, "a", "b");
+    make(&vault, "c", "a");
+    assert_eq!(told(&vault), named(&[("main", 0), ("b", 0), ("a", 1), ("c", 2)]));
+    vault.delete_fork(&fork("a"), Deletion::Forced).unwrap();
+    make(&vault, "a", "main");
+    assert_eq!(told(&vault), named(&[("main", 0), ("a", 1), ("b", 0), ("c", 0)]));
+}

@@ -5,6 +5,7 @@
 mod support;
 
 mod apply;
+mod apply_beside;
 mod approvals;
 mod attributes;
 mod bases;

@@ -1,6 +1,6 @@
 //! What is to be done in the host directory: decided for all changes before the first is made.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
 
 use super::host::{Found, Host, Look};
@@ -119,6 +119,8 @@ struct Maker<'a> {
     tasks: Vec<Task>,
     already: u64,
     seen: Vec<(TreePath, Look)>,
+    /// Directories, and whether they came to their place in the time of doubt.
+    moved: HashMap<TreePath, bool>,
 }
 
 /// Decides on every change, or refuses all of them. What changed on the host in a time of `doubt` may have been
@@ -139,6 +141,7 @@ pub fn make(
         tasks: Vec::new(),
         already: 0,
         seen: Vec::new(),
+        moved: HashMap::new(),
     };
     let (mut conflicts, mut told) = (Vec::new(), HashSet::new());
     for change in changes {
@@ -148,8 +151,10 @@ pub fn make(
         }
         let goes_with_dir = ancestors(&change.path).any(|above| maker.swapped.contains(&above));
         let mut verdict = maker.judge(change)?;
-        if matches!(verdict, Verdict::Do(_)) && maker.last_is_in(doubt) {
-            verdict = Verdict::Conflict("it was changed while the run began");
+        if let (Verdict::Do(_), Some(doubt)) = (&verdict, doubt)
+            && let Some(reason) = maker.doubtful(&change.path, doubt)?
+        {
+            verdict = Verdict::Conflict(reason);
         }
         match verdict {
             // Why its directory is gone is told of the directory itself.
@@ -187,10 +192,35 @@ impl Maker<'_> {
         Ok(tree::top(self.pages, &dir.tree)?.0)
     }
 
-    /// Whether what was looked at last is a file that was changed then.
-    fn last_is_in(&self, doubt: Option<&RangeInclusive<Timestamp>>) -> bool {
-        let (Some(doubt), Some((_, Look::There(stat)))) = (doubt, self.seen.last()) else { return false };
-        stat.kind != HostKind::Dir && doubt.contains(&Timestamp(stat.ctime.saturating_nanos()))
+    /// Why what was looked at last may not be what the run saw: it was changed then, or came there with a directory.
+    fn doubtful(
+        &mut self,
+        path: &TreePath,
+        doubt: &RangeInclusive<Timestamp>,
+    ) -> Result<Option<&'static str>> {
+        let within = |time: FileTime| doubt.contains(&Timestamp(time.saturating_nanos()));
+        if let Some((_, Look::There(stat))) = self.seen.last()
+            && stat.kind != HostKind::Dir
+            && within(stat.ctime)
+        {
+            return Ok(Some("it was changed while the run began"));
+        }
+        for above in ancestors(path).filter(|above| !above.is_root()) {
+            let moved = match self.moved.get(&above) {
+                Some(known) => *known,
+                None => {
+                    let look = self.host.look(&above)?;
+                    // A name that comes or goes in it changes both times, and a rename only the one.
+                    let moved =
+                        matches!(look, Look::There(stat) if within(stat.ctime) && stat.ctime != stat.mtime);
+                    *self.moved.entry(above).or_insert(moved)
+                }
+            };
+            if moved {
+                return Ok(Some("a directory above it was changed while the run began"));
+            }
+        }
+        Ok(None)
     }
 
     fn judge(&mut self, change: &Change) -> Result<Verdict> {

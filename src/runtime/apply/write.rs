@@ -37,17 +37,23 @@ pub fn carry_out(
     let times = times_to_keep(host, tasks, place == dir)?;
     // Also where nothing is new: one who was killed may have left its staging after the last name was changed.
     export::sweep(&place);
-    if tasks.iter().any(new) {
+    let stage = if tasks.iter().any(new) {
         let stage = Stage { host, out, wanted, staging: Staging::make(&place)? };
         stage.fill(tasks)?;
-        if out.meter.stopped() {
-            return Err(VaultError::from(ExportError::Interrupted).into());
-        }
-        plan.check_again(host, wanted)?;
+        Some(stage)
+    } else {
+        None
+    };
+    if out.meter.stopped() {
+        return Err(VaultError::from(ExportError::Interrupted).into());
+    }
+    plan.check_again(host, wanted)?;
+    if let Some(stage) = &stage {
         for (number, task) in tasks.iter().enumerate() {
             stage.put_in_place(number, task)?;
         }
     }
+    drop(stage);
     let mut kept = Vec::new();
     for task in tasks.iter().rev() {
         if !remove(host, task)? {
