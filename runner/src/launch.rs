@@ -190,6 +190,10 @@ impl Launcher for SandboxLauncher {
     fn wait_until_gone(&self) {
         drop(self.leaving.take());
     }
+
+    fn take_signals(&self) {
+        supervisor::take_signals();
+    }
 }
 
 /// A sandbox whose command has not begun yet.

@@ -47,25 +47,40 @@ pub fn hold_signals() -> sys::Result<SignalFd> {
     SignalFd::new(&set)
 }
 
-/// The command is gone and its changes are being kept: one more wish to end waits for that, a second does not.
-fn let_signals_through(requests: u32) -> sys::Result<()> {
+/// The command is gone and its changes lie on a disk: one wish to end waits until they are kept, a second does not.
+/// What is in memory is nowhere else, so that signals are held back until it is kept.
+fn let_signals_through() -> sys::Result<()> {
     use signal_hook::flag;
     /// Whether one came; the handlers stay when the process goes on to another run.
     static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    let refused = |error: std::io::Error| sys::Errno::from_io_error(&error).unwrap_or(sys::Errno::INVAL);
     if ASKED.get().is_none() {
         let asked = ASKED.get_or_init(Arc::default);
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-            let code = i32::from(avfs::exit_code::RUN_SIGNALLED) + signal;
-            // In this order: a signal looks whether another came before it, and then says that it came.
-            flag::register_conditional_shutdown(signal, code, Arc::clone(asked))
-                .and_then(|_| flag::register(signal, Arc::clone(asked)))
-                .map_err(|error| sys::Errno::from_io_error(&error).unwrap_or(sys::Errno::INVAL))?;
+        for signal in FORWARDED {
+            match signal {
+                // They ask for nothing, and must not end what was not told to end.
+                libc::SIGUSR1 | libc::SIGUSR2 => flag::register(signal, Arc::default()),
+                _ => {
+                    let code = i32::from(avfs::exit_code::RUN_SIGNALLED) + signal;
+                    // In this order: a signal looks whether another came before it, and then says that it came.
+                    flag::register_conditional_shutdown(signal, code, Arc::clone(asked))
+                        .and_then(|_| flag::register(signal, Arc::clone(asked)))
+                }
+            }
+            .map_err(refused)?;
         }
     }
     if let Some(asked) = ASKED.get() {
-        asked.store(requests > 0, Ordering::SeqCst);
+        asked.store(false, Ordering::SeqCst);
     }
     sys::unblock_all()
+}
+
+/// As [`let_signals_through`], where a failure only means that signals are held back until the end.
+pub fn take_signals() {
+    if let Err(errno) = let_signals_through() {
+        tracing::warn!(%errno, "signals are held back until the end");
+    }
 }
 
 /// Waits for a descriptor, unless a signal to end comes first: that one.
@@ -190,7 +205,7 @@ pub fn watch(
         refused,
     };
     let end = watch.until_the_end(signals, &flow);
-    let Watch { requests, signalled, timed_out, exceeded, refused, .. } = watch;
+    let Watch { signalled, timed_out, exceeded, refused, .. } = watch;
     let mut leaving = Leaving(Some(pid));
     let killed = match end {
         // Init has reaped everybody else and does nothing more but exit, with all mounts and namespaces to give back.
@@ -204,8 +219,8 @@ pub fn watch(
     let connections = egress.map(Egress::finish).unwrap_or_default();
     let Flowed { stdout, stderr, undelivered } = flow.finish();
     // What the command did is worth more than our own reaction to signals.
-    if let Err(errno) = let_signals_through(requests) {
-        tracing::warn!(%errno, "signals are held back until the end");
+    if memory.is_none() {
+        take_signals();
     }
     let exit = match end {
         Some(end) => exit_of(end.status),

@@ -77,8 +77,13 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         self.note_limits(&mut run, &ended.completion);
         let kept = match before.and_then(|before| self.keep(&mut run, &session, &ended, &secrets, before)) {
             Ok(kept) => kept,
-            Err(error) => return Err(self.give_to_recovery(&run, session, &ended.completion, base, error)),
+            Err(error) => {
+                let given = self.give_to_recovery(&run, session, &ended.completion, base, error);
+                self.launcher.take_signals();
+                return Err(given);
+            }
         };
+        self.launcher.take_signals();
         self.launcher.wait_until_gone();
         if let Some(error) = &ended.completion.undelivered {
             run.note(OUTPUT_LOST, format!("what the command wrote could not be passed on: {error}"));

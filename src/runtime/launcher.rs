@@ -314,4 +314,7 @@ pub trait Launcher {
     /// Waits until the sandbox of the last launch is taken down, which goes on beside what is done with the
     /// changes. Before this its mounts may still be there.
     fn wait_until_gone(&self);
+
+    /// What the command left is kept, or lies where it can be recovered: signals may end the process again.
+    fn take_signals(&self);
 }

@@ -107,6 +107,10 @@ impl Running {
         rustix::process::kill_process(self.pid(), signal).unwrap();
     }
 
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Waits for it; a command that hangs is killed, and its test fails.
     #[track_caller]
     pub fn answer(mut self) -> Answer {

@@ -1,5 +1,7 @@
 //! Commands that misbehave: they do not end, do not listen, do not let go, or take others with them.
 
+use std::time::Duration;
+
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -74,6 +76,35 @@ fn a_second_request_to_end_kills() {
         running.signal(second);
         running.answer().expect(137);
         assert_eq!(alive(&marker), [""; 0]);
+    }
+}
+
+/// What lies in memory is nowhere else: nothing but KILL ends who is about to keep it. On a disk a second wish does.
+#[test]
+fn signals_do_not_end_a_capture() {
+    let wishes = [Signal::HUP, Signal::QUIT];
+    let others = [Signal::USR1, Signal::USR2];
+    for (scratch, signals) in [("memory", [others, wishes].concat()), ("disk", others.to_vec())] {
+        let env = TestEnv::with_project();
+        let shared = Shared::new(&env);
+        // It hears none of them, so that they can come at any time.
+        let line = "trap '' HUP QUIT USR1 USR2; : > $S/ready
+             for n in 1 2 3 4; do head -c 8000000 /dev/urandom > r$n; done";
+        let running = shared.start(&env, &["--json", "--scratch", scratch], line);
+        let mut running = shared.wait_for_word(running, "ready");
+        while !running.has_ended() {
+            signals.iter().for_each(|signal| running.signal(*signal));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let answer = running.answer();
+        // When everything is kept, two wishes end what is left to do.
+        assert!(matches!(answer.code, Some(0 | 129 | 131)), "{scratch}: {answer:?}");
+        let listed = env.avfs_result(&["runs", "list"]);
+        assert_eq!(listed["runs"][0]["state"], json!("completed"), "{scratch}: {listed}");
+        let id = format!("run:{}", listed["runs"][0]["id"].as_str().unwrap());
+        let diff = env.avfs_result(&["diff", &id]);
+        assert_eq!(diff["changes"].as_array().unwrap().len(), 4, "{scratch}: {diff}");
+        env.assert_sound();
     }
 }
 
