@@ -49,6 +49,26 @@ pub(super) fn too_long() -> ignore::Error {
     ignore::Error::Glob { glob: None, err: format!("it has more than {TEXT_BYTES_MAX} bytes") }
 }
 
+/// The line that leaves out this path and no other, in an ignore file of the root; none for what a line cannot name.
+#[must_use]
+pub fn line_for(path: &TreePath) -> Option<String> {
+    let text = std::str::from_utf8(path.as_bytes()).ok()?;
+    if path.is_root() || text.chars().any(char::is_control) {
+        return None;
+    }
+    let mut line = "/".to_owned();
+    for char in text.chars() {
+        if "\\*?[]{}".contains(char) {
+            line.push('\\');
+        }
+        line.push(char);
+    }
+    if line.ends_with(' ') {
+        line.insert(line.len() - 1, '\\');
+    }
+    Some(line)
+}
+
 /// The rules that hold in a directory: its own, then those of the directories above.
 #[derive(Clone, Default)]
 pub struct Rules {
@@ -212,6 +232,25 @@ mod tests {
         assert!(rules.ignores(&path("a.log"), false));
         assert!(rules.ignores(&path("out"), true));
         assert!(!rules.ignores(&path("in"), true));
+    }
+
+    #[test]
+    fn a_line_for_a_path_leaves_out_that_path_alone() {
+        let path = |text: &str| TreePath::parse(text.as_bytes()).unwrap();
+        let names =
+            ["*", "[id]/page.tsx", "a?", "{x,y}", "#x", "!x", "back\\slash", "ends ", " begins", "d/e f"];
+        for name in names {
+            let line = line_for(&path(name)).unwrap();
+            let rules = Rules::default().with(&TreePath::root(), format!("{line}\n").as_bytes()).unwrap();
+            assert!(rules.ignores(&path(name), false), "{line} for {name}");
+            for other in names.iter().chain(&["plain", "i/page.tsx", "ab", "x", "ends", "sub/*"]) {
+                assert!(*other == name || !rules.ignores(&path(other), false), "{line} for {name}: {other}");
+            }
+        }
+        assert_eq!(line_for(&TreePath::root()), None);
+        for unnameable in [&b"x\xffy"[..], b"a\nb", b"tab\t", b"return\r"] {
+            assert_eq!(line_for(&TreePath::parse(unnameable).unwrap()), None);
+        }
     }
 
     #[test]

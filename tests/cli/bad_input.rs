@@ -334,3 +334,28 @@ fn a_part_of_the_workspace_becomes_the_whole_and_says_so() {
     let part = env.run(&["import", "src"]);
     assert!(part.code == 0 && part.stderr.contains(note), "{part:?}");
 }
+
+/// Pasted, it must not do to another vault what was refused of this one.
+#[test]
+fn hints_are_for_the_vault_that_was_named() {
+    let env = TestEnv::with_project();
+    std::fs::create_dir(env.at("other one")).unwrap();
+    let other = env.at("other one").to_str().unwrap().to_owned();
+    env.ok(&["init", &other]);
+    env.ok(&["--vault", &other, "fork", "create", "fix"]);
+    env.ok(&["--vault", &other, "checkpoint", "save", "good", "--fork", "fix"]);
+    let refused = ["fork", "delete", "fix"];
+    let told = |words: &[&str]| env.run(&[words, &refused[..]].concat());
+    let named = format!("avfs --vault '{other}' fork delete --force fix");
+    let answer = told(&["--vault", &other]);
+    assert!(answer.code == 1 && answer.stderr.contains(&named), "{answer:?}");
+    let answer = told(&["--json", "--vault", &other]);
+    assert!(answer.stdout.contains(&named), "{answer:?}");
+    // Where no vault was named none is.
+    env.ok(&["fork", "create", "fix"]);
+    env.ok(&["checkpoint", "save", "good", "--fork", "fix"]);
+    let answer = told(&[]);
+    assert!(answer.stderr.contains(": avfs fork delete --force fix"), "{answer:?}");
+    let forced = env.run(&["--vault", &other, "fork", "delete", "--force", "fix"]);
+    assert!(forced.stdout.contains(&format!("with: avfs --vault '{other}' gc")), "{forced:?}");
+}

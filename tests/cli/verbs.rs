@@ -391,3 +391,19 @@ fn a_path_that_never_was_is_not_one_without_changes() {
     env.ok(&["diff", "main", "--", "."]);
     env.ok(&["log", "main", "-n", "0", "--", "README.md"]);
 }
+
+/// What a diff tells as a change of a path is in the log of that path.
+#[test]
+fn the_log_of_a_path_has_what_became_a_link() {
+    let env = TestEnv::new();
+    env.put("a", b"same\n");
+    env.put("b", b"same\n");
+    env.ok(&["init", "--import"]);
+    let time = fs::metadata(env.project().join("a")).unwrap().modified().unwrap();
+    fs::remove_file(env.project().join("b")).unwrap();
+    fs::hard_link(env.project().join("a"), env.project().join("b")).unwrap();
+    fs::File::open(env.project().join("b")).unwrap().set_modified(time).unwrap();
+    env.ok(&["import", "-m", "linked"]);
+    assert!(env.ok(&["diff", "main"]).contains('b'));
+    assert!(env.ok(&["log", "main", "--", "b"]).contains("linked"));
+}

@@ -63,7 +63,7 @@ impl CommandContext {
 
     /// ` --vault X` as it was typed, for lines that tell what to call next.
     pub fn vault_words(&self) -> String {
-        self.vault_option.as_ref().map(|vault| format!(" --vault {}", shell_word(vault))).unwrap_or_default()
+        vault_words(self.vault_option.as_deref())
     }
 
     /// Where the stat cache of a directory lies; nowhere without a home.
@@ -104,6 +104,11 @@ fn working_dir(vault_option: Option<&OsStr>) -> Result<PathBuf, EdgeError> {
         }
         other => other.map_err(EdgeError::host("find the working directory", Path::new("."))),
     }
+}
+
+/// ` --vault X` as it was typed.
+pub fn vault_words(option: Option<&OsStr>) -> String {
+    option.map(|vault| format!(" --vault {}", shell_word(vault))).unwrap_or_default()
 }
 
 /// A word as a shell has to be given it.

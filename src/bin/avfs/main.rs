@@ -41,6 +41,7 @@ fn main() -> ExitCode {
 
 fn run(kind: String, cli: Cli) -> u8 {
     let ui = Ui::new(if cli.json { Format::Json } else { Format::Human }, kind);
+    let ui = ui.for_vault(cli.vault.as_deref());
     let outcome = CommandContext::gather(ui.clone(), cli.vault).and_then(|ctx| commands::run(&ctx, cli.verb));
     ui.conclude(outcome)
 }

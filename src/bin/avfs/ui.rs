@@ -2,6 +2,7 @@
 //!
 //! Data goes to stdout, everything else to stderr. The only place that writes to either.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 
@@ -10,9 +11,12 @@ use avfs::exit_code;
 use avfs::hostfs::size_limit;
 use avfs::runtime::envelope::{Envelope, ErrorBody, SCHEMA_VERSION};
 use avfs::vault::VaultError;
+use clap::CommandFactory;
 use owo_colors::{OwoColorize, Style};
 use serde::Serialize;
 
+use crate::cli::Cli;
+use crate::context::vault_words;
 use crate::crew::Ran;
 use crate::error::EdgeError;
 use crate::view::one_line;
@@ -100,6 +104,8 @@ impl Tone {
 pub struct Ui {
     pub format: Format,
     kind: String,
+    /// ` --vault X` as it was typed: commands that are told to be called next are for the same vault.
+    vault_words: String,
     out_colour: bool,
     err_colour: bool,
 }
@@ -110,9 +116,15 @@ impl Ui {
         Self {
             format,
             kind,
+            vault_words: String::new(),
             out_colour: colour(anstream::AutoStream::choice(&std::io::stdout())),
             err_colour: colour(anstream::AutoStream::choice(&std::io::stderr())),
         }
+    }
+
+    /// The same, for a command that was told its vault.
+    pub fn for_vault(self, vault: Option<&OsStr>) -> Self {
+        Self { vault_words: vault_words(vault), ..self }
     }
 
     /// The stream for data.
@@ -150,7 +162,10 @@ impl Ui {
         let mut out = self.out();
         let written = match self.format {
             Format::Human => human(&mut out),
-            Format::Json => out.envelope(&self.kind, Some(result), why_not),
+            Format::Json => {
+                let why_not = why_not.map(|error| self.naming_vault(error));
+                out.envelope(&self.kind, Some(result), why_not.as_ref())
+            }
         };
         written.and_then(|()| out.flush()).map_err(Failure::after_the_fact)?;
         Ok(if why_not.is_none() { exit_code::OK } else { exit_code::FAILED })
@@ -158,6 +173,10 @@ impl Ui {
 
     /// A word to people beside the answer; scripts have it in theirs.
     pub fn note(&self, text: fmt::Arguments<'_>) {
+        self.note_as_it_is(&naming_vault(&text.to_string(), &self.vault_words));
+    }
+
+    fn note_as_it_is(&self, text: &str) {
         if self.format == Format::Human {
             // Where stderr is closed nobody wants notes.
             let _ = writeln!(std::io::stderr().lock(), "{text}");
@@ -170,7 +189,9 @@ impl Ui {
             [("stdout", &ran.stdout, &ran.stdout_encoding), ("stderr", &ran.stderr, &ran.stderr_encoding)]
         {
             match encoding.as_str() {
-                "utf-8" => text.lines().for_each(|line| self.note(format_args!("    {}", one_line(line)))),
+                "utf-8" => {
+                    text.lines().for_each(|line| self.note_as_it_is(&format!("    {}", one_line(line))))
+                }
                 _ => self.note(format_args!("    ({name} is not text)")),
             }
         }
@@ -227,13 +248,20 @@ impl Ui {
         let _ = std::io::stderr().lock().write_all(text.as_bytes());
     }
 
+    fn naming_vault(&self, error: &ErrorBody) -> ErrorBody {
+        let hint = error.hint.as_deref().map(|hint| naming_vault(hint, &self.vault_words));
+        ErrorBody { hint, ..error.clone() }
+    }
+
     fn hint(&self, hint: &str) -> String {
+        let hint = naming_vault(hint, &self.vault_words);
         format!("{} {hint}\n", self.label("hint:", Style::new().cyan().bold()))
     }
 
     pub fn tell_json(&self, error: &ErrorBody) {
         let mut out = self.out();
-        match out.envelope::<()>(&self.kind, None, Some(error)).and_then(|()| out.flush()) {
+        match out.envelope::<()>(&self.kind, None, Some(&self.naming_vault(error))).and_then(|()| out.flush())
+        {
             Ok(()) | Err(Failure::BrokenPipe) => {}
             // Where the answer cannot be written its error would be lost too.
             Err(Failure::Error(_) | Failure::Told(_)) => self.tell_people(error),
@@ -243,6 +271,28 @@ impl Ui {
     fn label(&self, text: &str, style: Style) -> String {
         if self.err_colour { text.style(style).to_string() } else { text.to_owned() }
     }
+}
+
+/// The same text with ` --vault X` in the commands it tells to call; those that name a vault, or make one, stay.
+fn naming_vault(text: &str, words: &str) -> String {
+    if words.is_empty() || text.contains("--vault") {
+        return text.to_owned();
+    }
+    let mut named = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("avfs ") {
+        let (before, after) = rest.split_at(at + "avfs".len());
+        named.push_str(before);
+        let told = named.strip_suffix("avfs").unwrap_or_default();
+        let begins = told.is_empty() || [": ", ", ", "&& "].iter().any(|end| told.ends_with(end));
+        let verb = after.trim_start().split(|c: char| !c.is_ascii_lowercase()).next().unwrap_or_default();
+        if begins && verb != "init" && Cli::command().find_subcommand(verb).is_some() {
+            named.push_str(words);
+        }
+        rest = after;
+    }
+    named.push_str(rest);
+    named
 }
 
 /// Where a limit on the size of files was met, that is why: of SQLite it only comes as a failure of the disk.

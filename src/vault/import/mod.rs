@@ -24,6 +24,7 @@ use super::batch::Batch;
 use super::chunk::FILE_BYTES_MAX;
 use super::edit::{self, Edit, Edits, Manner};
 use super::error::{Result, VaultError};
+use super::ignore::line_for;
 use super::links::{self, Overlay};
 use super::meter::Meter;
 use super::page::DirRef;
@@ -105,15 +106,19 @@ impl Diagnose for ImportError {
             Self::NoPermission { path } if is_ignore_file(path) => {
                 "make it readable: what it leaves out would be kept otherwise".to_owned()
             }
-            Self::NoPermission { path } => {
-                format!("make it readable, or leave it out with a line in .avfsignore: /{path}")
-            }
+            Self::NoPermission { path } => match line_for(path) {
+                Some(line) => format!("make it readable, or leave it out with a line in .avfsignore: {line}"),
+                None => "make it readable".to_owned(),
+            },
             Self::Torn { path } if is_ignore_file(path) => "import again when it is quiet".to_owned(),
             Self::Vanished { .. } | Self::Torn { .. } => {
                 "import again when it is quiet, or take what is there with: avfs import --keep-going"
                     .to_owned()
             }
-            Self::TooLarge { path, .. } => format!("leave it out with a line in .avfsignore: /{path}"),
+            Self::TooLarge { path, .. } => match line_for(path) {
+                Some(line) => format!("leave it out with a line in .avfsignore: {line}"),
+                None => "leave it out with a line in .avfsignore".to_owned(),
+            },
             Self::TooDeep { .. } => "leave it out with a line in .avfsignore".to_owned(),
             Self::BadIgnore { .. } | Self::BadExclude { .. } => {
                 "patterns are those of gitignore(5)".to_owned()

@@ -43,6 +43,6 @@ pub fn run(ctx: &CommandContext, args: &DiscardArgs) -> Outcome {
             ))?,
             None => out.line(format_args!("discarded {}", runs.join(", ")))?,
         }
-        out.line(format_args!("give the space back with: avfs gc"))
+        out.line(format_args!("give the space back with: avfs{} gc", ctx.vault_words()))
     })
 }

@@ -139,11 +139,11 @@ fn touching(
 fn differ(a: Option<&Node>, b: Option<&Node>) -> bool {
     match (a, b) {
         (Some(Node::File(a)), Some(Node::File(b))) => {
-            (a.content, a.mode, a.xattrs) != (b.content, b.mode, b.xattrs)
+            (a.content, a.mode, a.xattrs, a.link) != (b.content, b.mode, b.xattrs, b.link)
         }
         (Some(Node::Dir(a)), Some(Node::Dir(b))) => a.content != b.content,
-        (Some(Node::Symlink(a)), Some(Node::Symlink(b))) => a.target != b.target,
-        (Some(Node::Fifo(a)), Some(Node::Fifo(b))) => a.mode != b.mode,
+        (Some(Node::Symlink(a)), Some(Node::Symlink(b))) => (&a.target, a.link) != (&b.target, b.link),
+        (Some(Node::Fifo(a)), Some(Node::Fifo(b))) => (a.mode, a.link) != (b.mode, b.link),
         (None, None) => false,
         (Some(Node::File(_) | Node::Dir(_) | Node::Symlink(_) | Node::Fifo(_)) | None, _) => true,
     }

@@ -107,11 +107,15 @@ fn one(
         true => SecretsInFiles::Allowed,
         false => SecretsInFiles::Refused,
     };
-    if let Some(recovered) = finish(ctx, vault, recovery, doubt, secrets_in_files)?? {
-        told.version_after = recovered.landed.record.version_after.map(|version| version.to_hex());
-        told.fork = told.version_after.as_ref().map(|_| recovered.landed.record.fork.to_string());
-        told.left_out = recovered.left_out.len();
-    }
+    let record = match finish(ctx, vault, recovery, doubt, secrets_in_files)?? {
+        Some(recovered) => {
+            told.left_out = recovered.left_out.len();
+            recovered.landed.record
+        }
+        None => vault.run(&RunPrefix::parse(&told.run_id)?)?,
+    };
+    told.version_after = record.version_after.map(|version| version.to_hex());
+    told.fork = told.version_after.as_ref().map(|_| record.fork.to_string());
     told.action = "captured";
     Ok(told)
 }
