@@ -83,6 +83,40 @@ fn a_full_disk() {
     assert_eq!(export["error"]["code"], json!("export.disk_full"), "{export}");
 }
 
+/// What is there can be read, and saved to another disk.
+#[test]
+fn a_disk_without_any_room() {
+    let env = TestEnv::new();
+    env.put("a", b"precious\n");
+    std::fs::create_dir(env.at("small")).unwrap();
+    let script = "
+        mount -t tmpfs -o size=4m none $SCRATCH/small || exit 9
+        V=\"--vault $SCRATCH/small/v.db --json\"
+        $AVFS init --import $V > $SCRATCH/made || exit 8
+        dd if=/dev/zero of=$SCRATCH/small/fill bs=4k 2> $SCRATCH/filled
+        for words in 'log' 'cat main a' 'ls main' 'status' 'audit verify' 'fsck' \"export main $SCRATCH/out\"; do
+            $AVFS $words $V
+        done
+        for words in 'write x --text y' 'import' 'gc'; do
+            $AVFS $words $V
+        done
+        rm $SCRATCH/small/fill
+        $AVFS write x --text y $V
+        exit 0";
+    let Some(answer) = with_mounts(&env, "cli::a_disk_without_any_room", script) else { return };
+    assert_eq!(answer.code, 0, "{answer:?}");
+    let answers = answers(&answer);
+    assert_eq!(answers.len(), 11, "{answer:?}");
+    for read in &answers[..7] {
+        assert_eq!(read["success"], json!(true), "{read}");
+    }
+    assert_eq!(std::fs::read(env.at("out/a")).unwrap(), b"precious\n");
+    for refused in &answers[7..10] {
+        assert_eq!(refused["error"]["code"], json!("vault.disk_full"), "{refused}");
+    }
+    assert_eq!(answers[10]["success"], json!(true), "{}", answers[10]);
+}
+
 /// What the destination cannot hold is found before anything there is replaced.
 #[test]
 fn a_destination_without_attributes() {

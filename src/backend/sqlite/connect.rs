@@ -88,6 +88,8 @@ pub enum Access {
     ReadWrite,
     /// The file or its directory cannot be written.
     ReadOnly,
+    /// The disk has no room for a log: the file is read as if it could not be written.
+    Full,
 }
 
 /// A sibling of the vault file: `vault.db` → `vault.db-wal`.
@@ -128,13 +130,22 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<(Conn, Access, i64)> {
     // Asked, not tried: closing another descriptor of the file would drop this process's locks on it.
     rustix::fs::access(path, rustix::fs::Access::READ_OK)
         .map_err(|errno| BackendError::io("open", path, errno.into()))?;
-    let access = if writable(path) { Access::ReadWrite } else { Access::ReadOnly };
-    let conn = open_as(path, access, options)?;
-    let format = check_header(path, &conn, access)?;
-    if access == Access::ReadWrite {
-        share_log(path, &meta);
+    let opened = |access| {
+        let conn = open_as(path, access, options)?;
+        let format = check_header(path, &conn, access)?;
+        Ok((conn, access, format))
+    };
+    if !writable(path) {
+        return opened(Access::ReadOnly);
     }
-    Ok((conn, access, format))
+    match opened(Access::ReadWrite) {
+        // What is there can be read, and saved to another disk. Where that fails too, this is still why.
+        Err(full @ BackendError::DiskFull { .. }) => opened(Access::Full).map_err(|_| full),
+        opened => {
+            share_log(path, &meta);
+            opened
+        }
+    }
 }
 
 /// Gives the log the group of the vault file, as SQLite itself does for root alone: who shares the one by its group uses
@@ -179,7 +190,7 @@ pub fn taken(path: &Path, options: &OpenOptions) -> BackendError {
 pub fn open_as(path: &Path, access: Access, options: &OpenOptions) -> Result<Conn> {
     match access {
         Access::ReadWrite => open_raw(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options),
-        Access::ReadOnly => open_read_only(path, options),
+        Access::ReadOnly | Access::Full => open_read_only(path, options),
     }
 }
 
@@ -314,8 +325,10 @@ fn check_header(path: &Path, conn: &Conn, access: Access) -> Result<i64> {
             // Somebody with a newer avfs may have been faster.
             readable(pragma("user_version")?)
         }
-        Access::ReadOnly if found < schema::READABLE => Err(BackendError::ReadOnly { path: path.to_owned() }),
-        Access::ReadWrite | Access::ReadOnly => Ok(found),
+        Access::ReadOnly | Access::Full if found < schema::READABLE => {
+            Err(BackendError::ReadOnly { path: path.to_owned() })
+        }
+        Access::ReadWrite | Access::ReadOnly | Access::Full => Ok(found),
     }
 }
 

@@ -237,7 +237,7 @@ impl Backend for SqliteBackend {
         match pinned {
             Ok(lock) => Ok(Guard(vec![lock])),
             // Whoever can sweep it may do so; where locks cannot even be opened there is no keeping them from it.
-            Err(LockError::Open { .. }) if self.access == Access::ReadOnly => Ok(Guard(Vec::new())),
+            Err(LockError::Open { .. }) if self.access != Access::ReadWrite => Ok(Guard(Vec::new())),
             Err(error) => Err(BackendError::lock(&self.path, error)),
         }
     }
@@ -287,6 +287,7 @@ impl Backend for SqliteBackend {
         match self.access {
             Access::ReadWrite => Ok(()),
             Access::ReadOnly => Err(BackendError::ReadOnly { path: self.path.clone() }),
+            Access::Full => Err(BackendError::DiskFull { path: self.path.clone() }),
         }
     }
 
