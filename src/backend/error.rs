@@ -95,13 +95,20 @@ impl Diagnose for BackendError {
                 format!("see how much is whole with: avfs fsck --vault {}", path.display())
             }
             Self::ReadOnly { path } | Self::NoPermission { path } => {
-                format!("check with: ls -l {}", path.display())
+                // What lies beside the file needs its directory.
+                let of_the_file = rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_err();
+                match path.parent().filter(|_| !of_the_file) {
+                    Some(dir) => format!("check with: ls -ld {}", dir.display()),
+                    None => format!("check with: ls -l {}", path.display()),
+                }
             }
             Self::NoPlace { at, .. } => format!(
                 "check with: ls -ld {}, or keep the vault elsewhere: avfs init --vault NAME|PATH",
                 at.display()
             ),
-            Self::Busy { .. } => "try again, or see who uses it with: fuser -v on the vault file".to_owned(),
+            Self::Busy { path, .. } => {
+                format!("try again, or see who uses it with: fuser -v {}", path.display())
+            }
             Self::Unsteady { .. } => {
                 "try again: who may not write a vault cannot hold its writers off, and reads it as it stands"
                     .to_owned()

@@ -100,21 +100,23 @@ fn a_disk_without_any_room() {
         for words in 'write x --text y' 'import' 'gc'; do
             $AVFS $words $V
         done
+        $AVFS init $SCRATCH/small/new --json
+        test ! -e $SCRATCH/small/new || exit 7
         rm $SCRATCH/small/fill
         $AVFS write x --text y $V
         exit 0";
     let Some(answer) = with_mounts(&env, "cli::a_disk_without_any_room", script) else { return };
     assert_eq!(answer.code, 0, "{answer:?}");
     let answers = answers(&answer);
-    assert_eq!(answers.len(), 11, "{answer:?}");
+    assert_eq!(answers.len(), 12, "{answer:?}");
     for read in &answers[..7] {
         assert_eq!(read["success"], json!(true), "{read}");
     }
     assert_eq!(std::fs::read(env.at("out/a")).unwrap(), b"precious\n");
-    for refused in &answers[7..10] {
+    for refused in &answers[7..11] {
         assert_eq!(refused["error"]["code"], json!("vault.disk_full"), "{refused}");
     }
-    assert_eq!(answers[10]["success"], json!(true), "{}", answers[10]);
+    assert_eq!(answers[11]["success"], json!(true), "{}", answers[11]);
 }
 
 /// What the destination cannot hold is found before anything there is replaced.

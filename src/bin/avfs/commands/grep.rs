@@ -12,14 +12,15 @@ use crate::cli::tree_path;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Format, Out, Outcome, Tone};
-use crate::view::{Found, View};
+use crate::view::{Found, View, plural};
 
 /// Larger files are not searched, and named.
 const SEARCH_BYTES_MAX: u64 = 256 << 20;
 
 /// Search the files of a version for a regular expression
 ///
-/// Exits with 1 when nothing matches. Files that are not text are named, not shown.
+/// Exits with 1 when nothing matches. Files that are not text are named, not shown. Those of more than 256 MiB are not
+/// searched, and named.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -101,7 +102,11 @@ pub fn run(ctx: &CommandContext, args: &GrepArgs) -> Outcome {
         }
     };
     if matches.files.is_empty() {
-        let message = format!("nothing matches {:?}", args.pattern);
+        let mut message = format!("nothing matches {:?}", args.pattern);
+        if !matches.skipped.is_empty() {
+            let skipped = plural(matches.skipped.len() as u64, "file was", "files were");
+            message.push_str(&format!(" in what was searched; {skipped} too large for it"));
+        }
         let why = ErrorBody { code: "grep.no_match".to_owned(), message, hint: None };
         return ctx.ui.answer_no(&result, &why, show);
     }

@@ -35,10 +35,19 @@ pub struct InitArgs {
 
 pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
     let dir = ctx.around.cwd.join(&args.dir);
+    let is_new = !dir.exists();
     std::fs::create_dir_all(&dir).map_err(EdgeError::host("create", &dir))?;
     let dir = dir.canonicalize().map_err(EdgeError::host("find", &dir))?;
-    let path = place(ctx, &dir)?;
-    let vault = make_vault(&path, &dir, OpenOptions::default(), ctx.actor.clone())?;
+    let made = place(ctx, &dir).and_then(|path| {
+        let vault = make_vault(&path, &dir, OpenOptions::default(), ctx.actor.clone())?;
+        Ok((path, vault))
+    });
+    if made.is_err() && is_new {
+        // Only where they are empty; one that somebody uses by now stays, and why there is no vault is what matters.
+        let _ = std::fs::remove_dir(dir.join(VAULT_DIR));
+        let _ = std::fs::remove_dir(&dir);
+    }
+    let (path, vault) = made?;
     ctx.ui.note(format_args!("made the vault {} for {}", path.display(), dir.display()));
     let imported = if args.import {
         let fork = ForkName::main();

@@ -12,8 +12,8 @@ use crate::view::plural;
 
 /// Give up the files of old versions; their records stay in the log
 ///
-/// Heads of forks, what forks other than main began with, and versions with a checkpoint saved by hand are always kept. The space
-/// comes back with the next `avfs gc`.
+/// Heads of forks, what forks other than main began with, and versions with a checkpoint saved by hand are always kept. So is
+/// what other forks lead to, with --fork. The space comes back with the next `avfs gc`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
