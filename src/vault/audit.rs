@@ -4,7 +4,7 @@
 
 use crate::backend::{AuditRecord, BackendError, Reader, Writer};
 use crate::clock::Timestamp;
-use crate::ids::{AuditDigest, DIGEST_BYTES, DigestKind, RunId};
+use crate::ids::{AuditDigest, DIGEST_BYTES, DigestKind, RunId, VersionId};
 
 use super::error::Result;
 use super::witness::Witness;
@@ -114,6 +114,8 @@ pub enum Problem {
     CheckpointEdited { checkpoint: String },
     #[error("checkpoint {checkpoint} is in the log, but not in the vault")]
     CheckpointMissing { checkpoint: String },
+    #[error("version {version} counts as pruned, which the log does not say")]
+    PruneEdited { version: VersionId },
 }
 
 /// Checks every row against the chain, and journal, approvals, forks and checkpoints against the rows; with `expect`

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::backend::{Durability, ForkRecord, ObjectKind, Reader, RunRecord, VersionRecord};
 use crate::clock::Timestamp;
-use crate::ids::{BlobId, CheckpointName, ForkName, TreeId, VersionId};
+use crate::ids::{BlobId, CheckpointName, DIGEST_BYTES, ForkName, TreeId, VersionId};
 
 use super::audit::Event;
 use super::error::Result;
@@ -250,19 +250,26 @@ impl Vault {
                 transaction.writer.delete_checkpoint(fork, name)?;
             }
             if !pruned.versions.is_empty() {
-                let detail =
-                    format!("versions={} checkpoints={}", pruned.versions.len(), pruned.checkpoints.len());
+                let (versions, checkpoints) = (pruned.versions.len(), pruned.checkpoints.len());
+                let detail = format!("versions={versions} checkpoints={checkpoints} pruned_at={}", now.0);
                 transaction.record(&Event {
                     action: "vault.prune",
                     subject: fork.map_or("", ForkName::as_str),
                     before: None,
-                    after: None,
+                    after: Some(digest_of_versions(pruned.versions.clone())),
                     detail: &detail,
                 })?;
             }
             Ok(pruned)
         })
     }
+}
+
+/// What the log says of versions that go together: BLAKE3 of their digests, sorted.
+pub(super) fn digest_of_versions(mut versions: Vec<VersionId>) -> [u8; DIGEST_BYTES] {
+    versions.sort_unstable();
+    let bytes: Vec<u8> = versions.iter().flat_map(|version| version.0).collect();
+    *blake3::hash(&bytes).as_bytes()
 }
 
 fn plan_prune(

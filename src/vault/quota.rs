@@ -7,6 +7,7 @@ use crate::ids::VersionId;
 use super::audit::Event;
 use super::error::{Result, VaultError};
 use super::page::Totals;
+use super::run::digest;
 use super::store::Vault;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,22 +83,21 @@ impl Vault {
 
     /// Makes other limits of those that hold.
     pub fn change_quota(&self, change: impl FnOnce(Quota) -> Quota) -> Result<()> {
+        let show = |limit: Option<u64>| limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
+        let told = |quota: &Quota| {
+            let [bytes, versions, files] = [quota.bytes, quota.versions, quota.files].map(show);
+            format!("bytes={bytes} versions={versions} files={files}")
+        };
         self.transact(|transaction| {
-            let quota = change(read(transaction.view())?);
+            let before = read(transaction.view())?;
+            let quota = change(before);
             write(&mut *transaction.writer, &quota)?;
-            let show =
-                |limit: Option<u64>| limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string());
-            let detail = format!(
-                "bytes={} versions={} files={}",
-                show(quota.bytes),
-                show(quota.versions),
-                show(quota.files)
-            );
+            let (before, detail) = (told(&before), told(&quota));
             transaction.record(&Event {
                 action: "quota.set",
                 subject: "",
-                before: None,
-                after: None,
+                before: Some(digest(&before)),
+                after: Some(digest(&detail)),
                 detail: &detail,
             })
         })

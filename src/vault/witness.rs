@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::backend::{ApprovalState, AuditRecord, Reader};
-use crate::ids::{DIGEST_BYTES, RunId};
+use crate::ids::{DIGEST_BYTES, RunId, VersionId};
 
 use super::audit::Problem;
 use super::error::Result;
+use super::gc::digest_of_versions;
 use super::run::digest;
 
 type Digest = [u8; DIGEST_BYTES];
@@ -27,7 +28,6 @@ struct Seen {
 const BATCH: usize = 500;
 
 /// Collects what the log tells.
-#[derive(Default)]
 pub struct Witness {
     runs: BTreeMap<RunId, Seen>,
     /// What every approval came to, and for which request.
@@ -36,6 +36,15 @@ pub struct Witness {
     forks: BTreeMap<String, Digest>,
     /// The version and the remark of every checkpoint, by `FORK@NAME`; those that runs saved are not among them.
     checkpoints: BTreeMap<String, (Digest, String)>,
+    /// How many versions were pruned at a time, and which; nothing of a log that has said less.
+    prunes: Option<BTreeMap<i64, (usize, Option<Digest>)>>,
+}
+
+impl Default for Witness {
+    fn default() -> Self {
+        let (runs, approvals, forks, checkpoints) = Default::default();
+        Self { runs, approvals, forks, checkpoints, prunes: Some(BTreeMap::new()) }
+    }
 }
 
 impl Witness {
@@ -51,6 +60,19 @@ impl Witness {
             self.approvals.insert(row.subject.clone(), (state, digest));
         }
         self.hear_of_forks(row);
+        if row.action == "vault.prune" {
+            self.prunes = self.prunes.take().and_then(|mut prunes| {
+                let number = |key: &str| row.detail.split(' ').find_map(|word| word.strip_prefix(key));
+                let at = number("pruned_at=")?.parse().ok()?;
+                let (count, digest) = (number("versions=")?.parse().ok()?, row.after?);
+                // Two at the same moment are told apart by nothing.
+                prunes
+                    .entry(at)
+                    .and_modify(|told: &mut (usize, _)| *told = (told.0 + count, None))
+                    .or_insert((count, Some(digest)));
+                Some(prunes)
+            });
+        }
         let part: fn(&mut Seen) -> &mut Option<Digest> = match row.action.as_str() {
             "run.request" => |seen| &mut seen.request,
             "run.decision" => |seen| &mut seen.decision,
@@ -135,9 +157,37 @@ impl Witness {
         Ok(problems)
     }
 
-    /// What journal and approvals tell differently, and forks if the log is whole: each of its rows may move one.
+    /// Versions that were pruned go with their forks, so there may be fewer than the log tells, and never others.
+    fn compare_prunes(&self, reader: &dyn Reader) -> Result<Vec<Problem>> {
+        let Some(told) = &self.prunes else { return Ok(Vec::new()) };
+        let mut pruned: BTreeMap<i64, Vec<VersionId>> = BTreeMap::new();
+        for id in reader.version_ids()? {
+            if let Some(at) = reader.version(&id)?.and_then(|version| version.pruned_at) {
+                pruned.entry(at.0).or_default().push(id);
+            }
+        }
+        let as_told = |at: &i64, versions: &[VersionId]| match told.get(at) {
+            Some((count, Some(digest))) if versions.len() == *count => {
+                digest_of_versions(versions.to_vec()) == *digest
+            }
+            Some((count, _)) => versions.len() <= *count,
+            None => false,
+        };
+        let others = pruned.into_iter().filter(|(at, versions)| !as_told(at, versions));
+        Ok(others
+            .flat_map(|(_, versions)| versions)
+            .map(|version| Problem::PruneEdited { version })
+            .collect())
+    }
+
+    /// What journal and approvals tell differently, and forks and prunes if the log is whole: each of its rows may move
+    /// one.
     pub fn compare(self, reader: &dyn Reader, is_whole: bool) -> Result<Vec<Problem>> {
-        let mut problems = if is_whole { self.compare_forks(reader)? } else { Vec::new() };
+        let mut problems = Vec::new();
+        if is_whole {
+            problems.extend(self.compare_forks(reader)?);
+            problems.extend(self.compare_prunes(reader)?);
+        }
         for (id, seen) in self.runs {
             let Some(run) = reader.run(&id)? else {
                 problems.push(Problem::RunMissing { run: id });

@@ -94,3 +94,42 @@ fn forks_and_checkpoints_that_were_moved_by_hand_are_found() {
         }
     }
 }
+
+/// What a gc would take next is in the log.
+#[test]
+fn a_version_that_was_pruned_by_hand_is_found() {
+    let env = TestEnv::with_project();
+    for n in ["1", "2", "3", "4"] {
+        env.ok(&["write", "x", "--text", n]);
+    }
+    env.ok(&["prune", "--keep-last", "3"]);
+    env.ok(&["quota", "set", "--versions", "100"]);
+    for action in ["vault.prune", "quota.set"] {
+        let told = env.result(&["audit", "list", "--action", action]);
+        assert!(told["rows"][0]["after"].is_string(), "{told}");
+    }
+    env.ok(&["fork", "create", "gone", "--from", "main~1"]);
+    env.ok(&["fork", "delete", "gone"]);
+    env.ok(&["gc"]);
+    env.ok(&["audit", "verify"]);
+    let pruned = "(SELECT max(pruned_at) FROM version)";
+    for edit in [
+        format!("UPDATE version SET pruned_at = {pruned} WHERE id = (SELECT max(id) - 1 FROM version)"),
+        "UPDATE version SET pruned_at = pruned_at + 1".to_owned(),
+    ] {
+        let sql = support::sql(&env.vault_file());
+        sql.execute_batch("CREATE TEMP TABLE was AS SELECT id, pruned_at FROM version").unwrap();
+        assert!(sql.execute(&edit, []).unwrap() > 0, "{edit}");
+        for words in [&["audit", "verify"][..], &["fsck"]] {
+            let answer = env.run(words);
+            let told =
+                answer.stdout.contains("counts as pruned") || answer.stderr.contains("counts as pruned");
+            assert!(answer.code == 1 && told, "{edit}: {answer:?}");
+        }
+        sql.execute_batch(
+            "UPDATE version SET pruned_at = (SELECT pruned_at FROM was WHERE was.id = version.id)",
+        )
+        .unwrap();
+    }
+    env.ok(&["audit", "verify"]);
+}

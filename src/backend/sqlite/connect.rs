@@ -157,7 +157,8 @@ fn share_log(path: &Path, vault: &Metadata) {
     }
     for suffix in ["-wal", "-shm"] {
         let file = sibling(path, suffix);
-        if file.symlink_metadata().is_ok_and(|meta| meta.is_file() && meta.gid() != vault.gid()) {
+        let own = |meta: Metadata| meta.is_file() && meta.nlink() == 1 && meta.gid() != vault.gid();
+        if file.symlink_metadata().is_ok_and(own) {
             // It is somebody else's, or this user may not give it away: then it is not shared, as before.
             let _ = rustix::fs::chownat(
                 rustix::fs::CWD,
