@@ -1,5 +1,7 @@
 //! What every error of the library can tell a person and a script: a stable code and what to do next.
 
+use std::ffi::OsStr;
+
 /// A stable code (part of the `--json` contract: never renamed) and a hint with the next command to run.
 pub trait Diagnose: std::error::Error {
     fn code(&self) -> &'static str;
@@ -20,4 +22,15 @@ pub fn with_causes(error: &(dyn std::error::Error + '_)) -> String {
         cause = found.source();
     }
     text
+}
+
+/// A word as a shell has to be given it.
+#[must_use]
+pub fn shell_word(word: &OsStr) -> String {
+    let text = word.to_string_lossy();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.into_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::diagnose::Diagnose;
+use crate::diagnose::{Diagnose, shell_word};
 use crate::hostfs::cause::Cause;
 use crate::hostfs::lock::LockError;
 
@@ -92,22 +92,22 @@ impl Diagnose for BackendError {
             Self::Foreign { .. } => "name another file with --vault, or move this one away".to_owned(),
             Self::Newer { .. } => "use the avfs that made it, or a later one".to_owned(),
             Self::Corrupt { path, .. } => {
-                format!("see how much is whole with: avfs fsck --vault {}", path.display())
+                format!("see how much is whole with: avfs fsck --vault {}", shell_word(path.as_ref()))
             }
             Self::ReadOnly { path } | Self::NoPermission { path } => {
                 // What lies beside the file needs its directory.
                 let of_the_file = rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_err();
                 match path.parent().filter(|_| !of_the_file) {
-                    Some(dir) => format!("check with: ls -ld {}", dir.display()),
-                    None => format!("check with: ls -l {}", path.display()),
+                    Some(dir) => format!("check with: ls -ld {}", shell_word(dir.as_ref())),
+                    None => format!("check with: ls -l {}", shell_word(path.as_ref())),
                 }
             }
             Self::NoPlace { at, .. } => format!(
                 "check with: ls -ld {}, or keep the vault elsewhere: avfs init --vault NAME|PATH",
-                at.display()
+                shell_word(at.as_ref())
             ),
             Self::Busy { path, .. } => {
-                format!("try again, or see who uses it with: fuser -v {}", path.display())
+                format!("try again, or see who uses it with: fuser -v {}", shell_word(path.as_ref()))
             }
             Self::Unsteady { .. } => {
                 "try again: who may not write a vault cannot hold its writers off, and reads it as it stands"

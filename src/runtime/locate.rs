@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::diagnose::Diagnose;
+use crate::diagnose::{Diagnose, shell_word};
 use crate::ids::{NameError, VaultName};
 
 /// The directory beside the user's files that holds their vault.
@@ -247,9 +247,8 @@ impl Surroundings {
         let path = self.meant_by(text)?;
         // What else may be wrong with it is told when it is opened.
         if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-            let word = text.to_string_lossy();
-            let words =
-                if self.cwd.join(text).is_dir() { word.into_owned() } else { format!("--vault {word}") };
+            let word = shell_word(text);
+            let words = if self.cwd.join(text).is_dir() { word } else { format!("--vault {word}") };
             return Err(LocateError::NoneAt { path, words });
         }
         Ok(path)

@@ -1,7 +1,10 @@
 //! What a vault can refuse, in one enum: the failed thing, its operands, and what to do next.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use crate::backend::{ApprovalState, BackendError};
-use crate::diagnose::Diagnose;
+use crate::diagnose::{Diagnose, shell_word};
 use crate::ids::{
     ApprovalId, ApprovalPrefix, BatchPrefix, CheckpointName, ForkName, RecordingName, RunId, RunPrefix,
     VersionId,
@@ -239,6 +242,7 @@ impl Diagnose for VaultError {
             Self::Capture(error) => return error.hint(),
             Self::Export(error) => return error.hint(),
             Self::InFile { path, .. } => {
+                let path = shell_word(OsStr::from_bytes(path.as_bytes()));
                 format!("put it back with: avfs fsck --heal DIR; go on without it with: avfs rm {path}")
             }
             Self::MissingObject { .. } | Self::DamagedObject { .. } => {
@@ -319,7 +323,10 @@ impl Diagnose for VaultError {
                 "name what is in it; see what there is with: avfs ls REF".to_owned()
             }
             Self::IsADirectory { .. } => "name a file in it, or add -r to rm or cp for all of it".to_owned(),
-            Self::NotAFile { path, .. } => format!("see what it is with: avfs ls -l REF {path}"),
+            Self::NotAFile { path, .. } => {
+                let path = shell_word(OsStr::from_bytes(path.as_bytes()));
+                format!("see what it is with: avfs ls -l REF {path}")
+            }
             Self::PathCycle { from, to } if from == to => "choose another target".to_owned(),
             Self::PathCycle { .. } => "choose a target outside of it".to_owned(),
             Self::FileTooLarge { .. } => "leave it out with a line in .avfsignore".to_owned(),

@@ -356,6 +356,8 @@ fn hints_are_for_the_vault_that_was_named() {
     env.ok(&["checkpoint", "save", "good", "--fork", "fix"]);
     let answer = told(&[]);
     assert!(answer.stderr.contains(": avfs fork delete --force fix"), "{answer:?}");
+    let missing = env.run(&["--vault", "my dir/v.db", "log"]);
+    assert!(missing.stderr.contains("avfs init --vault 'my dir/v.db'"), "{missing:?}");
     let forced = env.run(&["--vault", &other, "fork", "delete", "--force", "fix"]);
     assert!(forced.stdout.contains(&format!("with: avfs --vault '{other}' gc")), "{forced:?}");
 }

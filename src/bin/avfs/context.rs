@@ -7,6 +7,7 @@ use std::sync::Arc;
 use avfs::backend::sqlite::{Mapped, OpenOptions};
 use avfs::clock::SystemClock;
 use avfs::config::ConfigTexts;
+use avfs::diagnose::shell_word;
 use avfs::hostfs::machine;
 use avfs::runtime::{LocateError, ScratchDir, Surroundings, bases_in_use, stat_cache_path};
 use avfs::vault::materialize::BaseCache;
@@ -109,16 +110,6 @@ fn working_dir(vault_option: Option<&OsStr>) -> Result<PathBuf, EdgeError> {
 /// ` --vault X` as it was typed.
 pub fn vault_words(option: Option<&OsStr>) -> String {
     option.map(|vault| format!(" --vault {}", shell_word(vault))).unwrap_or_default()
-}
-
-/// A word as a shell has to be given it.
-pub fn shell_word(word: &OsStr) -> String {
-    let text = word.to_string_lossy();
-    let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.into_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// The `avfs-run` that belongs to this `avfs`: beside it, else on PATH.

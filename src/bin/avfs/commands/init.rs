@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use avfs::backend::sqlite::OpenOptions;
+use avfs::diagnose::shell_word;
 use avfs::ids::ForkName;
 use avfs::runtime::envelope::Init;
 use avfs::runtime::{VAULT_DIR, VAULT_FILE, make_vault};
@@ -10,7 +11,7 @@ use avfs::vault::import::OnTrouble;
 use clap::Args;
 
 use super::import;
-use crate::context::{CommandContext, shell_word};
+use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Outcome};
 

@@ -1,5 +1,6 @@
 //! `avfs mkdir`
 
+use avfs::diagnose::shell_word;
 use avfs::vault::VaultError;
 use avfs::vault::ops::Parents;
 use avfs::vault::path::TreePath;
@@ -7,7 +8,7 @@ use clap::Args;
 
 use super::edited;
 use crate::cli::{EditOptions, tree_path};
-use crate::context::{CommandContext, shell_word};
+use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Outcome};
 

@@ -7,13 +7,14 @@ use std::time::Duration;
 use avfs::backend::BackendError;
 use avfs::backend::sqlite::{COMPANIONS, FORMAT, OpenOptions, SqliteBackend, sibling};
 use avfs::clock::Timestamp;
+use avfs::diagnose::shell_word;
 use avfs::runtime::envelope::{VaultDelete, VaultInfo, VaultList, VaultListed, time_text};
 use avfs::runtime::{LocateError, VAULT_DIR, bound_dir, show_bytes_size};
 use avfs::vault::{Vault, VaultError, key};
 use clap::{Args, Subcommand};
 
 use crate::cli::vault_word;
-use crate::context::{CommandContext, shell_word};
+use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Outcome, Tone};
 use crate::view::local_time;
