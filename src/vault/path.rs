@@ -118,6 +118,12 @@ impl TreePath {
         }
     }
 
+    /// The directories it lies in, the nearest first, the root last.
+    pub fn ancestors(&self) -> impl Iterator<Item = Self> + use<> {
+        let above = |path: &Self| path.split().map(|(parent, _)| parent);
+        std::iter::successors(above(self), move |path| above(path))
+    }
+
     pub fn components(&self) -> impl Iterator<Item = &[u8]> {
         self.0.split(|b| *b == b'/').filter(|name| !name.is_empty())
     }

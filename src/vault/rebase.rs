@@ -84,13 +84,13 @@ impl<'e> Edited<'e> {
                     edited.replaced.insert(path);
                 }
             }
-            edited.above.extend(ancestors(path));
+            edited.above.extend(path.ancestors());
         }
         Ok(edited)
     }
 
     fn replaces_or_removes(&self, path: &TreePath) -> bool {
-        self.replaced.contains(path) || ancestors(path).any(|above| self.replaced.contains(&above))
+        self.replaced.contains(path) || path.ancestors().any(|above| self.replaced.contains(&above))
     }
 
     /// True if an edit equals, contains or lies beneath the path. New metadata of a directory does not touch
@@ -98,10 +98,6 @@ impl<'e> Edited<'e> {
     fn touches(&self, path: &TreePath) -> bool {
         self.above.contains(path) || self.dirs.contains_key(path) || self.replaces_or_removes(path)
     }
-}
-
-fn ancestors(path: &TreePath) -> impl Iterator<Item = TreePath> {
-    std::iter::successors(path.split().map(|(parent, _)| parent), |at| at.split().map(|(parent, _)| parent))
 }
 
 /// The metadata of a directory that both sides changed; nothing if they want different things.

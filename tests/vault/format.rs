@@ -174,6 +174,12 @@ fn a_vault_that_cannot_be_written_can_be_read() {
         set(&file, file_mode);
         set(&scratch.join("place"), dir_mode);
         let what = format!("file {file_mode:o} in directory {dir_mode:o}, {on_close:?}");
+        // The log lies beside the file, not beside a link to it.
+        std::os::unix::fs::symlink(&file, scratch.join("link")).unwrap();
+        let by_link = open(&scratch.join("link")).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        support::export(&by_link, "main", &scratch.join("out-by-link"));
+        assert_eq!(fs::read(scratch.join("out-by-link/f")).unwrap(), b"content", "{what}");
+        drop(by_link);
         let vault = open(&file).unwrap_or_else(|error| panic!("{what}: {error:?}"));
         support::export(&vault, "main", &scratch.join("out"));
         assert_eq!(fs::read(scratch.join("out/f")).unwrap(), b"content", "{what}");

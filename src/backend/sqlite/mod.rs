@@ -76,10 +76,10 @@ impl SqliteBackend {
     }
 
     pub fn open(path: &Path, options: OpenOptions) -> Result<Self> {
-        let (conn, access, format) = connect::open(path, &options)?;
-        // SQLite keeps its log beside the file itself; so must the locks be that keep a sweep away, or whoever
-        // comes by a link would not meet the others.
+        // SQLite keeps its log beside the file itself: who comes by a link looks for it there, and so must the locks be
+        // that keep a sweep away, or they would not meet the others.
         let real = std::fs::canonicalize(path).map_err(|error| BackendError::io("open", path, error))?;
+        let (conn, access, format) = connect::open(&real, &options)?;
         Ok(Self::with(&real, options, conn, (access, format)))
     }
 

@@ -170,7 +170,7 @@ pub fn changes_to_apply(
 fn chosen(all: Vec<Change>, filter: &Filter) -> (Vec<Change>, u64) {
     let accepted = |change: &Change| filter.accepts(&change.path) && !is_in_own_dir(&change.path);
     let taken = all.iter().filter(|change| accepted(change) && change.after.is_some());
-    let above: HashSet<TreePath> = taken.flat_map(|change| ancestors(&change.path)).collect();
+    let above: HashSet<TreePath> = taken.flat_map(|change| change.path.ancestors()).collect();
     let makes_dir = |change: &Change| {
         let is_dir = |side: &Option<crate::vault::diff::Side>| {
             matches!(side.as_ref().map(|side| &side.node), Some(Node::Dir(_)))
@@ -184,9 +184,4 @@ fn chosen(all: Vec<Change>, filter: &Filter) -> (Vec<Change>, u64) {
         .collect();
     let left_out = total - chosen.len() as u64;
     (chosen, left_out)
-}
-
-/// The directories above a path, the nearest first, the root last.
-fn ancestors(path: &TreePath) -> impl Iterator<Item = TreePath> {
-    std::iter::successors(path.split().map(|(parent, _)| parent), |at| at.split().map(|(parent, _)| parent))
 }

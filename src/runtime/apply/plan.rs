@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
 
 use super::host::{Found, Host, Look};
-use super::{ApplyError, Conflict, ancestors};
+use super::{ApplyError, Conflict};
 use crate::clock::Timestamp;
 use crate::hostfs::make::Over;
 use crate::hostfs::stat::{FileTime, HostKind, HostStat};
@@ -146,10 +146,10 @@ pub fn make(
     let (mut conflicts, mut told) = (Vec::new(), HashSet::new());
     for change in changes {
         // Sorted by path: a directory comes before everything in it.
-        if ancestors(&change.path).any(|above| maker.planted.contains(&above)) {
+        if change.path.ancestors().any(|above| maker.planted.contains(&above)) {
             continue;
         }
-        let goes_with_dir = ancestors(&change.path).any(|above| maker.swapped.contains(&above));
+        let goes_with_dir = change.path.ancestors().any(|above| maker.swapped.contains(&above));
         let mut verdict = maker.judge(change)?;
         if let (Verdict::Do(_), Some(doubt)) = (&verdict, doubt)
             && let Some(reason) = maker.doubtful(&change.path, doubt)?
@@ -158,7 +158,7 @@ pub fn make(
         }
         match verdict {
             // Why its directory is gone is told of the directory itself.
-            Verdict::Conflict(DIR_GONE) if ancestors(&change.path).any(|above| told.contains(&above)) => {}
+            Verdict::Conflict(DIR_GONE) if change.path.ancestors().any(|above| told.contains(&above)) => {}
             Verdict::Conflict(reason) => {
                 told.insert(change.path.clone());
                 conflicts.push(Conflict { path: change.path.clone(), reason });
@@ -205,7 +205,7 @@ impl Maker<'_> {
         {
             return Ok(Some("it was changed while the run began"));
         }
-        for above in ancestors(path).filter(|above| !above.is_root()) {
+        for above in path.ancestors().filter(|above| !above.is_root()) {
             let moved = match self.moved.get(&above) {
                 Some(known) => *known,
                 None => {

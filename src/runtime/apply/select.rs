@@ -6,7 +6,7 @@ use std::path::Path;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use super::{ApplyError, ancestors};
+use super::ApplyError;
 use crate::vault::path::TreePath;
 
 /// Patterns of paths: `*` stays within a name, `**` does not; one without a slash means a name in any directory.
@@ -28,7 +28,7 @@ impl Filter {
     pub fn accepts(&self, path: &TreePath) -> bool {
         let matched = |set: &GlobSet| {
             let hit = |path: &TreePath| set.is_match(Path::new(OsStr::from_bytes(path.as_bytes())));
-            hit(path) || ancestors(path).any(|above| !above.is_root() && hit(&above))
+            hit(path) || path.ancestors().any(|above| !above.is_root() && hit(&above))
         };
         self.include.as_ref().is_none_or(matched) && !matched(&self.exclude)
     }
