@@ -6,6 +6,8 @@ pub const OK: u8 = 0;
 pub const FAILED: u8 = 1;
 /// `avfs` was called wrongly.
 pub const USAGE: u8 = 2;
+/// `avfs` was asked to end by a signal: as a shell says of a program that ^C ended.
+pub const INTERRUPTED: u8 = 130;
 
 /// `avfs-run`, `avfs policy check`: somebody has to approve it first.
 pub const RUN_APPROVAL: u8 = 120;

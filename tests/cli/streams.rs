@@ -147,7 +147,7 @@ fn interrupt(env: &TestEnv, words: &[&str], signal: Signal, clean_up: impl Fn())
         }
         let answer = Answer::from(child.wait_with_output().unwrap());
         // Killed before it could listen, or done already: the next wait is longer.
-        if answer.code == 1 {
+        if answer.code == 130 {
             return answer;
         }
         clean_up();

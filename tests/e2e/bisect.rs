@@ -143,7 +143,7 @@ fn an_interruption_leaves_nothing_behind() {
     let running = Running::start(command.args(["--shell", &line]));
     let running = shared.wait_for_word(running, "there");
     running.signal(Signal::INT);
-    let answer = running.answer().expect(1);
+    let answer = running.answer().expect(130);
     assert_eq!(answer.envelope()["error"]["code"], "bisect.interrupted");
     wait_for("everybody is dead", || alive(&marker).is_empty());
     assert_eq!((forks(&env), env.scratches()), (2, vec![]));

@@ -226,7 +226,7 @@ fn an_interruption_keeps_what_had_ended() {
     let (shared, marker) = (Shared::new(&env), marker(&env));
     let running = under_way(&env, &shared, &marker);
     running.signal(Signal::TERM);
-    assert_eq!(running.answer().expect(1).envelope()["error"]["code"], "race.interrupted");
+    assert_eq!(running.answer().expect(130).envelope()["error"]["code"], "race.interrupted");
     wait_for("everybody is dead", || alive(&marker).is_empty());
     assert_eq!((forks(&env).len(), env.scratches()), (2, vec![]));
     env.assert_sound();

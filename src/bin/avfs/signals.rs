@@ -8,9 +8,6 @@ use signal_hook::iterator::{Handle, Signals};
 
 use crate::error::EdgeError;
 
-/// As a shell says of a program that ^C ended.
-pub const INTERRUPTED: u8 = 130;
-
 /// How often somebody asked to end: the first time what runs is finished, the second time it is killed, the third
 /// time nothing is waited for.
 pub struct Asked {

@@ -205,12 +205,11 @@ impl Ui {
             Err(Failure::Error(error)) => {
                 let error = with_cause(error);
                 self.tell(&*error);
-                // Options that do not go together, and words that only what they are about can show to be wrong.
-                if CALLED_WRONGLY.contains(&error.code()) { exit_code::USAGE } else { exit_code::FAILED }
+                code_for(error.code())
             }
             Err(Failure::Told(error)) => {
                 self.tell_body(&error);
-                exit_code::FAILED
+                code_for(&error.code)
             }
         }
     }
@@ -293,6 +292,16 @@ fn naming_vault(text: &str, words: &str) -> String {
     }
     named.push_str(rest);
     named
+}
+
+/// The exit code of an error.
+fn code_for(error: &str) -> u8 {
+    // Options that do not go together, and words that only what they are about can show to be wrong.
+    if CALLED_WRONGLY.contains(&error) {
+        return exit_code::USAGE;
+    }
+    // `interrupted`, and `VERB.interrupted` of who has more to say about it.
+    if error.rsplit('.').next() == Some("interrupted") { exit_code::INTERRUPTED } else { exit_code::FAILED }
 }
 
 /// Where a limit on the size of files was met, that is why: of SQLite it only comes as a failure of the disk.

@@ -24,7 +24,6 @@ use clap::Args;
 use crate::context::CommandContext;
 use crate::crew::WORKERS_MAX;
 use crate::run_options::RunOptions;
-use crate::signals::INTERRUPTED;
 use crate::ui::{Out, Outcome, Tone};
 use crate::view::{local_time, one_line};
 use crate::whole::check_place;
@@ -129,7 +128,7 @@ pub fn run(ctx: &CommandContext, args: &BatchArgs) -> Outcome {
     let plan = Plan::make(ctx, args, &vault)?;
     let Ended { answer, interrupted } = drive(ctx, args, &vault, &plan)?;
     let code = show(ctx, &answer, plan.list_path())?;
-    Ok(if interrupted { INTERRUPTED } else { code })
+    Ok(if interrupted { exit_code::INTERRUPTED } else { code })
 }
 
 fn show(ctx: &CommandContext, batch: &Batch, list: &str) -> Outcome {

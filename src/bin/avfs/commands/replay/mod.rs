@@ -7,6 +7,7 @@ mod source;
 
 use std::path::PathBuf;
 
+use avfs::exit_code;
 use avfs::runtime::CacheMode;
 use avfs::runtime::envelope::{ErrorBody, ListNoise, OutputNoise, Replay};
 use avfs::runtime::replay::Verdict;
@@ -16,7 +17,6 @@ use crate::commands::patch;
 use crate::context::CommandContext;
 use crate::crew::WORKERS_MAX;
 use crate::run_options::RunOptions;
-use crate::signals::INTERRUPTED;
 use crate::ui::{Out, Outcome, Tone};
 use crate::view::one_line;
 
@@ -89,7 +89,7 @@ pub fn run(ctx: &CommandContext, args: &ReplayArgs) -> Outcome {
     let source = Source::open(ctx, args, &vault)?;
     let replayed = drive(ctx, args, &vault, &source)?;
     let code = show(ctx, args, &replayed)?;
-    Ok(if replayed.interrupted { INTERRUPTED } else { code })
+    Ok(if replayed.interrupted { exit_code::INTERRUPTED } else { code })
 }
 
 fn show(ctx: &CommandContext, args: &ReplayArgs, replayed: &Replayed) -> Outcome {
