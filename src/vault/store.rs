@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::backend::sqlite::{OpenOptions, SqliteBackend, sibling};
 use crate::backend::{
@@ -50,11 +51,16 @@ pub struct Vault {
 /// How often a new file may be swept before it is locked.
 const BEGIN_TRIES_MAX: u32 = 100;
 
+/// What is not yet the vault `path`, or no longer.
+fn unfinished_name(path: &Path) -> Result<PathBuf> {
+    let unique = random::suffix().map_err(VaultError::Input)?;
+    Ok(sibling(path, &format!("{UNFINISHED_INFIX}{unique}")))
+}
+
 /// Makes a file that will be a vault, locked by this process before anything is in it.
 fn begin(path: &Path) -> Result<(PathBuf, FileLock)> {
     for _ in 0..BEGIN_TRIES_MAX {
-        let unique = random::suffix().map_err(VaultError::Input)?;
-        let unfinished = sibling(path, &format!("{UNFINISHED_INFIX}{unique}"));
+        let unfinished = unfinished_name(path)?;
         SqliteBackend::make_file(&unfinished)?;
         match FileLock::try_dir(&unfinished, Mode::Exclusive) {
             Ok(Some(lock)) => return Ok((unfinished, lock)),
@@ -115,6 +121,17 @@ impl Vault {
     pub fn open(path: &Path, options: OpenOptions, context: Context) -> Result<Self> {
         let backend = SqliteBackend::open(path, options)?;
         Ok(Self { backend: Box::new(backend), path: Some(path.to_owned()), context, in_use: None })
+    }
+
+    /// Removes the vault with all that lies beside it, once nobody uses it.
+    pub fn delete(self, patience: Duration) -> Result<()> {
+        let Some(path) = self.path.as_deref() else { return Ok(()) };
+        // Removing a link would leave every version where it is.
+        let path = path.canonicalize().map_err(|error| BackendError::io("remove", path, error))?;
+        let aside = unfinished_name(&path)?;
+        let _alone = self.backend.sweep_guard()?;
+        drop(self.backend);
+        Ok(SqliteBackend::delete(&path, &aside, patience)?)
     }
 
     /// A new vault over any backend.

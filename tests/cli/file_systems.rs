@@ -87,27 +87,60 @@ fn a_full_disk() {
 #[test]
 fn a_disk_without_any_room() {
     let env = TestEnv::new();
+    let script = format!("mount -t tmpfs -o size=4m none $SCRATCH/small || exit 9\n{FILL}\n{ON_A_FULL_DISK}");
+    make_ready_for_a_full_disk(&env);
+    let Some(answer) = with_mounts(&env, "cli::a_disk_without_any_room", &script) else { return };
+    check_a_full_disk(&env, &answer);
+}
+
+/// Where a page of memory has several blocks, the kernel tells of a full disk by a signal.
+#[test]
+fn a_disk_of_small_blocks_without_any_room() {
+    const NAME: &str = "cli::a_disk_of_small_blocks_without_any_room";
+    if !support::is_root() {
+        return skip(NAME, "only root mounts disks");
+    }
+    let env = TestEnv::new();
+    make_ready_for_a_full_disk(&env);
+    let on_disk = |script: &str| {
+        let mut command = env.clean(Path::new("unshare"));
+        let disk = "truncate -s 24M $SCRATCH/disk && mkfs.ext4 -q -F -b 1024 -m 0 $SCRATCH/disk && \
+                    mount -o loop $SCRATCH/disk $SCRATCH/small || exit 9";
+        command.args(["-m", "sh", "-c", &format!("{disk}\n{script}")]);
+        Answer::from(command.env("AVFS", binary()).env("SCRATCH", env.at("")).output().unwrap())
+    };
+    if on_disk("exit 0").code != 0 {
+        return skip(NAME, "no image of a disk can be mounted here");
+    }
+    let leave_some = "sync; truncate -s -8k $SCRATCH/small/fill; sync";
+    check_a_full_disk(&env, &on_disk(&format!("{FILL}\n{leave_some}\n{ON_A_FULL_DISK}")));
+}
+
+const FILL: &str = "
+    V=\"--vault $SCRATCH/small/v.db --json\"
+    $AVFS init --import $V > $SCRATCH/made || exit 8
+    dd if=/dev/zero of=$SCRATCH/small/fill bs=1k 2> $SCRATCH/filled";
+const ON_A_FULL_DISK: &str = "
+    for words in 'log' 'cat main a' 'ls main' 'status' 'audit verify' 'fsck' \"export main $SCRATCH/out\"; do
+        $AVFS $words $V
+    done
+    for words in 'write x --text y' 'import' 'gc'; do
+        $AVFS $words $V
+    done
+    $AVFS init $SCRATCH/small/new --json
+    test ! -e $SCRATCH/small/new || exit 7
+    rm $SCRATCH/small/fill
+    $AVFS write x --text y $V
+    exit 0";
+
+fn make_ready_for_a_full_disk(env: &TestEnv) {
     env.put("a", b"precious\n");
     std::fs::create_dir(env.at("small")).unwrap();
-    let script = "
-        mount -t tmpfs -o size=4m none $SCRATCH/small || exit 9
-        V=\"--vault $SCRATCH/small/v.db --json\"
-        $AVFS init --import $V > $SCRATCH/made || exit 8
-        dd if=/dev/zero of=$SCRATCH/small/fill bs=4k 2> $SCRATCH/filled
-        for words in 'log' 'cat main a' 'ls main' 'status' 'audit verify' 'fsck' \"export main $SCRATCH/out\"; do
-            $AVFS $words $V
-        done
-        for words in 'write x --text y' 'import' 'gc'; do
-            $AVFS $words $V
-        done
-        $AVFS init $SCRATCH/small/new --json
-        test ! -e $SCRATCH/small/new || exit 7
-        rm $SCRATCH/small/fill
-        $AVFS write x --text y $V
-        exit 0";
-    let Some(answer) = with_mounts(&env, "cli::a_disk_without_any_room", script) else { return };
+}
+
+fn check_a_full_disk(env: &TestEnv, answer: &Answer) {
     assert_eq!(answer.code, 0, "{answer:?}");
-    let answers = answers(&answer);
+    let answers = answers(answer);
     assert_eq!(answers.len(), 12, "{answer:?}");
     for read in &answers[..7] {
         assert_eq!(read["success"], json!(true), "{read}");

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use avfs::backend::BackendError;
 use avfs::backend::sqlite::{FORMAT, OnClose, OpenOptions, sibling};
@@ -225,6 +226,46 @@ fn two_makers_of_one_vault_make_one() {
         .filter(|name| name.contains(".new-"))
         .collect();
     assert_eq!(strays, Vec::<String>::new());
+}
+
+/// SQLite would take the log of a vault that is gone for that of the new one.
+#[test]
+fn a_new_vault_has_nothing_of_one_that_was_there() {
+    let scratch = Scratch::new();
+    let options = OpenOptions { on_close: OnClose::LeaveLog, ..OpenOptions::default() };
+    let old = scratch.join("old.db");
+    let vault = Vault::create(&old, None, options, support::fixed_context()).unwrap();
+    support::write(&vault, "f", b"content");
+    drop(vault);
+    let file = scratch.join("vault.db");
+    fs::copy(sibling(&old, "-wal"), sibling(&file, "-wal")).unwrap();
+    fs::write(sibling(&file, "-shm"), "stale").unwrap();
+    let vault = support::create_vault(&file);
+    assert_eq!(vault.read().unwrap().usage().unwrap().versions, 1);
+    support::assert_clean(&vault);
+}
+
+#[test]
+fn a_vault_is_deleted_in_turn_and_nobody_writes_to_it_then() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    let (vault, other) = (support::create_vault(&file), open(&file).unwrap());
+    let turn = other.backend().write().unwrap();
+    let refused = vault.delete(Duration::from_millis(50));
+    assert!(matches!(refused, Err(VaultError::Backend(BackendError::Busy { .. }))), "{refused:?}");
+    drop(turn);
+    open(&file).unwrap().delete(Duration::from_secs(5)).unwrap();
+    let gone = |what: &str| {
+        let written = other.write_file(&main_fork(), &path("f"), &b"x"[..], None, "w").map(drop);
+        let not_found = matches!(written, Err(VaultError::Backend(BackendError::NotFound { .. })));
+        assert!(not_found, "{what}: {written:?}");
+    };
+    gone("deleted");
+    let new = support::create_vault(&file);
+    gone("another in its place");
+    assert_eq!(new.read().unwrap().usage().unwrap().versions, 1);
+    drop((other, new));
+    support::assert_clean(&open(&file).unwrap());
 }
 
 /// Who may not write reads what is there now, each time anew, and takes nothing for damage that is only new.

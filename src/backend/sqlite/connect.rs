@@ -138,7 +138,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<(Conn, Access, i64)> {
     if !writable(path) {
         return opened(Access::ReadOnly);
     }
-    match opened(Access::ReadWrite) {
+    match check_room(path).and_then(|()| opened(Access::ReadWrite)) {
         // What is there can be read, and saved to another disk. Where that fails too, this is still why.
         Err(full @ BackendError::DiskFull { .. }) => opened(Access::Full).map_err(|_| full),
         opened => {
@@ -193,6 +193,10 @@ pub fn open_as(path: &Path, access: Access, options: &OpenOptions) -> Result<Con
         Access::ReadWrite => open_raw(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options),
         Access::ReadOnly | Access::Full => open_read_only(path, options),
     }
+}
+
+fn is_gone(path: &Path) -> bool {
+    path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
 
 fn is_on_read_only(path: &Path) -> bool {
@@ -349,6 +353,28 @@ fn other_tables(error: &rusqlite::Error) -> Option<String> {
     misses.then(|| message.clone())
 }
 
+/// What has to be free for the index of the log where [`check_room`] looks.
+const ROOM_BYTES: u64 = 128 * 1024;
+const PAGE_OF_MEMORY: u64 = 4096;
+
+/// True if a page of memory has several blocks on the disk of this file. SQLite makes room for the index of its log by a
+/// byte in each page; the kernel asks for the other blocks when they are written, and tells that there are none by a
+/// signal.
+pub fn has_small_blocks(path: &Path) -> bool {
+    // A file system that tells nothing of blocks has none to run out of.
+    rustix::fs::statvfs(path).is_ok_and(|disk| disk.f_blocks > 0 && disk.f_frsize < PAGE_OF_MEMORY)
+}
+
+/// Refuses a full disk where [`has_small_blocks`] says that it would be a signal.
+pub fn check_room(path: &Path) -> Result<()> {
+    // For root too: what is free beyond that may be kept for the file system itself.
+    let full = |disk: rustix::fs::StatVfs| disk.f_bavail.saturating_mul(disk.f_frsize) < ROOM_BYTES;
+    if has_small_blocks(path) && rustix::fs::statvfs(path).is_ok_and(full) {
+        return Err(BackendError::DiskFull { path: path.to_owned() });
+    }
+    Ok(())
+}
+
 fn is_full(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
 }
@@ -364,6 +390,9 @@ pub fn translate(path: &Path, error: rusqlite::Error) -> BackendError {
         return BackendError::Corrupt { path, detail };
     }
     match error.sqlite_error_code() {
+        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) if is_gone(&path) => {
+            BackendError::NotFound { path }
+        }
         Some(ErrorCode::NotADatabase) => BackendError::Foreign { path },
         Some(ErrorCode::DatabaseCorrupt) => BackendError::Corrupt { path, detail: error.to_string() },
         Some(ErrorCode::ReadOnly) => BackendError::ReadOnly { path },

@@ -31,6 +31,8 @@ use crate::hostfs::lock::{FileLock, LockError, Mode};
 
 /// What lies beside a vault file while it is used: `vault.db` → `vault.db-wal`.
 pub const COMPANIONS: [&str; 6] = ["-wal", "-shm", "-journal", "-lock", "-use", "-gate"];
+/// Those of them that SQLite reads.
+const LOGS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// How long a sweep that waits for others to end first keeps more from beginning, how often it looks, and how long it
 /// steps aside then.
@@ -42,6 +44,10 @@ pub struct SqliteBackend {
     path: PathBuf,
     options: OpenOptions,
     access: Access,
+    /// The file that was opened at `path`.
+    file: (u64, u64),
+    /// The disk may run full by a signal: there is to be room before each turn.
+    small_blocks: bool,
     /// That of the file; an older one only where it cannot be written.
     format: i64,
     idle: Mutex<Vec<Conn>>,
@@ -65,8 +71,9 @@ impl SqliteBackend {
 
     /// A new vault in a file that [`Self::make_file`] has made.
     pub fn create_in(path: &Path, options: OpenOptions) -> Result<Self> {
+        let file = file_id(path)?;
         let conn = connect::create(path, &options)?;
-        Ok(Self::with(path, options, conn, (Access::ReadWrite, FORMAT)))
+        Ok(Self::with(path, file, options, conn, (Access::ReadWrite, FORMAT)))
     }
 
     /// Why [`SqliteBackend::create`] has to refuse a path that is taken.
@@ -79,13 +86,22 @@ impl SqliteBackend {
         // SQLite keeps its log beside the file itself: who comes by a link looks for it there, and so must the locks be
         // that keep a sweep away, or they would not meet the others.
         let real = std::fs::canonicalize(path).map_err(|error| BackendError::io("open", path, error))?;
+        let file = file_id(&real)?;
         let (conn, access, format) = connect::open(&real, &options)?;
-        Ok(Self::with(&real, options, conn, (access, format)))
+        Ok(Self::with(&real, file, options, conn, (access, format)))
     }
 
-    fn with(path: &Path, options: OpenOptions, conn: Conn, (access, format): (Access, i64)) -> Self {
+    fn with(
+        path: &Path,
+        file: (u64, u64),
+        options: OpenOptions,
+        conn: Conn,
+        (access, format): (Access, i64),
+    ) -> Self {
         Self {
             path: path.to_owned(),
+            file,
+            small_blocks: connect::has_small_blocks(path),
             options,
             access,
             format,
@@ -99,29 +115,29 @@ impl SqliteBackend {
     /// Gives a finished new file its name, unless the name is taken: a vault is complete or absent.
     pub fn publish(self, to: &Path) -> Result<()> {
         self.settle()?;
-        let from = self.path.clone();
+        let (from, patience) = (self.path.clone(), self.options.patience);
         drop(self);
-        let outcome = File::open(&from)
-            .and_then(|file| file.sync_all())
-            .and_then(|()| std::fs::hard_link(&from, to))
+        let synced = File::open(&from).and_then(|file| file.sync_all());
+        let outcome = synced
             .map_err(|error| BackendError::io("create", to, error))
-            .and_then(|()| sync_dir_of(to));
+            .and_then(|()| give_name(&from, to, patience));
         Self::remove_files(&from)?;
         outcome
     }
 
     /// Removes a vault file and what lies beside it.
     pub fn remove_files(path: &Path) -> Result<()> {
-        for suffix in COMPANIONS.into_iter().chain([""]) {
-            let file = sibling(path, suffix);
-            match std::fs::remove_file(&file) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(BackendError::io("remove", &file, error));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+        remove_beside(path, &COMPANIONS)?;
+        remove_beside(path, &[""])
+    }
+
+    /// Removes a vault that nobody has pinned, once it is nobody's turn to write. It is there or gone: `aside` is what it
+    /// is called until its files are removed too.
+    pub fn delete(path: &Path, aside: &Path, patience: Duration) -> Result<()> {
+        let _turn = turn_at(path, path, patience)?;
+        std::fs::rename(path, aside).map_err(|error| BackendError::io("remove", path, error))?;
+        remove_beside(path, &COMPANIONS)?;
+        Self::remove_files(aside)
     }
 
     #[must_use]
@@ -173,7 +189,16 @@ impl SqliteBackend {
 
     fn turn(&self) -> Result<FileLock> {
         self.check_writable()?;
-        self.hold("-lock", Mode::Exclusive).map_err(|error| BackendError::lock(&self.path, error))
+        if self.small_blocks {
+            connect::check_room(&self.path)?;
+        }
+        let turn =
+            self.hold("-lock", Mode::Exclusive).map_err(|error| BackendError::lock(&self.path, error))?;
+        // Who deletes a vault has the turn too: what is there now stays until this turn ends.
+        if file_id(&self.path)? != self.file {
+            return Err(BackendError::NotFound { path: self.path.clone() });
+        }
+        Ok(turn)
     }
 
     fn hold(&self, suffix: &str, mode: Mode) -> std::result::Result<FileLock, LockError> {
@@ -188,7 +213,11 @@ impl SqliteBackend {
                 // One that was moved into the file and cut, or never begun, holds nothing that could be lost.
                 if bytes == 0 { Ok(()) } else { log.sync_data() }
             })
-            .map_err(|error| BackendError::io("sync", &path, error))
+            .map_err(|error| {
+                // It is the vault that is gone, deleted since the commit.
+                let gone = error.kind() == std::io::ErrorKind::NotFound;
+                BackendError::io("sync", if gone { &self.path } else { &path }, error)
+            })
     }
 
     /// The log as it is now, and how long it is: whoever was the last to close the vault has removed the one before.
@@ -215,6 +244,52 @@ impl Drop for SqliteBackend {
             maintain::before_close(self);
         }
     }
+}
+
+/// Which file is there.
+fn file_id(path: &Path) -> Result<(u64, u64)> {
+    let meta = std::fs::metadata(path).map_err(|error| BackendError::io("open", path, error))?;
+    Ok((meta.dev(), meta.ino()))
+}
+
+/// The turn to write at `path`, whatever vault is there; its lock, where it has none, is one like `guarded`.
+fn turn_at(guarded: &Path, path: &Path, patience: Duration) -> Result<FileLock> {
+    let lock = sibling(path, "-lock");
+    let give_up_at = Instant::now() + patience;
+    loop {
+        let left = give_up_at.saturating_duration_since(Instant::now());
+        let turn = FileLock::acquire_for(guarded, &lock, Mode::Exclusive, left)
+            .map_err(|error| BackendError::lock(path, error))?;
+        // Not that of a vault which was deleted meanwhile.
+        if turn.is_at(&lock).unwrap_or(false) {
+            return Ok(turn);
+        }
+    }
+}
+
+/// Gives a vault its name. What lies beside that is of one that is gone, and SQLite would take its log for the new one's:
+/// a vault appears only in its turn, so that nobody can be using it.
+fn give_name(from: &Path, to: &Path, patience: Duration) -> Result<()> {
+    let _turn = turn_at(from, to, patience)?;
+    if to.symlink_metadata().is_ok() {
+        return Err(BackendError::Exists { path: to.to_owned() });
+    }
+    remove_beside(to, &LOGS)?;
+    std::fs::hard_link(from, to).map_err(|error| BackendError::io("create", to, error))?;
+    sync_dir_of(to)
+}
+
+fn remove_beside(path: &Path, suffixes: &[&str]) -> Result<()> {
+    for suffix in suffixes {
+        let file = sibling(path, suffix);
+        match std::fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(BackendError::io("remove", &file, error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn sync_dir_of(path: &Path) -> Result<()> {

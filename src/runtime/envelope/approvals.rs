@@ -8,7 +8,7 @@ use crate::backend::{ApprovalRecord, ApprovalState};
 use crate::clock::Timestamp;
 use crate::ids::RunId;
 
-use super::records::journal_value;
+use super::records::{command_of, journal_value};
 use super::text::time_text;
 
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl ApprovalObject {
             id: approval.id.to_string(),
             state: ApprovalStateName::of(approval, now),
             reason: approval.reason.clone(),
-            command: journal_value(&approval.request)["command"].take(),
+            command: command_of(&approval.request),
             request_digest: approval.request_digest.to_hex(),
             asked_by: approval.asked_by.to_string(),
             created_at: time_text(approval.created_at),

@@ -13,7 +13,7 @@ use crate::runtime::Zone;
 use crate::runtime::memo::{CacheUse, Found, Look, Reason};
 use crate::vault::memo::Lost;
 
-use super::records::journal_value;
+use super::records::{command_of, journal_value};
 use super::text::time_text;
 
 /// Why a result is not remembered, or why none was found.
@@ -65,7 +65,7 @@ impl CacheObject {
     /// What the journal tells of a run; nothing if the cache was not asked for.
     #[must_use]
     pub fn of_row(run: &RunRecord) -> Option<Self> {
-        serde_json::from_value(journal_value(&run.result)["cache"].take()).ok()
+        serde_json::from_value(journal_value(&run.result).get_mut("cache")?.take()).ok()
     }
 }
 
@@ -96,7 +96,7 @@ impl MemoObject {
         Self {
             key: memo.key.to_hex(),
             run_id: memo.run.to_string(),
-            command: run.map_or(Value::Null, |run| journal_value(&run.request)["command"].take()),
+            command: run.map_or(Value::Null, |run| command_of(&run.request)),
             exit_code: memo.exit_code,
             stdout_digest: to_hex(&memo.stdout_digest),
             stderr_digest: to_hex(&memo.stderr_digest),

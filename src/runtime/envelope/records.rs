@@ -175,7 +175,7 @@ impl From<&RunRecord> for RunObject {
             applied_at: run.applied_at.map(time_text),
             discarded_at: run.discarded_at.map(time_text),
             cached_from: CacheObject::of_row(run).and_then(|cache| cache.cached_from),
-            command: journal_value(&run.request)["command"].take(),
+            command: command_of(&run.request),
         }
     }
 }
@@ -184,6 +184,12 @@ impl From<&RunRecord> for RunObject {
 #[must_use]
 pub fn journal_value(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+/// The command in the text of a request; null where there is none.
+#[must_use]
+pub fn command_of(request: &str) -> Value {
+    journal_value(request).get_mut("command").map(Value::take).unwrap_or_default()
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -228,6 +234,19 @@ impl From<&AuditRecord> for AuditRow {
             after: row.after.map(|digest| to_hex(&digest)),
             detail: row.detail.clone(),
             digest: row.digest.to_hex(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_cannot_be_read_has_no_command() {
+        assert_eq!(command_of(r#"{"command":["a"],"x":1}"#), serde_json::json!(["a"]));
+        for damaged in ["", r#"{"command":"a","x":dalse}"#, "[]", "7", r#""text""#, "{}"] {
+            assert_eq!(command_of(damaged), Value::Null, "{damaged}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use avfs::backend::BackendError;
-use avfs::backend::sqlite::{COMPANIONS, FORMAT, OpenOptions, SqliteBackend, sibling};
+use avfs::backend::sqlite::{COMPANIONS, FORMAT, OpenOptions, sibling};
 use avfs::clock::Timestamp;
 use avfs::diagnose::shell_word;
 use avfs::runtime::envelope::{VaultDelete, VaultInfo, VaultList, VaultListed, time_text};
@@ -165,10 +165,7 @@ fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
     if !args.yes {
         return Err(EdgeError::NotConfirmed { vault: path }.into());
     }
-    let alone = vault.backend().sweep_guard()?;
-    drop(vault);
-    SqliteBackend::remove_files(&path)?;
-    drop(alone);
+    vault.delete(DELETE_PATIENCE)?;
     if named.is_symlink() {
         std::fs::remove_file(&named).map_err(EdgeError::host("remove", &named))?;
     }
