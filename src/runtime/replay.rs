@@ -1,8 +1,9 @@
 //! Whether a command that was run again did the same. Pure: what was recorded and what was seen come in as values.
 
 use crate::vault::diff::{Change, ChangeKind};
+use crate::vault::glob;
 use crate::vault::path::TreePath;
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use globset::{GlobSet, GlobSetBuilder};
 use regex::bytes::Regex;
 
 use super::envelope::{ListExpected, ListNoise};
@@ -76,7 +77,7 @@ impl Noise {
         let declared = declared.cloned().unwrap_or_default();
         let mut paths = GlobSetBuilder::new();
         for text in declared.paths.iter().chain(&more.paths) {
-            let glob = GlobBuilder::new(text).literal_separator(true).build();
+            let glob = glob::of_path(text);
             paths.add(glob.map_err(|error| bad("a glob", text, &error))?);
         }
         let mut output = Vec::new();

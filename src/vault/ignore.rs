@@ -12,6 +12,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use crate::hostfs::beneath;
 
 use super::content::WHOLE_BYTES_MAX;
+use super::glob::{self, Token};
 use super::ingest::read_full;
 use super::path::TreePath;
 
@@ -86,7 +87,7 @@ impl Rules {
     pub fn with(&self, dir: &TreePath, text: &[u8]) -> Result<Self, ignore::Error> {
         let mut builder = GitignoreBuilder::new("");
         for line in lines(text) {
-            builder.add_line(None, &as_git_reads(readable(line)?))?;
+            builder.add_line(None, &as_git_reads(readable(line)?)?)?;
         }
         let layer = Layer { dir: dir.clone(), rules: builder.build()?, above: self.clone() };
         Ok(Self { layer: Some(Arc::new(layer)) })
@@ -152,68 +153,48 @@ fn readable(line: &[u8]) -> Result<&str, ignore::Error> {
     })
 }
 
-/// Classes of characters that git knows by name, as ranges.
-const CLASSES: [(&str, &str); 10] = [
-    ("[:alnum:]", "0-9A-Za-z"),
-    ("[:alpha:]", "A-Za-z"),
-    ("[:blank:]", " \t"),
-    ("[:cntrl:]", "\u{1}-\u{1f}\u{7f}"),
-    ("[:digit:]", "0-9"),
-    ("[:lower:]", "a-z"),
-    ("[:punct:]", "!-/:-@[-`{-~"),
-    ("[:space:]", "\t-\r "),
-    ("[:upper:]", "A-Z"),
-    ("[:xdigit:]", "0-9A-Fa-f"),
-];
+/// A line so that it means here what it means to git: it says from where it holds, braces are characters like any other,
+/// and stars and classes are git's. Nothing comes of a line without a pattern.
+fn as_git_reads(line: &str) -> Result<String, ignore::Error> {
+    let bad = |why: &str| ignore::Error::Glob { glob: Some(line.to_owned()), err: why.to_owned() };
+    let (keeps, pattern) = line.strip_prefix('!').map_or(("", line), |pattern| ("!", pattern));
+    let pattern = without_blanks(pattern);
+    let (pattern, end) = pattern.strip_suffix('/').map_or((pattern, ""), |pattern| (pattern, "/"));
+    let is_anchored = pattern.contains('/');
+    let pattern = pattern.strip_prefix('/').unwrap_or(pattern);
+    // No path ends in a slash.
+    if pattern.is_empty() || pattern.ends_with('/') {
+        return Ok(String::new());
+    }
+    let mut read = format!("{keeps}{}", if is_anchored { "/" } else { "**/" });
+    let mut tokens = glob::tokens(pattern).peekable();
+    let mut begins = true;
+    while let Some(token) = tokens.next() {
+        let ends = matches!(tokens.peek(), None | Some(Token::Char('/') | Token::Escaped(Some('/'))));
+        match token {
+            Token::Class(class) => read.push_str(&class.text()),
+            Token::BadClass(why) => return Err(bad(why)),
+            Token::Escaped(None) => return Err(bad("it ends in a backslash")),
+            Token::Stars(2..) if is_anchored && begins && ends => read.push_str("**"),
+            Token::Stars(_) => read.push('*'),
+            // What is white would be cut off at the end.
+            Token::Escaped(Some(char)) | Token::Char(char) if char.is_whitespace() => {
+                read.extend(['[', char, ']']);
+            }
+            Token::Escaped(Some(char)) | Token::Char(char @ ('{' | '}')) => read.extend(['\\', char]),
+            Token::Char(char) => read.push(char),
+        }
+        begins = read.ends_with('/');
+    }
+    read.push_str(end);
+    Ok(read)
+}
 
-/// A line so that it means here what it means to git: braces are characters like any other, classes have names, and an
-/// exclamation mark alone is nothing.
-fn as_git_reads(line: &str) -> String {
-    if line.trim_end() == "!" {
-        return String::new();
-    }
-    let mut read = String::with_capacity(line.len());
-    let mut rest = line;
-    let mut in_class = false;
-    while let Some(next) = rest.chars().next() {
-        let named = CLASSES.iter().find(|(name, _)| in_class && rest.starts_with(name));
-        let taken = match (next, named) {
-            (_, Some((name, range))) => {
-                read.push_str(range);
-                name.len()
-            }
-            ('\\', None) => {
-                let escaped = rest.chars().nth(1).map_or(1, |escaped| 1 + escaped.len_utf8());
-                read.push_str(&rest[..escaped]);
-                escaped
-            }
-            ('[', None) if !in_class => {
-                in_class = true;
-                // What comes first belongs to the class, a closing bracket too.
-                let begin =
-                    ["[!]", "[^]", "[]", "[!", "[^", "["].into_iter().find(|begin| rest.starts_with(begin));
-                let begin = begin.unwrap_or("[");
-                read.push_str(begin);
-                begin.len()
-            }
-            (']', None) if in_class => {
-                in_class = false;
-                read.push(next);
-                1
-            }
-            ('{' | '}', None) if !in_class => {
-                read.push('\\');
-                read.push(next);
-                1
-            }
-            (_, None) => {
-                read.push(next);
-                next.len_utf8()
-            }
-        };
-        rest = &rest[taken..];
-    }
-    read
+/// A line without the blanks at its end, but for one that is escaped.
+fn without_blanks(line: &str) -> &str {
+    let cut = line.trim_end_matches(' ');
+    let backslashes = cut.len() - cut.trim_end_matches('\\').len();
+    if backslashes % 2 == 1 && cut.len() < line.len() { &line[..=cut.len()] } else { cut }
 }
 
 #[cfg(test)]
@@ -265,6 +246,28 @@ mod tests {
         assert!(ignores("[![:digit:]]x", "ax") && !ignores("[![:digit:]]x", "1x"));
         assert!(ignores("[]x]", "]") && ignores("[]x]", "x"));
         assert!(ignores("secret\n!\n", "secret"));
+        assert!(!ignores("test[^s]*", "test/a") && ignores("test[^s]*", "d/testa"));
+        assert!(ignores("x[a/b]y", "xay") && !ignores("x[a/b]y", "d/xay") && !ignores("x[a/b]y", "x/y"));
+        assert!(ignores("[\\]]", "]") && ignores("[\\*]x", "*x") && !ignores("[\\*]x", "\\x"));
+        for name in ["a", "p/a", "p/q/a"] {
+            assert!(ignores("***/a", name) && ignores("**/a", name), "{name}");
+        }
+        assert!(ignores("p/**", "p/q/a") && ignores("p/***", "p/q/a") && !ignores("p/**", "p"));
+        assert!(ignores("p/a**b", "p/axb") && !ignores("p/a**b", "p/a/b") && ignores("a**", "p/ab"));
+        assert!(ignores("tab\t", "tab\t") && !ignores("tab\t", "tab") && ignores("tab\t\r\n", "tab\t"));
+        assert!(
+            ignores("blank  ", "blank") && ignores("blank\\  ", "blank ") && !ignores("blank\\ ", "blank")
+        );
+        assert!(
+            ignores("a\\\\ ", "a\\") && !ignores("/", "a") && !ignores("**//", "a/b") && !ignores("!", "a")
+        );
+        assert!(
+            !ignores("*.log\n!keep[^0-9].log", "d/keep_.log")
+                && ignores("*.log\n!keep[^0-9].log", "keep0.log")
+        );
+        for refused in ["a[", "a\\", "[[:nothing:]]"] {
+            assert!(Rules::default().with(&TreePath::root(), refused.as_bytes()).is_err(), "{refused}");
+        }
         assert!(ignores("\u{feff}secret\n", "secret"));
     }
 

@@ -24,6 +24,7 @@ pub mod fork;
 pub mod fork_use;
 pub mod fsck;
 pub mod gc;
+pub mod glob;
 pub mod ignore;
 pub mod import;
 pub mod ingest;

@@ -374,6 +374,17 @@ fn a_filter_takes_some_and_the_rest_later() {
 }
 
 #[test]
+fn the_time_of_a_directory_is_nothing_that_was_left_out() {
+    let before = |dir: &Path| ["a", "tests/x"].into_iter().for_each(|at| put(dir, at, "old"));
+    let stand = Stand::new(before, |dir| ["a", "tests/q"].into_iter().for_each(|at| put(dir, at, "new")));
+    let left_out = |exclude: &str| {
+        let filter = Filter::new(&[], &[exclude.to_owned()]).unwrap();
+        apply_with(&stand.vault, "side", &stand.host(), &filter, Trial::DryRun).unwrap().left_out
+    };
+    assert_eq!((left_out("tests"), left_out("a"), left_out("nothing")), (1, 1, 0));
+}
+
+#[test]
 fn a_trial_writes_nothing() {
     let stand = Stand::new(everything, change_everything);
     let before = snapshot::take(&stand.host());

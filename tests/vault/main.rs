@@ -19,6 +19,7 @@ mod faults;
 mod fork_use;
 mod format;
 mod golden;
+mod ignoring;
 mod joining;
 mod journal;
 mod layers;

@@ -414,10 +414,13 @@ mod tests {
 
     #[test]
     fn an_index_that_cannot_grow_is_a_full_disk() {
-        let told = |code| {
-            translate(Path::new("v"), rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None))
+        let told_of = |path: &str, code| {
+            translate(Path::new(path), rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None))
         };
+        let told = |code| told_of("/", code);
         assert!(matches!(told(rusqlite::ffi::SQLITE_IOERR_SHMSIZE), BackendError::DiskFull { .. }));
         assert!(matches!(told(rusqlite::ffi::SQLITE_IOERR_READ), BackendError::Sqlite { .. }));
+        let of_gone = told_of("/there/is/none", rusqlite::ffi::SQLITE_IOERR_FSTAT);
+        assert!(matches!(of_gone, BackendError::NotFound { .. }), "{of_gone:?}");
     }
 }

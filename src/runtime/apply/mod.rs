@@ -18,7 +18,7 @@ use std::path::Path;
 use crate::backend::{Reader, RunRecord, VersionRecord};
 use crate::clock::Timestamp;
 use crate::ids::{ForkName, RunId};
-use crate::vault::diff::{Change, diff};
+use crate::vault::diff::{Change, ChangeKind, Side, diff};
 use crate::vault::discard::ChangesOf;
 use crate::vault::gc::Trial;
 use crate::vault::meter::Meter;
@@ -171,17 +171,13 @@ fn chosen(all: Vec<Change>, filter: &Filter) -> (Vec<Change>, u64) {
     let accepted = |change: &Change| filter.accepts(&change.path) && !is_in_own_dir(&change.path);
     let taken = all.iter().filter(|change| accepted(change) && change.after.is_some());
     let above: HashSet<TreePath> = taken.flat_map(|change| change.path.ancestors()).collect();
-    let makes_dir = |change: &Change| {
-        let is_dir = |side: &Option<crate::vault::diff::Side>| {
-            matches!(side.as_ref().map(|side| &side.node), Some(Node::Dir(_)))
-        };
-        is_dir(&change.after) && !is_dir(&change.before)
-    };
-    let total = all.len() as u64;
-    let chosen: Vec<Change> = all
+    let is_dir = |side: &Option<Side>| matches!(side.as_ref().map(|side| &side.node), Some(Node::Dir(_)));
+    let makes_dir = |change: &Change| is_dir(&change.after) && !is_dir(&change.before);
+    let (chosen, others): (Vec<Change>, Vec<Change>) = all
         .into_iter()
-        .filter(|change| accepted(change) || (makes_dir(change) && above.contains(&change.path)))
-        .collect();
-    let left_out = total - chosen.len() as u64;
+        .partition(|change| accepted(change) || (makes_dir(change) && above.contains(&change.path)));
+    // A directory's time comes with what is in it.
+    let missed = |change: &&Change| change.kind != ChangeKind::Time || !is_dir(&change.after);
+    let left_out = others.iter().filter(missed).count() as u64;
     (chosen, left_out)
 }

@@ -4,9 +4,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use globset::{GlobSet, GlobSetBuilder};
 
 use super::ApplyError;
+use crate::vault::glob;
 use crate::vault::path::TreePath;
 
 /// Patterns of paths: `*` stays within a name, `**` does not; one without a slash means a name in any directory.
@@ -47,7 +48,7 @@ fn set(patterns: &[String]) -> Result<GlobSet, ApplyError> {
             None if trimmed.contains('/') => trimmed.to_owned(),
             None => format!("**/{trimmed}"),
         };
-        let glob = GlobBuilder::new(&anchored).literal_separator(true).build();
+        let glob = glob::of_path(&anchored);
         builder.add(glob.map_err(|error| bad(pattern, &error))?);
     }
     builder.build().map_err(|error| bad(&patterns.join(" "), &error))

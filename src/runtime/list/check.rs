@@ -1,6 +1,6 @@
 //! What the shape of an item does not tell: digests, patterns, and the values of its request.
 
-use globset::Glob;
+use crate::vault::glob;
 use regex::Regex;
 
 use crate::ids::{DIGEST_BYTES, RunId, from_hex};
@@ -58,7 +58,7 @@ fn digests<const N: usize>(of: &str, named: [(&str, &Option<String>); N]) -> Res
 fn check_noise(noise: &ListNoise) -> Result<(), Wrong> {
     let ListNoise { mtimes: _, paths, output } = noise;
     for path in paths {
-        Glob::new(path).map_err(|error| Wrong::value(format!("noise.paths: {error}")))?;
+        glob::of_path(path).map_err(|error| Wrong::value(format!("noise.paths: {error}")))?;
     }
     for replaced in output {
         Regex::new(&replaced.pattern).map_err(|error| {

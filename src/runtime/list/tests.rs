@@ -248,7 +248,7 @@ fn noise() -> impl Strategy<Value = ListNoise> {
             let output: Vec<_> =
                 output.into_iter().map(|(pattern, replace)| OutputNoise { pattern, replace }).collect();
             let valid = output.iter().all(|noise| regex::Regex::new(&noise.pattern).is_ok())
-                && paths.iter().all(|path| globset::Glob::new(path).is_ok());
+                && paths.iter().all(|path| crate::vault::glob::of_path(path).is_ok());
             valid.then_some(ListNoise { mtimes, paths, output })
         },
     )

@@ -6,6 +6,7 @@
 use globset::{GlobBuilder, GlobMatcher};
 
 use crate::runtime::decision::Action;
+use crate::vault::glob;
 
 use super::category::Categories;
 use super::examples::Example;
@@ -29,9 +30,7 @@ impl Pattern {
     /// For paths: `*` stays within one directory, and `/srv/**` means `/srv` too.
     pub fn of_path(text: &str) -> Result<Self, globset::Error> {
         let top = text.strip_suffix("/**").filter(|top| !top.is_empty());
-        let compile = |text: &str| {
-            GlobBuilder::new(text).literal_separator(true).build().map(|glob| glob.compile_matcher())
-        };
+        let compile = |text: &str| glob::of_path(text).map(|glob| glob.compile_matcher());
         let matchers = std::iter::once(text).chain(top).map(compile).collect::<Result<_, _>>()?;
         Ok(Self { text: text.to_owned(), matchers })
     }
