@@ -24,6 +24,35 @@ pub fn with_causes(error: &(dyn std::error::Error + '_)) -> String {
     text
 }
 
+/// The option that names a vault, with a blank before it, as a shell has to be given it; nothing for none.
+#[must_use]
+pub fn vault_words(option: Option<&OsStr>) -> String {
+    option.map(|vault| format!(" --vault {}", shell_word(vault))).unwrap_or_default()
+}
+
+/// The same text with [`vault_words`] in the commands it tells to call; those that name a vault, or make one, stay.
+#[must_use]
+pub fn naming_vault(text: &str, words: &str) -> String {
+    if words.is_empty() || text.contains("--vault") {
+        return text.to_owned();
+    }
+    let mut named = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("avfs ") {
+        let (before, after) = rest.split_at(at + "avfs".len());
+        named.push_str(before);
+        let told = named.strip_suffix("avfs").unwrap_or_default();
+        let begins = told.is_empty() || [": ", ", ", "&& "].iter().any(|end| told.ends_with(end));
+        let verb = after.trim_start().split(|c: char| !c.is_ascii_lowercase()).next().unwrap_or_default();
+        if begins && !["", "init"].contains(&verb) {
+            named.push_str(words);
+        }
+        rest = after;
+    }
+    named.push_str(rest);
+    named
+}
+
 /// A word as a shell has to be given it.
 #[must_use]
 pub fn shell_word(word: &OsStr) -> String {

@@ -41,7 +41,7 @@ impl Approver for AtTerminal<'_> {
                 Ok(()) => Some(Answer::Approve),
                 Err(error) => {
                     // The yes was meant for good: what could not be kept is for the person to decide again.
-                    let _ = terminal.write_all(render::failure(&error).as_bytes());
+                    let _ = terminal.write_all(render::failure(&error, "").as_bytes());
                     None
                 }
             },

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use avfs::backend::BatchItem;
 use avfs::config::Config;
+use avfs::diagnose::vault_words;
 use avfs::ids::{ApprovalPrefix, ForkName};
 use avfs::runtime::policy::PolicyProfile;
 use avfs::runtime::{
@@ -269,6 +270,11 @@ pub enum Terminal {
 }
 
 impl Args {
+    /// What names the vault in commands that are told to call.
+    pub fn vault_words(&self) -> String {
+        vault_words(self.vault.as_deref())
+    }
+
     pub fn command_line(&self) -> CommandLine {
         match &self.shell {
             Some(line) => CommandLine::Shell(line.clone()),

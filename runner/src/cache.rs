@@ -51,7 +51,8 @@ pub fn explain_cache(args: &Args) -> u8 {
         Err(error) => (None, Some(error)),
     };
     let secrets = asked.map(|asked| asked.secrets).unwrap_or_default();
-    let body = error.as_ref().map(|error| ErrorBody::of(error).without(&secrets));
+    let body =
+        error.as_ref().map(|error| ErrorBody::of(error).without(&secrets).naming_vault(&args.vault_words()));
     let text = match (&explained, args.json) {
         (_, true) => {
             let (result, error) = (explained.as_ref(), body.as_ref());
@@ -66,7 +67,7 @@ pub fn explain_cache(args: &Args) -> u8 {
         (None, false) => String::new(),
     };
     if let (Some(error), false) = (&error, args.json) {
-        render::say(&secrets.scrub_text(render::failure(error)));
+        render::say(&secrets.scrub_text(render::failure(error, &args.vault_words())));
     }
     // An answer that nobody reads to its end is no failure.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use avfs::diagnose::Diagnose;
+use avfs::diagnose::{Diagnose, naming_vault};
 use avfs::hostfs::size_limit;
 use avfs::ids::ForkName;
 use avfs::runtime::egress::{Host, place as place_of};
@@ -21,7 +21,7 @@ const REFUSED_SHOWN: usize = 10;
 const RUNS_ON_HOST_SHOWN: usize = 10;
 
 /// What to tell about a run, in lines.
-pub fn summary(result: &ExecutionResult, vault_option: Option<&str>) -> Vec<String> {
+pub fn summary(result: &ExecutionResult, vault_words: &str) -> Vec<String> {
     let mut lines: Vec<String> = result.notes.iter().map(|note| format!("note: {}", note.text)).collect();
     if result.timed_out {
         lines.push("the command ran for too long and was ended".to_owned());
@@ -64,7 +64,7 @@ pub fn summary(result: &ExecutionResult, vault_option: Option<&str>) -> Vec<Stri
             }
         }
     }
-    lines.extend(next_steps(result, vault_option));
+    lines.extend(next_steps(result, vault_words));
     lines
 }
 
@@ -115,9 +115,8 @@ fn report_lines(report: &ChangeReport) -> Vec<String> {
     lines
 }
 
-fn next_steps(result: &ExecutionResult, vault_option: Option<&str>) -> Vec<String> {
+fn next_steps(result: &ExecutionResult, vault: &str) -> Vec<String> {
     let Some(fork) = &result.fork else { return Vec::new() };
-    let vault = vault_option.map(|vault| format!(" --vault {vault}")).unwrap_or_default();
     if let Some(paths) = result.applied {
         let paths = if paths == 1 { "1 path was".to_owned() } else { format!("{paths} paths were") };
         return vec![format!("{paths} written to the directory")];
@@ -211,7 +210,7 @@ pub fn refusal(error: &ErrorBody) -> String {
 }
 
 /// What failed, why, and what to do next.
-pub fn failure<E: Diagnose>(error: &E) -> String {
+pub fn failure<E: Diagnose>(error: &E, vault_words: &str) -> String {
     let mut text = format!("error: {error}\n");
     let mut cause = error.source();
     while let Some(found) = cause {
@@ -222,7 +221,7 @@ pub fn failure<E: Diagnose>(error: &E) -> String {
         text.push_str("caused by: a limit on the size of files (ulimit -f)\n");
     }
     if let Some(hint) = error.hint() {
-        text.push_str(&format!("hint: {hint}\n"));
+        text.push_str(&format!("hint: {}\n", naming_vault(&hint, vault_words)));
     }
     text
 }

@@ -41,13 +41,14 @@ pub fn run(args: Args) -> u8 {
     let envelope_to = match EnvelopeTo::of(&args) {
         Ok(to) => to,
         Err(error) => {
-            render::say(&render::failure(&error));
+            render::say(&render::failure(&error, ""));
             return error.exit_code();
         }
     };
+    let vault = args.vault_words();
     let args = match with_request(args) {
         Ok(args) => args,
-        Err(error) => return tell_failure(&error.into(), None, &envelope_to),
+        Err(error) => return tell_failure(&error.into(), None, &envelope_to, &vault),
     };
     if args.dry_run {
         return rehearse(&args, &envelope_to);
@@ -59,11 +60,11 @@ pub fn run(args: Args) -> u8 {
     match execute(&args, &mut asked) {
         Ok((mut executed, asked)) => {
             if let Err(error) = give_output(&args, &mut executed) {
-                return tell_failure(&error, Some(asked), &envelope_to);
+                return tell_failure(&error, Some(asked), &envelope_to, &vault);
             }
             tell(&args, &executed, asked, &envelope_to)
         }
-        Err(error) => tell_failure(&error, asked, &envelope_to),
+        Err(error) => tell_failure(&error, asked, &envelope_to, &vault),
     }
 }
 
@@ -93,7 +94,9 @@ pub fn envelope_of(asked: &Asked, executed: &Executed<LaunchError>) -> Execution
 
 /// Says what came of a request, to people and to scripts.
 fn tell(args: &Args, executed: &Executed<LaunchError>, asked: Asked, envelope_to: &EnvelopeTo) -> u8 {
-    let envelope = envelope_of(&asked, executed);
+    let vault = args.vault_words();
+    let mut envelope = envelope_of(&asked, executed);
+    envelope.error = envelope.error.map(|error| error.naming_vault(&vault));
     let secrets = asked.secrets;
     let written = envelope_to.write(&envelope);
     let human = !matches!(envelope_to, EnvelopeTo::Stdout);
@@ -119,7 +122,7 @@ fn tell(args: &Args, executed: &Executed<LaunchError>, asked: Asked, envelope_to
     };
     if let (Some(error), true) = (&envelope.error, human || written.is_err()) {
         match &executed.came {
-            Err(error) => render::say(&secrets.scrub_text(render::failure(error))),
+            Err(error) => render::say(&secrets.scrub_text(render::failure(error, &vault))),
             Ok(_) => render::say(&render::refusal(error)),
         }
     }
@@ -127,7 +130,7 @@ fn tell(args: &Args, executed: &Executed<LaunchError>, asked: Asked, envelope_to
         Ok(()) => code,
         Err(source) => {
             let error = RunError::Host { operation: "write the envelope", source };
-            render::say(&render::failure(&error));
+            render::say(&render::failure(&error, ""));
             error.exit_code()
         }
     }
@@ -147,7 +150,7 @@ fn rehearse(args: &Args, envelope_to: &EnvelopeTo) -> u8 {
     });
     match told {
         Ok(()) => exit_code::OK,
-        Err(error) => tell_failure(&error, None, envelope_to),
+        Err(error) => tell_failure(&error, None, envelope_to, &args.vault_words()),
     }
 }
 
@@ -173,13 +176,14 @@ fn plan(args: &Args) -> Result<(ExecutionRequest, Rehearsal), RunError> {
 }
 
 /// Says what failed, to people and to scripts.
-fn tell_failure(error: &RunError, asked: Option<Asked>, envelope_to: &EnvelopeTo) -> u8 {
+fn tell_failure(error: &RunError, asked: Option<Asked>, envelope_to: &EnvelopeTo, vault: &str) -> u8 {
     let (object, secrets) = asked.map(|asked| (asked.object, asked.secrets)).unzip();
     let secrets = secrets.unwrap_or_default();
-    let envelope = ExecutionEnvelope::failed(object, ErrorBody::of(error).without(&secrets));
+    let envelope =
+        ExecutionEnvelope::failed(object, ErrorBody::of(error).without(&secrets).naming_vault(vault));
     let written = envelope_to.write(&envelope);
     if !matches!(envelope_to, EnvelopeTo::Stdout) || written.is_err() {
-        render::say(&secrets.scrub_text(render::failure(error)));
+        render::say(&secrets.scrub_text(render::failure(error, vault)));
     }
     error.exit_code()
 }
@@ -230,7 +234,7 @@ fn probe() -> u8 {
     });
     match told {
         Ok(()) => exit_code::OK,
-        Err(error) => tell_failure(&error, None, &EnvelopeTo::Stdout),
+        Err(error) => tell_failure(&error, None, &EnvelopeTo::Stdout, ""),
     }
 }
 
@@ -245,8 +249,7 @@ fn man() -> u8 {
 }
 
 fn summary_text(args: &Args, result: &ExecutionResult) -> String {
-    let vault = args.vault.as_ref().map(|vault| vault.to_string_lossy());
-    let lines = render::summary(result, vault.as_deref());
+    let lines = render::summary(result, &args.vault_words());
     lines.iter().map(|line| format!("avfs-run: {line}\n")).collect()
 }
 

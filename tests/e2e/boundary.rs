@@ -84,6 +84,20 @@ fn the_network_is_asked_for_by_a_flag_or_by_a_person() {
     assert_eq!(ci["state"], json!("denied"), "{ci}");
 }
 
+/// What is told to be called next works as it stands, also where the vault was named.
+#[test]
+fn hints_name_the_vault_that_was_named() {
+    let env = fresh();
+    env.avfs(&["init", "--vault", "../a vault.db"]).expect(0);
+    let named = "avfs --vault '../a vault.db' approvals approve ";
+    let envelope = env.shell(&["--json", "--vault", "../a vault.db"], ASKED).expect(120).envelope();
+    assert!(envelope["error"]["hint"].as_str().unwrap().contains(named), "{envelope}");
+    let human = env.shell(&["--vault", "../a vault.db"], ASKED).expect(120);
+    assert!(human.stderr.contains(named), "{human:?}");
+    let ran = env.shell(&["--vault", "../a vault.db"], "touch new").expect(0);
+    assert!(ran.stderr.contains("avfs apply --vault '../a vault.db' run:"), "{ran:?}");
+}
+
 fn approval_id(envelope: &Value) -> String {
     envelope["decision"]["approval_id"].as_str().unwrap_or_else(|| panic!("{envelope}")).to_owned()
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use avfs::backend::sqlite::{Mapped, OpenOptions};
 use avfs::clock::SystemClock;
 use avfs::config::ConfigTexts;
-use avfs::diagnose::shell_word;
+use avfs::diagnose::vault_words;
 use avfs::hostfs::machine;
 use avfs::runtime::{LocateError, ScratchDir, Surroundings, bases_in_use, stat_cache_path};
 use avfs::vault::materialize::BaseCache;
@@ -105,11 +105,6 @@ fn working_dir(vault_option: Option<&OsStr>) -> Result<PathBuf, EdgeError> {
         }
         other => other.map_err(EdgeError::host("find the working directory", Path::new("."))),
     }
-}
-
-/// ` --vault X` as it was typed.
-pub fn vault_words(option: Option<&OsStr>) -> String {
-    option.map(|vault| format!(" --vault {}", shell_word(vault))).unwrap_or_default()
 }
 
 /// The `avfs-run` that belongs to this `avfs`: beside it, else on PATH.

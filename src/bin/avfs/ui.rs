@@ -6,17 +6,14 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 
-use avfs::diagnose::Diagnose;
+use avfs::diagnose::{Diagnose, naming_vault, vault_words};
 use avfs::exit_code;
 use avfs::hostfs::size_limit;
 use avfs::runtime::envelope::{Envelope, ErrorBody, SCHEMA_VERSION};
 use avfs::vault::VaultError;
-use clap::CommandFactory;
 use owo_colors::{OwoColorize, Style};
 use serde::Serialize;
 
-use crate::cli::Cli;
-use crate::context::vault_words;
 use crate::crew::Ran;
 use crate::error::EdgeError;
 use crate::view::one_line;
@@ -163,7 +160,7 @@ impl Ui {
         let written = match self.format {
             Format::Human => human(&mut out),
             Format::Json => {
-                let why_not = why_not.map(|error| self.naming_vault(error));
+                let why_not = why_not.map(|error| error.clone().naming_vault(&self.vault_words));
                 out.envelope(&self.kind, Some(result), why_not.as_ref())
             }
         };
@@ -247,11 +244,6 @@ impl Ui {
         let _ = std::io::stderr().lock().write_all(text.as_bytes());
     }
 
-    fn naming_vault(&self, error: &ErrorBody) -> ErrorBody {
-        let hint = error.hint.as_deref().map(|hint| naming_vault(hint, &self.vault_words));
-        ErrorBody { hint, ..error.clone() }
-    }
-
     fn hint(&self, hint: &str) -> String {
         let hint = naming_vault(hint, &self.vault_words);
         format!("{} {hint}\n", self.label("hint:", Style::new().cyan().bold()))
@@ -259,7 +251,9 @@ impl Ui {
 
     pub fn tell_json(&self, error: &ErrorBody) {
         let mut out = self.out();
-        match out.envelope::<()>(&self.kind, None, Some(&self.naming_vault(error))).and_then(|()| out.flush())
+        match out
+            .envelope::<()>(&self.kind, None, Some(&error.clone().naming_vault(&self.vault_words)))
+            .and_then(|()| out.flush())
         {
             Ok(()) | Err(Failure::BrokenPipe) => {}
             // Where the answer cannot be written its error would be lost too.
@@ -270,28 +264,6 @@ impl Ui {
     fn label(&self, text: &str, style: Style) -> String {
         if self.err_colour { text.style(style).to_string() } else { text.to_owned() }
     }
-}
-
-/// The same text with ` --vault X` in the commands it tells to call; those that name a vault, or make one, stay.
-fn naming_vault(text: &str, words: &str) -> String {
-    if words.is_empty() || text.contains("--vault") {
-        return text.to_owned();
-    }
-    let mut named = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find("avfs ") {
-        let (before, after) = rest.split_at(at + "avfs".len());
-        named.push_str(before);
-        let told = named.strip_suffix("avfs").unwrap_or_default();
-        let begins = told.is_empty() || [": ", ", ", "&& "].iter().any(|end| told.ends_with(end));
-        let verb = after.trim_start().split(|c: char| !c.is_ascii_lowercase()).next().unwrap_or_default();
-        if begins && verb != "init" && Cli::command().find_subcommand(verb).is_some() {
-            named.push_str(words);
-        }
-        rest = after;
-    }
-    named.push_str(rest);
-    named
 }
 
 /// The exit code of an error.

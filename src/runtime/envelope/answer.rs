@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::diagnose::{Diagnose, with_causes};
+use crate::diagnose::{Diagnose, naming_vault, with_causes};
 use crate::vault::secrets::Secrets;
 
 pub const SCHEMA_VERSION: u32 = 1;
@@ -34,6 +34,12 @@ impl ErrorBody {
     pub fn of(error: &dyn Diagnose) -> Self {
         let message = with_causes(&error);
         Self { code: error.code().to_owned(), message, hint: error.hint() }
+    }
+
+    /// The same with [`crate::diagnose::vault_words`] in the commands that the hint tells to call.
+    #[must_use]
+    pub fn naming_vault(self, words: &str) -> Self {
+        Self { hint: self.hint.map(|hint| naming_vault(&hint, words)), ..self }
     }
 
     /// The same without the values of secrets.
