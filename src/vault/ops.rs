@@ -15,7 +15,7 @@ use super::links;
 use super::own;
 use super::page::{DirMeta, DirRef, FileNode, Node};
 use super::pages::NewPages;
-use super::path::TreePath;
+use super::path::{PathError, TreePath};
 use super::path_set::PathSet;
 use super::store::{Advance, Committed, Transaction, Vault, When};
 use super::tree::{self, Pages};
@@ -39,6 +39,27 @@ pub enum Parents {
 struct Plan<'a> {
     action: &'static str,
     message: &'a str,
+}
+
+/// Where something is moved or copied to.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub path: TreePath,
+    /// It can only be a directory: a file is put into it.
+    pub is_dir: bool,
+}
+
+impl Target {
+    /// Reads what a person typed: a slash at its end says that it is a directory.
+    pub fn parse(text: &[u8]) -> std::result::Result<Self, PathError> {
+        Ok(Self { path: TreePath::parse(text)?, is_dir: text.ends_with(b"/") })
+    }
+}
+
+impl From<&TreePath> for Target {
+    fn from(path: &TreePath) -> Self {
+        Self { path: path.clone(), is_dir: false }
+    }
 }
 
 impl Vault {
@@ -131,12 +152,12 @@ impl Vault {
         &self,
         fork: &ForkName,
         from: &TreePath,
-        to: &TreePath,
+        to: impl Into<Target>,
         message: &str,
     ) -> Result<Committed> {
-        let plan = Plan { action: "fork.mv", message };
+        let (to, plan) = (to.into(), Plan { action: "fork.mv", message });
         self.edit(fork, &plan, Batch::new(self)?, |view, root, _| {
-            let (node, target) = source_and_target(&view, root, from, to)?;
+            let (node, target) = source_and_target(&view, root, from, &to)?;
             Ok(Edits::from([(from.clone(), Edit::Remove), (target, Edit::Put(node))]))
         })
     }
@@ -146,13 +167,13 @@ impl Vault {
         &self,
         fork: &ForkName,
         from: &TreePath,
-        to: &TreePath,
+        to: impl Into<Target>,
         depth: Depth,
         message: &str,
     ) -> Result<Committed> {
-        let plan = Plan { action: "fork.cp", message };
+        let (to, plan) = (to.into(), Plan { action: "fork.cp", message });
         self.edit(fork, &plan, Batch::new(self)?, |view, root, _| {
-            let (node, target) = source_and_target(&view, root, from, to)?;
+            let (node, target) = source_and_target(&view, root, from, &to)?;
             if let (Node::Dir(_), Depth::FilesOnly) = (&node, depth) {
                 return Err(VaultError::IsADirectory { path: from.clone() });
             }
@@ -266,9 +287,12 @@ fn source_and_target(
     pages: &dyn Pages,
     root: &DirRef,
     from: &TreePath,
-    to: &TreePath,
+    Target { path: to, is_dir }: &Target,
 ) -> Result<(Node, TreePath)> {
     let node = tree::require(pages, root, from)?;
+    if *is_dir && !matches!(node, Node::Dir(_)) {
+        require_dir(pages, root, to)?;
+    }
     let Some((_, name)) = from.split() else {
         return Err(VaultError::PathCycle { from: from.clone(), to: to.clone() });
     };

@@ -19,6 +19,8 @@ pub enum PathError {
     TooDeep(String, usize),
     #[error("path {0:?} has {1} bytes; at most {PATH_BYTES_MAX} are allowed")]
     TooLong(String, usize),
+    #[error("path {0:?} ends in a slash, and is to be a file")]
+    Slash(String),
 }
 
 impl crate::diagnose::Diagnose for PathError {
@@ -66,6 +68,14 @@ impl TreePath {
             return Err(PathError::TooLong(shown(), path.0.len()));
         }
         Ok(path)
+    }
+
+    /// Reads the path of a file, which a slash at its end does not name.
+    pub fn parse_file(text: &[u8]) -> Result<Self, PathError> {
+        if text.ends_with(b"/") {
+            return Err(PathError::Slash(shorten(&String::from_utf8_lossy(text))));
+        }
+        Self::parse(text)
     }
 
     /// True for what no version has: beyond the number of levels, or of bytes.

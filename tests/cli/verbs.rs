@@ -407,3 +407,15 @@ fn the_log_of_a_path_has_what_became_a_link() {
     assert!(env.ok(&["diff", "main"]).contains('b'));
     assert!(env.ok(&["log", "main", "--", "b"]).contains("linked"));
 }
+
+#[test]
+fn a_slash_at_the_end_is_a_directory() {
+    let env = TestEnv::with_project();
+    env.refused(&["mv", "README.md", "nowhere/"], 1, "path.not_found");
+    env.refused(&["cp", "README.md", "nowhere/"], 1, "path.not_found");
+    env.refused(&["cp", "README.md", "link/"], 1, "path.not_a_directory");
+    env.refused(&["write", "new/", "--text", "x"], 2, "path.invalid");
+    env.ok(&["cp", "README.md", "src/"]);
+    env.ok(&["mv", "src", "lib/"]);
+    assert_eq!(env.result(&["cat", "main", "lib/README.md"])["files"][0]["content"], "hello\n");
+}

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use avfs::ids::ForkName;
 use avfs::runtime::redact;
+use avfs::vault::ops::Target;
 use avfs::vault::path::{PathError, TreePath};
 use clap::builder::{OsStringValueParser, PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
@@ -125,6 +126,18 @@ pub fn vault_word() -> impl TypedValueParser<Value = OsString> {
 /// Reads a path inside a version, whatever bytes it has.
 pub fn tree_path() -> impl TypedValueParser<Value = TreePath> {
     OsStringValueParser::new().try_map(|text: OsString| -> Result<TreePath, PathError> { parse_path(&text) })
+}
+
+/// As [`tree_path`], of a file.
+pub fn file_path() -> impl TypedValueParser<Value = TreePath> {
+    OsStringValueParser::new()
+        .try_map(|text: OsString| -> Result<TreePath, PathError> { TreePath::parse_file(text.as_bytes()) })
+}
+
+/// As [`tree_path`], of where something is to go.
+pub fn target() -> impl TypedValueParser<Value = Target> {
+    OsStringValueParser::new()
+        .try_map(|text: OsString| -> Result<Target, PathError> { Target::parse(text.as_bytes()) })
 }
 
 fn parse_path(text: &OsStr) -> Result<TreePath, PathError> {

@@ -1,12 +1,12 @@
 //! `avfs cp`
 
 use avfs::runtime::version_message;
-use avfs::vault::ops::Depth;
+use avfs::vault::ops::{Depth, Target};
 use avfs::vault::path::TreePath;
 use clap::Args;
 
 use super::edited;
-use crate::cli::{EditOptions, tree_path};
+use crate::cli::{EditOptions, target, tree_path};
 use crate::context::CommandContext;
 use crate::ui::Outcome;
 
@@ -21,8 +21,8 @@ pub struct CpArgs {
     #[arg(value_parser = tree_path())]
     from: TreePath,
     /// The copy's path, or the directory to copy it into
-    #[arg(value_parser = tree_path())]
-    to: TreePath,
+    #[arg(value_parser = target())]
+    to: Target,
     #[command(flatten)]
     edit: EditOptions,
     /// Copy directories with everything in them
@@ -36,8 +36,8 @@ pub fn run(ctx: &CommandContext, args: &CpArgs) -> Outcome {
         .edit
         .message
         .clone()
-        .unwrap_or_else(|| version_message(&format!("cp {} {}", args.from, args.to)));
+        .unwrap_or_else(|| version_message(&format!("cp {} {}", args.from, args.to.path)));
     let depth = if args.recursive { Depth::Recursive } else { Depth::FilesOnly };
-    let committed = vault.copy_path(&args.edit.on.fork, &args.from, &args.to, depth, &message)?;
+    let committed = vault.copy_path(&args.edit.on.fork, &args.from, args.to.clone(), depth, &message)?;
     edited::answer(ctx, &args.edit.on.fork, &committed)
 }

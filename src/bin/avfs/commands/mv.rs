@@ -1,11 +1,12 @@
 //! `avfs mv`
 
 use avfs::runtime::version_message;
+use avfs::vault::ops::Target;
 use avfs::vault::path::TreePath;
 use clap::Args;
 
 use super::edited;
-use crate::cli::{EditOptions, tree_path};
+use crate::cli::{EditOptions, target, tree_path};
 use crate::context::CommandContext;
 use crate::ui::Outcome;
 
@@ -20,8 +21,8 @@ pub struct MvArgs {
     #[arg(value_parser = tree_path())]
     from: TreePath,
     /// Its new path, or the directory to move it into
-    #[arg(value_parser = tree_path())]
-    to: TreePath,
+    #[arg(value_parser = target())]
+    to: Target,
     #[command(flatten)]
     edit: EditOptions,
 }
@@ -32,7 +33,7 @@ pub fn run(ctx: &CommandContext, args: &MvArgs) -> Outcome {
         .edit
         .message
         .clone()
-        .unwrap_or_else(|| version_message(&format!("mv {} {}", args.from, args.to)));
-    let committed = vault.move_path(&args.edit.on.fork, &args.from, &args.to, &message)?;
+        .unwrap_or_else(|| version_message(&format!("mv {} {}", args.from, args.to.path)));
+    let committed = vault.move_path(&args.edit.on.fork, &args.from, args.to.clone(), &message)?;
     edited::answer(ctx, &args.edit.on.fork, &committed)
 }

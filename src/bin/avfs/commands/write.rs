@@ -6,7 +6,7 @@ use avfs::vault::path::TreePath;
 use clap::Args;
 
 use super::edited;
-use crate::cli::{EditOptions, tree_path};
+use crate::cli::{EditOptions, file_path};
 use crate::context::CommandContext;
 use crate::ui::Outcome;
 
@@ -20,7 +20,7 @@ Examples:
   avfs write bin/run --text '#!/bin/sh' --mode 755 --fork experiment")]
 pub struct WriteArgs {
     /// The file
-    #[arg(value_parser = tree_path())]
+    #[arg(value_parser = file_path())]
     path: TreePath,
     #[command(flatten)]
     edit: EditOptions,
