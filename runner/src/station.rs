@@ -11,8 +11,8 @@ use avfs::hostfs::{machine, mask};
 use avfs::runtime::policy::Policy;
 use avfs::runtime::{
     Came, ExecuteError, Executed, ExecutionRequest, LocateError, Look, Machine, MemoSite, Note, PolicyTexts,
-    ProxyRuntime, RememberFor, Site, Surroundings, UNBOUND_PATH, VAULT_DIR, VAULT_FILE, bound_dir, look,
-    make_vault, stat_cache_path,
+    ProxyRuntime, RememberFor, Site, Surroundings, UNBOUND_PATH, VAULT_DIR, VAULT_FILE, bound_dir,
+    cache_line, look, make_vault, stat_cache_path,
 };
 use avfs::vault::materialize::BaseCache;
 use avfs::vault::meter::Meter;
@@ -103,13 +103,18 @@ impl Station {
             vault: &self.vault,
             vault_id: self.vault_id.clone(),
             stat_cache: bound.as_ref().map(|dir| stat_cache_path(&self.cache_dir, &self.vault_id, dir)),
+            exclude: config
+                .capture_exclude
+                .iter()
+                .map(|pattern| pattern.value.clone())
+                .chain(bound.as_ref().and_then(|dir| cache_line(&self.cache_dir, dir)))
+                .collect(),
             bound,
             cwd: around.cwd.clone(),
             home: around.home.clone(),
             layers: BaseCache::new(&self.cache_dir, &self.boot_id),
             cache_dir: self.cache_dir.clone(),
             boot_id: self.boot_id.clone(),
-            exclude: config.capture_exclude.iter().map(|pattern| pattern.value.clone()).collect(),
             expires_seconds: config.fork_expires.value.0,
             arguments_bytes_max: arguments_bytes_max(),
             checkpoints_keep: config.checkpoint_keep.value,

@@ -9,6 +9,8 @@ use crate::backend::BackendError;
 use crate::backend::sqlite::OpenOptions;
 use crate::diagnose::Diagnose;
 use crate::ids::to_hex;
+use crate::vault::ignore::line_for;
+use crate::vault::path::TreePath;
 use crate::vault::{Context, Vault, VaultError, key};
 
 use super::locate::{VAULT_DIR, VAULT_FILE};
@@ -101,6 +103,15 @@ pub fn stat_cache_path(cache_dir: &Path, vault_id: &str, dir: &Path) -> PathBuf 
     let canonical = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     let digest = blake3::hash(canonical.as_os_str().as_bytes());
     cache_dir.join("stat").join(format!("{vault_id}-{}", to_hex(&digest.as_bytes()[..8])))
+}
+
+/// The line of an ignore file that leaves avfs's own cache out of a directory that it lies in. It holds copies of
+/// versions: those of one that has it would grow with every run.
+#[must_use]
+pub fn cache_line(cache_dir: &Path, dir: &Path) -> Option<String> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (cache_dir, dir) = (real(cache_dir), real(dir));
+    line_for(&TreePath::parse(cache_dir.strip_prefix(dir).ok()?.as_os_str().as_bytes()).ok()?)
 }
 
 #[cfg(test)]

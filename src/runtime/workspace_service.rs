@@ -52,6 +52,13 @@ impl WorkspaceService<'_> {
         let site = self.site;
         let request = run.request.clone();
         let request = &request;
+        if let (Some(dir), Some(home)) = (&places.bound, &site.home)
+            && home.starts_with(dir)
+        {
+            let text =
+                "the workspace is your home directory, or lies around it: the command can read all of it";
+            run.note("workspace.home", text.to_owned());
+        }
         if let Beneath::Live(dir) = Beneath::choose(request, places, &site.cache_dir)? {
             return Ok(Ground::Live(dir));
         }
@@ -142,6 +149,7 @@ impl WorkspaceService<'_> {
             Err(error) => return Err(error),
         }
         let main = Reference::parse(ForkName::main().as_str())?;
+        let of_dir = from.is_none() && places.bound.is_some();
         let from = match (from, &places.bound) {
             (Some(from), _) => from,
             // Of the directory as it is now, or the first run would find nothing.
@@ -152,11 +160,19 @@ impl WorkspaceService<'_> {
             }
             (None, None) => &main,
         };
-        match vault.create_fork(name, from, Life::Persistent) {
+        let made = match vault.create_fork(name, from, Life::Persistent) {
             // Somebody else was faster; theirs is as good.
-            Ok(_) | Err(VaultError::ForkExists { .. }) => self.head(name),
-            Err(error) => Err(error),
+            Err(VaultError::ForkExists { .. }) => false,
+            made => made.map(|_| true)?,
+        };
+        let head = self.head(name)?;
+        if made {
+            // So that a name that was mistyped is seen.
+            let version = || format!("version {}", head.id.short());
+            let begins = if of_dir { "the directory as it is now".to_owned() } else { version() };
+            run.note("fork.made", format!("fork {name} is new: it begins with {begins}"));
         }
+        Ok(head)
     }
 
     /// Deletes forks that have expired; the one this run is for is used, so it stays. Failing to is no reason

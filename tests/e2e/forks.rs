@@ -5,7 +5,8 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::env::TestEnv;
+use crate::env::{Running, TestEnv, avfs};
+use crate::limits::notes;
 use crate::support;
 
 fn run_id(envelope: &Value) -> String {
@@ -296,4 +297,50 @@ fn a_fork_that_has_expired_is_still_there_for_the_run_that_begins_from_it() {
     assert_eq!(run["state"], json!("completed"), "{run}");
     assert_eq!(forks(&env), ["main", "new"]);
     env.assert_sound();
+}
+
+/// A name that was mistyped makes a fork, and is told.
+#[test]
+fn a_fork_that_is_made_is_told() {
+    let env = TestEnv::with_project();
+    let made = env.json(&["--fork", "task"], "true");
+    assert_eq!(notes(&made), ["fork.made"], "{made}");
+    assert_eq!(notes(&env.json(&["--fork", "task"], "true")), Vec::<&str>::new());
+    let human = env.shell(&["--fork", "tsak"], "true").expect(0);
+    assert!(human.stderr.contains("fork tsak is new: it begins with the directory"), "{human:?}");
+}
+
+/// The cache holds copies of versions: one that had it would double with every run.
+#[test]
+fn a_cache_in_the_directory_is_not_versioned() {
+    let env = TestEnv::with_project();
+    let run = |words: &[&str]| {
+        let mut command = env.command(words);
+        Running::start(command.env("XDG_CACHE_HOME", env.project().join(".cache"))).answer().expect(0)
+    };
+    let mut entries = Vec::new();
+    for _ in 0..3 {
+        let ran = run(&["--json", "--shell", "touch new; ls .cache"]).envelope();
+        let version = ran["result"]["version_after"].as_str().unwrap();
+        entries.push(env.avfs_result(&["show", version])["version"]["entries"].as_u64().unwrap());
+    }
+    assert_eq!(entries, [entries[0]; 3]);
+    let paths = env.avfs(&["find", "main"]).expect(0).text();
+    assert!(env.project().join(".cache/avfs/stat").is_dir() && !paths.contains(".cache/avfs"), "{paths}");
+    let mut status = env.clean(&avfs());
+    status.args(["status", "--json"]).env("XDG_CACHE_HOME", env.project().join(".cache"));
+    let status = Running::start(&mut status).answer().expect(0).envelope();
+    assert!(!status.to_string().contains(".cache/avfs"), "{status}");
+}
+
+#[test]
+fn a_home_as_the_workspace_is_told() {
+    let env = TestEnv::with_project();
+    let noted = |home: &std::path::Path| {
+        let mut command = env.command(&["--json", "--", "true"]);
+        let ran = Running::start(command.env("HOME", home)).answer().expect(0).envelope();
+        notes(&ran).contains(&"workspace.home")
+    };
+    assert!(noted(&env.project()) && noted(&env.project().join("src")));
+    assert!(!noted(&env.at("elsewhere")));
 }

@@ -9,7 +9,7 @@ use avfs::clock::SystemClock;
 use avfs::config::ConfigTexts;
 use avfs::diagnose::vault_words;
 use avfs::hostfs::machine;
-use avfs::runtime::{LocateError, ScratchDir, Surroundings, bases_in_use, stat_cache_path};
+use avfs::runtime::{LocateError, ScratchDir, Surroundings, bases_in_use, cache_line, stat_cache_path};
 use avfs::vault::materialize::BaseCache;
 use avfs::vault::{Context, Vault};
 
@@ -79,7 +79,8 @@ impl CommandContext {
     /// What the settings say is never versioned.
     pub fn exclude(&self, dir: &Path) -> Result<Vec<String>, Failure> {
         let config = ConfigTexts::read(&self.around, Some(dir))?.merged()?;
-        Ok(config.capture_exclude.into_iter().map(|pattern| pattern.value).collect())
+        let cache = self.around.cache_dir().ok().and_then(|cache_dir| cache_line(&cache_dir, dir));
+        Ok(config.capture_exclude.into_iter().map(|pattern| pattern.value).chain(cache).collect())
     }
 
     pub fn base_cache(&self) -> Result<BaseCache, Failure> {
