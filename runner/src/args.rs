@@ -102,8 +102,7 @@ pub struct Args {
     pub checkpoint: Option<CheckpointMode>,
 
     /// Whether remembered results are used. read: one that is there is taken, and nothing is executed; write: that,
-    /// and what is executed is remembered, if its output is captured (--json). The command's standard input is
-    /// empty with both. Why one is found or not: avfs cache explain [default: off] [possible values: off, read,
+    /// and what is executed is remembered. The command's standard input is empty with both. Why one is found or not: avfs cache explain [default: off] [possible values: off, read,
     /// write]
     #[arg(long, value_name = "HOW", help_heading = "Cache")]
     pub cache: Option<CacheMode>,

@@ -107,14 +107,32 @@ impl Diagnose for LaunchError {
                 "use --landlock auto; or Linux 5.19 or later with landlock in its lsm= list (see: avfs doctor)"
                     .into(),
             ),
-            Self::NotFound { .. } => Some(
-                "only the system and toolchains on PATH are visible inside; show more with: --ro PATH".into(),
-            ),
+            Self::NotFound { command } => Some(hint_for_missing(command).into()),
             Self::NotExecutable { .. } => Some("make it executable, or run it with its interpreter".into()),
             Self::NoCwd { .. } => Some("name another one with: --cwd DIR".into()),
             Self::Source { .. } => Some("leave it out, or make it readable".into()),
-            Self::Nul { .. } | Self::Vanished | Self::Interrupted { .. } | Self::Host { .. } => None,
+            Self::Vanished => {
+                Some("where there is a limit on memory, raise it: a number alone is bytes, 512MiB is not 512".into())
+            }
+            Self::Nul { .. } | Self::Interrupted { .. } | Self::Host { .. } => None,
         }
+    }
+}
+
+/// What only a shell does, and no program.
+const BUILTINS: [&str; 12] =
+    [".", "alias", "cd", "eval", "exec", "export", "set", "shift", "source", "trap", "ulimit", "unset"];
+
+/// What whoever typed a command that is not there may have meant.
+fn hint_for_missing(command: &str) -> &'static str {
+    let is_name =
+        |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if command.split_once('=').is_some_and(|(name, _)| is_name(name)) {
+        "give the command a variable with: --env NAME=VALUE"
+    } else if BUILTINS.contains(&command) || command.contains(|c: char| " \t\n|&;<>()$`".contains(c)) {
+        "give a shell a line with: avfs-run --shell 'LINE'"
+    } else {
+        "only the system and toolchains on PATH are visible inside; show more with: --ro PATH"
     }
 }
 

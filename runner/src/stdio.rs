@@ -146,13 +146,13 @@ impl Streams {
                 Outer::Nothing => {}
                 Outer::Feed { from, into } => {
                     let stopped = stopped.try_clone().map_err(|_| rustix::io::Errno::MFILE)?;
-                    flow.feeders.push(std::thread::spawn(move || feed(from, into, &stopped)));
+                    flow.feeders.push(thread(move || feed(from, into, &stopped))?);
                 }
                 Outer::Drain { from, into } => {
-                    flow.drains.push(std::thread::spawn(move || drain(from, into)));
+                    flow.drains.push(thread(move || drain(from, into))?);
                 }
                 Outer::Keep { from, into, bytes_max } => {
-                    flow.kept[number - 1] = Some(std::thread::spawn(move || keep(from, into, bytes_max)));
+                    flow.kept[number - 1] = Some(thread(move || keep(from, into, bytes_max))?);
                 }
                 Outer::Terminal { host } => hosts[number] = Some(host),
             }
@@ -162,6 +162,12 @@ impl Streams {
         }
         Ok(flow)
     }
+}
+
+/// A thread, where the limit on processes (`ulimit -u`) leaves one.
+fn thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
+    let began = std::thread::Builder::new().spawn(work);
+    began.map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::AGAIN))
 }
 
 fn same_file(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
@@ -402,14 +408,14 @@ impl Screen {
         let mut screen = Self { main, host: clone(shown_on)?, before: None };
         screen.resize();
         let (from, into) = (clone(&screen.main)?, clone(shown_on)?);
-        flow.drains.push(std::thread::spawn(move || drain(from, into)));
+        flow.drains.push(thread(move || drain(from, into))?);
         if let Some(stdin) = stdin {
             // In the background the terminal belongs to somebody else.
             let ours = tcgetpgrp(&stdin).is_ok_and(|group| group == rustix::process::getpgrp());
             if ours {
                 screen.make_raw(&stdin);
                 let into = clone(&screen.main)?;
-                flow.feeders.push(std::thread::spawn(move || feed(stdin, into, &stopped)));
+                flow.feeders.push(thread(move || feed(stdin, into, &stopped))?);
             }
         }
         Ok(screen)

@@ -73,6 +73,8 @@ fn open_hop(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> io::
             }
             // Somebody moved it out of the directory while the kernel walked there: as bad as a link that leads out.
             Err(Errno::XDEV) => return Err(Errno::LOOP.into()),
+            // A socket, or a fifo that nobody reads: no file is there any more.
+            Err(Errno::NXIO) => return Err(Errno::NOENT.into()),
             other => return Ok(other?),
         }
     }
@@ -81,6 +83,16 @@ fn open_hop(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> io::
 /// What `name` in `dir` is, not following it if it is a link.
 pub fn stat(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<HostStat> {
     Ok(HostStat::of(&statat(dir, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?))
+}
+
+/// Waits until a write to an open file that has begun is over. Its stamp is that of the beginning, so that a file may
+/// look as if nobody had touched it for long while half of it is old.
+///
+/// Asking where data is takes the lock that a write holds (ext4, btrfs, tmpfs, overlayfs); XFS has reads take it. It
+/// moves the position of the file.
+pub fn outlast_write(file: BorrowedFd<'_>) {
+    // An empty file has no data; a file system that does not know waits for nothing.
+    let _ = rustix::fs::seek(file, rustix::fs::SeekFrom::Data(0));
 }
 
 /// What an open file is now.

@@ -14,13 +14,13 @@ const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum UnitError {
-    #[error("{0:?} is not a size")]
+    #[error("{0:?} is not a size such as 500K or 20MiB")]
     Size(String),
     #[error("{0:?} as a limit leaves nothing at all")]
     Nothing(String),
     #[error("{0:?} is not a number of processors")]
     Cpus(String),
-    #[error("{0:?} is not a duration")]
+    #[error("{0:?} is not a duration such as 90s, 30m or 7d")]
     Span(String),
     #[error("{0:?} is neither a duration nor a time")]
     Since(String),

@@ -2,7 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::BorrowedFd;
+use std::io::Seek;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,8 +41,10 @@ impl Text {
 /// The ignore file of a directory, in which there is one.
 pub(super) fn read(dir: BorrowedFd<'_>) -> std::io::Result<Text> {
     let mut text = vec![0; TEXT_BYTES_MAX + 1];
-    let fd = beneath::open(dir, FILE_NAME, beneath::READ)?;
-    let length = read_full(&mut File::from(fd), &mut text)?;
+    let mut file = File::from(beneath::open(dir, FILE_NAME, beneath::READ)?);
+    beneath::outlast_write(file.as_fd());
+    file.rewind()?;
+    let length = read_full(&mut file, &mut text)?;
     text.truncate(length);
     Ok(if length > TEXT_BYTES_MAX { Text::TooLong } else { Text::Read(text) })
 }

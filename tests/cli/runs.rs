@@ -209,7 +209,9 @@ fn runs_that_cannot_be_meant_are_refused() {
     drop(vault);
     env.refused(&["discard", &run_word(2)], 1, "run.no_version");
     env.refused(&["apply", &run_word(3)], 1, "run.no_version");
-    assert!(env.ok(&["runs", "list", "--limit", "1"]).contains("signal 9"));
+    assert!(env.ok(&["runs", "list", "--limit", "1"]).contains("  failed  "));
+    assert!(env.ok(&["runs", "list"]).contains("signal 9"));
+    assert!(env.ok(&["runs", "show", &run_word(3)["run:".len()..]]).contains("failed, signal 9"));
     assert_eq!(env.result(&["runs", "list", "--limit", "1"])["more"], json!(true));
 }
 

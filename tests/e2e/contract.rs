@@ -395,3 +395,18 @@ fn there_is_a_manual_page_with_examples() {
     let page = env.run(&["--man"]).expect(0).text();
     assert!(page.contains(".SH NAME") && page.contains(".SH EXAMPLES\n"), "{page}");
 }
+
+#[test]
+fn a_command_that_is_none_gets_the_hint_it_needs() {
+    let env = TestEnv::with_project();
+    for (word, hint) in [
+        ("ls -la", "--shell 'LINE'"),
+        ("ls|wc", "--shell 'LINE'"),
+        ("cd", "--shell 'LINE'"),
+        ("FOO=1", "--env NAME=VALUE"),
+        ("no-such-command", "--ro PATH"),
+    ] {
+        let told = env.run(&["--", word]).expect(127);
+        assert!(told.stderr.contains(hint), "{word}: {told:?}");
+    }
+}

@@ -466,6 +466,9 @@ fn a_run_that_cannot_be_read_is_in_nobodys_way() {
     env.avfs(&["recover", &good]).expect(0);
     assert_eq!(env.cat("good", "good"), "good\n");
     env.avfs(&["recover", "--discard", &other]).expect(0);
+    let runs = env.avfs(&["runs", "list"]).expect(0).text();
+    let given_up = runs.lines().find(|line| line.starts_with(&other)).unwrap();
+    assert!(given_up.contains("  failed  ") && !given_up.contains("no changes"), "{runs}");
     let refused = env.avfs(&["--json", "recover", &bad]).expect(1).envelope();
     assert_eq!(refused["error"]["code"], json!("scratch.bad_record"));
     // Runs go on, and it stays for whoever can make sense of it.

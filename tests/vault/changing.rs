@@ -497,3 +497,52 @@ fn a_slow_import_does_not_undo_what_came_meanwhile() {
     assert!(tree::lookup(&&*reader, &root, &support::path("late")).unwrap().is_some());
     assert_eq!(vault.fork(&main).unwrap().head, imported.committed.version.id);
 }
+
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One write may last: its stamp is that of its beginning, and whoever writes may be stopped in the middle of it.
+#[test]
+fn a_write_that_goes_on_is_waited_for() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir("dir");
+    fs::write(dir.join("f"), vec![1; 1_000_000]).unwrap();
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let file = File::options().write(true).open(dir.join("f")).unwrap();
+            let states: Vec<Vec<u8>> = (1..8).map(|byte| vec![byte; 1_000_000]).collect();
+            for state in states.iter().cycle() {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                file.write_all_at(state, 0).unwrap();
+            }
+        });
+        // Also where an assertion fails: the scope waits for the writer.
+        let _ended = Ended(&stop);
+        let mut kept = 0;
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(4) {
+            match support::try_import(&vault, &dir, Some(&scratch.join("cache")), OnTrouble::Fail) {
+                Ok(_) => {
+                    kept += 1;
+                    let out = scratch.join(&format!("out{kept}"));
+                    support::export(&vault, "main", &out);
+                    let content = fs::read(out.join("f")).unwrap();
+                    assert!(content.iter().all(|byte| *byte == content[0]), "it is torn");
+                }
+                Err(VaultError::Import(ImportError::Torn { .. })) => {}
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    });
+    support::import(&vault, &dir);
+    support::assert_clean(&vault);
+}

@@ -40,8 +40,9 @@ struct Attempt {
 }
 
 impl Attempt {
-    /// True if this is the file. The kernel stamps a file when a write begins, not when it ends: while a
-    /// change is so fresh that the write may still go on, only a second read that gives the same is proof.
+    /// True if this is the file. The kernel stamps a file when a write begins, not when it ends. Those that had begun when
+    /// the file was opened are over before it is looked at; while a change is so fresh that it may have begun since, only
+    /// a second read that gives the same, after that is over too, is proof.
     fn is_proof(&self, shared: &Shared<'_>, last: Option<&Self>) -> bool {
         let confirmed = || last.is_some_and(|last| last.quiet && last.content == self.content);
         self.quiet && (shared.is_settled(&self.stat) || confirmed())
@@ -57,6 +58,7 @@ enum Once {
 
 fn read_once(shared: &Shared<'_>, path: &TreePath, dir: &OwnedFd, name: &[u8]) -> io::Result<Once> {
     let fd = beneath::open(dir.as_fd(), name, READ)?;
+    shared.outlast_write(fd.as_fd());
     let before = beneath::fstat(fd.as_fd())?;
     if before.kind != HostKind::File {
         return Ok(Once::Changed);
@@ -68,7 +70,8 @@ fn read_once(shared: &Shared<'_>, path: &TreePath, dir: &OwnedFd, name: &[u8]) -
     // One byte more than it should have: if that is read, it grew.
     let mut content = Vec::with_capacity(size + 1);
     while content.len() <= size {
-        match rustix::io::read(&fd, spare_capacity(&mut content)) {
+        let at = content.len() as u64;
+        match rustix::io::pread(&fd, spare_capacity(&mut content), at) {
             Ok(0) => break,
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -321,6 +324,7 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
 /// One attempt, and whether nothing was written meanwhile. A failure to read is the file's; any other is the
 /// vault's.
 fn read_large_once(shared: &Shared<'_>, large: &LargeFile, file: &File) -> Result<io::Result<(Facts, bool)>> {
+    shared.outlast_write(file.as_fd());
     let looked = beneath::fstat(file.as_fd())
         .and_then(|before| Ok((before, shared.read_xattrs(file.as_fd(), || large.path.clone())?)));
     let (before, (xattrs, _)) = match looked {

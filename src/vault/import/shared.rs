@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::backend::{BlobRecord, ObjectKind};
 use crate::clock::Timestamp;
+use crate::hostfs::beneath;
 use crate::hostfs::cause::Cause;
 use crate::hostfs::overlay::{self, Shows};
 use crate::hostfs::stat::HostStat;
@@ -285,6 +286,13 @@ impl<'a> Shared<'a> {
         match &self.flavour {
             Flavour::Host { .. } => stat.mode,
             Flavour::Upper(upper) => upper.modes.true_mode(stat),
+        }
+    }
+
+    /// See [`beneath::outlast_write`]; nobody writes to an upper that is captured.
+    pub fn outlast_write(&self, file: BorrowedFd<'_>) {
+        if let Flavour::Host { .. } = self.flavour {
+            beneath::outlast_write(file);
         }
     }
 

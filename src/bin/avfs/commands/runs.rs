@@ -1,6 +1,6 @@
 //! `avfs runs list|show`
 
-use avfs::backend::{Reader, RunRecord};
+use avfs::backend::{Reader, RunRecord, RunState};
 use avfs::ids::{ForkName, RunPrefix, VersionId};
 use avfs::runtime::envelope::{
     CacheObject, ChangeObject, ChangeTotals, RunObject, RunsList, RunsShow, UnsettledRun, journal_value,
@@ -72,15 +72,15 @@ pub fn run(ctx: &CommandContext, args: &RunsArgs) -> Outcome {
 fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let (runs, more) = newest(&vault, args)?;
-    if runs.is_empty() && !more {
+    let mut unsettled = unsettled(ctx, &vault)?;
+    unsettled.retain(|run| args.fork.as_ref().is_none_or(|fork| run.record.fork == fork.as_str()));
+    if runs.is_empty() && unsettled.is_empty() && !more {
         ctx.ui.note(format_args!("there are no runs"));
         note_fork(ctx, &vault, args.fork.as_ref());
     }
     if more {
         ctx.ui.note(format_args!("note: there are older runs; see more with: --limit N"));
     }
-    let mut unsettled = unsettled(ctx, &vault)?;
-    unsettled.retain(|run| args.fork.as_ref().is_none_or(|fork| run.record.fork == fork.as_str()));
     let result = RunsList {
         unsettled: unsettled.iter().map(UnsettledRun::from).collect(),
         runs: runs.iter().map(RunObject::from).collect(),
@@ -147,19 +147,20 @@ fn show_line(out: &mut Out, run: &RunRecord) -> Result<(), Failure> {
     let marks = match (run.applied_at, run.discarded_at, run.version_after) {
         (_, Some(_), _) => "  (discarded)",
         (Some(_), None, _) => "  (applied)",
-        (None, None, None) => "  (no changes)",
-        (None, None, Some(_)) => "",
+        (None, None, None) if run.state == RunState::Completed => "  (no changes)",
+        (None, None, _) => "",
     };
-    let (at, ended) = (local_time(run.started_at), ended(run));
+    let ended = ended(run).filter(|_| run.state == RunState::Completed);
+    let (at, ended) = (local_time(run.started_at), ended.unwrap_or_else(|| run.state.word().to_owned()));
     out.line(format_args!("{id}  {at}  {ended:<12}  {fork}{cached}{marks}  {}", one_line(&command_text(run))))
 }
 
-/// `exit 0`, `signal 9`, or the state of a run that did not get so far.
-fn ended(run: &RunRecord) -> String {
+/// `exit 0` or `signal 9`; nothing of a run that did not get so far.
+fn ended(run: &RunRecord) -> Option<String> {
     match (run.exit_code, run.signal) {
-        (_, Some(signal)) => format!("signal {signal}"),
-        (Some(code), None) => format!("exit {code}"),
-        (None, None) => run.state.word().to_owned(),
+        (_, Some(signal)) => Some(format!("signal {signal}")),
+        (Some(code), None) => Some(format!("exit {code}")),
+        (None, None) => None,
     }
 }
 
@@ -232,7 +233,7 @@ fn show_one_unsettled(ctx: &CommandContext, vault: &Vault, id: &RunPrefix) -> Ou
 fn show_record(out: &mut Out, run: &RunRecord) -> Result<(), Failure> {
     out.line(format_args!("run        {}", out.paint(Tone::Id, &run.id)))?;
     out.line(format_args!("command    {}", one_line(&command_text(run))))?;
-    let how = Some(ended(run)).filter(|how| how != run.state.word());
+    let how = ended(run);
     let how = how.map(|how| format!(", {how}")).unwrap_or_default();
     out.line(format_args!("state      {}{how}", run.state.word()))?;
     out.line(format_args!("fork       {}", out.paint(Tone::Name, &run.fork)))?;
