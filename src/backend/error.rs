@@ -38,6 +38,8 @@ pub enum BackendError {
     DiskFull { path: PathBuf },
     #[error("the file system of {} has no file locks", path.display())]
     LocksUnsupported { path: PathBuf },
+    #[error("the vault {} has another name too, by a hard link", path.display())]
+    Linked { path: PathBuf },
     #[error("cannot {operation} {}", path.display())]
     Io {
         operation: &'static str,
@@ -79,6 +81,7 @@ impl Diagnose for BackendError {
             Self::Busy { .. } | Self::Unsteady { .. } => "vault.busy",
             Self::DiskFull { .. } => "vault.disk_full",
             Self::LocksUnsupported { .. } => "vault.locks_unsupported",
+            Self::Linked { .. } => "vault.linked",
             Self::Io { .. } => "vault.io",
             Self::Sqlite { .. } => "vault.sqlite",
             Self::Injected { .. } => "vault.injected",
@@ -114,6 +117,12 @@ impl Diagnose for BackendError {
                     .to_owned()
             }
             Self::DiskFull { .. } => "free some space, then try again; nothing was changed".to_owned(),
+            Self::Linked { path } => {
+                let vault = shell_word(path.as_os_str());
+                format!(
+                    "make it a file of its own with: cp {vault} {vault}.copy && mv {vault}.copy {vault}, or remove the other name"
+                )
+            }
             Self::LocksUnsupported { .. } => {
                 "put the vault on a local disk with: avfs init --vault PATH".to_owned()
             }

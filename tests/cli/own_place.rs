@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use serde_json::json;
 
@@ -133,6 +134,14 @@ fn a_vault_is_not_imported_by_another_name() {
     env.ok(&["init", "--vault", "./v.db", "."]);
     fs::hard_link(env.project().join("v.db"), env.project().join("linked")).unwrap();
     let run = |words: &[&str]| env.ok(&[&["--vault", "./v.db"], words].concat());
+    assert!(!run(&["status"]).contains("linked"));
+    // Who writes by one name would have another log than who writes by the other.
+    let refusal = env.refused(&["--vault", "./v.db", "import"], 1, "vault.linked");
+    let hint = refusal["error"]["hint"].as_str().unwrap();
+    let remedy = hint.strip_prefix("make it a file of its own with: ").unwrap().split(", or").next().unwrap();
+    let done = env.clean(Path::new("sh")).args(["-c", remedy]).status().unwrap();
+    assert!(done.success(), "{hint}");
+    fs::remove_file(env.project().join("linked")).unwrap();
     run(&["import"]);
     assert_eq!(run(&["find", "main", "--type", "f"]), "a\n");
     // The directory it lies in, mounted elsewhere.

@@ -195,10 +195,20 @@ impl SqliteBackend {
         let turn =
             self.hold("-lock", Mode::Exclusive).map_err(|error| BackendError::lock(&self.path, error))?;
         // Who deletes a vault has the turn too: what is there now stays until this turn ends.
-        if file_id(&self.path)? != self.file {
-            return Err(BackendError::NotFound { path: self.path.clone() });
-        }
+        self.check_file()?;
         Ok(turn)
+    }
+
+    /// Refuses to write to another file than was opened, and to one with several names: each of them would have a log
+    /// and locks of its own, and commits by one name be lost to the other.
+    fn check_file(&self) -> Result<()> {
+        let path = || self.path.clone();
+        let meta =
+            std::fs::metadata(&self.path).map_err(|error| BackendError::io("open", &self.path, error))?;
+        if (meta.dev(), meta.ino()) != self.file {
+            return Err(BackendError::NotFound { path: path() });
+        }
+        if meta.nlink() > 1 { Err(BackendError::Linked { path: path() }) } else { Ok(()) }
     }
 
     fn hold(&self, suffix: &str, mode: Mode) -> std::result::Result<FileLock, LockError> {
@@ -275,7 +285,14 @@ fn give_name(from: &Path, to: &Path, patience: Duration) -> Result<()> {
         return Err(BackendError::Exists { path: to.to_owned() });
     }
     remove_beside(to, &LOGS)?;
-    std::fs::hard_link(from, to).map_err(|error| BackendError::io("create", to, error))?;
+    // Renamed, not linked: a vault has one name at every moment.
+    let noreplace = rustix::fs::RenameFlags::NOREPLACE;
+    match rustix::fs::renameat_with(rustix::fs::CWD, from, rustix::fs::CWD, to, noreplace) {
+        // A file system that does not know that. Nobody makes one here out of turn.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => std::fs::rename(from, to),
+        renamed => renamed.map_err(std::io::Error::from),
+    }
+    .map_err(|error| BackendError::io("create", to, error))?;
     sync_dir_of(to)
 }
 
@@ -360,7 +377,7 @@ impl Backend for SqliteBackend {
 
     fn check_writable(&self) -> Result<()> {
         match self.access {
-            Access::ReadWrite => Ok(()),
+            Access::ReadWrite => self.check_file(),
             Access::ReadOnly => Err(BackendError::ReadOnly { path: self.path.clone() }),
             Access::Full => Err(BackendError::DiskFull { path: self.path.clone() }),
         }
