@@ -102,8 +102,8 @@ pub struct Args {
     pub checkpoint: Option<CheckpointMode>,
 
     /// Whether remembered results are used. read: one that is there is taken, and nothing is executed; write: that,
-    /// and what is executed is remembered. The command's standard input is empty with both. Why one is found or not: avfs cache explain [default: off] [possible values: off, read,
-    /// write]
+    /// and what is executed is remembered. The command's standard input is empty with both. Why one is found or not:
+    /// avfs cache explain [default: off] [possible values: off, read, write]
     #[arg(long, value_name = "HOW", help_heading = "Cache")]
     pub cache: Option<CacheMode>,
     /// A file or directory of the host that the result depends on: other content is another result
