@@ -172,4 +172,12 @@ mod tests {
         let deep = open(root.as_fd(), &path, DIR).unwrap();
         assert_eq!(fstat(deep.as_fd()).unwrap(), fstat(at.as_fd()).unwrap());
     }
+
+    #[test]
+    fn a_socket_is_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
+        let root = open_root(dir.path()).unwrap();
+        assert_eq!(open(root.as_fd(), b"socket", READ).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
 }

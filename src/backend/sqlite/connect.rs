@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rustix::fs::StatVfs;
 
 use super::schema;
 use crate::backend::{BackendError, Result};
@@ -361,15 +362,19 @@ const PAGE_OF_MEMORY: u64 = 4096;
 /// byte in each page; the kernel asks for the other blocks when they are written, and tells that there are none by a
 /// signal.
 pub fn has_small_blocks(path: &Path) -> bool {
+    rustix::fs::statvfs(path).is_ok_and(|disk| is_of_small_blocks(&disk))
+}
+
+fn is_of_small_blocks(disk: &StatVfs) -> bool {
     // A file system that tells nothing of blocks has none to run out of.
-    rustix::fs::statvfs(path).is_ok_and(|disk| disk.f_blocks > 0 && disk.f_frsize < PAGE_OF_MEMORY)
+    disk.f_blocks > 0 && disk.f_frsize < PAGE_OF_MEMORY
 }
 
 /// Refuses a full disk where [`has_small_blocks`] says that it would be a signal.
 pub fn check_room(path: &Path) -> Result<()> {
     // For root too: what is free beyond that may be kept for the file system itself.
-    let full = |disk: rustix::fs::StatVfs| disk.f_bavail.saturating_mul(disk.f_frsize) < ROOM_BYTES;
-    if has_small_blocks(path) && rustix::fs::statvfs(path).is_ok_and(full) {
+    let full = |disk: &StatVfs| disk.f_bavail.saturating_mul(disk.f_frsize) < ROOM_BYTES;
+    if rustix::fs::statvfs(path).is_ok_and(|disk| is_of_small_blocks(&disk) && full(&disk)) {
         return Err(BackendError::DiskFull { path: path.to_owned() });
     }
     Ok(())

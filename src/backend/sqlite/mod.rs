@@ -188,7 +188,7 @@ impl SqliteBackend {
     }
 
     fn turn(&self) -> Result<FileLock> {
-        self.check_writable()?;
+        self.check_access()?;
         if self.small_blocks {
             connect::check_room(&self.path)?;
         }
@@ -197,6 +197,14 @@ impl SqliteBackend {
         // Who deletes a vault has the turn too: what is there now stays until this turn ends.
         self.check_file()?;
         Ok(turn)
+    }
+
+    fn check_access(&self) -> Result<()> {
+        match self.access {
+            Access::ReadWrite => Ok(()),
+            Access::ReadOnly => Err(BackendError::ReadOnly { path: self.path.clone() }),
+            Access::Full => Err(BackendError::DiskFull { path: self.path.clone() }),
+        }
     }
 
     /// Refuses to write to another file than was opened, and to one with several names: each of them would have a log
@@ -376,11 +384,7 @@ impl Backend for SqliteBackend {
     }
 
     fn check_writable(&self) -> Result<()> {
-        match self.access {
-            Access::ReadWrite => self.check_file(),
-            Access::ReadOnly => Err(BackendError::ReadOnly { path: self.path.clone() }),
-            Access::Full => Err(BackendError::DiskFull { path: self.path.clone() }),
-        }
+        self.check_access().and_then(|()| self.check_file())
     }
 
     fn make_ready(&self) -> Result<()> {
