@@ -55,6 +55,10 @@ impl<B: Backend> Backend for FaultBackend<B> {
         self.inner.read()
     }
 
+    fn read_unmapped(&self) -> Result<Box<dyn Reader + '_>> {
+        self.inner.read_unmapped()
+    }
+
     fn write(&self) -> Result<Box<dyn Writer + '_>> {
         self.fuse.burn("begin")?;
         Ok(Box::new(FaultWriter { inner: self.inner.write()?, fuse: self.fuse.clone() }))
@@ -126,11 +130,6 @@ impl Writer for FaultWriter<'_> {
             self.inner.put_trees(std::slice::from_ref(tree))?;
         }
         Ok(())
-    }
-
-    fn replace_objects(&mut self, blobs: &[BlobRecord], trees: &[(TreeId, Vec<u8>)]) -> Result<()> {
-        self.fuse.burn("replace_objects")?;
-        self.inner.replace_objects(blobs, trees)
     }
 
     fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()> {

@@ -303,7 +303,8 @@ impl Writer for MemoryWriter<'_> {
     fn put_blobs(&mut self, blobs: &[BlobRecord]) -> Result<()> {
         for blob in blobs {
             self.work.last_row += 1;
-            self.work.blobs.entry(blob.id).or_insert((self.work.last_row, blob.clone()));
+            let row = self.work.blobs.get(&blob.id).map_or(self.work.last_row, |(row, _)| *row);
+            self.work.blobs.insert(blob.id, (row, blob.clone()));
         }
         Ok(())
     }
@@ -311,19 +312,8 @@ impl Writer for MemoryWriter<'_> {
     fn put_trees(&mut self, trees: &[(TreeId, Vec<u8>)]) -> Result<()> {
         for (id, data) in trees {
             self.work.last_row += 1;
-            self.work.trees.entry(*id).or_insert((self.work.last_row, data.clone()));
-        }
-        Ok(())
-    }
-
-    fn replace_objects(&mut self, blobs: &[BlobRecord], trees: &[(TreeId, Vec<u8>)]) -> Result<()> {
-        self.put_blobs(blobs)?;
-        self.put_trees(trees)?;
-        for blob in blobs {
-            self.work.blobs.entry(blob.id).and_modify(|(_, kept)| *kept = blob.clone());
-        }
-        for (id, data) in trees {
-            self.work.trees.entry(*id).and_modify(|(_, kept)| kept.clone_from(data));
+            let row = self.work.trees.get(id).map_or(self.work.last_row, |(row, _)| *row);
+            self.work.trees.insert(*id, (row, data.clone()));
         }
         Ok(())
     }

@@ -36,6 +36,10 @@ pub enum Durability {
 pub trait Backend: Send + Sync {
     /// A consistent view; it must not be held while files are written out, since it keeps the log growing.
     fn read(&self) -> Result<Box<dyn Reader + '_>>;
+    /// As [`Backend::read`], without mapping the store into memory: for who may read much of it and has to stay small.
+    fn read_unmapped(&self) -> Result<Box<dyn Reader + '_>> {
+        self.read()
+    }
     /// The only writer of the vault until it is committed or dropped (which undoes it).
     fn write(&self) -> Result<Box<dyn Writer + '_>>;
     /// While the guard lives nothing is swept: for work that adds or reads objects over several transactions.
@@ -153,13 +157,11 @@ pub trait Writer {
 
     fn set_meta(&mut self, key: &str, value: &[u8]) -> Result<()>;
 
-    /// Keeps blobs, in whatever order stores them best, but lists behind what they refer to. One that is there already
-    /// stays as it is.
+    /// Keeps blobs, in whatever order stores them best, but lists behind what they refer to. What is there under the
+    /// digest of one and is not the same gives way: it is damaged, or the same content in another form.
     fn put_blobs(&mut self, blobs: &[BlobRecord]) -> Result<()>;
-    /// Keeps tree pages; everything they refer to was kept before, in this call or another.
+    /// Keeps tree pages in the same way; everything they refer to was kept before, in this call or another.
     fn put_trees(&mut self, trees: &[(TreeId, Vec<u8>)]) -> Result<()>;
-    /// Keeps objects in place of whatever is there under their digests, for what is damaged.
-    fn replace_objects(&mut self, blobs: &[BlobRecord], trees: &[(TreeId, Vec<u8>)]) -> Result<()>;
     fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()>;
 
     fn put_version(&mut self, version: &VersionRecord) -> Result<()>;

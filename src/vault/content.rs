@@ -133,6 +133,26 @@ pub fn decode(blob: BlobRecord) -> Result<Vec<u8>> {
     Ok(content)
 }
 
+/// Whether a vault has some content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    Not,
+    /// Something else is there: who has the content at hand stores it again.
+    Damaged,
+    Whole,
+}
+
+impl Kept {
+    pub fn look(reader: &dyn Reader, id: &BlobId) -> Result<Self> {
+        let Some(blob) = reader.blob(id)? else { return Ok(Self::Not) };
+        match decode(blob) {
+            Ok(_) => Ok(Self::Whole),
+            Err(VaultError::DamagedObject { .. }) => Ok(Self::Damaged),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 /// The row of a blob that must be there.
 pub fn fetch(reader: &dyn Reader, id: &BlobId) -> Result<BlobRecord> {
     reader.blob(id)?.ok_or_else(|| VaultError::MissingObject { kind: "blob", id: id.short() })

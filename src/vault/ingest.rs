@@ -7,7 +7,7 @@ use crate::backend::BlobRecord;
 use crate::ids::BlobId;
 
 use super::chunk::{BLOCK_BYTES, Cutter, FILE_BYTES_MAX, Item, ListBuilder, Piece};
-use super::content::{self, WHOLE_BYTES_MAX};
+use super::content::{self, Kept, WHOLE_BYTES_MAX};
 use super::error::{Result, VaultError};
 use super::page::FileContent;
 use super::threads;
@@ -226,10 +226,10 @@ pub struct VaultSink<'b, 'v> {
 
 impl Sink for VaultSink<'_, '_> {
     fn known(&mut self, ids: &[BlobId]) -> Result<HashSet<BlobId>> {
-        let reader = self.vault.read()?;
+        let reader = self.vault.backend().read_unmapped()?;
         let mut known = HashSet::new();
         for id in ids {
-            if reader.has_blob(id)? {
+            if Kept::look(&*reader, id)? == Kept::Whole {
                 known.insert(*id);
             }
         }

@@ -56,6 +56,25 @@ fn damage_is_told_of_the_file_it_is_in() {
     assert_eq!(std::fs::read(env.at("out/whole")).unwrap(), b"whole\n");
 }
 
+/// Who has the content at hand puts it right, and is told.
+#[test]
+fn damage_is_mended_by_an_import_that_reads_the_content() {
+    let env = TestEnv::with_project();
+    let hurt = "UPDATE blob SET data = zeroblob(length(data))";
+    let blobs = sql(&env.vault_file()).execute(hurt, []).unwrap();
+    // As if it had been checked out anew: no stamp is what it was.
+    let readme = std::fs::read(env.at("project/README.md")).unwrap();
+    std::fs::remove_dir_all(env.at("home/.cache")).unwrap();
+    let result = env.json(&["import"])["result"].clone();
+    assert_eq!(result["mended"], json!(blobs), "{result}");
+    assert_eq!(env.ok(&["cat", "main", "README.md"]).as_bytes(), readme);
+    sql(&env.vault_file()).execute(hurt, []).unwrap();
+    std::fs::remove_dir_all(env.at("home/.cache")).unwrap();
+    let told = env.run(&["import"]).stderr;
+    assert!(told.contains(&format!("stored again: {blobs} blobs; see what else")), "{told}");
+    env.ok(&["fsck"]);
+}
+
 /// A page of the file that is damaged concerns what lies in it, not the rest.
 #[test]
 fn a_damaged_page_is_told_with_everything_else() {

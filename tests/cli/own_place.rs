@@ -49,7 +49,7 @@ fn a_vault_in_its_own_directory_changes_nothing_there() {
     env.ok(&["init", "--vault", "./v.db", "."]);
     let import = || env.result(&["--vault", "./v.db", "import"]);
     let first = import();
-    std::thread::sleep(std::time::Duration::from_millis(120));
+    crate::support::settle();
     import();
     for _ in 0..3 {
         assert_eq!(import()["changed"], json!(false), "after {first}");

@@ -403,12 +403,8 @@ fn what_commands_write_takes_little_memory() {
     let mut command = env.clean(&avfs());
     let mut running = Running::start(command.args(&words));
     let mut most = 0;
-    let status = format!("/proc/{}/status", running.child.id());
     wait_for("its end", || {
-        let text = std::fs::read_to_string(&status).unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0_u64);
-        most = most.max(kib);
+        most = most.max(crate::support::peak_kib(running.child.id()).unwrap_or(0));
         running.child.try_wait().unwrap().is_some()
     });
     assert_eq!(ended(&env, running).code, Some(0));

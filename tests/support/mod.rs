@@ -145,6 +145,18 @@ pub fn import(vault: &Vault, dir: &Path) -> Imported {
     try_import(vault, dir, None, OnTrouble::Fail).unwrap()
 }
 
+/// Waits until a stamp of now proves something: past the kernel's clock and the importer's allowance for it.
+pub fn settle() {
+    std::thread::sleep(std::time::Duration::from_millis(120));
+}
+
+/// The most memory a process has had at any time until now, in KiB; nothing if it is gone.
+pub fn peak_kib(process: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 pub fn try_export(vault: &Vault, at: &str, dest: &Path, overwrite: Overwrite) -> avfs::vault::Result<()> {
     let options = ExportOptions { overwrite, paths: &[], meter: &Meter::default(), unwritten: None };
     vault.export(&root(vault, at), dest, &options)

@@ -13,11 +13,6 @@ use avfs::vault::{VaultError, tree};
 use crate::attributes::{mkfifo, set_mode, set_mtime, set_xattr};
 use crate::support::{self, Rounds, Scratch, snapshot};
 
-fn settle() {
-    // Past the kernel's clock granularity and the importer's allowance for it.
-    std::thread::sleep(Duration::from_millis(120));
-}
-
 #[test]
 fn nothing_changed_reads_nothing_and_adds_nothing() {
     let scratch = Scratch::new();
@@ -29,7 +24,7 @@ fn nothing_changed_reads_nothing_and_adds_nothing() {
     fs::hard_link(dir.join("large"), dir.join("d000/large")).unwrap();
     set_xattr(&dir.join("large"), "user.a", b"1");
     let vault = support::create_real_vault(&scratch.join("vault.db"));
-    settle();
+    support::settle();
     let import = || support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
     let first = import();
     assert_eq!(first.scanned.files_read, 302);
@@ -77,7 +72,7 @@ fn nothing_changed_reads_nothing_and_adds_nothing() {
     changes.push(("fifo gone", Box::new(|| fs::remove_file(dir.join("fifo")).unwrap()), 0));
     for (name, change, reads_at_most) in changes {
         change();
-        settle();
+        support::settle();
         let imported = import();
         assert!(imported.committed.changed(), "{name} went unnoticed");
         let read = imported.scanned.files_read;
@@ -110,7 +105,7 @@ fn directories_that_come_and_go_leave_the_others_known() {
     (0..60).for_each(|n| put(&format!("wide/{n}")));
     let vault = support::create_real_vault(&scratch.join("vault.db"));
     let import = || {
-        settle();
+        support::settle();
         support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap()
     };
     import();
@@ -146,7 +141,7 @@ fn a_cache_does_not_outlive_what_the_vault_swept() {
     let (dir, cache) = (scratch.dir("dir"), scratch.join("cache"));
     support::many_files(&dir, 50);
     let vault = support::create_real_vault(&scratch.join("vault.db"));
-    settle();
+    support::settle();
     support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
     vault.restore(&support::main_fork(), &support::reference("main~1"), None).unwrap();
     vault
@@ -178,7 +173,7 @@ fn a_file_changed_right_after_an_import_is_noticed() {
         let imported = support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
         assert!(imported.committed.changed(), "round {round}: the second change went unnoticed");
     }
-    settle();
+    support::settle();
     support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
     let quiet = support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
     assert_eq!(quiet.scanned.files_read, 0, "a file that has settled is still read");

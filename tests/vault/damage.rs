@@ -8,6 +8,7 @@ use avfs::vault::Vault;
 use avfs::vault::checkpoint::Origin;
 use avfs::vault::export::{ExportOptions, Overwrite, Unwritten};
 use avfs::vault::fsck::{Report, Thoroughness};
+use avfs::vault::gc::{Keep, Trial};
 use avfs::vault::import::{ImportOptions, OnTrouble};
 use avfs::vault::meter::Meter;
 use avfs::vault::page::DirRef;
@@ -232,4 +233,58 @@ fn healing_changes_nothing_but_what_is_broken() {
         rows.iter().map(|(id, digest, _)| (*id, digest.clone())).collect()
     };
     assert_eq!(shape(&trees), shape(&before[1]));
+}
+
+/// Nothing is built on what is damaged by who has the content at hand.
+#[test]
+fn what_is_imported_again_is_whole() {
+    for (what, statement) in DAMAGES {
+        let scratch = Scratch::new();
+        let (file, vault) = sample(&scratch);
+        let now = scratch.join("now");
+        support::export(&vault, "main", &now);
+        drop(vault);
+        assert!(support::sql(&file).execute(statement, []).unwrap() > 0, "{what}: nothing was damaged");
+        let vault = support::open_vault(&file);
+        let imported = support::import(&vault, &now);
+        let of_content = what.contains("of a blob")
+            || what.contains("a compressed blob")
+            || ["a blob cut off", "a blob emptied", "a blob's size", "a blob's codec"].contains(&what);
+        assert_eq!(imported.scanned.mended > 0, of_content, "{what}: {imported:?}");
+        support::export(&vault, "main", &scratch.join("again"));
+        snapshot::assert_same(&now, &scratch.join("again"));
+        assert_eq!(support::import(&vault, &now).scanned.mended, 0, "{what}");
+    }
+}
+
+/// A check reads what versions need. What no version needs any more may be damaged without anyone noticing; the stat cache
+/// of the version that did does not vouch for it.
+#[test]
+fn what_was_pruned_and_damaged_is_not_built_on() {
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    let vault = support::create_real_vault(&file);
+    let (dir, cache) = (scratch.dir("sample"), scratch.join("cache"));
+    support::many_files(&dir, 30);
+    support::settle();
+    let import =
+        |vault: &Vault| support::try_import(vault, &dir, Some(&cache), OnTrouble::Fail).unwrap().scanned;
+    assert_eq!(import(&vault).files_read, 30);
+    assert_eq!(import(&vault).files_read, 0);
+    // The fork goes on without these files.
+    support::import(&vault, &scratch.dir("empty"));
+    vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
+    drop(vault);
+    let hurt = "UPDATE blob SET data = zeroblob(length(data)); \
+                UPDATE tree SET data = zeroblob(length(data)) \
+                WHERE digest NOT IN (SELECT root FROM version WHERE pruned_at IS NULL)";
+    support::sql(&file).execute_batch(hurt).unwrap();
+    let vault = support::open_vault(&file);
+    assert_eq!(checked(&vault).findings, []);
+    let again = import(&vault);
+    assert!(again.files_read == 30 && again.mended > 0, "{again:?}");
+    assert_eq!(import(&vault).files_read, 0);
+    support::export(&vault, "main", &scratch.join("out"));
+    snapshot::assert_same(&dir, &scratch.join("out"));
+    support::assert_clean(&vault);
 }

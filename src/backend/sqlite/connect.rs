@@ -73,8 +73,9 @@ pub struct Conn {
 }
 
 impl Conn {
-    /// From here on the file is read without mapping it: for who writes. Whenever another process has committed SQLite
-    /// would unmap all of it and map it again, and that within the turn, for the few pages that are not in the log.
+    /// From here on the file is read without mapping it. For who may read much of it and has to stay small; and for who
+    /// writes: whenever another process has committed SQLite would unmap all of it and map it again, and that within
+    /// the turn, for the few pages that are not in the log.
     pub fn unmap(&mut self) -> rusqlite::Result<()> {
         if self.mapped == Mapped::Yes {
             self.sql.pragma_update(None, "mmap_size", 0)?;

@@ -327,6 +327,10 @@ impl Backend for SqliteBackend {
         Ok(Box::new(read::Session::begin(self)?))
     }
 
+    fn read_unmapped(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(read::Session::begin_unmapped(self, "BEGIN")?))
+    }
+
     fn write(&self) -> Result<Box<dyn Writer + '_>> {
         Ok(Box::new(write::SqliteWriter::begin(self)?))
     }

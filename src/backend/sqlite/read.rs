@@ -25,10 +25,10 @@ impl<'a> Session<'a> {
         Self::of(backend, backend.take_conn()?, "BEGIN")
     }
 
-    pub fn begin_to_write(backend: &'a SqliteBackend) -> Result<Self> {
+    pub fn begin_unmapped(backend: &'a SqliteBackend, begin: &str) -> Result<Self> {
         let mut conn = backend.take_conn()?;
         conn.unmap().map_err(|error| backend.translate(error))?;
-        Self::of(backend, conn, "BEGIN IMMEDIATE")
+        Self::of(backend, conn, begin)
     }
 
     fn of(backend: &'a SqliteBackend, conn: Conn, begin: &str) -> Result<Self> {

@@ -23,14 +23,12 @@ use crate::ids::{CheckpointName, DIGEST_BYTES, ForkName, MemoKey, RecordingName,
 
 const SET_META: &str =
     "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2";
-const PUT_BLOB: &str =
-    "INSERT INTO blob (digest, size, codec, data) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
-const PUT_TREE: &str = "INSERT INTO tree (digest, data) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
 // In place: a row keeps its number, by which a sweep knows that it is older than what refers to it.
-const REPLACE_BLOB: &str = "INSERT INTO blob (digest, size, codec, data) VALUES (?1, ?2, ?3, ?4) \
-     ON CONFLICT (digest) DO UPDATE SET size = ?2, codec = ?3, data = ?4";
-const REPLACE_TREE: &str =
-    "INSERT INTO tree (digest, data) VALUES (?1, ?2) ON CONFLICT (digest) DO UPDATE SET data = ?2";
+const PUT_BLOB: &str = "INSERT INTO blob (digest, size, codec, data) VALUES (?1, ?2, ?3, ?4) \
+     ON CONFLICT (digest) DO UPDATE SET size = ?2, codec = ?3, data = ?4 \
+     WHERE size IS NOT ?2 OR codec IS NOT ?3 OR data IS NOT ?4";
+const PUT_TREE: &str = "INSERT INTO tree (digest, data) VALUES (?1, ?2) \
+     ON CONFLICT (digest) DO UPDATE SET data = ?2 WHERE data IS NOT ?2";
 const PUT_VERSION: &str = "INSERT INTO version (digest, root, content_root, parents, run, message, author, at, entries, bytes) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING";
 const MOVE_FORK: &str = "UPDATE fork SET head = ?3 WHERE name = ?1 AND head = ?2";
@@ -60,7 +58,7 @@ pub struct SqliteWriter<'a> {
 impl<'a> SqliteWriter<'a> {
     pub fn begin(backend: &'a SqliteBackend) -> Result<Self> {
         let turn = backend.turn()?;
-        let session = Session::begin_to_write(backend)?;
+        let session = Session::begin_unmapped(backend, "BEGIN IMMEDIATE")?;
         Ok(Self { session, turn })
     }
 
@@ -68,31 +66,6 @@ impl<'a> SqliteWriter<'a> {
         let connection = &self.session.conn()?.sql;
         let run = || connection.prepare_cached(sql)?.execute(params);
         run().map_err(|error| self.session.backend.translate(error))
-    }
-
-    fn store_blobs(&mut self, sql: &str, blobs: &[BlobRecord]) -> Result<()> {
-        let connection = &self.session.conn()?.sql;
-        let store = || -> rusqlite::Result<()> {
-            let mut statement = connection.prepare_cached(sql)?;
-            for blob in pack::order(blobs) {
-                let values = (blob.id.as_bytes(), integer(blob.size), blob.codec.number(), &blob.data);
-                statement.execute(values)?;
-            }
-            Ok(())
-        };
-        store().map_err(|error| self.session.backend.translate(error))
-    }
-
-    fn store_trees(&mut self, sql: &str, trees: &[(TreeId, Vec<u8>)]) -> Result<()> {
-        let connection = &self.session.conn()?.sql;
-        let store = || -> rusqlite::Result<()> {
-            let mut statement = connection.prepare_cached(sql)?;
-            for (id, data) in trees {
-                statement.execute((id.as_bytes(), data))?;
-            }
-            Ok(())
-        };
-        store().map_err(|error| self.session.backend.translate(error))
     }
 }
 
@@ -110,16 +83,28 @@ impl Writer for SqliteWriter<'_> {
     }
 
     fn put_blobs(&mut self, blobs: &[BlobRecord]) -> Result<()> {
-        self.store_blobs(PUT_BLOB, blobs)
+        let connection = &self.session.conn()?.sql;
+        let put = || -> rusqlite::Result<()> {
+            let mut statement = connection.prepare_cached(PUT_BLOB)?;
+            for blob in pack::order(blobs) {
+                let values = (blob.id.as_bytes(), integer(blob.size), blob.codec.number(), &blob.data);
+                statement.execute(values)?;
+            }
+            Ok(())
+        };
+        put().map_err(|error| self.session.backend.translate(error))
     }
 
     fn put_trees(&mut self, trees: &[(TreeId, Vec<u8>)]) -> Result<()> {
-        self.store_trees(PUT_TREE, trees)
-    }
-
-    fn replace_objects(&mut self, blobs: &[BlobRecord], trees: &[(TreeId, Vec<u8>)]) -> Result<()> {
-        self.store_blobs(REPLACE_BLOB, blobs)?;
-        self.store_trees(REPLACE_TREE, trees)
+        let connection = &self.session.conn()?.sql;
+        let put = || -> rusqlite::Result<()> {
+            let mut statement = connection.prepare_cached(PUT_TREE)?;
+            for (id, data) in trees {
+                statement.execute((id.as_bytes(), data))?;
+            }
+            Ok(())
+        };
+        put().map_err(|error| self.session.backend.translate(error))
     }
 
     fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()> {

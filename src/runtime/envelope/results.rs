@@ -88,6 +88,8 @@ pub struct Import {
     /// Files that had to be read, since they were not known unchanged.
     pub files_read: u64,
     pub bytes_read: u64,
+    /// Blobs that were damaged in the vault and are whole again, since the directory has their content.
+    pub mended: u64,
     pub change_counts: ChangeTotals,
     pub troubles: Vec<TroubleObject>,
 }
@@ -105,6 +107,7 @@ impl Import {
             dir: dir.to_string_lossy().into_owned(),
             files_read: imported.scanned.files_read,
             bytes_read: imported.scanned.bytes_read,
+            mended: imported.scanned.mended,
             change_counts: counts,
             troubles: imported.scanned.troubles.iter().map(TroubleObject::from).collect(),
         }

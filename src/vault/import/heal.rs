@@ -62,7 +62,7 @@ impl Vault {
                 let mut stored = HashSet::new();
                 for blobs in receive {
                     self.transact_with(Durability::Deferred, |transaction| {
-                        Ok(transaction.writer.replace_objects(&blobs, &[])?)
+                        Ok(transaction.writer.put_blobs(&blobs)?)
                     })?;
                     stored.extend(blobs.iter().map(|blob| blob.id));
                 }
@@ -82,7 +82,7 @@ impl Vault {
         let healed = Healed { blobs, trees: pages.iter().map(|(id, _)| *id).collect() };
         if healed != Healed::default() {
             self.transact(|transaction| {
-                transaction.writer.replace_objects(&[], &pages)?;
+                transaction.writer.put_trees(&pages)?;
                 let detail = format!("blobs={} trees={}", healed.blobs.len(), healed.trees.len());
                 transaction.record(&Event {
                     action: "vault.heal",

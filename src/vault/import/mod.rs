@@ -197,6 +197,8 @@ impl std::fmt::Display for TroubleReason {
 pub struct Scanned {
     pub files_read: u64,
     pub bytes_read: u64,
+    /// Blobs that were damaged in the vault and are whole again, since this import had their content.
+    pub mended: u64,
     pub troubles: Vec<Trouble>,
     /// Set when the import was good but its stat cache could not be kept: the next one reads every file.
     pub cache_unsaved: Option<String>,
@@ -210,6 +212,17 @@ pub struct Imported {
 
 /// Scans of which the last does not mind that the fork moves meanwhile: something changes all the time.
 const MOVES_SEEN_MAX: u32 = 5;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Attempt {
+    number: u32,
+    /// The stat cache is that of the attempt before, which made no version and has stored all it names.
+    after_own_cache: bool,
+}
+
+impl Attempt {
+    const FIRST: Self = Self { number: 1, after_own_cache: false };
+}
 
 /// Batches of blobs on their way to the vault, each of some megabytes at most.
 pub(super) const CHANNEL_BATCHES: usize = 8;
@@ -237,32 +250,32 @@ impl Vault {
         // Nothing that the import stores or relies on may be swept before a version refers to it.
         let _pin = self.backend().pin()?;
         let mut read = (0, 0);
-        let mut attempt = 1;
+        let mut attempt = Attempt::FIRST;
         loop {
-            let (committed, mut scanned) =
-                self.import_once(dir, fork, message, options, attempt == MOVES_SEEN_MAX)?;
+            let (committed, mut scanned) = self.import_once(dir, fork, message, options, attempt)?;
             read = (read.0 + scanned.files_read, read.1 + scanned.bytes_read);
             if let Some(committed) = committed {
                 (scanned.files_read, scanned.bytes_read) = read;
                 return Ok(Imported { committed, scanned });
             }
-            attempt += 1;
+            attempt =
+                Attempt { number: attempt.number + 1, after_own_cache: scanned.cache_unsaved.is_none() };
         }
     }
 
     /// One attempt, which adds no version if the fork went elsewhere during the scan: whoever moved it may have
-    /// imported what came since. The `last` does as it was told.
+    /// imported what came since. The last does as it was told.
     fn import_once(
         &self,
         dir: &Path,
         fork: &ForkName,
         message: &str,
         options: &ImportOptions<'_>,
-        last: bool,
+        attempt: Attempt,
     ) -> Result<(Option<Committed>, Scanned)> {
         let head = self.fork(fork)?.head;
         let vault_id = self.id()?;
-        let cache = self.usable_cache(options, &vault_id)?;
+        let cache = self.usable_cache(options, &vault_id, attempt)?;
         let (send, receive) = mpsc::sync_channel::<Vec<BlobRecord>>(CHANNEL_BATCHES);
         let (built, mut batch) = std::thread::scope(|scope| {
             let storing = threads::spawn(scope, move || -> Result<Batch<'_>> {
@@ -292,7 +305,7 @@ impl Vault {
             let record = transaction.fork(fork)?;
             let moved = record.head != head
                 && require_version(transaction.view(), &record.head)?.root != built.root.tree;
-            if moved && !last {
+            if moved && attempt.number < MOVES_SEEN_MAX {
                 return Ok(None);
             }
             let advance = Advance { action: "fork.import", message, run: None, when: When::Changed };
@@ -300,7 +313,8 @@ impl Vault {
         })?;
         let mut scanned = built.scanned;
         if let (Some(path), Some(cache)) = (options.stat_cache, built.cache) {
-            let saved = cache.save(path, &vault_id);
+            let version = committed.as_ref().map(|committed| committed.version.id);
+            let saved = cache.save(path, &vault_id, version);
             scanned.cache_unsaved = saved.err().map(|error| format!("{}: {error}", path.display()));
         }
         Ok((committed, scanned))
@@ -315,7 +329,7 @@ impl Vault {
     ) -> Result<(DirRef, NewPages, Scanned)> {
         let _pin = self.backend().pin()?;
         let head = self.fork(fork)?.head;
-        let cache = self.usable_cache(options, &self.id()?)?;
+        let cache = self.usable_cache(options, &self.id()?, Attempt::FIRST)?;
         let (found, _) = scan::host(self, dir, cache.as_ref(), options, Outlet::Nowhere)?.on_all_cores()?;
         let built = self.with_unreadable(build::build(found, cache.as_ref()), &head)?;
         Ok((built.root, built.new, built.scanned))
@@ -350,11 +364,23 @@ impl Vault {
         Ok(built)
     }
 
-    /// The cache, if the vault still has the tree it describes: then it has every blob the cache names.
-    fn usable_cache(&self, options: &ImportOptions<'_>, vault_id: &str) -> Result<Option<StatCache>> {
+    /// The cache, if the version that it describes is kept: then the vault has every blob the cache names, and a check
+    /// of the vault has seen them. What nothing refers to may be there and damaged.
+    fn usable_cache(
+        &self,
+        options: &ImportOptions<'_>,
+        vault_id: &str,
+        attempt: Attempt,
+    ) -> Result<Option<StatCache>> {
         let Some(cache) = options.stat_cache.and_then(|path| StatCache::load(path, vault_id)) else {
             return Ok(None);
         };
-        Ok(if self.read()?.has_tree(&cache.root().tree)? { Some(cache) } else { None })
+        let reader = self.read()?;
+        let kept = match cache.version() {
+            Some(id) => reader.version(&id)?.is_some_and(|version| version.pruned_at.is_none()),
+            None => attempt.after_own_cache,
+        };
+        // The tree of the directory alone, which is another where something could not be read.
+        Ok(if kept && reader.has_tree(&cache.root().tree)? { Some(cache) } else { None })
     }
 }

@@ -17,7 +17,7 @@ use crate::hostfs::stat::HostStat;
 use crate::hostfs::xattr;
 use crate::ids::BlobId;
 use crate::vault::capture::UpperKind;
-use crate::vault::content;
+use crate::vault::content::{self, Kept};
 use crate::vault::error::{Result, VaultError};
 use crate::vault::ignore::Rules;
 use crate::vault::meter::Meter;
@@ -137,6 +137,7 @@ pub(in crate::vault) struct Shared<'a> {
     pub meter: &'a Meter,
     pub files_read: AtomicU64,
     pub bytes_read: AtomicU64,
+    mended: AtomicU64,
     pub(super) large: Mutex<Vec<LargeFile>>,
     pub(super) facts: Mutex<Vec<Facts>>,
     pub cache: Option<&'a StatCache>,
@@ -178,6 +179,7 @@ impl<'a> Shared<'a> {
             meter,
             files_read: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
+            mended: AtomicU64::new(0),
             large: Mutex::default(),
             facts: Mutex::default(),
             cache: None,
@@ -329,14 +331,18 @@ impl<'a> Shared<'a> {
             Keep::Everything => unseen(&|_| true),
         };
         if !unknown.is_empty() && !self.vault_is_empty()? {
-            let reader = self.vault.read()?;
-            let mut known = Vec::new();
+            let reader = self.vault.backend().read_unmapped()?;
+            let mut whole = Vec::new();
             for id in &unknown {
-                if reader.has_blob(id)? {
-                    known.push(*id);
+                match Kept::look(&*reader, id)? {
+                    Kept::Not => {}
+                    Kept::Damaged => {
+                        self.mended.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Kept::Whole => whole.push(*id),
                 }
             }
-            known.iter().for_each(|id| {
+            whole.iter().for_each(|id| {
                 unknown.remove(id);
             });
         }
@@ -434,6 +440,7 @@ impl<'a> Shared<'a> {
         let scanned = Scanned {
             files_read: self.files_read.load(Ordering::Relaxed),
             bytes_read: self.bytes_read.load(Ordering::Relaxed),
+            mended: self.mended.load(Ordering::Relaxed),
             troubles: {
                 let mut troubles = std::mem::take(&mut *lock(&self.troubles));
                 troubles.sort_by(|a, b| a.path.cmp(&b.path));

@@ -5,7 +5,7 @@
 //! change might not show.
 //!
 //! The file is a head and parts. The first part has every directory, each further one those that an import has
-//! found changed or new. A checksum goes over a part and all before it; where one is wrong, somebody died or two
+//! found changed or new; each begins with the version that the import made. A checksum goes over a part and all before it; where one is wrong, somebody died or two
 //! wrote at once, and what is there up to it is a cache like any other, of an import before.
 
 mod dir;
@@ -19,12 +19,13 @@ use std::path::{Path, PathBuf};
 
 use super::codec::{DecodeError, Decoder, put_bytes};
 use super::page::DirRef;
+use crate::ids::VersionId;
 
 pub use dir::{CachedDir, CachedEntry, CachedKind, Stamp};
 use dir::{decode_dir, decode_head, encode_dir};
 
 const MAGIC: &[u8; 8] = b"avfsstat";
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 type Checksum = [u8; 32];
 /// The length of a part, and what stands before each directory in it: its number and its length.
 const PART_BYTES: usize = 8;
@@ -42,6 +43,7 @@ pub struct StatCache {
 
 /// What is believed of a file.
 struct Parts {
+    version: Option<VersionId>,
     /// Where each directory lies in the data.
     starts: Vec<usize>,
     /// Where the first part ends, and the last.
@@ -65,10 +67,17 @@ impl StatCache {
         Some(Self { data, parts, root, file: Some(file).filter(|_| can_write) })
     }
 
-    /// The tree the cache describes: only while the vault has it can its blobs be relied on.
+    /// The tree the cache describes.
     #[must_use]
     pub fn root(&self) -> DirRef {
         self.root
+    }
+
+    /// The version that has what the cache names: only while that is kept can its blobs be relied on. None while the
+    /// import has made none.
+    #[must_use]
+    pub fn version(&self) -> Option<VersionId> {
+        self.parts.version
     }
 
     #[must_use]
@@ -105,7 +114,7 @@ impl Parts {
         }
         let head_end = data.len() - decoder.left();
         let checksum = *blake3::hash(&data[..head_end]).as_bytes();
-        let mut parts = Self { starts: Vec::new(), first_end: 0, end: head_end, checksum };
+        let mut parts = Self { version: None, starts: Vec::new(), first_end: 0, end: head_end, checksum };
         while let Some(body) = parts.next(&mut decoder) {
             parts.index(body, parts.end + PART_BYTES)?;
             parts.end = data.len() - decoder.left();
@@ -131,6 +140,8 @@ impl Parts {
     /// Finds the directories of a part that lies here.
     fn index(&mut self, body: &[u8], at: usize) -> Result<(), DecodeError> {
         let mut decoder = Decoder::new(body);
+        let version = VersionId(decoder.digest()?);
+        self.version = Some(version).filter(|version| *version != NO_VERSION);
         while decoder.left() > 0 {
             let number = decoder.array::<NUMBER_BYTES>().map(u32::from_le_bytes)? as usize;
             let length = decoder.array::<LENGTH_BYTES>().map(u32::from_le_bytes)? as usize;
@@ -147,6 +158,11 @@ impl Parts {
     }
 }
 
+/// Stands where there is no version yet.
+const NO_VERSION: VersionId = VersionId([0; 32]);
+/// What is known of a part when it is saved: its length, and the version.
+const PART_HEAD_BYTES: usize = PART_BYTES + size_of::<VersionId>();
+
 fn checksum_of(before: &Checksum, body: &[u8]) -> Checksum {
     *blake3::Hasher::new().update(before).update(body).finalize().as_bytes()
 }
@@ -154,7 +170,7 @@ fn checksum_of(before: &Checksum, body: &[u8]) -> Checksum {
 /// A cache that is being made: all directories, or those that are not what they were in another.
 pub struct NewCache<'a> {
     onto: Option<(&'a File, &'a Parts)>,
-    /// The part, behind room for its length.
+    /// The part, behind room for its head.
     part: Vec<u8>,
 }
 
@@ -162,8 +178,8 @@ impl<'a> NewCache<'a> {
     /// One that becomes about as long as another.
     #[must_use]
     pub fn like(old: Option<&StatCache>) -> Self {
-        let mut part = Vec::with_capacity(old.map_or(PART_BYTES, |old| old.data.len()));
-        part.extend_from_slice(&[0; PART_BYTES]);
+        let mut part = Vec::with_capacity(old.map_or(PART_HEAD_BYTES, |old| old.data.len()));
+        part.extend_from_slice(&[0; PART_HEAD_BYTES]);
         Self { onto: None, part }
     }
 
@@ -171,7 +187,7 @@ impl<'a> NewCache<'a> {
     #[must_use]
     pub fn onto(old: &'a StatCache) -> Option<Self> {
         let file = old.file.as_ref()?;
-        Some(Self { onto: Some((file, &old.parts)), part: vec![0; PART_BYTES] })
+        Some(Self { onto: Some((file, &old.parts)), part: vec![0; PART_HEAD_BYTES] })
     }
 
     /// True if it is better told anew than added: every import reads all that was added.
@@ -202,10 +218,12 @@ impl<'a> NewCache<'a> {
         self.part.extend_from_slice(dir);
     }
 
-    /// Replaces the cache file, or writes what has changed behind what is believed of it.
-    pub fn save(mut self, path: &Path, vault_id: &str) -> std::io::Result<()> {
+    /// Replaces the cache file, or writes what has changed behind what is believed of it. `version` is what the
+    /// directory was imported as.
+    pub fn save(mut self, path: &Path, vault_id: &str, version: Option<VersionId>) -> std::io::Result<()> {
         let length = (self.part.len() - PART_BYTES) as u64;
         self.part[..PART_BYTES].copy_from_slice(&length.to_le_bytes());
+        self.part[PART_BYTES..PART_HEAD_BYTES].copy_from_slice(version.unwrap_or(NO_VERSION).as_bytes());
         if let Some((file, old)) = self.onto {
             if file.metadata()?.mode() & 0o077 != 0 {
                 file.set_permissions(Permissions::from_mode(0o600))?;
@@ -263,6 +281,8 @@ mod tests {
     use crate::ids::{BlobId, ContentId, LinkId, TreeId};
     use crate::vault::page::{FileContent, Totals};
 
+    const VERSION: Option<VersionId> = Some(VersionId([6; 32]));
+
     fn sample() -> CachedDir<'static> {
         let time = FileTime { seconds: 5, nanos: 7 };
         let stamp = Stamp { mode: 0o644, size: 3, mtime: time, ctime: time, inode: 99 };
@@ -284,7 +304,7 @@ mod tests {
     fn save(path: &Path, dirs: &[CachedDir<'_>]) {
         let mut cache = NewCache::like(None);
         (0..).zip(dirs).for_each(|(number, dir)| cache.push(number, dir));
-        cache.save(path, "v1").unwrap();
+        cache.save(path, "v1", VERSION).unwrap();
     }
 
     fn load(path: &Path) -> Option<StatCache> {
@@ -306,13 +326,14 @@ mod tests {
         save(&path, &[sample(), sample()]);
         let cache = load(&path).unwrap();
         assert_eq!(cache.dir(1).unwrap(), sample());
+        assert_eq!(cache.version(), VERSION);
         assert!(cache.dir(2).is_none());
         let mut copy = NewCache::like(Some(&cache));
         copy.keep(0, cache.encoded(0).unwrap());
         copy.keep(1, cache.encoded(1).unwrap());
         assert!(cache.encoded(2).is_none());
         let before = std::fs::read(&path).unwrap();
-        copy.save(&path, "v1").unwrap();
+        copy.save(&path, "v1", VERSION).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), before);
         assert!(StatCache::load(&path, "v2").is_none());
     }
@@ -327,7 +348,8 @@ mod tests {
         // One that was made before is closed when it is written again.
         std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         let cache = load(&path).unwrap();
-        NewCache::onto(&cache).unwrap().save(&path, "v1").unwrap();
+        NewCache::onto(&cache).unwrap().save(&path, "v1", None).unwrap();
+        assert_eq!(load(&path).unwrap().version(), None);
         assert_eq!(mode(&path), 0o600);
     }
 
@@ -346,7 +368,9 @@ mod tests {
             if new.is_too_much() {
                 break;
             }
-            new.save(&path, "v1").unwrap();
+            let version = VersionId([u8::try_from(mode).unwrap(); 32]);
+            new.save(&path, "v1", Some(version)).unwrap();
+            assert_eq!(load(&path).unwrap().version(), Some(version));
             now[3] = mode;
             now.push(mode + 100);
             assert_eq!(modes(&load(&path).unwrap()), now);
@@ -366,7 +390,7 @@ mod tests {
         let add = |to: &StatCache, mode| {
             let mut new = NewCache::onto(to).unwrap();
             new.push(1, &of_mode(mode));
-            new.save(&path, "v1").unwrap();
+            new.save(&path, "v1", VERSION).unwrap();
         };
         add(&first, 11);
         let added = std::fs::read(&path).unwrap();

@@ -127,6 +127,11 @@ pub fn import(
     if let Some(why) = &imported.scanned.cache_unsaved {
         ctx.ui.note(format_args!("note: the next import will read every file: cannot save {why}"));
     }
+    if imported.scanned.mended > 0 {
+        let blobs = plural(imported.scanned.mended, "blob", "blobs");
+        let rest = "see what else is damaged with: avfs fsck";
+        ctx.ui.note(format_args!("note: damaged in the vault, and stored again: {blobs}; {rest}"));
+    }
     let counts = count_changes(vault, &imported)?;
     let result = Import::of(fork, dir, &imported, ChangeTotals::from(&counts));
     Ok(Done { result, fork: fork.clone(), imported, counts })
