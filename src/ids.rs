@@ -34,7 +34,12 @@ impl crate::diagnose::Diagnose for NameError {
     }
 
     fn hint(&self) -> Option<String> {
-        Some("choose a name such as fix-1 or release_2.0".to_owned())
+        Some(match self {
+            Self::BadCharacter { name, found: ':', .. } if name.starts_with("run:") => {
+                "a run's own fork is called run-ID; list runs with: avfs runs list".to_owned()
+            }
+            _ => "choose a name such as fix-1 or release_2.0".to_owned(),
+        })
     }
 }
 

@@ -250,6 +250,9 @@ impl Diagnose for VaultError {
                     .to_owned()
             }
             Self::UnknownRef { run: Some(id), .. } => format!("did you mean run:{id}?"),
+            Self::UnknownRef { run: None, reference } if reference.starts_with("run:") => {
+                "list runs with: avfs runs list".to_owned()
+            }
             Self::UnknownRef { run: None, .. } => {
                 "list them with: avfs fork list, or: avfs log; a version is named by at least four digits".to_owned()
             }

@@ -45,6 +45,43 @@ fn a_place_that_refuses_a_vault_is_named() {
 }
 
 #[test]
+fn verbs_of_other_tools_lead_to_ours() {
+    let env = TestEnv::with_project();
+    for (words, told) in [
+        (&["run", "ls"][..], "avfs-run -- COMMAND"),
+        (&["exec", "--", "ls"], "avfs-run -- COMMAND"),
+        (&["commit", "-m", "done"], "avfs import"),
+        (&["branch", "fix"], "avfs fork create"),
+        (&["checkout", "main"], "avfs export"),
+        (&["revert", "main~1"], "avfs restore REF"),
+        (&["list"], "avfs ls REF"),
+        (&["tag", "v1"], "avfs checkpoint save"),
+        (&["cat", "--fork", "main", "README.md"], "usage: avfs cat [OPTIONS] <REF> <PATH>...; see"),
+        (&["log", "--fork", "main"], "usage: avfs log [OPTIONS] [FORK]"),
+        (&["diff", "--fork", "main"], "usage: avfs diff [OPTIONS] <A> [B]"),
+    ] {
+        let refusal = env.refused(words, 2, "usage");
+        assert!(hint(&refusal).contains(told), "{words:?}: {refusal}");
+    }
+    // Any other is left to who knows all of them.
+    let refusal = env.run(&["comit"]);
+    assert!(refusal.code == 2 && refusal.stderr.contains("similar subcommands"), "{refusal:?}");
+}
+
+#[test]
+fn runs_are_told_from_forks_and_files() {
+    let env = TestEnv::with_project();
+    let refusal = env.refused(&["undo", "run:abcd"], 2, "name.invalid");
+    assert!(hint(&refusal).contains("run-ID"), "{refusal}");
+    let refusal = env.refused(&["diff", "run:abcd"], 1, "ref.unknown");
+    assert_eq!(hint(&refusal), "list runs with: avfs runs list");
+    let refusal = env.refused(&["replay", "nosuch.jsonl"], 1, "record.unknown");
+    assert!(refusal["error"]["message"].as_str().unwrap().contains("is no file"), "{refusal}");
+    let told = env.run(&["audit", "list", "--run", "abcdef0123"]);
+    assert!(told.code == 0 && told.stderr.contains("nothing of run abcdef0123"), "{told:?}");
+}
+
+#[test]
 fn what_is_not_there_is_not_to_be_made_first() {
     let env = TestEnv::with_project();
     for words in

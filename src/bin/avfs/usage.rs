@@ -66,12 +66,8 @@ pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
         let printed = error.print().and_then(|()| std::io::stdout().flush());
         return ui.conclude(printed.map(|()| exit_code::OK).map_err(Failure::output));
     }
-    if is_run(error) {
-        ui.tell_body(&ErrorBody {
-            code: "usage".to_owned(),
-            message: "there is no verb \"run\"".to_owned(),
-            hint: Some("run a command with: avfs-run -- COMMAND; list runs with: avfs runs list".to_owned()),
-        });
+    if let Some((message, hint)) = elsewhere(error).or_else(|| fork_by_option(error)) {
+        ui.tell_body(&ErrorBody { code: "usage".to_owned(), message, hint: Some(hint) });
         return exit_code::USAGE;
     }
     match (refused_value(error), format) {
@@ -94,10 +90,46 @@ fn refused_value(error: &clap::Error) -> Option<&dyn Diagnose> {
         .or_else(|| source.downcast_ref::<DrawnIdError>().map(|error| error as &dyn Diagnose))
 }
 
-/// What runs commands is a program of its own.
-fn is_run(error: &clap::Error) -> bool {
-    error.kind() == ErrorKind::InvalidSubcommand
-        && matches!(error.get(ContextKind::InvalidSubcommand), Some(ContextValue::String(word)) if word == "run")
+/// Verbs of other tools, and what does here what they do there.
+const ELSEWHERE: [(&[&str], &str); 7] = [
+    (&["run", "exec", "sh"], "run a command with: avfs-run -- COMMAND; list runs with: avfs runs list"),
+    (&["commit", "add"], "take a directory as a new version with: avfs import"),
+    (&["branch", "switch"], "make a fork with: avfs fork create NAME; list them with: avfs fork list"),
+    (&["checkout", "clone"], "write a version into a directory with: avfs export REF DIR"),
+    (&["reset", "revert"], "go back with: avfs restore REF, or: avfs undo FORK"),
+    (
+        &["list"],
+        "list with: avfs vault list, avfs fork list, avfs runs list; files of a version with: avfs ls REF",
+    ),
+    (&["tag", "snapshot", "save"], "label a version with: avfs checkpoint save NAME"),
+];
+
+fn word_of(error: &clap::Error, kind: ErrorKind, context: ContextKind) -> Option<&str> {
+    match error.get(context) {
+        Some(ContextValue::String(word)) if error.kind() == kind => Some(word),
+        _ => None,
+    }
+}
+
+/// A message and a hint for who is used to other tools.
+fn elsewhere(error: &clap::Error) -> Option<(String, String)> {
+    let word = word_of(error, ErrorKind::InvalidSubcommand, ContextKind::InvalidSubcommand)?;
+    let (_, hint) = ELSEWHERE.iter().find(|(words, _)| words.contains(&word))?;
+    Some((format!("there is no verb {word:?}"), (*hint).to_owned()))
+}
+
+/// Verbs that change a fork take it by an option; the others have nothing but it to be named.
+fn fork_by_option(error: &clap::Error) -> Option<(String, String)> {
+    let word = word_of(error, ErrorKind::UnknownArgument, ContextKind::InvalidArg)?;
+    let usage = match error.get(ContextKind::Usage) {
+        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
+        _ => return None,
+    };
+    let usage = usage.trim().strip_prefix("Usage: ")?;
+    let takes_one = ["FORK", "REF", "<A>"].iter().any(|place| usage.contains(place));
+    (word == "--fork" && takes_one).then(|| {
+        (format!("a fork is named without {word} here"), format!("usage: {usage}; see more with: --help"))
+    })
 }
 
 fn usage_body(error: &clap::Error) -> ErrorBody {

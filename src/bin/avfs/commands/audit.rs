@@ -118,6 +118,10 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     let found = newest(&*vault.read()?, &query, args.limit)?;
     if found.rows.is_empty() && found.left_off == 0 {
         note_fork(ctx, &vault, args.fork.as_ref());
+        if let Some(run) = &args.run {
+            ctx.ui
+                .note(format_args!("note: the log has nothing of run {run}; list runs with: avfs runs list"));
+        }
     }
     if found.left_off > 0 {
         ctx.ui.note(format_args!("note: {} older rows left off; see more with: --limit N", found.left_off));

@@ -8,7 +8,7 @@ use avfs::hostfs::random;
 use avfs::ids::{VersionId, from_hex};
 use avfs::runtime::envelope::{LIST_VERSION, ListHeader, ListItem};
 use avfs::runtime::list::{ListFile, ListWriter};
-use avfs::runtime::record::{Selection, export};
+use avfs::runtime::record::{Selection, SelectionError, export};
 use avfs::vault::Vault;
 
 use super::ReplayArgs;
@@ -94,7 +94,10 @@ fn unknown_base(list: &ListFile, item: &ListItem, here: &str) -> ReplayError {
 
 /// A list of what the journal has, in a file that has no name.
 fn of_journal(ctx: &CommandContext, args: &ReplayArgs, vault: &Vault) -> Result<ListFile, Failure> {
-    let selection = Selection::find(vault, &args.what)?;
+    let selection = Selection::find(vault, &args.what).map_err(|error| match error {
+        SelectionError::Unknown { text } => Failure::from(ReplayError::Unknown { what: text }),
+        other @ (SelectionError::Vault(_) | SelectionError::Ambiguous { .. }) => other.into(),
+    })?;
     let dir = std::env::temp_dir();
     let path = dir
         .join(format!("avfs-replay-{}", random::suffix().map_err(EdgeError::host("draw a name in", &dir))?));
