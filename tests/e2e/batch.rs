@@ -49,6 +49,11 @@ fn each_item_of_a_fan_out_has_the_same_beginning() {
     assert_eq!((forks(&env).len(), &came.result()["fork"]), (3, &Value::Null));
     let came = good(&env, &list, &["--mode", "fan-out", "--discard"]);
     assert_eq!((forks(&env).len(), &came.item("1")["fork"]), (3, &Value::Null));
+    let told = |more: &[&str]| {
+        let words = ["batch", list.to_str().unwrap(), "--mode", "fan-out"];
+        env.avfs(&[&words, more].concat()).expect(0).text().contains("on a fork of its own: avfs fork list")
+    };
+    assert_eq!((told(&["--cache", "off"]), told(&["--discard"])), (true, false));
     env.assert_sound();
 }
 

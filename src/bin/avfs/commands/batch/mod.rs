@@ -127,11 +127,11 @@ pub fn run(ctx: &CommandContext, args: &BatchArgs) -> Outcome {
     }
     let plan = Plan::make(ctx, args, &vault)?;
     let Ended { answer, interrupted } = drive(ctx, args, &vault, &plan)?;
-    let code = show(ctx, &answer, plan.list_path())?;
+    let code = show(ctx, args, &answer, plan.list_path())?;
     Ok(if interrupted { exit_code::INTERRUPTED } else { code })
 }
 
-fn show(ctx: &CommandContext, batch: &Batch, list: &str) -> Outcome {
+fn show(ctx: &CommandContext, args: &BatchArgs, batch: &Batch, list: &str) -> Outcome {
     let answer = BatchAnswer::Ran(Box::new(batch.clone()));
     let human = |out: &mut Out| {
         for result in batch.unsuccessful.iter().filter(|result| result.state != ItemState::LeftOut) {
@@ -146,8 +146,12 @@ fn show(ctx: &CommandContext, batch: &Batch, list: &str) -> Outcome {
         if batch.resumed > 0 {
             out.line(format_args!("{} had been done before", batch.resumed))?;
         }
-        if let Some(fork) = &batch.fork {
-            out.line(format_args!("the result is on fork {fork}: avfs diff {fork}"))?;
+        match &batch.fork {
+            Some(fork) => out.line(format_args!("the result is on fork {fork}: avfs diff {fork}"))?,
+            None if batch.counts.succeeded > 0 && !args.discard => {
+                out.line(format_args!("what each item changed is on a fork of its own: avfs fork list"))?;
+            }
+            None => {}
         }
         if let Some(stopped) = &batch.stopped {
             out.line(format_args!("stopped: {stopped}"))?;
