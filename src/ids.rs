@@ -38,7 +38,9 @@ impl crate::diagnose::Diagnose for NameError {
             Self::BadCharacter { name, found: ':', .. } if name.starts_with("run:") => {
                 "a run's own fork is called run-ID; list runs with: avfs runs list".to_owned()
             }
-            _ => "choose a name such as fix-1 or release_2.0".to_owned(),
+            Self::Empty { .. } | Self::TooLong { .. } | Self::BadCharacter { .. } | Self::BadStart { .. } => {
+                "choose a name such as fix-1 or release_2.0".to_owned()
+            }
         })
     }
 }

@@ -9,7 +9,8 @@ use avfs::clock::{Clock as _, SystemClock, Timestamp};
 use avfs::runtime::{ApplyError, Filter};
 use avfs::vault::gc::Trial;
 
-use crate::apply::{Stand, apply_with, land_run, put};
+use crate::apply::{Stand, apply_with, put};
+use crate::apply_runs::land_run;
 use crate::runs;
 use crate::support;
 

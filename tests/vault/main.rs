@@ -6,6 +6,7 @@ mod support;
 
 mod apply;
 mod apply_beside;
+mod apply_runs;
 mod approvals;
 mod attributes;
 mod bases;
@@ -33,6 +34,7 @@ mod roundtrip;
 mod run_forks;
 mod runs;
 mod secrets;
+mod stat_cache;
 mod sweeping;
 mod syncs;
 mod undo;

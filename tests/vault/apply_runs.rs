@@ -1,0 +1,104 @@
+//! What a run changed, written to the host directory.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use avfs::backend::{Life, RunRecord};
+use avfs::clock::Timestamp;
+use avfs::diagnose::Diagnose;
+use avfs::ids::{RunPrefix, VersionId};
+use avfs::runtime::Filter;
+use avfs::vault::Vault;
+use avfs::vault::checkpoint::KeepCount;
+use avfs::vault::diff::diff;
+use avfs::vault::discard::ChangesOf;
+use avfs::vault::edit::{Edit, Edits};
+use avfs::vault::gc::Trial;
+use avfs::vault::page::Node;
+use avfs::vault::run::{Landed, LandedRun, Landing, RunLanding, Told};
+use avfs::vault::tree::Pages;
+
+use crate::apply::{Stand, apply_fork, apply_with, change_everything, everything};
+use crate::runs;
+use crate::support::snapshot::assert_same;
+use crate::support::{self, fork, main_fork};
+
+/// The edits that lead from one version to another, as a capture would find them.
+pub fn edits_between(vault: &Vault, before: &VersionId, after: &VersionId) -> Edits {
+    let reader = vault.read().unwrap();
+    let pages: &dyn Pages = &&*reader;
+    let root = |id| {
+        let version = reader.version(id).unwrap().unwrap();
+        avfs::vault::version::full_root_of(&*reader, &version).unwrap()
+    };
+    let mut edits = Edits::new();
+    for change in diff(pages, &root(before), &root(after)).unwrap() {
+        let gone = |above: &avfs::vault::path::TreePath| edits.get(above) == Some(&Edit::Remove);
+        let above = change.path.split().map(|(parent, _)| parent);
+        let edit = match change.after {
+            None if above.as_ref().is_some_and(gone) => continue,
+            None => Edit::Remove,
+            Some(side) => match (side.node, side.dir_meta) {
+                (Node::Dir(_), Some(meta)) => Edit::Dir(meta),
+                (node, _) => Edit::Put(node),
+            },
+        };
+        edits.insert(change.path, edit);
+    }
+    // What lies beneath something removed, or replaced by a file, went with it.
+    let tops: BTreeSet<_> = edits
+        .iter()
+        .filter(|(_, edit)| !matches!(edit, Edit::Dir(_)))
+        .map(|(path, _)| path.clone())
+        .collect();
+    edits.retain(|path, _| !tops.iter().any(|top| top != path && top.contains(path)));
+    edits
+}
+
+/// Lands what the copy changed as the first run, on a fork of its own.
+pub fn land_run(stand: &Stand, started_at: Timestamp) -> LandedRun {
+    let vault = &stand.vault;
+    let (base, side) = (vault.fork(&main_fork()).unwrap().head, vault.fork(&fork("side")).unwrap().head);
+    let edits = edits_between(vault, &base, &side);
+    let name = fork("run-1");
+    let life = Life::Ephemeral { expires_at: Timestamp(i64::MAX) };
+    let run = RunLanding {
+        landing: Landing::NewFork { name: &name, base, parent: &main_fork(), life },
+        edits: &edits,
+        message: "run",
+        checkpoint_before: None,
+        checkpoint_after: None,
+        checkpoints_keep: KeepCount::DEFAULT,
+        memo: None,
+        record: RunRecord { started_at, version_before: Some(base), ..runs::record(1, &name) },
+        item: None,
+        told: Told::default(),
+    };
+    vault.land_run(run, avfs::vault::Batch::new(vault).unwrap()).unwrap()
+}
+
+#[test]
+fn a_run_is_applied_and_marked() {
+    let stand = Stand::new(everything, change_everything);
+    let (vault, name) = (&stand.vault, fork("run-1"));
+    let side = vault.fork(&fork("side")).unwrap().head;
+    let landed = land_run(&stand, vault.now());
+    let Landed::Advanced { version } = landed.landed else { panic!("{:?}", landed.landed) };
+    let reader = vault.read().unwrap();
+    let root = |id| reader.version(id).unwrap().unwrap().root;
+    assert_eq!(root(&version), root(&side), "what was captured is what the command left");
+    drop(reader);
+    let what = format!("run:{}", runs::run_id(1));
+    apply_with(vault, &what, &stand.host(), &Filter::default(), Trial::Real).unwrap();
+    assert_same(&stand.copy(), &stand.host());
+    let run = vault.run(&RunPrefix::from(&runs::run_id(1))).unwrap();
+    assert!(run.applied_at.is_some());
+    // The fork goes on from what was applied: the next apply brings only what is new.
+    vault.write_file(&name, &support::path("a/one"), &b"later"[..], None, "w").unwrap();
+    let applied = apply_fork(vault, "run-1", &stand.host()).unwrap();
+    assert!(applied.changes.len() < 4, "{:?}", applied.changes);
+    assert_eq!(fs::read_to_string(stand.host().join("a/one")).unwrap(), "later");
+    vault.discard(&ChangesOf::Fork(name)).unwrap();
+    let refused = apply_with(vault, &what, &stand.host(), &Filter::default(), Trial::Real).unwrap_err();
+    assert_eq!(refused.code(), "run.no_version");
+}
