@@ -53,6 +53,15 @@ impl Run {
         for trouble in &imported.scanned.troubles {
             self.note("import.trouble", format!("{}: {}", trouble.path, trouble.reason));
         }
+        if imported.scanned.mended > 0 {
+            let blobs = imported.scanned.mended;
+            self.note(
+                "import.mended",
+                format!(
+                    "damaged in the vault, and stored again: {blobs} blobs; see what else is with: avfs fsck"
+                ),
+            );
+        }
     }
 
     pub fn told(&self) -> RunTold {

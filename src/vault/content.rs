@@ -135,19 +135,20 @@ pub fn decode(blob: BlobRecord) -> Result<Vec<u8>> {
 
 /// Whether a vault has some content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
-    Not,
+pub enum Presence {
+    Absent,
     /// Something else is there: who has the content at hand stores it again.
     Damaged,
     Whole,
 }
 
-impl Kept {
-    pub fn look(reader: &dyn Reader, id: &BlobId) -> Result<Self> {
-        let Some(blob) = reader.blob(id)? else { return Ok(Self::Not) };
-        match decode(blob) {
-            Ok(_) => Ok(Self::Whole),
-            Err(VaultError::DamagedObject { .. }) => Ok(Self::Damaged),
+impl Presence {
+    pub fn of(reader: &dyn Reader, id: &BlobId) -> Result<Self> {
+        let read = reader.blob(id).map_err(VaultError::from);
+        match read.and_then(|blob| blob.map(decode).transpose()) {
+            Ok(None) => Ok(Self::Absent),
+            Ok(Some(_)) => Ok(Self::Whole),
+            Err(error) if error.is_damage() => Ok(Self::Damaged),
             Err(error) => Err(error),
         }
     }

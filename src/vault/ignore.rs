@@ -19,6 +19,8 @@ use super::path::TreePath;
 
 pub const FILE_NAME: &[u8] = b".avfsignore";
 const TEXT_BYTES_MAX: usize = WHOLE_BYTES_MAX;
+/// All patterns of a layer are one automaton, which has a size that it may not exceed.
+const LAYER_LINES_MAX: usize = 1000;
 /// The vault's own directory, never part of a workspace.
 pub const OWN_DIR: &[u8] = b".avfs";
 
@@ -79,6 +81,7 @@ pub struct Rules {
     layer: Option<Arc<Layer>>,
 }
 
+/// Lines of one ignore file; those after them are a layer of their own, and nearer.
 struct Layer {
     dir: TreePath,
     rules: Gitignore,
@@ -88,22 +91,37 @@ struct Layer {
 impl Rules {
     /// The rules inside `dir`, which has an ignore file with this text.
     pub fn with(&self, dir: &TreePath, text: &[u8]) -> Result<Self, ignore::Error> {
-        let mut builder = GitignoreBuilder::new("");
-        for line in lines(text) {
-            builder.add_line(None, &as_git_reads(readable(line)?)?)?;
-        }
-        let layer = Layer { dir: dir.clone(), rules: builder.build()?, above: self.clone() };
-        Ok(Self { layer: Some(Arc::new(layer)) })
+        let lines: Vec<&[u8]> = lines(text).collect();
+        lines.chunks(LAYER_LINES_MAX).try_fold(self.clone(), |rules, lines| rules.with_lines(dir, lines))
     }
 
     /// As [`Rules::with`], leaving out lines that are no patterns; false if there were any.
     #[must_use]
     pub fn with_readable(&self, dir: &TreePath, text: &[u8]) -> (Self, bool) {
-        if let Ok(rules) = self.with(dir, text) {
-            return (rules, true);
+        let (mut rules, mut all) = (self.clone(), true);
+        let lines: Vec<&[u8]> = lines(text).collect();
+        for some in lines.chunks(LAYER_LINES_MAX) {
+            if let Ok(more) = rules.with_lines(dir, some) {
+                rules = more;
+                continue;
+            }
+            for line in some {
+                match rules.with_lines(dir, &[line]) {
+                    Ok(more) => rules = more,
+                    Err(_) => all = false,
+                }
+            }
         }
-        let good: Vec<&[u8]> = lines(text).filter(|line| self.with(dir, line).is_ok()).collect();
-        (self.with(dir, &good.join(&b'\n')).unwrap_or_else(|_| self.clone()), false)
+        (rules, all)
+    }
+
+    fn with_lines(&self, dir: &TreePath, lines: &[&[u8]]) -> Result<Self, ignore::Error> {
+        let mut builder = GitignoreBuilder::new("");
+        for line in lines {
+            builder.add_line(None, &as_git_reads(readable(line)?)?)?;
+        }
+        let layer = Layer { dir: dir.clone(), rules: builder.build()?, above: self.clone() };
+        Ok(Self { layer: Some(Arc::new(layer)) })
     }
 
     /// The rules of these lines, in the root.
@@ -216,6 +234,22 @@ mod tests {
         assert!(rules.ignores(&path("a.log"), false));
         assert!(rules.ignores(&path("out"), true));
         assert!(!rules.ignores(&path("in"), true));
+    }
+
+    #[test]
+    fn many_lines_hold_as_few_do() {
+        let path = |text: &str| TreePath::parse(text.as_bytes()).unwrap();
+        let many: String = (0..LAYER_LINES_MAX * 2).map(|n| format!("a{n}?*\n")).collect();
+        let text = format!("/secret\n*.log\n{many}!keep.log\n[z-a]\n/out\n");
+        let (rules, all) = Rules::default().with_readable(&TreePath::root(), text.as_bytes());
+        let whole = Rules::default().with(&TreePath::root(), text.replace("[z-a]\n", "").as_bytes()).unwrap();
+        assert!(!all);
+        for rules in [rules, whole] {
+            for name in ["secret", "b.log", "a7xyz", "a1999x", "out"] {
+                assert!(rules.ignores(&path(name), false), "{name}");
+            }
+            assert!(!rules.ignores(&path("keep.log"), false) && !rules.ignores(&path("a"), false));
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::backend::BlobRecord;
 use crate::ids::BlobId;
 
 use super::chunk::{BLOCK_BYTES, Cutter, FILE_BYTES_MAX, Item, ListBuilder, Piece};
-use super::content::{self, Kept, WHOLE_BYTES_MAX};
+use super::content::{self, Presence, WHOLE_BYTES_MAX};
 use super::error::{Result, VaultError};
 use super::page::FileContent;
 use super::threads;
@@ -229,7 +229,7 @@ impl Sink for VaultSink<'_, '_> {
         let reader = self.vault.backend().read_unmapped()?;
         let mut known = HashSet::new();
         for id in ids {
-            if Kept::look(&*reader, id)? == Kept::Whole {
+            if Presence::of(&*reader, id)? == Presence::Whole {
                 known.insert(*id);
             }
         }

@@ -4,6 +4,9 @@
 //! itself tells where a fork stands, without a table beside it. Every other version ends what can be redone,
 //! and no undo goes back before a fork began.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use crate::backend::{ForkRecord, Reader, VersionRecord};
 use crate::ids::{ForkName, VersionId};
 
@@ -31,7 +34,7 @@ impl Vault {
     pub fn undo(&self, fork: &ForkName) -> Result<Undone> {
         self.transact(|transaction| {
             let record = transaction.fork(fork)?;
-            let line = Line { reader: transaction.view(), began: record.base };
+            let line = Line::of(transaction.view(), &record);
             let undone = line.stands_at(&record.head)?;
             let before = line.before(&undone)?;
             let before = before.ok_or_else(|| VaultError::NothingToUndo { fork: fork.clone() })?;
@@ -44,7 +47,7 @@ impl Vault {
     pub fn redo(&self, fork: &ForkName) -> Result<Redone> {
         self.transact(|transaction| {
             let record = transaction.fork(fork)?;
-            let line = Line { reader: transaction.view(), began: record.base };
+            let line = Line::of(transaction.view(), &record);
             let redone = line.after(&record.head)?;
             let redone = redone.ok_or_else(|| VaultError::NothingToRedo { fork: fork.clone() })?;
             let committed = go_to(transaction, &record, &redone, "fork.redo", &message("redo", &redone))?;
@@ -76,9 +79,33 @@ struct Line<'a> {
     reader: &'a dyn Reader,
     /// What lies before it belongs to the fork it was made from.
     began: VersionId,
+    passed: RefCell<Passed<'a>>,
 }
 
-impl Line<'_> {
+/// The way back from a fork's head, as far as it was gone.
+struct Passed<'a> {
+    /// How many steps back each version is.
+    places: HashMap<VersionId, usize>,
+    rest: History<'a>,
+}
+
+impl<'a> Line<'a> {
+    fn of(reader: &'a dyn Reader, fork: &ForkRecord) -> Self {
+        let passed = Passed { places: HashMap::new(), rest: History::new(reader, fork.head) };
+        Self { reader, began: fork.base, passed: RefCell::new(passed) }
+    }
+
+    /// How many steps back a version is; nothing if it is not on the way to where the fork began.
+    fn place(&self, id: &VersionId) -> Result<Option<usize>> {
+        let mut passed = self.passed.borrow_mut();
+        let Passed { places, rest } = &mut *passed;
+        while !places.contains_key(id) && !places.contains_key(&self.began) {
+            let Some(next) = rest.next().transpose()? else { break };
+            places.insert(next.id, places.len());
+        }
+        Ok(places.get(id).copied())
+    }
+
     /// The version that an undo or redo went to; nothing for any other version.
     fn went_to(&self, version: &VersionRecord) -> Result<Option<VersionRecord>> {
         let [_, target] = version.parents.as_slice() else { return Ok(None) };
@@ -93,13 +120,7 @@ impl Line<'_> {
 
     /// Whether a fork that is at a version of this line was at another before.
     fn has_been_at(&self, version: &VersionRecord, other: &VersionId) -> Result<bool> {
-        for version in History::new(self.reader, version.id).skip(1) {
-            let id = version?.id;
-            if id == *other || id == self.began {
-                return Ok(id == *other);
-            }
-        }
-        Ok(false)
+        Ok(self.place(&version.id)?.zip(self.place(other)?).is_some_and(|(here, there)| here < there))
     }
 
     /// The version on the line that a version of the fork shows.

@@ -29,7 +29,7 @@ fn sample(scratch: &Scratch) -> (PathBuf, Vault) {
 }
 
 /// Ways to damage objects.
-const DAMAGES: [(&str, &str); 15] = [
+const DAMAGES: [(&str, &str); 16] = [
     (
         "a byte of a blob",
         "UPDATE blob SET data = CAST(substr(data, 1, length(data) - 1) || x'ff' AS BLOB) WHERE codec = 0 AND size < 100000",
@@ -42,6 +42,7 @@ const DAMAGES: [(&str, &str); 15] = [
     ("a blob emptied", "UPDATE blob SET data = x'' WHERE codec = 1"),
     ("a blob's size", "UPDATE blob SET size = size + 1 WHERE codec < 2"),
     ("a blob's codec", "UPDATE blob SET codec = 0 WHERE codec = 1"),
+    ("a blob as text", "UPDATE blob SET data = CAST(data AS TEXT) WHERE codec = 1"),
     (
         "a chunk list",
         "UPDATE blob SET data = CAST(substr(data, 1, length(data) - 1) || x'00' AS BLOB) WHERE codec = 2",
@@ -89,7 +90,10 @@ fn damaged_rows_are_found_and_never_returned() {
             vault.export(&root, &scratch.join("out"), &options)
         });
         let told = exported.as_ref().map_err(|error| error.code());
-        assert!(matches!(told, Err("object.damaged" | "object.missing")), "{what}: export gave {exported:?}");
+        assert!(
+            matches!(told, Err("object.damaged" | "object.missing" | "vault.corrupt")),
+            "{what}: export gave {exported:?}"
+        );
         assert!(!scratch.join("out").exists());
     }
 }
@@ -249,7 +253,8 @@ fn what_is_imported_again_is_whole() {
         let imported = support::import(&vault, &now);
         let of_content = what.contains("of a blob")
             || what.contains("a compressed blob")
-            || ["a blob cut off", "a blob emptied", "a blob's size", "a blob's codec"].contains(&what);
+            || ["a blob cut off", "a blob emptied", "a blob's size", "a blob's codec", "a blob as text"]
+                .contains(&what);
         assert_eq!(imported.scanned.mended > 0, of_content, "{what}: {imported:?}");
         support::export(&vault, "main", &scratch.join("again"));
         snapshot::assert_same(&now, &scratch.join("again"));
@@ -287,4 +292,67 @@ fn what_was_pruned_and_damaged_is_not_built_on() {
     support::export(&vault, "main", &scratch.join("out"));
     snapshot::assert_same(&dir, &scratch.join("out"));
     support::assert_clean(&vault);
+}
+
+/// Damages every page that no version needs; tells how many there are.
+fn damage_what_is_not_needed(file: &Path) -> usize {
+    let sql = support::sql(file);
+    let mut statement = sql.prepare("SELECT id, data FROM tree").unwrap();
+    let rows: Vec<(i64, Vec<u8>)> = statement
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    let put = |id: i64, data: &[u8]| {
+        sql.execute("UPDATE tree SET data = ?2 WHERE id = ?1", rusqlite::params![id, data]).unwrap();
+    };
+    let mut damaged = 0;
+    for (id, data) in rows {
+        put(id, &vec![0; data.len()]);
+        if checked(&support::open_vault(file)).findings.is_empty() {
+            damaged += 1;
+        } else {
+            put(id, &data);
+        }
+    }
+    damaged
+}
+
+/// Where something cannot be read the directory alone is no version's tree: its pages are needed by nobody either.
+#[test]
+fn pages_beside_what_cannot_be_read_are_not_built_on() {
+    let scratch = Scratch::new();
+    if support::is_root() {
+        return support::skip(
+            "damage::pages_beside_what_cannot_be_read_are_not_built_on",
+            "root ignores modes",
+        );
+    }
+    let file = scratch.join("vault.db");
+    let vault = support::create_real_vault(&file);
+    let (dir, cache) = (scratch.dir("sample"), scratch.join("cache"));
+    support::many_files(&dir, 30);
+    support::settle();
+    let import =
+        |vault: &Vault| support::try_import(vault, &dir, Some(&cache), OnTrouble::KeepGoing).unwrap();
+    import(&vault);
+    crate::attributes::set_mode(&dir.join("d000/f00003"), 0);
+    support::settle();
+    let known = import(&vault).committed.version.root;
+    assert_eq!(import(&vault).scanned.files_read, 0);
+    drop(vault);
+    assert!(damage_what_is_not_needed(&file) > 0);
+    let vault = support::open_vault(&file);
+    assert_eq!(import(&vault).committed.version.root, known);
+    support::assert_clean(&vault);
+    // Nor are they when what was missing is gone and nothing else tells.
+    damage_what_is_not_needed(&file);
+    let time = fs::metadata(dir.join("d000")).unwrap().modified().unwrap();
+    fs::remove_file(dir.join("d000/f00003")).unwrap();
+    fs::File::open(dir.join("d000")).unwrap().set_modified(time).unwrap();
+    let vault = support::open_vault(&file);
+    import(&vault);
+    support::assert_clean(&vault);
+    support::export(&vault, "main", &scratch.join("out"));
+    snapshot::assert_same(&dir, &scratch.join("out"));
 }

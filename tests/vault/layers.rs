@@ -11,6 +11,7 @@ use avfs::hostfs::beneath;
 use avfs::vault::capture::{CaptureOptions, UpperKind};
 use avfs::vault::chunk::FILE_BYTES_MAX;
 use avfs::vault::export::{ExportOptions, Overwrite};
+use avfs::vault::gc::{Keep, Trial};
 use avfs::vault::layers::{Footprint, Kept, LAYERS_MAX, Made, NotKept, Stack};
 use avfs::vault::materialize::BaseCache;
 use avfs::vault::meter::Meter;
@@ -209,6 +210,24 @@ fn a_change_without_a_run_is_a_layer_or_a_base() {
     }
     // More than half is new: a base of its own.
     bench.change("for d in fill/*; do for f in $d/*; do echo other >>$f; done; done");
+    let stack = bench.stack();
+    assert_eq!((stack.made, stack.dirs.len()), (Made::Materialized, 1));
+    bench.assert_shows_head(&stack);
+}
+
+/// What nobody needs any more may be damaged unnoticed: no run fails at it.
+#[test]
+fn a_base_of_which_nothing_can_be_read_is_not_a_near_one() {
+    if !overlay::works("a_base_of_which_nothing_can_be_read_is_not_a_near_one") {
+        return;
+    }
+    let bench = Bench::new(TREE);
+    let first = bench.head().tree;
+    drop(bench.stack());
+    bench.change("echo more >>fill/0/0");
+    bench.vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
+    let hurt = "UPDATE tree SET data = zeroblob(length(data)) WHERE digest = ?1";
+    assert_eq!(support::sql(&bench.scratch.join("vault.db")).execute(hurt, [first.as_bytes()]).unwrap(), 1);
     let stack = bench.stack();
     assert_eq!((stack.made, stack.dirs.len()), (Made::Materialized, 1));
     bench.assert_shows_head(&stack);

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 
+use avfs::vault::gc::{Keep, Trial};
 use avfs::vault::import::OnTrouble;
 
 use crate::attributes::{mkfifo, set_mode, set_mtime, set_xattr};
@@ -130,6 +131,37 @@ fn directories_that_come_and_go_leave_the_others_known() {
     assert!(added > 0 && replaced > 0, "{added} changes were added to the cache, {replaced} replaced it");
 }
 
+/// Which of the versions with this tree is kept is all the same.
+#[test]
+fn a_cache_outlives_the_version_it_was_made_with() {
+    let scratch = Scratch::new();
+    let (dir, cache) = (scratch.dir("dir"), scratch.join("cache"));
+    support::many_files(&dir, 50);
+    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    support::settle();
+    let import = || support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
+    let prune = |last| vault.prune(&Keep { last: Some(last), since: None }, None, Trial::Real).unwrap();
+    assert_eq!(import().scanned.files_read, 50);
+    let mut known = fs::read(&cache).unwrap();
+    for round in 0..3 {
+        support::write(&vault, "other", format!("{round}").as_bytes());
+        assert_eq!(import().scanned.files_read, 0, "round {round}");
+        let renamed = fs::read(&cache).unwrap();
+        assert!(renamed != known && import().scanned.files_read == 0, "round {round}");
+        assert!(renamed == fs::read(&cache).unwrap(), "round {round}: it was written again for nothing");
+        known = renamed;
+        prune(1);
+        vault.gc(&|_| {}).unwrap();
+        assert_eq!(import().scanned.files_read, 0, "round {round}");
+    }
+    // What the head has it may be used for, whatever became of the version that it names.
+    let before = vault.fork(&support::main_fork()).unwrap().head;
+    support::write(&vault, "other", b"last");
+    vault.restore(&support::main_fork(), &support::reference(&before.to_hex()), None).unwrap();
+    prune(1);
+    assert_eq!(import().scanned.files_read, 0);
+}
+
 #[test]
 fn a_cache_does_not_outlive_what_the_vault_swept() {
     let scratch = Scratch::new();
@@ -139,9 +171,7 @@ fn a_cache_does_not_outlive_what_the_vault_swept() {
     support::settle();
     support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
     vault.restore(&support::main_fork(), &support::reference("main~1"), None).unwrap();
-    vault
-        .prune(&avfs::vault::gc::Keep { last: Some(1), since: None }, None, avfs::vault::gc::Trial::Real)
-        .unwrap();
+    vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
     vault.gc(&|_| {}).unwrap();
     let again = support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
     assert_eq!(again.scanned.files_read, 50);

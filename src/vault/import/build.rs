@@ -27,8 +27,9 @@ pub(super) fn build(found: Found, cache: Option<&StatCache>) -> Built<'_> {
     let mut reused = vec![None; dirs.len()];
     for number in (0..dirs.len()).rev() {
         let dir = &dirs[number];
-        let cached = dir.cached.filter(|_| dir.clean).and_then(|number| cache?.dir(number));
-        let same = cached.filter(|cached| unchanged(dir, cached, &built, &groups, cache));
+        let may_reuse = dir.clean && dir.complete;
+        let cached = dir.cached.filter(|_| may_reuse).and_then(|number| cache?.dir(number));
+        let same = cached.filter(|cached| cached.complete && unchanged(dir, cached, &built, &groups, cache));
         built[number] = Some(match same {
             Some(cached) => {
                 reused[number] = dir.cached;
@@ -175,6 +176,7 @@ fn to_cache<'d>(dir: &'d ScannedDir, built: DirRef, groups: &Groups) -> CachedDi
         mode: dir.stat.mode,
         mtime: dir.stat.mtime,
         xattrs: dir.xattrs,
+        complete: dir.complete,
         dir: built,
         entries: entries.collect(),
     }

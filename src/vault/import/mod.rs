@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
-use crate::backend::BlobRecord;
+use crate::backend::{BlobRecord, VersionRecord};
 use crate::diagnose::Diagnose;
 use crate::hostfs::cause::Cause;
 use crate::ids::{BlobId, ForkName, VersionId};
@@ -30,7 +30,7 @@ use super::meter::Meter;
 use super::page::DirRef;
 use super::pages::NewPages;
 use super::path::{DEPTH_MAX, PATH_BYTES_MAX, TreePath, shorten};
-use super::stat_cache::StatCache;
+use super::stat_cache::{NewCache, StatCache};
 use super::store::{Advance, Committed, Vault, When, require_version};
 use super::threads;
 use super::tree;
@@ -249,13 +249,13 @@ impl Vault {
     ) -> Result<Imported> {
         // Nothing that the import stores or relies on may be swept before a version refers to it.
         let _pin = self.backend().pin()?;
-        let mut read = (0, 0);
+        let mut read = (0, 0, 0);
         let mut attempt = Attempt::FIRST;
         loop {
             let (committed, mut scanned) = self.import_once(dir, fork, message, options, attempt)?;
-            read = (read.0 + scanned.files_read, read.1 + scanned.bytes_read);
+            read = (read.0 + scanned.files_read, read.1 + scanned.bytes_read, read.2 + scanned.mended);
             if let Some(committed) = committed {
-                (scanned.files_read, scanned.bytes_read) = read;
+                (scanned.files_read, scanned.bytes_read, scanned.mended) = read;
                 return Ok(Imported { committed, scanned });
             }
             attempt =
@@ -275,7 +275,7 @@ impl Vault {
     ) -> Result<(Option<Committed>, Scanned)> {
         let head = self.fork(fork)?.head;
         let vault_id = self.id()?;
-        let cache = self.usable_cache(options, &vault_id, attempt)?;
+        let cache = self.usable_cache(options, &vault_id, &head, attempt)?;
         let (send, receive) = mpsc::sync_channel::<Vec<BlobRecord>>(CHANNEL_BATCHES);
         let (built, mut batch) = std::thread::scope(|scope| {
             let storing = threads::spawn(scope, move || -> Result<Batch<'_>> {
@@ -312,8 +312,11 @@ impl Vault {
             transaction.advance(&record, &built.root, advance).map(Some)
         })?;
         let mut scanned = built.scanned;
-        if let (Some(path), Some(cache)) = (options.stat_cache, built.cache) {
-            let version = committed.as_ref().map(|committed| committed.version.id);
+        let version = committed.as_ref().map(|committed| committed.version.id);
+        // The version it names may be given up; this one has the same.
+        let renamed = || cache.as_ref().filter(|cache| version.is_some() && cache.version() != version);
+        let new_cache = built.cache.or_else(|| renamed().map(NewCache::again));
+        if let (Some(path), Some(cache)) = (options.stat_cache, new_cache) {
             let saved = cache.save(path, &vault_id, version);
             scanned.cache_unsaved = saved.err().map(|error| format!("{}: {error}", path.display()));
         }
@@ -329,7 +332,7 @@ impl Vault {
     ) -> Result<(DirRef, NewPages, Scanned)> {
         let _pin = self.backend().pin()?;
         let head = self.fork(fork)?.head;
-        let cache = self.usable_cache(options, &self.id()?, Attempt::FIRST)?;
+        let cache = self.usable_cache(options, &self.id()?, &head, Attempt::FIRST)?;
         let (found, _) = scan::host(self, dir, cache.as_ref(), options, Outlet::Nowhere)?.on_all_cores()?;
         let built = self.with_unreadable(build::build(found, cache.as_ref()), &head)?;
         Ok((built.root, built.new, built.scanned))
@@ -370,17 +373,21 @@ impl Vault {
         &self,
         options: &ImportOptions<'_>,
         vault_id: &str,
+        head: &VersionId,
         attempt: Attempt,
     ) -> Result<Option<StatCache>> {
         let Some(cache) = options.stat_cache.and_then(|path| StatCache::load(path, vault_id)) else {
             return Ok(None);
         };
         let reader = self.read()?;
-        let kept = match cache.version() {
-            Some(id) => reader.version(&id)?.is_some_and(|version| version.pruned_at.is_none()),
+        let kept = |id: &VersionId| -> Result<Option<VersionRecord>> {
+            Ok(reader.version(id)?.filter(|version| version.pruned_at.is_none()))
+        };
+        let known = match cache.version() {
+            Some(id) => kept(&id)?.is_some(),
             None => attempt.after_own_cache,
         };
-        // The tree of the directory alone, which is another where something could not be read.
-        Ok(if kept && reader.has_tree(&cache.root().tree)? { Some(cache) } else { None })
+        let usable = known || kept(head)?.is_some_and(|head| head.root == cache.root().tree);
+        Ok(usable.then_some(cache))
     }
 }

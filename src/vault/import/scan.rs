@@ -274,7 +274,8 @@ impl Shared<'_> {
         let file_job = |names| FileJob { number, path: path.clone(), dir: Arc::clone(&dir), names };
         let looked = Looked { subdirs, files: chunks.map(file_job).collect(), bytes };
         let Job { number, parent, path, cached, over, .. } = job;
-        let scanned = ScannedDir { path, parent, stat, xattrs, entries, cached, clean, over };
+        let scanned =
+            ScannedDir { path, parent, stat, xattrs, entries, cached, clean, complete: false, over };
         lock(&self.dirs).push((number, scanned));
         Ok(Some(looked))
     }

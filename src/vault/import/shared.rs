@@ -17,7 +17,7 @@ use crate::hostfs::stat::HostStat;
 use crate::hostfs::xattr;
 use crate::ids::BlobId;
 use crate::vault::capture::UpperKind;
-use crate::vault::content::{self, Kept};
+use crate::vault::content::{self, Presence};
 use crate::vault::error::{Result, VaultError};
 use crate::vault::ignore::Rules;
 use crate::vault::meter::Meter;
@@ -46,6 +46,8 @@ pub(in crate::vault) struct ScannedDir {
     pub cached: Option<u32>,
     /// Every entry is as the cache has it, subdirectories aside.
     pub clean: bool,
+    /// Nothing in it or beneath it is missing; known at the end.
+    pub complete: bool,
     /// What it lies over, in an upper.
     pub over: Over,
 }
@@ -334,12 +336,12 @@ impl<'a> Shared<'a> {
             let reader = self.vault.backend().read_unmapped()?;
             let mut whole = Vec::new();
             for id in &unknown {
-                match Kept::look(&*reader, id)? {
-                    Kept::Not => {}
-                    Kept::Damaged => {
+                match Presence::of(&*reader, id)? {
+                    Presence::Absent => {}
+                    Presence::Damaged => {
                         self.mended.fetch_add(1, Ordering::Relaxed);
                     }
-                    Kept::Whole => whole.push(*id),
+                    Presence::Whole => whole.push(*id),
                 }
             }
             whole.iter().for_each(|id| {
@@ -431,6 +433,13 @@ impl<'a> Shared<'a> {
             entry.what = fact.what;
         }
         let_names_agree(&mut dirs);
+        for number in (0..dirs.len()).rev() {
+            dirs[number].complete = dirs[number].entries.iter().all(|entry| match entry.what {
+                What::Dir(beneath) => dirs[beneath as usize].complete,
+                What::File { .. } | What::Symlink { .. } | What::Fifo => true,
+                What::Pending | What::Gone | What::Whiteout => false,
+            });
+        }
         for dir in &mut dirs {
             dir.stat.mode = self.true_mode(&dir.stat);
             for entry in &mut dir.entries {

@@ -113,7 +113,14 @@ impl Vault {
             if !self.read()?.has_tree(&tree)? {
                 continue;
             }
-            let difference = Difference::between(&pages, &pages::reference(&pages, &tree)?, root)?;
+            let compared =
+                pages::reference(&pages, &tree).and_then(|base| Difference::between(&pages, &base, root));
+            let difference = match compared {
+                Ok(difference) => difference,
+                // Of a version that nobody needs, maybe; what is damaged of `root` is met again.
+                Err(error) if error.is_damage() => continue,
+                Err(error) => return Err(error),
+            };
             let cost = difference.size.cost();
             if nearest.as_ref().is_none_or(|(_, known)| cost < known.size.cost()) {
                 nearest = Some((tree, difference));

@@ -84,25 +84,30 @@ pub struct CachedDir<'a> {
     pub mode: u32,
     pub mtime: FileTime,
     pub xattrs: Option<BlobId>,
+    /// Nothing in it or beneath it was missing. What was went into the version from elsewhere, and the tree without it is
+    /// nobody's.
+    pub complete: bool,
     pub dir: DirRef,
     /// Sorted by name.
     pub entries: Vec<CachedEntry<'a>>,
 }
 
+const WITH_XATTRS: u8 = 0x01;
+const COMPLETE: u8 = 0x02;
+
 /// A directory without its entries.
 pub(super) fn decode_head<'a>(decoder: &mut Decoder<'a>) -> Result<CachedDir<'a>, DecodeError> {
     let mode = decoder.small()?;
     let mtime = decoder.time()?;
-    let xattrs = match decoder.byte()? {
-        0 => None,
-        _ => Some(BlobId(decoder.digest()?)),
-    };
+    let flags = decoder.byte()?;
+    let complete = flags & COMPLETE != 0;
+    let xattrs = (flags & WITH_XATTRS != 0).then(|| decoder.digest().map(BlobId)).transpose()?;
     let dir = DirRef {
         tree: TreeId(decoder.digest()?),
         content: ContentId(decoder.digest()?),
         totals: Totals { entries: decoder.number()?, bytes: decoder.number()?, links: decoder.number()? },
     };
-    Ok(CachedDir { mode, mtime, xattrs, dir, entries: Vec::new() })
+    Ok(CachedDir { mode, mtime, xattrs, complete, dir, entries: Vec::new() })
 }
 
 pub(super) fn decode_dir(data: &[u8]) -> Result<CachedDir<'_>, DecodeError> {
@@ -172,7 +177,8 @@ fn encode_entry(entry: &CachedEntry<'_>, out: &mut Vec<u8>) {
 pub(super) fn encode_dir(dir: &CachedDir<'_>, out: &mut Vec<u8>) {
     put_number(out, u64::from(dir.mode));
     put_time(out, dir.mtime);
-    out.push(u8::from(dir.xattrs.is_some()));
+    let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+    out.push(flag(dir.xattrs.is_some(), WITH_XATTRS) | flag(dir.complete, COMPLETE));
     out.extend(dir.xattrs.iter().flat_map(|id| id.0));
     out.extend_from_slice(&dir.dir.tree.0);
     out.extend_from_slice(&dir.dir.content.0);

@@ -25,7 +25,7 @@ pub use dir::{CachedDir, CachedEntry, CachedKind, Stamp};
 use dir::{decode_dir, decode_head, encode_dir};
 
 const MAGIC: &[u8; 8] = b"avfsstat";
-const FORMAT: u8 = 3;
+const FORMAT: u8 = 4;
 type Checksum = [u8; 32];
 /// The length of a part, and what stands before each directory in it: its number and its length.
 const PART_BYTES: usize = 8;
@@ -190,6 +190,18 @@ impl<'a> NewCache<'a> {
         Some(Self { onto: Some((file, &old.parts)), part: vec![0; PART_HEAD_BYTES] })
     }
 
+    /// The same as another.
+    #[must_use]
+    pub fn again(old: &'a StatCache) -> Self {
+        let added = Self::onto(old).filter(|added| !added.is_too_much());
+        added.unwrap_or_else(|| {
+            let mut all = Self::like(Some(old));
+            let dirs = (0..).map_while(|number| Some((number, old.encoded(number)?)));
+            dirs.for_each(|(number, dir)| all.keep(number, dir));
+            all
+        })
+    }
+
     /// True if it is better told anew than added: every import reads all that was added.
     #[must_use]
     pub fn is_too_much(&self) -> bool {
@@ -291,6 +303,7 @@ mod tests {
             mode: 0o755,
             mtime: time,
             xattrs: Some(BlobId([9; 32])),
+            complete: true,
             dir: DirRef { tree: TreeId([1; 32]), content: ContentId([2; 32]), totals: Totals::default() },
             entries: vec![
                 entry(b"a", CachedKind::File { content: FileContent::Whole(BlobId([3; 32])), xattrs: None }),
@@ -312,7 +325,7 @@ mod tests {
     }
 
     fn of_mode(mode: u32) -> CachedDir<'static> {
-        CachedDir { mode, ..sample() }
+        CachedDir { mode, xattrs: None, complete: mode % 2 == 0, ..sample() }
     }
 
     fn modes(cache: &StatCache) -> Vec<u32> {
@@ -328,13 +341,22 @@ mod tests {
         assert_eq!(cache.dir(1).unwrap(), sample());
         assert_eq!(cache.version(), VERSION);
         assert!(cache.dir(2).is_none());
+        assert!(cache.encoded(2).is_none());
         let mut copy = NewCache::like(Some(&cache));
         copy.keep(0, cache.encoded(0).unwrap());
         copy.keep(1, cache.encoded(1).unwrap());
-        assert!(cache.encoded(2).is_none());
         let before = std::fs::read(&path).unwrap();
         copy.save(&path, "v1", VERSION).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), before);
+        // Under other names it stays what it is, and as short.
+        for name in 1..100 {
+            let version = Some(VersionId([name; 32]));
+            NewCache::again(&load(&path).unwrap()).save(&path, "v1", version).unwrap();
+            let renamed = load(&path).unwrap();
+            assert_eq!((renamed.dir(0), renamed.dir(1)), (Some(sample()), Some(sample())));
+            assert_eq!(renamed.version(), version);
+            assert!(std::fs::metadata(&path).unwrap().len() < before.len() as u64 * 3 / 2);
+        }
         assert!(StatCache::load(&path, "v2").is_none());
     }
 
