@@ -98,7 +98,7 @@ impl FileLock {
 
     /// Takes the lock of a directory, or of any file that is there, if nobody holds it; nothing too if it has gone
     /// meanwhile.
-    pub fn try_dir(path: &Path, mode: Mode) -> std::io::Result<Option<Self>> {
+    pub fn try_existing(path: &Path, mode: Mode) -> std::io::Result<Option<Self>> {
         let held = match File::open(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             other => OwnedFd::from(other?),

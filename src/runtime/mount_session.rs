@@ -189,7 +189,7 @@ impl ScratchDir {
                 continue;
             };
             // Somebody else may be sweeping it already.
-            if let Ok(Some(lock)) = FileLock::try_dir(&dir, Mode::Exclusive) {
+            if let Ok(Some(lock)) = FileLock::try_existing(&dir, Mode::Exclusive) {
                 let state = MountState::Released;
                 dead.push((name, MountSession { dir, state, record: None, _lock: Some(lock) }));
             }
@@ -248,7 +248,7 @@ fn make_locked(dir: &Path) -> Result<FileLock, SessionError> {
             }
             Ok(()) | Err(_) => {}
         }
-        match FileLock::try_dir(dir, Mode::Exclusive).map_err(SessionError::host("lock", dir))? {
+        match FileLock::try_existing(dir, Mode::Exclusive).map_err(SessionError::host("lock", dir))? {
             Some(lock) => return Ok(lock),
             None => std::thread::sleep(std::time::Duration::from_millis(1)),
         }

@@ -51,7 +51,7 @@ impl Unsettled {
             if record.vault_id != vault_id {
                 continue;
             }
-            let life = match FileLock::try_dir(&dir, Mode::Shared) {
+            let life = match FileLock::try_existing(&dir, Mode::Shared) {
                 Ok(Some(_)) if dir.join(OUTCOME).exists() => RunLife::Recoverable,
                 Ok(Some(_)) => RunLife::Dead,
                 Ok(None) => RunLife::Running,

@@ -69,7 +69,7 @@ impl Vault {
             root_of(&head)?;
             let name = match name {
                 Some(name) => name,
-                None => next_name(&transaction.view().checkpoints()?, fork)?,
+                None => next_name(&transaction.view().checkpoints_of_fork(fork)?)?,
             };
             if transaction.view().checkpoint(fork, &name)?.is_some() {
                 return Err(VaultError::CheckpointExists { fork: fork.clone(), name });
@@ -123,10 +123,9 @@ impl Vault {
     }
 }
 
-fn next_name(taken: &[CheckpointRecord], fork: &ForkName) -> Result<CheckpointName> {
+fn next_name(taken: &[CheckpointRecord]) -> Result<CheckpointName> {
     let numbers = taken
         .iter()
-        .filter(|checkpoint| checkpoint.fork == *fork)
         .filter_map(|checkpoint| checkpoint.name.as_str().strip_prefix("cp-")?.parse::<u64>().ok());
     let next = numbers.max().unwrap_or(0).saturating_add(1);
     CheckpointName::parse(&format!("cp-{next}"))

@@ -235,7 +235,7 @@ pub(crate) fn sweep(dir: &Path) {
             continue;
         }
         // Held until it is gone: an exporter that has made it and not locked it yet then looks for another.
-        if let Ok(Some(_abandoned)) = FileLock::try_dir(&path, Mode::Exclusive)
+        if let Ok(Some(_abandoned)) = FileLock::try_existing(&path, Mode::Exclusive)
             && let Err(error) = remove_tree(&path)
         {
             tracing::warn!(%error, path = %path.display(), "what an export left behind cannot be removed");
@@ -259,7 +259,7 @@ impl Staging {
             let host = |operation| ExportError::host(operation, &path);
             std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(host("create"))?;
             // Nothing if a sweep found it before it was locked, and took it for abandoned.
-            if let Some(alive) = FileLock::try_dir(&path, Mode::Exclusive).map_err(host("lock"))? {
+            if let Some(alive) = FileLock::try_existing(&path, Mode::Exclusive).map_err(host("lock"))? {
                 let fd = beneath::open_root(&path).map_err(host("open"))?;
                 return Ok(Self { path, fd, _alive: alive });
             }

@@ -75,8 +75,7 @@ impl Vault {
                 return Err(VaultError::ForkExists { name: name.clone() });
             }
             let runs = own_runs(transaction.view(), &old)?;
-            let mut checkpoints = transaction.view().checkpoints()?;
-            checkpoints.retain(|checkpoint| checkpoint.fork == *fork);
+            let checkpoints = transaction.view().checkpoints_of_fork(fork)?;
             // Its checkpoints go with it.
             transaction.writer.delete_fork(fork)?;
             let kept = ForkRecord { name: name.clone(), life: Life::Persistent, ..old };
@@ -128,8 +127,8 @@ pub(super) fn refuse_deletion(reader: &dyn Reader, name: &ForkName, deletion: De
     if *name == ForkName::main() {
         return Err(VaultError::MainFork { name: name.clone() });
     }
-    let by_hand = |checkpoint: &&CheckpointRecord| checkpoint.fork == *name && !checkpoint.automatic;
-    let count = reader.checkpoints()?.iter().filter(by_hand).count();
+    let by_hand = |checkpoint: &&CheckpointRecord| !checkpoint.automatic;
+    let count = reader.checkpoints_of_fork(name)?.iter().filter(by_hand).count();
     if count > 0 && deletion == Deletion::Careful {
         return Err(VaultError::ForkHasCheckpoints { name: name.clone(), count });
     }

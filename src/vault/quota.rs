@@ -77,10 +77,6 @@ impl Vault {
         read(&*self.read()?)
     }
 
-    pub fn set_quota(&self, quota: &Quota) -> Result<()> {
-        self.change_quota(|_| *quota)
-    }
-
     /// Makes other limits of those that hold.
     pub fn change_quota(&self, change: impl FnOnce(Quota) -> Quota) -> Result<()> {
         let show = |limit: Option<u64>| limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string());

@@ -83,7 +83,7 @@ impl Shelf {
         make_private(&self.dir)?;
         let path = self.dir.join(format!(".new-{}", random::suffix().map_err(VaultError::Output)?));
         make_private(&path)?;
-        let Some(building) = FileLock::try_dir(&path, Mode::Shared).map_err(host("lock", &path))? else {
+        let Some(building) = FileLock::try_existing(&path, Mode::Shared).map_err(host("lock", &path))? else {
             return Ok(None);
         };
         let lease = path.join("lease");
@@ -191,7 +191,7 @@ pub(super) fn host(
 
 /// Removes a directory unless its builder lives or somebody has a lease on it.
 fn remove_unleased(path: &Path) -> Result<()> {
-    let Ok(Some(_abandoned)) = FileLock::try_dir(path, Mode::Exclusive) else { return Ok(()) };
+    let Ok(Some(_abandoned)) = FileLock::try_existing(path, Mode::Exclusive) else { return Ok(()) };
     let lease = path.join("lease");
     let _alone = if lease.exists() {
         let Ok(Some(alone)) = FileLock::try_acquire(&lease, Mode::Exclusive) else { return Ok(()) };

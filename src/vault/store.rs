@@ -62,7 +62,7 @@ fn begin(path: &Path) -> Result<(PathBuf, FileLock)> {
     for _ in 0..BEGIN_TRIES_MAX {
         let unfinished = unfinished_name(path)?;
         SqliteBackend::make_file(&unfinished)?;
-        match FileLock::try_dir(&unfinished, Mode::Exclusive) {
+        match FileLock::try_existing(&unfinished, Mode::Exclusive) {
             Ok(Some(lock)) => return Ok((unfinished, lock)),
             // Somebody who sweeps was faster, and removes it.
             Ok(None) => {}
@@ -91,7 +91,7 @@ fn sweep_unfinished(path: &Path) {
             |meta: std::fs::Metadata| meta.is_file() && meta.uid() == rustix::process::geteuid().as_raw();
         if is_unfinished_name(vault.as_encoded_bytes(), name.as_encoded_bytes())
             && entry.metadata().is_ok_and(own)
-            && let Ok(Some(_lock)) = FileLock::try_dir(&entry.path(), Mode::Exclusive)
+            && let Ok(Some(_lock)) = FileLock::try_existing(&entry.path(), Mode::Exclusive)
         {
             let _ = SqliteBackend::remove_files(&entry.path());
         }

@@ -189,7 +189,10 @@ fn operations<'a>(host: &'a Path) -> Vec<Operation<'a>> {
             }),
         ),
         ("prune", Box::new(|v| v.prune(&Keep { last: Some(2), since: None }, None, Trial::Real).map(drop))),
-        ("quota", Box::new(|v| v.set_quota(&Quota { bytes: None, versions: Some(1000), files: Some(5000) }))),
+        (
+            "quota",
+            Box::new(|v| v.change_quota(|_| Quota { bytes: None, versions: Some(1000), files: Some(5000) })),
+        ),
     ]
 }
 

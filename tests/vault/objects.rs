@@ -236,22 +236,22 @@ fn a_quota_refuses_and_leaves_the_vault_as_it_was() {
     let import = || support::try_import(&vault, &dir, None, OnTrouble::Fail).map(|done| done.committed);
     let write = |content: &[u8]| vault.write_file(&main_fork(), &path("b"), content, None, "write");
 
-    vault.set_quota(&Quota { files: Some(10), ..Quota::default() }).unwrap();
+    vault.change_quota(|_| Quota { files: Some(10), ..Quota::default() }).unwrap();
     let blobs = || vault.read().unwrap().usage().unwrap().blobs;
     let stored = blobs();
     refused(import(), "files");
     assert_eq!(blobs(), stored, "a refused import leaves nothing");
-    vault.set_quota(&Quota { versions: Some(2), ..Quota::default() }).unwrap();
+    vault.change_quota(|_| Quota { versions: Some(2), ..Quota::default() }).unwrap();
     refused(write(b"x"), "versions");
     let used = vault.read().unwrap().bytes_used().unwrap();
-    vault.set_quota(&Quota { bytes: Some(used + (1 << 20)), ..Quota::default() }).unwrap();
+    vault.change_quota(|_| Quota { bytes: Some(used + (1 << 20)), ..Quota::default() }).unwrap();
     refused(write(&support::noise(1, 20 << 20)), "bytes");
     // What the refused attempt had stored already is garbage; a sweep makes room for what fits.
     vault.gc(&|_| {}).unwrap();
     assert!(vault.read().unwrap().bytes_used().unwrap() <= used + (64 << 10));
     write(&support::noise(2, 300_000)).unwrap();
     // Below what there is already only a version with less is made, and then there is room again.
-    vault.set_quota(&Quota { bytes: Some(320_000), ..Quota::default() }).unwrap();
+    vault.change_quota(|_| Quota { bytes: Some(320_000), ..Quota::default() }).unwrap();
     assert!(matches!(write(&support::noise(3, 300_000)), Err(VaultError::Quota { what: "bytes", .. })));
     // Less and less of what is new is not less.
     let smaller = write(&support::noise(4, 299_000));
@@ -260,7 +260,7 @@ fn a_quota_refuses_and_leaves_the_vault_as_it_was() {
     vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
     vault.gc(&|_| {}).unwrap();
     write(b"little").unwrap();
-    vault.set_quota(&Quota::default()).unwrap();
+    vault.change_quota(|_| Quota::default()).unwrap();
     import().unwrap();
     support::assert_clean(&vault);
 }

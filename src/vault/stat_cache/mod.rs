@@ -325,7 +325,7 @@ mod tests {
     }
 
     fn of_mode(mode: u32) -> CachedDir<'static> {
-        CachedDir { mode, xattrs: None, complete: mode % 2 == 0, ..sample() }
+        CachedDir { mode, xattrs: None, complete: mode.is_multiple_of(2), ..sample() }
     }
 
     fn modes(cache: &StatCache) -> Vec<u32> {
