@@ -1,6 +1,9 @@
 //! What can go wrong with the store itself, told by what a person can do about it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::io::Errno;
 
 use crate::diagnose::{Diagnose, shell_word};
 use crate::hostfs::cause::Cause;
@@ -90,6 +93,12 @@ impl Diagnose for BackendError {
 
     fn hint(&self) -> Option<String> {
         let hint = match self {
+            Self::NotFound { path } if path.is_symlink() => {
+                format!(
+                    "it is a link to nothing: see where it leads with: ls -l {}",
+                    shell_word(path.as_ref())
+                )
+            }
             Self::NotFound { .. } => "make one with: avfs init, or name one with --vault".to_owned(),
             Self::Exists { .. } => "use it as it is, or choose another place with --vault".to_owned(),
             Self::Foreign { .. } => "name another file with --vault, or move this one away".to_owned(),
@@ -126,7 +135,15 @@ impl Diagnose for BackendError {
             Self::LocksUnsupported { .. } => {
                 "put the vault on a local disk with: avfs init --vault PATH".to_owned()
             }
-            Self::Io { .. } | Self::Sqlite { .. } | Self::Injected { .. } => return None,
+            Self::Io { source, path, .. } => match source.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::NAMETOOLONG) => "choose a shorter name".to_owned(),
+                Some(Errno::LOOP) => format!("see where it leads with: ls -l {}", shell_word(path.as_ref())),
+                Some(Errno::MFILE | Errno::NFILE) => {
+                    "allow more open files with: ulimit -n 1024, then try again".to_owned()
+                }
+                _ => return None,
+            },
+            Self::Sqlite { .. } | Self::Injected { .. } => return None,
         };
         Some(hint)
     }
@@ -145,6 +162,14 @@ impl BackendError {
                 Self::Io { operation, path, source }
             }
         }
+    }
+
+    /// This, told by who has waited for so long.
+    pub(crate) fn after(mut self, patience: Duration) -> Self {
+        if let Self::Busy { waited_s, .. } = &mut self {
+            *waited_s = patience.as_secs();
+        }
+        self
     }
 
     /// The directory a vault shall lie in refuses it.

@@ -2,13 +2,12 @@
 //!
 //! Pure but for the content a caller's reader gives; nothing is left off without being counted.
 
-use std::fmt;
-
 use crate::backend::Reader;
+use crate::ids::BlobId;
 use crate::vault::VaultError;
 use crate::vault::diff::{Change, ChangeKind, Side};
 use crate::vault::page::Node;
-use crate::vault::path::{TreePath, show_bytes};
+use crate::vault::path::{Shown, TreePath};
 
 use super::change_summary::{ChangeSummary, LineStat, TextChange, text_change};
 
@@ -37,6 +36,67 @@ pub fn file_sizes(change: &Change) -> (Option<u64>, Option<u64>) {
         Some(Node::Dir(_) | Node::Symlink(_) | Node::Fifo(_)) | None => None,
     };
     (size(&change.before), size(&change.after))
+}
+
+/// What a change is beside its content: where a link leads, that something is no plain file, modes, attributes, names.
+#[must_use]
+pub fn beside_content(change: &Change) -> Vec<String> {
+    let (before, after) = (change.before.as_ref(), change.after.as_ref());
+    let mut told = Vec::new();
+    let node = |side: Option<&Side>| side.map(|side| side.node.clone());
+    match (node(before), node(after)) {
+        (_, None) | (Some(Node::Dir(_)), Some(Node::Dir(_))) | (None, Some(Node::Dir(_))) => {}
+        (Some(old), Some(new)) if old.kind() != new.kind() => {
+            told.push(format!("{} -> {}", old.kind(), new.kind()));
+            told.extend(leads_to(&new));
+        }
+        (Some(Node::Symlink(old)), Some(Node::Symlink(new))) if old.target == new.target => {}
+        (_, Some(new @ Node::Symlink(_))) => told.extend(leads_to(&new)),
+        (None, Some(Node::Fifo(_))) => told.push("fifo".to_owned()),
+        (None, Some(Node::File(file))) if file.mode & SPECIAL_MODES != 0 => {
+            told.push(format!("mode {:04o}", file.mode));
+        }
+        (_, Some(Node::Fifo(_) | Node::File(_) | Node::Dir(_))) => {}
+    }
+    if let (Some(old), Some(new)) = (before, after) {
+        match (mode_of(old), mode_of(new)) {
+            (Some(old), Some(new)) if old != new => told.push(format!("mode {old:04o} -> {new:04o}")),
+            (Some(_) | None, _) => {}
+        }
+        if old.node.kind() == new.node.kind() {
+            let differs = |is: bool, what: &str| is.then(|| what.to_owned());
+            told.extend(differs(xattrs_of(old) != xattrs_of(new), "attributes"));
+            told.extend(differs(old.node.link() != new.node.link(), "hard links"));
+        }
+    }
+    told
+}
+
+/// Who may execute a file is a fact about it, and so is whose rights it takes on.
+const SPECIAL_MODES: u32 = 0o7111;
+
+fn leads_to(node: &Node) -> Option<String> {
+    match node {
+        Node::Symlink(link) => Some(format!("link to {}", Shown(&link.target))),
+        Node::Dir(_) | Node::File(_) | Node::Fifo(_) => None,
+    }
+}
+
+fn mode_of(side: &Side) -> Option<u32> {
+    match &side.node {
+        Node::File(file) => Some(file.mode),
+        Node::Fifo(fifo) => Some(fifo.mode),
+        Node::Dir(_) => side.dir_meta.as_ref().map(|meta| meta.mode),
+        Node::Symlink(_) => None,
+    }
+}
+
+fn xattrs_of(side: &Side) -> Option<BlobId> {
+    match &side.node {
+        Node::File(file) => file.xattrs,
+        Node::Dir(_) => side.dir_meta.as_ref().and_then(|meta| meta.xattrs),
+        Node::Fifo(_) | Node::Symlink(_) => None,
+    }
 }
 
 /// True if what is there now, or was there, is a directory.
@@ -80,7 +140,7 @@ pub fn tree_view(summary: &ChangeSummary, limit: usize) -> TreeView<'_> {
             open.push(name);
             let last = open.len() == names.len();
             let slash = if !last || is_dir(change) { "/" } else { "" };
-            let name = format!("{}{slash}", Escaped(name));
+            let name = format!("{}{slash}", Shown(name));
             lines.push(TreeLine { depth, name, change: last.then_some(change) });
         }
         if names.is_empty() {
@@ -88,14 +148,6 @@ pub fn tree_view(summary: &ChangeSummary, limit: usize) -> TreeView<'_> {
         }
     }
     TreeView { lines, left_off }
-}
-
-struct Escaped<'a>(&'a [u8]);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show_bytes(self.0, f)
-    }
 }
 
 /// What came and went in one path.
@@ -271,7 +323,7 @@ fn too_long(change: &Change) -> Vec<Vec<u8>> {
 fn patch_lines(change: &Change, text: &TextChange) -> Vec<Vec<u8>> {
     let Names { headline, old, new } = names(change);
     let mut lines = vec![headline];
-    lines.extend(mode_lines(change));
+    lines.extend(beside_content(change).into_iter().map(String::into_bytes));
     match text {
         TextChange::NoContent => {}
         TextChange::Binary => lines.push(format!("binary files {old} and {new} differ").into_bytes()),
@@ -289,21 +341,6 @@ fn patch_lines(change: &Change, text: &TextChange) -> Vec<Vec<u8>> {
         }
     }
     lines
-}
-
-fn mode_lines(change: &Change) -> Vec<Vec<u8>> {
-    let mode = |side: &Option<Side>| match side {
-        Some(Side { node: Node::File(file), .. }) => Some(file.mode),
-        Some(Side { node: Node::Fifo(fifo), .. }) => Some(fifo.mode),
-        Some(Side { node: Node::Dir(_), dir_meta }) => dir_meta.as_ref().map(|meta| meta.mode),
-        Some(Side { node: Node::Symlink(_), .. }) | None => None,
-    };
-    match (mode(&change.before), mode(&change.after)) {
-        (Some(old), Some(new)) if old != new => {
-            vec![format!("old mode {old:04o}").into_bytes(), format!("new mode {new:04o}").into_bytes()]
-        }
-        (Some(_) | None, _) => Vec::new(),
-    }
 }
 
 #[cfg(test)]

@@ -70,8 +70,8 @@ pub use change_summary::{
     ChangeCounts, ChangeSummary, LineStat, Shown, TextChange, each_line, is_binary, lines, text_change,
 };
 pub use change_view::{
-    CHANGES_SHOWN_MAX, Extent, PatchLeftOff, PatchLimits, StatView, TreeLine, TreeView, file_sizes, is_dir,
-    kind_words, patch_view, stat_view, tree_view,
+    CHANGES_SHOWN_MAX, Extent, PatchLeftOff, PatchLimits, StatView, TreeLine, TreeView, beside_content,
+    file_sizes, is_dir, kind_words, patch_view, stat_view, tree_view,
 };
 pub use checkpoint::CheckpointService;
 pub use choices::{

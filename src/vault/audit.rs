@@ -88,6 +88,8 @@ pub struct Verdict {
 pub enum Problem {
     #[error("row {seq} was edited, or a row before it was")]
     Edited { seq: i64 },
+    #[error("row {seq} stands before the first one, and is none of the log")]
+    BeforeFirst { seq: i64 },
     #[error("row {expected} is missing: the log goes on with row {found}")]
     Missing { expected: i64, found: i64 },
     #[error("the log ends with row {found}, but row {expected} was written")]
@@ -100,6 +102,8 @@ pub enum Problem {
     NotInLog(AuditDigest),
     #[error("run {run} is in the log, but not in the journal")]
     RunMissing { run: RunId },
+    #[error("run {run} is in the journal, but not in the log")]
+    RunUnknown { run: RunId },
     #[error("the {what} of run {run} in the journal is not what was written there")]
     RunEdited { run: RunId, what: &'static str },
     #[error("approval {approval} stands for something else than the log says")]
@@ -124,11 +128,12 @@ pub fn verify(reader: &dyn Reader, expect: Option<&AuditDigest>) -> Result<Verdi
     let head = reader.meta(HEAD)?.and_then(|bytes| Head::decode(&bytes));
     let mut problems = Vec::new();
     let mut end = Head::START;
+    let mut after = i64::MIN;
     let mut rows = 0_u64;
     let mut witness = Witness::default();
     let mut expected_found = expect.is_none();
     loop {
-        let batch = match reader.audit_after(end.seq, BATCH) {
+        let batch = match reader.audit_after(after, BATCH) {
             Ok(batch) => batch,
             Err(error) => {
                 let BackendError::Corrupt { detail, .. } = error else { return Err(error.into()) };
@@ -138,6 +143,11 @@ pub fn verify(reader: &dyn Reader, expect: Option<&AuditDigest>) -> Result<Verdi
         };
         for row in &batch {
             rows += 1;
+            after = row.seq;
+            if row.seq <= Head::START.seq {
+                problems.push(Problem::BeforeFirst { seq: row.seq });
+                continue;
+            }
             witness.hear(row);
             if row.seq != end.seq + 1 {
                 problems.push(Problem::Missing { expected: end.seq + 1, found: row.seq });

@@ -133,27 +133,6 @@ pub fn decode(blob: BlobRecord) -> Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Whether a vault has some content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    Absent,
-    /// Something else is there: who has the content at hand stores it again.
-    Damaged,
-    Whole,
-}
-
-impl Presence {
-    pub fn of(reader: &dyn Reader, id: &BlobId) -> Result<Self> {
-        let read = reader.blob(id).map_err(VaultError::from);
-        match read.and_then(|blob| blob.map(decode).transpose()) {
-            Ok(None) => Ok(Self::Absent),
-            Ok(Some(_)) => Ok(Self::Whole),
-            Err(error) if error.is_damage() => Ok(Self::Damaged),
-            Err(error) => Err(error),
-        }
-    }
-}
-
 /// The row of a blob that must be there.
 pub fn fetch(reader: &dyn Reader, id: &BlobId) -> Result<BlobRecord> {
     reader.blob(id)?.ok_or_else(|| VaultError::MissingObject { kind: "blob", id: id.short() })

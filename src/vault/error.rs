@@ -347,7 +347,7 @@ impl Diagnose for VaultError {
             ),
             Self::Quota { .. } => {
                 "take large files out with: avfs rm PATH, free what older versions hold with: avfs prune --keep-last 1 && \
-                 avfs gc, or raise it: avfs quota set"
+                 avfs gc, or allow more with: avfs quota set --bytes N"
                     .to_owned()
             }
             Self::Threads(_) => {

@@ -86,11 +86,11 @@ impl Diagnose for ExportError {
             Self::NoPermission { .. } => "export.no_permission",
             Self::Io { source, .. } | Self::Host { source, .. } => match Cause::of(source) {
                 Cause::DiskFull => "export.disk_full",
+                Cause::NoPermission => "export.no_permission",
                 Cause::NotFound
                 | Cause::Exists
                 | Cause::NotADirectory
                 | Cause::Link
-                | Cause::NoPermission
                 | Cause::ReadOnly
                 | Cause::Unreadable
                 | Cause::Other => "export.io",
@@ -109,7 +109,10 @@ impl Diagnose for ExportError {
             Self::Io { source, .. } | Self::Host { source, .. } if Cause::of(source) == Cause::DiskFull => {
                 "free some space, then try again; nothing was left behind"
             }
-            Self::Io { .. } | Self::Host { .. } | Self::Interrupted => return None,
+            Self::Io { .. } | Self::Host { .. } => {
+                "choose another directory, or see what this one refuses with: ls -ld DIR"
+            }
+            Self::Interrupted => return None,
         };
         Some(hint.to_owned())
     }

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::io::{self, Read};
 
-use crate::backend::BlobRecord;
+use crate::backend::{BlobRecord, Codec, Reader};
 use crate::ids::BlobId;
 
-use super::chunk::{BLOCK_BYTES, Cutter, FILE_BYTES_MAX, Item, ListBuilder, Piece};
-use super::content::{self, Presence, WHOLE_BYTES_MAX};
+use super::chunk::{self, BLOCK_BYTES, Cutter, FILE_BYTES_MAX, Item, ListBuilder, Piece};
+use super::content::{self, WHOLE_BYTES_MAX};
 use super::error::{Result, VaultError};
 use super::page::FileContent;
 use super::threads;
@@ -65,6 +65,31 @@ pub fn is_whole(bytes: &[u8]) -> bool {
     bytes.len() < BLOCK_BYTES
         || (bytes.len() <= WHOLE_BYTES_MAX
             && bytes.chunks(BLOCK_BYTES).all(|block| block.iter().any(|byte| *byte != 0)))
+}
+
+/// Whether a vault has some content, or the list of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    Absent,
+    /// Something else is there: who has the content at hand stores it again.
+    Damaged,
+    Whole,
+}
+
+impl Presence {
+    pub fn of(reader: &dyn Reader, id: &BlobId) -> Result<Self> {
+        let check = |blob: BlobRecord| match blob.codec {
+            Codec::List => chunk::open_list(&blob).map(drop),
+            Codec::Raw | Codec::Zstd => content::decode(blob).map(drop),
+        };
+        let read = reader.blob(id).map_err(VaultError::from);
+        match read.and_then(|blob| blob.map(check).transpose()) {
+            Ok(None) => Ok(Self::Absent),
+            Ok(Some(())) => Ok(Self::Whole),
+            Err(error) if error.is_damage() => Ok(Self::Damaged),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// Where the blobs of an ingestion go.
@@ -149,7 +174,7 @@ pub fn ingest(blocks: &mut dyn Blocks, sink: &mut (dyn Sink + Send)) -> Result<I
     }
     let mut lists = Vec::new();
     let id = list.finish(&mut |blob| lists.push(blob));
-    sink.store(lists)?;
+    store_lists(lists, sink)?;
     Ok(Ingested { content: FileContent::Chunked(id), size: source.size })
 }
 
@@ -203,12 +228,20 @@ fn store_pieces(pieces: Vec<Piece>, list: &mut ListBuilder, sink: &mut (dyn Sink
         }
         order.push(item);
     }
-    let mut blobs: Vec<BlobRecord> = threads::map(wanted, |(id, data)| content::encode(id, data));
-    // Lists after the chunks they name: what is stored is always whole.
+    sink.store(threads::map(wanted, |(id, data)| content::encode(id, data)))?;
+    // After the chunks they name: what is stored is always whole.
+    let mut lists = Vec::new();
     for item in order {
-        list.push(item, &mut |blob| blobs.push(blob));
+        list.push(item, &mut |blob| lists.push(blob));
     }
-    sink.store(blobs)
+    store_lists(lists, sink)
+}
+
+fn store_lists(mut lists: Vec<BlobRecord>, sink: &mut (dyn Sink + Send)) -> Result<()> {
+    let ids: Vec<BlobId> = lists.iter().map(|list| list.id).collect();
+    let mut known = sink.known(&ids)?;
+    lists.retain(|list| known.insert(list.id));
+    sink.store(lists)
 }
 
 fn chunk_id(item: &Item) -> Option<BlobId> {

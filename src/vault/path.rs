@@ -169,23 +169,36 @@ pub(super) fn shorten(text: &str) -> String {
     short
 }
 
-/// Bytes that are not UTF-8, control characters and backslashes are shown escaped, so that a hostile name
-/// cannot forge a line or a colour.
-pub fn show_bytes(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if c.is_control() || c == '\\' { write!(f, "{}", c.escape_default())? } else { write!(f, "{c}")? }
+/// A name or a target as people see it. Bytes that are not UTF-8, control characters, what is not seen and backslashes are
+/// shown escaped, so that a hostile name cannot forge a line, a colour or another name.
+pub struct Shown<'a>(pub &'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                if c.is_control() || c == '\\' || is_unseen(c) {
+                    write!(f, "{}", c.escape_default())?;
+                } else {
+                    write!(f, "{c}")?;
+                }
+            }
+            for byte in chunk.invalid() {
+                write!(f, "\\x{byte:02x}")?;
+            }
         }
-        for byte in chunk.invalid() {
-            write!(f, "\\x{byte:02x}")?;
-        }
+        Ok(())
     }
-    Ok(())
+}
+
+/// What has no width, or turns the direction of what follows.
+const fn is_unseen(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 impl fmt::Display for TreePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_root() { f.write_str(".") } else { show_bytes(&self.0, f) }
+        if self.is_root() { f.write_str(".") } else { Shown(&self.0).fmt(f) }
     }
 }
 
@@ -222,5 +235,6 @@ mod tests {
     #[test]
     fn hostile_names_are_shown_on_one_line() {
         assert_eq!(TreePath::parse(b"a\nb\x1b[31m\xff\\").unwrap().to_string(), "a\\nb\\u{1b}[31m\\xff\\\\");
+        assert_eq!(Shown("txt\u{202e}exe.\u{200b}é".as_bytes()).to_string(), "txt\\u{202e}exe.\\u{200b}é");
     }
 }

@@ -24,7 +24,7 @@ struct Seen {
     result: Option<Digest>,
 }
 
-/// Approvals read at once.
+/// Approvals or runs read at once.
 const BATCH: usize = 500;
 
 /// Collects what the log tells.
@@ -180,6 +180,23 @@ impl Witness {
             .collect())
     }
 
+    /// Runs of the journal that the log does not have. Those before the first that it has are older than what it tells.
+    fn unknown_runs(&self, reader: &dyn Reader) -> Result<Vec<Problem>> {
+        let (mut problems, mut after, mut tells) = (Vec::new(), i64::MIN, false);
+        loop {
+            let runs = reader.runs_after(after, BATCH)?;
+            let Some(last) = runs.last() else { return Ok(problems) };
+            after = last.seq;
+            for run in runs {
+                if self.runs.contains_key(&run.id) {
+                    tells = true;
+                } else if tells {
+                    problems.push(Problem::RunUnknown { run: run.id });
+                }
+            }
+        }
+    }
+
     /// What journal and approvals tell differently, and forks and prunes if the log is whole: each of its rows may move
     /// one.
     pub fn compare(self, reader: &dyn Reader, is_whole: bool) -> Result<Vec<Problem>> {
@@ -188,6 +205,7 @@ impl Witness {
             problems.extend(self.compare_forks(reader)?);
             problems.extend(self.compare_prunes(reader)?);
         }
+        problems.extend(self.unknown_runs(reader)?);
         for (id, seen) in self.runs {
             let Some(run) = reader.run(&id)? else {
                 problems.push(Problem::RunMissing { run: id });

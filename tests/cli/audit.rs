@@ -95,6 +95,35 @@ fn forks_and_checkpoints_that_were_moved_by_hand_are_found() {
     }
 }
 
+#[test]
+fn rows_that_were_slipped_in_are_found() {
+    for (edit, told) in [
+        (
+            "INSERT INTO audit SELECT 0, at, 'mallory', 'fork.delete', 'x', before, after, '', digest FROM audit WHERE seq = 1",
+            "row 0 stands before the first one",
+        ),
+        (
+            "INSERT INTO audit SELECT -5, at, actor, action, subject, before, after, '', digest FROM audit WHERE seq = 1",
+            "row -5 stands before the first one",
+        ),
+        (
+            "INSERT INTO run SELECT seq + 1, '00000000ff', fork, state, NULL, NULL, started_at, ended_at, exit_code, signal, \
+             NULL, NULL, request, decision, result FROM run",
+            "run 00000000ff is in the journal, but not in the log",
+        ),
+    ] {
+        let env = TestEnv::with_project();
+        land(&env, 1, &Changes::default().put("new", "new\n"));
+        env.ok(&["audit", "verify"]);
+        assert_eq!(support::sql(&env.vault_file()).execute(edit, []).unwrap(), 1, "{edit}");
+        for words in [&["audit", "verify"][..], &["fsck"]] {
+            let answer = env.run(words);
+            assert_eq!(answer.code, 1, "{edit}: {answer:?}");
+            assert!(answer.stdout.contains(told) || answer.stderr.contains(told), "{edit}: {answer:?}");
+        }
+    }
+}
+
 /// What a gc would take next is in the log.
 #[test]
 fn a_version_that_was_pruned_by_hand_is_found() {

@@ -75,6 +75,68 @@ fn damage_is_mended_by_an_import_that_reads_the_content() {
     env.ok(&["fsck"]);
 }
 
+/// A version that was made is told, whatever is wrong with the one before it.
+#[test]
+fn an_import_onto_a_damaged_version_is_told() {
+    let env = TestEnv::with_project();
+    let gone =
+        "DELETE FROM tree WHERE digest = (SELECT root FROM version WHERE digest = (SELECT head FROM fork))";
+    assert_eq!(sql(&env.vault_file()).execute(gone, []).unwrap(), 1);
+    env.put("second", b"x\n");
+    let answer = env.run(&["import", "-m", "second"]);
+    assert!(answer.code == 0 && answer.stderr.contains("cannot be counted: tree"), "{answer:?}");
+    assert!(env.ok(&["log", "--limit", "1"]).contains("second"));
+    assert_eq!(env.ok(&["cat", "main", "second"]), "x\n");
+}
+
+/// A list of chunks is content too, and that it is whole again is in the log.
+#[test]
+fn what_is_mended_is_counted_and_logged() {
+    let env = TestEnv::with_project();
+    env.put("large", &support::noise(3, 3 << 20));
+    env.ok(&["import"]);
+    let hurt = "UPDATE blob SET data = zeroblob(10) WHERE codec = 2";
+    let lists = sql(&env.vault_file()).execute(hurt, []).unwrap();
+    std::fs::remove_dir_all(env.at("home/.cache")).unwrap();
+    let imported = env.result(&["import"]);
+    assert_eq!((&imported["mended"], &imported["changed"]), (&json!(lists), &json!(false)));
+    let told = env.result(&["audit", "list", "--action", "vault.heal"]);
+    assert_eq!(told["rows"][0]["detail"], json!(format!("blobs={lists} trees=0")));
+    env.ok(&["fsck"]);
+}
+
+/// In a table whose pages are out of order who reads on from the last row would never come to an end.
+#[test]
+fn a_table_that_is_out_of_order_ends_a_gc() {
+    let env = TestEnv::new();
+    support::many_files(&env.project(), 400);
+    env.ok(&["init", "--import"]);
+    let page: i64 = {
+        let sql = sql(&env.vault_file());
+        sql.query_row("SELECT rootpage FROM sqlite_master WHERE name = 'tree'", [], |row| row.get(0)).unwrap()
+    };
+    let size: usize = {
+        let sql = sql(&env.vault_file());
+        let bytes: i64 = sql.query_row("PRAGMA page_size", [], |row| row.get(0)).unwrap();
+        usize::try_from(bytes).unwrap()
+    };
+    let mut bytes = std::fs::read(env.vault_file()).unwrap();
+    let root = (usize::try_from(page).unwrap() - 1) * size;
+    assert_eq!(bytes[root], 5, "the root of the table is no inner page");
+    // The first two cells begin with the number of the page beneath them.
+    let cell = |bytes: &[u8], n: usize| {
+        let at = root + 12 + 2 * n;
+        root + usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]))
+    };
+    let (one, other) = (cell(&bytes, 0), cell(&bytes, 1));
+    for at in 0..4 {
+        bytes.swap(one + at, other + at);
+    }
+    std::fs::write(env.vault_file(), &bytes).unwrap();
+    env.refused(&["gc"], 1, "vault.corrupt");
+    assert_eq!(env.json(&["fsck"])["error"]["code"], json!("fsck.findings"));
+}
+
 /// A page of the file that is damaged concerns what lies in it, not the rest.
 #[test]
 fn a_damaged_page_is_told_with_everything_else() {

@@ -179,16 +179,26 @@ fn a_destination_without_attributes() {
 fn a_file_system_without_locks() {
     let env = TestEnv::with_project();
     let before = env.state();
-    for words in [&["fork", "create", "f"][..], &["init", "--vault", "./other.db"]] {
+    let refused = |calls: &str, error: &str, words: &[&str]| {
         // The kernel is made to answer as a file system without locks does.
         let mut traced = env.clean(Path::new("strace"));
-        traced.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=flock", "-e", "inject=flock:error=ENOLCK"]);
+        let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:error={error}"));
+        traced.args(["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject]);
         traced.arg(binary()).arg("--json").args(words);
         let answer = Answer::from(traced.output().unwrap());
         assert_eq!(answer.code, 1, "{answer:?}");
         let value: Value = serde_json::from_str(&answer.stdout).unwrap();
         assert_eq!(value["error"]["code"], json!("vault.locks_unsupported"), "{value}");
         assert!(value["error"]["hint"].is_string());
+    };
+    for words in [&["fork", "create", "f"][..], &["init", "--vault", "./other.db"]] {
+        refused("flock", "ENOLCK", words);
+    }
+    for error in ["ENOLCK", "EOPNOTSUPP", "ENOSYS"] {
+        for calls in ["fcntl", "flock,fcntl"] {
+            refused(calls, error, &["log"]);
+            refused(calls, error, &["write", "x", "--text", "x"]);
+        }
     }
     assert_eq!(env.state(), before);
     let left: Vec<_> = std::fs::read_dir(env.project()).unwrap().flatten().map(|it| it.file_name()).collect();

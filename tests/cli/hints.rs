@@ -69,6 +69,29 @@ fn verbs_of_other_tools_lead_to_ours() {
 }
 
 #[test]
+fn a_vault_that_cannot_be_opened_is_told_with_a_way_out() {
+    let env = TestEnv::with_project();
+    let long = format!("./{}.db", "a".repeat(300));
+    assert_eq!(hint(&env.refused(&["--vault", &long, "log"], 1, "vault.io")), "choose a shorter name");
+    std::os::unix::fs::symlink("loop.db", env.project().join("loop.db")).unwrap();
+    let refusal = env.refused(&["--vault", "./loop.db", "log"], 1, "vault.io");
+    assert!(hint(&refusal).contains("ls -l "), "{refusal}");
+    std::os::unix::fs::symlink("nowhere.db", env.project().join("dangling.db")).unwrap();
+    let refusal = env.refused(&["--vault", "./dangling.db", "log"], 1, "vault.not_found");
+    assert!(hint(&refusal).contains("link to nothing"), "{refusal}");
+    env.ok(&["quota", "set", "--bytes", "1"]);
+    let refusal = env.refused(&["write", "x", "--text", "x"], 1, "quota.exceeded");
+    assert!(hint(&refusal).contains("avfs quota set --bytes N"), "{refusal}");
+    let refusal = env.refused(&["export", "main", "/proc/nowhere"], 1, "export.io");
+    assert!(hint(&refusal).contains("another directory"), "{refusal}");
+    // In its header a file tells in which way its tables are written.
+    let mut bytes = std::fs::read(env.vault_file()).unwrap();
+    bytes[47] = 9;
+    std::fs::write(env.vault_file(), bytes).unwrap();
+    env.refused(&["log"], 1, "vault.corrupt");
+}
+
+#[test]
 fn runs_are_told_from_forks_and_files() {
     let env = TestEnv::with_project();
     let refusal = env.refused(&["undo", "run:abcd"], 2, "name.invalid");

@@ -101,6 +101,41 @@ fn a_patch_shows_text_and_only_notes_binaries() {
     assert_eq!(env.run(&["diff", "main", "--exit-code"]).code, 1);
 }
 
+/// Who looks before taking sees what is no plain file.
+#[test]
+fn a_diff_tells_links_modes_and_kinds() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let env = TestEnv::with_project();
+    let at = |name: &str| env.project().join(name);
+    let set_mode = |name: &str, mode| {
+        std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    env.put("tool", b"hi\n");
+    set_mode("tool", 0o755);
+    symlink("/etc/\u{202e}passwd", at("way")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    std::fs::remove_file(at("link")).unwrap();
+    env.put("link", b"");
+    set_mode("README.md", 0o600);
+    rustix::fs::setxattr(at("src/main.rs"), "user.a", b"1", rustix::fs::XattrFlags::empty()).unwrap();
+    env.ok(&["import"]);
+    let summary = env.ok(&["diff", "main"]);
+    for line in [
+        "mode      README.md  (mode 0644 -> 0600)",
+        "type      link  (0 B, symlink -> file)",
+        "added     pipe  (fifo)",
+        "mode      src/main.rs  (attributes)",
+        "added     tool  (3 B, mode 0755)",
+        "added     way  (link to /etc/\\u{202e}passwd)",
+    ] {
+        assert!(summary.lines().any(|told| told == line), "{line}: {summary}");
+    }
+    let patch = env.ok(&["diff", "main", "--patch"]);
+    assert!(patch.contains("diff --avfs a/tool b/tool (added)\nmode 0755\n--- /dev/null\n"), "{patch}");
+    assert!(patch.contains("diff --avfs a/way b/way (added)\nlink to /etc/"), "{patch}");
+    assert!(env.ok(&["diff", "main", "--tree"]).contains("A way  (link to /etc/"), "{patch}");
+}
+
 #[test]
 fn the_log_of_a_path_has_only_its_versions() {
     let env = TestEnv::with_project();

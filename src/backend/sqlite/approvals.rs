@@ -1,5 +1,7 @@
 //! The rows and queries of approvals.
 
+use std::cmp::Ordering;
+
 use rusqlite::types::Type;
 use rusqlite::{Params, Row};
 
@@ -84,7 +86,9 @@ impl Session<'_> {
     }
 
     pub fn approvals_before(&self, before: i64, at_most: usize) -> Result<Vec<ApprovalRecord>> {
-        self.approvals_where("WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2", (before, limit(at_most)))
+        let rows =
+            self.approvals_where("WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2", (before, limit(at_most)))?;
+        self.in_order(rows, before, Ordering::Less, |approval| approval.seq)
     }
 
     fn approvals_where(&self, which: &str, params: impl Params) -> Result<Vec<ApprovalRecord>> {

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
-use rustix::fs::StatVfs;
+use rustix::fs::{FlockOperation, StatVfs, fcntl_lock};
+use rustix::io::Errno;
 
 use super::schema;
 use crate::backend::{BackendError, Result};
@@ -351,7 +352,10 @@ fn other_tables(error: &rusqlite::Error) -> Option<String> {
         return Some(msg.clone());
     }
     let rusqlite::Error::SqliteFailure(_, Some(message)) = error else { return None };
-    let misses = ["no such table: ", "no such column: "].iter().any(|start| message.starts_with(start));
+    // The last one is of a number in the header, which tells in which way tables are written.
+    let misses = ["no such table: ", "no such column: ", "unsupported file format"]
+        .iter()
+        .any(|start| message.starts_with(start));
     misses.then(|| message.clone())
 }
 
@@ -379,6 +383,32 @@ pub fn check_room(path: &Path) -> Result<()> {
         return Err(BackendError::DiskFull { path: path.to_owned() });
     }
     Ok(())
+}
+
+/// Refuses a file system without locks, where SQLite would take every lock for held by somebody else.
+pub fn check_locks(path: &Path) -> Result<()> {
+    // Not on the vault itself: whoever closes a file gives up all locks of the process on it, SQLite's too.
+    let Ok(beside) = std::fs::File::open(sibling(path, "-lock")) else { return Ok(()) };
+    match fcntl_lock(&beside, FlockOperation::NonBlockingLockShared) {
+        Ok(()) | Err(Errno::AGAIN | Errno::ACCESS | Errno::INTR) => Ok(()),
+        Err(_) => Err(BackendError::LocksUnsupported { path: path.to_owned() }),
+    }
+}
+
+/// SQLite failed at a lock itself, not at who holds it.
+fn is_of_locks(error: &rusqlite::Error) -> bool {
+    use rusqlite::ffi::{
+        SQLITE_IOERR_CHECKRESERVEDLOCK, SQLITE_IOERR_LOCK, SQLITE_IOERR_RDLOCK, SQLITE_IOERR_SHMLOCK,
+        SQLITE_IOERR_UNLOCK,
+    };
+    let codes = [
+        SQLITE_IOERR_CHECKRESERVEDLOCK,
+        SQLITE_IOERR_LOCK,
+        SQLITE_IOERR_RDLOCK,
+        SQLITE_IOERR_SHMLOCK,
+        SQLITE_IOERR_UNLOCK,
+    ];
+    error.sqlite_error().is_some_and(|error| codes.contains(&error.extended_code))
 }
 
 fn is_full(error: &rusqlite::Error) -> bool {
@@ -410,6 +440,7 @@ pub fn translate(path: &Path, error: rusqlite::Error) -> BackendError {
         // The index of the log cannot grow: SQLite tells it apart from a file that cannot.
         Some(ErrorCode::SystemIoFailure) if is_full(&error) => BackendError::DiskFull { path },
         Some(ErrorCode::FileLockingProtocolFailed) => BackendError::LocksUnsupported { path },
+        Some(ErrorCode::SystemIoFailure) if is_of_locks(&error) => BackendError::LocksUnsupported { path },
         _ => BackendError::Sqlite { path, source: error },
     }
 }

@@ -1,5 +1,7 @@
 //! The rows and queries of remembered results.
 
+use std::cmp::Ordering;
+
 use rusqlite::types::Type;
 use rusqlite::{Params, Row};
 
@@ -96,7 +98,8 @@ impl Session<'_> {
     }
 
     pub fn memos_before(&self, before: i64, at_most: usize) -> Result<Vec<MemoRecord>> {
-        self.memos_where("WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2", (before, limit(at_most)))
+        let rows = self.memos_where("WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2", (before, limit(at_most)))?;
+        self.in_order(rows, before, Ordering::Less, |memo| memo.seq)
     }
 
     fn memos_where(&self, which: &str, params: impl Params) -> Result<Vec<MemoRecord>> {

@@ -87,7 +87,9 @@ impl SqliteBackend {
         // that keep a sweep away, or they would not meet the others.
         let real = std::fs::canonicalize(path).map_err(|error| BackendError::io("open", path, error))?;
         let file = file_id(&real)?;
-        let (conn, access, format) = connect::open(&real, &options)?;
+        connect::check_locks(&real)?;
+        let (conn, access, format) =
+            connect::open(&real, &options).map_err(|error| error.after(options.patience))?;
         Ok(Self::with(&real, file, options, conn, (access, format)))
     }
 
@@ -178,10 +180,7 @@ impl SqliteBackend {
     }
 
     fn translate(&self, error: rusqlite::Error) -> BackendError {
-        let mut translated = connect::translate(&self.path, error);
-        if let BackendError::Busy { waited_s, .. } = &mut translated {
-            *waited_s = self.options.patience.as_secs();
-        }
+        let translated = connect::translate(&self.path, error).after(self.options.patience);
         let looks_damaged = matches!(translated, BackendError::Corrupt { .. } | BackendError::Foreign { .. });
         let steady = if looks_damaged { self.check_steady() } else { Ok(()) };
         steady.err().unwrap_or(translated)

@@ -1,5 +1,7 @@
 //! Transactions and their queries.
 
+use std::cmp::Ordering;
+
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 
@@ -349,12 +351,13 @@ impl Reader for Session<'_> {
                 digest: AuditDigest(row.get(8)?),
             })
         };
-        self.all(
+        let rows = self.all(
             "SELECT seq, at, actor, action, subject, before, after, detail, digest \
              FROM audit WHERE seq > ?1 ORDER BY seq LIMIT ?2",
             (after, limit(at_most)),
             read,
-        )
+        )?;
+        self.in_order(rows, after, Ordering::Greater, |row| row.seq)
     }
 
     fn usage(&self) -> Result<Usage> {
@@ -390,11 +393,31 @@ impl Reader for Session<'_> {
             ObjectKind::Tree => "SELECT id, digest FROM tree WHERE id < ?1 ORDER BY id DESC LIMIT ?2",
             ObjectKind::Blob => "SELECT id, digest FROM blob WHERE id < ?1 ORDER BY id DESC LIMIT ?2",
         };
-        self.all(sql, (before, limit(at_most)), |row| Ok((row.get(0)?, row.get(1)?)))
+        let rows = self.all(sql, (before, limit(at_most)), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        self.in_order(rows, before, Ordering::Less, |(row, _)| *row)
     }
 }
 
 impl Session<'_> {
+    /// These rows, each of which lies on this side of the one before it and the first of `from`. In a damaged table they
+    /// may not, and who reads on from the last row would never come to an end.
+    pub fn in_order<T>(
+        &self,
+        rows: Vec<T>,
+        from: i64,
+        side: Ordering,
+        place: impl Fn(&T) -> i64,
+    ) -> Result<Vec<T>> {
+        let mut last = from;
+        for here in rows.iter().map(place) {
+            if here.cmp(&last) != side {
+                return Err(self.damaged(format!("row {here} of a table is out of order")));
+            }
+            last = here;
+        }
+        Ok(rows)
+    }
+
     fn pragma<T: FromSql>(&self, name: &str) -> Result<T> {
         let sql = &self.conn()?.sql;
         sql.pragma_query_value(None, name, |row| row.get(0)).map_err(|error| self.backend.translate(error))

@@ -1,5 +1,7 @@
 //! The journal's rows and queries.
 
+use std::cmp::Ordering;
+
 use rusqlite::types::Type;
 use rusqlite::{Params, Row};
 
@@ -91,21 +93,25 @@ impl Session<'_> {
     }
 
     pub fn runs_before(&self, before: i64, at_most: usize) -> Result<Vec<RunRecord>> {
-        self.journal("WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2", (before, limit(at_most)))
+        let rows = self.journal("WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2", (before, limit(at_most)))?;
+        self.in_order(rows, before, Ordering::Less, |run| run.seq)
     }
 
     pub fn runs_of(&self, fork: &ForkName, before: i64, at_most: usize) -> Result<Vec<RunRecord>> {
         let params = (fork.as_str(), before, limit(at_most));
-        self.journal("WHERE fork = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3", params)
+        let rows = self.journal("WHERE fork = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3", params)?;
+        self.in_order(rows, before, Ordering::Less, |run| run.seq)
     }
 
     pub fn runs_since(&self, after: i64, at_most: usize) -> Result<Vec<RunRecord>> {
-        self.journal("WHERE seq > ?1 ORDER BY seq LIMIT ?2", (after, limit(at_most)))
+        let rows = self.journal("WHERE seq > ?1 ORDER BY seq LIMIT ?2", (after, limit(at_most)))?;
+        self.in_order(rows, after, Ordering::Greater, |run| run.seq)
     }
 
     pub fn runs_of_since(&self, fork: &ForkName, after: i64, at_most: usize) -> Result<Vec<RunRecord>> {
         let params = (fork.as_str(), after, limit(at_most));
-        self.journal("WHERE fork = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3", params)
+        let rows = self.journal("WHERE fork = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3", params)?;
+        self.in_order(rows, after, Ordering::Greater, |run| run.seq)
     }
 
     fn journal(&self, which: &str, params: impl Params) -> Result<Vec<RunRecord>> {

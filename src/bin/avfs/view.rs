@@ -9,7 +9,7 @@ use avfs::ids::VersionId;
 use avfs::runtime::Zone;
 use avfs::runtime::envelope::EntryObject;
 use avfs::vault::page::{DirRef, Node};
-use avfs::vault::path::TreePath;
+use avfs::vault::path::{Shown, TreePath};
 use avfs::vault::tree::{self, Pages, Walk};
 use avfs::vault::version::{Reference, root_of};
 use avfs::vault::{Result, Vault};
@@ -95,6 +95,14 @@ pub fn labels(reader: &dyn Reader) -> Result<HashMap<VersionId, Vec<String>>> {
         labels.entry(checkpoint.version).or_default().push(label);
     }
     Ok(labels)
+}
+
+/// Where a link leads, to be put behind its name.
+pub fn arrow(node: &Node) -> String {
+    match node {
+        Node::Symlink(link) => format!(" -> {}", Shown(&link.target)),
+        Node::Dir(_) | Node::File(_) | Node::Fifo(_) => String::new(),
+    }
 }
 
 /// A time for people, where they are.

@@ -9,7 +9,7 @@ use crate::ids::{BlobId, TreeId};
 use crate::vault::audit::Event;
 use crate::vault::error::{Result, VaultError};
 use crate::vault::fsck::{Broken, Report, Thoroughness};
-use crate::vault::store::Vault;
+use crate::vault::store::{Transaction, Vault};
 use crate::vault::threads;
 
 use super::scan::{self, Scan};
@@ -83,16 +83,21 @@ impl Vault {
         if healed != Healed::default() {
             self.transact(|transaction| {
                 transaction.writer.put_trees(&pages)?;
-                let detail = format!("blobs={} trees={}", healed.blobs.len(), healed.trees.len());
-                transaction.record(&Event {
-                    action: "vault.heal",
-                    subject: "",
-                    before: None,
-                    after: None,
-                    detail: &detail,
-                })
+                record(transaction, healed.blobs.len() as u64, healed.trees.len() as u64)
             })?;
         }
         Ok(healed)
     }
+}
+
+/// Tells the audit log that so many objects are whole again.
+pub(super) fn record(transaction: &mut Transaction<'_>, blobs: u64, trees: u64) -> Result<()> {
+    let detail = format!("blobs={blobs} trees={trees}");
+    transaction.record(&Event {
+        action: "vault.heal",
+        subject: "",
+        before: None,
+        after: None,
+        detail: &detail,
+    })
 }

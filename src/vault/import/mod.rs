@@ -302,6 +302,9 @@ impl Vault {
         let committed = self.transact(|transaction| {
             // Also of an attempt in vain: the next one need not read it again.
             batch.finish(transaction)?;
+            if built.scanned.mended > 0 {
+                heal::record(transaction, built.scanned.mended, 0)?;
+            }
             let record = transaction.fork(fork)?;
             let moved = record.head != head
                 && require_version(transaction.view(), &record.head)?.root != built.root.tree;

@@ -132,13 +132,17 @@ pub fn import(
         let rest = "see what else is damaged with: avfs fsck";
         ctx.ui.note(format_args!("note: damaged in the vault, and stored again: {blobs}; {rest}"));
     }
-    let counts = count_changes(vault, &imported)?;
+    // The version is there, whatever is wrong with the one before it.
+    let counts = count_changes(vault, &imported).unwrap_or_else(|error| {
+        ctx.ui.note(format_args!("note: what has changed cannot be counted: {error}"));
+        ChangeCounts::default()
+    });
     let result = Import::of(fork, dir, &imported, ChangeTotals::from(&counts));
     Ok(Done { result, fork: fork.clone(), imported, counts })
 }
 
 /// What came with the version; nothing is counted against a version whose files were given up.
-fn count_changes(vault: &Vault, imported: &Imported) -> Result<ChangeCounts, Failure> {
+fn count_changes(vault: &Vault, imported: &Imported) -> Result<ChangeCounts, VaultError> {
     let after = &imported.committed.version;
     if !imported.committed.changed() {
         return Ok(ChangeCounts::default());

@@ -9,7 +9,7 @@ use clap::Args;
 use crate::cli::tree_path;
 use crate::context::CommandContext;
 use crate::ui::{Out, Outcome, Tone};
-use crate::view::{Found, View, local_file_time};
+use crate::view::{Found, View, arrow, local_file_time};
 
 /// List a directory of a version
 #[derive(Debug, Args)]
@@ -49,7 +49,7 @@ pub fn run(ctx: &CommandContext, args: &LsArgs) -> Outcome {
         }
         for (found, entry) in found.iter().zip(&result.entries) {
             let name = shown_name(out, found, args.recursive);
-            let (columns, target) = (long_columns(entry), shown_target(entry));
+            let (columns, target) = (long_columns(entry), arrow(&found.node));
             out.line(format_args!("{columns}  {name}{target}"))?;
         }
         Ok(())
@@ -77,10 +77,6 @@ fn long_columns(entry: &EntryObject) -> String {
     let mode = entry.mode.as_deref().and_then(|mode| u32::from_str_radix(mode, 8).ok());
     let time = local_file_time(avfs::hostfs::stat::FileTime::from_nanos(entry.mtime_ns));
     format!("{kind}{}  {:>12}  {time}", mode_letters(mode.unwrap_or(0o777)), entry.size)
-}
-
-fn shown_target(entry: &EntryObject) -> String {
-    entry.target.as_ref().map_or_else(String::new, |target| format!(" -> {}", target.escape_debug()))
 }
 
 fn mode_letters(mode: u32) -> String {

@@ -1,7 +1,8 @@
 //! How changes are shown: a summary, names, a tree, numbers of lines, or a unified diff.
 
 use avfs::runtime::{
-    ChangeCounts, ChangeSummary, Extent, StatView, TreeView, file_sizes, is_dir, kind_words, show_bytes_size,
+    ChangeCounts, ChangeSummary, Extent, StatView, TreeView, beside_content, file_sizes, is_dir, kind_words,
+    show_bytes_size,
 };
 use avfs::vault::diff::{Change, ChangeKind};
 
@@ -26,7 +27,7 @@ pub fn show_summary(out: &mut Out, summary: &ChangeSummary) -> std::result::Resu
     for change in &summary.changes {
         let (name, _) = kind_words(&change.kind);
         let name = out.paint(tone(&change.kind), format_args!("{name:<8}"));
-        out.line(format_args!("{name}  {}{}", shown_path(change), size_change(change)))?;
+        out.line(format_args!("{name}  {}{}", shown_path(change), remarks(change)))?;
     }
     out.line(format_args!("{}", counts_line(&summary.counts)))
 }
@@ -62,14 +63,17 @@ fn shown_path(change: &Change) -> String {
     }
 }
 
-fn size_change(change: &Change) -> String {
-    match file_sizes(change) {
+/// How long it is, and whatever else there is to tell: `  (12 B, mode 0755)`.
+fn remarks(change: &Change) -> String {
+    let size = match file_sizes(change) {
         (Some(before), Some(after)) if before != after => {
-            format!("  ({} -> {})", show_bytes_size(before), show_bytes_size(after))
+            Some(format!("{} -> {}", show_bytes_size(before), show_bytes_size(after)))
         }
-        (None, Some(size)) | (Some(size), None) => format!("  ({})", show_bytes_size(size)),
-        (Some(_), Some(_)) | (None, None) => String::new(),
-    }
+        (None, Some(size)) | (Some(size), None) => Some(show_bytes_size(size).to_string()),
+        (Some(_), Some(_)) | (None, None) => None,
+    };
+    let told: Vec<String> = size.into_iter().chain(beside_content(change)).collect();
+    if told.is_empty() { String::new() } else { format!("  ({})", told.join(", ")) }
 }
 
 pub fn counts_line(counts: &ChangeCounts) -> String {
@@ -106,8 +110,8 @@ pub fn show_tree(out: &mut Out, view: &TreeView<'_>) -> std::result::Result<(), 
                     | ChangeKind::Type
                     | ChangeKind::Time => String::new(),
                 };
-                let size = size_change(change);
-                out.line(format_args!("{letter} {indent}{}{from}{size}", line.name))?;
+                let remarks = remarks(change);
+                out.line(format_args!("{letter} {indent}{}{from}{remarks}", line.name))?;
             }
         }
     }

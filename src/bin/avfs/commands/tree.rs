@@ -9,7 +9,7 @@ use clap::Args;
 use crate::cli::tree_path;
 use crate::context::CommandContext;
 use crate::ui::{Failure, Out, Outcome, Tone};
-use crate::view::{Found, View, plural};
+use crate::view::{Found, View, arrow, plural};
 
 /// Show a version as a tree
 #[derive(Debug, Args)]
@@ -72,14 +72,6 @@ fn shown_name(out: &Out, found: &Found) -> String {
     match &found.node {
         Node::Dir(_) => format!("{}/", out.paint(Tone::Name, name)),
         Node::Symlink(_) | Node::File(_) | Node::Fifo(_) => format!("{name}{}", arrow(&found.node)),
-    }
-}
-
-/// Where a link leads, to be put behind its name.
-fn arrow(node: &Node) -> String {
-    match node {
-        Node::Symlink(link) => format!(" -> {}", String::from_utf8_lossy(&link.target).escape_debug()),
-        Node::Dir(_) | Node::File(_) | Node::Fifo(_) => String::new(),
     }
 }
 
