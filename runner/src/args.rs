@@ -53,7 +53,7 @@ Examples:
   avfs-run --cache write -- make test
   avfs-run --reproducible --fork work -- make dist
   avfs-run --policy agent --approval wait --net host -- npm ci
-  avfs-run --net host --env GITHUB_TOKEN -- git fetch
+  avfs-run --net host --secret GITHUB_TOKEN -- gh pr list
   avfs-run --net host --secret NPM_TOKEN --secret KEY=deploy.pem --shell 'sign --key $KEY_FILE'")]
 pub struct Args {
     /// A line for /bin/sh -c, in place of a command

@@ -241,10 +241,9 @@ impl Diagnose for VaultError {
             Self::Import(error) => return error.hint(),
             Self::Capture(error) => return error.hint(),
             Self::Export(error) => return error.hint(),
-            Self::InFile { path, .. } => {
-                let path = shell_word(OsStr::from_bytes(path.as_bytes()));
-                format!("put it back with: avfs fsck --heal DIR; go on without it with: avfs rm {path}")
-            }
+            Self::InFile { .. } => "put back what a directory has with: avfs fsck --heal DIR; \
+                 write the rest out with: avfs export --keep-going"
+                .to_owned(),
             Self::MissingObject { .. } | Self::DamagedObject { .. } => {
                 "see what else is affected with: avfs fsck; put back what a directory has with: avfs fsck --heal DIR"
                     .to_owned()

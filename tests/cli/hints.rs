@@ -63,6 +63,10 @@ fn verbs_of_other_tools_lead_to_ours() {
         let refusal = env.refused(words, 2, "usage");
         assert!(hint(&refusal).contains(told), "{words:?}: {refusal}");
     }
+    for words in [&["fork", "add", "x"][..], &["quota", "reset"], &["vault", "clone", "x"]] {
+        let told = env.run(words);
+        assert!(told.code == 2 && told.stderr.contains("unrecognized subcommand"), "{words:?}: {told:?}");
+    }
     // Any other is left to who knows all of them.
     let refusal = env.run(&["comit"]);
     assert!(refusal.code == 2 && refusal.stderr.contains("similar subcommands"), "{refusal:?}");

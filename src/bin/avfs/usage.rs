@@ -111,9 +111,21 @@ fn word_of(error: &clap::Error, kind: ErrorKind, context: ContextKind) -> Option
     }
 }
 
+/// How the verb is used that the words went wrong at.
+fn usage_of(error: &clap::Error) -> Option<String> {
+    match error.get(ContextKind::Usage) {
+        Some(ContextValue::StyledStr(usage)) => {
+            usage.to_string().trim().strip_prefix("Usage: ").map(str::to_owned)
+        }
+        _ => None,
+    }
+}
+
 /// A message and a hint for who is used to other tools.
 fn elsewhere(error: &clap::Error) -> Option<(String, String)> {
     let word = word_of(error, ErrorKind::InvalidSubcommand, ContextKind::InvalidSubcommand)?;
+    // Beneath another verb it means something else.
+    usage_of(error).filter(|usage| usage.starts_with("avfs [OPTIONS]"))?;
     let (_, hint) = ELSEWHERE.iter().find(|(words, _)| words.contains(&word))?;
     Some((format!("there is no verb {word:?}"), (*hint).to_owned()))
 }
@@ -121,11 +133,7 @@ fn elsewhere(error: &clap::Error) -> Option<(String, String)> {
 /// Verbs that change a fork take it by an option; the others have nothing but it to be named.
 fn fork_by_option(error: &clap::Error) -> Option<(String, String)> {
     let word = word_of(error, ErrorKind::UnknownArgument, ContextKind::InvalidArg)?;
-    let usage = match error.get(ContextKind::Usage) {
-        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
-        _ => return None,
-    };
-    let usage = usage.trim().strip_prefix("Usage: ")?;
+    let usage = usage_of(error)?;
     let takes_one = ["FORK", "REF", "<A>"].iter().any(|place| usage.contains(place));
     (word == "--fork" && takes_one).then(|| {
         (format!("a fork is named without {word} here"), format!("usage: {usage}; see more with: --help"))

@@ -66,6 +66,8 @@ fn shown_path(change: &Change) -> String {
 /// How long it is, and whatever else there is to tell: `  (12 B, mode 0755)`.
 fn remarks(change: &Change) -> String {
     let size = match file_sizes(change) {
+        // What it was is another thing now.
+        (Some(_), None) if change.after.is_some() => None,
         (Some(before), Some(after)) if before != after => {
             Some(format!("{} -> {}", show_bytes_size(before), show_bytes_size(after)))
         }

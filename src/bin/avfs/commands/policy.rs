@@ -23,6 +23,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::view::plural;
 
 /// Tell what the policies say of a command, without running it
 ///
@@ -354,7 +355,12 @@ fn test(ctx: &CommandContext, args: &TestArgs) -> Outcome {
     }
     let human = |out: &mut Out| {
         for file in &result.files {
-            out.line(format_args!("{}: {} rules, {} examples", file.path, file.rules, file.examples))?;
+            let rules = plural(file.rules, "rule", "rules");
+            out.line(format_args!(
+                "{}: {rules}, {}",
+                file.path,
+                plural(file.examples, "example", "examples")
+            ))?;
         }
         for failure in &result.failures {
             out.line(format_args!("{} {}", out.paint(Tone::Deleted, "FAIL"), failure.message))?;

@@ -143,9 +143,6 @@ fn show(ctx: &CommandContext, args: &BatchArgs, batch: &Batch, list: &str) -> Ou
         }
         let seconds = batch.duration_ms / 1e3;
         out.line(format_args!("batch {}: {}", batch.batch_id, markdown::sentence(&batch.counts, seconds)))?;
-        if batch.resumed > 0 {
-            out.line(format_args!("{} had been done before", batch.resumed))?;
-        }
         match &batch.fork {
             Some(fork) => out.line(format_args!("the result is on fork {fork}: avfs diff {fork}"))?,
             None if batch.counts.succeeded > 0 && !args.discard => {

@@ -18,7 +18,7 @@ use crate::context::CommandContext;
 use crate::crew::WORKERS_MAX;
 use crate::run_options::RunOptions;
 use crate::ui::{Out, Outcome, Tone};
-use crate::view::one_line;
+use crate::view::{one_line, plural};
 
 use drive::{Replayed, drive};
 use source::Source;
@@ -153,5 +153,6 @@ fn sentence(replay: &Replay) -> String {
             parts.push(format!("{number} {what}"));
         }
     }
-    format!("{} of {} runs, in {:.1} s", parts.join(", "), counts.items, replay.duration_ms / 1e3)
+    let runs = plural(counts.items, "run", "runs");
+    format!("{} of {runs}, in {:.1} s", parts.join(", "), replay.duration_ms / 1e3)
 }
