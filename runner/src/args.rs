@@ -83,7 +83,8 @@ pub struct Args {
     /// The working directory, from the workspace's root [default: the same as outside]
     #[arg(long, value_name = "DIR", help_heading = "Workspace")]
     pub cwd: Option<PathBuf>,
-    /// What lies beneath a run without --fork: the directory itself or a copy [possible values: auto, live, cached]
+    /// What lies beneath a run without --fork: the directory itself or a copy [default: auto] [possible values:
+    /// auto, live, cached]
     #[arg(long, value_name = "BASE", hide_possible_values = true, help_heading = "Workspace")]
     pub base: Option<BaseChoice>,
 
@@ -97,7 +98,7 @@ pub struct Args {
     #[arg(long, help_heading = "Changes")]
     pub readonly: bool,
     /// When to save checkpoints of a run that changed something. auto: after it, and before it unless the policy
-    /// says that it only looks; always: both; never [possible values: auto, always, never]
+    /// says that it only looks; always: both; never [default: auto] [possible values: auto, always, never]
     #[arg(long, value_name = "WHEN", help_heading = "Changes")]
     pub checkpoint: Option<CheckpointMode>,
 
@@ -114,8 +115,8 @@ pub struct Args {
     #[arg(long, help_heading = "Cache")]
     pub pure: bool,
 
-    /// Hold to this policy profile too. agent: network, secrets and --rw only by approval; ci: nobody is asked, what
-    /// would be is denied [possible values: agent, ci]
+    /// Hold to this policy profile too. agent: network, secrets, --rw and less of a sandbox only by approval; ci:
+    /// nobody is asked, what would be is denied [possible values: agent, ci]
     #[arg(long, value_name = "PROFILE", help_heading = "Policy")]
     pub policy: Vec<PolicyProfile>,
     /// What to do where an approval is required. fail: exit with 120; wait: until somebody answers with avfs
@@ -129,10 +130,11 @@ pub struct Args {
 
     /// The network: loopback only, the host's, or places of a list through a proxy that programs find by HTTP_PROXY
     /// and the like. A place is DOMAIN, *.DOMAIN (not DOMAIN itself) or ADDRESS[/PREFIX], with :PORT or else for ports
-    /// 80 and 443; a private address needs a place of its own [possible values: none, host, allow=PLACE,...]
+    /// 80 and 443; a private address needs a place of its own [default: none] [possible values: none, host,
+    /// allow=PLACE,...]
     #[arg(long, value_name = "NET", help_heading = "Sandbox")]
     pub net: Option<NetMode>,
-    /// How much of the host is seen [possible values: strict, host]
+    /// How much of the host is seen [default: strict] [possible values: strict, host]
     #[arg(long, value_name = "PROFILE", help_heading = "Sandbox")]
     pub profile: Option<Profile>,
     /// Show a path of the host, read-only
@@ -161,20 +163,20 @@ pub struct Args {
     /// Keep files in which the value of a secret is found
     #[arg(long, help_heading = "Sandbox")]
     pub allow_secret_files: bool,
-    /// Which system calls are refused; avfs doctor --explain-denials lists them [possible values: default, strict,
-    /// off]
+    /// Which system calls are refused; avfs doctor --explain-denials lists them [default: default] [possible values:
+    /// default, strict, off]
     #[arg(long, value_name = "PROFILE", help_heading = "Sandbox")]
     pub seccomp: Option<SeccompProfile>,
-    /// Whether Landlock enforces what is seen a second time [possible values: auto, required, off]
+    /// Whether Landlock enforces what is seen a second time [default: auto] [possible values: auto, required, off]
     #[arg(long, value_name = "MODE", help_heading = "Sandbox")]
     pub landlock: Option<LandlockMode>,
     /// Let the command make user namespaces of its own, as nested sandboxes do
     #[arg(long, help_heading = "Sandbox")]
     pub allow_userns: bool,
-    /// Where what the command writes goes first [possible values: auto, memory, disk]
+    /// Where what the command writes goes first [default: auto] [possible values: auto, memory, disk]
     #[arg(long, value_name = "SCRATCH", help_heading = "Sandbox")]
     pub scratch: Option<ScratchChoice>,
-    /// How the workspace is made writable [possible values: auto, overlay, copy]
+    /// How the workspace is made writable [default: auto] [possible values: auto, overlay, copy]
     #[arg(long, value_name = "BACKEND", help_heading = "Sandbox")]
     pub backend: Option<BackendChoice>,
     /// Make the run come out the same again: a fixed host name, mask and environment (of the caller's only PATH, HOME
