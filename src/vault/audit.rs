@@ -108,6 +108,8 @@ pub enum Problem {
     RunEdited { run: RunId, what: &'static str },
     #[error("approval {approval} stands for something else than the log says")]
     ApprovalEdited { approval: String },
+    #[error("approval {approval} was used, and nobody has given it")]
+    ApprovalUnsaid { approval: String },
     #[error("approval {approval} is in the log, but not in the vault")]
     ApprovalMissing { approval: String },
     #[error("fork {fork} stands elsewhere than the log says")]

@@ -126,7 +126,11 @@ impl<'a> Line<'a> {
     /// The version on the line that a version of the fork shows.
     fn stands_at(&self, id: &VersionId) -> Result<VersionRecord> {
         let version = require_version(self.reader, id)?;
-        Ok(self.went_to(&version)?.unwrap_or(version))
+        Ok(match self.went_to(&version)? {
+            // What it went to may be pruned: it has the same tree, and keeps it.
+            Some(target) => VersionRecord { pruned_at: target.pruned_at.and(version.pruned_at), ..target },
+            None => version,
+        })
     }
 
     /// The version on the line before this one; nothing where the fork began.

@@ -32,6 +32,8 @@ pub struct Witness {
     runs: BTreeMap<RunId, Seen>,
     /// What every approval came to, and for which request.
     approvals: BTreeMap<String, (ApprovalState, Digest)>,
+    /// Approvals that were used without having been given.
+    unsaid: Vec<String>,
     /// The head of every fork, by its name.
     forks: BTreeMap<String, Digest>,
     /// The version and the remark of every checkpoint, by `FORK@NAME`; those that runs saved are not among them.
@@ -42,8 +44,8 @@ pub struct Witness {
 
 impl Default for Witness {
     fn default() -> Self {
-        let (runs, approvals, forks, checkpoints) = Default::default();
-        Self { runs, approvals, forks, checkpoints, prunes: Some(BTreeMap::new()) }
+        let (runs, approvals, unsaid, forks, checkpoints) = Default::default();
+        Self { runs, approvals, unsaid, forks, checkpoints, prunes: Some(BTreeMap::new()) }
     }
 }
 
@@ -57,7 +59,10 @@ impl Witness {
             _ => None,
         };
         if let (Some(state), Some(digest)) = (came_to, row.after) {
-            self.approvals.insert(row.subject.clone(), (state, digest));
+            let before = self.approvals.insert(row.subject.clone(), (state, digest));
+            if state == ApprovalState::Used && before != Some((ApprovalState::Approved, digest)) {
+                self.unsaid.push(row.subject.clone());
+            }
         }
         self.hear_of_forks(row);
         if row.action == "vault.prune" {
@@ -180,7 +185,8 @@ impl Witness {
             .collect())
     }
 
-    /// Runs of the journal that the log does not have. Those before the first that it has are older than what it tells.
+    /// Runs of the journal that the log does not have. Those before the first that it has are older than what it tells,
+    /// unless they stand where no run is put.
     fn unknown_runs(&self, reader: &dyn Reader) -> Result<Vec<Problem>> {
         let (mut problems, mut after, mut tells) = (Vec::new(), i64::MIN, false);
         loop {
@@ -190,7 +196,7 @@ impl Witness {
             for run in runs {
                 if self.runs.contains_key(&run.id) {
                     tells = true;
-                } else if tells {
+                } else if tells || run.seq <= 0 {
                     problems.push(Problem::RunUnknown { run: run.id });
                 }
             }
@@ -222,6 +228,7 @@ impl Witness {
                 }
             }
         }
+        problems.extend(self.unsaid.into_iter().map(|approval| Problem::ApprovalUnsaid { approval }));
         problems.extend(compare_approvals(self.approvals, reader)?);
         Ok(problems)
     }

@@ -111,6 +111,21 @@ fn rows_that_were_slipped_in_are_found() {
              NULL, NULL, request, decision, result FROM run",
             "run 00000000ff is in the journal, but not in the log",
         ),
+        (
+            "INSERT INTO run SELECT 0, '00000000ff', fork, state, NULL, NULL, started_at, ended_at, exit_code, signal, \
+             NULL, NULL, request, decision, result FROM run",
+            "run 00000000ff is in the journal, but not in the log",
+        ),
+        (
+            "INSERT INTO run SELECT -9223372036854775808, '00000000ff', fork, state, NULL, NULL, started_at, ended_at, \
+             exit_code, signal, NULL, NULL, request, decision, result FROM run",
+            "of a table is out of order",
+        ),
+        (
+            "INSERT INTO audit SELECT -9223372036854775808, at, actor, action, subject, before, after, '', digest FROM audit \
+             WHERE seq = 1",
+            "of a table is out of order",
+        ),
     ] {
         let env = TestEnv::with_project();
         land(&env, 1, &Changes::default().put("new", "new\n"));

@@ -205,6 +205,18 @@ fn a_file_system_without_locks() {
     assert!(!left.iter().any(|name| name.to_string_lossy().contains("other.db")), "{left:?}");
 }
 
+/// What is called as the lock is not waited for, whatever it is.
+#[test]
+fn a_pipe_in_the_place_of_the_lock() {
+    let env = TestEnv::with_project();
+    let lock = env.project().join(".avfs/vault.db-lock");
+    std::fs::remove_file(&lock).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let mut patient = env.clean(Path::new("timeout"));
+    let answer = Answer::from(patient.arg("20").arg(binary()).arg("log").output().unwrap());
+    assert_eq!(answer.code, 0, "{answer:?}");
+}
+
 /// A file server may hold a lease on a file: it is asked to give it back, and waited for, but not for long.
 #[test]
 fn a_file_that_somebody_has_a_lease_on() {

@@ -247,7 +247,11 @@ fn a_yes_that_nobody_said_is_found() {
     vault.answer_approval(&prefix(&third), Answer::Approve).unwrap();
     drop(vault);
     let sql = support::sql(&file);
-    sql.execute("UPDATE approval SET state = 'approved' WHERE id = ?1", [first.id.as_str()]).unwrap();
+    sql.execute(
+        "UPDATE approval SET state = 'approved', decided_at = created_at, decided_by = 'x', expires_at = 9223372036854775807 WHERE id = ?1",
+        [first.id.as_str()],
+    )
+    .unwrap();
     sql.execute("DELETE FROM approval WHERE id = ?1", [second.id.as_str()]).unwrap();
     sql.execute("UPDATE approval SET request_digest = ?1 WHERE id = ?2", ([9; 32], third.id.as_str()))
         .unwrap();
@@ -259,4 +263,8 @@ fn a_yes_that_nobody_said_is_found() {
         |approval: &ApprovalRecord| audit::Problem::ApprovalEdited { approval: approval.id.to_string() };
     let missing = audit::Problem::ApprovalMissing { approval: second.id.to_string() };
     assert_eq!(found, [edited(&first), missing, edited(&third)]);
+    // Used, it is as the log says, but for who gave it.
+    assert!(matches!(vault.claim_approval(&digest(1), None, &run_id(4)).unwrap(), Claim::Granted(_)));
+    let found = audit::verify(&*vault.read().unwrap(), None).unwrap().problems;
+    assert!(found.contains(&audit::Problem::ApprovalUnsaid { approval: first.id.to_string() }), "{found:?}");
 }

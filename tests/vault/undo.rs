@@ -88,6 +88,23 @@ fn what_was_pruned_is_not_gone_back_to() {
     support::assert_clean(&vault);
 }
 
+/// The version an undo went to may be given up; the undo has the same.
+#[test]
+fn what_an_undo_keeps_is_gone_back_to() {
+    let scratch = Scratch::new();
+    let vault = support::create_vault(&scratch.join("v.db"));
+    let main = main_fork();
+    ["one", "two"].iter().for_each(|text| write(&vault, &main, text));
+    vault.undo(&main).unwrap();
+    let one = tree(&vault, &main);
+    vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
+    vault.gc(&|_| {}).unwrap();
+    write(&vault, &main, "three");
+    vault.undo(&main).unwrap();
+    assert_eq!(tree(&vault, &main), one);
+    support::assert_clean(&vault);
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Write,

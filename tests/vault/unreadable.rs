@@ -9,6 +9,43 @@ use avfs::vault::import::{ImportError, OnTrouble, TroubleReason};
 use crate::attributes::set_mode;
 use crate::support::{self, Scratch};
 
+/// Of a directory that can be listed and not entered there are names and no more. The tree without them is no version's.
+#[test]
+fn what_cannot_even_be_looked_at_is_not_forgotten() {
+    if support::is_root() {
+        let name = "unreadable::what_cannot_even_be_looked_at_is_not_forgotten";
+        return support::skip(name, "root ignores modes");
+    }
+    for ignored in [false, true] {
+        let scratch = Scratch::new();
+        let (dir, cache) = (scratch.dir("dir"), scratch.join("cache"));
+        scratch.dir("dir/a");
+        fs::write(dir.join("a/x"), "one").unwrap();
+        fs::write(dir.join("k"), "keep").unwrap();
+        support::settle();
+        let vault = support::create_real_vault(&scratch.join("vault.db"));
+        let import = || support::try_import(&vault, &dir, Some(&cache), OnTrouble::KeepGoing).unwrap();
+        import();
+        set_mode(&dir.join("a"), 0o444);
+        assert_eq!(import().scanned.troubles.len(), 1);
+        if ignored {
+            fs::write(dir.join(".avfsignore"), "/a/x\n").unwrap();
+        } else {
+            let time = fs::metadata(dir.join("a")).unwrap().modified().unwrap();
+            set_mode(&dir.join("a"), 0o755);
+            fs::remove_file(dir.join("a/x")).unwrap();
+            fs::File::open(dir.join("a")).unwrap().set_modified(time).unwrap();
+            set_mode(&dir.join("a"), 0o444);
+        }
+        vault.gc(&|_| {}).unwrap();
+        assert_eq!(import().scanned.troubles, []);
+        support::assert_clean(&vault);
+        set_mode(&dir.join("a"), 0o755);
+        import();
+        support::assert_clean(&vault);
+    }
+}
+
 #[test]
 fn what_may_not_be_read_is_refused_or_named() {
     if support::is_root() {

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use rusqlite::types::Type;
 use rusqlite::{Params, Row};
 
-use super::read::{Session, limit};
+use super::read::{Session, ahead, limit};
 use super::schema;
 use crate::backend::{ApprovalRecord, ApprovalState, Result};
 use crate::clock::Timestamp;
@@ -86,8 +86,8 @@ impl Session<'_> {
     }
 
     pub fn approvals_before(&self, before: i64, at_most: usize) -> Result<Vec<ApprovalRecord>> {
-        let rows =
-            self.approvals_where("WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2", (before, limit(at_most)))?;
+        let which = format!("WHERE seq {} ?1 ORDER BY seq DESC LIMIT ?2", ahead(before));
+        let rows = self.approvals_where(&which, (before, limit(at_most)))?;
         self.in_order(rows, before, Ordering::Less, |approval| approval.seq)
     }
 

@@ -388,7 +388,10 @@ pub fn check_room(path: &Path) -> Result<()> {
 /// Refuses a file system without locks, where SQLite would take every lock for held by somebody else.
 pub fn check_locks(path: &Path) -> Result<()> {
     // Not on the vault itself: whoever closes a file gives up all locks of the process on it, SQLite's too.
-    let Ok(beside) = std::fs::File::open(sibling(path, "-lock")) else { return Ok(()) };
+    let mut options = std::fs::OpenOptions::new();
+    // Whatever is called so is not waited for.
+    options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    let Ok(beside) = options.open(sibling(path, "-lock")) else { return Ok(()) };
     match fcntl_lock(&beside, FlockOperation::NonBlockingLockShared) {
         Ok(()) | Err(Errno::AGAIN | Errno::ACCESS | Errno::INTR) => Ok(()),
         Err(_) => Err(BackendError::LocksUnsupported { path: path.to_owned() }),

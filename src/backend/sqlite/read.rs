@@ -351,12 +351,12 @@ impl Reader for Session<'_> {
                 digest: AuditDigest(row.get(8)?),
             })
         };
-        let rows = self.all(
+        let sql = format!(
             "SELECT seq, at, actor, action, subject, before, after, detail, digest \
-             FROM audit WHERE seq > ?1 ORDER BY seq LIMIT ?2",
-            (after, limit(at_most)),
-            read,
-        )?;
+             FROM audit WHERE seq {} ?1 ORDER BY seq LIMIT ?2",
+            behind(after)
+        );
+        let rows = self.all(&sql, (after, limit(at_most)), read)?;
         self.in_order(rows, after, Ordering::Greater, |row| row.seq)
     }
 
@@ -396,6 +396,17 @@ impl Reader for Session<'_> {
         let rows = self.all(sql, (before, limit(at_most)), |row| Ok((row.get(0)?, row.get(1)?)))?;
         self.in_order(rows, before, Ordering::Less, |(row, _)| *row)
     }
+}
+
+/// How rows before or behind a place are asked for: at either end with the end itself, where no row is ever put. One that
+/// was is not left out unseen; it is out of order.
+pub fn ahead(of: i64) -> &'static str {
+    if of == i64::MAX { "<=" } else { "<" }
+}
+
+/// As [`ahead`], for what follows.
+pub fn behind(of: i64) -> &'static str {
+    if of == i64::MIN { ">=" } else { ">" }
 }
 
 impl Session<'_> {

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use rusqlite::types::Type;
 use rusqlite::{Params, Row};
 
-use super::read::{Session, limit, named};
+use super::read::{Session, ahead, behind, limit, named};
 use super::schema;
 use crate::backend::{Result, RunRecord, RunState};
 use crate::clock::Timestamp;
@@ -93,7 +93,10 @@ impl Session<'_> {
     }
 
     pub fn runs_before(&self, before: i64, at_most: usize) -> Result<Vec<RunRecord>> {
-        let rows = self.journal("WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2", (before, limit(at_most)))?;
+        let rows = self.journal(
+            &format!("WHERE seq {} ?1 ORDER BY seq DESC LIMIT ?2", ahead(before)),
+            (before, limit(at_most)),
+        )?;
         self.in_order(rows, before, Ordering::Less, |run| run.seq)
     }
 
@@ -104,7 +107,10 @@ impl Session<'_> {
     }
 
     pub fn runs_since(&self, after: i64, at_most: usize) -> Result<Vec<RunRecord>> {
-        let rows = self.journal("WHERE seq > ?1 ORDER BY seq LIMIT ?2", (after, limit(at_most)))?;
+        let rows = self.journal(
+            &format!("WHERE seq {} ?1 ORDER BY seq LIMIT ?2", behind(after)),
+            (after, limit(at_most)),
+        )?;
         self.in_order(rows, after, Ordering::Greater, |run| run.seq)
     }
 

@@ -167,12 +167,14 @@ pub(in crate::vault) struct Listing<'j> {
     pub pending: Vec<(usize, Vec<u8>)>,
     pub subdirs: Vec<Job>,
     pub clean: bool,
+    /// Every name that belongs here is among the entries.
+    pub complete: bool,
 }
 
 impl<'j> Listing<'j> {
     pub fn new(job: &'j Job, fd: OwnedFd, names: usize) -> Self {
         let (entries, clean) = (Vec::with_capacity(names), false);
-        Self { job, fd, entries, pending: Vec::new(), subdirs: Vec::new(), clean }
+        Self { job, fd, entries, pending: Vec::new(), subdirs: Vec::new(), clean, complete: true }
     }
 }
 
@@ -259,7 +261,7 @@ impl Shared<'_> {
                 self.list_upper(upper, &job, fd, names)?
             }
         };
-        let Listing { fd, entries, pending, subdirs, clean, .. } = listing;
+        let Listing { fd, entries, pending, subdirs, clean, complete, .. } = listing;
         // Whoever uses the vault changes the time of the directory that it lies in.
         let known = job.cached.filter(|_| clean && holds_vault);
         let stat = match known.and_then(|number| self.cache?.dir(number)) {
@@ -274,8 +276,7 @@ impl Shared<'_> {
         let file_job = |names| FileJob { number, path: path.clone(), dir: Arc::clone(&dir), names };
         let looked = Looked { subdirs, files: chunks.map(file_job).collect(), bytes };
         let Job { number, parent, path, cached, over, .. } = job;
-        let scanned =
-            ScannedDir { path, parent, stat, xattrs, entries, cached, clean, complete: false, over };
+        let scanned = ScannedDir { path, parent, stat, xattrs, entries, cached, clean, complete, over };
         lock(&self.dirs).push((number, scanned));
         Ok(Some(looked))
     }
@@ -345,7 +346,7 @@ impl Shared<'_> {
         } else {
             let looked = beneath::stat(listing.fd.as_fd(), &listed.name);
             let Some(stat) = self.tolerate(looked, "stat", path)? else {
-                listing.clean = false;
+                (listing.clean, listing.complete) = (false, false);
                 return Ok(());
             };
             if self.own_file.is_file(&stat) {

@@ -47,7 +47,7 @@ pub(in crate::vault) struct ScannedDir {
     pub cached: Option<u32>,
     /// Every entry is as the cache has it, subdirectories aside.
     pub clean: bool,
-    /// Nothing in it or beneath it is missing; known at the end.
+    /// Nothing in it is missing; at the end also nothing beneath it.
     pub complete: bool,
     /// What it lies over, in an upper.
     pub over: Over,
@@ -435,11 +435,12 @@ impl<'a> Shared<'a> {
         }
         let_names_agree(&mut dirs);
         for number in (0..dirs.len()).rev() {
-            dirs[number].complete = dirs[number].entries.iter().all(|entry| match entry.what {
+            let is_there = |entry: &ScannedEntry| match entry.what {
                 What::Dir(beneath) => dirs[beneath as usize].complete,
                 What::File { .. } | What::Symlink { .. } | What::Fifo => true,
                 What::Pending | What::Gone | What::Whiteout => false,
-            });
+            };
+            dirs[number].complete = dirs[number].complete && dirs[number].entries.iter().all(is_there);
         }
         for dir in &mut dirs {
             dir.stat.mode = self.true_mode(&dir.stat);
