@@ -10,6 +10,7 @@ use super::chunk::{self, BLOCK_BYTES, Cutter, FILE_BYTES_MAX, Item, ListBuilder,
 use super::content::{self, WHOLE_BYTES_MAX};
 use super::error::{Result, VaultError};
 use super::page::FileContent;
+use super::store::Vault;
 use super::threads;
 
 /// Data worked on at once: while one window is hashed and compressed the next is read.
@@ -67,28 +68,46 @@ pub fn is_whole(bytes: &[u8]) -> bool {
             && bytes.chunks(BLOCK_BYTES).all(|block| block.iter().any(|byte| *byte != 0)))
 }
 
-/// Whether a vault has some content, or the list of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    Absent,
-    /// Something else is there: who has the content at hand stores it again.
-    Damaged,
-    Whole,
+/// Which of some content, or of lists of it, a vault has.
+pub struct Known {
+    pub whole: HashSet<BlobId>,
+    /// How many are something else than their digests say: who has the content at hand stores it again.
+    pub damaged: u64,
 }
 
-impl Presence {
-    pub fn of(reader: &dyn Reader, id: &BlobId) -> Result<Self> {
-        let check = |blob: BlobRecord| match blob.codec {
-            Codec::List => chunk::open_list(&blob).map(drop),
-            Codec::Raw | Codec::Zstd => content::decode(blob).map(drop),
-        };
-        let read = reader.blob(id).map_err(VaultError::from);
-        match read.and_then(|blob| blob.map(check).transpose()) {
-            Ok(None) => Ok(Self::Absent),
-            Ok(Some(())) => Ok(Self::Whole),
-            Err(error) if error.is_damage() => Ok(Self::Damaged),
-            Err(error) => Err(error),
+impl Known {
+    pub fn of<'i>(vault: &Vault, ids: impl IntoIterator<Item = &'i BlobId>) -> Result<Self> {
+        let reader = vault.read()?;
+        let mut there = Vec::new();
+        for id in ids {
+            if reader.has_blob(id)? {
+                there.push(*id);
+            }
         }
+        drop(reader);
+        let mut known = Self { whole: HashSet::new(), damaged: 0 };
+        if there.is_empty() {
+            return Ok(known);
+        }
+        let reader = vault.backend().read_unmapped()?;
+        for id in there {
+            match check(&*reader, &id) {
+                Ok(()) => {
+                    known.whole.insert(id);
+                }
+                Err(error) if error.is_damage() => known.damaged += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(known)
+    }
+}
+
+fn check(reader: &dyn Reader, id: &BlobId) -> Result<()> {
+    let blob = content::fetch(reader, id)?;
+    match blob.codec {
+        Codec::List => chunk::open_list(&blob).map(drop),
+        Codec::Raw | Codec::Zstd => content::decode(blob).map(drop),
     }
 }
 
@@ -253,20 +272,13 @@ fn chunk_id(item: &Item) -> Option<BlobId> {
 
 /// Stores straight into a vault, one batch after another.
 pub struct VaultSink<'b, 'v> {
-    pub vault: &'v super::store::Vault,
+    pub vault: &'v Vault,
     pub batch: &'b mut super::batch::Batch<'v>,
 }
 
 impl Sink for VaultSink<'_, '_> {
     fn known(&mut self, ids: &[BlobId]) -> Result<HashSet<BlobId>> {
-        let reader = self.vault.backend().read_unmapped()?;
-        let mut known = HashSet::new();
-        for id in ids {
-            if Presence::of(&*reader, id)? == Presence::Whole {
-                known.insert(*id);
-            }
-        }
-        Ok(known)
+        Ok(Known::of(self.vault, ids)?.whole)
     }
 
     fn store(&mut self, blobs: Vec<BlobRecord>) -> Result<()> {

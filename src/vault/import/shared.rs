@@ -20,7 +20,7 @@ use crate::vault::capture::UpperKind;
 use crate::vault::content;
 use crate::vault::error::{Result, VaultError};
 use crate::vault::ignore::Rules;
-use crate::vault::ingest::Presence;
+use crate::vault::ingest::Known;
 use crate::vault::meter::Meter;
 use crate::vault::own::OwnFile;
 use crate::vault::page::FileContent;
@@ -334,20 +334,9 @@ impl<'a> Shared<'a> {
             Keep::Everything => unseen(&|_| true),
         };
         if !unknown.is_empty() && !self.vault_is_empty()? {
-            let reader = self.vault.backend().read_unmapped()?;
-            let mut whole = Vec::new();
-            for id in &unknown {
-                match Presence::of(&*reader, id)? {
-                    Presence::Absent => {}
-                    Presence::Damaged => {
-                        self.mended.fetch_add(1, Ordering::Relaxed);
-                    }
-                    Presence::Whole => whole.push(*id),
-                }
-            }
-            whole.iter().for_each(|id| {
-                unknown.remove(id);
-            });
+            let known = Known::of(self.vault, &unknown)?;
+            self.mended.fetch_add(known.damaged, Ordering::Relaxed);
+            unknown.retain(|id| !known.whole.contains(id));
         }
         Ok(unknown)
     }
