@@ -113,7 +113,7 @@ fn check(reader: &dyn Reader, id: &BlobId) -> Result<()> {
 
 /// Where the blobs of an ingestion go.
 pub trait Sink {
-    /// Those of the ids that the vault has already.
+    /// Those of the ids that the vault has already, and whole.
     fn known(&mut self, ids: &[BlobId]) -> Result<HashSet<BlobId>>;
     fn store(&mut self, blobs: Vec<BlobRecord>) -> Result<()>;
 }

@@ -1,6 +1,6 @@
 //! Vaults that are not what they should be: told of what it concerns, kept apart from what is whole, healed.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::env::TestEnv;
 use crate::support::{self, sql};
@@ -86,6 +86,10 @@ fn an_import_onto_a_damaged_version_is_told() {
     let answer = env.run(&["import", "-m", "second"]);
     assert!(answer.code == 0 && answer.stderr.contains("cannot be counted: tree"), "{answer:?}");
     assert!(env.ok(&["log", "--limit", "1"]).contains("second"));
+    assert_eq!(sql(&env.vault_file()).execute(gone, []).unwrap(), 1);
+    env.put("third", b"x\n");
+    let imported = env.result(&["import"]);
+    assert_eq!((&imported["changed"], &imported["change_counts"]), (&json!(true), &Value::Null));
     assert_eq!(env.ok(&["cat", "main", "second"]), "x\n");
 }
 

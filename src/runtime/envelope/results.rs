@@ -90,7 +90,8 @@ pub struct Import {
     pub bytes_read: u64,
     /// Blobs that were damaged in the vault and are whole again, since the directory has their content.
     pub mended: u64,
-    pub change_counts: ChangeTotals,
+    /// Null if what was before cannot be compared: it was pruned, or is damaged.
+    pub change_counts: Option<ChangeTotals>,
     pub troubles: Vec<TroubleObject>,
 }
 
@@ -100,7 +101,7 @@ impl Import {
         fork: &crate::ids::ForkName,
         dir: &std::path::Path,
         imported: &Imported,
-        counts: ChangeTotals,
+        counts: Option<ChangeTotals>,
     ) -> Self {
         Self {
             edited: Edited::of(fork, &imported.committed),

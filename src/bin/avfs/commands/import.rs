@@ -70,7 +70,7 @@ pub struct Done {
     pub result: Import,
     fork: ForkName,
     imported: Imported,
-    counts: ChangeCounts,
+    counts: Option<ChangeCounts>,
 }
 
 pub fn run(ctx: &CommandContext, args: &ImportArgs) -> Outcome {
@@ -135,45 +135,42 @@ pub fn import(
     // The version is there, whatever is wrong with the one before it.
     let counts = count_changes(vault, &imported).unwrap_or_else(|error| {
         ctx.ui.note(format_args!("note: what has changed cannot be counted: {error}"));
-        ChangeCounts::default()
+        None
     });
-    let result = Import::of(fork, dir, &imported, ChangeTotals::from(&counts));
+    let result = Import::of(fork, dir, &imported, counts.as_ref().map(ChangeTotals::from));
     Ok(Done { result, fork: fork.clone(), imported, counts })
 }
 
 /// What came with the version; nothing is counted against a version whose files were given up.
-fn count_changes(vault: &Vault, imported: &Imported) -> Result<ChangeCounts, VaultError> {
+fn count_changes(vault: &Vault, imported: &Imported) -> Result<Option<ChangeCounts>, VaultError> {
     let after = &imported.committed.version;
     if !imported.committed.changed() {
-        return Ok(ChangeCounts::default());
+        return Ok(Some(ChangeCounts::default()));
     }
     let reader = vault.read()?;
     let reader = &*reader;
     let before = require_version(reader, &imported.committed.previous)?;
     if before.pruned_at.is_some() {
-        return Ok(ChangeCounts::default());
+        return Ok(None);
     }
     if before.entries == 0 {
         // A first import: walking all of it would tell no more than its record does.
-        return Ok(ChangeCounts { added: after.entries, ..ChangeCounts::default() });
+        return Ok(Some(ChangeCounts { added: after.entries, ..ChangeCounts::default() }));
     }
     let (before, after) = (root_of(&before)?, root_of(after)?);
     let pages: &dyn Pages = &reader;
     let summary = ChangeSummary::compare(pages, &before, &after, &[], Shown::WithoutTimes)?;
-    Ok(summary.counts)
+    Ok(Some(summary.counts))
 }
 
 impl Done {
     pub fn show(&self, out: &mut Out) -> Result<(), Failure> {
         edited::show(out, &self.fork, &self.imported.committed)?;
         let (version, scanned) = (&self.imported.committed.version, &self.imported.scanned);
-        if self.imported.committed.changed() {
-            let only_times = self.counts == ChangeCounts::default();
-            let line = if only_times {
-                "no changes but of times".to_owned()
-            } else {
-                patch::counts_line(&self.counts)
-            };
+        if let (Some(counts), true) = (&self.counts, self.imported.committed.changed()) {
+            let only_times = *counts == ChangeCounts::default();
+            let line =
+                if only_times { "no changes but of times".to_owned() } else { patch::counts_line(counts) };
             out.line(format_args!("{line}"))?;
         }
         out.line(format_args!(
