@@ -12,6 +12,7 @@ pub mod diagnose;
 pub mod exit_code;
 pub mod hostfs;
 pub mod ids;
+pub mod pause;
 pub mod runtime;
 mod toml_source;
 pub mod vault;

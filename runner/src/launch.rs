@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use avfs::diagnose::Diagnose;
+use avfs::pause;
 use avfs::runtime::{Completion, LaunchPlan, Launcher, Refused, ViewStep, WorkspaceMount};
 use rustix::io::Errno;
 
@@ -184,7 +185,9 @@ impl Launcher for SandboxLauncher {
         let streams =
             Streams::prepare(plan.input, plan.streams).map_err(LaunchError::host("set up the streams"))?;
         let signals = supervisor::hold_signals().map_err(LaunchError::host("hold back signals"))?;
+        pause::point("launching");
         let started_up = start(&prepared, &keeper, streams).and_then(|sandbox| {
+            pause::point("launched");
             meanwhile();
             sandbox.wait_for_the_command(&signals, plan)
         });

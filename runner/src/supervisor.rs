@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use avfs::pause;
 use avfs::runtime::{Completion, Confined, Exit, LaunchPlan, LimitKind, NetMode, Usage};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, WaitOptions, kill_process, waitpid};
@@ -325,6 +326,7 @@ impl Watch<'_> {
             return;
         }
         self.signalled = true;
+        pause::point("signalled");
         if signal == libc::SIGINT || signal == libc::SIGTERM {
             self.requests += 1;
             if self.requests > 1 {
@@ -357,6 +359,7 @@ impl Watch<'_> {
         match self.ending {
             Ending::No if self.deadline.is_some_and(|deadline| now >= deadline) => {
                 self.timed_out = true;
+                pause::point("timed-out");
                 let _ = self.control.order(Order::TerminateAll);
                 // A grace that never ends is one that is not waited for.
                 self.ending = match now.checked_add(self.grace) {
@@ -364,7 +367,10 @@ impl Watch<'_> {
                     None => Ending::AskedForEver,
                 };
             }
-            Ending::Asked { kill_at } if now >= kill_at => self.kill(),
+            Ending::Asked { kill_at } if now >= kill_at => {
+                pause::point("grace-over");
+                self.kill();
+            }
             Ending::Killed { give_up_at } if now >= give_up_at => return false,
             Ending::No | Ending::AskedForEver | Ending::Asked { .. } | Ending::Killed { .. } => {}
         }

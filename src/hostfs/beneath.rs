@@ -68,6 +68,7 @@ fn open_hop(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> io::
             // a lease on the file, such as a file server, and is asked to give it back, which may take long.
             Err(Errno::AGAIN) if tries < AT_ONCE_TRIES_MAX => tries += 1,
             Err(Errno::AGAIN) if tries < AT_ONCE_TRIES_MAX + LEASE_PAUSES_MAX => {
+                crate::pause::point("leased");
                 std::thread::sleep(LEASE_PAUSE);
                 tries += 1;
             }

@@ -79,6 +79,7 @@ impl FileLock {
         if patience.is_zero() {
             return Err(LockError::TimedOut(patience));
         }
+        crate::pause::point("lock-wait");
         match wait_for(file, now, wait, patience) {
             Some(outcome) => outcome.map(|held| Self { held }).map_err(refused),
             None => Err(LockError::TimedOut(patience)),
@@ -275,7 +276,15 @@ mod tests {
             let path = path.clone();
             move || FileLock::acquire(&path, Mode::Exclusive, Duration::from_secs(60)).is_ok()
         });
-        std::thread::sleep(Duration::from_millis(20));
+        // The kernel lists those that wait for a lock, by the inode of its file.
+        let waits = format!(":{} ", path.metadata().unwrap().ino());
+        let is_waiting = || {
+            let locks = std::fs::read_to_string("/proc/locks").unwrap();
+            locks.lines().any(|line| line.contains("-> FLOCK  ADVISORY  WRITE") && line.contains(&waits))
+        };
+        while !is_waiting() {
+            std::thread::yield_now();
+        }
         drop(held);
         assert!(waiter.join().unwrap());
         // The abandoned waiter above must not have kept the lock.

@@ -159,6 +159,7 @@ pub fn rename(
         Over::Anything => RenameFlags::EXCHANGE,
     };
     let (old, new) = (OsStr::from_bytes(from), OsStr::from_bytes(to));
+    crate::pause::point("rename");
     match rustix::fs::renameat_with(from_dir, old, to_dir, new, flags) {
         // Not every file system knows the flags.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {

@@ -12,6 +12,7 @@ use super::beneath::{self, DIR};
 
 /// Removes everything at `path`; nothing there is no failure.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
+    crate::pause::point("remove-tree");
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         // Directories closed to their owner, or nested deeper than files may be open, take a longer way.

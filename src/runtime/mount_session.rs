@@ -25,6 +25,7 @@ use crate::hostfs::remove::remove_tree;
 use crate::hostfs::xattr;
 use crate::hostfs::{beneath, copy, overlay};
 use crate::ids::{DIGEST_BYTES, RunId, VersionId};
+use crate::pause;
 use crate::vault::capture::{UpperKind, open_closed_root, open_for_copying};
 
 use super::launcher::{UpperPlace, UpperRoot};
@@ -165,9 +166,11 @@ impl ScratchDir {
         make_private(&runs)?;
         let dir = runs.join(id.as_str());
         let lock = make_locked(&dir)?;
+        pause::point("session-Made");
         forget_lists(&dir).map_err(SessionError::host("prepare", &dir))?;
         let record = dir.join(RECORD);
         let record = File::create(&record).map_err(SessionError::host("create", &record))?;
+        pause::point("session-Prepared");
         Ok(MountSession { dir, state: MountState::Prepared, record: Some(record), _lock: Some(lock) })
     }
 
@@ -297,6 +300,7 @@ impl MountSession {
             return Err(SessionError::State { from: self.state, to: next });
         }
         self.state = next;
+        pause::point(format_args!("session-{next:?}"));
         Ok(())
     }
 
@@ -349,6 +353,7 @@ impl MountSession {
         let (path, unfinished) = (self.dir.join(OUTCOME), self.dir.join(OUTCOME_UNFINISHED));
         over_what_is_there(&unfinished, outcome.as_bytes())
             .map_err(SessionError::host("write", &unfinished))?;
+        pause::point("outcome");
         std::fs::rename(&unfinished, &path).map_err(SessionError::host("write", &path))
     }
 
@@ -498,30 +503,27 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_does_not_take_a_scratch_that_is_being_made() {
-        use std::sync::atomic::{AtomicBool, Ordering};
+    fn a_scratch_that_a_sweep_takes_while_it_is_made_is_made_again() {
+        use rustix::fs::inotify;
         let dir = tempfile::tempdir().unwrap();
         let scratch = ScratchDir::new(dir.path());
-        let done = AtomicBool::new(false);
+        let id = RunId::parse("0123456789").unwrap();
+        drop(scratch.prepare(&id).unwrap());
+        let (_, swept) = scratch.dead().unwrap().pop().unwrap();
+        let opened = inotify::init(inotify::CreateFlags::CLOEXEC).unwrap();
+        inotify::add_watch(&opened, &swept.dir, inotify::WatchFlags::OPEN).unwrap();
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    for (_, session) in scratch.dead().unwrap() {
-                        session.discard().unwrap();
-                    }
-                }
-            });
-            for number in 0..2000 {
-                let id = RunId::parse(&format!("{number:010x}")).unwrap();
-                let made = scratch.prepare(&id).and_then(|session| {
-                    session.write_record("x")?;
-                    session.discard()
-                });
-                done.store(made.is_err(), Ordering::Relaxed);
-                made.unwrap();
+            let maker = scope.spawn(|| scratch.prepare(&id).and_then(|made| made.discard()));
+            // It opens the directory a second time when the sweep has kept it from locking it the first time.
+            let mut buffer = [std::mem::MaybeUninit::uninit(); 1024];
+            let mut events = inotify::Reader::new(&opened, &mut buffer);
+            for _ in 0..2 {
+                events.next().unwrap();
             }
-            done.store(true, Ordering::Relaxed);
+            swept.discard().unwrap();
+            maker.join().unwrap().unwrap();
         });
+        assert!(scratch.dirs().unwrap().is_empty());
     }
 
     #[test]

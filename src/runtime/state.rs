@@ -54,6 +54,7 @@ impl ProxyExecutionState {
         assert!(self.may_become(next), "an execution cannot go from {self:?} to {next:?}");
         tracing::debug!(from = ?self, to = ?next, "execution");
         *self = next;
+        crate::pause::point(next.word());
     }
 }
 

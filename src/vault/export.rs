@@ -261,6 +261,7 @@ impl Staging {
             let path = parent.join(format!("{}{unique}", own::STAGING_PREFIX));
             let host = |operation| ExportError::host(operation, &path);
             std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(host("create"))?;
+            crate::pause::point("staging-made");
             // Nothing if a sweep found it before it was locked, and took it for abandoned.
             if let Some(alive) = FileLock::try_existing(&path, Mode::Exclusive).map_err(host("lock"))? {
                 let fd = beneath::open_root(&path).map_err(host("open"))?;
@@ -271,6 +272,7 @@ impl Staging {
 
     /// Gives the finished directory its name.
     fn publish(self, dest: &Path) -> Result<()> {
+        crate::pause::point("publish");
         std::fs::rename(&self.path, dest).map_err(|error| {
             if [ErrorKind::DirectoryNotEmpty, ErrorKind::AlreadyExists].contains(&error.kind()) {
                 return ExportError::Came { path: dest.to_owned() };

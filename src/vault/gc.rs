@@ -98,6 +98,7 @@ impl Vault {
             marked.mark_all(&*reader)?;
             marked
         };
+        crate::pause::point("marked");
         swept.versions = self.sweep_versions(&mut marked)?;
         // Only now: which of them have lost a version is known when those are gone.
         swept.memos = self.forget(&Forget::AllLost)?.len() as u64;
@@ -106,6 +107,7 @@ impl Vault {
         for kind in [ObjectKind::Tree, ObjectKind::Blob] {
             let mut before = i64::MAX;
             loop {
+                crate::pause::point("sweep");
                 let step = self.transact_with(Durability::Deferred, |transaction| {
                     marked.mark_all(transaction.view())?;
                     if kind == ObjectKind::Blob {

@@ -120,6 +120,7 @@ impl BaseCache {
     /// meanwhile, and uses, must stay. `damaged` is the lease of a base whose seal is good and its files not.
     fn retire(&self, root: &DirRef, damaged: Option<&FileLock>) -> Result<()> {
         let place = self.bases.place(&root.tree.to_hex());
+        crate::pause::point("retire");
         let _turn = self.bases.turn()?;
         let still_there = match damaged {
             Some(lease) => lease.is_at(&place.join("lease")).unwrap_or(false),

@@ -14,6 +14,7 @@ pub struct Meter {
 
 impl Meter {
     pub fn add(&self, files: u64, bytes: u64) {
+        crate::pause::point("work");
         self.files.fetch_add(files, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -26,6 +27,7 @@ impl Meter {
     /// Asks the work to clean up and end.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+        crate::pause::point("stopped");
     }
 
     #[must_use]

@@ -59,6 +59,7 @@ impl Shelf {
         if !lease.exists() {
             return Ok(None);
         }
+        crate::pause::point("lease");
         let Ok(Some(lock)) = FileLock::try_acquire(&lease, Mode::Shared) else { return Ok(None) };
         // Between the look and the lock somebody may have moved it away, or put another in its place.
         if !lock.is_at(&lease).unwrap_or(false) {
@@ -83,6 +84,7 @@ impl Shelf {
         make_private(&self.dir)?;
         let path = self.dir.join(format!(".new-{}", random::suffix().map_err(VaultError::Output)?));
         make_private(&path)?;
+        crate::pause::point("draft-made");
         let Some(building) = FileLock::try_existing(&path, Mode::Shared).map_err(host("lock", &path))? else {
             return Ok(None);
         };
@@ -95,6 +97,7 @@ impl Shelf {
     /// Gives what is finished its name, and the lease on it; nothing if the name is taken.
     pub fn publish(&self, draft: Draft, name: &str) -> Result<Option<FileLock>> {
         let place = self.place(name);
+        crate::pause::point("publish");
         match std::fs::rename(&draft.path, &place) {
             Ok(()) => Ok(Some(draft.lease)),
             Err(error) => {
@@ -108,6 +111,7 @@ impl Shelf {
     /// Gives something a name that nobody looks for; nothing if somebody else was faster.
     pub fn move_aside(&self, place: &Path) -> Result<Option<PathBuf>> {
         let aside = self.dir.join(format!(".old-{}", random::suffix().map_err(VaultError::Output)?));
+        crate::pause::point("move-aside");
         match std::fs::rename(place, &aside) {
             Ok(()) => Ok(Some(aside)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

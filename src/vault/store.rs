@@ -62,6 +62,7 @@ fn begin(path: &Path) -> Result<(PathBuf, FileLock)> {
     for _ in 0..BEGIN_TRIES_MAX {
         let unfinished = unfinished_name(path)?;
         SqliteBackend::make_file(&unfinished)?;
+        crate::pause::point("vault-begun");
         match FileLock::try_existing(&unfinished, Mode::Exclusive) {
             Ok(Some(lock)) => return Ok((unfinished, lock)),
             // Somebody who sweeps was faster, and removes it.

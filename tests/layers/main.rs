@@ -1,23 +1,55 @@
 //! The direction of the layers, read from the source: who may name whom, where `unsafe` may stand, and what is pure.
 //!
-//! `bin`, `runner` → `config` → `runtime` → `vault` → `backend` → `ids`; `hostfs`, `clock`, `diagnose` and `ids` are leaves.
+//! `bin`, `runner` → `config` → `runtime` → `vault` → `backend` → `ids`; `hostfs`, `clock`, `diagnose`, `ids` and `pause` are leaves.
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the source should fail at once")]
 
 use std::path::{Path, PathBuf};
 
 /// Each layer and the others it may name. A new module is given its place here first.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("bin", &["config", "runtime", "vault", "backend", "hostfs", "ids", "clock", "diagnose", "exit_code"]),
-    ("runner", &["config", "runtime", "vault", "backend", "hostfs", "ids", "clock", "diagnose", "exit_code"]),
+    (
+        "bin",
+        &[
+            "config",
+            "runtime",
+            "vault",
+            "backend",
+            "hostfs",
+            "ids",
+            "clock",
+            "diagnose",
+            "exit_code",
+            "pause",
+        ],
+    ),
+    (
+        "runner",
+        &[
+            "config",
+            "runtime",
+            "vault",
+            "backend",
+            "hostfs",
+            "ids",
+            "clock",
+            "diagnose",
+            "exit_code",
+            "pause",
+        ],
+    ),
     ("config", &["runtime", "toml_source", "diagnose"]),
-    ("runtime", &["vault", "backend", "hostfs", "ids", "clock", "diagnose", "exit_code", "toml_source"]),
-    ("vault", &["backend", "hostfs", "ids", "clock", "diagnose"]),
-    ("backend", &["hostfs", "ids", "clock", "diagnose"]),
-    ("hostfs", &["ids"]),
+    (
+        "runtime",
+        &["vault", "backend", "hostfs", "ids", "clock", "diagnose", "exit_code", "toml_source", "pause"],
+    ),
+    ("vault", &["backend", "hostfs", "ids", "clock", "diagnose", "pause"]),
+    ("backend", &["hostfs", "ids", "clock", "diagnose", "pause"]),
+    ("hostfs", &["ids", "pause"]),
     ("ids", &["diagnose"]),
     ("clock", &[]),
     ("diagnose", &[]),
     ("exit_code", &[]),
+    ("pause", &[]),
     ("toml_source", &[]),
 ];
 

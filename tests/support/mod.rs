@@ -6,16 +6,20 @@
 #![expect(clippy::unwrap_used, reason = "a harness that cannot set up a test should fail it at once")]
 
 pub mod landing;
+pub mod pause;
 pub mod snapshot;
+pub mod surroundings;
+pub mod wait;
 
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
+use avfs::backend::memory::MemoryBackend;
 use avfs::backend::sqlite::OpenOptions;
-use avfs::clock::{SteppingClock, SystemClock, Timestamp};
+use avfs::clock::{Clock as _, SteppingClock, SystemClock, Timestamp};
 use avfs::ids::ForkName;
 use avfs::vault::export::{ExportOptions, Overwrite};
 use avfs::vault::fsck::Thoroughness;
@@ -34,6 +38,7 @@ pub struct Scratch(PathBuf);
 
 impl Scratch {
     pub fn new() -> Self {
+        surroundings::set();
         let dir = tempfile::Builder::new().prefix("avfs-test-").tempdir().unwrap();
         Self(dir.keep())
     }
@@ -82,6 +87,27 @@ pub fn skip(test: &str, reason: &str) {
     }
 }
 
+/// A command as one would type it, without its environment.
+pub fn command_line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" ")
+}
+
+/// What makes every sync of a program slow, if the suite runs with a slow disk (`scripts/test --slow-disk`).
+pub fn slow_disk() -> Option<(&'static str, std::ffi::OsString)> {
+    std::env::var_os("AVFS_TEST_PRELOAD").map(|library| ("LD_PRELOAD", library))
+}
+
+/// True if the long forms of generated and repeated tests are wanted (`scripts/test --long`).
+pub fn is_long() -> bool {
+    std::env::var_os("AVFS_TEST_LONG").is_some()
+}
+
+/// A number for an ordinary run, and one for the long form of a test.
+pub fn usual_or_long<T>(usual: T, long: T) -> T {
+    if is_long() { long } else { usual }
+}
+
 /// The same times in every run.
 pub fn fixed_context() -> Context {
     Context { clock: Arc::new(SteppingClock::starting_at(START)), actor: "tester".to_owned() }
@@ -94,6 +120,11 @@ pub fn real_context() -> Context {
 
 pub fn create_vault(path: &Path) -> Vault {
     Vault::create(path, None, OpenOptions::default(), fixed_context()).unwrap()
+}
+
+/// A vault that takes no file: where the disk is not the subject.
+pub fn memory_vault() -> Vault {
+    Vault::over(Box::new(MemoryBackend::default()), fixed_context()).unwrap()
 }
 
 pub fn create_real_vault(path: &Path) -> Vault {
@@ -145,9 +176,24 @@ pub fn import(vault: &Vault, dir: &Path) -> Imported {
     try_import(vault, dir, None, OnTrouble::Fail).unwrap()
 }
 
-/// Waits until a stamp of now proves something: past the kernel's clock and the importer's allowance for it.
+/// Waits until the importer trusts the stamps of all files there are: it allows 50 ms for the clock of the file system.
 pub fn settle() {
-    std::thread::sleep(std::time::Duration::from_millis(120));
+    let now = SystemClock.now();
+    wait::wait_for("the clock", || SystemClock.now().0 > now.0 + 51_000_000);
+}
+
+/// Waits until a change of a file gives it another stamp: the clock of the file system moves in steps.
+pub fn wait_for_new_stamp(scratch: &Scratch, file: &Path) {
+    let probe = tempfile::NamedTempFile::new_in(scratch.path()).unwrap();
+    let stamp = |path: &Path| {
+        let meta = std::fs::symlink_metadata(path).unwrap();
+        (meta.ctime(), meta.ctime_nsec())
+    };
+    let old = stamp(file);
+    wait::wait_for("another stamp", || {
+        std::fs::write(&probe, "x").unwrap();
+        stamp(probe.path()) > old
+    });
 }
 
 /// The most memory a process has had at any time until now, in KiB; nothing if it is gone.
@@ -214,27 +260,7 @@ impl Dice {
     }
 }
 
-/// Rounds of a test that must meet a race: so many at least, then more until it was met, for two minutes at most.
-pub struct Rounds {
-    at_least: usize,
-    begun: usize,
-    give_up_at: Instant,
-}
-
-impl Rounds {
-    pub fn at_least(rounds: usize) -> Self {
-        Self { at_least: rounds, begun: 0, give_up_at: Instant::now() + Duration::from_secs(120) }
-    }
-
-    /// The number of the next round, if there is to be one.
-    pub fn next(&mut self, met: bool) -> Option<usize> {
-        let wanted = self.begun < self.at_least || (!met && Instant::now() < self.give_up_at);
-        self.begun += 1;
-        wanted.then_some(self.begun - 1)
-    }
-}
-
-/// Raises a flag when it goes, also in a test that fails: the threads that watch the flag then end.
+/// Raises a flag when it is dropped, also in a test that fails, so that threads that watch the flag end.
 pub struct RaiseOnDrop<'a>(pub &'a std::sync::atomic::AtomicBool);
 
 impl Drop for RaiseOnDrop<'_> {

@@ -1,10 +1,15 @@
 //! Every answer in JSON that a test sees is held against what `avfs schema` says of its kind.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
-use serde_json::{Value, json};
+use jsonschema::Validator;
+use serde_json::{Map, Value, json};
+
+/// By name: making a validator takes far longer than using it.
+static VALIDATORS: LazyLock<Mutex<BTreeMap<String, Validator>>> = LazyLock::new(Mutex::default);
 
 /// Fails unless an answer is what the schema says.
 #[track_caller]
@@ -23,8 +28,35 @@ pub fn validate_as(avfs: &Path, name: &str, value: &Value) {
         serde_json::from_slice(&output.stdout).unwrap()
     });
     assert!(schema["$defs"][name].is_object(), "the schema does not know {name:?}: {value}");
-    let one = json!({ "$ref": format!("#/$defs/{name}"), "$defs": schema["$defs"] });
-    let validator = jsonschema::validator_for(&one).unwrap();
+    // A test that failed has left it as it was.
+    let mut validators = VALIDATORS.lock().unwrap_or_else(PoisonError::into_inner);
+    let validator = validators.entry(name.to_owned()).or_insert_with(|| {
+        let mut defs = Map::new();
+        add_definition(&schema["$defs"], name, &mut defs);
+        let one = json!({ "$ref": format!("#/$defs/{name}"), "$defs": defs });
+        jsonschema::validator_for(&one).unwrap()
+    });
     let errors: Vec<String> = validator.iter_errors(value).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{name}: {errors:?} in {value}");
+}
+
+/// Adds a definition and those it refers to.
+fn add_definition(all: &Value, name: &str, to: &mut Map<String, Value>) {
+    if to.contains_key(name) {
+        return;
+    }
+    to.insert(name.to_owned(), all[name].clone());
+    let mut parts = vec![&all[name]];
+    while let Some(part) = parts.pop() {
+        match part {
+            Value::Object(fields) => parts.extend(fields.values()),
+            Value::Array(items) => parts.extend(items),
+            Value::String(text) => {
+                if let Some(other) = text.strip_prefix("#/$defs/") {
+                    add_definition(all, other, to);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
 }

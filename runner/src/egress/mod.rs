@@ -58,13 +58,15 @@ impl Egress {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
     use std::time::Duration;
 
     use super::*;
 
     fn start(list: &str) -> (Egress, SocketAddr, OwnedFd) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // A loopback address that no other process uses, so that nobody takes over the port once it is closed.
+        let [_, a, b, c] = std::process::id().to_be_bytes();
+        let listener = TcpListener::bind((Ipv4Addr::new(127, a | 64, b, c), 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let handle = OwnedFd::from(listener.try_clone().unwrap());
         let list = AllowList::parse(list).unwrap();
@@ -72,12 +74,7 @@ mod tests {
     }
 
     fn is_refused(address: SocketAddr) -> bool {
-        // The thread may be about to close it.
-        (0..500).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::ConnectionRefused;
-            TcpStream::connect(address).is_err_and(refused)
-        })
+        TcpStream::connect(address).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
     }
 
     #[test]
@@ -87,8 +84,11 @@ mod tests {
         // From now on it cannot take connections.
         rustix::net::shutdown(&handle, rustix::net::Shutdown::Both).unwrap();
         drop(handle);
+        let Egress { running, thread, log } = egress;
+        thread.join().unwrap();
         assert!(is_refused(address));
-        assert_eq!(egress.finish(), Connections::default());
+        assert_eq!(log.take(), Connections::default());
+        drop(running);
     }
 
     #[test]

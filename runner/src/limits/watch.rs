@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use avfs::pause;
 use avfs::runtime::LimitKind;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::fstatvfs;
@@ -189,6 +190,7 @@ impl<'a> Watcher<'a> {
                         return Some(LimitKind::Memory);
                     }
                 }
+                pause::point("memory-checked");
                 let cost = now.elapsed();
                 self.memory_at = Instant::now() + (cost * COST_SHARE).clamp(MEMORY_PERIOD, MEMORY_PERIOD_MAX);
             }
@@ -212,7 +214,7 @@ impl<'a> Watcher<'a> {
         let Self { looks, stop, pace, .. } = self;
         let disk = looks.disk.as_ref()?;
         let filled = Filled::look(disk.root.as_fd());
-        if !pace.is_due(filled) {
+        if !pace.is_due(filled, pace.walked_at.elapsed()) {
             return None;
         }
         let begun = Instant::now();
@@ -234,7 +236,8 @@ impl<'a> Watcher<'a> {
 }
 
 impl DiskPace {
-    fn is_due(&self, now: Filled) -> bool {
+    /// Whether to walk now, so long after the last walk.
+    fn is_due(&self, now: Filled, since_walk: Duration) -> bool {
         let still = now == self.filled;
         let urgent = self.filled.free_bytes.saturating_sub(now.free_bytes) >= self.room_bytes
             || self.filled.free_files.saturating_sub(now.free_files) >= self.room_files;
@@ -243,7 +246,7 @@ impl DiskPace {
             (false, true) => self.cost * COST_SHARE_URGENT,
             (false, false) => (self.cost * COST_SHARE).min(DISK_PERIOD_MAX),
         };
-        self.walked_at.elapsed() >= pause
+        since_walk >= pause
     }
 
     fn walked(&mut self, disk: &DiskLook, found: Footprint, nameless: u64, filled: Filled, cost: Duration) {
@@ -310,21 +313,26 @@ mod tests {
         DiskLook { root, bytes, files, before: Footprint::default(), filled }
     }
 
+    /// Waits for the watch to report.
     fn exceeded(watch: &Watch) -> Option<LimitKind> {
-        let mut fds = [PollFd::new(&watch.ours, PollFlags::IN)];
-        let patience = Timespec { tv_sec: 20, tv_nsec: 0 };
-        poll(&mut fds, Some(&patience)).unwrap();
+        poll(&mut [PollFd::new(&watch.ours, PollFlags::IN)], None).unwrap();
         watch.exceeded()
     }
 
     #[test]
     fn a_tree_that_grows_too_large_is_seen() {
         let dir = tempfile::tempdir().unwrap();
-        let disk = Some(look(dir.path(), Some(1 << 20), Some(5)));
-        let watch = Watch::start(Looks { memory: None, disk, processes: None }).unwrap();
+        let looks = || {
+            let disk = Some(look(dir.path(), Some(1 << 20), Some(5)));
+            Looks { memory: None, disk, processes: None }
+        };
         std::fs::write(dir.path().join("small"), [1; 10]).unwrap();
-        std::thread::sleep(DISK_PERIOD * 3);
-        assert_eq!(watch.exceeded(), None, "a small file is too much");
+        assert_eq!(
+            Watcher::new(looks(), &AtomicBool::new(false)).look_at_disk(),
+            None,
+            "a small file is too much"
+        );
+        let watch = Watch::start(looks()).unwrap();
         std::fs::write(dir.path().join("large"), vec![1; 3 << 20]).unwrap();
         assert_eq!(exceeded(&watch), Some(LimitKind::Disk));
         let looks = watch.finish().unwrap();
@@ -339,34 +347,36 @@ mod tests {
 
     #[test]
     fn memory_that_is_too_much_is_seen() {
-        let proc = || Some(Processes::new(beneath::open_root(std::path::Path::new("/proc")).unwrap()));
-        let watch = Watch::start(Looks { memory: Some(1 << 50), disk: None, processes: proc() }).unwrap();
-        std::thread::sleep(MEMORY_PERIOD * 3);
-        assert_eq!(watch.exceeded(), None);
-        assert!(watch.finish().is_some());
-        let watch = Watch::start(Looks { memory: Some(4096), disk: None, processes: proc() }).unwrap();
+        let looks = || {
+            let proc = beneath::open_root(std::path::Path::new("/proc")).unwrap();
+            Looks { memory: Some(4096), disk: None, processes: Some(Processes::new(proc)) }
+        };
+        assert!(!Watcher::new(looks(), &AtomicBool::new(false)).is_beyond_memory(1 << 50));
+        let watch = Watch::start(looks()).unwrap();
         assert_eq!(exceeded(&watch), Some(LimitKind::Memory));
     }
 
     #[test]
     fn a_walk_is_due_when_somebody_wrote_and_sooner_the_less_room_there_is() {
         let filled = Filled { free_bytes: 1000, free_files: 100 };
-        let slow = Duration::from_secs(60);
-        let walked_at = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
-        let pace = DiskPace { filled, room_bytes: 500, room_files: 50, walked_at, cost: Duration::ZERO };
-        assert!(!pace.is_due(filled), "nothing was written");
-        let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
-        let (some, long) = (ago(3), ago(61));
-        assert!(DiskPace { walked_at: some, ..pace }.is_due(filled), "who tells nothing is not looked at");
-        assert!(!DiskPace { walked_at: some, cost: Duration::from_secs(1), ..pace }.is_due(filled));
-        assert!(DiskPace { walked_at: long, cost: slow, ..pace }.is_due(filled), "no bound in time");
-        assert!(pace.is_due(Filled { free_bytes: 999, ..filled }));
-        let pace = DiskPace { cost: Duration::from_millis(300), ..pace };
-        assert!(!pace.is_due(Filled { free_bytes: 999, ..filled }), "a slow walk comes again too soon");
-        assert!(pace.is_due(Filled { free_bytes: 400, ..filled }), "the room may be used up");
-        assert!(pace.is_due(Filled { free_files: 40, ..filled }));
-        let pace = DiskPace { cost: slow, ..pace };
-        assert!(!pace.is_due(Filled { free_bytes: 0, free_files: 0 }), "nothing but walks");
+        let after = Duration::from_secs;
+        let walked =
+            |cost| DiskPace { filled, room_bytes: 500, room_files: 50, walked_at: Instant::now(), cost };
+        let pace = walked(Duration::ZERO);
+        assert!(!pace.is_due(filled, after(1)), "nothing was written");
+        assert!(pace.is_due(filled, after(3)), "a file system that reports nothing is not walked");
+        assert!(!walked(after(1)).is_due(filled, after(3)));
+        assert!(walked(after(60)).is_due(filled, after(61)), "no bound in time");
+        assert!(pace.is_due(Filled { free_bytes: 999, ..filled }, after(1)));
+        let pace = walked(Duration::from_millis(300));
+        assert!(
+            !pace.is_due(Filled { free_bytes: 999, ..filled }, after(1)),
+            "a slow walk comes again too soon"
+        );
+        assert!(pace.is_due(Filled { free_bytes: 400, ..filled }, after(1)), "the room may be used up");
+        assert!(pace.is_due(Filled { free_files: 40, ..filled }, after(1)));
+        let nothing_left = Filled { free_bytes: 0, free_files: 0 };
+        assert!(!walked(after(60)).is_due(nothing_left, after(1)), "nothing but walks");
     }
 
     #[test]

@@ -109,6 +109,7 @@ fn move_log(conn: &Conn, mode: &str) -> rusqlite::Result<()> {
 
 pub fn settle(backend: &SqliteBackend) -> Result<()> {
     let _turn = backend.turn()?;
+    crate::pause::point("settle");
     backend.mover.wait();
     let conn = backend.take_conn()?;
     // Readers are not waited for long: every writer waits behind this turn, and the log can be cut later.
@@ -123,6 +124,7 @@ pub fn settle(backend: &SqliteBackend) -> Result<()> {
 pub fn shrink(backend: &SqliteBackend, progress: &dyn Fn(u64)) -> Result<()> {
     let mut left = u64::MAX;
     loop {
+        crate::pause::point("shrink");
         let (free_pages, page_bytes) = {
             let session = Session::begin(backend)?;
             let pragma = |name| {

@@ -287,6 +287,7 @@ fn turn_at(guarded: &Path, path: &Path, patience: Duration) -> Result<FileLock> 
 /// Gives a vault its name. What lies beside that is of one that is gone, and SQLite would take its log for the new one's:
 /// a vault appears only in its turn, so that nobody can be using it.
 fn give_name(from: &Path, to: &Path, patience: Duration) -> Result<()> {
+    crate::pause::point("publish");
     let _turn = turn_at(from, to, patience)?;
     if to.symlink_metadata().is_ok() {
         return Err(BackendError::Exists { path: to.to_owned() });
@@ -352,6 +353,7 @@ impl Backend for SqliteBackend {
         let mut turn = SWEEP_TURN;
         loop {
             let gate = self.hold("-gate", Mode::Exclusive).map_err(fail)?;
+            crate::pause::point("sweep-gate");
             let turn_ends = give_up_at.min(Instant::now() + turn);
             loop {
                 let taken = FileLock::try_acquire_for(&self.path, &in_use, Mode::Exclusive);

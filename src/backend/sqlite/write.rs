@@ -20,6 +20,7 @@ use crate::backend::{
 use crate::clock::Timestamp;
 use crate::hostfs::lock::FileLock;
 use crate::ids::{CheckpointName, DIGEST_BYTES, ForkName, MemoKey, RecordingName, RunId, TreeId, VersionId};
+use crate::pause;
 
 const SET_META: &str =
     "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2";
@@ -57,8 +58,10 @@ pub struct SqliteWriter<'a> {
 
 impl<'a> SqliteWriter<'a> {
     pub fn begin(backend: &'a SqliteBackend) -> Result<Self> {
+        pause::point("write");
         let turn = backend.turn()?;
         let session = Session::begin_unmapped(backend, "BEGIN IMMEDIATE")?;
+        pause::point("write-begun");
         Ok(Self { session, turn })
     }
 
@@ -250,7 +253,9 @@ impl Writer for SqliteWriter<'_> {
         let Self { session, turn } = *self;
         let backend = session.backend;
         let conn = session.conn()?;
+        pause::point("commit");
         run(&conn.sql, "COMMIT").map_err(|error| backend.translate(error))?;
+        pause::point("committed");
         let log_pages = conn.log_pages.load(Ordering::Relaxed);
         maintain::after_commit_in_turn(backend, conn, log_pages);
         drop(turn);

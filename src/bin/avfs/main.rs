@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         Ok((kind, cli)) => run(kind, cli),
         Err(error) => usage::explain(&error, &words),
     };
+    avfs::pause::point("exit");
     ExitCode::from(code)
 }
 

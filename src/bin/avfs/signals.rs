@@ -26,6 +26,7 @@ impl Asked {
                     // Nothing is left to try if the default action cannot be had.
                     let _ = signal_hook::low_level::emulate_default_handler(signal);
                 }
+                avfs::pause::point("asked");
             }
         });
         watching.map_err(EdgeError::Threads)?;

@@ -224,6 +224,7 @@ impl Maker<'_> {
     }
 
     fn judge(&mut self, change: &Change) -> Result<Verdict> {
+        crate::pause::point("judge");
         let (before, after) = (change.before.as_ref(), change.after.as_ref());
         let look = self.host.look(&change.path)?;
         self.seen.push((change.path.clone(), look));

@@ -47,6 +47,7 @@ pub fn carry_out(
     if out.meter.stopped() {
         return Err(VaultError::from(ExportError::Interrupted).into());
     }
+    crate::pause::point("check-again");
     plan.check_again(host, wanted)?;
     if let Some(stage) = &stage {
         for (number, task) in tasks.iter().enumerate() {
@@ -272,6 +273,7 @@ fn remove(host: &Host<'_>, task: &Task) -> Result<bool> {
     let path = task.path();
     let failed = || ApplyError::io("remove", path);
     let Some((parent, name)) = path.split() else { return Ok(true) };
+    crate::pause::point("apply-step");
     match task {
         Task::Unlink { .. } => {
             let parent = host.open_dir(&parent).map_err(failed())?;
@@ -287,6 +289,7 @@ fn remove(host: &Host<'_>, task: &Task) -> Result<bool> {
 }
 
 fn adjust(host: &Host<'_>, out: &WriteOut<'_>, task: &Task) -> Result<()> {
+    crate::pause::point("apply-step");
     let path = task.path();
     let failed = || ApplyError::io("finish", path);
     match task {

@@ -57,6 +57,7 @@ enum Once {
 }
 
 fn read_once(shared: &Shared<'_>, path: &TreePath, dir: &OwnedFd, name: &[u8]) -> io::Result<Once> {
+    crate::pause::point("open-file");
     let fd = beneath::open(dir.as_fd(), name, READ)?;
     shared.outlast_write(fd.as_fd());
     let before = beneath::fstat(fd.as_fd())?;
@@ -77,6 +78,7 @@ fn read_once(shared: &Shared<'_>, path: &TreePath, dir: &OwnedFd, name: &[u8]) -
             Err(error) => return Err(error.into()),
         }
     }
+    crate::pause::point("file-read");
     let after = beneath::fstat(fd.as_fd())?;
     let quiet = before.same_state(&after) && content.len() == size;
     Ok(Once::Small(Attempt { stat: after, xattrs, content, quiet }))
@@ -259,6 +261,7 @@ impl Sink for ScanSink<'_, '_> {
 pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
     let mut last: Option<FileContent> = None;
     for attempt in 1..=ATTEMPTS {
+        crate::pause::point("open-file");
         let opened = beneath::open(shared.root.as_fd(), large.path.as_bytes(), READ);
         // Something else may have been put in its place since it was looked at.
         let opened = opened.and_then(|fd| match beneath::fstat(fd.as_fd())?.kind {

@@ -227,6 +227,7 @@ impl Shared<'_> {
         if job.path.is_too_deep() {
             return Err(ImportError::TooDeep { path: job.path }.into());
         }
+        crate::pause::point("scan-dir");
         let opened = self.open_dir(&job.path);
         let Some(fd) = self.tolerate(opened, "open", || job.path.clone())? else {
             // Its parent finds no directory under this number and leaves it out.
@@ -415,6 +416,7 @@ impl Shared<'_> {
                     let holds = if text.is_empty() { EMPTY_HOLDS } else { IGNORE_FILE_PAUSE };
                     if since.elapsed() < holds {
                         last = Some((stat, text, since));
+                        crate::pause::point("ignore-file");
                         std::thread::sleep(IGNORE_FILE_PAUSE);
                         continue;
                     }

@@ -218,6 +218,7 @@ impl BaseCache {
         };
         make_private(&self.stacks)?;
         let place = self.stack_place(&record.tree);
+        crate::pause::point("stack");
         std::fs::rename(self.layers.place(&name).join("stack"), &place).map_err(host("write", &place))?;
         Ok((name, lease))
     }

@@ -233,6 +233,7 @@ impl<'a> NewCache<'a> {
     /// Replaces the cache file, or writes what has changed behind what is believed of it. `version` is what the
     /// directory was imported as.
     pub fn save(mut self, path: &Path, vault_id: &str, version: Option<VersionId>) -> std::io::Result<()> {
+        crate::pause::point("cache-save");
         let length = (self.part.len() - PART_BYTES) as u64;
         self.part[..PART_BYTES].copy_from_slice(&length.to_le_bytes());
         self.part[PART_BYTES..PART_HEAD_BYTES].copy_from_slice(version.unwrap_or(NO_VERSION).as_bytes());
@@ -257,6 +258,7 @@ impl<'a> NewCache<'a> {
             File::options().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
         file.write_all(&head)?;
         file.write_all(&self.part)?;
+        crate::pause::point("cache-rename");
         std::fs::rename(&unfinished, path)
     }
 }

@@ -76,6 +76,7 @@ impl Results {
     /// A line at once: whoever reads along sees it when it is true.
     pub fn add(&mut self, result: &BatchItemResult) -> Result<(), Failure> {
         let line = serde_json::to_vec(result).map_err(io::Error::other).map_err(self.io())?;
+        avfs::pause::point("result");
         self.line(line)?;
         if self.old.is_none() {
             self.finish()?;

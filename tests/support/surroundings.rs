@@ -1,0 +1,40 @@
+//! What a process inherits, set to what every test expects: a suite may have been started by `nohup`, with another
+//! umask or with limits.
+
+use std::sync::Once;
+
+use nix::sys::signal::{SigHandler, Signal, signal};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Open files, for the soft limit.
+const FILES: u64 = 1024;
+
+/// Signals that a caller may have left ignored.
+const SIGNALS: [Signal; 11] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGCHLD,
+    Signal::SIGTSTP,
+    Signal::SIGTTIN,
+    Signal::SIGTTOU,
+    Signal::SIGWINCH,
+];
+
+/// Sets them for this process and whatever it starts.
+pub fn set() {
+    static DONE: Once = Once::new();
+    DONE.call_once(|| {
+        for number in SIGNALS {
+            // SAFETY: the default disposition runs no code of ours.
+            unsafe { signal(number, SigHandler::SigDfl) }.unwrap();
+        }
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+        let limit = getrlimit(Resource::Nofile);
+        let soft = limit.maximum.map_or(FILES, |hard| hard.min(FILES));
+        setrlimit(Resource::Nofile, Rlimit { current: Some(soft), maximum: limit.maximum }).unwrap();
+    });
+}
