@@ -89,8 +89,8 @@ fn what_an_item_needs_is_joined() {
 fn what_was_joined_twice_is_joined_once_more() {
     let env = TestEnv::with_project();
     let text = r#"
-{"id": "a", "command": "echo a > a; echo both > same"}
-{"id": "x", "command": "echo x > x; sleep 0.05; echo both > same"}
+{"id": "a", "command": "echo a > a; echo both > same; touch -d @1000 same"}
+{"id": "x", "command": "echo x > x; echo both > same; touch -d @2000 same"}
 {"id": "one", "needs": ["a", "x"], "command": "echo one >> x; rm README.md"}
 {"id": "two", "needs": ["x", "a"], "command": "echo two >> a"}
 {"id": "end", "needs": ["one", "two"], "command": "cat a x same; ls README.md || true"}
@@ -206,8 +206,8 @@ fn items_and_options_say_how_commands_are_run() {
     let env = TestEnv::with_project();
     env.policy("[[rule]]\nname = 'no-rm'\nprefix = ['rm']\naction = 'deny'\nreason = 'it is a test'\n[[rule]]\naction = 'allow'\n");
     let text = r#"
-{"id": "slow", "command": "sleep 100", "timeout_ms": 300, "grace_ms": 100}
-{"id": "long", "command": "sleep 0.5; echo woke", "timeout": "none"}
+{"id": "slow", "command": "sleep infinity", "timeout_ms": 1, "grace_ms": 1}
+{"id": "long", "command": "while [ ! -e $S/go ]; do sleep 0.02; done; echo woke", "timeout": "none"}
 {"id": "denied", "command": "rm README.md"}
 {"id": "below", "command": "pwd; echo $A$B", "cwd": "src", "env": {"A": "a", "B": "b"}}
 {"id": "large", "command": "head -c 3000000 /dev/zero > big", "file_size": "1MiB"}
@@ -218,7 +218,11 @@ fn items_and_options_say_how_commands_are_run() {
 {"id": "no-program", "command": ["./README.md"]}
 "#;
     let path = list(&env, "list.jsonl", text);
-    let came = batch(&env, &path, &["--mode", "fan-out", "-k", "--env", "B=2"]);
+    let shared = Shared::new(&env);
+    let set = format!("S={}", shared.text());
+    let words = ["--mode", "fan-out", "-k", "--rw", shared.text(), "--env", &set];
+    shared.put("go");
+    let came = batch(&env, &path, &[&words[..], &["--env", "B=2"]].concat());
     assert_eq!(came.code, Some(1));
     assert_eq!((came.text("slow", "state"), &came.item("slow")["timed_out"]), ("failed", &json!(true)));
     assert_eq!(came.text("long", "stdout"), "woke\n");
@@ -239,7 +243,8 @@ fn items_and_options_say_how_commands_are_run() {
     let counts = &came.result()["counts"];
     assert_eq!((&counts["denied"], &counts["error"], &counts["not_run"]), (&json!(1), &json!(0), &json!(0)));
     // Options win over what an item says.
-    let came = batch(&env, &path, &["--mode", "fan-out", "-k", "--timeout", "250ms", "--grace", "100ms"]);
+    std::fs::remove_file(env.at("shared/go")).unwrap();
+    let came = batch(&env, &path, &[&words[..], &["--timeout", "1ms", "--grace", "1ms"]].concat());
     assert_eq!(came.item("long")["timed_out"], true);
     env.assert_sound();
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::env::TestEnv;
 use crate::lists::{digests, good, list};
-use crate::support::Dice;
+use crate::support::{Dice, is_long};
 
 /// Items of one list.
 const ITEMS: usize = 8;
@@ -73,7 +73,8 @@ fn any_order_gives_the_trees_that_one_after_the_other_gives() {
     let env = TestEnv::with_project();
     env.avfs(&["import"]).expect(0);
     let mut joins = 0;
-    for seed in 0..4 {
+    let seeds = if is_long() { 8 } else { 2 };
+    for seed in 0..seeds {
         let mut dice = Dice::seeded(seed);
         let items = items(&mut dice);
         joins += items.iter().filter(|item| item.needs.len() > 1).count();
@@ -113,6 +114,6 @@ fn any_order_gives_the_trees_that_one_after_the_other_gives() {
             }
         }
     }
-    assert!(joins > 6, "{joins} joins");
+    assert!(joins > 3, "{joins} joins");
     env.assert_sound();
 }

@@ -1,25 +1,32 @@
 //! Batches that were interrupted, killed or stopped: they are gone on with, and nothing is done twice.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::env::{Running, TestEnv, avfs, runner, wait_for};
+use crate::env::{Running, TestEnv, avfs, runner};
 use crate::lists::{
     Came, assert_nothing_mounted, assert_once_each, batch, digests, journal, lines, list, refused,
     start_words,
 };
-use crate::shared::{Shared, alive, marker};
-use crate::support::{Dice, Rounds};
+use crate::shared::{Shared, alive, ask, children, kill_at, marker, start_held};
+use crate::support::pause::Pauses;
 
-/// A batch that is not waited for; items know the shared directory as `$S`.
-fn start(env: &TestEnv, shared: &Shared, list: &Path, words: &[&str]) -> Running {
+/// A batch whose items know the shared directory as `$S`.
+fn command(env: &TestEnv, shared: &Shared, list: &Path, words: &[&str]) -> Command {
     let (results, set) = (env.at("results.jsonl"), format!("S={}", shared.text()));
     let mut all = start_words("batch", list, &results, &["--rw", shared.text(), "--env", &set]);
     all.extend(words);
-    Running::start(env.clean(&avfs()).args(all))
+    let mut command = env.clean(&avfs());
+    command.args(all);
+    command
+}
+
+/// A batch that is not waited for.
+fn start(env: &TestEnv, shared: &Shared, list: &Path, words: &[&str]) -> Running {
+    Running::start(&mut command(env, shared, list, words))
 }
 
 /// Waits for a batch, and for what is told of it.
@@ -32,83 +39,65 @@ fn batch_id(env: &TestEnv) -> String {
     env.avfs_result(&["batch", "--list"])["batches"][0]["id"].as_str().unwrap().to_owned()
 }
 
-/// Batches that are killed again and again, each time at another moment, until they have come to their end.
-const ROUNDS: usize = 4;
-
+/// Kills batches at points spread over their life and over the life of what resumes them, until they have come to
+/// their end.
 #[track_caller]
 fn killed_until_done(name: &str, text: &str, words: &[&str], items: usize) {
     let env = TestEnv::with_project();
     let (shared, marker) = (Shared::new(&env), marker(&env));
     let list = list(&env, name, &text.replace("MARKER", &marker));
-    let begun = Instant::now();
-    let whole = ended(&env, start(&env, &shared, &list, words));
+    let pauses = Pauses::new(&env.at(""));
+    let whole = ended(&env, Running::start(pauses.set(&mut command(&env, &shared, &list, words))));
     assert_eq!(whole.code, Some(0), "{}", whole.envelope);
-    let took = begun.elapsed();
+    let last = pauses.reached().len();
+    assert!(last > 20 * items, "{last} points");
     let content = |item: &Value| digests(&env, item["version"].as_str().unwrap()).1;
-    let (mut dice, mut all_kills) = (Dice::seeded(items as u64), 0);
-    let mut rounds = Rounds::at_least(ROUNDS);
-    while let Some(round) = rounds.next(all_kills > ROUNDS) {
+    let at = |number: usize| format!("#{number}");
+    let rounds = [
+        vec![at(1), at(last / 8), at(5)],
+        vec![at(last * 3 / 8), at(10), at(17)],
+        vec![at(last * 5 / 8), at(22), at(13), "exit".to_owned()],
+    ];
+    let expected: Vec<String> = whole.items.iter().map(content).collect();
+    for (round, points) in rounds.iter().enumerate() {
         std::fs::remove_file(env.at("results.jsonl")).unwrap();
         std::fs::remove_file(env.at("shared/log")).unwrap();
-        let kills = kill_until_done(&env, &shared, &list, words, &mut dice, took);
-        all_kills += kills;
+        kill_until_done(&env, &shared, &list, words, points);
         let batches = env.avfs_result(&["batch", "--list"])["batches"].as_array().unwrap().len();
-        assert!(batches > round + 1, "{batches} batches in round {round}");
+        assert_eq!(batches, round + 2, "in round {round}");
         assert_once_each(&env, &batch_id(&env), items as u64);
         let mut again = lines(&env.at("results.jsonl"), "BatchItemResult");
         again.sort_by_key(|item| item["item"].as_u64());
         let numbers: Vec<u64> = again.iter().map(|item| item["item"].as_u64().unwrap()).collect();
         assert_eq!(numbers, (1..=items as u64).collect::<Vec<_>>(), "each has one line");
-        for (item, before) in again.iter().zip(&whole.items) {
-            assert_eq!(content(item), content(before), "{item} and {before}");
-        }
+        assert_eq!(again.iter().map(content).collect::<Vec<_>>(), expected, "{again:?}");
         // Only what was killed on its way was run again: two at a time, at most.
         let runs = std::fs::read_to_string(env.at("shared/log")).unwrap().lines().count();
-        assert!((items..=items + 2 * kills).contains(&runs), "{runs} runs, {kills} kills");
+        assert!((items..=items + 2 * points.len()).contains(&runs), "{runs} runs, killed at {points:?}");
         assert_eq!(alive(&marker), [""; 0]);
     }
-    assert!(all_kills > ROUNDS, "{all_kills} kills");
     env.ok(&[], "true");
     assert_eq!(env.scratches(), [""; 0]);
     assert_eq!(env.avfs_result(&["recover", "--list"])["runs"], json!([]));
     env.assert_sound();
 }
 
-/// How often it was killed.
+/// Kills a batch and what resumes it at these points, then resumes it to its end.
 #[track_caller]
-fn kill_until_done(
-    env: &TestEnv,
-    shared: &Shared,
-    list: &Path,
-    words: &[&str],
-    dice: &mut Dice,
-    took: Duration,
-) -> usize {
-    let known = env.avfs_result(&["batch", "--list"])["batches"].as_array().unwrap().len();
-    let (mut kills, mut words) = (0, words.to_vec());
-    loop {
-        let mut running = start(env, shared, list, &words);
-        std::thread::sleep(took * u32::try_from(dice.below(60)).unwrap() / 100);
-        if running.child.try_wait().unwrap().is_none() && kills < 12 {
-            kills += 1;
-            running.signal(Signal::KILL);
-        }
-        let answer = running.answer();
+fn kill_until_done(env: &TestEnv, shared: &Shared, list: &Path, words: &[&str], points: &[String]) {
+    let batches = || env.avfs_result(&["batch", "--list"])["batches"].as_array().unwrap().len();
+    let (known, mut words) = (batches(), words.to_vec());
+    for point in points {
+        kill_at(env, &mut command(env, shared, list, &words), point);
         assert_nothing_mounted(env);
-        // One that was killed before it was written down is begun anew.
-        let batches = env.avfs_result(&["batch", "--list"]);
-        if batches["batches"].as_array().unwrap().len() > known && !words.contains(&"--resume") {
+        // A batch that was killed before it was recorded is started again.
+        if batches() > known && !words.contains(&"--resume") {
             words.push("--resume");
         }
-        match (answer.code, answer.signal) {
-            (Some(0), _) => return kills,
-            (_, Some(9)) => {}
-            // It was killed when all was done.
-            _ => {
-                assert_eq!(answer.envelope()["error"]["code"], "batch.all_done", "{answer:?}");
-                return kills;
-            }
-        }
+    }
+    let answer = start(env, shared, list, &words).answer();
+    if answer.code != Some(0) {
+        assert_eq!(answer.envelope()["error"]["code"], "batch.all_done", "{answer:?}");
     }
 }
 
@@ -140,7 +129,7 @@ fn a_graph_can_be_killed_at_any_moment() {
 }
 
 /// Says that it is there, once; then it does not end before it is killed.
-const ONCE: &str = "[ -e $S/been ] || { : > $S/been; sleep 1000; }";
+const ONCE: &str = "[ -e $S/been ] || { : > $S/been; sleep infinity; }";
 
 #[test]
 fn a_batch_that_an_item_sees_killed_is_gone_on_with() {
@@ -176,9 +165,10 @@ fn the_first_interrupt_lets_what_runs_end() {
     let shared = Shared::new(&env);
     let line = ": > $S/begun; while [ ! -e $S/go ]; do sleep 0.02; done; echo 1 > n";
     let list = list(&env, "list.txt", &format!("{line}\ncat n\n"));
-    let running = shared.wait_for_word(start(&env, &shared, &list, &[]), "begun");
-    running.signal(Signal::INT);
-    std::thread::sleep(Duration::from_millis(150));
+    let pauses = Pauses::new(&env.at(""));
+    let running = Running::start(pauses.set(&mut command(&env, &shared, &list, &[])));
+    let running = shared.wait_for_word(running, "begun");
+    ask(&running, &pauses, Signal::INT);
     shared.put("go");
     let came = ended(&env, running);
     assert_eq!(
@@ -199,9 +189,10 @@ fn the_second_interrupt_kills_and_nothing_of_it_is_kept() {
     let (shared, marker) = (Shared::new(&env), marker(&env));
     let line = format!("echo half > half; : {marker}; {ONCE}");
     let list = list(&env, "list.txt", &format!("true\n{line}\n"));
-    let running = shared.wait_for_word(start(&env, &shared, &list, &[]), "been");
-    running.signal(Signal::INT);
-    std::thread::sleep(Duration::from_millis(300));
+    let pauses = Pauses::new(&env.at(""));
+    let running = Running::start(pauses.set(&mut command(&env, &shared, &list, &[])));
+    let running = shared.wait_for_word(running, "been");
+    ask(&running, &pauses, Signal::INT);
     running.signal(Signal::TERM);
     let came = ended(&env, running);
     assert_eq!(
@@ -220,11 +211,7 @@ fn the_second_interrupt_kills_and_nothing_of_it_is_kept() {
 
 /// The workers of a batch.
 fn workers(running: &Running) -> Vec<Pid> {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", running.child.id())).unwrap();
-    let children =
-        tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    let pids = children.flat_map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-    pids.map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap()).collect()
+    children(running.child.id()).into_iter().map(|pid| Pid::from_raw(pid.cast_signed()).unwrap()).collect()
 }
 
 #[test]
@@ -286,6 +273,11 @@ fn a_capture_that_failed_is_finished_and_not_run_again() {
 fn a_batch_is_gone_on_with_by_its_own_list_and_by_one_process() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
+    // Another process works on this one. The refusal takes as long as the workers of a killed process may take.
+    let held = list(&env, "held.txt", ": > $S/begun; while [ ! -e $S/go ]; do sleep 0.02; done\n");
+    let holding = shared.wait_for_word(start(&env, &shared, &held, &[]), "begun");
+    let resume = ["--json", "batch", held.to_str().unwrap(), "--resume"];
+    let waiting = Running::start(env.clean(&avfs()).args(resume));
     let path = list(&env, "list.txt", "true\nfalse\n");
     assert_eq!(batch(&env, &path, &[]).code, Some(1));
     list(&env, "list.txt", "true\ntrue\n");
@@ -297,12 +289,9 @@ fn a_batch_is_gone_on_with_by_its_own_list_and_by_one_process() {
     list(&env, "list.txt", "true\nfalse\n");
     assert_eq!(refused(&env, &["batch", &text, "--resume", "--mode", "fan-out"]).0, "usage");
     assert_eq!(batch(&env, &path, &["--resume"]).result()["batch_id"], json!(id));
-    // Somebody else is at it.
-    let path = list(&env, "held.txt", ": > $S/begun; while [ ! -e $S/go ]; do sleep 0.02; done\n");
-    let running = shared.wait_for_word(start(&env, &shared, &path, &[]), "begun");
-    assert_eq!(refused(&env, &["batch", path.to_str().unwrap(), "--resume"]).0, "batch.held");
+    assert_eq!(waiting.answer().expect(1).envelope()["error"]["code"], "batch.held");
     shared.put("go");
-    assert_eq!(ended(&env, running).code, Some(0));
+    holding.answer().expect(0);
 }
 
 #[test]
@@ -353,8 +342,8 @@ fn measured(env: &TestEnv, words: &[&str]) -> (i32, u64) {
     (code.parse().unwrap(), kib.parse().unwrap())
 }
 
-const MANY: u64 = 100_000;
-const KIB_MAX: u64 = 150 * 1024;
+const MANY: u64 = 20_000;
+const KIB_MAX: u64 = 40 * 1024;
 
 #[test]
 fn a_long_list_takes_little_memory() {
@@ -400,13 +389,9 @@ fn what_commands_write_takes_little_memory() {
         list(&env, "list.txt", &"head -c 10000000 /dev/zero; head -c 10000000 /dev/zero >&2\n".repeat(2));
     let results = env.at("results.jsonl");
     let words = start_words("batch", &path, &results, &["--mode", "fan-out", "--jobs", "2"]);
-    let mut command = env.clean(&avfs());
-    let mut running = Running::start(command.args(&words));
-    let mut most = 0;
-    wait_for("its end", || {
-        most = most.max(crate::support::peak_kib(running.child.id()).unwrap_or(0));
-        running.child.try_wait().unwrap().is_some()
-    });
+    let (running, pauses) = start_held(&env, env.clean(&avfs()).args(&words), "exit");
+    let most = crate::support::peak_kib(running.child.id()).unwrap();
+    pauses.release("exit");
     assert_eq!(ended(&env, running).code, Some(0));
     assert!(most < 50 * 1024, "{most} KiB");
     assert!(std::fs::metadata(&results).unwrap().len() < 1 << 20);

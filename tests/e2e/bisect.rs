@@ -4,7 +4,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::env::{Answer, Running, TestEnv, avfs, wait_for};
-use crate::shared::{Shared, alive, marker};
+use crate::shared::{Shared, alive, children, is_dead, marker};
+use crate::support::pause::Pauses;
 
 /// A fork with a version for each number, of which those from `broken` on have a file of that name.
 fn with_history(count: u32, broken: u32) -> TestEnv {
@@ -107,17 +108,46 @@ fn ends_that_are_not_what_was_said_are_told() {
     assert_eq!(env.avfs(&["bisect", "nobody", "--", "true"]).code, Some(1));
 }
 
+#[track_caller]
+fn assert_second_is_bad(env: &TestEnv, result: &Value, key: &str, value: &Value) {
+    assert_eq!(env.cat(result["first_bad"]["id"].as_str().unwrap(), "n"), "2\n", "{result}");
+    let bad = result["probes"].as_array().unwrap().iter().find(|probe| probe["verdict"] == "bad").unwrap();
+    assert_eq!(&bad[key], value, "{bad}");
+}
+
 #[test]
-fn signals_and_deadlines_are_bad() {
+fn signals_are_bad() {
     let env = with_history(2, 2);
-    for test in ["test ! -e broken || kill -9 $$", "test ! -e broken || sleep 100"] {
-        let words = ["--timeout", "500ms", "--grace", "100ms", "--shell", test];
-        let result = bisect(&env, &words).expect(0).envelope()["result"].take();
-        assert_eq!(env.cat(result["first_bad"]["id"].as_str().unwrap(), "n"), "2\n", "{test}");
-        let bad =
-            result["probes"].as_array().unwrap().iter().find(|probe| probe["verdict"] == "bad").unwrap();
-        assert!(bad["timed_out"] == true || bad["signal"] == 9, "{bad}");
+    let result = bisect(&env, &["--shell", "test ! -e broken || kill -9 $$"]).expect(0).envelope();
+    assert_second_is_bad(&env, &result["result"], "signal", &json!(9));
+}
+
+#[test]
+fn timeouts_are_bad() {
+    let env = with_history(2, 2);
+    let shared = Shared::new(&env);
+    let (set, pauses) = (format!("S={}", shared.text()), Pauses::new(&env.at("")));
+    let line = "test ! -e broken || { : > $S/bad; sleep infinity; }";
+    let mut command = env.clean(&avfs());
+    command.args(["--json", "bisect", "work", "--jobs", "1", "--timeout", "1ms", "--grace", "1ms"]);
+    command.args(["--rw", shared.text(), "--env", &set, "--shell", line]);
+    // The time runs from the moment that a probe is released: a good one has ended by then, a bad one never does.
+    let held = |number: usize| format!("executing#{number}");
+    for number in 1..10 {
+        pauses.hold(&held(number));
     }
+    let mut running = Running::start(pauses.set(&mut command));
+    let mut probes = 1;
+    while pauses.reaches(&held(probes), &mut running.child) {
+        let worker = children(running.child.id());
+        wait_for("the verdict", || shared.has("bad") || children(worker[0]).into_iter().all(is_dead));
+        let _ = std::fs::remove_file(env.at("shared/bad"));
+        pauses.release(&held(probes));
+        probes += 1;
+    }
+    let result = running.answer().expect(0).envelope();
+    assert_eq!(probes - 1, verdicts(&result["result"]).len());
+    assert_second_is_bad(&env, &result["result"], "timed_out", &json!(true));
 }
 
 #[test]

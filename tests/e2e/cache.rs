@@ -1,12 +1,13 @@
 //! Remembered results: a hit is what a run would be, executes nothing, and is told as such.
 
 use std::fs::File;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::env::{Running, TestEnv};
+use crate::env::{Running, TestEnv, wait_for};
+use crate::shared::{kill_at, points};
+use crate::support::pause::Pauses;
 
 /// Changes of every kind, and something to say.
 const LINE: &str = "echo out; echo err >&2; echo new > made; mkdir -p dir/sub; echo x > dir/sub/x; rm src/data.bin; \
@@ -220,7 +221,7 @@ fn the_policy_holds_for_a_hit() {
     let explained = env.avfs_result(&["cache", "explain", "--shell", "echo new > made"]);
     assert_eq!(explained["missed"][0]["code"], json!("policy"), "{explained}");
     // A cap makes another sandbox of the same request, for a look as for a run.
-    env.policy("[[rule]]\naction = 'allow_with_checkpoint'\n[caps]\ntimeout = '20s'\nmemory = '1GiB'\n");
+    env.policy("[[rule]]\naction = 'allow_with_checkpoint'\n[caps]\ntimeout = '1h'\nmemory = '1GiB'\n");
     let capped = remembered(&env, "echo new > made");
     let explained = env.avfs_result(&["cache", "explain", "--shell", "echo new > made"]);
     assert_eq!(explained["cached_from"], capped["result"]["run_id"], "{explained}");
@@ -300,27 +301,26 @@ fn results_are_listed_and_forgotten() {
 
 #[test]
 fn a_hit_can_be_killed_at_any_moment() {
-    const KILLS: u32 = 30;
     let env = TestEnv::with_project();
-    let line = "for n in 1 2 3 4 5 6; do echo $n > made-$n; done; head -c 3000000 /dev/zero | tr '\\0' x > big; cat big";
+    let line = "for n in 1 2 3 4 5 6; do echo $n > made-$n; done; head -c 300000 /dev/zero | tr '\\0' x > big; cat big";
     let first = remembered(&env, line);
     let words = ["--cache", "read", "--fork", "task", "--json", "--shell", line];
-    let begun = Instant::now();
-    env.run(&words).expect(0);
-    let whole = begun.elapsed();
-    for number in 0..KILLS {
-        env.avfs(&["fork", "delete", "task"]);
-        env.avfs(&["fork", "create", "task", "--from", "main"]).expect(0);
-        let running = env.start(&words);
-        // The moment is what the test is about; a little past the end as well.
-        std::thread::sleep(whole * number * 5 / (KILLS * 4));
-        running.signal(Signal::KILL);
-        running.answer();
-        // All of it or nothing.
-        let made = env.avfs_result(&["ls", "task"])["entries"].as_array().unwrap().len();
-        let main = env.avfs_result(&["ls", "main"])["entries"].as_array().unwrap().len();
-        assert!(made == main || made == main + 7, "{made} of {main}");
-    }
+    env.avfs(&["fork", "create", "task", "--from", "main"]).expect(0);
+    let (hit, points) = points(&env, &mut env.command(&words));
+    assert_hit(&hit.expect(0).envelope(), &first);
+    let entries = |fork: &str| env.avfs_result(&["ls", fork])["entries"].as_array().unwrap().len();
+    let landed: Vec<bool> = (1..=points.len())
+        .map(|number| {
+            env.avfs(&["fork", "delete", "--force", "task"]).expect(0);
+            env.avfs(&["fork", "create", "task", "--from", "main"]).expect(0);
+            kill_at(&env, &mut env.command(&words), &format!("#{number}"));
+            // All of it or nothing.
+            let (made, main) = (entries("task"), entries("main"));
+            assert!(made == main || made == main + 7, "{made} of {main}");
+            made > main
+        })
+        .collect();
+    assert!(landed.is_sorted() && !landed[0] && landed[points.len() - 1], "{landed:?} at {points:?}");
     assert_eq!(env.scratches(), [""; 0], "a hit leaves nothing to clear away");
     let runs = env.avfs_result(&["runs", "list", "--limit", "1000"]);
     assert!(runs["runs"].as_array().unwrap().iter().all(|run| run["state"] == "completed"), "{runs}");
@@ -332,23 +332,28 @@ fn a_hit_can_be_killed_at_any_moment() {
 fn many_at_once_take_and_make_the_same_result() {
     let env = TestEnv::with_project();
     let line = "echo new > made; echo said";
-    // Nobody knows it yet: each runs it or takes what another has just made.
-    let all = |mode: &str, forks: &str| -> Vec<Value> {
-        let running: Vec<Running> = (0..6)
-            .map(|n| {
-                let fork = format!("{forks}-{n}");
-                env.start(&["--json", "--cache", mode, "--fork", &fork, "--from", "main", "--shell", line])
-            })
-            .collect();
+    // Six runs meet at this point: all have looked for a result, and none has committed anything yet.
+    let all = |mode: &str, forks: &str, point: &str| -> Vec<Value> {
+        let pauses = Pauses::new(&env.at(""));
+        pauses.hold(point);
+        let start = |n: usize| {
+            let fork = format!("{forks}-{n}");
+            let words = ["--json", "--cache", mode, "--fork", &fork, "--from", "main", "--shell", line];
+            Running::start(pauses.set(&mut env.command(&words)))
+        };
+        let running: Vec<Running> = (0..6).map(start).collect();
+        wait_for(point, || pauses.reached().iter().filter(|reached| *reached == point).count() == 6);
+        pauses.release(point);
         running.into_iter().map(|one| one.answer().expect(0).envelope()).collect()
     };
     env.avfs(&["import"]).expect(0);
-    for envelope in all("write", "first") {
+    for envelope in all("write", "first", "executing") {
+        assert_eq!(envelope["result"]["cached"], json!(false), "{envelope}");
         assert_eq!(envelope["result"]["stdout"], json!("said\n"), "{envelope}");
         assert_eq!(envelope["result"]["remembered"], json!(true), "{envelope}");
     }
     assert_eq!(env.avfs_result(&["cache", "list"])["results"].as_array().unwrap().len(), 1);
-    for envelope in all("read", "second") {
+    for envelope in all("read", "second", "capturing") {
         assert_eq!(envelope["result"]["cached"], json!(true), "{envelope}");
     }
     let contents: Vec<Value> = (0..6)

@@ -36,7 +36,7 @@ fn a_miss_is_told_by_what_differs() {
     assert_eq!(missed(&env, &["--env", "A=b"], "echo said"), ["differs.environment"]);
     assert_eq!(missed(&env, &["--cwd", "src"], "echo said"), ["differs.places"]);
     assert_eq!(missed(&env, &["--at", "/elsewhere"], "echo said"), ["differs.places"]);
-    assert_eq!(missed(&env, &["--timeout", "7s"], "echo said"), ["differs.sandbox"]);
+    assert_eq!(missed(&env, &["--timeout", "7m"], "echo said"), ["differs.sandbox"]);
     assert_eq!(missed(&env, &["--hide", "/opt"], "echo said"), ["differs.sandbox"]);
     assert_eq!(missed(&env, &["--backend", "copy"], "echo said"), ["differs.sandbox"]);
     assert_eq!(missed(&env, &["--input", input], "echo said"), ["differs.inputs"]);
@@ -108,7 +108,7 @@ fn what_another_time_might_be_another_result_is_not_remembered() {
         (&["--secret", "TOKEN"], "true", "secret"),
         (&["--secret", "TOKEN=file"], "true", "secret"),
         (&["--discard"], "true", "discarded"),
-        (&["--timeout", "200ms", "--grace", "200ms"], "sleep 60", "timed_out"),
+        (&["--timeout", "1ms", "--grace", "1ms"], "sleep infinity", "timed_out"),
         (&[], "kill -9 $$", "killed"),
         (&["--output-max", "10"], "echo 0123456789abc", "output.truncated"),
         (&[], "echo x > x.tmp", "left_out"),

@@ -1,12 +1,14 @@
 //! What a command is refused by seccomp, Landlock and the kernel's settings, what it is told of it, and that ordinary
 //! programs do not notice.
 
+use std::fs::File;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::env::{PATH, Running, TestEnv, runner};
+use crate::env::{PATH, Running, TestEnv, runner, wait_for};
+use crate::shared::{Shared, start_held};
 use crate::support;
 
 /// Calls of the C library, each printed with its errno: 0 where it succeeded.
@@ -123,17 +125,44 @@ fn strict_refuses_more_than_default() {
 #[test]
 fn a_flood_of_refused_calls_keeps_nobody_from_ending_it() {
     let env = TestEnv::with_project();
+    let shared = Shared::new(&env);
     let program = "
 for _ in range(4):
     if os.fork() == 0: break
-while True: libc.mount(b'none', b'/tmp', b'tmpfs', 0, None)
+made = 0
+while True:
+    if made == int(sys.argv[1]): open(f'{sys.argv[2]}/ready-{os.getpid()}', 'w').close()
+    libc.mount(b'none', b'/tmp', b'tmpfs', 0, None)
+    made += 1
 ";
-    let begun = Instant::now();
-    let envelope = python(&env, &["--timeout", "1s", "--grace", "1s"], program);
-    assert_eq!(envelope["result"]["timed_out"], json!(true));
-    assert!(begun.elapsed() < Duration::from_secs(60));
+    let program = format!("{CALLS}{program}");
+    let command = |options: &[&str], ready_after: &str| {
+        let words = [
+            &["--json", "--rw", shared.text()],
+            options,
+            &["--", "python3", "-c", &program, ready_after, shared.text()],
+        ];
+        env.command(&words.concat())
+    };
+    let wait_for_all = || {
+        let ready = || std::fs::read_dir(shared.text()).unwrap().count();
+        wait_for("all five make calls", || ready() == 5);
+    };
+    let running = Running::start(&mut command(&[], "20"));
+    wait_for_all();
+    running.signal(Signal::TERM);
+    let envelope = running.answer().expect(143).envelope();
     let counted = refused(&envelope);
-    assert!(counted.len() == 1 && counted[0].0 == "mount" && counted[0].1 > 10, "{counted:?}");
+    assert!(counted.len() == 1 && counted[0].0 == "mount" && counted[0].1 >= 100, "{counted:?}");
+    std::fs::remove_dir_all(shared.text()).unwrap();
+    std::fs::create_dir(shared.text()).unwrap();
+    // The time begins when all of them wait for the answer to their first call.
+    let (running, pauses) = start_held(&env, &mut command(&["--timeout", "100ms"], "0"), "executing");
+    wait_for_all();
+    pauses.release("executing");
+    let envelope = running.answer().expect(124).envelope();
+    assert_eq!(envelope["result"]["timed_out"], json!(true));
+    assert_eq!(refused(&envelope).len(), 1, "{envelope}");
 }
 
 #[test]
@@ -264,9 +293,11 @@ fn streams_can_be_opened_again_for_what_they_are_and_for_no_more() {
     // A pipe with a name is read, and not written to.
     let fifo = env.at("fifo");
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    // Held open for both, so that nobody waits for the other end.
+    let _held = File::options().read(true).write(true).open(&fifo).unwrap();
     let open = |mode: &str| {
         format!(
-            "sleep 5 > '{fifo}' & exec \"$RUN\" -q $OPTIONS -- python3 -c \"
+            "exec \"$RUN\" -q $OPTIONS -- python3 -c \"
 import os
 os.open('/proc/self/fd/0', os.O_{mode} | os.O_NONBLOCK); print('opened')\" < '{fifo}'",
             fifo = fifo.display()
@@ -379,7 +410,7 @@ fn is_there(test: &str, program: &str) -> bool {
 #[track_caller]
 fn works(env: &TestEnv, line: &str, expected: &str) {
     for profile in ["default", "strict"] {
-        let options = ["--seccomp", profile, "--landlock", "required", "--timeout", "120s"];
+        let options = ["--seccomp", profile, "--landlock", "required"];
         let envelope = env.json(&options, line);
         assert_eq!(stdout(&envelope), expected, "{profile}: {envelope}");
         assert_eq!(refused(&envelope), [], "{profile}: {line}");
@@ -458,7 +489,7 @@ fn other_runtimes_notice_nothing() {
 fn cargo_notices_nothing() {
     const NAME: &str = "cargo_notices_nothing";
     let tools = Path::new(env!("CARGO")).parent().unwrap();
-    if std::fs::File::open(env!("CARGO")).is_err() || !tools.join("rustc").exists() {
+    if File::open(env!("CARGO")).is_err() || !tools.join("rustc").exists() {
         return support::skip(NAME, "this user may not run cargo");
     }
     let env = TestEnv::with_project();

@@ -7,6 +7,8 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use crate::env::{Answer, Running, TestEnv};
+use crate::shared::start_held;
+use crate::support::pause::Pauses;
 use crate::support::{self, skip};
 
 #[test]
@@ -144,10 +146,10 @@ fn bytes_that_are_no_text_reach_the_command() {
 fn the_envelope_tells_what_was_done() {
     let env = TestEnv::with_project();
     let line = "echo out; echo err >&2; echo new > new; echo more >> README.md; rm src/data.bin; chmod 600 src/main.rs";
-    let envelope = env.json(&["--timeout", "60s"], line);
+    let envelope = env.json(&["--timeout", "1h"], line);
     let (request, result) = (&envelope["request"], &envelope["result"]);
     assert_eq!((&request["command"], &request["command_mode"]), (&json!(line), &json!("shell")));
-    assert_eq!((&request["timeout_ms"], &request["net"]), (&json!(60_000), &json!("none")));
+    assert_eq!((&request["timeout_ms"], &request["net"]), (&json!(3_600_000), &json!("none")));
     assert_eq!(request["vault"], json!(env.vault_file().to_str()));
     assert_eq!((&result["stdout"], &result["stderr"]), (&json!("out\n"), &json!("err\n")));
     let digest = blake3::hash(b"out\n").to_hex().to_string();
@@ -250,8 +252,13 @@ fn a_new_vault_is_announced() {
 #[test]
 fn first_runs_at_the_same_time_share_the_new_vault() {
     let env = TestEnv::new();
-    let runs: Vec<Running> = (0..4).map(|n| env.start(&["--", "touch", &format!("f{n}")])).collect();
-    let answers: Vec<Answer> = runs.into_iter().map(|run| run.answer().expect(0)).collect();
+    // Each has found no vault, and is about to finish one.
+    let held: Vec<(Running, Pauses)> = (0..4)
+        .map(|n| start_held(&env, &mut env.command(&["--", "touch", &format!("f{n}")]), "commit"))
+        .collect();
+    assert!(!env.vault_file().exists());
+    held.iter().for_each(|(_, pauses)| pauses.release("commit"));
+    let answers: Vec<Answer> = held.into_iter().map(|(run, _)| run.answer().expect(0)).collect();
     let announced = answers.iter().filter(|answer| answer.stderr.contains("a new vault: ")).count();
     assert_eq!(announced, 1, "{answers:?}");
     assert_eq!(env.avfs_result(&["runs", "list"])["runs"].as_array().unwrap().len(), 4);

@@ -6,19 +6,16 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::schema;
-use crate::support::Scratch;
 use crate::support::snapshot::{self, Snapshot};
+pub use crate::support::wait::{until, wait_for};
+use crate::support::{Scratch, command_line, slow_disk};
 
 /// Where programs are, inside and outside: the system's own, so that nothing depends on a tester's home.
 pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
-
-/// Nothing here takes this long; what does hangs, and its test should say so.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 pub fn runner() -> PathBuf {
     std::env::var_os("AVFS_TEST_RUN")
@@ -35,6 +32,8 @@ pub fn avfs() -> PathBuf {
 
 /// What a command left behind.
 pub struct Answer {
+    /// The command line, for whoever reads a failure.
+    pub command: String,
     /// None if it was killed.
     pub code: Option<i32>,
     pub signal: Option<i32>,
@@ -43,9 +42,9 @@ pub struct Answer {
 }
 
 impl Answer {
-    fn new(status: ExitStatus, stdout: Vec<u8>, stderr: &[u8]) -> Self {
+    fn new(command: String, status: ExitStatus, stdout: Vec<u8>, stderr: &[u8]) -> Self {
         let stderr = String::from_utf8_lossy(stderr).into_owned();
-        Self { code: status.code(), signal: status.signal(), stdout, stderr }
+        Self { command, code: status.code(), signal: status.signal(), stdout, stderr }
     }
 
     pub fn text(&self) -> String {
@@ -71,12 +70,13 @@ impl std::fmt::Debug for Answer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let shown: String = self.text().chars().take(4000).collect();
         let (code, signal, stderr) = (self.code, self.signal, &self.stderr);
-        write!(f, "code {code:?}, signal {signal:?}\nstdout: {shown}\nstderr: {stderr}")
+        write!(f, "{}\ncode {code:?}, signal {signal:?}\nstdout: {shown}\nstderr: {stderr}", self.command)
     }
 }
 
 /// A command that runs, with its output on the way.
 pub struct Running {
+    command: String,
     pub child: Child,
     stdout: JoinHandle<Vec<u8>>,
     stderr: JoinHandle<Vec<u8>>,
@@ -96,7 +96,7 @@ impl Running {
     pub fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (stdout, stderr) = (collect(child.stdout.take()), collect(child.stderr.take()));
-        Self { child, stdout, stderr }
+        Self { command: command_line(command), child, stdout, stderr }
     }
 
     pub fn pid(&self) -> rustix::process::Pid {
@@ -121,31 +121,11 @@ impl Running {
                 self.child.wait().unwrap();
                 let (stdout, stderr) = (self.stdout.join().unwrap(), self.stderr.join().unwrap());
                 let seen = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
-                panic!("it did not end by itself; until then: {seen}");
+                panic!("it did not end by itself: {}\nuntil then: {seen}", self.command);
             }
         };
-        Answer::new(status, self.stdout.join().unwrap(), &self.stderr.join().unwrap())
+        Answer::new(self.command, status, self.stdout.join().unwrap(), &self.stderr.join().unwrap())
     }
-}
-
-/// Waits for something to be there, as long as is sensible.
-pub fn until<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    let give_up_at = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return Some(found);
-        }
-        if Instant::now() >= give_up_at {
-            return None;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// Waits for a condition that must come true.
-#[track_caller]
-pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    assert!(until(|| condition().then_some(())).is_some(), "waited in vain: {what}");
 }
 
 /// What must be as it was after a run.
@@ -226,6 +206,7 @@ impl TestEnv {
             .env("PATH", PATH)
             .env("TZ", "UTC")
             .env("LC_ALL", "C")
+            .envs(slow_disk())
             .current_dir(self.project())
             .stdin(Stdio::null());
         command

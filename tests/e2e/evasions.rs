@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::env::{Answer, TestEnv};
-use crate::person::person;
+use crate::person::{person, person_command};
+use crate::shared::{Shared, start_held};
+use crate::support::pause::Pauses;
 
 /// With the policy that everybody has who wrote none.
 fn fresh() -> TestEnv {
@@ -59,7 +61,7 @@ fn a_secret_by_another_name_is_one() {
 #[test]
 fn a_yes_without_the_secret_is_no_yes_with_it() {
     let env = fresh();
-    let line = ["--shell", "curl --max-time 1 http://127.0.0.1:9/ || true"];
+    let line = ["--shell", "curl http://127.0.0.1:9/ || true"];
     let asked =
         with_token(&env, &[&["--json", "--env", "TOKEN="][..], &line].concat()).expect(120).envelope();
     let id = asked["decision"]["approval_id"].as_str().unwrap();
@@ -72,11 +74,15 @@ fn a_yes_without_the_secret_is_no_yes_with_it() {
 #[test]
 fn a_command_that_will_not_end_has_no_more_time_for_it() {
     let env = fresh();
-    env.policy("[caps]\ntimeout = '1s'\n");
-    let begun = std::time::Instant::now();
-    let line = "trap '' TERM; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 1; done";
-    let envelope = env.shell(&["--json", "--grace", "1h"], line).expect(124).envelope();
-    assert!(begun.elapsed().as_secs() < 15, "{:?}", begun.elapsed());
+    env.policy("doubt = 'allow_with_checkpoint'\n[caps]\ntimeout = '100ms'\n");
+    let shared = Shared::new(&env);
+    let line = "trap '' TERM; : > $S/ready; while :; do sleep 1; done";
+    let mut command = shared.command(&env, &["--json", "--grace", "1h"], line);
+    let (running, pauses) = start_held(&env, &mut command, "timed-out");
+    let running = shared.wait_for_word(running, "ready");
+    pauses.release("timed-out");
+    let envelope = running.answer().expect(124).envelope();
+    assert!(pauses.reached().contains(&"grace-over".to_owned()), "{:?}", pauses.reached());
     let notes = envelope["result"]["notes"].as_array().unwrap();
     assert!(notes.iter().any(|note| note["code"] == json!("grace.capped")), "{envelope}");
 }
@@ -87,7 +93,7 @@ fn a_yes_to_the_network_for_good_is_no_yes_to_the_host() {
     let asked = env.shell(&["--json"], "curl http://127.0.0.1:9/").expect(120).envelope();
     let id = asked["decision"]["approval_id"].as_str().unwrap();
     env.avfs(&["approvals", "approve", id, "--always"]).expect(0);
-    let allowed = env.shell(&["--json"], "curl --max-time 1 http://127.0.0.1:9/other").expect(7).envelope();
+    let allowed = env.shell(&["--json"], "curl http://127.0.0.1:9/other").expect(7).envelope();
     assert!(rule(&allowed).starts_with("approved-"), "{allowed}");
     let denied = env.shell(&["--json"], "curl -o /etc/motd http://127.0.0.1:9/").expect(122).envelope();
     assert_eq!(rule(&denied), "builtin.host_escape_risk");
@@ -97,14 +103,19 @@ fn a_yes_to_the_network_for_good_is_no_yes_to_the_host() {
 fn whoever_is_asked_sees_the_whole_command() {
     let env = fresh();
     let tail = format!("echo {} the-end", "x".repeat(100));
-    let line = format!("curl --max-time 1 http://127.0.0.1:9/ || {tail}");
+    let line = format!("curl http://127.0.0.1:9/ || {tail}");
     let seen =
         person(&env, "wait_for(b'no: '); send(b'n\\n')", &["-q", "--net", "none", "--shell", &line]).text();
     assert!(seen.contains(&tail), "{seen}");
     // What was typed before the question is no answer to it.
-    let script = "send(b'y\\n'); wait_for(b'no: '); send(b'n\\n')";
-    let early = person(&env, script, &["-q", "--shell", &line]).text();
+    let pauses = Pauses::new(&env.at(""));
+    pauses.hold("deciding");
+    let script = "send(b'y\\n'); wait_for(b'y\\r\\n'); os.remove(os.environ['AVFS_TEST_PAUSE'] + '/hold-deciding'); \
+                  wait_for(b'no: '); send(b'n\\n')";
+    let early =
+        env.answer(pauses.set(&mut person_command(&env, script, &["-q", "--shell", &line]))).expect(0).text();
     assert!(early.contains("code 122"), "{early}");
+    assert!(pauses.reached().contains(&"deciding".to_owned()));
 }
 
 #[test]

@@ -1,12 +1,10 @@
 //! Commands that misbehave: they do not end, do not listen, do not let go, or take others with them.
 
-use std::time::Duration;
-
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::env::{TestEnv, wait_for};
-use crate::shared::{Shared, alive, marker};
+use crate::shared::{Shared, alive, marker, points, start_held};
 
 /// Waits for signals without missing one: a shell may look away for a moment.
 const LISTENER: &str = r#"
@@ -79,26 +77,30 @@ fn a_second_request_to_end_kills() {
     }
 }
 
-/// What lies in memory is nowhere else: nothing but KILL ends who is about to keep it. On a disk a second wish does.
+/// Changes in memory exist nowhere else: until they are kept, only KILL ends the run. On a disk a second request to
+/// end does.
 #[test]
 fn signals_do_not_end_a_capture() {
-    let wishes = [Signal::HUP, Signal::QUIT];
-    let others = [Signal::USR1, Signal::USR2];
-    for (scratch, signals) in [("memory", [others, wishes].concat()), ("disk", others.to_vec())] {
+    let (others, requests) = ([Signal::USR1, Signal::USR2], [Signal::HUP, Signal::QUIT]);
+    for (scratch, signals, codes) in [
+        ("memory", others.to_vec(), [0, 0]),
+        // Once everything is kept, two requests end what is left to do.
+        ("memory", [others, requests].concat(), [129, 131]),
+        ("disk", others.to_vec(), [0, 0]),
+    ] {
         let env = TestEnv::with_project();
-        let shared = Shared::new(&env);
-        // It hears none of them, so that they can come at any time.
-        let line = "trap '' HUP QUIT USR1 USR2; : > $S/ready
-             for n in 1 2 3 4; do head -c 8000000 /dev/urandom > r$n; done";
-        let running = shared.start(&env, &["--json", "--scratch", scratch], line);
-        let mut running = shared.wait_for_word(running, "ready");
-        while !running.has_ended() {
+        let words = ["--json", "--scratch", scratch, "--shell", "for n in 1 2 3 4; do echo $n > r$n; done"];
+        let (mut running, pauses) = start_held(&env, &mut env.command(&words), "session-Released");
+        let mut at = "session-Released";
+        for next in ["capturing", "work", "commit", "committed"] {
             signals.iter().for_each(|signal| running.signal(*signal));
-            std::thread::sleep(Duration::from_millis(1));
+            pauses.hold(next).release(at);
+            pauses.wait(next, &mut running.child);
+            at = next;
         }
+        pauses.release(at);
         let answer = running.answer();
-        // When everything is kept, two wishes end what is left to do.
-        assert!(matches!(answer.code, Some(0 | 129 | 131)), "{scratch}: {answer:?}");
+        assert!(answer.code.is_some_and(|code| codes.contains(&code)), "{scratch}: {answer:?}");
         let listed = env.avfs_result(&["runs", "list"]);
         assert_eq!(listed["runs"][0]["state"], json!("completed"), "{scratch}: {listed}");
         let id = format!("run:{}", listed["runs"][0]["id"].as_str().unwrap());
@@ -108,23 +110,50 @@ fn signals_do_not_end_a_capture() {
     }
 }
 
+/// Waits for TERM without missing it, says that it came, and then ends or waits for ever.
+const ON_TERM: &str = r#"
+import os, signal, sys
+shared, then = sys.argv[1:3]
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+open('begun', 'w').close()
+open(f'{shared}/ready-{then}', 'w').close()
+signal.sigwait({signal.SIGTERM})
+open('bye', 'w').close()
+open(f'{shared}/bye-{then}', 'w').close()
+if then == 'ends': sys.exit(3)
+while True: signal.pause()
+"#;
+
 #[test]
 fn a_timeout_asks_then_kills_and_keeps_what_was_done() {
     let env = TestEnv::with_project();
-    let deaf = "trap '' TERM; echo begun > begun; while :; do sleep 1000; done";
-    let answer = env.shell(&["--json", "--timeout", "1500ms", "--grace", "200ms"], deaf).expect(124);
-    let envelope = answer.envelope();
+    let shared = Shared::new(&env);
+    let dir = shared.text();
+    // The timeout takes effect when the command is ready for it.
+    let start = |grace: &str, then: &str| {
+        let options = ["--json", "--timeout", "1ms", "--grace", grace, "--rw", dir];
+        let words = [&options[..], &["--", "python3", "-c", ON_TERM, dir, then]].concat();
+        let (running, pauses) = start_held(&env, &mut env.command(&words), "timed-out");
+        (shared.wait_for_word(running, &format!("ready-{then}")), pauses)
+    };
+    let (mut running, pauses) = start("1ms", "stays");
+    pauses.hold("grace-over").release("timed-out");
+    pauses.wait("grace-over", &mut running.child);
+    let running = shared.wait_for_word(running, "bye-stays");
+    pauses.release("grace-over");
+    let envelope = running.answer().expect(124).envelope();
     let result = &envelope["result"];
     assert_eq!((&result["timed_out"], &result["signal"]), (&json!(true), &json!(9)), "{envelope}");
     assert_eq!((&envelope["success"], &result["landing"]), (&json!(false), &json!("advanced")));
-    let listens = "trap 'echo bye > bye; exit 3' TERM; : > begun; while :; do sleep 1000; done";
-    let envelope = env.json(&["--timeout", "1500ms", "--grace", "60s"], listens);
+    let (running, pauses) = start("1h", "ends");
+    pauses.release("timed-out");
+    let envelope = running.answer().expect(124).envelope();
     let result = &envelope["result"];
     assert_eq!((&result["timed_out"], &result["exit_code"]), (&json!(true), &json!(3)), "{envelope}");
     let paths: Vec<&Value> =
         result["changes"].as_array().unwrap().iter().map(|change| &change["path"]).collect();
     assert_eq!(paths, ["begun", "bye"]);
-    let told = env.shell(&["--timeout", "100ms", "--grace", "100ms"], "sleep 1000").expect(124);
+    let told = env.run(&["--timeout", "1ms", "--grace", "1ms", "--", "sleep", "infinity"]).expect(124);
     assert!(told.stderr.contains("ran for too long"), "{told:?}");
     env.shell(&["--timeout", "none"], "true").expect(0);
 }
@@ -152,9 +181,9 @@ fn a_command_may_close_its_streams() {
 #[test]
 fn a_capture_waits_for_the_last_writer() {
     let env = TestEnv::with_project();
-    let line = "for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do \
+    let line = "for n in 1 2 3 4; do \
                 setsid sh -c \"while :; do echo $n >> w-$n; mkdir -p m-$n; rmdir m-$n; done\" & done; \
-                while [ ! -s w-16 ]; do :; done; exit 0";
+                for n in 1 2 3 4; do while [ ! -s w-$n ]; do :; done; done; exit 0";
     for options in [&["--scratch", "memory"][..], &["--scratch", "disk"], &["--backend", "copy"]] {
         let envelope = env.json(options, line);
         assert_eq!((&envelope["success"], &envelope["error"]), (&json!(true), &Value::Null), "{envelope}");
@@ -167,7 +196,7 @@ fn orphans_are_reaped_while_the_command_runs() {
     let env = TestEnv::with_project();
     let line = r#"
 import os, sys
-for _ in range(300):
+for _ in range(100):
     if os.fork() == 0:
         if os.fork() == 0: os._exit(0)
         os._exit(0)
@@ -182,7 +211,7 @@ def zombies():
 while zombies(): pass
 print('none left')
 "#;
-    assert_eq!(env.run(&["--timeout", "60s", "--", "python3", "-c", line]).expect(0).text(), "none left\n");
+    assert_eq!(env.run(&["--", "python3", "-c", line]).expect(0).text(), "none left\n");
 }
 
 #[test]
@@ -206,15 +235,26 @@ fn an_interrupt_before_the_command_begins_leaves_nothing() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
     let marker = marker(&env);
-    // At some moment of the preparation, each time a later one; what counts is that nothing stays behind.
-    for moment in 0..20_u32 {
-        let running = shared.start(&env, &[], &format!(": {marker}; : > $S/begun-{moment}; exec sleep 1000"));
-        std::thread::sleep(std::time::Duration::from_millis(u64::from(moment)));
+    let command = |then: &str| shared.command(&env, &[], &format!(": {marker}; {then}"));
+    let (answer, mut points) = points(&env, &mut command("true"));
+    answer.expect(0);
+    let place = |points: &[String], name: &str| points.iter().position(|point| point == name).unwrap();
+    let (launching, executing) = (place(&points, "launching"), place(&points, "executing"));
+    assert!(0 < launching && launching < executing, "{points:?}");
+    points.truncate(executing + 1);
+    for (number, point) in points.iter().enumerate() {
+        let (running, pauses) = start_held(&env, &mut command("exec sleep infinity"), point);
         running.signal(Signal::TERM);
+        pauses.release(point);
         let answer = running.answer();
-        // Killed while it had not yet taken signals in hand, interrupted, or the command got it.
-        let ended = answer.signal == Some(15) || [Some(130), Some(143)].contains(&answer.code);
-        assert!(ended, "moment {moment}: {answer:?}");
+        // It does not hold signals back yet, or the launch is given up, or the command gets the signal.
+        let expected = match (answer.code, answer.signal) {
+            (None, Some(15)) => number < launching,
+            (Some(130), None) => (launching..executing).contains(&number),
+            (Some(143), None) => number >= launching,
+            _ => false,
+        };
+        assert!(expected, "{point}: {answer:?}");
         wait_for("everybody is dead", || alive(&marker).is_empty());
     }
     env.ok(&[], "true");

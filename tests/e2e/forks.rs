@@ -1,13 +1,10 @@
 //! What becomes of changes: kept for review, on forks that move, given up, applied; and where they are seen.
 
-use std::io::Read;
-use std::process::Stdio;
-
 use serde_json::{Value, json};
 
 use crate::env::{Running, TestEnv, avfs};
 use crate::limits::notes;
-use crate::support;
+use crate::shared::{Shared, start_held};
 
 fn run_id(envelope: &Value) -> String {
     envelope["result"]["run_id"].as_str().unwrap().to_owned()
@@ -175,25 +172,17 @@ fn applied_changes_are_written_if_the_command_succeeds() {
 #[test]
 fn what_is_edited_while_a_run_begins_is_not_overwritten() {
     let env = TestEnv::with_project();
-    for number in 0..6 {
-        env.put(&format!("large-{number}"), &support::noise(number, 24 << 20));
-    }
-    env.put("notes", &vec![b'\n'; 2 << 20]);
-    let mut running = env
-        .command(&["--apply", "--shell", "echo by-the-command >> notes; echo began; sleep 0.3"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut began = [0; 5];
-    running.stdout.as_mut().unwrap().read_exact(&mut began).unwrap();
-    let notes = env.project().join("notes");
-    let mut edited = std::fs::read(&notes).unwrap();
-    edited.extend_from_slice(b"precious\n");
-    std::fs::write(&notes, &edited).unwrap();
-    let came = running.wait_with_output().unwrap();
-    assert_eq!(came.status.code(), Some(125), "{came:?}");
-    assert!(String::from_utf8_lossy(&came.stderr).contains("notes"), "{came:?}");
+    let shared = Shared::new(&env);
+    env.put("notes", b"\n");
+    // At this point the command runs, but the import has not begun.
+    let line = "echo by-the-command >> notes; : > $S/written";
+    let (running, pauses) = start_held(&env, &mut shared.command(&env, &["--apply"], line), "executing");
+    let running = shared.wait_for_word(running, "written");
+    let (notes, edited) = (env.project().join("notes"), b"\nprecious\n");
+    std::fs::write(&notes, edited).unwrap();
+    pauses.release("executing");
+    let answer = running.answer().expect(125);
+    assert!(answer.stderr.contains("notes"), "{answer:?}");
     assert_eq!(std::fs::read(&notes).unwrap(), edited);
     // Nor by a later apply.
     let run = env.avfs_result(&["runs", "list"])["runs"][0]["id"].as_str().unwrap().to_owned();

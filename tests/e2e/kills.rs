@@ -1,41 +1,41 @@
 //! `avfs-run` that dies, a vault that goes away, and runs that meet: nothing that was promised is lost.
 
-use std::time::{Duration, Instant};
-
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::env::{Answer, Running, TestEnv, wait_for};
-use crate::shared::{Shared, alive, marker};
+use crate::shared::{Shared, alive, children, is_dead, kill_at, marker, points, spread};
+use crate::support::pause::Pauses;
 
-/// Kills that are spread over the life of a run.
-const KILLS: u32 = 24;
+/// Kills of one test, spread over all points that a run passes.
+const KILLS: usize = 24;
 
 fn run_states(env: &TestEnv) -> Vec<String> {
     let list = env.avfs_result(&["runs", "list", "--limit", "1000"]);
     list["runs"].as_array().unwrap().iter().map(|run| run["state"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Kills runs at every moment of their life, then looks at what is left.
+/// Kills runs at points spread over their whole life, then checks what is left.
 #[track_caller]
 fn killed_at_every_moment(options: &[&str]) {
     let env = TestEnv::with_project();
     let marker = marker(&env);
-    crate::support::many_files(&env.project().join("many"), 200);
+    crate::support::many_files(&env.project().join("many"), 8);
+    // Every run then finds the same stamps trustworthy, and passes the same points.
+    crate::support::settle();
     let line = format!(
-        ": {marker}; for n in 1 2 3 4 5 6; do echo $n > made-$n; done; head -c 3000000 /dev/urandom > big; rm -r src"
+        ": {marker}; for n in 1 2 3 4 5 6; do echo $n > made-$n; done; head -c 300000 /dev/urandom > big; rm -rf src"
     );
-    let begun = Instant::now();
     env.shell(options, &line).expect(0);
-    let whole = begun.elapsed();
     let mut words = options.to_vec();
     words.extend(["--shell", &line]);
-    for number in 0..KILLS {
-        let running = env.start(&words);
-        // The moment is what the test is about; a little past the end as well.
-        std::thread::sleep(whole * number * 5 / (KILLS * 4));
-        running.signal(Signal::KILL);
-        running.answer();
+    let (answer, points) = points(&env, &mut env.command(&words));
+    answer.expect(0);
+    for point in ["launched", "executing", "capturing", "commit", "session-Captured"] {
+        assert!(points.iter().any(|reached| reached == point), "{points:?}");
+    }
+    for number in spread(points.len(), KILLS) {
+        kill_at(&env, &mut env.command(&words), &format!("#{number}"));
         // The kernel takes the sandbox down after its supervisor.
         wait_for("everybody is dead", || alive(&marker).is_empty());
     }
@@ -264,7 +264,7 @@ fn runs_that_meet_on_one_path_lose_nothing() {
 #[test]
 fn many_runs_at_once_do_not_disturb_each_other() {
     let env = TestEnv::new();
-    crate::support::many_files(&env.project(), 300);
+    crate::support::many_files(&env.project(), 80);
     env.avfs(&["init"]).expect(0);
     let shared = Shared::new(&env);
     let runs: Vec<_> = (0..8)
@@ -293,11 +293,12 @@ fn many_runs_at_once_do_not_disturb_each_other() {
 fn a_host_that_changes_beneath_a_run_is_noticed() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
-    let running = shared.start(&env, &["--json", "--base", "live"], &format!("{MEET}; echo x > x"));
+    let pauses = Pauses::new(&env.at(""));
+    let mut command = shared.command(&env, &["--json", "--base", "live"], &format!("{MEET}; echo x > x"));
+    let running = Running::start(pauses.set(&mut command));
     let running = shared.wait_for_word(running, "ready");
-    // The import that runs beside the command may take the old state or the new one, by who is faster.
-    wait_for("the import", || env.avfs(&["cat", "main", "README.md"]).code == Some(0));
-    std::thread::sleep(Duration::from_millis(1));
+    // The import runs beside the command; it must have taken the old state.
+    wait_for("the import", || pauses.reached().iter().any(|point| point == "committed"));
     env.put("README.md", b"changed meanwhile\n");
     shared.put("go");
     let envelope = running.answer().expect(0).envelope();
@@ -320,23 +321,17 @@ fn a_vault_that_others_hold_is_waited_for() {
     env.avfs(&["import"]).expect(0);
     let shared = Shared::new(&env);
     let mut holder = env.clean(std::path::Path::new("python3"));
-    let holding =
-        crate::env::Running::start(holder.args(["-c", HOLD]).arg(env.vault_file()).arg(shared.text()));
+    let holding = Running::start(holder.args(["-c", HOLD]).arg(env.vault_file()).arg(shared.text()));
     let holding = shared.wait_for_word(holding, "held");
-    let mut running = shared.start(&env, &["--json"], ": > $S/ran; echo x > x");
-    running = shared.wait_for_word(running, "ran");
-    let pid = running.pid().as_raw_nonzero();
-    let children = format!("/proc/{pid}/task/{pid}/children");
+    let pauses = Pauses::new(&env.at(""));
+    let mut command = shared.command(&env, &["--json"], ": > $S/ran; echo x > x");
+    let running = Running::start(pauses.set(&mut command));
+    let mut running = shared.wait_for_word(running, "ran");
     // Init is reaped when the changes have landed, and is dead long before.
-    let is_dead = |child: &str| {
-        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        stat.is_empty() || stat.contains(") Z ")
-    };
-    wait_for("the command is gone", || {
-        std::fs::read_to_string(&children).unwrap().split_whitespace().all(is_dead)
-    });
+    wait_for("the command is gone", || children(running.child.id()).into_iter().all(is_dead));
+    wait_for("it wants to write", || pauses.reached().last().is_some_and(|point| point == "write"));
     // Its changes cannot land yet.
-    assert!(running.child.try_wait().unwrap().is_none(), "it did not wait for the vault");
+    assert!(!running.has_ended(), "it did not wait for the vault");
     shared.put("release");
     holding.answer().expect(0);
     let envelope = running.answer().expect(0).envelope();

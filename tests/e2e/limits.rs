@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::env::{Answer, TestEnv, avfs, runner};
 
 /// A script on a host of its own: `$RUN`, `$AVFS`, `$CACHE` and `$PROJECT` are there.
-fn on_a_host(env: &TestEnv, script: &str) -> Command {
+pub fn on_a_host(env: &TestEnv, script: &str) -> Command {
     let mut command = env.clean(Path::new("unshare"));
     command.args(["-Urm", "sh", "-uc", script]);
     command.env("RUN", runner()).env("AVFS", avfs());

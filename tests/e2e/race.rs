@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::env::{Running, TestEnv, avfs, wait_for};
 use crate::shared::{Shared, alive, marker};
+use crate::support::pause::Pauses;
 
 #[track_caller]
 fn race(env: &TestEnv, words: &[&str]) -> Value {
@@ -71,30 +72,67 @@ fn the_first_to_succeed_stops_the_others() {
     env.assert_sound();
 }
 
-/// They end so close to each other that losers are killed at every moment of their life: while they run, while what
-/// they made is captured, and after that but before they could tell.
+/// A race of two whose second attempt has succeeded, but is held before it answers, while the command of the first
+/// waits for the word `go`.
+fn nearly_won(env: &TestEnv, shared: &Shared, scratch: &str) -> (Running, Pauses) {
+    let pauses = Pauses::new(&env.at(""));
+    pauses.hold("completed#1");
+    let set = format!("S={}", shared.text());
+    let line = "rm -r src; echo $AVFS_ATTEMPT > made; [ $AVFS_ATTEMPT = 2 ] || \
+                while [ ! -e $S/go ]; do sleep 0.02; done";
+    let mut command = env.clean(&avfs());
+    command.args(["--json", "race", "-n", "2", "--jobs", "2", "--until-success", "--scratch", scratch]);
+    command.args(["--rw", shared.text(), "--env", &set, "--shell", line]);
+    let mut running = Running::start(pauses.set(&mut command));
+    pauses.wait("completed#1", &mut running.child);
+    wait_for("the other runs", || pauses.reached().iter().filter(|point| *point == "executing").count() == 2);
+    (running, pauses)
+}
+
+/// Losers are killed at every point that they pass after their command has ended: while what they made is captured,
+/// and after that but before they could answer.
 #[test]
 fn losers_that_were_as_good_as_done_leave_nothing() {
-    let env = TestEnv::with_project();
-    crate::support::many_files(&env.project().join("many"), 100);
     for scratch in ["memory", "disk"] {
-        let mut kept = vec!["main".to_owned()];
-        for _ in 0..8 {
-            let line = "head -c 300000 /dev/urandom > big; rm -r many; sleep 0.0$((AVFS_ATTEMPT % 4))";
-            let words = ["-n", "8", "--jobs", "6", "--until-success", "--scratch", scratch, "--shell", line];
-            let result = race(&env, &words);
+        let env = TestEnv::with_project();
+        let shared = Shared::new(&env);
+        // Both come to their end, to count the points.
+        let (mut running, pauses) = nearly_won(&env, &shared, scratch);
+        let before = pauses.reached().len();
+        pauses.hold("completed#2");
+        shared.put("go");
+        pauses.wait("completed#2", &mut running.child);
+        let points = pauses.reached().split_off(before);
+        pauses.release("completed#2");
+        pauses.release("completed#1");
+        running.answer().expect(0);
+        let mut kept = forks(&env);
+        assert_eq!(kept.len(), 2, "{kept:?}");
+        assert!(points.contains(&"commit".to_owned()), "{points:?}");
+        let is_first = |(number, point): &(usize, &String)| !points[..*number].contains(point);
+        for (number, point) in points.iter().enumerate().filter(is_first) {
+            std::fs::remove_file(env.at("shared/go")).unwrap();
+            let (mut running, pauses) = nearly_won(&env, &shared, scratch);
+            let hold = format!("#{}", pauses.reached().len() + number + 1);
+            pauses.hold(&hold);
+            shared.put("go");
+            pauses.wait(&hold, &mut running.child);
+            assert_eq!(pauses.reached().last(), Some(point));
+            pauses.release("completed#1");
+            let result = running.answer().expect(0).envelope()["result"].take();
+            assert_eq!(states(&result), ["stopped", "won"], "{point}: {result}");
             kept.push(result["fork"].as_str().unwrap().to_owned());
-            assert_eq!(forks(&env), kept, "{result}");
-            assert_eq!(env.scratches(), [""; 0]);
-            assert_eq!(env.avfs_result(&["recover", "--list"])["runs"], json!([]));
+            assert_eq!(forks(&env), kept, "{point}: {result}");
+            assert_eq!(env.scratches(), [""; 0], "{point}");
+            assert_eq!(env.avfs_result(&["recover", "--list"])["runs"], json!([]), "{point}");
         }
         env.assert_sound();
         for fork in kept.iter().skip(1) {
             env.avfs(&["discard", fork]).expect(0);
         }
+        env.avfs(&["gc"]).expect(0);
+        env.assert_sound();
     }
-    env.avfs(&["gc"]).expect(0);
-    env.assert_sound();
 }
 
 #[test]
@@ -163,7 +201,7 @@ fn nobody_has_to_win() {
     let none = lost(&env, &["-n", "2", "--", "./no-such-command"]);
     assert_eq!(states(&none["result"]), ["not_run", "not_run"]);
     assert_eq!(none["result"]["attempts"][1]["error"]["code"], "command.not_found");
-    let none = lost(&env, &["-n", "2", "--timeout", "300ms", "--grace", "100ms", "--", "sleep", "100"]);
+    let none = lost(&env, &["-n", "2", "--timeout", "1ms", "--grace", "1ms", "--", "sleep", "infinity"]);
     assert_eq!(none["result"]["attempts"][0]["timed_out"], true);
     for bad in [
         &["-n", "0", "--", "true"][..],

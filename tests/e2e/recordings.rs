@@ -1,5 +1,6 @@
 //! Runs that are recorded: what a list says of them, and that it can be run again.
 
+use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::env::TestEnv;
 use crate::person::person;
+use crate::shared::Shared;
 
 /// The list of what is meant, checked as any list is.
 fn export(env: &TestEnv, words: &[&str]) -> (ListFile, Vec<ListItem>) {
@@ -146,12 +148,20 @@ fn a_recording_is_in_nobodys_way() {
     drop(gone.stdout.take());
     assert_eq!(gone.wait().unwrap().code(), Some(0));
     assert_eq!(env.cat("gone", "kept"), "kept\n");
-    // Who reads slowly holds the command up, and nothing is lost.
-    let mut shell = env.clean(Path::new("/bin/sh"));
-    shell
-        .args(["-c", "\"$0\" --quiet --fork slow --shell 'seq 200000' | { sleep 1; tail -n 1; }"])
-        .arg(crate::env::runner());
-    assert_eq!(shell.output().unwrap().stdout, b"200000\n");
+    // A reader that does not read holds the command up, and nothing is lost.
+    let shared = Shared::new(&env);
+    let mut slow =
+        shared.command(&env, &["--quiet", "--fork", "slow"], ": > $S/begun; seq 200000; : > $S/done");
+    let mut slow = slow.stdout(Stdio::piped()).spawn().unwrap();
+    shared.wait_for("begun");
+    let mut stdout = slow.stdout.take().unwrap();
+    let mut written = [0; 1];
+    stdout.read_exact(&mut written).unwrap();
+    assert!(!shared.has("done"), "1.3 MB are more than is buffered");
+    let mut rest = Vec::new();
+    stdout.read_to_end(&mut rest).unwrap();
+    assert!(rest.ends_with(b"\n200000\n") && rest.len() == 1_288_894, "{} bytes", rest.len());
+    assert!(shared.has("done") && slow.wait().unwrap().success());
 }
 
 #[test]

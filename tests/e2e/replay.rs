@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::env::{Running, TestEnv, avfs};
 use crate::lists::{Came, forks, list, refused, start_words};
-use crate::shared::Shared;
+use crate::shared::{Shared, ask};
+use crate::support::pause::Pauses;
 
 /// What is meant as a list, in a file.
 #[track_caller]
@@ -429,13 +430,14 @@ fn a_base_that_is_gone_is_not_guessed() {
 fn a_replay_that_is_interrupted_tells_what_it_did_not_come_to() {
     let env = TestEnv::with_project();
     let shared = Shared::new(&env);
-    let path = list(&env, "list.txt", ": > $S/begun; sleep 1000\ntrue\n");
+    let path = list(&env, "list.txt", ": > $S/begun; sleep infinity\ntrue\n");
     let (results, set) = (env.at("results.jsonl"), format!("S={}", shared.text()));
     let words =
         start_words("replay", &path, &results, &["--jobs", "1", "--rw", shared.text(), "--env", &set]);
-    let running = shared.wait_for_word(Running::start(env.clean(&avfs()).args(words)), "begun");
-    running.signal(Signal::INT);
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    let pauses = Pauses::new(&env.at(""));
+    let running = Running::start(pauses.set(env.clean(&avfs()).args(words)));
+    let running = shared.wait_for_word(running, "begun");
+    ask(&running, &pauses, Signal::INT);
     running.signal(Signal::INT);
     let came = Came::of(&env, &running.answer(), "ReplayItemResult");
     assert_eq!((came.code, &came.result()["counts"]["not_run"]), (Some(130), &json!(2)), "{}", came.envelope);

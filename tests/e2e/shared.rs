@@ -1,9 +1,13 @@
-//! What a command and its test share: a directory for telling each other how far they are, and a word by which
-//! processes are found.
+//! How a test and the processes it starts meet: a shared directory, pause points, and a marker that identifies the
+//! processes of a test.
 
 use std::path::PathBuf;
+use std::process::Command;
 
-use crate::env::{Running, TestEnv, wait_for};
+use rustix::process::Signal;
+
+use crate::env::{Answer, Running, TestEnv, wait_for};
+use crate::support::pause::Pauses;
 
 /// A directory that a command and its test both see: for telling each other how far they are.
 pub struct Shared {
@@ -49,13 +53,69 @@ impl Shared {
         Running::start(&mut self.command(env, options, line))
     }
 
-    pub fn command(&self, env: &TestEnv, options: &[&str], line: &str) -> std::process::Command {
+    pub fn command(&self, env: &TestEnv, options: &[&str], line: &str) -> Command {
         let set = format!("S={}", self.text());
         let mut words = vec!["--rw", self.text(), "--env", &set];
         words.extend(options);
         words.extend(["--shell", line]);
         env.command(&words)
     }
+}
+
+/// Starts a command and waits until it is held at this point.
+#[track_caller]
+pub fn start_held(env: &TestEnv, command: &mut Command, point: &str) -> (Running, Pauses) {
+    let pauses = Pauses::new(&env.at(""));
+    pauses.hold(point);
+    let mut running = Running::start(pauses.set(command));
+    if !pauses.reaches(point, &mut running.child) {
+        panic!("it ended before {point}, after {:?}: {:?}", pauses.reached(), running.answer());
+    }
+    (running, pauses)
+}
+
+/// Kills a command with SIGKILL when it reaches this point.
+#[track_caller]
+pub fn kill_at(env: &TestEnv, command: &mut Command, point: &str) {
+    let (running, _pauses) = start_held(env, command, point);
+    running.signal(Signal::KILL);
+    assert_eq!(running.answer().signal, Some(9));
+}
+
+/// Runs a command to its end; the points it passed.
+#[track_caller]
+pub fn points(env: &TestEnv, command: &mut Command) -> (Answer, Vec<String>) {
+    let pauses = Pauses::new(&env.at(""));
+    let answer = Running::start(pauses.set(command)).answer();
+    (answer, pauses.reached())
+}
+
+/// Sends `avfs` a first request to end, and waits until it has noticed.
+#[track_caller]
+pub fn ask(running: &Running, pauses: &Pauses, signal: Signal) {
+    running.signal(signal);
+    wait_for("it is asked to end", || pauses.reached().iter().any(|point| point == "asked"));
+}
+
+/// Numbers from 1 to `last`, evenly spread: `count` of them, or all if there are fewer.
+pub fn spread(last: usize, count: usize) -> impl Iterator<Item = usize> {
+    let count = count.min(last);
+    (0..count).map(move |n| 1 + n * (last - 1) / (count - 1).max(1))
+}
+
+/// The processes that a process has started.
+pub fn children(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>())
+        .collect()
+}
+
+/// True for a process that is a zombie or gone.
+pub fn is_dead(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.is_empty() || stat.contains(") Z ")
 }
 
 /// Processes of this machine whose command line holds a text; those of a sandbox are among them.
