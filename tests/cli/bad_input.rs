@@ -1,12 +1,12 @@
 //! What is wrong is refused: one sentence, a hint, a stable code, a non-zero exit, and the vault as it was.
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
 use crate::env::{Answer, TestEnv};
+use crate::support::pause::Pauses;
 use crate::support::{self, skip, sql};
 
 #[test]
@@ -235,38 +235,34 @@ fn an_unbound_vault_asks_for_a_directory() {
 }
 
 #[test]
-fn a_file_that_vanishes_during_an_import() {
+fn what_vanishes_during_an_import() {
     let env = TestEnv::with_project();
-    support::many_files(&env.project(), 800);
-    let done = AtomicBool::new(false);
-    let flicker = env.project().join("flicker");
-    /// Ends the other thread also when an assertion fails: the scope waits for it.
-    struct Stop<'a>(&'a AtomicBool);
-    impl Drop for Stop<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Relaxed);
-        }
+    // The directory is listed, and nothing in it is opened yet.
+    let import = |gone: &str, words: &[&str]| -> Value {
+        let pauses = Pauses::new(&env.at(""));
+        pauses.hold("work#1");
+        let mut command = env.avfs(words);
+        let mut child = pauses.set(&mut command).stdout(Stdio::piped()).spawn().unwrap();
+        pauses.wait("work#1", &mut child);
+        std::fs::rename(env.project().join(gone), env.at("gone")).unwrap();
+        pauses.release("work#1");
+        let output = child.wait_with_output().unwrap();
+        std::fs::rename(env.at("gone"), env.project().join(gone)).unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    for (gone, file) in [("file", "file"), ("dir", "dir/file")] {
+        env.put(file, b"x\n");
+        env.put("new", gone.as_bytes());
+        let value = import(gone, &["--json", "import"]);
+        assert_eq!(value["error"]["code"], json!("import.vanished"), "{value}");
+        let value = import(gone, &["--json", "import", "--keep-going"]);
+        let troubles = value["result"]["troubles"].as_array().unwrap();
+        let troubles: Vec<_> =
+            troubles.iter().map(|trouble| (&trouble["path"], &trouble["reason"])).collect();
+        assert_eq!(troubles, [(&json!(gone), &json!("vanished"))], "{value}");
+        assert_eq!(env.ok(&["cat", "main", "new"]), gone);
+        env.refused(&["cat", "main", file], 1, "path.not_found");
     }
-    std::thread::scope(|scope| {
-        let _stop = Stop(&done);
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                let _ = std::fs::create_dir(&flicker);
-                for n in 0..50 {
-                    let _ = std::fs::write(flicker.join(n.to_string()), "here and gone");
-                }
-                let _ = std::fs::remove_dir_all(&flicker);
-            }
-        });
-        for _ in 0..5 {
-            let value = env.json(&["import"]);
-            let code = &value["error"]["code"];
-            let expected = [Value::Null, json!("import.vanished"), json!("import.torn_read")];
-            assert!(expected.contains(code), "{value}");
-            let value = env.json(&["import", "--keep-going"]);
-            assert_eq!(value["success"], json!(true), "{value}");
-        }
-    });
     env.assert_sound();
 }
 
@@ -314,7 +310,7 @@ fn hints_fit_what_was_asked() {
     for place in ["file", "file/beneath"] {
         assert!(hint(env.refused(&["init", place], 1, "host.io")).contains("another place"));
     }
-    let homeless = |words: &[&str]| Answer::from(env.avfs(words).env_remove("HOME").output().unwrap());
+    let homeless = |words: &[&str]| Answer::of(env.avfs(words).env_remove("HOME"));
     let answer = homeless(&["materialize", "main"]);
     assert!(answer.stderr.contains("hint: set HOME or XDG_CACHE_HOME\n"), "{answer:?}");
     let answer = homeless(&["log", "--vault", "work"]);

@@ -1,5 +1,6 @@
 //! A home, a project directory and the real binary, with nothing of the tester's own environment.
 
+use std::borrow::BorrowMut;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -7,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 
 use crate::schema;
-use crate::support::Scratch;
+use crate::support::{Scratch, command_line, slow_disk};
 
 /// Somebody without privileges and without an account, and their group.
 pub const USER: u32 = 54_321;
@@ -17,8 +18,9 @@ pub struct TestEnv {
 }
 
 /// What a command left behind.
-#[derive(Debug)]
 pub struct Answer {
+    /// The command line, for whoever reads a failure.
+    pub command: String,
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
@@ -27,10 +29,26 @@ pub struct Answer {
 impl From<Output> for Answer {
     fn from(output: Output) -> Self {
         Self {
+            command: String::new(),
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
+    }
+}
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { command, code, stdout, stderr } = self;
+        write!(f, "{command}\ncode {code}\nstdout: {stdout}\nstderr: {stderr}")
+    }
+}
+
+impl Answer {
+    /// Runs a command to its end.
+    pub fn of(mut command: impl BorrowMut<Command>) -> Self {
+        let command = command.borrow_mut();
+        Self { command: command_line(command), ..Self::from(command.output().unwrap()) }
     }
 }
 
@@ -84,6 +102,7 @@ impl TestEnv {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("TZ", "UTC")
             .env("LC_ALL", "C")
+            .envs(slow_disk())
             .current_dir(self.project())
             .stdin(Stdio::null());
         command
@@ -96,7 +115,7 @@ impl TestEnv {
     }
 
     pub fn run<S: AsRef<OsStr>>(&self, words: &[S]) -> Answer {
-        Answer::from(self.avfs(words).output().unwrap())
+        Answer::of(self.avfs(words))
     }
 
     /// Gives everything to [`USER`], who then can use it as their own.
@@ -111,15 +130,14 @@ impl TestEnv {
         let mut command = self.clean(Path::new("setpriv"));
         let user = USER.to_string();
         command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]).arg(binary()).args(words);
-        Answer::from(command.output().unwrap())
+        Answer::of(command)
     }
 
     /// The stdout of a command that must succeed.
     #[track_caller]
     pub fn ok<S: AsRef<OsStr>>(&self, words: &[S]) -> String {
         let answer = self.run(words);
-        let shown: Vec<_> = words.iter().map(|word| word.as_ref().to_string_lossy()).collect();
-        assert_eq!(answer.code, 0, "avfs {shown:?} failed: {}", answer.stderr);
+        assert_eq!(answer.code, 0, "{answer:?}");
         answer.stdout
     }
 

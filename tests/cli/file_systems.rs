@@ -1,13 +1,13 @@
 //! Hosts that refuse: read-only, full, without attributes or locks, with a lease on a file.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::env::{Answer, TestEnv, binary};
+use crate::support::pause::Pauses;
 use crate::support::{self, skip};
 
 /// Runs a shell script with mounts of its own; nothing where the kernel does not allow that.
@@ -20,7 +20,7 @@ pub fn with_mounts(env: &TestEnv, test: &str, script: &str) -> Option<Answer> {
     }
     let mut command = env.clean(Path::new("unshare"));
     command.args(["-Urm", "sh", "-c", script]).env("AVFS", binary()).env("SCRATCH", env.at(""));
-    Some(Answer::from(command.output().unwrap()))
+    Some(Answer::of(command))
 }
 
 fn answers(answer: &Answer) -> Vec<Value> {
@@ -107,7 +107,7 @@ fn a_disk_of_small_blocks_without_any_room() {
         let disk = "truncate -s 24M $SCRATCH/disk && mkfs.ext4 -q -F -b 1024 -m 0 $SCRATCH/disk && \
                     mount -o loop $SCRATCH/disk $SCRATCH/small || exit 9";
         command.args(["-m", "sh", "-c", &format!("{disk}\n{script}")]);
-        Answer::from(command.env("AVFS", binary()).env("SCRATCH", env.at("")).output().unwrap())
+        Answer::of(command.env("AVFS", binary()).env("SCRATCH", env.at("")))
     };
     if on_disk("exit 0").code != 0 {
         return skip(NAME, "no image of a disk can be mounted here");
@@ -185,7 +185,7 @@ fn a_file_system_without_locks() {
         let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:error={error}"));
         traced.args(["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject]);
         traced.arg(binary()).arg("--json").args(words);
-        let answer = Answer::from(traced.output().unwrap());
+        let answer = Answer::of(traced);
         assert_eq!(answer.code, 1, "{answer:?}");
         let value: Value = serde_json::from_str(&answer.stdout).unwrap();
         assert_eq!(value["error"]["code"], json!("vault.locks_unsupported"), "{value}");
@@ -212,24 +212,28 @@ fn a_pipe_in_the_place_of_the_lock() {
     let lock = env.project().join(".avfs/vault.db-lock");
     std::fs::remove_file(&lock).unwrap();
     rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    // Far more than it takes: only a command that waits for the pipe is ended.
     let mut patient = env.clean(Path::new("timeout"));
-    let answer = Answer::from(patient.arg("20").arg(binary()).arg("log").output().unwrap());
+    let answer = Answer::of(patient.arg("300").arg(binary()).arg("log"));
     assert_eq!(answer.code, 0, "{answer:?}");
 }
 
-/// A file server may hold a lease on a file: it is asked to give it back, and waited for, but not for long.
+/// A file server may hold a lease on a file. The kernel asks it to give the lease back; an import waits for that, a
+/// bounded number of times.
 #[test]
 fn a_file_that_somebody_has_a_lease_on() {
     const HOLD: &str = "\
-import fcntl, os, signal, sys, time
+import fcntl, os, signal, sys
 gives_back = sys.argv[2] == 'polite'
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGIO])
 held = os.open(sys.argv[1], os.O_RDWR)
-def give_back(*_):
-    time.sleep(0.2)
-    fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-signal.signal(signal.SIGIO, give_back if gives_back else signal.SIG_IGN)
 fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
 print('held', flush=True)
+signal.sigwait([signal.SIGIO])
+print('asked', flush=True)
+if gives_back and sys.stdin.readline():
+    fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    print('given back', flush=True)
 sys.stdin.read()
 ";
     let env = TestEnv::with_project();
@@ -238,16 +242,27 @@ sys.stdin.read()
         let mut holder = env.clean(Path::new("python3"));
         holder.args(["-c", HOLD, "leased", manner]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut holder = holder.spawn().unwrap();
-        let mut told = [0; 5];
-        holder.stdout.take().unwrap().read_exact(&mut told).unwrap();
-        let begun = Instant::now();
-        let answer = env.run(&["import"]);
-        let took = begun.elapsed();
+        let mut said = BufReader::new(holder.stdout.take().unwrap()).lines();
+        assert_eq!(said.next().unwrap().unwrap(), "held");
+        let pauses = Pauses::new(&env.at(""));
+        pauses.hold("leased");
+        let mut import = env.avfs(&["import"]);
+        let mut import =
+            pauses.set(&mut import).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        pauses.wait("leased", &mut import);
+        assert_eq!(said.next().unwrap().unwrap(), "asked");
+        if manner == "polite" {
+            holder.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+            assert_eq!(said.next().unwrap().unwrap(), "given back");
+        }
+        pauses.release("leased");
+        let answer = Answer::from(import.wait_with_output().unwrap());
         drop(holder.stdin.take());
         holder.wait().unwrap();
         assert_eq!(answer.code, code, "{manner}: {answer:?}");
         assert!(code == 0 || answer.stderr.contains("cannot read leased"), "{answer:?}");
-        assert!(took < Duration::from_secs(20), "{manner}: {took:?}");
+        let waits = pauses.reached().iter().filter(|point| *point == "leased").count();
+        assert!(if code == 0 { waits == 1 } else { (2..1000).contains(&waits) }, "{manner}: {waits} waits");
     }
     assert_eq!(env.ok(&["cat", "main", "leased"]), "x\n");
 }

@@ -101,7 +101,7 @@ fn examples_are_lines_that_the_command_takes() {
             }
             // There is no vault here: a line that is understood comes as far as that.
             let mut shell = env.clean("/bin/sh".as_ref());
-            let answer = Answer::from(shell.args(["-c", &example]).env("PATH", &path).output().unwrap());
+            let answer = Answer::of(shell.args(["-c", &example]).env("PATH", &path));
             assert_eq!(answer.code, 1, "{example}: {answer:?}");
             let told = [answer.stdout.as_str(), answer.stderr.as_str()].concat();
             assert!(told.contains("there is no vault"), "{example}: {answer:?}");

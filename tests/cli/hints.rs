@@ -27,7 +27,7 @@ fn a_vault_that_is_not_there_is_made_where_it_was_looked_for() {
 fn a_place_that_refuses_a_vault_is_named() {
     let env = TestEnv::new();
     let mut nowhere = env.avfs(&["--json", "init", "--vault", "named"]);
-    let answer = Answer::from(nowhere.env("HOME", "/proc").output().unwrap());
+    let answer = Answer::of(nowhere.env("HOME", "/proc"));
     let value: Value = serde_json::from_str(&answer.stdout).unwrap();
     let message = value["error"]["message"].as_str().unwrap();
     assert!(message.contains("the directory /proc/.local/share/avfs/vaults cannot be made"), "{message}");

@@ -18,7 +18,7 @@ fn alone(env: &TestEnv, words: &[&str], stdin: Stdio) -> Answer {
     } else {
         env.clean(Path::new("bash"))
     };
-    Answer::from(command.args(limited).arg(binary()).args(words).stdin(stdin).output().unwrap())
+    Answer::of(command.args(limited).arg(binary()).args(words).stdin(stdin))
 }
 
 #[test]

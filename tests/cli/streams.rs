@@ -3,29 +3,36 @@
 use std::io::Read as _;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::env::{Answer, TestEnv, binary};
 use crate::support;
+use crate::support::pause::Pauses;
+use crate::support::wait::wait_for;
 
 #[test]
 fn a_pipe_that_ends_early_is_no_error() {
     let env = TestEnv::new();
-    support::many_files(&env.project(), 3000);
+    support::many_files(&env.project(), 100);
+    // More than a pipe holds.
     env.put("large.txt", &b"line\n".repeat(400_000));
     env.ok(&["init", "--import"]);
     let calls: &[&[&str]] =
         &[&["cat", "main", "large.txt"], &["ls", "main", "-R"], &["ls", "main", "-R", "--json"], &["schema"]];
     for call in calls {
-        let mut command = env.avfs(call);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut first = [0; 16];
-        child.stdout.take().unwrap().read_exact(&mut first).unwrap();
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{call:?}");
-        assert_eq!(output.stderr, b"", "{call:?}");
+        // After some bytes, and before the first one.
+        for bytes in [16, 0] {
+            let (reader, writer) = std::io::pipe().unwrap();
+            let mut reader = (bytes > 0).then_some(reader);
+            let child = env.avfs(call).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+            if let Some(reader) = &mut reader {
+                reader.read_exact(&mut vec![0; bytes]).unwrap();
+            }
+            drop(reader);
+            let output = child.wait_with_output().unwrap();
+            assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()), "{call:?}");
+        }
     }
 }
 
@@ -38,7 +45,7 @@ fn a_limit_on_the_size_of_files_is_an_error() {
     let limited = |words: &[&str]| {
         let mut command = env.clean(Path::new("sh"));
         command.args(["-c", "ulimit -f 256; exec \"$0\" \"$@\""]).arg(binary()).args(words);
-        Answer::from(command.output().unwrap())
+        Answer::of(command)
     };
     for words in [["import"].as_slice(), &["import", "--json"]] {
         let answer = limited(words);
@@ -59,7 +66,7 @@ fn a_limit_on_the_size_of_files_is_an_error() {
     // So little that SQLite calls the disk full.
     let mut command = env.clean(Path::new("sh"));
     command.args(["-c", "ulimit -f 1; exec \"$0\" write big --text something"]).arg(binary());
-    let answer = Answer::from(command.output().unwrap());
+    let answer = Answer::of(command);
     assert!(answer.code == 1 && answer.stderr.contains("limit on the size of files"), "{answer:?}");
     let answer = limited(&["export", "main", "../out"]);
     assert!(answer.code == 1 && answer.stderr.contains("limit on the size of files"), "{answer:?}");
@@ -103,7 +110,7 @@ fn an_answer_that_cannot_be_written_is_an_error() {
         &["grep", "main", "no such text", "--json"],
     ] {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-        let answer = Answer::from(env.avfs(words).stdout(full).output().unwrap());
+        let answer = Answer::of(env.avfs(words).stdout(full));
         assert_eq!(answer.code, 1, "{words:?}");
         assert!(answer.stderr.contains("cannot write the answer"), "{words:?}: {answer:?}");
     }
@@ -113,7 +120,7 @@ fn an_answer_that_cannot_be_written_is_an_error() {
 fn a_change_that_cannot_be_answered_is_made_and_told() {
     let env = TestEnv::with_project();
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let answer = Answer::from(env.avfs(&["write", "w1", "--text", "x"]).stdout(full).output().unwrap());
+    let answer = Answer::of(env.avfs(&["write", "w1", "--text", "x"]).stdout(full));
     assert_eq!(answer.code, 1, "{answer:?}");
     assert!(answer.stderr.contains("the command was carried out"), "{answer:?}");
     assert_eq!(env.ok(&["cat", "main", "w1"]), "x");
@@ -126,7 +133,7 @@ fn an_error_that_cannot_be_answered_in_json_is_told_all_the_same() {
         [(["--json", "ls", "nope"], 1, "\"nope\""), (["--json", "ls", "a b"], 2, "\"a b\"")]
     {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-        let answer = Answer::from(env.avfs(&words).stdout(full).output().unwrap());
+        let answer = Answer::of(env.avfs(&words).stdout(full));
         assert_eq!(answer.code, exit, "{words:?}");
         assert!(
             answer.stderr.starts_with("error: ") && answer.stderr.contains(told),
@@ -135,40 +142,35 @@ fn an_error_that_cannot_be_answered_in_json_is_told_all_the_same() {
     }
 }
 
-/// Interrupts a command after longer and longer waits until it is caught at work.
-fn interrupt(env: &TestEnv, words: &[&str], signal: Signal, clean_up: impl Fn()) -> Answer {
-    for wait_ms in (5..400).step_by(5) {
-        let mut command = env.avfs(words);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(wait_ms));
-        let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-        if child.try_wait().unwrap().is_none() {
-            rustix::process::kill_process(pid, signal).unwrap();
-        }
-        let answer = Answer::from(child.wait_with_output().unwrap());
-        // Killed before it could listen, or done already: the next wait is longer.
-        if answer.code == 130 {
-            return answer;
-        }
-        clean_up();
-    }
-    panic!("never caught at work");
+/// Sends a signal to a command that is at a pause point.
+fn interrupt(env: &TestEnv, words: &[&str], point: &str, signal: Signal) -> Answer {
+    let pauses = Pauses::new(&env.at(""));
+    pauses.hold(point);
+    let mut command = env.avfs(words);
+    let mut child = pauses.set(&mut command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    pauses.wait(point, &mut child);
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    // The command has noted the signal before it goes on.
+    wait_for("stopped", || {
+        pauses.reached().iter().any(|point| point == "stopped") || child.try_wait().unwrap().is_some()
+    });
+    pauses.release(point);
+    Answer::from(child.wait_with_output().unwrap())
 }
+
+/// The first file, and one in the middle.
+const AT_WORK: [&str; 2] = ["work#1", "work#50"];
 
 #[test]
 fn an_interrupted_export_leaves_nothing_behind() {
     let env = TestEnv::new();
-    support::many_files(&env.project(), 4000);
+    support::many_files(&env.project(), 100);
     env.ok(&["init", "--import"]);
     let out = env.at("out");
     std::fs::create_dir(&out).unwrap();
-    let copy = out.join("copy");
-    let remove = || {
-        let _ = std::fs::remove_dir_all(&copy);
-    };
-    for signal in [Signal::INT, Signal::HUP] {
-        let words = ["export", "main", copy.to_str().unwrap(), "--json"];
-        let answer = interrupt(&env, &words, signal, remove);
+    for (point, signal) in AT_WORK.into_iter().zip([Signal::INT, Signal::HUP]) {
+        let answer = interrupt(&env, &["export", "main", "../out/copy", "--json"], point, signal);
+        assert_eq!(answer.code, 130, "{answer:?}");
         assert!(answer.stdout.contains("\"code\":\"interrupted\""), "{answer:?}");
         let left: Vec<_> = std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert!(left.is_empty(), "{left:?}");
@@ -178,42 +180,33 @@ fn an_interrupted_export_leaves_nothing_behind() {
 #[test]
 fn an_interrupted_import_adds_no_version() {
     let env = TestEnv::new();
-    support::many_files(&env.project(), 4000);
+    support::many_files(&env.project(), 100);
     env.ok(&["init"]);
-    let fork = std::cell::Cell::new(0);
-    let again = || {
-        // An import that came through is undone by making everything new.
-        fork.set(fork.get() + 1);
-        std::fs::remove_dir_all(env.at("home")).unwrap();
-        std::fs::create_dir(env.at("home")).unwrap();
-        env.ok(&["vault", "delete", "--yes"]);
-        env.ok(&["init"]);
-    };
-    let answer = interrupt(&env, &["import", "--json"], Signal::TERM, again);
-    assert!(answer.stdout.contains("\"code\":\"interrupted\""), "{answer:?}");
-    assert_eq!(env.result(&["log"])["versions"].as_array().unwrap().len(), 1);
+    for point in AT_WORK {
+        let answer = interrupt(&env, &["import", "--json"], point, Signal::TERM);
+        assert_eq!(answer.code, 130, "{answer:?}");
+        assert!(answer.stdout.contains("\"code\":\"interrupted\""), "{answer:?}");
+        assert_eq!(env.result(&["log"])["versions"].as_array().unwrap().len(), 1);
+    }
     env.assert_sound();
 }
 
-/// Who was started to outlive the terminal, as by nohup, does.
+/// A command that was started with nohup outlives its terminal.
 #[test]
 fn a_hangup_that_is_ignored_interrupts_nothing() {
-    let env = TestEnv::new();
-    support::many_files(&env.project(), 2000);
-    env.ok(&["init", "--import"]);
+    let env = TestEnv::with_project();
+    let pauses = Pauses::new(&env.at(""));
+    pauses.hold("work");
     let mut command = env.clean(Path::new("sh"));
     command.args(["-c", "trap '' HUP; exec \"$0\" export main ../copy"]).arg(binary());
-    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
-    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    // Not before the shell has become the command: until then it is the shell that is hung up.
-    while std::fs::read_link(format!("/proc/{}/exe", child.id())).is_ok_and(|exe| exe != binary()) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    let mut sent = 0;
-    while child.try_wait().unwrap().is_none() {
-        sent += i32::from(rustix::process::kill_process(pid, Signal::HUP).is_ok());
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert!(child.wait().unwrap().success() && sent > 0, "{sent} sent");
+    let mut child = pauses.set(&mut command).stdout(Stdio::null()).spawn().unwrap();
+    pauses.wait("work", &mut child);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    // The first bit is that of the first signal, SIGHUP.
+    assert_eq!(u64::from_str_radix(ignored.trim(), 16).unwrap() & 1, 1, "{ignored}");
+    kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+    pauses.release("work");
+    assert!(child.wait().unwrap().success());
     assert!(env.at("copy").is_dir());
 }

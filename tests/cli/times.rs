@@ -9,7 +9,7 @@ const ZONE: &str = "America/New_York";
 
 /// What a command answers in the zone.
 fn there(env: &TestEnv, words: &[&str]) -> String {
-    let answer = Answer::from(env.avfs(words).env("TZ", ZONE).output().unwrap());
+    let answer = Answer::of(env.avfs(words).env("TZ", ZONE));
     assert_eq!(answer.code, 0, "{words:?}: {answer:?}");
     answer.stdout
 }

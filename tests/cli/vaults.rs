@@ -14,7 +14,7 @@ fn a_directory_without_a_vault_does_not_hide_a_named_one() {
     let env = TestEnv::new();
     env.put("a", b"a\n");
     fs::create_dir(env.at("work")).unwrap();
-    let here = |words: &[&str]| Answer::from(env.avfs(words).current_dir(env.at("")).output().unwrap());
+    let here = |words: &[&str]| Answer::of(env.avfs(words).current_dir(env.at("")));
     // Neither before the vault is made nor after.
     for words in [&["init", "--vault", "work", "project"][..], &["--vault", "work", "import"]] {
         let answer = here(words);
@@ -68,7 +68,7 @@ fn a_mask_that_shuts_the_owner_out_keeps_nobody_from_their_vault() {
     let words = "umask 777 && \"$0\" init --import && \"$0\" export main ../out/new && exec \"$0\" fsck";
     let mut command = env.clean(Path::new("setpriv"));
     command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "sh", "-c", words]).arg(binary());
-    let answer = Answer::from(command.output().unwrap());
+    let answer = Answer::of(command);
     assert_eq!(answer.code, 0, "{answer:?}");
     assert_eq!(fs::read(env.at("out/new/a")).unwrap(), b"a\n");
     let mode = |path: PathBuf| path.metadata().unwrap().mode() & 0o7777;
@@ -90,7 +90,7 @@ fn an_empty_word_means_no_vault() {
     }
     assert!(env.vault_file().exists());
     // As any variable that is empty.
-    let unset = Answer::from(env.avfs(&["log"]).env("AVFS_VAULT", "").output().unwrap());
+    let unset = Answer::of(env.avfs(&["log"]).env("AVFS_VAULT", ""));
     assert_eq!(unset.code, 0, "{unset:?}");
 }
 
@@ -112,7 +112,7 @@ fn follow(env: &TestEnv, words: &[&str]) -> Answer {
     let (_, next) = made.stderr.split_once("next: avfs ").unwrap_or_else(|| panic!("{made:?}"));
     let mut shell = env.clean(Path::new("sh"));
     shell.arg("-c").arg(format!("\"$0\" {next}")).arg(binary());
-    Answer::from(shell.output().unwrap())
+    Answer::of(shell)
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_vault_behind_a_link_belongs_to_the_directory_with_the_link() {
 #[test]
 fn a_vault_here_is_listed_without_a_home() {
     let env = TestEnv::with_project();
-    let listed = Answer::from(env.avfs(&["vault", "list"]).env_remove("HOME").output().unwrap());
+    let listed = Answer::of(env.avfs(&["vault", "list"]).env_remove("HOME"));
     assert!(listed.code == 0 && listed.stdout.contains(".avfs/vault.db"), "{listed:?}");
     let nowhere = env.avfs(&["vault", "list"]).env_remove("HOME").current_dir("/").output().unwrap();
     assert!(Answer::from(nowhere).stderr.contains("HOME"));
@@ -175,7 +175,7 @@ fn a_working_directory_that_is_gone_keeps_nobody_from_a_vault() {
     let gone = |words: &[&str]| {
         let mut shell = env.clean(Path::new("sh"));
         let script = "mkdir gone && cd gone && rmdir ../gone && exec \"$0\" \"$@\"";
-        Answer::from(shell.args(["-c", script]).arg(binary()).args(words).output().unwrap())
+        Answer::of(shell.args(["-c", script]).arg(binary()).args(words))
     };
     let vault = env.vault_file();
     let answer = gone(&["--vault", vault.to_str().unwrap(), "cat", "main", "README.md"]);
@@ -195,7 +195,7 @@ fn the_locks_of_a_vault_have_its_mode() {
         LOCKS.iter().for_each(|suffix| drop(fs::remove_file(lock(&env, suffix))));
         let mut shell = env.clean(Path::new("sh"));
         shell.args(["-c", &format!("umask {umask} && \"$0\" gc && \"$0\" mkdir d{mode:o}")]).arg(binary());
-        let answer = Answer::from(shell.output().unwrap());
+        let answer = Answer::of(shell);
         assert_eq!(answer.code, 0, "{answer:?}");
         for suffix in LOCKS {
             let made = lock(&env, suffix).metadata().unwrap().mode() & 0o7777;
@@ -214,7 +214,7 @@ fn root_shuts_nobody_out_of_their_vault() {
     env.give_away();
     let mut shell = env.clean(Path::new("sh"));
     shell.args(["-c", "umask 077 && \"$0\" gc && \"$0\" mkdir by-root"]).arg(binary());
-    let answer = Answer::from(shell.output().unwrap());
+    let answer = Answer::of(shell);
     assert_eq!(answer.code, 0, "{answer:?}");
     for suffix in LOCKS {
         let made = lock(&env, suffix).metadata().unwrap();

@@ -109,8 +109,13 @@ fn changed() -> impl Strategy<Value = String> {
     })
 }
 
+/// More with `scripts/test --long`.
+fn cases() -> u32 {
+    if std::env::var_os("AVFS_TEST_LONG").is_some() { 10_000 } else { 1_000 }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_text_is_read_and_read_the_same_again(text in ".{0,200}") {

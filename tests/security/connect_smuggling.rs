@@ -22,8 +22,8 @@ tries = {
     'nul': b'CONNECT private.test\\x00.public.test:80 HTTP/1.1\\r\\n\\r\\n',
     'not listed': b'CONNECT private.test:80 HTTP/1.1\\r\\n\\r\\n' + secret,
 }
-for name, data in tries.items(): said(name, raw(data, 3))
-said('other host', raw(b'GET http://public.test/ HTTP/1.1\\r\\nHost: private.test\\r\\n\\r\\n', 3))";
+for name, data in tries.items(): said(name, raw(data))
+said('other host', raw(b'GET http://public.test/ HTTP/1.1\\r\\nHost: private.test\\r\\n\\r\\n'))";
 const NAMES: &str = "public.test 93.184.216.34
 private.test 10.1.2.3";
 
@@ -32,7 +32,7 @@ fn no_second_request_rides_along() {
     let env = TestEnv::with_project();
     let script = |start: &str| format!("{start} python3 -c \"$P\"; :");
     // Control: both servers are there, and this one passes everything on.
-    let direct = "s = socket.create_connection(('private.test', 80), 5); s.sendall(b'GET /smuggled HTTP/1.0\\r\\n\\r\\n'); said('direct', s.recv(4096))";
+    let direct = "s = socket.create_connection(('private.test', 80)); s.sendall(b'GET /smuggled HTTP/1.0\\r\\n\\r\\n'); said('direct', s.recv(4096))";
     let control = in_lab(&env, NAMES, &script("env"), direct);
     assert_eq!((control.hits("private"), control.answer.text().as_str()), (1, "direct private\n"));
     let seen = in_lab(&env, NAMES, &script("\"$RUN\" -q --net allow=public.test --"), SMUGGLE);

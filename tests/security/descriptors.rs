@@ -6,18 +6,18 @@ use std::path::Path;
 use crate::attempt::program;
 use crate::env::{Running, TestEnv, runner};
 
-/// Two thousand at most.
+/// Six hundred at most.
 const OPEN: &str = "
 import resource
 def raised():
-    try: resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+    try: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
     except ValueError: raise OSError(errno.EPERM, '')
 tried('raise', raised)
 held = []
 try:
-    for n in range(2000): held.append(os.open('/dev/null', os.O_RDONLY))
+    for n in range(600): held.append(os.open('/dev/null', os.O_RDONLY))
 except OSError: pass
-print('held', 'gained' if len(held) == 2000 else 'EMFILE')";
+print('held', 'gained' if len(held) == 600 else 'EMFILE')";
 
 #[test]
 fn descriptors_are_bounded() {
@@ -29,8 +29,8 @@ fn descriptors_are_bounded() {
         Running::start(&mut command).answer().expect(0).text()
     };
     // Control: with a bound that is high enough it opens all it wants, inside too.
-    assert!(with(4096, "env").contains("held gained\n"));
-    assert!(with(4096, "\"$RUN\" -q").contains("held gained\n"));
+    assert!(with(1024, "env").contains("held gained\n"));
+    assert!(with(1024, "\"$RUN\" -q").contains("held gained\n"));
     assert_eq!(with(256, "\"$RUN\" -q"), "raise EPERM\nheld EMFILE\n");
     env.ok(&[], "true");
 }

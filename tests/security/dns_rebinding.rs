@@ -8,7 +8,7 @@ use crate::lab::{PUBLIC, in_lab};
 /// A client that looks twice, as a careless proxy does.
 const CARELESS: &str = "
 checked = socket.getaddrinfo('rebind.test', 80, socket.AF_INET)[0][4][0]
-dialled = socket.create_connection(('rebind.test', 80), 5)
+dialled = socket.create_connection(('rebind.test', 80))
 dialled.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n')
 print(checked, dialled.recv(4096).decode().rsplit('\\n', 1)[-1])";
 

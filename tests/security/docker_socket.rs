@@ -5,7 +5,7 @@ use crate::attempt::own_host;
 use crate::env::TestEnv;
 
 const SCRIPT: &str = "set -e; mount -t tmpfs t /run; mkdir -p /var/run 2>/dev/null || :
-python3 -c \"import socket, time; s = socket.socket(socket.AF_UNIX); s.bind('/run/docker.sock'); s.listen(); time.sleep(1000)\" &
+python3 -c \"import os, socket, time; s = socket.socket(socket.AF_UNIX); s.bind('/run/new'); s.listen(); os.rename('/run/new', '/run/docker.sock'); time.sleep(1000)\" &
 daemon=$!; while [ ! -S /run/docker.sock ]; do sleep 0.01; done; ";
 const ASK: &str = "import socket
 for path in ('/run/docker.sock', '/var/run/docker.sock'):

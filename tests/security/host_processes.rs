@@ -22,7 +22,9 @@ fn processes_of_the_host_are_neither_seen_nor_hit() {
     // Others first, so that the number is none that the sandbox has too.
     let script = |start: &str| {
         format!(
-            "for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do /bin/true; done; sleep 7777 & victim=$!; {start} -- python3 -c \"$P\" $victim; kill $victim"
+            "for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do /bin/true; done; sleep 7777 & victim=$!; \
+             until grep -qsz '^sleep$' /proc/$victim/cmdline; do sleep 0.01; done; \
+             {start} -- python3 -c \"$P\" $victim; kill $victim"
         )
     };
     assert_eq!(own_host(&env, &script("env"), SEEK).text(), "find gained\nsignal gained\n");

@@ -4,10 +4,11 @@
 use std::path::Path;
 
 use crate::attempt::program;
-use crate::env::{Running, TestEnv, runner, wait_for};
+use crate::env::{Running, TestEnv, runner};
 use crate::shared::Shared;
 
-/// Watches the workspace and a directory of the host; says when it does, and what it saw until told to end.
+/// Watches the workspace and a directory of the host; reports that it does, and what it saw until `go`. The kernel
+/// queues an event before the call that causes it returns.
 const WATCH: &str = "
 import select, time
 shared, host = sys.argv[1:3]
@@ -19,7 +20,6 @@ watch('.')
 open(shared + '/ready', 'w').close()
 seen = b''
 while not os.path.exists(shared + '/go'): time.sleep(0.01)
-time.sleep(0.2)
 try: seen = os.read(fd, 65536)
 except BlockingIOError: pass
 print('saw', 'something' if b'noise' in seen else 'nothing')";
@@ -32,8 +32,7 @@ fn the_host_is_not_watched() {
         let shared = Shared::new(&env);
         let mut command = env.clean(start[0]);
         command.args(&start[1..]).args(["python3", "-c", &program(WATCH), shared.text()]).arg(env.at("host"));
-        let running = Running::start(&mut command);
-        wait_for("ready", || shared.has("ready"));
+        let running = shared.wait_for_word(Running::start(&mut command), "ready");
         std::fs::write(env.at("host/noise"), "").unwrap();
         std::fs::remove_file(env.at("host/noise")).unwrap();
         shared.put("go");

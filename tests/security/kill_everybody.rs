@@ -4,21 +4,21 @@
 use crate::attempt::{own_host, own_host_command};
 use crate::env::TestEnv;
 
-const KILL: &str = "os.kill(-1, 9)";
+const KILL: &str = "tried('kill', lambda: os.kill(-1, 9))";
 
 #[test]
 fn killing_everybody_reaches_nobody_outside() {
     let env = TestEnv::with_project();
-    // On a host of the test's own: the control kills everything there but the shell, its first process. Whoever is
-    // hit may take a moment to die, and nobody has to wait for him.
+    // On a host of the test's own: the control kills everything there but the shell, its first process. A process
+    // that was killed first does not end by TERM.
     let script = |start: &str| {
         format!(
-            "sleep 7777 & victim=$!; {start} -- python3 -c \"$P\"; sleep 1; \
-             grep -q '^State:.[^ZX]' /proc/$victim/status 2>/dev/null && echo alive || echo dead"
+            "sleep 7777 & victim=$!; {start} -- python3 -c \"$P\"; kill -TERM $victim 2>/dev/null; \
+             wait $victim 2>/dev/null; echo $?"
         )
     };
-    assert_eq!(own_host(&env, &script("env"), KILL).text(), "dead\n");
-    assert_eq!(own_host(&env, &script("\"$RUN\" -q"), KILL).text(), "alive\n");
+    assert_eq!(own_host(&env, &script("env"), KILL).text(), "kill gained\n137\n");
+    assert_eq!(own_host(&env, &script("\"$RUN\" -q"), KILL).text(), "kill ESRCH\n143\n");
 }
 
 #[test]

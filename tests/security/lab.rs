@@ -16,7 +16,7 @@ const SET_UP: &str = r#"set -e
 ip link set lo up
 ip addr add 169.254.169.254/32 dev lo
 ip addr add 10.1.2.3/32 dev lo
-printf 'nameserver 127.0.0.1\noptions timeout:2 attempts:1\n' > "$LAB/resolv.conf"
+printf 'nameserver 127.0.0.1\noptions timeout:30 attempts:1\n' > "$LAB/resolv.conf"
 printf 'hosts: files dns\n' > "$LAB/nsswitch.conf"
 printf '127.0.0.1 localhost\n' > "$LAB/hosts"
 for name in resolv.conf nsswitch.conf hosts; do mount --bind "$LAB/$name" "$(realpath /etc/$name)"; done
@@ -27,33 +27,50 @@ ip link set v1 netns $peer
 ip addr add 93.184.216.1/24 dev v0
 ip link set v0 up
 nsenter -t $peer -n sh -c 'ip addr add 93.184.216.34/24 dev v1; ip link set v1 up; ip link set lo up'
-nsenter -t $peer -n python3 -c "$SERVERS" "$LAB" public 93.184.216.34 &
-python3 -c "$SERVERS" "$LAB" private 127.0.0.1 169.254.169.254 10.1.2.3 ::1 &
+mkfifo "$LAB/end-public" "$LAB/end-private"
+nsenter -t $peer -n python3 -c "$SERVERS" "$LAB" public 93.184.216.34 & servers=$!
+python3 -c "$SERVERS" "$LAB" private 127.0.0.1 169.254.169.254 10.1.2.3 ::1 & servers="$servers $!"
 python3 -c "$NAMES" "$LAB" &
 for name in public private names; do while [ ! -e "$LAB/ready-$name" ]; do sleep 0.01; done; done
 set +e
 "#;
 
-/// One server on port 80 of each address: what it hears and from whom is a line of a file.
+/// Every connection that was made is in the file of hits afterwards.
+const TAKE_DOWN: &str = r#"
+for name in public private; do : > "$LAB/end-$name"; done
+wait $servers
+"#;
+
+/// One server on port 80 of each address. What it hears is a line of a file, written before it answers; what it hears
+/// after that is another line. A server ends with the connection that says so, which comes after all others.
 const SERVERS: &str = r#"
 import os, socket, sys, threading
 lab, name, addresses = sys.argv[1], sys.argv[2], sys.argv[3:]
+def write(line):
+    with open(f'{lab}/hits', 'a') as hits: hits.write(line)
 def serve(listener, address):
     while True:
         connection, _ = listener.accept()
-        connection.settimeout(2)
         try: heard = connection.recv(65536)
         except OSError: heard = b''
-        with open(f'{lab}/hits', 'a') as hits: hits.write(f'{name} {address} {heard!r}\n')
-        try: connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: ' + str(len(name)).encode() + b'\r\nConnection: close\r\n\r\n' + name.encode())
+        if heard == b'END': return
+        write(f'{name} {address} {heard!r}\n')
+        more = b''
+        try:
+            connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: ' + str(len(name)).encode() + b'\r\nConnection: close\r\n\r\n' + name.encode())
+            connection.shutdown(socket.SHUT_WR)
+            while part := connection.recv(65536): more += part
         except OSError: pass
         connection.close()
+        if more: write(f'{name} {address} {more!r}\n')
 for address in addresses:
     listener = socket.socket(socket.AF_INET6 if ':' in address else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((address, 80)); listener.listen(64)
     threading.Thread(target=serve, args=(listener, address)).start()
 open(f'{lab}/ready-{name}', 'w').close()
+open(f'{lab}/end-{name}').read()
+for address in addresses: socket.create_connection((address, 80)).sendall(b'END')
 "#;
 
 /// Answers from a file of `NAME ANSWER ANSWER…`: each question gets the next answer, the last one for ever. An answer is
@@ -95,18 +112,14 @@ while True:
 
 /// Before the programs of attempts: talking to the proxy by hand.
 pub const CLIENT: &str = r#"
-import socket, time
-def raw(data, wait=6):
+import socket
+def raw(data):
     proxy = os.environ['HTTP_PROXY'].split('//')[1].rstrip('/').rsplit(':', 1)
-    s = socket.create_connection((proxy[0], int(proxy[1])), 10)
-    s.settimeout(wait)
-    s.sendall(data)
+    s = socket.create_connection((proxy[0], int(proxy[1])))
     answer = b''
     try:
-        while True:
-            part = s.recv(65536)
-            if not part: break
-            answer += part
+        s.sendall(data)
+        while part := s.recv(65536): answer += part
     except OSError: pass
     s.close()
     return answer
@@ -135,7 +148,8 @@ impl Seen {
 pub fn in_lab(env: &TestEnv, names: &str, script: &str, text: &str) -> Seen {
     let lab = tempfile::Builder::new().prefix("lab-").tempdir_in(env.at("")).unwrap().keep();
     std::fs::write(lab.join("names"), names).unwrap();
-    let mut command = own_host_command(env, &format!("{SET_UP}{script}"), &format!("{CLIENT}{text}"));
+    let mut command =
+        own_host_command(env, &format!("{SET_UP}{script}{TAKE_DOWN}"), &format!("{CLIENT}{text}"));
     command.env("LAB", &lab).env("SERVERS", SERVERS).env("NAMES", NAMES);
     let answer = env.answer(&mut command);
     let mut hits: BTreeMap<String, Vec<String>> = BTreeMap::new();

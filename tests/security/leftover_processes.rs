@@ -2,33 +2,38 @@
 //! Stopped by: everybody dies with the first process of the pid namespace, before the capture.
 
 use std::path::Path;
+use std::process::Stdio;
 
 use crate::env::{Running, TestEnv, wait_for};
-use crate::shared::{alive, marker};
+use crate::shared::{Shared, alive, marker};
 
 #[test]
 fn whoever_outlives_the_command_dies_with_it() {
     let env = TestEnv::with_project();
     let marker = marker(&env);
-    // Control: outside a daemon goes on, until it has slept. It has a word of its own, so that nobody takes it for
-    // one of those that are looked for below.
+    // Control: outside a daemon outlives the command, until its input ends. Its word is not the one below.
     let other = marker.replace("marker", "control");
+    let daemon = format!("exec 3<&0; setsid sh -c 'read line; : {other}' <&3 >/dev/null 2>&1 & echo done");
     let mut control = env.clean(Path::new("sh"));
-    control
-        .args(["-c", &format!("setsid sh -c 'sleep 5; : {other}' </dev/null >/dev/null 2>&1 & echo done")]);
-    assert_eq!(Running::start(&mut control).answer().text(), "done\n");
+    let mut control = Running::start(control.args(["-c", &daemon]).stdin(Stdio::piped()));
+    let input = control.child.stdin.take();
+    assert_eq!(control.answer().text(), "done\n");
     wait_for("the daemon of the control", || !alive(&other).is_empty());
-    for line in [
+    drop(input);
+    let shared = Shared::new(&env);
+    let (stay, word) = ("STAY=: > $S/there; while :; do sleep 1000; done", &marker);
+    for (start, then) in [
         // In the background, with the command's output open.
-        "sleep 1000 & echo done",
-        // A daemon: a session of its own, nothing open.
-        "setsid sh -c 'trap \"\" HUP TERM INT; sleep 1000' </dev/null >/dev/null 2>&1 & echo done",
+        (format!("sh -c \"$STAY\" {word} &"), ""),
+        // A daemon: another session, no open streams.
+        (format!("setsid sh -c \"trap '' HUP TERM INT; $STAY\" {word} </dev/null >/dev/null 2>&1 &"), ""),
         // Twice removed.
-        "(setsid sh -c '(sleep 1000 &) & wait' &) ; echo done",
+        (format!("(setsid sh -c '(sh -c \"$STAY\" {word} &) & wait' &)"), ""),
         // Stopped, so that it cannot even die by itself.
-        "sleep 1000 & kill -STOP $!; echo done",
+        (format!("sh -c \"$STAY\" {word} &"), "kill -STOP $!"),
     ] {
-        let answer = env.shell(&[], &format!(": {marker}; {line}")).expect(0);
+        let line = format!("{start}\nuntil rm $S/there; do sleep 0.01; done 2>/dev/null\n{then}\necho done");
+        let answer = shared.start(&env, &["--env", stay], &line).answer().expect(0);
         assert_eq!(answer.text(), "done\n");
         assert_eq!(alive(&marker), [""; 0]);
     }
@@ -38,17 +43,22 @@ fn whoever_outlives_the_command_dies_with_it() {
 fn a_tree_of_processes_is_felled() {
     let env = TestEnv::with_project();
     let marker = marker(&env);
-    // Bounded: two children each, eight deep; none of them ends by itself, and the first one fails.
+    // Bounded: two children each, eight deep. None of them ends by itself; the first one fails as soon as the sixteen
+    // in the fourth row exist.
     let line = r#"
-import os, signal, sys, time
+import os, signal
 for signal_number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(signal_number, signal.SIG_IGN)
+heard, say = os.pipe()
 depth = 0
 while depth < 8:
+    if depth == 4: os.write(say, b'x')
     depth += 1
     if os.fork() and os.fork():
         break
-if os.getpid() == os.getsid(0): os._exit(9)
-while True: time.sleep(1000)
+if os.getpid() == os.getsid(0):
+    for _ in range(16): os.read(heard, 1)
+    os._exit(9)
+while True: signal.pause()
 "#;
     let answer = env.run(&["--", "python3", "-c", line, &marker]).expect(9);
     assert_eq!(alive(&marker), [""; 0], "{answer:?}");

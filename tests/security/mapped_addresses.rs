@@ -23,7 +23,7 @@ m4.test ::";
 fn a_private_address_in_disguise_is_refused() {
     let env = TestEnv::with_project();
     // Control: the kernel takes a mapped address for what it stands for.
-    let direct = "s = socket.create_connection(('::ffff:10.1.2.3', 80), 5); s.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n'); said('direct', s.recv(4096))";
+    let direct = "s = socket.create_connection(('::ffff:10.1.2.3', 80)); s.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n'); said('direct', s.recv(4096))";
     let script = |start: &str| format!("{start} python3 -c \"$P\"; :");
     let control = in_lab(&env, NAMES, &script("env"), direct);
     assert_eq!(control.answer.text(), "direct private\n", "{:?}", control.answer);

@@ -8,10 +8,11 @@ use crate::support;
 
 /// Each with arguments that do nothing where it is let through.
 const CALLS: &str = "
+# Before the fork, so that it is at the same address in both.
+buffer = ctypes.create_string_buffer(256)
 child = os.fork()
 if child == 0:
     import time; time.sleep(1000)
-buffer = ctypes.create_string_buffer(256)
 number = lambda x86, other: x86 if X86 else other
 tried('userfaultfd', lambda: os.close(call(number(323, 282), 1)))
 tried('kcmp', lambda: call(number(312, 272), os.getpid(), child, 1, 0, 0))

@@ -2,13 +2,16 @@
 //! that is kept until nobody runs it.
 //! Stopped by: init cannot be looked into, and no file of the view is the runner's.
 
+use std::path::Path;
+
 use crate::attempt::{assert_nothing_gained, inside, natively};
 use crate::env::{TestEnv, runner};
 
 #[test]
 fn the_runner_is_out_of_reach() {
     let env = TestEnv::with_project();
-    std::fs::copy("/bin/sleep", env.at("victim")).unwrap();
+    // By another process: no fork of this one may have it open for writing.
+    assert!(env.clean(Path::new("cp")).arg("/bin/sleep").arg(env.at("victim")).status().unwrap().success());
     // Control: a handle on a running executable, which is written to once it has ended.
     let control = format!(
         "import subprocess
@@ -17,8 +20,11 @@ while os.readlink(f'/proc/{{victim.pid}}/exe') != os.path.realpath(victim.args[0
 handle = os.open(f'/proc/{{victim.pid}}/exe', os.O_PATH)
 victim.kill(); victim.wait()
 def overwrite():
-    fd = os.open(f'/proc/self/fd/{{handle}}', os.O_WRONLY)
-    os.pwrite(fd, b'hostile', 0)
+    while True:
+        try: return os.pwrite(os.open(f'/proc/self/fd/{{handle}}', os.O_WRONLY), b'hostile', 0)
+        except OSError as error:
+            # Somebody looks at the process that has ended.
+            if error.errno != errno.ETXTBSY: raise
 tried('overwrite', overwrite)",
         env.at("victim").display()
     );

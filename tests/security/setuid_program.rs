@@ -21,7 +21,8 @@ fn a_setuid_program_changes_nothing() {
     // Control: a program that belongs to somebody else, run by root, makes him its user; inside it does not.
     let program = env.at("bin/id");
     std::fs::create_dir(env.at("bin")).unwrap();
-    std::fs::copy("/usr/bin/id", &program).unwrap();
+    // By another process: no fork of this one may have it open for writing.
+    assert!(env.clean(Path::new("cp")).arg("/usr/bin/id").arg(&program).status().unwrap().success());
     std::os::unix::fs::chown(&program, Some(12345), None).unwrap();
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).unwrap();
     let run = |start: &[&Path]| {

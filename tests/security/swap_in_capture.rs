@@ -2,44 +2,69 @@
 //! is read, and by names such as `..`.
 //! Stopped by: every open is beneath the root and follows no link (openat2); a capture begins when nobody is left.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use serde_json::json;
 
-use crate::env::TestEnv;
-use crate::support::RaiseOnDrop;
+use crate::env::{Running, TestEnv, avfs};
+use crate::support::noise;
+use crate::support::pause::Pauses;
+
+/// Longer than what is read in one go: such a file is opened by its path after its directory was listed.
+const LARGE_BYTES: usize = (1 << 20) + 1;
+const SMALL_BYTES: usize = 64;
+
+/// True if the vault holds these bytes, which do not compress.
+fn holds(env: &TestEnv, bytes: &[u8]) -> bool {
+    let mut files = std::fs::read_dir(env.project().join(".avfs")).unwrap();
+    files.any(|file| {
+        let stored = std::fs::read(file.unwrap().path()).unwrap();
+        stored.windows(bytes.len()).any(|part| part == bytes)
+    })
+}
 
 #[test]
 fn a_directory_that_becomes_a_link_is_not_walked_through() {
     let env = TestEnv::with_project();
-    std::fs::create_dir(env.at("victims")).unwrap();
-    std::fs::write(env.at("victims/secret"), "host's secret").unwrap();
-    for n in 0..200 {
-        env.put(&format!("swapped/f{n}"), b"x");
+    let tree = env.at("tree");
+    let (real, other) = (tree.join("swapped"), env.at("other"));
+    let swap = || renameat_with(CWD, &real, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+    for dir in [&real, &env.at("victims")] {
+        std::fs::create_dir_all(dir).unwrap();
     }
-    let (real, other) = (env.project().join("swapped"), env.at("other"));
     std::os::unix::fs::symlink(env.at("victims"), &other).unwrap();
-    let (ended, swaps) = (AtomicBool::new(false), std::sync::atomic::AtomicU64::new(0));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            use rustix::fs::{CWD, RenameFlags, renameat_with};
-            while !ended.load(Ordering::Relaxed) {
-                renameat_with(CWD, &real, CWD, &other, RenameFlags::EXCHANGE).unwrap();
-                swaps.fetch_add(1, Ordering::Relaxed);
-            }
-        });
-        let _end = RaiseOnDrop(&ended);
-        // Control: somebody who follows links does get there now and then.
-        crate::env::wait_for("a look through the link", || {
-            std::fs::read_to_string(real.join("secret")).is_ok_and(|text| text == "host's secret")
-        });
-        for _ in 0..12 {
-            // It may fail, since the directory does not keep still; it may not read what is outside.
-            let _ = env.avfs(&["import"]);
-        }
-    });
-    assert!(swaps.load(Ordering::Relaxed) > 100);
-    for file in std::fs::read_dir(env.project().join(".avfs")).unwrap() {
-        let stored = std::fs::read(file.unwrap().path()).unwrap();
-        assert!(!stored.windows(13).any(|part| part == b"host's secret"), "a file of the host was imported");
+    let import = || {
+        let mut command = env.clean(&avfs());
+        command.args(["--json", "import"]).arg(&tree);
+        command
+    };
+    // Before the directory is opened; before its file is: a small one within the open directory, a large one once
+    // more by its path.
+    for (round, bytes, point, outcome) in [
+        (1, SMALL_BYTES, "scan-dir#2", json!("import.vanished")),
+        (2, SMALL_BYTES, "open-file#1", json!(null)),
+        (3, LARGE_BYTES, "open-file#2", json!("import.vanished")),
+    ] {
+        let (content, secret) = (noise(2 * round, bytes), noise(2 * round + 1, bytes));
+        std::fs::write(real.join("file"), &content).unwrap();
+        std::fs::write(env.at("victims/file"), &secret).unwrap();
+        let pauses = Pauses::new(&env.at(""));
+        pauses.hold(point);
+        let mut running = Running::start(pauses.set(&mut import()));
+        pauses.wait(point, &mut running.child);
+        swap();
+        // Control: whoever follows links reads the secret.
+        assert_eq!(std::fs::read(real.join("file")).unwrap(), secret);
+        pauses.release(point);
+        let answer = running.answer();
+        swap();
+        assert_eq!(answer.envelope()["error"]["code"], outcome, "{bytes} bytes, {point}: {answer:?}");
+        assert!(
+            !holds(&env, &secret[..SMALL_BYTES]),
+            "{bytes} bytes, {point}: a file of the host was imported"
+        );
+        // Control: what is imported is found in the vault.
+        Running::start(&mut import()).answer().expect(0);
+        assert!(holds(&env, &content[..SMALL_BYTES]), "{bytes} bytes, {point}");
     }
     env.assert_sound();
 }
@@ -55,10 +80,13 @@ libc = ctypes.CDLL(None)
 os.makedirs('swapped')
 for n in range(50): open(f'swapped/f{{n}}', 'w').close()
 os.symlink('{}', 'other')
+heard, say = os.pipe()
 if os.fork() == 0:
     os.setsid()
-    while True: libc.renameat2(-100, b'swapped', -100, b'other', 2)
-import time; time.sleep(0.2)",
+    while True:
+        for n in range(100): libc.renameat2(-100, b'swapped', -100, b'other', 2)
+        os.write(say, b'x')
+os.read(heard, 1)",
         env.at("victims").display()
     );
     for options in [&["--scratch", "memory"][..], &["--scratch", "disk"], &["--backend", "copy"]] {
