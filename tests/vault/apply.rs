@@ -5,7 +5,6 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
 use avfs::backend::Life;
 use avfs::backend::sqlite::OpenOptions;
@@ -22,13 +21,14 @@ use avfs::vault::{Context, Vault};
 use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
 use crate::attributes::{set_mode, set_mtime};
+use crate::support::pause::Pauses;
 use crate::support::snapshot::{self, assert_same};
-use crate::support::{self, Dice, Rounds, Scratch, fork, reference};
-use crate::worker::Worker;
+use crate::support::{self, Dice, Scratch, fork, reference};
+use crate::worker::{Worker, moments};
 
 /// A directory of the host, a vault that has it on main, and a changed copy that is on fork `side`.
 pub struct Stand {
-    scratch: Scratch,
+    pub scratch: Scratch,
     pub vault: Vault,
 }
 
@@ -36,6 +36,11 @@ impl Stand {
     /// `make` fills the directory, `change` changes the copy.
     pub fn new(make: impl Fn(&Path), change: impl Fn(&Path)) -> Self {
         Self::in_vault(support::create_real_vault, make, change)
+    }
+
+    /// With a vault that takes no file.
+    fn in_memory(make: impl Fn(&Path), change: impl Fn(&Path)) -> Self {
+        Self::in_vault(|_| support::memory_vault(), make, change)
     }
 
     fn in_vault(create: impl Fn(&Path) -> Vault, make: impl Fn(&Path), change: impl Fn(&Path)) -> Self {
@@ -186,7 +191,7 @@ fn every_kind_of_change_arrives_exactly() {
 
 #[test]
 fn whatever_is_changed_arrives_exactly() {
-    for seed in 0..25 {
+    for seed in 0..support::usual_or_long(25, 300) {
         let names = ["a", "b", "c", "d/a", "d/b", "d/e/a", "f", "f/a", "g/a/b", "g/a/c"];
         let mix = |dir: &Path, dice: &mut Dice, steps: u64| {
             for step in 0..steps {
@@ -212,7 +217,7 @@ fn whatever_is_changed_arrives_exactly() {
                 }
             }
         };
-        let stand = Stand::new(
+        let stand = Stand::in_memory(
             |dir| mix(dir, &mut Dice::seeded(seed), 25),
             |dir| mix(dir, &mut Dice::seeded(seed + 1000), 12),
         );
@@ -289,7 +294,7 @@ fn what_somebody_changed_is_named_and_left_alone() {
         ),
     ];
     for (what, theirs, expected) in cases {
-        let stand = Stand::new(everything, change);
+        let stand = Stand::in_memory(everything, change);
         theirs(&stand.host());
         assert_eq!(stand.conflicts(), *expected, "{what}");
     }
@@ -445,48 +450,42 @@ fn directories_that_cannot_be_written_are_found_before_anything_is() {
 #[test]
 fn a_killed_apply_leaves_every_file_old_or_new_and_can_be_finished() {
     let make = |dir: &Path| {
-        support::many_files(dir, 600);
+        support::many_files(dir, 24);
         put(dir, "turns/x", "x");
     };
     let change = |dir: &Path| {
-        for n in (0..600).step_by(2) {
-            put(dir, &format!("d{:03}/f{n:05}", n / 40), &format!("changed {n}\n").repeat(200));
+        for n in (0..24).step_by(2) {
+            put(dir, &format!("d000/f{n:05}"), &format!("changed {n}\n").repeat(200));
         }
-        for n in (1..600).step_by(6) {
-            fs::remove_file(dir.join(format!("d{:03}/f{n:05}", n / 40))).unwrap();
+        for n in (1..24).step_by(6) {
+            fs::remove_file(dir.join(format!("d000/f{n:05}"))).unwrap();
         }
-        for n in 0..20 {
+        for n in 0..3 {
             put(dir, &format!("new{n}/a"), "a");
             set_mode(&dir.join(format!("new{n}")), 0o555);
         }
         fs::remove_dir_all(dir.join("turns")).unwrap();
         put(dir, "turns", "file");
     };
+    let start = |stand: &Stand, moment: Option<&str>| {
+        let pauses = Pauses::new(stand.scratch.path());
+        moment.iter().for_each(|moment| {
+            pauses.hold(moment);
+        });
+        let (vault, dir) = (stand.scratch.join("vault.db"), stand.host());
+        let settings = [("VAULT", vault.to_str().unwrap()), ("DIR", dir.to_str().unwrap()), ("FORK", "side")];
+        (Worker::paused(&pauses, "apply", &settings), pauses)
+    };
+    let whole = Stand::new(make, change);
+    let (worker, pauses) = start(&whole, None);
+    assert_eq!(worker.finish().acks(), ["applied"]);
     let mut killed_in_between = 0;
-    let waits = [0, 0, 100, 300, 1000, 2000, 4000, 8000];
-    let mut rounds = Rounds::at_least(waits.len());
-    while let Some(round) = rounds.next(killed_in_between > 0) {
-        let wait = waits[round % waits.len()];
+    for moment in moments(&pauses.reached(), support::usual_or_long(20, 200)) {
         let stand = Stand::new(make, change);
         let (old, new) = (snapshot::take(&stand.host()), snapshot::take(&stand.copy()));
-        let (vault, dir) = (stand.scratch.join("vault.db"), stand.host());
-        let settings = [
-            ("VAULT", vault.to_str().unwrap()),
-            ("DIR", dir.to_str().unwrap()),
-            ("FORK", "side"),
-            ("SECONDS", "1"),
-        ];
-        let mut worker = Worker::start("apply", &settings);
-        worker.wait_ready();
-        worker.go();
-        // From the first change on: everything before that leaves nothing behind.
-        let first = stand.host().join("d000/f00000");
-        let until = std::time::Instant::now() + Duration::from_secs(20);
-        while fs::read(&first).unwrap() == b"file 0\n" && std::time::Instant::now() < until {
-            std::thread::yield_now();
-        }
-        std::thread::sleep(Duration::from_micros(wait));
-        let acknowledged = !worker.kill().is_empty();
+        let (mut worker, pauses) = start(&stand, Some(&moment));
+        pauses.wait(&moment, &mut worker.child);
+        assert_eq!(worker.kill().acks(), [""; 0]);
         let left = snapshot::take(&stand.host());
         let mut changed = 0;
         for (path, fact) in &left.facts {
@@ -495,9 +494,9 @@ fn a_killed_apply_leaves_every_file_old_or_new_and_can_be_finished() {
             assert!(staged || known.contains(&Some(&fact.kind)), "{:?}", path.escape_ascii().to_string());
             changed += usize::from(!staged && known[0] != Some(&fact.kind));
         }
-        killed_in_between += usize::from(changed > 0 && !acknowledged);
-        stand.apply().unwrap_or_else(|error| panic!("after {wait} µs, {changed} changed: {error:?}"));
-        // All but the time of a directory that no version has changed: the one who kept it was killed.
+        killed_in_between += usize::from(changed > 0);
+        stand.apply().unwrap_or_else(|error| panic!("killed at {moment}, {changed} changed: {error:?}"));
+        // All but the time of a directory that no version has changed: the process that kept it was killed.
         let timeless = |dir: &Path| {
             let mut taken = snapshot::take(dir);
             let dirs = taken.facts.values_mut().filter(|fact| fact.kind == snapshot::Kind::Dir);
@@ -505,7 +504,10 @@ fn a_killed_apply_leaves_every_file_old_or_new_and_can_be_finished() {
             taken
         };
         let found = snapshot::differences(&timeless(&stand.copy()), &timeless(&stand.host()));
-        assert!(found.is_empty(), "after {wait} µs: {found:#?}");
+        assert!(found.is_empty(), "killed at {moment}: {found:#?}");
     }
-    assert!(killed_in_between > 0, "no apply was killed in the middle: the waits do not fit this machine");
+    assert!(
+        killed_in_between > 4,
+        "only {killed_in_between} were killed between the first change and the last"
+    );
 }

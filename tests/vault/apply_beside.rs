@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
 
 use avfs::clock::{Clock as _, SystemClock, Timestamp};
 use avfs::runtime::{ApplyError, Filter};
@@ -13,13 +13,29 @@ use crate::apply::{Stand, apply_with, put};
 use crate::apply_runs::land_run;
 use crate::runs;
 use crate::support;
+use crate::support::pause::Pauses;
+use crate::support::wait::wait_for;
+use crate::worker::Worker;
 
 fn conflicts(refused: ApplyError) -> Vec<(String, &'static str)> {
     let ApplyError::Conflict { conflicts, .. } = refused else { panic!("{refused:?}") };
     conflicts.into_iter().map(|conflict| (conflict.path.to_string(), conflict.reason)).collect()
 }
 
-/// What is new is written before the first name changes, which takes a while.
+/// Applies the fork in another process, and makes changes when it is at a point.
+fn apply_changing(stand: &Stand, point: &str, change: impl FnOnce(&Path)) -> Vec<String> {
+    let pauses = Pauses::new(stand.scratch.path());
+    pauses.hold(point);
+    let (vault, host) = (stand.scratch.join("vault.db"), stand.host());
+    let settings = [("VAULT", vault.to_str().unwrap()), ("DIR", host.to_str().unwrap()), ("FORK", "side")];
+    let mut worker = Worker::paused(&pauses, "apply", &settings);
+    pauses.wait(point, &mut worker.child);
+    change(&host);
+    pauses.release(point);
+    worker.finish().refused()
+}
+
+/// What is new is written before the first name changes.
 #[test]
 fn what_somebody_changes_during_an_apply_is_left_alone() {
     let make = |dir: &Path| {
@@ -27,64 +43,48 @@ fn what_somebody_changes_during_an_apply_is_left_alone() {
             put(dir, path, "as it was");
         }
     };
-    let stand = Stand::new(make, |copy| {
-        fs::write(copy.join("big"), support::noise(1, 64 << 20)).unwrap();
-        for path in ["edited", "other"] {
+    let changed = |copy: &Path| {
+        for path in ["edited", "new", "other"] {
             put(copy, path, "by the run");
         }
         fs::remove_dir_all(copy.join("dir")).unwrap();
         put(copy, "dir", "a file now");
         fs::remove_file(copy.join("removed")).unwrap();
-    });
-    let host = stand.host();
-    let refused = std::thread::scope(|scope| {
-        let applying = scope.spawn(|| stand.apply());
-        let staged = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(".avfs-export");
-        while !applying.is_finished() && !fs::read_dir(&host).unwrap().flatten().any(|entry| staged(&entry)) {
-            std::thread::yield_now();
+    };
+    // While the first file is staged, and when all are.
+    for point in ["work#1", "check-again"] {
+        let stand = Stand::new(make, changed);
+        let refused = apply_changing(&stand, point, |host| {
+            put(host, "dir/precious", "mine");
+            put(host, "edited", "mine");
+            put(host, "removed", "mine");
+        });
+        let reason = |path: &str| format!("{path}: it was changed during the apply");
+        assert_eq!(refused, ["dir", "edited", "removed"].map(reason));
+        let host = stand.host();
+        for (path, content) in
+            [("dir/precious", "mine"), ("edited", "mine"), ("removed", "mine"), ("other", "as it was")]
+        {
+            assert_eq!(fs::read_to_string(host.join(path)).unwrap(), content, "{path}");
         }
-        put(&host, "dir/precious", "mine");
-        put(&host, "edited", "mine");
-        put(&host, "removed", "mine");
-        applying.join().unwrap().unwrap_err()
-    });
-    let ApplyError::Conflict { conflicts, .. } = refused else { panic!("{refused:?}") };
-    let told: Vec<String> = conflicts.iter().map(|conflict| conflict.path.to_string()).collect();
-    assert_eq!(told, ["dir", "edited", "removed"]);
-    for (path, content) in
-        [("dir/precious", "mine"), ("edited", "mine"), ("removed", "mine"), ("other", "as it was")]
-    {
-        assert_eq!(fs::read_to_string(host.join(path)).unwrap(), content, "{path}");
+        assert!(!host.join("new").exists());
+        assert_eq!(fs::read_dir(&host).unwrap().count(), 4, "the staging is gone");
     }
-    assert!(!host.join("big").exists());
-    assert_eq!(fs::read_dir(&host).unwrap().count(), 4, "the staging is gone");
 }
 
-/// Whether what goes is what the run saw takes a while to find out, if it is much.
+/// Each path is compared with the version in turn, and one is changed after its turn.
 #[test]
 fn what_somebody_changes_while_others_are_looked_at_is_not_deleted() {
-    let make = |dir: &Path| {
-        put(dir, "d/a", "as it was");
-        fs::write(dir.join("d/big"), support::noise(1, 64 << 20)).unwrap();
-    };
+    let make = |dir: &Path| ["d/a", "d/b"].iter().for_each(|path| put(dir, path, "as it was"));
     let stand = Stand::new(make, |copy| fs::remove_dir_all(copy.join("d")).unwrap());
-    let host = stand.host();
-    let big = host.join("d/big");
-    let refused = std::thread::scope(|scope| {
-        let applying = scope.spawn(|| stand.apply());
-        let is_open = || {
-            let fds = fs::read_dir("/proc/self/fd").unwrap().flatten();
-            fds.filter_map(|fd| fs::read_link(fd.path()).ok()).any(|file| file == big)
-        };
-        while !applying.is_finished() && !is_open() {
-            std::thread::yield_now();
-        }
-        put(&host, "d/a", "mine");
-        applying.join().unwrap().unwrap_err()
-    });
-    assert_eq!(conflicts(refused), [("d/a".to_owned(), "it was changed during the apply")]);
-    assert_eq!(fs::read_to_string(host.join("d/a")).unwrap(), "mine");
-    assert!(big.exists());
+    let all =
+        apply_with(&stand.vault, "side", &stand.host(), &Filter::default(), Trial::DryRun).unwrap().changes;
+    assert_eq!(all.last().unwrap().path, support::path("d/b"));
+    let last = format!("judge#{}", all.len());
+    let refused = apply_changing(&stand, &last, |host| put(host, "d/a", "mine"));
+    assert_eq!(refused, ["d/a: it was changed during the apply"]);
+    assert_eq!(fs::read_to_string(stand.host().join("d/a")).unwrap(), "mine");
+    assert!(stand.host().join("d/b").exists());
 }
 
 /// A live directory is imported beside the run: what came into it meanwhile is in the version, whatever the command saw.
@@ -94,11 +94,13 @@ fn a_directory_that_was_put_in_place_while_a_run_began_is_left_alone() {
     let make = |dir: &Path| {
         put(dir, "dir.new/f", "mine");
         put(dir, "quiet/f", "as it was");
-        let pause = || std::thread::sleep(Duration::from_millis(50));
-        pause();
         began.set(SystemClock.now());
         // The clock of files is behind.
-        pause();
+        wait_for("a stamp after the beginning", || {
+            put(dir, "probe", "x");
+            let meta = fs::metadata(dir.join("probe")).unwrap();
+            meta.ctime() * Timestamp::NANOS_PER_SECOND + meta.ctime_nsec() > began.get().0
+        });
         fs::rename(dir.join("dir.new"), dir.join("dir")).unwrap();
         put(dir, "quiet/other", "comes and is no reason");
     };

@@ -14,7 +14,9 @@ use avfs::vault::run::Told;
 use avfs::vault::{Context, Vault, audit};
 
 use crate::runs::{record, run_id};
+use crate::support::pause::Pauses;
 use crate::support::{self, Scratch, main_fork};
+use crate::worker::Worker;
 
 const DAY: i64 = 86_400;
 
@@ -178,23 +180,23 @@ fn two_runs_cannot_use_one_approval() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     let vault = support::create_vault(&file);
-    // Those who claim it go by clocks of their own.
+    // The runs that claim it use the machine's clock.
     let long = Question { expires_seconds: 10_000 * DAY, ..question(1, digest(1)) };
     let asked = vault.ask_approval(&long, &asking(1), TOLD).unwrap();
     vault.answer_approval(&prefix(&asked), Answer::Approve).unwrap();
-    let granted: usize = std::thread::scope(|scope| {
-        let claims: Vec<_> = (2..10)
-            .map(|n| {
-                let file = &file;
-                scope.spawn(move || {
-                    let vault = support::open_vault(file);
-                    matches!(vault.claim_approval(&digest(1), None, &run_id(n)).unwrap(), Claim::Granted(_))
-                })
-            })
-            .collect();
-        claims.into_iter().map(|claim| usize::from(claim.join().unwrap())).sum()
-    });
-    assert_eq!(granted, 1);
+    // One run is about to claim it when another does.
+    let pauses = Pauses::new(scratch.path());
+    pauses.hold("write");
+    let mut worker = Worker::paused(&pauses, "claim", &[("VAULT", file.to_str().unwrap())]);
+    pauses.wait("write", &mut worker.child);
+    assert!(claims(&support::open_vault(&file), 3));
+    pauses.release("write");
+    assert_eq!(worker.finish().acks(), ["false"]);
+}
+
+/// Whether a run is granted what [`two_runs_cannot_use_one_approval`] asked for.
+pub fn claims(vault: &Vault, n: u8) -> bool {
+    matches!(vault.claim_approval(&digest(1), None, &run_id(n)).unwrap(), Claim::Granted(_))
 }
 
 #[test]

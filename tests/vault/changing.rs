@@ -1,252 +1,315 @@
 //! A directory that changes while it is imported, or right after it.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, symlink};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use avfs::vault::import::{ImportError, ImportOptions, OnTrouble, Trouble, TroubleReason};
-use avfs::vault::meter::Meter;
-use avfs::vault::version::root_of;
-use avfs::vault::{VaultError, tree};
+use avfs::backend::sqlite::OpenOptions;
+use avfs::clock::{SteppingClock, Timestamp};
+use avfs::vault::import::{ImportError, OnTrouble};
+use avfs::vault::{Context, Vault, VaultError, tree};
 
 use crate::attributes::set_mtime;
-use crate::support::{self, Rounds, Scratch};
+use crate::support::pause::Pauses;
+use crate::support::wait::wait_for;
+use crate::support::{self, Scratch};
+use crate::worker::{Said, Worker};
 
-#[test]
-fn a_file_changed_right_after_an_import_is_noticed() {
-    let scratch = Scratch::new();
-    let (dir, cache) = (scratch.dir("dir"), scratch.join("cache"));
-    let vault = support::create_real_vault(&scratch.join("vault.db"));
-    let file = dir.join("file");
-    for round in 0..30_u8 {
-        // Same size, same inode, same modification time: only what the importer refuses to trust tells.
-        fs::write(&file, [b'a' + round % 2; 1000]).unwrap();
-        set_mtime(&file, 1_000_000, 0);
-        let imported = support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
-        assert_eq!(imported.scanned.files_read, 1, "round {round}: a racy file was not read");
-        assert!(imported.committed.changed(), "round {round}: the change went unnoticed");
-        fs::write(&file, [b'A' + round % 2; 1000]).unwrap();
-        set_mtime(&file, 1_000_000, 0);
-        let imported = support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
-        assert!(imported.committed.changed(), "round {round}: the second change went unnoticed");
-    }
-    support::settle();
-    support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
-    let quiet = support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
-    assert_eq!(quiet.scanned.files_read, 0, "a file that has settled is still read");
+/// For an import with this clock every file has just been changed.
+const BEFORE_ALL: &str = "1700000000000000000";
+/// For an import with this clock no file has been changed lately: each is read once.
+const AFTER_ALL: &str = "4000000000000000000";
+
+/// A vault, and a directory that another process imports.
+struct Bench {
+    scratch: Scratch,
+    vault: Vault,
+    dir: PathBuf,
 }
 
-/// A writer that never holds still: an import takes a state that was there, or says that it could not.
-///
-/// Each round writes the next letter from the front to the back, so the file is one letter, or a letter and
-/// after it the one before. A reader that the writer overtakes sees something else.
-#[test]
-fn a_torn_read_is_never_taken_for_a_file() {
-    let scratch = Scratch::new();
-    let dir = scratch.dir("dir");
-    let sizes = [("small", 200_000_usize), ("large", 3 << 20)];
-    // Without pauses for some rounds, then with some that a read fits into.
-    let (done, calm) = (AtomicBool::new(false), AtomicBool::new(false));
-    let vault = support::create_real_vault(&scratch.join("vault.db"));
-    for (name, size) in sizes {
-        fs::write(dir.join(name), vec![b'a'; size]).unwrap();
+impl Bench {
+    fn new() -> Self {
+        let scratch = Scratch::new();
+        let vault = support::create_real_vault(&scratch.join("vault.db"));
+        let dir = scratch.dir("dir");
+        Self { scratch, vault, dir }
     }
-    let (mut whole, mut refused) = (0, 0);
-    std::thread::scope(|scope| {
-        let raise = support::RaiseOnDrop(&done);
-        for (name, size) in sizes {
-            let (file, done, calm) = (dir.join(name), &done, &calm);
-            scope.spawn(move || {
-                let file = File::options().write(true).open(file).unwrap();
-                let mut round = 0_u8;
-                while !done.load(Ordering::Relaxed) {
-                    round = (round + 1) % 26;
-                    for at in (0..size).step_by(20_000) {
-                        let part = vec![b'a' + round; (size - at).min(20_000)];
-                        file.write_all_at(&part, at as u64).unwrap();
-                    }
-                    if calm.load(Ordering::Relaxed) && round.is_multiple_of(8) {
-                        std::thread::sleep(Duration::from_millis(40));
-                    }
-                }
-            });
+
+    fn pauses(&self) -> Pauses {
+        Pauses::new(self.scratch.path())
+    }
+
+    /// Starts an import.
+    fn import(&self, pauses: &Pauses, settings: &[(&str, &str)]) -> Worker {
+        let vault = self.scratch.join("vault.db");
+        let common = [("VAULT", vault.to_str().unwrap()), ("DIR", self.dir.to_str().unwrap())];
+        Worker::paused(pauses, "scan", &[&common, settings].concat())
+    }
+
+    /// Imports, and makes a change at each of these points.
+    #[track_caller]
+    fn import_changing(
+        &self,
+        settings: &[(&str, &str)],
+        points: &[&str],
+        mut change: impl FnMut(usize),
+    ) -> Said {
+        let pauses = self.pauses();
+        points.iter().for_each(|point| {
+            pauses.hold(point);
+        });
+        let mut worker = self.import(&pauses, settings);
+        for (n, point) in points.iter().enumerate() {
+            pauses.wait(point, &mut worker.child);
+            change(n);
+            pauses.release(point);
         }
-        let mut rounds = Rounds::at_least(24);
-        while let Some(round) = rounds.next(whole > 0 && refused > 0) {
-            calm.store(round / 12 % 2 == 1, Ordering::Relaxed);
-            let on_trouble = if round % 2 == 0 { OnTrouble::Fail } else { OnTrouble::KeepGoing };
-            let imported = match support::try_import(&vault, &dir, None, on_trouble) {
-                Ok(imported) => imported,
-                Err(VaultError::Import(ImportError::Torn { .. })) if on_trouble == OnTrouble::Fail => {
-                    refused += 1;
-                    continue;
-                }
-                Err(other) => panic!("{other:?}"),
-            };
-            let out = scratch.join(&format!("out-{round}"));
-            support::export(&vault, "main", &out);
-            for (name, size) in sizes {
-                let content = fs::read(out.join(name)).unwrap();
-                let torn = Trouble { path: support::path(name), reason: TroubleReason::Torn };
-                if imported.scanned.troubles.contains(&torn) {
-                    refused += 1;
-                    continue;
-                }
-                whole += 1;
-                assert_eq!(content.len(), size);
-                let runs: Vec<u8> = content.chunk_by(|a, b| a == b).map(|run| run[0]).collect();
-                let was_there = match runs.as_slice() {
-                    [_] => true,
-                    [new, old] => (old - b'a' + 1) % 26 == new - b'a',
-                    _ => false,
-                };
-                assert!(was_there, "round {round}: {name} never looked like {runs:?}");
-            }
-        }
-        drop(raise);
-    });
-    assert!(whole > 0, "no file was ever whole ({refused} were refused)");
-    assert!(refused > 0, "no read was ever torn: the test shows nothing ({whole} were whole)");
+        worker.finish()
+    }
+
+    /// What a file of the last version holds.
+    fn content(&self, path: &str) -> Vec<u8> {
+        let out = tempfile::tempdir_in(self.scratch.path()).unwrap();
+        support::export(&self.vault, "main", &out.path().join("out"));
+        fs::read(out.path().join("out").join(path)).unwrap()
+    }
+}
+
+/// The import's clock is set by hand, from the stamp of the file.
+#[test]
+fn a_file_changed_right_after_an_import_is_noticed() {
+    let bench = Bench::new();
+    let (file, cache) = (bench.dir.join("file"), bench.scratch.join("cache"));
+    let import = |later_ms: i64| {
+        let meta = fs::metadata(&file).unwrap();
+        let now = meta.ctime() * 1_000_000_000 + meta.ctime_nsec() + later_ms * 1_000_000;
+        let clock = Arc::new(SteppingClock::starting_at(Timestamp(now)));
+        let context = Context { clock, ..support::real_context() };
+        let vault = Vault::open(&bench.scratch.join("vault.db"), OpenOptions::default(), context).unwrap();
+        support::try_import(&vault, &bench.dir, Some(&cache), OnTrouble::Fail).unwrap()
+    };
+    let (fresh, settled) = (49, 51);
+    for content in [b'a', b'b', b'c'] {
+        // Same size, same inode, same modification time, and maybe the same time of change.
+        fs::write(&file, [content; 1000]).unwrap();
+        set_mtime(&file, 1_000_000, 1);
+        let imported = import(fresh);
+        assert_eq!(imported.scanned.files_read, 1);
+        assert!(imported.committed.changed(), "the change went unnoticed");
+        let again = import(fresh);
+        assert_eq!(again.scanned.files_read, 1, "a stamp was trusted that a later change may have too");
+        assert!(!again.committed.changed());
+    }
+    assert_eq!(import(settled).scanned.files_read, 1);
+    assert_eq!(import(settled).scanned.files_read, 0, "a file that has settled is still read");
+}
+
+#[test]
+fn a_file_that_is_written_while_it_is_read_is_read_again() {
+    let bench = Bench::new();
+    let write = |name: &str, size: usize, letter: usize| {
+        fs::write(bench.dir.join(name), vec![b'a' + u8::try_from(letter).unwrap(); size]).unwrap();
+    };
+    // The second is read in blocks; the first point of that kind is the directory's.
+    let small = ["file-read#1", "file-read#2", "file-read#3", "file-read#4"];
+    let blocks = 3 << 19 >> 16;
+    let in_block = |attempt: usize| format!("work#{}", 4 + attempt * blocks);
+    let large: Vec<String> = (0..4).map(in_block).collect();
+    let large: Vec<&str> = large.iter().map(String::as_str).collect();
+    for (name, size, points) in [("small", 200_000, &small[..]), ("large", 3 << 19, &large)] {
+        write(name, size, 0);
+        let said = bench.import_changing(&[("NOW", BEFORE_ALL)], &points[..1], |n| write(name, size, n + 1));
+        assert_eq!(said.acks(), ["read=1"], "{said:?}");
+        assert_eq!(bench.content(name), vec![b'b'; size], "{name}");
+        // Written during each attempt.
+        let said = bench.import_changing(&[("NOW", BEFORE_ALL)], points, |n| write(name, size, n + 2));
+        assert_eq!(said.refused(), [format!("import.torn_read: {name} kept changing while it was read")]);
+        let settings = [("NOW", BEFORE_ALL), ("KEEP_GOING", "yes")];
+        let said = bench.import_changing(&settings, points, |n| write(name, size, n + 2));
+        assert_eq!(said.troubles(), [format!("{name} Torn")]);
+        fs::remove_file(bench.dir.join(name)).unwrap();
+    }
+    support::assert_clean(&bench.vault);
+}
+
+/// Another process that has a file mapped, and fills it with a letter when it is asked to.
+struct Mapper(Child);
+
+impl Mapper {
+    fn new(file: &std::path::Path) -> Self {
+        let script = "import mmap, sys
+file = open(sys.argv[1], 'r+b')
+mapped = mmap.mmap(file.fileno(), 0)
+for line in sys.stdin:
+    mapped[:] = line[:1].encode() * len(mapped)
+    print('done', flush=True)";
+        let mut command = Command::new("python3");
+        command.args(["-c", script]).arg(file).stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self(command.spawn().unwrap())
+    }
+
+    fn fill(&mut self, letter: char) {
+        self.0.stdin.as_mut().unwrap().write_all(format!("{letter}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        BufReader::new(self.0.stdout.as_mut().unwrap()).read_line(&mut answer).unwrap();
+        assert_eq!(answer, "done\n");
+    }
+}
+
+impl Drop for Mapper {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        self.0.wait().unwrap();
+    }
+}
+
+/// Only the first write through a mapping changes the stamp.
+#[test]
+fn a_file_that_is_written_through_a_mapping_is_never_taken_half_written() {
+    let bench = Bench::new();
+    let size = 3 << 19;
+    fs::write(bench.dir.join("file"), vec![b'-'; size]).unwrap();
+    let mut mapper = Mapper::new(&bench.dir.join("file"));
+    mapper.fill('a');
+    let said = bench.import_changing(&[("NOW", BEFORE_ALL)], &["work#4"], |_| mapper.fill('b'));
+    assert_eq!(said.acks(), ["read=1"], "{said:?}");
+    assert!(bench.content("file") == vec![b'b'; size], "the file was taken half written");
+    // In each attempt at another place.
+    let points = ["work#4", "work#30", "work#60", "work#90"];
+    let mut letters = 'c'..;
+    let said =
+        bench.import_changing(&[("NOW", BEFORE_ALL)], &points, |_| mapper.fill(letters.next().unwrap()));
+    assert_eq!(said.refused(), ["import.torn_read: file kept changing while it was read"]);
 }
 
 /// A directory that becomes a link to the outside while it is imported must not bring the outside in.
 #[test]
 fn a_directory_swapped_for_a_link_brings_nothing_from_outside() {
-    let scratch = Scratch::new();
-    let (dir, outside) = (scratch.dir("dir"), scratch.dir("outside"));
-    for n in 0..20 {
-        fs::write(outside.join(format!("f{n}")), "SECRET").unwrap();
-        fs::write(outside.join(format!("only-outside-{n}")), "SECRET").unwrap();
+    let bench = Bench::new();
+    let outside = bench.scratch.dir("outside");
+    for (dir, text) in [(bench.scratch.dir("dir/swap"), "inside"), (outside.clone(), "SECRET")] {
+        fs::create_dir(dir.join("sub")).unwrap();
+        ["f0", "f1", "sub/f"].iter().for_each(|name| fs::write(dir.join(name), text).unwrap());
     }
-    fs::create_dir(outside.join("sub")).unwrap();
-    fs::write(outside.join("sub/f"), "SECRET").unwrap();
-    scratch.dir("dir/swap/sub");
-    for n in 0..20 {
-        fs::write(dir.join(format!("swap/f{n}")), "inside").unwrap();
-    }
-    fs::write(dir.join("swap/sub/f"), "inside").unwrap();
-    fs::write(dir.join("file"), "inside").unwrap();
-    let done = AtomicBool::new(false);
-    let vault = support::create_real_vault(&scratch.join("vault.db"));
-    let (mut taken, mut refused) = (0, 0);
-    std::thread::scope(|scope| {
-        let raise = support::RaiseOnDrop(&done);
-        scope.spawn(|| {
-            let (swap, aside, link) = (dir.join("swap"), scratch.join("aside"), scratch.join("link"));
-            let (file, file_aside) = (dir.join("file"), scratch.join("file-aside"));
-            symlink(&outside, &link).unwrap();
-            symlink(outside.join("f0"), scratch.join("file-link")).unwrap();
-            while !done.load(Ordering::Relaxed) {
-                fs::rename(&swap, &aside).unwrap();
-                fs::rename(&link, &swap).unwrap();
-                fs::rename(&file, &file_aside).unwrap();
-                fs::rename(scratch.join("file-link"), &file).unwrap();
-                std::thread::sleep(Duration::from_micros(200));
-                fs::rename(&swap, &link).unwrap();
-                fs::rename(&aside, &swap).unwrap();
-                fs::rename(&file, scratch.join("file-link")).unwrap();
-                fs::rename(&file_aside, &file).unwrap();
-                std::thread::sleep(Duration::from_micros(200));
-            }
-        });
-        let mut rounds = Rounds::at_least(150);
-        while let Some(round) = rounds.next(taken > 0 && refused > 0) {
-            let on_trouble = if round % 2 == 0 { OnTrouble::Fail } else { OnTrouble::KeepGoing };
-            match support::try_import(&vault, &dir, None, on_trouble) {
-                Ok(_) => taken += 1,
-                Err(VaultError::Import(ImportError::Vanished { .. })) => refused += 1,
-                Err(other) => panic!("{other:?}"),
-            }
+    fs::write(outside.join("only-outside"), "SECRET").unwrap();
+    fs::write(bench.dir.join("file"), "inside").unwrap();
+    let aside = |name: &str| bench.scratch.join(&format!("{name}-aside"));
+    symlink(&outside, aside("swap")).unwrap();
+    symlink(outside.join("f0"), aside("file")).unwrap();
+    let swap = || {
+        for name in ["swap", "file"] {
+            let (there, spare) = (bench.dir.join(name), bench.scratch.join("spare"));
+            fs::rename(&there, &spare).unwrap();
+            fs::rename(aside(name), &there).unwrap();
+            fs::rename(&spare, aside(name)).unwrap();
         }
-        drop(raise);
-    });
-    assert!(taken > 0 && refused > 0, "{taken} taken, {refused} refused: the swap was never met");
+    };
+    let pauses = bench.pauses();
+    bench.import(&pauses, &[("NOW", AFTER_ALL)]).finish();
+    let passed = pauses.reached();
+    let count = |name: &str| passed.iter().filter(|point| *point == name).count();
+    assert_eq!((count("scan-dir"), count("open-file")), (3, 4));
+    let points = (1..=3).map(|n| format!("scan-dir#{n}")).chain((1..=4).map(|n| format!("open-file#{n}")));
+    let mut refused = 0;
+    for point in points {
+        for keep_going in [&[][..], &[("KEEP_GOING", "yes")]] {
+            let settings = [&[("NOW", AFTER_ALL)], keep_going].concat();
+            let said = bench.import_changing(&settings, &[&point], |_| swap());
+            swap();
+            let reasons = said.refused();
+            assert!(reasons.is_empty() || keep_going.is_empty(), "{point}: {said:?}");
+            assert!(
+                reasons.iter().all(|reason| reason.starts_with("import.vanished: ")),
+                "{point}: {said:?}"
+            );
+            refused += reasons.len();
+        }
+    }
+    assert!(refused >= 2, "the swap was noticed only {refused} times");
     // Not in any version that was made, nor anywhere else in the vault.
     let secret = avfs::vault::content::id_of(b"SECRET");
-    assert!(!vault.read().unwrap().has_blob(&secret).unwrap(), "a file from outside was imported");
-    support::assert_clean(&vault);
+    assert!(!bench.vault.read().unwrap().has_blob(&secret).unwrap(), "a file from outside was imported");
+    support::assert_clean(&bench.vault);
 }
 
 #[test]
 fn files_that_vanish_are_reported_or_refused() {
-    let scratch = Scratch::new();
-    let dir = scratch.dir("dir");
-    support::many_files(&dir, 400);
-    let vault = support::create_real_vault(&scratch.join("vault.db"));
-    let done = AtomicBool::new(false);
-    let (mut refused, mut reported) = (0, 0);
-    std::thread::scope(|scope| {
-        let raise = support::RaiseOnDrop(&done);
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                for start in (0..400).step_by(40) {
-                    let file = |n: usize| dir.join(format!("d{:03}/f{n:05}", n / 40));
-                    (start..start + 40).for_each(|n| fs::remove_file(file(n)).unwrap());
-                    (start..start + 40).for_each(|n| fs::write(file(n), "back").unwrap());
-                }
-                fs::rename(dir.join("d004"), dir.join("d004x")).unwrap();
-                fs::rename(dir.join("d004x"), dir.join("d004")).unwrap();
-            }
-        });
-        let mut rounds = Rounds::at_least(60);
-        while rounds.next(refused > 0 && reported > 0).is_some() {
-            match support::try_import(&vault, &dir, None, OnTrouble::Fail) {
-                Ok(imported) => assert_eq!(imported.scanned.troubles, []),
-                Err(VaultError::Import(ImportError::Vanished { .. } | ImportError::Torn { .. })) => {
-                    refused += 1
-                }
-                Err(other) => panic!("{other:?}"),
-            }
-            let imported = support::try_import(&vault, &dir, None, OnTrouble::KeepGoing).unwrap();
-            reported += imported.scanned.troubles.len();
-        }
-        drop(raise);
+    let bench = Bench::new();
+    let dir = bench.dir.join("d");
+    let make = || {
+        fs::create_dir_all(&dir).unwrap();
+        ["a", "b"].iter().for_each(|name| fs::write(dir.join(name), *name).unwrap());
+    };
+    let files_go = || ["a", "b"].iter().for_each(|name| fs::remove_file(dir.join(name)).unwrap());
+    let dir_goes = || fs::remove_dir_all(&dir).unwrap();
+    type Case<'a> = (&'static str, &'a dyn Fn(), &'static str, &'static [&'static str]);
+    let cases: [Case<'_>; 2] = [
+        ("open-file#1", &files_go, "d/a", &["d/a Vanished", "d/b Vanished"]),
+        ("scan-dir#2", &dir_goes, "d", &["d Vanished"]),
+    ];
+    for (point, vanish, first, all) in cases {
+        make();
+        let said = bench.import_changing(&[("NOW", AFTER_ALL)], &[point], |_| vanish());
+        assert_eq!(said.refused(), [format!("import.vanished: {first} vanished during the import")]);
+        make();
+        let settings = [("NOW", AFTER_ALL), ("KEEP_GOING", "yes")];
+        let said = bench.import_changing(&settings, &[point], |_| vanish());
+        assert_eq!(said.troubles(), all);
+    }
+    // One that was replaced is taken as it is now.
+    make();
+    let said = bench.import_changing(&[("NOW", AFTER_ALL)], &["open-file#1"], |_| {
+        fs::remove_file(dir.join("a")).unwrap();
+        fs::write(dir.join("a"), "back").unwrap();
     });
-    assert!(refused > 0 && reported > 0, "nothing ever vanished: {refused} refused, {reported} reported");
-    support::assert_clean(&vault);
+    assert_eq!((said.acks().len(), bench.content("d/a")), (1, b"back".to_vec()));
+    support::assert_clean(&bench.vault);
 }
 
-/// However the names of one file are looked at, one after the other, they tell the same.
+/// The names of one file are looked at one after the other; it changes in between.
 #[test]
 fn the_names_of_one_file_agree() {
-    let scratch = Scratch::new();
-    let dir = scratch.dir("dir");
-    for n in 0..30 {
-        fs::create_dir(dir.join(format!("d{n:02}"))).unwrap();
-        support::many_files(&dir.join(format!("d{n:02}")), 20);
+    let bench = Bench::new();
+    for name in ["d0", "d1"] {
+        fs::create_dir(bench.dir.join(name)).unwrap();
     }
-    let (one, other) = (dir.join("d00/name"), dir.join("d29/name"));
+    let (one, other) = (bench.dir.join("d0/name"), bench.dir.join("d1/name"));
     fs::write(&one, "00000000").unwrap();
     fs::hard_link(&one, &other).unwrap();
-    let vault = support::create_real_vault(&scratch.join("vault.db"));
-    let cache = scratch.join("cache");
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let raise = support::RaiseOnDrop(&done);
-        scope.spawn(|| {
-            let file = File::options().write(true).open(&one).unwrap();
-            let mut n = 0_u64;
-            while !done.load(Ordering::Relaxed) {
-                n += 1;
-                file.write_all_at(format!("{n:08}").as_bytes(), 0).unwrap();
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        });
-        for round in 0..40 {
-            support::try_import(&vault, &dir, Some(&cache), OnTrouble::KeepGoing).unwrap();
-            let root = support::root(&vault, "main");
-            let reader = vault.read().unwrap();
-            let pages: &dyn avfs::vault::tree::Pages = &&*reader;
-            let node = |path: &str| avfs::vault::tree::require(pages, &root, &support::path(path)).unwrap();
-            assert_eq!(node("d00/name"), node("d29/name"), "round {round}");
-        }
-        drop(raise);
-    });
-    support::assert_clean(&vault);
+    let cache = bench.scratch.join("cache");
+    let settings = [("NOW", AFTER_ALL), ("CACHE", cache.to_str().unwrap())];
+    let agree = |content: &str| {
+        let root = support::root(&bench.vault, "main");
+        let reader = bench.vault.read().unwrap();
+        let node = |path: &str| tree::require(&&*reader, &root, &support::path(path)).unwrap();
+        assert_eq!(node("d0/name"), node("d1/name"));
+        assert_eq!(bench.content("d0/name"), content.as_bytes());
+    };
+    let change = |content: &str| {
+        support::wait_for_new_stamp(&bench.scratch, &one);
+        File::options().write(true).open(&one).unwrap().write_all_at(content.as_bytes(), 0).unwrap();
+    };
+    // One has been read and the other not; then one is known to the cache and the other is not looked at yet.
+    for (content, point, works) in [("11111111", "open-file#2", 4), ("22222222", "scan-dir#3", 2)] {
+        let pauses = bench.pauses();
+        pauses.hold(point);
+        let mut worker = bench.import(&pauses, &settings);
+        pauses.wait(point, &mut worker.child);
+        let worked = || pauses.reached().iter().filter(|point| *point == "work").count();
+        wait_for("the first name", || worked() >= works);
+        change(content);
+        pauses.release(point);
+        assert_eq!(worker.finish().acks().len(), 1);
+        agree(content);
+    }
+    support::assert_clean(&bench.vault);
 }
 
-/// Whatever may be left out, a directory that is gone is no empty one.
+/// A directory that is gone is not imported as an empty one, whatever may be left out.
 #[test]
 fn a_root_that_vanished_is_never_an_empty_version() {
     use std::os::fd::AsRawFd;
@@ -268,44 +331,42 @@ fn a_root_that_vanished_is_never_an_empty_version() {
     }
 }
 
-/// An ignore file that is written anew is empty for a moment, in which everything would be kept.
+/// An ignore file that is being rewritten is empty for a moment, in which everything would be kept.
 #[test]
 fn an_ignore_file_that_is_written_meanwhile_still_holds() {
-    let scratch = Scratch::new();
-    let dir = scratch.dir("dir");
-    let rules = dir.join(".avfsignore");
-    fs::write(&rules, "secret\n").unwrap();
-    fs::write(dir.join("secret"), "x").unwrap();
-    let vault = support::create_real_vault(&scratch.join("vault.db"));
-    let (done, written) = (AtomicBool::new(false), AtomicU64::new(0));
-    // A writer that is kept from going on longer than a stamp is fresh leaves an empty file like any other.
-    let stuck = AtomicBool::new(false);
-    let (mut wrong, mut kept_in) = (Vec::new(), Vec::new());
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                let begun = Instant::now();
-                fs::write(&rules, "secret\n").unwrap();
-                stuck.fetch_or(begun.elapsed() > Duration::from_millis(20), Ordering::Relaxed);
-                written.fetch_add(1, Ordering::Relaxed);
-                std::thread::sleep(Duration::from_millis(1));
-            }
+    let bench = Bench::new();
+    let rules = bench.dir.join(".avfsignore");
+    fs::write(bench.dir.join("secret"), "x").unwrap();
+    let (empty, full) = ("", "secret\n");
+    // What the importer finds at each look.
+    for texts in [&[empty, full][..], &[full, empty, full], &[empty, full, empty, full]] {
+        let points: Vec<String> = (1..texts.len()).map(|n| format!("ignore-file#{n}")).collect();
+        // The importer gives up after half a second, which may be before its last look.
+        wait_for("all looks", || {
+            fs::write(&rules, texts[0]).unwrap();
+            let pauses = bench.pauses();
+            points.iter().for_each(|point| {
+                pauses.hold(point);
+            });
+            let mut worker = bench.import(&pauses, &[("NOW", BEFORE_ALL), ("KEEP_GOING", "yes")]);
+            let looks = points.iter().zip(&texts[1..]).take_while(|(point, text)| {
+                let held = pauses.reaches(point, &mut worker.child);
+                if held {
+                    fs::write(&rules, text).unwrap();
+                    pauses.release(point);
+                }
+                held
+            });
+            let looks = looks.count();
+            let said = worker.finish();
+            let torn = "import.torn_read: .avfsignore kept changing while it was read";
+            assert!(said.acks().len() == 1 || said.refused() == [torn], "{said:?}");
+            let root = support::root(&bench.vault, "main");
+            let kept = tree::lookup(&&*bench.vault.read().unwrap(), &root, &support::path("secret")).unwrap();
+            assert_eq!(kept, None, "after {looks} looks at {texts:?}");
+            looks == points.len()
         });
-        for round in 0..40 {
-            fs::write(dir.join("other"), format!("{round}")).unwrap();
-            let imported = support::try_import(&vault, &dir, None, OnTrouble::KeepGoing);
-            if !matches!(imported, Ok(_) | Err(VaultError::Import(ImportError::Torn { .. }))) {
-                wrong.push(format!("round {round}: {imported:?}"));
-            }
-            let root = support::root(&vault, "main");
-            let kept = tree::lookup(&&*vault.read().unwrap(), &root, &support::path("secret")).unwrap();
-            kept_in.extend(kept.map(|_| round));
-        }
-        done.store(true, Ordering::Relaxed);
-    });
-    assert_eq!(wrong, [""; 0]);
-    assert!(kept_in.is_empty() || stuck.load(Ordering::Relaxed), "{kept_in:?}");
-    assert!(written.load(Ordering::Relaxed) > 10);
+    }
 }
 
 #[test]
@@ -315,8 +376,15 @@ fn an_ignore_file_that_was_just_made_holds_at_once() {
     for (name, text, left) in [("empty", "", 2), ("full", "secret\n", 1)] {
         let dir = scratch.dir(name);
         fs::write(dir.join("secret"), "x").unwrap();
-        fs::write(dir.join(".avfsignore"), text).unwrap();
-        support::import(&vault, &dir);
+        // The importer may give up on a file that it has no time to look at twice.
+        wait_for("an import", || {
+            fs::write(dir.join(".avfsignore"), text).unwrap();
+            match support::try_import(&vault, &dir, None, OnTrouble::Fail) {
+                Ok(_) => true,
+                Err(VaultError::Import(ImportError::Torn { .. })) => false,
+                Err(error) => panic!("{error:?}"),
+            }
+        });
         assert_eq!(support::root(&vault, "main").totals.entries, left, "{name}");
     }
 }
@@ -324,80 +392,66 @@ fn an_ignore_file_that_was_just_made_holds_at_once() {
 /// An import that began earlier and ends later has seen less: it must not undo what came since.
 #[test]
 fn a_slow_import_does_not_undo_what_came_meanwhile() {
-    let scratch = Scratch::new();
-    let dir = scratch.dir("dir");
-    let cache = scratch.join("cache");
-    fs::write(dir.join("large"), support::noise(1, 48 << 20)).unwrap();
+    let bench = Bench::new();
+    let cache = bench.scratch.join("cache");
+    fs::write(bench.dir.join("large"), support::noise(1, 3 << 19)).unwrap();
     support::settle();
-    let vault = support::create_real_vault(&scratch.join("vault.db"));
-    let meter = Meter::default();
-    let options =
-        ImportOptions { on_trouble: OnTrouble::Fail, stat_cache: Some(&cache), exclude: &[], meter: &meter };
     let main = support::main_fork();
-    let imported = std::thread::scope(|scope| {
-        let slow = scope.spawn(|| vault.import(&dir, &main, "slow", &options).unwrap());
-        // Its look at the directory is over when it reads the large file.
-        while meter.bytes.load(Ordering::Relaxed) == 0 {
-            std::thread::yield_now();
-        }
+    // The listing of the directory is complete when the large file is read.
+    let settings = [("CACHE", cache.to_str().unwrap())];
+    let said = bench.import_changing(&settings, &["work#2"], |_| {
         let late = "came meanwhile\n";
-        fs::write(dir.join("late"), late).unwrap();
-        vault.write_file(&main, &support::path("late"), late.as_bytes(), None, "quick").unwrap();
-        assert!(!slow.is_finished(), "it should have gone on for longer");
-        slow.join().unwrap()
+        fs::write(bench.dir.join("late"), late).unwrap();
+        bench.vault.write_file(&main, &support::path("late"), late.as_bytes(), None, "quick").unwrap();
     });
-    assert_eq!(imported.scanned.files_read, 2, "what the first attempt read is known to the second");
-    let reader = vault.read().unwrap();
-    let root = root_of(&imported.committed.version).unwrap();
-    assert!(tree::lookup(&&*reader, &root, &support::path("late")).unwrap().is_some());
-    assert_eq!(vault.fork(&main).unwrap().head, imported.committed.version.id);
-    drop(reader);
+    assert_eq!(said.acks(), ["read=2"], "what the first attempt read is known to the second");
+    let head = bench.vault.fork(&main).unwrap().head;
+    let message = bench.vault.read().unwrap().version(&head).unwrap().unwrap().message;
+    assert_eq!((message.as_str(), bench.content("late")), ("import", b"came meanwhile\n".to_vec()));
+    assert_eq!(bench.content("large"), support::noise(1, 3 << 19));
     support::settle();
     // The late file may have been too fresh to be trusted.
     for most in [1, 0] {
-        let again = support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
+        let again = support::try_import(&bench.vault, &bench.dir, Some(&cache), OnTrouble::Fail).unwrap();
         assert!(again.scanned.files_read <= most, "what the attempts read is known: {again:?}");
     }
 }
 
-struct Ended<'a>(&'a AtomicBool);
-
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// One write may last: its stamp is that of its beginning, and whoever writes may be stopped in the middle of it.
+/// The stamp of a write is that of its beginning, and the writer may be stopped in the middle of it.
 #[test]
 fn a_write_that_goes_on_is_waited_for() {
-    let scratch = Scratch::new();
-    let dir = scratch.dir("dir");
-    fs::write(dir.join("f"), vec![1; 1_000_000]).unwrap();
-    let vault = support::create_real_vault(&scratch.join("vault.db"));
+    let bench = Bench::new();
+    fs::write(bench.dir.join("f"), vec![1; 1_000_000]).unwrap();
+    // The kernel lets nobody ask where data is before a write is over.
+    let (vault, trace) = (bench.scratch.join("vault.db"), bench.scratch.join("trace"));
+    let mut traced = Command::new("strace");
+    traced.args(["-f", "-e", "trace=openat2,lseek,fstat,newfstatat,?statx,pread64", "-o"]).arg(&trace);
+    traced.arg(std::env::current_exe().unwrap());
+    let settings = [("VAULT", vault.to_str().unwrap()), ("DIR", bench.dir.to_str().unwrap())];
+    let mut worker = Worker::start_as(traced, "scan", &settings);
+    worker.go();
+    assert_eq!(worker.finish().acks(), ["read=1"]);
+    let trace = fs::read_to_string(&trace).unwrap();
+    let mut lines = trace.lines().skip_while(|line| !line.contains("openat2(") || !line.contains("\"f\""));
+    let thread = lines.next().unwrap().split(' ').next().unwrap();
+    let next = lines.find(|line| line.starts_with(thread)).unwrap();
+    assert!(next.contains("lseek(") && next.contains("SEEK_DATA"), "{next} follows the open");
+    // And beside a writer that never pauses.
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let file = File::options().write(true).open(dir.join("f")).unwrap();
+            let file = File::options().write(true).open(bench.dir.join("f")).unwrap();
             let states: Vec<Vec<u8>> = (1..8).map(|byte| vec![byte; 1_000_000]).collect();
-            for state in states.iter().cycle() {
-                if stop.load(Ordering::Relaxed) {
-                    break;
-                }
+            for state in states.iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
                 file.write_all_at(state, 0).unwrap();
             }
         });
         // Also where an assertion fails: the scope waits for the writer.
-        let _ended = Ended(&stop);
-        let mut kept = 0;
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(4) {
-            match support::try_import(&vault, &dir, Some(&scratch.join("cache")), OnTrouble::Fail) {
+        let _ended = support::RaiseOnDrop(&stop);
+        for _ in 0..support::usual_or_long(15, 300) {
+            match support::try_import(&bench.vault, &bench.dir, None, OnTrouble::Fail) {
                 Ok(_) => {
-                    kept += 1;
-                    let out = scratch.join(&format!("out{kept}"));
-                    support::export(&vault, "main", &out);
-                    let content = fs::read(out.join("f")).unwrap();
+                    let content = bench.content("f");
                     assert!(content.iter().all(|byte| *byte == content[0]), "it is torn");
                 }
                 Err(VaultError::Import(ImportError::Torn { .. })) => {}
@@ -405,6 +459,6 @@ fn a_write_that_goes_on_is_waited_for() {
             }
         }
     });
-    support::import(&vault, &dir);
-    support::assert_clean(&vault);
+    support::import(&bench.vault, &bench.dir);
+    support::assert_clean(&bench.vault);
 }

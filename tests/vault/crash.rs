@@ -1,8 +1,9 @@
 //! kill -9 at any moment: what was acknowledged is there, everything is whole, leftovers are swept.
 
 use std::collections::HashSet;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::time::Duration;
+use std::process::Command;
 
 use avfs::vault::Vault;
 use avfs::vault::import::OnTrouble;
@@ -10,31 +11,13 @@ use avfs::vault::materialize::{BaseCache, Built, Trust};
 use avfs::vault::meter::Meter;
 use avfs::vault::version::History;
 
-use crate::support::{self, Dice, Rounds, Scratch, snapshot};
-use crate::worker::{BOOT, Worker};
+use crate::support::pause::Pauses;
+use crate::support::{self, Scratch, snapshot, wait};
+use crate::worker::{BOOT, Worker, kill_at_points, moments};
 
-/// Runs a worker again and again and kills it each time at another moment; gives all it was promised.
-///
-/// On a slow machine no work may come to its end before the kill: then it is given more time, and killed more often.
-fn kill_loop(kills: u32, seed: u64, longest_ms: u64, role: &str, settings: &[(&str, &str)]) -> Vec<String> {
-    let mut dice = Dice::seeded(seed);
-    let mut acks = Vec::new();
-    let settings = [settings, &[("SECONDS", "60")]].concat();
-    for kill in 0..kills * 5 {
-        if kill >= kills && !acks.is_empty() {
-            break;
-        }
-        let longest_ms = if kill < kills { longest_ms } else { longest_ms * 4 };
-        let mut worker = Worker::start(role, &settings);
-        worker.go();
-        // Now and then before it has even opened the vault.
-        if dice.below(6) > 0 {
-            worker.wait_ready();
-        }
-        std::thread::sleep(Duration::from_micros(dice.below(longest_ms * 1000)));
-        acks.extend(worker.kill());
-    }
-    acks
+/// The number of kills of each test.
+fn kills() -> usize {
+    support::usual_or_long(16, 200)
 }
 
 fn history(vault: &Vault, fork: &str) -> HashSet<String> {
@@ -50,45 +33,84 @@ fn assert_all_there(vault: &Vault, fork: &str, acks: &[String]) {
     assert!(lost.is_empty(), "{} of {} acknowledged versions are lost: {lost:?}", lost.len(), acks.len());
 }
 
+/// One dies in the middle of its turn, while another waits for that turn.
 #[test]
 fn killed_writers_lose_nothing_they_were_promised() {
     let scratch = Scratch::new();
     let path = scratch.join("vault.db");
     drop(support::create_real_vault(&path));
-    let vault_path = path.to_str().unwrap();
-    let mut dice = Dice::seeded(11);
+    let settings = |name: &'static str| {
+        [("VAULT", path.to_str().unwrap()), ("FORK", "main"), ("NAME", name), ("ROUNDS", "3")]
+    };
     let mut acks = Vec::new();
-    let mut rounds = Rounds::at_least(22);
-    while let Some(round) = rounds.next(acks.len() > 44) {
-        let names = ["one", "two"];
-        let mut workers: Vec<Worker> = names
-            .iter()
-            .map(|name| {
-                let settings = [("VAULT", vault_path), ("FORK", "main"), ("NAME", *name), ("SECONDS", "60")];
-                let mut worker = Worker::start("write", &settings);
-                worker.go();
-                worker
-            })
-            .collect();
-        for worker in &mut workers {
-            worker.wait_ready();
-        }
-        // One dies while the other is at work.
-        for worker in workers {
-            std::thread::sleep(Duration::from_micros(dice.below(60_000)));
-            acks.extend(worker.kill());
-        }
-        if round % 5 == 0 {
-            let vault = support::open_vault(&path);
-            assert_all_there(&vault, "main", &acks);
-            support::assert_clean(&vault);
-        }
+    for point in ["write-begun#2", "commit#2", "committed#2"] {
+        let pauses = Pauses::new(scratch.path());
+        pauses.hold(point);
+        let mut dies = Worker::paused(&pauses, "write", &settings("one"));
+        pauses.wait(point, &mut dies.child);
+        let mut lives = Worker::start("write", &settings("two"));
+        lives.go();
+        wait::wait_for("the other writer waits", || lives.waits_for_lock());
+        let promised = dies.kill().acks();
+        assert_eq!(promised.len(), 1, "{point}");
+        acks.extend(promised);
+        let promised = lives.finish().acks();
+        assert_eq!(promised.len(), 3, "{point}");
+        acks.extend(promised);
+        let vault = support::open_vault(&path);
+        assert_all_there(&vault, "main", &acks);
+        support::assert_clean(&vault);
     }
-    assert!(acks.len() > 44, "the writers hardly wrote: {} versions", acks.len());
-    let vault = support::open_vault(&path);
-    assert_all_there(&vault, "main", &acks);
-    support::assert_clean(&vault);
-    support::write(&vault, "after", b"still writable");
+}
+
+/// The system calls by which SQLite changes the vault file and its log, also when the last user closes them.
+const CALLS: &str = "pwrite64,fdatasync,fsync,ftruncate,?unlink,unlinkat";
+
+#[test]
+fn a_writer_killed_at_any_system_call_loses_nothing_it_was_promised() {
+    let scratch = Scratch::new();
+    let path = scratch.join("vault.db");
+    let vault = support::create_real_vault(&path);
+    support::write(&vault, "before", b"1");
+    drop(vault);
+    let settings = [("VAULT", path.to_str().unwrap()), ("FORK", "main"), ("NAME", "one"), ("ROUNDS", "3")];
+    let write = |trace: &Path, options: &[String]| {
+        let mut traced = Command::new("strace");
+        traced.args(["-f", "-e", &format!("trace={CALLS}"), "-o"]).arg(trace).args(options);
+        traced.arg(std::env::current_exe().unwrap());
+        let mut worker = Worker::start_as(traced, "write", &settings);
+        worker.go();
+        worker.end()
+    };
+    let (trace, mut acks) = (scratch.join("trace"), Vec::new());
+    // The first run adds the files, the second makes as many calls as those that are killed.
+    for _ in 0..2 {
+        let (status, whole) = write(&trace, &[]);
+        assert!(status.success() && whole.acks().len() == 3, "{status}: {whole:?}");
+        acks.extend(whole.acks());
+    }
+    // strace counts the calls of each thread; one thread does all of this.
+    let trace = std::fs::read_to_string(&trace).unwrap();
+    let thread = trace.split(' ').next().unwrap();
+    let calls = trace.lines().filter_map(|line| line.strip_prefix(thread)?.trim_start().split_once('('));
+    let mut calls: Vec<String> = calls.map(|(name, _)| name.to_owned()).collect();
+    assert!(calls.len() > 40, "{trace}");
+    // How many pages the end writes into the file varies a little.
+    let pages: Vec<usize> = (0..calls.len()).filter(|at| calls[*at] == "pwrite64").collect();
+    pages[pages.len() - 8..].iter().rev().for_each(|at| drop(calls.remove(*at)));
+    let mut kept = HashSet::new();
+    for moment in moments(&calls, kills()) {
+        let (call, number) = moment.split_once('#').unwrap();
+        let inject = format!("inject={call}:signal=KILL:when={number}");
+        let (status, said) = write(&scratch.join("killed"), &["-e".to_owned(), inject]);
+        assert_eq!(status.signal(), Some(9), "{moment} was not reached: {said:?}");
+        kept.insert(said.acks().len());
+        acks.extend(said.acks());
+        let vault = support::open_vault(&path);
+        assert_all_there(&vault, "main", &acks);
+        support::assert_clean(&vault);
+    }
+    assert_eq!(kept, HashSet::from([0, 1, 2, 3]), "kills came before, between and after the commits");
 }
 
 #[test]
@@ -101,8 +123,7 @@ fn killed_imports_leave_a_whole_vault_and_a_cache_that_does_not_lie() {
         ("DIR", dir.to_str().unwrap()),
         ("CACHE", cache.to_str().unwrap()),
     ];
-    let acks = kill_loop(14, 23, 350, "import", &settings);
-    assert!(!acks.is_empty(), "no import ever came to its end");
+    let acks = kill_at_points(&scratch, kills(), "import", &settings, |_| {});
     let vault = support::open_vault(&path);
     assert_all_there(&vault, "main", &acks);
     support::assert_clean(&vault);
@@ -117,13 +138,16 @@ fn killed_imports_leave_a_whole_vault_and_a_cache_that_does_not_lie() {
 fn a_killed_sweep_takes_nothing_that_is_in_use() {
     let scratch = Scratch::new();
     let (path, dir) = (scratch.join("vault.db"), scratch.dir("dir"));
-    support::many_files(&dir, 200);
-    std::fs::write(dir.join("large"), support::noise(5, 2 << 20)).unwrap();
+    support::many_files(&dir, 40);
+    std::fs::write(dir.join("large"), support::noise(5, 3 << 19)).unwrap();
     let vault = support::create_real_vault(&path);
     support::import(&vault, &dir);
     drop(vault);
-    let acks = kill_loop(14, 37, 150, "gc", &[("VAULT", path.to_str().unwrap())]);
-    assert!(!acks.is_empty(), "no sweep ever came to its end");
+    kill_at_points(&scratch, kills(), "gc", &[("VAULT", path.to_str().unwrap())], |moment| {
+        let vault = support::open_vault(&path);
+        let report = vault.fsck(avfs::vault::fsck::Thoroughness::Quick, &Meter::default()).unwrap();
+        assert_eq!(report.findings, [], "killed at {moment}");
+    });
     let vault = support::open_vault(&path);
     support::assert_clean(&vault);
     support::export(&vault, "main", &scratch.join("out"));
@@ -134,11 +158,11 @@ fn a_killed_sweep_takes_nothing_that_is_in_use() {
     vault.gc(&|_| {}).unwrap();
     support::assert_clean(&vault);
     let usage = vault.read().unwrap().usage().unwrap();
-    assert!(usage.file_bytes < 6 << 20, "garbage of killed sweeps stays: {usage:?}");
+    assert!(usage.file_bytes < 3 << 20, "garbage of killed sweeps stays: {usage:?}");
 }
 
 fn names(dir: &Path) -> Vec<String> {
-    let listed = std::fs::read_dir(dir).unwrap();
+    let listed = std::fs::read_dir(dir).into_iter().flatten();
     listed.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
@@ -146,24 +170,20 @@ fn names(dir: &Path) -> Vec<String> {
 fn a_killed_export_leaves_nothing_half_written() {
     let scratch = Scratch::new();
     let (path, dir, dest) = (scratch.join("vault.db"), scratch.dir("dir"), scratch.dir("dest"));
-    support::many_files(&dir, 400);
-    std::fs::write(dir.join("large"), support::noise(5, 8 << 20)).unwrap();
+    support::many_files(&dir, 60);
+    std::fs::write(dir.join("large"), support::noise(5, 3 << 19)).unwrap();
     let vault = support::create_real_vault(&path);
     support::import(&vault, &dir);
-    drop(vault);
     let settings = [("VAULT", path.to_str().unwrap()), ("DEST", dest.to_str().unwrap())];
-    let acks = kill_loop(14, 41, 250, "export", &settings);
-    assert!(!acks.is_empty(), "no export ever came to its end");
-    let found = names(&dest);
-    let original = snapshot::take(&dir);
-    for name in found.iter().filter(|name| name.starts_with("out-")) {
-        let differences = snapshot::differences(&original, &snapshot::take(&dest.join(name)));
-        assert!(differences.is_empty(), "{name} is not whole: {differences:#?}");
-    }
-    // Each export sweeps what the dead ones before it left; only the last one's leftovers may be there.
-    let leftovers = found.iter().filter(|name| !name.starts_with("out-")).count();
-    assert!(leftovers <= 1, "leftovers pile up: {found:?}");
-    let vault = support::open_vault(&path);
+    let acks = kill_at_points(&scratch, kills(), "export", &settings, |moment| {
+        // Each export sweeps what the dead ones before it left.
+        let found = names(&dest);
+        let is_out = |name: &&String| name.starts_with("out-");
+        assert_eq!(found.iter().filter(is_out).count(), 1, "killed at {moment}: {found:?}");
+        assert_eq!(found.iter().filter(|name| !is_out(name)).count(), 1, "killed at {moment}: {found:?}");
+    });
+    assert_eq!(acks.len(), 1, "only the one that was not killed came to its end");
+    snapshot::assert_same(&dir, Path::new(&acks[0]));
     support::export(&vault, "main", &dest.join("out-last"));
     assert!(names(&dest).iter().all(|name| name.starts_with("out-")), "the next export swept nothing");
     snapshot::assert_same(&dir, &dest.join("out-last"));
@@ -173,46 +193,32 @@ fn a_killed_export_leaves_nothing_half_written() {
 fn a_killed_build_leaves_a_base_that_is_whole_or_none() {
     let scratch = Scratch::new();
     let (path, dir, cache) = (scratch.join("vault.db"), scratch.dir("dir"), scratch.dir("cache"));
-    support::many_files(&dir, 400);
+    support::many_files(&dir, 60);
     let vault = support::create_real_vault(&path);
     support::import(&vault, &dir);
-    drop(vault);
-    let settings = [
-        ("VAULT", path.to_str().unwrap()),
-        ("CACHE", cache.to_str().unwrap()),
-        ("EVICT", "yes"),
-        ("SECONDS", "60"),
-    ];
+    let settings = [("VAULT", path.to_str().unwrap()), ("CACHE", cache.to_str().unwrap()), ("EVICT", "yes")];
     let original = snapshot::take(&dir);
+    let bases = BaseCache::new(&cache, BOOT);
     let (mut whole, mut absent) = (0, 0);
-    let mut dice = Dice::seeded(53);
-    let mut rounds = Rounds::at_least(14);
-    while let Some(round) = rounds.next(absent > 0) {
-        let mut worker = Worker::start("materialize", &settings);
-        worker.go();
-        worker.wait_ready();
-        // Some die while they build, some later, and the first only after it has built one.
-        std::thread::sleep(Duration::from_micros(dice.below(if round % 2 == 0 { 30_000 } else { 300_000 })));
-        if round == 0 {
-            worker.wait_for("ack built");
-        }
-        worker.kill();
-        let bases = names(&cache).iter().any(|name| name == "base").then(|| names(&cache.join("base")));
-        let bases = bases.unwrap_or_default();
-        let built: Vec<&String> = bases.iter().filter(|name| !name.starts_with('.')).collect();
+    kill_at_points(&scratch, kills(), "materialize", &settings, |moment| {
+        let found = names(&cache.join("base"));
+        let built: Vec<&String> = found.iter().filter(|name| !name.starts_with('.')).collect();
         for base in &built {
             let base = cache.join("base").join(base);
-            assert!(base.join("sealed").is_file(), "a base is visible without its seal");
+            assert!(base.join("sealed").is_file(), "{moment}: a base is visible without its seal");
             let differences = snapshot::differences(&original, &snapshot::take(&base.join("root")));
-            assert!(differences.is_empty(), "a visible base is not whole: {differences:#?}");
+            assert!(differences.is_empty(), "{moment}: a visible base is not whole: {differences:#?}");
         }
-        if built.is_empty() { absent += 1 } else { whole += 1 }
-    }
-    assert!(absent > 0, "no kill came while a base was built ({whole} times it was there)");
-    let vault = support::open_vault(&path);
-    let bases = BaseCache::new(&cache, BOOT);
-    bases.evict(0).unwrap();
-    assert_eq!(names(&cache.join("base")), Vec::<String>::new(), "leftovers of dead builders stay");
+        if built.is_empty() {
+            absent += 1
+        } else {
+            whole += 1
+        }
+        // Each begins with an empty cache.
+        bases.evict(0).unwrap();
+        assert_eq!(names(&cache.join("base")), [""; 0], "{moment}: leftovers of a dead builder stay");
+    });
+    assert!(absent > 0 && whole > 0, "{absent} kills left no base, {whole} left one");
     let base =
         vault.materialize(&support::root(&vault, "main"), &bases, Trust::Seal, &Meter::default()).unwrap();
     assert_eq!(base.built, Built::New);

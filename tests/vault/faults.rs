@@ -66,9 +66,10 @@ fn look(vault: &Vault) -> Seen {
 
 /// A vault with something of everything in it.
 fn furnish(vault: &Vault) {
-    for n in 0..40 {
-        support::write(vault, &format!("dir/f{n:02}"), format!("content {n}").as_bytes());
-    }
+    let files = (0..40)
+        .fold(Changes::default(), |files, n| files.put(&format!("dir/f{n:02}"), &format!("content {n}")));
+    let advance = Advance { action: "fork.write", message: "files", run: None, when: When::Changed };
+    vault.commit_edits(&main_fork(), &files.edits, &files.blobs, &advance).unwrap();
     support::write(vault, "large", &support::noise(1, 1_500_000));
     let by_hand = |name: &str, origin| {
         let name = CheckpointName::parse(name).unwrap();
@@ -94,13 +95,13 @@ fn furnish(vault: &Vault) {
 type Operation<'a> = (&'static str, Box<dyn Fn(&Vault) -> Result<()> + 'a>);
 
 fn operations<'a>(host: &'a Path) -> Vec<Operation<'a>> {
+    let noise = support::noise(9, 9 << 20);
     let new_blob = || content::encode(content::id_of(b"captured"), b"captured".to_vec());
     vec![
         ("write", Box::new(|v| v.write_file(&main_fork(), &path("a/b/c"), &b"new"[..], None, "w").map(drop))),
         (
             "write a large file",
-            Box::new(|v| {
-                let noise = support::noise(9, 9 << 20);
+            Box::new(move |v| {
                 v.write_file(&main_fork(), &path("a/large"), noise.as_slice(), None, "w").map(drop)
             }),
         ),
@@ -196,11 +197,12 @@ fn operations<'a>(host: &'a Path) -> Vec<Operation<'a>> {
     ]
 }
 
-/// Fails every write of an operation in turn; gives how many there are.
+/// Fails every write of an operation in turn, and of many writes only some; returns about how many there are.
 #[track_caller]
 fn fail_each(name: &str, vault: &Vault, fuse: &Fuse, operation: &dyn Fn(&Vault) -> Result<()>) -> u32 {
     let before = look(vault);
-    for writes in 0..2000 {
+    let mut writes = 0;
+    while writes < 2000 {
         fuse.arm(writes);
         let outcome = operation(vault);
         if fuse.disarm() {
@@ -215,6 +217,7 @@ fn fail_each(name: &str, vault: &Vault, fuse: &Fuse, operation: &dyn Fn(&Vault) 
         if writes % 8 == 0 {
             support::assert_clean(vault);
         }
+        writes += if writes < 30 { 1 } else { support::usual_or_long(9, 1) };
     }
     panic!("{name} never came to an end");
 }
@@ -302,7 +305,10 @@ fn any_failed_write_of_a_sweep_takes_nothing_that_is_in_use() {
 fn an_import_that_fails_between_its_batches_leaves_no_trace_that_counts() {
     let scratch = Scratch::new();
     let host = scratch.dir("host");
-    support::many_files(&host, 4500);
+    // Of many files, or of many bytes.
+    let (few, step) = (support::usual_or_long(24, 0), support::usual_or_long(4, 601));
+    (0..few).for_each(|n| std::fs::write(host.join(n.to_string()), support::noise(n, 900_000)).unwrap());
+    support::many_files(&host, support::usual_or_long(0, 4500));
     let (vault, fuse) =
         faulty(SqliteBackend::create(&scratch.join("vault.db"), OpenOptions::default()).unwrap());
     furnish(&vault);
@@ -313,7 +319,7 @@ fn an_import_that_fails_between_its_batches_leaves_no_trace_that_counts() {
     };
     let mut failures = 0;
     // What an attempt has stored is not stored again by the next, so their writes become fewer.
-    for writes in (0..4800).step_by(601) {
+    for writes in (0..4800).step_by(step) {
         fuse.arm(writes);
         let outcome = import(&vault);
         if fuse.disarm() {

@@ -116,7 +116,11 @@ fn lines_leave_out_what_git_leaves_out() {
     let files = plant(&dir);
     let made = Command::new("git").args(["init", "--quiet", "--bare"]).arg(&repository).status().unwrap();
     assert!(made.success());
-    let config = ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig {
+        cases: crate::support::usual_or_long(60, 2000),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
     proptest!(config, |(lines in prop::collection::vec(line(), 1..4))| {
         let text = lines.join("\n") + "\n";
         fs::write(&rules, &text).unwrap();

@@ -25,6 +25,14 @@ impl Beside {
     fn new() -> Self {
         let scratch = Scratch::new();
         let vault = support::create_vault(&scratch.join("v.db"));
+        Self::with(scratch, vault)
+    }
+
+    fn in_memory() -> Self {
+        Self::with(Scratch::new(), support::memory_vault())
+    }
+
+    fn with(scratch: Scratch, vault: Vault) -> Self {
         for at in &POOL[..5] {
             support::write(&vault, at, format!("old {at}").as_bytes());
         }
@@ -146,12 +154,12 @@ fn steps() -> impl Strategy<Value = Vec<(String, bool)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: support::usual_or_long(40, 500), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// A join has what both did, or names what both did differently; the edits between two versions make one of the other.
     #[test]
     fn a_join_is_what_both_sides_wanted(mine in steps(), theirs in steps()) {
-        let beside = Beside::new();
+        let beside = Beside::in_memory();
         let start = files(&beside.vault, "main");
         let (after_mine, my_changes) = work(&start, &mine, "I");
         let (after_theirs, their_changes) = work(&start, &theirs, "they");

@@ -4,8 +4,6 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use avfs::hostfs::beneath;
 use avfs::vault::capture::{CaptureOptions, UpperKind};
@@ -23,7 +21,9 @@ use rustix::fs::{CWD, FileType, Mode};
 
 use crate::capture::any_step;
 use crate::overlay::{self, Step};
-use crate::support::{self, Dice, Scratch, snapshot};
+use crate::support::pause::Pauses;
+use crate::support::wait::wait_for;
+use crate::support::{self, Scratch, snapshot};
 use crate::worker::{self, Worker};
 
 /// A vault, its cache, and runs that follow each other.
@@ -63,6 +63,15 @@ impl Bench {
 
     fn count(&self, kind: &str) -> usize {
         fs::read_dir(self.scratch.join("cache").join(kind)).map_or(0, Iterator::count)
+    }
+
+    /// Removes everything. A process that another test is just starting may share a lease until its exec.
+    #[track_caller]
+    fn evict_all(&self) {
+        wait_for("an empty cache", || {
+            self.cache.evict(0).unwrap();
+            ["base", "layer", "stack"].iter().all(|kind| self.count(kind) == 0)
+        });
     }
 
     /// Runs a script over a stack, captures and commits what it did, and keeps the upper.
@@ -313,14 +322,7 @@ fn an_eviction_spares_what_is_in_use() {
     assert_eq!((bench.count("base"), bench.count("layer"), bench.count("stack")), (1, 2, 2));
     drop(stack);
     assert!(bench.cache.evict(u64::MAX).unwrap() == 0);
-    // A process that another test is just starting may have the leases too, for a moment.
-    let nothing_left = (0..200).any(|_| {
-        bench.cache.evict(0).unwrap();
-        let left = (bench.count("base"), bench.count("layer"), bench.count("stack"));
-        std::thread::sleep(Duration::from_millis(if left == (0, 0, 0) { 0 } else { 10 }));
-        left == (0, 0, 0)
-    });
-    assert!(nothing_left);
+    bench.evict_all();
     let stack = bench.stack();
     assert_eq!(stack.made, Made::Materialized);
     bench.assert_shows_head(&stack);
@@ -380,53 +382,69 @@ fn what_dead_builders_left_is_removed() {
     drop(stack);
 }
 
-#[test]
-fn a_killed_builder_leaves_stacks_that_are_whole_or_none() {
+/// Four versions that are near each other, each with its number in the file `changed`.
+fn four_versions() -> Bench {
     let bench = Bench::new(TREE);
-    drop(bench.stack());
     for n in (0..4).rev() {
-        // Much of it new each time, so that building takes a while; still less than half.
         bench.change(&format!("echo {n} >changed; for f in fill/{n}/*; do echo {n} >>$f; done"));
     }
+    bench
+}
+
+#[test]
+fn a_killed_builder_leaves_stacks_that_are_whole_or_none() {
+    let bench = four_versions();
     let (path, cache) = (bench.scratch.join("vault.db"), bench.scratch.join("cache"));
-    let settings = [("VAULT", path.to_str().unwrap()), ("CACHE", cache.to_str().unwrap()), ("SECONDS", "60")];
-    let mut dice = Dice::seeded(7);
-    for round in 0..12 {
-        let mut workers: Vec<Worker> = (0..2).map(|_| Worker::start("stack", &settings)).collect();
-        workers.iter_mut().for_each(Worker::go);
-        workers.iter_mut().for_each(Worker::wait_ready);
-        std::thread::sleep(Duration::from_micros(dice.below(60_000)));
-        // Some die while they build the first, some later.
-        if round % 3 == 0 {
-            workers[0].wait_for("ack stacked");
-        }
-        workers.into_iter().for_each(|worker| drop(worker.kill()));
+    let settings = [("VAULT", path.to_str().unwrap()), ("CACHE", cache.to_str().unwrap()), ("ROUNDS", "4")];
+    let most = support::usual_or_long(16, 200);
+    let mut layered = 0;
+    worker::kill_at_points(&bench.scratch, most, "stack", &settings, |moment| {
         let layers = fs::read_dir(cache.join("layer")).into_iter().flatten();
         for layer in layers.map(|layer| layer.unwrap().path()) {
             let hidden = layer.file_name().unwrap().to_string_lossy().starts_with('.');
-            assert!(hidden || layer.join("sealed").is_file(), "a layer is visible without its seal");
+            assert!(
+                hidden || layer.join("sealed").is_file(),
+                "{moment}: a layer is visible without its seal"
+            );
+            layered += 1;
         }
-    }
-    // And some live to their end.
-    let settings = [settings[0], settings[1], ("SECONDS", "1")];
-    let mut workers: Vec<Worker> = (0..2).map(|_| Worker::start("stack", &settings)).collect();
-    workers.iter_mut().for_each(Worker::go);
-    for worker in workers {
-        assert!(!worker.finish().is_empty());
-    }
-    let cache = BaseCache::new(&cache, worker::BOOT);
-    let bench = Bench { cache, ..bench };
-    for back in 0..4 {
-        let root = support::root(&bench.vault, &format!("main~{back}"));
-        let stack = bench.vault.stack(&root, &bench.cache, &Meter::default()).unwrap();
-        let text = stack.dirs.iter().find_map(|dir| fs::read(dir.join("changed")).ok());
-        assert_eq!(text.unwrap(), format!("{back}\n").into_bytes());
-    }
+        for back in [0, 3] {
+            let root = support::root(&bench.vault, &format!("main~{back}"));
+            let stack = bench.vault.stack(&root, &bench.cache, &Meter::default()).unwrap();
+            let text = stack.dirs.iter().find_map(|dir| fs::read(dir.join("changed")).ok());
+            assert_eq!(text.unwrap(), format!("{back}\n").into_bytes(), "{moment}");
+        }
+        // Each begins with an empty cache.
+        bench.evict_all();
+    });
+    assert!(layered > 2, "{layered} layers were left by those that were killed");
     if overlay::works("a_killed_builder_leaves_stacks_that_are_whole_or_none") {
         bench.assert_shows_head(&bench.stack());
     }
-    bench.cache.evict(0).unwrap();
-    assert_eq!((bench.count("base"), bench.count("layer"), bench.count("stack")), (0, 0, 0));
+    bench.evict_all();
+}
+
+/// An eviction comes when a builder has made a layer and not yet named it, or named it and not yet written its stack.
+#[test]
+fn an_eviction_spares_what_is_being_built() {
+    let bench = four_versions();
+    let (path, cache) = (bench.scratch.join("vault.db"), bench.scratch.join("cache"));
+    let settings = [("VAULT", path.to_str().unwrap()), ("CACHE", cache.to_str().unwrap()), ("ROUNDS", "2")];
+    for point in ["publish", "stack"] {
+        // The version before is the base that the worker's first stack lies on.
+        let root = support::root(&bench.vault, "main~1");
+        let base = bench.vault.stack(&root, &bench.cache, &Meter::default()).unwrap();
+        let pauses = Pauses::new(bench.scratch.path());
+        pauses.hold(point);
+        let mut worker = Worker::paused(&pauses, "stack", &settings);
+        pauses.wait(point, &mut worker.child);
+        bench.cache.evict(0).unwrap();
+        assert_eq!((bench.count("base"), bench.count("layer")), (1, 1), "{point}");
+        pauses.release(point);
+        assert_eq!(worker.finish().acks(), ["stacked", "stacked"], "{point}");
+        drop(base);
+        bench.evict_all();
+    }
 }
 
 #[test]
@@ -442,19 +460,12 @@ fn many_at_once_share_one_cache() {
         })
         .collect();
     assert_eq!(bench.stack().made, Made::Materialized);
-    let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let _raise = support::RaiseOnDrop(&stop);
-        scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
-                bench.cache.evict(0).unwrap();
-            }
-        });
         let workers: Vec<_> = (0..4_usize)
             .map(|worker| {
                 let (bench, roots) = (&bench, &roots);
                 scope.spawn(move || {
-                    for round in 0..25 {
+                    for round in 0..support::usual_or_long(8, 100) {
                         let at = (worker + round) % roots.len();
                         let stack = bench.vault.stack(&roots[at], &bench.cache, &Meter::default()).unwrap();
                         let text = stack.dirs.iter().find_map(|dir| fs::read(dir.join("changed")).ok());
@@ -469,8 +480,9 @@ fn many_at_once_share_one_cache() {
                             assert_eq!(kept, Kept::Not(NotKept::TooManyLayers));
                             fs::remove_dir_all(&upper).unwrap();
                         }
+                        bench.cache.evict(0).unwrap();
                         for dir in &stack.dirs {
-                            assert!(dir.is_dir(), "{} went while it was leased", dir.display());
+                            assert!(dir.is_dir(), "{} was removed while it was leased", dir.display());
                         }
                     }
                 })
@@ -480,12 +492,11 @@ fn many_at_once_share_one_cache() {
             worker.join().unwrap();
         }
     });
-    bench.cache.evict(0).unwrap();
-    assert_eq!((bench.count("base"), bench.count("layer"), bench.count("stack")), (0, 0, 0));
+    bench.evict_all();
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3, max_shrink_iters: 50, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: support::usual_or_long(1, 20), max_shrink_iters: 50, ..ProptestConfig::default() })]
 
     #[test]
     fn any_chain_of_runs_is_shown(
@@ -507,7 +518,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 8, max_shrink_iters: 50, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: support::usual_or_long(2, 40), max_shrink_iters: 50, ..ProptestConfig::default() })]
 
     #[test]
     fn any_difference_is_shown(

@@ -88,7 +88,7 @@ fn a_look_writes_nothing() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
     let vault = support::create_vault(&file);
-    support::many_files(&scratch.dir("project"), 400);
+    support::many_files(&scratch.dir("project"), 40);
     support::import(&vault, &scratch.join("project"));
     vault.create_fork(&fork("task"), &support::reference("main"), Life::Persistent).unwrap();
     let meter = Meter::default();

@@ -15,7 +15,9 @@ use avfs::vault::{VaultError, content};
 use rustix::fs::XattrFlags;
 
 use crate::attributes::set_mtime;
+use crate::support::pause::Pauses;
 use crate::support::{self, Scratch, main_fork, path};
+use crate::worker::Worker;
 
 /// A directory of which every bit is known.
 fn known_dir(at: &Path, mtime: i64) {
@@ -112,16 +114,16 @@ fn times_do_not_count_as_content() {
 fn a_small_edit_of_a_large_file_stores_little() {
     let scratch = Scratch::new();
     let vault = support::create_vault(&scratch.join("vault.db"));
-    let mut large = support::noise(1, 64 << 20);
+    let mut large = support::noise(1, 12 << 20);
     support::write(&vault, "large", &large);
     let stored = || vault.read().unwrap().usage().unwrap().blob_stored_bytes;
     let before = stored();
-    large[30 << 20..(30 << 20) + 100].copy_from_slice(&[7; 100]);
+    large[8 << 20..(8 << 20) + 100].copy_from_slice(&[7; 100]);
     support::write(&vault, "large", &large);
     let overwritten = stored() - before;
     assert!((1..1 << 20).contains(&overwritten), "100 changed bytes took {overwritten}");
     let before = stored();
-    large.splice(10 << 20..10 << 20, *b"some bytes more, so that all that follows is moved");
+    large.splice(3 << 20..3 << 20, *b"some bytes more, so that all that follows is moved");
     support::write(&vault, "large", &large);
     let inserted = stored() - before;
     assert!((1..1 << 20).contains(&inserted), "50 inserted bytes took {inserted}");
@@ -175,16 +177,18 @@ fn the_audit_log_tells_of_every_change_to_itself() {
             "DELETE FROM audit WHERE seq = 5; UPDATE meta SET value = CAST(x'0000000000000004' || (SELECT digest FROM audit WHERE seq = 3) AS BLOB) WHERE key = 'audit_head'",
         ),
     ];
-    for (what, statements) in tampering {
-        let scratch = Scratch::new();
-        let file = scratch.join("vault.db");
-        let vault = support::create_vault(&file);
-        for n in 0..rows - 1 {
-            support::write(&vault, &format!("f{n}"), b"x");
-        }
-        let sound = audit::verify(&*vault.read().unwrap(), None).unwrap();
-        assert_eq!((sound.rows, sound.problems.as_slice()), (rows, &[][..]));
-        drop(vault);
+    let scratch = Scratch::new();
+    let original = scratch.join("vault.db");
+    let vault = support::create_vault(&original);
+    for n in 0..rows - 1 {
+        support::write(&vault, &format!("f{n}"), b"x");
+    }
+    let sound = audit::verify(&*vault.read().unwrap(), None).unwrap();
+    assert_eq!((sound.rows, sound.problems.as_slice()), (rows, &[][..]));
+    drop(vault);
+    for (n, (what, statements)) in tampering.into_iter().enumerate() {
+        let file = scratch.join(&format!("{n}.db"));
+        fs::copy(&original, &file).unwrap();
         support::sql(&file).execute_batch(statements).unwrap();
         let vault = support::open_vault(&file);
         let verdict = audit::verify(&*vault.read().unwrap(), None).unwrap();
@@ -265,20 +269,22 @@ fn a_quota_refuses_and_leaves_the_vault_as_it_was() {
     support::assert_clean(&vault);
 }
 
+/// Another process sets one limit while this one is about to set another.
 #[test]
 fn limits_that_are_set_at_the_same_time_all_hold() {
     let scratch = Scratch::new();
     let file = scratch.join("vault.db");
-    drop(support::create_vault(&file));
-    let (one, two) = (support::open_vault(&file), support::open_vault(&file));
-    for round in 1..20 {
-        std::thread::scope(|scope| {
-            scope.spawn(|| one.change_quota(|old| Quota { bytes: Some(round << 30), ..old }).unwrap());
-            scope.spawn(|| two.change_quota(|old| Quota { files: Some(round), ..old }).unwrap());
-        });
-        let both = Quota { bytes: Some(round << 30), versions: None, files: Some(round) };
-        assert_eq!(one.quota().unwrap(), both);
-    }
+    let vault = support::create_vault(&file);
+    let pauses = Pauses::new(scratch.path());
+    pauses.hold("write");
+    let settings = [("VAULT", file.to_str().unwrap()), ("FILES", "7")];
+    let mut worker = Worker::paused(&pauses, "limit", &settings);
+    pauses.wait("write", &mut worker.child);
+    vault.change_quota(|old| Quota { bytes: Some(1 << 30), ..old }).unwrap();
+    pauses.release("write");
+    worker.finish();
+    let both = Quota { bytes: Some(1 << 30), versions: None, files: Some(7) };
+    assert_eq!(vault.quota().unwrap(), both);
 }
 
 /// One row that cannot be read is told, with everything else that a check finds.

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use avfs::backend::sqlite::{OpenOptions, SqliteBackend};
 use avfs::vault::page::Node;
 use avfs::vault::path::TreePath;
 use avfs::vault::run::{Landed, Landing};
@@ -11,7 +10,7 @@ use avfs::vault::{Vault, content};
 use proptest::prelude::*;
 
 use crate::runs::{Changes, head, record};
-use crate::support::{self, Scratch, main_fork};
+use crate::support::{self, main_fork};
 
 /// A directory tree as a map: what a reader can check.
 pub type Files = BTreeMap<String, String>;
@@ -48,7 +47,7 @@ pub fn work(files: &Files, steps: &[(String, bool)], who: &str) -> (Files, Chang
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: support::usual_or_long(40, 500), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Two sides change files of the same directories: the outcome is that of both, or the second is apart.
     #[test]
@@ -59,9 +58,7 @@ proptest! {
         let owned = |steps: Vec<(&'static str, bool)>| -> Vec<(String, bool)> {
             steps.into_iter().map(|(at, put)| (at.to_owned(), put)).collect()
         };
-        let scratch = Scratch::new();
-        let backend = SqliteBackend::create(&scratch.join("v.db"), OpenOptions::default()).unwrap();
-        let vault = Vault::over(Box::new(backend), support::fixed_context()).unwrap();
+        let vault = support::memory_vault();
         for at in &POOL[..5] {
             support::write(&vault, at, format!("old {at}").as_bytes());
         }

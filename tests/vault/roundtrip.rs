@@ -227,17 +227,17 @@ fn sparse_files_stay_sparse() {
 }
 
 #[test]
-fn a_directory_of_twenty_thousand_entries_comes_back() {
+fn a_directory_of_thousands_of_entries_comes_back() {
     let scratch = Scratch::new();
     let dir = scratch.dir("dir");
-    for n in 0..20_000 {
+    for n in 0..support::usual_or_long(3000, 20_000) {
         symlink(format!("to-{n}"), dir.join(format!("entry-{n:05}"))).unwrap();
     }
     let vault = assert_round_trip(&scratch, &dir);
     let before = vault.read().unwrap().usage().unwrap().tree_bytes;
-    support::write(&vault, "entry-10000", b"one changed");
+    support::write(&vault, "entry-02500", b"one changed");
     let grown = vault.read().unwrap().usage().unwrap().tree_bytes - before;
-    assert!(grown < 80 << 10, "one change of 20,000 entries took {grown} bytes of pages");
+    assert!(grown < 80 << 10, "one change took {grown} bytes of pages");
 }
 
 /// A part of a generated tree.
@@ -326,7 +326,7 @@ fn build_tree(dir: &Path, parts: &[Described]) {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 40,
+        cases: support::usual_or_long(10, 200),
         failure_persistence: None,
         max_shrink_iters: 200,
         ..ProptestConfig::default()
@@ -346,7 +346,7 @@ proptest! {
         build_tree(&dir, &parts);
         let vault = assert_round_trip(&scratch, &dir);
         // What was exported is imported as the very same tree.
-        let again = support::create_vault(&scratch.join("again.db"));
+        let again = support::memory_vault();
         support::import(&again, &scratch.join("out"));
         prop_assert_eq!(support::root(&vault, "main"), support::root(&again, "main"));
     }
@@ -503,7 +503,7 @@ fn edits_leave_links_as_an_import_would_find_them() {
         step();
         let out = scratch.join(name);
         support::export(&vault, "main", &out);
-        let other = support::create_real_vault(&scratch.join(&format!("{name}.db")));
+        let other = support::memory_vault();
         support::import(&other, &out);
         assert_eq!(support::root(&other, "main").tree, support::root(&vault, "main").tree, "{name}");
     }

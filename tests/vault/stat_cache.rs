@@ -13,7 +13,7 @@ use crate::support::{self, Scratch, snapshot};
 fn nothing_changed_reads_nothing_and_adds_nothing() {
     let scratch = Scratch::new();
     let (dir, cache) = (scratch.dir("dir"), scratch.join("cache"));
-    support::many_files(&dir, 300);
+    support::many_files(&dir, 160);
     fs::write(dir.join("large"), support::noise(1, 2 << 20)).unwrap();
     symlink("x", dir.join("link")).unwrap();
     mkfifo(&dir.join("fifo"));
@@ -23,7 +23,7 @@ fn nothing_changed_reads_nothing_and_adds_nothing() {
     support::settle();
     let import = || support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
     let first = import();
-    assert_eq!(first.scanned.files_read, 302);
+    assert_eq!(first.scanned.files_read, 162);
     let again = import();
     assert_eq!((again.scanned.files_read, again.scanned.bytes_read), (0, 0));
     assert!(!again.committed.changed());
@@ -81,7 +81,7 @@ fn nothing_changed_reads_nothing_and_adds_nothing() {
     }
     // A cache of another vault, or a broken one, is not believed.
     fs::write(&cache, "rubbish").unwrap();
-    assert_eq!(import().scanned.files_read, 301);
+    assert_eq!(import().scanned.files_read, 161);
     let other = support::create_real_vault(&scratch.join("other.db"));
     support::try_import(&other, &dir, Some(&cache), OnTrouble::Fail).unwrap();
     support::export(&other, "main", &scratch.join("out-other"));
@@ -121,7 +121,7 @@ fn directories_that_come_and_go_leave_the_others_known() {
         let place = if fs::metadata(&cache).unwrap().ino() == before { &mut added } else { &mut replaced };
         *place += 1;
         assert_eq!(changed.scanned.files_read, *files_read, "change {number}");
-        let fresh = support::create_real_vault(&scratch.join(&format!("fresh-{number}.db")));
+        let fresh = support::memory_vault();
         let all = support::try_import(&fresh, &dir, None, OnTrouble::Fail).unwrap();
         assert_eq!(changed.committed.version.root, all.committed.version.root, "change {number}");
         let known = fs::read(&cache).unwrap();

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use avfs::backend::Life;
 use avfs::backend::sqlite::sibling;
@@ -12,12 +11,13 @@ use avfs::ids::CheckpointName;
 use avfs::vault::VaultError;
 use avfs::vault::checkpoint::Origin;
 use avfs::vault::fork::Deletion;
-use avfs::vault::fsck::Thoroughness;
 use avfs::vault::gc::{Keep, Trial};
-use avfs::vault::meter::Meter;
 use avfs::vault::version::History;
 
-use crate::support::{self, Rounds, Scratch, fork, main_fork, path, reference, snapshot};
+use crate::support::pause::Pauses;
+use crate::support::wait::wait_for;
+use crate::support::{self, Scratch, fork, main_fork, path, reference, snapshot};
+use crate::worker::Worker;
 
 fn file_bytes(path: &Path) -> u64 {
     [path.to_owned(), sibling(path, "-wal")]
@@ -101,52 +101,78 @@ fn a_prune_gives_up_files_and_keeps_the_record() {
     assert_eq!(vault.prune(&since, None, Trial::Real).unwrap().versions, []);
 }
 
-/// Content that has just become garbage is imported again while it is swept: the version must have it.
+/// Content that has just become garbage is used again while it is swept: whatever uses it then must have it.
 #[test]
 fn a_sweep_takes_nothing_that_a_new_version_uses() {
     let scratch = Scratch::new();
     let (dir, file) = (scratch.dir("dir"), scratch.join("vault.db"));
-    support::many_files(&dir, 80);
-    fs::write(dir.join("large"), support::noise(4, 3 << 20)).unwrap();
+    support::many_files(&dir, 12);
+    fs::write(dir.join("large"), support::noise(4, 3 << 19)).unwrap();
     let vault = support::create_real_vault(&file);
-    let other = support::open_vault(&file);
-    let done = AtomicBool::new(false);
-    let sweeps = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        let raise = support::RaiseOnDrop(&done);
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                other.gc(&|_| {}).unwrap();
-                sweeps.fetch_add(1, Ordering::Relaxed);
-            }
+    let settings = [("VAULT", file.to_str().unwrap()), ("DIR", dir.to_str().unwrap())];
+    // Leaves everything that was imported as garbage.
+    let make_garbage = || {
+        support::import(&vault, &dir);
+        let everything = [path("d000"), path("large")];
+        vault.remove(&main_fork(), &everything, avfs::vault::ops::Depth::Recursive, "rm").unwrap();
+        vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
+    };
+    let assert_imported = |what: &str| {
+        let out = tempfile::tempdir_in(scratch.path()).unwrap();
+        support::assert_clean(&vault);
+        support::export(&vault, "main", &out.path().join(what));
+        snapshot::assert_same(&dir, &out.path().join(what));
+    };
+    let start = |role: &str, point: Option<&str>| {
+        let pauses = Pauses::new(scratch.path());
+        point.iter().for_each(|point| {
+            pauses.hold(point);
         });
-        let mut rounds = Rounds::at_least(15);
-        while let Some(round) = rounds.next(sweeps.load(Ordering::Relaxed) > 2) {
-            let imported = support::import(&vault, &dir).committed;
-            assert!(imported.changed(), "round {round}");
-            let report = vault.fsck(Thoroughness::Quick, &Meter::default()).unwrap();
-            assert_eq!(report.findings, [], "round {round}");
-            vault
-                .copy_path(
-                    &main_fork(),
-                    &path("d000"),
-                    &path("copy"),
-                    avfs::vault::ops::Depth::Recursive,
-                    "cp",
-                )
-                .unwrap();
-            // Back to nothing: all of it is garbage until the next import.
-            let everything = [path("d000"), path("d001"), path("large"), path("copy")];
-            vault.remove(&main_fork(), &everything, avfs::vault::ops::Depth::Recursive, "rm").unwrap();
-            vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
+        let mut worker = Worker::paused(&pauses, role, &settings);
+        point.iter().for_each(|point| pauses.wait(point, &mut worker.child));
+        (pauses, worker)
+    };
+    // An import that comes while a sweep is under way.
+    for point in ["marked", "sweep#1", "sweep#2", "sweep#3", "sweep#4"] {
+        make_garbage();
+        let (pauses, sweep) = start("sweep", Some(point));
+        let (_, import) = start("scan", None);
+        wait_for("the import waits", || import.waits_for_lock());
+        pauses.release(point);
+        let swept = sweep.finish().acks().remove(0);
+        assert!(!swept.ends_with("blobs=0"), "{point}: {swept}");
+        assert_eq!(import.finish().acks().len(), 1, "{point}");
+        assert_imported(point);
+    }
+    // A sweep that comes while an import is under way, which relies on blobs that no version has, or has stored such.
+    for (point, stores) in
+        [("scan-dir#2", false), ("commit#1", false), ("committed#1", true), ("commit#2", true)]
+    {
+        make_garbage();
+        if stores {
+            vault.gc(&|_| {}).unwrap();
         }
-        drop(raise);
-    });
-    assert!(sweeps.load(Ordering::Relaxed) > 2, "only {sweeps:?} sweeps");
-    support::import(&vault, &dir);
+        let (pauses, import) = start("scan", Some(point));
+        let (sweeping, sweep) = start("sweep", None);
+        wait_for("the sweep waits", || sweeping.reached().iter().any(|point| point == "sweep-gate"));
+        pauses.release(point);
+        assert_eq!(import.finish().acks().len(), 1, "{point}");
+        assert_eq!(sweep.finish().acks().len(), 1, "{point}");
+        assert_imported(point);
+    }
+    // A version that no fork led to when the sweep marked what is in use.
+    let id = vault.fork(&main_fork()).unwrap().head;
+    vault.create_fork(&fork("side"), &reference("main"), Life::Persistent).unwrap();
+    let version = vault.write_file(&fork("side"), &path("new"), &b"new"[..], None, "w").unwrap().version.id;
+    vault.delete_fork(&fork("side"), Deletion::Forced).unwrap();
+    let (pauses, sweep) = start("sweep", Some("marked"));
+    vault.create_fork(&fork("again"), &reference(&version.to_hex()), Life::Persistent).unwrap();
+    pauses.release("marked");
+    sweep.finish();
+    assert_eq!(vault.fork(&main_fork()).unwrap().head, id);
+    support::export(&vault, "again", &scratch.join("again"));
+    assert_eq!(fs::read(scratch.join("again/new")).unwrap(), b"new");
     support::assert_clean(&vault);
-    support::export(&vault, "main", &scratch.join("out"));
-    snapshot::assert_same(&dir, &scratch.join("out"));
 }
 
 /// Somebody's tool has turned off what gives space back in steps: a sweep still comes to an end.

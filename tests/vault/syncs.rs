@@ -24,11 +24,11 @@ fn assert_synced_once(role: &str) {
     traced.arg("-f").args(["-e", "trace=fsync,fdatasync,write", "-s", "16", "-o"]).arg(&trace);
     traced.arg(std::env::current_exe().unwrap());
     let vault = path.to_str().unwrap();
-    let settings = [("VAULT", vault), ("SECONDS", "2"), ("NAME", "one"), ("FORK", "main")];
+    let settings = [("VAULT", vault), ("ROUNDS", "24"), ("NAME", "one"), ("FORK", "main")];
     let mut worker = worker::Worker::start_as(traced, role, &settings);
     worker.wait_ready();
     worker.go();
-    let acknowledged = worker.finish().len();
+    let acknowledged = worker.finish().acks().len();
     let mut syncs = Vec::new();
     let mut since = 0;
     let trace = std::fs::read_to_string(&trace).unwrap();
@@ -41,10 +41,8 @@ fn assert_synced_once(role: &str) {
             since = 0;
         }
     }
-    assert_eq!(syncs.len(), acknowledged);
-    assert!(acknowledged > 20, "only {acknowledged} commits were seen");
-    assert!(syncs.iter().all(|syncs| *syncs >= 1), "a commit was acknowledged before it was synced");
-    // Now and then the log is moved into the file, after the acknowledgement: those commits show more.
-    let once = syncs.iter().filter(|syncs| **syncs == 1).count();
-    assert!(once * 10 >= acknowledged * 8, "{once} of {acknowledged} commits synced once: {syncs:?}");
+    assert_eq!(acknowledged, 24);
+    // Too few for the log to be moved into the file, which takes more.
+    assert!(syncs[0] >= 1, "the first commit, which begins the log, was acknowledged before it was synced");
+    assert_eq!(syncs[1..], [1; 23]);
 }

@@ -124,7 +124,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(support::usual_or_long(32, 500)))]
 
     #[test]
     fn a_fork_is_a_list_and_a_place_in_it(steps in steps()) {

@@ -1,48 +1,90 @@
-//! The other processes of a test: this very binary, started again to do one job until it is killed or done.
+//! The other processes of a test: this test binary, started again to do one job until it is killed or done.
 //!
-//! A worker says on its standard output what it was promised (`ack …`), and only after the promise was made.
+//! A worker prints `ack …` on its standard output only after the operation that it acknowledges has returned.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
+use avfs::backend::sqlite::OpenOptions;
 use avfs::backend::{Life, RunRecord};
+use avfs::clock::{SteppingClock, Timestamp};
+use avfs::diagnose::Diagnose;
 use avfs::hostfs::beneath;
 use avfs::ids::RunId;
+use avfs::runtime::ApplyError;
 use avfs::vault::capture::{CaptureOptions, UpperKind};
 use avfs::vault::chunk::FILE_BYTES_MAX;
-use avfs::vault::export::Overwrite;
+use avfs::vault::export::{ExportOptions, Overwrite};
 use avfs::vault::fork::Deletion;
-use avfs::vault::import::{ImportOptions, OnTrouble};
+use avfs::vault::import::OnTrouble;
 use avfs::vault::materialize::{BaseCache, Trust};
 use avfs::vault::meter::Meter;
+use avfs::vault::quota::Quota;
 use avfs::vault::run::Landing;
 use avfs::vault::secrets::Secrets;
-use avfs::vault::{Advance, Vault, When};
+use avfs::vault::{Advance, Context, Vault, When};
 
 use crate::runs::{self, Changes};
-use crate::support;
+use crate::support::pause::Pauses;
+use crate::support::{self, Scratch, wait};
 
 const ROLE: &str = "AVFS_TEST_WORKER";
-/// The boot that workers believe to be in.
+/// The boot id that workers use.
 pub const BOOT: &str = "boot-1";
+/// Longer than anything takes that a worker waits for.
+const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A worker that runs.
+/// A running worker; it is killed when this is dropped.
 pub struct Worker {
-    child: Child,
+    pub child: Child,
     lines: mpsc::Receiver<String>,
 }
 
+/// Everything that a worker printed.
+#[derive(Debug)]
+pub struct Said(Vec<String>);
+
+impl Said {
+    fn all(&self, word: &str) -> Vec<String> {
+        self.0.iter().filter_map(|line| Some(line.strip_prefix(word)?.trim_start().to_owned())).collect()
+    }
+
+    pub fn acks(&self) -> Vec<String> {
+        self.all("ack")
+    }
+
+    /// Why an operation failed: the code, then the message.
+    pub fn refused(&self) -> Vec<String> {
+        self.all("refused")
+    }
+
+    /// Paths that an import reported, each with the reason.
+    pub fn troubles(&self) -> Vec<String> {
+        self.all("trouble")
+    }
+}
+
 impl Worker {
-    /// Starts a worker; it waits for [`Worker::go`] before it works.
+    /// Starts a worker; it waits for [`Worker::go`].
     pub fn start(role: &str, settings: &[(&str, &str)]) -> Self {
         Self::start_as(Command::new(std::env::current_exe().unwrap()), role, settings)
     }
 
-    /// As [`Worker::start`], where `command` ends with this test binary but may begin with something else.
+    /// Starts a worker that stops at these pause points; it begins at once.
+    pub fn paused(pauses: &Pauses, role: &str, settings: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        pauses.set(&mut command);
+        let mut worker = Self::start_as(command, role, settings);
+        worker.go();
+        worker
+    }
+
+    /// As [`Worker::start`]; `command` ends with this test binary and may begin with another program.
     pub fn start_as(mut command: Command, role: &str, settings: &[(&str, &str)]) -> Self {
         command.args(["--exact", "worker::worker", "--nocapture", "--test-threads=1"]);
         command.env(ROLE, role).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -55,7 +97,7 @@ impl Worker {
         std::thread::spawn(move || {
             let mut stdout = BufReader::new(stdout);
             let mut line = String::new();
-            // A line without its end was not said: the worker died while it spoke.
+            // A line without its end does not count: the worker died while it wrote.
             while stdout.read_line(&mut line).is_ok_and(|read| read > 0) && line.ends_with('\n') {
                 let _ = send.send(line.trim_end().to_owned());
                 line.clear();
@@ -69,20 +111,12 @@ impl Worker {
         self.wait_for("ready");
     }
 
-    /// Waits until the worker has said something.
+    /// Waits until the worker has printed a line.
+    #[track_caller]
     pub fn wait_for(&mut self, what: &str) {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while Instant::now() < deadline {
-            match self.lines.recv_timeout(Duration::from_secs(30)) {
-                Ok(line) if line == what => return,
-                Ok(_) => {}
-                Err(_) => {
-                    let _ = self.child.kill();
-                    let mut stderr = String::new();
-                    self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-                    panic!("a worker never said {what}: {stderr}");
-                }
-            }
+        // The channel ends when the worker does.
+        if !self.lines.iter().any(|line| line == what) {
+            panic!("the worker ended without {what}: {}", self.stderr());
         }
     }
 
@@ -91,77 +125,155 @@ impl Worker {
         drop(self.child.stdin.take());
     }
 
-    /// Kills it with SIGKILL and gives what it was promised.
-    pub fn kill(mut self) -> Vec<String> {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        self.acks()
+    /// True if a `flock` of this process waits for another process.
+    pub fn waits_for_lock(&self) -> bool {
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        let id = self.child.id().to_string();
+        locks.lines().any(|line| line.contains("->") && line.split(' ').any(|word| word == id))
     }
 
-    /// Everything it was promised until its end.
-    pub fn acks(&self) -> Vec<String> {
-        // The channel ends when the pipe does.
-        self.lines.iter().filter_map(|line| Some(line.strip_prefix("ack ")?.to_owned())).collect()
+    fn stderr(&mut self) -> String {
+        let mut text = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        text
     }
 
-    /// Waits for its end, and gives what it was promised; fails if the worker failed.
+    /// Kills it with SIGKILL, which must find it alive.
     #[track_caller]
-    pub fn finish(mut self) -> Vec<String> {
-        let acks = self.acks();
-        let status: ExitStatus = self.child.wait().unwrap();
-        let mut stderr = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-        assert!(status.success(), "a worker failed: {stderr}");
-        acks
+    pub fn kill(mut self) -> Said {
+        self.child.kill().unwrap();
+        let status = self.child.wait().unwrap();
+        assert_eq!(status.signal(), Some(9), "the worker was not killed: {status}, {}", self.stderr());
+        Said(self.lines.iter().collect())
     }
+
+    /// Waits for its end, however it ends.
+    pub fn end(mut self) -> (std::process::ExitStatus, Said) {
+        let lines = self.lines.iter().collect();
+        (self.child.wait().unwrap(), Said(lines))
+    }
+
+    /// Waits for its end; fails if the worker failed.
+    #[track_caller]
+    pub fn finish(mut self) -> Said {
+        let lines = self.lines.iter().collect();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "a worker failed: {status}, {}", self.stderr());
+        Said(lines)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// At most `most` of the points that a worker passed, as a test holds them: the first and the last of each name, and
+/// others evenly spread.
+pub fn moments(points: &[String], most: usize) -> Vec<String> {
+    let seen_before = |at: usize| points[..at].iter().filter(|point| **point == points[at]).count();
+    let is_edge = |at: &usize| seen_before(*at) == 0 || !points[at + 1..].contains(&points[*at]);
+    let mut chosen: Vec<usize> = (0..points.len()).filter(is_edge).collect();
+    let others: Vec<usize> = (0..points.len()).filter(|at| !is_edge(at)).collect();
+    let room = most.saturating_sub(chosen.len()).min(others.len());
+    chosen.extend((0..room).map(|n| others[n * others.len() / room]));
+    chosen.sort_unstable();
+    chosen.into_iter().map(|at| format!("{}#{}", points[at], seen_before(at) + 1)).collect()
+}
+
+/// Runs a worker to its end, then kills it at `most` of the points that it passed; `killed` runs after each kill.
+/// Returns what the workers acknowledged.
+pub fn kill_at_points(
+    scratch: &Scratch,
+    most: usize,
+    role: &str,
+    settings: &[(&str, &str)],
+    mut killed: impl FnMut(&str),
+) -> Vec<String> {
+    let pauses = Pauses::new(scratch.path());
+    let mut acks = Worker::paused(&pauses, role, settings).finish().acks();
+    assert!(!acks.is_empty(), "{role} acknowledged nothing");
+    for moment in moments(&pauses.reached(), most) {
+        let pauses = Pauses::new(scratch.path());
+        pauses.hold(&moment);
+        let mut worker = Worker::paused(&pauses, role, settings);
+        pauses.wait(&moment, &mut worker.child);
+        acks.extend(worker.kill().acks());
+        killed(&moment);
+    }
+    acks
 }
 
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
-    // The harness may have left the line unfinished.
+    // The harness may have left a line without its end.
     out.write_all(format!("\n{text}\n").as_bytes()).unwrap();
     out.flush().unwrap();
 }
 
 fn setting(name: &str) -> String {
-    std::env::var(format!("AVFS_TEST_W_{name}")).unwrap()
+    std::env::var(format!("AVFS_TEST_W_{name}")).unwrap_or_else(|_| panic!("{name} is not set"))
 }
 
-fn vault() -> Vault {
-    support::open_vault(Path::new(&setting("VAULT")))
+fn optional(name: &str) -> Option<String> {
+    std::env::var(format!("AVFS_TEST_W_{name}")).ok()
 }
 
-/// The hidden half of every test here that needs another process.
+/// With the machine's clock, or one that begins at `NOW`.
+fn context() -> Context {
+    let Some(now) = optional("NOW") else { return support::real_context() };
+    let clock = Arc::new(SteppingClock::starting_at(Timestamp(now.parse().unwrap())));
+    Context { clock, ..support::real_context() }
+}
+
+fn options() -> OpenOptions {
+    OpenOptions { patience: PATIENCE, ..OpenOptions::default() }
+}
+
+/// The hidden half of every test that needs another process.
 #[test]
 fn worker() {
     let Ok(role) = std::env::var(ROLE) else { return };
-    let vault = vault();
+    let path = PathBuf::from(setting("VAULT"));
+    if role == "create" {
+        return create(&path);
+    }
+    let vault = Vault::open(&path, options(), context()).unwrap();
     vault.forks().unwrap();
     say("ready");
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
-    let seconds: u64 = setting("SECONDS").parse().unwrap();
-    let until = Instant::now() + Duration::from_secs(seconds);
-    let mut rounds = (0_u64..).take_while(|round| *round == 0 || Instant::now() < until);
-    match role.as_str() {
-        "write" => rounds.for_each(|round| write(&vault, round)),
-        "land" => rounds.for_each(|round| land(&vault, round)),
-        "apply" => {
-            assert_eq!(rounds.next(), Some(0));
-            crate::apply::apply_fork(&vault, &setting("FORK"), Path::new(&setting("DIR"))).unwrap();
-            say("ack applied");
-        }
-        "import" => rounds.for_each(|round| import(&vault, round)),
-        "gc" => rounds.for_each(|round| gc(&vault, round)),
-        "export" => rounds.for_each(|round| export(&vault, round)),
-        "materialize" => rounds.for_each(|_| materialize(&vault)),
-        "evict" => rounds.for_each(|_| {
-            BaseCache::new(Path::new(&setting("CACHE")), BOOT).evict(0).unwrap();
-        }),
-        "capture" => capture(&vault),
-        "stack" => rounds.for_each(|round| stack(&vault, round)),
+    let work: fn(&Vault, u64) = match role.as_str() {
+        "write" => write,
+        "land" => land,
+        "apply" => apply,
+        "import" => import,
+        "scan" => scan,
+        "gc" => gc,
+        "sweep" => sweep,
+        "limit" => |vault, _| {
+            let files = setting("FILES").parse().ok();
+            vault.change_quota(|old| Quota { files, ..old }).unwrap();
+        },
+        "claim" => |vault, _| say(&format!("ack {}", crate::approvals::claims(vault, 2))),
+        "export" => export,
+        "materialize" => materialize,
+        "evict" => evict,
+        "capture" => capture,
+        "stack" => stack,
         // Opens and closes, as a short command does.
-        "visit" => assert_eq!(rounds.next(), Some(0)),
-        other => panic!("nobody knows the role {other}"),
+        "visit" => |_, _| {},
+        other => panic!("there is no role {other}"),
+    };
+    let rounds = optional("ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
+    (0..rounds).for_each(|round| work(&vault, round));
+}
+
+fn create(path: &Path) {
+    match Vault::create(path, None, options(), context()) {
+        Ok(_) => say("ack created"),
+        Err(error) => say(&format!("refused {}", error.code())),
     }
 }
 
@@ -186,59 +298,107 @@ fn land(vault: &Vault, round: u64) {
     say(&format!("ack {}", done.landed.version().unwrap()));
 }
 
-fn import(vault: &Vault, round: u64) {
-    let dir = PathBuf::from(setting("DIR"));
-    let cache = PathBuf::from(setting("CACHE"));
-    for n in 0..300 {
-        let text = format!("{} {round} {n}\n", std::process::id()).repeat(30);
-        std::fs::write(dir.join(format!("f{n}")), text).unwrap();
+fn apply(vault: &Vault, _: u64) {
+    match crate::apply::apply_fork(vault, &setting("FORK"), Path::new(&setting("DIR"))) {
+        Ok(_) => say("ack applied"),
+        Err(ApplyError::Conflict { conflicts, .. }) => {
+            conflicts
+                .iter()
+                .for_each(|conflict| say(&format!("refused {}: {}", conflict.path, conflict.reason)));
+        }
+        Err(error) => panic!("{error:?}"),
     }
-    std::fs::write(dir.join("large"), support::noise(round + u64::from(std::process::id()), 3 << 20))
-        .unwrap();
-    let options = ImportOptions {
-        on_trouble: OnTrouble::Fail,
-        stat_cache: Some(&cache),
-        exclude: &[],
-        meter: &Meter::default(),
-    };
-    let imported = vault.import(&dir, &support::main_fork(), "import", &options).unwrap();
+}
+
+/// Writes new files to a directory and imports it.
+fn import(vault: &Vault, _: u64) {
+    let (dir, cache) = (PathBuf::from(setting("DIR")), PathBuf::from(setting("CACHE")));
+    let id = std::process::id();
+    for n in 0..40 {
+        std::fs::write(dir.join(format!("f{n}")), format!("{id} {n}\n").repeat(30)).unwrap();
+    }
+    std::fs::write(dir.join("large"), support::noise(id.into(), 3 << 19)).unwrap();
+    // Every file is read once then, and what a cache knows is believed.
+    support::settle();
+    let imported = support::try_import(vault, &dir, Some(&cache), OnTrouble::Fail).unwrap();
     say(&format!("ack {}", imported.committed.version.id));
 }
 
-/// Makes garbage, then has it swept.
+/// Imports a directory as it is.
+fn scan(vault: &Vault, _: u64) {
+    let cache = optional("CACHE").map(PathBuf::from);
+    let on_trouble = optional("KEEP_GOING").map_or(OnTrouble::Fail, |_| OnTrouble::KeepGoing);
+    match support::try_import(vault, Path::new(&setting("DIR")), cache.as_deref(), on_trouble) {
+        Ok(imported) => {
+            let troubles = &imported.scanned.troubles;
+            troubles
+                .iter()
+                .for_each(|trouble| say(&format!("trouble {} {:?}", trouble.path, trouble.reason)));
+            say(&format!("ack read={}", imported.scanned.files_read));
+        }
+        Err(error) => say(&format!("refused {}: {error}", error.code())),
+    }
+}
+
+/// Makes garbage, then sweeps it.
 fn gc(vault: &Vault, round: u64) {
     let name = support::fork(&format!("g{}-{round}", std::process::id()));
     vault.create_fork(&name, &support::reference("main"), Life::Persistent).unwrap();
-    for n in 0..4 {
+    for n in 0..2 {
         let content = support::noise(round * 100 + n + u64::from(std::process::id()) * 10_000, 300_000);
         vault
             .write_file(&name, &support::path(&format!("x{n}")), content.as_slice(), None, "garbage")
             .unwrap();
     }
     vault.delete_fork(&name, Deletion::Forced).unwrap();
-    vault.gc(&|_| {}).unwrap();
-    say("ack swept");
+    sweep(vault, round);
 }
 
+fn sweep(vault: &Vault, _: u64) {
+    let swept = vault.gc(&|_| {}).unwrap();
+    say(&format!("ack versions={} trees={} blobs={}", swept.versions, swept.trees, swept.blobs));
+}
+
+/// Exports main; it is interrupted once the file `STOP` exists.
 fn export(vault: &Vault, round: u64) {
     let dest = PathBuf::from(setting("DEST")).join(format!("out-{}-{round}", std::process::id()));
-    support::try_export(vault, "main", &dest, Overwrite::Refuse).unwrap();
-    say(&format!("ack {}", dest.display()));
+    let meter = Arc::new(Meter::default());
+    if let Some(stop) = optional("STOP").map(PathBuf::from) {
+        let meter = Arc::clone(&meter);
+        std::thread::spawn(move || {
+            wait::wait_for("the interrupt", || stop.exists());
+            meter.stop();
+        });
+    }
+    let options = ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: &meter, unwritten: None };
+    match vault.export(&support::root(vault, "main"), &dest, &options) {
+        Ok(()) => say(&format!("ack {}", dest.display())),
+        Err(error) => say(&format!("refused {}", error.code())),
+    }
 }
 
-fn materialize(vault: &Vault) {
-    let cache = BaseCache::new(Path::new(&setting("CACHE")), BOOT);
+fn cache() -> BaseCache {
+    BaseCache::new(Path::new(&setting("CACHE")), &optional("BOOT").unwrap_or_else(|| BOOT.to_owned()))
+}
+
+fn materialize(vault: &Vault, _: u64) {
+    let cache = cache();
     let base =
         vault.materialize(&support::root(vault, "main"), &cache, Trust::Seal, &Meter::default()).unwrap();
     assert!(base.root.join("d000/f00000").is_file(), "a base in use is not whole");
-    say("ack built");
+    say(&format!("ack {:?}", base.built));
     drop(base);
-    if setting("EVICT") == "yes" {
+    if optional("EVICT").is_some() {
         cache.evict(0).unwrap();
     }
 }
 
-fn capture(vault: &Vault) {
+fn evict(_: &Vault, _: u64) {
+    cache().evict(0).unwrap();
+    say("ack evicted");
+}
+
+fn capture(vault: &Vault, _: u64) {
     let upper = PathBuf::from(setting("UPPER"));
     let fd = beneath::open_root(&upper).unwrap();
     let options = CaptureOptions {
@@ -259,10 +419,9 @@ fn capture(vault: &Vault) {
     vault.commit_captured(&support::main_fork(), &head, captured, &advance).unwrap();
 }
 
-/// Takes the stack of one of four versions, and now and then everything that nobody uses.
+/// Takes the stack of one of four versions, and now and then evicts everything that is not in use.
 fn stack(vault: &Vault, round: u64) {
-    let cache = BaseCache::new(Path::new(&setting("CACHE")), BOOT);
-    let back = (round + u64::from(std::process::id())) % 4;
+    let (cache, back) = (cache(), round % 4);
     let root = support::root(vault, &format!("main~{back}"));
     let stack = vault.stack(&root, &cache, &Meter::default()).unwrap();
     let text = stack.dirs.iter().find_map(|dir| std::fs::read_to_string(dir.join("changed")).ok());

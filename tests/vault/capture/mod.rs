@@ -46,11 +46,15 @@ impl Case {
         let scratch = Scratch::new();
         let dir = scratch.dir("dir");
         overlay::in_dir(&dir, setup);
-        Self::over(scratch, &dir)
+        Self::with(support::memory_vault(), scratch, &dir)
     }
 
+    /// With a vault on the disk.
     fn over(scratch: Scratch, dir: &Path) -> Self {
-        let vault = support::create_vault(&scratch.join("vault.db"));
+        Self::with(support::create_vault(&scratch.join("vault.db")), scratch, dir)
+    }
+
+    fn with(vault: Vault, scratch: Scratch, dir: &Path) -> Self {
         support::import(&vault, dir);
         let base = support::root(&vault, "main");
         let cache = BaseCache::new(&scratch.join("cache"), "boot");
@@ -107,7 +111,7 @@ impl Case {
         support::assert_clean(&self.vault);
         let root = support::root(&self.vault, "main");
         let out = self.export("out");
-        let other = support::create_vault(&self.scratch.join("plain.db"));
+        let other = support::memory_vault();
         support::import(&other, plain);
         let without = |dir: &Path, times: bool| {
             let mut taken = snapshot::take(dir);
@@ -127,7 +131,7 @@ impl Case {
         assert!(found.is_empty(), "captured is not what the overlay showed: {found:#?}\n{edits}");
         assert_eq!(root.content, support::root(&other, "main").content);
         // To the last bit, times included, the tree is what an import of it gives.
-        let again = support::create_vault(&self.scratch.join("again.db"));
+        let again = support::memory_vault();
         support::import(&again, &out);
         assert_eq!(root, support::root(&again, "main"));
     }
@@ -217,12 +221,12 @@ fn what_is_done_and_undone_gives_no_edit() {
         "for f in six d/one e/f/five; do : >>$f; done",
         "chmod 600 six; chmod 640 six; chmod 700 d; chmod 755 d",
         "touch -r six ref 2>/dev/null; rm ref; touch -r d/one -d @0 d/one; touch -d \"$T\" d/one",
-        "cp -p six /tmp/$$; echo x >six; cat /tmp/$$ >six; touch -r /tmp/$$ six; rm /tmp/$$",
+        "cp -p six $A.six; echo x >six; cat $A.six >six; touch -r $A.six six",
     ] {
         let case = Case::new(&format!("{TREE}; touch -d @1000 d/one"));
         // Whatever made and removed a name in a directory gives it its time back.
-        let root_time = "touch -r . /tmp/root.$$; T=@1000";
-        case.run(&format!("{root_time}; {script}; touch -r /tmp/root.$$ .; rm /tmp/root.$$"));
+        let aside = case.scratch.join("aside");
+        case.run(&format!("A={}; T=@1000; touch -r . $A; {script}; touch -r $A .", aside.display()));
         let captured = case.capture();
         assert_eq!(edited(&captured), [""; 0], "after {script}");
         assert_eq!(left_out(&captured), []);
@@ -275,7 +279,7 @@ fn names_of_one_file_in_the_base_part_when_one_is_written() {
     assert_eq!(inode("b"), inode("e"));
     assert_eq!(inode("c"), inode("d"));
     assert_ne!(inode("b"), inode("c"));
-    let again = support::create_vault(&case.scratch.join("again.db"));
+    let again = support::memory_vault();
     support::import(&again, &out);
     assert_eq!(support::root(&again, "main"), support::root(&case.vault, "main"));
 }
@@ -337,10 +341,11 @@ fn hostile_names_and_depths_are_captured() {
     for name in &names {
         fs::write(case.upper.join(OsStr::from_bytes(name)), name).unwrap();
     }
-    // 3000 levels, and a path of 12,000 bytes; made by hand since a shell takes too long.
+    // More levels than files may be open, and a path of more than PATH_MAX bytes; a shell takes too long for it.
+    let levels = support::usual_or_long(1100, 3000);
     let mut at = beneath::open_root(&case.upper).unwrap();
-    for level in 0..3000 {
-        let name = if level % 60 == 0 { "l".repeat(100) } else { format!("{}", level % 7) };
+    for level in 0..levels {
+        let name = if level % 60 == 0 { "l".repeat(100) } else { format!("{:04}", level % 7) };
         rustix::fs::mkdirat(&at, name.as_str(), Mode::from_raw_mode(0o755)).unwrap();
         at = beneath::open(at.as_fd(), name.as_bytes(), beneath::DIR).unwrap();
     }
@@ -354,14 +359,14 @@ fn hostile_names_and_depths_are_captured() {
         .unwrap(),
     );
     let captured = case.capture();
-    assert_eq!(captured.edits.len(), 1 + names.len() + 3000 + 1);
-    assert!(captured.edits.keys().any(|path| path.as_bytes().len() > 10_000));
+    assert_eq!(captured.edits.len(), 1 + names.len() + levels + 1);
+    assert!(captured.edits.keys().any(|path| path.as_bytes().len() > 5000));
     case.commit(captured);
     let out = case.export("out");
     for name in &names {
         assert_eq!(&fs::read(out.join(OsStr::from_bytes(name))).unwrap(), name);
     }
-    assert_eq!(snapshot::take(&out).facts.len(), 1 + names.len() + 3001 + 2);
+    assert_eq!(snapshot::take(&out).facts.len(), 1 + names.len() + levels + 1 + 2);
 }
 
 #[test]
@@ -490,7 +495,7 @@ pub fn any_step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: support::usual_or_long(6, 100), max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn any_sequence_of_steps_is_captured(

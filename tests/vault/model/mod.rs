@@ -307,7 +307,7 @@ impl StateMachineTest for BothBackends {
 
 prop_state_machine! {
     #![proptest_config(ProptestConfig {
-        cases: 120,
+        cases: support::usual_or_long(16, 300),
         failure_persistence: None,
         max_shrink_iters: 300,
         ..ProptestConfig::default()
