@@ -131,6 +131,16 @@ fn a_file_that_is_written_while_it_is_read_is_read_again() {
         let settings = [("NOW", BEFORE_ALL), ("KEEP_GOING", "yes")];
         let said = bench.import_changing(&settings, points, |n| write(name, size, n + 2));
         assert_eq!(said.troubles(), [format!("{name} Torn")]);
+        // Where a stamp is trusted, and kept for the next import.
+        let cache = bench.scratch.join("cache");
+        let settings = [("NOW", AFTER_ALL), ("CACHE", cache.to_str().unwrap())];
+        let said = bench.import_changing(&settings, &points[..1], |_| {
+            support::wait_for_new_stamp(&bench.scratch, &bench.dir.join(name));
+            write(name, size, 9);
+        });
+        assert_eq!(said.acks(), ["read=1"]);
+        assert_eq!(bench.import_changing(&settings, &[], |_| {}).acks(), ["read=0"]);
+        assert_eq!(bench.content(name), vec![b'j'; size], "{name}");
         fs::remove_file(bench.dir.join(name)).unwrap();
     }
     support::assert_clean(&bench.vault);

@@ -1,0 +1,317 @@
+"""Runs test executables, one process for each test, and reports what came out.
+
+Called by scripts/test, which builds the executables and explains the options. Each test gets the same surroundings
+wherever the suite is started: default signal dispositions, umask 022, ordinary limits, a home and a temporary
+directory of its own user, and no variable of the caller's.
+"""
+
+import argparse
+import collections
+import json
+import os
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+NOBODY = 65534
+# A test that takes this long hangs.
+TEST_SECONDS_MAX = 600
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+
+Test = collections.namedtuple("Test", "suite executable name user")
+Outcome = collections.namedtuple("Outcome", "test round seed status output seconds skips")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="scripts/test", add_help=False)
+    parser.add_argument("--executable", action="append", default=[])
+    parser.add_argument("--once", action="append", default=[])
+    parser.add_argument("--timing-test", action="append", default=[])
+    parser.add_argument("--skip-expected", action="append", default=[])
+    parser.add_argument("--target", required=True)
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2 * os.cpu_count())
+    parser.add_argument("--as", dest="user", choices=["root", "user"])
+    parser.add_argument("--timing", action="store_true")
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--slow-disk")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("filters", nargs="*")
+    return parser.parse_args()
+
+
+def suite_of(executable):
+    """`vault-0123456789abcdef` is the suite `vault`."""
+    return os.path.basename(executable).rsplit("-", 1)[0]
+
+
+class Place:
+    """What the tests of one user share: executables, sources, a home and a temporary directory."""
+
+    def __init__(self, user, work, options):
+        self.user = user
+        self.drop = user == "user" and os.getuid() == 0
+        self.root = os.path.join(work, user)
+        self.home, self.tmp = os.path.join(self.root, "home"), os.path.join(self.root, "tmp")
+        os.makedirs(self.home)
+        os.makedirs(self.tmp)
+        source, binaries = os.getcwd(), os.path.join(options.target, "debug")
+        if self.drop:
+            # A checkout below a home of root's is out of reach.
+            source, binaries = os.path.join(work, "source"), os.path.join(work, "bin")
+        self.source, self.binaries = source, binaries
+        self.environment = {
+            "PATH": PATH,
+            "HOME": self.home,
+            "TMPDIR": self.tmp,
+            "USER": "nobody" if self.drop else user,
+            "LOGNAME": "nobody" if self.drop else user,
+            "LC_ALL": "C",
+            "TZ": "UTC",
+            "AVFS_TEST_BIN": os.path.join(binaries, "avfs"),
+            "AVFS_TEST_RUN": os.path.join(binaries, "avfs-run"),
+            "AVFS_TEST_SRC": source,
+        }
+        if options.long:
+            self.environment["AVFS_TEST_LONG"] = "1"
+        if options.slow_disk:
+            self.environment["LD_PRELOAD"] = options.slow_disk
+            self.environment["AVFS_TEST_PRELOAD"] = options.slow_disk
+        if self.drop:
+            for directory in (self.root, self.home, self.tmp):
+                os.chown(directory, NOBODY, NOBODY)
+
+    def executable(self, test):
+        return os.path.join(self.binaries, os.path.basename(test.executable)) if self.drop else test.executable
+
+    def prepare(self):
+        """Runs in the child, before the test: nothing of the caller's may reach it."""
+        os.setsid()
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            try:
+                signal.signal(number, signal.SIG_DFL)
+            except OSError:
+                # Two numbers belong to the C library.
+                pass
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.umask(0o022)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        limit_of_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, limit_of_files), limit_of_files))
+        if self.drop:
+            os.setgroups([])
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
+def copy_for_nobody(work, options):
+    """The executables and the sources where any user can read them."""
+    binaries, source = os.path.join(work, "bin"), os.path.join(work, "source")
+    os.makedirs(binaries)
+    programs = [os.path.join(options.target, "debug", name) for name in ("avfs", "avfs-run")]
+    for program in options.executable + programs:
+        shutil.copy(program, binaries)
+    skipped = shutil.ignore_patterns("target", ".git", ".avfs")
+    shutil.copytree(os.getcwd(), source, symlinks=True, ignore=skipped)
+    subprocess.run(["chmod", "-R", "a+rX", work], check=True)
+
+
+def names_in(executable):
+    listed = subprocess.run([executable, "--list", "--format", "terse"], stdout=subprocess.PIPE, check=True, text=True)
+    return [line[: -len(": test")] for line in listed.stdout.splitlines() if line.endswith(": test")]
+
+
+def begins_with_any(name, beginnings):
+    return any(name.startswith(beginning) for beginning in beginnings)
+
+
+def select(options, users):
+    """Every test that was asked for, for each user it depends on."""
+    tests = []
+    for executable in options.executable:
+        suite = suite_of(executable)
+        for name in names_in(executable):
+            full = f"{suite}::{name}"
+            if options.filters and not any(part in full for part in options.filters):
+                continue
+            if options.timing and not begins_with_any(full, options.timing_test):
+                continue
+            # One that does not depend on the user is for the last, which is the one with fewer rights.
+            of_users = users[-1:] if begins_with_any(full, options.once) else users
+            tests += [Test(suite, executable, name, user) for user in of_users]
+    return tests
+
+
+class Times:
+    """How long tests took the last time: the longest are started first, so that no slot waits for one at the end."""
+
+    def __init__(self, target):
+        self.path = os.path.join(target, "test-times.json")
+        try:
+            with open(self.path) as file:
+                self.known = json.load(file)
+        except (OSError, ValueError):
+            self.known = {}
+
+    @staticmethod
+    def key(test):
+        return f"{test.user} {test.suite}::{test.name}"
+
+    def order(self, tests):
+        return sorted(tests, key=lambda test: -self.known.get(self.key(test), 1.0))
+
+    def save(self, outcomes):
+        for outcome in outcomes:
+            self.known[self.key(outcome.test)] = round(outcome.seconds, 3)
+        with open(self.path, "w") as file:
+            json.dump(self.known, file, indent=0, sort_keys=True)
+
+
+def run_one(test, place, seed, round_number):
+    """One test in a session of its own, so that whatever it leaves behind can be ended with it."""
+    skips = tempfile.NamedTemporaryFile(dir=place.root, prefix="skips-", mode="r")
+    os.chmod(skips.name, 0o666)
+    output = tempfile.TemporaryFile()
+    environment = dict(place.environment, AVFS_TEST_SKIPS=skips.name, PROPTEST_RNG_SEED=str(seed))
+    words = [place.executable(test), "--exact", test.name, "--nocapture", "--test-threads=1"]
+    directory = os.path.join(place.source, "runner") if test.suite in ("e2e", "security", "avfs_run") else place.source
+    begun = time.monotonic()
+    child = subprocess.Popen(
+        words,
+        cwd=directory,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        preexec_fn=place.prepare,
+    )
+    try:
+        status = child.wait(TEST_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        status = f"killed after {TEST_SECONDS_MAX} s"
+    seconds = time.monotonic() - begun
+    output.seek(0)
+    text = output.read().decode(errors="replace")
+    if status == 0 and "test result: ok. 1 passed" not in text:
+        status = "it did not run"
+    return Outcome(test, round_number, seed, status, text, seconds, skips.read().splitlines())
+
+
+def repeat_command(outcome, options):
+    words = ["scripts/test", "--as", outcome.test.user, "--seed", str(outcome.seed)]
+    words += ["--long"] if options.long else []
+    return shlex.join(words + [f"{outcome.test.suite}::{outcome.test.name}"])
+
+
+class Progress:
+    """Failures as they happen, and now and then how far it has come."""
+
+    def __init__(self, total, options):
+        self.total, self.options = total, options
+        self.done = self.failed = 0
+        self.lock = threading.Lock()
+        self.begun = self.shown = time.monotonic()
+
+    def add(self, outcome):
+        with self.lock:
+            self.done += 1
+            if outcome.status != 0:
+                self.failed += 1
+                self.show_failure(outcome)
+            now = time.monotonic()
+            if now - self.shown >= 15 or self.done == self.total:
+                self.shown = now
+                print(f"  {self.done} of {self.total} run, {self.failed} failed, {now - self.begun:.0f} s", flush=True)
+
+    def show_failure(self, outcome):
+        test = outcome.test
+        print(f"\nFAILED as {test.user}: {test.suite}::{test.name} (status {outcome.status})")
+        print(outcome.output.rstrip())
+        print(f"again: {repeat_command(outcome, self.options)}\n", flush=True)
+
+
+def run_all(work_items, places, options):
+    """Keeps `--jobs` tests running until none is left."""
+    progress = Progress(len(work_items), options)
+    waiting, outcomes = collections.deque(work_items), []
+
+    def slot():
+        while True:
+            try:
+                test, seed, round_number = waiting.popleft()
+            except IndexError:
+                return
+            outcome = run_one(test, places[test.user], seed, round_number)
+            outcomes.append(outcome)
+            progress.add(outcome)
+
+    slots = [threading.Thread(target=slot) for _ in range(options.jobs)]
+    for thread in slots:
+        thread.start()
+    for thread in slots:
+        thread.join()
+    return outcomes
+
+
+def report_skips(outcomes, options):
+    """Lists what was skipped and why; gives how many, and how many of them nobody expects."""
+    expected = {tuple(entry.split("\t")) for entry in options.skip_expected}
+    seen = {}
+    for outcome in outcomes:
+        for line in outcome.skips:
+            name, reason = line.split("\t", 1)
+            seen[outcome.test.user, name, reason] = (outcome.test.user, reason) in expected
+    for (user, name, reason), is_expected in sorted(seen.items()):
+        print(f"skipped as {user} ({'expected' if is_expected else 'UNEXPECTED'}): {name}: {reason}")
+    return len(seen), sum(not is_expected for is_expected in seen.values())
+
+
+def main():
+    options = arguments()
+    users = ["root", "user"] if os.getuid() == 0 else ["user"]
+    if options.user:
+        users = [user for user in users if user == options.user]
+    if not users:
+        sys.exit("only root can run the tests as root")
+    tests = select(options, users)
+    if not tests:
+        sys.exit(f"no test matches {' '.join(options.filters)}")
+    work = tempfile.mkdtemp(prefix="avfs-tests-")
+    os.chmod(work, 0o755)
+    try:
+        if os.getuid() == 0 and "user" in users:
+            copy_for_nobody(work, options)
+        places = {user: Place(user, work, options) for user in users}
+        times = Times(options.target)
+        seed = 1 if options.seed is None else options.seed
+        items = [
+            (test, seed + round_number, round_number)
+            for round_number in range(options.repeat)
+            for test in times.order(tests)
+        ]
+        begun = time.monotonic()
+        outcomes = run_all(items, places, options)
+        times.save(outcomes)
+    finally:
+        subprocess.run(["chmod", "-R", "u+rwx", work], stderr=subprocess.DEVNULL)
+        shutil.rmtree(work, ignore_errors=True)
+    failures = [outcome for outcome in outcomes if outcome.status != 0]
+    slowest = sorted(outcomes, key=lambda outcome: -outcome.seconds)[:10]
+    print("slowest: " + ", ".join(f"{o.test.suite}::{o.test.name} {o.seconds:.1f} s as {o.test.user}" for o in slowest))
+    skipped, unexpected = report_skips(outcomes, options)
+    for outcome in sorted(failures, key=lambda outcome: (outcome.test, outcome.round)):
+        print(f"failed: {repeat_command(outcome, options)}")
+    print(f"took {time.monotonic() - begun:.0f} s")
+    print(f"{len(outcomes) - len(failures)} passed, {len(failures)} failed, {skipped} skipped")
+    sys.exit(1 if failures or unexpected else 0)
+
+
+main()
