@@ -24,7 +24,7 @@ fn directories_in_directories_are_captured() {
         dig(1000, 9)
     );
     assert_eq!(natively(&elsewhere, &by_path).text(), "bottom ENAMETOOLONG\n");
-    for (scratch, depth) in [("memory", 3000), ("disk", 1000)] {
+    for (scratch, depth) in [("memory", 1500), ("disk", 1000)] {
         let env = TestEnv::with_project();
         let run = |depth: u32, name_bytes: u32| {
             let program = dig(depth, name_bytes);

@@ -270,7 +270,7 @@ fn files_that_vanish_are_reported_or_refused() {
         let said = bench.import_changing(&settings, &[point], |_| vanish());
         assert_eq!(said.troubles(), all);
     }
-    // One that was replaced is taken as it is now.
+    // The new content of a file that was replaced is imported.
     make();
     let said = bench.import_changing(&[("NOW", AFTER_ALL)], &["open-file#1"], |_| {
         fs::remove_file(dir.join("a")).unwrap();
@@ -432,7 +432,7 @@ fn a_slow_import_does_not_undo_what_came_meanwhile() {
 fn a_write_that_goes_on_is_waited_for() {
     let bench = Bench::new();
     fs::write(bench.dir.join("f"), vec![1; 1_000_000]).unwrap();
-    // The kernel lets nobody ask where data is before a write is over.
+    // The kernel answers SEEK_DATA only after a write that is under way has ended.
     let (vault, trace) = (bench.scratch.join("vault.db"), bench.scratch.join("trace"));
     let mut traced = Command::new("strace");
     traced.args(["-f", "-e", "trace=openat2,lseek,fstat,newfstatat,?statx,pread64", "-o"]).arg(&trace);

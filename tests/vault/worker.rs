@@ -324,7 +324,7 @@ fn import(vault: &Vault, _: u64) {
     say(&format!("ack {}", imported.committed.version.id));
 }
 
-/// Imports a directory as it is.
+/// Imports a directory without changing it.
 fn scan(vault: &Vault, _: u64) {
     let cache = optional("CACHE").map(PathBuf::from);
     let on_trouble = optional("KEEP_GOING").map_or(OnTrouble::Fail, |_| OnTrouble::KeepGoing);

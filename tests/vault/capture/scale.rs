@@ -105,8 +105,7 @@ fn a_large_file_is_captured_in_little_memory() {
         std::io::Write::write_all(&mut file, &support::noise(at, 1 << 20)).unwrap();
     }
     let capture = |kib: u64| {
-        // Each processor takes memory of its own. The kernel refuses what is beyond the limit, so a capture that needs more
-        // dies.
+        // A capture needs memory for each processor. The kernel refuses memory beyond the limit, and the capture dies.
         let mut limited = std::process::Command::new("taskset");
         limited.args([
             "-c",
