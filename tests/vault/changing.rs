@@ -351,31 +351,21 @@ fn an_ignore_file_that_is_written_meanwhile_still_holds() {
     // What the importer finds at each look.
     for texts in [&[empty, full][..], &[full, empty, full], &[empty, full, empty, full]] {
         let points: Vec<String> = (1..texts.len()).map(|n| format!("ignore-file#{n}")).collect();
-        // The importer gives up after half a second, which may be before its last look.
-        wait_for("all looks", || {
-            fs::write(&rules, texts[0]).unwrap();
-            let pauses = bench.pauses();
-            points.iter().for_each(|point| {
-                pauses.hold(point);
-            });
-            let mut worker = bench.import(&pauses, &[("NOW", BEFORE_ALL), ("KEEP_GOING", "yes")]);
-            let looks = points.iter().zip(&texts[1..]).take_while(|(point, text)| {
-                let held = pauses.reaches(point, &mut worker.child);
-                if held {
-                    fs::write(&rules, text).unwrap();
-                    pauses.release(point);
-                }
-                held
-            });
-            let looks = looks.count();
-            let said = worker.finish();
-            let torn = "import.torn_read: .avfsignore kept changing while it was read";
-            assert!(said.acks().len() == 1 || said.refused() == [torn], "{said:?}");
-            let root = support::root(&bench.vault, "main");
-            let kept = tree::lookup(&&*bench.vault.read().unwrap(), &root, &support::path("secret")).unwrap();
-            assert_eq!(kept, None, "after {looks} looks at {texts:?}");
-            looks == points.len()
+        fs::write(&rules, texts[0]).unwrap();
+        let pauses = bench.pauses();
+        points.iter().for_each(|point| {
+            pauses.hold(point);
         });
+        let mut worker = bench.import(&pauses, &[("NOW", BEFORE_ALL), ("KEEP_GOING", "yes")]);
+        for (point, text) in points.iter().zip(&texts[1..]) {
+            pauses.wait(point, &mut worker.child);
+            fs::write(&rules, text).unwrap();
+            pauses.release(point);
+        }
+        assert_eq!(worker.finish().acks().len(), 1, "{texts:?}");
+        let root = support::root(&bench.vault, "main");
+        let kept = tree::lookup(&&*bench.vault.read().unwrap(), &root, &support::path("secret")).unwrap();
+        assert_eq!(kept, None, "{texts:?}");
     }
 }
 
@@ -386,15 +376,8 @@ fn an_ignore_file_that_was_just_made_holds_at_once() {
     for (name, text, left) in [("empty", "", 2), ("full", "secret\n", 1)] {
         let dir = scratch.dir(name);
         fs::write(dir.join("secret"), "x").unwrap();
-        // The importer may give up on a file that it has no time to look at twice.
-        wait_for("an import", || {
-            fs::write(dir.join(".avfsignore"), text).unwrap();
-            match support::try_import(&vault, &dir, None, OnTrouble::Fail) {
-                Ok(_) => true,
-                Err(VaultError::Import(ImportError::Torn { .. })) => false,
-                Err(error) => panic!("{error:?}"),
-            }
-        });
+        fs::write(dir.join(".avfsignore"), text).unwrap();
+        support::import(&vault, &dir);
         assert_eq!(support::root(&vault, "main").totals.entries, left, "{name}");
     }
 }

@@ -25,9 +25,10 @@ use super::shared::{Flavour, Found, LargeFile, Outlet, ScannedDir, ScannedEntry,
 use super::upper::Over;
 use super::{ImportError, ImportOptions, TroubleReason};
 
-/// How long an ignore file that somebody writes is left alone before it is read again, and how long in all.
+/// How long an ignore file that somebody writes is left alone before it is read again, and how often it is read. Counted
+/// in reads, so that a machine that stalls is not mistaken for a file that keeps changing.
 const IGNORE_FILE_PAUSE: Duration = Duration::from_millis(2);
-const IGNORE_FILE_PATIENCE: Duration = Duration::from_millis(500);
+const IGNORE_FILE_READS_MAX: usize = 250;
 /// How long one that is new has to stay empty to be taken for that: whoever writes a file begins with an empty one.
 const EMPTY_HOLDS: Duration = Duration::from_millis(100);
 /// Files read by one job.
@@ -404,8 +405,7 @@ impl Shared<'_> {
         let file = path.join(FILE_NAME);
         let mut last: Option<(HostStat, Text, Instant)> = None;
         let mut gone = false;
-        let give_up_at = Instant::now() + IGNORE_FILE_PATIENCE;
-        while Instant::now() < give_up_at {
+        for _ in 0..IGNORE_FILE_READS_MAX {
             let text = match read_ignore_file(dir) {
                 Ok(IgnoreFile::NoFile) => return Ok(rules.clone()),
                 Ok(IgnoreFile::Read(stat, text)) if self.is_settled(&stat) => text,
