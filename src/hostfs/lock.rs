@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, Gid, Uid, flock};
 use rustix::io::Errno;
 
+use super::threads::shielded;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Shared,
@@ -162,7 +164,7 @@ fn wait_for(
     let start = || -> io::Result<mpsc::Sender<Wait>> {
         let (send, receive) = mpsc::channel::<Wait>();
         let again = send.clone();
-        std::thread::Builder::new().spawn(move || {
+        let work = move || {
             for wait in receive {
                 let outcome = loop {
                     match flock(&wait.file, wait.operation) {
@@ -173,7 +175,8 @@ fn wait_for(
                 let _ = wait.answer.send(outcome.map(|()| wait.file));
                 idle().push(again.clone());
             }
-        })?;
+        };
+        shielded(|| std::thread::Builder::new().spawn(work))?;
         Ok(send)
     };
     let waiter = idle().pop();

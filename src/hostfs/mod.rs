@@ -16,4 +16,5 @@ pub mod random;
 pub mod remove;
 pub mod size_limit;
 pub mod stat;
+pub mod threads;
 pub mod xattr;

@@ -7,13 +7,14 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::error::{Result, VaultError};
+use crate::hostfs::threads::shielded;
 
 /// Starts a thread of a scope.
 pub(super) fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, T>> {
-    Builder::new().spawn_scoped(scope, work).map_err(VaultError::Threads)
+    shielded(|| Builder::new().spawn_scoped(scope, work)).map_err(VaultError::Threads)
 }
 
 /// What a thread came to; its panic is that of whoever waits for it.
@@ -24,7 +25,7 @@ pub(super) fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 /// A thread for every core.
 pub(super) fn pool() -> Result<ThreadPool> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let built = ThreadPoolBuilder::new().num_threads(threads).build();
+    let built = shielded(|| ThreadPoolBuilder::new().num_threads(threads).build());
     built.map_err(|error| VaultError::Threads(std::io::Error::other(error)))
 }
 
@@ -42,5 +43,5 @@ pub(super) fn map<A: Send, B: Send>(all: Vec<A>, work: impl Fn(A) -> B + Sync + 
 fn can_share() -> bool {
     static MADE: OnceLock<bool> = OnceLock::new();
     rayon::current_thread_index().is_some()
-        || *MADE.get_or_init(|| ThreadPoolBuilder::new().build_global().is_ok())
+        || *MADE.get_or_init(|| shielded(|| ThreadPoolBuilder::new().build_global().is_ok()))
 }

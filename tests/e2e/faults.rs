@@ -1,5 +1,9 @@
 //! Commands that misbehave: they do not end, do not listen, do not let go, or take others with them.
 
+use std::time::Duration;
+
+use avfs::backend::sqlite::sibling;
+use avfs::hostfs::lock::{FileLock, Mode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -42,6 +46,22 @@ fn signals_are_passed_on_to_the_command_and_its_group() {
         let expected = format!("child got {name}\ncommand got {name}\n");
         assert_eq!(answer.envelope()["result"]["stdout"], json!(expected));
     }
+}
+
+/// A run that had to wait for another writer has a second thread, which signals must not reach.
+#[test]
+fn signals_reach_the_command_after_a_wait_for_the_vault() {
+    let env = TestEnv::with_project();
+    let shared = Shared::new(&env);
+    let path = sibling(&env.vault_file(), "-lock");
+    let turn = FileLock::acquire(&path, Mode::Exclusive, Duration::ZERO).unwrap();
+    let line = "trap 'exit 7' USR1; : > $S/ready; while :; do sleep 0.02; done";
+    let (running, pauses) = start_held(&env, &mut shared.command(&env, &["--fork", "f"], line), "lock-wait");
+    drop(turn);
+    pauses.release("lock-wait");
+    let running = shared.wait_for_word(running, "ready");
+    running.signal(Signal::USR1);
+    running.answer().expect(7);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::read::Session;
 use super::{Conn, SqliteBackend, connect};
 use crate::backend::{Backend, Durability, Result};
+use crate::hostfs::threads::shielded;
 
 /// Every so many pages the log is moved into the file after a commit, beside other writers.
 /// A new process reads the whole log before its first query, so it is kept short.
@@ -38,12 +39,13 @@ impl Mover {
             return;
         }
         let (path, access, options) = (backend.path.clone(), backend.access, backend.options);
-        let thread = std::thread::Builder::new().spawn(move || {
+        let work = move || {
             let moved = connect::open_as(&path, access, &options).and_then(|conn| {
                 move_log(&conn, "PASSIVE").map_err(|error| connect::translate(&path, error))
             });
             report(moved);
-        });
+        };
+        let thread = shielded(|| std::thread::Builder::new().spawn(work));
         // Without a thread it is done by the writer itself, a little later.
         *running = thread.ok();
     }
