@@ -22,6 +22,8 @@ import time
 NOBODY = 65534
 # A test that takes this long hangs.
 TEST_SECONDS_MAX = 600
+# The soft limit on open files.
+FILES_SOFT = 1024
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 Test = collections.namedtuple("Test", "suite executable name user")
@@ -90,24 +92,18 @@ class Place:
     def executable(self, test):
         return os.path.join(self.binaries, os.path.basename(test.executable)) if self.drop else test.executable
 
-    def prepare(self):
-        """Runs in the child, before the test: nothing of the caller's may reach it."""
-        os.setsid()
-        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-            try:
-                signal.signal(number, signal.SIG_DFL)
-            except OSError:
-                # Two numbers belong to the C library.
-                pass
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        os.umask(0o022)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-        limit_of_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, limit_of_files), limit_of_files))
-        if self.drop:
-            os.setgroups([])
-            os.setresgid(NOBODY, NOBODY, NOBODY)
-            os.setresuid(NOBODY, NOBODY, NOBODY)
+
+def set_surroundings():
+    """What the tests inherit from this process: the same, whatever the caller of the suite has set."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        if signal.getsignal(number) == signal.SIG_IGN and number != signal.SIGPIPE:
+            # What is handled here has its default disposition again in a new program. Python itself restores SIGPIPE.
+            signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    soft = FILES_SOFT if hard == resource.RLIM_INFINITY else min(FILES_SOFT, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def copy_for_nobody(work, options):
@@ -173,14 +169,24 @@ class Times:
             json.dump(self.known, file, indent=0, sort_keys=True)
 
 
-def run_one(test, place, seed, round_number):
-    """One test in a session of its own, so that whatever it leaves behind can be ended with it."""
+def end(child):
+    """Ends a test with everything that it left in its process group."""
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    child.wait()
+
+
+def run_one(test, place, seed, round_number, running):
+    """One test in a session of its own."""
     skips = tempfile.NamedTemporaryFile(dir=place.root, prefix="skips-", mode="r")
     os.chmod(skips.name, 0o666)
     output = tempfile.TemporaryFile()
     environment = dict(place.environment, AVFS_TEST_SKIPS=skips.name, PROPTEST_RNG_SEED=str(seed))
     words = [place.executable(test), "--exact", test.name, "--nocapture", "--test-threads=1"]
     directory = os.path.join(place.source, "runner") if test.suite in ("e2e", "security", "avfs_run") else place.source
+    unprivileged = dict(user=NOBODY, group=NOBODY, extra_groups=[]) if place.drop else {}
     begun = time.monotonic()
     child = subprocess.Popen(
         words,
@@ -189,14 +195,17 @@ def run_one(test, place, seed, round_number):
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
-        preexec_fn=place.prepare,
+        start_new_session=True,
+        umask=0o022,
+        **unprivileged,
     )
+    running.add(child)
     try:
         status = child.wait(TEST_SECONDS_MAX)
     except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
         status = f"killed after {TEST_SECONDS_MAX} s"
+    running.discard(child)
+    end(child)
     seconds = time.monotonic() - begun
     output.seek(0)
     text = output.read().decode(errors="replace")
@@ -241,7 +250,7 @@ class Progress:
 def run_all(work_items, places, options):
     """Keeps `--jobs` tests running until none is left."""
     progress = Progress(len(work_items), options)
-    waiting, outcomes = collections.deque(work_items), []
+    waiting, outcomes, running = collections.deque(work_items), [], set()
 
     def slot():
         while True:
@@ -249,15 +258,21 @@ def run_all(work_items, places, options):
                 test, seed, round_number = waiting.popleft()
             except IndexError:
                 return
-            outcome = run_one(test, places[test.user], seed, round_number)
+            outcome = run_one(test, places[test.user], seed, round_number, running)
             outcomes.append(outcome)
             progress.add(outcome)
 
     slots = [threading.Thread(target=slot) for _ in range(options.jobs)]
     for thread in slots:
         thread.start()
-    for thread in slots:
-        thread.join()
+    try:
+        for thread in slots:
+            thread.join()
+    except KeyboardInterrupt:
+        waiting.clear()
+        for child in list(running):
+            end(child)
+        raise
     return outcomes
 
 
@@ -276,6 +291,7 @@ def report_skips(outcomes, options):
 
 def main():
     options = arguments()
+    set_surroundings()
     users = ["root", "user"] if os.getuid() == 0 else ["user"]
     if options.user:
         users = [user for user in users if user == options.user]
@@ -314,4 +330,7 @@ def main():
     sys.exit(1 if failures or unexpected else 0)
 
 
-main()
+try:
+    main()
+except KeyboardInterrupt:
+    sys.exit(130)
