@@ -21,7 +21,7 @@ mod held {
     use std::sync::OnceLock;
     use std::time::Duration;
 
-    /// Records have one length, so that the place of a record tells how many came before it.
+    /// Records have a fixed length, so that the offset of a record gives its number.
     const RECORD_BYTES: usize = 32;
 
     /// The program is at this point, and stays here as long as a test wants it to.
