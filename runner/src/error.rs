@@ -8,7 +8,7 @@ use avfs::diagnose::Diagnose;
 use avfs::exit_code;
 use avfs::ids::NameError;
 use avfs::runtime::policy::PolicyError;
-use avfs::runtime::{ExecuteError, LocateError, SecretError, UnreadablePolicy};
+use avfs::runtime::{ExecuteError, LocateError, SecretError, TrustError, UnreadablePolicy};
 use avfs::vault::VaultError;
 
 use crate::launch::LaunchError;
@@ -55,6 +55,8 @@ pub enum RunError {
     #[error(transparent)]
     Locate(#[from] LocateError),
     #[error(transparent)]
+    Trust(#[from] TrustError),
+    #[error(transparent)]
     Vault(#[from] VaultError),
     #[error(transparent)]
     Execute(#[from] ExecuteError<LaunchError>),
@@ -76,6 +78,7 @@ impl Diagnose for RunError {
             Self::Name(error) => error.code(),
             Self::Reference(error) | Self::Vault(error) => error.code(),
             Self::Locate(error) => error.code(),
+            Self::Trust(error) => error.code(),
             Self::Execute(error) => error.code(),
         }
     }
@@ -97,6 +100,7 @@ impl Diagnose for RunError {
             Self::Name(error) => error.hint(),
             Self::Reference(error) | Self::Vault(error) => error.hint(),
             Self::Locate(error) => error.hint(),
+            Self::Trust(error) => error.hint(),
             Self::Execute(error) => error.hint(),
         }
     }
@@ -123,6 +127,7 @@ impl RunError {
             | Self::Name(_)
             | Self::Reference(_)
             | Self::Locate(_)
+            | Self::Trust(_)
             | Self::Vault(_) => exit_code::RUN_OWN,
         }
     }

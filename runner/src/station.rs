@@ -10,9 +10,9 @@ use avfs::config::{Config, ConfigTexts};
 use avfs::hostfs::{machine, mask};
 use avfs::runtime::policy::Policy;
 use avfs::runtime::{
-    Came, ExecuteError, Executed, ExecutionRequest, LocateError, Look, Machine, MemoSite, Note, PolicyTexts,
-    ProxyRuntime, RememberFor, Site, Surroundings, UNBOUND_PATH, VAULT_DIR, VAULT_FILE, bound_dir,
-    cache_line, look, make_vault, stat_cache_path,
+    Came, ExecuteError, Executed, ExecutionRequest, LocateError, Located, Look, Machine, MemoSite, Note,
+    PolicyTexts, ProxyRuntime, RememberFor, Site, Surroundings, TrustOrigin, UNBOUND_PATH, VaultSource,
+    bound_dir, cache_line, look, make_vault, stat_cache_path,
 };
 use avfs::vault::materialize::BaseCache;
 use avfs::vault::meter::Meter;
@@ -175,20 +175,33 @@ pub fn surroundings() -> Result<Surroundings, RunError> {
 fn open_vault(args: &Args, around: &Surroundings) -> Result<Vault, RunError> {
     let context = context();
     let options = OpenOptions { on_close: OnClose::EmptyLog, ..OpenOptions::default() };
+    let say = |text: String| {
+        if !args.quiet {
+            render::say(&text);
+        }
+    };
     match around.locate(args.vault.as_deref()) {
-        Ok(located) => Ok(Vault::open(&located.path, options, context)?),
+        Ok(Located { path, source }) => {
+            let dir = path.parent().and_then(Path::parent);
+            if source == VaultSource::Nearest && dir.is_some_and(|dir| dir != around.cwd) {
+                say(format!("avfs-run: using the vault {}\n", path.display()));
+            }
+            Ok(Vault::open(&path, options, context)?)
+        }
         Err(LocateError::NoneNear { cwd }) if !args.explain_cache => {
-            let path = cwd.join(VAULT_DIR).join(VAULT_FILE);
-            match make_vault(&path, &cwd, options, context.clone()) {
-                // Another first run here was faster.
-                Err(VaultError::Backend(BackendError::Exists { .. })) => {
+            let path = around.new_vault()?;
+            let make =
+                || -> Result<Vault, RunError> { Ok(make_vault(&path, &cwd, options, context.clone())?) };
+            let trusted = around.trusted_vaults()?;
+            match trusted.make(&path, TrustOrigin::Made, make) {
+                // Another first run here was faster, or somebody else.
+                Err(RunError::Vault(VaultError::Backend(BackendError::Exists { .. }))) => {
+                    trusted.check(&path)?;
                     Ok(Vault::open(&path, options, context)?)
                 }
                 made => {
                     let vault = made?;
-                    if !args.quiet {
-                        render::say(&format!("avfs-run: a new vault: {}\n", path.display()));
-                    }
+                    say(format!("avfs-run: a new vault: {}\n", path.display()));
                     Ok(vault)
                 }
             }

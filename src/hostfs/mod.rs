@@ -12,6 +12,7 @@ pub mod machine;
 pub mod make;
 pub mod mask;
 pub mod overlay;
+pub mod owner;
 pub mod random;
 pub mod remove;
 pub mod size_limit;

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use crate::diagnose::{Diagnose, shell_word};
 use crate::ids::{NameError, VaultName};
 
+use super::trust::{TrustError, TrustedVaults};
+
 /// The directory beside the user's files that holds their vault.
 pub const VAULT_DIR: &str = ".avfs";
 pub const VAULT_FILE: &str = "vault.db";
@@ -56,6 +58,10 @@ pub enum LocateError {
     },
     #[error("{name} is a directory with a vault in it, and the name of another vault")]
     Ambiguous { name: VaultName, named: PathBuf },
+    #[error("no vault is made in {}: it is your home directory, or contains it", dir.display())]
+    AroundHome { dir: PathBuf },
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     #[error(transparent)]
     Name(#[from] NameError),
     #[error("neither HOME nor {variable} is set to an absolute path")]
@@ -67,6 +73,8 @@ impl Diagnose for LocateError {
         match self {
             Self::NoneNear { .. } | Self::NoneNamed { .. } | Self::NoneAt { .. } => "vault.not_found",
             Self::Ambiguous { .. } => "vault.ambiguous",
+            Self::AroundHome { .. } => "vault.around_home",
+            Self::Trust(error) => error.code(),
             Self::Name(error) => error.code(),
             Self::NoHome { .. } => "env.no_home",
         }
@@ -84,6 +92,10 @@ impl Diagnose for LocateError {
             Self::Ambiguous { name, named } => {
                 Some(format!("say which: ./{name} for the directory's, {} for the other", named.display()))
             }
+            Self::AroundHome { .. } => Some(
+                "go to the directory of a project first; if every file below is meant: avfs init".to_owned(),
+            ),
+            Self::Trust(error) => error.hint(),
             Self::Name(error) => error.hint(),
             Self::NoHome { variable: VAULTS_HOME } => {
                 Some("set HOME, or name the vault by its path with --vault".to_owned())
@@ -140,10 +152,31 @@ impl Surroundings {
         }
     }
 
+    /// Where avfs keeps what belongs to the user and not to one workspace.
+    fn data_dir(&self) -> Result<PathBuf, LocateError> {
+        let data = self.xdg(self.data_home.as_deref(), ".local/share");
+        Ok(data.ok_or(LocateError::NoHome { variable: VAULTS_HOME })?.join("avfs"))
+    }
+
     /// Where named vaults live.
     pub fn vaults_dir(&self) -> Result<PathBuf, LocateError> {
-        let data = self.xdg(self.data_home.as_deref(), ".local/share");
-        Ok(data.ok_or(LocateError::NoHome { variable: VAULTS_HOME })?.join("avfs/vaults"))
+        Ok(self.data_dir()?.join("vaults"))
+    }
+
+    /// The vaults this user trusts without naming them.
+    pub fn trusted_vaults(&self) -> Result<TrustedVaults, LocateError> {
+        Ok(TrustedVaults::new(&self.data_dir()?))
+    }
+
+    /// Where a run makes a vault if there is none: in the working directory, unless that holds the user's home.
+    pub fn new_vault(&self) -> Result<PathBuf, LocateError> {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if self.home.as_deref().is_some_and(|home| real(home).starts_with(real(&self.cwd))) {
+            return Err(LocateError::AroundHome { dir: self.cwd.clone() });
+        }
+        let vault = self.cwd.join(VAULT_DIR).join(VAULT_FILE);
+        TrustedVaults::check_place(&vault)?;
+        Ok(vault)
     }
 
     /// Where everything lives that can be made again.
@@ -214,7 +247,10 @@ impl Surroundings {
             return Ok(Located { path: self.existing(text)?, source });
         }
         match self.nearest() {
-            Some(path) => Ok(Located { path, source: VaultSource::Nearest }),
+            Some(path) => {
+                self.trusted_vaults()?.check(&path)?;
+                Ok(Located { path, source: VaultSource::Nearest })
+            }
             None => Err(LocateError::NoneNear { cwd: self.cwd.clone() }),
         }
     }
@@ -311,6 +347,7 @@ fn is_vault_place(place: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::trust::TrustOrigin;
 
     fn around(cwd: &Path) -> Surroundings {
         Surroundings { cwd: cwd.to_owned(), home: Some(cwd.join("home")), ..Surroundings::default() }
@@ -328,8 +365,13 @@ mod tests {
         let outer = put(&dir.path().join(".avfs/vault.db"));
         std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
         let near = around(&dir.path().join("a/b"));
+        let trust = |vault: &Path| near.trusted_vaults().unwrap().add(vault, TrustOrigin::Made).unwrap();
+        trust(&outer);
         assert_eq!(near.locate(None).unwrap(), Located { path: outer, source: VaultSource::Nearest });
         let inner = put(&dir.path().join("a/.avfs/vault.db"));
+        // One that is nearer and not trusted is not passed by: that would be another surprise.
+        assert_eq!(near.locate(None).unwrap_err().code(), "vault.untrusted");
+        trust(&inner);
         assert_eq!(near.locate(None).unwrap().path, inner);
     }
 

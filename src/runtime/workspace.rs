@@ -1,13 +1,15 @@
 //! The directory a vault is bound to, and where what is known of its files is cached.
 
 use std::ffi::OsString;
+use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::backend::BackendError;
-use crate::backend::sqlite::OpenOptions;
+use crate::backend::sqlite::{COMPANIONS, OpenOptions, sibling};
 use crate::diagnose::Diagnose;
+use crate::hostfs::owner::hand_over;
 use crate::ids::to_hex;
 use crate::vault::ignore::line_for;
 use crate::vault::path::TreePath;
@@ -67,9 +69,9 @@ pub fn make_vault(
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home).map_err(refused)?;
     rustix::fs::access(home, rustix::fs::Access::WRITE_OK).map_err(|errno| refused(errno.into()))?;
     let made = Vault::create(path, Some(&bound), options, context).and_then(|vault| {
-        let ignore = home.join(".gitignore");
-        if home.ends_with(VAULT_DIR) && !ignore.exists() {
-            std::fs::write(&ignore, "*\n").map_err(|error| BackendError::io("write", &ignore, error))?;
+        if home.ends_with(VAULT_DIR) {
+            keep_out_of_git(home)?;
+            give_to_owner(path, home, dir)?;
         }
         Ok(vault)
     });
@@ -78,6 +80,29 @@ pub fn make_vault(
         let _ = std::fs::remove_dir(home);
     }
     made
+}
+
+/// Writes a `.gitignore`, unless something of that name is there, be it a link that leads nowhere.
+fn keep_out_of_git(home: &Path) -> Result<(), BackendError> {
+    let ignore = home.join(".gitignore");
+    let made = std::fs::OpenOptions::new().write(true).create_new(true).open(&ignore);
+    match made.and_then(|mut file| file.write_all(b"*\n")) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            Err(BackendError::io("write", &ignore, error))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// What root makes in somebody else's directory belongs to them: they must be able to use their vault.
+fn give_to_owner(path: &Path, home: &Path, dir: &Path) -> Result<(), BackendError> {
+    let owner = dir.metadata().map_err(|error| BackendError::io("look at", dir, error))?;
+    let siblings = COMPANIONS.iter().map(|suffix| sibling(path, suffix)).filter(|file| file.exists());
+    let files = [home.to_owned(), path.to_owned(), home.join(".gitignore")].into_iter().chain(siblings);
+    for file in files {
+        hand_over(&file, &owner).map_err(|error| BackendError::io("change the owner of", &file, error))?;
+    }
+    Ok(())
 }
 
 /// The directory whose files the vault keeps, if it was made for one.

@@ -311,7 +311,7 @@ fn hints_fit_what_was_asked() {
         assert!(hint(env.refused(&["init", place], 1, "host.io")).contains("another place"));
     }
     let homeless = |words: &[&str]| Answer::of(env.avfs(words).env_remove("HOME"));
-    let answer = homeless(&["materialize", "main"]);
+    let answer = homeless(&["--vault", ".", "materialize", "main"]);
     assert!(answer.stderr.contains("hint: set HOME or XDG_CACHE_HOME\n"), "{answer:?}");
     let answer = homeless(&["log", "--vault", "work"]);
     assert!(answer.stderr.contains("or name the vault by its path"), "{answer:?}");

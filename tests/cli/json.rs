@@ -85,6 +85,7 @@ fn every_kind_of_answer_matches_the_schema() {
         &["schema"],
         &["completions", "bash"],
         &["man", "--dir", man],
+        &["vault", "trust"],
         &["vault", "delete", "--yes"],
     ];
     let mut kinds = BTreeSet::new();

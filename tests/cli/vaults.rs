@@ -150,7 +150,7 @@ fn a_vault_behind_a_link_belongs_to_the_directory_with_the_link() {
         let (dir, store) = (env.project().join(name), env.at(store));
         fs::create_dir_all(&store).unwrap();
         symlink(&store, dir.join(".avfs")).unwrap();
-        env.ok(&["init", name]);
+        env.ok(&["init", name, "--vault", &format!("{name}/.avfs/vault.db")]);
         let info = env.result(&["--vault", name, "vault", "info"]);
         assert_eq!(info["bound"], json!(dir.canonicalize().unwrap()), "{info}");
         env.ok(&["--vault", name, "import"]);
@@ -161,9 +161,9 @@ fn a_vault_behind_a_link_belongs_to_the_directory_with_the_link() {
 }
 
 #[test]
-fn a_vault_here_is_listed_without_a_home() {
+fn a_vault_that_is_named_is_listed_without_a_home() {
     let env = TestEnv::with_project();
-    let listed = Answer::of(env.avfs(&["vault", "list"]).env_remove("HOME"));
+    let listed = Answer::of(env.avfs(&["--vault", ".", "vault", "list"]).env_remove("HOME"));
     assert!(listed.code == 0 && listed.stdout.contains(".avfs/vault.db"), "{listed:?}");
     let nowhere = env.avfs(&["vault", "list"]).env_remove("HOME").current_dir("/").output().unwrap();
     assert!(Answer::from(nowhere).stderr.contains("HOME"));
@@ -228,6 +228,35 @@ fn root_shuts_nobody_out_of_their_vault() {
     let answer = env.run_as_user(&["mkdir", "more"]);
     assert!(answer.code == 1 && answer.stderr.contains("no permission to use"), "{answer:?}");
     assert!(answer.stderr.matches("vault.db-lock").count() == 2, "{answer:?}");
+}
+
+#[test]
+fn a_vault_that_root_makes_belongs_to_the_owner_of_the_directory() {
+    if !support::is_root() {
+        return support::skip("cli::a_vault_that_root_makes", "only root gives files away");
+    }
+    let env = TestEnv::new();
+    env.give_away();
+    env.ok(&["init"]);
+    let home = env.project().join(".avfs");
+    let made: Vec<PathBuf> = fs::read_dir(&home).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(made.contains(&home.join("vault.db")) && made.contains(&home.join(".gitignore")), "{made:?}");
+    for path in made.iter().chain([&home]) {
+        assert_eq!(path.metadata().unwrap().uid(), USER, "{}", path.display());
+    }
+    env.run_as_user(&["vault", "trust"]);
+    let answer = env.run_as_user(&["mkdir", "by-its-owner"]);
+    assert_eq!(answer.code, 0, "{answer:?}");
+}
+
+#[test]
+fn an_ignore_file_is_not_written_through_a_link() {
+    let env = TestEnv::new();
+    let home = env.project().join(".avfs");
+    fs::create_dir(&home).unwrap();
+    symlink(env.at("outside"), home.join(".gitignore")).unwrap();
+    env.ok(&["init"]);
+    assert!(!env.at("outside").exists());
 }
 
 const LOCKS: [&str; 3] = ["-lock", "-use", "-gate"];

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use crate::env::TestEnv;
+use crate::env::{TestEnv, avfs};
 use crate::lists::{batch, list};
 
 fn files(env: &TestEnv, reference: &str) -> String {
@@ -58,6 +58,8 @@ fn a_copy_of_the_project_does_not_take_over_its_runs() {
     let copy = env.at("copy");
     let copied = std::process::Command::new("cp").arg("-a").arg(env.project()).arg(&copy).status().unwrap();
     assert!(copied.success());
+    let mut trust = env.clean(&avfs());
+    assert!(trust.args(["vault", "trust"]).current_dir(&copy).status().unwrap().success());
     let mut elsewhere = env.command(&["--quiet", "--fork", "g", "--", "true"]);
     assert!(elsewhere.current_dir(&copy).status().unwrap().success());
     env.avfs(&["quota", "set", "--versions", "none"]).expect(0);

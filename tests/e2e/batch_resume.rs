@@ -300,7 +300,7 @@ fn a_full_disk_stops_a_batch_and_room_lets_it_end() {
     let line = |n: u32| format!("head -c 3000000 /dev/urandom > big; echo {n} >> log\n");
     let list = list(&env, "list.txt", &(1..=3).map(line).collect::<String>());
     let script = r#"
-mount -t tmpfs -o size=16m none "$PROJECT" && cd "$PROJECT" && echo hello > README.md
+mount -t tmpfs -o size=16m,mode=755 none "$PROJECT" && cd "$PROJECT" && echo hello > README.md
 "$AVFS" init > /dev/null 2>&1
 head -c 9000000 /dev/zero > .avfs/filler
 "$AVFS" --json batch "$LIST" --results "$OUT/first.jsonl" > "$OUT/first"; echo $? > "$OUT/code"

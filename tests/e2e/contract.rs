@@ -252,12 +252,14 @@ fn a_new_vault_is_announced() {
 #[test]
 fn first_runs_at_the_same_time_share_the_new_vault() {
     let env = TestEnv::new();
-    // Each has found no vault, and is about to finish one.
-    let held: Vec<(Running, Pauses)> = (0..4)
-        .map(|n| start_held(&env, &mut env.command(&["--", "touch", &format!("f{n}")]), "commit"))
-        .collect();
+    // Each has found no vault: one is about to finish it, the others are about to wait for it.
+    let points = ["commit", "lock-wait", "lock-wait", "lock-wait"];
+    let start = |(n, point): (usize, &&str)| {
+        start_held(&env, &mut env.command(&["--", "touch", &format!("f{n}")]), point)
+    };
+    let held: Vec<(Running, Pauses)> = points.iter().enumerate().map(start).collect();
     assert!(!env.vault_file().exists());
-    held.iter().for_each(|(_, pauses)| pauses.release("commit"));
+    held.iter().zip(points).rev().for_each(|((_, pauses), point)| pauses.release(point));
     let answers: Vec<Answer> = held.into_iter().map(|(run, _)| run.answer().expect(0)).collect();
     let announced = answers.iter().filter(|answer| answer.stderr.contains("a new vault: ")).count();
     assert_eq!(announced, 1, "{answers:?}");

@@ -100,7 +100,7 @@ fn a_workspace_on_an_overlay_can_lie_beneath() {
     let env = TestEnv::with_project();
     let script = "set -e; mkdir \"$CACHE\"/u \"$CACHE\"/w \"$PROJECT\"/../over; \
         mount -t overlay o -o userxattr,lowerdir=\"$PROJECT\",upperdir=\"$CACHE\"/u,workdir=\"$CACHE\"/w \"$PROJECT\"/../over; \
-        cd \"$PROJECT\"/../over; exec \"$RUN\" --json --shell 'rm -r src; cat README.md'";
+        cd \"$PROJECT\"/../over; \"$AVFS\" vault trust > /dev/null; exec \"$RUN\" --json --shell 'rm -r src; cat README.md'";
     let (envelope, code) = envelope(&env, script);
     assert_eq!((code, &envelope["result"]["stdout"]), (Some(0), &json!("hello\n")), "{envelope}");
     assert_eq!(envelope["result"]["change_counts"]["deleted"], json!(3), "{envelope}");
@@ -158,7 +158,7 @@ fn a_vault_without_room_keeps_the_changes_for_a_recovery() {
         env.put("file", b"x\n");
         std::fs::create_dir(env.project().join(".avfs")).unwrap();
         let script = format!(
-            "set -e; mount -t tmpfs -o size=40m t \"$PROJECT\"/.avfs; \"$AVFS\" init >/dev/null; head -c 38M /dev/zero > \"$PROJECT\"/.avfs/fill; code=0; \
+            "set -e; mount -t tmpfs -o size=40m,mode=700 t \"$PROJECT\"/.avfs; \"$AVFS\" init >/dev/null; head -c 38M /dev/zero > \"$PROJECT\"/.avfs/fill; code=0; \
              \"$RUN\" --json --scratch {scratch} --shell 'head -c 6M /dev/urandom > big; cksum < big > sum' || code=$?; \
              echo $code >&2; rm \"$PROJECT\"/.avfs/fill; \"$AVFS\" recover >&2; \"$AVFS\" fsck >&2; \
              \"$AVFS\" cat \"$(\"$AVFS\" fork list | grep -o 'run-[0-9a-f]*')\" big | cksum >&2; \

@@ -61,6 +61,7 @@ mod nested_userns;
 mod own_state;
 mod own_terminal_input;
 mod personality;
+mod planted_vault;
 mod proxy_death;
 mod ptrace_init;
 mod rare_calls;

@@ -51,6 +51,7 @@ pub use results::{
     Cat, CatFile, CheckpointInfo, CheckpointList, CheckpointOne, Diff, DiffTreeLine, Edited, Entries, Export,
     FileStat, ForkList, ForkOne, ForkTree, ForkUseObject, Grep, GrepMatch, Import, Init, LeftOutObject, Log,
     Materialize, Show, Status, TextEncoding, TroubleObject, VaultDelete, VaultInfo, VaultList, VaultListed,
+    VaultTrust,
 };
 pub use runs::{
     Apply, ApplyConflict, DenialObject, Discard, Doctor, DoctorCheck, Recover, RecoverOne, RecoverUnreadable,

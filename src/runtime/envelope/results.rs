@@ -53,6 +53,14 @@ pub struct VaultInfo {
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct VaultTrust {
+    pub vault: String,
+    pub id: String,
+    /// The directory whose files it keeps.
+    pub bound: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct VaultDelete {
     pub vault: String,
 }

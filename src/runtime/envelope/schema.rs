@@ -27,6 +27,7 @@ pub const KINDS: &[Kind] = &[
     kind::<results::Init>("init"),
     kind::<results::VaultList>("vault.list"),
     kind::<results::VaultInfo>("vault.info"),
+    kind::<results::VaultTrust>("vault.trust"),
     kind::<results::VaultDelete>("vault.delete"),
     kind::<results::Import>("import"),
     kind::<results::Export>("export"),

@@ -6,7 +6,8 @@ use avfs::backend::sqlite::OpenOptions;
 use avfs::diagnose::shell_word;
 use avfs::ids::ForkName;
 use avfs::runtime::envelope::Init;
-use avfs::runtime::{VAULT_DIR, VAULT_FILE, make_vault};
+use avfs::runtime::{TrustOrigin, TrustedVaults, VAULT_DIR, VAULT_FILE, make_vault};
+use avfs::vault::Vault;
 use avfs::vault::import::OnTrouble;
 use clap::Args;
 
@@ -40,7 +41,15 @@ pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
     std::fs::create_dir_all(&dir).map_err(EdgeError::host("create", &dir))?;
     let dir = dir.canonicalize().map_err(EdgeError::host("find", &dir))?;
     let made = place(ctx, &dir).and_then(|path| {
-        let vault = make_vault(&path, &dir, OpenOptions::default(), ctx.actor.clone())?;
+        let make = || -> Result<Vault, Failure> {
+            Ok(make_vault(&path, &dir, OpenOptions::default(), ctx.actor.clone())?)
+        };
+        let vault = if is_named(ctx) {
+            make()?
+        } else {
+            TrustedVaults::check_place(&path)?;
+            ctx.around.trusted_vaults()?.make(&path, TrustOrigin::Chosen, make)?
+        };
         Ok((path, vault))
     });
     if made.is_err() && is_new {
@@ -71,6 +80,11 @@ fn place(ctx: &CommandContext, dir: &Path) -> Result<PathBuf, Failure> {
         None => Ok(dir.join(VAULT_DIR).join(VAULT_FILE)),
         Some((text, _)) => Ok(ctx.around.path_of(&ctx.around.read_choice(text)?)?),
     }
+}
+
+/// Whether the vault is one that later commands name too: it needs no record.
+fn is_named(ctx: &CommandContext) -> bool {
+    ctx.around.chosen(ctx.vault_option.as_deref()).is_some()
 }
 
 /// The words that lead to the new vault from here: none where it is found without any.

@@ -1,4 +1,4 @@
-//! `avfs vault list|info|delete`
+//! `avfs vault list|info|trust|delete`
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,10 @@ use avfs::backend::BackendError;
 use avfs::backend::sqlite::{COMPANIONS, FORMAT, OpenOptions, sibling};
 use avfs::clock::Timestamp;
 use avfs::diagnose::shell_word;
-use avfs::runtime::envelope::{VaultDelete, VaultInfo, VaultList, VaultListed, time_text};
-use avfs::runtime::{LocateError, VAULT_DIR, bound_dir, show_bytes_size};
+use avfs::runtime::envelope::{VaultDelete, VaultInfo, VaultList, VaultListed, VaultTrust, time_text};
+use avfs::runtime::{
+    LocateError, TrustOrigin, TrustedVaults, VAULT_DIR, VAULT_FILE, bound_dir, show_bytes_size,
+};
 use avfs::vault::{Vault, VaultError, key};
 use clap::{Args, Subcommand};
 
@@ -22,7 +24,7 @@ use crate::view::local_time;
 /// How long a delete waits for others to leave the vault.
 const DELETE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// List, describe and delete vaults
+/// List, describe, trust and delete vaults
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -48,7 +50,24 @@ Examples:
   avfs vault info
   avfs vault info --vault work")]
     Info,
+    Trust(TrustArgs),
     Delete(DeleteArgs),
+}
+
+/// Use the vault of a directory that you did not make yourself
+///
+/// A vault decides what a run sees and which approvals hold, so avfs uses one that it finds in the working directory
+/// or above only if you made it or trust it. Needed once for a vault that came with a repository or a backup, that
+/// was moved or copied, or that an older avfs made.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs vault trust
+  avfs vault trust ~/project")]
+struct TrustArgs {
+    /// The directory that has the vault in its .avfs
+    #[arg(default_value = ".", value_hint = clap::ValueHint::DirPath)]
+    dir: PathBuf,
 }
 
 /// Delete a vault with every version in it
@@ -74,6 +93,7 @@ pub fn run(ctx: &CommandContext, args: &VaultArgs) -> Outcome {
     match &args.action {
         VaultAction::List => list(ctx),
         VaultAction::Info => info(ctx),
+        VaultAction::Trust(args) => trust(ctx, args),
         VaultAction::Delete(args) => delete(ctx, args),
     }
 }
@@ -83,7 +103,7 @@ fn list(ctx: &CommandContext) -> Outcome {
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
     let mut vaults: Vec<VaultListed> = Vec::new();
     let named = match ctx.around.named_vaults() {
-        // Who has no home has no named vaults, but may stand in one.
+        // Without a home there are no named vaults, but one may be named by its path.
         Err(LocateError::NoHome { .. }) if used.is_some() => Vec::new(),
         other => other?,
     };
@@ -152,6 +172,32 @@ fn describe(vault: &Vault, created_at: Option<Timestamp>) -> Result<VaultInfo, F
         checkpoints: reader.checkpoints()?.len() as u64,
         versions: usage.versions,
         file_bytes: usage.file_bytes,
+    })
+}
+
+fn trust(ctx: &CommandContext, args: &TrustArgs) -> Outcome {
+    let dir = ctx.around.cwd.join(&args.dir);
+    let dir = dir.canonicalize().map_err(EdgeError::host("find", &dir))?;
+    let path = dir.join(VAULT_DIR).join(VAULT_FILE);
+    TrustedVaults::check_place(&path)?;
+    // Opening it first makes sure that it is a vault at all.
+    let vault = Vault::open(&path, OpenOptions::default(), ctx.actor.clone())?;
+    let bound = bound_dir(&vault)?;
+    ctx.around.trusted_vaults()?.add(&path, TrustOrigin::Chosen)?;
+    let result = VaultTrust {
+        vault: path.to_string_lossy().into_owned(),
+        id: vault.id()?,
+        bound: bound.as_ref().map(|dir| dir.to_string_lossy().into_owned()),
+    };
+    ctx.ui.answer(&result, |out| {
+        out.line(format_args!("trusted the vault {}", result.vault))?;
+        match &result.bound {
+            // A run would see that directory.
+            Some(text) if bound.as_ref() != Some(&dir) => {
+                out.line(format_args!("it is for the files of {text}"))
+            }
+            Some(_) | None => Ok(()),
+        }
     })
 }
 
