@@ -17,6 +17,8 @@ pub enum BackendError {
     Exists { path: PathBuf },
     #[error("{} is not an avfs vault", path.display())]
     Foreign { path: PathBuf },
+    #[error("the vault {} contains {name:?}, which no avfs made", path.display())]
+    ForeignObject { path: PathBuf, name: String },
     #[error("{} was made by a newer avfs (vault format {found}; this one knows up to {known})", path.display())]
     Newer { path: PathBuf, found: i64, known: i64 },
     #[error("the vault {} is damaged: {detail}", path.display())]
@@ -66,6 +68,7 @@ impl Diagnose for BackendError {
             Self::NotFound { .. } => "vault.not_found",
             Self::Exists { .. } => "vault.exists",
             Self::Foreign { .. } => "vault.foreign",
+            Self::ForeignObject { .. } => "vault.foreign_object",
             Self::Newer { .. } => "vault.newer",
             Self::Corrupt { .. } => "vault.corrupt",
             Self::ReadOnly { .. } => "vault.read_only",
@@ -102,6 +105,10 @@ impl Diagnose for BackendError {
             Self::NotFound { .. } => "make one with: avfs init, or name one with --vault".to_owned(),
             Self::Exists { .. } => "use it as it is, or choose another place with --vault".to_owned(),
             Self::Foreign { .. } => "name another file with --vault, or move this one away".to_owned(),
+            Self::ForeignObject { .. } => {
+                "do not use this file: somebody added it to act within avfs; ask where the vault comes from"
+                    .to_owned()
+            }
             Self::Newer { .. } => "use the avfs that made it, or a later one".to_owned(),
             Self::Corrupt { path, .. } => {
                 format!("see how much is whole with: avfs fsck --vault {}", shell_word(path.as_ref()))

@@ -60,9 +60,12 @@ fn grow(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> io::Result<Vec
     }
 }
 
-/// Sets each attribute on an open file.
+/// Sets each attribute on an open file; none outside the user namespace, whatever asks for it.
 pub fn write(file: BorrowedFd<'_>, xattrs: &[(Vec<u8>, Vec<u8>)]) -> io::Result<()> {
     for (name, value) in xattrs {
+        if !name.starts_with(USER_PREFIX) {
+            return Err(Errno::PERM.into());
+        }
         fsetxattr(file, OsStr::from_bytes(name), value, XattrFlags::empty())?;
     }
     Ok(())

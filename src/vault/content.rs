@@ -7,7 +7,7 @@ use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::{CParameter, ParamSwitch};
 
 use crate::backend::{BlobRecord, Codec, Reader};
-use crate::hostfs::xattr::Xattrs;
+use crate::hostfs::xattr::{USER_PREFIX, Xattrs};
 use crate::ids::BlobId;
 
 use super::codec::{DecodeError, Decoder, put_bytes, put_number};
@@ -158,7 +158,12 @@ pub fn decode_xattrs(content: &[u8]) -> std::result::Result<Xattrs, DecodeError>
     let count = decoder.number()?;
     let mut xattrs = Vec::new();
     for _ in 0..count {
-        xattrs.push((decoder.bytes()?.to_vec(), decoder.bytes()?.to_vec()));
+        let (name, value) = (decoder.bytes()?.to_vec(), decoder.bytes()?.to_vec());
+        // Capabilities and access lists would take effect on the host.
+        if !name.starts_with(USER_PREFIX) {
+            return Err(DecodeError::Rule("an extended attribute is not in the user namespace"));
+        }
+        xattrs.push((name, value));
     }
     decoder.end()?;
     Ok(xattrs)
@@ -229,5 +234,13 @@ mod tests {
         let blob = encode_xattrs(&set).unwrap();
         assert_eq!(decode_xattrs(&decode(blob).unwrap()).unwrap(), set);
         assert_eq!(encode_xattrs(&Vec::new()), None);
+    }
+
+    #[test]
+    fn attributes_outside_the_user_namespace_are_refused() {
+        for name in ["security.capability", "system.posix_acl_access", "trusted.overlay.opaque", "user", ""] {
+            let blob = encode_xattrs(&vec![(name.as_bytes().to_vec(), b"1".to_vec())]).unwrap();
+            assert!(decode_xattrs(&decode(blob).unwrap()).is_err(), "{name}");
+        }
     }
 }

@@ -285,6 +285,10 @@ fn open_named(uri: &Path, path: &Path, flags: OpenFlags, options: &OpenOptions) 
         sql.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
         let keep_log = options.on_close != OnClose::Settle;
         sql.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep_log)?;
+        // A vault may be anybody's: nothing that it brings along is run.
+        sql.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+        sql.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+        sql.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         let mapped = match options.mapped {
             Mapped::Yes => MMAP_BYTES,
             Mapped::No => 0,
@@ -324,6 +328,9 @@ fn check_header(path: &Path, conn: &Conn, access: Access) -> Result<i64> {
         }
     };
     let found = readable(pragma("user_version")?)?;
+    if let Some(name) = schema::foreign_object(&conn.sql).map_err(|error| translate(path, error))? {
+        return Err(BackendError::ForeignObject { path: path.to_owned(), name });
+    }
     match access {
         Access::ReadWrite if found < schema::FORMAT => {
             schema::migrate(&conn.sql, found).map_err(|error| match other_tables(&error) {

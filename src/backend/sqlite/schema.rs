@@ -1,6 +1,9 @@
 //! The tables of a vault file and how an older file becomes a newer one (docs/VAULT_FORMAT.md explains each).
 
+use std::collections::HashSet;
+
 use rusqlite::Connection;
+use rusqlite::types::ValueRef;
 
 /// "avfs" in ASCII, in the header of every vault file.
 pub const APPLICATION_ID: i64 = 0x6176_6673;
@@ -159,6 +162,53 @@ CREATE INDEX approval_request ON approval (request_digest, seq);
 
 /// Recordings, batches and remembered results.
 const FORMAT_4: &[&str] = &[super::recordings::TABLE, super::batches::TABLES, super::memos::TABLE];
+
+/// The tables that SQLite itself adds: for AUTOINCREMENT, and when somebody runs ANALYZE.
+const MADE_BY_SQLITE: [&str; 2] =
+    ["CREATE TABLE sqlite_sequence(name,seq)", "CREATE TABLE sqlite_stat1(tbl,idx,stat)"];
+
+/// Checks as they are written above, and as earlier versions of avfs wrote them into files that still exist.
+const WRITTEN_EARLIER: [(&str, &str); 2] = [
+    ("codec BETWEEN 0 AND 2", "codec IN (0, 1, 2)"),
+    (
+        "state = 'completed' OR state = 'failed' OR state = 'interrupted' OR
+                                        state = 'recoverable' OR state = 'denied' OR state = 'approval_required')",
+        "state IN ('completed', 'failed', 'interrupted', 'recoverable', 'denied',
+                                                  'approval_required'))",
+    ),
+];
+
+/// The name of something in the file that avfs never made: a trigger, a view, a virtual table, a changed table.
+///
+/// A vault may come from anybody, and what it brings along would act within avfs's own statements. What is missing is
+/// damage, and is found where it is needed.
+pub fn foreign_object(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    let statements = || MIGRATIONS.iter().copied().flatten().flat_map(|text| text.split(';')).map(str::trim);
+    let known: HashSet<&str> = statements().chain(MADE_BY_SQLITE).collect();
+    let made_earlier = |sql: &str| {
+        let rewritten = |(now, earlier): &(&str, &str)| known.contains(sql.replace(earlier, now).as_str());
+        WRITTEN_EARLIER.iter().any(rewritten)
+    };
+    let mut select = connection.prepare("SELECT type, name, sql FROM sqlite_schema")?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let (kind, sql) = (row.get_ref(0)?, row.get_ref(2)?);
+        let ours = match sql {
+            // The index of a UNIQUE or a PRIMARY KEY has no statement of its own.
+            ValueRef::Null => kind.as_bytes_or_null() == Ok(Some(b"index")),
+            ValueRef::Text(sql) => {
+                std::str::from_utf8(sql).is_ok_and(|sql| known.contains(sql) || made_earlier(sql))
+            }
+            ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_) => false,
+        };
+        if !ours {
+            let name = row.get_ref(1)?;
+            let name = name.as_bytes_or_null().ok().flatten().unwrap_or_default();
+            return Ok(Some(String::from_utf8_lossy(name).into_owned()));
+        }
+    }
+    Ok(None)
+}
 
 /// Brings a file of format `from` to [`FORMAT`]; all steps or none.
 pub fn migrate(connection: &Connection, from: i64) -> rusqlite::Result<()> {
