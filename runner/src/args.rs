@@ -13,8 +13,9 @@ use avfs::runtime::policy::PolicyProfile;
 use avfs::runtime::{
     ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, CommandLine, Confinement,
     CpuLimit, Degradation, EnvChoice, Environment, ExecutionRequest, ExecutionTimeout, Extra, FixedClock,
-    ForkChoice, LandlockMode, Limit, Limits, NestedUserns, NetMode, ProcMode, Profile, Purity, Reproducible,
-    Retention, ScratchChoice, SeccompProfile, SecretWord, SecretsInFiles, Size, Streams, Writing,
+    ForkChoice, LandlockMode, Limit, Limits, Named, NestedUserns, NetMode, ProcMode, Profile, Purity,
+    Reproducible, Retention, ScratchChoice, SeccompProfile, SecretWord, SecretsInFiles, Size, Streams,
+    Writing,
 };
 use avfs::vault::version::Reference;
 use clap::{ArgGroup, Parser};
@@ -439,6 +440,11 @@ impl Args {
             }),
             approved: self.approved.clone(),
             item: self.item.clone(),
+            named: Named {
+                vault: None,
+                ro: self.ro.iter().map(absolute).collect(),
+                env_files: self.env_file.iter().map(absolute).collect(),
+            },
         })
     }
 }
@@ -521,6 +527,86 @@ mod tests {
             bad.request(&outside(), &Config::default(), Vec::new()),
             Err(RunError::BadEnv { .. })
         ));
+    }
+
+    /// Every option, and what the profile `agent` and the caps say of it: the rule that asks and the key that holds
+    /// it, or why it needs neither.
+    const EFFECTS: &[(&str, &str)] = &[
+        ("command", "the rules are about it"),
+        ("shell", "the rules are about it"),
+        ("request", "each of its keys is one of these options"),
+        ("vault", "profile.agent.vault caps.vault profile.agent.new_vault caps.new_vault"),
+        ("fork", "the rules are about it"),
+        ("from", "any version of the vault"),
+        ("at", "profile.agent.at caps.at"),
+        ("cwd", "a directory of the view"),
+        ("base", "the same files by another way"),
+        ("apply", "profile.agent.apply caps.apply"),
+        ("discard", "keeps less"),
+        ("readonly", "gives less"),
+        ("checkpoint", "what is kept"),
+        ("cache", "a remembered result of the same request"),
+        ("input", "is compared, and not shown"),
+        ("pure", "whether a result is remembered"),
+        ("policy", "only adds strictness"),
+        ("approval", "how an answer is waited for"),
+        ("approved", "names an approval, which is checked"),
+        ("net", "profile.agent.net caps.net"),
+        ("profile", "profile.agent.profile caps.profile"),
+        ("ro", "profile.agent.ro caps.ro"),
+        ("rw", "profile.agent.rw caps.rw"),
+        ("tmpfs", "profile.agent.cover"),
+        ("hide", "profile.agent.cover"),
+        ("env", "profile.agent.secrets caps.secrets"),
+        ("env_file", "profile.agent.env_file caps.env_file"),
+        ("secret", "profile.agent.secrets caps.secrets"),
+        ("allow_secret_files", "keeps what the command was given already"),
+        ("seccomp", "profile.agent.confinement caps.seccomp"),
+        ("landlock", "profile.agent.confinement caps.landlock"),
+        ("allow_userns", "profile.agent.confinement caps.userns"),
+        ("scratch", "where changes wait"),
+        ("backend", "the same files by another way"),
+        ("reproducible", "gives less"),
+        ("clock_fixed", "a time"),
+        ("allow_degraded", "profile.agent.degraded caps.degraded"),
+        ("timeout", "caps.timeout"),
+        ("grace", "caps.timeout"),
+        ("memory", "caps.memory"),
+        ("cpus", "caps.cpus"),
+        ("pids", "caps.pids"),
+        ("disk", "caps.disk"),
+        ("files", "caps.files"),
+        ("file_size", "caps.file_size"),
+        ("output_max", "how much of the output is kept"),
+        ("show", "how changes are printed"),
+        ("json", "how the answer is given"),
+        ("json_fd", "how the answer is given"),
+        ("quiet", "how the answer is given"),
+        ("dry_run", "runs nothing"),
+        ("explain_cache", "runs nothing"),
+        ("man", "runs nothing"),
+        ("probe", "runs nothing of the caller"),
+        ("serve", "each order is a request"),
+        ("help", "runs nothing"),
+        ("version", "runs nothing"),
+    ];
+
+    #[test]
+    fn every_option_has_a_stated_effect_on_profile_and_caps() {
+        use clap::CommandFactory;
+        let mut command = Args::command();
+        command.build();
+        let declared: Vec<&str> = command.get_arguments().map(|arg| arg.get_id().as_str()).collect();
+        for name in &declared {
+            assert!(EFFECTS.iter().any(|(option, _)| option == name), "no effect is stated for --{name}");
+        }
+        let page = include_str!("../../docs/POLICY.md");
+        for (option, effect) in EFFECTS {
+            assert!(declared.contains(option), "there is no --{option}");
+            for rule in effect.split(' ').filter(|word| word.contains('.')) {
+                assert!(page.contains(&format!("`{rule}`")), "docs/POLICY.md does not explain {rule}");
+            }
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use avfs::config::{SettingsError, UnreadableConfig};
 use avfs::diagnose::Diagnose;
 use avfs::exit_code;
 use avfs::ids::NameError;
-use avfs::runtime::policy::PolicyError;
+use avfs::runtime::policy::{PolicyError, Verdict};
 use avfs::runtime::{ExecuteError, LocateError, SecretError, TrustError, UnreadablePolicy};
 use avfs::vault::VaultError;
 
@@ -56,6 +56,9 @@ pub enum RunError {
     Locate(#[from] LocateError),
     #[error(transparent)]
     Trust(#[from] TrustError),
+    /// The rules refuse it before there is a vault to write that down in.
+    #[error("denied: {}", .0.reason)]
+    Refused(Verdict),
     #[error(transparent)]
     Vault(#[from] VaultError),
     #[error(transparent)]
@@ -79,6 +82,7 @@ impl Diagnose for RunError {
             Self::Reference(error) | Self::Vault(error) => error.code(),
             Self::Locate(error) => error.code(),
             Self::Trust(error) => error.code(),
+            Self::Refused(_) => "policy.denied",
             Self::Execute(error) => error.code(),
         }
     }
@@ -101,6 +105,7 @@ impl Diagnose for RunError {
             Self::Reference(error) | Self::Vault(error) => error.hint(),
             Self::Locate(error) => error.hint(),
             Self::Trust(error) => error.hint(),
+            Self::Refused(verdict) => verdict.hint.clone(),
             Self::Execute(error) => error.hint(),
         }
     }
@@ -112,6 +117,7 @@ impl RunError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Execute(error) => execute_code(error),
+            Self::Refused(_) => exit_code::RUN_DENIED,
             Self::NoPath { .. }
             | Self::BadEnv { .. }
             | Self::EnvFile { .. }

@@ -8,7 +8,7 @@ use avfs::backend::sqlite::{OnClose, OpenOptions};
 use avfs::clock::SystemClock;
 use avfs::config::{Config, ConfigTexts};
 use avfs::hostfs::{machine, mask};
-use avfs::runtime::policy::Policy;
+use avfs::runtime::policy::{NamedVault, Opening, Policy};
 use avfs::runtime::{
     Came, ExecuteError, Executed, ExecutionRequest, LocateError, Located, Look, Machine, MemoSite, Note,
     PolicyTexts, ProxyRuntime, RememberFor, Site, Surroundings, TrustOrigin, UNBOUND_PATH, VaultSource,
@@ -28,6 +28,8 @@ use crate::settings;
 pub struct Station {
     pub around: Surroundings,
     pub vault: Vault,
+    /// The vault, if it is another one than would be found here.
+    named: Option<NamedVault>,
     bound: Option<PathBuf>,
     config: Config,
     /// What the directory's settings asked for in vain.
@@ -42,7 +44,7 @@ pub struct Station {
 impl Station {
     /// Opens the vault that is meant, or makes one.
     pub fn open(args: &Args, around: Surroundings) -> Result<Self, RunError> {
-        let vault = open_vault(args, &around)?;
+        let (vault, named) = open_vault(args, &around)?;
         let bound = bound_dir(&vault)?;
         let (config, notes) = read_config(&around, bound.as_deref())?;
         let boot_id = machine::boot_id()
@@ -51,6 +53,7 @@ impl Station {
         Ok(Self {
             around,
             vault,
+            named,
             bound,
             config,
             notes,
@@ -67,7 +70,9 @@ impl Station {
         let workspace = args.at.as_deref().or(self.bound.as_deref());
         let extras =
             settings::extras(&self.config, &self.vault_id, workspace, &self.around, &self.cache_dir)?;
-        args.request(outside, &self.config, extras)
+        let mut request = args.request(outside, &self.config, extras)?;
+        request.named.vault = self.named.clone();
+        Ok(request)
     }
 
     /// Takes a request to its end. The rules are read anew each time: somebody may have said "always".
@@ -172,7 +177,7 @@ pub fn surroundings() -> Result<Surroundings, RunError> {
 }
 
 /// The vault that is meant; a new one in the working directory if there is none.
-fn open_vault(args: &Args, around: &Surroundings) -> Result<Vault, RunError> {
+fn open_vault(args: &Args, around: &Surroundings) -> Result<(Vault, Option<NamedVault>), RunError> {
     let context = context();
     let options = OpenOptions { on_close: OnClose::EmptyLog, ..OpenOptions::default() };
     let say = |text: String| {
@@ -186,10 +191,18 @@ fn open_vault(args: &Args, around: &Surroundings) -> Result<Vault, RunError> {
             if source == VaultSource::Nearest && dir.is_some_and(|dir| dir != around.cwd) {
                 say(format!("avfs-run: using the vault {}\n", path.display()));
             }
-            Ok(Vault::open(&path, options, context)?)
+            let named = match source {
+                VaultSource::Option => named_vault(&path, around)?,
+                VaultSource::Environment | VaultSource::Nearest => None,
+            };
+            Ok((Vault::open(&path, options, context)?, named))
         }
         Err(LocateError::NoneNear { cwd }) if !args.explain_cache => {
             let path = around.new_vault()?;
+            let policy = policy(around, None)?.with_profiles(&args.policy);
+            if let Some(verdict) = policy.refuses(&Opening::NewVault) {
+                return Err(RunError::Refused(verdict));
+            }
             let make =
                 || -> Result<Vault, RunError> { Ok(make_vault(&path, &cwd, options, context.clone())?) };
             let trusted = around.trusted_vaults()?;
@@ -197,17 +210,32 @@ fn open_vault(args: &Args, around: &Surroundings) -> Result<Vault, RunError> {
                 // Another first run here was faster, or somebody else.
                 Err(RunError::Vault(VaultError::Backend(BackendError::Exists { .. }))) => {
                     trusted.check(&path)?;
-                    Ok(Vault::open(&path, options, context)?)
+                    Ok((Vault::open(&path, options, context)?, None))
                 }
                 made => {
                     let vault = made?;
                     say(format!("avfs-run: a new vault: {}\n", path.display()));
-                    Ok(vault)
+                    Ok((vault, None))
                 }
             }
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// A vault that the words name, unless it is the one that is used here anyway.
+fn named_vault(path: &Path, around: &Surroundings) -> Result<Option<NamedVault>, RunError> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let path = real(path);
+    if around.locate(None).is_ok_and(|found| real(&found.path) == path) {
+        return Ok(None);
+    }
+    let is_trusted = match around.owns_vault(&path) {
+        // Without a home nothing is recorded.
+        Err(LocateError::NoHome { .. }) => false,
+        owned => owned?,
+    };
+    Ok(Some(NamedVault { path, is_trusted }))
 }
 
 pub fn context() -> Context {

@@ -86,6 +86,8 @@ pub struct Environment {
     taken: Vec<OsString>,
     /// Names of variables whose values the request itself brings.
     brought: Vec<OsString>,
+    /// The caller's own `PATH`, whatever the request sets.
+    caller_path: OsString,
     /// Asked for, and not set outside.
     pub missing: Vec<OsString>,
 }
@@ -120,6 +122,7 @@ impl Environment {
         });
         let mut chosen = Self {
             variables: passed.map(|(name, value)| (name.clone(), value.clone())).collect(),
+            caller_path: outside.get(OsStr::new("PATH")).cloned().unwrap_or_default(),
             ..Self::default()
         };
         for (name, value) in OWN {
@@ -194,6 +197,12 @@ impl Environment {
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.variables.keys().map(|name| name.to_string_lossy().into_owned()).collect()
+    }
+
+    /// Where toolchains are found that the command sees: no request chooses them with a `PATH` of its own.
+    #[must_use]
+    pub fn toolchain_path(&self) -> &OsStr {
+        &self.caller_path
     }
 
     /// The variables whose values the request itself brings.

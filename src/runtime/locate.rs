@@ -168,6 +168,13 @@ impl Surroundings {
         Ok(TrustedVaults::new(&self.data_dir()?))
     }
 
+    /// Whether this user made a vault or trusts it: it is in the list, or has a name of the user's own.
+    pub fn owns_vault(&self, vault: &Path) -> Result<bool, LocateError> {
+        let named = self.vaults_dir()?;
+        let named = named.canonicalize().unwrap_or(named);
+        Ok(vault.parent() == Some(&named) || self.trusted_vaults()?.contains(vault)?)
+    }
+
     /// Where a run makes a vault if there is none: in the working directory, unless that holds the user's home.
     pub fn new_vault(&self) -> Result<PathBuf, LocateError> {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());

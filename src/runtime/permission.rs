@@ -6,17 +6,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::backend::{ApprovalRecord, ApprovalState, RunRecord, RunState};
+use crate::diagnose::shell_word;
 use crate::hostfs::random;
 use crate::ids::{ApprovalId, ApprovalPrefix, RequestDigest};
 use crate::vault::VaultError;
 use crate::vault::approval::{Answer, Claim, Fault, Question};
 
-use super::choices::{ApprovalMode, ForkChoice};
+use super::choices::{ApprovalMode, Degradation, ForkChoice, Retention};
 use super::decision::{Action, ExecutionDecision};
 use super::ground::{Places, UNBOUND_PATH};
 use super::journal;
 use super::launcher::Launcher;
-use super::policy::{Asked, Policy};
+use super::policy::{Asked, NamedVault, Opening, Policy};
 use super::proxy::{Outcome, ProxyRuntime};
 use super::redact::redact;
 use super::request::ExecutionRequest;
@@ -187,6 +188,12 @@ pub(super) fn decide(
         profiled = policy.clone().with_profiles(&request.policy);
         &profiled
     };
+    let openings = openings(request, places);
+    let variables: Vec<(&str, &str)> = request
+        .environment
+        .brought()
+        .filter_map(|(name, value)| Some((name.to_str()?, value.to_str().unwrap_or("\u{fffd}"))))
+        .collect();
     let decision = policy.decide(&Asked {
         command: &request.command,
         fork: match &request.fork {
@@ -203,12 +210,63 @@ pub(super) fn decide(
         timeout: request.timeout,
         rw: &rw,
         secrets: &secrets,
+        variables: &variables,
+        openings: &openings,
     });
+    let decision = without_a_say(decision, request.named.vault.as_ref());
     let values = request.secrets();
     ExecutionDecision {
         reason: values.scrub_text(decision.reason),
         hint: decision.hint.map(|hint| values.scrub_text(hint)),
         ..decision
+    }
+}
+
+/// What the request would widen, as its own words ask for it.
+fn openings(request: &ExecutionRequest, places: &Places) -> Vec<Opening> {
+    let real = |path: &PathBuf| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+    let mut openings: Vec<Opening> = request.named.vault.clone().map(Opening::Vault).into_iter().collect();
+    openings.extend(request.named.ro.iter().map(real).map(Opening::Ro));
+    openings.extend(request.named.env_files.iter().map(real).map(Opening::EnvFile));
+    if request.retention == Retention::Apply {
+        openings.push(Opening::Apply);
+    }
+    let own = places.bound.as_deref().unwrap_or(Path::new(UNBOUND_PATH));
+    let elsewhere = request.at.as_ref().filter(|at| !at.starts_with(own));
+    openings.extend(elsewhere.cloned().map(Opening::At));
+    if request.degradation == Degradation::Allowed {
+        openings.push(Opening::Degraded);
+    }
+    for extra in &request.extras {
+        let option = match extra {
+            Extra::Tmpfs(_) => "--tmpfs",
+            Extra::Hide(_) => "--hide",
+            Extra::ReadOnly(_) | Extra::ReadWrite(_) | Extra::Cache { .. } => continue,
+        };
+        let path = extra.path();
+        let is_kernels = ["/proc", "/dev"].iter().any(|kernels| path.starts_with(kernels));
+        if is_kernels || places.workspace.starts_with(path) {
+            openings.push(Opening::Cover { option, path: path.to_owned() });
+        }
+    }
+    openings
+}
+
+/// Whoever may choose any file as the vault could put an approval into it: what would be asked is refused there.
+fn without_a_say(decision: ExecutionDecision, vault: Option<&NamedVault>) -> ExecutionDecision {
+    match vault {
+        Some(NamedVault { path, is_trusted: false }) if decision.action == Action::RequireApproval => {
+            ExecutionDecision {
+                action: Action::Deny,
+                reason: format!(
+                    "{}; an approval counts only in a vault that you made or trust",
+                    decision.reason
+                ),
+                hint: Some(format!("run: avfs vault trust {}", shell_word(path.as_os_str()))),
+                ..decision
+            }
+        }
+        Some(_) | None => decision,
     }
 }
 

@@ -54,12 +54,11 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         if let Some(vault) = site.vault.path() {
             secret.extend(vault_files(vault, places));
         }
-        let search_path = request.environment.get("PATH").unwrap_or_default();
         let steps = view(ViewRequest {
             profile: request.profile,
             workspace,
             home: site.home.as_deref(),
-            search_path,
+            search_path: request.environment.toolchain_path(),
             net: &request.net,
             proc: request.proc,
             extras: &request.extras,

@@ -11,12 +11,15 @@ use crate::backend::ApprovalRecord;
 use crate::diagnose::Diagnose;
 use crate::ids::{ApprovalId, ForkName};
 
+use super::choices::Retention;
 use super::confinement::{Confinement, NestedUserns};
 use super::decision::Action;
 use super::envelope::{RequestFile, RequestFileError};
 use super::locate::Surroundings;
 use super::net::NetMode;
-use super::policy::{Asked, Categories, Category, Explanation, Judged, PolicyError, PolicyProfile, Word};
+use super::policy::{
+    Asked, Categories, Category, Explanation, Judged, Opening, PolicyError, PolicyProfile, Word,
+};
 use super::policy_files::{POLICY_FILE, PolicyText, PolicyTexts, UnreadablePolicy};
 use super::timeout::ExecutionTimeout;
 use super::view::Profile;
@@ -131,6 +134,8 @@ impl Remembered {
         let secrets: Vec<&str> = request.secrets.iter().map(String::as_str).chain(files).collect();
         let word = |word: &Option<String>| word.as_deref().unwrap_or_default().to_owned();
         let net = word(&request.net).parse().unwrap_or(NetMode::None);
+        let variables: Vec<(&str, &str)> =
+            request.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let asked = Asked {
             command: &command,
             fork: fork.as_ref(),
@@ -144,6 +149,8 @@ impl Remembered {
             timeout: ExecutionTimeout::None,
             rw: &rw,
             secrets: &secrets,
+            variables: &variables,
+            openings: &openings(&request, place.workspace),
         };
         let profiles: Vec<PolicyProfile> =
             request.policy.iter().filter_map(|profile| profile.parse().ok()).collect();
@@ -262,6 +269,20 @@ fn with_rules(old: &str, begun: &[Begun], id: &ApprovalId, workspace: &Path) -> 
         ));
     }
     text
+}
+
+/// What it would widen, as far as no setting can have asked for it.
+fn openings(request: &RequestFile, workspace: &Path) -> Vec<Opening> {
+    let mut openings = Vec::new();
+    if request.retention.as_deref() == Some(Retention::Apply.word()) {
+        openings.push(Opening::Apply);
+    }
+    let at = request.at.as_deref().map(PathBuf::from);
+    openings.extend(at.filter(|at| !at.starts_with(workspace)).map(Opening::At));
+    if request.allow_degraded {
+        openings.push(Opening::Degraded);
+    }
+    openings
 }
 
 /// A basic string of TOML.

@@ -20,7 +20,7 @@ use super::environment::Environment;
 use super::launcher::{ProcMode, SecretFile, Streams};
 use super::limits::Limits;
 use super::net::NetMode;
-use super::policy::PolicyProfile;
+use super::policy::{NamedVault, PolicyProfile};
 use super::reproducible::{FixedClock, Reproducible};
 use super::timeout::ExecutionTimeout;
 use super::view::{Extra, Profile};
@@ -108,6 +108,17 @@ pub struct ExecutionRequest {
     pub approved: Option<ApprovalPrefix>,
     /// The item of a batch that it is made for.
     pub item: Option<BatchItem>,
+    pub named: Named,
+}
+
+/// What a request itself names on the host: not what the settings add.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// A vault other than the one that would be found.
+    pub vault: Option<NamedVault>,
+    /// Paths of `--ro`.
+    pub ro: Vec<PathBuf>,
+    pub env_files: Vec<PathBuf>,
 }
 
 impl ExecutionRequest {
@@ -211,6 +222,7 @@ pub(super) mod tests {
             approval: ApprovalMode::Fail,
             approved: None,
             item: None,
+            named: Named::default(),
         }
     }
 

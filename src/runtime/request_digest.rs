@@ -9,8 +9,9 @@ use crate::vault::version::Reference;
 
 use super::choices::ForkChoice;
 use super::command_line::CommandLine;
+use super::policy::NamedVault;
 use super::reproducible::Reproducible;
-use super::request::ExecutionRequest;
+use super::request::{ExecutionRequest, Named};
 
 impl ExecutionRequest {
     /// What an approval of this request is bound to: everything that is asked for, in the directory `cwd`. The
@@ -54,6 +55,8 @@ impl ExecutionRequest {
             approval: _,
             approved: _,
             item: _,
+            // What is shown and set is in here already.
+            named: Named { vault, ro: _, env_files: _ },
         } = self;
         let mut bytes = Vec::with_capacity(1024);
         let mut put = |field: &[u8]| put_bytes(&mut bytes, field);
@@ -128,6 +131,9 @@ impl ExecutionRequest {
         match reproducible {
             Reproducible::Off => {}
             Reproducible::On => [&b"reproducible"[..], b"on", b""].into_iter().for_each(&mut put),
+        }
+        if let Some(NamedVault { path, .. }) = vault {
+            [&b"vault"[..], b"named", path.as_os_str().as_bytes()].into_iter().for_each(&mut put);
         }
         RequestDigest(DigestKind::Request.digest(&bytes))
     }

@@ -228,13 +228,7 @@ impl TrustedVaults {
     pub fn check(&self, vault: &Path) -> Result<(), TrustError> {
         let foreign_group = Self::check_place(vault)? == Writers::AnotherGroup;
         let unknown = || TrustError::Unknown { vault: vault.to_owned() };
-        let found = Entry::of(vault, TrustOrigin::Made).map_err(|_| unknown())?;
-        let listed = || -> Result<Option<TrustOrigin>, TrustError> {
-            let same = |entry: &Entry| {
-                (entry.device, entry.inode, &entry.path) == (found.device, found.inode, &found.path)
-            };
-            Ok(self.entries()?.into_iter().find(same).map(|entry| entry.origin))
-        };
+        let listed = || self.origin(vault);
         let mut origin = listed()?;
         if origin.is_none() && self.path.exists() {
             // Another process may be between making this vault and recording it.
@@ -246,6 +240,20 @@ impl TrustedVaults {
             Some(TrustOrigin::Made) if !foreign_group => Ok(()),
             Some(TrustOrigin::Made) | None => Err(unknown()),
         }
+    }
+
+    /// Whether the list has a vault, wherever it lies.
+    pub fn contains(&self, vault: &Path) -> Result<bool, TrustError> {
+        Ok(self.origin(vault)?.is_some())
+    }
+
+    /// Why the list has a vault; nothing if it has not, or there is none.
+    fn origin(&self, vault: &Path) -> Result<Option<TrustOrigin>, TrustError> {
+        let Ok(found) = Entry::of(vault, TrustOrigin::Made) else { return Ok(None) };
+        let same = |entry: &Entry| {
+            (entry.device, entry.inode, &entry.path) == (found.device, found.inode, &found.path)
+        };
+        Ok(self.entries()?.into_iter().find(same).map(|entry| entry.origin))
     }
 
     /// Adds a vault that is there, and drops those that are gone.

@@ -34,6 +34,8 @@ fn reading(criterion: &mut Criterion) {
             timeout: ExecutionTimeout::None,
             rw: &[],
             secrets: &[],
+            variables: &[],
+            openings: &[],
         };
         criterion.bench_function(name, |bencher| bencher.iter(|| read(black_box(&asked))));
     }

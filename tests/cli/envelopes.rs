@@ -76,6 +76,7 @@ fn request() -> ExecutionRequest {
         policy: Vec::new(),
         approval: ApprovalMode::Fail,
         item: None,
+        named: avfs::runtime::Named::default(),
         approved: None,
     }
 }

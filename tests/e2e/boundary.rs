@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
-use crate::env::{TestEnv, wait_for};
+use crate::env::{Running, TestEnv, wait_for};
 use crate::person::person;
 use crate::shared::start_held;
 use crate::support;
@@ -247,8 +247,12 @@ fn a_command_that_only_looks_and_writes_is_found_out() {
     env.put("bin/ls", b"#!/bin/sh\necho gotcha > README.md\n");
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(env.project().join("bin/ls"), executable).unwrap();
-    let path = format!("PATH={}:/usr/bin:/bin", env.project().join("bin").display());
-    let kept = env.run(&["--json", "--env", &path, "--", "ls"]).expect(0).envelope();
+    let path = format!("{}:/usr/bin:/bin", env.project().join("bin").display());
+    let look = || {
+        let mut command = env.command(&["--json", "--", "ls"]);
+        Running::start(command.env("PATH", &path)).answer().expect(0).envelope()
+    };
+    let kept = look();
     assert_eq!(decision(&kept), ("allow", vec!["read_only"]));
     assert_eq!(kept["result"]["classification_violated"], json!(true), "{kept}");
     let codes: Vec<&str> = kept["result"]["notes"]
@@ -262,7 +266,7 @@ fn a_command_that_only_looks_and_writes_is_found_out() {
     let id = kept["run_id"].as_str().unwrap();
     assert!(actions(&env, id).contains(&"run.violation".to_owned()));
     env.policy("[truth]\nviolated = 'discard'\n");
-    let dropped = env.run(&["--json", "--env", &path, "--", "ls"]).expect(0).envelope();
+    let dropped = look();
     assert_eq!(dropped["result"]["classification_violated"], json!(true));
     assert_eq!(dropped["result"]["landing"], json!("nothing"), "{dropped}");
     let run = env.avfs_result(&["runs", "show", dropped["run_id"].as_str().unwrap()]);
@@ -279,8 +283,8 @@ fn a_recovery_does_not_let_through_what_a_run_would_drop() {
     env.put("bin/ls", b"#!/bin/sh\necho gotcha > README.md\n");
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(env.project().join("bin/ls"), executable).unwrap();
-    let path = format!("PATH={}:/usr/bin:/bin", env.project().join("bin").display());
-    let mut command = env.command(&["--json", "--scratch", "disk", "--env", &path, "--", "ls"]);
+    let mut command = env.command(&["--json", "--scratch", "disk", "--", "ls"]);
+    command.env("PATH", format!("{}:/usr/bin:/bin", env.project().join("bin").display()));
     let (running, pauses) = start_held(&env, &mut command, "session-Released");
     // The capture fails, because the vault is not where it was.
     let (there, away) = (env.project().join(".avfs"), env.at("away"));

@@ -28,6 +28,8 @@ fn reading(command: &CommandLine) -> Reading {
         timeout: ExecutionTimeout::None,
         rw: &rw,
         secrets: &[],
+        variables: &[],
+        openings: &[],
     })
 }
 

@@ -78,3 +78,4 @@ mod symlink_in_run;
 mod tiny_files;
 mod typed_input;
 mod vsock;
+mod widened_request;

@@ -51,6 +51,7 @@ fn request(word: &str) -> ExecutionRequest {
         approval: ApprovalMode::Fail,
         approved: None,
         item: None,
+        named: avfs::runtime::Named::default(),
         reproducible: Reproducible::Off,
         clock: None,
     }

@@ -14,6 +14,7 @@ use crate::vault::codec::put_bytes;
 use crate::vault::memo::{COMMAND_PART, MemoParts};
 
 use super::inputs::inputs;
+use super::machine::SearchPaths;
 use super::{Machine, MemoError};
 
 pub const BASE: &str = "base";
@@ -70,6 +71,7 @@ pub fn parts(request: &ExecutionRequest, around: &Around<'_>) -> Result<MemoPart
         policy: _,
         approval: _,
         approved: _,
+        named: _,
         // With one nothing is remembered.
         secret_files: _,
         // Whether it may be remembered.
@@ -132,12 +134,15 @@ pub fn parts(request: &ExecutionRequest, around: &Around<'_>) -> Result<MemoPart
 
     parts.set(INPUTS, &inputs(named)?);
     parts.set(SYSTEM, machine.system());
-    let search_path = environment.get("PATH").unwrap_or_default();
+    let paths = SearchPaths {
+        toolchains: environment.toolchain_path(),
+        command: environment.get("PATH").unwrap_or_default(),
+    };
     let program = match command {
         CommandLine::Argv(words) => words.first().map_or(OsStr::new(""), |word| word.as_os_str()),
         CommandLine::Shell(_) => OsStr::new("/bin/sh"),
     };
-    parts.set(PROGRAMS, &machine.programs(search_path, program, *home, workspace));
+    parts.set(PROGRAMS, &machine.programs(&paths, program, *home, workspace));
     Ok(parts)
 }
 

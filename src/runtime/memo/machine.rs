@@ -29,6 +29,12 @@ const RELEASE: &str = "/etc/os-release";
 /// Names in a toolchain's directory that are looked at.
 const NAMES_MAX: usize = 512;
 
+/// Where programs are looked for: the command's own PATH, and the one whose toolchains it sees.
+pub struct SearchPaths<'a> {
+    pub command: &'a OsStr,
+    pub toolchains: &'a OsStr,
+}
+
 /// What was seen so far.
 #[derive(Default)]
 pub struct Machine {
@@ -57,15 +63,15 @@ impl Machine {
     /// workspace is the version's, not the machine's.
     pub fn programs(
         &self,
-        search_path: &OsStr,
+        paths: &SearchPaths<'_>,
         program: &OsStr,
         home: Option<&Path>,
         workspace: &Path,
     ) -> Vec<u8> {
         let dirs =
-            search_path.as_bytes().split(|byte| *byte == b':').map(|dir| Path::new(OsStr::from_bytes(dir)));
+            paths.command.as_bytes().split(|byte| *byte == b':').map(|dir| Path::new(OsStr::from_bytes(dir)));
         let dirs: Vec<&Path> = dirs.filter(|dir| dir.is_absolute() && !dir.starts_with(workspace)).collect();
-        let mut bytes = self.toolchains(search_path, &dirs, home, workspace);
+        let mut bytes = self.toolchains(paths, &dirs, home, workspace);
         let named = Path::new(program);
         let found = match program.as_bytes().contains(&b'/') {
             true => Some(named.to_owned()).filter(|path| path.is_absolute() && !path.starts_with(workspace)),
@@ -81,25 +87,25 @@ impl Machine {
 
     fn toolchains(
         &self,
-        search_path: &OsStr,
+        paths: &SearchPaths<'_>,
         dirs: &[&Path],
         home: Option<&Path>,
         workspace: &Path,
     ) -> Vec<u8> {
         let mut known = self.toolchains.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bytes) = known.get(search_path) {
+        if let Some(bytes) = known.get(paths.command) {
             return bytes.clone();
         }
         let mut bytes = Vec::new();
         dirs.iter().for_each(|dir| put_stat(&mut bytes, dir));
-        for dir in toolchains(search_path, home).iter().filter(|dir| !dir.starts_with(workspace)) {
+        for dir in toolchains(paths.toolchains, home).iter().filter(|dir| !dir.starts_with(workspace)) {
             put_stat(&mut bytes, dir);
             let names = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
             let mut names: Vec<PathBuf> = names.collect();
             names.sort();
             names.iter().take(NAMES_MAX).for_each(|path| put_stat(&mut bytes, path));
         }
-        known.insert(search_path.to_owned(), bytes.clone());
+        known.insert(paths.command.to_owned(), bytes.clone());
         bytes
     }
 }
@@ -128,7 +134,8 @@ mod tests {
         std::fs::create_dir_all(&bin).unwrap();
         std::fs::write(bin.join("cc"), "1").unwrap();
         let look = |program: &str, workspace: &str| {
-            Machine::default().programs(bin.as_os_str(), program.as_ref(), None, Path::new(workspace))
+            let paths = SearchPaths { command: bin.as_os_str(), toolchains: bin.as_os_str() };
+            Machine::default().programs(&paths, program.as_ref(), None, Path::new(workspace))
         };
         let before = look("cc", "/w");
         assert_eq!(look("cc", "/w"), before);

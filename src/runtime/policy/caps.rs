@@ -2,12 +2,14 @@
 
 use std::path::{Component, Path};
 
+use crate::runtime::confinement::{LandlockMode, NestedUserns, SeccompProfile};
 use crate::runtime::decision::Action;
 use crate::runtime::limits::{LimitKind, Limits};
 use crate::runtime::net::NetMode;
 use crate::runtime::timeout::ExecutionTimeout;
 use crate::runtime::view::Profile;
 
+use super::opening::{Opening, OpeningKind};
 use super::reading::Asked;
 use super::rules::Pattern;
 use super::verdict::{Place, Placed, Verdict};
@@ -22,8 +24,53 @@ pub struct Caps {
     pub secrets: Option<Placed<Vec<Pattern>>>,
     pub profile: Option<Placed<Profile>>,
     pub timeout: Option<Placed<ExecutionTimeout>>,
+    /// The weakest confinement that may be asked for.
+    pub seccomp: Option<Placed<SeccompProfile>>,
+    pub landlock: Option<Placed<LandlockMode>>,
+    pub userns: Option<Placed<NestedUserns>>,
+    pub openings: Vec<(OpeningKind, Placed<OpeningCap>)>,
     /// What a command may use at most, cpus in thousandths.
     pub limits: Vec<(LimitKind, Placed<u64>)>,
+}
+
+/// How far an opening may go.
+#[derive(Clone, Debug)]
+pub enum OpeningCap {
+    Allowed(bool),
+    /// To these paths.
+    Paths(Vec<Pattern>),
+}
+
+impl OpeningCap {
+    fn covers(&self, opening: &Opening) -> bool {
+        match (self, opening.path()) {
+            (Self::Allowed(allowed), _) => *allowed,
+            (Self::Paths(patterns), Some(path)) => is_within(path, patterns),
+            (Self::Paths(_), None) => false,
+        }
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Allowed(allowed) => allowed.to_string(),
+            Self::Paths(patterns) => list(patterns),
+        }
+    }
+}
+
+/// An opening as a key of the file; nothing for one that the profile alone is about.
+#[must_use]
+pub const fn opening_key(kind: OpeningKind) -> Option<&'static str> {
+    match kind {
+        OpeningKind::Vault => Some("caps.vault"),
+        OpeningKind::NewVault => Some("caps.new_vault"),
+        OpeningKind::Apply => Some("caps.apply"),
+        OpeningKind::Ro => Some("caps.ro"),
+        OpeningKind::EnvFile => Some("caps.env_file"),
+        OpeningKind::At => Some("caps.at"),
+        OpeningKind::Degraded => Some("caps.degraded"),
+        OpeningKind::Cover => None,
+    }
 }
 
 /// One cap as it is told.
@@ -66,6 +113,26 @@ impl Caps {
                 bad.map(|name| (format!("the value of {name}"), format!("--secret {name} or --env {name}")));
             told("caps.secrets", list(&cap.value), &cap.place, beyond)
         });
+        let held = asked.confinement;
+        let seccomp = self.seccomp.as_ref().map(|cap| {
+            let option = format!("--seccomp {}", held.seccomp);
+            let beyond = (held.seccomp < cap.value).then(|| ("a weaker filter".to_owned(), option));
+            told("caps.seccomp", cap.value.to_string(), &cap.place, beyond)
+        });
+        let landlock = self.landlock.as_ref().map(|cap| {
+            let option = format!("--landlock {}", held.landlock);
+            let beyond = (held.landlock < cap.value).then(|| ("less of Landlock".to_owned(), option));
+            told("caps.landlock", cap.value.to_string(), &cap.place, beyond)
+        });
+        let userns = self.userns.as_ref().map(|cap| {
+            let what = || ("user namespaces of its own".to_owned(), "--allow-userns".to_owned());
+            told("caps.userns", cap.value.to_string(), &cap.place, (held.userns > cap.value).then(what))
+        });
+        let openings = self.openings.iter().filter_map(|(kind, cap)| {
+            let mut of_kind = asked.openings.iter().filter(|opening| opening.kind() == *kind);
+            let broken = of_kind.find_map(|opening| self.refuses(opening));
+            Some(Cap { key: opening_key(*kind)?, value: cap.value.shown(), place: cap.place.clone(), broken })
+        });
         // A longer time is lowered, not refused; so is a higher limit.
         let timeout =
             self.timeout.as_ref().map(|cap| told("caps.timeout", cap.value.to_string(), &cap.place, None));
@@ -73,7 +140,16 @@ impl Caps {
             .limits
             .iter()
             .map(|(kind, cap)| Some(told(limit_key(*kind), kind.show(cap.value), &cap.place, None)));
-        [net, profile, rw, secrets, timeout].into_iter().chain(limits).flatten().collect()
+        let single = [net, profile, rw, secrets, seccomp, landlock, userns, timeout];
+        single.into_iter().chain(limits).flatten().chain(openings).collect()
+    }
+
+    /// Why an opening is beyond its cap.
+    #[must_use]
+    pub fn refuses(&self, opening: &Opening) -> Option<Verdict> {
+        let (kind, cap) = self.openings.iter().find(|(kind, _)| *kind == opening.kind())?;
+        let beyond = (!cap.value.covers(opening)).then(|| (opening.shown(), opening.hint()));
+        cap_of(opening_key(*kind)?, cap.value.shown(), &cap.place, beyond).broken
     }
 
     /// The highest limits that these caps leave.
@@ -130,12 +206,18 @@ fn list(patterns: &[Pattern]) -> String {
     format!("[{}]", texts.join(", "))
 }
 
+/// A cap, and what goes beyond it with the option to drop.
 fn told(key: &'static str, value: String, place: &Place, beyond: Option<(String, String)>) -> Cap {
-    let broken = beyond.map(|(what, flag)| Verdict {
+    cap_of(key, value, place, beyond.map(|(what, flag)| (what, format!("drop {flag}"))))
+}
+
+/// A cap, and what goes beyond it with a hint.
+fn cap_of(key: &'static str, value: String, place: &Place, beyond: Option<(String, String)>) -> Cap {
+    let broken = beyond.map(|(what, hint)| Verdict {
         action: Action::Deny,
         rule: key.to_owned(),
         reason: format!("{place} does not allow it: {what} ({key} is {value})"),
-        hint: Some(format!("drop {flag}")),
+        hint: Some(hint),
     });
     Cap { key, value, place: place.clone(), broken }
 }

@@ -2,7 +2,7 @@
 //!
 //! Total and deterministic: every request gets a decision, and the same one each time.
 
-use crate::runtime::decision::{ExecutionDecision, OnViolation};
+use crate::runtime::decision::{Action, ExecutionDecision, OnViolation};
 use crate::runtime::limits::Limits;
 use crate::runtime::timeout::ExecutionTimeout;
 
@@ -11,6 +11,7 @@ use super::category::{Categories, Category};
 use super::defaults;
 use super::explanation::{Explained, Explanation};
 use super::layer::{Authority, Layer};
+use super::opening::Opening;
 use super::profile::{PolicyProfile, Profiles};
 use super::reading::{Asked, Judged, Reading};
 use super::verdict::{Tier, Verdict};
@@ -81,6 +82,15 @@ impl Policy {
     #[must_use]
     pub fn explain(&self, asked: &Asked<'_>) -> Explanation {
         self.judge(asked, super::read(asked))
+    }
+
+    /// Why an opening is refused before anything else of its request is looked at; nothing if it may be.
+    #[must_use]
+    pub fn refuses(&self, opening: &Opening) -> Option<Verdict> {
+        let by_cap = self.layers.iter().find_map(|layer| layer.caps.refuses(opening));
+        let is_agent = self.profiles().contains(PolicyProfile::Agent);
+        let by_profile = is_agent.then(|| opening.for_an_agent()).filter(|it| it.action == Action::Deny);
+        by_cap.or(by_profile)
     }
 
     /// The decision about a command that has been read, and the way to it.

@@ -116,5 +116,7 @@ fn asked(command: &CommandLine) -> Asked<'_> {
         timeout: ExecutionTimeout::DEFAULT,
         rw: &[],
         secrets: &[],
+        variables: &[],
+        openings: &[],
     }
 }

@@ -8,11 +8,12 @@ use crate::runtime::timeout::ExecutionTimeout;
 use crate::runtime::units::{Size, Span};
 use crate::toml_source::{Fault, Found, Source};
 
-use super::caps::{Caps, limit_key};
+use super::caps::{Caps, OpeningCap, limit_key, opening_key};
 use super::category::{Categories, Category};
 use super::error::PolicyError;
 use super::examples::{Example, Wanted};
 use super::layer::Layer;
+use super::opening::OpeningKind;
 use super::profile::{PolicyProfile, Profiles};
 use super::reading::{Asked, Reading};
 use super::rules::{ArgPattern, Conditions, Pattern, Rule};
@@ -33,8 +34,29 @@ const RULE: &[&str] = &[
     "match",
     "not_match",
 ];
-const CAPS: &[&str] =
-    &["net", "rw", "secrets", "timeout", "profile", "memory", "cpus", "pids", "disk", "files", "file_size"];
+const CAPS: &[&str] = &[
+    "net",
+    "rw",
+    "secrets",
+    "timeout",
+    "profile",
+    "seccomp",
+    "landlock",
+    "userns",
+    "vault",
+    "new_vault",
+    "apply",
+    "ro",
+    "env_file",
+    "at",
+    "degraded",
+    "memory",
+    "cpus",
+    "pids",
+    "disk",
+    "files",
+    "file_size",
+];
 const TRUTH: &[&str] = &["violated"];
 const APPROVAL: &[&str] = &["expires"];
 
@@ -96,13 +118,40 @@ fn caps(found: &Found<'_>) -> Result<Caps, Fault> {
             "caps.secrets" => caps.secrets = Some(placed(&field, patterns(&field, text_pattern)?)),
             "caps.profile" => caps.profile = Some(placed(&field, field.parse("strict or host")?)),
             "caps.timeout" => caps.timeout = Some(placed(&field, timeout(&field)?)),
-            other => match LimitKind::ALL.iter().find(|kind| limit_key(**kind) == other) {
-                Some(kind) => caps.limits.push((*kind, placed(&field, amount(&field, *kind)?))),
-                None => return Err(field.unread()),
-            },
+            "caps.seccomp" => caps.seccomp = Some(placed(&field, field.parse("default, strict or off")?)),
+            "caps.landlock" => caps.landlock = Some(placed(&field, field.parse("auto, required or off")?)),
+            "caps.userns" => caps.userns = Some(placed(&field, field.parse("refused or allowed")?)),
+            other => {
+                let opening = OpeningKind::ALL.iter().find(|kind| opening_key(**kind) == Some(other));
+                let limit = LimitKind::ALL.iter().find(|kind| limit_key(**kind) == other);
+                match (opening, limit) {
+                    (Some(kind), _) => {
+                        caps.openings.push((*kind, placed(&field, opening_cap(&field, *kind)?)))
+                    }
+                    (None, Some(kind)) => caps.limits.push((*kind, placed(&field, amount(&field, *kind)?))),
+                    (None, None) => return Err(field.unread()),
+                }
+            }
         }
     }
     Ok(caps)
+}
+
+/// Paths where the opening is about one; true or false otherwise.
+fn opening_cap(field: &Found<'_>, kind: OpeningKind) -> Result<OpeningCap, Fault> {
+    match kind {
+        OpeningKind::Vault
+        | OpeningKind::Ro
+        | OpeningKind::EnvFile
+        | OpeningKind::At
+        | OpeningKind::Cover => Ok(OpeningCap::Paths(patterns(field, path_pattern)?)),
+        OpeningKind::NewVault | OpeningKind::Apply | OpeningKind::Degraded => {
+            match field.value.get_ref().as_bool() {
+                Some(allowed) => Ok(OpeningCap::Allowed(allowed)),
+                None => Err(field.bad(field.value, "it", "true or false")),
+            }
+        }
+    }
 }
 
 fn truth(found: &Found<'_>) -> Result<Option<OnViolation>, Fault> {
@@ -291,7 +340,7 @@ mod tests {
     use crate::diagnose::Diagnose;
     use crate::runtime::limits::Limits;
     use crate::runtime::policy::{Judged, Word};
-    use crate::runtime::{NetMode, Profile};
+    use crate::runtime::{LandlockMode, NetMode, Profile};
 
     /// Splits at blanks: what the examples of these tests need of a shell.
     fn read(asked: &Asked<'_>) -> Reading {
@@ -338,6 +387,16 @@ rw = ["/srv/data/**"]
 secrets = ["NPM_*"]
 timeout = "10m"
 profile = "strict"
+seccomp = "default"
+landlock = "required"
+userns = "refused"
+vault = []
+new_vault = false
+apply = false
+ro = ["/srv/data/**"]
+env_file = []
+at = []
+degraded = true
 memory = "2GiB"
 cpus = 1.5
 pids = 100
@@ -383,6 +442,8 @@ expires = "2h"
         assert_eq!(caps.profile.unwrap().value, Profile::Strict);
         let timeout = caps.timeout.unwrap();
         assert_eq!((timeout.value, timeout.place.line), (ExecutionTimeout::Millis(600_000), 26));
+        assert_eq!(caps.landlock.unwrap().value, LandlockMode::Required);
+        assert_eq!(caps.openings.len(), 7);
         assert_eq!((caps.rw.unwrap().value.len(), caps.secrets.unwrap().value.len()), (1, 1));
         assert_eq!((layer.on_violation, layer.approval_seconds), (Some(OnViolation::Discard), Some(7_200)));
         assert!(parse("").unwrap().rules.is_empty());

@@ -7,6 +7,7 @@ use crate::runtime::words::words;
 
 use super::category::Category;
 use super::defaults::{NET_FLAG, categories_of};
+use super::opening::Opening;
 use super::reading::{Asked, Judged};
 use super::verdict::{Verdict, shown};
 
@@ -98,6 +99,7 @@ impl Profiles {
             let reason = format!("an agent would have more of the kernel to attack ({flag})");
             said.push(ask("profile.agent.confinement", reason, format!("drop {flag}")));
         }
+        said.extend(asked.openings.iter().map(Opening::for_an_agent));
         said
     }
 

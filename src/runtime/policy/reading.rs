@@ -10,6 +10,7 @@ use crate::runtime::timeout::ExecutionTimeout;
 use crate::runtime::view::Profile;
 
 use super::category::{Categories, Category};
+use super::opening::Opening;
 
 /// Everything a decision depends on. Plain values: nothing is looked up for them.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +34,9 @@ pub struct Asked<'a> {
     pub rw: &'a [&'a Path],
     /// Names of the secrets it is given.
     pub secrets: &'a [&'a str],
+    /// Variables that the request itself brings, with their values.
+    pub variables: &'a [(&'a str, &'a str)],
+    pub openings: &'a [Opening],
 }
 
 /// One word of a command as the shell would pass it on.

@@ -184,6 +184,8 @@ decision := {"action": "allow"} if {
             timeout: ExecutionTimeout::DEFAULT,
             rw: &[],
             secrets: &[],
+            variables: &[],
+            openings: &[],
         };
         let layer = Layer { script: Some(script.clone()), ..Layer::new(tier) };
         let reading = Reading { commands: vec![command], doubts: Vec::new() };

@@ -28,6 +28,8 @@ fn asked<T>(command: &CommandLine, with: impl FnOnce(&Asked<'_>) -> T) -> T {
         timeout: ExecutionTimeout::None,
         rw: &[Path::new("/data")],
         secrets: &[],
+        variables: &[],
+        openings: &[],
     })
 }
 

@@ -6,7 +6,7 @@ use avfs::backend::sqlite::OpenOptions;
 use avfs::diagnose::shell_word;
 use avfs::ids::ForkName;
 use avfs::runtime::envelope::Init;
-use avfs::runtime::{TrustOrigin, TrustedVaults, VAULT_DIR, VAULT_FILE, make_vault};
+use avfs::runtime::{LocateError, TrustOrigin, TrustedVaults, VAULT_DIR, VAULT_FILE, make_vault};
 use avfs::vault::Vault;
 use avfs::vault::import::OnTrouble;
 use clap::Args;
@@ -45,7 +45,9 @@ pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
             Ok(make_vault(&path, &dir, OpenOptions::default(), ctx.actor.clone())?)
         };
         let vault = if is_named(ctx) {
-            make()?
+            let vault = make()?;
+            record(ctx, &path);
+            vault
         } else {
             TrustedVaults::check_place(&path)?;
             ctx.around.trusted_vaults()?.make(&path, TrustOrigin::Chosen, make)?
@@ -82,7 +84,18 @@ fn place(ctx: &CommandContext, dir: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Whether the vault is one that later commands name too: it needs no record.
+/// Records a vault that is named wherever it is used. It can be used without a record, but for approvals.
+fn record(ctx: &CommandContext, path: &Path) {
+    let recorded = match ctx.around.trusted_vaults() {
+        Ok(trusted) => trusted.add(path, TrustOrigin::Chosen).map_err(LocateError::from),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = recorded {
+        ctx.ui.note(format_args!("approvals in this vault will not count: {error}"));
+    }
+}
+
+/// Whether later commands name the vault too.
 fn is_named(ctx: &CommandContext) -> bool {
     ctx.around.chosen(ctx.vault_option.as_deref()).is_some()
 }

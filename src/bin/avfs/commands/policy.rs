@@ -11,7 +11,7 @@ use avfs::runtime::envelope::{
     ErrorBody, PolicyCheck, PolicyExplain, PolicyFailure, PolicyTest, PolicyTested,
 };
 use avfs::runtime::policy::{
-    self, Asked, Effect, Explained, Explanation, Layer, PolicyProfile, Script, Tier, Word,
+    self, Asked, Effect, Explained, Explanation, Layer, Opening, PolicyProfile, Script, Tier, Word,
 };
 use avfs::runtime::{
     Action, CommandLine, Confinement, ExecutionDecision, ExecutionTimeout, LandlockMode, LocateError,
@@ -99,6 +99,21 @@ struct AskArgs {
     /// As if the command could write there
     #[arg(long, value_name = "PATH")]
     rw: Vec<PathBuf>,
+    /// As if it could read there
+    #[arg(long, value_name = "PATH")]
+    ro: Vec<PathBuf>,
+    /// As if its changes were written back to the directory
+    #[arg(long)]
+    apply: bool,
+    /// As if the workspace were seen there
+    #[arg(long, value_name = "PATH")]
+    at: Option<PathBuf>,
+    /// As if with variables from this file
+    #[arg(long, value_name = "FILE")]
+    env_file: Vec<PathBuf>,
+    /// As if it could run with less isolation
+    #[arg(long)]
+    allow_degraded: bool,
     /// As if it were given this secret
     #[arg(long, value_name = "NAME[=file|=PATH]")]
     secret: Vec<OsString>,
@@ -312,12 +327,13 @@ fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts
     for word in &args.secret {
         secrets.extend(SecretWord::parse(word)?.handed_over(&ctx.around.cwd));
     }
+    let workspace = ground.bound.as_deref().unwrap_or(&ctx.around.cwd);
     let asked = Asked {
         command: &command,
         fork: fork.as_ref(),
         cwd: &ctx.around.cwd,
-        workspace: ground.bound.as_deref().unwrap_or(&ctx.around.cwd),
-        project: ground.bound.as_deref().unwrap_or(&ctx.around.cwd),
+        workspace: args.at.as_deref().unwrap_or(workspace),
+        project: workspace,
         home: ctx.around.home.as_deref(),
         net: args.net.as_ref().unwrap_or(&config.run_net.value),
         confinement: args.confinement(&config),
@@ -325,8 +341,22 @@ fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts
         timeout: args.timeout.unwrap_or(config.run_timeout.value),
         rw: &rw.iter().map(PathBuf::as_path).collect::<Vec<_>>(),
         secrets: &secrets.iter().map(String::as_str).collect::<Vec<_>>(),
+        variables: &[],
+        openings: &args.openings(&ctx.around.cwd, workspace),
     };
     Ok((policy.explain(&asked), texts))
+}
+
+impl AskArgs {
+    /// What a run with these words would widen.
+    fn openings(&self, cwd: &Path, workspace: &Path) -> Vec<Opening> {
+        let mut openings: Vec<Opening> = self.ro.iter().map(|path| Opening::Ro(real(cwd, path))).collect();
+        openings.extend(self.env_file.iter().map(|path| Opening::EnvFile(real(cwd, path))));
+        openings.extend(self.apply.then_some(Opening::Apply));
+        openings.extend(self.at.iter().filter(|at| !at.starts_with(workspace)).cloned().map(Opening::At));
+        openings.extend(self.allow_degraded.then_some(Opening::Degraded));
+        openings
+    }
 }
 
 /// A cap is about the place itself, whatever links lead to it.

@@ -58,15 +58,16 @@ Examples:
 ///
 /// A vault decides what a run sees and which approvals hold, so avfs uses one that it finds in the working directory
 /// or above only if you made it or trust it. Needed once for a vault that came with a repository or a backup, that
-/// was moved or copied, or that an older avfs made.
+/// was moved or copied, or that an older avfs made. A vault that is named with --vault needs it for approvals to count.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs vault trust
-  avfs vault trust ~/project")]
+  avfs vault trust ~/project
+  avfs vault trust /srv/vaults/team.db")]
 struct TrustArgs {
-    /// The directory that has the vault in its .avfs
-    #[arg(default_value = ".", value_hint = clap::ValueHint::DirPath)]
+    /// The directory that has the vault in its .avfs, or a vault's own file
+    #[arg(default_value = ".", value_hint = clap::ValueHint::AnyPath)]
     dir: PathBuf,
 }
 
@@ -178,8 +179,13 @@ fn describe(vault: &Vault, created_at: Option<Timestamp>) -> Result<VaultInfo, F
 fn trust(ctx: &CommandContext, args: &TrustArgs) -> Outcome {
     let dir = ctx.around.cwd.join(&args.dir);
     let dir = dir.canonicalize().map_err(EdgeError::host("find", &dir))?;
-    let path = dir.join(VAULT_DIR).join(VAULT_FILE);
-    TrustedVaults::check_place(&path)?;
+    let path = if dir.is_file() {
+        dir.clone()
+    } else {
+        let path = dir.join(VAULT_DIR).join(VAULT_FILE);
+        TrustedVaults::check_place(&path)?;
+        path
+    };
     // Opening it first makes sure that it is a vault at all.
     let vault = Vault::open(&path, OpenOptions::default(), ctx.actor.clone())?;
     let bound = bound_dir(&vault)?;

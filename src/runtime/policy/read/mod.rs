@@ -22,6 +22,7 @@ pub use limits::{BRACE_WORDS_MAX, COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX};
 #[must_use]
 pub fn read(asked: &Asked<'_>) -> Reading {
     let mut reader = reader::Reader::new(asked);
+    asked.variables.iter().for_each(|(name, value)| reader.given(name, value));
     match asked.command {
         CommandLine::Shell(text) => reader.os_text(text, shell::Dialect::Sh),
         CommandLine::Argv(words) if words.is_empty() => reader.doubt("there is no command"),

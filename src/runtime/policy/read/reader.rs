@@ -178,6 +178,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A variable that the request brings: judged as an assignment in front of the command would be.
+    pub fn given(&mut self, name: &str, value: &str) {
+        let mut found = Found::default();
+        assignments::judge(name, &Word::Known(value.to_owned()), &mut found);
+        if !found.is_empty() {
+            self.keep(vec![Word::Known(format!("{name}={value}"))], found, "a shell");
+        }
+    }
+
     /// Of most names nothing is to be said.
     fn assigned(&mut self, name: &str) {
         let mut found = Found::default();

@@ -22,6 +22,8 @@ struct Request {
     profile: Profile,
     rw: Vec<&'static Path>,
     secrets: Vec<&'static str>,
+    variables: Vec<(&'static str, &'static str)>,
+    openings: Vec<Opening>,
 }
 
 impl Request {
@@ -35,6 +37,8 @@ impl Request {
             profile: Profile::Strict,
             rw: Vec::new(),
             secrets: Vec::new(),
+            variables: Vec::new(),
+            openings: Vec::new(),
         }
     }
 
@@ -56,6 +60,8 @@ impl Request {
             timeout: ExecutionTimeout::DEFAULT,
             rw: &self.rw,
             secrets: &self.secrets,
+            variables: &self.variables,
+            openings: &self.openings,
         }
     }
 

@@ -1,6 +1,9 @@
 //! What is said of a request, whatever its command: profiles, caps, times.
 
+use std::path::PathBuf;
+
 use super::*;
+use crate::runtime::{LandlockMode, NestedUserns};
 
 #[test]
 fn an_agent_asks_for_the_network_and_for_what_it_is_given() {
@@ -87,6 +90,86 @@ fn in_ci_nobody_is_asked() {
     assert_eq!(Request::plain().decided(&ci, in_doubt([])).action, Action::Deny);
     let both = ci.with_profile(PolicyProfile::Agent);
     assert_eq!(Request::with_net().decided(&both, one("curl x", NETWORK)).action, Action::Deny);
+}
+
+/// Every opening there is, in a request of its own.
+fn openings() -> Vec<Opening> {
+    let path = PathBuf::from("/srv/x");
+    let vault = |is_trusted| Opening::Vault(NamedVault { path: path.clone(), is_trusted });
+    vec![
+        vault(true),
+        vault(false),
+        Opening::NewVault,
+        Opening::Apply,
+        Opening::Ro(path.clone()),
+        Opening::EnvFile(path.clone()),
+        Opening::At(path.clone()),
+        Opening::Degraded,
+        Opening::Cover { option: "--tmpfs", path },
+    ]
+}
+
+#[test]
+fn an_agent_is_asked_about_everything_that_widens_what_it_gets() {
+    let kinds: Vec<OpeningKind> = openings().iter().map(Opening::kind).collect();
+    assert!(OpeningKind::ALL.iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
+    for opening in openings() {
+        let request = Request { openings: vec![opening.clone()], ..Request::plain() };
+        assert_eq!(request.decided(&Policy::builtin(), one("ls", READ)).action, Action::Allow);
+        let agent = Policy::builtin().with_profile(PolicyProfile::Agent);
+        let decision = request.decided(&agent, one("ls", READ));
+        let refused =
+            matches!(opening, Opening::Vault(NamedVault { is_trusted: false, .. }) | Opening::NewVault);
+        let action = if refused { Action::Deny } else { Action::RequireApproval };
+        assert_eq!(decision.action, action, "{opening:?}");
+        assert_eq!(decision.rule, Some(format!("profile.agent.{}", opening.kind())));
+        assert_eq!(agent.refuses(&opening).is_some(), refused, "{opening:?}");
+        assert_eq!(Policy::builtin().refuses(&opening), None);
+    }
+}
+
+#[test]
+fn caps_hold_openings_and_confinement() {
+    let caps = "[caps]\nvault = ['/srv/ok']\nnew_vault = false\napply = false\nro = ['/srv/ok']\n\
+                env_file = []\nat = ['/srv/ok']\ndegraded = false\nseccomp = 'default'\nlandlock = 'auto'\n\
+                userns = 'refused'";
+    let layer = |text: &str| Layer::parse_unchecked(Tier::User, Path::new("/p.toml"), text).unwrap();
+    let (capped, open) = (policy([layer(caps)]), "[caps]\nnew_vault = true\napply = true\ndegraded = true");
+    for opening in openings().into_iter().filter(|opening| opening.kind() != OpeningKind::Cover) {
+        let request = Request { openings: vec![opening.clone()], ..Request::plain() };
+        let decision = request.decided(&capped, one("ls", READ));
+        let key = format!("caps.{}", opening.kind());
+        assert_eq!((decision.action, decision.rule), (Action::Deny, Some(key)), "{opening:?}");
+        assert!(capped.refuses(&opening).is_some(), "{opening:?}");
+        assert_eq!(policy([layer(open)]).refuses(&opening), None, "{opening:?}");
+    }
+    let within = Request { openings: vec![Opening::Ro("/srv/ok/below".into())], ..Request::plain() };
+    assert_eq!(within.decided(&capped, one("ls", READ)).rule.as_deref(), Some("caps.ro"));
+    let within = Request { openings: vec![Opening::Ro("/srv/ok".into())], ..Request::plain() };
+    assert_eq!(within.decided(&capped, one("ls", READ)).action, Action::Allow);
+    for (confinement, key) in [
+        (Confinement { seccomp: SeccompProfile::Off, ..Confinement::DEFAULT }, "caps.seccomp"),
+        (Confinement { landlock: LandlockMode::Off, ..Confinement::DEFAULT }, "caps.landlock"),
+        (Confinement { userns: NestedUserns::Allowed, ..Confinement::DEFAULT }, "caps.userns"),
+    ] {
+        let request = Request { confinement, ..Request::plain() };
+        let decision = request.decided(&capped, one("ls", READ));
+        assert_eq!((decision.action, decision.rule.as_deref()), (Action::Deny, Some(key)));
+        assert_eq!(request.decided(&Policy::builtin(), one("ls", READ)).action, Action::Allow);
+    }
+}
+
+#[test]
+fn variables_of_a_request_are_judged_like_assignments() {
+    let decided = |variables| {
+        let request =
+            Request { command: CommandLine::Argv(vec!["ls".into()]), variables, ..Request::plain() };
+        Policy::builtin().decide(&request.asked()).action
+    };
+    assert_eq!(decided(vec![("LANG", "C"), ("PAGER", "cat")]), Action::Allow);
+    for name in ["PATH", "LD_PRELOAD", "GIT_SSH_COMMAND", "BASH_ENV"] {
+        assert_eq!(decided(vec![(name, "/w/x")]), Action::AllowWithCheckpoint, "{name}");
+    }
 }
 
 #[test]
