@@ -19,6 +19,14 @@ impl ForkChoice {
     pub fn is_ephemeral(&self) -> bool {
         matches!(self, Self::Ephemeral { .. })
     }
+
+    /// The version that a new fork begins from, where the request names one.
+    #[must_use]
+    pub fn from(&self) -> Option<&Reference> {
+        match self {
+            Self::Ephemeral { from } | Self::Persistent { from, .. } => from.as_ref(),
+        }
+    }
 }
 
 words!(

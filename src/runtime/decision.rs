@@ -1,6 +1,7 @@
 //! What was decided about a request before anything was done for it.
 
 use super::limits::Limits;
+use super::net::NetMode;
 use super::policy::{Categories, Category};
 use super::timeout::ExecutionTimeout;
 use super::words::words;
@@ -41,6 +42,8 @@ pub struct ExecutionDecision {
     pub limits_max: Limits,
     /// How long an approval may be waited for and used.
     pub approval_seconds: i64,
+    /// The network it has in place of the one it asked for: by a rule, or by whoever approved it.
+    pub net: Option<NetMode>,
 }
 
 impl ExecutionDecision {

@@ -205,6 +205,12 @@ impl Environment {
         &self.caller_path
     }
 
+    /// True for a variable that every command gets, whoever asks.
+    #[must_use]
+    pub fn is_usual(name: &str) -> bool {
+        is_common(OsStr::new(name))
+    }
+
     /// The variables whose values the request itself brings.
     pub fn brought(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         let brought = self.brought.iter().filter(|name| !self.is_secret(name));

@@ -31,6 +31,7 @@ mod locate;
 mod memo;
 mod mount_session;
 mod net;
+mod net_offer;
 mod permission;
 mod plan;
 pub mod policy;
@@ -104,6 +105,7 @@ pub use locate::{
 pub use memo::{CacheUse, Found, Look, Machine, MemoError, MemoSite, Reason, look, why_not_remembered};
 pub use mount_session::{MountSession, MountState, ScratchDir, SessionError};
 pub use net::{AllowList, AllowRule, HostRule, NetError, NetMode, is_beneath, is_within};
+pub use net_offer::offered_networks;
 pub use permission::{Approver, Denial};
 pub use policy_files::{LayerText, POLICY_FILE, PolicyText, PolicyTexts, REGO_FILE, UnreadablePolicy};
 pub use proxy::{Came, Executed, ProxyRuntime, Site};

@@ -10,13 +10,15 @@ use crate::diagnose::shell_word;
 use crate::hostfs::random;
 use crate::ids::{ApprovalId, ApprovalPrefix, RequestDigest};
 use crate::vault::VaultError;
-use crate::vault::approval::{Answer, Claim, Fault, Question};
+use crate::vault::approval::{Answer, Claim, Fault, GRANTED_NET, Question};
 
 use super::choices::{ApprovalMode, Degradation, ForkChoice, Retention};
 use super::decision::{Action, ExecutionDecision};
+use super::envelope::journal_value;
 use super::ground::{Places, UNBOUND_PATH};
 use super::journal;
 use super::launcher::Launcher;
+use super::net::NetMode;
 use super::policy::{Asked, NamedVault, Opening, Policy};
 use super::proxy::{Outcome, ProxyRuntime};
 use super::redact::redact;
@@ -37,6 +39,8 @@ pub trait Approver {
 pub enum Permission {
     Granted {
         approval: Option<ApprovalId>,
+        /// The network that was granted in place of the one that was asked for.
+        net: Option<NetMode>,
     },
     Denied(Denial),
     /// Somebody has to say yes first.
@@ -58,12 +62,24 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     /// Lets a request through, or writes down why not.
     pub(super) fn permit(&self, run: &mut Run, places: &Places) -> Outcome<Permission, L> {
         let denial = match run.decision.action {
-            Action::Allow | Action::AllowWithCheckpoint => return Ok(Permission::Granted { approval: None }),
+            Action::Allow | Action::AllowWithCheckpoint => {
+                return Ok(Permission::Granted { approval: None, net: None });
+            }
             Action::Deny => Denial::Policy,
             Action::RequireApproval => {
                 let digest = run.request.digest(&places.cwd);
                 match self.with_approval(run, &digest)? {
                     Permission::Denied(denial) => denial,
+                    Permission::Granted { approval, net: Some(net) } => {
+                        let request = ExecutionRequest { net, ..run.request.clone() };
+                        let decision = decide(self.policy, &request, places, self.site.home.as_deref());
+                        // A person can give what the request did not ask for, but not what a cap forbids.
+                        if decision.action != Action::Deny {
+                            return Ok(Permission::Granted { approval, net: Some(request.net) });
+                        }
+                        run.decision = decision;
+                        Denial::Policy
+                    }
                     permission @ (Permission::Granted { .. } | Permission::Wanted(_)) => {
                         return Ok(permission);
                     }
@@ -82,7 +98,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     fn with_approval(&self, run: &Run, digest: &RequestDigest) -> Outcome<Permission, L> {
         let vault = self.site.vault;
         match vault.claim_approval(digest, run.request.approved.as_ref(), &run.id)? {
-            Claim::Granted(approval) => Ok(Permission::Granted { approval: Some(approval.id) }),
+            Claim::Granted(approval) => Ok(granted(approval)),
             // Who sits at the terminal may think again.
             Claim::Denied(approval) if run.request.approval != ApprovalMode::Ask => {
                 Ok(Permission::Denied(denied_by(&approval)))
@@ -136,7 +152,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             }
         }
         match vault.claim_approval(digest, Some(&prefix), &run.id)? {
-            Claim::Granted(approval) => Ok(Permission::Granted { approval: Some(approval.id) }),
+            Claim::Granted(approval) => Ok(granted(approval)),
             Claim::Refused { fault: Fault::Denied, .. } => {
                 Ok(Permission::Denied(denied_by(&vault.approval(&prefix)?)))
             }
@@ -268,6 +284,12 @@ fn without_a_say(decision: ExecutionDecision, vault: Option<&NamedVault>) -> Exe
         }
         Some(_) | None => decision,
     }
+}
+
+fn granted(approval: ApprovalRecord) -> Permission {
+    let decision = journal_value(&approval.decision);
+    let net = decision[GRANTED_NET].as_str().and_then(|net| net.parse().ok());
+    Permission::Granted { approval: Some(approval.id), net }
 }
 
 fn denied_by(approval: &ApprovalRecord) -> Denial {

@@ -130,7 +130,10 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         let permission = self.permit(&mut run, &places)?;
         told.decision = Some(run.decision.clone());
         match permission {
-            Permission::Granted { approval } => run.approval = approval,
+            Permission::Granted { approval, net } => {
+                run.approval = approval;
+                run.decision.net = net.or(run.decision.net);
+            }
             Permission::Denied(denial) => return Ok(Came::Denied(denial)),
             Permission::Wanted(approval) => {
                 told.approval = Some(approval.id.clone());
@@ -199,6 +202,10 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         }
         if grace < asked.grace {
             run.note("grace.capped", format!("it has {} s to end after SIGTERM, not more", grace.as_secs()));
+        }
+        if run.request.net != asked.net {
+            let text = format!("the network is {}, as it was allowed", run.request.net);
+            run.note("net.granted", text);
         }
         for (kind, value) in limits.set().filter(|(kind, value)| asked.limits.get(*kind) != Some(*value)) {
             let wanted = asked.limits.get(kind);
@@ -393,6 +400,7 @@ pub(super) fn capped(request: ExecutionRequest, decision: &ExecutionDecision) ->
         timeout: request.timeout.at_most(max),
         grace,
         limits: request.limits.at_most(&decision.limits_max),
+        net: decision.net.clone().unwrap_or(request.net),
         ..request
     }
 }

@@ -113,10 +113,12 @@ pub struct RememberFor<'a> {
 }
 
 impl Remembered {
-    /// Works out the rules; nothing is written yet. `prefix` is what somebody spelled out.
+    /// Works out the rules; nothing is written yet. `prefix` is what somebody spelled out, `granted` the network they
+    /// chose.
     pub fn plan(
         approval: &ApprovalRecord,
         prefix: Option<&str>,
+        granted: Option<&NetMode>,
         place: &RememberFor<'_>,
     ) -> Result<Self, RememberError> {
         let id = &approval.id;
@@ -159,7 +161,13 @@ impl Remembered {
         let begun = prefixes(id, &before.explain(&asked), prefix)?;
         let file = place.around.user_config().ok_or(RememberError::NoHome)?.with_file_name(POLICY_FILE);
         let old = texts.files().find(|(_, text)| text.path == file).and_then(|(_, text)| text.text.clone());
-        let text = with_rules(old.as_deref().unwrap_or_default(), &begun, id, place.workspace);
+        let text = with_rules(
+            old.as_deref().unwrap_or_default(),
+            &begun,
+            granted.unwrap_or(&net),
+            id,
+            place.workspace,
+        );
         let after = texts.clone().with_text(&file, &text).policy()?.with_profiles(&profiles);
         let after = after.decide(&asked);
         if after.action >= Action::RequireApproval {
@@ -211,6 +219,9 @@ fn prefixes(
         let meant = asked.iter().find(|command| !words.is_empty() && begins_with(command, &words));
         let other = || RememberError::OtherPrefix { id: id.clone(), prefix: spelled.to_owned() };
         let categories = asked_about(meant.ok_or_else(other)?);
+        if is_bare_interpreter(&words) {
+            return Err(no(RUNS_ANYTHING));
+        }
         return Ok(vec![Begun { words, categories }]);
     }
     let mut all: Vec<Begun> = Vec::new();
@@ -219,12 +230,33 @@ fn prefixes(
         if words.is_empty() {
             return Err(no("its program is not known"));
         }
+        if is_bare_interpreter(&words) {
+            return Err(no(RUNS_ANYTHING));
+        }
         let begun = Begun { words, categories: asked_about(command) };
         if !all.contains(&begun) {
             all.push(begun);
         }
     }
     Ok(all)
+}
+
+/// Programs that run whatever they are given: a rule about one of them alone would allow everything.
+const INTERPRETERS: &[&str] = &[
+    "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "python", "pypy", "perl", "ruby", "node",
+    "nodejs", "deno", "bun", "php", "lua", "luajit", "tclsh", "Rscript", "awk", "gawk", "mawk", "sed",
+    "make", "gmake", "ninja", "just", "rake", "env", "xargs", "find", "nice", "nohup", "timeout", "time",
+    "stdbuf", "setsid", "strace", "parallel", "watch", "npx", "uvx", "pipx", "ssh", "sudo", "doas", "eval",
+    "exec", "command", "source", ".",
+];
+const RUNS_ANYTHING: &str = "its program runs whatever it is given, so its name says nothing";
+
+fn is_bare_interpreter(words: &[String]) -> bool {
+    let [program] = words else { return false };
+    let name = program.rsplit('/').next().unwrap_or_default();
+    // python3.12 is python.
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    INTERPRETERS.contains(&name)
 }
 
 /// A yes to the network is no yes to what else such a command may do some other day.
@@ -248,7 +280,7 @@ fn first_words(command: &Judged) -> Vec<String> {
 }
 
 /// The file's text with the rules behind it.
-fn with_rules(old: &str, begun: &[Begun], id: &ApprovalId, workspace: &Path) -> String {
+fn with_rules(old: &str, begun: &[Begun], net: &NetMode, id: &ApprovalId, workspace: &Path) -> String {
     let mut text = old.to_owned();
     for (number, Begun { words, categories }) in begun.iter().enumerate() {
         if !text.is_empty() {
@@ -259,10 +291,11 @@ fn with_rules(old: &str, begun: &[Begun], id: &ApprovalId, workspace: &Path) -> 
         let name =
             if number == 0 { format!("approved-{id}") } else { format!("approved-{id}-{}", number + 1) };
         text.push_str(&format!(
-            "[[rule]]\nname = {}\nprefix = [{}]\n{}workspace = {}\naction = \"{}\"\nreason = {}\n",
+            "[[rule]]\nname = {}\nprefix = [{}]\n{}net = {}\nworkspace = {}\naction = \"{}\"\nreason = {}\n",
             quoted(&name),
             words.join(", "),
             category.collect::<String>(),
+            quoted(&net.to_string()),
             quoted(&glob_escaped(&workspace.to_string_lossy())),
             Action::AllowWithCheckpoint,
             quoted(&format!("allowed for good with approval {id}")),

@@ -23,9 +23,13 @@ pub struct Question {
 }
 
 /// What a person says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     Approve,
+    /// Yes, with this network in place of the one that was asked for.
+    ApproveWith {
+        net: String,
+    },
     Deny,
 }
 
@@ -118,7 +122,7 @@ impl Vault {
             let approval = one(transaction.view(), prefix)?;
             let now = transaction.now();
             let (state, action) = match answer {
-                Answer::Approve => (ApprovalState::Approved, "approval.approve"),
+                Answer::Approve | Answer::ApproveWith { .. } => (ApprovalState::Approved, "approval.approve"),
                 Answer::Deny => (ApprovalState::Denied, "approval.deny"),
             };
             if !approval.state.may_become(state) {
@@ -129,9 +133,13 @@ impl Vault {
                 return Err(VaultError::ApprovalExpired { id: approval.id });
             }
             let decided_by = Some(transaction.actor().to_owned());
-            let approval = ApprovalRecord { state, decided_at: Some(now), decided_by, ..approval };
+            let (decision, said) = match answer {
+                Answer::ApproveWith { net } => (with_net(&approval.decision, &net), format!(" net={net}")),
+                Answer::Approve | Answer::Deny => (approval.decision, String::new()),
+            };
+            let approval = ApprovalRecord { state, decided_at: Some(now), decided_by, decision, ..approval };
             transaction.writer.put_approval(&approval)?;
-            record(transaction, action, &approval, &approval.asked_by, "")?;
+            record(transaction, action, &approval, &approval.asked_by, &said)?;
             Ok(approval)
         })
     }
@@ -158,6 +166,18 @@ impl Vault {
     pub fn approvals(&self, before: i64, limit: usize) -> Result<Vec<ApprovalRecord>> {
         Ok(self.read()?.approvals(before, limit)?)
     }
+}
+
+/// The key of an approval's decision that says which network was granted.
+pub const GRANTED_NET: &str = "granted_net";
+
+fn with_net(decision: &str, net: &str) -> String {
+    let mut value: serde_json::Value = serde_json::from_str(decision).unwrap_or_default();
+    if !value.is_object() {
+        value = serde_json::json!({});
+    }
+    value[GRANTED_NET] = net.into();
+    value.to_string()
 }
 
 fn one(reader: &dyn Reader, prefix: &ApprovalPrefix) -> Result<ApprovalRecord> {

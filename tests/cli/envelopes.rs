@@ -92,6 +92,7 @@ fn decision(action: Action) -> ExecutionDecision {
         timeout_max: ExecutionTimeout::None,
         limits_max: Limits::default(),
         approval_seconds: 60,
+        net: None,
     }
 }
 

@@ -20,6 +20,7 @@ mod shared;
 mod support;
 
 mod abstract_socket;
+mod approved_network;
 mod attempt;
 mod capabilities;
 mod chroot_games;

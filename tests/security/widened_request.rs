@@ -75,7 +75,7 @@ fn an_approval_counts_only_in_a_vault_of_the_user() {
     // Control: in a vault that its user trusts an approval is asked for, and counts.
     env.avfs(&["vault", "trust", other]).expect(0);
     let asked = ask(&fetch);
-    let id = asked["approval"].as_str().unwrap_or_default().to_owned();
+    let id = asked["decision"]["approval_id"].as_str().unwrap_or_default().to_owned();
     assert_eq!(asked["error"]["code"], json!("approval.required"), "{asked}");
     env.avfs(&["--vault", other, "approvals", "approve", &id]).expect(0);
     assert_eq!(ask(&fetch)["state"], json!("completed"));

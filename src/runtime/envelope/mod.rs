@@ -4,6 +4,7 @@
 
 mod answer;
 mod approvals;
+mod asked_for;
 mod attempts;
 mod batch;
 mod cache;
@@ -27,6 +28,7 @@ mod upkeep;
 
 pub use answer::{Envelope, ErrorBody, SCHEMA_VERSION};
 pub use approvals::{ApprovalObject, ApprovalStateName, ApprovalsAnswer, ApprovalsList, ApprovalsShow};
+pub use asked_for::asked_for;
 pub use attempts::{AttemptState, Bisect, BisectProbe, EndedObject, Race, RaceAttempt, VerdictName};
 pub use batch::{Batch, BatchAnswer, BatchCounts, BatchItemResult, BatchList, BatchObject, ItemState};
 pub use cache::{CacheExplain, CacheForget, CacheList, CacheObject, FoundObject, MemoObject, ReasonObject};

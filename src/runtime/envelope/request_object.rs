@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::runtime::choices::{ForkChoice, Purity, SecretsInFiles, Writing};
+use crate::runtime::choices::{Degradation, ForkChoice, Purity, SecretsInFiles, Writing};
 use crate::runtime::command_line::{CommandLine, shown_word};
 use crate::runtime::confinement::NestedUserns;
 use crate::runtime::redact::{redact, redact_words};
@@ -34,6 +34,9 @@ pub struct RequestObject {
     pub vault: Option<String>,
     /// Nothing for an ephemeral fork.
     pub fork: Option<String>,
+    /// The version that a new fork begins from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
     pub cwd: Option<String>,
     pub at: Option<String>,
     pub readonly: bool,
@@ -47,6 +50,9 @@ pub struct RequestObject {
     pub scratch: &'static str,
     pub backend: &'static str,
     pub profile: &'static str,
+    /// Whether it may run with less isolation where the host refuses a piece.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub allow_degraded: bool,
     /// What was shown, put or hidden beside the profile.
     pub ro: Vec<String>,
     pub rw: Vec<String>,
@@ -118,6 +124,7 @@ impl RequestObject {
                 ForkChoice::Ephemeral { .. } => None,
                 ForkChoice::Persistent { name, .. } => Some(name.to_string()),
             },
+            from: request.fork.from().map(|from| from.text().to_owned()),
             cwd: request.cwd.as_ref().map(path),
             at: request.at.as_ref().map(path),
             readonly: request.writing == Writing::Refused,
@@ -130,6 +137,7 @@ impl RequestObject {
             scratch: request.scratch.word(),
             backend: request.backend.word(),
             profile: request.profile.word(),
+            allow_degraded: request.degradation == Degradation::Allowed,
             ro: paths(|extra| matches!(extra, Extra::ReadOnly(_))),
             rw: paths(|extra| matches!(extra, Extra::ReadWrite(_))),
             tmpfs: paths(|extra| matches!(extra, Extra::Tmpfs(_))),

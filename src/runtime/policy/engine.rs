@@ -4,6 +4,7 @@
 
 use crate::runtime::decision::{Action, ExecutionDecision, OnViolation};
 use crate::runtime::limits::Limits;
+use crate::runtime::net::NetMode;
 use crate::runtime::timeout::ExecutionTimeout;
 
 use super::caps::{Cap, shorter};
@@ -14,7 +15,7 @@ use super::layer::{Authority, Layer};
 use super::opening::Opening;
 use super::profile::{PolicyProfile, Profiles};
 use super::reading::{Asked, Judged, Reading};
-use super::verdict::{Tier, Verdict};
+use super::verdict::{Fit, Tier, Verdict};
 
 /// The built-in defaults and the layers over them.
 #[derive(Clone, Debug, Default)]
@@ -117,7 +118,10 @@ impl Policy {
         let strictest = said.chain(&handed_over).chain(broken).cloned().reduce(Verdict::stricter);
         // Without a command there is a doubt: something was said.
         let strictest = profiles.answered(strictest.unwrap_or_else(|| defaults::doubt(&reading.doubts)));
-        let decision = self.decision(strictest, categories);
+        let mut decision = self.decision(strictest, categories);
+        if decision.action <= Action::AllowWithCheckpoint {
+            decision.net = self.granted_net(asked, &commands);
+        }
         let profiles = profiles.iter().collect();
         Explanation { commands, doubts: reading.doubts, in_doubt, profiles, handed_over, caps, decision }
     }
@@ -193,7 +197,33 @@ impl Policy {
                 .map(|layer| layer.caps.limits_max())
                 .fold(Limits::default(), |one, other| one.at_most(&other)),
             approval_seconds: self.approval_seconds(),
+            net: None,
         }
+    }
+
+    /// The network that rules give to a request which asks for none: only if they give the same one to every command
+    /// that does more than look, and every cap leaves room for it.
+    fn granted_net(&self, asked: &Asked<'_>, commands: &[Explained]) -> Option<NetMode> {
+        if *asked.net != NetMode::None {
+            return None;
+        }
+        let only_looks = Categories::of(Category::ReadOnly);
+        let acts = |explained: &&Explained| explained.command.categories != only_looks;
+        let mut nets =
+            commands.iter().filter(acts).map(|explained| self.net_of_rule(asked, &explained.command));
+        let net = nets.next()??;
+        let same = nets.all(|other| other == Some(net));
+        let mut caps = self.layers.iter().filter_map(|layer| layer.caps.net.as_ref());
+        (same && caps.all(|cap| cap.value.covers(net))).then(|| net.clone())
+    }
+
+    /// The project's file gives nobody a network.
+    fn net_of_rule(&self, asked: &Asked<'_>, command: &Judged) -> Option<&NetMode> {
+        let own = self.layers.iter().filter(|layer| layer.tier != Tier::Vault);
+        let mut allowing = own.flat_map(|layer| &layer.rules).filter(|rule| {
+            rule.action <= Action::AllowWithCheckpoint && rule.when.fit(asked, command) == Fit::Sure
+        });
+        allowing.find_map(|rule| rule.when.net.as_ref().filter(|net| **net != NetMode::None))
     }
 
     /// The system and the user may give more time than the default; the project may only take some away.

@@ -29,6 +29,7 @@ const RULE: &[&str] = &[
     "fork",
     "cwd",
     "workspace",
+    "net",
     "action",
     "reason",
     "match",
@@ -218,6 +219,7 @@ fn read_rule(found: &Found<'_>) -> Result<Rule, PolicyError> {
             "rule.fork" => when.fork = Some(text_pattern(&field)?),
             "rule.cwd" => when.cwd = Some(path_pattern(&field)?),
             "rule.workspace" => when.workspace = Some(path_pattern(&field)?),
+            "rule.net" => when.net = Some(field.parse("none, host or allow=DOMAIN,…")?),
             "rule.action" => {
                 action = Some(field.parse::<Action>(ACTIONS)?);
             }
@@ -370,6 +372,7 @@ prefix = ["git", ["push", "send-pack"]]
 args = ["--force*", "!--dry-run"]
 category = ["mutating"]
 fork = "release-*"
+net = "host"
 cwd = "/srv/**"
 workspace = "/srv/app"
 action = "deny"
@@ -427,7 +430,7 @@ expires = "2h"
         assert!(first.when.cwd.is_some() && first.when.workspace.is_some());
         assert_eq!(first.reason.as_deref(), Some("history is shared"));
         // A rule without a name goes by its line.
-        assert_eq!((second.name.as_str(), second.when.prefix.len()), ("/p.toml:18", 0));
+        assert_eq!((second.name.as_str(), second.when.prefix.len()), ("/p.toml:19", 0));
         let caps = layer.caps;
         let limits = Limits {
             memory: Some(2 << 30),
@@ -441,7 +444,7 @@ expires = "2h"
         assert_eq!(caps.net.unwrap().value, NetMode::None);
         assert_eq!(caps.profile.unwrap().value, Profile::Strict);
         let timeout = caps.timeout.unwrap();
-        assert_eq!((timeout.value, timeout.place.line), (ExecutionTimeout::Millis(600_000), 26));
+        assert_eq!((timeout.value, timeout.place.line), (ExecutionTimeout::Millis(600_000), 27));
         assert_eq!(caps.landlock.unwrap().value, LandlockMode::Required);
         assert_eq!(caps.openings.len(), 7);
         assert_eq!((caps.rw.unwrap().value.len(), caps.secrets.unwrap().value.len()), (1, 1));

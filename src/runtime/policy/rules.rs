@@ -6,6 +6,7 @@
 use globset::{GlobBuilder, GlobMatcher};
 
 use crate::runtime::decision::Action;
+use crate::runtime::net::NetMode;
 use crate::vault::glob;
 
 use super::category::Categories;
@@ -66,6 +67,8 @@ pub struct Conditions {
     pub fork: Option<Pattern>,
     pub cwd: Option<Pattern>,
     pub workspace: Option<Pattern>,
+    /// The network that the request may ask for at most. A rule that allows gives it to a request that asks for none.
+    pub net: Option<NetMode>,
 }
 
 #[derive(Clone, Debug)]
@@ -121,7 +124,8 @@ impl Conditions {
             // A fork of the run's own has no name that anybody could have meant.
             (Some(_), None) => false,
         };
-        fork && holds(&self.cwd, &asked.cwd.to_string_lossy())
+        fork && self.net.as_ref().is_none_or(|net| net.covers(asked.net))
+            && holds(&self.cwd, &asked.cwd.to_string_lossy())
             && holds(&self.workspace, &asked.project.to_string_lossy())
     }
 

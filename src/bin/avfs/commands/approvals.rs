@@ -2,16 +2,19 @@
 
 use std::path::Path;
 
-use avfs::backend::ApprovalRecord;
+use avfs::backend::{ApprovalRecord, ApprovalState};
 use avfs::clock::Timestamp;
 use avfs::ids::ApprovalPrefix;
 use avfs::runtime::envelope::{
-    ApprovalObject, ApprovalStateName, ApprovalsAnswer, ApprovalsList, ApprovalsShow, journal_value,
+    ApprovalObject, ApprovalStateName, ApprovalsAnswer, ApprovalsList, ApprovalsShow, asked_for,
+    journal_value,
 };
-use avfs::runtime::{RememberFor, Remembered, UNBOUND_PATH, bound_dir};
+use avfs::runtime::policy::Category;
+use avfs::runtime::{NetMode, RememberFor, Remembered, UNBOUND_PATH, bound_dir, offered_networks};
 use avfs::vault::Vault;
-use avfs::vault::approval::Answer;
+use avfs::vault::approval::{Answer, GRANTED_NET};
 use clap::{Args, Subcommand};
+use serde_json::Value;
 
 use super::runs::command_of;
 use crate::context::CommandContext;
@@ -85,18 +88,24 @@ struct DenyArgs {
 
 /// Say yes: the very same request may be run once, until the approval expires
 ///
+/// A command that needs the network and asked for none runs without it, unless --net gives it one.
+///
 /// With --always a rule is written to your own policy.toml as well: commands of this workspace that begin with the
 /// same words are not asked about any more.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs approvals approve 3f9a
+  avfs approvals approve 3f9a --net allow=github.com
   avfs approvals approve 3f9a --always
   avfs approvals approve 3f9a --always --prefix 'npm install'")]
 struct ApproveArgs {
     /// The approval: at least four digits of its id
     #[arg(value_name = "ID")]
     id: ApprovalPrefix,
+    /// The network it runs with, in place of the one it asked for [possible values: none, host, allow=PLACE,...]
+    #[arg(long, value_name = "NET")]
+    net: Option<NetMode>,
     /// From now on allow commands of this workspace that begin with the same words
     #[arg(long)]
     always: bool,
@@ -151,15 +160,24 @@ fn show_line(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Result
     let id = out.paint(Tone::Id, &approval.id);
     let (at, command) = (local_time(approval.created_at), command_of(&journal_value(&approval.request)));
     out.line(format_args!("{id}  {at}  {:<8}  {}", state.word(), one_line(&command)))?;
+    for (name, text) in asked_for(&journal_value(&approval.request)).into_iter().skip(1) {
+        out.line(format_args!("            {name}: {text}"))?;
+    }
     out.line(format_args!("            {}", one_line(&approval.reason)))
 }
 
 fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let (approval, now) = (vault.approval(&args.id)?, vault.now());
+    let workspace = bound_dir(&vault)?.unwrap_or_else(|| UNBOUND_PATH.into());
     let result = ApprovalsShow::of(&approval, now);
     ctx.ui.answer(&result, |out| {
         show_record(out, &approval, now)?;
+        let offers = offered_networks(&result.request, &workspace);
+        if approval.state == ApprovalState::Pending && is_networked(&result.decision) && !offers.is_empty() {
+            let offers: Vec<String> = offers.iter().map(|net| format!("--net {net}")).collect();
+            out.line(format_args!("approve    with {}", offers.join(", or ")))?;
+        }
         for (name, value) in [("request", &result.request), ("decision", &result.decision)] {
             out.line(format_args!("\n{name}"))?;
             let text = format!("{value:#}");
@@ -169,10 +187,17 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     })
 }
 
+fn is_networked(decision: &Value) -> bool {
+    let categories = decision["categories"].as_array();
+    categories.is_some_and(|all| all.iter().any(|category| *category == Category::Networked.word()))
+}
+
 fn show_record(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Result<(), Failure> {
     let state = ApprovalStateName::of(approval, now);
     out.line(format_args!("approval   {}", out.paint(Tone::Id, &approval.id)))?;
-    out.line(format_args!("command    {}", one_line(&command_of(&journal_value(&approval.request)))))?;
+    for (name, text) in asked_for(&journal_value(&approval.request)) {
+        out.line(format_args!("{name:<10} {text}"))?;
+    }
     out.line(format_args!("state      {}", state.word()))?;
     out.line(format_args!("reason     {}", one_line(&approval.reason)))?;
     out.line(format_args!("asked by   run {}", approval.asked_by))?;
@@ -194,7 +219,11 @@ fn approve(ctx: &CommandContext, args: &ApproveArgs) -> Outcome {
         true => Some(remember(ctx, &vault, args)?),
         false => None,
     };
-    let approval = vault.answer_approval(&args.id, Answer::Approve)?;
+    let answer = match &args.net {
+        Some(net) => Answer::ApproveWith { net: net.to_string() },
+        None => Answer::Approve,
+    };
+    let approval = vault.answer_approval(&args.id, answer)?;
     if let Some(remembered) = &remembered {
         remembered.write()?;
     }
@@ -206,7 +235,7 @@ fn remember(ctx: &CommandContext, vault: &Vault, args: &ApproveArgs) -> Result<R
     let bound = bound_dir(vault)?;
     let workspace = bound.as_deref().unwrap_or(Path::new(UNBOUND_PATH));
     let place = RememberFor { around: &ctx.around, vault: vault.path(), workspace };
-    Ok(Remembered::plan(&approval, args.prefix.as_deref(), &place)?)
+    Ok(Remembered::plan(&approval, args.prefix.as_deref(), args.net.as_ref(), &place)?)
 }
 
 fn deny(ctx: &CommandContext, args: &DenyArgs) -> Outcome {
@@ -231,6 +260,9 @@ fn answered(
         let (id, state) = (out.paint(Tone::Id, &approval.id), result.approval.state.word());
         let command = command_of(&journal_value(&approval.request));
         out.line(format_args!("approval {id} is {state}: {}", one_line(&command)))?;
+        if let Some(net) = journal_value(&approval.decision)[GRANTED_NET].as_str() {
+            out.line(format_args!("it will run with --net {net}"))?;
+        }
         for (rule, file) in result.rules.iter().zip(result.policy_file.iter().cycle()) {
             out.line(format_args!("from now on {rule:?} is allowed here, by a rule in {file}"))?;
         }

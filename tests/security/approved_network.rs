@@ -1,0 +1,133 @@
+//! Tried: using a yes for more than what was shown: another network, other commands, options that nobody saw.
+//! Stopped by: the question shows every option, and a yes grants one network, now and for good.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+use serde_json::json;
+
+use crate::env::TestEnv;
+
+/// A server of the host that answers every connection; ends with the test.
+fn server() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let mut connection = connection.unwrap();
+            let _ = connection.read(&mut [0; 4096]);
+            let _ = connection.write_all(b"HTTP/1.0 200 OK\r\n\r\nreached\n");
+        }
+    });
+    port
+}
+
+fn without_policy() -> TestEnv {
+    let env = TestEnv::with_project();
+    std::fs::remove_file(env.at("config/avfs/policy.toml")).unwrap();
+    env
+}
+
+/// Asks to fetch from the server, and answers with these words.
+fn approve(env: &TestEnv, fetch: &[&str], words: &[&str]) {
+    let asked = env.run(&[&["--json", "--"], fetch].concat()).expect(120).envelope();
+    let id = asked["decision"]["approval_id"].as_str().unwrap().to_owned();
+    env.avfs(&[&["approvals", "approve", &id], words].concat()).expect(0);
+}
+
+#[test]
+fn a_yes_grants_the_network_that_was_named_and_no_other() {
+    let url = format!("http://127.0.0.1:{}/", server());
+    let fetch = ["curl", "-s", "--max-time", "60", &url];
+    let env = without_policy();
+    approve(&env, &fetch, &["--net", "none"]);
+    let words = [&["--json", "--"], &fetch[..]].concat();
+    let refused = env.run(&words).envelope();
+    assert_eq!(refused["result"]["stdout"], json!(""), "{refused}");
+    assert_ne!(refused["result"]["exit_code"], json!(0), "{refused}");
+    // Control: with the host's network it gets there, once.
+    approve(&env, &fetch, &["--net", "host"]);
+    let reached = env.run(&words).expect(0).envelope();
+    assert_eq!(reached["result"]["stdout"], json!("reached\n"), "{reached}");
+    assert_eq!(reached["enforcement"]["net"], json!("host"), "{reached}");
+    env.run(&words).expect(120);
+}
+
+#[test]
+fn a_cap_holds_for_what_is_approved_too() {
+    let url = format!("http://127.0.0.1:{}/", server());
+    let fetch = ["curl", "-s", &url];
+    let env = without_policy();
+    env.policy("[caps]\nnet = 'none'\n");
+    approve(&env, &fetch, &["--net", "host"]);
+    let denied = env.run(&[&["--json", "--"], &fetch[..]].concat()).expect(122).envelope();
+    assert_eq!(denied["decision"]["rule"], json!("caps.net"), "{denied}");
+}
+
+#[test]
+fn a_rule_for_good_includes_the_network() {
+    let url = format!("http://127.0.0.1:{}/", server());
+    let fetch = ["curl", "-s", &url];
+    let env = without_policy();
+    approve(&env, &fetch, &["--net", "host", "--always"]);
+    let run = |options: &[&str], words: &[&str]| env.run(&[options, &["--json", "--"], words].concat());
+    // The first one uses the approval up, the second has the rule.
+    for _ in 0..2 {
+        let reached = run(&[], &fetch).expect(0).envelope();
+        assert_eq!(reached["result"]["stdout"], json!("reached\n"), "{reached}");
+    }
+    let narrow = without_policy();
+    approve(&narrow, &fetch, &["--net", "none", "--always"]);
+    narrow.run(&[&["--json", "--"], &fetch[..]].concat());
+    let quiet = narrow.run(&[&["--json", "--"], &fetch[..]].concat()).envelope();
+    assert_eq!(quiet["result"]["stdout"], json!(""), "the rule allows it without network: {quiet}");
+    // The rule is no yes to a command beside it.
+    let both = env.run(&["--json", "--shell", &format!("curl -s {url}; touch x")]).envelope();
+    assert_eq!(both["enforcement"]["net"], json!("none"), "{both}");
+}
+
+#[test]
+fn no_rule_covers_a_program_that_runs_anything() {
+    let env = without_policy();
+    for (line, prefix) in
+        [("python3 -c \"$X\"", "python3"), ("make -f \"$X\"", "make"), ("env \"$X\" curl example.org", "env")]
+    {
+        let asked = env.run(&["--json", "--policy", "agent", "--net", "host", "--shell", line]).expect(120);
+        let id = asked.envelope()["decision"]["approval_id"].as_str().unwrap().to_owned();
+        for words in [&["--always"][..], &["--always", "--prefix", prefix]] {
+            let words = [&["--json", "approvals", "approve", &id], words].concat();
+            let refused = env.avfs(&words).expect(1).envelope();
+            assert_eq!(refused["error"]["code"], json!("approval.no_prefix"), "{line}: {refused}");
+        }
+    }
+    // Control: what a program is told to do can be allowed.
+    let asked =
+        env.run(&["--json", "--policy", "agent", "--net", "host", "--", "make", "install"]).expect(120);
+    let id = asked.envelope()["decision"]["approval_id"].as_str().unwrap().to_owned();
+    env.avfs(&["approvals", "approve", &id, "--always"]).expect(0);
+}
+
+#[test]
+fn the_whole_request_is_shown_to_whoever_answers() {
+    let env = without_policy();
+    let options = [
+        "--apply",
+        "--tmpfs",
+        "/mnt",
+        "--env",
+        "GIT_SSH_COMMAND=evil\u{1b}[2K\u{202e}",
+        "--memory",
+        "1GiB",
+        "--allow-degraded",
+    ];
+    let asked =
+        env.run(&[&["--json"], &options[..], &["--", "git", "fetch"]].concat()).expect(120).envelope();
+    let id = asked["decision"]["approval_id"].as_str().unwrap().to_owned();
+    for words in [&["approvals", "list"][..], &["approvals", "show", &id]] {
+        let shown = env.avfs(words).expect(0).text();
+        for part in ["fetch", "retention", "apply", "/mnt", "GIT_SSH_COMMAND", "memory", "allow-degraded"] {
+            assert!(shown.contains(part), "{part} is missing in: {shown}");
+        }
+        assert!(!shown.contains('\u{1b}') && !shown.contains('\u{202e}'), "{shown:?}");
+    }
+}
