@@ -13,6 +13,7 @@ pub mod exit_code;
 pub mod hostfs;
 pub mod ids;
 pub mod pause;
+pub mod printable;
 pub mod runtime;
 mod toml_source;
 pub mod vault;

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 
 use avfs::backend::ApprovalRecord;
+use avfs::printable;
 use avfs::runtime::envelope::{asked_for, journal_value};
 use avfs::runtime::policy::Category;
 use avfs::runtime::{Approver, ExecutionDecision, NetMode, RememberFor, Remembered, offered_networks};
@@ -53,7 +54,7 @@ impl Approver for AtTerminal<'_> {
                     Ok(()) => Some(approved),
                     Err(error) => {
                         // The yes was meant for good: what could not be kept is for the person to decide again.
-                        let _ = terminal.write_all(render::failure(&error, "").as_bytes());
+                        let _ = terminal.write_all(render::printed(render::failure(&error, "")).as_bytes());
                         None
                     }
                 }
@@ -74,10 +75,8 @@ fn question(
         NetMode::Allow(list) => format!("{number} with {list}"),
     });
     let offers: Vec<String> = offers.collect();
-    let offers = match offers.is_empty() {
-        true => String::new(),
-        false => format!("  run it:   {}; a number after your answer chooses, as in y2\n", offers.join(", ")),
-    };
+    let offers = (!offers.is_empty())
+        .then(|| format!("  run it:   {}; a number after your answer chooses, as in y2", offers.join(", ")));
     let choice = match always {
         Some(rules) => {
             let prefixes: Vec<String> = rules.prefixes.iter().map(|words| words.join(" ")).collect();
@@ -86,18 +85,14 @@ fn question(
         None => "Run it this once? [y/n]: ".to_owned(),
     };
     let categories: Vec<&str> = decision.categories.iter().map(|category| category.word()).collect();
-    let hint = decision.hint.as_ref().map(|hint| format!("  hint:     {}\n", hint.escape_debug()));
-    let hint = hint.unwrap_or_default();
-    format!(
-        "avfs-run: this command needs your approval ({}):\n{}  reason:   {}\n  found:    {}\n{hint}{offers}{choice}",
-        approval.id,
-        asked_for(&journal_value(&approval.request))
-            .iter()
-            .map(|(name, text)| format!("  {:<9} {text}\n", format!("{name}:")))
-            .collect::<String>(),
-        approval.reason.escape_debug(),
-        categories.join(", "),
-    )
+    let mut lines = vec![format!("avfs-run: this command needs your approval ({}):", approval.id)];
+    let asked = asked_for(&journal_value(&approval.request));
+    lines.extend(asked.iter().map(|(name, text)| format!("  {:<9} {text}", format!("{name}:"))));
+    lines.push(format!("  reason:   {}", approval.reason));
+    lines.push(format!("  found:    {}", categories.join(", ")));
+    lines.extend(decision.hint.as_ref().map(|hint| format!("  hint:     {hint}")));
+    lines.extend(offers);
+    render::printed(lines) + &printable::line(&choice)
 }
 
 /// What was said, and with which of the networks: the first, unless a number says otherwise. Anything but a clear

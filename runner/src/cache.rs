@@ -1,8 +1,7 @@
 //! Remembered results at the edge: their output is passed on, and `avfs cache explain` is answered.
 
-use std::io::Write;
-
 use avfs::exit_code;
+use avfs::printable;
 use avfs::runtime::envelope::{CacheExplain, Envelope, ErrorBody, SCHEMA_VERSION};
 use avfs::runtime::{Came, Executed, ExecutionRequest, Output, Streams, Zone, why_not_remembered};
 
@@ -24,10 +23,7 @@ pub fn give_output(args: &Args, executed: &mut Executed<LaunchError>) -> Result<
         output.as_mut().map(|it| std::mem::take(&mut it.bytes)).unwrap_or_default()
     };
     let (stdout, stderr) = (bytes(&mut result.stdout), bytes(&mut result.stderr));
-    let mut out = std::io::stdout().lock();
-    for written in
-        [out.write_all(&stdout).and_then(|()| out.flush()), std::io::stderr().lock().write_all(&stderr)]
-    {
+    for written in [render::pass_on(&stdout), render::pass_on_error(&stderr)] {
         match written {
             Err(source) if source.kind() != std::io::ErrorKind::BrokenPipe => {
                 return Err(RunError::Host { operation: "write what the command wrote", source });
@@ -53,23 +49,20 @@ pub fn explain_cache(args: &Args) -> u8 {
     let secrets = asked.map(|asked| asked.secrets).unwrap_or_default();
     let body =
         error.as_ref().map(|error| ErrorBody::of(error).without(&secrets).naming_vault(&args.vault_words()));
-    let text = match (&explained, args.json) {
+    if let (Some(error), false) = (&error, args.json) {
+        render::say_failure(error, &args.vault_words(), &secrets);
+    }
+    // An answer that nobody reads to its end is no failure.
+    let _ = match (&explained, args.json) {
         (_, true) => {
             let (result, error) = (explained.as_ref(), body.as_ref());
             let success = result.is_some();
             let envelope =
                 Envelope { schema_version: SCHEMA_VERSION, kind: "cache.explain", success, result, error };
-            serde_json::to_string(&envelope).map(|text| text + "\n").unwrap_or_default()
+            printable::json_line(&envelope).and_then(|text| render::pass_on(&text))
         }
-        (Some(explained), false) => {
-            explained.lines(&Zone::system()).iter().map(|line| format!("{line}\n")).collect()
-        }
-        (None, false) => String::new(),
+        (Some(explained), false) => render::answer(explained.lines(&Zone::system())),
+        (None, false) => Ok(()),
     };
-    if let (Some(error), false) = (&error, args.json) {
-        render::say(&secrets.scrub_text(render::failure(error, &args.vault_words())));
-    }
-    // An answer that nobody reads to its end is no failure.
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
     error.map_or(exit_code::OK, |error| error.exit_code())
 }

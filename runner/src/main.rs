@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         Ok(args) => args,
         // Help and version are answers, not failures.
         Err(error) if !error.use_stderr() => {
-            let printed = error.print();
+            let printed = render::print_clap(&error);
             return ExitCode::from(if printed.is_ok() { exit_code::OK } else { exit_code::RUN_OWN });
         }
         Err(error) => return ExitCode::from(run::tell_usage(&error, &words)),

@@ -1,10 +1,14 @@
 //! What `avfs-run` says: a short summary for people on stderr, or one JSON object.
+//!
+//! The only place that writes to its streams (clippy.toml holds the others to it), and so the place where text from outside
+//! is escaped. What the command itself wrote passes as it is.
 
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
 
 use avfs::diagnose::{Diagnose, naming_vault};
 use avfs::hostfs::size_limit;
 use avfs::ids::ForkName;
+use avfs::printable;
 use avfs::runtime::egress::{Host, place as place_of};
 use avfs::runtime::envelope::ErrorBody;
 use avfs::runtime::{
@@ -13,6 +17,7 @@ use avfs::runtime::{
 };
 use avfs::vault::diff::{Change, ChangeKind};
 use avfs::vault::run::Landed;
+use avfs::vault::secrets::Secrets;
 
 /// Changes that are named; the rest is counted.
 const CHANGES_SHOWN: usize = 10;
@@ -178,7 +183,7 @@ fn one_line(change: &Change) -> String {
 }
 
 /// What would be done, in lines.
-pub fn rehearsal(request: &ExecutionRequest, rehearsal: &Rehearsal) -> String {
+pub fn rehearsal(request: &ExecutionRequest, rehearsal: &Rehearsal) -> Vec<String> {
     let fork = match &request.fork {
         ForkChoice::Ephemeral { from: None } => "one of its own".to_owned(),
         ForkChoice::Ephemeral { from: Some(from) } => format!("one of its own, from {}", from.text()),
@@ -200,35 +205,72 @@ pub fn rehearsal(request: &ExecutionRequest, rehearsal: &Rehearsal) -> String {
         ("scratch", scratch),
         ("changes", request.retention.to_string()),
     ];
-    lines.iter().map(|(what, value)| format!("avfs-run: {what}: {value}\n")).collect()
+    lines.iter().map(|(what, value)| format!("avfs-run: {what}: {value}")).collect()
 }
 
 /// Why nothing was run, and what to do next.
-pub fn refusal(error: &ErrorBody) -> String {
-    let hint = error.hint.as_ref().map(|hint| format!("hint: {hint}\n")).unwrap_or_default();
-    format!("avfs-run: {}\n{hint}", error.message)
+pub fn refusal(error: &ErrorBody) -> Vec<String> {
+    let hint = error.hint.as_ref().map(|hint| format!("hint: {hint}"));
+    [format!("avfs-run: {}", error.message)].into_iter().chain(hint).collect()
 }
 
 /// What failed, why, and what to do next.
-pub fn failure<E: Diagnose>(error: &E, vault_words: &str) -> String {
-    let mut text = format!("error: {error}\n");
+pub fn failure<E: Diagnose>(error: &E, vault_words: &str) -> Vec<String> {
+    let mut lines = vec![format!("error: {error}")];
     let mut cause = error.source();
     while let Some(found) = cause {
-        text.push_str(&format!("caused by: {found}\n"));
+        lines.push(format!("caused by: {found}"));
         cause = found.source();
     }
     if size_limit::met() {
-        text.push_str("caused by: a limit on the size of files (ulimit -f)\n");
+        lines.push("caused by: a limit on the size of files (ulimit -f)".to_owned());
     }
-    if let Some(hint) = error.hint() {
-        text.push_str(&format!("hint: {}\n", naming_vault(&hint, vault_words)));
-    }
-    text
+    lines.extend(error.hint().map(|hint| format!("hint: {}", naming_vault(&hint, vault_words))));
+    lines
 }
 
-/// Says it on stderr, all at once; where stderr is closed nobody wants to know.
-pub fn say(text: &str) {
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+/// Lines as they may be printed.
+pub fn printed<T: AsRef<str>>(lines: impl IntoIterator<Item = T>) -> String {
+    lines.into_iter().map(|line| printable::line(line.as_ref()).into_owned() + "\n").collect()
+}
+
+/// Says lines on stderr, all at once; where stderr is closed nobody wants to know.
+pub fn say<T: AsRef<str>>(lines: impl IntoIterator<Item = T>) {
+    let _ = pass_on_error(printed(lines).as_bytes());
+}
+
+/// Says what failed, without the values of secrets.
+pub fn say_failure<E: Diagnose>(error: &E, vault_words: &str, secrets: &Secrets) {
+    say(failure(error, vault_words).into_iter().map(|line| secrets.scrub_text(line)));
+}
+
+/// Lines on stdout.
+pub fn answer<T: AsRef<str>>(lines: impl IntoIterator<Item = T>) -> io::Result<()> {
+    pass_on(printed(lines).as_bytes())
+}
+
+/// What the command wrote to stdout, or what is safe to print.
+#[expect(clippy::disallowed_methods, reason = "the command's own stream")]
+pub fn pass_on(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush())
+}
+
+/// The same, to stderr.
+#[expect(clippy::disallowed_methods, reason = "the command's own stream")]
+pub fn pass_on_error(bytes: &[u8]) -> io::Result<()> {
+    io::stderr().lock().write_all(bytes)
+}
+
+#[expect(clippy::disallowed_methods, reason = "nothing is written to it")]
+pub fn stderr_is_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// What clap has to say of words without hidden characters.
+#[expect(clippy::disallowed_methods, reason = "what the words had hidden is escaped before")]
+pub fn print_clap(error: &clap::Error) -> io::Result<()> {
+    error.print()
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 
-use clap::CommandFactory;
+use clap::{CommandFactory, Parser};
 
 use avfs::backend::sqlite::OpenOptions;
 use avfs::config::Config;
 use avfs::exit_code;
 use avfs::hostfs::mask::spare_owner;
+use avfs::printable;
 use avfs::runtime::envelope::{ErrorBody, ExecutionEnvelope, RequestObject};
 use avfs::runtime::{
     Came, ExecuteError, Executed, ExecutionRequest, ExecutionResult, Exit, LocateError, OUTPUT_LOST,
@@ -41,7 +42,7 @@ pub fn run(args: Args) -> u8 {
     let envelope_to = match EnvelopeTo::of(&args) {
         Ok(to) => to,
         Err(error) => {
-            render::say(&render::failure(&error, ""));
+            render::say(render::failure(&error, ""));
             return error.exit_code();
         }
     };
@@ -103,13 +104,13 @@ fn tell(args: &Args, executed: &Executed<LaunchError>, asked: Asked, envelope_to
     let code = match &executed.came {
         Ok(Came::Ran(result)) => {
             if human && !args.quiet {
-                render::say(&summary_text(args, result));
+                render::say(summary_lines(args, result));
             }
             match (code_of(result), result.notes.iter().find(|note| note.code == OUTPUT_LOST)) {
                 // Where the command itself writes there, it is the one to fail.
                 (exit_code::OK, Some(lost)) => {
                     if human && args.quiet {
-                        render::say(&format!("avfs-run: {}\n", lost.text));
+                        render::say([format!("avfs-run: {}", lost.text)]);
                     }
                     exit_code::RUN_OWN
                 }
@@ -122,15 +123,15 @@ fn tell(args: &Args, executed: &Executed<LaunchError>, asked: Asked, envelope_to
     };
     if let (Some(error), true) = (&envelope.error, human || written.is_err()) {
         match &executed.came {
-            Err(error) => render::say(&secrets.scrub_text(render::failure(error, &vault))),
-            Ok(_) => render::say(&render::refusal(error)),
+            Err(error) => render::say_failure(error, &vault, &secrets),
+            Ok(_) => render::say(render::refusal(error)),
         }
     }
     match written {
         Ok(()) => code,
         Err(source) => {
             let error = RunError::Host { operation: "write the envelope", source };
-            render::say(&render::failure(&error, ""));
+            render::say(render::failure(&error, ""));
             error.exit_code()
         }
     }
@@ -140,7 +141,7 @@ fn tell(args: &Args, executed: &Executed<LaunchError>, asked: Asked, envelope_to
 fn rehearse(args: &Args, envelope_to: &EnvelopeTo) -> u8 {
     let told = plan(args).and_then(|(request, rehearsal)| {
         if !args.quiet && !args.json {
-            render::say(&render::rehearsal(&request, &rehearsal));
+            render::say(render::rehearsal(&request, &rehearsal));
         }
         let object = RequestObject::of(&request, Some(&rehearsal.vault));
         let envelope = ExecutionEnvelope::planned(object, &rehearsal.decision, &rehearsal.enforcement);
@@ -183,7 +184,7 @@ fn tell_failure(error: &RunError, asked: Option<Asked>, envelope_to: &EnvelopeTo
         ExecutionEnvelope::failed(object, ErrorBody::of(error).without(&secrets).naming_vault(vault));
     let written = envelope_to.write(&envelope);
     if !matches!(envelope_to, EnvelopeTo::Stdout) || written.is_err() {
-        render::say(&secrets.scrub_text(render::failure(error, vault)));
+        render::say_failure(error, vault, &secrets);
     }
     error.exit_code()
 }
@@ -199,11 +200,18 @@ pub fn tell_usage(error: &clap::Error, words: &[OsString]) -> u8 {
     }
     if lacks_command(error) {
         let ErrorBody { message, hint, .. } = usage_body(error);
-        render::say(&format!("error: {message}\nhint: {}\n", hint.unwrap_or_default()));
+        render::say([format!("error: {message}"), format!("hint: {}", hint.unwrap_or_default())]);
         return exit_code::RUN_OWN;
     }
-    // Where stderr is closed nobody wants to know.
-    let _ = error.print();
+    match printable::words(words) {
+        // Where stderr is closed nobody wants to know.
+        None => drop(render::print_clap(error)),
+        Some(words) => {
+            // clap repeats words as they are, so it is given them escaped.
+            let shown = Args::try_parse_from(words).err();
+            render::say(shown.as_ref().unwrap_or(error).render().to_string().lines());
+        }
+    }
     exit_code::RUN_OWN
 }
 
@@ -227,9 +235,8 @@ fn lacks_command(error: &clap::Error) -> bool {
 /// Tells `avfs doctor` what this host allows.
 fn probe() -> u8 {
     let told = surroundings().and_then(|around| Ok(around.cache_dir()?)).and_then(|cache_dir| {
-        let text =
-            serde_json::to_string(&probe::checks(&cache_dir, spare_owner())).map_err(std::io::Error::other);
-        let written = text.and_then(|text| writeln!(std::io::stdout().lock(), "{text}"));
+        let text = printable::json_line(&probe::checks(&cache_dir, spare_owner()));
+        let written = text.and_then(|text| render::pass_on(&text));
         written.map_err(|source| RunError::Host { operation: "write what was found", source })
     });
     match told {
@@ -244,13 +251,13 @@ fn man() -> u8 {
     let rendered = clap_mangen::Man::new(Args::command()).render(&mut text);
     // What follows the help is its examples.
     let text = String::from_utf8_lossy(&text).replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n");
-    let written = rendered.and_then(|()| std::io::stdout().lock().write_all(text.as_bytes()));
+    let written = rendered.and_then(|()| render::pass_on(text.as_bytes()));
     written.map_or(exit_code::RUN_OWN, |()| exit_code::OK)
 }
 
-fn summary_text(args: &Args, result: &ExecutionResult) -> String {
+fn summary_lines(args: &Args, result: &ExecutionResult) -> Vec<String> {
     let lines = render::summary(result, &args.vault_words());
-    lines.iter().map(|line| format!("avfs-run: {line}\n")).collect()
+    lines.iter().map(|line| format!("avfs-run: {line}")).collect()
 }
 
 fn code_of(result: &ExecutionResult) -> u8 {
@@ -301,11 +308,11 @@ impl EnvelopeTo {
     }
 
     fn write(&self, envelope: &ExecutionEnvelope) -> std::io::Result<()> {
-        let text = serde_json::to_string(envelope).map_err(std::io::Error::other)?;
+        let text = printable::json_line(envelope)?;
         match self {
             Self::Nowhere => Ok(()),
-            Self::Stdout => writeln!(std::io::stdout().lock(), "{text}"),
-            Self::Fd(file) => writeln!(&mut &*file, "{text}"),
+            Self::Stdout => render::pass_on(&text),
+            Self::Fd(file) => (&mut &*file).write_all(&text),
         }
     }
 }

@@ -27,7 +27,7 @@ pub fn serve(args: &Args) -> u8 {
     match serve_all(args) {
         Ok(()) => exit_code::OK,
         Err(error) => {
-            render::say(&render::failure(&error, ""));
+            render::say(render::failure(&error, ""));
             error.exit_code()
         }
     }

@@ -149,7 +149,7 @@ pub fn arguments_bytes_max() -> usize {
 
 pub fn outside(args: &Args, around: &Surroundings) -> Result<Outside, RunError> {
     use std::io::IsTerminal;
-    let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let person = std::io::stdin().is_terminal() && render::stderr_is_terminal();
     Ok(Outside {
         cwd: around.cwd.clone(),
         environment: std::env::vars_os().collect(),
@@ -182,14 +182,14 @@ fn open_vault(args: &Args, around: &Surroundings) -> Result<(Vault, Option<Named
     let options = OpenOptions { on_close: OnClose::EmptyLog, ..OpenOptions::default() };
     let say = |text: String| {
         if !args.quiet {
-            render::say(&text);
+            render::say([text]);
         }
     };
     match around.locate(args.vault.as_deref()) {
         Ok(Located { path, source }) => {
             let dir = path.parent().and_then(Path::parent);
             if source == VaultSource::Nearest && dir.is_some_and(|dir| dir != around.cwd) {
-                say(format!("avfs-run: using the vault {}\n", path.display()));
+                say(format!("avfs-run: using the vault {}", path.display()));
             }
             let named = match source {
                 VaultSource::Option => named_vault(&path, around)?,
@@ -214,7 +214,7 @@ fn open_vault(args: &Args, around: &Surroundings) -> Result<(Vault, Option<Named
                 }
                 made => {
                     let vault = made?;
-                    say(format!("avfs-run: a new vault: {}\n", path.display()));
+                    say(format!("avfs-run: a new vault: {}", path.display()));
                     Ok((vault, None))
                 }
             }

@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use crate::printable::text_of;
+
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandLine {
@@ -37,12 +39,7 @@ impl CommandLine {
 /// A word as people and JSON are shown it: bytes that are no text are escaped.
 #[must_use]
 pub fn shown_word(word: &OsStr) -> String {
-    let mut shown = String::with_capacity(word.len());
-    for part in word.as_bytes().utf8_chunks() {
-        shown.push_str(part.valid());
-        shown.extend(part.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
-    }
-    shown
+    text_of(word.as_bytes()).into_owned()
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::printable::is_hidden;
+
 pub const NAME_BYTES_MAX: usize = 255;
 pub const DEPTH_MAX: usize = 10_000;
 /// Bytes of a path: every directory on the way is known by its own, so that they add up with the square of the depth.
@@ -169,15 +171,14 @@ pub(super) fn shorten(text: &str) -> String {
     short
 }
 
-/// A name or a target as people see it. Bytes that are not UTF-8, control characters, what is not seen and backslashes are
-/// shown escaped, so that a hostile name cannot forge a line, a colour or another name.
+/// A name or a target as people see it. Bytes that are not UTF-8, hidden characters, tabs and backslashes are shown escaped, so that a hostile name cannot forge a line, a colour or another name.
 pub struct Shown<'a>(pub &'a [u8]);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
             for c in chunk.valid().chars() {
-                if c.is_control() || c == '\\' || is_unseen(c) {
+                if c == '\\' || is_hidden(c) {
                     write!(f, "{}", c.escape_default())?;
                 } else {
                     write!(f, "{c}")?;
@@ -189,11 +190,6 @@ impl fmt::Display for Shown<'_> {
         }
         Ok(())
     }
-}
-
-/// What has no width, or turns the direction of what follows.
-const fn is_unseen(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 impl fmt::Display for TreePath {

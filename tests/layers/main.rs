@@ -1,6 +1,6 @@
 //! The direction of the layers, read from the source: who may name whom, where `unsafe` may stand, and what is pure.
 //!
-//! `bin`, `runner` → `config` → `runtime` → `vault` → `backend` → `ids`; `hostfs`, `clock`, `diagnose`, `ids` and `pause` are leaves.
+//! `bin`, `runner` → `config` → `runtime` → `vault` → `backend` → `ids`; `hostfs`, `clock`, `diagnose`, `ids`, `pause` and `printable` are leaves.
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the source should fail at once")]
 
 use std::path::{Path, PathBuf};
@@ -20,6 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "diagnose",
             "exit_code",
             "pause",
+            "printable",
         ],
     ),
     (
@@ -35,14 +36,26 @@ const LAYERS: &[(&str, &[&str])] = &[
             "diagnose",
             "exit_code",
             "pause",
+            "printable",
         ],
     ),
     ("config", &["runtime", "toml_source", "diagnose"]),
     (
         "runtime",
-        &["vault", "backend", "hostfs", "ids", "clock", "diagnose", "exit_code", "toml_source", "pause"],
+        &[
+            "vault",
+            "backend",
+            "hostfs",
+            "ids",
+            "clock",
+            "diagnose",
+            "exit_code",
+            "toml_source",
+            "pause",
+            "printable",
+        ],
     ),
-    ("vault", &["backend", "hostfs", "ids", "clock", "diagnose", "pause"]),
+    ("vault", &["backend", "hostfs", "ids", "clock", "diagnose", "pause", "printable"]),
     ("backend", &["hostfs", "ids", "clock", "diagnose", "pause"]),
     ("hostfs", &["ids", "pause"]),
     ("ids", &["diagnose"]),
@@ -50,6 +63,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("diagnose", &[]),
     ("exit_code", &[]),
     ("pause", &[]),
+    ("printable", &[]),
     ("toml_source", &[]),
 ];
 

@@ -37,6 +37,7 @@ mod environment;
 mod first_process;
 mod fork_bomb;
 mod hardlink_to_vault;
+mod hidden_characters;
 mod home_and_keys;
 mod host_metadata;
 mod host_network;

@@ -51,6 +51,6 @@ fn run(kind: String, cli: Cli) -> u8 {
 fn log_if_asked() {
     if let Ok(filter) = std::env::var("AVFS_LOG") {
         let filter = tracing_subscriber::EnvFilter::new(filter);
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| ui::Log).init();
     }
 }

@@ -1,6 +1,5 @@
 //! Long work: shown on a terminal while it goes on, and ended cleanly by a signal.
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -13,6 +12,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::error::EdgeError;
+use crate::ui::stderr_is_terminal;
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -35,7 +35,7 @@ impl Progress {
             // The work is done whether or not somebody can look on.
             Some((done, thread.ok()?))
         };
-        let shown = std::io::stderr().is_terminal().then(drawn).flatten();
+        let shown = stderr_is_terminal().then(drawn).flatten();
         Self { meter, shown, signals: None }
     }
 
@@ -76,6 +76,7 @@ impl Drop for Progress {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "numbers alone are shown")]
 fn draw(label: &'static str, meter: &Meter, done: &AtomicBool) {
     // Work that is done within one look needs no bar.
     std::thread::park_timeout(LOOK_EVERY);

@@ -1,22 +1,23 @@
 //! Says what a command found: as text for people, or as one JSON object for scripts.
 //!
-//! Data goes to stdout, everything else to stderr. The only place that writes to either.
+//! Data goes to stdout, everything else to stderr. The only place that writes to either (clippy.toml holds the others to
+//! it), and so the place where text from outside is escaped: whatever a caller gives, no control or invisible character
+//! gets through but line ends and tabs of contents.
 
 use std::ffi::OsStr;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 
 use avfs::diagnose::{Diagnose, naming_vault, vault_words};
 use avfs::exit_code;
 use avfs::hostfs::size_limit;
+use avfs::printable::{self, Text};
 use avfs::runtime::envelope::{Envelope, ErrorBody, SCHEMA_VERSION};
 use avfs::vault::VaultError;
-use owo_colors::{OwoColorize, Style};
 use serde::Serialize;
 
 use crate::crew::Ran;
 use crate::error::EdgeError;
-use crate::view::one_line;
 
 /// The codes of a command that was called wrongly, wherever that is found.
 const CALLED_WRONGLY: [&str; 5] = ["usage", "name.invalid", "path.invalid", "ref.invalid", "value.invalid"];
@@ -81,20 +82,118 @@ pub enum Tone {
     Name,
     Dim,
     Strong,
+    Failure,
+    Hint,
 }
 
-impl Tone {
-    fn style(self) -> Style {
-        match self {
-            Self::Added => Style::new().green(),
-            Self::Deleted => Style::new().red(),
-            Self::Changed => Style::new().yellow(),
-            Self::Id => Style::new().yellow(),
-            Self::Name => Style::new().cyan(),
-            Self::Dim => Style::new().dimmed(),
-            Self::Strong => Style::new().bold(),
-        }
+/// The codes of the tones, in their order, and the one that ends any of them.
+static CODES: [&str; 10] = [
+    "\x1b[32m",
+    "\x1b[31m",
+    "\x1b[33m",
+    "\x1b[33m",
+    "\x1b[36m",
+    "\x1b[2m",
+    "\x1b[1m",
+    "\x1b[31;1m",
+    "\x1b[36;1m",
+    "\x1b[0m",
+];
+
+/// Pieces of text, each in its tone where colours are wanted. Only a [`Line`] lets the codes through.
+#[derive(Default)]
+pub struct Painted(Vec<(Option<Tone>, String)>);
+
+impl Painted {
+    fn of(tone: Option<Tone>, text: impl fmt::Display) -> Self {
+        Self(vec![(tone, text.to_string())])
     }
+
+    pub fn plain(text: impl fmt::Display) -> Self {
+        Self::of(None, text)
+    }
+
+    pub fn then(mut self, next: Self) -> Self {
+        self.0.extend(next.0);
+        self
+    }
+}
+
+impl fmt::Display for Painted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (tone, text) in &self.0 {
+            f.write_str(tone.map_or("", |tone| CODES[tone as usize]))?;
+            f.write_str(text)?;
+            f.write_str(tone.map_or("", |_| CODES[CODES.len() - 1]))?;
+        }
+        Ok(())
+    }
+}
+
+/// A line that is going to be printed. Codes are known by their address, which no text from outside has; the same
+/// characters from anywhere else are escaped.
+#[derive(Default)]
+struct Line(String);
+
+impl Line {
+    /// The line with its end.
+    fn of(text: fmt::Arguments<'_>) -> String {
+        let mut line = Self::default();
+        // Writing to a String does not fail; a value that cannot be shown would end the line early.
+        let _ = line.write_fmt(text);
+        line.0 + "\n"
+    }
+}
+
+impl fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if CODES.iter().any(|code| std::ptr::eq(*code, text)) {
+            self.0.push_str(text);
+        } else {
+            self.0.push_str(&printable::line(text));
+        }
+        Ok(())
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "what is written to it is escaped here")]
+fn stdout() -> std::io::Stdout {
+    std::io::stdout()
+}
+
+#[expect(clippy::disallowed_methods, reason = "what is written to it is escaped here")]
+fn stderr() -> std::io::Stderr {
+    std::io::stderr()
+}
+
+pub fn stderr_is_terminal() -> bool {
+    stderr().is_terminal()
+}
+
+/// A line on stderr. Where it is closed nobody wants to know.
+pub fn error_line(text: fmt::Arguments<'_>) {
+    let _ = stderr().lock().write_all(Line::of(text).as_bytes());
+}
+
+/// Where the log for developers goes: one event a write, and each becomes a line.
+pub struct Log;
+
+impl Write for Log {
+    fn write(&mut self, event: &[u8]) -> std::io::Result<usize> {
+        let text = printable::text_of(event);
+        error_line(format_args!("{}", text.strip_suffix('\n').unwrap_or(&text)));
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What clap has to say of words without hidden characters.
+#[expect(clippy::disallowed_methods, reason = "what the words had hidden is escaped before")]
+pub fn print_clap(error: &clap::Error) -> std::io::Result<()> {
+    error.print().and_then(|()| stdout().flush())
 }
 
 #[derive(Clone, Debug)]
@@ -114,8 +213,8 @@ impl Ui {
             format,
             kind,
             vault_words: String::new(),
-            out_colour: colour(anstream::AutoStream::choice(&std::io::stdout())),
-            err_colour: colour(anstream::AutoStream::choice(&std::io::stderr())),
+            out_colour: colour(anstream::AutoStream::choice(&stdout())),
+            err_colour: colour(anstream::AutoStream::choice(&stderr())),
         }
     }
 
@@ -126,7 +225,7 @@ impl Ui {
 
     /// The stream for data.
     pub fn out(&self) -> Out {
-        let stdout = std::io::stdout();
+        let stdout = stdout();
         let terminal = stdout.is_terminal();
         Out { stream: BufWriter::new(stdout.lock()), colour: self.out_colour, terminal }
     }
@@ -175,8 +274,7 @@ impl Ui {
 
     fn note_as_it_is(&self, text: &str) {
         if self.format == Format::Human {
-            // Where stderr is closed nobody wants notes.
-            let _ = writeln!(std::io::stderr().lock(), "{text}");
+            error_line(format_args!("{text}"));
         }
     }
 
@@ -187,7 +285,7 @@ impl Ui {
         {
             match encoding.as_str() {
                 "utf-8" => {
-                    text.lines().for_each(|line| self.note_as_it_is(&format!("    {}", one_line(line))))
+                    text.lines().for_each(|line| self.note_as_it_is(&format!("    {line}")));
                 }
                 _ => self.note(format_args!("    ({name} is not text)")),
             }
@@ -216,14 +314,13 @@ impl Ui {
         match self.format {
             Format::Json => self.tell_json(&ErrorBody::of(error)),
             Format::Human => {
-                let mut text = format!("{} {error}\n", self.label("error:", Style::new().red().bold()));
+                self.labelled(Tone::Failure, "error:", error);
                 let mut cause = error.source();
                 while let Some(found) = cause {
-                    text.push_str(&format!("{} {found}\n", self.label("caused by:", Style::new().red())));
+                    self.labelled(Tone::Deleted, "caused by:", found);
                     cause = found.source();
                 }
-                text.extend(error.hint().map(|hint| self.hint(&hint)));
-                let _ = std::io::stderr().lock().write_all(text.as_bytes());
+                self.tell_hint(error.hint().as_deref());
             }
         }
     }
@@ -237,16 +334,19 @@ impl Ui {
     }
 
     fn tell_people(&self, error: &ErrorBody) {
-        let label = self.label("error:", Style::new().red().bold());
-        let mut text = format!("{label} {}\n", error.message);
-        text.extend(error.hint.as_deref().map(|hint| self.hint(hint)));
-        // There is no further place to tell that telling failed.
-        let _ = std::io::stderr().lock().write_all(text.as_bytes());
+        self.labelled(Tone::Failure, "error:", &error.message);
+        self.tell_hint(error.hint.as_deref());
     }
 
-    fn hint(&self, hint: &str) -> String {
-        let hint = naming_vault(hint, &self.vault_words);
-        format!("{} {hint}\n", self.label("hint:", Style::new().cyan().bold()))
+    fn tell_hint(&self, hint: Option<&str>) {
+        if let Some(hint) = hint {
+            self.labelled(Tone::Hint, "hint:", naming_vault(hint, &self.vault_words));
+        }
+    }
+
+    fn labelled(&self, tone: Tone, label: &str, text: impl fmt::Display) {
+        let label = Painted::of(self.err_colour.then_some(tone), label);
+        error_line(format_args!("{label} {text}"));
     }
 
     pub fn tell_json(&self, error: &ErrorBody) {
@@ -259,10 +359,6 @@ impl Ui {
             // Where the answer cannot be written its error would be lost too.
             Err(Failure::Error(_) | Failure::Told(_)) => self.tell_people(error),
         }
-    }
-
-    fn label(&self, text: &str, style: Style) -> String {
-        if self.err_colour { text.style(style).to_string() } else { text.to_owned() }
     }
 }
 
@@ -294,49 +390,49 @@ pub struct Out {
 }
 
 impl Out {
+    /// Exactly one line, whatever the values in it hold.
     pub fn line(&mut self, text: fmt::Arguments<'_>) -> Result<(), Failure> {
-        writeln!(self.stream, "{text}").map_err(Failure::output)
+        self.stream.write_all(Line::of(text).as_bytes()).map_err(Failure::output)
     }
 
     /// Text in its tone where colours are wanted.
-    pub fn paint(&self, tone: Tone, text: impl fmt::Display) -> String {
-        if self.colour { text.style(tone.style()).to_string() } else { text.to_string() }
+    pub fn paint(&self, tone: Tone, text: impl fmt::Display) -> Painted {
+        Painted::of(self.colour.then_some(tone), text)
     }
 
-    /// What to write before and after bytes that are to have a tone.
-    pub fn brackets(&self, tone: Tone) -> (String, &'static str) {
-        if self.colour {
-            (tone.style().prefix_formatter().to_string(), "\x1b[0m")
-        } else {
-            (String::new(), "")
-        }
-    }
-
-    /// Bytes of a file as they are.
-    pub fn raw(&mut self) -> &mut dyn Write {
-        &mut self.stream
-    }
-
-    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.stream.write_all(bytes).map_err(Failure::output)
-    }
-
-    /// A line of a file, without its end: exact in a pipe; on a terminal it cannot move the cursor.
-    pub fn content(&mut self, line: &[u8]) -> Result<(), Failure> {
+    /// The bytes of a file: exact in a pipe, escaped on a terminal.
+    pub fn content<T>(
+        &mut self,
+        write: impl FnOnce(&mut dyn Write) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         if !self.terminal {
-            return self.bytes(line);
+            return write(&mut self.stream);
         }
-        let safe: String = String::from_utf8_lossy(line)
-            .chars()
-            .map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c })
-            .collect();
-        self.bytes(safe.as_bytes())
+        let mut text = Text::new(&mut self.stream);
+        let written = write(&mut text)?;
+        text.finish().map_err(Failure::output)?;
+        Ok(written)
+    }
+
+    /// A line of a patch, without its end: exact in a pipe, escaped on a terminal.
+    pub fn content_line(&mut self, tone: Option<Tone>, line: &[u8]) -> Result<(), Failure> {
+        if self.colour || self.terminal {
+            let text = printable::text_of(line);
+            let painted = Painted::of(tone.filter(|_| self.colour), &text);
+            return self.line(format_args!("{painted}"));
+        }
+        let stream = &mut self.stream;
+        stream.write_all(line).and_then(|()| stream.write_all(b"\n")).map_err(Failure::output)
+    }
+
+    /// Bytes that avfs itself made: a manual page, a script of completions, the schema.
+    pub fn own_bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.stream.write_all(bytes).map_err(Failure::output)
     }
 
     /// One value as a line of JSON.
     pub fn json_line<T: Serialize>(&mut self, value: &T) -> Result<(), Failure> {
-        let written = serde_json::to_writer(&mut self.stream, value).map_err(std::io::Error::from);
-        written.and_then(|()| self.stream.write_all(b"\n")).map_err(Failure::output)
+        printable::json_line(value).and_then(|line| self.stream.write_all(&line)).map_err(Failure::output)
     }
 
     pub fn flush(&mut self) -> Result<(), Failure> {

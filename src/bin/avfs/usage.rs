@@ -1,11 +1,11 @@
 //! Words that cannot be understood: help, versions, and usage errors in both formats.
 
 use std::ffi::OsString;
-use std::io::Write as _;
 
 use avfs::diagnose::Diagnose;
 use avfs::exit_code;
 use avfs::ids::{DrawnIdError, NameError};
+use avfs::printable;
 use avfs::runtime::UnitError;
 use avfs::runtime::envelope::ErrorBody;
 use avfs::vault::VaultError;
@@ -14,7 +14,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory};
 
 use crate::cli::Cli;
-use crate::ui::{Failure, Format, Ui};
+use crate::ui::{Failure, Format, Ui, error_line, print_clap};
 
 /// The kind of answer of a parsed command: `fork.create`.
 pub fn kind_of(matches: &ArgMatches) -> String {
@@ -63,8 +63,7 @@ pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
     let format = if json { Format::Json } else { Format::Human };
     let ui = Ui::new(format, kind_of_words(words));
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        let printed = error.print().and_then(|()| std::io::stdout().flush());
-        return ui.conclude(printed.map(|()| exit_code::OK).map_err(Failure::output));
+        return ui.conclude(print_clap(error).map(|()| exit_code::OK).map_err(Failure::output));
     }
     if let Some((message, hint)) = elsewhere(error).or_else(|| fork_by_option(error)) {
         ui.tell_body(&ErrorBody { code: "usage".to_owned(), message, hint: Some(hint) });
@@ -73,9 +72,16 @@ pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
     match (refused_value(error), format) {
         (Some(refusal), _) => ui.tell(refusal),
         (None, Format::Json) => ui.tell_json(&usage_body(error)),
-        (None, Format::Human) => {
-            let _ = error.print();
-        }
+        (None, Format::Human) => match printable::words(words) {
+            // Where stderr is closed nobody wants to know.
+            None => drop(print_clap(error)),
+            Some(words) => {
+                // clap repeats words as they are, so it is given them escaped.
+                let shown = Cli::command().try_get_matches_from(words).err();
+                let text = shown.as_ref().unwrap_or(error).render().to_string();
+                text.lines().for_each(|line| error_line(format_args!("{line}")));
+            }
+        },
     }
     exit_code::USAGE
 }

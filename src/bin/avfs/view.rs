@@ -114,10 +114,9 @@ pub fn local_file_time(time: FileTime) -> String {
     Zone::system().show_file_time(time)
 }
 
-/// The first line of what somebody wrote, unable to move the cursor.
-pub fn one_line(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+/// The first line of what somebody wrote.
+pub fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
 }
 
 /// `1 file`, `2 files`.

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use crate::printable;
 use crate::runtime::envelope::{BatchCounts, BatchItemResult, ItemState};
 
 /// Writes a whole report; the results come one by one.
@@ -15,7 +16,7 @@ pub fn write(
     let BatchCounts { items, failed, denied, error, left_out, not_run, .. } = *counts;
     let totals = format!(
         "name=\"{}\" tests=\"{items}\" failures=\"{failed}\" errors=\"{}\" skipped=\"{}\" time=\"{seconds:.3}\"",
-        escaped(name),
+        attribute(name),
         denied + error,
         left_out + not_run,
     );
@@ -30,9 +31,9 @@ pub fn write(
 fn case(to: &mut dyn Write, suite: &str, result: &BatchItemResult) -> io::Result<()> {
     let title = format!("{}: {}", result.id, result.command);
     let seconds = result.duration_ms / 1e3;
-    let (title, suite) = (escaped(&title), escaped(suite));
+    let (title, suite) = (attribute(&title), attribute(suite));
     writeln!(to, "<testcase name=\"{title}\" classname=\"{suite}\" time=\"{seconds:.3}\">")?;
-    let (ending, kind) = (escaped(&result.ending()), escaped(result.code.as_deref().unwrap_or("exit")));
+    let (ending, kind) = (attribute(&result.ending()), attribute(result.code.as_deref().unwrap_or("exit")));
     match result.state {
         ItemState::Succeeded => {}
         ItemState::Failed => writeln!(to, "<failure message=\"{ending}\" type=\"{kind}\"></failure>")?,
@@ -43,14 +44,19 @@ fn case(to: &mut dyn Write, suite: &str, result: &BatchItemResult) -> io::Result
     }
     for (tag, text) in [("system-out", &result.stdout), ("system-err", &result.stderr)] {
         if let Some(text) = text.as_ref().filter(|text| !text.is_empty()) {
-            writeln!(to, "<{tag}>{}</{tag}>", escaped(text))?;
+            writeln!(to, "<{tag}>{}</{tag}>", in_xml(&printable::lines(text)))?;
         }
     }
     writeln!(to, "</testcase>")
 }
 
-/// Text as XML has it: what XML 1.0 cannot hold at all is replaced.
-fn escaped(text: &str) -> String {
+/// A value on one line.
+fn attribute(text: &str) -> String {
+    in_xml(&printable::line(text))
+}
+
+/// Printable text as XML has it: the two characters that XML 1.0 cannot hold are replaced.
+fn in_xml(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -60,9 +66,7 @@ fn escaped(text: &str) -> String {
             '"' => safe.push_str("&quot;"),
             '\n' => safe.push_str("&#10;"),
             '\t' => safe.push_str("&#9;"),
-            '\r' => safe.push_str("&#13;"),
             '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
-            c if c.is_control() && c < ' ' => safe.push('\u{fffd}'),
             c => safe.push(c),
         }
     }
@@ -85,12 +89,11 @@ mod tests {
 
     /// What XML gives back of a text: all of it but what it cannot hold.
     fn as_xml_has_it(text: &str) -> String {
-        text.chars()
-            .map(|c| match c {
-                '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'.. => c,
-                _ => '\u{fffd}',
-            })
-            .collect()
+        text.replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
+    }
+
+    fn on_one_line(text: &str) -> String {
+        as_xml_has_it(&printable::line(text))
     }
 
     fn elements<'a>(node: Node<'a, 'a>) -> Vec<Node<'a, 'a>> {
@@ -136,14 +139,15 @@ mod tests {
             prop_assert_eq!(suites.tag_name().name(), "testsuites");
             let [suite] = elements(suites)[..] else { return Err(TestCaseError::fail("not one testsuite")) };
             prop_assert_eq!(suite.tag_name().name(), "testsuite");
-            let name = as_xml_has_it(&name);
+            prop_assert!(!report.chars().any(|c| printable::is_hidden(c) && c != '\n'));
+            let name = on_one_line(&name);
             prop_assert_eq!(suite.attribute("name"), Some(name.as_str()));
             let cases = elements(suite);
             prop_assert_eq!(cases.len(), results.len());
             let mut found = [0_u64; 3];
             for (case, result) in cases.iter().zip(&results) {
                 prop_assert_eq!(case.tag_name().name(), "testcase");
-                let title = as_xml_has_it(&format!("{}: {}", result.id, result.command));
+                let title = on_one_line(&format!("{}: {}", result.id, result.command));
                 prop_assert_eq!(case.attribute("name"), Some(title.as_str()));
                 prop_assert_eq!(case.attribute("classname"), Some(name.as_str()));
                 prop_assert!(case.attribute("time").unwrap().parse::<f64>().unwrap() >= 0.0);
@@ -158,7 +162,8 @@ mod tests {
                 for (word, text) in [("system-out", &result.stdout), ("system-err", &result.stderr)] {
                     let node = elements(*case).into_iter().find(|node| node.tag_name().name() == word);
                     let there = node.map(|node| node.text().unwrap_or_default().to_owned());
-                    let wanted = text.as_deref().filter(|text| !text.is_empty()).map(as_xml_has_it);
+                    let wanted = text.as_deref().filter(|text| !text.is_empty());
+                    let wanted = wanted.map(|text| as_xml_has_it(&printable::lines(text)));
                     prop_assert_eq!(there, wanted);
                 }
             }

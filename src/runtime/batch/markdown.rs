@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use crate::printable;
 use crate::runtime::envelope::{BatchCounts, BatchItemResult, ItemState};
 
 /// Items that are told of one by one: those that have not succeeded, and then others.
@@ -104,7 +105,7 @@ pub fn sentence(counts: &BatchCounts, seconds: f64) -> String {
 
 /// On one line, and not too long for a cell.
 fn short(words: &str) -> String {
-    cut(words, CELL_CHARS).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    printable::line(&cut(words, CELL_CHARS)).into_owned()
 }
 
 /// Text in a cell or a heading: it means nothing to Markdown, whatever it is.
@@ -129,8 +130,7 @@ fn code(words: &str) -> String {
 }
 
 fn in_html(line: &str) -> String {
-    let printable: String = line.chars().filter(|c| !c.is_control() || *c == '\t').collect();
-    printable.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    printable::line(line).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]
@@ -184,8 +184,7 @@ mod tests {
                 prop_assert_eq!(outputs.matches(tag).count(), with_output, "{}", tag);
             }
             prop_assert_eq!(outputs.matches('<').count(), 6 * with_output);
-            // Nothing that moves the cursor.
-            prop_assert!(!written.chars().any(|c| c.is_control() && c != '\n' && c != '\t'));
+            prop_assert!(!written.chars().any(|c| printable::is_hidden(c) && c != '\n' && c != '\t'));
         }
 
         #[test]

@@ -8,7 +8,7 @@ use crate::runtime::environment::Environment;
 /// Keys that are shown in another way, or say nothing about what is given.
 const NOT_LISTED: [&str; 5] = ["command", "command_mode", "command_base64", "vault", "environment"];
 
-/// Each line's name and its text. Every character that could move a cursor is escaped.
+/// Each line's name and its text, to be printed as one line.
 #[must_use]
 pub fn asked_for(request: &Value) -> Vec<(String, String)> {
     let mut lines = vec![("command".to_owned(), shown(&request["command"]))];
@@ -25,10 +25,8 @@ pub fn asked_for(request: &Value) -> Vec<(String, String)> {
     }
     let brought = |name: &str| request["env"].get(name).is_some();
     let names = request["environment"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let passed: Vec<String> = names
-        .filter(|name| !Environment::is_usual(name) && !brought(name))
-        .map(|name| name.escape_debug().to_string())
-        .collect();
+    let passed: Vec<String> =
+        names.filter(|name| !Environment::is_usual(name) && !brought(name)).map(str::to_owned).collect();
     if !passed.is_empty() {
         lines.push(("variables".to_owned(), passed.join(" ")));
     }
@@ -50,11 +48,10 @@ fn defaults() -> Value {
 
 fn shown(value: &Value) -> String {
     match value {
-        Value::String(text) => text.escape_debug().to_string(),
+        Value::String(text) => text.clone(),
         Value::Array(items) => items.iter().map(quoted).collect::<Vec<_>>().join(" "),
         Value::Object(pairs) => {
-            let pair =
-                |(name, value): (&String, &Value)| format!("{}={}", name.escape_debug(), quoted(value));
+            let pair = |(name, value): (&String, &Value)| format!("{name}={}", quoted(value));
             pairs.iter().map(pair).collect::<Vec<_>>().join(" ")
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
@@ -68,6 +65,7 @@ fn quoted(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::printable;
     use crate::runtime::envelope::RequestObject;
     use crate::runtime::request::tests::request;
 
@@ -90,7 +88,10 @@ mod tests {
             "environment": ["A", "PATH", "TOKEN"], "unheard_of": 1,
         });
         let lines = asked_for(&request);
-        let text = lines.iter().map(|(name, text)| format!("{name}: {text}\n")).collect::<String>();
+        let text = lines
+            .iter()
+            .map(|(name, text)| format!("{name}: {}\n", printable::line(text)))
+            .collect::<String>();
         let wanted = [
             format!("command: curl {} \\u{{1b}}[2K\\u{{202e}}\n", "x".repeat(300)),
             "env: A=\"b\\n\"\n".to_owned(),

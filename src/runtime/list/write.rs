@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::printable;
 use crate::runtime::envelope::{ListHeader, ListItem};
 
 use super::error::ListError;
@@ -33,9 +34,7 @@ impl<W: Write> ListWriter<W> {
 
 fn line(to: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     // Whole lines: who reads along never sees half of one that could be had whole.
-    let mut text = serde_json::to_vec(value).map_err(io::Error::other)?;
-    text.push(b'\n');
-    to.write_all(&text)
+    to.write_all(&printable::json_line(value)?)
 }
 
 impl ListItem {

@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::runs::command_of;
 use crate::context::CommandContext;
 use crate::ui::{Failure, Out, Outcome, Tone};
-use crate::view::{local_time, one_line};
+use crate::view::{first_line, local_time};
 
 /// Rows read at once.
 const BATCH_ROWS: usize = 200;
@@ -159,11 +159,11 @@ fn show_line(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Result
     let state = ApprovalStateName::of(approval, now);
     let id = out.paint(Tone::Id, &approval.id);
     let (at, command) = (local_time(approval.created_at), command_of(&journal_value(&approval.request)));
-    out.line(format_args!("{id}  {at}  {:<8}  {}", state.word(), one_line(&command)))?;
+    out.line(format_args!("{id}  {at}  {:<8}  {}", state.word(), first_line(&command)))?;
     for (name, text) in asked_for(&journal_value(&approval.request)).into_iter().skip(1) {
         out.line(format_args!("            {name}: {text}"))?;
     }
-    out.line(format_args!("            {}", one_line(&approval.reason)))
+    out.line(format_args!("            {}", first_line(&approval.reason)))
 }
 
 fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
@@ -179,9 +179,10 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
             out.line(format_args!("approve    with {}", offers.join(", or ")))?;
         }
         for (name, value) in [("request", &result.request), ("decision", &result.decision)] {
-            out.line(format_args!("\n{name}"))?;
+            out.line(format_args!(""))?;
+            out.line(format_args!("{name}"))?;
             let text = format!("{value:#}");
-            text.lines().try_for_each(|line| out.line(format_args!("    {}", one_line(line))))?;
+            text.lines().try_for_each(|line| out.line(format_args!("    {line}")))?;
         }
         Ok(())
     })
@@ -199,7 +200,7 @@ fn show_record(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Resu
         out.line(format_args!("{name:<10} {text}"))?;
     }
     out.line(format_args!("state      {}", state.word()))?;
-    out.line(format_args!("reason     {}", one_line(&approval.reason)))?;
+    out.line(format_args!("reason     {}", first_line(&approval.reason)))?;
     out.line(format_args!("asked by   run {}", approval.asked_by))?;
     out.line(format_args!("asked      {}", local_time(approval.created_at)))?;
     out.line(format_args!("expires    {}", local_time(approval.expires_at)))?;
@@ -259,7 +260,7 @@ fn answered(
     ctx.ui.answer(&result, |out| {
         let (id, state) = (out.paint(Tone::Id, &approval.id), result.approval.state.word());
         let command = command_of(&journal_value(&approval.request));
-        out.line(format_args!("approval {id} is {state}: {}", one_line(&command)))?;
+        out.line(format_args!("approval {id} is {state}: {}", first_line(&command)))?;
         if let Some(net) = journal_value(&approval.decision)[GRANTED_NET].as_str() {
             out.line(format_args!("it will run with --net {net}"))?;
         }

@@ -19,7 +19,7 @@ use crate::crew::{Crew, Done, LOOK_EVERY, Ran, WORKERS_MAX};
 use crate::run_options::{CommandWords, RunOptions, command_request};
 use crate::signals::Asked;
 use crate::ui::{Failure, Out, Outcome, Tone};
-use crate::view::{local_time, one_line, plural};
+use crate::view::{first_line, local_time, plural};
 
 /// What a test exits with on a version it cannot tell about.
 const CANNOT_TELL: i32 = 125;
@@ -241,7 +241,7 @@ impl<'a> Bisection<'a> {
             Verdict::Bad => (VerdictName::Bad, "bad"),
             Verdict::Skipped => (VerdictName::Skipped, "skipped"),
         };
-        let (id, message) = (version.id.short(), one_line(&version.message));
+        let (id, message) = (version.id.short(), first_line(&version.message));
         let seconds = ran.duration_ms / 1000.0;
         self.ctx.ui.note(format_args!("{id}  {word:<7}  {how:<9}  {seconds:7.2} s  {message}"));
         if self.args.verbose {
@@ -316,7 +316,7 @@ impl<'a> Bisection<'a> {
             out.line(format_args!("one of these is the first bad version:"))?;
             for version in suspects {
                 let (id, at) = (out.paint(Tone::Id, version.id.short()), local_time(version.at));
-                out.line(format_args!("{id}  {at}  {}", one_line(&version.message)))?;
+                out.line(format_args!("{id}  {at}  {}", first_line(&version.message)))?;
             }
             out.flush()?;
             ctx.ui.tell_body(&why);
@@ -361,9 +361,9 @@ fn show(
             let code = run.exit_code.map(|code| format!("exit {code}"));
             let signal = run.signal.map(|signal| format!("signal {signal}"));
             let ended = signal.or(code).unwrap_or_else(|| run.state.word().to_owned());
-            out.line(format_args!("command            {}  ({ended})", one_line(&command_text(run))))?;
+            out.line(format_args!("command            {}  ({ended})", first_line(&command_text(run))))?;
         }
-        None => out.line(format_args!("message            {}", one_line(&version.message)))?,
+        None => out.line(format_args!("message            {}", first_line(&version.message)))?,
     }
     out.line(format_args!("  look:    avfs diff{vault} {id}~1 {id}"))?;
     out.line(format_args!("  more:    avfs show{vault} {id}"))

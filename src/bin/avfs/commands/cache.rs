@@ -14,7 +14,7 @@ use super::proxy::become_runner;
 use super::runs::command_of;
 use crate::context::CommandContext;
 use crate::ui::{Failure, Format, Outcome, Tone};
-use crate::view::{local_time, one_line, plural};
+use crate::view::{first_line, local_time, plural};
 
 /// Explain, list and forget remembered results
 ///
@@ -113,7 +113,7 @@ fn explain(ctx: &CommandContext, args: &ExplainArgs) -> Outcome {
     let remembered = vault.read()?.memo_of_run(&run.id)?;
     let result = CacheExplain::of_run(&run, remembered.is_some());
     ui.answer(&result, |out| {
-        result.lines(&Zone::system()).iter().try_for_each(|line| out.line(format_args!("{}", one_line(line))))
+        result.lines(&Zone::system()).iter().try_for_each(|line| out.line(format_args!("{line}")))
     })
 }
 
@@ -153,7 +153,7 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
             let changed = if memo.version_after.is_some() { "" } else { "  (no changes)" };
             let (at, exit) = (local_time(memo.created_at), memo.exit_code);
             let command = command_of(&serde_json::json!({ "command": told.command }));
-            out.line(format_args!("{id}  {at}  exit {exit:<3}{changed}{lost}  {}", one_line(&command)))?;
+            out.line(format_args!("{id}  {at}  exit {exit:<3}{changed}{lost}  {}", first_line(&command)))?;
         }
         Ok(())
     })

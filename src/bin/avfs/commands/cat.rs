@@ -52,7 +52,7 @@ pub fn run(ctx: &CommandContext, args: &CatArgs) -> Outcome {
     }
     ctx.ui.answer(&result, |out| {
         for (_, file) in &files {
-            copy_content(view.reader(), file, out.raw()).map_err(Failure::while_streaming)?;
+            out.content(|to| copy_content(view.reader(), file, to).map_err(Failure::while_streaming))?;
         }
         Ok(())
     })

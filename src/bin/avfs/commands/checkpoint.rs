@@ -15,7 +15,7 @@ use crate::cli::{OnFork, remark};
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Outcome, Tone};
-use crate::view::{local_time, one_line};
+use crate::view::{first_line, local_time};
 
 /// Save, list, restore and delete checkpoints: labels that pin a version of a fork
 #[derive(Debug, Args)]
@@ -175,7 +175,7 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
             out.line(format_args!(
                 "{id}  {}  {label}{mark}  {}",
                 local_time(checkpoint.at),
-                one_line(&checkpoint.message)
+                first_line(&checkpoint.message)
             ))?;
         }
         Ok(())
@@ -202,8 +202,8 @@ fn info(ctx: &CommandContext, args: InfoArgs) -> Outcome {
         out.line(format_args!("version     {}", out.paint(Tone::Id, version.id)))?;
         out.line(format_args!("saved       {}", local_time(checkpoint.at)))?;
         out.line(format_args!("origin      {}", if checkpoint.automatic { "automatic" } else { "by hand" }))?;
-        out.line(format_args!("message     {}", one_line(&checkpoint.message)))?;
-        out.line(format_args!("of version  {}", one_line(&version.message)))
+        out.line(format_args!("message     {}", first_line(&checkpoint.message)))?;
+        out.line(format_args!("of version  {}", first_line(&version.message)))
     })
 }
 

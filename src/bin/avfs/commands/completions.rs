@@ -24,5 +24,5 @@ pub fn run(ctx: &CommandContext, args: &CompletionsArgs) -> Outcome {
     clap_complete::generate(args.shell, &mut Cli::command(), "avfs", &mut script);
     let result =
         Completions { shell: args.shell.to_string(), script: String::from_utf8_lossy(&script).into_owned() };
-    ctx.ui.answer(&result, |out| out.bytes(&script))
+    ctx.ui.answer(&result, |out| out.own_bytes(&script))
 }

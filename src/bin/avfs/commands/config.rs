@@ -8,7 +8,7 @@ use avfs::runtime::{LocateError, bound_dir};
 use clap::{Args, Subcommand};
 
 use crate::context::CommandContext;
-use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::ui::{Failure, Out, Outcome, Painted, Tone};
 
 /// Show settings and where they come from
 ///
@@ -103,7 +103,7 @@ fn wire(shown: &Shown) -> ConfigSetting {
 fn show_setting(out: &mut Out, shown: &Shown, args: &ShowArgs) -> Result<(), Failure> {
     let key = out.paint(Tone::Name, shown.key);
     let behind = |out: &Out, origin: &Origin| match (args.origin, origin) {
-        (false, _) => String::new(),
+        (false, _) => Painted::default(),
         (true, Origin::Default) => out.paint(Tone::Dim, "  (default)"),
         (true, Origin::File { path, line }) => {
             out.paint(Tone::Dim, format_args!("  ({}:{line})", path.display()))

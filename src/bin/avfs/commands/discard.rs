@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::context::CommandContext;
 use crate::error::EdgeError;
-use crate::ui::{Outcome, Tone};
+use crate::ui::{Outcome, Painted, Tone};
 use crate::view::plural;
 
 /// Drop what a run changed
@@ -29,19 +29,21 @@ pub fn run(ctx: &CommandContext, args: &DiscardArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let discarded = vault.discard(&args.what).map_err(|error| EdgeError::of_changes(&vault, error))?;
     ctx.ui.answer(&Discard::from(&discarded), |out| {
-        let runs: Vec<String> =
-            discarded.runs.iter().map(|run| out.paint(Tone::Id, format_args!("run:{}", run.id))).collect();
-        let count = plural(runs.len() as u64, "run", "runs");
+        let count = plural(discarded.runs.len() as u64, "run", "runs");
+        let runs = discarded.runs.iter().enumerate().fold(Painted::default(), |shown, (at, run)| {
+            let comma = Painted::plain(if at > 0 { ", " } else { "" });
+            shown.then(comma).then(out.paint(Tone::Id, format_args!("run:{}", run.id)))
+        });
         match &discarded.fork {
-            Some(fork) if runs.is_empty() => {
+            Some(fork) if discarded.runs.is_empty() => {
                 out.line(format_args!("discarded fork {}", out.paint(Tone::Name, &fork.name)))?;
             }
             Some(fork) => out.line(format_args!(
                 "discarded fork {} with {count}: {}",
                 out.paint(Tone::Name, &fork.name),
-                runs.join(", ")
+                runs
             ))?,
-            None => out.line(format_args!("discarded {}", runs.join(", ")))?,
+            None => out.line(format_args!("discarded {runs}"))?,
         }
         out.line(format_args!("give the space back with: avfs{} gc", ctx.vault_words()))
     })

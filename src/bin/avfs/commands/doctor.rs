@@ -72,7 +72,8 @@ pub fn run(ctx: &CommandContext, args: &DoctorArgs) -> Outcome {
 fn explain(out: &mut Out, denial: &DenialObject) -> Result<(), Failure> {
     let DenialObject { layer, by, name, calls, all_but, which, answer, told, why, relax } = denial;
     let told = if *told { ", and is told of" } else { "" };
-    out.line(format_args!("\n{} ({layer}: {})", out.paint(Tone::Changed, name), by.join(", ")))?;
+    out.line(format_args!(""))?;
+    out.line(format_args!("{} ({layer}: {})", out.paint(Tone::Changed, name), by.join(", ")))?;
     let which = which.map(|which| format!(" {which}")).unwrap_or_default();
     if !calls.is_empty() {
         out.line(format_args!("  calls:  {}{which}", calls.join(", ")))?;

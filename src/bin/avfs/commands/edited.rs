@@ -6,7 +6,7 @@ use avfs::vault::Committed;
 
 use crate::context::CommandContext;
 use crate::ui::{Failure, Out, Outcome, Tone};
-use crate::view::one_line;
+use crate::view::first_line;
 
 /// Answers with the version a fork has now.
 pub fn answer(ctx: &CommandContext, fork: &ForkName, committed: &Committed) -> Outcome {
@@ -18,7 +18,7 @@ pub fn answer(ctx: &CommandContext, fork: &ForkName, committed: &Committed) -> O
 pub fn show(out: &mut Out, fork: &ForkName, committed: &Committed) -> Result<(), Failure> {
     let (id, name) = (out.paint(Tone::Id, committed.version.id.short()), out.paint(Tone::Name, fork));
     if committed.changed() {
-        out.line(format_args!("version {id} on fork {name}: {}", one_line(&committed.version.message)))
+        out.line(format_args!("version {id} on fork {name}: {}", first_line(&committed.version.message)))
     } else {
         out.line(format_args!("nothing changed: fork {name} stays at version {id}"))
     }

@@ -12,8 +12,8 @@ use clap::{Args, Subcommand};
 use super::runs;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
-use crate::ui::{Out, Outcome, Tone};
-use crate::view::{local_time, one_line, plural};
+use crate::ui::{Out, Outcome, Painted, Tone};
+use crate::view::{first_line, local_time, plural};
 
 /// Create, list and delete forks: named heads that move from version to version
 #[derive(Debug, Args)]
@@ -138,7 +138,7 @@ fn list(ctx: &CommandContext, args: &UseArgs) -> Outcome {
 }
 
 /// When a fork ends, what it alone holds, and what ran on it last.
-fn remarks(out: &Out, used: &ForkUse) -> String {
+fn remarks(out: &Out, used: &ForkUse) -> Painted {
     let mut text = match used.fork.life {
         Life::Persistent => String::new(),
         Life::Ephemeral { expires_at } => format!(", expires {}", local_time(expires_at)),
@@ -146,13 +146,11 @@ fn remarks(out: &Out, used: &ForkUse) -> String {
     if let Some(bytes) = used.held_bytes {
         text.push_str(&format!(", holds {}", show_bytes_size(bytes)));
     }
-    let mut shown = out.paint(Tone::Dim, text);
-    if let Some(run) = &used.last_run {
-        let command = one_line(&runs::command_text(run));
-        let id = out.paint(Tone::Id, format_args!("run:{}", run.id));
-        shown.push_str(&format!("  {id} {}  {command}", local_time(run.started_at)));
-    }
-    shown
+    let shown = out.paint(Tone::Dim, text);
+    let Some(run) = &used.last_run else { return shown };
+    let id = Painted::plain("  ").then(out.paint(Tone::Id, format_args!("run:{}", run.id)));
+    let (at, command) = (local_time(run.started_at), runs::command_text(run));
+    shown.then(id).then(Painted::plain(format_args!(" {at}  {}", first_line(&command))))
 }
 
 fn tree(ctx: &CommandContext, args: &UseArgs) -> Outcome {

@@ -1,5 +1,6 @@
 //! `avfs grep`
 
+use avfs::printable;
 use avfs::runtime::envelope::{ErrorBody, Grep, GrepMatch};
 use avfs::runtime::{each_line, is_binary, read_content};
 use avfs::vault::page::Node;
@@ -11,7 +12,7 @@ use regex::bytes::{Regex, RegexBuilder};
 use crate::cli::tree_path;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
-use crate::ui::{Failure, Format, Out, Outcome, Tone};
+use crate::ui::{Failure, Format, Out, Outcome, Painted, Tone};
 use crate::view::{Found, View, plural};
 
 /// Larger files are not searched, and named.
@@ -162,9 +163,8 @@ fn search(
     Ok(())
 }
 
-fn show_line(out: &mut Out, path: &str, number: u64, line: &[u8]) -> Result<(), Failure> {
+fn show_line(out: &mut Out, path: &Painted, number: u64, line: &[u8]) -> Result<(), Failure> {
     let number = out.paint(Tone::Dim, number);
-    out.bytes(format!("{path}:{number}:").as_bytes())?;
-    out.content(line.strip_suffix(b"\r").unwrap_or(line))?;
-    out.bytes(b"\n")
+    let line = printable::text_of(line.strip_suffix(b"\r").unwrap_or(line));
+    out.line(format_args!("{path}:{number}:{line}"))
 }

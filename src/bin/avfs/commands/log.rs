@@ -12,7 +12,7 @@ use clap::Args;
 use crate::cli::tree_path;
 use crate::context::CommandContext;
 use crate::ui::{Failure, Outcome, Tone};
-use crate::view::{labels, local_time, one_line};
+use crate::view::{first_line, labels, local_time};
 
 /// List the versions of a fork, newest first
 ///
@@ -81,7 +81,7 @@ pub fn run(ctx: &CommandContext, args: &LogArgs) -> Outcome {
             let names = labels.get(&version.id).map(|names| format!(" ({})", names.join(", ")));
             let names = out.paint(Tone::Name, names.unwrap_or_default());
             let pruned = if version.pruned_at.is_some() { " [pruned]" } else { "" };
-            let (at, message) = (local_time(version.at), one_line(&version.message));
+            let (at, message) = (local_time(version.at), first_line(&version.message));
             out.line(format_args!("{id}  {at}  {message}{names}{pruned}"))?;
         }
         Ok(())

@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::cli::tree_path;
 use crate::context::CommandContext;
-use crate::ui::{Out, Outcome, Tone};
+use crate::ui::{Out, Outcome, Painted, Tone};
 use crate::view::{Found, View, arrow, local_file_time};
 
 /// List a directory of a version
@@ -57,12 +57,12 @@ pub fn run(ctx: &CommandContext, args: &LsArgs) -> Outcome {
 }
 
 /// The last name of a path, or all of it, with a mark for directories.
-fn shown_name(out: &Out, found: &Found, whole: bool) -> String {
+fn shown_name(out: &Out, found: &Found, whole: bool) -> Painted {
     let short = found.path.split().and_then(|(_, name)| TreePath::parse(name).ok());
     let name = if whole { found.path.clone() } else { short.unwrap_or_else(|| found.path.clone()) };
     match &found.node {
-        Node::Dir(_) => format!("{}/", out.paint(Tone::Name, name)),
-        Node::File(_) | Node::Symlink(_) | Node::Fifo(_) => name.to_string(),
+        Node::Dir(_) => out.paint(Tone::Name, name).then(Painted::plain("/")),
+        Node::File(_) | Node::Symlink(_) | Node::Fifo(_) => Painted::plain(name),
     }
 }
 

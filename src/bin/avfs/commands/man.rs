@@ -47,7 +47,7 @@ fn print_one(ctx: &CommandContext, root: &Command, verb: &[String]) -> Outcome {
     let name = words.join("-");
     let text = render(at, &name)?;
     let page = ManPage { name: format!("{name}.1"), file: None, text: Some(text.clone()) };
-    ctx.ui.answer(&Man { pages: vec![page] }, |out| out.bytes(text.as_bytes()))
+    ctx.ui.answer(&Man { pages: vec![page] }, |out| out.own_bytes(text.as_bytes()))
 }
 
 fn render(command: &Command, name: &str) -> Result<String, Failure> {

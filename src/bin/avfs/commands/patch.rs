@@ -159,9 +159,5 @@ pub fn show_patch_line(out: &mut Out, line: &[u8]) -> std::result::Result<(), Fa
         Some(b'd') => Some(Tone::Strong),
         Some(_) | None => None,
     };
-    let (on, off) = tone.map(|tone| out.brackets(tone)).unwrap_or_default();
-    out.bytes(on.as_bytes())?;
-    out.content(line)?;
-    out.bytes(off.as_bytes())?;
-    out.bytes(b"\n")
+    out.content_line(tone, line)
 }

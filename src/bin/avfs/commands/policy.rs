@@ -22,7 +22,7 @@ use clap::{ArgGroup, Args, Subcommand};
 
 use crate::context::CommandContext;
 use crate::error::EdgeError;
-use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::ui::{Failure, Out, Outcome, Painted, Tone};
 use crate::view::plural;
 
 /// Tell what the policies say of a command, without running it
@@ -222,8 +222,7 @@ fn explain(ctx: &CommandContext, args: &AskArgs) -> Outcome {
     ctx.ui.answer(&result, |out| {
         for explained in &explanation.commands {
             let words: Vec<&str> = explained.command.words.iter().map(Word::shown).collect();
-            out.content(format!("$ {}", words.join(" ")).replace('\n', " ").as_bytes())?;
-            out.line(format_args!(""))?;
+            out.line(format_args!("$ {}", words.join(" ")))?;
             show_command(out, explained)?;
         }
         for doubt in &explanation.doubts {
@@ -243,7 +242,8 @@ fn show_command(out: &mut Out, explained: &Explained) -> Result<(), Failure> {
     out.line(format_args!("  by default {} ({})", by_default.action, by_default.rule))?;
     for said in &explained.said {
         let place = said.place.as_ref();
-        let place = place.map(|place| format!("  {}", out.paint(Tone::Dim, place))).unwrap_or_default();
+        let place =
+            place.map(|place| Painted::plain("  ").then(out.paint(Tone::Dim, place))).unwrap_or_default();
         let effect = match said.effect {
             Effect::Counts => "",
             Effect::Outweighed => ", outweighed in its layer",

@@ -198,7 +198,7 @@ fn export_list(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
         }
         (None, Format::Human) => {
             let mut out = ctx.ui.out();
-            let exported = write_list(&vault, &selection, &header, out.raw(), Failure::output)?;
+            let exported = out.content(|to| write_list(&vault, &selection, &header, to, Failure::output))?;
             out.flush()?;
             tell(ctx, &exported);
             Ok(avfs::exit_code::OK)

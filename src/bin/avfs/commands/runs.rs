@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::patch;
 use crate::context::CommandContext;
 use crate::ui::{Failure, Out, Outcome, Tone};
-use crate::view::{local_time, one_line};
+use crate::view::{first_line, local_time};
 
 /// List and describe runs: what was asked, decided and done
 #[derive(Debug, Args)]
@@ -116,7 +116,7 @@ fn show_unsettled(out: &mut Out, run: &Unsettled) -> Result<(), Failure> {
     let (id, fork) = (out.paint(Tone::Id, &run.record.run), out.paint(Tone::Name, &run.record.fork));
     let (at, stands) = (local_time(run.record.started_at()), stands(run));
     let command = command_of(&journal_value(&run.record.request));
-    out.line(format_args!("{id}  {at}  {stands:<12}  {fork}  {}", one_line(&command)))
+    out.line(format_args!("{id}  {at}  {stands:<12}  {fork}  {}", first_line(&command)))
 }
 
 /// Where it stands, or stood when its process went.
@@ -152,7 +152,10 @@ fn show_line(out: &mut Out, run: &RunRecord) -> Result<(), Failure> {
     };
     let ended = ended(run).filter(|_| run.state == RunState::Completed);
     let (at, ended) = (local_time(run.started_at), ended.unwrap_or_else(|| run.state.word().to_owned()));
-    out.line(format_args!("{id}  {at}  {ended:<12}  {fork}{cached}{marks}  {}", one_line(&command_text(run))))
+    out.line(format_args!(
+        "{id}  {at}  {ended:<12}  {fork}{cached}{marks}  {}",
+        first_line(&command_text(run))
+    ))
 }
 
 /// `exit 0` or `signal 9`; nothing of a run that did not get so far.
@@ -198,9 +201,10 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
         for (name, value) in
             [("request", &result.request), ("decision", &result.decision), ("result", &result.result)]
         {
-            out.line(format_args!("\n{name}"))?;
+            out.line(format_args!(""))?;
+            out.line(format_args!("{name}"))?;
             let text = format!("{value:#}");
-            text.lines().try_for_each(|line| out.line(format_args!("    {}", one_line(line))))?;
+            text.lines().try_for_each(|line| out.line(format_args!("    {line}")))?;
         }
         out.line(format_args!(""))?;
         match &summary {
@@ -218,7 +222,7 @@ fn show_one_unsettled(ctx: &CommandContext, vault: &Vault, id: &RunPrefix) -> Ou
     ctx.ui.answer(&result, |out| {
         out.line(format_args!("run        {}", out.paint(Tone::Id, &run.record.run)))?;
         let command = command_of(&journal_value(&run.record.request));
-        out.line(format_args!("command    {}", one_line(&command)))?;
+        out.line(format_args!("command    {}", first_line(&command)))?;
         out.line(format_args!("state      {}", stands(&run)))?;
         out.line(format_args!("fork       {}", out.paint(Tone::Name, &run.record.fork)))?;
         out.line(format_args!("started    {}", local_time(run.record.started_at())))?;
@@ -232,7 +236,7 @@ fn show_one_unsettled(ctx: &CommandContext, vault: &Vault, id: &RunPrefix) -> Ou
 
 fn show_record(out: &mut Out, run: &RunRecord) -> Result<(), Failure> {
     out.line(format_args!("run        {}", out.paint(Tone::Id, &run.id)))?;
-    out.line(format_args!("command    {}", one_line(&command_text(run))))?;
+    out.line(format_args!("command    {}", first_line(&command_text(run))))?;
     let how = ended(run);
     let how = how.map(|how| format!(", {how}")).unwrap_or_default();
     out.line(format_args!("state      {}{how}", run.state.word()))?;

@@ -18,5 +18,5 @@ pub struct SchemaArgs {}
 
 pub fn run(ctx: &CommandContext, _: &SchemaArgs) -> Outcome {
     let result = SchemaResult { schema: document() };
-    ctx.ui.answer(&result, |out| out.line(format_args!("{:#}", result.schema)))
+    ctx.ui.answer(&result, |out| out.own_bytes(format!("{:#}\n", result.schema).as_bytes()))
 }

@@ -11,7 +11,7 @@ use clap::Args;
 use super::patch;
 use crate::context::CommandContext;
 use crate::ui::{Failure, Out, Outcome, Tone};
-use crate::view::{labels, local_time, one_line, plural};
+use crate::view::{first_line, labels, local_time, plural};
 
 /// Describe a version: its record, what leads to it, and what it changed
 #[derive(Debug, Args)]
@@ -57,15 +57,16 @@ fn show_record(out: &mut Out, version: &VersionRecord, names: &[String]) -> Resu
     }
     out.line(format_args!("root     {}", version.root))?;
     out.line(format_args!("content  {}", version.content))?;
-    out.line(format_args!("author   {}", one_line(&version.author)))?;
+    out.line(format_args!("author   {}", first_line(&version.author)))?;
     out.line(format_args!("date     {}", local_time(version.at)))?;
     if let Some(run) = &version.run {
-        out.line(format_args!("run      {}", one_line(run)))?;
+        out.line(format_args!("run      {}", first_line(run)))?;
     }
     let entries = plural(version.entries, "entry", "entries");
-    out.line(format_args!("size     {entries}, {}\n", show_bytes_size(version.bytes)))?;
+    out.line(format_args!("size     {entries}, {}", show_bytes_size(version.bytes)))?;
+    out.line(format_args!(""))?;
     for line in version.message.lines() {
-        out.line(format_args!("    {}", one_line(line)))?;
+        out.line(format_args!("    {line}"))?;
     }
     out.line(format_args!(""))
 }

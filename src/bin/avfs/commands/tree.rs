@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::cli::tree_path;
 use crate::context::CommandContext;
-use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::ui::{Failure, Out, Outcome, Painted, Tone};
 use crate::view::{Found, View, arrow, plural};
 
 /// Show a version as a tree
@@ -47,7 +47,8 @@ pub fn run(ctx: &CommandContext, args: &TreeArgs) -> Outcome {
         let dirs = found.iter().filter(|found| matches!(found.node, Node::Dir(_))).count() as u64;
         let others = found.len() as u64 - dirs;
         let (dirs, others) = (plural(dirs, "directory", "directories"), plural(others, "file", "files"));
-        out.line(format_args!("\n{dirs}, {others}"))
+        out.line(format_args!(""))?;
+        out.line(format_args!("{dirs}, {others}"))
     })
 }
 
@@ -66,12 +67,14 @@ fn draw(out: &mut Out, found: &[Found], base: &TreePath) -> Result<(), Failure> 
     Ok(())
 }
 
-fn shown_name(out: &Out, found: &Found) -> String {
+fn shown_name(out: &Out, found: &Found) -> Painted {
     let name = found.path.split().and_then(|(_, name)| TreePath::parse(name).ok());
     let name = name.unwrap_or_else(|| found.path.clone());
     match &found.node {
-        Node::Dir(_) => format!("{}/", out.paint(Tone::Name, name)),
-        Node::Symlink(_) | Node::File(_) | Node::Fifo(_) => format!("{name}{}", arrow(&found.node)),
+        Node::Dir(_) => out.paint(Tone::Name, name).then(Painted::plain("/")),
+        Node::Symlink(_) | Node::File(_) | Node::Fifo(_) => {
+            Painted::plain(format_args!("{name}{}", arrow(&found.node)))
+        }
     }
 }
 

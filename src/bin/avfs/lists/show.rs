@@ -1,13 +1,13 @@
 //! How far a batch has come: a live view on a terminal, plain lines elsewhere.
 
 use std::collections::HashMap;
-use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
+use avfs::printable;
 use avfs::runtime::envelope::{BatchItemResult, ItemState};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::ui::{Format, Ui};
+use crate::ui::{Format, Ui, error_line, stderr_is_terminal};
 
 /// Characters of a command that fit beside what else is told.
 const COMMAND_CHARS: usize = 60;
@@ -31,7 +31,7 @@ enum View {
 
 impl Show {
     pub fn start(ui: &Ui, total: u64, jobs: usize) -> Self {
-        let view = match (ui.format, std::io::stderr().is_terminal()) {
+        let view = match (ui.format, stderr_is_terminal()) {
             (Format::Json, _) => View::Nothing,
             (Format::Human, false) => View::Lines,
             (Format::Human, true) => {
@@ -67,7 +67,7 @@ impl Show {
         }
         let line = all.add(ProgressBar::new_spinner());
         let command: String = command.chars().take(COMMAND_CHARS).collect();
-        line.set_message(format!("{id}: {command}"));
+        set_message(&line, &format!("{id}: {command}"));
         line.enable_steady_tick(TICK);
         running.insert(item, line);
     }
@@ -97,7 +97,7 @@ impl Show {
         if let View::Live { bar, .. } = &self.view {
             bar.set_position(self.settled);
             if self.unsuccessful > 0 {
-                bar.set_message(format!(", {} not well", self.unsuccessful));
+                set_message(bar, &format!(", {} not well", self.unsuccessful));
             }
             if well {
                 return;
@@ -132,12 +132,19 @@ impl Show {
 
     fn line(&self, text: &str) {
         match &self.view {
-            View::Live { bar, .. } => bar.println(text),
-            View::Lines => {
-                // Where stderr is closed nobody wants to know.
-                let _ = writeln!(std::io::stderr().lock(), "{text}");
-            }
+            View::Live { bar, .. } => print_over(bar, text),
+            View::Lines => error_line(format_args!("{text}")),
             View::Nothing => {}
         }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "it is escaped here")]
+fn print_over(bar: &ProgressBar, text: &str) {
+    bar.println(printable::line(text));
+}
+
+#[expect(clippy::disallowed_methods, reason = "it is escaped here")]
+fn set_message(bar: &ProgressBar, text: &str) {
+    bar.set_message(printable::line(text).into_owned());
 }

@@ -25,7 +25,7 @@ use crate::context::CommandContext;
 use crate::crew::WORKERS_MAX;
 use crate::run_options::RunOptions;
 use crate::ui::{Out, Outcome, Tone};
-use crate::view::{local_time, one_line};
+use crate::view::{first_line, local_time};
 use crate::whole::check_place;
 
 use drive::{Ended, drive};
@@ -136,7 +136,7 @@ fn show(ctx: &CommandContext, args: &BatchArgs, batch: &Batch, list: &str) -> Ou
     let human = |out: &mut Out| {
         for result in batch.unsuccessful.iter().filter(|result| result.state != ItemState::LeftOut) {
             let (id, ending) = (out.paint(Tone::Deleted, &result.id), result.ending());
-            out.line(format_args!("{id}  {ending}  {}", one_line(&result.command)))?;
+            out.line(format_args!("{id}  {ending}  {}", first_line(&result.command)))?;
             if let Some(run) = &result.run_id {
                 out.line(format_args!("    avfs runs show {run}"))?;
             }
@@ -182,7 +182,7 @@ fn list(ctx: &CommandContext) -> Outcome {
             let stands = if record.ended_at.is_some() { "ended" } else { "not ended" };
             let (id, when) = (out.paint(Tone::Id, &record.id), local_time(record.started_at));
             let plan = journal_value(&record.plan);
-            let told = |key: &str| plan[key].as_str().map(one_line).unwrap_or_default();
+            let told = |key: &str| plan[key].as_str().map(first_line).unwrap_or_default();
             out.line(format_args!("{id}  {when}  {stands:<9}  {:<7}  {}", told("mode"), told("list")))?;
         }
         if records.is_empty() {

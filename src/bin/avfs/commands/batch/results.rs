@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use avfs::backend::RunRecord;
 use avfs::hostfs::random;
 use avfs::ids::VersionId;
+use avfs::printable;
 use avfs::runtime::envelope::{BatchItemResult, ItemState, tail};
 
 use super::plan::Plan;
@@ -75,22 +76,21 @@ impl Results {
 
     /// A line at once: whoever reads along sees it when it is true.
     pub fn add(&mut self, result: &BatchItemResult) -> Result<(), Failure> {
-        let line = serde_json::to_vec(result).map_err(io::Error::other).map_err(self.io())?;
+        let line = printable::json_line(result).map_err(self.io())?;
         avfs::pause::point("result");
-        self.line(line)?;
+        self.line(&line)?;
         if self.old.is_none() {
             self.finish()?;
         }
         Ok(())
     }
 
-    fn line(&mut self, mut line: Vec<u8>) -> Result<(), Failure> {
-        line.push(b'\n');
+    fn line(&mut self, line: &[u8]) -> Result<(), Failure> {
         let copied = match &mut self.copy {
-            Some(copy) => copy.write_all(&line),
+            Some(copy) => copy.write_all(line),
             None => Ok(()),
         };
-        Ok(copied.and_then(|()| self.file.write_all(&line)).map_err(self.io())?)
+        Ok(copied.and_then(|()| self.file.write_all(line)).map_err(self.io())?)
     }
 
     fn io(&self) -> impl FnOnce(io::Error) -> EdgeError {
@@ -155,10 +155,11 @@ impl Results {
             None => None,
         };
         let known = line.as_ref().and_then(|line| serde_json::from_slice::<BatchItemResult>(line).ok());
-        if let (Some(line), Some(known)) = (line, known)
+        if let (Some(mut line), Some(known)) = (line, known)
             && known.item == u64::from(item) + 1
         {
-            self.line(line)?;
+            line.push(b'\n');
+            self.line(&line)?;
             return Ok(known);
         }
         let result = Self::of_run(plan, item, run)?;

@@ -24,7 +24,7 @@ use crate::crew::{Crew, WORKERS_MAX};
 use crate::error::EdgeError;
 use crate::run_options::{CommandWords, RunOptions};
 use crate::signals::Asked;
-use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::ui::{Failure, Out, Outcome, Painted, Tone};
 use error::RaceError;
 use heat::Heat;
 
@@ -233,7 +233,8 @@ fn show(
     let attempt = &result.attempts[winner];
     let name = out.paint(Tone::Strong, format_args!("attempt {}", attempt.attempt));
     let score = attempt.score.map(|score| format!(" with a score of {score}")).unwrap_or_default();
-    let on = result.fork.as_ref().map(|fork| format!(", kept on fork {}", out.paint(Tone::Name, fork)));
+    let on =
+        result.fork.as_ref().map(|fork| Painted::plain(", kept on fork ").then(out.paint(Tone::Name, fork)));
     let (on, nothing) = (on.unwrap_or_default(), if changed { "" } else { ", and changed nothing" });
     out.line(format_args!("{name} of {} won{score}{nothing}{on}", result.attempts.len()))?;
     let (vault, base) = (ctx.vault_words(), base.id.short());

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use avfs::diagnose::Diagnose;
 use avfs::hostfs::random;
 use avfs::ids::{ForkName, RunId, VersionId};
+use avfs::printable;
 use avfs::runtime::batch::{Begins, Manner, OnFailure, Schedule};
 use avfs::runtime::envelope::{
     ChangeObject, DifferenceObject, ListItem, ListNoise, Looked, Order, Replay, ReplayCounts,
@@ -304,9 +305,7 @@ impl Drive<'_> {
         self.work.show.ended(item);
         self.work.show.told(well, &result.id, &result.ending(), result.duration_ms, &result.command);
         if let Some(results) = &mut self.results {
-            let line = serde_json::to_vec(&result).map_err(std::io::Error::other);
-            let written =
-                line.and_then(|line| results.write_all(&line)).and_then(|()| results.write_all(b"\n"));
+            let written = printable::json_line(&result).and_then(|line| results.write_all(&line));
             let path = self.args.results.clone().unwrap_or_default();
             written.map_err(EdgeError::host("write", &path))?;
         }

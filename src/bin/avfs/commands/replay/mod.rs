@@ -18,7 +18,7 @@ use crate::context::CommandContext;
 use crate::crew::WORKERS_MAX;
 use crate::run_options::RunOptions;
 use crate::ui::{Out, Outcome, Tone};
-use crate::view::{one_line, plural};
+use crate::view::{first_line, plural};
 
 use drive::{Replayed, drive};
 use source::Source;
@@ -97,7 +97,7 @@ fn show(ctx: &CommandContext, args: &ReplayArgs, replayed: &Replayed) -> Outcome
     let human = |out: &mut Out| {
         if let Some(first) = &replay.first_diverged {
             let id = out.paint(Tone::Deleted, &first.id);
-            out.line(format_args!("the first that diverged: {id}  {}", one_line(&first.command)))?;
+            out.line(format_args!("the first that diverged: {id}  {}", first_line(&first.command)))?;
             for difference in first.differences.iter().filter(|difference| !difference.noise) {
                 out.line(format_args!("  {}: {}", difference.what, difference.text))?;
             }
