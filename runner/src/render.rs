@@ -51,11 +51,11 @@ pub fn summary(result: &ExecutionResult, vault_words: &str) -> Vec<String> {
         return lines;
     }
     for one in result.runs_on_host.iter().take(RUNS_ON_HOST_SHOWN) {
-        lines.push(format!("executed on the host once applied: {} ({})", one.path, one.why));
+        lines.push(one.to_string());
     }
     let more = result.runs_on_host.len().saturating_sub(RUNS_ON_HOST_SHOWN);
     if more > 0 {
-        lines.push(format!("executed on the host once applied: and {more} more"));
+        lines.push(format!("executed or read on the host once applied: and {more} more"));
     }
     lines.push(format!("{} in run {}", counts(&result.changes.counts), result.run_id));
     match &result.change_report {

@@ -258,7 +258,10 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                 run.note("run.afterwards", format!("the run is kept, but: {error}"));
             }
         }
-        let runs_on_host = called_out(&changes.changes);
+        let runs_on_host = called_out(vault, &changes.changes).unwrap_or_else(|error| {
+            run.note("changes.unknown", format!("what the host would execute cannot be told: {error}"));
+            Vec::new()
+        });
         let left_out = left_out.into_iter().map(|left| without_secrets(secrets, left)).collect();
         let violated = told.violation.is_some();
         Ok(Kept { landed, changes, report, left_out, runs_on_host, violated })

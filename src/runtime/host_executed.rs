@@ -1,208 +1,397 @@
-//! Changed paths that tools of the host execute, or take commands from, by themselves once the changes are applied.
+//! Changed paths that act on the host by themselves once the changes are applied: tools execute them or take commands
+//! from them, or agents follow what they say.
 //!
-//! Pure: a path says all. What somebody has to start (a Makefile, a build script) is not meant, and what only settings
-//! of the host make so (git's `core.hooksPath`, a repository without a work tree) cannot be known from here.
+//! What somebody has to start (a Makefile, a build script) is not meant, and what only settings of the host make so
+//! (git's `core.hooksPath`, a repository without a work tree) cannot be known from here.
 
-use crate::vault::diff::{Change, ChangeKind};
-use crate::vault::page::Node;
+use serde_json::Value;
+
+use crate::vault::diff::{Change, ChangeKind, Side};
+use crate::vault::page::{FileNode, Node};
 use crate::vault::path::TreePath;
+use crate::vault::{Result, Vault};
 
-use super::result::RunsOnHost;
+use super::file_content::read_content;
+use super::result::{HostUse, RunsOnHost};
 
 const HOOK: &str = "a git hook";
+const HOOK_RUNNER: &str = "commands that git hooks run";
 const GIT_SETTINGS: &str = "git's settings, which can name programs";
 const GIT_ELSEWHERE: &str = "where git finds its hooks and settings";
+const HG_SETTINGS: &str = "Mercurial's settings, which can name programs";
 const START_UP: &str = "a start-up file of shells";
+const DIRENV: &str = "run by direnv";
 const SESSION: &str = "started with a session";
 const EDITOR: &str = "an editor's settings, which can name programs";
-const AGENT: &str = "an agent's settings, which can name programs";
 const SSH: &str = "ssh's settings, which can name programs";
-const HOOK_RUNNER: &str = "commands that git hooks run";
+const AGENT: &str = "an agent's settings, which can name programs";
+const INSTRUCTIONS: &str = "instructions that agents follow";
+const INSTALL_SCRIPT: &str = "a script that npm runs when it installs";
 
-/// Names that mean something in any directory: a workspace may hold several projects, or be a home.
-const NAMES: [(&str, &str); 40] = [
-    // A directory of this name is none of these; what is in it has its own turn.
-    (".git", GIT_ELSEWHERE),
-    (".bashrc", START_UP),
-    (".bash_profile", START_UP),
-    (".bash_login", START_UP),
-    (".bash_logout", START_UP),
-    (".bash_aliases", START_UP),
-    (".profile", START_UP),
-    (".zshrc", START_UP),
-    (".zshenv", START_UP),
-    (".zprofile", START_UP),
-    (".zlogin", START_UP),
-    (".zlogout", START_UP),
-    (".kshrc", START_UP),
-    (".mkshrc", START_UP),
-    (".cshrc", START_UP),
-    (".tcshrc", START_UP),
-    (".login", START_UP),
-    (".envrc", "run by direnv"),
-    (".xinitrc", SESSION),
-    (".xprofile", SESSION),
-    (".xsession", SESSION),
-    (".xsessionrc", SESSION),
-    (".gitconfig", GIT_SETTINGS),
-    (".husky", HOOK),
-    (".pre-commit-config.yaml", HOOK_RUNNER),
-    (".pre-commit-config.yml", HOOK_RUNNER),
-    ("lefthook.yml", HOOK_RUNNER),
-    (".lefthook.yml", HOOK_RUNNER),
-    ("lefthook.yaml", HOOK_RUNNER),
-    (".lefthook.yaml", HOOK_RUNNER),
-    (".overcommit.yml", HOOK_RUNNER),
-    (".vscode", EDITOR),
-    (".devcontainer", EDITOR),
-    (".devcontainer.json", EDITOR),
-    (".vimrc", EDITOR),
-    (".exrc", EDITOR),
-    (".nvimrc", EDITOR),
-    (".nvim.lua", EDITOR),
-    (".emacs", EDITOR),
-    (".mcp.json", AGENT),
+/// What the paths are that these patterns match, in any directory: a workspace may hold several projects, or be a home. The
+/// first row that matches counts.
+///
+/// A pattern is the last names of a path. `*` stands for one name or the beginning of one, `**` for any number of names.
+/// A pattern of several names begins with one that has a dot. Where a directory of a pattern is a symlink, that counts too.
+struct Row {
+    why: &'static str,
+    used: HostUse,
+    patterns: &'static [&'static str],
+}
+
+const fn row(why: &'static str, used: HostUse, patterns: &'static [&'static str]) -> Row {
+    Row { why, used, patterns }
+}
+
+use HostUse::{Executed, ReadByAgents};
+
+const TABLE: [Row; 18] = [
+    row(HOOK, Executed, &[".git/hooks/*", ".git/modules/**/hooks/*", ".husky/**"]),
+    row(
+        GIT_SETTINGS,
+        Executed,
+        &[
+            ".git/config",
+            ".git/config.worktree",
+            ".git/modules/**/config",
+            ".git/modules/**/config.worktree",
+            ".git/worktrees/*/config.worktree",
+            ".gitconfig",
+            ".config/git/config",
+        ],
+    ),
+    row(
+        GIT_ELSEWHERE,
+        Executed,
+        &[
+            ".git",
+            ".git/hooks",
+            ".git/modules",
+            ".git/commondir",
+            ".git/modules/**/hooks",
+            ".git/modules/**/modules",
+            ".git/modules/**/commondir",
+            ".git/worktrees/*/commondir",
+            ".git/worktrees/*/gitdir",
+        ],
+    ),
+    row(HG_SETTINGS, Executed, &[".hg/hgrc", ".hg/hgrc-not-shared", ".hg/sharedpath", ".hgrc"]),
+    row(
+        HOOK_RUNNER,
+        Executed,
+        &[
+            ".pre-commit-config.yaml",
+            ".pre-commit-config.yml",
+            "lefthook.yml",
+            "lefthook.yaml",
+            ".lefthook.yml",
+            ".lefthook.yaml",
+            ".overcommit.yml",
+        ],
+    ),
+    row(
+        START_UP,
+        Executed,
+        &[
+            ".bashrc",
+            ".bash_profile",
+            ".bash_login",
+            ".bash_logout",
+            ".bash_aliases",
+            ".profile",
+            ".zshrc",
+            ".zshenv",
+            ".zprofile",
+            ".zlogin",
+            ".zlogout",
+            ".kshrc",
+            ".mkshrc",
+            ".cshrc",
+            ".tcshrc",
+            ".login",
+            ".config/fish/**",
+        ],
+    ),
+    row(DIRENV, Executed, &[".envrc"]),
+    row(
+        SESSION,
+        Executed,
+        &[
+            ".xinitrc",
+            ".xprofile",
+            ".xsession",
+            ".xsessionrc",
+            ".config/autostart/**",
+            ".config/systemd/user/**",
+            ".config/environment.d/**",
+        ],
+    ),
+    row(SSH, Executed, &[".ssh/config", ".ssh/rc"]),
+    row(
+        EDITOR,
+        Executed,
+        &[
+            ".vscode/tasks.json",
+            ".vscode/settings.json",
+            ".vscode/launch.json",
+            "*.code-workspace",
+            ".devcontainer.json",
+            ".devcontainer/**/devcontainer.json",
+            ".vimrc",
+            ".exrc",
+            ".nvimrc",
+            ".nvim.lua",
+            ".emacs",
+            ".emacs.d/init.el",
+            ".config/nvim/init.lua",
+            ".config/nvim/init.vim",
+        ],
+    ),
+    row(
+        AGENT,
+        Executed,
+        &[".mcp.json", ".vscode/mcp.json", ".gemini/settings.json", ".codex/config.toml", ".aider.conf.yml"],
+    ),
+    row(INSTRUCTIONS, ReadByAgents, &[".claude/**/*.md", ".cursor/**/*.md", ".cursor/**/*.mdc"]),
+    row(AGENT, Executed, &[".claude/**", ".cursor/**"]),
+    row(
+        INSTRUCTIONS,
+        ReadByAgents,
+        &["AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", "QWEN.md"],
+    ),
+    row(
+        INSTRUCTIONS,
+        ReadByAgents,
+        &[".cursorrules", ".windsurfrules", ".clinerules", ".roorules", ".goosehints"],
+    ),
+    row(
+        INSTRUCTIONS,
+        ReadByAgents,
+        &[".windsurf/rules/**", ".clinerules/**", ".roo/**", ".junie/**", ".agents/**"],
+    ),
+    row(INSTRUCTIONS, ReadByAgents, &[".github/copilot-instructions.md", ".github/instructions/**"]),
+    row(INSTRUCTIONS, ReadByAgents, &[".github/prompts/**", ".github/agents/**", ".github/chatmodes/**"]),
 ];
 
-/// The last names of a path.
-const ENDS: [(&[&str], &str); 20] = [
-    (&[".vscode", "tasks.json"], EDITOR),
-    (&[".vscode", "settings.json"], EDITOR),
-    (&[".vscode", "launch.json"], EDITOR),
-    (&[".vscode", "mcp.json"], AGENT),
-    (&[".cursor", "mcp.json"], AGENT),
-    (&[".claude", "settings.json"], AGENT),
-    (&[".claude", "settings.local.json"], AGENT),
-    (&[".devcontainer", "devcontainer.json"], EDITOR),
-    (&[".emacs.d", "init.el"], EDITOR),
-    (&[".ssh", "config"], SSH),
-    (&[".ssh", "rc"], SSH),
-    (&[".config", "git"], GIT_SETTINGS),
-    (&[".config", "git", "config"], GIT_SETTINGS),
-    (&[".config", "fish"], START_UP),
-    (&[".config", "autostart"], SESSION),
-    (&[".config", "systemd"], SESSION),
-    (&[".config", "environment.d"], SESSION),
-    (&[".config", "nvim"], EDITOR),
-    (&[".config", "nvim", "init.lua"], EDITOR),
-    (&[".config", "nvim", "init.vim"], EDITOR),
-];
+/// The scripts of a `package.json` that `npm install` runs in its directory.
+const INSTALL_SCRIPTS: [&str; 7] =
+    ["preinstall", "install", "postinstall", "prepublish", "preprepare", "prepare", "postprepare"];
+/// A longer one is taken for one that has such scripts.
+const PACKAGE_BYTES_MAX: u64 = 1 << 20;
 
-/// Directories of which everything counts.
-const BENEATH: [(&[&str], &str); 5] = [
-    (&[".husky"], HOOK),
-    (&[".config", "fish"], START_UP),
-    (&[".config", "autostart"], SESSION),
-    (&[".config", "systemd", "user"], SESSION),
-    (&[".config", "environment.d"], SESSION),
-];
-
-/// What a path is to the tools of the host, if it is no directory; nothing if they do not look at it by themselves.
+/// What a file or link of this path is to the host; nothing if nobody there looks at it by themselves.
 #[must_use]
-pub fn runs_on_host(path: &TreePath) -> Option<&'static str> {
+pub fn runs_on_host(path: &TreePath, node: &Node) -> Option<(HostUse, &'static str)> {
     let names: Vec<&[u8]> = path.components().collect();
-    let mut repositories = names.iter().enumerate().filter(|(_, name)| **name == b".git");
-    if let Some(why) = repositories.find_map(|(at, _)| in_repository(&names[at + 1..])) {
-        return Some(why);
-    }
     let last = names.last()?;
-    let known = NAMES.iter().find(|(name, _)| name.as_bytes() == *last).map(|(_, why)| *why);
-    let code_workspace = || last.ends_with(b".code-workspace").then_some(EDITOR);
-    let end = || ENDS.iter().find(|(end, _)| ends_with(&names, end)).map(|(_, why)| *why);
-    let beneath = || BENEATH.iter().find(|(dir, _)| lies_beneath(&names, dir)).map(|(_, why)| *why);
-    known.or_else(end).or_else(beneath).or_else(code_workspace)
+    // Never executed: git puts them there to be copied.
+    if last.ends_with(b".sample") {
+        return None;
+    }
+    let from: Vec<&[&[u8]]> = (0..names.len())
+        .filter(|at| at + 1 == names.len() || names[*at].starts_with(b"."))
+        .map(|at| &names[at..])
+        .collect();
+    let is_found = |pattern: &str| from.iter().any(|names| is_match(pattern, names));
+    let leads_there = |pattern: &str| {
+        let dirs = pattern.match_indices('/').map(|(at, _)| pattern.get(..at).unwrap_or_default());
+        dirs.into_iter().any(is_found)
+    };
+    let of_itself = || TABLE.iter().find(|row| row.patterns.iter().any(|pattern| is_found(pattern)));
+    // A directory may hold files of several rows; what is executed matters most.
+    let of_its_dir = || {
+        let rows = TABLE.iter().filter(|row| row.patterns.iter().any(|pattern| leads_there(pattern)));
+        rows.min_by_key(|row| row.used)
+    };
+    let row = match node {
+        Node::Dir(_) => None,
+        Node::Symlink(_) => of_itself().or_else(of_its_dir),
+        Node::File(_) | Node::Fifo(_) => of_itself(),
+    };
+    row.map(|row| (row.used, row.why))
 }
 
-/// What a path in `.git` is; submodules have repositories of their own in there.
-fn in_repository(names: &[&[u8]]) -> Option<&'static str> {
-    let (last, dirs) = names.split_last()?;
-    let of_submodule = dirs.first().is_some_and(|first| *first == b"modules");
-    let is_top = dirs.is_empty();
-    match *last {
-        // Never executed: git puts them there to be copied.
-        sample if sample.ends_with(b".sample") => None,
-        b"config" | b"config.worktree" if is_top || of_submodule => Some(GIT_SETTINGS),
-        b"config.worktree" if dirs.first().is_some_and(|first| *first == b"worktrees") => Some(GIT_SETTINGS),
-        b"hooks" | b"modules" | b"commondir" if is_top || of_submodule => Some(GIT_ELSEWHERE),
-        _ if dirs == [b"hooks"] => Some(HOOK),
-        _ if of_submodule && dirs.last().is_some_and(|dir| *dir == b"hooks") => Some(HOOK),
-        _ => None,
+/// True if a pattern is these names, all of them.
+fn is_match(pattern: &str, names: &[&[u8]]) -> bool {
+    let (first, rest) = pattern.split_once('/').map_or((pattern, None), |(first, rest)| (first, Some(rest)));
+    match (first, rest) {
+        ("**", None) => !names.is_empty(),
+        ("**", Some(rest)) => (0..names.len()).any(|at| is_match(rest, &names[at..])),
+        (_, rest) => names.split_first().is_some_and(|(name, others)| {
+            let is_first = match first.strip_prefix('*') {
+                Some(end) => name.ends_with(end.as_bytes()),
+                None => *name == first.as_bytes(),
+            };
+            is_first && rest.map_or(others.is_empty(), |rest| is_match(rest, others))
+        }),
     }
 }
 
-fn ends_with(names: &[&[u8]], end: &[&str]) -> bool {
-    names.len() >= end.len()
-        && names[names.len() - end.len()..].iter().zip(end).all(|(name, end)| *name == end.as_bytes())
+/// Those of the changes that act on the host once they are applied.
+pub fn called_out(vault: &Vault, changes: &[Change]) -> Result<Vec<RunsOnHost>> {
+    let mut called = Vec::new();
+    for change in changes.iter().filter(|change| change.kind != ChangeKind::Time) {
+        let Some(Side { node, .. }) = &change.after else { continue };
+        let mut use_of = runs_on_host(&change.path, node);
+        if use_of.is_none() && brings_install_script(vault, change, node)? {
+            use_of = Some((Executed, INSTALL_SCRIPT));
+        }
+        called.extend(use_of.map(|(used, why)| RunsOnHost { path: change.path.clone(), used, why }));
+    }
+    Ok(called)
 }
 
-fn lies_beneath(names: &[&[u8]], dir: &[&str]) -> bool {
-    let above = names.split_last().map_or(&[][..], |(_, above)| above);
-    above.windows(dir.len()).any(|window| window.iter().zip(dir).all(|(name, dir)| *name == dir.as_bytes()))
+fn brings_install_script(vault: &Vault, change: &Change, after: &Node) -> Result<bool> {
+    if change.path.components().last() != Some(b"package.json") {
+        return Ok(false);
+    }
+    let file = match after {
+        Node::File(file) => file,
+        // Nobody knows what will be there.
+        Node::Symlink(_) => return Ok(true),
+        Node::Dir(_) | Node::Fifo(_) => return Ok(false),
+    };
+    let Some(scripts) = install_scripts(vault, file)? else { return Ok(true) };
+    let before = match (&change.kind, &change.before) {
+        // It was that of another directory.
+        (ChangeKind::Renamed { .. }, _) => None,
+        (_, Some(Side { node: Node::File(file), .. })) => install_scripts(vault, file)?,
+        (_, Some(_) | None) => None,
+    };
+    Ok(scripts.iter().any(|script| !script.is_null()) && before.as_ref() != Some(&scripts))
 }
 
-/// Those of the changes that are executed on the host once they are applied.
-#[must_use]
-pub fn called_out(changes: &[Change]) -> Vec<RunsOnHost> {
-    let there = changes.iter().filter(|change| {
-        let is_dir = matches!(change.after.as_ref().map(|side| &side.node), None | Some(Node::Dir(_)));
-        !is_dir && change.kind != ChangeKind::Time
-    });
-    there
-        .filter_map(|change| Some(RunsOnHost { why: runs_on_host(&change.path)?, path: change.path.clone() }))
-        .collect()
+/// The scripts that an installation runs, null where there is none; nothing if they cannot be told from here, though npm
+/// may find some: it is milder than a strict reader about bytes that are no text and about nesting.
+fn install_scripts(vault: &Vault, file: &FileNode) -> Result<Option<Vec<Value>>> {
+    if file.size > PACKAGE_BYTES_MAX {
+        return Ok(None);
+    }
+    let content = read_content(&*vault.read()?, file)?;
+    let text = content.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&content);
+    let package: Option<Value> = serde_json::from_slice(text).ok();
+    let scripts =
+        |package: Value| INSTALL_SCRIPTS.iter().map(|name| package["scripts"][*name].clone()).collect();
+    Ok(package.map(scripts))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hostfs::stat::FileTime;
+    use crate::ids::BlobId;
+    use crate::vault::page::{FileContent, SymlinkNode};
 
-    fn why(path: &str) -> Option<&'static str> {
-        runs_on_host(&TreePath::parse(path.as_bytes()).unwrap())
+    const NOW: FileTime = FileTime { seconds: 0, nanos: 0 };
+
+    fn file() -> Node {
+        let content = FileContent::Whole(BlobId([0; 32]));
+        Node::File(FileNode { mode: 0o644, mtime: NOW, size: 1, content, xattrs: None, link: None })
+    }
+
+    fn link() -> Node {
+        Node::Symlink(SymlinkNode { mtime: NOW, target: b"elsewhere".to_vec(), link: None })
+    }
+
+    fn of(path: &str, node: &Node) -> Option<(HostUse, &'static str)> {
+        runs_on_host(&TreePath::parse(path.as_bytes()).unwrap(), node)
+    }
+
+    /// The names that a pattern says, with others for its stars.
+    fn example(pattern: &str) -> String {
+        pattern.replace("**", "some/deep").replace('*', "some")
     }
 
     #[test]
-    fn what_the_host_executes_is_known_by_its_path() {
-        for (path, said) in [
-            (".git/hooks/pre-commit", HOOK),
-            ("sub/project/.git/hooks/post-checkout", HOOK),
-            (".git/modules/lib/hooks/pre-push", HOOK),
-            (".git/modules/a/modules/b/config", GIT_SETTINGS),
-            (".git/config", GIT_SETTINGS),
-            (".git/config.worktree", GIT_SETTINGS),
-            (".git/worktrees/w/config.worktree", GIT_SETTINGS),
-            (".git", GIT_ELSEWHERE),
-            ("lib/.git", GIT_ELSEWHERE),
-            (".git/hooks", GIT_ELSEWHERE),
-            (".git/commondir", GIT_ELSEWHERE),
-            (".bashrc", START_UP),
-            ("home/u/.zshenv", START_UP),
-            (".config/fish/conf.d/x.fish", START_UP),
-            (".config/fish", START_UP),
-            (".envrc", "run by direnv"),
-            (".husky/pre-commit", HOOK),
-            ("web/.husky/_/husky.sh", HOOK),
-            (".pre-commit-config.yaml", HOOK_RUNNER),
-            (".vscode/tasks.json", EDITOR),
-            ("a/.vscode/settings.json", EDITOR),
-            ("my.code-workspace", EDITOR),
-            (".devcontainer/devcontainer.json", EDITOR),
-            (".claude/settings.json", AGENT),
-            (".mcp.json", AGENT),
-            (".ssh/config", SSH),
-            (".config/systemd/user/x.service", SESSION),
-        ] {
-            assert_eq!(why(path), Some(said), "{path}");
+    fn every_pattern_is_found_in_any_directory() {
+        for row in &TABLE {
+            for pattern in row.patterns {
+                let earlier = TABLE.iter().take_while(|other| other.why != row.why || other.used != row.used);
+                let example = example(pattern);
+                for path in [example.clone(), format!("home/.u/{example}")] {
+                    let found = of(&path, &file());
+                    let is_earlier = earlier.clone().any(|other| found == Some((other.used, other.why)));
+                    assert!(is_earlier || found == Some((row.used, row.why)), "{pattern}: {path}: {found:?}");
+                }
+                assert!(
+                    !pattern.contains('/') || pattern.starts_with('.'),
+                    "{pattern} would not be looked for"
+                );
+            }
         }
     }
 
     #[test]
-    fn what_it_does_not_is_no_matter() {
+    fn what_acts_on_the_host_is_known_by_its_path() {
+        for (path, used, why) in [
+            (".git/hooks/pre-commit", Executed, HOOK),
+            ("sub/project/.git/hooks/post-checkout", Executed, HOOK),
+            (".git/modules/lib/hooks/pre-push", Executed, HOOK),
+            (".git/modules/a/modules/b/config", Executed, GIT_SETTINGS),
+            (".git/worktrees/w/config.worktree", Executed, GIT_SETTINGS),
+            (".git/worktrees/w/commondir", Executed, GIT_ELSEWHERE),
+            (".git", Executed, GIT_ELSEWHERE),
+            ("lib/.git", Executed, GIT_ELSEWHERE),
+            (".hg/hgrc", Executed, HG_SETTINGS),
+            ("home/u/.zshenv", Executed, START_UP),
+            (".config/fish/conf.d/x.fish", Executed, START_UP),
+            (".envrc", Executed, DIRENV),
+            ("web/.husky/_/husky.sh", Executed, HOOK),
+            ("lefthook.yml", Executed, HOOK_RUNNER),
+            ("a/.vscode/settings.json", Executed, EDITOR),
+            ("my.code-workspace", Executed, EDITOR),
+            (".devcontainer/devcontainer.json", Executed, EDITOR),
+            (".devcontainer/web/devcontainer.json", Executed, EDITOR),
+            (".claude/settings.local.json", Executed, AGENT),
+            (".claude/hooks/check.sh", Executed, AGENT),
+            (".cursor/mcp.json", Executed, AGENT),
+            (".cursor/hooks.json", Executed, AGENT),
+            (".mcp.json", Executed, AGENT),
+            (".claude/commands/deploy.md", ReadByAgents, INSTRUCTIONS),
+            (".cursor/rules/all.mdc", ReadByAgents, INSTRUCTIONS),
+            ("AGENTS.md", ReadByAgents, INSTRUCTIONS),
+            ("web/CLAUDE.md", ReadByAgents, INSTRUCTIONS),
+            (".github/copilot-instructions.md", ReadByAgents, INSTRUCTIONS),
+            (".clinerules", ReadByAgents, INSTRUCTIONS),
+            (".ssh/config", Executed, SSH),
+            (".config/systemd/user/x.service", Executed, SESSION),
+        ] {
+            assert_eq!(of(path, &file()), Some((used, why)), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_link_in_place_of_a_directory_counts() {
+        for (path, used, why) in [
+            (".claude", Executed, AGENT),
+            ("web/.cursor", Executed, AGENT),
+            (".git", Executed, GIT_ELSEWHERE),
+            (".git/hooks", Executed, GIT_ELSEWHERE),
+            (".git/worktrees", Executed, GIT_SETTINGS),
+            (".hg", Executed, HG_SETTINGS),
+            (".husky", Executed, HOOK),
+            (".vscode", Executed, EDITOR),
+            (".config", Executed, GIT_SETTINGS),
+            (".config/fish", Executed, START_UP),
+            (".github", ReadByAgents, INSTRUCTIONS),
+            ("AGENTS.md", ReadByAgents, INSTRUCTIONS),
+        ] {
+            assert_eq!(of(path, &link()), Some((used, why)), "{path}");
+        }
+        for path in [".vscode", ".claude", ".config/fish", ".github"] {
+            assert_eq!(of(path, &file()), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_the_host_does_not_look_at_is_no_matter() {
         for path in [
             "",
             "src/main.rs",
             "Makefile",
             "hooks/pre-commit",
             "config",
+            "package.json",
             ".git/HEAD",
             ".git/index",
             ".git/objects/ab/cdef",
@@ -214,13 +403,16 @@ mod tests {
             ".gitattributes",
             ".gitmodules",
             ".github/workflows/ci.yml",
+            ".hg/store/data",
             "docs/bashrc",
+            "docs/agents.md",
             ".vscode/notes.json",
             "src/settings.json",
             ".config/other/config",
             "fish/config.fish",
         ] {
-            assert_eq!(why(path), None, "{path}");
+            assert_eq!(of(path, &file()), None, "{path}");
+            assert_eq!(of(path, &link()), None, "{path}");
         }
     }
 }

@@ -117,7 +117,7 @@ pub use rehearsal::Rehearsal;
 pub use remember::{RememberError, RememberFor, Remembered};
 pub use reproducible::{ClockHeld, EPOCH_VARIABLE, FixedClock, Reproducible, seed};
 pub use request::{ExecutionRequest, Named, RequestError};
-pub use result::{Backend, BaseUsed, Enforcement, ExecutionResult, Note, Phases, RunsOnHost};
+pub use result::{Backend, BaseUsed, Enforcement, ExecutionResult, HostUse, Note, Phases, RunsOnHost};
 pub use room::Scratch;
 pub use run::message as version_message;
 pub use secret::{SECRET_BYTES_MAX, SECRETS_DIR, SecretError, SecretWord};

@@ -1,5 +1,6 @@
 //! What came of a request.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
@@ -59,12 +60,33 @@ pub struct Note {
     pub text: String,
 }
 
-/// A changed path that tools of the host execute by themselves.
+words!(
+    /// What the host does with a file without being asked to; the first matters most.
+    HostUse, "use", {
+        /// Tools execute it, or take commands from it.
+        Executed = "executed",
+        /// Agents follow what it says.
+        ReadByAgents = "read_by_agents",
+    }
+);
+
+/// A changed path that the host acts on by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunsOnHost {
     pub path: TreePath,
+    pub used: HostUse,
     /// What it is, such as `a git hook`.
     pub why: &'static str,
+}
+
+impl fmt::Display for RunsOnHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let used = match self.used {
+            HostUse::Executed => "executed on the host",
+            HostUse::ReadByAgents => "read by agents on the host",
+        };
+        write!(f, "{used} once applied: {} ({})", self.path, self.why)
+    }
 }
 
 /// What was really enforced.

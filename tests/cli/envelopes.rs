@@ -14,7 +14,7 @@ use avfs::runtime::{
     Action, ApprovalMode, Backend, BackendChoice, BaseChoice, BaseUsed, CacheMode, Came, ChangeForm,
     ChangeSummary, CheckpointMode, CommandLine, Confined, Confinement, Connection, ConnectionVerdict,
     Connections, Cpus, Degradation, Denial, EnforcedLimit, Enforcement, Environment, ExecuteError, Executed,
-    ExecutionDecision, ExecutionRequest, ExecutionResult, ExecutionTimeout, Exit, Extra, ForkChoice,
+    ExecutionDecision, ExecutionRequest, ExecutionResult, ExecutionTimeout, Exit, Extra, ForkChoice, HostUse,
     LimitKind, Limits, Mechanism, NestedUserns, NetMode, Note, OnViolation, Output, Phases, ProcMode,
     Profile, Purity, RefusedCall, Retention, RunsOnHost, Scratch, ScratchChoice, SeccompProfile, SecretFile,
     SecretsInFiles, Streams, Usage, Writing,
@@ -119,6 +119,7 @@ fn result(exit: Exit, timed_out: bool) -> ExecutionResult {
         classification_violated: false,
         runs_on_host: vec![RunsOnHost {
             path: TreePath::parse(b".git/hooks/pre-commit").unwrap(),
+            used: HostUse::Executed,
             why: "a git hook",
         }],
         connections: connections(),

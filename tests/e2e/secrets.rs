@@ -447,9 +447,44 @@ fn what_the_host_would_execute_is_called_out() {
     assert_eq!(paths(&without["runs_on_host"]), [".bashrc"]);
     let applied = env.avfs(&["apply", &run]).expect(0);
     assert!(applied.stderr.contains(".git/hooks/pre-commit (a git hook)"), "{applied:?}");
+    // Instructions are told apart, and so is a link to where an agent looks.
+    let envelope = env.json(&[], "echo obey > AGENTS.md; mkdir shared; ln -s shared .claude");
+    let told = |envelope: &Value| -> Vec<String> {
+        let all = envelope["result"]["runs_on_host"].as_array().unwrap().iter();
+        all.map(|one| format!("{} {}", one["path"].as_str().unwrap(), one["kind"].as_str().unwrap()))
+            .collect()
+    };
+    assert_eq!(told(&envelope), [".claude executed", "AGENTS.md read_by_agents"]);
+    let human = env.shell(&[], "echo obey > AGENTS.md").expect(0);
+    let line = "read by agents on the host once applied: AGENTS.md (instructions that agents follow)";
+    assert!(human.stderr.contains(line), "{human:?}");
     // What only takes away, or changes nothing of this kind, is no matter.
     let quiet = env.shell(&[], "rm -r .git .bashrc; echo m > n").expect(0);
     assert!(!quiet.stderr.contains("executed on the host"), "{quiet:?}");
+}
+
+/// Of a package only what an installation runs by itself counts, and only where it is new.
+#[test]
+fn a_changed_install_script_is_called_out() {
+    let env = TestEnv::with_project();
+    let package = |scripts: &str| format!(r#"{{"name": "x", "scripts": {{{scripts}}}}}"#);
+    env.put("package.json", package(r#""postinstall": "node ok.js", "test": "a""#).as_bytes());
+    let called_out = |content: &str| -> Vec<String> {
+        let line = format!("printf '%b' '{content}' > package.json");
+        let envelope = env.json(&[], &line);
+        let all = envelope["result"]["runs_on_host"].as_array().unwrap().iter();
+        all.map(|one| one["why"].as_str().unwrap().to_owned()).collect()
+    };
+    let script = ["a script that npm runs when it installs"];
+    assert_eq!(called_out(&package(r#""postinstall": "node ok.js", "test": "b""#)), [""; 0]);
+    assert_eq!(called_out(&package(r#""test": "b""#)), [""; 0]);
+    assert_eq!(called_out(&package(r#""postinstall": "node evil.js", "test": "a""#)), script);
+    assert_eq!(called_out(&package(r#""postinstall": "node ok.js", "prepare": "x""#)), script);
+    // npm reads these; they are no way to hide a script.
+    assert_eq!(called_out(&format!("\\0357\\0273\\0277{}", package(r#""install": "x""#))), script);
+    assert_eq!(called_out(&package(r#""install": "x\\0377""#)), script);
+    let moved = env.json(&[], "mkdir sub; mv package.json sub");
+    assert_eq!(moved["result"]["runs_on_host"][0]["path"], "sub/package.json");
 }
 
 #[test]

@@ -61,13 +61,15 @@ pub struct LeftOutObject {
 pub struct RunsOnHostObject {
     #[serde(flatten)]
     pub path: PathText,
+    /// `executed`, or `read_by_agents`.
+    pub kind: &'static str,
     /// What it is, such as `a git hook`.
     pub why: &'static str,
 }
 
 impl From<&RunsOnHost> for RunsOnHostObject {
     fn from(it: &RunsOnHost) -> Self {
-        Self { path: PathText::of(&it.path), why: it.why }
+        Self { path: PathText::of(&it.path), kind: it.used.word(), why: it.why }
     }
 }
 

@@ -166,7 +166,10 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         });
         let LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered: _ } = landed;
         let applied = self.apply_if_asked(&mut run, &completion, &record, &landed)?;
-        let runs_on_host = called_out(&changes.changes);
+        let runs_on_host = called_out(self.site.vault, &changes.changes).unwrap_or_else(|error| {
+            run.note("changes.unknown", format!("what the host would execute cannot be told: {error}"));
+            Vec::new()
+        });
         let Completion { exit, stdout, stderr, usage, connections, .. } = completion;
         Ok(ExecutionResult {
             fork: landed.version().map(|_| record.fork.clone()),

@@ -55,10 +55,10 @@ pub fn run(ctx: &CommandContext, args: &ApplyArgs) -> Outcome {
     let filter = Filter::new(&args.include, &args.exclude)?;
     let subject = Subject::of(&vault, &args.what).map_err(|error| EdgeError::of_changes(&vault, error))?;
     let trial = if args.dry_run { Trial::DryRun } else { Trial::Real };
-    let runs_on_host = called_out(&changes_to_apply(&vault, &subject, &filter)?);
+    let runs_on_host = called_out(&vault, &changes_to_apply(&vault, &subject, &filter)?)?;
     // Before anything is written: afterwards it may have been executed already.
     for one in &runs_on_host {
-        ctx.ui.note(format_args!("executed on the host once applied: {} ({})", one.path, one.why));
+        ctx.ui.note(format_args!("{one}"));
     }
     let outcome = {
         let progress = Progress::interruptible("applying")?;
