@@ -416,11 +416,13 @@ fn scrub(secrets: &Secrets, completion: &mut Completion) {
     }
     // A name that is asked for can carry a value out; it must not carry it into the record.
     for connection in &mut completion.connections.list {
-        let text = |text: &mut String| *text = secrets.scrub_text(std::mem::take(text));
-        text(&mut connection.host);
+        let shown = secrets.scrub_host(connection.host.clone());
+        let host = std::mem::replace(&mut connection.host, shown);
         match &mut connection.verdict {
             ConnectionVerdict::Allowed => {}
-            ConnectionVerdict::Refused(why) | ConnectionVerdict::Failed(why) => text(why),
+            ConnectionVerdict::Refused(why) | ConnectionVerdict::Failed(why) => {
+                *why = secrets.scrub_text(why.replace(&host, &connection.host));
+            }
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Values that no version and no text of ours may hold, and where bytes hold one.
 //!
-//! Found are the values themselves and the ways programs usually write them: Base64 at any place of a longer text,
-//! hexadecimal, percent-encoded, as a string of JSON. Never shows a value: what is told is its name.
+//! Found are the values themselves and the ways programs usually write them: Base64 and Base32 at any place of a longer
+//! text, hexadecimal, percent-encoded, with `\x` and `\u` escapes, as a string of JSON; in upper and lower case alike, since
+//! host names and hexadecimal digits have no case. Never shows a value: what is told is its name.
 
 use memchr::memmem::Finder;
 
@@ -16,10 +17,12 @@ const WINDOW_BYTES: usize = 1 << 20;
 const SCRUBBED: &[u8] = b"[secret]";
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL_DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+const DIGITS_32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 /// Where Base64 is broken into lines: by base64(1) and in mails, and in key files.
 const LINE_DIGITS: [usize; 2] = [76, 64];
 
-/// One way in which a value may be written.
+/// One way in which a value may be written, in lower case.
 struct Form {
     name: usize,
     finder: Finder<'static>,
@@ -50,6 +53,7 @@ impl Secrets {
             let number = secrets.names.len();
             secrets.names.push(name);
             let mut forms = forms(value);
+            forms.iter_mut().for_each(|form| form.make_ascii_lowercase());
             forms.sort_unstable();
             forms.dedup();
             secrets.forms.extend(forms.into_iter().map(|form| Form {
@@ -89,8 +93,12 @@ impl Secrets {
     /// The name of a secret whose value these bytes hold.
     #[must_use]
     pub fn held_by(&self, bytes: &[u8]) -> Option<&str> {
+        if self.is_empty() {
+            return None;
+        }
+        let lower = bytes.to_ascii_lowercase();
         let mut searched = self.forms.iter().filter(|form| form.searched);
-        searched.find(|form| form.finder.find(bytes).is_some()).map(|form| self.names[form.name].as_str())
+        searched.find(|form| form.finder.find(&lower).is_some()).map(|form| self.names[form.name].as_str())
     }
 
     /// Looks through content that comes in pieces.
@@ -102,13 +110,27 @@ impl Secrets {
     /// The text with every value taken out.
     #[must_use]
     pub fn scrub(&self, text: Vec<u8>) -> Vec<u8> {
-        self.forms.iter().fold(text, |text, form| replace(text, &form.finder))
+        if self.forms.is_empty() {
+            return text;
+        }
+        let lower = text.to_ascii_lowercase();
+        self.forms.iter().fold((text, lower), |texts, form| replace(texts, &form.finder)).0
+    }
+
+    /// A host's name with every value taken out; all of it where a value is spread over the parts between its dots.
+    #[must_use]
+    pub fn scrub_host(&self, host: String) -> String {
+        let scrubbed = self.scrub_text(host);
+        let joined = scrubbed.replace('.', "");
+        if self.held_by(joined.as_bytes()).is_some() { "[secret]".to_owned() } else { scrubbed }
     }
 
     /// The same for text that was cut off somewhere: the beginning of a value at its end goes too.
     #[must_use]
     pub fn scrub_cut(&self, mut text: Vec<u8>) -> Vec<u8> {
-        let begun = self.forms.iter().map(|form| begun_at_end(&text, form.finder.needle()));
+        let longest = self.forms.first().map_or(0, |form| form.finder.needle().len());
+        let end = text[text.len().saturating_sub(longest)..].to_ascii_lowercase();
+        let begun = self.forms.iter().map(|form| begun_at_end(&end, form.finder.needle()));
         let begun = begun.max().unwrap_or(0);
         text.truncate(text.len() - begun);
         self.scrub(text)
@@ -185,47 +207,57 @@ fn forms(value: &[u8]) -> Vec<Vec<u8>> {
         return forms;
     }
     for digits in [DIGITS, URL_DIGITS] {
-        forms.extend([0, 1, 2].map(|ahead| base64(core, ahead, digits)));
-        let whole = base64(core, 0, digits);
+        forms.extend((0..3).map(|ahead| in_digits(core, ahead, digits)));
+        let whole = in_digits(core, 0, digits);
         forms.extend(LINE_DIGITS.map(|line| whole.chunks(line).collect::<Vec<_>>().join(&b'\n')));
     }
-    let hex = |digits: &[u8; 16]| core.iter().flat_map(|byte| hex_digits(*byte, digits)).collect();
-    // In a path slashes stay.
-    let percent = |digits: &[u8; 16], plain: &[u8]| {
-        core.iter().flat_map(|byte| percent_encoded(*byte, digits, plain)).collect()
+    forms.extend((0..5).map(|ahead| in_digits(core, ahead, DIGITS_32)));
+    let escaped = |mark: &[u8], stays: &dyn Fn(u8) -> bool| -> Vec<u8> {
+        let written =
+            |byte: &u8| if stays(*byte) { vec![*byte] } else { [mark, &hex_digits(*byte)].concat() };
+        core.iter().flat_map(written).collect()
     };
-    for digits in [b"0123456789abcdef", b"0123456789ABCDEF"] {
-        forms.extend([hex(digits), percent(digits, b"-._~"), percent(digits, b"-._~/")]);
-    }
+    let in_url = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    forms.extend([
+        escaped(b"", &|_| false),
+        escaped(b"%", &|_| false),
+        escaped(b"%", &in_url),
+        // In a path slashes stay.
+        escaped(b"%", &|byte| in_url(byte) || byte == b'/'),
+        escaped(b"\\x", &|_| false),
+        escaped(b"\\x", &|byte| byte.is_ascii_graphic() || byte == b' '),
+    ]);
     if let Ok(text) = std::str::from_utf8(core) {
         let quoted = serde_json::Value::from(text).to_string();
-        forms.push(quoted.as_bytes()[1..quoted.len() - 1].to_vec());
+        let quoted = &quoted[1..quoted.len() - 1];
+        let in_ascii = |c: char| if c.is_ascii() { c.to_string() } else { unicode_escapes(c) };
+        forms.push(quoted.as_bytes().to_vec());
+        forms.push(quoted.chars().map(in_ascii).collect::<String>().into_bytes());
+        forms.push(text.chars().map(unicode_escapes).collect::<String>().into_bytes());
     }
     forms
 }
 
-/// The digits that stand for these bytes alone, with so many others ahead of them, and any behind.
-fn base64(value: &[u8], ahead: usize, digits: &[u8; 64]) -> Vec<u8> {
-    let bytes = [&[0; 2][..ahead], value].concat();
-    let own = (ahead * 8).div_ceil(6)..bytes.len() * 8 / 6;
+/// A character as JSON and JavaScript can write it.
+fn unicode_escapes(c: char) -> String {
+    c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+}
+
+/// The digits of Base64 or Base32 that stand for these bytes alone, with so many others ahead of them, and any behind.
+fn in_digits<const N: usize>(value: &[u8], ahead: usize, digits: &[u8; N]) -> Vec<u8> {
+    let width = N.ilog2() as usize;
+    let bytes = [&[0; 4][..ahead], value].concat();
+    let own = (ahead * 8).div_ceil(width)..bytes.len() * 8 / width;
     let digit = |place: usize| {
-        let (at, bit) = (place * 6 / 8, place * 6 % 8);
+        let (at, bit) = (place * width / 8, place * width % 8);
         let pair = u16::from_be_bytes([bytes[at], bytes.get(at + 1).copied().unwrap_or(0)]);
-        digits[usize::from(pair >> (10 - bit) & 63)]
+        digits[usize::from(pair >> (16 - width - bit)) & (N - 1)]
     };
     own.map(digit).collect()
 }
 
-fn hex_digits(byte: u8, digits: &[u8; 16]) -> [u8; 2] {
-    [digits[usize::from(byte >> 4)], digits[usize::from(byte & 15)]]
-}
-
-fn percent_encoded(byte: u8, digits: &[u8; 16], plain: &[u8]) -> Vec<u8> {
-    if byte.is_ascii_alphanumeric() || plain.contains(&byte) {
-        return vec![byte];
-    }
-    let [high, low] = hex_digits(byte, digits);
-    vec![b'%', high, low]
+fn hex_digits(byte: u8) -> [u8; 2] {
+    [byte >> 4, byte & 15].map(|digit| HEX_DIGITS[usize::from(digit)])
 }
 
 /// How much of the text's end is the beginning of a value.
@@ -233,20 +265,24 @@ fn begun_at_end(text: &[u8], value: &[u8]) -> usize {
     (1..value.len().min(text.len() + 1)).rev().find(|length| text.ends_with(&value[..*length])).unwrap_or(0)
 }
 
-fn replace(text: Vec<u8>, what: &Finder<'_>) -> Vec<u8> {
-    let mut found = what.find_iter(&text).peekable();
-    if found.peek().is_none() {
-        return text;
+/// A text and the same in lower case, both without what is found in the latter.
+fn replace((text, lower): (Vec<u8>, Vec<u8>), what: &Finder<'_>) -> (Vec<u8>, Vec<u8>) {
+    let found: Vec<usize> = what.find_iter(&lower).collect();
+    if found.is_empty() {
+        return (text, lower);
     }
-    let mut replaced = Vec::with_capacity(text.len());
-    let mut kept = 0;
-    for at in found {
-        replaced.extend_from_slice(&text[kept..at]);
-        replaced.extend_from_slice(SCRUBBED);
-        kept = at + what.needle().len();
-    }
-    replaced.extend_from_slice(&text[kept..]);
-    replaced
+    let without = |text: &[u8]| {
+        let mut replaced = Vec::with_capacity(text.len());
+        let mut kept = 0;
+        for at in &found {
+            replaced.extend_from_slice(&text[kept..*at]);
+            replaced.extend_from_slice(SCRUBBED);
+            kept = at + what.needle().len();
+        }
+        replaced.extend_from_slice(&text[kept..]);
+        replaced
+    };
+    (without(&text), without(&lower))
 }
 
 #[cfg(test)]
@@ -264,15 +300,20 @@ mod tests {
         String::from_utf8(secrets.scrub(text.as_bytes().to_vec())).unwrap()
     }
 
-    /// Base64 the long way.
-    fn plain_base64(bytes: &[u8]) -> String {
+    /// Base64 or Base32 the long way.
+    fn plain_digits<const N: usize>(bytes: &[u8], digits: &[u8; N]) -> String {
+        let width = N.ilog2() as usize;
         let mut bits = String::new();
         bytes.iter().for_each(|byte| bits.push_str(&format!("{byte:08b}")));
-        let digits = bits.as_bytes().chunks(6).map(|group| {
-            let group = format!("{:0<6}", std::str::from_utf8(group).unwrap());
-            char::from(DIGITS[usize::from_str_radix(&group, 2).unwrap()])
+        let digits = bits.as_bytes().chunks(width).map(|group| {
+            let group = format!("{:0<width$}", std::str::from_utf8(group).unwrap());
+            char::from(digits[usize::from_str_radix(&group, 2).unwrap()])
         });
         digits.collect()
+    }
+
+    fn plain_base64(bytes: &[u8]) -> String {
+        plain_digits(bytes, DIGITS)
     }
 
     #[test]
@@ -282,8 +323,8 @@ mod tests {
             scrubbed(&secrets, "x abcd1234 y abcd abcdabcd"),
             "x [secret] y [secret] [secret][secret]"
         );
-        for (cut, left) in [("x abcd12", "x "), ("x abcd1234", "x [secret]"), ("x ab", "x "), ("x y", "x y")]
-        {
+        let cuts = [("x abcd12", "x "), ("x ABCD1234", "x [secret]"), ("x Ab", "x "), ("x ~", "x ~")];
+        for (cut, left) in cuts {
             assert_eq!(secrets.scrub_cut(cut.into()), left.as_bytes(), "{cut}");
         }
     }
@@ -308,6 +349,12 @@ mod tests {
             ("percent", "s3cr3t%2Fva1ue%2Bwith%3Fall".to_owned()),
             ("percent in a path", "s3cr3t/va1ue%2Bwith%3Fall".to_owned()),
             ("lower percent", "s3cr3t%2fva1ue%2bwith%3fall".to_owned()),
+            ("all of it percent", VALUE.iter().map(|byte| format!("%{byte:02X}")).collect()),
+            ("\\x", VALUE.iter().map(|byte| format!("\\x{byte:02X}")).collect()),
+            ("\\u", VALUE.iter().map(|byte| format!("\\u{byte:04x}")).collect()),
+            ("upper case", "S3CR3T/VA1UE+WITH?ALL".to_owned()),
+            ("base32", plain_digits(VALUE, DIGITS_32)),
+            ("lower base32", plain_digits(&[b"user:", VALUE, b"!"].concat(), DIGITS_32).to_lowercase()),
             ("base64", plain_base64(VALUE)),
             ("url base64", url(&plain_base64(VALUE))),
             ("second byte", plain_base64(&[b":", VALUE, b"\n"].concat())),
@@ -345,6 +392,28 @@ mod tests {
     }
 
     #[test]
+    fn text_that_is_not_ascii_is_found_escaped() {
+        let secrets = secrets(&[("KEY", "gehe\u{ed}m-\u{1f511}-\u{fc}ber".as_bytes())]);
+        for text in
+            ["gehe\\u00edm-\\ud83d\\udd11-\\u00fcber", "gehe\\xc3\\xadm-\\xf0\\x9f\\x94\\x91-\\xc3\\xbcber"]
+        {
+            assert_eq!(secrets.held_by(text.as_bytes()), Some("KEY"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_value_in_the_name_of_a_host_is_taken_out() {
+        let secrets = secrets(&[("TOKEN", b"Sword-Fish-In-A-Name")]);
+        for (host, shown) in [
+            ("sword-fish-in-a-name.example.org", "[secret].example.org"),
+            ("sword-fish-.in-a-name.example.org", "[secret]"),
+            ("fish.example.org", "fish.example.org"),
+        ] {
+            assert_eq!(secrets.scrub_host(host.to_owned()), shown);
+        }
+    }
+
+    #[test]
     fn a_value_is_never_shown() {
         let secrets = secrets(&[("TOKEN", VALUE)]);
         assert_eq!(format!("{secrets:?}"), "[\"TOKEN\"]");
@@ -375,15 +444,17 @@ mod tests {
         }
 
         #[test]
-        fn any_base64_that_holds_a_value_is_found(
+        fn any_base64_or_base32_that_holds_a_value_is_found(
             value in prop::collection::vec(any::<u8>(), 12..40),
             before in prop::collection::vec(any::<u8>(), 0..7),
             after in prop::collection::vec(any::<u8>(), 0..7),
         ) {
             prop_assume!(value.trim_ascii().len() >= SEARCHED_BYTES_MIN);
             let secrets = secrets(&[("V", &value)]);
-            let text = plain_base64(&[before, value, after].concat());
-            prop_assert_eq!(secrets.held_by(text.as_bytes()), Some("V"));
+            let bytes = [before, value, after].concat();
+            for text in [plain_base64(&bytes), plain_digits(&bytes, DIGITS_32)] {
+                prop_assert_eq!(secrets.held_by(text.as_bytes()), Some("V"));
+            }
         }
     }
 
