@@ -8,6 +8,7 @@ use crate::vault::path::TreePath;
 use crate::vault::tree::Pages;
 
 use super::file_content::read_content;
+use super::line_diff::{DiffSteps, Replaced, compare};
 
 /// Larger files are said to differ, without their lines.
 pub const TEXT_BYTES_MAX: u64 = 8 << 20;
@@ -112,8 +113,9 @@ pub enum TextChange {
     },
 }
 
-/// The text of a change; `reader` must hold the content of both sides.
-pub fn text_change(reader: &dyn Reader, change: &Change) -> Result<TextChange> {
+/// The text of a change; `reader` must hold the content of both sides. Files that cost more steps than there are left
+/// are told as replaced.
+pub fn text_change(reader: &dyn Reader, change: &Change, steps: &mut DiffSteps) -> Result<TextChange> {
     let read = |side| side_bytes(reader, side).map_err(|error| error.in_file(&change.path));
     let (old, new) = (read(change.before.as_ref())?, read(change.after.as_ref())?);
     Ok(match (old, new) {
@@ -122,7 +124,7 @@ pub fn text_change(reader: &dyn Reader, change: &Change) -> Result<TextChange> {
         (Content::None | Content::Bytes(_), Content::None | Content::Bytes(_)) if same_content(change) => {
             TextChange::NoContent
         }
-        (old, new) => compare_bytes(&old.into_bytes(), &new.into_bytes()),
+        (old, new) => compare_bytes(&old.into_bytes(), &new.into_bytes(), steps),
     })
 }
 
@@ -162,34 +164,57 @@ pub fn is_binary(bytes: &[u8]) -> bool {
     memchr::memchr(0, &bytes[..bytes.len().min(BINARY_LOOK_BYTES)]).is_some()
 }
 
-fn compare_bytes(old: &[u8], new: &[u8]) -> TextChange {
+fn compare_bytes(old: &[u8], new: &[u8], steps: &mut DiffSteps) -> TextChange {
     if is_binary(old) || is_binary(new) {
         return TextChange::Binary;
     }
     let (old, new) = (lines(old), lines(new));
-    let diff = similar::TextDiff::from_slices(&old, &new);
+    let replaced = compare(&old, &new, steps);
     let mut stat = LineStat::default();
-    for change in diff.iter_all_changes() {
-        match change.tag() {
-            similar::ChangeTag::Insert => stat.added += 1,
-            similar::ChangeTag::Delete => stat.deleted += 1,
-            similar::ChangeTag::Equal => {}
-        }
+    for one in &replaced {
+        stat.added += one.new.len() as u64;
+        stat.deleted += one.old.len() as u64;
     }
+    let close = |a: &Replaced, b: &Replaced| b.old.start - a.old.end <= 2 * CONTEXT_LINES;
     let mut hunks = Vec::new();
-    // Written here and not by the library, which takes a lone carriage return for the end of a line.
-    for hunk in diff.unified_diff().context_radius(CONTEXT_LINES).iter_hunks() {
-        hunks.extend_from_slice(format!("{}\n", hunk.header()).as_bytes());
-        for change in hunk.iter_changes() {
-            let line = change.value();
-            hunks.extend_from_slice(change.tag().to_string().as_bytes());
-            hunks.extend_from_slice(line);
-            if !line.ends_with(b"\n") {
-                hunks.extend_from_slice(NO_NEWLINE);
-            }
-        }
+    for hunk in replaced.chunk_by(close) {
+        write_hunk(&mut hunks, &old, &new, hunk);
     }
     TextChange::Lines { stat, hunks }
+}
+
+/// One hunk of a unified diff: changes that are close to each other, with the lines around them.
+fn write_hunk(out: &mut Vec<u8>, old: &[&[u8]], new: &[&[u8]], hunk: &[Replaced]) {
+    let (Some(first), Some(last)) = (hunk.first(), hunk.last()) else { return };
+    let above = first.old.start.min(CONTEXT_LINES);
+    let below = (old.len() - last.old.end).min(CONTEXT_LINES);
+    let begun = first.old.start - above;
+    let span = |start: usize, end: usize| match end - start {
+        // Of no lines at all: behind the line before.
+        0 => format!("{start},0"),
+        1 => format!("{}", start + 1),
+        length => format!("{},{length}", start + 1),
+    };
+    let (old_span, new_span) =
+        (span(begun, last.old.end + below), span(first.new.start - above, last.new.end + below));
+    out.extend_from_slice(format!("@@ -{old_span} +{new_span} @@\n").as_bytes());
+    let mut write = |sign: u8, lines: &[&[u8]]| {
+        for line in lines {
+            out.push(sign);
+            out.extend_from_slice(line);
+            if !line.ends_with(b"\n") {
+                out.extend_from_slice(NO_NEWLINE);
+            }
+        }
+    };
+    let mut at = begun;
+    for one in hunk {
+        write(b' ', &old[at..one.old.start]);
+        write(b'-', &old[one.old.clone()]);
+        write(b'+', &new[one.new.clone()]);
+        at = one.old.end;
+    }
+    write(b' ', &old[at..at + below]);
 }
 
 /// The lines of a text with their ends, which are newlines and nothing else, as git and patch(1) have it.
@@ -207,15 +232,17 @@ pub fn each_line(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 mod tests {
     use super::*;
 
+    fn text_of(old: &[u8], new: &[u8]) -> TextChange {
+        compare_bytes(old, new, &mut DiffSteps::default())
+    }
+
     #[test]
     fn text_is_compared_line_by_line_and_binary_is_not() {
-        let TextChange::Lines { stat, hunks } = compare_bytes(b"a\nb\n", b"a\nc\nd\n") else { panic!() };
+        let TextChange::Lines { stat, hunks } = text_of(b"a\nb\n", b"a\nc\nd\n") else { panic!() };
         assert_eq!(stat, LineStat { added: 2, deleted: 1 });
         assert_eq!(String::from_utf8(hunks).unwrap(), "@@ -1,2 +1,3 @@\n a\n-b\n+c\n+d\n");
-        assert_eq!(compare_bytes(b"a\0", b"b"), TextChange::Binary);
-        let TextChange::Lines { hunks, .. } = compare_bytes(b"caf\xe9\nend", b"caf\xe8\nend") else {
-            panic!()
-        };
+        assert_eq!(text_of(b"a\0", b"b"), TextChange::Binary);
+        let TextChange::Lines { hunks, .. } = text_of(b"caf\xe9\nend", b"caf\xe8\nend") else { panic!() };
         let wanted = b"@@ -1,2 +1,2 @@\n-caf\xe9\n+caf\xe8\n end\n\\ No newline at end of file\n";
         assert_eq!(hunks, wanted);
     }
@@ -223,7 +250,7 @@ mod tests {
     #[test]
     fn lines_end_at_newlines_only() {
         let told = |old: &[u8], new: &[u8]| {
-            let TextChange::Lines { stat, hunks } = compare_bytes(old, new) else { panic!() };
+            let TextChange::Lines { stat, hunks } = text_of(old, new) else { panic!() };
             (stat.added, stat.deleted, String::from_utf8(hunks).unwrap())
         };
         let text = "@@ -1 +1 @@\n-\r\n\\ No newline at end of file\n+hello\n";

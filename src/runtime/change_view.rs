@@ -10,6 +10,7 @@ use crate::vault::page::Node;
 use crate::vault::path::{Shown, TreePath};
 
 use super::change_summary::{ChangeSummary, LineStat, TextChange, text_change};
+use super::line_diff::DiffSteps;
 
 /// Changes that a tree or a diffstat tells at most, unless another number is asked for.
 pub const CHANGES_SHOWN_MAX: usize = 1000;
@@ -176,8 +177,9 @@ pub fn stat_view<'a>(
 ) -> Result<StatView<'a>, VaultError> {
     let left_off = summary.changes.len().saturating_sub(limit) as u64;
     let mut view = StatView { left_off, ..StatView::default() };
+    let mut steps = DiffSteps::default();
     for change in summary.changes.iter().take(limit) {
-        let extent = match text_change(reader, change)? {
+        let extent = match text_change(reader, change, &mut steps)? {
             TextChange::Lines { stat, .. } => Extent::Lines(stat),
             TextChange::NoContent => Extent::Lines(LineStat::default()),
             TextChange::Binary => Extent::Binary,
@@ -230,13 +232,14 @@ pub fn patch_view<E: From<VaultError>>(
 ) -> Result<PatchLeftOff, E> {
     let mut missing = PatchLeftOff::default();
     let mut room = limits.total_bytes;
+    let mut steps = DiffSteps::default();
     for change in &summary.changes {
         // Content is not read once there is no room for it.
         if missing.left_off > 0 {
             missing.left_off += 1;
             continue;
         }
-        let whole = patch_lines(change, &text_change(reader, change)?);
+        let whole = patch_lines(change, &text_change(reader, change, &mut steps)?);
         let shorten = bytes_of(&whole) > limits.file_bytes;
         let lines = if shorten { too_long(change) } else { whole };
         let Some(left) = room.checked_sub(bytes_of(&lines)) else {

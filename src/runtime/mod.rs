@@ -26,6 +26,7 @@ mod host_executed;
 mod journal;
 mod launcher;
 mod limits;
+mod line_diff;
 pub mod list;
 mod locate;
 mod memo;
@@ -69,7 +70,7 @@ pub use crate::vault::checkpoint::KeepCount;
 pub use apply::{Applied, ApplyError, ApplyOptions, Conflict, Filter, Subject, apply, changes_to_apply};
 pub use change_report::{ChangeForm, ChangeReport, ChangeSummaryService};
 pub use change_summary::{
-    ChangeCounts, ChangeSummary, LineStat, Shown, TextChange, each_line, is_binary, lines, text_change,
+    ChangeCounts, ChangeSummary, LineStat, Shown, TextChange, each_line, is_binary, lines,
 };
 pub use change_view::{
     CHANGES_SHOWN_MAX, Extent, PatchLeftOff, PatchLimits, StatView, TreeLine, TreeView, beside_content,

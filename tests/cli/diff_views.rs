@@ -59,12 +59,9 @@ fn what_is_too_large_to_compare_is_not_called_binary() {
     assert_eq!((&stat[0]["too_large"], &stat[1]["too_large"]), (&json!(true), &json!(false)), "{stat}");
 }
 
-/// The patch is what GNU patch makes the new files of.
-#[test]
-fn a_lone_carriage_return_is_no_end_of_a_line() {
+/// Files before and after, in a vault; and what GNU patch makes of the old ones by the patch must be the new ones.
+fn patched(test: &str, files: &[(&str, Vec<u8>, Vec<u8>)]) -> TestEnv {
     let env = TestEnv::new();
-    let files: [(&str, &[u8], &[u8]); 3] =
-        [("a", b"\r", b"hello\n"), ("b", b"x\ry\nend\r\n", b"x\rz\nend\r\n"), ("c", b"1\n2\r", b"1\n2")];
     let old = env.at("old");
     std::fs::create_dir(&old).unwrap();
     for (name, before, _) in files {
@@ -74,20 +71,49 @@ fn a_lone_carriage_return_is_no_end_of_a_line() {
     env.ok(&["init", "--import"]);
     files.iter().for_each(|(name, _, after)| env.put(name, after));
     env.ok(&["import"]);
+    let patch = env.at("changes.patch");
+    std::fs::write(&patch, env.ok(&["diff", "main", "--patch", "--patch-max", "16MiB"])).unwrap();
+    let mut command = env.clean("patch".as_ref());
+    match command.args(["--binary", "-p1", "-d"]).arg(&old).arg("-i").arg(&patch).output() {
+        Err(_) => support::skip(test, "there is no patch(1) here"),
+        Ok(patched) => {
+            assert!(patched.status.success(), "{:?}", Answer::from(patched));
+            for (name, _, after) in files {
+                assert!(std::fs::read(old.join(name)).unwrap() == *after, "{name}");
+            }
+        }
+    }
+    env
+}
+
+#[test]
+fn a_lone_carriage_return_is_no_end_of_a_line() {
+    let file = |name, before: &[u8], after: &[u8]| (name, before.to_vec(), after.to_vec());
+    let files = [
+        file("a", b"\r", b"hello\n"),
+        file("b", b"x\ry\nend\r\n", b"x\rz\nend\r\n"),
+        file("c", b"1\n2\r", b"1\n2"),
+    ];
+    let env = patched("cli::a_lone_carriage_return_is_no_end_of_a_line", &files);
     let stat = env.result(&["diff", "main", "--stat"])["stat"].take();
     for file in stat.as_array().unwrap() {
         assert_eq!((&file["lines_added"], &file["lines_deleted"]), (&json!(1), &json!(1)), "{file}");
     }
-    let patch = env.at("changes.patch");
-    std::fs::write(&patch, env.ok(&["diff", "main", "--patch"])).unwrap();
-    let mut command = env.clean("patch".as_ref());
-    let Ok(patched) = command.args(["--binary", "-p1", "-d"]).arg(&old).arg("-i").arg(&patch).output() else {
-        return support::skip("cli::a_lone_carriage_return_is_no_end_of_a_line", "there is no patch(1) here");
+}
+
+/// Two kinds of lines in no order: the shortest difference of such files would take hours.
+#[test]
+fn files_that_are_costly_to_compare_are_replaced_by_one_hunk() {
+    let lines = |seed: u8| -> Vec<u8> {
+        let bits = support::noise(u64::from(seed), 1 << 15);
+        let lines = bits.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1));
+        lines.flat_map(|bit| [b'0' + bit, b'\n']).collect()
     };
-    assert!(patched.status.success(), "{:?}", Answer::from(patched));
-    for (name, _, after) in files {
-        assert_eq!(std::fs::read(old.join(name)).unwrap(), after, "{name}");
-    }
+    let test = "cli::files_that_are_costly_to_compare_are_replaced_by_one_hunk";
+    let env = patched(test, &[("costly", lines(1), lines(2))]);
+    let patch = env.ok(&["diff", "main", "--patch", "--patch-max", "16MiB"]);
+    assert_eq!(patch.matches("@@ -").count(), 1);
+    assert!(patch.matches("\n+").count() > 260_000, "the file was compared to its end");
 }
 
 #[test]
