@@ -24,6 +24,9 @@ const SHARED: &str = "
 with open('/dev/shm/bomb', 'wb') as bomb:
     for n in range(24): bomb.write(b'x' * (8 << 20))";
 
+/// Processes are counted in a `/proc` that the command need not see.
+const COVERED: [[&str; 2]; 2] = [["--tmpfs", "/proc"], ["--hide", "/proc"]];
+
 /// With an argument the command then waits to be stopped.
 fn run(env: &TestEnv, options: &[&str], program: &str, arguments: &[&str]) -> (Value, bool) {
     let program = format!(
@@ -53,4 +56,19 @@ fn memory_is_bounded() {
         }
     }
     env.ok(&[], "true");
+}
+
+#[test]
+fn memory_is_bounded_where_the_view_covers_proc() {
+    let env = TestEnv::with_project();
+    for covered in COVERED {
+        let seen = env.run(&[&covered[..], &["--", "ls", "/proc/self"]].concat());
+        assert_ne!(seen.code, Some(0), "/proc is not covered: {seen:?}");
+        for program in [ONE, MANY] {
+            assert!(run(&env, &covered, program, &[]).1, "the control failed");
+            let options = [&covered[..], &["--memory", "128MiB"]].concat();
+            let (envelope, took) = run(&env, &options, program, &["wait"]);
+            assert!(!took, "{envelope}");
+        }
+    }
 }

@@ -70,14 +70,12 @@ fn start(inherited: &Inherited<'_>) -> Result<Option<sys::Pid>, Failed> {
     if let Some(hostname) = prepared.hostname {
         rustix::system::sethostname(hostname.as_bytes()).at(Stage::Hostname)?;
     }
-    let memory = rootfs::make(prepared)?;
+    let rootfs::Made { memory, proc } = rootfs::make(prepared)?;
     if let Some(memory) = memory {
         inherited.control.send_fd(control::MEMORY, memory.as_fd()).at(Stage::Memory)?;
     }
-    if prepared.shows_proc {
+    if let Some(proc) = proc {
         // Who is inside is seen here by number, and by nobody else who has left this namespace.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let proc = rustix::fs::open(c"proc", flags, Mode::empty()).at(Stage::Limits)?;
         inherited.control.send_fd(control::PROC, proc.as_fd()).at(Stage::Limits)?;
     }
     let terminal = open_terminal(inherited)?;

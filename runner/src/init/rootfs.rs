@@ -20,13 +20,20 @@ use crate::sys::{MountAttr, Result, set_mount_attr};
 /// Room for the options of the overlay: descriptors, not paths.
 const OPTIONS_BYTES: usize = 1024;
 
-/// Makes everything the command will see; the working directory is the new root afterwards. Gives the
-/// file system in memory that holds the upper, if there is one.
-pub fn make(prepared: &Prepared) -> std::result::Result<Option<OwnedFd>, Failed> {
+/// What the supervisor gets of the new root.
+pub struct Made {
+    /// The file system that holds the upper, where that is in memory.
+    pub memory: Option<OwnedFd>,
+    /// The sandbox's `/proc`, where its processes are watched. Opened before a later step of the view can cover it.
+    pub proc: Option<OwnedFd>,
+}
+
+/// Makes everything the command will see; the working directory is the new root afterwards.
+pub fn make(prepared: &Prepared) -> std::result::Result<Made, Failed> {
     // A new namespace begins as a follower of the host's mounts.
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change(c"/", private).at(Stage::Private)?;
-    let mut memory = None;
+    let (mut memory, mut proc) = (None, None);
     let opened = match &prepared.layers {
         None => None,
         Some(layers) => {
@@ -43,8 +50,15 @@ pub fn make(prepared: &Prepared) -> std::result::Result<Option<OwnedFd>, Failed>
         let stage =
             if matches!(op, Op::NoUserNamespaces { .. }) { Stage::Userns } else { Stage::View(*step) };
         run(op, opened.as_ref()).at(stage)?;
+        if prepared.shows_proc
+            && let Op::Mount { kind, path, .. } = op
+            && kind.as_c_str() == c"proc"
+        {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            proc = Some(open(path.as_c_str(), flags, Mode::empty()).at(Stage::Limits)?);
+        }
     }
-    Ok(memory)
+    Ok(Made { memory, proc })
 }
 
 /// Makes the new root the root, and lets go of the old one.
