@@ -47,6 +47,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             Landed::Nothing | Landed::Advanced { .. } | Landed::Diverted { .. } => before.root,
         };
         let service = ChangeSummaryService { reader: &*reader };
+        crate::pause::point("changes");
         let summary = service.between(&from, &root(&version)?)?;
         let report = service.report(&summary, run.request.show)?;
         Ok((summary, report))

@@ -83,7 +83,6 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                 return Err(given);
             }
         };
-        self.launcher.take_signals();
         self.launcher.wait_until_gone();
         if let Some(error) = &ended.completion.undelivered {
             run.note(OUTPUT_LOST, format!("what the command wrote could not be passed on: {error}"));
@@ -244,6 +243,8 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             }
         };
         run.phases.commit = committing.elapsed();
+        // Nothing can be lost any more: who asks to end need not wait for what is told.
+        self.launcher.take_signals();
         self.note_landing(run, &landed);
         // The run is kept by now: what fails from here on is worth a word, but it is no failure of the run.
         let changes = self.changes(run, before.as_ref(), &landed);

@@ -97,6 +97,23 @@ fn a_second_request_to_end_kills() {
     }
 }
 
+/// Telling what changed may take long, and the changes are kept by then.
+#[test]
+fn signals_end_a_run_that_is_kept() {
+    let env = TestEnv::with_project();
+    let words = ["--scratch", "memory", "--show", "patch", "--shell", "echo new > new"];
+    let (running, _pauses) = start_held(&env, &mut env.command(&words), "changes");
+    running.signal(Signal::INT);
+    running.signal(Signal::TERM);
+    let answer = running.answer();
+    assert!(answer.code.is_some_and(|code| [130, 143].contains(&code)), "{answer:?}");
+    let listed = env.avfs_result(&["runs", "list"]);
+    assert_eq!(listed["runs"][0]["state"], json!("completed"), "{listed}");
+    env.ok(&[], "true");
+    assert_eq!(env.scratches(), [""; 0]);
+    env.assert_sound();
+}
+
 /// Changes in memory exist nowhere else: until they are kept, only KILL ends the run. On a disk a second request to
 /// end does.
 #[test]
