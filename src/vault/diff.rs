@@ -46,7 +46,7 @@ pub fn diff(pages: &dyn Pages, before: &DirRef, after: &DirRef) -> Result<Vec<Ch
         if a.map(|dir| dir.tree) == b.map(|dir| dir.tree) {
             continue;
         }
-        let open = |dir: Option<DirRef>| dir.map(|dir| tree::top(pages, &dir.tree)).transpose();
+        let open = |dir: Option<DirRef>| dir.map(|dir| tree::open(pages, &dir, &path)).transpose();
         let (old, new) = (open(a)?, open(b)?);
         changes.extend(dir_change(&path, (a, &old), (b, &new)));
         for (old, new) in differing(pages, old.map(|top| top.1), new.map(|top| top.1))? {

@@ -129,6 +129,14 @@ pub enum VaultError {
     #[error("{}", cycle(from, to))]
     PathCycle { from: TreePath, to: TreePath },
 
+    #[error("a version of {entries} entries; at most {} are kept or read", super::tree::ENTRIES_MAX)]
+    TooManyEntries { entries: u64 },
+    #[error(
+        "{path} lies too deep: at most {} levels and {} bytes of a path are read",
+        super::path::DEPTH_MAX,
+        super::path::PATH_BYTES_MAX
+    )]
+    TooDeep { path: String },
     #[error("the file is {size} bytes long; at most {max} can be kept")]
     FileTooLarge { size: u64, max: u64 },
     #[error("cannot read the content to be stored")]
@@ -226,6 +234,7 @@ impl Diagnose for VaultError {
             Self::NotAFile { .. } => "path.not_a_file",
             Self::PathExists { .. } => "path.exists",
             Self::PathCycle { .. } => "path.cycle",
+            Self::TooManyEntries { .. } | Self::TooDeep { .. } => "vault.too_large",
             Self::FileTooLarge { .. } => "file.too_large",
             Self::Input(_) => "io.input",
             Self::Output(_) => "io.output",
@@ -331,6 +340,9 @@ impl Diagnose for VaultError {
             }
             Self::PathCycle { from, to } if from == to => "choose another target".to_owned(),
             Self::PathCycle { .. } => "choose a target outside of it".to_owned(),
+            Self::TooManyEntries { .. } | Self::TooDeep { .. } => {
+                "leave out what need not be versioned with lines in .avfsignore".to_owned()
+            }
             Self::FileTooLarge { .. } => "leave it out with a line in .avfsignore".to_owned(),
             Self::Quota { what: "files", .. } => {
                 "remove some with: avfs rm, or allow more with: avfs quota set --files N".to_owned()

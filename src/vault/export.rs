@@ -163,13 +163,13 @@ impl Vault {
         match place_for(dest, options.overwrite)? {
             Place::New { parent, name } => {
                 let staging = Staging::make(&parent)?;
-                let unfinished = out.write(&root.tree, staging.fd.as_fd(), &wanted)?;
+                let unfinished = out.write(root, staging.fd.as_fd(), &wanted)?;
                 out.finish(staging.fd.as_fd(), &unfinished)?;
                 staging.publish(&parent.join(name))
             }
             Place::Into { dir } => {
                 let staging = Staging::make(&dir)?;
-                let unfinished = out.write(&root.tree, staging.fd.as_fd(), &wanted)?;
+                let unfinished = out.write(root, staging.fd.as_fd(), &wanted)?;
                 out.attributes(staging.fd.as_fd(), &unfinished)?;
                 let target = beneath::open_root(&dir).map_err(ExportError::host("open", &dir))?;
                 let merge = Merge {

@@ -57,7 +57,7 @@ pub fn members(pages: &dyn Pages, root: &DirRef, at: &TreePath) -> Result<Vec<(T
     if root.totals.links == 0 {
         return Ok(found);
     }
-    let mut walk = Walk::new(pages, &root.tree, at);
+    let mut walk = Walk::new(pages, root, at);
     while let Some(walked) = walk.next() {
         let walked = walked?;
         match &walked.node {

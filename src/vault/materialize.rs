@@ -223,7 +223,7 @@ impl Vault {
         let fd = beneath::open_root(&dir).map_err(host("open", &dir))?;
         meter.expect(root.totals.entries, root.totals.bytes);
         let out = WriteOut { vault: self, overlay_names: OverlayNames::Escaped, meter, unwritten: None };
-        let unfinished = out.write(&root.tree, fd.as_fd(), &|_, _| true)?;
+        let unfinished = out.write(root, fd.as_fd(), &|_, _| true)?;
         out.finish(fd.as_fd(), &unfinished)?;
         let sealed = at.join("sealed");
         std::fs::write(&sealed, cache.seal_text(root)).map_err(host("write", &sealed))
@@ -243,9 +243,9 @@ impl Vault {
             let found = xattr::read(fd).map_err(VaultError::Input)?;
             Ok(if found.is_empty() { wanted.is_none() } else { found == out.wanted_xattrs(wanted)? })
         };
-        let mut waiting = vec![(TreePath::root(), root.tree)];
-        while let Some((path, id)) = waiting.pop() {
-            let wanted = tree::dir(&pages, &id)?;
+        let mut waiting = vec![(TreePath::root(), *root)];
+        while let Some((path, dir)) = waiting.pop() {
+            let wanted = tree::open_whole(&pages, &dir, &path, &mut Err)?;
             let fd = match beneath::open(top.as_fd(), path.as_bytes(), DIR) {
                 Ok(fd) => fd,
                 Err(error) if is_closed(&error, wanted.meta.mode, 0o500) => continue,
@@ -270,7 +270,7 @@ impl Vault {
                     }
                 }
                 match &entry.node {
-                    Node::Dir(sub) => waiting.push((path.join(&entry.name), sub.tree)),
+                    Node::Dir(sub) => waiting.push((path.join(&entry.name), *sub)),
                     Node::File(_) | Node::Symlink(_) | Node::Fifo(_) => {
                         if !same_file(fd.as_fd(), &entry.name, &entry.node, &stat)? {
                             return Ok(false);

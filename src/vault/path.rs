@@ -86,6 +86,12 @@ impl TreePath {
         self.0.len() > PATH_BYTES_MAX || self.depth() > DEPTH_MAX
     }
 
+    /// For a message about a path that may be very long.
+    #[must_use]
+    pub fn shortened(&self) -> String {
+        shorten(&self.to_string())
+    }
+
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.0.is_empty()

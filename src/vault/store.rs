@@ -20,7 +20,7 @@ use super::own::{UNFINISHED_INFIX, is_unfinished_name};
 use super::page::{DirMeta, DirRef};
 use super::pages::{self, NewPages};
 use super::quota;
-use super::version::Draft;
+use super::version::{Draft, check_entries};
 
 /// Keys of the `meta` table.
 pub mod key {
@@ -297,6 +297,7 @@ impl Transaction<'_> {
 
     /// Adds a version of this root, within the quotas.
     pub fn put_version(&mut self, root: &DirRef, draft: Draft<'_>) -> Result<VersionRecord> {
+        check_entries(root.totals.entries)?;
         quota::check(self.view(), &root.totals, draft.parents.first(), self.added)?;
         let version = draft.finish(root, &self.context.actor, self.context.clock.now());
         self.writer.put_version(&version)?;

@@ -7,6 +7,10 @@ use super::error::{Result, VaultError};
 use super::page::{Body, DirMeta, DirRef, Entry, Node, Page, PageRef};
 use super::path::TreePath;
 
+/// Entries of one version. A few pages that are shared again and again stand for any number of paths, and whoever walks
+/// them comes by each.
+pub const ENTRIES_MAX: u64 = 1 << 25;
+
 /// Where pages come from: the store, or pages not stored yet with the store behind them.
 pub trait Pages {
     fn page(&self, id: &TreeId) -> Result<Page>;
@@ -47,10 +51,27 @@ pub fn top(pages: &dyn Pages, id: &TreeId) -> Result<(DirMeta, Body)> {
     Ok((meta, page.body))
 }
 
+/// The top page of a directory that a walk has come to. No walk sees more entries than its root counts: what lies
+/// beneath a directory must be as many as its entry says.
+pub fn open(pages: &dyn Pages, dir: &DirRef, at: &TreePath) -> Result<(DirMeta, Body)> {
+    if at.is_too_deep() {
+        return Err(VaultError::TooDeep { path: at.shortened() });
+    }
+    let (meta, body) = top(pages, &dir.tree)?;
+    if body.totals().entries == dir.totals.entries {
+        return Ok((meta, body));
+    }
+    let detail = "it holds more or fewer entries than is said of it".to_owned();
+    Err(VaultError::DamagedObject { kind: "tree", id: dir.tree.short(), detail })
+}
+
 /// What a page of level `above` refers to, if it is one: a page of the next level that begins with the name it should.
 pub fn beneath(pages: &dyn Pages, above: u8, child: &PageRef) -> Result<Body> {
     let page = pages.page(&child.tree)?;
-    let fits = page.meta.is_none() && page.body.level() + 1 == above && page.body.first() == child.first;
+    let fits = page.meta.is_none()
+        && page.body.level() + 1 == above
+        && page.body.first() == child.first
+        && page.body.totals().entries == child.totals.entries;
     if fits {
         return Ok(page.body);
     }
@@ -60,16 +81,24 @@ pub fn beneath(pages: &dyn Pages, above: u8, child: &PageRef) -> Result<Body> {
 
 /// A directory with all its entries, in order.
 pub fn dir(pages: &dyn Pages, id: &TreeId) -> Result<Dir> {
-    dir_without(pages, id, &mut Err)
+    whole(pages, top(pages, id)?, &mut Err)
 }
 
-/// As [`dir`], without the entries of pages that cannot be read where `tolerate` lets that pass.
-pub fn dir_without(
+/// As [`open`], with all its entries, but for those of pages that cannot be read where `tolerate` lets that pass.
+pub fn open_whole(
     pages: &dyn Pages,
-    id: &TreeId,
+    dir: &DirRef,
+    at: &TreePath,
     tolerate: &mut dyn FnMut(VaultError) -> Result<()>,
 ) -> Result<Dir> {
-    let (meta, body) = top(pages, id)?;
+    whole(pages, open(pages, dir, at)?, tolerate)
+}
+
+fn whole(
+    pages: &dyn Pages,
+    (meta, body): (DirMeta, Body),
+    tolerate: &mut dyn FnMut(VaultError) -> Result<()>,
+) -> Result<Dir> {
     let mut entries = Vec::new();
     let mut waiting = vec![body];
     while let Some(body) = waiting.pop() {
@@ -134,7 +163,7 @@ pub fn require(pages: &dyn Pages, root: &DirRef, path: &TreePath) -> Result<Node
 pub struct Walk<'a> {
     pages: &'a dyn Pages,
     open: Vec<(TreePath, std::vec::IntoIter<Entry>)>,
-    descend: Option<(TreePath, TreeId)>,
+    descend: Option<(TreePath, DirRef)>,
 }
 
 #[derive(Clone, Debug)]
@@ -145,7 +174,7 @@ pub struct Walked {
 
 impl<'a> Walk<'a> {
     #[must_use]
-    pub fn new(pages: &'a dyn Pages, root: &TreeId, at: &TreePath) -> Self {
+    pub fn new(pages: &'a dyn Pages, root: &DirRef, at: &TreePath) -> Self {
         Self { pages, open: Vec::new(), descend: Some((at.clone(), *root)) }
     }
 
@@ -155,15 +184,15 @@ impl<'a> Walk<'a> {
     }
 
     fn step(&mut self) -> Result<Option<Walked>> {
-        if let Some((path, id)) = self.descend.take() {
-            let entries = dir(self.pages, &id)?.entries;
+        if let Some((path, dir)) = self.descend.take() {
+            let entries = open_whole(self.pages, &dir, &path, &mut Err)?.entries;
             self.open.push((path, entries.into_iter()));
         }
         while let Some((path, entries)) = self.open.last_mut() {
             if let Some(entry) = entries.next() {
                 let path = path.join(&entry.name);
                 if let Node::Dir(dir) = &entry.node {
-                    self.descend = Some((path.clone(), dir.tree));
+                    self.descend = Some((path.clone(), *dir));
                 }
                 return Ok(Some(Walked { path, node: entry.node }));
             }

@@ -9,6 +9,7 @@ use crate::ids::{
 use super::codec::{put_bytes, put_number};
 use super::error::{Result, VaultError};
 use super::page::DirRef;
+use super::path::TreePath;
 use super::run::{find_run, run_of_word};
 use super::store::require_version;
 use super::tree::{self, Pages};
@@ -68,14 +69,23 @@ pub fn root_of(version: &VersionRecord) -> Result<DirRef> {
     if version.pruned_at.is_some() {
         return Err(VaultError::Pruned { id: version.id });
     }
+    check_entries(version.entries)?;
     let totals = super::page::Totals { entries: version.entries, bytes: version.bytes, links: 0 };
     Ok(DirRef { tree: version.root, content: version.content, totals })
+}
+
+/// A version of more entries is neither made nor read.
+pub fn check_entries(entries: u64) -> Result<()> {
+    if entries > tree::ENTRIES_MAX {
+        return Err(VaultError::TooManyEntries { entries });
+    }
+    Ok(())
 }
 
 /// As [`root_of`], with the number of linked entries, which the record does not keep.
 pub fn full_root_of(reader: &dyn Reader, version: &VersionRecord) -> Result<DirRef> {
     let root = root_of(version)?;
-    let (_, body) = tree::top(&reader as &dyn Pages, &root.tree)?;
+    let (_, body) = tree::open(&reader as &dyn Pages, &root, &TreePath::root())?;
     Ok(DirRef { totals: body.totals(), ..root })
 }
 

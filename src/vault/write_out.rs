@@ -117,7 +117,7 @@ impl WriteOut<'_> {
     /// The directories' own metadata comes last, with [`WriteOut::finish`]: a directory may forbid its owner to write.
     pub fn write(
         &self,
-        root: &TreeId,
+        root: &DirRef,
         into: BorrowedFd<'_>,
         wanted: &(dyn Fn(&TreePath, bool) -> bool + Sync),
     ) -> Result<Vec<Unfinished>> {
@@ -363,17 +363,17 @@ impl<'a> Shared<'a> {
     fn walk<'s>(
         &'s self,
         scope: &Scope<'s>,
-        root: &TreeId,
+        root: &DirRef,
         wanted: &(dyn Fn(&TreePath, bool) -> bool + Sync),
     ) -> Result<Vec<Unfinished>> {
         let pages = FreshPages::new(self.out.vault);
         let mut unfinished = Vec::new();
         let mut waiting = vec![(TreePath::root(), *root)];
-        while let Some((path, id)) = waiting.pop() {
+        while let Some((path, dir)) = waiting.pop() {
             if self.out.meter.stopped() || self.failed() {
                 break;
             }
-            let read = tree::dir_without(&pages, &id, &mut |error| {
+            let read = tree::open_whole(&pages, &dir, &path, &mut |error| {
                 self.out.whole(Err::<(), _>(error), || path.clone()).map(drop)
             });
             let dir = match path.split() {
@@ -397,7 +397,7 @@ impl<'a> Shared<'a> {
                 match &entry.node {
                     Node::Dir(sub) => {
                         make::dir(fd.as_fd(), &entry.name).map_err(fail)?;
-                        waiting.push((child, sub.tree));
+                        waiting.push((child, *sub));
                     }
                     Node::File(_) | Node::Symlink(_) | Node::Fifo(_) => {
                         if entry.node.link().is_some() {

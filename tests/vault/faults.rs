@@ -48,7 +48,7 @@ fn look(vault: &Vault) -> Seen {
     let listing = |fork: &ForkRecord| {
         let root = root_of(&reader.version(&fork.head).unwrap().unwrap()).unwrap();
         let pages: &dyn Pages = &&*reader;
-        let walk = Walk::new(pages, &root.tree, &TreePath::root());
+        let walk = Walk::new(pages, &root, &TreePath::root());
         walk.map(|walked| walked.map(|walked| (walked.path, walked.node)).unwrap()).collect::<Vec<_>>()
     };
     let verdict = audit::verify(&*reader, None).unwrap();

@@ -20,6 +20,7 @@ mod faults;
 mod fork_use;
 mod format;
 mod golden;
+mod hostile;
 mod ignoring;
 mod joining;
 mod journal;

@@ -19,7 +19,7 @@ pub fn files(vault: &Vault, at: &str) -> Files {
     let root = support::root(vault, at);
     let reader = vault.read().unwrap();
     let pages: &dyn Pages = &&*reader;
-    let walk = Walk::new(pages, &root.tree, &TreePath::root());
+    let walk = Walk::new(pages, &root, &TreePath::root());
     walk.filter_map(|walked| {
         let walked = walked.unwrap();
         let Node::File(file) = &walked.node else { return None };

@@ -52,7 +52,7 @@ impl<'v> View<'v> {
         let node = self.node(path)?;
         let Node::Dir(dir) = &node else { return Ok(vec![Found { path: path.clone(), node }]) };
         let mut found = Vec::new();
-        let mut walk = Walk::new(pages, &dir.tree, path);
+        let mut walk = Walk::new(pages, dir, path);
         while let Some(walked) = walk.next() {
             let walked = walked?;
             if depth.is_some_and(|depth| walked.path.depth() - path.depth() >= depth) {

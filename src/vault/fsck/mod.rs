@@ -246,6 +246,10 @@ impl Check<'_> {
             let of_dir = || {
                 if path.is_root() { format!("the root of {}", of()) } else { format!("{path} in {}", of()) }
             };
+            if path.is_too_deep() {
+                self.found("damaged", format!("{} in {} lies too deep to be read", path.shortened(), of()));
+                continue;
+            }
             if let Some(known) = self.trees.get(&id).cloned() {
                 self.compare(&id, told.as_ref(), &known);
                 continue;

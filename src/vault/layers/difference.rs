@@ -81,7 +81,7 @@ impl Difference {
         let wanted = |path: &TreePath, is_dir: bool| {
             if is_dir { self.dirs.contains(path) } else { self.files.contains(path) }
         };
-        let unfinished = out.write(&to.tree, into, &wanted)?;
+        let unfinished = out.write(to, into, &wanted)?;
         let fail = |path: &TreePath| {
             let path = path.clone();
             move |source| ExportError::Io { operation: "mark", path, source }

@@ -187,7 +187,7 @@ fn read_file(reader: &dyn Reader, node: &Node) -> Thing {
 fn listing(reader: &dyn Reader, version: &VersionId) -> Tree {
     let root = root_of(&require_version(reader, version).unwrap()).unwrap();
     let pages: &dyn Pages = &reader;
-    let walked = Walk::new(pages, &root.tree, &TreePath::root()).map(|walked| {
+    let walked = Walk::new(pages, &root, &TreePath::root()).map(|walked| {
         let walked = walked.unwrap();
         let path = String::from_utf8(walked.path.as_bytes().to_vec()).unwrap();
         (path, read_file(reader, &walked.node))

@@ -1,0 +1,214 @@
+//! Vaults that somebody made to hurt whoever reads them: few rows that stand for any number of paths, levels or bytes.
+//! Every attempt has a control, the same vault on a small scale, which is read like any other.
+
+use std::path::{Path, PathBuf};
+
+use avfs::backend::memory::MemoryBackend;
+use avfs::backend::{Backend, BlobRecord, Codec, Durability};
+use avfs::diagnose::Diagnose;
+use avfs::hostfs::stat::FileTime;
+use avfs::ids::{BlobId, DigestKind, VersionId};
+use avfs::runtime::{ApplyError, ApplyOptions, Filter, Subject, apply, copy_content};
+use avfs::vault::codec::put_number;
+use avfs::vault::content;
+use avfs::vault::diff::diff;
+use avfs::vault::discard::ChangesOf;
+use avfs::vault::export::{ExportOptions, Overwrite};
+use avfs::vault::fsck::Thoroughness;
+use avfs::vault::gc::Trial;
+use avfs::vault::meter::Meter;
+use avfs::vault::page::{DirMeta, DirRef, Entry, FileContent, FileNode, Node, Totals};
+use avfs::vault::pages::{NewPages, build};
+use avfs::vault::tree::{Pages, Walk};
+use avfs::vault::version::{Draft, root_of};
+use avfs::vault::{Result, Vault};
+
+use crate::support::{self, Scratch, main_fork, reference, sql};
+
+/// A vault whose main fork somebody else moved to a version of a tree.
+struct Hostile {
+    scratch: Scratch,
+    file: PathBuf,
+}
+
+impl Hostile {
+    fn new((root, new): (DirRef, NewPages)) -> Self {
+        let scratch = Scratch::new();
+        let file = scratch.join("vault.db");
+        drop(support::create_vault(&file));
+        let rows = sql(&file);
+        let head: Vec<u8> = rows.query_row("SELECT head FROM fork", [], |row| row.get(0)).unwrap();
+        for (id, data) in new.pages {
+            let row = (id.0.as_slice(), data);
+            rows.execute("INSERT OR IGNORE INTO tree (digest, data) VALUES (?, ?)", row).unwrap();
+        }
+        let parent = VersionId(head.clone().try_into().unwrap());
+        let draft = Draft { message: "hostile", run: None, parents: vec![parent] };
+        let made = draft.finish(&root, "somebody", support::START);
+        let entries = i64::try_from(made.entries).unwrap();
+        rows.execute(
+            "INSERT INTO version (digest, root, content_root, parents, message, author, at, entries, bytes)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)",
+            (
+                made.id.0.as_slice(),
+                made.root.0.as_slice(),
+                made.content.0.as_slice(),
+                head,
+                made.message,
+                made.author,
+                made.at.0,
+                entries,
+            ),
+        )
+        .unwrap();
+        rows.execute("UPDATE fork SET head = ?", [made.id.0.as_slice()]).unwrap();
+        Self { scratch, file }
+    }
+
+    fn vault(&self) -> Vault {
+        support::open_vault(&self.file)
+    }
+
+    /// What each way to read the version comes to.
+    fn read(&self) -> Vec<(&'static str, std::result::Result<(), &'static str>)> {
+        let vault = self.vault();
+        let coded = |result: Result<()>| result.map_err(|error| error.code());
+        let (out, dir) = (self.scratch.join("out"), self.scratch.dir("dir"));
+        vec![
+            ("diff", coded(self.diff(&vault))),
+            ("walk", coded(self.walk(&vault))),
+            ("export", coded(self.export(&vault, &out))),
+            ("apply", self.apply(&vault, &dir).map_err(|error| error.code())),
+        ]
+    }
+
+    fn root(&self, vault: &Vault, at: &str) -> Result<DirRef> {
+        let reader = vault.read()?;
+        root_of(&reference(at).resolve(&*reader)?.0)
+    }
+
+    fn diff(&self, vault: &Vault) -> Result<()> {
+        let (before, after) = (self.root(vault, "main~1")?, self.root(vault, "main")?);
+        let reader = vault.read()?;
+        diff(&&*reader, &before, &after).map(drop)
+    }
+
+    fn walk(&self, vault: &Vault) -> Result<()> {
+        let root = self.root(vault, "main")?;
+        let reader = vault.read()?;
+        let pages: &dyn Pages = &&*reader;
+        Walk::new(pages, &root, &support::path("")).try_for_each(|walked| walked.map(drop))
+    }
+
+    fn export(&self, vault: &Vault, out: &Path) -> Result<()> {
+        let options = ExportOptions {
+            overwrite: Overwrite::Refuse,
+            paths: &[],
+            meter: &Meter::default(),
+            unwritten: None,
+        };
+        vault.export(&self.root(vault, "main")?, out, &options)
+    }
+
+    fn apply(&self, vault: &Vault, dir: &Path) -> std::result::Result<(), ApplyError> {
+        let subject = Subject::of(vault, &ChangesOf::Fork(main_fork()))?;
+        let options =
+            ApplyOptions { filter: &Filter::default(), trial: Trial::Real, meter: &Meter::default() };
+        apply(vault, &subject, dir, &options).map(drop)
+    }
+
+    #[track_caller]
+    fn assert_refused(&self, code: &'static str) {
+        for (how, came) in self.read() {
+            assert_eq!(came, Err(code), "{how}");
+        }
+        let vault = self.vault();
+        vault.fsck(Thoroughness::Full, &Meter::default()).unwrap();
+        vault.gc(&|_| {}).unwrap();
+    }
+
+    #[track_caller]
+    fn assert_read(&self) {
+        for (how, came) in self.read() {
+            assert_eq!(came, Ok(()), "{how}");
+        }
+        let report = self.vault().fsck(Thoroughness::Full, &Meter::default()).unwrap();
+        // The log knows nothing of the version.
+        assert!(report.findings.iter().all(|found| found.code == "audit"), "{:#?}", report.findings);
+    }
+}
+
+fn entry(name: &str, node: Node) -> Entry {
+    Entry { name: name.as_bytes().to_vec(), node }
+}
+
+/// Directories of which each holds the next one below under `names`, and the lowest nothing; what each says of it.
+fn levels(count: usize, names: &[&str], said: impl Fn(DirRef) -> DirRef) -> (DirRef, NewPages) {
+    let mut new = NewPages::default();
+    let mut dir = build(&DirMeta::default(), Vec::new(), &mut new);
+    for _ in 0..count {
+        let entries = names.iter().map(|name| entry(name, Node::Dir(said(dir))));
+        dir = build(&DirMeta::default(), entries.collect(), &mut new);
+    }
+    (dir, new)
+}
+
+#[test]
+fn shared_directories_do_not_multiply_without_bound() {
+    let honest = |dir| dir;
+    Hostile::new(levels(4, &["a", "b"], honest)).assert_read();
+    Hostile::new(levels(40, &["a", "b"], honest)).assert_refused("vault.too_large");
+    // Counts that are kept small on the way are found wrong where they are first held against the directory.
+    let few = |dir: DirRef| DirRef { totals: Totals { entries: 1, ..dir.totals }, ..dir };
+    Hostile::new(levels(40, &["a", "b"], few)).assert_refused("object.damaged");
+    // So are those that the version alone tells.
+    let (root, new) = levels(40, &["a", "b"], honest);
+    Hostile::new((few(root), new)).assert_refused("object.damaged");
+}
+
+#[test]
+fn depth_is_bounded() {
+    let name = "d".repeat(250);
+    Hostile::new(levels(20, &[&name], |dir| dir)).assert_read();
+    Hostile::new(levels(200, &[&name], |dir| dir)).assert_refused("vault.too_large");
+}
+
+/// A list of chunks that is as long as it likes, in a file that is said to be short enough to be compared as text.
+#[test]
+fn content_is_no_longer_than_its_file() {
+    let read = |length: u64| {
+        // One hole.
+        let mut data = vec![1, 1, 1];
+        put_number(&mut data, length);
+        let id = BlobId(DigestKind::ChunkList.digest(&data));
+        let store = MemoryBackend::default();
+        let mut writer = store.write().unwrap();
+        writer.put_blobs(&[BlobRecord { id, size: length, codec: Codec::List, data }]).unwrap();
+        writer.commit(Durability::Synced).unwrap();
+        let file = FileNode {
+            mode: 0o644,
+            mtime: FileTime::default(),
+            size: 1 << 20,
+            content: FileContent::Chunked(id),
+            xattrs: None,
+            link: None,
+        };
+        let mut bytes = Vec::new();
+        let copied = copy_content(&*store.read().unwrap(), &file, &mut bytes);
+        (copied.map_err(|error| error.code()), bytes.len())
+    };
+    assert_eq!(read(1 << 20), (Ok(()), 1 << 20));
+    assert_eq!(read(1 << 43), (Err("object.damaged"), 0));
+}
+
+/// Root may set attributes that grant rights, and a version holds none.
+#[test]
+fn attributes_are_the_users_alone() {
+    let decoded = |name: &str| {
+        let blob = content::encode_xattrs(&vec![(name.as_bytes().to_vec(), b"1".to_vec())]).unwrap();
+        content::decode_xattrs(&content::decode(blob).unwrap()).is_ok()
+    };
+    assert!(decoded("user.a"));
+    assert!(!decoded("security.capability"));
+    assert!(!decoded("trusted.overlay.opaque"));
+}
