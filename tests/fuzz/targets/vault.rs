@@ -1,0 +1,413 @@
+//! A vault that somebody else made: objects whose digests are right and whose content is anything, and rows of any
+//! value. It is opened, checked, compared, exported and applied; each ends in an answer or an error, and writes nothing
+//! but beneath the directory it was given, and there no attributes but the user's.
+//!
+//! Rows are changed by SQL: bytes of the file itself would not get past SQLite.
+
+#![no_main]
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use avfs::backend::sqlite::OpenOptions;
+use avfs::clock::{SteppingClock, Timestamp};
+use avfs::hostfs::beneath;
+use avfs::hostfs::stat::FileTime;
+use avfs::hostfs::xattr;
+use avfs::ids::{BlobId, ContentId, DigestKind, ForkName, LinkId, TreeId, VersionId};
+use avfs::runtime::{ApplyOptions, ChangeSummary, Filter, PatchLimits, Shown, Subject, apply, patch_view};
+use avfs::vault::codec::put_number;
+use avfs::vault::content;
+use avfs::vault::discard::ChangesOf;
+use avfs::vault::export::{ExportOptions, Overwrite};
+use avfs::vault::fsck::Thoroughness;
+use avfs::vault::gc::Trial;
+use avfs::vault::meter::Meter;
+use avfs::vault::page::{
+    Body, DirMeta, DirRef, Entry, FifoNode, FileContent, FileNode, Node, PageRef, SymlinkNode, Totals,
+};
+use avfs::vault::version::{Draft, Reference, root_of};
+use avfs::vault::{Context, Vault, VaultError};
+use libfuzzer_sys::fuzz_target;
+use rusqlite::Connection;
+use rusqlite::types::Value;
+use std::os::fd::AsFd;
+
+const STEPS_MAX: usize = 24;
+/// What is written out: no walk sees more entries than the version counts.
+const ENTRIES_WRITTEN_MAX: u64 = 300;
+const START: Timestamp = Timestamp(1_700_000_000_000_000_000);
+
+const NAMES: [&[u8]; 16] = [
+    b"a",
+    b"b",
+    b"c",
+    b"d",
+    b"e",
+    b".avfs",
+    b".avfsignore",
+    b"..",
+    b".",
+    b"",
+    b"a/b",
+    b"../up",
+    b"/abs",
+    b"nul\0",
+    b"\xff",
+    b"new\nline",
+];
+const TARGETS: [&[u8]; 5] = [b"a", b"..", b"/etc/passwd", b"", b"nul\0"];
+const XATTRS: [&[u8]; 6] = [
+    b"user.a",
+    b"user.overlay.opaque",
+    b"security.capability",
+    b"trusted.x",
+    b"system.posix_acl_access",
+    b"",
+];
+/// Columns that anything may stand in.
+const COLUMNS: [(&str, &str); 22] = [
+    ("tree", "data"),
+    ("tree", "digest"),
+    ("blob", "data"),
+    ("blob", "digest"),
+    ("blob", "size"),
+    ("blob", "codec"),
+    ("version", "root"),
+    ("version", "content_root"),
+    ("version", "parents"),
+    ("version", "entries"),
+    ("version", "bytes"),
+    ("version", "at"),
+    ("version", "message"),
+    ("version", "pruned_at"),
+    ("fork", "head"),
+    ("fork", "base"),
+    ("fork", "name"),
+    ("fork", "expires_at"),
+    ("meta", "value"),
+    ("meta", "key"),
+    ("audit", "digest"),
+    ("audit", "detail"),
+];
+
+/// Bytes as they are asked for; zeros when they are used up.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn number(&mut self) -> u64 {
+        let wide = self.byte();
+        (0..wide % 9).fold(0, |number, _| number << 8 | u64::from(self.byte()))
+    }
+
+    fn of<T: Clone>(&mut self, choices: &[T]) -> Option<T> {
+        let at = usize::from(self.byte());
+        (!choices.is_empty()).then(|| choices[at % choices.len()].clone())
+    }
+
+    fn bytes(&mut self) -> &'a [u8] {
+        let length = usize::from(self.byte()).min(self.0.len());
+        let (taken, rest) = self.0.split_at(length);
+        self.0 = rest;
+        taken
+    }
+}
+
+/// Objects that were made so far, for others to refer to.
+struct Forge<'c> {
+    rows: &'c Connection,
+    dirs: Vec<DirRef>,
+    pages: Vec<(u8, PageRef)>,
+    files: Vec<(FileContent, u64)>,
+    xattrs: Vec<BlobId>,
+}
+
+impl Forge<'_> {
+    /// What the table refuses is not there.
+    fn put_blob(&self, id: BlobId, size: u64, codec: i64, data: &[u8]) {
+        let size = i64::try_from(size).unwrap_or(i64::MAX);
+        let statement = "INSERT OR IGNORE INTO blob (digest, size, codec, data) VALUES (?, ?, ?, ?)";
+        let _ = self.rows.execute(statement, (id.0.as_slice(), size, codec, data));
+    }
+
+    fn blob(&mut self, input: &mut Input<'_>) {
+        let bytes = input.bytes();
+        let id = content::id_of(bytes);
+        self.put_blob(id, bytes.len() as u64, 0, bytes);
+        self.files.push((FileContent::Whole(id), bytes.len() as u64));
+    }
+
+    fn list(&mut self, input: &mut Input<'_>) {
+        let count = input.byte() % 5;
+        let mut data = vec![1, count];
+        let mut length = 0_u64;
+        for _ in 0..count {
+            let tag = input.byte() % 4;
+            let (id, size) = match input.of(&self.files) {
+                Some((content, size)) => (*content.id(), size),
+                None => (BlobId([7; 32]), 1),
+            };
+            let size = if input.byte() < 192 { size } else { input.number() };
+            data.push(tag);
+            put_number(&mut data, size);
+            if tag != 1 {
+                data.extend_from_slice(&id.0);
+            }
+            length = length.saturating_add(size);
+        }
+        let id = BlobId(DigestKind::ChunkList.digest(&data));
+        self.put_blob(id, length, 2, &data);
+        self.files.push((FileContent::Chunked(id), length));
+    }
+
+    fn attributes(&mut self, input: &mut Input<'_>) {
+        let name = input.of(&XATTRS).unwrap_or_default().to_vec();
+        if let Some(blob) = content::encode_xattrs(&vec![(name, input.bytes().to_vec())]) {
+            if let Ok(plain) = content::decode(blob.clone()) {
+                self.put_blob(blob.id, plain.len() as u64, 0, &plain);
+            }
+            self.xattrs.push(blob.id);
+        }
+    }
+
+    fn node(&mut self, input: &mut Input<'_>) -> Node {
+        let mtime = FileTime::default();
+        let link = (input.byte() >= 224).then(|| LinkId([input.byte() % 2; 16]));
+        let mode = if input.byte() < 128 { 0o644 } else { (input.number() & 0xffff_ffff) as u32 };
+        match input.byte() % 6 {
+            0 => Node::Symlink(SymlinkNode {
+                mtime,
+                target: input.of(&TARGETS).unwrap_or_default().to_vec(),
+                link,
+            }),
+            1 => Node::Fifo(FifoNode { mode, mtime, link }),
+            2 | 3 if !self.dirs.is_empty() => {
+                let dir = input.of(&self.dirs).expect("there is one");
+                let entries = if input.byte() < 192 { dir.totals.entries } else { input.number() };
+                Node::Dir(DirRef { totals: Totals { entries, ..dir.totals }, ..dir })
+            }
+            _ => {
+                let (content, size) =
+                    input.of(&self.files).unwrap_or((FileContent::Whole(BlobId([9; 32])), 1));
+                let size = if input.byte() < 192 { size } else { input.number() };
+                let xattrs = if input.byte() < 128 { input.of(&self.xattrs) } else { None };
+                Node::File(FileNode { mode, mtime, size, content, xattrs, link })
+            }
+        }
+    }
+
+    fn page(&mut self, input: &mut Input<'_>) {
+        let inner = input.byte() >= 192 && !self.pages.is_empty();
+        let mut body = if inner {
+            let pages: Vec<(u8, PageRef)> =
+                (0..input.byte() % 4 + 1).filter_map(|_| input.of(&self.pages)).collect();
+            let level = if input.byte() < 192 { pages[0].0 + 1 } else { input.byte() };
+            Body::Inner { level, pages: pages.into_iter().map(|(_, page)| page).collect() }
+        } else {
+            let count = input.byte() % 5;
+            let entry =
+                |_| Entry { name: input.of(&NAMES).unwrap_or_default().to_vec(), node: self.node(input) };
+            Body::Leaf((0..count).map(entry).collect())
+        };
+        if input.byte() < 224
+            && let Body::Leaf(entries) = &mut body
+        {
+            entries.sort_by(|a, b| a.name.cmp(&b.name));
+            entries.dedup_by(|a, b| a.name == b.name);
+        }
+        let top = input.byte() < 192;
+        let mode = if input.byte() < 192 { 0o755 } else { (input.number() & 0o7777) as u32 };
+        let meta = DirMeta { mode, mtime: FileTime::default(), xattrs: input.of(&self.xattrs) };
+        let sealed = body.seal(top.then_some(&meta));
+        let (mut data, mut tree) = (sealed.data, sealed.tree);
+        if input.byte() >= 240 {
+            let at = usize::from(input.byte()) % data.len();
+            data[at] ^= input.byte();
+            tree = TreeId(DigestKind::Tree.digest(&data));
+        }
+        let statement = "INSERT OR IGNORE INTO tree (digest, data) VALUES (?, ?)";
+        let _ = self.rows.execute(statement, (tree.0.as_slice(), &data));
+        if top {
+            self.dirs.push(DirRef { tree, content: sealed.content, totals: sealed.totals });
+        } else {
+            let (level, first) = (body.level().min(100), body.first().to_vec());
+            let page = PageRef { first, tree, content: sealed.content, totals: sealed.totals };
+            self.pages.push((level, page));
+        }
+    }
+
+    /// A version of the last directory, at the head of the main fork.
+    fn version(&self, parent: VersionId, input: &mut Input<'_>) {
+        let Some(mut root) = self.dirs.last().copied() else { return };
+        if input.byte() >= 224 {
+            root.totals.entries = input.number();
+            root.content = ContentId([3; 32]);
+        }
+        let made =
+            Draft { message: "hostile", run: None, parents: vec![parent] }.finish(&root, "somebody", START);
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let _ = self.rows.execute(
+            "INSERT OR IGNORE INTO version
+                 (digest, root, content_root, parents, message, author, at, entries, bytes)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                made.id.0.as_slice(),
+                made.root.0.as_slice(),
+                made.content.0.as_slice(),
+                parent.0.as_slice(),
+                made.message,
+                made.author,
+                made.at.0,
+                number(made.entries),
+                number(made.bytes),
+            ),
+        );
+        let _ = self.rows.execute("UPDATE fork SET head = ?", [made.id.0.as_slice()]);
+    }
+}
+
+/// Any value in any row.
+fn scramble(rows: &Connection, input: &mut Input<'_>) {
+    let (table, column) = input.of(&COLUMNS).expect("there are columns");
+    let value = match input.byte() % 5 {
+        0 => Value::Null,
+        1 => Value::Integer(input.number().cast_signed()),
+        2 => Value::Text(String::from_utf8_lossy(input.bytes()).into_owned()),
+        3 => Value::Blob([input.byte(); 32].to_vec()),
+        _ => Value::Blob(input.bytes().to_vec()),
+    };
+    let row = i64::from(input.byte() % 4);
+    // Tables of which some have no row numbers: whatever comes first in their order.
+    let statement = format!(
+        "UPDATE OR IGNORE {table} SET {column} = ?1
+         WHERE {column} IS (SELECT {column} FROM {table} LIMIT 1 OFFSET ?2)"
+    );
+    let _ = rows.execute(&statement, (value, row));
+}
+
+fn context() -> Context {
+    Context { clock: Arc::new(SteppingClock::starting_at(START)), actor: "fuzz".to_owned() }
+}
+
+/// A place of this process in memory, with the vault that every input begins from.
+fn place() -> &'static Path {
+    static PLACE: OnceLock<PathBuf> = OnceLock::new();
+    PLACE.get_or_init(|| {
+        let place = PathBuf::from(format!("/dev/shm/avfs-fuzz-{}", std::process::id()));
+        std::fs::create_dir_all(place.join("inside")).expect("the place");
+        let made = Vault::create(&place.join("empty.db"), None, OpenOptions::default(), context());
+        drop(made.expect("a vault"));
+        place
+    })
+}
+
+fn clear(dir: &Path) {
+    if std::fs::remove_dir_all(dir).is_err() && dir.exists() {
+        // Closed directories.
+        let _ = std::process::Command::new("chmod").args(["-R", "u+rwx", "--"]).arg(dir).status();
+        std::fs::remove_dir_all(dir).expect("the directory goes");
+    }
+}
+
+fn assert_only_user_attributes(dir: &Path) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let kind = entry.file_type().expect("a type");
+        if kind.is_dir() {
+            assert_only_user_attributes(&entry.path());
+        }
+        if !(kind.is_dir() || kind.is_file()) {
+            continue;
+        }
+        if let Ok(file) = std::fs::File::open(entry.path()) {
+            let other = |name: &[u8]| panic!("{:?} has {}", entry.path(), String::from_utf8_lossy(name));
+            xattr::read_noting(file.as_fd(), other).expect("attributes");
+        }
+    }
+}
+
+fn compare(vault: &Vault) -> Result<(), VaultError> {
+    let reader = vault.read()?;
+    let version = |text: &str| Ok::<_, VaultError>(Reference::parse(text)?.resolve(&*reader)?.0);
+    let (before, after) = (root_of(&version("main~1")?)?, root_of(&version("main")?)?);
+    if after.totals.entries <= ENTRIES_WRITTEN_MAX {
+        let summary = ChangeSummary::compare(&&*reader, &before, &after, &[], Shown::WithTimes)?;
+        assert!(summary.changes.len() as u64 <= ENTRIES_WRITTEN_MAX + 1, "more changes than entries");
+        patch_view(&*reader, &summary, PatchLimits::DEFAULT, |_| Ok::<(), VaultError>(()))?;
+    }
+    Ok(())
+}
+
+fn write_out(vault: &Vault, inside: &Path) -> Result<(), VaultError> {
+    let reader = vault.read()?;
+    let root = root_of(&Reference::parse("main")?.resolve(&*reader)?.0)?;
+    drop(reader);
+    if root.totals.entries > ENTRIES_WRITTEN_MAX {
+        return Ok(());
+    }
+    let meter = Meter::default();
+    let options = ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: &meter, unwritten: None };
+    let exported = vault.export(&root, &inside.join("out"), &options);
+    let subject = Subject::of(vault, &ChangesOf::Fork(ForkName::main()))?;
+    let options = ApplyOptions { filter: &Filter::default(), trial: Trial::Real, meter: &meter };
+    // Refused or done: an error is an answer too.
+    let _ = apply(vault, &subject, &inside.join("dir"), &options);
+    exported
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let place = place();
+    let (inside, file) = (place.join("inside"), place.join("vault.db"));
+    clear(&inside);
+    std::fs::create_dir_all(inside.join("dir")).expect("a directory");
+    for left in ["vault.db-wal", "vault.db-shm"] {
+        let _ = std::fs::remove_file(place.join(left));
+    }
+    std::fs::copy(place.join("empty.db"), &file).expect("a copy");
+    let mut input = Input(bytes);
+    {
+        #[expect(clippy::disallowed_methods, reason = "somebody else writes the file")]
+        let rows = Connection::open(&file).expect("a connection");
+        let head: Vec<u8> = rows.query_row("SELECT head FROM fork", [], |row| row.get(0)).expect("main");
+        let parent = VersionId(head.try_into().expect("a digest"));
+        let mut forge = Forge { rows: &rows, dirs: vec![], pages: vec![], files: vec![], xattrs: vec![] };
+        for _ in 0..STEPS_MAX {
+            if input.0.is_empty() {
+                break;
+            }
+            match input.byte() % 8 {
+                0 => forge.blob(&mut input),
+                1 => forge.list(&mut input),
+                2 => forge.attributes(&mut input),
+                _ => forge.page(&mut input),
+            }
+        }
+        forge.version(parent, &mut input);
+        for _ in 0..input.byte() % 4 {
+            scramble(&rows, &mut input);
+        }
+    }
+    // Whatever cannot be read is refused.
+    if let Ok(vault) = Vault::open(&file, OpenOptions::default(), context()) {
+        let _ = vault.fsck(Thoroughness::Full, &Meter::default());
+        let _ = compare(&vault);
+        let _ = write_out(&vault, &inside);
+        let _ = vault.gc(&|_| {});
+    }
+    assert_only_user_attributes(&inside);
+    let names = |dir: &Path| {
+        let listed = beneath::names(beneath::open_root(dir).expect("the place").as_fd()).expect("names");
+        let mut names: Vec<String> =
+            listed.into_iter().map(|listed| String::from_utf8_lossy(&listed.name).into_owned()).collect();
+        names.retain(|name| !name.contains(".db"));
+        names.sort();
+        names
+    };
+    assert_eq!(names(place), ["inside"]);
+    assert!(names(&inside).iter().all(|name| name == "out" || name == "dir"), "{:?}", names(&inside));
+});
