@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use avfs::diagnose::Diagnose;
-use avfs::hostfs::xattr;
-use avfs::hostfs::{beneath, remove::remove_tree};
+use avfs::hostfs::{beneath, make, remove::remove_tree, xattr};
 use avfs::runtime::envelope::DoctorCheck;
 use avfs::runtime::{
     Completion, Confinement, ExecutionTimeout, Exit, Input, LandlockMode, LaunchPlan, Launcher, Limits,
@@ -40,7 +39,7 @@ impl Bench {
     fn make(cache_dir: &Path) -> std::io::Result<Self> {
         let dir = cache_dir.join(format!("doctor-{}", std::process::id()));
         for part in ["mnt", "lower/d", "memory", "disk/upper", "disk/work"] {
-            std::fs::create_dir_all(dir.join(part))?;
+            make::private_dirs(&dir.join(part))?;
         }
         std::fs::write(dir.join("lower/d/old"), "old\n")?;
         Ok(Self { dir })
@@ -60,7 +59,7 @@ impl Drop for Bench {
 
 /// Every check, in the order in which a run needs them.
 pub fn checks(cache_dir: &Path, umask: u32) -> Vec<DoctorCheck> {
-    let bench = match std::fs::create_dir_all(cache_dir).and_then(|()| Bench::make(cache_dir)) {
+    let bench = match Bench::make(cache_dir) {
         Ok(bench) => bench,
         Err(error) => {
             let hint = "set XDG_CACHE_HOME to a directory you can write".to_owned();

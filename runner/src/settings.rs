@@ -1,9 +1,9 @@
 //! What the settings add to the view: paths that are shown, and directories that persist between runs.
 
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use avfs::config::Config;
+use avfs::hostfs::make;
 use avfs::ids::to_hex;
 use avfs::runtime::{Extra, Surroundings, UNBOUND_PATH};
 
@@ -37,8 +37,8 @@ pub fn extras(
         let Some(path) = place(&setting.value, home, workspace) else { continue };
         let name = to_hex(&blake3::hash(setting.value.as_bytes()).as_bytes()[..8]);
         let source = cache_dir.join("dirs").join(vault_id).join(name);
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(&source);
-        made.map_err(|source| RunError::Host { operation: "make a cache directory", source })?;
+        make::private_dirs(&source)
+            .map_err(|source| RunError::Host { operation: "make a cache directory", source })?;
         extras.push(Extra::Cache { source, path });
     }
     Ok(extras)

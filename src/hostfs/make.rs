@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Timestamps};
 use rustix::io::Errno;
@@ -104,6 +106,12 @@ pub fn fifo(dir: BorrowedFd<'_>, name: &[u8], mode: u32, mtime: FileTime) -> io:
 /// A directory that only its owner can use until [`finish_dir`] gives it its mode.
 pub fn dir(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
     Ok(rustix::fs::mkdirat(parent, OsStr::from_bytes(name), Mode::from_raw_mode(0o700))?)
+}
+
+/// A directory and the missing ones above it, closed to other users from their first moment: what is written beneath
+/// may have any mode, a setuid program included.
+pub fn private_dirs(path: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Gives a directory that is filled its attributes, mode and time.

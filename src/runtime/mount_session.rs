@@ -23,7 +23,7 @@ use crate::diagnose::Diagnose;
 use crate::hostfs::lock::{FileLock, Mode};
 use crate::hostfs::remove::remove_tree;
 use crate::hostfs::xattr;
-use crate::hostfs::{beneath, copy, overlay};
+use crate::hostfs::{beneath, copy, make, overlay};
 use crate::ids::{DIGEST_BYTES, RunId, VersionId};
 use crate::pause;
 use crate::vault::capture::{UpperKind, open_closed_root, open_for_copying};
@@ -237,8 +237,7 @@ fn make_private(path: &Path) -> Result<(), SessionError> {
     if path.is_dir() {
         return Ok(());
     }
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(SessionError::host("create", path))
+    make::private_dirs(path).map_err(SessionError::host("create", path))
 }
 
 /// Makes a directory that is locked by us. In the moment it is not locked yet somebody who sweeps may take it

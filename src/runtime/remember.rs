@@ -4,11 +4,12 @@
 
 use std::fs;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::backend::ApprovalRecord;
 use crate::diagnose::Diagnose;
+use crate::hostfs::make;
 use crate::ids::{ApprovalId, ForkName};
 
 use super::choices::Retention;
@@ -340,7 +341,7 @@ fn glob_escaped(path: &str) -> String {
 /// Writes beside the file and renames: it is never half there.
 fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let dir = file.parent().unwrap_or(Path::new("."));
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    make::private_dirs(dir)?;
     // A file that is a link to one elsewhere stays one.
     let file = match fs::canonicalize(file) {
         Ok(real) => real,

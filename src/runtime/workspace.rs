@@ -3,12 +3,12 @@
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::backend::BackendError;
 use crate::backend::sqlite::{COMPANIONS, OpenOptions, sibling};
 use crate::diagnose::Diagnose;
+use crate::hostfs::make;
 use crate::hostfs::owner::hand_over;
 use crate::ids::to_hex;
 use crate::vault::ignore::line_for;
@@ -66,7 +66,7 @@ pub fn make_vault(
     let home = path.parent().unwrap_or(Path::new("/"));
     let was_there = home.exists();
     let refused = |error| BackendError::no_place(home, error);
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home).map_err(refused)?;
+    make::private_dirs(home).map_err(refused)?;
     rustix::fs::access(home, rustix::fs::Access::WRITE_OK).map_err(|errno| refused(errno.into()))?;
     let made = Vault::create(path, Some(&bound), options, context).and_then(|vault| {
         if home.ends_with(VAULT_DIR) {

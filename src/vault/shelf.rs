@@ -11,11 +11,11 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::hostfs::lock::{FileLock, Mode};
+use crate::hostfs::make;
 use crate::hostfs::random;
 use crate::hostfs::remove::remove_tree;
 
@@ -181,8 +181,7 @@ impl Shelf {
 }
 
 pub(super) fn make_private(path: &Path) -> Result<()> {
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(host("create", path))
+    make::private_dirs(path).map_err(host("create", path))
 }
 
 pub(super) fn host(

@@ -12,13 +12,12 @@ mod dir;
 
 use std::fs::{File, Permissions};
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{
-    DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
-};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::codec::{DecodeError, Decoder, put_bytes};
 use super::page::DirRef;
+use crate::hostfs::make;
 use crate::ids::VersionId;
 
 pub use dir::{CachedDir, CachedEntry, CachedKind, Stamp};
@@ -250,7 +249,7 @@ impl<'a> NewCache<'a> {
         self.part.extend(checksum_of(blake3::hash(&head).as_bytes(), &self.part[PART_BYTES..]));
         // Names, and digests by which short content can be guessed, of directories that may be closed to others.
         if let Some(parent) = path.parent() {
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+            make::private_dirs(parent)?;
         }
         sweep(path)?;
         let unfinished = unfinished(path, &std::process::id().to_string());

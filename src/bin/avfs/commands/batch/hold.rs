@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use avfs::hostfs::lock::{FileLock, Mode};
+use avfs::hostfs::make;
 use avfs::ids::BatchId;
 
 use super::error::BatchError;
@@ -23,7 +24,7 @@ pub struct Hold {
 impl Hold {
     pub fn take(ctx: &CommandContext, id: &BatchId) -> Result<Self, Failure> {
         let dir = ctx.around.cache_dir()?.join("batch");
-        std::fs::create_dir_all(&dir).map_err(EdgeError::host("make", &dir))?;
+        make::private_dirs(&dir).map_err(EdgeError::host("make", &dir))?;
         let path = dir.join(id.as_str());
         loop {
             let lock = FileLock::acquire(&path, Mode::Exclusive, PATIENCE)
