@@ -1,8 +1,9 @@
 //! The command's streams: passed through where that is harmless, pumped where it is not, kept where asked.
 //!
-//! A file of the host is never given to the command: it could open it again through /proc for writing, or
-//! find its way from it. It gets a pipe, and a thread moves the bytes. A terminal of the host is replaced by
-//! a pseudo terminal. Pipes and /dev/null are given as they are.
+//! A file of the host is never given to the command: it could open it again through /proc for writing, change its
+//! mode, or find its way from it. It gets a pipe, and a thread moves the bytes. So it is for a named pipe, whose mode
+//! fchmod(2) would change. A terminal of the host is replaced by a pseudo terminal, /dev/null by one that is opened
+//! inside. Pipes without a name are given as they are.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -21,6 +22,8 @@ use crate::init::{Stdio, Stream};
 use crate::sys::Result;
 
 const PUMP_BYTES: usize = 64 * 1024;
+/// The file system of pipes without a name, as statfs(2) gives it.
+const PIPEFS_MAGIC: i64 = 0x5049_5045;
 
 /// What the command's side of a stream is.
 enum Inner {
@@ -31,6 +34,7 @@ enum Inner {
     /// The same as the stream with this number.
     SameAs(usize),
     Terminal,
+    Null,
 }
 
 /// What has to be done on our side.
@@ -68,7 +72,7 @@ impl Streams {
         let mut streams = Self { inner: Vec::with_capacity(3), outer: Vec::with_capacity(3) };
         let (inner, outer) = match input_from {
             Input::Passed => input(host[0], mode)?,
-            Input::Empty => (Inner::Ours(null()?), Outer::Nothing),
+            Input::Empty => (Inner::Null, Outer::Nothing),
         };
         streams.inner.push(inner);
         streams.outer.push(outer);
@@ -77,25 +81,25 @@ impl Streams {
             let (inner, outer) = match mode {
                 avfs::runtime::Streams::Captured { bytes_max } => kept(None, bytes_max)?,
                 // Two pipes for one file would mix up the order of what is written.
-                avfs::runtime::Streams::Passed if number == 2 && same_file(host[1], host[2]) => {
+                avfs::runtime::Streams::Passed if number == 2 && is_one_pumped(host[1], host[2]) => {
                     (Inner::SameAs(1), Outer::Nothing)
                 }
                 avfs::runtime::Streams::Passed => output(host[number])?,
                 // The same for one pipe, which is passed on as it is: what is in order cannot be told apart. But whose
                 // input is empty is to be remembered, and that matters more than order between streams, or a terminal.
-                avfs::runtime::Streams::Teed { .. } if is_passed && same_file(host[1], host[2]) => {
+                avfs::runtime::Streams::Teed { .. } if is_passed && is_one_pumped(host[1], host[2]) => {
                     match number {
                         2 => (Inner::SameAs(1), Outer::Nothing),
                         _ => output(host[number])?,
                     }
                 }
-                avfs::runtime::Streams::Teed { .. } if is_passed && same_pipe(host[1], host[2]) => {
+                avfs::runtime::Streams::Teed { .. } if is_passed && is_one_pipe(host[1], host[2]) => {
                     output(host[number])?
                 }
                 avfs::runtime::Streams::Teed { bytes_max } => match kind(host[number]) {
                     Kind::Terminal if is_passed => output(host[number])?,
                     Kind::Closed => kept(None, bytes_max)?,
-                    Kind::Terminal | Kind::Harmless | Kind::Other => {
+                    Kind::Terminal | Kind::Null | Kind::Pipe | Kind::Other => {
                         kept(Some(own(host[number])?), bytes_max)?
                     }
                 },
@@ -115,10 +119,11 @@ impl Streams {
         let stream = |number: usize| match &self.inner[number] {
             Inner::Ours(fd) | Inner::Piped(fd) => Stream::Fd(fd.as_fd()),
             Inner::Terminal | Inner::SameAs(_) => Stream::Terminal,
+            Inner::Null => Stream::Null,
         };
         let resolve = |number: usize| match &self.inner[number] {
             Inner::SameAs(other) => stream(*other),
-            Inner::Ours(_) | Inner::Piped(_) | Inner::Terminal => stream(number),
+            Inner::Ours(_) | Inner::Piped(_) | Inner::Terminal | Inner::Null => stream(number),
         };
         Stdio { streams: [resolve(0), resolve(1), resolve(2)] }
     }
@@ -170,19 +175,18 @@ fn thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Resul
     began.map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::AGAIN))
 }
 
-fn same_file(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
-    same(one, other) == Some(FileType::RegularFile)
+/// Whether two streams are one file, named pipe or socket, to which a thread moves the bytes.
+fn is_one_pumped(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
+    matches!(kind(one), Kind::Other) && is_one(one, other)
 }
 
-fn same_pipe(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
-    matches!(same(one, other), Some(FileType::Fifo | FileType::Socket))
+fn is_one_pipe(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
+    matches!(kind(one), Kind::Pipe) && is_one(one, other)
 }
 
-/// What two streams both are, if they are one.
-fn same(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Option<FileType> {
-    let (one, other) = (rustix::fs::fstat(one).ok()?, rustix::fs::fstat(other).ok()?);
-    let is_one = (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino);
-    is_one.then(|| FileType::from_raw_mode(one.st_mode))
+fn is_one(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
+    let (Ok(one), Ok(other)) = (rustix::fs::fstat(one), rustix::fs::fstat(other)) else { return false };
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
 /// A pipe whose other end is kept, and passed on to a stream of ours if there is one.
@@ -194,7 +198,9 @@ fn kept(ours: Option<OwnedFd>, bytes_max: usize) -> Result<(Inner, Outer)> {
 /// What one of our own streams is, as far as it matters.
 enum Kind {
     Terminal,
-    Harmless,
+    Null,
+    /// Without a name.
+    Pipe,
     Other,
     Closed,
 }
@@ -204,31 +210,31 @@ fn kind(fd: BorrowedFd<'_>) -> Kind {
     if rustix::termios::isatty(fd) {
         return Kind::Terminal;
     }
-    let null = rustix::fs::makedev(1, 3);
+    let is_unnamed = || rustix::fs::fstatfs(fd).is_ok_and(|system| system.f_type == PIPEFS_MAGIC);
     let file_type = FileType::from_raw_mode(stat.st_mode);
-    let is_null = file_type == FileType::CharacterDevice && stat.st_rdev == null;
-    if file_type == FileType::Fifo || is_null { Kind::Harmless } else { Kind::Other }
+    if file_type == FileType::CharacterDevice && stat.st_rdev == rustix::fs::makedev(1, 3) {
+        Kind::Null
+    } else if file_type == FileType::Fifo && is_unnamed() {
+        Kind::Pipe
+    } else {
+        Kind::Other
+    }
 }
 
 fn own(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(fd, 3)
 }
 
-fn null() -> Result<OwnedFd> {
-    use rustix::fs::{Mode, OFlags, open};
-    open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-}
-
 fn input(fd: BorrowedFd<'_>, mode: avfs::runtime::Streams) -> Result<(Inner, Outer)> {
     Ok(match (kind(fd), mode) {
         // With captured output there is no screen for a terminal.
-        (Kind::Terminal, avfs::runtime::Streams::Captured { .. }) | (Kind::Closed, _) => {
-            (Inner::Ours(null()?), Outer::Nothing)
+        (Kind::Terminal, avfs::runtime::Streams::Captured { .. }) | (Kind::Closed | Kind::Null, _) => {
+            (Inner::Null, Outer::Nothing)
         }
         (Kind::Terminal, avfs::runtime::Streams::Passed | avfs::runtime::Streams::Teed { .. }) => {
             (Inner::Terminal, Outer::Terminal { host: own(fd)? })
         }
-        (Kind::Harmless, _) => (Inner::Ours(own(fd)?), Outer::Nothing),
+        (Kind::Pipe, _) => (Inner::Ours(own(fd)?), Outer::Nothing),
         (Kind::Other, _) => {
             let (from, into) = pipe_with(PipeFlags::CLOEXEC)?;
             (Inner::Piped(from), Outer::Feed { from: own(fd)?, into })
@@ -238,9 +244,9 @@ fn input(fd: BorrowedFd<'_>, mode: avfs::runtime::Streams) -> Result<(Inner, Out
 
 fn output(fd: BorrowedFd<'_>) -> Result<(Inner, Outer)> {
     Ok(match kind(fd) {
-        Kind::Closed => (Inner::Ours(null()?), Outer::Nothing),
+        Kind::Closed | Kind::Null => (Inner::Null, Outer::Nothing),
         Kind::Terminal => (Inner::Terminal, Outer::Terminal { host: own(fd)? }),
-        Kind::Harmless => (Inner::Ours(own(fd)?), Outer::Nothing),
+        Kind::Pipe => (Inner::Ours(own(fd)?), Outer::Nothing),
         Kind::Other => {
             let (from, into) = pipe_with(PipeFlags::CLOEXEC)?;
             (Inner::Piped(into), Outer::Drain { from, into: own(fd)? })

@@ -1,5 +1,6 @@
-//! Tried: using a device of the host: one that is there, one that is made, the kernel's log, the machine's memory.
-//! Stopped by: /dev holds a few harmless ones; mknod needs a capability, and mounts are nodev.
+//! Tried: using a device of the host: one that is there, one that is made, the kernel's log, the machine's memory;
+//! changing the mode of one.
+//! Stopped by: /dev holds a few harmless ones, mounted read-only; mknod needs a capability, and mounts are nodev.
 
 use crate::attempt::{assert_nothing_gained, inside, natively};
 use crate::env::TestEnv;
@@ -45,4 +46,24 @@ fn a_device_that_is_made_is_none() {
     std::fs::rename(env.at("device"), env.project().join("device")).unwrap();
     assert_eq!(natively(&env, read).text(), "read gained\n");
     assert_nothing_gained(&inside(&env, &[], read), &["read"]);
+}
+
+/// To the mode they have: a control that succeeds has changed nothing.
+const CHANGE_MODE: &str = "import stat
+for name in ('null', 'zero', 'full', 'random', 'urandom', 'tty'):
+    path = '/dev/' + name
+    tried(name, lambda: os.chmod(path, stat.S_IMODE(os.stat(path).st_mode)))
+tried('stream', lambda: os.fchmod(0, stat.S_IMODE(os.fstat(0).st_mode)))";
+
+#[test]
+fn modes_of_devices_stay() {
+    let names = ["null", "zero", "full", "random", "urandom", "tty", "stream"];
+    let env = TestEnv::with_project();
+    for options in [&[][..], &["--profile", "host"], &["--backend", "copy"]] {
+        assert_nothing_gained(&inside(&env, options, CHANGE_MODE), &names);
+    }
+    if !support::is_root() {
+        return support::skip("modes_of_devices_stay", "only root owns devices");
+    }
+    crate::attempt::assert_all_gained(&natively(&env, CHANGE_MODE), &names);
 }

@@ -74,6 +74,7 @@ mod setuid_in_cache;
 mod setuid_program;
 mod shared_memory;
 mod sparse_file;
+mod stream_mode;
 mod stream_reopen;
 mod swap_in_capture;
 mod symlink_in_capture;

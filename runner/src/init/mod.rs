@@ -28,11 +28,17 @@ pub enum Stream<'a> {
     Fd(BorrowedFd<'a>),
     /// The pseudo terminal that init makes.
     Terminal,
+    /// `/dev/null`, which init opens.
+    Null,
 }
 
 impl Stdio<'_> {
     fn wants_terminal(&self) -> bool {
         self.streams.iter().any(|stream| matches!(stream, Stream::Terminal))
+    }
+
+    fn wants_null(&self) -> bool {
+        self.streams.iter().any(|stream| matches!(stream, Stream::Null))
     }
 }
 
@@ -79,6 +85,8 @@ fn start(inherited: &Inherited<'_>) -> Result<Option<sys::Pid>, Failed> {
         inherited.control.send_fd(control::PROC, proc.as_fd()).at(Stage::Limits)?;
     }
     let terminal = open_terminal(inherited)?;
+    let null =
+        if inherited.stdio.wants_null() { Some(rootfs::open_null().at(Stage::Session)?) } else { None };
     rootfs::enter().at(Stage::Pivot)?;
     if prepared.loopback {
         sys::raise_loopback().at(Stage::Loopback)?;
@@ -92,11 +100,11 @@ fn start(inherited: &Inherited<'_>) -> Result<Option<sys::Pid>, Failed> {
     // Held back from before there is a child, so that the end of none is missed.
     sys::block(&sys::SignalSet::of(&[libc::SIGCHLD])).at(Stage::Fork)?;
     let payload = sys::clone_process(sys::CloneFlags::default(), || {
-        payload::run(inherited, terminal.as_ref().map(|fd| fd.as_fd()))
+        payload::run(inherited, terminal.as_ref().map(OwnedFd::as_fd), null.as_ref().map(OwnedFd::as_fd))
     })
     .at(Stage::Fork)?;
     // Before all others are closed by their numbers: a descriptor that is closed twice ends a debug build.
-    drop(terminal);
+    drop((terminal, null));
     inherited.control.keep_alone().at(Stage::Fork)?;
     Ok(Some(payload))
 }

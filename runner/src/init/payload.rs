@@ -12,8 +12,8 @@ use crate::sys;
 
 use super::{Inherited, Stream};
 
-pub fn run(inherited: &Inherited<'_>, terminal: Option<BorrowedFd<'_>>) -> u8 {
-    let failed = match prepare(inherited, terminal) {
+pub fn run(inherited: &Inherited<'_>, terminal: Option<BorrowedFd<'_>>, null: Option<BorrowedFd<'_>>) -> u8 {
+    let failed = match prepare(inherited, terminal, null) {
         Ok(()) => Failed { stage: Stage::Exec, errno: inherited.prepared.exec.run() },
         Err(failed) => failed,
     };
@@ -22,7 +22,11 @@ pub fn run(inherited: &Inherited<'_>, terminal: Option<BorrowedFd<'_>>) -> u8 {
     1
 }
 
-fn prepare(inherited: &Inherited<'_>, terminal: Option<BorrowedFd<'_>>) -> Result<(), Failed> {
+fn prepare(
+    inherited: &Inherited<'_>,
+    terminal: Option<BorrowedFd<'_>>,
+    null: Option<BorrowedFd<'_>>,
+) -> Result<(), Failed> {
     let prepared = inherited.prepared;
     // A session of its own: no signal to its group reaches the host, no input can be pushed into a terminal
     // of the host.
@@ -31,14 +35,12 @@ fn prepare(inherited: &Inherited<'_>, terminal: Option<BorrowedFd<'_>>) -> Resul
         rustix::process::ioctl_tiocsctty(terminal).at(Stage::Session)?;
     }
     for (number, stream) in (0..).zip(inherited.stdio.streams) {
-        let fd = match (stream, terminal) {
-            (Stream::Fd(fd), _) => fd,
-            (Stream::Terminal, Some(terminal)) => terminal,
-            (Stream::Terminal, None) => {
-                return Err(Failed { stage: Stage::Session, errno: sys::Errno::NOTTY });
-            }
+        let fd = match stream {
+            Stream::Fd(fd) => Ok(fd),
+            Stream::Terminal => terminal.ok_or(sys::Errno::NOTTY),
+            Stream::Null => null.ok_or(sys::Errno::BADF),
         };
-        sys::dup_to(fd, number).at(Stage::Session)?;
+        sys::dup_to(fd.at(Stage::Session)?, number).at(Stage::Session)?;
     }
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(prepared.umask));
     sys::keep_only_low_fds().at(Stage::Confine)?;

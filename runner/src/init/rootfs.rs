@@ -127,6 +127,13 @@ fn bind(source: &CStr, path: &CStr, attr: MountAttr) -> Result<()> {
     move_mount(tree.as_fd(), c"", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
 }
 
+/// `/dev/null` through a read-only mount: fchmod(2) on a descriptor of the host's mount changes the host's node.
+/// Mounted over the old root, which is still `/`, because the view may hide its own `/dev`.
+pub fn open_null() -> Result<OwnedFd> {
+    bind(c"/dev/null", c"/dev/null", MountAttr::READ_ONLY.and(MountAttr::NO_SUID))?;
+    open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+}
+
 /// Gives one of the kernel's settings a value.
 fn set(path: &CStr, value: &[u8]) -> Result<()> {
     let file = open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;

@@ -140,7 +140,8 @@ impl Compiler<'_> {
         let attr = match access {
             Access::ReadOnly => quiet.and(MountAttr::READ_ONLY),
             Access::ReadWrite => quiet,
-            Access::Device => MountAttr::NO_SUID,
+            // A device is written to through a read-only mount too; its mode and owner are not.
+            Access::Device => MountAttr::NO_SUID.and(MountAttr::READ_ONLY),
         };
         self.push(Op::Bind { source: c_path(source)?, path: at, attr });
         Ok(())

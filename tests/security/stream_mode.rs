@@ -1,0 +1,66 @@
+//! Tried: changing the mode of a named pipe or a terminal of the host that was given as a stream, with fchmod(2).
+//! Stopped by: for a named pipe the command gets a pipe that the supervisor serves, for a terminal a pseudo terminal.
+
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::env::{Running, TestEnv, runner};
+
+#[test]
+fn mode_of_a_named_pipe_stays() {
+    let env = TestEnv::with_project();
+    let fifo = env.at("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    let mode = || fifo.metadata().unwrap().permissions().mode() & 0o777;
+    for stream in ["0", "1", "2"] {
+        let mode_after = |start: &str| {
+            std::fs::set_permissions(&fifo, PermissionsExt::from_mode(0o600)).unwrap();
+            let mut command = env.clean(Path::new("/bin/sh"));
+            command.args(["-c", &format!("exec {start} -- python3 -c \"$P\" {stream}<>\"$F\"")]);
+            command.env("P", format!("import os; os.fchmod({stream}, 0o777)"));
+            command.env("RUN", runner()).env("F", &fifo);
+            Running::start(&mut command).answer().expect(0);
+            mode()
+        };
+        assert_eq!(mode_after("env"), 0o777, "the control failed");
+        assert_eq!(mode_after("\"$RUN\" -q"), 0o600);
+    }
+}
+
+#[test]
+fn nothing_is_written_to_a_named_pipe_given_as_input() {
+    let env = TestEnv::with_project();
+    let fifo = env.at("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    let held = File::options().read(true).write(true).open(&fifo).unwrap();
+    rustix::io::ioctl_fionbio(&held, true).unwrap();
+    let was_written = |start: &str| {
+        let mut command = env.clean(Path::new("/bin/sh"));
+        command.args(["-c", &format!("exec {start} -- sh -c 'echo x > /proc/self/fd/0' < \"$F\"")]);
+        command.env("RUN", runner()).env("F", &fifo);
+        Running::start(&mut command).answer();
+        rustix::io::read(&held, &mut [0_u8; 8]).is_ok()
+    };
+    assert!(was_written("env"), "the control failed");
+    assert!(!was_written("\"$RUN\" -q"));
+}
+
+#[test]
+fn mode_of_the_terminal_stays() {
+    const WITH_TERMINAL: &str = "
+import os, pty, subprocess, sys
+main, side = pty.openpty()
+os.fchmod(side, 0o600)
+subprocess.run(sys.argv[1:], stdin=side, stdout=side, stderr=side, check=True)
+print(oct(os.fstat(side).st_mode & 0o777))";
+    const CHANGE: [&str; 3] = ["python3", "-c", "import os; os.fchmod(0, 0o777)"];
+    let env = TestEnv::with_project();
+    let mode_after = |start: &[&Path]| {
+        let mut command = env.clean(Path::new("python3"));
+        command.args(["-c", WITH_TERMINAL]).args(start).args(CHANGE);
+        Running::start(&mut command).answer().expect(0).text()
+    };
+    assert_eq!(mode_after(&[]), "0o777\n", "the control failed");
+    assert_eq!(mode_after(&[&runner(), Path::new("-q"), Path::new("--")]), "0o600\n");
+}
