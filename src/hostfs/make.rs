@@ -14,7 +14,7 @@ use super::stat::FileTime;
 use super::xattr;
 
 /// setuid and setgid.
-const SET_ID_BITS: u32 = 0o6000;
+pub const SET_ID_BITS: u32 = 0o6000;
 
 /// The bits the process takes away from every mode it asks for.
 #[derive(Clone, Copy, Debug)]

@@ -10,6 +10,7 @@ use crate::vault::gc::Trial;
 use crate::vault::layers::{Footprint, Made};
 use crate::vault::require_version;
 use crate::vault::run::{Landed, LandedRun};
+use crate::vault::set_ids::SetIds;
 use crate::vault::version::{full_root_of, root_of};
 
 use super::apply::{ApplyOptions, Filter, Subject, apply};
@@ -198,12 +199,23 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             let reader = self.site.vault.read()?;
             Subject::of_run(&*reader, record)?
         };
-        let options = ApplyOptions { filter: &Filter::default(), trial: Trial::Real, meter: self.site.meter };
+        let options = ApplyOptions {
+            filter: &Filter::default(),
+            set_ids: SetIds::Stripped,
+            trial: Trial::Real,
+            meter: self.site.meter,
+        };
         let applied = apply(self.site.vault, &subject, dir, &options).map_err(not_applied)?;
         for dir in &applied.kept_dirs {
             run.note(
                 "apply.kept_dir",
                 format!("{dir} was not removed: it holds files that are not versioned"),
+            );
+        }
+        for file in &applied.stripped {
+            run.note(
+                "apply.set_ids_stripped",
+                format!("{file} was applied without its setuid and setgid bits; keep them with: avfs apply --keep-setid"),
             );
         }
         let told = applied.changes.iter().filter(|change| change.kind != ChangeKind::Time).count() as u64;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::backend::RunState;
 use crate::vault::export::{ExportOptions, Overwrite};
 use crate::vault::path::TreePath;
+use crate::vault::set_ids::SetIds;
 
 use super::choices::{CacheMode, Writing};
 use super::egress::with_proxy;
@@ -128,6 +129,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                 let options = ExportOptions {
                     overwrite: Overwrite::Refuse,
                     paths: &[],
+                    set_ids: SetIds::Kept,
                     meter: self.site.meter,
                     unwritten: None,
                 };

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::error::Result;
 use super::page::{Body, DirMeta, DirRef, Entry, FileContent, Node, PageRef};
 use super::path::TreePath;
+use super::set_ids;
 use super::tree::{self, Pages};
 
 /// One path that differs. A directory's own metadata stands beside its reference.
@@ -20,6 +21,21 @@ pub struct Change {
 pub struct Side {
     pub node: Node,
     pub dir_meta: Option<DirMeta>,
+}
+
+impl Change {
+    /// Whether a file that was written to the host differs by nothing but setuid and setgid bits that were stripped.
+    #[must_use]
+    pub fn is_stripped(&self) -> bool {
+        match (self.before.as_ref().map(|side| &side.node), self.after.as_ref().map(|side| &side.node)) {
+            (Some(Node::File(version)), Some(Node::File(host))) => {
+                let same =
+                    (version.content, version.xattrs, version.link) == (host.content, host.xattrs, host.link);
+                same && set_ids::has_mode(host.mode, version.mode)
+            }
+            (Some(_) | None, _) => false,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -25,10 +25,11 @@ use super::own::{self, OwnFile};
 use super::page::DirRef;
 use super::path::TreePath;
 use super::path_set::PathSet;
+use super::set_ids::SetIds;
 use super::store::Vault;
 use super::tree;
 pub use super::write_out::Unwritten;
-use super::write_out::{FreshPages, OverlayNames, Unfinished, WriteOut};
+use super::write_out::{FreshPages, OverlayNames, Unfinished, WriteOut, Written};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
@@ -130,6 +131,7 @@ pub struct ExportOptions<'a> {
     pub overwrite: Overwrite,
     /// Only these paths, each where it lies in the tree; empty for everything.
     pub paths: &'a [TreePath],
+    pub set_ids: SetIds,
     pub meter: &'a Meter,
     /// Where files that are damaged or missing in the vault are noted, to go on without them; without this they end
     /// the export.
@@ -137,8 +139,8 @@ pub struct ExportOptions<'a> {
 }
 
 impl Vault {
-    /// Writes the tree of a version to `dest`.
-    pub fn export(&self, root: &DirRef, dest: &Path, options: &ExportOptions<'_>) -> Result<()> {
+    /// Writes the tree of a version to `dest`; gives the files that lost their setuid and setgid bits.
+    pub fn export(&self, root: &DirRef, dest: &Path, options: &ExportOptions<'_>) -> Result<Vec<TreePath>> {
         let _pin = self.backend().pin()?;
         let named = PathSet::new(options.paths.iter());
         // The root alone means everything.
@@ -149,8 +151,8 @@ impl Vault {
         }
         drop(pages);
         options.meter.expect(root.totals.entries, root.totals.bytes);
-        let ExportOptions { meter, unwritten, .. } = *options;
-        let out = WriteOut { vault: self, overlay_names: OverlayNames::Plain, meter, unwritten };
+        let ExportOptions { set_ids, meter, unwritten, .. } = *options;
+        let out = WriteOut { vault: self, overlay_names: OverlayNames::Plain, set_ids, meter, unwritten };
         // A version that somebody made by hand may have them; they are not to be written over.
         let own_file = OwnFile::of(self, dest);
         let is_own = |path: &TreePath| {
@@ -163,13 +165,14 @@ impl Vault {
         match place_for(dest, options.overwrite)? {
             Place::New { parent, name } => {
                 let staging = Staging::make(&parent)?;
-                let unfinished = out.write(root, staging.fd.as_fd(), &wanted)?;
-                out.finish(staging.fd.as_fd(), &unfinished)?;
-                staging.publish(&parent.join(name))
+                let written = out.write(root, staging.fd.as_fd(), &wanted)?;
+                out.finish(staging.fd.as_fd(), &written.unfinished)?;
+                staging.publish(&parent.join(name))?;
+                Ok(sorted(written.stripped))
             }
             Place::Into { dir } => {
                 let staging = Staging::make(&dir)?;
-                let unfinished = out.write(root, staging.fd.as_fd(), &wanted)?;
+                let Written { unfinished, stripped } = out.write(root, staging.fd.as_fd(), &wanted)?;
                 out.attributes(staging.fd.as_fd(), &unfinished)?;
                 let target = beneath::open_root(&dir).map_err(ExportError::host("open", &dir))?;
                 let merge = Merge {
@@ -191,10 +194,16 @@ impl Vault {
                     merge.clear_attributes(&met.path)?;
                 }
                 drop(staging);
-                out.finish(target.as_fd(), &unfinished)
+                out.finish(target.as_fd(), &unfinished)?;
+                Ok(sorted(stripped))
             }
         }
     }
+}
+
+fn sorted(mut paths: Vec<TreePath>) -> Vec<TreePath> {
+    paths.sort();
+    paths
 }
 
 enum Place {

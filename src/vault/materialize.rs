@@ -29,6 +29,7 @@ use super::ingest;
 use super::meter::Meter;
 use super::page::{DirRef, Node};
 use super::path::TreePath;
+use super::set_ids::SetIds;
 use super::shelf::{Item, Shelf, host, make_private};
 use super::store::Vault;
 use super::tree;
@@ -222,8 +223,14 @@ impl Vault {
         make_private(&dir)?;
         let fd = beneath::open_root(&dir).map_err(host("open", &dir))?;
         meter.expect(root.totals.entries, root.totals.bytes);
-        let out = WriteOut { vault: self, overlay_names: OverlayNames::Escaped, meter, unwritten: None };
-        let unfinished = out.write(root, fd.as_fd(), &|_, _| true)?;
+        let out = WriteOut {
+            vault: self,
+            overlay_names: OverlayNames::Escaped,
+            set_ids: SetIds::Kept,
+            meter,
+            unwritten: None,
+        };
+        let unfinished = out.write(root, fd.as_fd(), &|_, _| true)?.unfinished;
         out.finish(fd.as_fd(), &unfinished)?;
         let sealed = at.join("sealed");
         std::fs::write(&sealed, cache.seal_text(root)).map_err(host("write", &sealed))
@@ -236,6 +243,7 @@ impl Vault {
         let out = WriteOut {
             vault: self,
             overlay_names: OverlayNames::Escaped,
+            set_ids: SetIds::Kept,
             meter: &Meter::default(),
             unwritten: None,
         };

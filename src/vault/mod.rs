@@ -48,6 +48,7 @@ pub mod rebase;
 pub mod recording;
 pub mod run;
 pub mod secrets;
+pub mod set_ids;
 mod shelf;
 pub mod stat_cache;
 mod store;

@@ -26,6 +26,7 @@ use super::export::ExportError;
 use super::meter::Meter;
 use super::page::{DirMeta, DirRef, Entry, FileContent, FileNode, Node, Page};
 use super::path::TreePath;
+use super::set_ids::SetIds;
 use super::store::Vault;
 use super::threads;
 use super::tree::{self, Pages};
@@ -92,9 +93,18 @@ impl Unwritten {
 pub struct WriteOut<'a> {
     pub vault: &'a Vault,
     pub overlay_names: OverlayNames,
+    pub set_ids: SetIds,
     pub meter: &'a Meter,
     /// Where damage is noted, to go on without what it concerns; without this it ends the work.
     pub unwritten: Option<&'a Unwritten>,
+}
+
+/// What [`WriteOut::write`] leaves to its caller.
+#[derive(Default)]
+pub struct Written {
+    pub unfinished: Vec<Unfinished>,
+    /// Files that lost their setuid and setgid bits.
+    pub stripped: Vec<TreePath>,
 }
 
 /// A directory that still needs its own metadata.
@@ -120,23 +130,23 @@ impl WriteOut<'_> {
         root: &DirRef,
         into: BorrowedFd<'_>,
         wanted: &(dyn Fn(&TreePath, bool) -> bool + Sync),
-    ) -> Result<Vec<Unfinished>> {
+    ) -> Result<Written> {
         let umask = Umask::beneath(into).map_err(VaultError::Output)?;
         let shared =
             Shared { out: self, root: into, umask, linked: Mutex::default(), failure: Mutex::default() };
         let pool = threads::pool()?;
         // The walk stays on this thread, so that jobs begin while it goes on.
-        let unfinished = pool.in_place_scope(|scope| shared.walk(scope, root, wanted));
+        let written = pool.in_place_scope(|scope| shared.walk(scope, root, wanted));
         if let Some(error) = shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(error);
         }
-        let unfinished = unfinished?;
+        let written = written?;
         if self.meter.stopped() {
             return Err(ExportError::Interrupted.into());
         }
         let linked = shared.linked.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.write_linked(into, umask, linked)?;
-        Ok(unfinished)
+        Ok(written)
     }
 
     /// Gives the directories their attributes: what may fail where nothing else does, and needs no other mode than they
@@ -291,7 +301,8 @@ impl WriteOut<'_> {
         let fail = |source| ExportError::Io { operation: "write", path: path.clone(), source };
         let file = make::file(dir.as_fd(), name, node.mode).map_err(fail)?;
         make::write_at(&file, &content, 0).map_err(fail)?;
-        make::finish(file.as_fd(), node.mode, umask, xattrs, node.mtime).map_err(fail)?;
+        let mode = self.set_ids.mode_of_new(node.mode);
+        make::finish(file.as_fd(), mode, umask, xattrs, node.mtime).map_err(fail)?;
         self.meter.add(1, node.size);
         Ok(())
     }
@@ -353,7 +364,8 @@ impl WriteOut<'_> {
         }
         // A hole at the end is not written, only its length is set.
         rustix::fs::ftruncate(&file, node.size).map_err(|errno| fail(errno.into()))?;
-        make::finish(file.as_fd(), node.mode, umask, &xattrs, node.mtime).map_err(fail)?;
+        let mode = self.set_ids.mode_of_new(node.mode);
+        make::finish(file.as_fd(), mode, umask, &xattrs, node.mtime).map_err(fail)?;
         self.meter.add(1, 0);
         Ok(())
     }
@@ -365,9 +377,9 @@ impl<'a> Shared<'a> {
         scope: &Scope<'s>,
         root: &DirRef,
         wanted: &(dyn Fn(&TreePath, bool) -> bool + Sync),
-    ) -> Result<Vec<Unfinished>> {
+    ) -> Result<Written> {
         let pages = FreshPages::new(self.out.vault);
-        let mut unfinished = Vec::new();
+        let mut written = Written::default();
         let mut waiting = vec![(TreePath::root(), *root)];
         while let Some((path, dir)) = waiting.pop() {
             if self.out.meter.stopped() || self.failed() {
@@ -400,6 +412,9 @@ impl<'a> Shared<'a> {
                         waiting.push((child, *sub));
                     }
                     Node::File(_) | Node::Symlink(_) | Node::Fifo(_) => {
+                        if self.out.set_ids.strips(&entry.node) {
+                            written.stripped.push(child.clone());
+                        }
                         if entry.node.link().is_some() {
                             let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
                             linked.push((child, entry.node));
@@ -410,9 +425,9 @@ impl<'a> Shared<'a> {
                 }
             }
             self.spawn_files(scope, &path, files);
-            unfinished.push(Unfinished { path, meta: dir.meta });
+            written.unfinished.push(Unfinished { path, meta: dir.meta });
         }
-        Ok(unfinished)
+        Ok(written)
     }
 
     /// Takes back a directory of which nothing is known.

@@ -396,7 +396,7 @@ fn setgid_bits_come_back_in_a_directory_of_another_group() {
     fs::create_dir(&shared).unwrap();
     std::os::unix::fs::chown(&shared, Some(USER), Some(USER + 1)).unwrap();
     fs::set_permissions(&shared, PermissionsExt::from_mode(0o2775)).unwrap();
-    let answer = env.run_as_user(&["export", "main", "../shared/out"]);
+    let answer = env.run_as_user(&["export", "main", "../shared/out", "--keep-setid"]);
     assert_eq!(answer.code, 0, "{answer:?}");
     for (name, mode) in modes {
         let made = shared.join("out").join(name).metadata().unwrap();

@@ -307,11 +307,12 @@ impl TestEnv {
         assert!(found.is_empty(), "the home was touched: {found:#?}");
     }
 
-    /// A version as a directory.
+    /// A version as a directory, exactly.
     #[track_caller]
     pub fn export(&self, reference: &str, name: &str) -> PathBuf {
         let dest = self.at(name);
-        self.avfs(&[OsStr::new("export"), OsStr::new(reference), dest.as_os_str()]).expect(0);
+        let words = ["export", reference, "--keep-setid"].map(OsStr::new);
+        self.avfs(&[&words[..], &[dest.as_os_str()]].concat()).expect(0);
         dest
     }
 

@@ -70,6 +70,7 @@ mod rare_calls;
 mod rare_sockets;
 mod release_agent;
 mod self_exe;
+mod set_ids_on_host;
 mod setuid_in_cache;
 mod setuid_program;
 mod shared_memory;

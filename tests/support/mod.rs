@@ -27,6 +27,7 @@ use avfs::vault::import::{ImportOptions, Imported, OnTrouble};
 use avfs::vault::meter::Meter;
 use avfs::vault::page::DirRef;
 use avfs::vault::path::TreePath;
+use avfs::vault::set_ids::SetIds;
 use avfs::vault::version::{Reference, full_root_of};
 use avfs::vault::{Context, Vault};
 
@@ -204,8 +205,14 @@ pub fn peak_kib(process: u32) -> Option<u64> {
 }
 
 pub fn try_export(vault: &Vault, at: &str, dest: &Path, overwrite: Overwrite) -> avfs::vault::Result<()> {
-    let options = ExportOptions { overwrite, paths: &[], meter: &Meter::default(), unwritten: None };
-    vault.export(&root(vault, at), dest, &options)
+    let options = ExportOptions {
+        overwrite,
+        paths: &[],
+        set_ids: SetIds::Kept,
+        meter: &Meter::default(),
+        unwritten: None,
+    };
+    vault.export(&root(vault, at), dest, &options).map(drop)
 }
 
 pub fn export(vault: &Vault, at: &str, dest: &Path) {

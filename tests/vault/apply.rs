@@ -17,6 +17,7 @@ use avfs::vault::gc::Trial;
 use avfs::vault::import::{ImportOptions, OnTrouble};
 use avfs::vault::meter::Meter;
 use avfs::vault::page::Node;
+use avfs::vault::set_ids::SetIds;
 use avfs::vault::{Context, Vault};
 use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
@@ -106,7 +107,12 @@ pub fn apply_with(
 ) -> Result<Applied, ApplyError> {
     let what: ChangesOf = what.parse().unwrap();
     let subject = Subject::of(vault, &what)?;
-    apply(vault, &subject, dir, &ApplyOptions { filter, trial, meter: &Meter::default() })
+    apply(
+        vault,
+        &subject,
+        dir,
+        &ApplyOptions { filter, set_ids: SetIds::Kept, trial, meter: &Meter::default() },
+    )
 }
 
 fn copy_dir(from: &Path, to: &Path) {

@@ -12,6 +12,7 @@ use avfs::vault::gc::{Keep, Trial};
 use avfs::vault::import::{ImportOptions, OnTrouble};
 use avfs::vault::meter::Meter;
 use avfs::vault::page::DirRef;
+use avfs::vault::set_ids::SetIds;
 use avfs::vault::version::{History, root_of};
 
 use crate::support::{self, Scratch, main_fork, reference, snapshot};
@@ -108,6 +109,7 @@ fn damaged_rows_are_found_and_never_returned() {
             let options = ExportOptions {
                 overwrite: Overwrite::Refuse,
                 paths: &[],
+                set_ids: SetIds::Kept,
                 meter: &Meter::default(),
                 unwritten: None,
             };
@@ -181,11 +183,12 @@ fn what_is_whole_is_written_and_the_rest_is_healed() {
         let options = ExportOptions {
             overwrite: Overwrite::Refuse,
             paths: &[],
+            set_ids: SetIds::Kept,
             meter: &meter,
             unwritten: Some(&unwritten),
         };
         match root_of_main(&vault).and_then(|root| vault.export(&root, &rest, &options)) {
-            Ok(()) => {
+            Ok(_) => {
                 let unwritten: Vec<String> =
                     unwritten.into_sorted().into_iter().map(|(path, _)| path.to_string()).collect();
                 assert!(!unwritten.is_empty(), "{what}: nothing is said to be left out");

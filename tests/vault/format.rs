@@ -86,6 +86,7 @@ fn use_up(file: &Path, out: &Path) -> Result<bool> {
     let options = avfs::vault::export::ExportOptions {
         overwrite: Overwrite::Refuse,
         paths: &[],
+        set_ids: avfs::vault::set_ids::SetIds::Kept,
         meter: &Meter::default(),
         unwritten: None,
     };

@@ -15,6 +15,7 @@ use avfs::vault::materialize::BaseCache;
 use avfs::vault::meter::Meter;
 use avfs::vault::page::DirRef;
 use avfs::vault::secrets::Secrets;
+use avfs::vault::set_ids::SetIds;
 use avfs::vault::{Advance, Vault, When};
 use proptest::prelude::*;
 use rustix::fs::{CWD, FileType, Mode};
@@ -123,6 +124,7 @@ impl Bench {
         let options = ExportOptions {
             overwrite: Overwrite::Refuse,
             paths: &[],
+            set_ids: SetIds::Kept,
             meter: &Meter::default(),
             unwritten: None,
         };

@@ -10,6 +10,7 @@ use avfs::vault::export::{ExportError, ExportOptions, Overwrite};
 use avfs::vault::import::{ImportError, OnTrouble, Trouble, TroubleReason};
 use avfs::vault::meter::Meter;
 use avfs::vault::ops::Depth;
+use avfs::vault::set_ids::SetIds;
 use avfs::vault::{Vault, VaultError};
 use proptest::prelude::*;
 
@@ -456,6 +457,7 @@ fn a_part_of_a_version_can_be_exported() {
     let options = ExportOptions {
         overwrite: Overwrite::Refuse,
         paths: &paths,
+        set_ids: SetIds::Kept,
         meter: &Meter::default(),
         unwritten: None,
     };

@@ -27,6 +27,7 @@ use avfs::vault::meter::Meter;
 use avfs::vault::quota::Quota;
 use avfs::vault::run::Landing;
 use avfs::vault::secrets::Secrets;
+use avfs::vault::set_ids::SetIds;
 use avfs::vault::{Advance, Context, Vault, When};
 
 use crate::runs::{self, Changes};
@@ -371,9 +372,15 @@ fn export(vault: &Vault, round: u64) {
             meter.stop();
         });
     }
-    let options = ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: &meter, unwritten: None };
+    let options = ExportOptions {
+        overwrite: Overwrite::Refuse,
+        paths: &[],
+        set_ids: SetIds::Kept,
+        meter: &meter,
+        unwritten: None,
+    };
     match vault.export(&support::root(vault, "main"), &dest, &options) {
-        Ok(()) => say(&format!("ack {}", dest.display())),
+        Ok(_) => say(&format!("ack {}", dest.display())),
         Err(error) => say(&format!("refused {}", error.code())),
     }
 }

@@ -17,6 +17,7 @@ use crate::ids::BlobId;
 use crate::vault::ingest::{self, ReadBlocks};
 use crate::vault::page::{DirMeta, FileContent, FileNode, Node};
 use crate::vault::path::TreePath;
+use crate::vault::set_ids;
 use crate::vault::write_out::WriteOut;
 
 type Result<T> = std::result::Result<T, ApplyError>;
@@ -58,6 +59,13 @@ impl<'a> Host<'a> {
         let root = beneath::open_root(dir).map_err(ApplyError::dir("open", dir))?;
         let device = beneath::fstat(root.as_fd()).map_err(ApplyError::dir("look at", dir))?.device;
         Ok(Self { dir: dir.to_owned(), root, device, out, writable: RefCell::default() })
+    }
+
+    /// The mode that a file with this content already is to have, if it has another.
+    pub fn other_mode(&self, node: &Node, stat: &HostStat) -> Option<u32> {
+        let Node::File(file) = node else { return None };
+        let mode = self.out.set_ids.mode_of_present(file.mode, stat.mode);
+        (mode != stat.mode).then_some(mode)
     }
 
     pub fn dir(&self) -> &Path {
@@ -162,7 +170,7 @@ pub struct Found<'h> {
 }
 
 impl Found<'_> {
-    /// True if it is what a version has, its time apart. `meta` is that of a directory.
+    /// True if it is what a version has, its time and stripped bits apart. `meta` is that of a directory.
     ///
     /// A file is read for that, whatever its stamp says: one that is written through a mapping may keep it for half a
     /// minute.
@@ -193,8 +201,9 @@ impl Found<'_> {
     }
 
     fn is_file(&mut self, file: &FileNode) -> Result<bool> {
-        let stamp = (self.stat.kind, self.stat.mode, self.stat.size);
-        if stamp != (HostKind::File, file.mode, file.size) {
+        if (self.stat.kind, self.stat.size) != (HostKind::File, file.size)
+            || !set_ids::has_mode(self.stat.mode, file.mode)
+        {
             return Ok(false);
         }
         Ok(self.content()? == file.content && self.has_xattrs(file.xattrs.as_ref())?)

@@ -26,6 +26,7 @@ use crate::vault::own::is_in_own_dir;
 use crate::vault::page::Node;
 use crate::vault::path::TreePath;
 use crate::vault::run::{RunsOfFork, find_run};
+use crate::vault::set_ids::SetIds;
 use crate::vault::version::{History, root_of};
 use crate::vault::write_out::{FreshPages, OverlayNames, WriteOut};
 use crate::vault::{Vault, VaultError, require_version};
@@ -111,6 +112,7 @@ impl Subject {
 
 pub struct ApplyOptions<'a> {
     pub filter: &'a Filter,
+    pub set_ids: SetIds,
     pub trial: Trial,
     pub meter: &'a Meter,
 }
@@ -122,6 +124,8 @@ pub struct Applied {
     pub changes: Vec<Change>,
     /// Those of them that the directory had already.
     pub already: u64,
+    /// Files of which setuid and setgid bits are not applied.
+    pub stripped: Vec<TreePath>,
     /// Changes that the filter left out.
     pub left_out: u64,
     /// Directories that should have gone, but hold files that are not versioned.
@@ -141,10 +145,14 @@ pub fn apply(
     let pages = FreshPages::new(vault);
     let all = diff(&pages, &root_of(&subject.before)?, &root_of(&subject.after)?)?;
     let (changes, left_out) = chosen(all, options.filter);
-    let out = WriteOut { vault, overlay_names: OverlayNames::Plain, meter: options.meter, unwritten: None };
+    let ApplyOptions { set_ids, meter, .. } = *options;
+    let out = WriteOut { vault, overlay_names: OverlayNames::Plain, set_ids, meter, unwritten: None };
     let host = host::Host::open(dir, &out)?;
     let plan = plan::make(&host, &pages, &changes, subject.doubt.as_ref())?;
-    let mut applied = Applied { already: plan.already, left_out, changes, kept_dirs: Vec::new() };
+    let strips = |change: &&Change| change.after.as_ref().is_some_and(|side| set_ids.strips(&side.node));
+    let stripped = changes.iter().filter(strips).map(|change| change.path.clone()).collect();
+    let already = plan.already;
+    let mut applied = Applied { already, stripped, left_out, changes, kept_dirs: Vec::new() };
     if options.trial == Trial::DryRun {
         return Ok(applied);
     }

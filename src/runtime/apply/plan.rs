@@ -366,12 +366,32 @@ impl Maker<'_> {
             return self.settled(path, stat, Some(old), new);
         }
         if found.is(old, None)? {
-            return Ok(Verdict::Do(cheapest(path, &stat, old, new)));
+            return Ok(Verdict::Do(self.cheapest(path, &stat, old, new)));
         }
         if found.is(new, None)? {
             return self.settled(path, stat, Some(old), new);
         }
         Ok(Verdict::Conflict("it was changed"))
+    }
+
+    /// Content that stays is not written again, as long as the file can be opened to set its mode.
+    fn cheapest(&self, path: &TreePath, stat: &HostStat, old: &Node, new: &Node) -> Task {
+        let adjust = |mode| Task::Adjust { path: path.clone(), mode, mtime: mtime(new) };
+        let put = || Task::Put { path: path.clone(), node: new.clone(), over: Over::File };
+        if old.link().is_some() || new.link().is_some() {
+            return put();
+        }
+        match (old, new) {
+            (Node::File(a), Node::File(b)) if (a.content, a.xattrs) == (b.content, b.xattrs) => {
+                match self.host.other_mode(new, stat) {
+                    Some(_) if stat.mode & 0o400 == 0 => put(),
+                    mode => adjust(mode),
+                }
+            }
+            (Node::Symlink(a), Node::Symlink(b)) if a.target == b.target => adjust(None),
+            (Node::Fifo(a), Node::Fifo(b)) if a.mode == b.mode => adjust(None),
+            (Node::File(_) | Node::Symlink(_) | Node::Fifo(_) | Node::Dir(_), _) => put(),
+        }
     }
 
     /// What is left to do where the content is as it should be: the time, and who shares the file.
@@ -382,19 +402,25 @@ impl Maker<'_> {
         old: Option<&Node>,
         new: &Node,
     ) -> Result<Verdict> {
+        let mode = self.host.other_mode(new, &stat);
+        let replaced = Task::Put { path: path.clone(), node: new.clone(), over: Over::File };
         if let Some(link) = new.link() {
+            if mode.is_some() {
+                return Ok(Verdict::Do(replaced));
+            }
             let there = Some((stat.device, stat.inode));
             let member = Member { path: path.clone(), node: new.clone(), there };
             self.links.entry(link).or_default().push(member);
             return Ok(Verdict::Already);
         }
         if old.is_some_and(|old| old.link().is_some()) && stat.links > 1 {
-            return Ok(Verdict::Do(Task::Put { path: path.clone(), node: new.clone(), over: Over::File }));
+            return Ok(Verdict::Do(replaced));
         }
-        if stat.mtime == mtime(new) {
-            return Ok(Verdict::Already);
+        match mode {
+            None if stat.mtime == mtime(new) => Ok(Verdict::Already),
+            Some(_) if stat.mode & 0o400 == 0 => Ok(Verdict::Do(replaced)),
+            mode => Ok(Verdict::Do(Task::Adjust { path: path.clone(), mode, mtime: mtime(new) })),
         }
-        Ok(Verdict::Do(Task::Adjust { path: path.clone(), mode: None, mtime: mtime(new) }))
     }
 
     fn add(&mut self, task: Task) -> Result<()> {
@@ -445,28 +471,5 @@ fn mtime(node: &Node) -> FileTime {
         Node::Symlink(link) => link.mtime,
         Node::Fifo(fifo) => fifo.mtime,
         Node::Dir(_) => FileTime::default(),
-    }
-}
-
-/// Content that stays is not written again, as long as the file can be opened to set its mode.
-fn cheapest(path: &TreePath, stat: &HostStat, old: &Node, new: &Node) -> Task {
-    let adjust = |mode| Task::Adjust { path: path.clone(), mode, mtime: mtime(new) };
-    let put = || Task::Put { path: path.clone(), node: new.clone(), over: Over::File };
-    if old.link().is_some() || new.link().is_some() {
-        return put();
-    }
-    match (old, new) {
-        (Node::File(a), Node::File(b)) if (a.content, a.xattrs) == (b.content, b.xattrs) => {
-            if a.mode == b.mode {
-                adjust(None)
-            } else if stat.mode & 0o400 != 0 {
-                adjust(Some(b.mode))
-            } else {
-                put()
-            }
-        }
-        (Node::Symlink(a), Node::Symlink(b)) if a.target == b.target => adjust(None),
-        (Node::Fifo(a), Node::Fifo(b)) if a.mode == b.mode => adjust(None),
-        (Node::File(_) | Node::Symlink(_) | Node::Fifo(_) | Node::Dir(_), _) => put(),
     }
 }

@@ -212,7 +212,7 @@ impl Stage<'_> {
         make::dir(self.fd(), at.as_bytes()).map_err(failed())?;
         let fd = beneath::open(self.fd(), at.as_bytes(), DIR).map_err(failed())?;
         let asked = |below: &TreePath, _: bool| self.wanted.contains(&below.beneath(path));
-        let mut unfinished = self.out.write(dir, fd.as_fd(), &asked)?;
+        let mut unfinished = self.out.write(dir, fd.as_fd(), &asked)?.unfinished;
         unfinished.retain(|dir| !dir.path.is_root());
         for (member, node) in links::members(&FreshPages::new(self.out.vault), dir, path)? {
             let (Some(link), true) = (node.link(), self.wanted.contains(&member)) else { continue };

@@ -60,7 +60,7 @@ pub use runs::{
     Redo, RunShown, RunsList, RunsShow, Undo, UnsettledRun,
 };
 pub use schema::{KINDS, document};
-pub use text::{base64, tail, time_of_file, time_text};
+pub use text::{PathText, base64, tail, time_of_file, time_text};
 pub use upkeep::{
     AuditExport, AuditList, AuditVerify, AuditVerifyHead, Compact, Completions, ConfigFile, ConfigSetting,
     ConfigShow, ConfigValue, Fsck, FsckFinding, FsckHealed, Gc, Man, ManPage, Prune, PruneCheckpoint,

@@ -161,6 +161,8 @@ pub struct Export {
     pub bytes: u64,
     /// With --keep-going: what is damaged or missing in the vault.
     pub left_out: Vec<LeftOutObject>,
+    /// Files that were written without their setuid and setgid bits.
+    pub set_ids_stripped: Vec<PathText>,
 }
 
 /// A path that was not written, or not whole.

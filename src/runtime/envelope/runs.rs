@@ -248,6 +248,8 @@ pub struct Apply {
     pub left_out: u64,
     /// Directories that should have gone, but hold files that are not versioned.
     pub kept_dirs: Vec<PathText>,
+    /// Files of which setuid and setgid bits are not applied.
+    pub set_ids_stripped: Vec<PathText>,
     pub conflicts: Vec<ApplyConflict>,
     /// Those of the changes that tools of the host execute by themselves.
     pub runs_on_host: Vec<RunsOnHostObject>,
@@ -275,6 +277,7 @@ impl Apply {
             already: 0,
             left_out: 0,
             kept_dirs: Vec::new(),
+            set_ids_stripped: Vec::new(),
             conflicts: Vec::new(),
             runs_on_host: runs_on_host.iter().map(RunsOnHostObject::from).collect(),
         }
@@ -282,9 +285,10 @@ impl Apply {
 
     #[must_use]
     pub fn with(self, applied: &Applied, changes: Vec<ChangeObject>, change_counts: ChangeTotals) -> Self {
-        let kept_dirs = applied.kept_dirs.iter().map(|path: &TreePath| PathText::of(path)).collect();
+        let texts = |paths: &[TreePath]| paths.iter().map(PathText::of).collect();
+        let (kept_dirs, set_ids_stripped) = (texts(&applied.kept_dirs), texts(&applied.stripped));
         let (already, left_out) = (applied.already, applied.left_out);
-        Self { changes, change_counts, already, left_out, kept_dirs, ..self }
+        Self { changes, change_counts, already, left_out, kept_dirs, set_ids_stripped, ..self }
     }
 
     #[must_use]

@@ -30,6 +30,7 @@ use super::page::DirRef;
 use super::path::TreePath;
 use super::path_set::PathSet;
 use super::secrets::Secrets;
+use super::set_ids::SetIds;
 use super::store::{Advance, Committed, Vault};
 use super::threads;
 use super::write_out::{FreshPages, OverlayNames, WriteOut};
@@ -361,6 +362,7 @@ impl Vault {
         let out = WriteOut {
             vault: self,
             overlay_names: OverlayNames::Escaped,
+            set_ids: SetIds::Kept,
             meter: &Meter::default(),
             unwritten: None,
         };

@@ -11,6 +11,7 @@ use crate::vault::export::ExportError;
 use crate::vault::meter::Meter;
 use crate::vault::page::{DirRef, Node};
 use crate::vault::path::TreePath;
+use crate::vault::set_ids::SetIds;
 use crate::vault::store::Vault;
 use crate::vault::tree::Pages;
 use crate::vault::write_out::{OverlayNames, WriteOut};
@@ -77,11 +78,17 @@ impl Difference {
 
     /// Writes the layer into an empty directory. `to` is the tree the difference leads to.
     pub fn write(&self, vault: &Vault, to: &DirRef, into: BorrowedFd<'_>, meter: &Meter) -> Result<()> {
-        let out = WriteOut { vault, overlay_names: OverlayNames::Escaped, meter, unwritten: None };
+        let out = WriteOut {
+            vault,
+            overlay_names: OverlayNames::Escaped,
+            set_ids: SetIds::Kept,
+            meter,
+            unwritten: None,
+        };
         let wanted = |path: &TreePath, is_dir: bool| {
             if is_dir { self.dirs.contains(path) } else { self.files.contains(path) }
         };
-        let unfinished = out.write(to, into, &wanted)?;
+        let unfinished = out.write(to, into, &wanted)?.unfinished;
         let fail = |path: &TreePath| {
             let path = path.clone();
             move |source| ExportError::Io { operation: "mark", path, source }

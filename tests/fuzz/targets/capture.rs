@@ -23,6 +23,7 @@ use avfs::vault::import::{ImportOptions, OnTrouble};
 use avfs::vault::meter::Meter;
 use avfs::vault::page::DirRef;
 use avfs::vault::secrets::Secrets;
+use avfs::vault::set_ids::SetIds;
 use avfs::vault::version::{Reference, full_root_of};
 use avfs::vault::{Advance, Context, Vault, When};
 use libfuzzer_sys::fuzz_target;
@@ -291,6 +292,7 @@ fuzz_target!(|bytes: &[u8]| {
         let export = ExportOptions {
             overwrite: Overwrite::Refuse,
             paths: &[],
+            set_ids: SetIds::Kept,
             meter: &Meter::default(),
             unwritten: None,
         };

@@ -21,6 +21,7 @@ use avfs::vault::meter::Meter;
 use avfs::vault::page::{DirRef, Node};
 use avfs::vault::path::TreePath;
 use avfs::vault::secrets::Secrets;
+use avfs::vault::set_ids::SetIds;
 use avfs::vault::{Advance, Committed, Vault, When};
 use proptest::prelude::*;
 use rustix::fs::Mode;
@@ -141,6 +142,7 @@ impl Case {
         let options = ExportOptions {
             overwrite: Overwrite::Refuse,
             paths: &[],
+            set_ids: SetIds::Kept,
             meter: &Meter::default(),
             unwritten: None,
         };

@@ -10,6 +10,8 @@ use avfs::runtime::{
 use avfs::vault::diff::ChangeKind;
 use avfs::vault::discard::ChangesOf;
 use avfs::vault::gc::Trial;
+use avfs::vault::path::TreePath;
+use avfs::vault::set_ids::SetIds;
 use clap::Args;
 
 use super::patch;
@@ -24,7 +26,8 @@ use crate::view::plural;
 /// Before anything is written every path is compared with the version the changes were made of. If one was changed in
 /// the directory since, nothing is written and all such paths are named. Files that the vault does not version
 /// are never touched. Applied again, it finishes what an interrupted apply began. Paths that tools of the host execute
-/// by themselves, such as git hooks and start-up files of shells, are named first.
+/// by themselves, such as git hooks and start-up files of shells, are named first. Files with setuid or setgid bits are
+/// written without them, and named.
 ///
 /// GLOB: * stays within a name, ** does not; without a slash it means a name in any directory; a directory means
 /// everything in it.
@@ -44,6 +47,9 @@ pub struct ApplyArgs {
     /// No paths that match; may be given more than once
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
+    /// Keep setuid and setgid bits of regular files; by default they are stripped
+    #[arg(long)]
+    keep_setid: bool,
     /// Only compare, and tell what would be written
     #[arg(long)]
     dry_run: bool,
@@ -62,7 +68,8 @@ pub fn run(ctx: &CommandContext, args: &ApplyArgs) -> Outcome {
     }
     let outcome = {
         let progress = Progress::interruptible("applying")?;
-        let options = ApplyOptions { filter: &filter, trial, meter: &progress.meter };
+        let set_ids = if args.keep_setid { SetIds::Kept } else { SetIds::Stripped };
+        let options = ApplyOptions { filter: &filter, set_ids, trial, meter: &progress.meter };
         apply(&vault, &subject, &dir, &options)
     };
     let result = Apply::of(&subject, &dir, args.dry_run, &runs_on_host);
@@ -111,6 +118,7 @@ fn show(
         let word = out.paint(Tone::Changed, "kept    ");
         out.line(format_args!("{word}  {kept}/  (it holds files that are not versioned)"))?;
     }
+    show_stripped(out, &applied.stripped)?;
     if applied.already > 0 {
         let count = plural(applied.already, "change was", "changes were");
         out.line(format_args!("{count} there already, times included"))?;
@@ -118,6 +126,15 @@ fn show(
     show_left_out(out, applied)?;
     let word = if args.dry_run { "would be applied to" } else { "applied to" };
     out.line(format_args!("{word} {}", dir.display()))
+}
+
+/// Files that are written without bits that would take effect on the host.
+pub fn show_stripped(out: &mut Out, files: &[TreePath]) -> Result<(), Failure> {
+    for file in files {
+        let word = out.paint(Tone::Changed, "stripped");
+        out.line(format_args!("{word}  {file}  (setuid and setgid bits; keep them with: --keep-setid)"))?;
+    }
+    Ok(())
 }
 
 fn show_left_out(out: &mut Out, applied: &Applied) -> Result<(), Failure> {

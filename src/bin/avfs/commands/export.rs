@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use avfs::runtime::envelope::{ErrorBody, Export, LeftOutObject};
+use avfs::runtime::envelope::{ErrorBody, Export, LeftOutObject, PathText};
 use avfs::runtime::show_bytes_size;
 use avfs::vault::export::{ExportOptions, Overwrite, Unwritten};
 use avfs::vault::path::TreePath;
+use avfs::vault::set_ids::SetIds;
 use avfs::vault::version::Reference;
 use clap::Args;
 
+use super::apply::show_stripped;
 use super::import::tell_paths;
 use crate::cli::tree_path;
 use crate::context::CommandContext;
@@ -20,7 +22,8 @@ use crate::view::{View, plural};
 /// Write a version, or some paths of it, to a directory
 ///
 /// Content, modes, modification times, links and extended attributes are as they were. Everything is written
-/// beside DEST first: an export that fails or is interrupted leaves nothing behind.
+/// beside DEST first: an export that fails or is interrupted leaves nothing behind. Files with setuid or setgid bits are
+/// written without them, and named.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -41,6 +44,9 @@ pub struct ExportArgs {
     /// Replace files that are there; files that the version does not have stay
     #[arg(long)]
     overwrite: bool,
+    /// Keep setuid and setgid bits of regular files; by default they are stripped
+    #[arg(long)]
+    keep_setid: bool,
     /// Go on without files that are damaged or missing in the vault, name them, and exit with 1
     #[arg(long)]
     keep_going: bool,
@@ -59,10 +65,11 @@ pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
     let options = ExportOptions {
         overwrite,
         paths: &args.paths,
+        set_ids: if args.keep_setid { SetIds::Kept } else { SetIds::Stripped },
         meter: &progress.meter,
         unwritten: args.keep_going.then_some(&unwritten),
     };
-    vault.export(&root, &dest, &options)?;
+    let stripped = vault.export(&root, &dest, &options)?;
     let left_out = unwritten.into_sorted();
     let result = Export {
         version: id.to_hex(),
@@ -70,10 +77,12 @@ pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
         files: progress.meter.files.load(Ordering::Relaxed),
         bytes: progress.meter.bytes.load(Ordering::Relaxed),
         left_out: left_out.iter().map(|(path, why)| LeftOutObject::new(path, why)).collect(),
+        set_ids_stripped: stripped.iter().map(PathText::of).collect(),
     };
     drop(progress);
     let show = |out: &mut Out| {
         tell_paths(out, left_out.iter().map(|(path, why)| (path, why)))?;
+        show_stripped(out, &stripped)?;
         let (files, bytes) = (plural(result.files, "file", "files"), show_bytes_size(result.bytes));
         out.line(format_args!("exported version {} to {}: {files}, {bytes}", id.short(), dest.display()))
     };

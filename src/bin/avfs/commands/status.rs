@@ -1,7 +1,8 @@
 //! `avfs status`
 
 use avfs::runtime::envelope::{ChangeObject, ChangeTotals, Status, TroubleObject};
-use avfs::runtime::{ChangeSummary, Shown, require_bound_dir};
+use avfs::runtime::{ChangeSummary, require_bound_dir};
+use avfs::vault::diff::{ChangeKind, diff};
 use avfs::vault::import::{ImportOptions, OnTrouble};
 use avfs::vault::links::Overlay;
 use avfs::vault::require_version;
@@ -16,7 +17,8 @@ use crate::ui::{Outcome, Tone};
 
 /// Compare the bound directory with its fork: what `avfs import` would take
 ///
-/// Nothing is stored. Changes of nothing but a modification time are left out.
+/// Nothing is stored. Changes of nothing but a modification time, or of setuid and setgid bits that the directory does
+/// not have because an apply strips them, are left out.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -48,7 +50,9 @@ pub fn run(ctx: &CommandContext, args: &StatusArgs) -> Outcome {
     let reader = &*reader;
     let head = require_version(reader, &fork.head)?;
     let pages = Overlay::new(&new, &reader);
-    let summary = ChangeSummary::compare(&pages, &root_of(&head)?, &root, &[], Shown::WithoutTimes)?;
+    let mut changes = diff(&pages, &root_of(&head)?, &root)?;
+    changes.retain(|change| change.kind != ChangeKind::Time && !change.is_stripped());
+    let summary = ChangeSummary::of(changes);
     let result = Status {
         dir: dir.to_string_lossy().into_owned(),
         fork: fork.name.to_string(),
