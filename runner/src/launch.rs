@@ -163,6 +163,7 @@ impl Launcher for SandboxLauncher {
             Piece::Overlay => Refused::Overlay,
             Piece::Memory => Refused::Memory,
             Piece::Proc => Refused::Proc,
+            Piece::Shown => Refused::Shown,
             Piece::Mounts
             | Piece::Layers
             | Piece::Net
@@ -395,6 +396,7 @@ fn what_of_step(step: &ViewStep) -> (Piece, String) {
         }
         ViewStep::Symlink { path, .. } => (Piece::Mounts, at("make the link", path)),
         ViewStep::Bind { source, .. } => (Piece::Mounts, at("show inside the sandbox", source)),
+        ViewStep::Overlaid { source, .. } => (Piece::Shown, at("show inside the sandbox", source)),
         ViewStep::Tmpfs { path, .. } => (Piece::Mounts, at("mount a private", path)),
         ViewStep::Proc { path } => (Piece::Proc, at("mount", path)),
         ViewStep::Devices { path } => (Piece::Mounts, at("make", path)),

@@ -11,8 +11,8 @@ use avfs::hostfs::{beneath, make, remove::remove_tree, xattr};
 use avfs::runtime::envelope::DoctorCheck;
 use avfs::runtime::{
     Completion, Confinement, ExecutionTimeout, Exit, Input, LandlockMode, LaunchPlan, Launcher, Limits,
-    NestedUserns, NetMode, ProcMode, Profile, SeccompProfile, SecretFiles, Streams, UpperPlace, UpperRoot,
-    ViewRequest, WorkspaceMount, view,
+    NestedUserns, NetMode, ProcMode, Profile, SeccompProfile, SecretFiles, ShownAs, Streams, UpperPlace,
+    UpperRoot, ViewRequest, WorkspaceMount, view,
 };
 
 use crate::launch::{LaunchError, SandboxLauncher};
@@ -125,6 +125,7 @@ impl Prober<'_> {
             net: &net,
             proc,
             extras: &[],
+            shown_as: ShownAs::Overlay,
             secret: &[],
             secret_files: SecretFiles::None,
         });

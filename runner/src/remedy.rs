@@ -7,6 +7,8 @@ pub enum Piece {
     Overlay,
     Layers,
     Memory,
+    /// A directory of the host, read-only.
+    Shown,
     Proc,
     Net,
     Process,
@@ -20,7 +22,7 @@ impl Piece {
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
-            Self::Mounts => "sandbox.mounts",
+            Self::Mounts | Self::Shown => "sandbox.mounts",
             Self::Overlay => "mount.overlay_unsupported",
             Self::Layers => "mount.layers",
             Self::Memory => "mount.memory",
@@ -57,7 +59,7 @@ impl Piece {
             Self::Mounts | Self::Process if why.kind() == std::io::ErrorKind::Unsupported => {
                 "this needs Linux 5.12 or later"
             }
-            Self::Mounts | Self::Layers | Self::Process => return None,
+            Self::Mounts | Self::Shown | Self::Layers | Self::Process => return None,
         };
         Some(format!("{remedy} (see: avfs doctor)"))
     }

@@ -79,6 +79,11 @@ pub enum ViewStep {
         path: PathBuf,
         access: Access,
     },
+    /// A directory of the host through a read-only overlay: sockets and named pipes beneath it do not answer.
+    Overlaid {
+        source: PathBuf,
+        path: PathBuf,
+    },
     /// An empty file system in memory.
     Tmpfs {
         path: PathBuf,
@@ -288,6 +293,8 @@ pub enum Refused {
     /// The file system in memory.
     Memory,
     Proc,
+    /// A read-only directory of the host as an overlay.
+    Shown,
     /// Nothing can keep the command to it.
     Limit(LimitKind),
     /// There is no other way.

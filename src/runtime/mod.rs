@@ -127,7 +127,7 @@ pub use timeout::ExecutionTimeout;
 pub use trust::{TrustError, TrustOrigin, TrustedVaults};
 pub use units::{Limit, Since, Size, Span, UnitError, show_bytes_size};
 pub use unsettled::{RunLife, Unsettled, bases_in_use};
-pub use view::{Extra, Profile, SecretFiles, ViewRequest, view};
+pub use view::{Extra, Profile, SecretFiles, ShownAs, ViewRequest, view};
 pub use words::WordError;
 pub use workspace::{WorkspaceError, bound_dir, cache_line, make_vault, require_bound_dir, stat_cache_path};
 pub use workspace_service::WorkspaceService;

@@ -50,7 +50,8 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         room: Scratch,
     ) -> Outcome<LaunchPlan, L> {
         let (request, site) = (&run.request, self.site);
-        let workspace = self.workspace(run, places, ground, session, room)?;
+        let mountpoint = scratch.mountpoint()?;
+        let workspace = self.workspace(run, places, ground, session, room, &mountpoint)?;
         let mut secret = vec![site.cache_dir.clone(), places.workspace.join(VAULT_DIR)];
         if let Some(vault) = site.vault.path() {
             secret.extend(vault_files(vault, places));
@@ -63,6 +64,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             net: &request.net,
             proc: request.proc,
             extras: &request.extras,
+            shown_as: run.shown_as,
             secret: &secret,
             secret_files: match request.secret_files.is_empty() {
                 true => SecretFiles::None,
@@ -71,7 +73,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         });
         let is_reproducible = request.reproducible == Reproducible::On;
         Ok(LaunchPlan {
-            mountpoint: scratch.mountpoint()?,
+            mountpoint,
             view: steps,
             profile: request.profile,
             net: request.net.clone(),
@@ -113,9 +115,10 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         ground: &Ground,
         session: &MountSession,
         room: Scratch,
+        empty: &Path,
     ) -> Outcome<WorkspaceMount, L> {
         let path = places.workspace.clone();
-        let (lowers, root) = match ground {
+        let (mut lowers, root) = match ground {
             Ground::Live(dir) => {
                 let own = dir.join(VAULT_DIR).symlink_metadata().is_ok();
                 let whiteouts = if own { vec![VAULT_DIR.as_bytes().to_vec()] } else { Vec::new() };
@@ -143,6 +146,10 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             }
         };
         if run.request.writing == Writing::Refused {
+            // The kernel wants two layers, or an upper. One alone could only be bound, with sockets that answer.
+            if lowers.len() == 1 {
+                lowers.push(empty.to_owned());
+            }
             return Ok(WorkspaceMount::ReadOnly { path, lowers });
         }
         let upper = upper_place(session, room, root)?;

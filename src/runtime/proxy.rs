@@ -40,6 +40,7 @@ use super::room::Scratch;
 use super::run::{Run, message};
 use super::session_record::SessionRecord;
 use super::state::ProxyExecutionState as State;
+use super::view::ShownAs;
 use super::workspace_service::{Ground, WorkspaceService, import_dir};
 
 /// However short the time that the rules allow: programs need some to end in order.
@@ -181,6 +182,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             started_at: self.site.vault.now(),
             notes: Vec::new(),
             degraded: Vec::new(),
+            shown_as: ShownAs::Overlay,
             phases: Phases::default(),
         };
         for name in &request.environment.missing {
@@ -441,6 +443,13 @@ fn detour(run: &mut Run, refused: Refused, room: Scratch) -> bool {
             run.note("backend.copy", text.to_owned());
             true
         }
+        Refused::Shown if run.shown_as == ShownAs::Overlay => {
+            run.shown_as = ShownAs::Bind;
+            let text = "a directory of --ro cannot be a layer of an overlay, as if something is mounted in it: \
+                        such directories are shown as they are, and sockets in them answer";
+            run.note("view.ro_bound", text.to_owned());
+            true
+        }
         Refused::Proc if request.degradation == Degradation::Allowed => {
             let again = request.proc == ProcMode::Private;
             request.proc = ProcMode::Absent;
@@ -455,7 +464,12 @@ fn detour(run: &mut Run, refused: Refused, room: Scratch) -> bool {
             run.degraded.push(format!("limit.{kind}"));
             true
         }
-        Refused::Overlay | Refused::Memory | Refused::Proc | Refused::Limit(_) | Refused::Other => false,
+        Refused::Overlay
+        | Refused::Memory
+        | Refused::Proc
+        | Refused::Shown
+        | Refused::Limit(_)
+        | Refused::Other => false,
     }
 }
 

@@ -13,6 +13,7 @@ use super::decision::ExecutionDecision;
 use super::memo::CacheUse;
 use super::request::ExecutionRequest;
 use super::result::{Note, Phases};
+use super::view::ShownAs;
 
 /// Characters of a command in the message of its version.
 const MESSAGE_CHARS: usize = 200;
@@ -40,6 +41,7 @@ pub struct Run {
     pub started_at: Timestamp,
     pub notes: Vec<Note>,
     pub degraded: Vec<String>,
+    pub shown_as: ShownAs,
     pub phases: Phases,
 }
 

@@ -87,6 +87,14 @@ impl Extra {
     }
 }
 
+/// How directories of the host that the request names are shown read-only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShownAs {
+    Overlay,
+    /// As they are: sockets and named pipes beneath them answer.
+    Bind,
+}
+
 /// What the view is made for.
 pub struct ViewRequest<'a> {
     pub profile: Profile,
@@ -97,6 +105,7 @@ pub struct ViewRequest<'a> {
     pub net: &'a NetMode,
     pub proc: ProcMode,
     pub extras: &'a [Extra],
+    pub shown_as: ShownAs,
     /// Never to be seen: the vault, the caches, the scratch.
     pub secret: &'a [PathBuf],
     pub secret_files: SecretFiles,
@@ -157,7 +166,7 @@ pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
     shown.push((workspace.clone(), ViewStep::Workspace(request.workspace)));
     let mut mount_points = Vec::new();
     for extra in request.extras {
-        let (path, step) = extra_step(extra);
+        let (path, step) = extra_step(extra, request.shown_as);
         // A mount point in the workspace must be there; in everything else it is made like any directory.
         if extra.shows_a_dir() && inside_workspace(&path) {
             mount_points.push(path.clone());
@@ -237,12 +246,16 @@ fn as_on_host(path: &Path) -> Option<(PathBuf, ViewStep)> {
     Some((path.clone(), ViewStep::Bind { source: path.clone(), path, access: Access::ReadOnly }))
 }
 
-fn extra_step(extra: &Extra) -> (PathBuf, ViewStep) {
+fn extra_step(extra: &Extra, shown_as: ShownAs) -> (PathBuf, ViewStep) {
     let bind = |source: &Path, path: &Path, access| {
         let step = ViewStep::Bind { source: source.to_owned(), path: path.to_owned(), access };
         (path.to_owned(), step)
     };
     match extra {
+        // A socket or a pipe that is named itself is what was asked for.
+        Extra::ReadOnly(path) if shown_as == ShownAs::Overlay && path.is_dir() => {
+            (path.clone(), ViewStep::Overlaid { source: path.clone(), path: path.clone() })
+        }
         Extra::ReadOnly(path) => bind(path, path, Access::ReadOnly),
         Extra::ReadWrite(path) => bind(path, path, Access::ReadWrite),
         Extra::Cache { source, path } => bind(source, path, Access::ReadWrite),
@@ -319,6 +332,7 @@ mod tests {
             net: &NetMode::None,
             proc: ProcMode::Private,
             extras,
+            shown_as: ShownAs::Overlay,
             secret: &[],
             secret_files: SecretFiles::None,
         }

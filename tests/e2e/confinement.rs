@@ -211,7 +211,7 @@ print('rest')
         path = path.to_str().unwrap()
     );
     // The tests' own directory may be one that is private inside.
-    let host = ["--profile", "host", "--ro", services.to_str().unwrap()];
+    let host = ["--profile", "host", "--ro", path.to_str().unwrap()];
     assert_eq!(stdout(&python(&env, &host, &program)), "97\nrest\n");
     for relaxed in [["--seccomp", "off"], ["--net", "host"]] {
         let envelope = python(&env, &[&host[..], &relaxed].concat(), &program);

@@ -1,11 +1,13 @@
-//! Tried: talking to a server of the host by its socket in the live workspace, which lies beneath the run.
-//! Stopped by: an overlay does not pass a socket on: the name is there, and nobody listens.
+//! Tried: talking to a server of the host by its socket or named pipe in the live workspace, which lies beneath the
+//! run.
+//! Stopped by: an overlay does not pass them on: the names are there, and nobody listens.
 
 use crate::attempt::{inside, natively};
 use crate::env::TestEnv;
 
 const CONNECT: &str =
     "import socket\ntried('connect', lambda: socket.socket(socket.AF_UNIX).connect('socket'))";
+const OPEN: &str = "tried('open', lambda: os.close(os.open('pipe', os.O_WRONLY | os.O_NONBLOCK)))";
 
 #[test]
 fn a_socket_in_the_workspace_is_deaf() {
@@ -15,12 +17,30 @@ fn a_socket_in_the_workspace_is_deaf() {
     let mut server = crate::attempt::outside(&env, make).spawn().unwrap();
     crate::env::wait_for("the socket", || natively(&env, CONNECT).text() == "connect gained\n");
     let mut outcomes = Vec::new();
-    for options in [&["--base", "live"][..], &["--base", "cached"], &["--backend", "copy"]] {
+    for options in [
+        &["--base", "live"][..],
+        &["--base", "cached"],
+        &["--backend", "copy"],
+        &["--readonly"],
+        &["--readonly", "--backend", "copy"],
+    ] {
         outcomes.push((options, inside(&env, options, CONNECT).text()));
     }
     server.kill().unwrap();
     server.wait().unwrap();
     for (options, text) in outcomes {
         assert!(text.starts_with("connect E"), "{options:?}: {text}");
+    }
+}
+
+#[test]
+fn a_named_pipe_in_the_workspace_has_no_reader() {
+    let env = TestEnv::with_project();
+    let pipe = env.project().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    let _reader = std::fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    assert_eq!(natively(&env, OPEN).text(), "open gained\n");
+    for options in [&["--base", "live"][..], &["--readonly"], &["--readonly", "--backend", "copy"]] {
+        assert_eq!(inside(&env, options, OPEN).text(), "open ENXIO\n", "{options:?}");
     }
 }

@@ -74,6 +74,7 @@ mod set_ids_on_host;
 mod setuid_in_cache;
 mod setuid_program;
 mod shared_memory;
+mod shown_socket;
 mod sparse_file;
 mod stream_mode;
 mod stream_reopen;

@@ -167,6 +167,7 @@ fn writable(view: &[ViewStep]) -> Vec<Writable> {
                 Some(Writable { path: path.clone(), is_file: !source.is_dir() })
             }
             ViewStep::Bind { access: Access::ReadOnly, .. }
+            | ViewStep::Overlaid { .. }
             | ViewStep::Workspace(WorkspaceMount::ReadOnly { .. })
             | ViewStep::Dir { .. }
             | ViewStep::Symlink { .. }

@@ -43,13 +43,18 @@ pub fn make(prepared: &Prepared) -> std::result::Result<Made, Failed> {
             Some(Opened::open(layers, memory.as_ref()).at(Stage::Layers)?)
         }
     };
+    // Before the root is mounted over it.
+    let empty = match prepared.ops.iter().any(|op| matches!(op, Op::Overlaid { .. })) {
+        true => Some(dir(&prepared.mountpoint).at(Stage::Layers)?),
+        false => None,
+    };
     let quiet = MountFlags::NOSUID | MountFlags::NODEV;
     mount(c"tmpfs", prepared.mountpoint.as_c_str(), c"tmpfs", quiet, c"mode=755").at(Stage::Root)?;
     rustix::process::chdir(prepared.mountpoint.as_c_str()).at(Stage::Root)?;
     for (op, step) in prepared.ops.iter().zip(&prepared.step_of) {
         let stage =
             if matches!(op, Op::NoUserNamespaces { .. }) { Stage::Userns } else { Stage::View(*step) };
-        run(op, opened.as_ref()).at(stage)?;
+        run(op, opened.as_ref(), empty.as_ref()).at(stage)?;
         if prepared.shows_proc
             && let Op::Mount { kind, path, .. } = op
             && kind.as_c_str() == c"proc"
@@ -69,7 +74,7 @@ pub fn enter() -> Result<()> {
     rustix::process::chdir(c"/")
 }
 
-fn run(op: &Op, layers: Option<&Opened>) -> Result<()> {
+fn run(op: &Op, layers: Option<&Opened>, empty: Option<&OwnedFd>) -> Result<()> {
     match op {
         Op::Mkdir { path, mode } => fine_if_there(mkdirat(CWD, path.as_c_str(), Mode::from_raw_mode(*mode))),
         Op::Touch { path } => {
@@ -96,6 +101,10 @@ fn run(op: &Op, layers: Option<&Opened>) -> Result<()> {
         }
         Op::Set { path, value } => set(path, value.to_bytes()),
         Op::Overlay { path } => layers.map_or(Err(Errno::INVAL), |layers| layers.mount(path)),
+        Op::Overlaid { source, path } => {
+            let source = dir(source)?;
+            mount_overlay(path, std::iter::once(&source).chain(empty), None)
+        }
         Op::Layer { path } => layers.map_or(Err(Errno::INVAL), |layers| layers.bind(path)),
         Op::NoUserNamespaces { path, otherwise } => match (set(path, b"0"), otherwise) {
             (Err(_), Otherwise::Filtered) => Ok(()),
@@ -232,25 +241,7 @@ impl Opened {
     }
 
     fn mount(&self, path: &CStr) -> Result<()> {
-        let mut options = Options { bytes: [0; OPTIONS_BYTES], length: 0 };
-        for (number, lower) in self.lowers.iter().flatten().enumerate() {
-            options.text(if number == 0 { b"lowerdir=" } else { b":" })?;
-            options.fd(lower)?;
-        }
-        let mut flags = MountFlags::NOSUID | MountFlags::NODEV;
-        match &self.upper {
-            Some((upper, work)) => {
-                options.text(b",upperdir=")?;
-                options.fd(upper)?;
-                options.text(b",workdir=")?;
-                options.fd(work)?;
-                // What is written is captured or thrown away; syncing it would only cost.
-                options.text(b",volatile")?;
-            }
-            None => flags |= MountFlags::RDONLY,
-        }
-        options.text(b",userxattr")?;
-        mount(c"overlay", path, c"overlay", flags, options.as_c_str()?)
+        mount_overlay(path, self.lowers.iter().flatten(), self.upper.as_ref())
     }
 
     fn bind(&self, path: &CStr) -> Result<()> {
@@ -264,6 +255,33 @@ impl Opened {
         set_mount_attr(tree.as_fd(), quiet)?;
         move_mount(tree.as_fd(), c"", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
     }
+}
+
+/// Mounts an overlay, read-only if it has no upper (and work).
+fn mount_overlay<'a>(
+    path: &CStr,
+    lowers: impl Iterator<Item = &'a OwnedFd>,
+    upper: Option<&(OwnedFd, OwnedFd)>,
+) -> Result<()> {
+    let mut options = Options { bytes: [0; OPTIONS_BYTES], length: 0 };
+    for (number, lower) in lowers.enumerate() {
+        options.text(if number == 0 { b"lowerdir=" } else { b":" })?;
+        options.fd(lower)?;
+    }
+    let mut flags = MountFlags::NOSUID | MountFlags::NODEV;
+    match upper {
+        Some((upper, work)) => {
+            options.text(b",upperdir=")?;
+            options.fd(upper)?;
+            options.text(b",workdir=")?;
+            options.fd(work)?;
+            // What is written is captured or thrown away; syncing it would only cost.
+            options.text(b",volatile")?;
+        }
+        None => flags |= MountFlags::RDONLY,
+    }
+    options.text(b",userxattr")?;
+    mount(c"overlay", path, c"overlay", flags, options.as_c_str()?)
 }
 
 /// Text put together without the allocator.

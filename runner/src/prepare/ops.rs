@@ -42,6 +42,11 @@ pub enum Op {
     Overlay {
         path: CString,
     },
+    /// A directory of the host through a read-only overlay.
+    Overlaid {
+        source: CString,
+        path: CString,
+    },
     /// One layer alone, read-only.
     Layer {
         path: CString,

@@ -56,6 +56,7 @@ fn made(step: &ViewStep) -> Option<Made<'_>> {
             (path, Covered::No)
         }
         ViewStep::Bind { path, .. }
+        | ViewStep::Overlaid { path, .. }
         | ViewStep::Tmpfs { path, .. }
         | ViewStep::Proc { path }
         | ViewStep::Devices { path }

@@ -98,6 +98,10 @@ impl Compiler<'_> {
                     Access::ReadOnly | Access::Device => {}
                 }
             }
+            ViewStep::Overlaid { source, path } => {
+                self.push(Op::Mkdir { path: inner(path)?, mode: 0o755 });
+                self.push(Op::Overlaid { source: c_path(source)?, path: inner(path)? });
+            }
             ViewStep::Tmpfs { path, mode, size } => {
                 let options = match size {
                     TmpfsSize::Default => format!("mode={mode:o}{}", self.tmpfs.options(path)),
