@@ -1,6 +1,8 @@
 //! The command line of `avfs-run`: read once, turned into a request.
 
 use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,9 +15,9 @@ use avfs::runtime::policy::PolicyProfile;
 use avfs::runtime::{
     ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, CommandLine, Confinement,
     CpuLimit, Degradation, EnvChoice, Environment, ExecutionRequest, ExecutionTimeout, Extra, FixedClock,
-    ForkChoice, LandlockMode, Limit, Limits, Named, NestedUserns, NetMode, ProcMode, Profile, Purity,
-    Reproducible, Retention, ScratchChoice, SeccompProfile, SecretWord, SecretsInFiles, Size, Streams,
-    Writing,
+    ForkChoice, HostPath, LandlockMode, Limit, Limits, Named, NestedUserns, NetMode, ProcMode, Profile,
+    Purity, Reproducible, Retention, ScratchChoice, SeccompProfile, SecretWord, SecretsInFiles, Size,
+    Streams, Writing,
 };
 use avfs::vault::version::Reference;
 use clap::{ArgGroup, Parser};
@@ -345,18 +347,22 @@ impl Args {
         words.collect()
     }
 
-    fn env_choices(&self, config: &Config) -> Result<Vec<EnvChoice>, RunError> {
+    /// What is given as variables, and the files that some of it comes from.
+    fn env_choices(&self, config: &Config) -> Result<(Vec<EnvChoice>, Vec<PathBuf>), RunError> {
         // What the settings let in is the caller's too, and nobody named it for this run.
         let settings = config.run_env.iter().filter(|_| !self.reproducible);
         let named = settings.map(|name| EnvChoice::PassBySetting(OsString::from(&name.value)));
         let mut choices: Vec<EnvChoice> = named.collect();
+        let mut files = Vec::new();
         for file in &self.env_file {
-            choices.extend(env_file(file)?);
+            let (variables, real) = env_file(file)?;
+            choices.extend(variables);
+            files.push(real);
         }
         for word in &self.env {
             choices.push(env_word(word).ok_or_else(|| RunError::BadEnv { word: word.clone() })?);
         }
-        Ok(choices)
+        Ok((choices, files))
     }
 
     /// The request, complete: what no word says is as the settings have it. `extras` come from them too, and
@@ -369,16 +375,19 @@ impl Args {
     ) -> Result<ExecutionRequest, RunError> {
         let absolute = |path: &PathBuf| outside.cwd.join(path).components().collect::<PathBuf>();
         extras.extend(self.tmpfs.iter().map(|path| Extra::Tmpfs(absolute(path))));
+        let mut named_ro = Vec::new();
         for (paths, kind) in
-            [(&self.ro, Extra::ReadOnly as fn(PathBuf) -> Extra), (&self.rw, Extra::ReadWrite)]
+            [(&self.ro, Extra::ReadOnly as fn(HostPath) -> Extra), (&self.rw, Extra::ReadWrite)]
         {
             for path in paths {
                 let path = absolute(path);
-                if !path.exists() {
-                    return Err(RunError::NoPath { path });
-                }
+                let shown = HostPath::resolve(path.clone()).map_err(|_| RunError::NoPath { path })?;
+                let real = shown.real.clone();
                 // What the settings show already is not shown twice.
-                let wanted = kind(path);
+                let wanted = kind(shown);
+                if matches!(wanted, Extra::ReadOnly(_)) {
+                    named_ro.push(real);
+                }
                 if !extras.contains(&wanted) {
                     extras.push(wanted);
                 }
@@ -389,7 +398,7 @@ impl Args {
         if let Some(path) = inputs.iter().find(|path| !path.exists()) {
             return Err(RunError::NoPath { path: path.clone() });
         }
-        let mut choices = self.env_choices(config)?;
+        let (mut choices, env_files) = self.env_choices(config)?;
         choices.extend(outside.secrets.iter().cloned());
         let (reproducible, clock) = (self.reproducibility(), self.clock());
         let variables = outside.environment.iter().cloned();
@@ -440,11 +449,7 @@ impl Args {
             }),
             approved: self.approved.clone(),
             item: self.item.clone(),
-            named: Named {
-                vault: None,
-                ro: self.ro.iter().map(absolute).collect(),
-                env_files: self.env_file.iter().map(absolute).collect(),
-            },
+            named: Named { vault: None, ro: named_ro, env_files },
         })
     }
 }
@@ -464,8 +469,16 @@ fn env_word(word: &OsStr) -> Option<EnvChoice> {
 }
 
 /// Lines of `NAME=VALUE`; empty ones and those that begin with `#` mean nothing.
-fn env_file(path: &Path) -> Result<Vec<EnvChoice>, RunError> {
-    let text = std::fs::read(path).map_err(|source| RunError::EnvFile { path: path.to_owned(), source })?;
+///
+/// Opened once: the real path, by which it is judged, is that of the file that was read.
+fn env_file(path: &Path) -> Result<(Vec<EnvChoice>, PathBuf), RunError> {
+    let read = || -> std::io::Result<(Vec<u8>, PathBuf)> {
+        let mut file = std::fs::File::open(path)?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        Ok((text, std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?))
+    };
+    let (text, real) = read().map_err(|source| RunError::EnvFile { path: path.to_owned(), source })?;
     let mut choices = Vec::new();
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let line = line.trim_ascii();
@@ -487,7 +500,7 @@ fn env_file(path: &Path) -> Result<Vec<EnvChoice>, RunError> {
             }
         }
     }
-    Ok(choices)
+    Ok((choices, real))
 }
 
 #[cfg(test)]

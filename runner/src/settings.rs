@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use avfs::config::Config;
 use avfs::hostfs::make;
 use avfs::ids::to_hex;
-use avfs::runtime::{Extra, Surroundings, UNBOUND_PATH};
+use avfs::runtime::{Extra, HostPath, Surroundings, UNBOUND_PATH};
 
 use crate::error::RunError;
 
@@ -31,7 +31,7 @@ pub fn extras(
     for setting in &config.run_ro {
         let path = place(&setting.value, home, workspace);
         // What is listed for other machines too may be missing on this one.
-        extras.extend(path.filter(|path| path.exists()).map(Extra::ReadOnly));
+        extras.extend(path.and_then(|path| HostPath::resolve(path).ok()).map(Extra::ReadOnly));
     }
     for setting in &config.cache_dirs {
         let Some(path) = place(&setting.value, home, workspace) else { continue };

@@ -78,8 +78,9 @@ pub enum ViewStep {
         source: PathBuf,
         path: PathBuf,
         access: Access,
+        links: Links,
     },
-    /// A directory of the host through a read-only overlay: sockets and named pipes beneath it do not answer.
+    /// A directory of the host, named without links, through a read-only overlay: sockets and named pipes beneath it do not answer.
     Overlaid {
         source: PathBuf,
         path: PathBuf,
@@ -113,6 +114,14 @@ pub enum ViewStep {
     },
     /// From here on nothing can be made in the root itself.
     SealRoot,
+}
+
+/// What becomes of symlinks in the path of what is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    Followed,
+    /// It was resolved before: a link that came since would lead to what nobody judged.
+    Refused,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

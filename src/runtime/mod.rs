@@ -95,7 +95,7 @@ pub use ground::{GroundError, UNBOUND_PATH};
 pub use host_executed::{called_out, runs_on_host};
 pub use launcher::{
     Access, Completion, Connection, ConnectionVerdict, Connections, Exit, Input, LOWERS_MAX, LaunchPlan,
-    Launcher, Output, ProcMode, Refused, SecretFile, Streams, TmpfsSize, UpperPlace, UpperRoot, Usage,
+    Launcher, Links, Output, ProcMode, Refused, SecretFile, Streams, TmpfsSize, UpperPlace, UpperRoot, Usage,
     ViewStep, WorkspaceMount,
 };
 pub use limits::{CpuLimit, Cpus, EnforcedLimit, LimitKind, Limits, Mechanism};
@@ -127,7 +127,7 @@ pub use timeout::ExecutionTimeout;
 pub use trust::{TrustError, TrustOrigin, TrustedVaults};
 pub use units::{Limit, Since, Size, Span, UnitError, show_bytes_size};
 pub use unsettled::{RunLife, Unsettled, bases_in_use};
-pub use view::{Extra, Profile, SecretFiles, ShownAs, ViewRequest, view};
+pub use view::{Extra, HostPath, Profile, SecretFiles, ShownAs, ViewRequest, view};
 pub use words::WordError;
 pub use workspace::{WorkspaceError, bound_dir, cache_line, make_vault, require_bound_dir, stat_cache_path};
 pub use workspace_service::WorkspaceService;

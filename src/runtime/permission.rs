@@ -2,7 +2,7 @@
 //!
 //! An approval is used up before the command runs, so that it lets one run through and no more.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::backend::{ApprovalRecord, ApprovalState, RunRecord, RunState};
@@ -192,9 +192,7 @@ pub(super) fn decide(
 ) -> ExecutionDecision {
     let writable = request.extras.iter().filter(|extra| matches!(extra, Extra::ReadWrite(_)));
     // A rule is about the place itself: a link that a command has made must not lead out of what is allowed.
-    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let rw: Vec<PathBuf> = writable.map(|extra| real(extra.path())).collect();
-    let rw: Vec<&Path> = rw.iter().map(PathBuf::as_path).collect();
+    let rw: Vec<&Path> = writable.map(Extra::source).collect();
     let secrets = request.handed_over();
     let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
     let profiled;
@@ -240,10 +238,9 @@ pub(super) fn decide(
 
 /// What the request would widen, as its own words ask for it.
 fn openings(request: &ExecutionRequest, places: &Places) -> Vec<Opening> {
-    let real = |path: &PathBuf| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
     let mut openings: Vec<Opening> = request.named.vault.clone().map(Opening::Vault).into_iter().collect();
-    openings.extend(request.named.ro.iter().map(real).map(Opening::Ro));
-    openings.extend(request.named.env_files.iter().map(real).map(Opening::EnvFile));
+    openings.extend(request.named.ro.iter().cloned().map(Opening::Ro));
+    openings.extend(request.named.env_files.iter().cloned().map(Opening::EnvFile));
     if request.retention == Retention::Apply {
         openings.push(Opening::Apply);
     }

@@ -116,7 +116,7 @@ pub struct ExecutionRequest {
 pub struct Named {
     /// A vault other than the one that would be found.
     pub vault: Option<NamedVault>,
-    /// Paths of `--ro`.
+    /// Real paths of `--ro`, and of `--env-file`.
     pub ro: Vec<PathBuf>,
     pub env_files: Vec<PathBuf>,
 }

@@ -148,6 +148,7 @@ mod tests {
     use crate::ids::ForkName;
     use crate::runtime::policy::PolicyProfile;
     use crate::runtime::request::tests::request;
+    use crate::runtime::view::HostPath;
     use crate::runtime::*;
 
     type Change = Box<dyn Fn(&mut ExecutionRequest)>;
@@ -160,6 +161,10 @@ mod tests {
 
     fn variables(choices: &[EnvChoice]) -> Environment {
         Environment::choose([("TOKEN".into(), "hush".into())], choices)
+    }
+
+    fn host_path(path: &str) -> HostPath {
+        HostPath { path: path.into(), real: path.into() }
     }
 
     #[test]
@@ -209,8 +214,8 @@ mod tests {
             Box::new(|it| it.clock = Some(FixedClock::DEFAULT)),
             Box::new(|it| it.clock = "@0".parse().ok()),
             Box::new(|it| it.policy = vec![PolicyProfile::Agent]),
-            Box::new(|it| it.extras = vec![Extra::ReadOnly("/srv/app/target".into())]),
-            Box::new(|it| it.extras = vec![Extra::ReadWrite("/srv/app/target".into())]),
+            Box::new(|it| it.extras = vec![Extra::ReadOnly(host_path("/srv/app/target"))]),
+            Box::new(|it| it.extras = vec![Extra::ReadWrite(host_path("/srv/app/target"))]),
             Box::new(move |it| it.extras = cache("/cache/1")),
             Box::new(move |it| it.extras = cache("/cache/2")),
             Box::new(|it| it.environment = variables(&[])),

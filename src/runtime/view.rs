@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::launcher::{Access, ProcMode, TmpfsSize, ViewStep, WorkspaceMount};
+use super::launcher::{Access, Links, ProcMode, TmpfsSize, ViewStep, WorkspaceMount};
 use super::net::NetMode;
 use super::secret::SECRETS_DIR;
 use super::words::words;
@@ -32,11 +32,27 @@ words!(
     }
 );
 
+/// A path of the host that a request names, resolved once: what is judged is what is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPath {
+    /// As it was named, and as it is seen inside.
+    pub path: PathBuf,
+    /// The same without symlinks.
+    pub real: PathBuf,
+}
+
+impl HostPath {
+    pub fn resolve(path: PathBuf) -> std::io::Result<Self> {
+        let real = path.canonicalize()?;
+        Ok(Self { path, real })
+    }
+}
+
 /// A change to the view that somebody asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Extra {
-    ReadOnly(PathBuf),
-    ReadWrite(PathBuf),
+    ReadOnly(HostPath),
+    ReadWrite(HostPath),
     /// An empty file system in memory.
     Tmpfs(PathBuf),
     Hide(PathBuf),
@@ -52,16 +68,17 @@ impl Extra {
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {
-            Self::ReadOnly(path) | Self::ReadWrite(path) | Self::Tmpfs(path) | Self::Hide(path) => path,
-            Self::Cache { path, .. } => path,
+            Self::ReadOnly(HostPath { path, .. }) | Self::ReadWrite(HostPath { path, .. }) => path,
+            Self::Tmpfs(path) | Self::Hide(path) | Self::Cache { path, .. } => path,
         }
     }
 
-    /// What is shown there: the host's own path unless it comes from the cache.
+    /// What is shown there.
     #[must_use]
     pub fn source(&self) -> &Path {
         match self {
-            Self::ReadOnly(path) | Self::ReadWrite(path) | Self::Tmpfs(path) | Self::Hide(path) => path,
+            Self::ReadOnly(HostPath { real, .. }) | Self::ReadWrite(HostPath { real, .. }) => real,
+            Self::Tmpfs(path) | Self::Hide(path) => path,
             Self::Cache { source, .. } => source,
         }
     }
@@ -80,7 +97,7 @@ impl Extra {
 
     fn shows_a_dir(&self) -> bool {
         match self {
-            Self::ReadOnly(path) | Self::ReadWrite(path) => path.is_dir(),
+            Self::ReadOnly(shown) | Self::ReadWrite(shown) => shown.real.is_dir(),
             Self::Tmpfs(_) | Self::Cache { .. } => true,
             Self::Hide(_) => false,
         }
@@ -243,22 +260,23 @@ fn as_on_host(path: &Path) -> Option<(PathBuf, ViewStep)> {
         let target = std::fs::read_link(&path).ok()?;
         return Some((path.clone(), ViewStep::Symlink { path, target }));
     }
-    Some((path.clone(), ViewStep::Bind { source: path.clone(), path, access: Access::ReadOnly }))
+    let (source, access, links) = (path.clone(), Access::ReadOnly, Links::Followed);
+    Some((path.clone(), ViewStep::Bind { source, path, access, links }))
 }
 
 fn extra_step(extra: &Extra, shown_as: ShownAs) -> (PathBuf, ViewStep) {
-    let bind = |source: &Path, path: &Path, access| {
-        let step = ViewStep::Bind { source: source.to_owned(), path: path.to_owned(), access };
-        (path.to_owned(), step)
+    let bind = |access, links| {
+        let (source, path) = (extra.source().to_owned(), extra.path().to_owned());
+        (path.clone(), ViewStep::Bind { source, path, access, links })
     };
     match extra {
         // A socket or a pipe that is named itself is what was asked for.
-        Extra::ReadOnly(path) if shown_as == ShownAs::Overlay && path.is_dir() => {
-            (path.clone(), ViewStep::Overlaid { source: path.clone(), path: path.clone() })
+        Extra::ReadOnly(HostPath { path, real }) if shown_as == ShownAs::Overlay && real.is_dir() => {
+            (path.clone(), ViewStep::Overlaid { source: real.clone(), path: path.clone() })
         }
-        Extra::ReadOnly(path) => bind(path, path, Access::ReadOnly),
-        Extra::ReadWrite(path) => bind(path, path, Access::ReadWrite),
-        Extra::Cache { source, path } => bind(source, path, Access::ReadWrite),
+        Extra::ReadOnly(_) => bind(Access::ReadOnly, Links::Refused),
+        Extra::ReadWrite(_) => bind(Access::ReadWrite, Links::Refused),
+        Extra::Cache { .. } => bind(Access::ReadWrite, Links::Followed),
         Extra::Tmpfs(path) => (path.clone(), private_dir(path, 0o755)),
         Extra::Hide(path) => (path.clone(), ViewStep::Hide { path: path.clone() }),
     }
@@ -268,8 +286,7 @@ fn extra_step(extra: &Extra, shown_as: ShownAs) -> (PathBuf, ViewStep) {
 fn resolver() -> Option<(PathBuf, ViewStep)> {
     let file = std::fs::canonicalize("/etc/resolv.conf").ok()?;
     let shown = SYSTEM.iter().any(|path| file.starts_with(path));
-    let bind = ViewStep::Bind { source: file.clone(), path: file.clone(), access: Access::ReadOnly };
-    (!shown).then_some((file, bind))
+    (!shown).then(|| as_on_host(&file)).flatten()
 }
 
 /// Directories on PATH that the system does not cover, and what they need beside them.
@@ -361,7 +378,8 @@ mod tests {
 
     #[test]
     fn secrets_lie_over_what_the_host_has_there() {
-        let extras = [Extra::ReadOnly("/run/secrets".into())];
+        let shown = HostPath { path: "/run/secrets".into(), real: "/run/secrets".into() };
+        let extras = [Extra::ReadOnly(shown)];
         for profile in [Profile::Strict, Profile::Host] {
             let request = ViewRequest {
                 profile,

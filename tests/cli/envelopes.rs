@@ -14,10 +14,10 @@ use avfs::runtime::{
     Action, ApprovalMode, Backend, BackendChoice, BaseChoice, BaseUsed, CacheMode, Came, ChangeForm,
     ChangeSummary, CheckpointMode, CommandLine, Confined, Confinement, Connection, ConnectionVerdict,
     Connections, Cpus, Degradation, Denial, EnforcedLimit, Enforcement, Environment, ExecuteError, Executed,
-    ExecutionDecision, ExecutionRequest, ExecutionResult, ExecutionTimeout, Exit, Extra, ForkChoice, HostUse,
-    LimitKind, Limits, Mechanism, NestedUserns, NetMode, Note, OnViolation, Output, Phases, ProcMode,
-    Profile, Purity, RefusedCall, Retention, RunsOnHost, Scratch, ScratchChoice, SeccompProfile, SecretFile,
-    SecretsInFiles, Streams, Usage, Writing,
+    ExecutionDecision, ExecutionRequest, ExecutionResult, ExecutionTimeout, Exit, Extra, ForkChoice,
+    HostPath, HostUse, LimitKind, Limits, Mechanism, NestedUserns, NetMode, Note, OnViolation, Output,
+    Phases, ProcMode, Profile, Purity, RefusedCall, Retention, RunsOnHost, Scratch, ScratchChoice,
+    SeccompProfile, SecretFile, SecretsInFiles, Streams, Usage, Writing,
 };
 use avfs::vault::approval::Fault;
 use avfs::vault::path::TreePath;
@@ -60,7 +60,10 @@ fn request() -> ExecutionRequest {
         net: "allow=*.crates.io:443,github.com".parse().unwrap(),
         proc: ProcMode::Private,
         profile: Profile::Strict,
-        extras: vec![Extra::ReadOnly("/opt/data".into()), Extra::Hide("/srv/app/secret".into())],
+        extras: vec![
+            Extra::ReadOnly(HostPath { path: "/opt/data".into(), real: "/opt/data".into() }),
+            Extra::Hide("/srv/app/secret".into()),
+        ],
         environment: Environment::choose(outside, &[avfs::runtime::EnvChoice::Secret("TOKEN".into())]),
         reproducible: avfs::runtime::Reproducible::Off,
         clock: None,

@@ -163,7 +163,7 @@ fn writable(view: &[ViewStep]) -> Vec<Writable> {
             ViewStep::Workspace(WorkspaceMount::Overlay { path, .. } | WorkspaceMount::Copy { path, .. }) => {
                 dir(path)
             }
-            ViewStep::Bind { source, path, access: Access::ReadWrite | Access::Device } => {
+            ViewStep::Bind { source, path, access: Access::ReadWrite | Access::Device, .. } => {
                 Some(Writable { path: path.clone(), is_file: !source.is_dir() })
             }
             ViewStep::Bind { access: Access::ReadOnly, .. }
@@ -191,7 +191,7 @@ fn writable(view: &[ViewStep]) -> Vec<Writable> {
 
 #[cfg(test)]
 mod tests {
-    use avfs::runtime::{TmpfsSize, UpperPlace};
+    use avfs::runtime::{Links, TmpfsSize, UpperPlace};
 
     use super::*;
 
@@ -200,7 +200,7 @@ mod tests {
     }
 
     fn bind(path: &str, access: Access) -> ViewStep {
-        ViewStep::Bind { source: path.into(), path: path.into(), access }
+        ViewStep::Bind { source: path.into(), path: path.into(), access, links: Links::Followed }
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Makes the root file system: interprets the list of operations, then moves into it.
+//!
+//! Until then `/` is the host's root. Paths of the view are resolved with the new root as their root, whatever links and
+//! `..` they hold: a link in the workspace must not lead an operation to the host.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags, fsetxattr, mkdirat, mknodat,
-    open, openat, statat, symlinkat, utimensat,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, XattrFlags, fsetxattr, fstat,
+    mkdirat, mknodat, open, openat, openat2, symlinkat, utimensat,
 };
 use rustix::io::Errno;
 use rustix::mount::{
@@ -13,12 +16,19 @@ use rustix::mount::{
     mount_remount, move_mount, open_tree, unmount,
 };
 
+use avfs::runtime::Links;
+
 use crate::prepare::{Execution, Layers, Op, Otherwise, Prepared, Upper, UpperFace};
 use crate::stage::{At, Failed, Stage};
 use crate::sys::{MountAttr, Result, set_mount_attr};
 
 /// Room for the options of the overlay: descriptors, not paths.
 const OPTIONS_BYTES: usize = 1024;
+/// Room for a path: the kernel's PATH_MAX.
+const PATH_BYTES: usize = 4096;
+/// A mount with all mounts beneath it.
+const CLONE: OpenTreeFlags =
+    OpenTreeFlags::OPEN_TREE_CLONE.union(OpenTreeFlags::OPEN_TREE_CLOEXEC).union(OpenTreeFlags::AT_RECURSIVE);
 
 /// What the supervisor gets of the new root.
 pub struct Made {
@@ -76,17 +86,34 @@ pub fn enter() -> Result<()> {
 
 fn run(op: &Op, layers: Option<&Opened>, empty: Option<&OwnedFd>) -> Result<()> {
     match op {
-        Op::Mkdir { path, mode } => fine_if_there(mkdirat(CWD, path.as_c_str(), Mode::from_raw_mode(*mode))),
+        Op::Mkdir { path, mode } => {
+            fine_if_there(in_parent(path, |dir, name| mkdirat(dir, name, Mode::from_raw_mode(*mode))))
+        }
         Op::Touch { path } => {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-            fine_if_there(openat(CWD, path.as_c_str(), flags, Mode::from_raw_mode(0o644)).map(drop))
+            let mode = Mode::from_raw_mode(0o644);
+            fine_if_there(in_parent(path, |dir, name| openat(dir, name, flags, mode).map(drop)))
         }
-        Op::Symlink { path, target } => fine_if_there(symlinkat(target.as_c_str(), CWD, path.as_c_str())),
-        Op::Bind { source, path, attr } => bind(source, path, *attr),
-        Op::Seal { path } => match statat(CWD, path.as_c_str(), AtFlags::empty()) {
+        Op::Symlink { path, target } => {
+            fine_if_there(in_parent(path, |dir, name| symlinkat(target.as_c_str(), dir, name)))
+        }
+        Op::Bind { source, path, attr, links } => {
+            let place = inside(path, OFlags::empty())?;
+            match links {
+                Links::Followed => bind(source, &place, *attr),
+                Links::Refused => {
+                    let source = without_links(source)?;
+                    attach(&open_tree(&source, c"", CLONE | OpenTreeFlags::AT_EMPTY_PATH)?, &place, *attr)
+                }
+            }
+        }
+        Op::Seal { path } => match inside(path, OFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(errno),
-            Ok(_) => bind(path, path, MountAttr::READ_ONLY),
+            Ok(place) => {
+                let tree = open_tree(&place, c"", CLONE | OpenTreeFlags::AT_EMPTY_PATH)?;
+                attach(&tree, &place, MountAttr::READ_ONLY)
+            }
         },
         Op::Mount { kind, path, options, exec } => {
             let mut flags = MountFlags::NOSUID;
@@ -97,12 +124,19 @@ fn run(op: &Op, layers: Option<&Opened>, empty: Option<&OwnedFd>) -> Result<()> 
             if *exec == Execution::Refused {
                 flags |= MountFlags::NOEXEC;
             }
-            mount(kind.as_c_str(), path.as_c_str(), kind.as_c_str(), flags, options.as_c_str())
+            let place = inside(path, OFlags::empty())?;
+            mount(
+                kind.as_c_str(),
+                Options::name_of(&place)?.as_c_str()?,
+                kind.as_c_str(),
+                flags,
+                options.as_c_str(),
+            )
         }
         Op::Set { path, value } => set(path, value.to_bytes()),
         Op::Overlay { path } => layers.map_or(Err(Errno::INVAL), |layers| layers.mount(path)),
         Op::Overlaid { source, path } => {
-            let source = dir(source)?;
+            let source = without_links(source)?;
             mount_overlay(path, std::iter::once(&source).chain(empty), None)
         }
         Op::Layer { path } => layers.map_or(Err(Errno::INVAL), |layers| layers.bind(path)),
@@ -111,11 +145,11 @@ fn run(op: &Op, layers: Option<&Opened>, empty: Option<&OwnedFd>) -> Result<()> 
             (outcome, Otherwise::Filtered | Otherwise::Allowed) => outcome,
         },
         Op::Hide { path } => hide(path),
-        Op::MountPoint { parent, path } => mount_point(parent, path),
+        Op::MountPoint { path } => mount_point(path),
         Op::Secret { path, bytes } => write_secret(path, bytes),
         Op::SealMount { path } => {
             let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
-            mount_remount(path.as_c_str(), flags, c"")
+            mount_remount(Options::name_of(&inside(path, OFlags::empty())?)?.as_c_str()?, flags, c"")
         }
     }
 }
@@ -127,19 +161,58 @@ fn fine_if_there(made: Result<()>) -> Result<()> {
     }
 }
 
+/// Opens a path of the view, as the command will resolve it.
+fn inside(path: &CStr, flags: OFlags) -> Result<OwnedFd> {
+    let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    loop {
+        match openat2(CWD, path, flags, Mode::empty(), resolve) {
+            // With `..` in the path, somebody renamed or mounted something meanwhile.
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Opens what was resolved to a path of the host: a link that took the place of a part of it is refused.
+fn without_links(path: &CStr) -> Result<OwnedFd> {
+    openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+}
+
+/// Does something to a name in its directory, which is opened as a path of the view.
+fn in_parent<T>(path: &CStr, act: impl FnOnce(&OwnedFd, &CStr) -> Result<T>) -> Result<T> {
+    let bytes = path.to_bytes_with_nul();
+    let mut parent = [0; PATH_BYTES];
+    let name = match bytes.iter().rposition(|byte| *byte == b'/') {
+        None => {
+            parent[0] = b'.';
+            bytes
+        }
+        Some(end) => {
+            parent.get_mut(..end).ok_or(Errno::NAMETOOLONG)?.copy_from_slice(&bytes[..end]);
+            &bytes[end + 1..]
+        }
+    };
+    let text = |bytes| CStr::from_bytes_until_nul(bytes).map_err(|_| Errno::NAMETOOLONG);
+    act(&inside(text(&parent)?, OFlags::DIRECTORY)?, text(name)?)
+}
+
 /// Shows files of the host, with all mounts beneath them.
-fn bind(source: &CStr, path: &CStr, attr: MountAttr) -> Result<()> {
-    let clone =
-        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-    let tree = open_tree(CWD, source, clone)?;
+fn bind(source: &CStr, place: &OwnedFd, attr: MountAttr) -> Result<()> {
+    attach(&open_tree(CWD, source, CLONE)?, place, attr)
+}
+
+fn attach(tree: &OwnedFd, place: &OwnedFd, attr: MountAttr) -> Result<()> {
     set_mount_attr(tree.as_fd(), attr)?;
-    move_mount(tree.as_fd(), c"", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+    let by_descriptor = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(tree, c"", place, c"", by_descriptor)
 }
 
 /// `/dev/null` through a read-only mount: fchmod(2) on a descriptor of the host's mount changes the host's node.
 /// Mounted over the old root, which is still `/`, because the view may hide its own `/dev`.
 pub fn open_null() -> Result<OwnedFd> {
-    bind(c"/dev/null", c"/dev/null", MountAttr::READ_ONLY.and(MountAttr::NO_SUID))?;
+    let host = open(c"/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    bind(c"/dev/null", &host, MountAttr::READ_ONLY.and(MountAttr::NO_SUID))?;
     open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
@@ -151,7 +224,7 @@ fn set(path: &CStr, value: &[u8]) -> Result<()> {
 
 fn write_secret(path: &CStr, bytes: &[u8]) -> Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = openat(CWD, path, flags, Mode::from_raw_mode(0o400))?;
+    let file = in_parent(path, |dir, name| openat(dir, name, flags, Mode::from_raw_mode(0o400)))?;
     let mut rest = bytes;
     while !rest.is_empty() {
         let written = rustix::io::write(&file, rest)?;
@@ -162,29 +235,31 @@ fn write_secret(path: &CStr, bytes: &[u8]) -> Result<()> {
 
 /// Covers a directory with an empty one and a file with nothing, both closed.
 fn hide(path: &CStr) -> Result<()> {
-    let there = match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
+    let there = match inside(path, OFlags::NOFOLLOW) {
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
         other => other?,
     };
-    if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
+    if FileType::from_raw_mode(fstat(&there)?.st_mode) == FileType::Directory {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
-        return mount(c"tmpfs", path, c"tmpfs", flags, c"mode=000,size=4k");
+        return mount(c"tmpfs", Options::name_of(&there)?.as_c_str()?, c"tmpfs", flags, c"mode=000,size=4k");
     }
-    bind(c"/dev/null", path, MountAttr::READ_ONLY)
+    bind(c"/dev/null", &there, MountAttr::READ_ONLY)
 }
 
 /// Makes a directory without leaving a trace in its parent's time.
-fn mount_point(parent: &CStr, path: &CStr) -> Result<()> {
-    let before = statat(CWD, parent, AtFlags::empty())?;
-    match mkdirat(CWD, path, Mode::from_raw_mode(0o755)) {
-        Err(Errno::EXIST) => return Ok(()),
-        other => other?,
-    }
-    let mtime =
-        Timespec { tv_sec: before.st_mtime, tv_nsec: i64::try_from(before.st_mtime_nsec).unwrap_or(0) };
-    let atime = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-    let times = Timestamps { last_access: atime, last_modification: mtime };
-    utimensat(CWD, parent, &times, AtFlags::empty())
+fn mount_point(path: &CStr) -> Result<()> {
+    in_parent(path, |parent, name| {
+        let before = fstat(parent)?;
+        match mkdirat(parent, name, Mode::from_raw_mode(0o755)) {
+            Err(Errno::EXIST) => return Ok(()),
+            other => other?,
+        }
+        let mtime =
+            Timespec { tv_sec: before.st_mtime, tv_nsec: i64::try_from(before.st_mtime_nsec).unwrap_or(0) };
+        let atime = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+        let times = Timestamps { last_access: atime, last_modification: mtime };
+        utimensat(parent, c".", &times, AtFlags::empty())
+    })
 }
 
 fn dir(path: &CStr) -> Result<OwnedFd> {
@@ -246,14 +321,9 @@ impl Opened {
 
     fn bind(&self, path: &CStr) -> Result<()> {
         let Some(lower) = self.lowers.iter().flatten().next() else { return Err(Errno::INVAL) };
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE
-            | OpenTreeFlags::OPEN_TREE_CLOEXEC
-            | OpenTreeFlags::AT_EMPTY_PATH
-            | OpenTreeFlags::AT_RECURSIVE;
-        let tree = open_tree(lower, c"", flags)?;
+        let tree = open_tree(lower, c"", CLONE | OpenTreeFlags::AT_EMPTY_PATH)?;
         let quiet = MountAttr::READ_ONLY.and(MountAttr::NO_SUID).and(MountAttr::NO_DEV);
-        set_mount_attr(tree.as_fd(), quiet)?;
-        move_mount(tree.as_fd(), c"", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+        attach(&tree, &inside(path, OFlags::empty())?, quiet)
     }
 }
 
@@ -263,7 +333,8 @@ fn mount_overlay<'a>(
     lowers: impl Iterator<Item = &'a OwnedFd>,
     upper: Option<&(OwnedFd, OwnedFd)>,
 ) -> Result<()> {
-    let mut options = Options { bytes: [0; OPTIONS_BYTES], length: 0 };
+    let place = inside(path, OFlags::empty())?;
+    let mut options = Options::new();
     for (number, lower) in lowers.enumerate() {
         options.text(if number == 0 { b"lowerdir=" } else { b":" })?;
         options.fd(lower)?;
@@ -281,7 +352,7 @@ fn mount_overlay<'a>(
         None => flags |= MountFlags::RDONLY,
     }
     options.text(b",userxattr")?;
-    mount(c"overlay", path, c"overlay", flags, options.as_c_str()?)
+    mount(c"overlay", Options::name_of(&place)?.as_c_str()?, c"overlay", flags, options.as_c_str()?)
 }
 
 /// Text put together without the allocator.
@@ -291,6 +362,17 @@ struct Options {
 }
 
 impl Options {
+    const fn new() -> Self {
+        Self { bytes: [0; OPTIONS_BYTES], length: 0 }
+    }
+
+    /// A name of what is open, for a call that takes a path only.
+    fn name_of(fd: &OwnedFd) -> Result<Self> {
+        let mut name = Self::new();
+        name.fd(fd)?;
+        Ok(name)
+    }
+
     fn text(&mut self, text: &[u8]) -> Result<()> {
         // One byte stays zero: the end of a C string.
         let end = self.length + text.len();

@@ -2,6 +2,8 @@
 
 use std::ffi::CString;
 
+use avfs::runtime::Links;
+
 use crate::sys::MountAttr;
 
 /// One call or a few of them; paths of the view are relative to the new root, which is the working directory.
@@ -22,6 +24,7 @@ pub enum Op {
         source: CString,
         path: CString,
         attr: MountAttr,
+        links: Links,
     },
     /// Read-only what is there already, if it is.
     Seal {
@@ -60,7 +63,6 @@ pub enum Op {
         path: CString,
     },
     MountPoint {
-        parent: CString,
         path: CString,
     },
     /// A file with this content, for its owner to read.

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
 use avfs::runtime::{
-    Access, Confinement, LaunchPlan, NestedUserns, SeccompProfile, SecretFile, TmpfsSize, UpperPlace,
+    Access, Confinement, LaunchPlan, Links, NestedUserns, SeccompProfile, SecretFile, TmpfsSize, UpperPlace,
     UpperRoot, ViewStep, WorkspaceMount,
 };
 
@@ -91,8 +91,8 @@ impl Compiler<'_> {
             ViewStep::Symlink { path, target } => {
                 self.push(Op::Symlink { path: inner(path)?, target: c_path(target)? });
             }
-            ViewStep::Bind { source, path, access } => {
-                self.bind(source, path, *access)?;
+            ViewStep::Bind { source, path, access, links } => {
+                self.bind(source, path, *access, *links)?;
                 match access {
                     Access::ReadWrite => self.seal_own_binary(source, path)?,
                     Access::ReadOnly | Access::Device => {}
@@ -114,10 +114,7 @@ impl Compiler<'_> {
             ViewStep::Devices { path } => self.devices(path)?,
             ViewStep::Workspace(workspace) => self.workspace(workspace)?,
             ViewStep::Hide { path } => self.push(Op::Hide { path: inner(path)? }),
-            ViewStep::MountPoint { path } => {
-                let parent = path.parent().unwrap_or(Path::new("/"));
-                self.push(Op::MountPoint { parent: inner(parent)?, path: inner(path)? });
-            }
+            ViewStep::MountPoint { path } => self.push(Op::MountPoint { path: inner(path)? }),
             ViewStep::Secrets { path } => self.secrets(path)?,
             ViewStep::SealRoot => self.push(Op::SealMount { path: c_string(b".")? }),
         }
@@ -130,7 +127,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn bind(&mut self, source: &Path, path: &Path, access: Access) -> Result<(), LaunchError> {
+    fn bind(&mut self, source: &Path, path: &Path, access: Access, links: Links) -> Result<(), LaunchError> {
         let at = inner(path)?;
         let is_dir = std::fs::metadata(source)
             .map_err(|error| LaunchError::Source { path: source.to_owned(), source: error })?
@@ -147,7 +144,7 @@ impl Compiler<'_> {
             // A device is written to through a read-only mount too; its mode and owner are not.
             Access::Device => MountAttr::NO_SUID.and(MountAttr::READ_ONLY),
         };
-        self.push(Op::Bind { source: c_path(source)?, path: at, attr });
+        self.push(Op::Bind { source: c_path(source)?, path: at, attr, links });
         Ok(())
     }
 
@@ -155,7 +152,7 @@ impl Compiler<'_> {
         // Where it cannot be told it cannot be found from inside either: there is no /proc, or no such file.
         let Ok(own) = std::env::current_exe() else { return Ok(()) };
         for Seal { source, path, access } in seals(&own, source, path) {
-            self.bind(&source, &path, access)?;
+            self.bind(&source, &path, access, Links::Refused)?;
         }
         Ok(())
     }
@@ -189,7 +186,7 @@ impl Compiler<'_> {
         for device in DEVICES {
             let source = Path::new("/dev").join(device);
             if source.exists() {
-                self.bind(&source, &dev.join(device), Access::Device)?;
+                self.bind(&source, &dev.join(device), Access::Device, Links::Followed)?;
             }
         }
         for (name, target) in DEVICE_LINKS {
@@ -251,7 +248,9 @@ impl Compiler<'_> {
                 self.push(if lowers.len() == 1 { Op::Layer { path } } else { Op::Overlay { path } });
                 self.layers = Some(Layers { lowers: strings(lowers)?, upper: Upper::None });
             }
-            WorkspaceMount::Copy { path, source } => self.bind(source, path, Access::ReadWrite)?,
+            WorkspaceMount::Copy { path, source } => {
+                self.bind(source, path, Access::ReadWrite, Links::Followed)?
+            }
         }
         Ok(())
     }

@@ -174,6 +174,7 @@ mod tests {
     use crate::runtime::policy::PolicyProfile;
     use crate::runtime::request::tests::request;
     use crate::runtime::timeout::ExecutionTimeout;
+    use crate::runtime::view::HostPath;
     use crate::runtime::view::{Extra, Profile};
 
     fn of(request: &ExecutionRequest, machine: &Machine) -> MemoParts {
@@ -185,6 +186,10 @@ mod tests {
     }
 
     type Change = Box<dyn Fn(&mut ExecutionRequest)>;
+
+    fn host_path(path: &str) -> HostPath {
+        HostPath { path: path.into(), real: path.into() }
+    }
 
     #[test]
     fn every_field_changes_its_part_and_no_other() {
@@ -210,7 +215,7 @@ mod tests {
             (&[SANDBOX], Box::new(|it| it.net = "allow=a.org".parse().unwrap())),
             (&[SANDBOX], Box::new(|it| it.proc = ProcMode::Absent)),
             (&[SANDBOX], Box::new(|it| it.profile = Profile::Host)),
-            (&[SANDBOX], Box::new(|it| it.extras = vec![Extra::ReadOnly("/x".into())])),
+            (&[SANDBOX], Box::new(|it| it.extras = vec![Extra::ReadOnly(host_path("/x"))])),
             (&[SANDBOX], Box::new(|it| it.secrets_in_files = SecretsInFiles::Allowed)),
             (&[SANDBOX], Box::new(|it| it.limits.memory = Some(1))),
             (&[SANDBOX], Box::new(|it| it.confinement.seccomp = SeccompProfile::Off)),

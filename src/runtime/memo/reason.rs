@@ -42,7 +42,7 @@ pub fn of_request(request: &ExecutionRequest) -> Vec<Reason> {
         let path = extra.path().display();
         let (code, text) = match extra {
             Extra::Tmpfs(_) | Extra::Hide(_) => continue,
-            Extra::ReadOnly(path) if is_declared(path, request) => continue,
+            Extra::ReadOnly(shown) if is_declared(&shown.path, request) => continue,
             Extra::ReadOnly(_) => {
                 ("host.ro", format!("{path} of the host is shown; declare it: --input {path}, or --pure"))
             }
@@ -203,11 +203,16 @@ mod tests {
     use super::*;
     use crate::runtime::launcher::SecretFile;
     use crate::runtime::request::tests::request;
+    use crate::runtime::view::HostPath;
 
     fn codes(change: impl Fn(&mut ExecutionRequest)) -> Vec<&'static str> {
         let mut request = request();
         change(&mut request);
         of_request(&request).into_iter().map(|reason| reason.code).collect()
+    }
+
+    fn host_path(path: &str) -> HostPath {
+        HostPath { path: path.into(), real: path.into() }
     }
 
     #[test]
@@ -216,8 +221,8 @@ mod tests {
         let cache = || Extra::Cache { source: "/c".into(), path: "/w/target".into() };
         assert_eq!(codes(|it| it.net = NetMode::Host), ["network"]);
         assert_eq!(codes(|it| it.net = "allow=a.org".parse().unwrap()), ["network"]);
-        assert_eq!(codes(|it| it.extras = vec![Extra::ReadOnly("/data/x".into())]), ["host.ro"]);
-        assert_eq!(codes(|it| it.extras = vec![Extra::ReadWrite("/data".into())]), ["host.rw"]);
+        assert_eq!(codes(|it| it.extras = vec![Extra::ReadOnly(host_path("/data/x"))]), ["host.ro"]);
+        assert_eq!(codes(|it| it.extras = vec![Extra::ReadWrite(host_path("/data"))]), ["host.rw"]);
         assert_eq!(codes(|it| it.extras = vec![cache()]), ["host.cache_dir"]);
         assert_eq!(
             codes(|it| it.extras = vec![Extra::Tmpfs("/t".into()), Extra::Hide("/h".into())]),
@@ -230,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_is_declared_is_remembered() {
-        let shown = |it: &mut ExecutionRequest| it.extras = vec![Extra::ReadOnly("/data/x".into())];
+        let shown = |it: &mut ExecutionRequest| it.extras = vec![Extra::ReadOnly(host_path("/data/x"))];
         let declared = |input: &'static str| {
             codes(move |it| {
                 shown(it);
@@ -244,7 +249,7 @@ mod tests {
         let all = codes(|it| {
             it.purity = Purity::Declared;
             it.net = NetMode::Host;
-            it.extras = vec![Extra::ReadWrite("/data".into())];
+            it.extras = vec![Extra::ReadWrite(host_path("/data"))];
             it.profile = Profile::Host;
         });
         assert_eq!(all, ["host.profile"]);

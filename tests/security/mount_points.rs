@@ -1,0 +1,47 @@
+//! Tried: leading the directories that are made for mounts to the host: through a link of the workspace, by `..`.
+//! Stopped by: while the root is made its paths are resolved in it, not in the host's (openat2).
+
+use std::path::Path;
+
+use crate::env::{Running, TestEnv};
+
+#[test]
+fn mount_points_through_a_link_are_not_made_on_the_host() {
+    let env = TestEnv::with_project();
+    let victim = env.at("victim");
+    std::fs::create_dir(&victim).unwrap();
+    std::os::unix::fs::symlink(&victim, env.project().join("out")).unwrap();
+    let made = || victim.join("made").exists();
+    // Control: by its name the link leads there.
+    let mut mkdir = env.clean(Path::new("mkdir"));
+    Running::start(mkdir.arg("out/made")).answer().expect(0);
+    assert!(made());
+    std::fs::remove_dir(victim.join("made")).unwrap();
+    let link = env.project().join("out/made");
+    let inside = link.to_str().unwrap();
+    env.run(&["--tmpfs", inside, "--", "true"]);
+    assert!(!made());
+    env.put(".avfs/avfs.toml", b"[cache]\ndirs = [\"out/made\"]\n");
+    for options in [&[][..], &["--fork", "f"], &["--backend", "copy"], &["--readonly"]] {
+        env.run(&[options, &["--", "true"]].concat());
+        assert!(!made(), "{options:?}");
+    }
+}
+
+#[test]
+fn parents_of_the_root_are_the_root() {
+    let env = TestEnv::with_project();
+    let entries = || {
+        let names = std::fs::read_dir(env.at("cache/avfs")).unwrap().map(|entry| entry.unwrap().file_name());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    env.ok(&[], "true");
+    let before = entries();
+    // Control: beneath the directory that the root is mounted on, `..` is the cache.
+    let mut mkdir = env.clean(Path::new("mkdir"));
+    Running::start(mkdir.arg("../made").current_dir(env.at("cache/avfs/mnt"))).answer().expect(0);
+    assert_ne!(entries(), before);
+    std::fs::remove_dir(env.at("cache/avfs/made")).unwrap();
+    env.ok(&["--tmpfs", "/../made"], "touch /made/file");
+    assert_eq!(entries(), before);
+}
