@@ -159,16 +159,16 @@ fn why_not_live(dir: &Path, cache_dir: &Path) -> Result<Option<String>, GroundEr
         return Ok(Some("the cache directory lies in it".to_owned()));
     }
     let mounts = std::fs::read("/proc/self/mountinfo").map_err(io)?;
-    Ok(submount(&mounts, dir).map(|at| format!("{} is mounted in it", at.display())))
+    Ok(mounts_beneath(&mounts, dir).next().map(|at| format!("{} is mounted in it", at.display())))
 }
 
-/// A mount beneath a directory, from the kernel's list.
-fn submount(mountinfo: &[u8], dir: &Path) -> Option<PathBuf> {
+/// The mounts beneath a directory, from the kernel's list.
+pub(super) fn mounts_beneath(mountinfo: &[u8], dir: &Path) -> impl Iterator<Item = PathBuf> {
     use std::os::unix::ffi::OsStringExt;
     let points =
         mountinfo.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
-    let mut paths = points.map(|point| PathBuf::from(std::ffi::OsString::from_vec(unescape(point))));
-    paths.find(|path| path != dir && path.starts_with(dir))
+    let paths = points.map(|point| PathBuf::from(std::ffi::OsString::from_vec(unescape(point))));
+    paths.filter(move |path| path != dir && path.starts_with(dir))
 }
 
 /// The kernel writes blanks, tabs, newlines and backslashes as three octal digits.
@@ -224,10 +224,11 @@ mod tests {
     #[test]
     fn mounts_beneath_a_directory_are_found() {
         let list = b"1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 8:2 / /home/a\\040b/data rw - ext4 /dev/b rw\n";
-        assert_eq!(submount(list, Path::new("/home/a b")), Some("/home/a b/data".into()));
-        assert_eq!(submount(list, Path::new("/home/a")), None);
+        let first = |dir: &Path| mounts_beneath(list, dir).next();
+        assert_eq!(first(Path::new("/home/a b")), Some("/home/a b/data".into()));
+        assert_eq!(first(Path::new("/home/a")), None);
         // A directory that is itself a mount can be a layer.
-        assert_eq!(submount(list, Path::new("/home/a b/data")), None);
+        assert_eq!(first(Path::new("/home/a b/data")), None);
     }
 
     #[test]

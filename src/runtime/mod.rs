@@ -4,6 +4,7 @@
 //! Nothing here prints, and the environment comes in as a value.
 
 mod afterwards;
+mod aliases;
 mod apply;
 pub mod batch;
 pub mod bisect;

@@ -7,9 +7,10 @@ use crate::vault::export::{ExportOptions, Overwrite};
 use crate::vault::path::TreePath;
 use crate::vault::set_ids::SetIds;
 
+use super::aliases::aliases;
 use super::choices::{CacheMode, Writing};
 use super::egress::with_proxy;
-use super::ground::{Names, Places, upper_root};
+use super::ground::{GroundError, Names, Places, upper_root};
 use super::journal;
 use super::launcher::{Input, LaunchPlan, Launcher, Streams, UpperPlace, UpperRoot, WorkspaceMount};
 use super::locate::VAULT_DIR;
@@ -19,7 +20,7 @@ use super::reproducible::{HOSTNAME, Reproducible, UMASK, with_clock};
 use super::request::ExecutionRequest;
 use super::room::{Room, Scratch};
 use super::run::Run;
-use super::view::{SecretFiles, ViewRequest, view};
+use super::view::{Extra, Profile, SecretFiles, ViewRequest, view};
 use super::workspace_service::Ground;
 
 /// Runs whose writing is looked at to tell how much the next one will write.
@@ -56,6 +57,9 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         if let Some(vault) = site.vault.path() {
             secret.extend(vault_files(vault, places));
         }
+        let aliases = aliases(&shown_dirs(request), &secret)
+            .map_err(|source| GroundError::Io { path: "/proc/self/mountinfo".into(), source })?;
+        secret.extend(aliases);
         let steps = view(ViewRequest {
             profile: request.profile,
             workspace,
@@ -155,6 +159,21 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         let upper = upper_place(session, room, root)?;
         Ok(WorkspaceMount::Overlay { path, lowers, upper })
     }
+}
+
+/// Directories of the host that are shown beside the system and the workspace, and where they are seen.
+fn shown_dirs(request: &ExecutionRequest) -> Vec<(&Path, &Path)> {
+    let root = Path::new("/");
+    match request.profile {
+        Profile::Host => vec![(root, root)],
+        Profile::Strict => Vec::new(),
+    }
+    .into_iter()
+    .chain(request.extras.iter().filter_map(|extra| match extra {
+        Extra::ReadOnly(_) | Extra::ReadWrite(_) => Some((extra.source(), extra.path())),
+        Extra::Tmpfs(_) | Extra::Hide(_) | Extra::Cache { .. } => None,
+    }))
+    .collect()
 }
 
 /// Paths of the workspace that are not part of it: something else is shown there.

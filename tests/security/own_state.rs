@@ -1,7 +1,7 @@
 //! Tried: reading what avfs keeps for itself: the vault, the cache, the scratch with upper and work.
 //! Stopped by: none of it is in the view; where everything is shown it is hidden.
 
-use crate::attempt::{assert_all_gained, assert_nothing_gained, inside, natively, program};
+use crate::attempt::{assert_all_gained, assert_nothing_gained, inside, natively, own_host, program};
 use crate::env::TestEnv;
 use crate::shared::Shared;
 
@@ -64,5 +64,42 @@ print('end end')",
         // A live base is the workspace's own directory: what is listed there is the fork.
         let own = env.project().display().to_string();
         assert!(seen.iter().all(|path| *path == own), "{options:?}: {answer:?}");
+    }
+}
+
+/// What the host has mounted at another place too is not what its name says.
+#[test]
+fn mounts_of_the_cache_elsewhere_are_hidden() {
+    let env = TestEnv::with_project();
+    env.ok(&["--fork", "f"], "echo x > x");
+    let (around, project) = (env.at("around"), env.project());
+    std::fs::create_dir_all(around.join("cache")).unwrap();
+    let list = format!(
+        "def listed(path):
+    if not os.listdir(path): raise OSError(errno.ENOENT, '')
+tried('cache', lambda: listed('{0}/cache/avfs'))
+tried('vault', lambda: open('{0}/project/.avfs/vault.db').close())",
+        around.display()
+    );
+    std::fs::create_dir_all(around.join("project")).unwrap();
+    let with = |start: &str| {
+        let script = format!(
+            "set -e; mount --bind {cache} {around}/cache; mount --bind {project} {around}/project; cd {project}
+            {start} -- python3 -c \"$P\"",
+            cache = env.at("cache").display(),
+            around = around.display(),
+            project = project.display(),
+        );
+        own_host(&env, &script, &list)
+    };
+    assert_all_gained(&with("env"), &["cache", "vault"]);
+    let shown = around.display();
+    for options in [
+        format!("--ro {shown}"),
+        format!("--rw {shown}"),
+        format!("--ro {shown}/cache --ro {shown}/project"),
+        format!("--ro {shown}/cache/avfs --ro {shown}/project/.avfs"),
+    ] {
+        assert_nothing_gained(&with(&format!("\"$RUN\" -q {options}")), &["cache", "vault"]);
     }
 }
