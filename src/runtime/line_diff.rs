@@ -310,7 +310,7 @@ mod tests {
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
-                if state % 2 == 0 { b"0\n".as_slice() } else { b"1\n" }
+                if state.is_multiple_of(2) { b"0\n".as_slice() } else { b"1\n" }
             };
             std::iter::repeat_with(next).take(200_000).collect()
         };

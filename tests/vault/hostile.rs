@@ -19,6 +19,7 @@ use avfs::vault::gc::Trial;
 use avfs::vault::meter::Meter;
 use avfs::vault::page::{DirMeta, DirRef, Entry, FileContent, FileNode, Node, Totals};
 use avfs::vault::pages::{NewPages, build};
+use avfs::vault::set_ids::SetIds;
 use avfs::vault::tree::{Pages, Walk};
 use avfs::vault::version::{Draft, root_of};
 use avfs::vault::{Result, Vault};
@@ -106,14 +107,19 @@ impl Hostile {
             paths: &[],
             meter: &Meter::default(),
             unwritten: None,
+            set_ids: SetIds::Stripped,
         };
-        vault.export(&self.root(vault, "main")?, out, &options)
+        vault.export(&self.root(vault, "main")?, out, &options).map(drop)
     }
 
     fn apply(&self, vault: &Vault, dir: &Path) -> std::result::Result<(), ApplyError> {
         let subject = Subject::of(vault, &ChangesOf::Fork(main_fork()))?;
-        let options =
-            ApplyOptions { filter: &Filter::default(), trial: Trial::Real, meter: &Meter::default() };
+        let options = ApplyOptions {
+            filter: &Filter::default(),
+            trial: Trial::Real,
+            set_ids: SetIds::Stripped,
+            meter: &Meter::default(),
+        };
         apply(vault, &subject, dir, &options).map(drop)
     }
 

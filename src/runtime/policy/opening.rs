@@ -119,7 +119,13 @@ impl Opening {
     pub fn for_an_agent(&self) -> Verdict {
         let action = match self {
             Self::Vault(NamedVault { is_trusted: false, .. }) | Self::NewVault => Action::Deny,
-            _ => Action::RequireApproval,
+            Self::Vault(_)
+            | Self::Apply
+            | Self::Ro(_)
+            | Self::EnvFile(_)
+            | Self::At(_)
+            | Self::Degraded
+            | Self::Cover { .. } => Action::RequireApproval,
         };
         Verdict {
             action,

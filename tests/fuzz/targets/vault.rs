@@ -1,6 +1,6 @@
 //! A vault that somebody else made: objects whose digests are right and whose content is anything, and rows of any
 //! value. It is opened, checked, compared, exported and applied; each ends in an answer or an error, and writes nothing
-//! but beneath the directory it was given, and there no attributes but the user's.
+//! but beneath the directory it was given, and there no attributes but the user's and no set-id bits.
 //!
 //! Rows are changed by SQL: bytes of the file itself would not get past SQLite.
 
@@ -26,12 +26,14 @@ use avfs::vault::meter::Meter;
 use avfs::vault::page::{
     Body, DirMeta, DirRef, Entry, FifoNode, FileContent, FileNode, Node, PageRef, SymlinkNode, Totals,
 };
+use avfs::vault::set_ids::SetIds;
 use avfs::vault::version::{Draft, Reference, root_of};
 use avfs::vault::{Context, Vault, VaultError};
 use libfuzzer_sys::fuzz_target;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 
 const STEPS_MAX: usize = 24;
 /// What is written out: no walk sees more entries than the version counts.
@@ -315,15 +317,17 @@ fn clear(dir: &Path) {
     }
 }
 
-fn assert_only_user_attributes(dir: &Path) {
+fn assert_harmless(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let kind = entry.file_type().expect("a type");
         if kind.is_dir() {
-            assert_only_user_attributes(&entry.path());
+            assert_harmless(&entry.path());
         }
         if !(kind.is_dir() || kind.is_file()) {
             continue;
         }
+        let mode = entry.metadata().expect("a mode").mode();
+        assert!(kind.is_dir() || mode & 0o6000 == 0, "{:?} has mode {mode:o}", entry.path());
         if let Ok(file) = std::fs::File::open(entry.path()) {
             let other = |name: &[u8]| panic!("{:?} has {}", entry.path(), String::from_utf8_lossy(name));
             xattr::read_noting(file.as_fd(), other).expect("attributes");
@@ -351,13 +355,24 @@ fn write_out(vault: &Vault, inside: &Path) -> Result<(), VaultError> {
         return Ok(());
     }
     let meter = Meter::default();
-    let options = ExportOptions { overwrite: Overwrite::Refuse, paths: &[], meter: &meter, unwritten: None };
+    let options = ExportOptions {
+        overwrite: Overwrite::Refuse,
+        paths: &[],
+        meter: &meter,
+        unwritten: None,
+        set_ids: SetIds::Stripped,
+    };
     let exported = vault.export(&root, &inside.join("out"), &options);
     let subject = Subject::of(vault, &ChangesOf::Fork(ForkName::main()))?;
-    let options = ApplyOptions { filter: &Filter::default(), trial: Trial::Real, meter: &meter };
+    let options = ApplyOptions {
+        filter: &Filter::default(),
+        trial: Trial::Real,
+        set_ids: SetIds::Stripped,
+        meter: &meter,
+    };
     // Refused or done: an error is an answer too.
     let _ = apply(vault, &subject, &inside.join("dir"), &options);
-    exported
+    exported.map(drop)
 }
 
 fuzz_target!(|bytes: &[u8]| {
@@ -399,7 +414,7 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = write_out(&vault, &inside);
         let _ = vault.gc(&|_| {});
     }
-    assert_only_user_attributes(&inside);
+    assert_harmless(&inside);
     let names = |dir: &Path| {
         let listed = beneath::names(beneath::open_root(dir).expect("the place").as_fd()).expect("names");
         let mut names: Vec<String> =
