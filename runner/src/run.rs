@@ -14,7 +14,7 @@ use avfs::printable;
 use avfs::runtime::envelope::{ErrorBody, ExecutionEnvelope, RequestObject};
 use avfs::runtime::{
     Came, ExecuteError, Executed, ExecutionRequest, ExecutionResult, Exit, LocateError, OUTPUT_LOST,
-    Rehearsal, VAULT_DIR, VAULT_FILE, bound_dir,
+    Rehearsal, bound_dir,
 };
 use avfs::vault::Vault;
 use avfs::vault::secrets::Secrets;
@@ -164,7 +164,10 @@ fn plan(args: &Args) -> Result<(ExecutionRequest, Rehearsal), RunError> {
             let vault = Vault::open(&located.path, OpenOptions::default(), context())?;
             (located.path, bound_dir(&vault)?)
         }
-        Err(LocateError::NoneNear { cwd }) => (cwd.join(VAULT_DIR).join(VAULT_FILE), Some(cwd)),
+        Err(LocateError::NoneNear { cwd }) => {
+            let place = read_config(&around, None)?.0.vault_place.value;
+            (around.new_vault(place)?, Some(cwd))
+        }
         Err(error) => return Err(error.into()),
     };
     let (config, _) = read_config(&around, bound.as_deref())?;

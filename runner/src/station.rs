@@ -1,5 +1,6 @@
 //! Where this process works: the vault, the settings and the machine, found once, and requests made for it.
 
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,8 +12,8 @@ use avfs::hostfs::{machine, mask};
 use avfs::runtime::policy::{NamedVault, Opening, Policy};
 use avfs::runtime::{
     Came, ExecuteError, Executed, ExecutionRequest, LocateError, Located, Look, Machine, MemoSite, Note,
-    PolicyTexts, ProxyRuntime, RememberFor, Site, Surroundings, TrustOrigin, UNBOUND_PATH, VaultSource,
-    bound_dir, cache_line, look, make_vault, stat_cache_path,
+    PolicyTexts, ProxyRuntime, RememberFor, Retention, Site, Surroundings, TrustOrigin, UNBOUND_PATH,
+    VaultSource, bound_dir, cache_line, look, make_vault, stat_cache_path,
 };
 use avfs::vault::materialize::BaseCache;
 use avfs::vault::meter::Meter;
@@ -92,8 +93,37 @@ impl Station {
         let mut executed = runtime.execute(request);
         if let Ok(Came::Ran(result)) = &mut executed.came {
             result.notes.splice(0..0, self.notes.iter().cloned());
+            if request.retention == Retention::Review && result.version_after.is_some() {
+                result.notes.extend(self.note_git_clean());
+            }
         }
         Ok(executed)
+    }
+
+    /// Once for a vault in a repository: `git clean -x` would delete it, with every run that was not applied.
+    fn note_git_clean(&self) -> Option<Note> {
+        let (dir, home) = (self.bound.as_deref()?, self.vault.path()?.parent()?);
+        let is_cleaned = home.starts_with(dir) && dir.ancestors().any(|above| above.join(".git").exists());
+        if !is_cleaned {
+            return None;
+        }
+        let noted = home.join("git-clean-noted");
+        match std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&noted) {
+            Ok(_) => Some(Note {
+                code: "vault.git_clean",
+                text: format!(
+                    "git clean -x would delete {} with every run that is not applied; \
+                     vault.place = \"data\" in your avfs.toml keeps new vaults elsewhere",
+                    home.display()
+                ),
+            }),
+            Err(error) => {
+                if error.kind() != std::io::ErrorKind::AlreadyExists {
+                    tracing::debug!(%error, "the note about git clean was not written down");
+                }
+                None
+            }
+        }
     }
 
     /// Whether a result is remembered that would be taken for the request; nothing is written.
@@ -186,9 +216,8 @@ fn open_vault(args: &Args, around: &Surroundings) -> Result<(Vault, Option<Named
         }
     };
     match around.locate(args.vault.as_deref()) {
-        Ok(Located { path, source }) => {
-            let dir = path.parent().and_then(Path::parent);
-            if source == VaultSource::Nearest && dir.is_some_and(|dir| dir != around.cwd) {
+        Ok(Located { path, source, dir }) => {
+            if dir.is_some_and(|dir| dir != around.cwd) {
                 say(format!("avfs-run: using the vault {}", path.display()));
             }
             let named = match source {
@@ -198,7 +227,8 @@ fn open_vault(args: &Args, around: &Surroundings) -> Result<(Vault, Option<Named
             Ok((Vault::open(&path, options, context)?, named))
         }
         Err(LocateError::NoneNear { cwd }) if !args.explain_cache => {
-            let path = around.new_vault()?;
+            let place = read_config(around, None)?.0.vault_place.value;
+            let path = around.new_vault(place)?;
             let policy = policy(around, None)?.with_profiles(&args.policy);
             if let Some(verdict) = policy.refuses(&Opening::NewVault) {
                 return Err(RunError::Refused(verdict));

@@ -31,6 +31,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("AVFS_RUN_CACHE_EXPIRES", "run.cache_expires"),
     ("AVFS_FORK_EXPIRES", "fork.expires"),
     ("AVFS_CHECKPOINT_KEEP", "checkpoint.keep"),
+    ("AVFS_VAULT_PLACE", "vault.place"),
 ];
 
 /// A variable that is set.

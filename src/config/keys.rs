@@ -59,6 +59,7 @@ pub fn set<G: Given>(config: &mut Config, given: &G) -> Result<(), G::Error> {
         "run.cache_expires" => config.run_cache_expires = given.one("a duration such as 30d")?,
         "fork.expires" => config.fork_expires = given.one("a duration such as 7d")?,
         "checkpoint.keep" => config.checkpoint_keep = given.number("a number, 2 or more")?,
+        "vault.place" => config.vault_place = given.one("workspace or data")?,
         _ => return Err(given.unread()),
     }
     Ok(())

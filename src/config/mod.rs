@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use crate::diagnose::Diagnose;
 use crate::runtime::{
     CacheMode, Confinement, CpuLimit, ExecutionTimeout, KeepCount, LandlockMode, Limit, Limits, NestedUserns,
-    NetMode, Profile, ScratchChoice, SeccompProfile, Span,
+    NetMode, Profile, ScratchChoice, SeccompProfile, Span, VaultPlace,
 };
 
 pub use crate::toml_source::{Fault, Problem};
@@ -83,6 +83,8 @@ pub struct Config {
     pub fork_expires: Setting<Span>,
     /// `checkpoint.keep`: how many automatic checkpoints a fork has at most.
     pub checkpoint_keep: Setting<KeepCount>,
+    /// `vault.place`: where a new vault is made.
+    pub vault_place: Setting<VaultPlace>,
 }
 
 impl Default for Config {
@@ -109,6 +111,7 @@ impl Default for Config {
             run_cache_expires: Setting::default(Span(30 * 24 * 60 * 60)),
             fork_expires: Setting::default(Span(7 * 24 * 60 * 60)),
             checkpoint_keep: Setting::default(KeepCount::DEFAULT),
+            vault_place: Setting::default(VaultPlace::Workspace),
         }
     }
 }
@@ -145,6 +148,19 @@ impl Config {
     pub fn with_directory(self, file: &Path, text: &str) -> Result<(Self, Vec<&'static str>), ConfigError> {
         let mut theirs = self.clone().with(file, text)?;
         let mut refused = Vec::new();
+        for (key, theirs, own) in [
+            ("run.timeout", &mut theirs.run_timeout, &self.run_timeout),
+            ("run.grace", &mut theirs.run_grace, &self.run_grace),
+        ] {
+            if theirs.value.at_most(own.value) != theirs.value {
+                *theirs = own.clone();
+                refused.push(key);
+            }
+        }
+        if theirs.vault_place != self.vault_place {
+            theirs.vault_place = self.vault_place;
+            refused.push("vault.place");
+        }
         if !self.run_net.value.covers(&theirs.run_net.value) {
             theirs.run_net = self.run_net;
             refused.push("run.net");
@@ -251,6 +267,7 @@ impl Config {
             one("run.cache_expires", &span(&self.run_cache_expires)),
             one("fork.expires", &span(&self.fork_expires)),
             one("checkpoint.keep", &self.checkpoint_keep),
+            one("vault.place", &self.vault_place),
         ]
     }
 }
@@ -344,6 +361,86 @@ mod tests {
         let open = Config::default().with(Path::new("user"), "[run]\nnet = \"host\"\n").unwrap();
         let (config, refused) = open.with_directory(Path::new("dir"), "[run]\nnet = \"none\"\n").unwrap();
         assert_eq!((config.run_net.value, refused.len()), (NetMode::None, 0));
+    }
+
+    /// What the file of a directory, which may come from anybody, may do with a key.
+    #[derive(Clone, Copy)]
+    enum DirectoryMay {
+        /// Only ask for less than the user does.
+        Tighten,
+        /// Anything: it concerns this workspace alone.
+        Choose,
+    }
+
+    /// Every key, in the order of the documentation.
+    const FROM_A_DIRECTORY: [(&str, DirectoryMay); 22] = [
+        ("capture.exclude", DirectoryMay::Choose),
+        ("cache.dirs", DirectoryMay::Choose),
+        ("run.timeout", DirectoryMay::Tighten),
+        ("run.grace", DirectoryMay::Tighten),
+        ("run.net", DirectoryMay::Tighten),
+        ("run.scratch", DirectoryMay::Choose),
+        ("run.env", DirectoryMay::Tighten),
+        ("run.ro", DirectoryMay::Tighten),
+        ("run.profile", DirectoryMay::Tighten),
+        ("run.seccomp", DirectoryMay::Tighten),
+        ("run.landlock", DirectoryMay::Tighten),
+        ("run.memory", DirectoryMay::Tighten),
+        ("run.cpus", DirectoryMay::Tighten),
+        ("run.pids", DirectoryMay::Tighten),
+        ("run.disk", DirectoryMay::Tighten),
+        ("run.files", DirectoryMay::Tighten),
+        ("run.file_size", DirectoryMay::Tighten),
+        ("run.cache", DirectoryMay::Tighten),
+        ("run.cache_expires", DirectoryMay::Choose),
+        ("fork.expires", DirectoryMay::Choose),
+        ("checkpoint.keep", DirectoryMay::Choose),
+        ("vault.place", DirectoryMay::Tighten),
+    ];
+
+    #[test]
+    fn every_key_says_what_a_directory_may_do_with_it() {
+        // For each key a value that is wider than the user's below, or simply another.
+        let user = "[run]\nmemory = '1GiB'\ncpus = 1\npids = 10\ndisk = '1GiB'\nfiles = 10\nfile_size = '1GiB'\n\
+                    seccomp = 'strict'\nlandlock = 'required'";
+        let wider = [
+            ("capture.exclude", "['x']"),
+            ("cache.dirs", "['x']"),
+            ("run.timeout", "'none'"),
+            ("run.grace", "'1h'"),
+            ("run.net", "'host'"),
+            ("run.scratch", "'disk'"),
+            ("run.env", "['X']"),
+            ("run.ro", "['/x']"),
+            ("run.profile", "'host'"),
+            ("run.seccomp", "'off'"),
+            ("run.landlock", "'off'"),
+            ("run.memory", "'none'"),
+            ("run.cpus", "8"),
+            ("run.pids", "99"),
+            ("run.disk", "'9GiB'"),
+            ("run.files", "99"),
+            ("run.file_size", "'9GiB'"),
+            ("run.cache", "'write'"),
+            ("run.cache_expires", "'1d'"),
+            ("fork.expires", "'1d'"),
+            ("checkpoint.keep", "9"),
+            ("vault.place", "'data'"),
+        ];
+        let keys: Vec<&str> = Config::default().shown().iter().map(|shown| shown.key).collect();
+        assert_eq!(keys, wider.map(|(key, _)| key));
+        assert_eq!(keys, FROM_A_DIRECTORY.map(|(key, _)| key));
+        let page = include_str!("../../docs/CONTRACT.md");
+        for ((key, value), (_, may)) in wider.iter().zip(FROM_A_DIRECTORY) {
+            let own = Config::default().with(Path::new("user"), user).unwrap();
+            let (_, refused) = own.with_directory(Path::new("dir"), &format!("{key} = {value}")).unwrap();
+            let (expected, may): (&[&str], &str) = match may {
+                DirectoryMay::Tighten => (&[key], "only tighten"),
+                DirectoryMay::Choose => (&[], "choose"),
+            };
+            assert_eq!(refused, expected, "{key}");
+            assert!(page.contains(&format!("| `{key}` | {may} |")), "docs/CONTRACT.md lacks {key}");
+        }
     }
 
     #[test]

@@ -37,6 +37,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ),
     ("fork", &["expires"]),
     ("checkpoint", &["keep"]),
+    ("vault", &["place"]),
 ];
 
 pub fn lay_over(config: &mut Config, file: &Path, text: &str) -> Result<(), ConfigError> {

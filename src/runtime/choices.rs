@@ -30,6 +30,16 @@ impl ForkChoice {
 }
 
 words!(
+    /// Where a new vault is made.
+    VaultPlace, "place of a vault", {
+        /// In the directory it is for, as `.avfs/vault.db`.
+        Workspace = "workspace",
+        /// In the user's data directory, where no tool that cleans the workspace finds it.
+        Data = "data",
+    }
+);
+
+words!(
     /// What becomes of the changes.
     Retention, "way to keep changes", {
         /// They are kept for somebody to look at.

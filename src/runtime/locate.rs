@@ -9,8 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::diagnose::{Diagnose, shell_word};
-use crate::ids::{NameError, VaultName};
+use crate::ids::{NameError, VaultName, to_hex};
 
+use super::choices::VaultPlace;
 use super::trust::{TrustError, TrustedVaults};
 
 /// The directory beside the user's files that holds their vault.
@@ -130,6 +131,8 @@ pub enum VaultSource {
 pub struct Located {
     pub path: PathBuf,
     pub source: VaultSource,
+    /// The directory it was found for, if nobody named it.
+    pub dir: Option<PathBuf>,
 }
 
 impl Surroundings {
@@ -170,20 +173,20 @@ impl Surroundings {
 
     /// Whether this user made a vault or trusts it: it is in the list, or has a name of the user's own.
     pub fn owns_vault(&self, vault: &Path) -> Result<bool, LocateError> {
-        let named = self.vaults_dir()?;
-        let named = named.canonicalize().unwrap_or(named);
-        Ok(vault.parent() == Some(&named) || self.trusted_vaults()?.contains(vault)?)
+        let real = |dir: PathBuf| dir.canonicalize().unwrap_or(dir);
+        let (named, kept) = (real(self.vaults_dir()?), real(self.kept_dir()?));
+        Ok(vault.parent() == Some(&named)
+            || vault.starts_with(kept)
+            || self.trusted_vaults()?.contains(vault)?)
     }
 
-    /// Where a run makes a vault if there is none: in the working directory, unless that holds the user's home.
-    pub fn new_vault(&self) -> Result<PathBuf, LocateError> {
+    /// Where a run makes a vault if there is none: for the working directory, unless that holds the user's home.
+    pub fn new_vault(&self, place: VaultPlace) -> Result<PathBuf, LocateError> {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if self.home.as_deref().is_some_and(|home| real(home).starts_with(real(&self.cwd))) {
             return Err(LocateError::AroundHome { dir: self.cwd.clone() });
         }
-        let vault = self.cwd.join(VAULT_DIR).join(VAULT_FILE);
-        TrustedVaults::check_place(&vault)?;
-        Ok(vault)
+        self.place_for(&self.cwd, place)
     }
 
     /// Where everything lives that can be made again.
@@ -251,12 +254,15 @@ impl Surroundings {
     /// The vault to open.
     pub fn locate(&self, option: Option<&OsStr>) -> Result<Located, LocateError> {
         if let Some((text, source)) = self.chosen(option) {
-            return Ok(Located { path: self.existing(text)?, source });
+            return Ok(Located { path: self.existing(text)?, source, dir: None });
         }
         match self.nearest() {
-            Some(path) => {
-                self.trusted_vaults()?.check(&path)?;
-                Ok(Located { path, source: VaultSource::Nearest })
+            Some((dir, path)) => {
+                // Nobody else writes to the user's data directory.
+                if path.starts_with(&dir) {
+                    self.trusted_vaults()?.check(&path)?;
+                }
+                Ok(Located { path, source: VaultSource::Nearest, dir: Some(dir) })
             }
             None => Err(LocateError::NoneNear { cwd: self.cwd.clone() }),
         }
@@ -315,11 +321,36 @@ impl Surroundings {
         }
     }
 
-    /// The vault of the working directory or of the first directory above it that has one.
+    /// The working directory or the first directory above it that has a vault, and the vault: in the directory itself,
+    /// or kept for it in the user's data directory.
     #[must_use]
-    pub fn nearest(&self) -> Option<PathBuf> {
-        let mut places = self.cwd.ancestors().map(|dir| dir.join(VAULT_DIR).join(VAULT_FILE));
-        places.find(|place| is_vault_place(place))
+    pub fn nearest(&self) -> Option<(PathBuf, PathBuf)> {
+        let kept = self.kept_dir().ok().filter(|kept| kept.is_dir());
+        self.cwd.ancestors().find_map(|dir| {
+            let here = dir.join(VAULT_DIR).join(VAULT_FILE);
+            let elsewhere = || kept.as_ref().map(|kept| kept_vault(kept, dir));
+            let found = Some(here).filter(|place| is_vault_place(place));
+            found
+                .or_else(|| elsewhere().filter(|place| is_vault_place(place)))
+                .map(|path| (dir.to_owned(), path))
+        })
+    }
+
+    /// Where the vaults of workspaces are kept that are not to lie in them.
+    fn kept_dir(&self) -> Result<PathBuf, LocateError> {
+        Ok(self.data_dir()?.join("workspaces"))
+    }
+
+    /// Where the vault of a directory is made.
+    pub fn place_for(&self, dir: &Path, place: VaultPlace) -> Result<PathBuf, LocateError> {
+        Ok(match place {
+            VaultPlace::Workspace => {
+                let vault = dir.join(VAULT_DIR).join(VAULT_FILE);
+                TrustedVaults::check_place(&vault)?;
+                vault
+            }
+            VaultPlace::Data => kept_vault(&self.kept_dir()?, dir),
+        })
     }
 
     /// Named vaults and their files, sorted by name.
@@ -339,6 +370,16 @@ impl Surroundings {
 
 fn is_written_as_path(text: &OsStr) -> bool {
     text.as_bytes().contains(&b'/') || text.as_bytes().ends_with(b".db")
+}
+
+/// By its name, for people, and by the digest of its real path.
+fn kept_vault(kept: &Path, dir: &Path) -> PathBuf {
+    let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    let digest = to_hex(&blake3::hash(real.as_os_str().as_bytes()).as_bytes()[..8]);
+    let mut name = real.file_name().unwrap_or_default().to_owned();
+    name.push("-");
+    name.push(digest);
+    kept.join(name).join(VAULT_FILE)
 }
 
 /// Whether there is a vault, or something that keeps us from seeing one.
@@ -374,8 +415,15 @@ mod tests {
         let near = around(&dir.path().join("a/b"));
         let trust = |vault: &Path| near.trusted_vaults().unwrap().add(vault, TrustOrigin::Made).unwrap();
         trust(&outer);
-        assert_eq!(near.locate(None).unwrap(), Located { path: outer, source: VaultSource::Nearest });
+        assert_eq!(
+            near.locate(None).unwrap(),
+            Located { path: outer, source: VaultSource::Nearest, dir: Some(dir.path().to_owned()) }
+        );
         let inner = put(&dir.path().join("a/.avfs/vault.db"));
+        // One that is kept for a directory needs no record.
+        let kept = put(&near.place_for(&dir.path().join("a/b"), VaultPlace::Data).unwrap());
+        assert_eq!(near.locate(None).unwrap().path, kept);
+        std::fs::remove_file(kept).unwrap();
         // One that is nearer and not trusted is not passed by: that would be another surprise.
         assert_eq!(near.locate(None).unwrap_err().code(), "vault.untrusted");
         trust(&inner);
@@ -392,7 +440,10 @@ mod tests {
         put(&dir.path().join("x.db"));
         assert_eq!(near.locate(None).unwrap().source, VaultSource::Environment);
         let located = near.locate(Some(OsStr::new("x.db"))).unwrap();
-        assert_eq!(located, Located { path: dir.path().join("x.db"), source: VaultSource::Option });
+        assert_eq!(
+            located,
+            Located { path: dir.path().join("x.db"), source: VaultSource::Option, dir: None }
+        );
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub use change_view::{
 pub use checkpoint::CheckpointService;
 pub use choices::{
     ApprovalMode, BackendChoice, BaseChoice, CacheMode, CheckpointMode, Degradation, ForkChoice, Purity,
-    Retention, ScratchChoice, SecretsInFiles, Writing,
+    Retention, ScratchChoice, SecretsInFiles, VaultPlace, Writing,
 };
 pub use command_line::CommandLine;
 pub use conclude::OUTPUT_LOST;

@@ -83,8 +83,11 @@ fn a_program_on_the_path_that_changed_is_a_miss() {
         std::fs::set_permissions(tools.join("tool"), PermissionsExt::from_mode(0o755)).unwrap();
     };
     install("one");
-    let path = format!("PATH={}:/usr/bin:/bin", tools.display());
-    let run = || env.run(&["--json", "--cache", "write", "--env", &path, "--", "tool"]).expect(0).envelope();
+    let path = format!("{}:/usr/bin:/bin", tools.display());
+    let run = || {
+        let mut command = env.command(&["--json", "--cache", "write", "--", "tool"]);
+        Running::start(command.env("PATH", &path)).answer().expect(0).envelope()
+    };
     assert_eq!(run()["result"]["stdout"], json!("one\n"));
     assert_eq!(run()["result"]["cached"], json!(true));
     install("three");
@@ -193,9 +196,9 @@ fn what_passed_for_looking_and_wrote_is_not_remembered() {
     env.policy("");
     env.put("bin/ls", b"#!/bin/sh\necho gotcha > README.md\n");
     std::fs::set_permissions(env.project().join("bin/ls"), PermissionsExt::from_mode(0o755)).unwrap();
-    let path = format!("PATH={}:/usr/bin:/bin", env.project().join("bin").display());
-    let words = ["--json", "--cache", "write", "--env", &path, "--", "ls"];
-    let found_out = env.run(&words).expect(0).envelope();
+    let mut command = env.command(&["--json", "--cache", "write", "--", "ls"]);
+    command.env("PATH", format!("{}:/usr/bin:/bin", env.project().join("bin").display()));
+    let found_out = Running::start(&mut command).answer().expect(0).envelope();
     assert_eq!(
         codes(&found_out["result"]["cache"]["not_remembered"]),
         ["classification_violated"],

@@ -24,6 +24,7 @@ mod approved_network;
 mod attempt;
 mod capabilities;
 mod chroot_games;
+mod cleaned_workspace;
 mod connect_smuggling;
 mod deaf_to_term;
 mod deep_directories;

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use avfs::backend::sqlite::OpenOptions;
+use avfs::config::ConfigTexts;
 use avfs::diagnose::shell_word;
 use avfs::ids::ForkName;
 use avfs::runtime::envelope::Init;
-use avfs::runtime::{LocateError, TrustOrigin, TrustedVaults, VAULT_DIR, VAULT_FILE, make_vault};
+use avfs::runtime::{LocateError, TrustOrigin, VAULT_DIR, make_vault};
 use avfs::vault::Vault;
 use avfs::vault::import::OnTrouble;
 use clap::Args;
@@ -49,7 +50,6 @@ pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
             record(ctx, &path);
             vault
         } else {
-            TrustedVaults::check_place(&path)?;
             ctx.around.trusted_vaults()?.make(&path, TrustOrigin::Chosen, make)?
         };
         Ok((path, vault))
@@ -79,7 +79,10 @@ pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
 
 fn place(ctx: &CommandContext, dir: &Path) -> Result<PathBuf, Failure> {
     match ctx.around.chosen(ctx.vault_option.as_deref()) {
-        None => Ok(dir.join(VAULT_DIR).join(VAULT_FILE)),
+        None => {
+            let (config, _) = ConfigTexts::read(&ctx.around, None)?.for_a_run()?;
+            Ok(ctx.around.place_for(dir, config.vault_place.value)?)
+        }
         Some((text, _)) => Ok(ctx.around.path_of(&ctx.around.read_choice(text)?)?),
     }
 }

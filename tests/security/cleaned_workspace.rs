@@ -1,0 +1,56 @@
+//! Tried: `git clean -fdx` in the workspace, as tools and agents run it.
+//! Stopped by: a vault that is kept outside the workspace; and a run says what is in danger.
+
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::env::{Answer, TestEnv};
+
+fn git(env: &TestEnv, words: &[&str]) {
+    let mut command: Command = env.clean("git".as_ref());
+    let done = command.current_dir(env.project()).args(words).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+}
+
+fn notes(answer: &Answer) -> Vec<String> {
+    let envelope = answer.envelope();
+    let notes = envelope["result"]["notes"].as_array().unwrap().clone();
+    notes.iter().map(|note| note["code"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn unapplied_work_survives_a_clean_workspace() {
+    let env = TestEnv::new();
+    git(&env, &["init", "-q"]);
+    std::fs::write(env.at("config/avfs/avfs.toml"), "[vault]\nplace = 'data'\n").unwrap();
+    let work = ["--json", "--shell", "echo work > file"];
+    let first = env.run(&work).expect(0);
+    assert!(!env.project().join(".avfs").exists());
+    assert!(!notes(&first).contains(&"vault.git_clean".to_owned()), "{first:?}");
+    git(&env, &["clean", "-fdxq"]);
+    let run = format!("run:{}", first.envelope()["run_id"].as_str().unwrap());
+    assert_eq!(env.avfs(&["cat", &run, "file"]).expect(0).text(), "work\n");
+    // It is found from a directory below, and kept apart from the vault of another directory.
+    std::fs::create_dir(env.project().join("below")).unwrap();
+    let mut below = env.clean(&crate::env::avfs());
+    below.current_dir(env.project().join("below")).args(["cat", &run, "file"]);
+    assert!(below.output().unwrap().status.success());
+    env.avfs(&["apply", &run]).expect(0);
+    assert_eq!(std::fs::read_to_string(env.project().join("file")).unwrap(), "work\n");
+}
+
+#[test]
+fn a_run_says_once_that_its_changes_could_be_cleaned_away() {
+    // Control: in the workspace the vault goes with everything else, and the first run says so.
+    let env = TestEnv::new();
+    git(&env, &["init", "-q"]);
+    env.run(&["--", "true"]).expect(0);
+    let work = ["--json", "--shell", "echo work > file"];
+    assert!(notes(&env.run(&work).expect(0)).contains(&"vault.git_clean".to_owned()));
+    assert!(!notes(&env.run(&work).expect(0)).contains(&"vault.git_clean".to_owned()));
+    git(&env, &["clean", "-fdxq"]);
+    assert!(!env.vault_file().exists());
+    let gone = env.avfs(&["--json", "runs", "list"]).expect(1).envelope();
+    assert_eq!(gone["error"]["code"], json!("vault.not_found"));
+}
