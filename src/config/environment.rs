@@ -125,7 +125,7 @@ mod tests {
             if !known {
                 continue;
             }
-            let set = ["5", "auto", "read", "5s", "none", "strict", "/x:/y"].iter().any(|value| {
+            let set = ["data", "5", "auto", "read", "5s", "none", "strict", "/x:/y"].iter().any(|value| {
                 with(&name, value).is_ok_and(|config| {
                     let all = config.shown();
                     let after = all.iter().find(|after| after.key == shown.key).unwrap();

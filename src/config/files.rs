@@ -129,7 +129,7 @@ mod tests {
         let of = |place: &str| Origin::File { path: dir.path().join(place), line: 1 };
         assert_eq!(timeout(&around), (ExecutionTimeout::DEFAULT, Origin::Default));
         for (place, seconds) in
-            [("etc/avfs.toml", 1), ("home/avfs/avfs.toml", 2), ("project/.avfs/avfs.toml", 3)]
+            [("etc/avfs.toml", 3), ("home/avfs/avfs.toml", 2), ("project/.avfs/avfs.toml", 1)]
         {
             put(place, &format!("run.timeout = '{seconds}s'"));
             assert_eq!(timeout(&around), (ExecutionTimeout::Millis(seconds * 1000), of(place)));

@@ -255,8 +255,17 @@ expires = \"2w\"
         let mut config = Config::default();
         for (section, keys) in SECTIONS {
             for key in *keys {
-                let values =
-                    ["5", "\"auto\"", "\"read\"", "\"5s\"", "\"none\"", "\"strict\"", "[\"/x\"]", "[\"X\"]"];
+                let values = [
+                    "\"data\"",
+                    "5",
+                    "\"auto\"",
+                    "\"read\"",
+                    "\"5s\"",
+                    "\"none\"",
+                    "\"strict\"",
+                    "[\"/x\"]",
+                    "[\"X\"]",
+                ];
                 let set = values.iter().any(|value| {
                     let text = format!("[{section}]\n{key} = {value}");
                     config.clone().with(Path::new("/c"), &text).map(|new| config = new).is_ok()

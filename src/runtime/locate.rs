@@ -259,7 +259,7 @@ impl Surroundings {
         match self.nearest() {
             Some((dir, path)) => {
                 // Nobody else writes to the user's data directory.
-                if path.starts_with(&dir) {
+                if path == dir.join(VAULT_DIR).join(VAULT_FILE) {
                     self.trusted_vaults()?.check(&path)?;
                 }
                 Ok(Located { path, source: VaultSource::Nearest, dir: Some(dir) })

@@ -29,6 +29,8 @@ pub enum TrustError {
     Unknown { vault: PathBuf },
     #[error("the vault {} is not used: {} {reason}", vault.display(), path.display())]
     Unsafe { vault: PathBuf, path: PathBuf, reason: Unsafe },
+    #[error("there is no permission to look at the vault {}", vault.display())]
+    Hidden { vault: PathBuf },
     #[error("cannot {operation} the list of trusted vaults {}", path.display())]
     List {
         operation: &'static str,
@@ -59,6 +61,7 @@ impl Diagnose for TrustError {
         match self {
             Self::Unknown { .. } => "vault.untrusted",
             Self::Unsafe { .. } => "vault.unsafe",
+            Self::Hidden { .. } => "vault.no_permission",
             Self::List { .. } => "vault.trust_list",
         }
     }
@@ -74,6 +77,10 @@ impl Diagnose for TrustError {
                 shell_word(path.as_os_str())
             )),
             Self::Unsafe { reason: Unsafe::Symlink, .. } => Some("name the vault with --vault".to_owned()),
+            Self::Hidden { vault } => {
+                let dir = vault.parent().unwrap_or(vault);
+                Some(format!("see who may with: ls -ld {}", shell_word(dir.as_os_str())))
+            }
             Self::List { .. } => Some("name the vault with --vault, which needs no list".to_owned()),
         }
     }
@@ -249,7 +256,13 @@ impl TrustedVaults {
 
     /// Why the list has a vault; nothing if it has not, or there is none.
     fn origin(&self, vault: &Path) -> Result<Option<TrustOrigin>, TrustError> {
-        let Ok(found) = Entry::of(vault, TrustOrigin::Made) else { return Ok(None) };
+        let found = match Entry::of(vault, TrustOrigin::Made) {
+            Ok(found) => found,
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                return Err(TrustError::Hidden { vault: vault.to_owned() });
+            }
+            Err(_) => return Ok(None),
+        };
         let same = |entry: &Entry| {
             (entry.device, entry.inode, &entry.path) == (found.device, found.inode, &found.path)
         };

@@ -29,13 +29,13 @@ fn the_directory_wins_over_the_user_and_lists_are_appended() {
     assert_eq!(values(&defaults, "fork.expires"), [("7d".to_owned(), None)]);
     assert_eq!(values(&defaults, "cache.dirs"), []);
     put(&env, USER, "[run]\ntimeout = '10m'\nnet = 'host'\nenv = ['A']\n");
-    put(&env, PROJECT, "[run]\ntimeout = 'none'\nenv = ['B', 'C']\n");
+    put(&env, PROJECT, "[run]\ntimeout = '5m'\nenv = ['B', 'C']\n");
     let shown = env.result(&["config", "show"]);
     let user = |line: u32| Some(format!("{}:{line}", env.at(USER).display()));
     let project = |line: u32| {
         Some(format!("{}:{line}", env.project().canonicalize().unwrap().join(".avfs/avfs.toml").display()))
     };
-    assert_eq!(values(&shown, "run.timeout"), [("none".to_owned(), project(2))]);
+    assert_eq!(values(&shown, "run.timeout"), [("300s".to_owned(), project(2))]);
     assert_eq!(values(&shown, "run.net"), [("host".to_owned(), user(3))]);
     let env_values = [("A", user(4)), ("B", project(3)), ("C", project(3))];
     assert_eq!(values(&shown, "run.env"), env_values.map(|(value, place)| (value.to_owned(), place)));
