@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use avfs::backend::BatchItem;
@@ -374,6 +374,11 @@ impl Args {
         mut extras: Vec<Extra>,
     ) -> Result<ExecutionRequest, RunError> {
         let absolute = |path: &PathBuf| outside.cwd.join(path).components().collect::<PathBuf>();
+        // Where `..` leads inside is not where it leads here: such a path would be judged as another one.
+        let climbs = |path: &PathBuf| path.components().any(|part| part == Component::ParentDir);
+        if let Some(path) = self.tmpfs.iter().chain(&self.hide).map(absolute).find(climbs) {
+            return Err(RunError::ParentDir { path });
+        }
         extras.extend(self.tmpfs.iter().map(|path| Extra::Tmpfs(absolute(path))));
         let mut named_ro = Vec::new();
         for (paths, kind) in
@@ -449,7 +454,7 @@ impl Args {
             }),
             approved: self.approved.clone(),
             item: self.item.clone(),
-            named: Named { vault: None, ro: named_ro, env_files },
+            named: Named { vault: None, ro: named_ro, env_files, net: self.net.is_some() },
         })
     }
 }

@@ -18,6 +18,8 @@ use crate::request_file::BadRequest;
 pub enum RunError {
     #[error("there is no {}", path.display())]
     NoPath { path: PathBuf },
+    #[error("{} has '..' in it", path.display())]
+    ParentDir { path: PathBuf },
     #[error("{word:?} is neither NAME nor NAME=VALUE")]
     BadEnv { word: OsString },
     #[error("cannot read {}", path.display())]
@@ -69,6 +71,7 @@ impl Diagnose for RunError {
     fn code(&self) -> &'static str {
         match self {
             Self::NoPath { .. } => "request.no_path",
+            Self::ParentDir { .. } => "request.parent_dir",
             Self::BadEnv { .. } | Self::EnvFile { .. } | Self::EnvLine { .. } => "request.bad_env",
             Self::Secret(error) => error.code(),
             Self::UnreadableConfig(error) => error.code(),
@@ -90,6 +93,7 @@ impl Diagnose for RunError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::NoPath { .. } | Self::EnvFile { .. } | Self::Host { .. } => None,
+            Self::ParentDir { .. } => Some("name the path without it".to_owned()),
             Self::Config(error) => error.hint(),
             Self::UnreadableConfig(error) => error.hint(),
             Self::BadEnv { .. } => Some("pass one on with --env HOME, set one with --env A=b".to_owned()),
@@ -119,6 +123,7 @@ impl RunError {
             Self::Execute(error) => execute_code(error),
             Self::Refused(_) => exit_code::RUN_DENIED,
             Self::NoPath { .. }
+            | Self::ParentDir { .. }
             | Self::BadEnv { .. }
             | Self::EnvFile { .. }
             | Self::EnvLine { .. }

@@ -59,7 +59,14 @@ impl Piece {
             Self::Mounts | Self::Process if why.kind() == std::io::ErrorKind::Unsupported => {
                 "this needs Linux 5.12 or later"
             }
-            Self::Mounts | Self::Shown | Self::Layers | Self::Process => return None,
+            Self::Shown => {
+                return Some(
+                    "a directory of --ro in which something is mounted cannot be shown without its sockets: name the \
+                     directories below it that are needed, or take them as they are with --allow-degraded"
+                        .to_owned(),
+                );
+            }
+            Self::Mounts | Self::Layers | Self::Process => return None,
         };
         Some(format!("{remedy} (see: avfs doctor)"))
     }

@@ -14,7 +14,7 @@ use avfs::printable;
 use avfs::runtime::envelope::{ErrorBody, ExecutionEnvelope, RequestObject};
 use avfs::runtime::{
     Came, ExecuteError, Executed, ExecutionRequest, ExecutionResult, Exit, LocateError, OUTPUT_LOST,
-    Rehearsal, bound_dir,
+    Rehearsal, VaultSource, bound_dir,
 };
 use avfs::vault::Vault;
 use avfs::vault::secrets::Secrets;
@@ -27,7 +27,10 @@ use crate::probe;
 use crate::render;
 use crate::request_file::with_request;
 use crate::serve::serve;
-use crate::station::{Station, arguments_bytes_max, context, outside, policy, read_config, surroundings};
+use crate::station::{
+    Station, arguments_bytes_max, check_new_vault, context, named_vault, outside, policy, read_config,
+    surroundings,
+};
 
 pub fn run(args: Args) -> u8 {
     if args.probe {
@@ -159,19 +162,25 @@ fn rehearse(args: &Args, envelope_to: &EnvelopeTo) -> u8 {
 fn plan(args: &Args) -> Result<(ExecutionRequest, Rehearsal), RunError> {
     let around = surroundings()?;
     let outside = outside(args, &around)?;
+    let mut named = None;
     let (vault, bound) = match around.locate(args.vault.as_deref()) {
         Ok(located) => {
             let vault = Vault::open(&located.path, OpenOptions::default(), context())?;
+            if located.source == VaultSource::Option {
+                named = named_vault(&located.path, &around)?;
+            }
             (located.path, bound_dir(&vault)?)
         }
         Err(LocateError::NoneNear { cwd }) => {
             let place = read_config(&around, None)?.0.vault_place.value;
+            check_new_vault(args, &around)?;
             (around.new_vault(place)?, Some(cwd))
         }
         Err(error) => return Err(error.into()),
     };
     let (config, _) = read_config(&around, bound.as_deref())?;
-    let request = args.request(&outside, &config, Vec::new())?;
+    let mut request = args.request(&outside, &config, Vec::new())?;
+    request.named.vault = named;
     request.check(arguments_bytes_max()).map_err(ExecuteError::<LaunchError>::Request)?;
     let policy = policy(&around, Some(&vault))?;
     let rehearsal = Rehearsal::of(&request, &policy, &vault, bound, &around, &around.cache_dir()?)

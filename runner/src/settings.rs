@@ -38,6 +38,7 @@ pub fn extras(
         let name = to_hex(&blake3::hash(setting.value.as_bytes()).as_bytes()[..8]);
         let source = cache_dir.join("dirs").join(vault_id).join(name);
         make::private_dirs(&source)
+            .and_then(|()| make::close_to_others(&cache_dir.join("dirs")))
             .map_err(|source| RunError::Host { operation: "make a cache directory", source })?;
         extras.push(Extra::Cache { source, path });
     }

@@ -224,15 +224,14 @@ fn open_vault(args: &Args, around: &Surroundings) -> Result<(Vault, Option<Named
                 VaultSource::Option => named_vault(&path, around)?,
                 VaultSource::Environment | VaultSource::Nearest => None,
             };
-            Ok((Vault::open(&path, options, context)?, named))
+            // What was judged is what is opened.
+            let path = named.as_ref().map_or(&path, |named| &named.path);
+            Ok((Vault::open(path, options, context)?, named))
         }
         Err(LocateError::NoneNear { cwd }) if !args.explain_cache => {
             let place = read_config(around, None)?.0.vault_place.value;
             let path = around.new_vault(place)?;
-            let policy = policy(around, None)?.with_profiles(&args.policy);
-            if let Some(verdict) = policy.refuses(&Opening::NewVault) {
-                return Err(RunError::Refused(verdict));
-            }
+            check_new_vault(args, around)?;
             let make =
                 || -> Result<Vault, RunError> { Ok(make_vault(&path, &cwd, options, context.clone())?) };
             let trusted = around.trusted_vaults()?;
@@ -253,8 +252,14 @@ fn open_vault(args: &Args, around: &Surroundings) -> Result<(Vault, Option<Named
     }
 }
 
+/// Fails where the rules let this caller make no vault.
+pub fn check_new_vault(args: &Args, around: &Surroundings) -> Result<(), RunError> {
+    let policy = policy(around, None)?.with_profiles(&args.policy);
+    policy.refuses(&Opening::NewVault).map_or(Ok(()), |verdict| Err(RunError::Refused(verdict)))
+}
+
 /// A vault that the words name, unless it is the one that is used here anyway.
-fn named_vault(path: &Path, around: &Surroundings) -> Result<Option<NamedVault>, RunError> {
+pub fn named_vault(path: &Path, around: &Surroundings) -> Result<Option<NamedVault>, RunError> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let path = real(path);
     if around.locate(None).is_ok_and(|found| real(&found.path) == path) {

@@ -157,6 +157,16 @@ impl Config {
                 refused.push(key);
             }
         }
+        let own_dirs = self.cache_dirs.len();
+        let elsewhere = |dir: &Setting<String>| dir.value.starts_with(['/', '~']);
+        if theirs.cache_dirs[own_dirs..].iter().any(elsewhere) {
+            let mut at = 0;
+            theirs.cache_dirs.retain(|dir| {
+                at += 1;
+                at <= own_dirs || !elsewhere(dir)
+            });
+            refused.push("cache.dirs");
+        }
         if theirs.vault_place != self.vault_place {
             theirs.vault_place = self.vault_place;
             refused.push("vault.place");
@@ -430,6 +440,10 @@ mod tests {
         let keys: Vec<&str> = Config::default().shown().iter().map(|shown| shown.key).collect();
         assert_eq!(keys, wider.map(|(key, _)| key));
         assert_eq!(keys, FROM_A_DIRECTORY.map(|(key, _)| key));
+        // Of cache directories those of the workspace alone.
+        let text = "cache.dirs = ['/usr/bin', 'target', '~/.cargo']";
+        let (config, refused) = Config::default().with_directory(Path::new("dir"), text).unwrap();
+        assert_eq!((config.cache_dirs.len(), refused), (1, vec!["cache.dirs"]));
         let page = include_str!("../../docs/CONTRACT.md");
         for ((key, value), (_, may)) in wider.iter().zip(FROM_A_DIRECTORY) {
             let own = Config::default().with(Path::new("user"), user).unwrap();

@@ -108,6 +108,16 @@ pub fn dir(parent: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
     Ok(rustix::fs::mkdirat(parent, OsStr::from_bytes(name), Mode::from_raw_mode(0o700))?)
 }
 
+/// Takes a directory's rights away from other users: earlier versions of avfs made some without care.
+pub fn close_to_others(dir: &Path) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = rustix::fs::open(dir, flags, Mode::empty())?;
+    if rustix::fs::fstat(&dir)?.st_mode & 0o077 != 0 {
+        rustix::fs::fchmod(&dir, Mode::from_raw_mode(0o700))?;
+    }
+    Ok(())
+}
+
 /// A directory and the missing ones above it, closed to other users from their first moment: what is written beneath
 /// may have any mode, a setuid program included.
 pub fn private_dirs(path: &Path) -> io::Result<()> {

@@ -5,9 +5,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 
-/// Gives a file or directory that root made to the owner of `beside`; nothing to do for anybody but root.
+/// Gives a file or directory that root made, named by its real path, to the owner of `beside`; nothing to do for anybody but root.
 ///
 /// The directory may be under another user's control, so no link is followed, and a file is given away only if it is
 /// root's and has no other name.
@@ -15,8 +15,8 @@ pub fn hand_over(path: &Path, beside: &Metadata) -> io::Result<()> {
     if !rustix::process::geteuid().is_root() || beside.uid() == 0 {
         return Ok(());
     }
-    let file =
-        rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
     let stat = rustix::fs::fstat(&file)?;
     let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     if stat.st_uid == 0 && (is_directory || stat.st_nlink == 1) {

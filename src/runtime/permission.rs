@@ -227,7 +227,10 @@ pub(super) fn decide(
         variables: &variables,
         openings: &openings,
     });
-    let decision = without_a_say(decision, request.named.vault.as_ref());
+    let mut decision = only_where_approvals_count(decision, request.named.vault.as_ref());
+    if request.named.net {
+        decision.net = None;
+    }
     let values = request.secrets();
     ExecutionDecision {
         reason: values.scrub_text(decision.reason),
@@ -266,7 +269,7 @@ fn openings(request: &ExecutionRequest, places: &Places) -> Vec<Opening> {
 }
 
 /// Whoever may choose any file as the vault could put an approval into it: what would be asked is refused there.
-fn without_a_say(decision: ExecutionDecision, vault: Option<&NamedVault>) -> ExecutionDecision {
+fn only_where_approvals_count(decision: ExecutionDecision, vault: Option<&NamedVault>) -> ExecutionDecision {
     match vault {
         Some(NamedVault { path, is_trusted: false }) if decision.action == Action::RequireApproval => {
             ExecutionDecision {

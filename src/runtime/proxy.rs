@@ -443,10 +443,16 @@ fn detour(run: &mut Run, refused: Refused, room: Scratch) -> bool {
             run.note("backend.copy", text.to_owned());
             true
         }
-        Refused::Shown if run.shown_as == ShownAs::Overlay => {
+        // Where there is no overlay at all, and otherwise only if the request takes less isolation.
+        Refused::Shown
+            if run.shown_as == ShownAs::Overlay
+                && (request.degradation == Degradation::Allowed
+                    || request.backend == BackendChoice::Copy) =>
+        {
             run.shown_as = ShownAs::Bind;
-            let text = "a directory of --ro cannot be a layer of an overlay, as if something is mounted in it: \
-                        such directories are shown as they are, and sockets in them answer";
+            run.degraded.push("ro".to_owned());
+            let text = "a directory of --ro cannot be a layer of an overlay: the directories of --ro are shown as \
+                        they are, and sockets in them answer";
             run.note("view.ro_bound", text.to_owned());
             true
         }

@@ -129,7 +129,9 @@ impl Remembered {
         let workspace = request.at.as_deref().map_or(place.workspace, Path::new);
         let fork = request.fork.as_deref().and_then(|fork| ForkName::parse(fork).ok());
         let cwd = workspace.join(request.cwd.as_deref().unwrap_or_default());
-        let rw: Vec<&Path> = request.rw.iter().map(Path::new).collect();
+        let real = |path: &String| request.links.get(path).unwrap_or(path).clone();
+        let rw: Vec<PathBuf> = request.rw.iter().map(real).map(PathBuf::from).collect();
+        let rw: Vec<&Path> = rw.iter().map(PathBuf::as_path).collect();
         let files = request.secret_files.iter().flat_map(|file| match file.split_once('=') {
             Some((name, path)) => vec![name, path],
             None => vec![file.as_str()],
@@ -250,14 +252,28 @@ const INTERPRETERS: &[&str] = &[
     "stdbuf", "setsid", "strace", "parallel", "watch", "npx", "uvx", "pipx", "ssh", "sudo", "doas", "eval",
     "exec", "command", "source", ".",
 ];
+/// Verbs that make a program one of them.
+const RUNNERS: &[(&str, &str)] = &[
+    ("uv", "run"),
+    ("npm", "exec"),
+    ("pnpm", "exec"),
+    ("pnpm", "dlx"),
+    ("yarn", "dlx"),
+    ("poetry", "run"),
+    ("pipenv", "run"),
+    ("bundle", "exec"),
+    ("docker", "run"),
+];
 const RUNS_ANYTHING: &str = "its program runs whatever it is given, so its name says nothing";
 
 fn is_bare_interpreter(words: &[String]) -> bool {
-    let [program] = words else { return false };
+    let [program, rest @ ..] = words else { return false };
     let name = program.rsplit('/').next().unwrap_or_default();
     // python3.12 is python.
-    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-    INTERPRETERS.contains(&name)
+    let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    let is_interpreter = INTERPRETERS.contains(&name) || INTERPRETERS.contains(&plain);
+    let is_runner = matches!(rest, [verb] if RUNNERS.contains(&(plain, verb.as_str())));
+    is_runner || (is_interpreter && rest.iter().all(|word| word.starts_with('-')))
 }
 
 /// A yes to the network is no yes to what else such a command may do some other day.

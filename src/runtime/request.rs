@@ -119,6 +119,8 @@ pub struct Named {
     /// Real paths of `--ro`, and of `--env-file`.
     pub ro: Vec<PathBuf>,
     pub env_files: Vec<PathBuf>,
+    /// Whether it says itself which network it has, be it none.
+    pub net: bool,
 }
 
 impl ExecutionRequest {

@@ -56,7 +56,7 @@ impl ExecutionRequest {
             approved: _,
             item: _,
             // What is shown and set is in here already.
-            named: Named { vault, ro: _, env_files: _ },
+            named: Named { vault, ro: _, env_files: _, net: _ },
         } = self;
         let mut bytes = Vec::with_capacity(1024);
         let mut put = |field: &[u8]| put_bytes(&mut bytes, field);

@@ -16,7 +16,8 @@ use crate::diagnose::{Diagnose, shell_word};
 use crate::hostfs::lock::{FileLock, LockError, Mode};
 use crate::hostfs::owner::hand_over;
 
-/// The file of the user's data directory that lists trusted vaults, one a line: `DEVICE INODE PATH`.
+/// The file of the user's data directory that lists trusted vaults, one a line:
+/// `ORIGIN DEVICE INODE BIRTH PATH`.
 pub const TRUSTED_FILE: &str = "trusted-vaults";
 /// Far more vaults than one user has; a longer list is not read.
 const LIST_BYTES_MAX: u64 = 16 << 20;
@@ -116,26 +117,43 @@ pub enum Writers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     origin: TrustOrigin,
+    file: FileIdentity,
+    path: PathBuf,
+}
+
+/// Which file it is. A file system gives the inode of a deleted file to the next one: the time of its birth tells them
+/// apart, where the file system keeps that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileIdentity {
     device: u64,
     inode: u64,
-    path: PathBuf,
+    /// Nanoseconds; 0 where it is not known.
+    birth: u128,
+}
+
+impl FileIdentity {
+    fn of(path: &Path) -> io::Result<Self> {
+        let meta = path.symlink_metadata()?;
+        let birth = meta.created().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+        let birth = birth.map_or(0, |since| since.as_nanos());
+        Ok(Self { device: meta.dev(), inode: meta.ino(), birth })
+    }
 }
 
 impl Entry {
     fn of(vault: &Path, origin: TrustOrigin) -> io::Result<Self> {
         let path = canonical(vault)?;
-        let meta = path.symlink_metadata()?;
-        Ok(Self { origin, device: meta.dev(), inode: meta.ino(), path })
+        Ok(Self { origin, file: FileIdentity::of(&path)?, path })
     }
 
     fn is_there(&self) -> bool {
-        let meta = self.path.symlink_metadata();
-        meta.is_ok_and(|meta| (meta.dev(), meta.ino()) == (self.device, self.inode))
+        FileIdentity::of(&self.path).is_ok_and(|file| file == self.file)
     }
 
     fn line(&self) -> Vec<u8> {
         let mut line = self.origin.word().to_vec();
-        line.extend(format!(" {} {} ", self.device, self.inode).as_bytes());
+        let FileIdentity { device, inode, birth } = self.file;
+        line.extend(format!(" {device} {inode} {birth} ").as_bytes());
         line.extend(self.path.as_os_str().as_bytes().escape_ascii());
         line.push(b'\n');
         line
@@ -143,13 +161,14 @@ impl Entry {
 
     /// `None` for a line that this version does not understand.
     fn parse(line: &[u8]) -> Option<Self> {
-        let mut words = line.splitn(4, |byte| *byte == b' ');
+        let mut words = line.splitn(5, |byte| *byte == b' ');
         let word = words.next()?;
         let origin =
             [TrustOrigin::Made, TrustOrigin::Chosen].into_iter().find(|origin| origin.word() == word)?;
-        let mut number = || std::str::from_utf8(words.next()?).ok()?.parse().ok();
-        let (device, inode) = (number()?, number()?);
-        Some(Self { origin, device, inode, path: PathBuf::from(unescape(words.next()?)?) })
+        let mut number = || std::str::from_utf8(words.next()?).ok();
+        let (device, inode) = (number()?.parse().ok()?, number()?.parse().ok()?);
+        let file = FileIdentity { device, inode, birth: number()?.parse().ok()? };
+        Some(Self { origin, file, path: PathBuf::from(unescape(words.next()?)?) })
     }
 }
 
@@ -173,10 +192,10 @@ fn unescape(text: &[u8]) -> Option<std::ffi::OsString> {
     Some(std::ffi::OsString::from_vec(bytes))
 }
 
-/// The directory's real path and the vault's own name in it: a link in the place of the vault stays one.
-fn canonical(vault: &Path) -> io::Result<PathBuf> {
-    let dir = vault.parent().unwrap_or(Path::new("/")).canonicalize()?;
-    Ok(dir.join(vault.file_name().unwrap_or(OsStr::new(""))))
+/// The directory's real path and the file's own name in it: a link in the place of the file stays one.
+fn canonical(file: &Path) -> io::Result<PathBuf> {
+    let dir = file.parent().unwrap_or(Path::new("/")).canonicalize()?;
+    Ok(dir.join(file.file_name().unwrap_or(OsStr::new(""))))
 }
 
 /// The directory whose `.avfs` holds the vault.
@@ -193,7 +212,7 @@ fn make_directory(dir: &Path) -> io::Result<()> {
     }
     match std::fs::DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
-        made => made.and_then(|()| hand_over(dir, &above.metadata()?)),
+        made => made.and_then(|()| hand_over(&canonical(dir)?, &above.metadata()?)),
     }
 }
 
@@ -218,7 +237,7 @@ impl TrustedVaults {
                 |reason| TrustError::Unsafe { vault: vault.to_owned(), path: path.to_owned(), reason };
             // What is wrong with a vault that cannot be looked at is reported by whoever opens it.
             let Ok(meta) = path.symlink_metadata() else { continue };
-            if meta.is_symlink() && path != directory_of(vault) {
+            if meta.is_symlink() {
                 return Err(unfit(Unsafe::Symlink));
             }
             if meta.mode() & 0o002 != 0 {
@@ -263,9 +282,7 @@ impl TrustedVaults {
             }
             Err(_) => return Ok(None),
         };
-        let same = |entry: &Entry| {
-            (entry.device, entry.inode, &entry.path) == (found.device, found.inode, &found.path)
-        };
+        let same = |entry: &Entry| (entry.file, &entry.path) == (found.file, &found.path);
         Ok(self.entries()?.into_iter().find(same).map(|entry| entry.origin))
     }
 
@@ -312,11 +329,16 @@ impl TrustedVaults {
         let text: Vec<u8> = entries.iter().flat_map(Entry::line).collect();
         let staged = self.path.with_extension("new");
         let write = || -> io::Result<()> {
+            // Made anew: root may write into the directory of another user, who could have put a link there.
+            match std::fs::remove_file(&staged) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
             let mut options = std::fs::OpenOptions::new();
-            let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&staged)?;
+            let mut file = options.write(true).create_new(true).mode(0o600).open(&staged)?;
             file.write_all(&text)?;
             file.sync_all()?;
-            hand_over(&staged, &self.dir().metadata()?)?;
+            hand_over(&canonical(&staged)?, &self.dir().metadata()?)?;
             std::fs::rename(&staged, &self.path)
         };
         write().map_err(self.failed("write"))
@@ -377,6 +399,13 @@ mod tests {
         std::fs::rename(vault.with_extension("new"), &vault).unwrap();
         assert_eq!(list.check(&vault).unwrap_err().code(), "vault.untrusted", "another file at the path");
         list.add(&vault, TrustOrigin::Made).unwrap();
+        // Also one that gets the inode of the file before it, as a checkout does on ext4.
+        std::fs::remove_file(&vault).unwrap();
+        std::fs::write(&vault, "").unwrap();
+        if FileIdentity::of(&vault).unwrap().birth != 0 {
+            assert_eq!(list.check(&vault).unwrap_err().code(), "vault.untrusted", "the inode again");
+        }
+        list.add(&vault, TrustOrigin::Made).unwrap();
         let moved = home.0.path().join("moved");
         std::fs::rename(directory_of(&vault), &moved).unwrap();
         let moved = moved.join(".avfs/vault.db");
@@ -415,8 +444,11 @@ mod tests {
     #[test]
     fn lines_are_read_as_they_are_written() {
         for path in ["/plain", "/with space", "/tab\tnew\nline", "/back\\slash'\"", "/\u{fc}ber"] {
-            let entry =
-                Entry { origin: TrustOrigin::Chosen, device: 7, inode: u64::MAX, path: PathBuf::from(path) };
+            let entry = Entry {
+                origin: TrustOrigin::Chosen,
+                file: FileIdentity { device: 7, inode: u64::MAX, birth: 9 },
+                path: PathBuf::from(path),
+            };
             let line = entry.line();
             assert_eq!(Entry::parse(&line[..line.len() - 1]), Some(entry));
         }

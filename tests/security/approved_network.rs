@@ -94,7 +94,10 @@ fn no_rule_covers_a_program_that_runs_anything() {
     {
         let asked = env.run(&["--json", "--policy", "agent", "--net", "host", "--shell", line]).expect(120);
         let id = asked.envelope()["decision"]["approval_id"].as_str().unwrap().to_owned();
-        for words in [&["--always"][..], &["--always", "--prefix", prefix]] {
+        let with_option = line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+        for words in
+            [&["--always"][..], &["--always", "--prefix", prefix], &["--always", "--prefix", &with_option]]
+        {
             let words = [&["--json", "approvals", "approve", &id], words].concat();
             let refused = env.avfs(&words).expect(1).envelope();
             assert_eq!(refused["error"]["code"], json!("approval.no_prefix"), "{line}: {refused}");

@@ -47,6 +47,18 @@ fn an_agent_gets_nothing_more_by_an_option() {
         let (_, action) = decided(&env, &[options, &["--dry-run"]].concat());
         assert_eq!(action, "allow", "{options:?}");
     }
+    // Nor by a path that is another one inside.
+    for path in ["/usr/../proc", "../../../../../../proc"] {
+        let refused =
+            env.run(&["--json", "--policy", "agent", "--tmpfs", path, "--", "true"]).expect(125).envelope();
+        assert_eq!(refused["error"]["code"], json!("request.parent_dir"), "{refused}");
+    }
+    std::os::unix::fs::symlink("/proc", env.project().join("link")).unwrap();
+    let over = format!("{project}/link");
+    let refused =
+        env.run(&["--json", "--policy", "agent", "--tmpfs", &over, "--", "true"]).expect(121).envelope();
+    assert_eq!(refused["state"], json!("failed"), "{refused}");
+    std::fs::remove_file(env.project().join("link")).unwrap();
     // What gives nothing more passes.
     for options in [&["--tmpfs", "/mnt"][..], &["--hide", "/etc"], &["--env", "A=b"], &["--at", project]] {
         let (_, action) = decided(&env, &[options, &["--policy", "agent"]].concat());

@@ -4,7 +4,7 @@
 //! `..` they hold: a link in the workspace must not lead an operation to the host.
 
 use std::ffi::CStr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, XattrFlags, fsetxattr, fstat,
@@ -73,6 +73,9 @@ pub fn make(prepared: &Prepared) -> std::result::Result<Made, Failed> {
             proc = Some(open(path.as_c_str(), flags, Mode::empty()).at(Stage::Limits)?);
         }
     }
+    if prepared.shows_proc && proc.is_none() {
+        return Err(Errno::NOENT).at(Stage::Limits);
+    }
     Ok(Made { memory, proc })
 }
 
@@ -124,7 +127,11 @@ fn run(op: &Op, layers: Option<&Opened>, empty: Option<&OwnedFd>) -> Result<()> 
             if *exec == Execution::Refused {
                 flags |= MountFlags::NOEXEC;
             }
-            let place = inside(path, OFlags::empty())?;
+            // A link in the workspace must not choose what is covered.
+            let place = match kind.as_c_str() == c"tmpfs" {
+                true => resolved(path, OFlags::empty(), ResolveFlags::NO_SYMLINKS)?,
+                false => inside(path, OFlags::empty())?,
+            };
             mount(
                 kind.as_c_str(),
                 Options::name_of(&place)?.as_c_str()?,
@@ -163,8 +170,12 @@ fn fine_if_there(made: Result<()>) -> Result<()> {
 
 /// Opens a path of the view, as the command will resolve it.
 fn inside(path: &CStr, flags: OFlags) -> Result<OwnedFd> {
+    resolved(path, flags, ResolveFlags::NO_MAGICLINKS)
+}
+
+fn resolved(path: &CStr, flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd> {
     let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let resolve = resolve | ResolveFlags::IN_ROOT;
     loop {
         match openat2(CWD, path, flags, Mode::empty(), resolve) {
             // With `..` in the path, somebody renamed or mounted something meanwhile.
@@ -180,21 +191,16 @@ fn without_links(path: &CStr) -> Result<OwnedFd> {
 }
 
 /// Does something to a name in its directory, which is opened as a path of the view.
-fn in_parent<T>(path: &CStr, act: impl FnOnce(&OwnedFd, &CStr) -> Result<T>) -> Result<T> {
+fn in_parent<T>(path: &CStr, act: impl FnOnce(BorrowedFd<'_>, &CStr) -> Result<T>) -> Result<T> {
     let bytes = path.to_bytes_with_nul();
-    let mut parent = [0; PATH_BYTES];
-    let name = match bytes.iter().rposition(|byte| *byte == b'/') {
-        None => {
-            parent[0] = b'.';
-            bytes
-        }
-        Some(end) => {
-            parent.get_mut(..end).ok_or(Errno::NAMETOOLONG)?.copy_from_slice(&bytes[..end]);
-            &bytes[end + 1..]
-        }
+    let Some(end) = bytes.iter().rposition(|byte| *byte == b'/') else {
+        // The new root is the working directory, and a name alone leads nowhere else.
+        return act(CWD, path);
     };
+    let mut parent = [0; PATH_BYTES];
+    parent.get_mut(..end).ok_or(Errno::NAMETOOLONG)?.copy_from_slice(&bytes[..end]);
     let text = |bytes| CStr::from_bytes_until_nul(bytes).map_err(|_| Errno::NAMETOOLONG);
-    act(&inside(text(&parent)?, OFlags::DIRECTORY)?, text(name)?)
+    act(inside(text(&parent)?, OFlags::DIRECTORY)?.as_fd(), text(&bytes[end + 1..])?)
 }
 
 /// Shows files of the host, with all mounts beneath them.

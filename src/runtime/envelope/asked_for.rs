@@ -38,7 +38,7 @@ fn defaults() -> Value {
     json!({
         "fork": null, "from": null, "cwd": null, "at": null, "readonly": false, "timeout_ms": 300_000, "grace_ms": 5000,
         "checkpoint_mode": "auto", "net": "none", "retention": "review", "base": "auto", "scratch": "auto",
-        "backend": "auto", "profile": "strict", "allow_degraded": false, "ro": [], "rw": [], "tmpfs": [],
+        "backend": "auto", "profile": "strict", "allow_degraded": false, "ro": [], "rw": [], "links": {}, "tmpfs": [],
         "hide": [], "cache": [], "env": {}, "reproducible": false, "clock_fixed": null, "secrets": [],
         "secret_files": [], "allow_secret_files": false, "memory": null, "cpus": null, "pids": null,
         "disk": null, "files": null, "file_size": null, "seccomp": "default", "landlock": "auto",

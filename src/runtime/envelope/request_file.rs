@@ -67,6 +67,8 @@ pub struct RequestFile {
     pub allow_degraded: bool,
     pub ro: Vec<String>,
     pub rw: Vec<String>,
+    /// Of no account: links are followed anew.
+    pub links: BTreeMap<String, String>,
     pub tmpfs: Vec<String>,
     pub hide: Vec<String>,
     /// Of no account: cache directories come from the settings.

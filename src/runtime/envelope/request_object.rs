@@ -56,6 +56,9 @@ pub struct RequestObject {
     /// What was shown, put or hidden beside the profile.
     pub ro: Vec<String>,
     pub rw: Vec<String>,
+    /// Names in `ro` and `rw` that lead elsewhere, and where: that is what was judged and shown.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub links: BTreeMap<String, String>,
     pub tmpfs: Vec<String>,
     pub hide: Vec<String>,
     /// Directories that persist between runs.
@@ -140,6 +143,20 @@ impl RequestObject {
             allow_degraded: request.degradation == Degradation::Allowed,
             ro: paths(|extra| matches!(extra, Extra::ReadOnly(_))),
             rw: paths(|extra| matches!(extra, Extra::ReadWrite(_))),
+            links: request
+                .extras
+                .iter()
+                .filter_map(|extra| match extra {
+                    Extra::ReadOnly(shown) | Extra::ReadWrite(shown) if shown.path != shown.real => {
+                        Some((path(&shown.path), path(&shown.real)))
+                    }
+                    Extra::ReadOnly(_)
+                    | Extra::ReadWrite(_)
+                    | Extra::Tmpfs(_)
+                    | Extra::Hide(_)
+                    | Extra::Cache { .. } => None,
+                })
+                .collect(),
             tmpfs: paths(|extra| matches!(extra, Extra::Tmpfs(_))),
             hide: paths(|extra| matches!(extra, Extra::Hide(_))),
             cache: paths(|extra| matches!(extra, Extra::Cache { .. })),

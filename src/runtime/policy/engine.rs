@@ -220,10 +220,13 @@ impl Policy {
     /// The project's file gives nobody a network.
     fn net_of_rule(&self, asked: &Asked<'_>, command: &Judged) -> Option<&NetMode> {
         let own = self.layers.iter().filter(|layer| layer.tier != Tier::Vault);
-        let mut allowing = own.flat_map(|layer| &layer.rules).filter(|rule| {
+        let allowing = own.flat_map(|layer| &layer.rules).filter(|rule| {
             rule.action <= Action::AllowWithCheckpoint && rule.when.fit(asked, command) == Fit::Sure
         });
-        allowing.find_map(|rule| rule.when.net.as_ref().filter(|net| **net != NetMode::None))
+        let nets = allowing.filter_map(|rule| rule.when.net.as_ref());
+        // Of several the narrowest: whoever narrowed it later meant that.
+        nets.reduce(|one, other| if one.covers(other) { other } else { one })
+            .filter(|net| **net != NetMode::None)
     }
 
     /// The system and the user may give more time than the default; the project may only take some away.

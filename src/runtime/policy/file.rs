@@ -209,6 +209,7 @@ fn amount(field: &Found<'_>, kind: LimitKind) -> Result<u64, Fault> {
 fn read_rule(found: &Found<'_>) -> Result<Rule, PolicyError> {
     let place = place(found);
     let (mut name, mut action, mut reason) = (None, None, None);
+    let mut net = None;
     let (mut when, mut examples) = (Conditions::default(), Vec::new());
     for field in found.source.fields(found.table()?, "rule.", RULE)? {
         match field.key.as_str() {
@@ -219,7 +220,11 @@ fn read_rule(found: &Found<'_>) -> Result<Rule, PolicyError> {
             "rule.fork" => when.fork = Some(text_pattern(&field)?),
             "rule.cwd" => when.cwd = Some(path_pattern(&field)?),
             "rule.workspace" => when.workspace = Some(path_pattern(&field)?),
-            "rule.net" => when.net = Some(field.parse("none, host or allow=DOMAIN,…")?),
+            "rule.net" => {
+                when.net = Some(field.parse("none, host or allow=DOMAIN,…")?);
+                let text = field.text(field.value)?;
+                net = Some(field.bad(field.value, text, "left out: only a rule that allows gives a network"));
+            }
             "rule.action" => {
                 action = Some(field.parse::<Action>(ACTIONS)?);
             }
@@ -230,6 +235,9 @@ fn read_rule(found: &Found<'_>) -> Result<Rule, PolicyError> {
         }
     }
     let action = action.ok_or_else(|| PolicyError::Missing { place: place.clone(), key: "action" })?;
+    if let (Some(fault), true) = (net, action > Action::AllowWithCheckpoint) {
+        return Err(fault.into());
+    }
     let name = name.unwrap_or_else(|| place.to_string());
     Ok(Rule { name, place, when, action, reason, examples })
 }
@@ -372,7 +380,6 @@ prefix = ["git", ["push", "send-pack"]]
 args = ["--force*", "!--dry-run"]
 category = ["mutating"]
 fork = "release-*"
-net = "host"
 cwd = "/srv/**"
 workspace = "/srv/app"
 action = "deny"
@@ -382,6 +389,7 @@ not_match = ["git push origin main", "git push --force --dry-run", "ls"]
 
 [[rule]]
 category = "interactive"
+net = "host"
 action = "allow"
 
 [caps]
@@ -430,7 +438,7 @@ expires = "2h"
         assert!(first.when.cwd.is_some() && first.when.workspace.is_some());
         assert_eq!(first.reason.as_deref(), Some("history is shared"));
         // A rule without a name goes by its line.
-        assert_eq!((second.name.as_str(), second.when.prefix.len()), ("/p.toml:19", 0));
+        assert_eq!((second.name.as_str(), second.when.prefix.len()), ("/p.toml:18", 0));
         let caps = layer.caps;
         let limits = Limits {
             memory: Some(2 << 30),
