@@ -42,6 +42,7 @@ fn parents_of_the_root_are_the_root() {
     Running::start(mkdir.arg("../made").current_dir(env.at("cache/avfs/mnt"))).answer().expect(0);
     assert_ne!(entries(), before);
     std::fs::remove_dir(env.at("cache/avfs/made")).unwrap();
-    env.ok(&["--tmpfs", "/../made"], "touch /made/file");
+    let refused = env.shell(&["--json", "--tmpfs", "/../made"], "touch /made/file").expect(125).envelope();
+    assert_eq!(refused["error"]["code"], "request.parent_dir", "{refused}");
     assert_eq!(entries(), before);
 }

@@ -53,12 +53,12 @@ fn an_agent_gets_nothing_more_by_an_option() {
             env.run(&["--json", "--policy", "agent", "--tmpfs", path, "--", "true"]).expect(125).envelope();
         assert_eq!(refused["error"]["code"], json!("request.parent_dir"), "{refused}");
     }
-    std::os::unix::fs::symlink("/proc", env.project().join("link")).unwrap();
-    let over = format!("{project}/link");
+    std::os::unix::fs::symlink("/proc", env.project().join("to-proc")).unwrap();
+    let over = format!("{project}/to-proc");
     let refused =
         env.run(&["--json", "--policy", "agent", "--tmpfs", &over, "--", "true"]).expect(121).envelope();
     assert_eq!(refused["state"], json!("failed"), "{refused}");
-    std::fs::remove_file(env.project().join("link")).unwrap();
+    std::fs::remove_file(env.project().join("to-proc")).unwrap();
     // What gives nothing more passes.
     for options in [&["--tmpfs", "/mnt"][..], &["--hide", "/etc"], &["--env", "A=b"], &["--at", project]] {
         let (_, action) = decided(&env, &[options, &["--policy", "agent"]].concat());
