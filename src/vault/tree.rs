@@ -61,7 +61,7 @@ pub fn open(pages: &dyn Pages, dir: &DirRef, at: &TreePath) -> Result<(DirMeta, 
     if body.totals().entries == dir.totals.entries {
         return Ok((meta, body));
     }
-    let detail = "it holds more or fewer entries than is said of it".to_owned();
+    let detail = "its number of entries is not the one its parent records".to_owned();
     Err(VaultError::DamagedObject { kind: "tree", id: dir.tree.short(), detail })
 }
 

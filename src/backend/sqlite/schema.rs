@@ -1,7 +1,5 @@
 //! The tables of a vault file and how an older file becomes a newer one (docs/VAULT_FORMAT.md explains each).
 
-use std::collections::HashSet;
-
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 
@@ -183,10 +181,17 @@ const WRITTEN_EARLIER: [(&str, &str); 2] = [
 /// A vault may come from anybody, and what it brings along would act within avfs's own statements. What is missing is
 /// damage, and is found where it is needed.
 pub fn foreign_object(connection: &Connection) -> rusqlite::Result<Option<String>> {
-    let statements = || MIGRATIONS.iter().copied().flatten().flat_map(|text| text.split(';')).map(str::trim);
-    let known: HashSet<&str> = statements().chain(MADE_BY_SQLITE).collect();
+    let statements: Vec<&str> = MIGRATIONS
+        .iter()
+        .copied()
+        .flatten()
+        .flat_map(|text| text.split(';'))
+        .map(str::trim)
+        .chain(MADE_BY_SQLITE)
+        .collect();
     let made_earlier = |sql: &str| {
-        let rewritten = |(now, earlier): &(&str, &str)| known.contains(sql.replace(earlier, now).as_str());
+        let rewritten =
+            |(now, earlier): &(&str, &str)| statements.contains(&sql.replace(earlier, now).as_str());
         WRITTEN_EARLIER.iter().any(rewritten)
     };
     let mut select = connection.prepare("SELECT type, name, sql FROM sqlite_schema")?;
@@ -197,7 +202,7 @@ pub fn foreign_object(connection: &Connection) -> rusqlite::Result<Option<String
             // The index of a UNIQUE or a PRIMARY KEY has no statement of its own.
             ValueRef::Null => kind.as_bytes_or_null() == Ok(Some(b"index")),
             ValueRef::Text(sql) => {
-                std::str::from_utf8(sql).is_ok_and(|sql| known.contains(sql) || made_earlier(sql))
+                std::str::from_utf8(sql).is_ok_and(|sql| statements.contains(&sql) || made_earlier(sql))
             }
             ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_) => false,
         };

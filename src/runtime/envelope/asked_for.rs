@@ -1,5 +1,5 @@
-//! A request as a person is shown it who has to answer for it: the whole command, and everything that is not as it is
-//! by default. Nobody can say yes to what they do not see.
+//! A request as it is shown to the person who has to approve it: the whole command, and every option that differs from
+//! its default.
 
 use serde_json::{Map, Value, json};
 
