@@ -13,7 +13,7 @@ use avfs::runtime::policy::{NamedVault, Opening, Policy};
 use avfs::runtime::{
     Came, ExecuteError, Executed, ExecutionRequest, LocateError, Located, Look, Machine, MemoSite, Note,
     PolicyTexts, ProxyRuntime, RememberFor, Retention, Site, Surroundings, TrustOrigin, UNBOUND_PATH,
-    VaultSource, bound_dir, cache_line, look, make_vault, stat_cache_path,
+    VAULT_DIR, VAULT_FILE, VaultSource, bound_dir, cache_line, look, make_vault, stat_cache_path,
 };
 use avfs::vault::materialize::BaseCache;
 use avfs::vault::meter::Meter;
@@ -216,8 +216,8 @@ fn open_vault(args: &Args, around: &Surroundings) -> Result<(Vault, Option<Named
         }
     };
     match around.locate(args.vault.as_deref()) {
-        Ok(Located { path, source, dir }) => {
-            if dir.is_some_and(|dir| dir != around.cwd) {
+        Ok(Located { path, source }) => {
+            if source != VaultSource::Option && path != around.cwd.join(VAULT_DIR).join(VAULT_FILE) {
                 say(format!("avfs-run: using the vault {}", path.display()));
             }
             let named = match source {

@@ -131,8 +131,6 @@ pub enum VaultSource {
 pub struct Located {
     pub path: PathBuf,
     pub source: VaultSource,
-    /// The directory it was found for, if nobody named it.
-    pub dir: Option<PathBuf>,
 }
 
 impl Surroundings {
@@ -254,7 +252,7 @@ impl Surroundings {
     /// The vault to open.
     pub fn locate(&self, option: Option<&OsStr>) -> Result<Located, LocateError> {
         if let Some((text, source)) = self.chosen(option) {
-            return Ok(Located { path: self.existing(text)?, source, dir: None });
+            return Ok(Located { path: self.existing(text)?, source });
         }
         match self.nearest() {
             Some((dir, path)) => {
@@ -262,7 +260,7 @@ impl Surroundings {
                 if path == dir.join(VAULT_DIR).join(VAULT_FILE) {
                     self.trusted_vaults()?.check(&path)?;
                 }
-                Ok(Located { path, source: VaultSource::Nearest, dir: Some(dir) })
+                Ok(Located { path, source: VaultSource::Nearest })
             }
             None => Err(LocateError::NoneNear { cwd: self.cwd.clone() }),
         }
@@ -415,10 +413,7 @@ mod tests {
         let near = around(&dir.path().join("a/b"));
         let trust = |vault: &Path| near.trusted_vaults().unwrap().add(vault, TrustOrigin::Made).unwrap();
         trust(&outer);
-        assert_eq!(
-            near.locate(None).unwrap(),
-            Located { path: outer, source: VaultSource::Nearest, dir: Some(dir.path().to_owned()) }
-        );
+        assert_eq!(near.locate(None).unwrap(), Located { path: outer, source: VaultSource::Nearest });
         let inner = put(&dir.path().join("a/.avfs/vault.db"));
         // One that is kept for a directory needs no record.
         let kept = put(&near.place_for(&dir.path().join("a/b"), VaultPlace::Data).unwrap());
@@ -440,10 +435,7 @@ mod tests {
         put(&dir.path().join("x.db"));
         assert_eq!(near.locate(None).unwrap().source, VaultSource::Environment);
         let located = near.locate(Some(OsStr::new("x.db"))).unwrap();
-        assert_eq!(
-            located,
-            Located { path: dir.path().join("x.db"), source: VaultSource::Option, dir: None }
-        );
+        assert_eq!(located, Located { path: dir.path().join("x.db"), source: VaultSource::Option });
     }
 
     #[test]

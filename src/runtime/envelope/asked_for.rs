@@ -6,12 +6,16 @@ use serde_json::{Map, Value, json};
 use crate::runtime::environment::Environment;
 
 /// Keys that are shown in another way, or say nothing about what is given.
-const NOT_LISTED: [&str; 5] = ["command", "command_mode", "command_base64", "vault", "environment"];
+const NOT_LISTED: [&str; 6] =
+    ["command", "command_mode", "command_base64", "vault", "vault_named", "environment"];
 
 /// Each line's name and its text, to be printed as one line.
 #[must_use]
 pub fn asked_for(request: &Value) -> Vec<(String, String)> {
     let mut lines = vec![("command".to_owned(), shown(&request["command"]))];
+    if request["vault_named"] == true {
+        lines.push(("vault".to_owned(), shown(&request["vault"])));
+    }
     let defaults = defaults();
     let empty = Map::new();
     for (key, value) in request.as_object().unwrap_or(&empty) {

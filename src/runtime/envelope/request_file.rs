@@ -45,6 +45,8 @@ pub struct RequestFile {
     /// The command's words in Base64, where they are not UTF-8; wins over `command`.
     pub command_base64: Option<Vec<String>>,
     pub vault: Option<String>,
+    /// Of no account: it follows from `vault`.
+    pub vault_named: bool,
     pub fork: Option<String>,
     pub from: Option<String>,
     pub cwd: Option<String>,

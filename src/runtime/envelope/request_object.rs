@@ -32,6 +32,9 @@ pub struct RequestObject {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_base64: Option<Vec<String>>,
     pub vault: Option<String>,
+    /// Whether the request named the vault, and another one would have been found.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub vault_named: bool,
     /// Nothing for an ephemeral fork.
     pub fork: Option<String>,
     /// The version that a new fork begins from.
@@ -123,6 +126,7 @@ impl RequestObject {
             command_mode,
             command_base64: (!is_text).then(bytes),
             vault: vault.map(|vault| vault.display().to_string()),
+            vault_named: request.named.vault.is_some(),
             fork: match &request.fork {
                 ForkChoice::Ephemeral { .. } => None,
                 ForkChoice::Persistent { name, .. } => Some(name.to_string()),
