@@ -26,7 +26,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    #[error("the vault {} was not made by you, so it is not used", vault.display())]
+    #[error("the vault {} is not used: you neither made it here nor trust it", vault.display())]
     Unknown { vault: PathBuf },
     #[error("the vault {} is not used: {} {reason}", vault.display(), path.display())]
     Unsafe { vault: PathBuf, path: PathBuf, reason: Unsafe },
