@@ -58,18 +58,18 @@ impl OpeningCap {
     }
 }
 
-/// An opening as a key of the file; nothing for one that the profile alone is about.
+/// An opening as a key of the file.
 #[must_use]
-pub const fn opening_key(kind: OpeningKind) -> Option<&'static str> {
+pub const fn opening_key(kind: OpeningKind) -> &'static str {
     match kind {
-        OpeningKind::Vault => Some("caps.vault"),
-        OpeningKind::NewVault => Some("caps.new_vault"),
-        OpeningKind::Apply => Some("caps.apply"),
-        OpeningKind::Ro => Some("caps.ro"),
-        OpeningKind::EnvFile => Some("caps.env_file"),
-        OpeningKind::At => Some("caps.at"),
-        OpeningKind::Degraded => Some("caps.degraded"),
-        OpeningKind::Cover => None,
+        OpeningKind::Vault => "caps.vault",
+        OpeningKind::NewVault => "caps.new_vault",
+        OpeningKind::Apply => "caps.apply",
+        OpeningKind::Ro => "caps.ro",
+        OpeningKind::EnvFile => "caps.env_file",
+        OpeningKind::At => "caps.at",
+        OpeningKind::Degraded => "caps.degraded",
+        OpeningKind::Cover => "caps.cover",
     }
 }
 
@@ -128,10 +128,10 @@ impl Caps {
             let what = || ("user namespaces of its own".to_owned(), "--allow-userns".to_owned());
             told("caps.userns", cap.value.to_string(), &cap.place, (held.userns > cap.value).then(what))
         });
-        let openings = self.openings.iter().filter_map(|(kind, cap)| {
+        let openings = self.openings.iter().map(|(kind, cap)| {
             let mut of_kind = asked.openings.iter().filter(|opening| opening.kind() == *kind);
             let broken = of_kind.find_map(|opening| self.refuses(opening));
-            Some(Cap { key: opening_key(*kind)?, value: cap.value.shown(), place: cap.place.clone(), broken })
+            Cap { key: opening_key(*kind), value: cap.value.shown(), place: cap.place.clone(), broken }
         });
         // A longer time is lowered, not refused; so is a higher limit.
         let timeout =
@@ -149,7 +149,7 @@ impl Caps {
     pub fn refuses(&self, opening: &Opening) -> Option<Verdict> {
         let (kind, cap) = self.openings.iter().find(|(kind, _)| *kind == opening.kind())?;
         let beyond = (!cap.value.covers(opening)).then(|| (opening.shown(), opening.hint()));
-        cap_of(opening_key(*kind)?, cap.value.shown(), &cap.place, beyond).broken
+        cap_of(opening_key(*kind), cap.value.shown(), &cap.place, beyond).broken
     }
 
     /// The highest limits that these caps leave.

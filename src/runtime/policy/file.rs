@@ -50,6 +50,7 @@ const CAPS: &[&str] = &[
     "ro",
     "env_file",
     "at",
+    "cover",
     "degraded",
     "memory",
     "cpus",
@@ -123,7 +124,7 @@ fn caps(found: &Found<'_>) -> Result<Caps, Fault> {
             "caps.landlock" => caps.landlock = Some(placed(&field, field.parse("auto, required or off")?)),
             "caps.userns" => caps.userns = Some(placed(&field, field.parse("refused or allowed")?)),
             other => {
-                let opening = OpeningKind::ALL.iter().find(|kind| opening_key(**kind) == Some(other));
+                let opening = OpeningKind::ALL.iter().find(|kind| opening_key(**kind) == other);
                 let limit = LimitKind::ALL.iter().find(|kind| limit_key(**kind) == other);
                 match (opening, limit) {
                     (Some(kind), _) => {
@@ -407,6 +408,7 @@ apply = false
 ro = ["/srv/data/**"]
 env_file = []
 at = []
+cover = []
 degraded = true
 memory = "2GiB"
 cpus = 1.5
@@ -454,7 +456,7 @@ expires = "2h"
         let timeout = caps.timeout.unwrap();
         assert_eq!((timeout.value, timeout.place.line), (ExecutionTimeout::Millis(600_000), 27));
         assert_eq!(caps.landlock.unwrap().value, LandlockMode::Required);
-        assert_eq!(caps.openings.len(), 7);
+        assert_eq!(caps.openings.len(), 8);
         assert_eq!((caps.rw.unwrap().value.len(), caps.secrets.unwrap().value.len()), (1, 1));
         assert_eq!((layer.on_violation, layer.approval_seconds), (Some(OnViolation::Discard), Some(7_200)));
         assert!(parse("").unwrap().rules.is_empty());
