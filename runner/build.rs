@@ -16,13 +16,10 @@ use seccompiler::{
 
 #[path = "src/confine/numbers.rs"]
 mod numbers;
-#[path = "../src/runtime/confinement/refusals.rs"]
-#[expect(dead_code, reason = "the filters have no words")]
-mod refusals;
 
-use refusals::{Answer, Nesting, REFUSALS, Refusal, STRICT_CALLS, STRICT_REFUSAL, UNIX_REFUSAL, When};
+use avfs_seccomp::{Answer, Nesting, REFUSALS, Refusal, STRICT_CALLS, STRICT_REFUSAL, UNIX_REFUSAL, When};
 
-const SOURCES: [&str; 3] = ["build.rs", "src/confine/numbers.rs", "../src/runtime/confinement/refusals.rs"];
+const SOURCES: [&str; 2] = ["build.rs", "src/confine/numbers.rs"];
 
 /// Offset of the call's number in `seccomp_data`.
 const NUMBER: u32 = 0;

@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 
-use avfs::backend::ApprovalRecord;
-use avfs::printable;
-use avfs::runtime::envelope::{asked_for, journal_value};
-use avfs::runtime::policy::Category;
-use avfs::runtime::{Approver, ExecutionDecision, NetMode, RememberFor, Remembered, offered_networks};
-use avfs::vault::approval::Answer;
+use avfs_engine::journal::journal_value;
+use avfs_engine::{Approver, RememberFor, Remembered, offered_networks};
+use avfs_policy::{Category, ExecutionDecision};
+use avfs_request::NetMode;
+use avfs_types::printable;
+use avfs_vault::approval::Answer;
+use avfs_vault::backend::ApprovalRecord;
+use avfs_wire::asked_for;
 
 use crate::render;
 

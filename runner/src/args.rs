@@ -7,20 +7,20 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use avfs::backend::BatchItem;
-use avfs::config::Config;
-use avfs::diagnose::vault_words;
-use avfs::ids::{ApprovalPrefix, ForkName};
-use avfs::runtime::policy::PolicyProfile;
-use avfs::runtime::{
-    ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, CommandLine, Confinement,
-    CpuLimit, Degradation, EnvChoice, Environment, ExecutionRequest, ExecutionTimeout, Extra, FixedClock,
-    ForkChoice, HostPath, LandlockMode, Limit, Limits, Named, NestedUserns, NetMode, ProcMode, Profile,
-    Purity, Reproducible, Retention, ScratchChoice, SeccompProfile, SecretWord, SecretsInFiles, Size,
-    Streams, Writing,
-};
-use avfs::vault::version::Reference;
 use clap::{ArgGroup, Parser};
+
+use avfs_request::choices::PolicyProfile;
+use avfs_request::config::Config;
+use avfs_request::{
+    ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, Confinement, CpuLimit,
+    Degradation, EnvChoice, Environment, ExecutionRequest, ExecutionTimeout, Extra, FixedClock, ForkChoice,
+    HostPath, LandlockMode, Limits, Named, NestedUserns, NetMode, ProcMode, Profile, Purity, Reproducible,
+    Retention, ScratchChoice, SeccompProfile, SecretWord, SecretsInFiles, Streams, Writing,
+};
+use avfs_types::diagnose::vault_words;
+use avfs_types::ids::{ApprovalPrefix, BatchItem, ForkName};
+use avfs_types::reference::Reference;
+use avfs_types::{CommandLine, Limit, Size};
 
 use crate::error::RunError;
 
@@ -295,7 +295,12 @@ impl Args {
             (None, Some((_, value))) if !self.apply => Some(ForkName::parse(&value.to_string_lossy())?),
             (None, Some(_) | None) => None,
         };
-        let from = self.from.as_deref().map(Reference::parse).transpose().map_err(RunError::Reference)?;
+        let from = self
+            .from
+            .as_deref()
+            .map(Reference::parse)
+            .transpose()
+            .map_err(|error| RunError::Reference(error.into()))?;
         Ok(match name {
             Some(name) => ForkChoice::Persistent { name, from },
             None => ForkChoice::Ephemeral { from },

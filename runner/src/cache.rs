@@ -1,9 +1,10 @@
 //! Remembered results at the edge: their output is passed on, and `avfs cache explain` is answered.
 
-use avfs::exit_code;
-use avfs::printable;
-use avfs::runtime::envelope::{CacheExplain, Envelope, ErrorBody, SCHEMA_VERSION};
-use avfs::runtime::{Came, Executed, ExecutionRequest, Output, Streams, Zone, why_not_remembered};
+use avfs_engine::{Came, Executed, Output, why_not_remembered};
+use avfs_request::request_file::SCHEMA_VERSION;
+use avfs_request::{ExecutionRequest, Streams};
+use avfs_types::{Zone, exit_code, printable};
+use avfs_wire::{Envelope, ErrorBody};
 
 use crate::args::Args;
 use crate::error::RunError;
@@ -40,7 +41,7 @@ pub fn explain_cache(args: &Args) -> u8 {
     let explained = ask(args, &mut asked).and_then(|(station, request)| {
         // Asked about is the result, not where this answer goes.
         let request = ExecutionRequest { streams: Streams::Captured { bytes_max: usize::MAX }, ..request };
-        Ok(CacheExplain::of_look(&station.look(&request)?, &why_not_remembered(&request)))
+        Ok(avfs_present::cache_explained_of_look(&station.look(&request)?, &why_not_remembered(&request)))
     });
     let (explained, error) = match explained {
         Ok(explained) => (Some(explained), None),

@@ -3,13 +3,15 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use avfs::config::{SettingsError, UnreadableConfig};
-use avfs::diagnose::Diagnose;
-use avfs::exit_code;
-use avfs::ids::NameError;
-use avfs::runtime::policy::{PolicyError, Verdict};
-use avfs::runtime::{ExecuteError, LocateError, SecretError, TrustError, UnreadablePolicy};
-use avfs::vault::VaultError;
+use avfs_engine::config_files::UnreadableConfig;
+use avfs_engine::{ExecuteError, LocateError, TrustError, UnreadablePolicy};
+use avfs_policy::{PolicyError, Verdict};
+use avfs_request::SecretError;
+use avfs_request::config::SettingsError;
+use avfs_types::diagnose::Diagnose;
+use avfs_types::exit_code;
+use avfs_types::ids::NameError;
+use avfs_vault::VaultError;
 
 use crate::launch::LaunchError;
 use crate::request_file::BadRequest;

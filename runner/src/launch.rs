@@ -7,22 +7,23 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use avfs::diagnose::Diagnose;
-use avfs::pause;
-use avfs::runtime::{Completion, LaunchPlan, Launcher, Refused, ViewStep, WorkspaceMount};
 use rustix::io::Errno;
 
+use avfs_engine::{Completion, LaunchPlan, Launcher, Refused, ViewStep, WorkspaceMount};
+use avfs_types::diagnose::Diagnose;
+use avfs_types::pause;
+
 use crate::confine::{LandlockGap, RefusedCalls};
-use crate::control::{self, Channel, Message};
-use crate::idmap::{self, MapError};
-use crate::init::{self, Inherited};
+use crate::control::{Channel, Message};
+use crate::idmap::MapError;
+use crate::init::Inherited;
 use crate::limits::{Keeper, LimitError};
-use crate::prepare::{self, Prepared};
-use crate::remedy::{self, Piece};
+use crate::prepare::Prepared;
+use crate::remedy::Piece;
 use crate::stage::{Failed, REPORT_BYTES, Stage};
 use crate::stdio::Streams;
-use crate::supervisor::{self, Leaving, Supervised};
-use crate::sys;
+use crate::supervisor::{Leaving, Supervised};
+use crate::{control, idmap, init, prepare, remedy, supervisor, sys};
 
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {

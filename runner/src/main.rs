@@ -2,6 +2,7 @@
 //!
 //! Three processes: the supervisor (this one, outside), init (process 1 inside) and the payload (the
 //! command). See docs/ARCHITECTURE.md.
+#![deny(unsafe_code)]
 
 mod approve;
 mod args;
@@ -26,6 +27,7 @@ mod stage;
 mod station;
 mod stdio;
 mod supervisor;
+#[expect(unsafe_code, reason = "calls to the kernel that no crate offers safely")]
 mod sys;
 
 use std::ffi::OsString;
@@ -33,8 +35,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use avfs::exit_code;
-use avfs::hostfs::{mask, size_limit};
+use avfs_hostfs::{mask, size_limit};
+use avfs_types::exit_code;
 
 fn main() -> ExitCode {
     size_limit::outlive();

@@ -6,14 +6,18 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use avfs::diagnose::Diagnose;
-use avfs::hostfs::{beneath, make, remove::remove_tree, xattr};
-use avfs::runtime::envelope::DoctorCheck;
-use avfs::runtime::{
-    Completion, Confinement, ExecutionTimeout, Exit, Input, LandlockMode, LaunchPlan, Launcher, Limits,
-    NestedUserns, NetMode, ProcMode, Profile, SeccompProfile, SecretFiles, ShownAs, Streams, UpperPlace,
-    UpperRoot, ViewRequest, WorkspaceMount, view,
+use avfs_engine::{
+    Completion, Exit, Input, LaunchPlan, Launcher, SecretFiles, ShownAs, UpperPlace, UpperRoot, ViewRequest,
+    WorkspaceMount, view,
 };
+use avfs_hostfs::remove::remove_tree;
+use avfs_hostfs::{beneath, make, xattr};
+use avfs_request::{
+    Confinement, ExecutionTimeout, LandlockMode, Limits, NestedUserns, NetMode, ProcMode, Profile,
+    SeccompProfile, Streams,
+};
+use avfs_types::diagnose::Diagnose;
+use avfs_wire::DoctorCheck;
 
 use crate::launch::{LaunchError, SandboxLauncher};
 use crate::remedy::Piece;
@@ -230,7 +234,7 @@ fn told(name: &str, required: bool, outcome: Result<(), Failure>) -> DoctorCheck
             DoctorCheck::failed(name, required, piece.code(), what, hint)
         }
         Err(Failure::Launch(error)) => {
-            let body = avfs::runtime::envelope::ErrorBody::of(&error);
+            let body = avfs_wire::ErrorBody::of(&error);
             DoctorCheck::failed(name, required, error.code(), body.message, body.hint)
         }
     }

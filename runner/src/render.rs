@@ -3,21 +3,21 @@
 //! The only place that writes to its streams (clippy.toml holds the others to it), and so the place where text from outside
 //! is escaped. What the command itself wrote passes as it is.
 
-use std::io::{self, IsTerminal, Write};
+use std::io;
+use std::io::{IsTerminal, Write};
 
-use avfs::diagnose::{Diagnose, naming_vault};
-use avfs::hostfs::size_limit;
-use avfs::ids::ForkName;
-use avfs::printable;
-use avfs::runtime::egress::{Host, place as place_of};
-use avfs::runtime::envelope::ErrorBody;
-use avfs::runtime::{
-    ChangeCounts, ChangeReport, ConnectionVerdict, ExecutionRequest, ExecutionResult, ForkChoice, NetMode,
-    Rehearsal, Scratch, file_sizes, is_dir, show_bytes_size,
-};
-use avfs::vault::diff::{Change, ChangeKind};
-use avfs::vault::run::Landed;
-use avfs::vault::secrets::Secrets;
+use avfs_changes::{ChangeCounts, ChangeReport, file_sizes, is_dir};
+use avfs_egress::{Host, place as place_of};
+use avfs_engine::{ConnectionVerdict, ExecutionResult, Rehearsal, Scratch};
+use avfs_hostfs::size_limit;
+use avfs_request::{ExecutionRequest, ForkChoice, NetMode};
+use avfs_types::diagnose::{Diagnose, naming_vault};
+use avfs_types::ids::ForkName;
+use avfs_types::secrets::Secrets;
+use avfs_types::{printable, show_bytes_size};
+use avfs_vault::diff::{Change, ChangeKind};
+use avfs_vault::run::Landed;
+use avfs_wire::ErrorBody;
 
 /// Changes that are named; the rest is counted.
 const CHANGES_SHOWN: usize = 10;

@@ -7,11 +7,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use avfs::diagnose::Diagnose;
-use avfs::ids::ForkName;
-use avfs::runtime::envelope::{REQUEST_BYTES_MAX, RequestFile, RequestFileError, amount_text};
-use avfs::runtime::policy::PolicyProfile;
-use avfs::runtime::{CommandLine, ExecutionTimeout, Retention, seed};
+use avfs_request::choices::PolicyProfile;
+use avfs_request::request_file::{REQUEST_BYTES_MAX, RequestFile, RequestFileError, amount_text};
+use avfs_request::{ExecutionTimeout, Retention, seed};
+use avfs_types::CommandLine;
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::ForkName;
 
 use crate::args::Args;
 

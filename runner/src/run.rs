@@ -6,31 +6,31 @@ use std::path::Path;
 
 use clap::{CommandFactory, Parser};
 
-use avfs::backend::sqlite::OpenOptions;
-use avfs::config::Config;
-use avfs::exit_code;
-use avfs::hostfs::mask::spare_owner;
-use avfs::printable;
-use avfs::runtime::envelope::{ErrorBody, ExecutionEnvelope, RequestObject};
-use avfs::runtime::{
-    Came, ExecuteError, Executed, ExecutionRequest, ExecutionResult, Exit, LocateError, OUTPUT_LOST,
-    Rehearsal, VaultSource, bound_dir,
+use avfs_engine::{
+    Came, ExecuteError, Executed, ExecutionResult, Exit, LocateError, OUTPUT_LOST, Rehearsal, VaultSource,
+    bound_dir,
 };
-use avfs::vault::Vault;
-use avfs::vault::secrets::Secrets;
+use avfs_hostfs::mask::spare_owner;
+use avfs_request::ExecutionRequest;
+use avfs_request::config::Config;
+use avfs_request::request_object::RequestObject;
+use avfs_types::secrets::Secrets;
+use avfs_types::{exit_code, printable};
+use avfs_vault::Vault;
+use avfs_vault::backend::sqlite::OpenOptions;
+use avfs_wire::{ErrorBody, ExecutionEnvelope};
 
 use crate::args::Args;
 use crate::cache::{explain_cache, give_output};
 use crate::error::{RunError, execute_code};
 use crate::launch::LaunchError;
-use crate::probe;
-use crate::render;
 use crate::request_file::with_request;
 use crate::serve::serve;
 use crate::station::{
     Station, arguments_bytes_max, check_new_vault, context, named_vault, outside, policy, read_config,
     surroundings,
 };
+use crate::{probe, render};
 
 pub fn run(args: Args) -> u8 {
     if args.probe {
@@ -91,7 +91,7 @@ impl Asked {
 
 /// What came of a request, for scripts.
 pub fn envelope_of(asked: &Asked, executed: &Executed<LaunchError>) -> ExecutionEnvelope {
-    let mut envelope = ExecutionEnvelope::of(asked.object.clone(), executed);
+    let mut envelope = avfs_present::execution(asked.object.clone(), executed);
     envelope.error = envelope.error.map(|error| error.without(&asked.secrets));
     envelope
 }
@@ -147,7 +147,7 @@ fn rehearse(args: &Args, envelope_to: &EnvelopeTo) -> u8 {
             render::say(render::rehearsal(&request, &rehearsal));
         }
         let object = RequestObject::of(&request, Some(&rehearsal.vault));
-        let envelope = ExecutionEnvelope::planned(object, &rehearsal.decision, &rehearsal.enforcement);
+        let envelope = avfs_present::execution_planned(object, &rehearsal.decision, &rehearsal.enforcement);
         envelope_to
             .write(&envelope)
             .map_err(|source| RunError::Host { operation: "write the envelope", source })

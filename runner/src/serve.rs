@@ -7,11 +7,12 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
-use avfs::backend::BatchItem;
-use avfs::exit_code;
-use avfs::ids::BatchId;
-use avfs::runtime::envelope::{ErrorBody, ExecutionEnvelope, Looked, Order, RequestFileError};
 use rustix::process::Signal;
+
+use avfs_request::request_file::RequestFileError;
+use avfs_types::exit_code;
+use avfs_types::ids::{BatchId, BatchItem};
+use avfs_wire::{ErrorBody, ExecutionEnvelope, Looked, Order};
 
 use crate::args::Args;
 use crate::error::RunError;
@@ -115,7 +116,7 @@ fn follow(args: &Args, station: &Station, line: &str, told: &mut Option<Asked>) 
     let request = station.request(&words, &outside)?;
     let asked = told.insert(Asked::of(&request, station.vault.path()));
     if order.look {
-        return Ok(Reply::Looked(Looked::from(&station.look(&request)?)));
+        return Ok(Reply::Looked(avfs_present::looked(&station.look(&request)?)));
     }
     let executed = station.execute(&request)?;
     let mut envelope = envelope_of(asked, &executed);

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use avfs::config::Config;
-use avfs::hostfs::make;
-use avfs::ids::to_hex;
-use avfs::runtime::{Extra, HostPath, Surroundings, UNBOUND_PATH};
+use avfs_engine::{Surroundings, UNBOUND_PATH};
+use avfs_hostfs::make;
+use avfs_request::config::Config;
+use avfs_request::{Extra, HostPath};
+use avfs_types::ids::to_hex;
 
 use crate::error::RunError;
 

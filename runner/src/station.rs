@@ -4,27 +4,30 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use avfs::backend::BackendError;
-use avfs::backend::sqlite::{OnClose, OpenOptions};
-use avfs::clock::SystemClock;
-use avfs::config::{Config, ConfigTexts};
-use avfs::hostfs::{machine, mask};
-use avfs::runtime::policy::{NamedVault, Opening, Policy};
-use avfs::runtime::{
-    Came, ExecuteError, Executed, ExecutionRequest, LocateError, Located, Look, Machine, MemoSite, Note,
-    PolicyTexts, ProxyRuntime, RememberFor, Retention, Site, Surroundings, TrustOrigin, UNBOUND_PATH,
-    VAULT_DIR, VAULT_FILE, VaultSource, bound_dir, cache_line, look, make_vault, stat_cache_path,
+use avfs_engine::config_files::ConfigTexts;
+use avfs_engine::{
+    Came, ExecuteError, Executed, LocateError, Located, Look, Machine, MemoSite, Note, PolicyTexts,
+    ProxyRuntime, RememberFor, Site, Surroundings, TrustOrigin, UNBOUND_PATH, VaultSource, bound_dir,
+    cache_line, look, make_vault, stat_cache_path,
 };
-use avfs::vault::materialize::BaseCache;
-use avfs::vault::meter::Meter;
-use avfs::vault::{Context, Vault, VaultError};
+use avfs_hostfs::{machine, mask};
+use avfs_policy::{Opening, Policy};
+use avfs_request::config::Config;
+use avfs_request::request::NamedVault;
+use avfs_request::{ExecutionRequest, Retention};
+use avfs_types::clock::SystemClock;
+use avfs_types::{VAULT_DIR, VAULT_FILE};
+use avfs_vault::backend::BackendError;
+use avfs_vault::backend::sqlite::{OnClose, OpenOptions};
+use avfs_vault::materialize::BaseCache;
+use avfs_vault::meter::Meter;
+use avfs_vault::{Context, Vault, VaultError};
 
 use crate::approve::AtTerminal;
 use crate::args::{Args, Outside, Terminal};
 use crate::error::RunError;
 use crate::launch::{LaunchError, SandboxLauncher};
-use crate::render;
-use crate::settings;
+use crate::{render, settings};
 
 pub struct Station {
     pub around: Surroundings,

@@ -10,13 +10,14 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 
-use avfs::runtime::{Input, Output};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::FileType;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::termios::{
     OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr, tcsetwinsize,
 };
+
+use avfs_engine::{Input, Output};
 
 use crate::init::{Stdio, Stream};
 use crate::sys::Result;
@@ -67,7 +68,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    pub fn prepare(input_from: Input, mode: avfs::runtime::Streams) -> Result<Self> {
+    pub fn prepare(input_from: Input, mode: avfs_request::Streams) -> Result<Self> {
         let host = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
         let mut streams = Self { inner: Vec::with_capacity(3), outer: Vec::with_capacity(3) };
         let (inner, outer) = match input_from {
@@ -79,24 +80,24 @@ impl Streams {
         let is_passed = matches!(input_from, Input::Passed);
         for number in [1, 2] {
             let (inner, outer) = match mode {
-                avfs::runtime::Streams::Captured { bytes_max } => kept(None, bytes_max)?,
+                avfs_request::Streams::Captured { bytes_max } => kept(None, bytes_max)?,
                 // Two pipes for one file would mix up the order of what is written.
-                avfs::runtime::Streams::Passed if number == 2 && is_one_pumped(host[1], host[2]) => {
+                avfs_request::Streams::Passed if number == 2 && is_one_pumped(host[1], host[2]) => {
                     (Inner::SameAs(1), Outer::Nothing)
                 }
-                avfs::runtime::Streams::Passed => output(host[number])?,
+                avfs_request::Streams::Passed => output(host[number])?,
                 // The same for one pipe, which is passed on as it is: what is in order cannot be told apart. But whose
                 // input is empty is to be remembered, and that matters more than order between streams, or a terminal.
-                avfs::runtime::Streams::Teed { .. } if is_passed && is_one_pumped(host[1], host[2]) => {
+                avfs_request::Streams::Teed { .. } if is_passed && is_one_pumped(host[1], host[2]) => {
                     match number {
                         2 => (Inner::SameAs(1), Outer::Nothing),
                         _ => output(host[number])?,
                     }
                 }
-                avfs::runtime::Streams::Teed { .. } if is_passed && is_one_pipe(host[1], host[2]) => {
+                avfs_request::Streams::Teed { .. } if is_passed && is_one_pipe(host[1], host[2]) => {
                     output(host[number])?
                 }
-                avfs::runtime::Streams::Teed { bytes_max } => match kind(host[number]) {
+                avfs_request::Streams::Teed { bytes_max } => match kind(host[number]) {
                     Kind::Terminal if is_passed => output(host[number])?,
                     Kind::Closed => kept(None, bytes_max)?,
                     Kind::Terminal | Kind::Null | Kind::Pipe | Kind::Other => {
@@ -225,13 +226,13 @@ fn own(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(fd, 3)
 }
 
-fn input(fd: BorrowedFd<'_>, mode: avfs::runtime::Streams) -> Result<(Inner, Outer)> {
+fn input(fd: BorrowedFd<'_>, mode: avfs_request::Streams) -> Result<(Inner, Outer)> {
     Ok(match (kind(fd), mode) {
         // With captured output there is no screen for a terminal.
-        (Kind::Terminal, avfs::runtime::Streams::Captured { .. }) | (Kind::Closed | Kind::Null, _) => {
+        (Kind::Terminal, avfs_request::Streams::Captured { .. }) | (Kind::Closed | Kind::Null, _) => {
             (Inner::Null, Outer::Nothing)
         }
-        (Kind::Terminal, avfs::runtime::Streams::Passed | avfs::runtime::Streams::Teed { .. }) => {
+        (Kind::Terminal, avfs_request::Streams::Passed | avfs_request::Streams::Teed { .. }) => {
             (Inner::Terminal, Outer::Terminal { host: own(fd)? })
         }
         (Kind::Pipe, _) => (Inner::Ours(own(fd)?), Outer::Nothing),

@@ -6,18 +6,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use avfs::pause;
-use avfs::runtime::{Completion, Confined, Exit, LaunchPlan, LimitKind, NetMode, Usage};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, WaitOptions, kill_process, waitpid};
+
+use avfs_engine::{Completion, Exit, LaunchPlan, Usage};
+use avfs_request::{Confined, LimitKind, NetMode};
+use avfs_types::pause;
 
 use crate::confine::RefusedCalls;
 use crate::control::{Channel, End, Message, Order};
 use crate::egress::Egress;
 use crate::launch::LaunchError;
-use crate::limits::{self, Keeper};
+use crate::limits::Keeper;
 use crate::stdio::{Flowed, Streams};
-use crate::sys::{self, Pid, SignalFd, SignalSet};
+use crate::sys::{Pid, SignalFd, SignalSet};
+use crate::{limits, sys};
 
 /// Passed on to the command.
 const FORWARDED: [i32; 6] =
@@ -62,7 +65,7 @@ fn let_signals_through() -> sys::Result<()> {
                 // They ask for nothing, and must not end what was not told to end.
                 libc::SIGUSR1 | libc::SIGUSR2 => flag::register(signal, Arc::default()),
                 _ => {
-                    let code = i32::from(avfs::exit_code::RUN_SIGNALLED) + signal;
+                    let code = i32::from(avfs_types::exit_code::RUN_SIGNALLED) + signal;
                     // In this order: a signal looks whether another came before it, and then says that it came.
                     flag::register_conditional_shutdown(signal, code, Arc::clone(asked))
                         .and_then(|_| flag::register(signal, Arc::clone(asked)))

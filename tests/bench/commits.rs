@@ -4,14 +4,15 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use avfs::backend::{BlobRecord, Life};
-use avfs::hostfs::stat::FileTime;
-use avfs::ids::ForkName;
-use avfs::vault::edit::{Edit, Edits};
-use avfs::vault::page::{FileContent, FileNode, Node};
-use avfs::vault::path::TreePath;
-use avfs::vault::version::{Reference, full_root_of};
-use avfs::vault::{Advance, Vault, When, content, diff};
+use avfs_types::clock::FileTime;
+use avfs_types::ids::ForkName;
+use avfs_types::path::TreePath;
+use avfs_types::reference::Reference;
+use avfs_vault::backend::{BlobRecord, Life};
+use avfs_vault::edit::{Edit, Edits};
+use avfs_vault::page::{FileContent, FileNode, Node};
+use avfs_vault::version::full_root_of;
+use avfs_vault::{Advance, Vault, When, content, diff};
 
 use crate::generate::{Numbers, noise};
 use crate::{Bench, Goal, Row, median, new_vault, plain, timed};
@@ -262,7 +263,7 @@ fn growth(name: &str, subject: &Subject) -> Row {
 fn diff_cpu(name: &str, vault: &Vault) -> Row {
     let reader = vault.read().unwrap();
     let root = |text: &str| {
-        let (version, _) = Reference::parse(text).unwrap().resolve(&*reader).unwrap();
+        let (version, _) = avfs_vault::version::resolve(&*reader, &Reference::parse(text).unwrap()).unwrap();
         full_root_of(&*reader, &version).unwrap()
     };
     let (new, old) = (root("main"), root("main~1"));

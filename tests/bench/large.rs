@@ -3,9 +3,9 @@
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use avfs::ids::ForkName;
-use avfs::vault::import::{ImportOptions, OnTrouble};
-use avfs::vault::meter::Meter;
+use avfs_types::ids::ForkName;
+use avfs_vault::import::{ImportOptions, OnTrouble};
+use avfs_vault::meter::Meter;
 
 use crate::generate::{Numbers, noise};
 use crate::{Bench, Goal, Row, median, new_vault, peers, plain, quiet, thrice, timed};
@@ -57,7 +57,7 @@ pub fn large(bench: &Bench) -> Vec<Row> {
         let time = std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    let log = std::fs::metadata(avfs::backend::sqlite::sibling(&path, "-wal"));
+                    let log = std::fs::metadata(avfs_vault::backend::sqlite::sibling(&path, "-wal"));
                     log_max.fetch_max(log.map_or(0, |log| log.len()), Ordering::Relaxed);
                     std::thread::sleep(std::time::Duration::from_millis(5));
                 }

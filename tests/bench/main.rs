@@ -18,9 +18,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use avfs::backend::sqlite::{OnClose, OpenOptions};
-use avfs::clock::SystemClock;
-use avfs::vault::{Context, Vault};
+use avfs_types::clock::SystemClock;
+use avfs_vault::backend::sqlite::{OnClose, OpenOptions};
+use avfs_vault::{Context, Vault};
 
 /// One line of the result: a measured time in units of another one.
 pub struct Row {

@@ -3,9 +3,11 @@
 use std::hint::black_box;
 use std::path::Path;
 
-use avfs::runtime::policy::{Asked, read};
-use avfs::runtime::{CommandLine, Confinement, ExecutionTimeout, NetMode, Profile};
 use criterion::{Criterion, criterion_group, criterion_main};
+
+use avfs_policy::{Asked, read};
+use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile};
+use avfs_types::CommandLine;
 
 fn commands() -> Vec<(&'static str, CommandLine)> {
     let stage = |i: usize| format!("grep -rn 'foo bar' src/x{i} --include=\"*.rs\" | sort -u | head -n 5; ");

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use avfs::backend::sqlite::sibling;
-use avfs::ids::ForkName;
-use avfs::vault::{Advance, Vault, When};
+use avfs_types::ids::ForkName;
+use avfs_vault::backend::sqlite::sibling;
+use avfs_vault::{Advance, Vault, When};
 
 use crate::generate::Numbers;
 use crate::{Bench, Goal, Row, commits, context, in_turns, median, options, quiet};

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use avfs::ids::VersionId;
-use avfs::vault::Vault;
+use avfs_types::ids::VersionId;
+use avfs_vault::Vault;
 
 use crate::peers::run;
 use crate::{Bench, Goal, Row, context, generate, median, new_vault, options, peers, program, quiet};
@@ -36,7 +36,7 @@ impl Home {
 
     fn head(&self) -> VersionId {
         let vault = Vault::open(&self.vault(), options(), context()).unwrap();
-        vault.fork(&avfs::ids::ForkName::main()).unwrap().head
+        vault.fork(&avfs_types::ids::ForkName::main()).unwrap().head
     }
 }
 
@@ -141,7 +141,7 @@ fn measure(bench: &Bench, tree: &Path, name: &str) -> Vec<Row> {
         times[3].push(peers::git_checkout(repository, &to("git")));
         // Copies that fill the memory would be evicted beside the next turn, at the cost of who uses every core.
         for name in ["cp", "export", "cache", "git"] {
-            avfs::hostfs::remove::remove_tree(&to(name)).unwrap();
+            avfs_hostfs::remove::remove_tree(&to(name)).unwrap();
         }
     }
     let [copy, export, base, checkout] = times.map(median);

@@ -1,15 +1,15 @@
 //! What `avfs batch` and `avfs replay` answer and write line by line, as scripts have seen it: what is in a golden file
 //! stays so for ever. Fields may be added beside what is there.
 
-use avfs::backend::BatchRecord;
-use avfs::clock::Timestamp;
-use avfs::ids::{BatchId, ListDigest, VersionId};
-use avfs::runtime::envelope::{
-    Batch, BatchAnswer, BatchCounts, BatchItemResult, BatchList, BatchObject, DifferenceObject, ItemState,
-    Replay, ReplayCounts, ReplayItemResult,
-};
-use avfs::runtime::replay::Verdict;
 use serde_json::{Value, json};
+
+use avfs_types::clock::Timestamp;
+use avfs_types::ids::{BatchId, ListDigest, VersionId};
+use avfs_vault::backend::BatchRecord;
+use avfs_wire::{
+    Batch, BatchAnswer, BatchCounts, BatchItemResult, BatchList, DifferenceObject, ItemState, Replay,
+    ReplayCounts, ReplayItemResult, ReplayVerdict,
+};
 
 use crate::env::binary;
 use crate::envelopes::{assert_kept, golden_in};
@@ -79,7 +79,7 @@ fn batches() -> BatchList {
         ended_at: None,
         plan: r#"{"mode":"chain","fork":"batch-aabbccdd00","items":3,"list":"ci.txt"}"#.to_owned(),
     };
-    BatchList { batches: vec![BatchObject::from(&record)] }
+    BatchList { batches: vec![avfs_present::batch(&record)] }
 }
 
 fn diverged() -> ReplayItemResult {
@@ -88,7 +88,7 @@ fn diverged() -> ReplayItemResult {
         item: 1,
         id: "00112233aa".to_owned(),
         command: "make".to_owned(),
-        verdict: Verdict::Diverged.word(),
+        verdict: ReplayVerdict::Diverged.word(),
         cached: false,
         differences: vec![
             difference("exit", "exit code 1, not exit code 0", false),
@@ -106,10 +106,10 @@ fn diverged() -> ReplayItemResult {
 fn replay() -> Replay {
     let mut counts = ReplayCounts::default();
     for (verdict, cached) in [
-        (Some(Verdict::Identical), true),
-        (Some(Verdict::Equivalent), false),
-        (Some(Verdict::Diverged), false),
-        (Some(Verdict::Unrecorded), false),
+        (Some(ReplayVerdict::Identical), true),
+        (Some(ReplayVerdict::Equivalent), false),
+        (Some(ReplayVerdict::Diverged), false),
+        (Some(ReplayVerdict::Unrecorded), false),
     ] {
         counts.add(verdict, cached);
     }
@@ -171,6 +171,11 @@ fn states_and_verdicts_keep_their_words() {
     .map(|state| serde_json::to_value(state).unwrap())
     .into();
     assert_eq!(json!(words), json!(["succeeded", "failed", "denied", "error", "left_out", "not_run"]));
-    let verdicts = [Verdict::Identical, Verdict::Equivalent, Verdict::Diverged, Verdict::Unrecorded];
-    assert_eq!(verdicts.map(Verdict::word), ["identical", "equivalent", "diverged", "unrecorded"]);
+    let verdicts = [
+        ReplayVerdict::Identical,
+        ReplayVerdict::Equivalent,
+        ReplayVerdict::Diverged,
+        ReplayVerdict::Unrecorded,
+    ];
+    assert_eq!(verdicts.map(ReplayVerdict::word), ["identical", "equivalent", "diverged", "unrecorded"]);
 }

@@ -6,8 +6,9 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::env::{Answer, TestEnv};
+use crate::support;
 use crate::support::pause::Pauses;
-use crate::support::{self, skip, sql};
+use crate::support::{skip, sql};
 
 #[test]
 fn a_missing_vault() {
@@ -117,7 +118,7 @@ fn references_that_lead_nowhere() {
 
 #[test]
 fn an_ambiguous_reference() {
-    use avfs::vault::version::Draft;
+    use avfs_vault::version::Draft;
     let env = TestEnv::with_project();
     let vault = support::open_vault(&env.vault_file());
     // Among so many digests some two begin with the same four digits.

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::env::TestEnv;
-use crate::support::{self, sql};
+use crate::support;
+use crate::support::sql;
 
 #[test]
 fn a_corrupt_vault() {

@@ -4,25 +4,33 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use avfs::backend::{ApprovalRecord, ApprovalState};
-use avfs::clock::Timestamp;
-use avfs::diagnose::Diagnose;
-use avfs::ids::{ApprovalId, ApprovalPrefix, CheckpointName, ForkName, RequestDigest, RunId, VersionId};
-use avfs::runtime::envelope::{ErrorBody, ExecutionEnvelope, RequestFile, RequestObject};
-use avfs::runtime::policy::{Categories, Category};
-use avfs::runtime::{
-    Action, ApprovalMode, Backend, BackendChoice, BaseChoice, BaseUsed, CacheMode, Came, ChangeForm,
-    ChangeSummary, CheckpointMode, CommandLine, Confined, Confinement, Connection, ConnectionVerdict,
-    Connections, Cpus, Degradation, Denial, EnforcedLimit, Enforcement, Environment, ExecuteError, Executed,
-    ExecutionDecision, ExecutionRequest, ExecutionResult, ExecutionTimeout, Exit, Extra, ForkChoice,
-    HostPath, HostUse, LimitKind, Limits, Mechanism, NestedUserns, NetMode, Note, OnViolation, Output,
-    Phases, ProcMode, Profile, Purity, RefusedCall, Retention, RunsOnHost, Scratch, ScratchChoice,
-    SeccompProfile, SecretFile, SecretsInFiles, Streams, Usage, Writing,
-};
-use avfs::vault::approval::Fault;
-use avfs::vault::path::TreePath;
-use avfs::vault::run::Landed;
 use serde_json::Value;
+
+use avfs_changes::{ChangeSummary, HostUse, RunsOnHost};
+use avfs_engine::{
+    Backend, BaseUsed, Came, Connection, ConnectionVerdict, Connections, Denial, Enforcement, ExecuteError,
+    Executed, ExecutionResult, Exit, Note, Output, Phases, Scratch, Usage,
+};
+use avfs_policy::{Action, Categories, Category, ExecutionDecision, OnViolation};
+use avfs_request::request_file::RequestFile;
+use avfs_request::request_object::RequestObject;
+use avfs_request::{
+    ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, Confined, Confinement,
+    Cpus, Degradation, EnforcedLimit, Environment, ExecutionRequest, ExecutionTimeout, Extra, ForkChoice,
+    HostPath, LimitKind, Limits, Mechanism, NestedUserns, NetMode, ProcMode, Profile, Purity, RefusedCall,
+    Retention, ScratchChoice, SeccompProfile, SecretFile, SecretsInFiles, Streams, Writing,
+};
+use avfs_types::CommandLine;
+use avfs_types::clock::Timestamp;
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::{
+    ApprovalId, ApprovalPrefix, CheckpointName, ForkName, RequestDigest, RunId, VersionId,
+};
+use avfs_types::path::TreePath;
+use avfs_vault::approval::Fault;
+use avfs_vault::backend::{ApprovalRecord, ApprovalState};
+use avfs_vault::run::Landed;
+use avfs_wire::{ErrorBody, ExecutionEnvelope};
 
 use crate::env::binary;
 use crate::schema;
@@ -64,8 +72,8 @@ fn request() -> ExecutionRequest {
             Extra::ReadOnly(HostPath { path: "/opt/data".into(), real: "/opt/data".into() }),
             Extra::Hide("/srv/app/secret".into()),
         ],
-        environment: Environment::choose(outside, &[avfs::runtime::EnvChoice::Secret("TOKEN".into())]),
-        reproducible: avfs::runtime::Reproducible::Off,
+        environment: Environment::choose(outside, &[avfs_request::EnvChoice::Secret("TOKEN".into())]),
+        reproducible: avfs_request::Reproducible::Off,
         clock: None,
         secret_files: vec![SecretFile { name: "CERT".into(), bytes: b"hush-hush".to_vec(), source: None }],
         secrets_in_files: SecretsInFiles::Refused,
@@ -79,7 +87,7 @@ fn request() -> ExecutionRequest {
         policy: Vec::new(),
         approval: ApprovalMode::Fail,
         item: None,
-        named: avfs::runtime::Named::default(),
+        named: avfs_request::Named::default(),
         approved: None,
     }
 }
@@ -204,7 +212,7 @@ fn executed(action: Action, came: Result<Came, ExecuteError<NoSandbox>>) -> Exec
         came,
     };
     let object = RequestObject::of(&request(), Some(Path::new("/srv/app/.avfs/vault.db")));
-    ExecutionEnvelope::of(object, &executed)
+    avfs_present::execution(object, &executed)
 }
 
 /// Every way out, by name.
@@ -216,7 +224,7 @@ fn envelopes() -> Vec<(&'static str, ExecutionEnvelope)> {
         id: RunId::parse("00112233aa").unwrap(),
         dir: "/cache/run/00112233aa".into(),
         exit: Exit::Code(0),
-        source: Box::new(avfs::vault::VaultError::Moved { path: "/srv/app/.avfs/vault.db".into() }),
+        source: Box::new(avfs_vault::VaultError::Moved { path: "/srv/app/.avfs/vault.db".into() }),
     };
     let usage = ErrorBody {
         code: "usage".to_owned(),
@@ -246,12 +254,12 @@ fn envelopes() -> Vec<(&'static str, ExecutionEnvelope)> {
         ("setup-failure", executed(Action::Allow, Err(ExecuteError::Launch(NoSandbox)))),
         ("capture-failure", executed(Action::Allow, Err(broken))),
         ("usage-error", ExecutionEnvelope::failed(None, usage)),
-        ("planned", ExecutionEnvelope::planned(object, &decision(Action::Deny), &plan)),
+        ("planned", avfs_present::execution_planned(object, &decision(Action::Deny), &plan)),
     ]
 }
 
 fn golden(kind: &str, name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(kind);
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden").join(kind);
     dir.join(format!("{name}.json"))
 }
 

@@ -7,8 +7,9 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use crate::env::{Answer, TestEnv, binary};
+use crate::support;
 use crate::support::pause::Pauses;
-use crate::support::{self, skip};
+use crate::support::skip;
 
 /// Runs a shell script with mounts of its own; nothing where the kernel does not allow that.
 pub fn with_mounts(env: &TestEnv, test: &str, script: &str) -> Option<Answer> {

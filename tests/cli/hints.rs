@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use crate::env::{Answer, TestEnv};
 use crate::runs::land;
+use crate::support;
 use crate::support::landing::{Changes, run_id};
-use crate::support::{self, skip};
+use crate::support::skip;
 
 fn hint(refusal: &Value) -> &str {
     refusal["error"]["hint"].as_str().unwrap()

@@ -105,7 +105,7 @@ fn every_kind_of_answer_matches_the_schema() {
     assert_eq!(env.json(&["nonsense"])["kind"], json!("usage"));
     kinds.insert("usage".to_owned());
     // These need the runner: tests/e2e has them, and `avfs batch` with a list.
-    let known: BTreeSet<String> = avfs::runtime::envelope::KINDS
+    let known: BTreeSet<String> = avfs_wire::KINDS
         .iter()
         .map(|kind| kind.name.to_owned())
         .filter(|name| !["bisect", "doctor", "race", "replay"].contains(&name.as_str()))

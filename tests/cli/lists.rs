@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use avfs::backend::BatchRecord;
-use avfs::ids::{BatchId, ListDigest};
 use serde_json::{Value, json};
+
+use avfs_types::ids::{BatchId, ListDigest};
+use avfs_vault::backend::BatchRecord;
 
 use crate::env::TestEnv;
 use crate::support::landing::Changes;
-use crate::support::{self, main_fork};
-use crate::{runs, schema};
+use crate::support::main_fork;
+use crate::{runs, schema, support};
 
 fn message(value: &Value) -> &str {
     value["error"]["message"].as_str().unwrap()

@@ -1,15 +1,17 @@
 //! What people and scripts do with runs that have ended: list, show, apply, discard, undo.
 
-use avfs::backend::{Life, RunRecord, RunState};
-use avfs::clock::Timestamp;
-use avfs::ids::{ApprovalId, ForkName, RequestDigest};
-use avfs::vault::approval::Question;
-use avfs::vault::run::{Landing, Told};
 use serde_json::{Value, json};
 
+use avfs_types::clock::Timestamp;
+use avfs_types::ids::{ApprovalId, ForkName, RequestDigest};
+use avfs_vault::approval::Question;
+use avfs_vault::backend::{Life, RunRecord, RunState};
+use avfs_vault::run::{Landing, Told};
+
 use crate::env::TestEnv;
+use crate::support;
 use crate::support::landing::{Changes, record, run_id};
-use crate::support::{self, fork, main_fork};
+use crate::support::{fork, main_fork};
 
 /// A run that waits for its approval, whose id is made of the number.
 pub fn ask(env: &TestEnv, n: u8) {

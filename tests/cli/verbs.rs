@@ -7,7 +7,8 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::env::{TestEnv, USER, binary};
-use crate::support::{self, sql};
+use crate::support;
+use crate::support::sql;
 
 #[test]
 fn grep_finds_lines_names_files_and_notes_binaries() {

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use crate::env::{Answer, Running, TestEnv};
 use crate::shared::start_held;
+use crate::support;
 use crate::support::pause::Pauses;
-use crate::support::{self, skip};
+use crate::support::skip;
 
 #[test]
 fn the_commands_own_code_is_passed_on() {

@@ -10,7 +10,8 @@ use std::thread::JoinHandle;
 use serde_json::{Value, json};
 
 use crate::schema;
-use crate::support::snapshot::{self, Snapshot};
+use crate::support::snapshot;
+use crate::support::snapshot::Snapshot;
 pub use crate::support::wait::{until, wait_for};
 use crate::support::{Scratch, command_line, slow_disk};
 

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use avfs::backend::sqlite::sibling;
-use avfs::hostfs::lock::{FileLock, Mode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+
+use avfs_hostfs::lock::{FileLock, Mode};
+use avfs_vault::backend::sqlite::sibling;
 
 use crate::env::{TestEnv, wait_for};
 use crate::shared::{Shared, alive, marker, points, start_held};

@@ -10,7 +10,8 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
 use crate::env::{Running, TestEnv};
 use crate::support;
-use crate::support::snapshot::{self, Snapshot};
+use crate::support::snapshot;
+use crate::support::snapshot::Snapshot;
 
 /// Times after this one were set by the clock during a test; those before it were chosen.
 const NOW_SECONDS: i64 = 1_700_000_000;

@@ -4,9 +4,10 @@ use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
-use avfs::runtime::envelope::ListItem;
-use avfs::runtime::list::ListFile;
 use serde_json::{Value, json};
+
+use avfs_lists::list::ListFile;
+use avfs_wire::ListItem;
 
 use crate::env::TestEnv;
 use crate::person::person;
@@ -75,7 +76,7 @@ fn a_recorded_session_is_a_list_that_can_be_run_again() {
     for (number, item) in items.iter().enumerate() {
         let (fork, from) = (format!("again-{number}"), item.start.clone().unwrap().version.unwrap());
         let request = env.at("request.json");
-        std::fs::write(&request, item.request_json().unwrap()).unwrap();
+        std::fs::write(&request, avfs_lists::list::request_json(item).unwrap()).unwrap();
         let words = ["--json", "--fork", &fork, "--from", &from, "--request", request.to_str().unwrap()];
         let told = env.run(&words).envelope();
         let result = &told["result"];

@@ -1,87 +1,49 @@
-//! The direction of the layers, read from the source: who may name whom, where `unsafe` may stand, and what is pure.
-//!
-//! `bin`, `runner` → `config` → `runtime` → `vault` → `backend` → `ids`; `hostfs`, `clock`, `diagnose`, `ids`, `pause` and `printable` are leaves.
+//! What the compiler cannot check about the structure: the order of the crates, what is pure, how large folders are, and
+//! which codes are documented.
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the source should fail at once")]
 
 use std::path::{Path, PathBuf};
 
-/// Each layer and the others it may name. A new module is given its place here first.
-const LAYERS: &[(&str, &[&str])] = &[
-    (
-        "bin",
-        &[
-            "config",
-            "runtime",
-            "vault",
-            "backend",
-            "hostfs",
-            "ids",
-            "clock",
-            "diagnose",
-            "exit_code",
-            "pause",
-            "printable",
-        ],
-    ),
-    (
-        "runner",
-        &[
-            "config",
-            "runtime",
-            "vault",
-            "backend",
-            "hostfs",
-            "ids",
-            "clock",
-            "diagnose",
-            "exit_code",
-            "pause",
-            "printable",
-        ],
-    ),
-    ("config", &["runtime", "toml_source", "diagnose"]),
-    (
-        "runtime",
-        &[
-            "vault",
-            "backend",
-            "hostfs",
-            "ids",
-            "clock",
-            "diagnose",
-            "exit_code",
-            "toml_source",
-            "pause",
-            "printable",
-        ],
-    ),
-    ("vault", &["backend", "hostfs", "ids", "clock", "diagnose", "pause", "printable"]),
-    ("backend", &["hostfs", "ids", "clock", "diagnose", "pause"]),
-    ("hostfs", &["ids", "pause"]),
-    ("ids", &["diagnose"]),
-    ("clock", &[]),
-    ("diagnose", &[]),
-    ("exit_code", &[]),
-    ("pause", &[]),
-    ("printable", &[]),
-    ("toml_source", &[]),
+/// Each crate and those of ours that it may depend on. A new crate is given its place here first.
+const CRATES: &[(&str, &[&str])] = &[
+    ("types", &[]),
+    ("seccomp", &[]),
+    ("hostfs", &["types"]),
+    ("vault", &["types", "hostfs"]),
+    ("request", &["types", "hostfs", "seccomp"]),
+    ("policy", &["types", "request"]),
+    ("egress", &["types", "request"]),
+    ("wire", &["types", "request"]),
+    ("changes", &["types", "hostfs", "vault", "request"]),
+    ("engine", &["types", "hostfs", "vault", "request", "policy", "egress", "changes"]),
+    ("lists", &["types", "hostfs", "vault", "request", "engine", "wire"]),
+    ("present", &["types", "vault", "request", "policy", "changes", "engine", "lists", "wire"]),
 ];
 
-/// The only place of unsafe code.
-const UNSAFE_DIR: &str = "runner/src/sys/";
+/// Entries of one folder; one with more wants to be two.
+const FOLDER_ENTRIES_MAX: usize = 25;
 
-/// The engine decides from what it is told alone.
-const PURE_DIR: &str = "src/runtime/policy/";
+/// A crate that depends on nothing but its arguments, and what it may name all the same.
+struct Pure {
+    dir: &'static str,
+    except: &'static [&'static str],
+}
 
-/// What is said to a connection depends on bytes and addresses alone; addresses are in `std::net`, sockets too.
-const SOCKETLESS_DIR: &str = "src/runtime/egress/";
-const SOCKETS: &[&str] = &["TcpStream", "TcpListener", "UdpSocket", "ToSocketAddrs"];
+const PURE: [Pure; 2] = [
+    // The engine decides from the request and the rules alone.
+    Pure { dir: "src/policy/", except: &[] },
+    // Addresses are in `std::net`, and so are sockets, which are not allowed.
+    Pure { dir: "src/egress/", except: &["net"] },
+];
 
-/// Parts of the standard library that look at the world.
+/// Parts of the standard library, and names in it, that look at the world.
 const IMPURE: &[&str] = &["fs", "env", "process", "net", "io", "thread", "os"];
+const IMPURE_NAMES: &[&str] =
+    &["SystemTime", "Instant", "TcpStream", "TcpListener", "UdpSocket", "ToSocketAddrs"];
 
 fn root() -> PathBuf {
-    std::env::var_os("AVFS_TEST_SRC").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
+    let here = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    std::env::var_os("AVFS_TEST_SRC").map_or_else(here, PathBuf::from)
 }
 
 fn source_files(dir: &Path, found: &mut Vec<PathBuf>) {
@@ -155,17 +117,6 @@ fn block_comment(rest: &[char]) -> usize {
     at
 }
 
-/// The layer of a file, and how deep its module lies beneath the crate's root.
-fn place(path: &str) -> (String, usize) {
-    if path.starts_with("runner/") {
-        return ("runner".to_owned(), 0);
-    }
-    let inside = path.strip_prefix("src/").unwrap_or(path);
-    let parts: Vec<&str> = inside.trim_end_matches(".rs").split('/').collect();
-    let is_mod = parts.last() == Some(&"mod");
-    (parts[0].to_owned(), if is_mod { parts.len() - 1 } else { parts.len() })
-}
-
 fn is_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
@@ -195,92 +146,28 @@ fn heads(rest: &str) -> Vec<String> {
     found
 }
 
-/// The top-level modules of the library that a file names.
-fn named(code: &str, depth: usize, in_library: bool) -> Vec<String> {
-    let mut found = Vec::new();
-    let starts = |word: &str| -> Vec<usize> {
-        code.match_indices(word)
-            .filter(|(at, _)| !code[..*at].ends_with(|c: char| is_name(c) || c == ':'))
-            .map(|(at, _)| at + word.len())
-            .collect()
-    };
-    for word in ["crate::", "avfs::", "$crate::"] {
-        if word == "crate::" && !in_library {
-            continue;
-        }
-        starts(word).into_iter().for_each(|at| found.extend(heads(&code[at..])));
-    }
-    for at in starts("super::") {
-        let mut rest = &code[at..];
-        let mut up = 1;
-        while let Some(further) = rest.strip_prefix("super::") {
-            rest = further;
-            up += 1;
-        }
-        // Only a path that climbs to the root names another layer. A test module lies one deeper.
-        if in_library && up >= depth {
-            let tops = heads(rest).into_iter().filter(|name| LAYERS.iter().any(|(layer, _)| layer == name));
-            found.extend(tops.filter(|_| up >= depth));
-        }
-    }
-    found
-}
-
-/// What a file does against the rules.
-fn violations(path: &str, source: &str) -> Vec<String> {
+/// What a file of a pure crate names that it may not.
+fn impurities(path: &str, source: &str) -> Vec<String> {
+    let Some(pure) = PURE.iter().find(|pure| path.starts_with(pure.dir)) else { return Vec::new() };
     let code = bare(source);
-    let mut found = Vec::new();
-    let words = code.split(|c: char| !is_name(c));
-    if !path.starts_with(UNSAFE_DIR) && words.into_iter().any(|word| word == "unsafe") {
-        found.push(format!("{path}: unsafe code outside of {UNSAFE_DIR}"));
-    }
-    if path.starts_with(PURE_DIR) {
-        let std = code.match_indices("std::").flat_map(|(at, word)| heads(&code[at + word.len()..]));
-        let impure = std.filter(|name| IMPURE.contains(&name.as_str()));
-        found.extend(impure.map(|name| format!("{path}: {PURE_DIR} may not name std::{name}")));
-        let clocks =
-            code.split(|c: char| !is_name(c)).filter(|word| matches!(*word, "SystemTime" | "Instant"));
-        found.extend(clocks.map(|clock| format!("{path}: {PURE_DIR} may not name {clock}")));
-    }
-    if path.starts_with(SOCKETLESS_DIR) {
-        let std = code.match_indices("std::").flat_map(|(at, word)| heads(&code[at + word.len()..]));
-        let impure = std.filter(|name| name != "net" && IMPURE.contains(&name.as_str()));
-        found.extend(impure.map(|name| format!("{path}: {SOCKETLESS_DIR} may not name std::{name}")));
-        let words = code.split(|c: char| !is_name(c));
-        let outside =
-            words.filter(|word| SOCKETS.contains(word) || matches!(*word, "SystemTime" | "Instant"));
-        found.extend(outside.map(|word| format!("{path}: {SOCKETLESS_DIR} may not name {word}")));
-    }
-    if path == "src/lib.rs" {
-        return found;
-    }
-    let (layer, depth) = place(path);
-    let Some((_, allowed)) = LAYERS.iter().find(|(name, _)| *name == layer) else {
-        found.push(format!("{path}: the layer {layer} has no place in tests/layers yet"));
-        return found;
-    };
-    // The commands are crates of their own: their `crate` is not the library.
-    let in_library = !matches!(layer.as_str(), "bin" | "runner");
-    for name in named(&code, depth, in_library) {
-        if name != layer && !allowed.contains(&name.as_str()) {
-            found.push(format!("{path}: {layer} may not name {name}"));
-        }
-    }
-    found
+    let std = code.match_indices("std::").flat_map(|(at, word)| heads(&code[at + word.len()..]));
+    let parts = std.filter(|name| IMPURE.contains(&name.as_str()) && !pure.except.contains(&name.as_str()));
+    let names =
+        code.split(|c: char| !is_name(c)).filter(|word| IMPURE_NAMES.contains(word)).map(str::to_owned);
+    parts.chain(names).map(|name| format!("{path}: {} may not name {name}", pure.dir)).collect()
 }
 
 #[test]
-fn no_layer_names_one_above_it() {
+fn pure_crates_look_at_nothing() {
     let root = root();
     let mut files = Vec::new();
-    source_files(&root.join("src"), &mut files);
-    source_files(&root.join("runner/src"), &mut files);
-    assert!(files.len() > 40, "only {} source files beneath {}", files.len(), root.display());
+    PURE.iter().for_each(|pure| source_files(&root.join(pure.dir), &mut files));
+    assert!(files.len() > 40, "only {} source files", files.len());
     let found: Vec<String> = files
         .iter()
         .flat_map(|file| {
-            let path = file.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
-            violations(&path, &std::fs::read_to_string(file).unwrap())
+            let path = file.strip_prefix(&root).unwrap().to_str().unwrap();
+            impurities(path, &std::fs::read_to_string(file).unwrap())
         })
         .collect();
     assert!(found.is_empty(), "{found:#?}");
@@ -288,57 +175,64 @@ fn no_layer_names_one_above_it() {
 
 /// The test above is worth something only if it finds what is planted.
 #[test]
-fn planted_violations_are_found() {
-    let planted = [
-        ("src/vault/x.rs", "use crate::runtime::Thing;"),
-        ("src/vault/x.rs", "use crate::{ids::BlobId, runtime};"),
-        ("src/vault/x.rs", "fn f() { let x = crate::runtime::f(); }"),
-        ("src/vault/import/x.rs", "use super::super::super::runtime::Thing;"),
-        ("src/vault/mod.rs", "use super::runtime::Thing;"),
-        ("src/vault/x.rs", "use super::super::runtime;"),
-        ("src/backend/sqlite/x.rs", "use crate::vault::Vault;"),
-        ("src/backend/mod.rs", "pub use avfs::vault::Vault;"),
-        ("src/hostfs/lock.rs", "use crate::clock::Clock;"),
-        ("src/ids.rs", "use crate::backend::Life;"),
-        ("src/clock.rs", "use crate::ids::BlobId;"),
-        ("src/novelty/mod.rs", ""),
-        ("src/vault/x.rs", "fn f() { unsafe { g() } }"),
-        ("runner/src/main.rs", "unsafe fn f() {}"),
-        ("src/runtime/policy/x.rs", "use std::fs::File;"),
-        ("src/runtime/policy/a/x.rs", "use std::{collections::HashMap, env};"),
-        ("src/runtime/policy/x.rs", "fn f() { std::process::id(); }"),
-        ("src/runtime/policy/x.rs", "use std::time::Instant;"),
-        ("src/runtime/egress/x.rs", "use std::net::{IpAddr, TcpStream};"),
-        ("src/runtime/egress/x.rs", "use std::io::Read;"),
-        ("src/runtime/egress/x.rs", "use std::time::Instant;"),
-    ];
-    for (path, source) in planted {
-        assert!(!violations(path, source).is_empty(), "{path}: {source:?} was not found");
+fn planted_impurities_are_found() {
+    for (path, source) in [
+        ("src/policy/src/x.rs", "use std::fs::File;"),
+        ("src/policy/src/a/x.rs", "use std::{collections::HashMap, env};"),
+        ("src/policy/src/x.rs", "fn f() { std::process::id(); }"),
+        ("src/policy/src/x.rs", "use std::time::Instant;"),
+        ("src/egress/src/x.rs", "use std::net::{IpAddr, TcpStream};"),
+        ("src/egress/src/x.rs", "use std::io::Read;"),
+    ] {
+        assert!(!impurities(path, source).is_empty(), "{path}: {source:?} was not found");
     }
-    let innocent = [
-        (
-            "src/vault/x.rs",
-            "use crate::backend::{Life, Reader};\nuse super::page::Node;\nuse crate::ids::{self, BlobId};",
-        ),
-        (
-            "src/vault/x.rs",
-            "// crate::runtime is above\n/* unsafe /* nested */ */ const S: &str = \"crate::runtime \\\" unsafe\";",
-        ),
-        (
-            "src/vault/x.rs",
-            "const S: &str = r#\"unsafe \"crate::runtime\" \"#; const C: char = '\"'; fn f<'a>(x: &'a str) {}",
-        ),
-        ("src/runtime/x.rs", "use crate::vault::Vault; use super::units;"),
-        ("src/runtime/x.rs", "use std::fs::File;"),
-        ("src/runtime/policy/x.rs", "use std::path::Path; // std::fs"),
-        ("src/runtime/egress/x.rs", "use std::net::IpAddr;"),
-        ("src/bin/avfs/main.rs", "use avfs::runtime::X; use crate::cli::Y;"),
-        ("src/vault/x.rs", "#![forbid(unsafe_code)]"),
-        ("runner/src/sys/mount.rs", "unsafe { f() }"),
-    ];
-    for (path, source) in innocent {
-        assert_eq!(violations(path, source), Vec::<String>::new(), "{path}: {source:?}");
+    for (path, source) in [
+        ("src/engine/src/x.rs", "use std::fs::File;"),
+        ("src/policy/src/x.rs", "use std::path::Path; // std::fs"),
+        ("src/policy/src/x.rs", "const S: &str = r#\"std::fs\"#; const C: char = '\"'; /* std::env /* */ */"),
+        ("src/egress/src/x.rs", "use std::net::IpAddr;"),
+    ] {
+        assert_eq!(impurities(path, source), Vec::<String>::new(), "{path}: {source:?}");
     }
+}
+
+#[test]
+fn crates_depend_on_those_below_them() {
+    let root = root();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(root.join("src")).unwrap() {
+        let dir = entry.unwrap().file_name().into_string().unwrap();
+        // The commands stand above everything.
+        if dir == "cli" {
+            continue;
+        }
+        let Some((_, allowed)) = CRATES.iter().find(|(name, _)| *name == dir) else {
+            found.push(format!("src/{dir} has no place in tests/layers yet"));
+            continue;
+        };
+        let manifest = std::fs::read_to_string(root.join("src").join(&dir).join("Cargo.toml")).unwrap();
+        let table = manifest.split("\n[dependencies]\n").nth(1).unwrap_or_default();
+        let lines = table.lines().take_while(|line| !line.starts_with('['));
+        let ours = lines.filter_map(|line| line.strip_prefix("avfs-")?.split(['.', ' ']).next());
+        let upward = ours.filter(|name| !allowed.contains(name));
+        found.extend(upward.map(|name| format!("src/{dir} may not depend on {name}")));
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn no_folder_is_crowded() {
+    fn crowded(dir: &Path, found: &mut Vec<String>) {
+        let entries: Vec<PathBuf> =
+            std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        if entries.len() > FOLDER_ENTRIES_MAX {
+            found.push(format!("{} has {} entries", dir.display(), entries.len()));
+        }
+        entries.iter().filter(|path| path.is_dir()).for_each(|path| crowded(path, found));
+    }
+    let mut found = Vec::new();
+    ["src", "runner"].iter().for_each(|dir| crowded(&root().join(dir), &mut found));
+    assert!(found.is_empty(), "{found:#?}");
 }
 
 /// The literals of a source file that are codes of errors, notes and checks.

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use avfs::runtime::policy::{Category, Reading};
 use serde::Deserialize;
+
+use avfs_policy::{Category, Reading};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

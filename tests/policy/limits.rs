@@ -2,7 +2,7 @@
 //!
 //! A reading that takes a time exponential in its text, or a high power of it, takes longer than a test may.
 
-use avfs::runtime::policy::{COMMANDS_MAX, TEXT_BYTES_MAX};
+use avfs_policy::{COMMANDS_MAX, TEXT_BYTES_MAX};
 
 use crate::shell;
 
@@ -118,9 +118,9 @@ fn numbers_that_fit_nowhere_are_words() {
 fn what_is_no_utf_8_is_read_as_words_and_not_as_text() {
     use std::os::unix::ffi::OsStringExt;
     let bytes = std::ffi::OsString::from_vec(b"ls \xff".to_vec());
-    let text = crate::reading(&avfs::runtime::CommandLine::Shell(bytes.clone()));
+    let text = crate::reading(&avfs_types::CommandLine::Shell(bytes.clone()));
     assert!(!text.doubts.is_empty());
-    let words = crate::reading(&avfs::runtime::CommandLine::Argv(vec!["ls".into(), bytes]));
+    let words = crate::reading(&avfs_types::CommandLine::Argv(vec!["ls".into(), bytes]));
     assert!(words.doubts.is_empty());
-    assert!(!crate::reading(&avfs::runtime::CommandLine::Argv(Vec::new())).doubts.is_empty());
+    assert!(!crate::reading(&avfs_types::CommandLine::Argv(Vec::new())).doubts.is_empty());
 }

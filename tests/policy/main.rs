@@ -9,8 +9,9 @@ mod shells;
 
 use std::path::Path;
 
-use avfs::runtime::policy::{Asked, Category, Reading, read};
-use avfs::runtime::{CommandLine, Confinement, ExecutionTimeout, NetMode, Profile};
+use avfs_policy::{Asked, Category, Reading, read};
+use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile};
+use avfs_types::CommandLine;
 
 /// The workspace of every test, with one more directory that may be written to.
 fn reading(command: &CommandLine) -> Reading {

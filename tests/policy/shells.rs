@@ -2,8 +2,9 @@
 
 use std::io::Cursor;
 
-use avfs::runtime::policy::Word;
 use brush_parser::ast;
+
+use avfs_policy::Word;
 
 /// The first words of the simple commands that stand in a text itself, as they are written; nothing in substitutions.
 fn programs_of(text: &str) -> Option<Vec<String>> {

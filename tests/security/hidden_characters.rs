@@ -5,11 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use avfs::backend::Life;
-use avfs::backend::sqlite::OpenOptions;
-use avfs::clock::SystemClock;
-use avfs::printable::is_hidden;
-use avfs::vault::{Context, Vault};
+use avfs_types::clock::SystemClock;
+use avfs_types::printable::is_hidden;
+use avfs_vault::backend::Life;
+use avfs_vault::backend::sqlite::OpenOptions;
+use avfs_vault::{Context, Vault};
 
 use crate::env::{Answer, Running, TestEnv, avfs, runner};
 use crate::person::PERSON;

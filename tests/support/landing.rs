@@ -1,15 +1,14 @@
 //! Runs that land without anybody running them: edits, their blobs, and a row for the journal.
 
-use avfs::backend::{BatchItem, RunRecord, RunState};
-use avfs::clock::Timestamp;
-use avfs::hostfs::stat::FileTime;
-use avfs::ids::{CheckpointName, ForkName, RunId};
-use avfs::vault::checkpoint::KeepCount;
-use avfs::vault::edit::{Edit, Edits};
-use avfs::vault::memo::Memo;
-use avfs::vault::page::{DirMeta, FileContent, FileNode, Node};
-use avfs::vault::run::{LandedRun, Landing, RunLanding, Told};
-use avfs::vault::{Batch, Result, Vault, content};
+use avfs_types::KeepCount;
+use avfs_types::clock::{FileTime, Timestamp};
+use avfs_types::ids::{BatchItem, CheckpointName, ForkName, RunId};
+use avfs_vault::backend::{RunRecord, RunState};
+use avfs_vault::edit::{Edit, Edits};
+use avfs_vault::memo::Memo;
+use avfs_vault::page::{DirMeta, FileContent, FileNode, Node};
+use avfs_vault::run::{LandedRun, Landing, RunLanding, Told};
+use avfs_vault::{Batch, Result, Vault, content};
 
 use super::path;
 
@@ -42,7 +41,7 @@ pub fn record(n: u8, on: &ForkName) -> RunRecord {
 #[derive(Clone, Default)]
 pub struct Changes {
     pub edits: Edits,
-    pub blobs: Vec<avfs::backend::BlobRecord>,
+    pub blobs: Vec<avfs_vault::backend::BlobRecord>,
 }
 
 impl Changes {

@@ -17,19 +17,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use avfs::backend::memory::MemoryBackend;
-use avfs::backend::sqlite::OpenOptions;
-use avfs::clock::{Clock as _, SteppingClock, SystemClock, Timestamp};
-use avfs::ids::ForkName;
-use avfs::vault::export::{ExportOptions, Overwrite};
-use avfs::vault::fsck::Thoroughness;
-use avfs::vault::import::{ImportOptions, Imported, OnTrouble};
-use avfs::vault::meter::Meter;
-use avfs::vault::page::DirRef;
-use avfs::vault::path::TreePath;
-use avfs::vault::set_ids::SetIds;
-use avfs::vault::version::{Reference, full_root_of};
-use avfs::vault::{Context, Vault};
+use avfs_types::clock::{Clock as _, SteppingClock, SystemClock, Timestamp};
+use avfs_types::ids::ForkName;
+use avfs_types::path::TreePath;
+use avfs_types::reference::Reference;
+use avfs_vault::backend::memory::MemoryBackend;
+use avfs_vault::backend::sqlite::OpenOptions;
+use avfs_vault::export::{ExportOptions, Overwrite};
+use avfs_vault::fsck::Thoroughness;
+use avfs_vault::import::{ImportOptions, Imported, OnTrouble};
+use avfs_vault::meter::Meter;
+use avfs_vault::page::DirRef;
+use avfs_vault::set_ids::SetIds;
+use avfs_vault::version::full_root_of;
+use avfs_vault::{Context, Vault};
 
 /// A time of 2023: every run of a suite sees the same one.
 pub const START: Timestamp = Timestamp(1_700_000_000_000_000_000);
@@ -155,11 +156,11 @@ pub fn reference(text: &str) -> Reference {
 /// The root that a reference leads to.
 pub fn root(vault: &Vault, at: &str) -> DirRef {
     let reader = vault.read().unwrap();
-    let (version, _) = reference(at).resolve(&*reader).unwrap();
+    let (version, _) = avfs_vault::version::resolve(&*reader, &reference(at)).unwrap();
     full_root_of(&*reader, &version).unwrap()
 }
 
-pub fn write(vault: &Vault, to: &str, content: &[u8]) -> avfs::vault::Committed {
+pub fn write(vault: &Vault, to: &str, content: &[u8]) -> avfs_vault::Committed {
     vault.write_file(&main_fork(), &path(to), content, None, "write").unwrap()
 }
 
@@ -168,7 +169,7 @@ pub fn try_import(
     dir: &Path,
     cache: Option<&Path>,
     on_trouble: OnTrouble,
-) -> avfs::vault::Result<Imported> {
+) -> avfs_vault::Result<Imported> {
     let options = ImportOptions { on_trouble, stat_cache: cache, exclude: &[], meter: &Meter::default() };
     vault.import(dir, &main_fork(), "import", &options)
 }
@@ -204,7 +205,7 @@ pub fn peak_kib(process: u32) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-pub fn try_export(vault: &Vault, at: &str, dest: &Path, overwrite: Overwrite) -> avfs::vault::Result<()> {
+pub fn try_export(vault: &Vault, at: &str, dest: &Path, overwrite: Overwrite) -> avfs_vault::Result<()> {
     let options = ExportOptions {
         overwrite,
         paths: &[],

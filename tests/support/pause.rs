@@ -1,4 +1,4 @@
-//! Holds a program at one of its pause points (`avfs::pause`): a test waits until the program is there, does what it
+//! Holds a program at one of its pause points (`avfs_types::pause`): a test waits until the program is there, does what it
 //! is about, and lets the program go on.
 
 use std::path::{Path, PathBuf};

@@ -6,25 +6,27 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use avfs::backend::Life;
-use avfs::backend::sqlite::OpenOptions;
-use avfs::clock::{Clock as _, SteppingClock, SystemClock, Timestamp};
-use avfs::diagnose::Diagnose;
-use avfs::runtime::{Applied, ApplyError, ApplyOptions, Filter, Subject, apply};
-use avfs::vault::discard::ChangesOf;
-use avfs::vault::edit::{Edit, Edits};
-use avfs::vault::gc::Trial;
-use avfs::vault::import::{ImportOptions, OnTrouble};
-use avfs::vault::meter::Meter;
-use avfs::vault::page::Node;
-use avfs::vault::set_ids::SetIds;
-use avfs::vault::{Context, Vault};
 use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
+use avfs_changes::{Applied, ApplyError, ApplyOptions, Filter, Subject, apply};
+use avfs_types::clock::{Clock as _, SteppingClock, SystemClock, Timestamp};
+use avfs_types::diagnose::Diagnose;
+use avfs_vault::backend::Life;
+use avfs_vault::backend::sqlite::OpenOptions;
+use avfs_vault::discard::ChangesOf;
+use avfs_vault::edit::{Edit, Edits};
+use avfs_vault::gc::Trial;
+use avfs_vault::import::{ImportOptions, OnTrouble};
+use avfs_vault::meter::Meter;
+use avfs_vault::page::Node;
+use avfs_vault::set_ids::SetIds;
+use avfs_vault::{Context, Vault};
+
 use crate::attributes::{set_mode, set_mtime};
+use crate::support;
 use crate::support::pause::Pauses;
-use crate::support::snapshot::{self, assert_same};
-use crate::support::{self, Dice, Scratch, fork, reference};
+use crate::support::snapshot::assert_same;
+use crate::support::{Dice, Scratch, fork, reference, snapshot};
 use crate::worker::{Worker, moments};
 
 /// A directory of the host, a vault that has it on main, and a changed copy that is on fork `side`.
@@ -190,7 +192,7 @@ fn every_kind_of_change_arrives_exactly() {
     // Done again it finds everything in place.
     let again = stand.apply().unwrap();
     assert_same(&stand.copy(), &stand.host());
-    let told = again.changes.iter().filter(|c| c.kind != avfs::vault::diff::ChangeKind::Time).count() as u64;
+    let told = again.changes.iter().filter(|c| c.kind != avfs_vault::diff::ChangeKind::Time).count() as u64;
     assert!(again.already >= told, "{} of {told} changes were there", again.already);
     support::assert_clean(&stand.vault);
 }
@@ -408,12 +410,12 @@ fn the_vaults_own_directory_is_never_written() {
     let at = support::path(".avfs/vault.db");
     // By no verb: an edit is refused there.
     let content = b"overwritten".to_vec();
-    let id = avfs::vault::content::id_of(&content);
-    let file = avfs::vault::page::FileNode {
+    let id = avfs_vault::content::id_of(&content);
+    let file = avfs_vault::page::FileNode {
         mode: 0o644,
         mtime: Default::default(),
         size: content.len() as u64,
-        content: avfs::vault::page::FileContent::Whole(id),
+        content: avfs_vault::page::FileContent::Whole(id),
         xattrs: None,
         link: None,
     };
@@ -421,13 +423,13 @@ fn the_vaults_own_directory_is_never_written() {
         (support::path(".avfs"), Edit::Dir(Default::default())),
         (at, Edit::Put(Node::File(file))),
     ]);
-    let advance = avfs::vault::Advance {
+    let advance = avfs_vault::Advance {
         action: "fork.write",
         message: "w",
         run: None,
-        when: avfs::vault::When::Changed,
+        when: avfs_vault::When::Changed,
     };
-    let blobs = [avfs::vault::content::encode(id, content)];
+    let blobs = [avfs_vault::content::encode(id, content)];
     stand.vault.commit_edits(&fork("side"), &edits, &blobs, &advance).unwrap();
     let applied = stand.apply().unwrap();
     assert_eq!(applied.left_out, 2);

@@ -5,17 +5,16 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use avfs::clock::{Clock as _, SystemClock, Timestamp};
-use avfs::runtime::{ApplyError, Filter};
-use avfs::vault::gc::Trial;
+use avfs_changes::{ApplyError, Filter};
+use avfs_types::clock::{Clock as _, SystemClock, Timestamp};
+use avfs_vault::gc::Trial;
 
 use crate::apply::{Stand, apply_with, put};
 use crate::apply_runs::land_run;
-use crate::runs;
-use crate::support;
 use crate::support::pause::Pauses;
 use crate::support::wait::wait_for;
 use crate::worker::Worker;
+use crate::{runs, support};
 
 fn conflicts(refused: ApplyError) -> Vec<(String, &'static str)> {
     let ApplyError::Conflict { conflicts, .. } = refused else { panic!("{refused:?}") };

@@ -3,25 +3,25 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use avfs::backend::{Life, RunRecord};
-use avfs::clock::Timestamp;
-use avfs::diagnose::Diagnose;
-use avfs::ids::{RunPrefix, VersionId};
-use avfs::runtime::Filter;
-use avfs::vault::Vault;
-use avfs::vault::checkpoint::KeepCount;
-use avfs::vault::diff::diff;
-use avfs::vault::discard::ChangesOf;
-use avfs::vault::edit::{Edit, Edits};
-use avfs::vault::gc::Trial;
-use avfs::vault::page::Node;
-use avfs::vault::run::{Landed, LandedRun, Landing, RunLanding, Told};
-use avfs::vault::tree::Pages;
+use avfs_changes::Filter;
+use avfs_types::KeepCount;
+use avfs_types::clock::Timestamp;
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::{RunPrefix, VersionId};
+use avfs_vault::Vault;
+use avfs_vault::backend::{Life, RunRecord};
+use avfs_vault::diff::diff;
+use avfs_vault::discard::ChangesOf;
+use avfs_vault::edit::{Edit, Edits};
+use avfs_vault::gc::Trial;
+use avfs_vault::page::Node;
+use avfs_vault::run::{Landed, LandedRun, Landing, RunLanding, Told};
+use avfs_vault::tree::Pages;
 
 use crate::apply::{Stand, apply_fork, apply_with, change_everything, everything};
-use crate::runs;
 use crate::support::snapshot::assert_same;
-use crate::support::{self, fork, main_fork};
+use crate::support::{fork, main_fork};
+use crate::{runs, support};
 
 /// The edits that lead from one version to another, as a capture would find them.
 pub fn edits_between(vault: &Vault, before: &VersionId, after: &VersionId) -> Edits {
@@ -29,11 +29,11 @@ pub fn edits_between(vault: &Vault, before: &VersionId, after: &VersionId) -> Ed
     let pages: &dyn Pages = &&*reader;
     let root = |id| {
         let version = reader.version(id).unwrap().unwrap();
-        avfs::vault::version::full_root_of(&*reader, &version).unwrap()
+        avfs_vault::version::full_root_of(&*reader, &version).unwrap()
     };
     let mut edits = Edits::new();
     for change in diff(pages, &root(before), &root(after)).unwrap() {
-        let gone = |above: &avfs::vault::path::TreePath| edits.get(above) == Some(&Edit::Remove);
+        let gone = |above: &avfs_types::path::TreePath| edits.get(above) == Some(&Edit::Remove);
         let above = change.path.split().map(|(parent, _)| parent);
         let edit = match change.after {
             None if above.as_ref().is_some_and(gone) => continue,
@@ -74,7 +74,7 @@ pub fn land_run(stand: &Stand, started_at: Timestamp) -> LandedRun {
         item: None,
         told: Told::default(),
     };
-    vault.land_run(run, avfs::vault::Batch::new(vault).unwrap()).unwrap()
+    vault.land_run(run, avfs_vault::Batch::new(vault).unwrap()).unwrap()
 }
 
 #[test]

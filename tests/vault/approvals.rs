@@ -3,19 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use avfs::backend::memory::MemoryBackend;
-use avfs::backend::sqlite::OpenOptions;
-use avfs::backend::{ApprovalRecord, ApprovalState, RunRecord, RunState};
-use avfs::clock::{Clock, Timestamp};
-use avfs::diagnose::Diagnose;
-use avfs::ids::{ApprovalId, ApprovalPrefix, RequestDigest, RunPrefix};
-use avfs::vault::approval::{Answer, Claim, Fault, Question};
-use avfs::vault::run::Told;
-use avfs::vault::{Context, Vault, audit};
+use avfs_types::clock::{Clock, Timestamp};
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::{ApprovalId, ApprovalPrefix, RequestDigest, RunPrefix};
+use avfs_vault::approval::{Answer, Claim, Fault, Question};
+use avfs_vault::backend::memory::MemoryBackend;
+use avfs_vault::backend::sqlite::OpenOptions;
+use avfs_vault::backend::{ApprovalRecord, ApprovalState, RunRecord, RunState};
+use avfs_vault::run::Told;
+use avfs_vault::{Context, Vault, audit};
 
 use crate::runs::{record, run_id};
+use crate::support;
 use crate::support::pause::Pauses;
-use crate::support::{self, Scratch, main_fork};
+use crate::support::{Scratch, main_fork};
 use crate::worker::Worker;
 
 const DAY: i64 = 86_400;

@@ -5,17 +5,19 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use avfs::vault::edit::{Edit, Edits};
-use avfs::vault::export::ExportError;
-use avfs::vault::materialize::{Base, BaseCache, Built, Trust};
-use avfs::vault::meter::Meter;
-use avfs::vault::page::{DirMeta, FileNode, Node};
-use avfs::vault::{Advance, Vault, VaultError, When, tree};
 use rustix::fs::XattrFlags;
 
+use avfs_vault::edit::{Edit, Edits};
+use avfs_vault::export::ExportError;
+use avfs_vault::materialize::{Base, BaseCache, Built, Trust};
+use avfs_vault::meter::Meter;
+use avfs_vault::page::{DirMeta, FileNode, Node};
+use avfs_vault::{Advance, Vault, VaultError, When, tree};
+
 use crate::attributes::set_mtime;
+use crate::support;
 use crate::support::wait::wait_for;
-use crate::support::{self, Scratch, snapshot};
+use crate::support::{Scratch, snapshot};
 
 struct Bases {
     scratch: Scratch,

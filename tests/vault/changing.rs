@@ -1,6 +1,7 @@
 //! A directory that changes while it is imported, or right after it.
 
-use std::fs::{self, File};
+use std::fs;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::PathBuf;
@@ -8,15 +9,16 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use avfs::backend::sqlite::OpenOptions;
-use avfs::clock::{SteppingClock, Timestamp};
-use avfs::vault::import::{ImportError, OnTrouble};
-use avfs::vault::{Context, Vault, VaultError, tree};
+use avfs_types::clock::{SteppingClock, Timestamp};
+use avfs_vault::backend::sqlite::OpenOptions;
+use avfs_vault::import::{ImportError, OnTrouble};
+use avfs_vault::{Context, Vault, VaultError, tree};
 
 use crate::attributes::set_mtime;
+use crate::support;
+use crate::support::Scratch;
 use crate::support::pause::Pauses;
 use crate::support::wait::wait_for;
-use crate::support::{self, Scratch};
 use crate::worker::{Said, Worker};
 
 /// For an import with this clock every file has just been changed.
@@ -241,7 +243,7 @@ fn a_directory_swapped_for_a_link_brings_nothing_from_outside() {
     }
     assert!(refused >= 2, "the swap was noticed only {refused} times");
     // Not in any version that was made, nor anywhere else in the vault.
-    let secret = avfs::vault::content::id_of(b"SECRET");
+    let secret = avfs_vault::content::id_of(b"SECRET");
     assert!(!bench.vault.read().unwrap().has_blob(&secret).unwrap(), "a file from outside was imported");
     support::assert_clean(&bench.vault);
 }

@@ -6,17 +6,18 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use avfs::backend::BackendError;
-use avfs::backend::sqlite::{OpenOptions, sibling};
-use avfs::hostfs::lock::{FileLock, Mode};
-use avfs::vault::materialize::{BaseCache, Trust};
-use avfs::vault::meter::Meter;
-use avfs::vault::version::History;
-use avfs::vault::{Vault, VaultError, audit};
+use avfs_hostfs::lock::{FileLock, Mode};
+use avfs_vault::backend::BackendError;
+use avfs_vault::backend::sqlite::{OpenOptions, sibling};
+use avfs_vault::materialize::{BaseCache, Trust};
+use avfs_vault::meter::Meter;
+use avfs_vault::version::History;
+use avfs_vault::{Vault, VaultError, audit};
 
+use crate::support;
 use crate::support::pause::Pauses;
 use crate::support::wait::wait_for;
-use crate::support::{self, Scratch, snapshot};
+use crate::support::{Scratch, snapshot};
 use crate::worker::{BOOT, Worker};
 
 /// Longer than anything takes that is waited for.
@@ -103,7 +104,11 @@ fn writers_exporters_builders_and_sweeps_do_not_disturb_each_other() {
         support::import(&vault, &dir);
     }
     vault
-        .create_fork(&support::fork("work"), &support::reference("main"), avfs::backend::Life::Persistent)
+        .create_fork(
+            &support::fork("work"),
+            &support::reference("main"),
+            avfs_vault::backend::Life::Persistent,
+        )
         .unwrap();
     drop(vault);
     let (dest, cache) = (scratch.dir("dest"), scratch.dir("cache"));
@@ -233,7 +238,7 @@ fn impatient(path: &Path, patience: Duration) -> Vault {
 }
 
 #[track_caller]
-fn assert_busy<T: std::fmt::Debug>(outcome: avfs::vault::Result<T>) {
+fn assert_busy<T: std::fmt::Debug>(outcome: avfs_vault::Result<T>) {
     assert!(matches!(outcome, Err(VaultError::Backend(BackendError::Busy { .. }))), "{outcome:?}");
 }
 
@@ -334,7 +339,7 @@ fn a_long_reader_does_not_make_a_sweep_lock_writers_out() {
     support::write(&vault, "big", &support::noise(1, 500_000));
     support::write(&vault, "big", b"small");
     vault
-        .prune(&avfs::vault::gc::Keep { last: Some(1), since: None }, None, avfs::vault::gc::Trial::Real)
+        .prune(&avfs_vault::gc::Keep { last: Some(1), since: None }, None, avfs_vault::gc::Trial::Real)
         .unwrap();
     let reading = support::open_vault(&path);
     let reader = reading.read().unwrap();

@@ -5,14 +5,15 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 
-use avfs::vault::Vault;
-use avfs::vault::import::OnTrouble;
-use avfs::vault::materialize::{BaseCache, Built, Trust};
-use avfs::vault::meter::Meter;
-use avfs::vault::version::History;
+use avfs_vault::Vault;
+use avfs_vault::import::OnTrouble;
+use avfs_vault::materialize::{BaseCache, Built, Trust};
+use avfs_vault::meter::Meter;
+use avfs_vault::version::History;
 
+use crate::support;
 use crate::support::pause::Pauses;
-use crate::support::{self, Scratch, snapshot, wait};
+use crate::support::{Scratch, snapshot, wait};
 use crate::worker::{BOOT, Worker, kill_at_points, moments};
 
 /// The number of kills of each test.
@@ -145,7 +146,7 @@ fn a_killed_sweep_takes_nothing_that_is_in_use() {
     drop(vault);
     kill_at_points(&scratch, kills(), "gc", &[("VAULT", path.to_str().unwrap())], |moment| {
         let vault = support::open_vault(&path);
-        let report = vault.fsck(avfs::vault::fsck::Thoroughness::Quick, &Meter::default()).unwrap();
+        let report = vault.fsck(avfs_vault::fsck::Thoroughness::Quick, &Meter::default()).unwrap();
         assert_eq!(report.findings, [], "killed at {moment}");
     });
     let vault = support::open_vault(&path);
@@ -153,7 +154,7 @@ fn a_killed_sweep_takes_nothing_that_is_in_use() {
     support::export(&vault, "main", &scratch.join("out"));
     snapshot::assert_same(&dir, &scratch.join("out"));
     for fork in vault.forks().unwrap().iter().filter(|fork| fork.name.as_str() != "main") {
-        vault.delete_fork(&fork.name, avfs::vault::fork::Deletion::Forced).unwrap();
+        vault.delete_fork(&fork.name, avfs_vault::fork::Deletion::Forced).unwrap();
     }
     vault.gc(&|_| {}).unwrap();
     support::assert_clean(&vault);

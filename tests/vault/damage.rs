@@ -3,19 +3,21 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use avfs::diagnose::Diagnose;
-use avfs::vault::Vault;
-use avfs::vault::checkpoint::Origin;
-use avfs::vault::export::{ExportOptions, Overwrite, Unwritten};
-use avfs::vault::fsck::{Report, Thoroughness};
-use avfs::vault::gc::{Keep, Trial};
-use avfs::vault::import::{ImportOptions, OnTrouble};
-use avfs::vault::meter::Meter;
-use avfs::vault::page::DirRef;
-use avfs::vault::set_ids::SetIds;
-use avfs::vault::version::{History, root_of};
+use avfs_types::diagnose::Diagnose;
+use avfs_vault::Vault;
+use avfs_vault::checkpoint::Origin;
+use avfs_vault::export::{ExportOptions, Overwrite};
+use avfs_vault::fsck::{Report, Thoroughness};
+use avfs_vault::gc::{Keep, Trial};
+use avfs_vault::import::{ImportOptions, OnTrouble};
+use avfs_vault::meter::Meter;
+use avfs_vault::page::DirRef;
+use avfs_vault::set_ids::SetIds;
+use avfs_vault::version::{History, root_of};
+use avfs_vault::write_out::Unwritten;
 
-use crate::support::{self, Scratch, main_fork, reference, snapshot};
+use crate::support;
+use crate::support::{Scratch, main_fork, reference, snapshot};
 
 /// A vault that is damaged again and again, in copies; and what it exports.
 struct Sample {
@@ -92,8 +94,8 @@ const DAMAGES: [(&str, &str); 16] = [
     ("a tree for another", "UPDATE tree SET data = (SELECT data FROM tree ORDER BY id LIMIT 1)"),
 ];
 
-fn root_of_main(vault: &Vault) -> avfs::vault::Result<DirRef> {
-    let (version, _) = reference("main").resolve(&*vault.read()?)?;
+fn root_of_main(vault: &Vault) -> avfs_vault::Result<DirRef> {
+    let (version, _) = avfs_vault::version::resolve(&*vault.read()?, &reference("main"))?;
     root_of(&version)
 }
 

@@ -1,19 +1,22 @@
 //! Trees deeper, and paths longer, than a system call takes.
 
-use std::fs::{self, File};
+use std::fs;
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use avfs::diagnose::Diagnose;
-use avfs::vault::import::OnTrouble;
 use rustix::fs::{Mode, OFlags};
+
+use avfs_types::diagnose::Diagnose;
+use avfs_vault::import::OnTrouble;
 
 use crate::attributes::set_mode;
 use crate::roundtrip::assert_round_trip;
+use crate::support;
+use crate::support::Scratch;
 use crate::support::pause::Pauses;
 use crate::support::wait::wait_for;
-use crate::support::{self, Scratch};
 use crate::worker::Worker;
 
 fn open_dir(at: &OwnedFd, name: &str) -> OwnedFd {
@@ -45,7 +48,7 @@ fn more_levels_than_files_may_be_open_come_back() {
     support::write(&vault, &bottom, b"changed");
     let (before, after) = (support::root(&vault, "main~1"), support::root(&vault, "main"));
     let reader = vault.read().unwrap();
-    let changes = avfs::vault::diff::diff(&&*reader, &before, &after).unwrap();
+    let changes = avfs_vault::diff::diff(&&*reader, &before, &after).unwrap();
     assert_eq!(changes.iter().filter(|change| change.path == support::path(&bottom)).count(), 1);
     drop(reader);
     vault.gc(&|_| {}).unwrap();
@@ -97,7 +100,7 @@ fn a_deep_and_closed_tree_can_be_removed() {
     let dir = scratch.dir("dir");
     deep(&dir, "d", support::usual_or_long(1100, 3000));
     set_mode(&dir.join("d/d/d"), 0o000);
-    avfs::hostfs::remove::remove_tree(&dir).unwrap();
+    avfs_hostfs::remove::remove_tree(&dir).unwrap();
     assert!(!dir.exists());
 }
 

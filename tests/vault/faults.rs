@@ -2,30 +2,33 @@
 
 use std::path::Path;
 
-use avfs::backend::fault::{FaultBackend, Fuse};
-use avfs::backend::memory::MemoryBackend;
-use avfs::backend::sqlite::{OpenOptions, SqliteBackend};
-use avfs::backend::{Backend, BackendError, CheckpointRecord, ForkRecord, Life, RunRecord, VersionRecord};
-use avfs::clock::Timestamp;
-use avfs::ids::CheckpointName;
-use avfs::vault::checkpoint::Origin;
-use avfs::vault::discard::ChangesOf;
-use avfs::vault::edit::{Edit, Edits};
-use avfs::vault::fork::Deletion;
-use avfs::vault::gc::{Keep, Trial};
-use avfs::vault::import::{ImportOptions, OnTrouble};
-use avfs::vault::meter::Meter;
-use avfs::vault::ops::{Depth, Parents};
-use avfs::vault::page::{FileContent, FileNode, Node};
-use avfs::vault::path::TreePath;
-use avfs::vault::quota::Quota;
-use avfs::vault::run::Landing;
-use avfs::vault::tree::{Pages, Walk};
-use avfs::vault::version::{History, root_of};
-use avfs::vault::{Advance, Result, Vault, VaultError, When, audit, content};
+use avfs_types::clock::Timestamp;
+use avfs_types::ids::CheckpointName;
+use avfs_types::path::TreePath;
+use avfs_vault::backend::fault::{FaultBackend, Fuse};
+use avfs_vault::backend::memory::MemoryBackend;
+use avfs_vault::backend::sqlite::{OpenOptions, SqliteBackend};
+use avfs_vault::backend::{
+    Backend, BackendError, CheckpointRecord, ForkRecord, Life, RunRecord, VersionRecord,
+};
+use avfs_vault::checkpoint::Origin;
+use avfs_vault::discard::ChangesOf;
+use avfs_vault::edit::{Edit, Edits};
+use avfs_vault::fork::Deletion;
+use avfs_vault::gc::{Keep, Trial};
+use avfs_vault::import::{ImportOptions, OnTrouble};
+use avfs_vault::meter::Meter;
+use avfs_vault::ops::{Depth, Parents};
+use avfs_vault::page::{FileContent, FileNode, Node};
+use avfs_vault::quota::Quota;
+use avfs_vault::run::Landing;
+use avfs_vault::tree::{Pages, Walk};
+use avfs_vault::version::{History, root_of};
+use avfs_vault::{Advance, Result, Vault, VaultError, When, audit, content};
 
-use crate::runs::{self, Changes};
-use crate::support::{self, Scratch, fork, main_fork, path, reference};
+use crate::runs::Changes;
+use crate::support::{Scratch, fork, main_fork, path, reference};
+use crate::{runs, support};
 
 /// Everything a user of the vault can see.
 #[derive(Debug, PartialEq)]
@@ -57,7 +60,7 @@ fn look(vault: &Vault) -> Seen {
         histories: forks.iter().map(history).collect(),
         listings: forks.iter().map(listing).collect(),
         checkpoints: reader.checkpoints().unwrap(),
-        quota: avfs::vault::quota::read(&*reader).unwrap(),
+        quota: avfs_vault::quota::read(&*reader).unwrap(),
         runs: reader.runs(i64::MAX, 1000).unwrap(),
         audit_rows: verdict.rows,
         forks,
@@ -119,7 +122,7 @@ fn operations<'a>(host: &'a Path) -> Vec<Operation<'a>> {
             Box::new(move |v| {
                 let node = Node::File(FileNode {
                     mode: 0o644,
-                    mtime: avfs::hostfs::stat::FileTime { seconds: 1, nanos: 2 },
+                    mtime: avfs_types::clock::FileTime { seconds: 1, nanos: 2 },
                     size: 8,
                     content: FileContent::Whole(content::id_of(b"captured")),
                     xattrs: None,
@@ -144,7 +147,7 @@ fn operations<'a>(host: &'a Path) -> Vec<Operation<'a>> {
         (
             "run beside its fork",
             Box::new(|v| {
-                let base = reference("main~1").resolve(&*v.read()?)?.0.id;
+                let base = avfs_vault::version::resolve(&*v.read()?, &reference("main~1"))?.0.id;
                 let changes = Changes::default().put("dir/f01", "by a run");
                 let landing = Landing::Fork { name: &main_fork(), base };
                 changes.land(v, landing, runs::record(1, &main_fork())).map(drop)
@@ -297,7 +300,7 @@ fn any_failed_write_of_a_sweep_takes_nothing_that_is_in_use() {
     let usage = vault.read().unwrap().usage().unwrap();
     assert!(usage.file_bytes + 1_000_000 < usage_before.file_bytes, "{usage:?} after {usage_before:?}");
     // What was swept is not looked for: the next sweep finds nothing more.
-    assert_eq!(vault.gc(&|_| {}).unwrap(), avfs::vault::gc::Swept::default());
+    assert_eq!(vault.gc(&|_| {}).unwrap(), avfs_vault::gc::Swept::default());
 }
 
 /// An import of many files is many transactions before the one that counts.

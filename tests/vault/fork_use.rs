@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use avfs::backend::Life;
-use avfs::ids::{CheckpointName, ForkName};
-use avfs::vault::Vault;
-use avfs::vault::checkpoint::Origin;
-use avfs::vault::fork::Deletion;
-use avfs::vault::fork_use::{ForkUse, Sizes, fork_uses};
-use avfs::vault::gc::{Keep, Trial};
-use avfs::vault::run::Landing;
+use avfs_types::ids::{CheckpointName, ForkName};
+use avfs_vault::Vault;
+use avfs_vault::backend::Life;
+use avfs_vault::checkpoint::Origin;
+use avfs_vault::fork::Deletion;
+use avfs_vault::fork_use::{ForkUse, Sizes, fork_uses};
+use avfs_vault::gc::{Keep, Trial};
+use avfs_vault::run::Landing;
 
+use crate::support;
 use crate::support::landing::{Changes, record, run_id};
-use crate::support::{self, Scratch, fork, main_fork, path, reference};
+use crate::support::{Scratch, fork, main_fork, path, reference};
 
 fn write(vault: &Vault, on: &str, at: &str, bytes: &[u8]) {
     vault.write_file(&fork(on), &path(at), bytes, None, "write").unwrap();

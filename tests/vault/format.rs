@@ -5,19 +5,20 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use avfs::backend::BackendError;
-use avfs::backend::sqlite::{FORMAT, OnClose, OpenOptions, sibling};
-use avfs::diagnose::Diagnose;
-use avfs::vault::export::Overwrite;
-use avfs::vault::fsck::Thoroughness;
-use avfs::vault::gc::{Keep, Trial};
-use avfs::vault::meter::Meter;
-use avfs::vault::ops::Depth;
-use avfs::vault::{Result, Vault, VaultError, audit};
+use avfs_types::diagnose::Diagnose;
+use avfs_vault::backend::BackendError;
+use avfs_vault::backend::sqlite::{FORMAT, OnClose, OpenOptions, sibling};
+use avfs_vault::export::Overwrite;
+use avfs_vault::fsck::Thoroughness;
+use avfs_vault::gc::{Keep, Trial};
+use avfs_vault::meter::Meter;
+use avfs_vault::ops::Depth;
+use avfs_vault::{Result, Vault, VaultError, audit};
 
 use crate::golden::{GOLDEN_4_LISTING, describe, golden};
+use crate::support;
 use crate::support::pause::Pauses;
-use crate::support::{self, Scratch, main_fork, path, reference};
+use crate::support::{Scratch, main_fork, path, reference};
 use crate::worker::Worker;
 
 fn open(path: &Path) -> Result<Vault> {
@@ -28,7 +29,7 @@ fn open(path: &Path) -> Result<Vault> {
 fn assert_refused(path: &Path, expected: &str) {
     let code = match open(path) {
         Ok(_) => "it was opened",
-        Err(error) => avfs::diagnose::Diagnose::code(&error),
+        Err(error) => avfs_types::diagnose::Diagnose::code(&error),
     };
     assert_eq!(code, expected, "{}", path.display());
 }
@@ -80,13 +81,13 @@ fn use_up(file: &Path, out: &Path) -> Result<bool> {
     let report = vault.fsck(Thoroughness::Full, &Meter::default())?;
     let reader = vault.read()?;
     audit::verify(&*reader, None)?;
-    let (version, _) = reference("main").resolve(&*reader)?;
-    let root = avfs::vault::version::full_root_of(&*reader, &version)?;
+    let (version, _) = avfs_vault::version::resolve(&*reader, &reference("main"))?;
+    let root = avfs_vault::version::full_root_of(&*reader, &version)?;
     drop(reader);
-    let options = avfs::vault::export::ExportOptions {
+    let options = avfs_vault::export::ExportOptions {
         overwrite: Overwrite::Refuse,
         paths: &[],
-        set_ids: avfs::vault::set_ids::SetIds::Kept,
+        set_ids: avfs_vault::set_ids::SetIds::Kept,
         meter: &Meter::default(),
         unwritten: None,
     };
@@ -370,7 +371,7 @@ fn who_reads_while_the_file_changes_is_told_of_that() {
     drop(owner);
     assert!(fs::metadata(&file).unwrap().len() < before / 2);
 
-    let blobs: Vec<_> = (0..12).map(|n| avfs::vault::content::id_of(&support::noise(n, 300_000))).collect();
+    let blobs: Vec<_> = (0..12).map(|n| avfs_vault::content::id_of(&support::noise(n, 300_000))).collect();
     for id in blobs {
         let read = session.blob(&id);
         assert!(matches!(&read, Err(BackendError::Unsteady { .. })), "{read:?}");

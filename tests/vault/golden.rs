@@ -4,24 +4,26 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use avfs::backend::sqlite::FORMAT;
-use avfs::backend::{ApprovalRecord, BatchItem, BatchRecord, Life, RunRecord, RunState};
-use avfs::clock::Timestamp;
-use avfs::ids::{
-    ApprovalId, ApprovalPrefix, BatchId, BatchPrefix, CheckpointName, ListDigest, RecordingName,
-    RequestDigest,
-};
-use avfs::vault::approval::{Answer, Claim, Question};
-use avfs::vault::checkpoint::Origin;
-use avfs::vault::gc::{Keep, Trial};
-use avfs::vault::memo::{Memo, MemoParts, read_output};
-use avfs::vault::run::{Landing, Told};
-use avfs::vault::{Vault, audit};
 use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
-use crate::runs::{self, Changes};
-use crate::support::snapshot::{self, Kind};
-use crate::support::{self, Scratch, fork, main_fork, path, reference};
+use avfs_types::clock::Timestamp;
+use avfs_types::ids::{
+    ApprovalId, ApprovalPrefix, BatchId, BatchItem, BatchPrefix, CheckpointName, ListDigest, RecordingName,
+    RequestDigest,
+};
+use avfs_vault::approval::{Answer, Claim, Question};
+use avfs_vault::backend::sqlite::FORMAT;
+use avfs_vault::backend::{ApprovalRecord, BatchRecord, Life, RunRecord, RunState};
+use avfs_vault::checkpoint::Origin;
+use avfs_vault::gc::{Keep, Trial};
+use avfs_vault::memo::{Memo, MemoParts, read_output};
+use avfs_vault::run::{Landing, Told};
+use avfs_vault::{Vault, audit};
+
+use crate::runs::Changes;
+use crate::support::snapshot::Kind;
+use crate::support::{Scratch, fork, main_fork, path, reference, snapshot};
+use crate::{runs, support};
 
 /// A vault file of format 1, compressed.
 const GOLDEN_1: &[u8] = include_bytes!("../golden/vault-format-1.db.zst");
@@ -204,7 +206,7 @@ fn golden_files_can_be_made() {
     let head = vault.fork(&main_fork()).unwrap().head.to_hex();
     drop(vault);
     if std::env::var_os("AVFS_GOLDEN_REGENERATE").is_some() {
-        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
         let compressed = zstd::bulk::compress(&fs::read(&file).unwrap(), 19).unwrap();
         fs::write(golden.join(format!("vault-format-{FORMAT}.db.zst")), compressed).unwrap();
         fs::write(golden.join(format!("vault-format-{FORMAT}.txt")), &listing).unwrap();
@@ -263,7 +265,7 @@ fn a_vault_of_format_4_opens_for_ever() {
         let mut items = Vec::new();
         let each = |item, run: RunRecord| {
             items.push((item, run.id, run.exit_code));
-            Ok::<(), avfs::vault::VaultError>(())
+            Ok::<(), avfs_vault::VaultError>(())
         };
         vault.each_batch_run(&batch.id, each).unwrap();
         items
@@ -368,7 +370,7 @@ fn a_vault_of_format_1_opens_for_ever() {
     assert_eq!(listing, GOLDEN_1_LISTING);
     let reader = vault.read().unwrap();
     let history: Vec<bool> =
-        avfs::vault::version::History::new(&*reader, vault.fork(&main_fork()).unwrap().head)
+        avfs_vault::version::History::new(&*reader, vault.fork(&main_fork()).unwrap().head)
             .map(|version| version.unwrap().pruned_at.is_some())
             .collect();
     assert_eq!(history, [false, false, true, true]);

@@ -3,28 +3,28 @@
 
 use std::path::{Path, PathBuf};
 
-use avfs::backend::memory::MemoryBackend;
-use avfs::backend::{Backend, BlobRecord, Codec, Durability};
-use avfs::diagnose::Diagnose;
-use avfs::hostfs::stat::FileTime;
-use avfs::ids::{BlobId, DigestKind, VersionId};
-use avfs::runtime::{ApplyError, ApplyOptions, Filter, Subject, apply, copy_content};
-use avfs::vault::codec::put_number;
-use avfs::vault::content;
-use avfs::vault::diff::diff;
-use avfs::vault::discard::ChangesOf;
-use avfs::vault::export::{ExportOptions, Overwrite};
-use avfs::vault::fsck::Thoroughness;
-use avfs::vault::gc::Trial;
-use avfs::vault::meter::Meter;
-use avfs::vault::page::{DirMeta, DirRef, Entry, FileContent, FileNode, Node, Totals};
-use avfs::vault::pages::{NewPages, build};
-use avfs::vault::set_ids::SetIds;
-use avfs::vault::tree::{Pages, Walk};
-use avfs::vault::version::{Draft, root_of};
-use avfs::vault::{Result, Vault};
+use avfs_changes::{ApplyError, ApplyOptions, Filter, Subject, apply};
+use avfs_types::clock::FileTime;
+use avfs_types::diagnose::Diagnose;
+use avfs_types::encode::put_number;
+use avfs_types::ids::{BlobId, DigestKind, VersionId};
+use avfs_vault::backend::memory::MemoryBackend;
+use avfs_vault::backend::{Backend, BlobRecord, Codec, Durability};
+use avfs_vault::diff::diff;
+use avfs_vault::discard::ChangesOf;
+use avfs_vault::export::{ExportOptions, Overwrite};
+use avfs_vault::fsck::Thoroughness;
+use avfs_vault::gc::Trial;
+use avfs_vault::meter::Meter;
+use avfs_vault::page::{DirMeta, DirRef, Entry, FileContent, FileNode, Node, Totals};
+use avfs_vault::pages::{NewPages, build};
+use avfs_vault::set_ids::SetIds;
+use avfs_vault::tree::{Pages, Walk};
+use avfs_vault::version::{Draft, root_of};
+use avfs_vault::{Result, Vault, content, copy_content};
 
-use crate::support::{self, Scratch, main_fork, reference, sql};
+use crate::support;
+use crate::support::{Scratch, main_fork, reference, sql};
 
 /// A vault whose main fork somebody else moved to a version of a tree.
 struct Hostile {
@@ -85,7 +85,7 @@ impl Hostile {
 
     fn root(&self, vault: &Vault, at: &str) -> Result<DirRef> {
         let reader = vault.read()?;
-        root_of(&reference(at).resolve(&*reader)?.0)
+        root_of(&avfs_vault::version::resolve(&*reader, &reference(at))?.0)
     }
 
     fn diff(&self, vault: &Vault) -> Result<()> {

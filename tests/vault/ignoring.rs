@@ -5,9 +5,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use avfs::vault::ignore::Rules;
-use avfs::vault::path::TreePath;
 use proptest::prelude::*;
+
+use avfs_types::path::TreePath;
+use avfs_vault::ignore::Rules;
 
 use crate::support::Scratch;
 

@@ -1,19 +1,21 @@
 //! Joins of versions that were made beside each other, and the edits between two versions.
 
-use avfs::backend::Life;
-use avfs::ids::{ForkName, VersionId};
-use avfs::vault::delta::delta;
-use avfs::vault::edit::{Edits, Manner, apply};
-use avfs::vault::join::Joined;
-use avfs::vault::pages::NewPages;
-use avfs::vault::run::Landing;
-use avfs::vault::tree::Pages;
-use avfs::vault::{Vault, VaultError};
 use proptest::prelude::*;
+
+use avfs_types::ids::{ForkName, VersionId};
+use avfs_vault::backend::Life;
+use avfs_vault::delta::delta;
+use avfs_vault::edit::{Edits, Manner, apply};
+use avfs_vault::join::Joined;
+use avfs_vault::pages::NewPages;
+use avfs_vault::run::Landing;
+use avfs_vault::tree::Pages;
+use avfs_vault::{Vault, VaultError};
 
 use crate::rebasing::{Files, POOL, files, work};
 use crate::runs::{Changes, head, record};
-use crate::support::{self, Scratch, fork, main_fork};
+use crate::support;
+use crate::support::{Scratch, fork, main_fork};
 
 struct Beside {
     _scratch: Scratch,

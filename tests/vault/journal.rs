@@ -1,18 +1,19 @@
 //! The journal: how runs are found, what is marked, and what an edit of it costs.
 
-use avfs::backend::{BatchItem, BatchRecord, RunRecord};
-use avfs::diagnose::Diagnose;
-use avfs::ids::{BatchId, DIGEST_BYTES, ForkName, ListDigest, RunId, RunPrefix};
-use avfs::vault::gc::{Keep, Trial};
-use avfs::vault::run::Landing;
-use avfs::vault::{Vault, audit};
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::{BatchId, BatchItem, DIGEST_BYTES, ForkName, ListDigest, RunId, RunPrefix};
+use avfs_vault::backend::{BatchRecord, RunRecord};
+use avfs_vault::gc::{Keep, Trial};
+use avfs_vault::run::Landing;
+use avfs_vault::{Vault, audit};
 
 use crate::runs::{Changes, audit_rows, furnished, head, record, run_id};
-use crate::support::{self, Scratch, fork, main_fork, reference};
+use crate::support;
+use crate::support::{Scratch, fork, main_fork, reference};
 
 pub fn findings(vault: &Vault) -> Vec<String> {
     let report =
-        vault.fsck(avfs::vault::fsck::Thoroughness::Full, &avfs::vault::meter::Meter::default()).unwrap();
+        vault.fsck(avfs_vault::fsck::Thoroughness::Full, &avfs_vault::meter::Meter::default()).unwrap();
     report.findings.into_iter().map(|finding| finding.what).collect()
 }
 
@@ -34,8 +35,9 @@ fn runs_are_found_by_their_first_digits() {
     assert_eq!(refused.code(), "ref.ambiguous");
     assert!(refused.to_string().contains("aabb000001, aabb000002"), "{refused}");
     assert_eq!(find("aaaa").unwrap_err().code(), "run.not_found");
-    let resolve =
-        |text: &str| reference(text).resolve(&*vault.read().unwrap()).map(|(version, _)| version.id);
+    let resolve = |text: &str| {
+        avfs_vault::version::resolve(&*vault.read().unwrap(), &reference(text)).map(|(version, _)| version.id)
+    };
     assert_eq!(resolve("run:aacc").unwrap(), head(&vault, &main_fork()));
     assert_eq!(resolve("run:aacc~1").unwrap(), resolve("run:aabb000002").unwrap());
     assert_eq!(resolve("run:aabb").unwrap_err().code(), "ref.ambiguous");
@@ -118,7 +120,7 @@ fn a_recording_holds_what_lands_between_its_marks() {
     let all = vault.stop_recording(Some(&all.name)).unwrap();
     assert!(vault.is_recorded(&side).unwrap() && !vault.is_recorded(&main).unwrap());
     let after = land(4, &side);
-    let held = |recording: &avfs::backend::RecordingRecord| {
+    let held = |recording: &avfs_vault::backend::RecordingRecord| {
         [&before, &on_main, &on_side, &after].map(|run| recording.holds(run))
     };
     assert_eq!(held(&all), [false, true, true, false]);

@@ -5,27 +5,29 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use avfs::hostfs::beneath;
-use avfs::vault::capture::{CaptureOptions, UpperKind};
-use avfs::vault::chunk::FILE_BYTES_MAX;
-use avfs::vault::export::{ExportOptions, Overwrite};
-use avfs::vault::gc::{Keep, Trial};
-use avfs::vault::layers::{Footprint, Kept, LAYERS_MAX, Made, NotKept, Stack};
-use avfs::vault::materialize::BaseCache;
-use avfs::vault::meter::Meter;
-use avfs::vault::page::DirRef;
-use avfs::vault::secrets::Secrets;
-use avfs::vault::set_ids::SetIds;
-use avfs::vault::{Advance, Vault, When};
 use proptest::prelude::*;
 use rustix::fs::{CWD, FileType, Mode};
 
+use avfs_hostfs::beneath;
+use avfs_types::secrets::Secrets;
+use avfs_vault::capture::{CaptureOptions, UpperKind};
+use avfs_vault::chunk::FILE_BYTES_MAX;
+use avfs_vault::export::{ExportOptions, Overwrite};
+use avfs_vault::gc::{Keep, Trial};
+use avfs_vault::layers::{Footprint, Kept, LAYERS_MAX, Made, NotKept, Stack};
+use avfs_vault::materialize::BaseCache;
+use avfs_vault::meter::Meter;
+use avfs_vault::page::DirRef;
+use avfs_vault::set_ids::SetIds;
+use avfs_vault::{Advance, Vault, When};
+
 use crate::capture::any_step;
-use crate::overlay::{self, Step};
+use crate::overlay::Step;
 use crate::support::pause::Pauses;
 use crate::support::wait::wait_for;
-use crate::support::{self, Scratch, snapshot};
-use crate::worker::{self, Worker};
+use crate::support::{Scratch, snapshot};
+use crate::worker::Worker;
+use crate::{overlay, support, worker};
 
 /// A vault, its cache, and runs that follow each other.
 struct Bench {
@@ -93,7 +95,7 @@ impl Bench {
             hidden: &[],
             file_bytes_max: FILE_BYTES_MAX,
             secrets: &Secrets::default(),
-            times: avfs::vault::capture::Times::AsWritten,
+            times: avfs_vault::capture::Times::AsWritten,
             modes_journal: &self.scratch.join("modes"),
             meter: &Meter::default(),
         };
@@ -105,7 +107,7 @@ impl Bench {
         let kept = self.cache.keep_upper(stack, &upper, &left_out, size, &self.head()).unwrap();
         match kept {
             Kept::Layer => assert!(!upper.exists()),
-            Kept::Not(_) => avfs::hostfs::remove::remove_tree(&upper).unwrap(),
+            Kept::Not(_) => avfs_hostfs::remove::remove_tree(&upper).unwrap(),
         }
         kept
     }
@@ -139,7 +141,7 @@ impl Bench {
         let found = snapshot::differences(&take(&out), &take(&shown));
         assert!(found.is_empty(), "{:?} does not show the head: {found:#?}", stack.dirs);
         for dir in [out, shown] {
-            avfs::hostfs::remove::remove_tree(&dir).unwrap();
+            avfs_hostfs::remove::remove_tree(&dir).unwrap();
         }
     }
 }
@@ -217,7 +219,7 @@ fn a_change_without_a_run_is_a_layer_or_a_base() {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.assert_shows_head(&stack))).is_err()
     );
     for dir in ["out", "shown"] {
-        avfs::hostfs::remove::remove_tree(&bench.scratch.join(dir)).unwrap();
+        avfs_hostfs::remove::remove_tree(&bench.scratch.join(dir)).unwrap();
     }
     // More than half is new: a base of its own.
     bench.change("for d in fill/*; do for f in $d/*; do echo other >>$f; done; done");

@@ -2,20 +2,21 @@
 
 use std::time::Duration;
 
-use avfs::backend::Life;
-use avfs::runtime::policy::Policy;
-use avfs::runtime::{
-    ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, CommandLine, Confinement,
-    Degradation, EnvChoice, Environment, ExecutionRequest, ExecutionTimeout, ForkChoice, Limits, Look,
-    Machine, MemoSite, NetMode, ProcMode, Profile, Purity, Reproducible, Retention, ScratchChoice,
-    SecretsInFiles, Site, Streams, Writing, look,
+use avfs_engine::{Look, Machine, MemoSite, Site, look};
+use avfs_policy::Policy;
+use avfs_request::{
+    ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, Confinement, Degradation,
+    EnvChoice, Environment, ExecutionRequest, ExecutionTimeout, ForkChoice, Limits, NetMode, ProcMode,
+    Profile, Purity, Reproducible, Retention, ScratchChoice, SecretsInFiles, Streams, Writing,
 };
-use avfs::vault::Vault;
-use avfs::vault::checkpoint::KeepCount;
-use avfs::vault::materialize::BaseCache;
-use avfs::vault::meter::Meter;
+use avfs_types::{CommandLine, KeepCount};
+use avfs_vault::Vault;
+use avfs_vault::backend::Life;
+use avfs_vault::materialize::BaseCache;
+use avfs_vault::meter::Meter;
 
-use crate::support::{self, Scratch, fork};
+use crate::support;
+use crate::support::{Scratch, fork};
 
 fn request(word: &str) -> ExecutionRequest {
     let path = EnvChoice::Set("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
@@ -51,7 +52,7 @@ fn request(word: &str) -> ExecutionRequest {
         approval: ApprovalMode::Fail,
         approved: None,
         item: None,
-        named: avfs::runtime::Named::default(),
+        named: avfs_request::Named::default(),
         reproducible: Reproducible::Off,
         clock: None,
     }

@@ -1,19 +1,20 @@
 //! Remembered results: kept with their run, found by their key, gone with what they need.
 
-use avfs::backend::fault::{FaultBackend, Fuse};
-use avfs::backend::memory::MemoryBackend;
-use avfs::backend::{Life, MemoRecord};
-use avfs::clock::Timestamp;
-use avfs::vault::discard::ChangesOf;
-use avfs::vault::fsck::Thoroughness;
-use avfs::vault::gc::{Keep, Trial};
-use avfs::vault::memo::{Forget, Lost, Memo, MemoParts, lost, read_output};
-use avfs::vault::meter::Meter;
-use avfs::vault::run::Landing;
-use avfs::vault::{Result, Vault, audit};
+use avfs_types::clock::Timestamp;
+use avfs_vault::backend::fault::{FaultBackend, Fuse};
+use avfs_vault::backend::memory::MemoryBackend;
+use avfs_vault::backend::{Life, MemoRecord};
+use avfs_vault::discard::ChangesOf;
+use avfs_vault::fsck::Thoroughness;
+use avfs_vault::gc::{Keep, Trial};
+use avfs_vault::memo::{Forget, Lost, Memo, MemoParts, lost, read_output};
+use avfs_vault::meter::Meter;
+use avfs_vault::run::Landing;
+use avfs_vault::{Result, Vault, audit};
 
 use crate::runs::{Changes, head, record, run_id};
-use crate::support::{self, Scratch, fork, main_fork};
+use crate::support;
+use crate::support::{Scratch, fork, main_fork};
 
 const LATER: Timestamp = Timestamp(support::START.0 + 1_000_000_000_000_000);
 
@@ -132,7 +133,7 @@ fn a_run_without_changes_needs_no_version() {
     let scratch = Scratch::new();
     let vault = support::create_vault(&scratch.join("vault.db"));
     let base = head(&vault, &main_fork());
-    let row = avfs::backend::RunRecord { version_before: Some(base), ..record(1, &main_fork()) };
+    let row = avfs_vault::backend::RunRecord { version_before: Some(base), ..record(1, &main_fork()) };
     let landed = Changes::default()
         .land_with(&vault, Landing::RecordOnly, row, Some(memo(b"", b"looked", LATER)))
         .unwrap();
@@ -156,7 +157,7 @@ fn changes_that_went_onto_another_head_are_no_result() {
         .put("made", "by the run")
         .land_with(&vault, Landing::Fork { name: &name, base }, record(1, &name), Some(memo(b"", b"", LATER)))
         .unwrap();
-    assert!(matches!(landed.landed, avfs::vault::run::Landed::Rebased { .. }), "{landed:?}");
+    assert!(matches!(landed.landed, avfs_vault::run::Landed::Rebased { .. }), "{landed:?}");
     assert!(!landed.remembered);
     assert_eq!(vault.memos(i64::MAX, 10).unwrap(), []);
 }

@@ -4,19 +4,21 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use avfs::vault::audit::{self, Problem};
-use avfs::vault::fsck::Thoroughness;
-use avfs::vault::gc::{Keep, Trial};
-use avfs::vault::import::OnTrouble;
-use avfs::vault::meter::Meter;
-use avfs::vault::ops::Depth;
-use avfs::vault::quota::Quota;
-use avfs::vault::{VaultError, content};
 use rustix::fs::XattrFlags;
 
+use avfs_vault::audit::Problem;
+use avfs_vault::fsck::Thoroughness;
+use avfs_vault::gc::{Keep, Trial};
+use avfs_vault::import::OnTrouble;
+use avfs_vault::meter::Meter;
+use avfs_vault::ops::Depth;
+use avfs_vault::quota::Quota;
+use avfs_vault::{VaultError, audit, content};
+
 use crate::attributes::set_mtime;
+use crate::support;
 use crate::support::pause::Pauses;
-use crate::support::{self, Scratch, main_fork, path};
+use crate::support::{Scratch, main_fork, path};
 use crate::worker::Worker;
 
 /// A directory of which every bit is known.
@@ -231,7 +233,7 @@ fn a_quota_refuses_and_leaves_the_vault_as_it_was() {
     support::write(&vault, "a", b"1");
     let head = || vault.fork(&main_fork()).unwrap().head;
     let before = head();
-    let refused = |outcome: avfs::vault::Result<avfs::vault::Committed>, expected: &str| {
+    let refused = |outcome: avfs_vault::Result<avfs_vault::Committed>, expected: &str| {
         let told = matches!(&outcome, Err(VaultError::Quota { what, .. }) if *what == expected);
         assert!(told, "{expected}: {outcome:?}");
         assert_eq!(head(), before);

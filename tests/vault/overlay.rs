@@ -8,7 +8,8 @@ use std::sync::{Mutex, OnceLock};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
-use crate::support::{self, Scratch};
+use crate::support;
+use crate::support::Scratch;
 
 const STEPS: &str = "AVFS_TEST_STEPS";
 

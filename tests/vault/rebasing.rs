@@ -2,15 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use avfs::vault::page::Node;
-use avfs::vault::path::TreePath;
-use avfs::vault::run::{Landed, Landing};
-use avfs::vault::tree::{Pages, Walk};
-use avfs::vault::{Vault, content};
 use proptest::prelude::*;
 
+use avfs_types::path::TreePath;
+use avfs_vault::page::Node;
+use avfs_vault::run::{Landed, Landing};
+use avfs_vault::tree::{Pages, Walk};
+use avfs_vault::{Vault, content};
+
 use crate::runs::{Changes, head, record};
-use crate::support::{self, main_fork};
+use crate::support;
+use crate::support::main_fork;
 
 /// A directory tree as a map: what a reader can check.
 pub type Files = BTreeMap<String, String>;

@@ -1,21 +1,24 @@
 //! In and out again: whatever a directory of the host may hold comes back to the bit, or is named.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 
-use avfs::vault::export::{ExportError, ExportOptions, Overwrite};
-use avfs::vault::import::{ImportError, OnTrouble, Trouble, TroubleReason};
-use avfs::vault::meter::Meter;
-use avfs::vault::ops::Depth;
-use avfs::vault::set_ids::SetIds;
-use avfs::vault::{Vault, VaultError};
 use proptest::prelude::*;
 
+use avfs_vault::export::{ExportError, ExportOptions, Overwrite};
+use avfs_vault::import::{ImportError, OnTrouble, Trouble, TroubleReason};
+use avfs_vault::meter::Meter;
+use avfs_vault::ops::Depth;
+use avfs_vault::set_ids::SetIds;
+use avfs_vault::{Vault, VaultError};
+
 use crate::attributes::{mkfifo, set_mode, set_mtime, set_xattr};
-use crate::support::{self, Scratch, snapshot};
+use crate::support;
+use crate::support::{Scratch, snapshot};
 
 /// Imports, exports to a new place and compares.
 #[track_caller]
@@ -159,7 +162,7 @@ fn names_of_one_file_stay_names_of_one_file() {
         .remove(
             &support::main_fork(),
             &[support::path("0"), support::path("z")],
-            avfs::vault::ops::Depth::Recursive,
+            avfs_vault::ops::Depth::Recursive,
             "rm",
         )
         .unwrap();

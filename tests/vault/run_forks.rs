@@ -1,16 +1,17 @@
 //! The forks that runs leave: kept, dropped, and what lives with them.
 
-use avfs::backend::{Life, RunRecord, RunState};
-use avfs::clock::Timestamp;
-use avfs::diagnose::Diagnose;
-use avfs::ids::{ForkName, RunId, RunPrefix};
-use avfs::vault::discard::ChangesOf;
-use avfs::vault::fork::Deletion;
-use avfs::vault::run::Landing;
+use avfs_types::clock::Timestamp;
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::{ForkName, RunId, RunPrefix};
+use avfs_vault::backend::{Life, RunRecord, RunState};
+use avfs_vault::discard::ChangesOf;
+use avfs_vault::fork::Deletion;
+use avfs_vault::run::Landing;
 
 use crate::journal::findings;
 use crate::runs::{Changes, audit_rows, cat, furnished, head, record, run_id};
-use crate::support::{self, Scratch, fork, main_fork, path, reference};
+use crate::support;
+use crate::support::{Scratch, fork, main_fork, path, reference};
 
 #[test]
 fn discarding_takes_the_fork_of_a_run_and_no_other() {
@@ -46,7 +47,7 @@ fn discarding_takes_the_fork_of_a_run_and_no_other() {
     land_new(4);
     vault.write_file(&name, &path("more"), &b"by hand"[..], None, "w").unwrap();
     assert_eq!(code(&run(4)), Err("fork.moved"));
-    let origin = avfs::vault::checkpoint::Origin::ByHand;
+    let origin = avfs_vault::checkpoint::Origin::ByHand;
     vault.save_checkpoint(&name, None, "", origin).unwrap();
     assert_eq!(code("run-x"), Err("fork.has_checkpoints"));
     Changes::default().land(&vault, Landing::RecordOnly, record(5, &main_fork())).unwrap();
@@ -110,7 +111,10 @@ fn versions_of_runs_live_as_their_forks_do() {
     vault.gc(&|_| {}).unwrap();
     assert!(vault.read().unwrap().version(&version).unwrap().is_none());
     // The row stays and says so; a fork of the same name does not make it a lie.
-    let resolve = || reference("run:0100").resolve(&*vault.read().unwrap()).map(|(version, _)| version.id);
+    let resolve = || {
+        avfs_vault::version::resolve(&*vault.read().unwrap(), &reference("run:0100"))
+            .map(|(version, _)| version.id)
+    };
     assert_eq!(resolve().unwrap_err().code(), "run.no_version");
     support::assert_clean(&vault);
     vault.create_fork(&name, &reference("main"), Life::Persistent).unwrap();

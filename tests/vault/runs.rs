@@ -1,19 +1,20 @@
 //! Runs land: once, in one transaction, on the fork they were made for or beside it, and nothing is lost.
 
-use avfs::backend::{Life, RunRecord, RunState};
-use avfs::clock::Timestamp;
-use avfs::diagnose::Diagnose;
-use avfs::ids::{CheckpointName, ForkName, RunPrefix, VersionId};
-use avfs::vault::checkpoint::Origin;
-use avfs::vault::edit::{Edit, Edits};
-use avfs::vault::fork::Deletion;
-use avfs::vault::page::Node;
-use avfs::vault::run::{DIVERTED_SECONDS, Landed, Landing};
-use avfs::vault::tree::{self, Pages};
-use avfs::vault::{Vault, content};
+use avfs_types::clock::Timestamp;
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::{CheckpointName, ForkName, RunPrefix, VersionId};
+use avfs_vault::backend::{Life, RunRecord, RunState};
+use avfs_vault::checkpoint::Origin;
+use avfs_vault::edit::{Edit, Edits};
+use avfs_vault::fork::Deletion;
+use avfs_vault::page::Node;
+use avfs_vault::run::{DIVERTED_SECONDS, Landed, Landing};
+use avfs_vault::tree::Pages;
+use avfs_vault::{Vault, content, tree};
 
+use crate::support;
 pub use crate::support::landing::{Changes, record, run_id};
-use crate::support::{self, Scratch, fork, main_fork, path, reference};
+use crate::support::{Scratch, fork, main_fork, path, reference};
 
 pub fn head(vault: &Vault, name: &ForkName) -> VersionId {
     vault.fork(name).unwrap().head
@@ -148,7 +149,10 @@ fn a_run_without_changes_is_one_row() {
         assert_eq!(done.landed, Landed::Nothing, "{n}");
         assert_eq!((done.record.version_before, done.record.version_after), (Some(base), None), "{n}");
         assert_eq!(audit_rows(&vault).len(), before + 4);
-        let found = reference(&format!("run:{}", run_id(n))).resolve(&*vault.read().unwrap()).unwrap().0;
+        let found =
+            avfs_vault::version::resolve(&*vault.read().unwrap(), &reference(&format!("run:{}", run_id(n))))
+                .unwrap()
+                .0;
         assert_eq!(found.id, base, "a run without changes leads to where it began");
     }
     assert_eq!((head(&vault, &main_fork()), vault.forks().unwrap().len()), (base, 1));
@@ -248,7 +252,7 @@ fn changes_that_clash_get_a_fork_of_their_own() {
         let base = head(&vault, &main_fork());
         support::write(&vault, "a/one", b"by somebody else");
         support::write(&vault, "new", b"by somebody else");
-        vault.remove(&main_fork(), &[path("b")], avfs::vault::ops::Depth::Recursive, "rm").unwrap();
+        vault.remove(&main_fork(), &[path("b")], avfs_vault::ops::Depth::Recursive, "rm").unwrap();
         let moved = head(&vault, &main_fork());
         let done = changes
             .land(&vault, Landing::Fork { name: &main_fork(), base }, record(1, &main_fork()))
@@ -328,7 +332,7 @@ fn a_checkpoint_name_that_is_taken_gets_a_number() {
     let vault = furnished(&scratch);
     let base = head(&vault, &main_fork());
     let taken = CheckpointName::parse(&format!("after-{}", run_id(1))).unwrap();
-    let origin = avfs::vault::checkpoint::Origin::ByHand;
+    let origin = avfs_vault::checkpoint::Origin::ByHand;
     vault.save_checkpoint(&main_fork(), Some(taken.clone()), "mine", origin).unwrap();
     let done = Changes::default()
         .put("y", "y")

@@ -5,20 +5,19 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use avfs::backend::ObjectKind;
-use avfs::hostfs::beneath;
-use avfs::ids::BlobId;
-use avfs::vault::capture::{CaptureOptions, LeftOutReason, UpperKind};
-use avfs::vault::chunk::FILE_BYTES_MAX;
-use avfs::vault::content;
-use avfs::vault::layers::{Kept, NotKept};
-use avfs::vault::materialize::BaseCache;
-use avfs::vault::meter::Meter;
-use avfs::vault::secrets::Secrets;
-use avfs::vault::{Advance, Vault, When};
+use avfs_hostfs::beneath;
+use avfs_types::ids::BlobId;
+use avfs_types::secrets::Secrets;
+use avfs_vault::backend::ObjectKind;
+use avfs_vault::capture::{CaptureOptions, LeftOutReason, UpperKind};
+use avfs_vault::chunk::FILE_BYTES_MAX;
+use avfs_vault::layers::{Kept, NotKept};
+use avfs_vault::materialize::BaseCache;
+use avfs_vault::meter::Meter;
+use avfs_vault::{Advance, Vault, When, content};
 
-use crate::overlay;
-use crate::support::{self, Scratch};
+use crate::support::Scratch;
+use crate::{overlay, support};
 
 const VALUE: &str = "s3cr3t-v4lue-of-all";
 const OTHER: &str = "an0ther-0ne-entirely";
@@ -73,7 +72,7 @@ impl Case {
             hidden: &[],
             file_bytes_max: FILE_BYTES_MAX,
             secrets,
-            times: avfs::vault::capture::Times::AsWritten,
+            times: avfs_vault::capture::Times::AsWritten,
             modes_journal: &self.scratch.join("modes"),
             meter: &Meter::default(),
         };
@@ -87,7 +86,7 @@ impl Case {
             cache.keep_upper(&stack, &upper, &left_out, size, &tree).unwrap()
         });
         if upper.exists() {
-            avfs::hostfs::remove::remove_tree(&upper).unwrap();
+            avfs_hostfs::remove::remove_tree(&upper).unwrap();
         }
         let told = left_out.iter().map(|left| match &left.reason {
             LeftOutReason::Secret(name) => (left.path.to_string(), name.clone()),
@@ -144,7 +143,7 @@ impl Case {
         let (version, seen) = (self.scratch.join("version"), self.scratch.join("seen"));
         for dir in [&version, &seen] {
             if dir.exists() {
-                avfs::hostfs::remove::remove_tree(dir).unwrap();
+                avfs_hostfs::remove::remove_tree(dir).unwrap();
             }
         }
         support::export(&self.vault, "main", &version);
@@ -326,7 +325,7 @@ fn attributes_are_looked_at_too() {
         hidden: &[],
         file_bytes_max: FILE_BYTES_MAX,
         secrets: &secrets,
-        times: avfs::vault::capture::Times::AsWritten,
+        times: avfs_vault::capture::Times::AsWritten,
         modes_journal: &case.scratch.join("modes"),
         meter: &Meter::default(),
     };

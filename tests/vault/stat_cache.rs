@@ -3,11 +3,12 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 
-use avfs::vault::gc::{Keep, Trial};
-use avfs::vault::import::OnTrouble;
+use avfs_vault::gc::{Keep, Trial};
+use avfs_vault::import::OnTrouble;
 
 use crate::attributes::{mkfifo, set_mode, set_mtime, set_xattr};
-use crate::support::{self, Scratch, snapshot};
+use crate::support;
+use crate::support::{Scratch, snapshot};
 
 #[test]
 fn nothing_changed_reads_nothing_and_adds_nothing() {

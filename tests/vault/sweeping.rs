@@ -4,19 +4,20 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use avfs::backend::Life;
-use avfs::backend::sqlite::sibling;
-use avfs::clock::Timestamp;
-use avfs::ids::CheckpointName;
-use avfs::vault::VaultError;
-use avfs::vault::checkpoint::Origin;
-use avfs::vault::fork::Deletion;
-use avfs::vault::gc::{Keep, Trial};
-use avfs::vault::version::History;
+use avfs_types::clock::Timestamp;
+use avfs_types::ids::CheckpointName;
+use avfs_vault::VaultError;
+use avfs_vault::backend::Life;
+use avfs_vault::backend::sqlite::sibling;
+use avfs_vault::checkpoint::Origin;
+use avfs_vault::fork::Deletion;
+use avfs_vault::gc::{Keep, Trial};
+use avfs_vault::version::History;
 
+use crate::support;
 use crate::support::pause::Pauses;
 use crate::support::wait::wait_for;
-use crate::support::{self, Scratch, fork, main_fork, path, reference, snapshot};
+use crate::support::{Scratch, fork, main_fork, path, reference, snapshot};
 use crate::worker::Worker;
 
 fn file_bytes(path: &Path) -> u64 {
@@ -114,7 +115,7 @@ fn a_sweep_takes_nothing_that_a_new_version_uses() {
     let make_garbage = || {
         support::import(&vault, &dir);
         let everything = [path("d000"), path("large")];
-        vault.remove(&main_fork(), &everything, avfs::vault::ops::Depth::Recursive, "rm").unwrap();
+        vault.remove(&main_fork(), &everything, avfs_vault::ops::Depth::Recursive, "rm").unwrap();
         vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
     };
     let assert_imported = |what: &str| {
@@ -201,7 +202,7 @@ fn versions_in_use_are_neither_pruned_nor_swept() {
     let vault = support::create_vault(&file);
     let old = support::write(&vault, "f", b"old").version;
     support::write(&vault, "f", b"new");
-    let gone = avfs::ids::VersionId([7; 32]);
+    let gone = avfs_types::ids::VersionId([7; 32]);
     let (id, keep) = (old.id, Keep { last: Some(1), since: None });
     let vault = vault.sparing(move || Ok(vec![id, gone]));
     vault.prune(&keep, None, Trial::Real).unwrap();

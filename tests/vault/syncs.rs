@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::support::{self, Scratch};
-use crate::worker;
+use crate::support::Scratch;
+use crate::{support, worker};
 
 #[test]
 fn an_acknowledged_commit_has_synced_exactly_once() {

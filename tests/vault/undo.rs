@@ -1,22 +1,24 @@
 //! Undo and redo, held against a list and a place in it.
 
-use avfs::backend::Life;
-use avfs::diagnose::Diagnose;
-use avfs::ids::ForkName;
-use avfs::vault::Vault;
-use avfs::vault::fork::Deletion;
-use avfs::vault::gc::{Keep, Trial};
-use avfs::vault::run::Landing;
 use proptest::prelude::*;
 
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::ForkName;
+use avfs_vault::Vault;
+use avfs_vault::backend::Life;
+use avfs_vault::fork::Deletion;
+use avfs_vault::gc::{Keep, Trial};
+use avfs_vault::run::Landing;
+
+use crate::support;
 use crate::support::landing::{Changes, record};
-use crate::support::{self, Scratch, fork, main_fork, path, reference};
+use crate::support::{Scratch, fork, main_fork, path, reference};
 
 fn write(vault: &Vault, on: &ForkName, text: &str) {
     vault.write_file(on, &path("f"), text.as_bytes(), None, "write").unwrap();
 }
 
-fn tree(vault: &Vault, on: &ForkName) -> avfs::ids::TreeId {
+fn tree(vault: &Vault, on: &ForkName) -> avfs_types::ids::TreeId {
     support::root(vault, on.as_str()).tree
 }
 
@@ -128,7 +130,7 @@ proptest! {
 
     #[test]
     fn a_fork_is_a_list_and_a_place_in_it(steps in steps()) {
-        let backend = Box::new(avfs::backend::memory::MemoryBackend::default());
+        let backend = Box::new(avfs_vault::backend::memory::MemoryBackend::default());
         let vault = Vault::over(backend, support::fixed_context()).unwrap();
         let main = main_fork();
         // Everything that was done, of which what lies after `at` was undone.

@@ -3,11 +3,12 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use avfs::vault::VaultError;
-use avfs::vault::import::{ImportError, OnTrouble, TroubleReason};
+use avfs_vault::VaultError;
+use avfs_vault::import::{ImportError, OnTrouble, TroubleReason};
 
 use crate::attributes::set_mode;
-use crate::support::{self, Scratch};
+use crate::support;
+use crate::support::Scratch;
 
 /// Of a directory that can be listed and not entered there are names and no more. The tree without them is no version's.
 #[test]

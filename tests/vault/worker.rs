@@ -10,29 +10,30 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use avfs::backend::sqlite::OpenOptions;
-use avfs::backend::{Life, RunRecord};
-use avfs::clock::{SteppingClock, Timestamp};
-use avfs::diagnose::Diagnose;
-use avfs::hostfs::beneath;
-use avfs::ids::RunId;
-use avfs::runtime::ApplyError;
-use avfs::vault::capture::{CaptureOptions, UpperKind};
-use avfs::vault::chunk::FILE_BYTES_MAX;
-use avfs::vault::export::{ExportOptions, Overwrite};
-use avfs::vault::fork::Deletion;
-use avfs::vault::import::OnTrouble;
-use avfs::vault::materialize::{BaseCache, Trust};
-use avfs::vault::meter::Meter;
-use avfs::vault::quota::Quota;
-use avfs::vault::run::Landing;
-use avfs::vault::secrets::Secrets;
-use avfs::vault::set_ids::SetIds;
-use avfs::vault::{Advance, Context, Vault, When};
+use avfs_changes::ApplyError;
+use avfs_hostfs::beneath;
+use avfs_types::clock::{SteppingClock, Timestamp};
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::RunId;
+use avfs_types::secrets::Secrets;
+use avfs_vault::backend::sqlite::OpenOptions;
+use avfs_vault::backend::{Life, RunRecord};
+use avfs_vault::capture::{CaptureOptions, UpperKind};
+use avfs_vault::chunk::FILE_BYTES_MAX;
+use avfs_vault::export::{ExportOptions, Overwrite};
+use avfs_vault::fork::Deletion;
+use avfs_vault::import::OnTrouble;
+use avfs_vault::materialize::{BaseCache, Trust};
+use avfs_vault::meter::Meter;
+use avfs_vault::quota::Quota;
+use avfs_vault::run::Landing;
+use avfs_vault::set_ids::SetIds;
+use avfs_vault::{Advance, Context, Vault, When};
 
-use crate::runs::{self, Changes};
+use crate::runs::Changes;
 use crate::support::pause::Pauses;
-use crate::support::{self, Scratch, wait};
+use crate::support::{Scratch, wait};
+use crate::{runs, support};
 
 const ROLE: &str = "AVFS_TEST_WORKER";
 /// The boot id that workers use.
@@ -415,7 +416,7 @@ fn capture(vault: &Vault, _: u64) {
         hidden: &[],
         file_bytes_max: FILE_BYTES_MAX,
         secrets: &Secrets::default(),
-        times: avfs::vault::capture::Times::AsWritten,
+        times: avfs_vault::capture::Times::AsWritten,
         modes_journal: &upper.with_extension("modes"),
         meter: &Meter::default(),
     };

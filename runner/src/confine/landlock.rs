@@ -8,8 +8,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use avfs::runtime::{Access, LandlockMode, NestedUserns, ViewStep, WorkspaceMount};
 use rustix::fs::{Mode, OFlags, fcntl_getfl, open};
+
+use avfs_engine::{Access, ViewStep, WorkspaceMount};
+use avfs_request::{LandlockMode, NestedUserns};
 
 use crate::sys::{Errno, Result, Ruleset, RulesetAttr, landlock_abi};
 
@@ -191,7 +193,7 @@ fn writable(view: &[ViewStep]) -> Vec<Writable> {
 
 #[cfg(test)]
 mod tests {
-    use avfs::runtime::{Links, TmpfsSize, UpperPlace};
+    use avfs_engine::{Links, TmpfsSize, UpperPlace};
 
     use super::*;
 

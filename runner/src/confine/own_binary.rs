@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use avfs::runtime::Access;
+use avfs_engine::Access;
 
 /// What lies over a writable path.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use avfs::runtime::RefusedCall;
-use avfs::runtime::refusals::{Answer, REFUSALS, STRICT_REFUSAL};
+use avfs_request::RefusedCall;
+use avfs_seccomp::{Answer, REFUSALS, STRICT_REFUSAL};
 
 use super::numbers::{CALLS, Row};
 use crate::sys::{Errno, receive_notification, refuse_notification};
@@ -82,7 +82,7 @@ fn answer_to(name: &str) -> Answer {
 
 #[cfg(test)]
 mod tests {
-    use avfs::runtime::refusals::UNIX_REFUSAL;
+    use avfs_seccomp::UNIX_REFUSAL;
 
     use super::*;
 

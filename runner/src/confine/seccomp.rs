@@ -5,7 +5,7 @@
 
 use std::os::fd::OwnedFd;
 
-use avfs::runtime::{NestedUserns, SeccompProfile};
+use avfs_request::{NestedUserns, SeccompProfile};
 
 use crate::sys::{Errno, Instruction, Result, install_filter, install_filter_with_listener};
 
@@ -117,7 +117,7 @@ fn told(instruction: &Instruction) -> Instruction {
 
 #[cfg(test)]
 mod tests {
-    use avfs::runtime::refusals::{Nesting, REFUSALS, Refusal, STRICT_CALLS, Telling, UNIX_REFUSAL, When};
+    use avfs_seccomp::{Nesting, REFUSALS, Refusal, STRICT_CALLS, Telling, UNIX_REFUSAL, When};
 
     use super::super::interpreter::{Call, run};
     use super::super::numbers::{CALLS, Row};

@@ -1,11 +1,10 @@
 //! What a client is told, in its own manner.
 
-use avfs::runtime::egress::{HttpAsk, NO_METHOD, Reply, SocksError};
-
-use crate::sys::Errno;
+use avfs_egress::{HttpAsk, NO_METHOD, Reply, SocksError};
 
 use super::client::{Manner, NoAsk};
 use super::dial::DialError;
+use crate::sys::Errno;
 
 /// That the way is free. A fetch hears from the server itself.
 pub fn connected(manner: &Manner) -> Vec<u8> {

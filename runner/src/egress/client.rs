@@ -3,15 +3,15 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use avfs::runtime::egress::{
-    GREETED, HEAD_BYTES_MAX, Head, HeadError, HostError, HttpAsk, SocksError, Target, greeting, request,
-};
 use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
-use crate::sys::Errno;
+use avfs_egress::{
+    GREETED, HEAD_BYTES_MAX, Head, HeadError, HostError, HttpAsk, SocksError, Target, greeting, request,
+};
 
 use super::stop::{Stop, Woken};
+use crate::sys::Errno;
 
 /// For everything until it is known what is asked for.
 const ASKING: Duration = Duration::from_secs(30);

@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use avfs::runtime::egress::{Outside, Route};
 use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::sys::{self, Errno};
+use avfs_egress::{Outside, Route};
 
 use super::stop::{Stop, Woken};
+use crate::sys;
+use crate::sys::Errno;
 
 const LOOKUP: Duration = Duration::from_secs(10);
 /// For all addresses of a host together.

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use avfs::runtime::{Connection, Connections};
+use avfs_engine::{Connection, Connections};
 
 const CONNECTIONS_MAX: usize = 1000;
 
@@ -42,7 +42,7 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
-    use avfs::runtime::ConnectionVerdict;
+    use avfs_engine::ConnectionVerdict;
 
     use super::*;
 

@@ -16,13 +16,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use avfs::runtime::{AllowList, Connections};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::sys::{Errno, Result};
+use avfs_engine::Connections;
+use avfs_request::AllowList;
 
 use self::log::Log;
 use self::stop::Stop;
+use crate::sys::{Errno, Result};
 
 /// The proxy of one run.
 pub struct Egress {

@@ -5,13 +5,13 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use avfs::runtime::egress::Body;
 use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, sockopt};
 
-use crate::sys::Errno;
+use avfs_egress::Body;
 
 use super::stop::{Stop, Woken};
+use crate::sys::Errno;
 
 const BUFFER_BYTES: usize = 64 * 1024;
 /// A connection on which nothing moves is ended after this.

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use avfs::runtime::egress::{HttpAsk, NoRoute, Refusal, route};
-use avfs::runtime::{AllowList, Connection, ConnectionVerdict};
 use rustix::event::PollFlags;
 use rustix::net::{SocketFlags, accept_with};
 
-use crate::sys::Errno;
+use avfs_egress::{HttpAsk, NoRoute, Refusal, route};
+use avfs_engine::{Connection, ConnectionVerdict};
+use avfs_request::AllowList;
 
 use super::answer;
 use super::client::{Ask, Client, Manner, NoAsk};
@@ -20,6 +20,7 @@ use super::dial::{DialError, World, dial};
 use super::log::Log;
 use super::pump::{Moved, Upward, pump};
 use super::stop::{Stop, Woken};
+use crate::sys::Errno;
 
 /// Further ones wait in the kernel's queue until one of these ends.
 const CONNECTIONS_AT_ONCE_MAX: usize = 256;

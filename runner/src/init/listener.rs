@@ -4,9 +4,10 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use avfs::runtime::egress::PROXY_PORT;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
+
+use avfs_egress::PROXY_PORT;
 
 use crate::sys::Result;
 

@@ -13,10 +13,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{DumpableBehavior, Signal};
 
-use crate::control::{self, Channel};
+use crate::control::Channel;
 use crate::prepare::Prepared;
 use crate::stage::{At, Failed, Stage};
-use crate::sys;
+use crate::{control, sys};
 
 /// The command's three streams.
 pub struct Stdio<'a> {

@@ -4,13 +4,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use crate::confine::{self, Filter};
-use crate::control;
-use crate::limits;
-use crate::stage::{At, Failed, Stage};
-use crate::sys;
-
 use super::{Inherited, Stream};
+use crate::confine::Filter;
+use crate::stage::{At, Failed, Stage};
+use crate::{confine, control, limits, sys};
 
 pub fn run(inherited: &Inherited<'_>, terminal: Option<BorrowedFd<'_>>, null: Option<BorrowedFd<'_>>) -> u8 {
     let failed = match prepare(inherited, terminal, null) {

@@ -5,7 +5,8 @@ use std::os::fd::AsFd;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::control::{Channel, End, Order};
-use crate::sys::{self, Errno, Pid, SignalFd, SignalSet};
+use crate::sys;
+use crate::sys::{Errno, Pid, SignalFd, SignalSet};
 
 /// Waits for the command, then for everybody else after killing them, and tells how it was.
 pub fn until_the_end(payload: Pid, control: &Channel<'_>) -> u8 {

@@ -16,7 +16,7 @@ use rustix::mount::{
     mount_remount, move_mount, open_tree, unmount,
 };
 
-use avfs::runtime::Links;
+use avfs_engine::Links;
 
 use crate::prepare::{Execution, Layers, Op, Otherwise, Prepared, Upper, UpperFace};
 use crate::stage::{At, Failed, Stage};
@@ -295,13 +295,13 @@ fn memory_upper(at: &CStr, options: &CStr, face: &UpperFace) -> Result<OwnedFd> 
 
 /// Layers by descriptor: their paths may be longer than an option, or hold what an option cannot.
 struct Opened {
-    lowers: [Option<OwnedFd>; avfs::runtime::LOWERS_MAX],
+    lowers: [Option<OwnedFd>; avfs_engine::LOWERS_MAX],
     upper: Option<(OwnedFd, OwnedFd)>,
 }
 
 impl Opened {
     fn open(layers: &Layers, memory: Option<&OwnedFd>) -> Result<Self> {
-        let mut lowers = [const { None }; avfs::runtime::LOWERS_MAX];
+        let mut lowers = [const { None }; avfs_engine::LOWERS_MAX];
         if layers.lowers.len() > lowers.len() {
             return Err(Errno::TOOBIG);
         }

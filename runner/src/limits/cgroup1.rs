@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use avfs::runtime::LimitKind;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
+
+use avfs_request::LimitKind;
 
 use super::cgroup2::{CPU_PERIOD, quota, with_init};
 use super::choose::Controller;

@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
-use avfs::runtime::LimitKind;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
+
+use avfs_request::LimitKind;
 
 use super::choose::Controller;
 use super::group::{Group, GroupError, write};

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use avfs::runtime::{EnforcedLimit, LimitKind, Limits, Mechanism};
+use avfs_request::{EnforcedLimit, LimitKind, Limits, Mechanism};
 
 /// A part of the machine that control groups share out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,8 +108,9 @@ fn mechanism(kind: LimitKind, value: u64, offer: &Offer) -> Option<Mechanism> {
 
 #[cfg(test)]
 mod tests {
+    use avfs_request::Cpus;
+
     use super::*;
-    use avfs::runtime::Cpus;
 
     const ALL: [Controller; 3] = [Controller::Memory, Controller::Cpu, Controller::Pids];
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use avfs::diagnose::Diagnose;
-use avfs::runtime::LimitKind;
+use avfs_request::LimitKind;
+use avfs_types::diagnose::Diagnose;
 
 use super::choose::Unenforceable;
 use super::group::GroupError;

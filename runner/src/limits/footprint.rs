@@ -8,9 +8,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use avfs::hostfs::beneath::{self, DIR};
 use rustix::fs::{FileType, RawDir, StatxFlags, statx};
 use rustix::io::Errno;
+
+use avfs_hostfs::beneath;
+use avfs_hostfs::beneath::DIR;
 
 use super::processes::blocks;
 
@@ -169,7 +171,7 @@ mod tests {
         }
         assert_eq!(measured(dir.path(), NEVER).files, 200);
         drop(at);
-        avfs::hostfs::remove::remove_tree(&dir.path().join(name)).unwrap();
+        avfs_hostfs::remove::remove_tree(&dir.path().join(name)).unwrap();
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Limits that processes carry with them: set on init from outside, and inherited by everybody it starts. But for
 //! the size of a file, which the command sets on itself: init writes files that it does not hold for.
 
-use avfs::runtime::{EnforcedLimit, LimitKind, Mechanism};
 use rustix::process::{Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::sys::{self, Pid};
+use avfs_request::{EnforcedLimit, LimitKind, Mechanism};
+
+use crate::sys;
+use crate::sys::Pid;
 
 /// One process alone may have this many times the memory, and something on top: address space that is asked for and
 /// not used counts too. Only what is faster than the watch comes up against it.

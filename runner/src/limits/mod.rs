@@ -18,11 +18,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use avfs::hostfs::beneath;
-use avfs::runtime::{
-    EnforcedLimit, Exit, LaunchPlan, LimitKind, Mechanism, UpperPlace, ViewStep, WorkspaceMount,
-};
 use rustix::process::Rlimit;
+
+use avfs_engine::{Exit, LaunchPlan, UpperPlace, ViewStep, WorkspaceMount};
+use avfs_hostfs::beneath;
+use avfs_request::{EnforcedLimit, LimitKind, Mechanism};
 
 use crate::sys::Pid;
 
@@ -111,7 +111,7 @@ impl Keeper {
             cgroup2: place.as_ref().map(|place| place.offered.clone()).unwrap_or_default(),
             cgroup1: cgroup1::offered(&hierarchies.old),
             caller: if rustix::process::geteuid().is_root() { Caller::Root } else { Caller::Other },
-            pid_max: has_proc(&plan.view) && avfs::hostfs::machine::kernel_version() >= PID_MAX_KERNEL_MIN,
+            pid_max: has_proc(&plan.view) && avfs_hostfs::machine::kernel_version() >= PID_MAX_KERNEL_MIN,
             processes_seen: has_proc(&plan.view),
             written,
         };
@@ -296,7 +296,7 @@ fn verdict(limit: EnforcedLimit, events: u64, ended: &Ended) -> Verdict {
 fn ended_by(exit: Exit, signal: i32) -> bool {
     match exit {
         Exit::Signal(by) => by == signal,
-        Exit::Code(code) => i32::from(code) == i32::from(avfs::exit_code::RUN_SIGNALLED) + signal,
+        Exit::Code(code) => i32::from(code) == i32::from(avfs_types::exit_code::RUN_SIGNALLED) + signal,
     }
 }
 

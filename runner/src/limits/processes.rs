@@ -9,8 +9,9 @@ use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use avfs::hostfs::beneath;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
+
+use avfs_hostfs::beneath;
 
 /// A directory of the sandbox's /proc, and of it only numbers.
 pub struct Processes {

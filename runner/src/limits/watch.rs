@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use avfs::pause;
-use avfs::runtime::LimitKind;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::fstatvfs;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
+
+use avfs_request::LimitKind;
+use avfs_types::pause;
 
 use super::footprint::{Enough, Footprint, measure};
 use super::processes::{Processes, device};
@@ -304,8 +305,9 @@ fn hung_up_before(supervisor: BorrowedFd<'_>, moment: Instant) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use avfs_hostfs::beneath;
+
     use super::*;
-    use avfs::hostfs::beneath;
 
     fn look(dir: &std::path::Path, bytes: Option<u64>, files: Option<u64>) -> DiskLook {
         let root = beneath::open_root(dir).unwrap();

@@ -10,8 +10,10 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use avfs::runtime::{Confined, Confinement, LaunchPlan, NetMode, Profile};
 use rustix::process::Rlimit;
+
+use avfs_engine::LaunchPlan;
+use avfs_request::{Confined, Confinement, NetMode, Profile};
 
 use crate::confine::{Filter, Landlock, UnixSockets};
 use crate::launch::LaunchError;

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 
-use avfs::runtime::Links;
+use avfs_engine::Links;
 
 use crate::sys::MountAttr;
 
@@ -110,7 +110,7 @@ impl Upper {
     }
 }
 
-/// [`avfs::runtime::UpperRoot`] as C strings.
+/// [`avfs_engine::UpperRoot`] as C strings.
 pub struct UpperFace {
     pub mode: u32,
     pub mtime: (i64, u32),

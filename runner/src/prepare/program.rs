@@ -4,10 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::{c_path, c_string};
 use crate::launch::LaunchError;
 use crate::sys::{Exec, StringTable};
-
-use super::{c_path, c_string};
 
 pub fn exec_of(command: &[OsString], environment: &[(OsString, OsString)]) -> Result<Exec, LaunchError> {
     let program = command.first().map(OsString::as_os_str).unwrap_or_default();

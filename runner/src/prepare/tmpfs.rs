@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use avfs::runtime::{ViewStep, WorkspaceMount};
+use avfs_engine::{ViewStep, WorkspaceMount};
 
 /// What each file system in memory may hold that nobody has given a size.
 #[derive(Clone, Copy)]
@@ -73,7 +73,7 @@ fn made(step: &ViewStep) -> Option<Made<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use avfs::runtime::TmpfsSize;
+    use avfs_engine::TmpfsSize;
 
     use super::*;
 

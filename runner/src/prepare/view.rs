@@ -3,18 +3,15 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use avfs::runtime::{
-    Access, Confinement, LaunchPlan, Links, NestedUserns, SeccompProfile, SecretFile, TmpfsSize, UpperPlace,
-    UpperRoot, ViewStep, WorkspaceMount,
-};
-
-use crate::confine::{Seal, seals};
-use crate::launch::LaunchError;
-use crate::sys::MountAttr;
+use avfs_engine::{Access, LaunchPlan, Links, TmpfsSize, UpperPlace, UpperRoot, ViewStep, WorkspaceMount};
+use avfs_request::{Confinement, NestedUserns, SeccompProfile, SecretFile};
 
 use super::ops::{Execution, Layers, Op, Otherwise, Upper, UpperFace};
 use super::tmpfs::TmpfsBounds;
 use super::{c_path, c_string, inner};
+use crate::confine::{Seal, seals};
+use crate::launch::LaunchError;
+use crate::sys::MountAttr;
 
 /// Read-only parts of /proc for a user whom the kernel takes for the host's root by its id alone.
 const PROC_SEALED: [&str; 5] = ["sys", "sysrq-trigger", "irq", "bus", "fs"];

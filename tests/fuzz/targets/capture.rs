@@ -11,23 +11,25 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use avfs::backend::memory::MemoryBackend;
-use avfs::clock::{SteppingClock, Timestamp};
-use avfs::hostfs::beneath;
-use avfs::ids::ForkName;
-use avfs::vault::capture::{CaptureOptions, UpperKind};
-use avfs::vault::chunk::FILE_BYTES_MAX;
-use avfs::vault::export::{ExportOptions, Overwrite};
-use avfs::vault::fsck::Thoroughness;
-use avfs::vault::import::{ImportOptions, OnTrouble};
-use avfs::vault::meter::Meter;
-use avfs::vault::page::DirRef;
-use avfs::vault::secrets::Secrets;
-use avfs::vault::set_ids::SetIds;
-use avfs::vault::version::{Reference, full_root_of};
-use avfs::vault::{Advance, Context, Vault, When};
 use libfuzzer_sys::fuzz_target;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, XattrFlags};
+
+use avfs_hostfs::beneath;
+use avfs_types::clock::{SteppingClock, Timestamp};
+use avfs_types::ids::ForkName;
+use avfs_types::reference::Reference;
+use avfs_types::secrets::Secrets;
+use avfs_vault::backend::memory::MemoryBackend;
+use avfs_vault::capture::{CaptureOptions, UpperKind};
+use avfs_vault::chunk::FILE_BYTES_MAX;
+use avfs_vault::export::{ExportOptions, Overwrite};
+use avfs_vault::fsck::Thoroughness;
+use avfs_vault::import::{ImportOptions, OnTrouble};
+use avfs_vault::meter::Meter;
+use avfs_vault::page::DirRef;
+use avfs_vault::set_ids::SetIds;
+use avfs_vault::version::full_root_of;
+use avfs_vault::{Advance, Context, Vault, When};
 
 const STEPS_MAX: usize = 64;
 /// Mostly holes: it is written out twice for every input.
@@ -212,7 +214,7 @@ fn vault_of(dir: &Path) -> Vault {
 fn root_of(vault: &Vault) -> DirRef {
     let reader = vault.read().expect("a reader");
     let reference = Reference::parse("main").expect("a reference");
-    let (version, _) = reference.resolve(&*reader).expect("main");
+    let (version, _) = avfs_vault::version::resolve(&*reader, &reference).expect("main");
     full_root_of(&*reader, &version).expect("its root")
 }
 
@@ -276,7 +278,7 @@ fuzz_target!(|bytes: &[u8]| {
         hidden: &[],
         file_bytes_max: FILE_BYTES_MAX,
         secrets: &Secrets::default(),
-        times: avfs::vault::capture::Times::AsWritten,
+        times: avfs_vault::capture::Times::AsWritten,
         modes_journal: &journal,
         meter: &Meter::default(),
     };

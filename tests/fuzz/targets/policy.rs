@@ -5,9 +5,11 @@
 
 use std::path::Path;
 
-use avfs::runtime::policy::{Asked, Category, Layer, Policy, Reading, Tier, read};
-use avfs::runtime::{CommandLine, Confinement, ExecutionTimeout, NetMode, Profile};
 use libfuzzer_sys::fuzz_target;
+
+use avfs_policy::{Asked, Category, Layer, Policy, Reading, Tier, read};
+use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile};
+use avfs_types::CommandLine;
 
 const TEXT_BYTES_MAX: usize = 4096;
 /// The same kind of shell: what is in doubt for one that is not known may be none for bash.

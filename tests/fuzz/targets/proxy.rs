@@ -5,9 +5,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use avfs::runtime::AllowList;
-use avfs::runtime::egress::{Body, Head, HttpAsk, Outside, Target, greeting, request, route, special};
 use libfuzzer_sys::fuzz_target;
+
+use avfs_egress::{Body, Head, HttpAsk, Outside, Target, greeting, request, route, special};
+use avfs_request::AllowList;
 
 const BYTES_MAX: usize = 2048;
 

@@ -2,8 +2,9 @@
 
 #![no_main]
 
-use avfs::runtime::envelope::{RequestFile, RequestFileError};
 use libfuzzer_sys::fuzz_target;
+
+use avfs_request::request_file::{RequestFile, RequestFileError};
 
 fuzz_target!(|bytes: &[u8]| {
     let (one, two) = (RequestFile::parse(bytes), RequestFile::parse(bytes));

@@ -6,34 +6,33 @@
 
 #![no_main]
 
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use avfs::backend::sqlite::OpenOptions;
-use avfs::clock::{SteppingClock, Timestamp};
-use avfs::hostfs::beneath;
-use avfs::hostfs::stat::FileTime;
-use avfs::hostfs::xattr;
-use avfs::ids::{BlobId, ContentId, DigestKind, ForkName, LinkId, TreeId, VersionId};
-use avfs::runtime::{ApplyOptions, ChangeSummary, Filter, PatchLimits, Shown, Subject, apply, patch_view};
-use avfs::vault::codec::put_number;
-use avfs::vault::content;
-use avfs::vault::discard::ChangesOf;
-use avfs::vault::export::{ExportOptions, Overwrite};
-use avfs::vault::fsck::Thoroughness;
-use avfs::vault::gc::Trial;
-use avfs::vault::meter::Meter;
-use avfs::vault::page::{
-    Body, DirMeta, DirRef, Entry, FifoNode, FileContent, FileNode, Node, PageRef, SymlinkNode, Totals,
-};
-use avfs::vault::set_ids::SetIds;
-use avfs::vault::version::{Draft, Reference, root_of};
-use avfs::vault::{Context, Vault, VaultError};
 use libfuzzer_sys::fuzz_target;
 use rusqlite::Connection;
 use rusqlite::types::Value;
-use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+
+use avfs_changes::{ApplyOptions, ChangeSummary, Filter, PatchLimits, Shown, Subject, apply, patch_view};
+use avfs_hostfs::{beneath, xattr};
+use avfs_types::clock::{FileTime, SteppingClock, Timestamp};
+use avfs_types::encode::put_number;
+use avfs_types::ids::{BlobId, ContentId, DigestKind, ForkName, LinkId, TreeId, VersionId};
+use avfs_types::reference::Reference;
+use avfs_vault::backend::sqlite::OpenOptions;
+use avfs_vault::discard::ChangesOf;
+use avfs_vault::export::{ExportOptions, Overwrite};
+use avfs_vault::fsck::Thoroughness;
+use avfs_vault::gc::Trial;
+use avfs_vault::meter::Meter;
+use avfs_vault::page::{
+    Body, DirMeta, DirRef, Entry, FifoNode, FileContent, FileNode, Node, PageRef, SymlinkNode, Totals,
+};
+use avfs_vault::set_ids::SetIds;
+use avfs_vault::version::{Draft, root_of};
+use avfs_vault::{Context, Vault, VaultError, content};
 
 const STEPS_MAX: usize = 24;
 /// What is written out: no walk sees more entries than the version counts.
@@ -337,7 +336,8 @@ fn assert_harmless(dir: &Path) {
 
 fn compare(vault: &Vault) -> Result<(), VaultError> {
     let reader = vault.read()?;
-    let version = |text: &str| Ok::<_, VaultError>(Reference::parse(text)?.resolve(&*reader)?.0);
+    let version =
+        |text: &str| Ok::<_, VaultError>(avfs_vault::version::resolve(&*reader, &Reference::parse(text)?)?.0);
     let (before, after) = (root_of(&version("main~1")?)?, root_of(&version("main")?)?);
     if after.totals.entries <= ENTRIES_WRITTEN_MAX {
         let summary = ChangeSummary::compare(&&*reader, &before, &after, &[], Shown::WithTimes)?;
@@ -349,7 +349,7 @@ fn compare(vault: &Vault) -> Result<(), VaultError> {
 
 fn write_out(vault: &Vault, inside: &Path) -> Result<(), VaultError> {
     let reader = vault.read()?;
-    let root = root_of(&Reference::parse("main")?.resolve(&*reader)?.0)?;
+    let root = root_of(&avfs_vault::version::resolve(&*reader, &Reference::parse("main")?)?.0)?;
     drop(reader);
     if root.totals.entries > ENTRIES_WRITTEN_MAX {
         return Ok(());

@@ -2,10 +2,11 @@
 
 use std::fs;
 
-use avfs::diagnose::Diagnose;
-use avfs::vault::capture::LeftOutReason;
-use avfs::vault::edit::Edit;
 use rustix::fs::{CWD, FileType, Mode};
+
+use avfs_types::diagnose::Diagnose;
+use avfs_vault::capture::LeftOutReason;
+use avfs_vault::edit::Edit;
 
 use super::{Case, edited, left_out};
 use crate::overlay;

@@ -10,24 +10,26 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use avfs::diagnose::Diagnose;
-use avfs::hostfs::beneath;
-use avfs::vault::capture::{CaptureOptions, Captured, LeftOut, LeftOutReason, UpperKind};
-use avfs::vault::chunk::FILE_BYTES_MAX;
-use avfs::vault::edit::Edit;
-use avfs::vault::export::{ExportOptions, Overwrite};
-use avfs::vault::materialize::{BaseCache, Trust};
-use avfs::vault::meter::Meter;
-use avfs::vault::page::{DirRef, Node};
-use avfs::vault::path::TreePath;
-use avfs::vault::secrets::Secrets;
-use avfs::vault::set_ids::SetIds;
-use avfs::vault::{Advance, Committed, Vault, When};
 use proptest::prelude::*;
 use rustix::fs::Mode;
 
-use crate::overlay::{self, Step};
-use crate::support::{self, Scratch, path, snapshot};
+use avfs_hostfs::beneath;
+use avfs_types::diagnose::Diagnose;
+use avfs_types::path::TreePath;
+use avfs_types::secrets::Secrets;
+use avfs_vault::capture::{CaptureOptions, Captured, LeftOut, LeftOutReason, UpperKind};
+use avfs_vault::chunk::FILE_BYTES_MAX;
+use avfs_vault::edit::Edit;
+use avfs_vault::export::{ExportOptions, Overwrite};
+use avfs_vault::materialize::{BaseCache, Trust};
+use avfs_vault::meter::Meter;
+use avfs_vault::page::{DirRef, Node};
+use avfs_vault::set_ids::SetIds;
+use avfs_vault::{Advance, Committed, Vault, When};
+
+use crate::overlay::Step;
+use crate::support::{Scratch, path, snapshot};
+use crate::{overlay, support};
 
 /// A vault with a base, and an upper over it.
 struct Case {
@@ -75,7 +77,7 @@ impl Case {
         overlay::overlay(&self.scratch, &lowers, &self.upper, script, Some(&merged)).unwrap();
     }
 
-    fn try_capture(&self, exclude: &[&str], hidden: &[&str]) -> avfs::vault::Result<Captured<'_>> {
+    fn try_capture(&self, exclude: &[&str], hidden: &[&str]) -> avfs_vault::Result<Captured<'_>> {
         let exclude: Vec<String> = exclude.iter().map(|text| (*text).to_owned()).collect();
         let hidden: Vec<TreePath> = hidden.iter().map(|text| path(text)).collect();
         let options = CaptureOptions {
@@ -84,7 +86,7 @@ impl Case {
             hidden: &hidden,
             file_bytes_max: FILE_BYTES_MAX,
             secrets: &Secrets::default(),
-            times: avfs::vault::capture::Times::AsWritten,
+            times: avfs_vault::capture::Times::AsWritten,
             modes_journal: &self.journal,
             meter: &Meter::default(),
         };
@@ -245,7 +247,7 @@ fn a_change_of_metadata_keeps_the_blob() {
     case.run("chmod 600 six");
     let captured = case.capture();
     let reader = case.vault.read().unwrap();
-    let was = avfs::vault::tree::require(&&*reader, &case.base, &path("six")).unwrap();
+    let was = avfs_vault::tree::require(&&*reader, &case.base, &path("six")).unwrap();
     let Node::File(was) = was else { panic!("{was:?}") };
     assert_eq!(captured.edits.keys().cloned().collect::<Vec<_>>(), [path("six")]);
     let Some(Edit::Put(Node::File(now))) = captured.edits.get(&path("six")) else { panic!() };

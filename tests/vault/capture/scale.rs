@@ -4,17 +4,17 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-use avfs::hostfs::beneath;
-use avfs::vault::capture::{CaptureOptions, UpperKind};
-use avfs::vault::edit::Edit;
-use avfs::vault::meter::Meter;
-use avfs::vault::page::Node;
-use avfs::vault::secrets::Secrets;
+use avfs_hostfs::beneath;
+use avfs_types::secrets::Secrets;
+use avfs_vault::capture::{CaptureOptions, UpperKind};
+use avfs_vault::edit::Edit;
+use avfs_vault::meter::Meter;
+use avfs_vault::page::Node;
 
 use super::{Case, TREE, edited};
-use crate::overlay;
-use crate::support::{self, Scratch, path};
+use crate::support::{Scratch, path};
 use crate::worker::Worker;
+use crate::{overlay, support};
 
 #[test]
 fn large_and_many_files_are_captured() {
@@ -42,7 +42,7 @@ fn large_and_many_files_are_captured() {
         hidden: &[],
         file_bytes_max: 1 << 39,
         secrets: &Secrets::default(),
-        times: avfs::vault::capture::Times::AsWritten,
+        times: avfs_vault::capture::Times::AsWritten,
         modes_journal: &case.journal,
         meter: &Meter::default(),
     };

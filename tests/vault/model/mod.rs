@@ -10,32 +10,32 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use avfs::backend::memory::MemoryBackend;
-use avfs::backend::{Codec, Life, Reader};
-use avfs::clock::{SteppingClock, Timestamp};
-use avfs::diagnose::Diagnose;
-use avfs::hostfs::stat::FileTime;
-use avfs::ids::{CheckpointName, VersionId};
-use avfs::vault::checkpoint::{KeepCount, Origin};
-use avfs::vault::edit::{Edit, Edits};
-use avfs::vault::fork::Deletion;
-use avfs::vault::gc::{Keep, Trial};
-use avfs::vault::import::{ImportOptions, OnTrouble};
-use avfs::vault::meter::Meter;
-use avfs::vault::ops::{Depth, Parents};
-use avfs::vault::page::{FileContent, FileNode, Node};
-use avfs::vault::path::TreePath;
-use avfs::vault::run::{Landing, RunLanding, Told};
-use avfs::vault::tree::{Pages, Walk};
-use avfs::vault::version::{History, root_of};
-use avfs::vault::{Batch, Context, Vault, VaultError, content, require_version};
 use proptest::prelude::*;
 use proptest_state_machine::{StateMachineTest, prop_state_machine};
-
-use crate::runs;
-use crate::support::{self, Scratch};
-
 use state::{Model, Step, Thing, Tree, content, run_path};
+
+use avfs_types::KeepCount;
+use avfs_types::clock::{FileTime, SteppingClock, Timestamp};
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::{CheckpointName, VersionId};
+use avfs_types::path::TreePath;
+use avfs_vault::backend::memory::MemoryBackend;
+use avfs_vault::backend::{Codec, Life, Reader};
+use avfs_vault::checkpoint::Origin;
+use avfs_vault::edit::{Edit, Edits};
+use avfs_vault::fork::Deletion;
+use avfs_vault::gc::{Keep, Trial};
+use avfs_vault::import::{ImportOptions, OnTrouble};
+use avfs_vault::meter::Meter;
+use avfs_vault::ops::{Depth, Parents};
+use avfs_vault::page::{FileContent, FileNode, Node};
+use avfs_vault::run::{Landing, RunLanding, Told};
+use avfs_vault::tree::{Pages, Walk};
+use avfs_vault::version::{History, root_of};
+use avfs_vault::{Batch, Context, Vault, VaultError, content, require_version};
+
+use crate::support::Scratch;
+use crate::{runs, support};
 
 /// Later than any file of the host: the stat cache then vouches for every file whose stamp is the same. The
 /// model gives each new content another length, so that a stamp never lies.
@@ -208,7 +208,7 @@ fn check_runs(which: &str, reader: &dyn Reader, model: &Model) {
         let at = &model.versions[run.after.unwrap_or(run.before)];
         let reachable = model.heads.keys().flat_map(|fork| model.history(fork));
         let reached = reachable.into_iter().any(|version| version == run.after.unwrap_or(run.before));
-        let found = support::reference(&format!("run:{}", row.id)).resolve(reader);
+        let found = avfs_vault::version::resolve(reader, &support::reference(&format!("run:{}", row.id)));
         match found {
             Ok((version, _)) if version.pruned_at.is_none() => {
                 assert!(listing(reader, &version.id) == at.tree, "{which}: {row:?}");
@@ -234,7 +234,7 @@ impl StateMachineTest for BothBackends {
         model.host.iter().for_each(|(path, thing)| put_on_host(&host, path, thing));
         let context =
             || Context { clock: Arc::new(SteppingClock::starting_at(LATER)), actor: "model".to_owned() };
-        let options = avfs::backend::sqlite::OpenOptions::default();
+        let options = avfs_vault::backend::sqlite::OpenOptions::default();
         let vaults = vec![
             ("sqlite", Vault::create(&scratch.join("vault.db"), None, options, context()).unwrap()),
             ("memory", Vault::over(Box::<MemoryBackend>::default(), context()).unwrap()),

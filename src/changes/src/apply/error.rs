@@ -1,0 +1,101 @@
+//! What keeps changes from being applied.
+
+use std::path::{Path, PathBuf};
+
+use avfs_hostfs::cause::Cause;
+use avfs_types::diagnose::Diagnose;
+use avfs_types::path::TreePath;
+use avfs_vault::VaultError;
+
+/// A path that is not as the changes expect it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    pub path: TreePath,
+    pub reason: &'static str,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    #[error("{} changed since the run began, so nothing was written: {}", dir.display(), list(conflicts))]
+    Conflict { dir: PathBuf, conflicts: Vec<Conflict> },
+    #[error("no permission to change {path}; nothing was written")]
+    NoPermission { path: TreePath },
+    #[error("{path} lies on another file system than the directory; nothing was written")]
+    OtherFileSystem { path: TreePath },
+    #[error("{pattern:?} is not a pattern: {detail}")]
+    BadPattern { pattern: String, detail: String },
+    #[error("cannot {operation} {}", path.display())]
+    Dir {
+        operation: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("cannot {operation} {path}")]
+    Io {
+        operation: &'static str,
+        path: TreePath,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+fn list(conflicts: &[Conflict]) -> String {
+    let told: Vec<String> =
+        conflicts.iter().map(|conflict| format!("{} ({})", conflict.path, conflict.reason)).collect();
+    told.join(", ")
+}
+
+impl ApplyError {
+    pub(super) fn dir(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Dir { operation, path, source }
+    }
+
+    pub(super) fn io(operation: &'static str, path: &TreePath) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.clone();
+        move |source| Self::Io { operation, path, source }
+    }
+}
+
+impl Diagnose for ApplyError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Conflict { .. } => "apply.conflict",
+            Self::NoPermission { .. } => "apply.no_permission",
+            Self::OtherFileSystem { .. } => "apply.other_file_system",
+            Self::BadPattern { .. } => "apply.bad_pattern",
+            Self::Dir { source, .. } => match Cause::of(source) {
+                Cause::NotFound | Cause::NotADirectory => "apply.no_directory",
+                Cause::NoPermission => "apply.no_permission",
+                Cause::Exists
+                | Cause::Link
+                | Cause::ReadOnly
+                | Cause::DiskFull
+                | Cause::Unreadable
+                | Cause::Other => "apply.io",
+            },
+            Self::Io { .. } => "apply.io",
+            Self::Vault(error) => error.code(),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Conflict { .. } => {
+                "keep your changes and apply the rest with: --exclude PATH, or look at them: avfs status"
+            }
+            Self::NoPermission { .. } => "change the permissions, or leave it out with: --exclude PATH",
+            Self::OtherFileSystem { .. } => {
+                "leave it out with: --exclude PATH, and write it with: avfs export"
+            }
+            Self::BadPattern { .. } => "write a pattern such as 'src/**' or '*.rs'",
+            Self::Dir { .. } => "make sure that the bound directory is there: avfs vault info",
+            Self::Io { .. } => "what was written is whole; apply again to finish",
+            Self::Vault(error) => return error.hint(),
+        };
+        Some(hint.to_owned())
+    }
+}

@@ -1,0 +1,236 @@
+//! The host directory as it is now, compared with what versions say; nothing here writes.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags};
+
+use avfs_hostfs::beneath::{DIR, READ};
+use avfs_hostfs::cause::Cause;
+use avfs_hostfs::stat::{HostKind, HostStat};
+use avfs_hostfs::xattr::Xattrs;
+use avfs_hostfs::{beneath, xattr};
+use avfs_types::ids::BlobId;
+use avfs_types::path::TreePath;
+use avfs_vault::ingest::ReadBlocks;
+use avfs_vault::page::{DirMeta, FileContent, FileNode, Node};
+use avfs_vault::write_out::WriteOut;
+use avfs_vault::{ingest, set_ids};
+
+use crate::apply::error::ApplyError;
+
+type Result<T> = std::result::Result<T, ApplyError>;
+
+pub struct Host<'a> {
+    dir: PathBuf,
+    root: OwnedFd,
+    device: u64,
+    out: &'a WriteOut<'a>,
+    /// Directories that were found to be writable.
+    writable: RefCell<HashSet<TreePath>>,
+}
+
+/// What is at a path.
+#[derive(Clone, Copy)]
+pub enum Look {
+    /// One of the directories on the way is none.
+    NoParent,
+    Absent,
+    There(HostStat),
+}
+
+impl Look {
+    /// Whether it is still what was found before. Names in a directory come and go, each told for itself.
+    fn still(&self, before: &Self) -> bool {
+        match (before, self) {
+            (Self::NoParent, Self::NoParent) | (Self::Absent, Self::Absent) => true,
+            (Self::There(old), Self::There(new)) => {
+                let same = (old.kind, old.inode, old.mode) == (new.kind, new.inode, new.mode);
+                same && (old.kind == HostKind::Dir || old.same_state(new))
+            }
+            (Self::NoParent | Self::Absent | Self::There(_), _) => false,
+        }
+    }
+}
+
+impl<'a> Host<'a> {
+    pub fn open(dir: &Path, out: &'a WriteOut<'a>) -> Result<Self> {
+        let root = beneath::open_root(dir).map_err(ApplyError::dir("open", dir))?;
+        let device = beneath::fstat(root.as_fd()).map_err(ApplyError::dir("look at", dir))?.device;
+        Ok(Self { dir: dir.to_owned(), root, device, out, writable: RefCell::default() })
+    }
+
+    /// The mode that a file with this content already is to have, if it has another.
+    pub fn other_mode(&self, node: &Node, stat: &HostStat) -> Option<u32> {
+        let Node::File(file) = node else { return None };
+        let mode = self.out.set_ids.mode_of_present(file.mode, stat.mode);
+        (mode != stat.mode).then_some(mode)
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    /// Opens a directory beneath the root, never through a link.
+    pub fn open_dir(&self, path: &TreePath) -> std::io::Result<OwnedFd> {
+        beneath::open(self.root(), path.as_bytes(), DIR)
+    }
+
+    pub fn look(&self, path: &TreePath) -> Result<Look> {
+        let Some((parent, name)) = path.split() else {
+            let stat = beneath::fstat(self.root()).map_err(ApplyError::io("look at", path))?;
+            return Ok(Look::There(stat));
+        };
+        let parent = match self.open_dir(&parent) {
+            Ok(parent) => parent,
+            Err(error) => {
+                return match Cause::of(&error) {
+                    Cause::NotFound | Cause::NotADirectory | Cause::Link => Ok(Look::NoParent),
+                    Cause::NoPermission => Err(ApplyError::NoPermission { path: path.clone() }),
+                    Cause::Exists | Cause::ReadOnly | Cause::DiskFull | Cause::Unreadable | Cause::Other => {
+                        Err(ApplyError::Io { operation: "look at", path: path.clone(), source: error })
+                    }
+                };
+            }
+        };
+        match beneath::stat(parent.as_fd(), name) {
+            Ok(stat) => Ok(Look::There(stat)),
+            Err(error) if Cause::of(&error) == Cause::NotFound => Ok(Look::Absent),
+            Err(error) => Err(refused("look at", path)(error)),
+        }
+    }
+
+    pub fn is_still(&self, path: &TreePath, before: &Look) -> Result<bool> {
+        Ok(self.look(path)?.still(before))
+    }
+
+    /// Makes sure, before anything is written, that the name can be made, replaced or removed.
+    pub fn require_writable(&self, path: &TreePath) -> Result<()> {
+        let Some((parent, _)) = path.split() else { return Ok(()) };
+        if self.writable.borrow().contains(&parent) {
+            return Ok(());
+        }
+        let fd = self.open_dir(&parent).map_err(refused("open the directory of", path))?;
+        let may = Access::WRITE_OK | Access::EXEC_OK;
+        rustix::fs::accessat(&fd, ".", may, AtFlags::EACCESS)
+            .map_err(|errno| refused("write to the directory of", path)(errno.into()))?;
+        let stat = beneath::fstat(fd.as_fd()).map_err(ApplyError::io("look at", path))?;
+        if stat.device != self.device {
+            return Err(ApplyError::OtherFileSystem { path: path.clone() });
+        }
+        self.writable.borrow_mut().insert(parent);
+        Ok(())
+    }
+
+    pub fn found<'h>(&'h self, path: &'h TreePath, stat: HostStat) -> Found<'h> {
+        Found { host: self, path, stat, content: None, xattrs: None }
+    }
+
+    /// Everything beneath a directory of the host.
+    pub fn names_beneath(&self, dir: &TreePath) -> Result<Vec<TreePath>> {
+        let mut all = Vec::new();
+        let mut waiting = vec![dir.clone()];
+        while let Some(at) = waiting.pop() {
+            let fd = self.open_dir(&at).map_err(refused("open", &at))?;
+            for listed in beneath::names(fd.as_fd()).map_err(refused("list", &at))? {
+                let child = at.join(&listed.name);
+                let stat = beneath::stat(fd.as_fd(), &listed.name).map_err(refused("look at", &child))?;
+                if stat.kind == HostKind::Dir {
+                    waiting.push(child.clone());
+                }
+                all.push(child);
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn refused(operation: &'static str, path: &TreePath) -> impl FnOnce(std::io::Error) -> ApplyError {
+    let path = path.clone();
+    move |source| {
+        if Cause::of(&source) == Cause::NoPermission {
+            return ApplyError::NoPermission { path };
+        }
+        ApplyError::Io { operation, path, source }
+    }
+}
+
+/// Something that is there; read at most once, and only if its kind, mode and size do not say enough.
+pub struct Found<'h> {
+    host: &'h Host<'h>,
+    path: &'h TreePath,
+    pub stat: HostStat,
+    content: Option<FileContent>,
+    xattrs: Option<Xattrs>,
+}
+
+impl Found<'_> {
+    /// True if it is what a version has, its time and stripped bits apart. `meta` is that of a directory.
+    ///
+    /// A file is read for that, whatever its stamp says: one that is written through a mapping may keep it for half a
+    /// minute.
+    pub fn is(&mut self, node: &Node, meta: Option<&DirMeta>) -> Result<bool> {
+        match node {
+            Node::File(file) => self.is_file(file),
+            Node::Fifo(fifo) => Ok((self.stat.kind, self.stat.mode) == (HostKind::Fifo, fifo.mode)),
+            Node::Symlink(link) => {
+                if self.stat.kind != HostKind::Symlink {
+                    return Ok(false);
+                }
+                let Some((parent, name)) = self.path.split() else { return Ok(false) };
+                let parent = self.host.open_dir(&parent).map_err(refused("open", self.path))?;
+                match beneath::read_link(parent.as_fd(), name) {
+                    Ok(target) => Ok(target == link.target),
+                    Err(error) if Cause::of(&error) == Cause::NotFound => Ok(false),
+                    Err(error) => Err(refused("read", self.path)(error)),
+                }
+            }
+            Node::Dir(_) => {
+                let mode = meta.map(|meta| meta.mode);
+                if self.stat.kind != HostKind::Dir || mode.is_some_and(|mode| mode != self.stat.mode) {
+                    return Ok(false);
+                }
+                self.has_xattrs(meta.and_then(|meta| meta.xattrs.as_ref()))
+            }
+        }
+    }
+
+    fn is_file(&mut self, file: &FileNode) -> Result<bool> {
+        if (self.stat.kind, self.stat.size) != (HostKind::File, file.size)
+            || !set_ids::has_mode(self.stat.mode, file.mode)
+        {
+            return Ok(false);
+        }
+        Ok(self.content()? == file.content && self.has_xattrs(file.xattrs.as_ref())?)
+    }
+
+    fn content(&mut self) -> Result<FileContent> {
+        if let Some(known) = self.content {
+            return Ok(known);
+        }
+        let fd = self.open()?;
+        let read = ingest::identify(&mut ReadBlocks(File::from(fd)))?.content;
+        Ok(*self.content.insert(read))
+    }
+
+    pub fn has_xattrs(&mut self, wanted: Option<&BlobId>) -> Result<bool> {
+        let wanted = self.host.out.wanted_xattrs(wanted)?;
+        if let Some(known) = &self.xattrs {
+            return Ok(*known == wanted);
+        }
+        let fd = self.open()?;
+        let read = xattr::read(fd.as_fd()).map_err(refused("read the attributes of", self.path))?;
+        Ok(*self.xattrs.insert(read) == wanted)
+    }
+
+    fn open(&self) -> Result<OwnedFd> {
+        beneath::open(self.host.root(), self.path.as_bytes(), READ).map_err(refused("read", self.path))
+    }
+}

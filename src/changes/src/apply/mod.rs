@@ -1,0 +1,191 @@
+//! From a fork's or a run's changes to the host directory they were made for: `avfs apply`, and a run's `--apply`.
+//!
+//! Every path is compared with the base version first; one that somebody changed since stops everything before
+//! anything is written. New content is complete beside the directory before the first name changes, and each
+//! name changes in one step, so that a file is old or new whenever it is looked at. Applied again after a
+//! crash, it finishes: what is as it should be already is no conflict.
+
+mod error;
+mod host;
+mod plan;
+mod select;
+mod write;
+
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use avfs_types::clock::Timestamp;
+use avfs_types::ids::{ForkName, RunId};
+use avfs_types::path::TreePath;
+use avfs_vault::backend::{Reader, RunRecord, VersionRecord};
+use avfs_vault::diff::{Change, ChangeKind, Side, diff};
+use avfs_vault::discard::ChangesOf;
+use avfs_vault::gc::Trial;
+use avfs_vault::meter::Meter;
+use avfs_vault::own::is_in_own_dir;
+use avfs_vault::page::Node;
+use avfs_vault::run::{RunsOfFork, find_run};
+use avfs_vault::set_ids::SetIds;
+use avfs_vault::version::{History, root_of};
+use avfs_vault::write_out::{FreshPages, OverlayNames, WriteOut};
+use avfs_vault::{Vault, VaultError, require_version};
+
+pub use error::{ApplyError, Conflict};
+pub use select::Filter;
+
+/// The changes that are to be applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    pub fork: ForkName,
+    /// The runs that made them.
+    pub runs: Vec<RunId>,
+    pub before: VersionRecord,
+    pub after: VersionRecord,
+    /// When what was changed on the host may be in `before` though the command did not begin from it.
+    doubt: Option<RangeInclusive<Timestamp>>,
+}
+
+/// A directory that lies beneath a command is imported beside it, so what somebody changes meanwhile may be in the
+/// version that the run is said to begin from, whatever the command had read of it before.
+fn doubt(run: &RunRecord, before: &VersionRecord) -> Option<RangeInclusive<Timestamp>> {
+    let own_import = run.version_before == Some(before.id) && before.at >= run.started_at;
+    own_import.then_some(run.started_at..=before.at)
+}
+
+impl Subject {
+    /// The changes of a fork since it began, or since it was last applied as a whole; or those of one run.
+    pub fn of(vault: &Vault, what: &ChangesOf) -> Result<Self, VaultError> {
+        let reader = vault.read()?;
+        match what {
+            ChangesOf::Fork(name) => Self::of_fork(&*reader, name),
+            ChangesOf::Run(prefix) => {
+                let run = find_run(&*reader, prefix)?;
+                let run = run.ok_or_else(|| VaultError::NoRun { id: prefix.clone() })?;
+                Self::of_run(&*reader, &run)
+            }
+        }
+    }
+
+    pub fn of_run(reader: &dyn Reader, run: &RunRecord) -> Result<Self, VaultError> {
+        let without = |reason| VaultError::RunWithoutVersion { id: run.id.clone(), reason };
+        if run.discarded_at.is_some() {
+            return Err(without("it was discarded"));
+        }
+        let before = run.version_before.ok_or_else(|| without("it ended before it had one"))?;
+        let kept =
+            |id| reader.version(&id)?.ok_or_else(|| without("its fork is gone, and its versions with it"));
+        let (before, after) = (kept(before)?, kept(run.version_after.unwrap_or(before))?);
+        let doubt = doubt(run, &before);
+        Ok(Self { fork: run.fork.clone(), runs: vec![run.id.clone()], before, after, doubt })
+    }
+
+    fn of_fork(reader: &dyn Reader, name: &ForkName) -> Result<Self, VaultError> {
+        let fork = reader.fork(name)?.ok_or_else(|| VaultError::NoFork { name: name.clone() })?;
+        let mut own = HashSet::from([fork.head]);
+        for version in History::new(reader, fork.head) {
+            let version = version?;
+            if version.id == fork.base {
+                break;
+            }
+            own.insert(version.id);
+        }
+        let mut made = Vec::new();
+        for run in RunsOfFork::new(reader, name) {
+            let run = run?;
+            if let Some(after) = run.version_after.filter(|id| own.contains(id)) {
+                made.push((run, after));
+            }
+        }
+        // What was applied from the beginning on is what the host has. One that was applied by itself, before
+        // others that came earlier, leaves those to be applied.
+        let mut base = fork.base;
+        while let Some((_, after)) = made.pop_if(|(run, _)| run.applied_at.is_some()) {
+            base = after;
+        }
+        let (before, after) = (require_version(reader, &base)?, require_version(reader, &fork.head)?);
+        let doubt = made.last().and_then(|(oldest, _)| doubt(oldest, &before));
+        let runs = made.into_iter().map(|(run, _)| run.id).collect();
+        Ok(Self { fork: fork.name, runs, before, after, doubt })
+    }
+}
+
+pub struct ApplyOptions<'a> {
+    pub filter: &'a Filter,
+    pub set_ids: SetIds,
+    pub trial: Trial,
+    pub meter: &'a Meter,
+}
+
+/// What an apply did, or would do.
+#[derive(Clone, Debug, Default)]
+pub struct Applied {
+    /// The changes that were asked for, times included.
+    pub changes: Vec<Change>,
+    /// Those of them that the directory had already.
+    pub already: u64,
+    /// Files of which setuid and setgid bits are not applied.
+    pub stripped: Vec<TreePath>,
+    /// Changes that the filter left out.
+    pub left_out: u64,
+    /// Directories that should have gone, but hold files that are not versioned.
+    pub kept_dirs: Vec<TreePath>,
+}
+
+/// Writes changes to `dir` and marks the runs that made them, unless it is a trial.
+///
+/// Runs of which a part was left out are not marked: there is more of them to apply.
+pub fn apply(
+    vault: &Vault,
+    subject: &Subject,
+    dir: &Path,
+    options: &ApplyOptions<'_>,
+) -> Result<Applied, ApplyError> {
+    let _pin = vault.backend().pin().map_err(VaultError::from)?;
+    let pages = FreshPages::new(vault);
+    let all = diff(&pages, &root_of(&subject.before)?, &root_of(&subject.after)?)?;
+    let (changes, left_out) = chosen(all, options.filter);
+    let ApplyOptions { set_ids, meter, .. } = *options;
+    let out = WriteOut { vault, overlay_names: OverlayNames::Plain, set_ids, meter, unwritten: None };
+    let host = host::Host::open(dir, &out)?;
+    let plan = plan::make(&host, &pages, &changes, subject.doubt.as_ref())?;
+    let strips = |change: &&Change| change.after.as_ref().is_some_and(|side| set_ids.strips(&side.node));
+    let stripped = changes.iter().filter(strips).map(|change| change.path.clone()).collect();
+    let already = plan.already;
+    let mut applied = Applied { already, stripped, left_out, changes, kept_dirs: Vec::new() };
+    if options.trial == Trial::DryRun {
+        return Ok(applied);
+    }
+    let wanted: HashSet<TreePath> = applied.changes.iter().map(|change| change.path.clone()).collect();
+    applied.kept_dirs = write::carry_out(&host, &out, dir, plan, &wanted)?;
+    let runs: &[RunId] = if left_out == 0 { &subject.runs } else { &[] };
+    let detail = format!("paths={} left_out={left_out}", applied.changes.len());
+    vault.mark_applied(&subject.fork, runs, &detail)?;
+    Ok(applied)
+}
+
+/// The changes that an apply would write, as far as the vault alone can tell: the directory is not looked at.
+pub fn changes_to_apply(
+    vault: &Vault,
+    subject: &Subject,
+    filter: &Filter,
+) -> Result<Vec<Change>, VaultError> {
+    let all = diff(&FreshPages::new(vault), &root_of(&subject.before)?, &root_of(&subject.after)?)?;
+    Ok(chosen(all, filter).0)
+}
+
+/// The changes that the filter lets pass, with the new directories that those need; and how many it does not.
+fn chosen(all: Vec<Change>, filter: &Filter) -> (Vec<Change>, u64) {
+    let accepted = |change: &Change| filter.accepts(&change.path) && !is_in_own_dir(&change.path);
+    let taken = all.iter().filter(|change| accepted(change) && change.after.is_some());
+    let above: HashSet<TreePath> = taken.flat_map(|change| change.path.ancestors()).collect();
+    let is_dir = |side: &Option<Side>| matches!(side.as_ref().map(|side| &side.node), Some(Node::Dir(_)));
+    let makes_dir = |change: &Change| is_dir(&change.after) && !is_dir(&change.before);
+    let (chosen, others): (Vec<Change>, Vec<Change>) = all
+        .into_iter()
+        .partition(|change| accepted(change) || (makes_dir(change) && above.contains(&change.path)));
+    // A directory's time comes with what is in it.
+    let missed = |change: &&Change| change.kind != ChangeKind::Time || !is_dir(&change.after);
+    let left_out = others.iter().filter(missed).count() as u64;
+    (chosen, left_out)
+}

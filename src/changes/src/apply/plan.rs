@@ -1,0 +1,476 @@
+//! What is to be done in the host directory: decided for all changes before the first is made.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::RangeInclusive;
+
+use avfs_hostfs::make::Over;
+use avfs_hostfs::stat::{HostKind, HostStat};
+use avfs_types::clock::{FileTime, Timestamp};
+use avfs_types::ids::LinkId;
+use avfs_types::path::TreePath;
+use avfs_vault::diff::{Change, ChangeKind, Side};
+use avfs_vault::page::{DirMeta, DirRef, Node};
+use avfs_vault::tree::Pages;
+use avfs_vault::{links, tree};
+
+use super::host::{Found, Host, Look};
+use crate::apply::error::{ApplyError, Conflict};
+
+type Result<T> = std::result::Result<T, ApplyError>;
+
+const DIR_GONE: &str = "its directory is gone";
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// A file, link or fifo, complete before it gets its name.
+    Put {
+        path: TreePath,
+        node: Node,
+        over: Over,
+    },
+    /// A directory that is not there, with what was asked for of everything in it.
+    Plant {
+        path: TreePath,
+        dir: DirRef,
+        meta: DirMeta,
+        over: Over,
+    },
+    /// Only the mode (of a file) and the time of something that is there.
+    Adjust {
+        path: TreePath,
+        mode: Option<u32>,
+        mtime: FileTime,
+    },
+    Unlink {
+        path: TreePath,
+    },
+    Rmdir {
+        path: TreePath,
+    },
+    /// The time, and where `meta` says so everything else, of a directory itself.
+    Finish {
+        path: TreePath,
+        meta: DirMeta,
+        what: DirPart,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirPart {
+    Time,
+    All,
+}
+
+pub struct Plan {
+    pub tasks: Vec<Task>,
+    /// Changes that need no step.
+    pub already: u64,
+    /// What was found where something changes.
+    seen: Vec<(TreePath, Look)>,
+    /// Directories that give way to something else.
+    swapped: HashSet<TreePath>,
+}
+
+impl Plan {
+    /// Refuses all of it if something is no longer as it was when this was decided: by now everything new was
+    /// written, which takes its time. `asked` are the paths of all changes.
+    pub fn check_again(&self, host: &Host<'_>, asked: &HashSet<TreePath>) -> Result<()> {
+        let mut conflicts = Vec::new();
+        for (path, before) in &self.seen {
+            let gives_way = self.swapped.contains(path);
+            let is_new = |name: &TreePath| !asked.contains(name);
+            if !host.is_still(path, before)? || gives_way && host.names_beneath(path)?.iter().any(is_new) {
+                let reason = "it was changed during the apply";
+                conflicts.push(Conflict { path: path.clone(), reason });
+            }
+        }
+        if conflicts.is_empty() {
+            return Ok(());
+        }
+        Err(ApplyError::Conflict { dir: host.dir().to_owned(), conflicts })
+    }
+}
+
+enum Verdict {
+    Already,
+    /// As it should be, but for what other steps may change of it.
+    Settle(Task),
+    Do(Task),
+    Conflict(&'static str),
+}
+
+/// A name of a linked file in the new state.
+struct Member {
+    path: TreePath,
+    node: Node,
+    /// What it is on the host, if nothing is to be done about it.
+    there: Option<(u64, u64)>,
+}
+
+struct Maker<'a> {
+    host: &'a Host<'a>,
+    pages: &'a dyn Pages,
+    /// Paths that changes are asked for.
+    asked: HashSet<&'a TreePath>,
+    /// Directories that come as a whole, and those that give way to something else.
+    planted: HashSet<TreePath>,
+    swapped: HashSet<TreePath>,
+    links: BTreeMap<LinkId, Vec<Member>>,
+    tasks: Vec<Task>,
+    already: u64,
+    seen: Vec<(TreePath, Look)>,
+    /// Directories, and whether they came to their place in the time of doubt.
+    moved: HashMap<TreePath, bool>,
+}
+
+/// Decides on every change, or refuses all of them. What changed on the host in a time of `doubt` may have been
+/// changed by others without the run having seen it.
+pub fn make(
+    host: &Host<'_>,
+    pages: &dyn Pages,
+    changes: &[Change],
+    doubt: Option<&RangeInclusive<Timestamp>>,
+) -> Result<Plan> {
+    let mut maker = Maker {
+        host,
+        pages,
+        asked: changes.iter().map(|change| &change.path).collect(),
+        planted: HashSet::new(),
+        swapped: HashSet::new(),
+        links: BTreeMap::new(),
+        tasks: Vec::new(),
+        already: 0,
+        seen: Vec::new(),
+        moved: HashMap::new(),
+    };
+    let (mut conflicts, mut told) = (Vec::new(), HashSet::new());
+    for change in changes {
+        // Sorted by path: a directory comes before everything in it.
+        if change.path.ancestors().any(|above| maker.planted.contains(&above)) {
+            continue;
+        }
+        let goes_with_dir = change.path.ancestors().any(|above| maker.swapped.contains(&above));
+        let mut verdict = maker.judge(change)?;
+        if let (Verdict::Do(_), Some(doubt)) = (&verdict, doubt)
+            && let Some(reason) = maker.doubtful(&change.path, doubt)?
+        {
+            verdict = Verdict::Conflict(reason);
+        }
+        match verdict {
+            // Why its directory is gone is told of the directory itself.
+            Verdict::Conflict(DIR_GONE) if change.path.ancestors().any(|above| told.contains(&above)) => {}
+            Verdict::Conflict(reason) => {
+                told.insert(change.path.clone());
+                conflicts.push(Conflict { path: change.path.clone(), reason });
+            }
+            Verdict::Already => maker.already += 1,
+            Verdict::Do(_) | Verdict::Settle(_) if goes_with_dir => {}
+            Verdict::Do(task) => maker.add(task)?,
+            Verdict::Settle(task) => {
+                maker.already += 1;
+                maker.add(task)?;
+            }
+        }
+    }
+    if !conflicts.is_empty() {
+        return Err(ApplyError::Conflict { dir: host.dir().to_owned(), conflicts });
+    }
+    maker.join_links()?;
+    let Maker { tasks, already, seen, swapped, .. } = maker;
+    Ok(Plan { tasks, already, seen, swapped })
+}
+
+fn dir_of(side: Option<&Side>) -> Option<DirRef> {
+    match side.map(|side| &side.node) {
+        Some(Node::Dir(dir)) => Some(*dir),
+        Some(Node::File(_) | Node::Symlink(_) | Node::Fifo(_)) | None => None,
+    }
+}
+
+impl Maker<'_> {
+    fn meta(&self, dir: &DirRef) -> Result<DirMeta> {
+        Ok(tree::top(self.pages, &dir.tree)?.0)
+    }
+
+    /// Why what was looked at last may not be what the run saw: it was changed then, or came there with a directory.
+    fn doubtful(
+        &mut self,
+        path: &TreePath,
+        doubt: &RangeInclusive<Timestamp>,
+    ) -> Result<Option<&'static str>> {
+        let within = |time: FileTime| doubt.contains(&Timestamp(time.saturating_nanos()));
+        if let Some((_, Look::There(stat))) = self.seen.last()
+            && stat.kind != HostKind::Dir
+            && within(stat.ctime)
+        {
+            return Ok(Some("it was changed while the run began"));
+        }
+        for above in path.ancestors().filter(|above| !above.is_root()) {
+            let moved = match self.moved.get(&above) {
+                Some(known) => *known,
+                None => {
+                    let look = self.host.look(&above)?;
+                    // A name that comes or goes in it changes both times, and a rename only the one.
+                    let moved =
+                        matches!(look, Look::There(stat) if within(stat.ctime) && stat.ctime != stat.mtime);
+                    *self.moved.entry(above).or_insert(moved)
+                }
+            };
+            if moved {
+                return Ok(Some("a directory above it was changed while the run began"));
+            }
+        }
+        Ok(None)
+    }
+
+    fn judge(&mut self, change: &Change) -> Result<Verdict> {
+        avfs_types::pause::point("judge");
+        let (before, after) = (change.before.as_ref(), change.after.as_ref());
+        let look = self.host.look(&change.path)?;
+        self.seen.push((change.path.clone(), look));
+        if let (Look::NoParent, Some(_)) = (&look, after) {
+            return Ok(Verdict::Conflict(DIR_GONE));
+        }
+        match (dir_of(before), before, dir_of(after), after) {
+            (Some(old), _, Some(new), _) => self.own_metadata(change, look, &old, &new),
+            (Some(old), _, None, None) => self.dir_goes(&change.path, look, &old),
+            (Some(old), _, None, Some(new)) => self.dir_gives_way(&change.path, look, &old, &new.node),
+            (None, Some(old), Some(new), _) => self.becomes_dir(&change.path, look, &old.node, &new),
+            (None, None, Some(new), _) => self.dir_comes(&change.path, look, &new),
+            (None, Some(old), None, Some(new)) => self.changes(&change.path, look, &old.node, &new.node),
+            (None, Some(old), None, None) => self.goes(&change.path, look, &old.node),
+            (None, None, None, Some(new)) => self.comes(&change.path, look, &new.node),
+            (None, None, None, None) => Ok(Verdict::Already),
+        }
+    }
+
+    fn own_metadata(&self, change: &Change, look: Look, old: &DirRef, new: &DirRef) -> Result<Verdict> {
+        let Look::There(stat) = look else { return Ok(Verdict::Conflict("it was deleted")) };
+        if stat.kind != HostKind::Dir {
+            return Ok(Verdict::Conflict("it is no directory any more"));
+        }
+        let (old_meta, meta, path) = (self.meta(old)?, self.meta(new)?, change.path.clone());
+        if change.kind == ChangeKind::Time {
+            // Its time changes with every name in it, which are compared each for itself.
+            let same = stat.mtime == meta.mtime;
+            let finish = Task::Finish { path, meta, what: DirPart::Time };
+            return Ok(if same { Verdict::Settle(finish) } else { Verdict::Do(finish) });
+        }
+        let mut found = self.host.found(&change.path, stat);
+        let done = found.is(&Node::Dir(*new), Some(&meta))?;
+        if !done && !found.is(&Node::Dir(*old), Some(&old_meta))? {
+            return Ok(Verdict::Conflict("its mode or attributes were changed"));
+        }
+        let finish = Task::Finish { path, meta, what: DirPart::All };
+        Ok(if done { Verdict::Settle(finish) } else { Verdict::Do(finish) })
+    }
+
+    fn dir_goes(&self, path: &TreePath, look: Look, old: &DirRef) -> Result<Verdict> {
+        let Look::There(stat) = look else { return Ok(Verdict::Already) };
+        let meta = self.meta(old)?;
+        Ok(if self.host.found(path, stat).is(&Node::Dir(*old), Some(&meta))? {
+            Verdict::Do(Task::Rmdir { path: path.clone() })
+        } else {
+            Verdict::Conflict("it was changed")
+        })
+    }
+
+    fn dir_gives_way(&mut self, path: &TreePath, look: Look, old: &DirRef, new: &Node) -> Result<Verdict> {
+        let Look::There(stat) = look else { return Ok(Verdict::Conflict("it was deleted")) };
+        if stat.kind != HostKind::Dir {
+            let same = self.host.found(path, stat).is(new, None)?;
+            return if same {
+                self.settled(path, stat, None, new)
+            } else {
+                Ok(Verdict::Conflict("it was changed"))
+            };
+        }
+        let meta = self.meta(old)?;
+        if !self.host.found(path, stat).is(&Node::Dir(*old), Some(&meta))? {
+            return Ok(Verdict::Conflict("it was changed"));
+        }
+        if self.host.names_beneath(path)?.iter().any(|name| !self.asked.contains(name)) {
+            return Ok(Verdict::Conflict("it holds files that are not versioned"));
+        }
+        self.swapped.insert(path.clone());
+        Ok(Verdict::Do(Task::Put { path: path.clone(), node: new.clone(), over: Over::Anything }))
+    }
+
+    fn becomes_dir(&mut self, path: &TreePath, look: Look, old: &Node, new: &DirRef) -> Result<Verdict> {
+        let Look::There(stat) = look else { return Ok(Verdict::Conflict("it was deleted")) };
+        if stat.kind == HostKind::Dir {
+            return self.dir_is_there(path, stat, new);
+        }
+        let mut found = self.host.found(path, stat);
+        if found.is(old, None)? {
+            return self.plant(path, new, Over::Anything);
+        }
+        Ok(Verdict::Conflict("it was changed"))
+    }
+
+    fn dir_comes(&mut self, path: &TreePath, look: Look, new: &DirRef) -> Result<Verdict> {
+        match look {
+            Look::NoParent => Ok(Verdict::Conflict(DIR_GONE)),
+            Look::Absent => self.plant(path, new, Over::Nothing),
+            Look::There(stat) => self.dir_is_there(path, stat, new),
+        }
+    }
+
+    fn plant(&mut self, path: &TreePath, dir: &DirRef, over: Over) -> Result<Verdict> {
+        let meta = self.meta(dir)?;
+        self.planted.insert(path.clone());
+        Ok(Verdict::Do(Task::Plant { path: path.clone(), dir: *dir, meta, over }))
+    }
+
+    /// A directory that an apply before this one has made may still lack its own mode.
+    fn dir_is_there(&self, path: &TreePath, stat: HostStat, new: &DirRef) -> Result<Verdict> {
+        let meta = self.meta(new)?;
+        let made = stat.kind == HostKind::Dir && [meta.mode, meta.mode | 0o700].contains(&stat.mode);
+        if made && self.host.found(path, stat).has_xattrs(meta.xattrs.as_ref())? {
+            return Ok(Verdict::Settle(Task::Finish { path: path.clone(), meta, what: DirPart::All }));
+        }
+        Ok(Verdict::Conflict("something else was made there"))
+    }
+
+    fn goes(&self, path: &TreePath, look: Look, old: &Node) -> Result<Verdict> {
+        let Look::There(stat) = look else { return Ok(Verdict::Already) };
+        let mut found = self.host.found(path, stat);
+        Ok(if found.is(old, None)? {
+            Verdict::Do(Task::Unlink { path: path.clone() })
+        } else {
+            Verdict::Conflict("it was changed")
+        })
+    }
+
+    fn comes(&mut self, path: &TreePath, look: Look, new: &Node) -> Result<Verdict> {
+        match look {
+            Look::NoParent => Ok(Verdict::Conflict(DIR_GONE)),
+            Look::Absent => {
+                Ok(Verdict::Do(Task::Put { path: path.clone(), node: new.clone(), over: Over::Nothing }))
+            }
+            Look::There(stat) => {
+                let same = self.host.found(path, stat).is(new, None)?;
+                if same {
+                    self.settled(path, stat, None, new)
+                } else {
+                    Ok(Verdict::Conflict("something else was made there"))
+                }
+            }
+        }
+    }
+
+    fn changes(&mut self, path: &TreePath, look: Look, old: &Node, new: &Node) -> Result<Verdict> {
+        let Look::There(stat) = look else { return Ok(Verdict::Conflict("it was deleted")) };
+        let mut found: Found<'_> = self.host.found(path, stat);
+        if stat.mtime == mtime(new) && found.is(new, None)? {
+            return self.settled(path, stat, Some(old), new);
+        }
+        if found.is(old, None)? {
+            return Ok(Verdict::Do(self.cheapest(path, &stat, old, new)));
+        }
+        if found.is(new, None)? {
+            return self.settled(path, stat, Some(old), new);
+        }
+        Ok(Verdict::Conflict("it was changed"))
+    }
+
+    /// Content that stays is not written again, as long as the file can be opened to set its mode.
+    fn cheapest(&self, path: &TreePath, stat: &HostStat, old: &Node, new: &Node) -> Task {
+        let adjust = |mode| Task::Adjust { path: path.clone(), mode, mtime: mtime(new) };
+        let put = || Task::Put { path: path.clone(), node: new.clone(), over: Over::File };
+        if old.link().is_some() || new.link().is_some() {
+            return put();
+        }
+        match (old, new) {
+            (Node::File(a), Node::File(b)) if (a.content, a.xattrs) == (b.content, b.xattrs) => {
+                match self.host.other_mode(new, stat) {
+                    Some(_) if stat.mode & 0o400 == 0 => put(),
+                    mode => adjust(mode),
+                }
+            }
+            (Node::Symlink(a), Node::Symlink(b)) if a.target == b.target => adjust(None),
+            (Node::Fifo(a), Node::Fifo(b)) if a.mode == b.mode => adjust(None),
+            (Node::File(_) | Node::Symlink(_) | Node::Fifo(_) | Node::Dir(_), _) => put(),
+        }
+    }
+
+    /// What is left to do where the content is as it should be: the time, and who shares the file.
+    fn settled(
+        &mut self,
+        path: &TreePath,
+        stat: HostStat,
+        old: Option<&Node>,
+        new: &Node,
+    ) -> Result<Verdict> {
+        let mode = self.host.other_mode(new, &stat);
+        let replaced = Task::Put { path: path.clone(), node: new.clone(), over: Over::File };
+        if let Some(link) = new.link() {
+            if mode.is_some() {
+                return Ok(Verdict::Do(replaced));
+            }
+            let there = Some((stat.device, stat.inode));
+            let member = Member { path: path.clone(), node: new.clone(), there };
+            self.links.entry(link).or_default().push(member);
+            return Ok(Verdict::Already);
+        }
+        if old.is_some_and(|old| old.link().is_some()) && stat.links > 1 {
+            return Ok(Verdict::Do(replaced));
+        }
+        match mode {
+            None if stat.mtime == mtime(new) => Ok(Verdict::Already),
+            Some(_) if stat.mode & 0o400 == 0 => Ok(Verdict::Do(replaced)),
+            mode => Ok(Verdict::Do(Task::Adjust { path: path.clone(), mode, mtime: mtime(new) })),
+        }
+    }
+
+    fn add(&mut self, task: Task) -> Result<()> {
+        match &task {
+            Task::Put { path, node, .. } => {
+                self.host.require_writable(path)?;
+                if let Some(link) = node.link() {
+                    let member = Member { path: path.clone(), node: node.clone(), there: None };
+                    self.links.entry(link).or_default().push(member);
+                }
+            }
+            Task::Plant { path, dir, .. } => {
+                self.host.require_writable(path)?;
+                for (path, node) in links::members(self.pages, dir, path)? {
+                    if let (Some(link), true) = (node.link(), self.asked.contains(&path)) {
+                        self.links.entry(link).or_default().push(Member { path, node, there: None });
+                    }
+                }
+            }
+            Task::Unlink { path } | Task::Rmdir { path } => self.host.require_writable(path)?,
+            Task::Adjust { .. } | Task::Finish { .. } => {}
+        }
+        self.tasks.push(task);
+        Ok(())
+    }
+
+    /// The names of one file are made anew together, unless they are one file already.
+    fn join_links(&mut self) -> Result<()> {
+        for members in std::mem::take(&mut self.links).into_values() {
+            let one_file =
+                members.iter().all(|member| member.there.is_some() && member.there == members[0].there);
+            if one_file {
+                continue;
+            }
+            for Member { path, node, .. } in members.into_iter().filter(|member| member.there.is_some()) {
+                self.host.require_writable(&path)?;
+                self.already -= 1;
+                self.tasks.push(Task::Put { path, node, over: Over::File });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn mtime(node: &Node) -> FileTime {
+    match node {
+        Node::File(file) => file.mtime,
+        Node::Symlink(link) => link.mtime,
+        Node::Fifo(fifo) => fifo.mtime,
+        Node::Dir(_) => FileTime::default(),
+    }
+}

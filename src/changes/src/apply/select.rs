@@ -1,0 +1,83 @@
+//! Which changes are asked for, by patterns of their paths.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use globset::{GlobSet, GlobSetBuilder};
+
+use avfs_types::glob;
+use avfs_types::path::TreePath;
+
+use crate::apply::error::ApplyError;
+
+/// Patterns of paths: `*` stays within a name, `**` does not; one without a slash means a name in any directory.
+/// A pattern that names a directory means everything in it.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    include: Option<GlobSet>,
+    exclude: GlobSet,
+}
+
+impl Filter {
+    /// Without `include` everything is asked for.
+    pub fn new(include: &[String], exclude: &[String]) -> Result<Self, ApplyError> {
+        let include = if include.is_empty() { None } else { Some(set(include)?) };
+        Ok(Self { include, exclude: set(exclude)? })
+    }
+
+    #[must_use]
+    pub fn accepts(&self, path: &TreePath) -> bool {
+        let matched = |set: &GlobSet| {
+            let hit = |path: &TreePath| set.is_match(Path::new(OsStr::from_bytes(path.as_bytes())));
+            hit(path) || path.ancestors().any(|above| !above.is_root() && hit(&above))
+        };
+        self.include.as_ref().is_none_or(matched) && !matched(&self.exclude)
+    }
+}
+
+fn set(patterns: &[String]) -> Result<GlobSet, ApplyError> {
+    let bad = |pattern: &str, error: &globset::Error| ApplyError::BadPattern {
+        pattern: pattern.chars().take(80).collect(),
+        detail: error.kind().to_string(),
+    };
+    let mut builder = GlobSetBuilder::new();
+    for pattern in patterns {
+        let trimmed = pattern.trim_start_matches("./").trim_end_matches('/');
+        let anchored = match trimmed.strip_prefix('/') {
+            Some(rest) => rest.to_owned(),
+            None if trimmed.contains('/') => trimmed.to_owned(),
+            None => format!("**/{trimmed}"),
+        };
+        let glob = glob::of_path(&anchored);
+        builder.add(glob.map_err(|error| bad(pattern, &error))?);
+    }
+    builder.build().map_err(|error| bad(&patterns.join(" "), &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_mean_what_people_expect() {
+        let accepts = |include: &[&str], exclude: &[&str], path: &str| {
+            let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+            let filter = Filter::new(&owned(include), &owned(exclude)).unwrap();
+            filter.accepts(&TreePath::parse(path.as_bytes()).unwrap())
+        };
+        assert!(accepts(&[], &[], "a/b"));
+        assert!(accepts(&["*.rs"], &[], "src/deep/main.rs"));
+        assert!(!accepts(&["*.rs"], &[], "src/main.c"));
+        assert!(accepts(&["src"], &[], "src/deep/main.c"));
+        assert!(accepts(&["src/"], &[], "src/x"));
+        assert!(!accepts(&["/x"], &[], "src/x"));
+        assert!(!accepts(&["src/*"], &[], "other/src/x"));
+        assert!(accepts(&["src/**"], &[], "src/a/b"));
+        assert!(!accepts(&[], &["target"], "a/target/b"));
+        assert!(!accepts(&["src"], &["*.tmp"], "src/a.tmp"));
+        assert!(accepts(&[], &["x"], ""));
+        assert!(!accepts(&["x"], &[], ""));
+        assert!(matches!(Filter::new(&["[".to_owned()], &[]), Err(ApplyError::BadPattern { .. })));
+    }
+}

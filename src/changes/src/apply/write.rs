@@ -1,0 +1,323 @@
+//! Carries out a plan: everything new is complete in a staging directory first, then names change one by one.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use avfs_hostfs::beneath::{DIR, READ};
+use avfs_hostfs::make::{Over, Umask};
+use avfs_hostfs::remove::{remove_empty_dir, remove_file};
+use avfs_hostfs::{beneath, make, xattr};
+use avfs_types::clock::FileTime;
+use avfs_types::ids::LinkId;
+use avfs_types::path::TreePath;
+use avfs_vault::export::{ExportError, Staging};
+use avfs_vault::page::{DirMeta, DirRef, Entry, Node};
+use avfs_vault::write_out::{FreshPages, Unfinished, WriteOut};
+use avfs_vault::{VaultError, export, links};
+
+use super::host::Host;
+use super::plan::{DirPart, Plan, Task};
+use crate::apply::error::ApplyError;
+
+type Result<T> = std::result::Result<T, ApplyError>;
+
+/// Does everything; gives the directories that could not go.
+pub fn carry_out(
+    host: &Host<'_>,
+    out: &WriteOut<'_>,
+    dir: &Path,
+    mut plan: Plan,
+    wanted: &HashSet<TreePath>,
+) -> Result<Vec<TreePath>> {
+    plan.tasks.sort_by(|a, b| a.path().cmp(b.path()));
+    let tasks = &plan.tasks;
+    let new = |task: &Task| matches!(task, Task::Put { .. } | Task::Plant { .. });
+    let place = staging_place(dir);
+    let times = times_to_keep(host, tasks, place == dir)?;
+    // Also where nothing is new: one who was killed may have left its staging after the last name was changed.
+    export::sweep(&place);
+    let stage = if tasks.iter().any(new) {
+        let stage = Stage { host, out, wanted, staging: Staging::make(&place)? };
+        stage.fill(tasks)?;
+        Some(stage)
+    } else {
+        None
+    };
+    if out.meter.stopped() {
+        return Err(VaultError::from(ExportError::Interrupted).into());
+    }
+    avfs_types::pause::point("check-again");
+    plan.check_again(host, wanted)?;
+    if let Some(stage) = &stage {
+        for (number, task) in tasks.iter().enumerate() {
+            stage.put_in_place(number, task)?;
+        }
+    }
+    drop(stage);
+    let mut kept = Vec::new();
+    for task in tasks.iter().rev() {
+        if !remove(host, task)? {
+            kept.push(task.path().clone());
+        }
+    }
+    // The deepest first, after every name in them has its place.
+    tasks.iter().rev().try_for_each(|task| adjust(host, out, task))?;
+    for (path, mtime) in times {
+        let fd = host.open_dir(&path).map_err(ApplyError::io("finish", &path))?;
+        make::set_time(fd.as_fd(), b".", mtime).map_err(ApplyError::io("finish", &path))?;
+    }
+    kept.reverse();
+    Ok(kept)
+}
+
+/// The times of directories in which names are only given anew: a file that is written in place does not change
+/// the time of its directory, so the rename that stands for it must not either.
+fn times_to_keep(host: &Host<'_>, tasks: &[Task], staged_in_root: bool) -> Result<Vec<(TreePath, FileTime)>> {
+    let mut kept: BTreeSet<TreePath> = BTreeSet::new();
+    let mut changed: BTreeSet<TreePath> = BTreeSet::new();
+    if staged_in_root {
+        kept.insert(TreePath::root());
+    }
+    for task in tasks {
+        let parent = task.path().split().map(|(parent, _)| parent);
+        match task {
+            Task::Put { over: Over::File | Over::Anything, .. }
+            | Task::Plant { over: Over::Anything, .. } => {
+                kept.extend(parent);
+            }
+            Task::Put { .. } | Task::Plant { .. } | Task::Unlink { .. } | Task::Rmdir { .. } => {
+                changed.extend(parent);
+            }
+            Task::Finish { path, .. } => {
+                changed.insert(path.clone());
+            }
+            Task::Adjust { .. } => {}
+        }
+    }
+    let kept = kept.into_iter().filter(|path| !changed.contains(path));
+    let timed = kept.map(|path| {
+        let fd = host.open_dir(&path).map_err(ApplyError::io("look at", &path))?;
+        let stat = beneath::fstat(fd.as_fd()).map_err(ApplyError::io("look at", &path))?;
+        Ok((path, stat.mtime))
+    });
+    timed.collect()
+}
+
+/// The vault's own directory is no part of the workspace, so nothing is seen of the staging there.
+fn staging_place(dir: &Path) -> PathBuf {
+    let own = dir.join(avfs_types::VAULT_DIR);
+    let device = |path: &Path| {
+        let meta = std::fs::symlink_metadata(path).ok()?;
+        meta.is_dir().then(|| std::os::unix::fs::MetadataExt::dev(&meta))
+    };
+    match (device(&own), device(dir)) {
+        (Some(inside), Some(around)) if inside == around => own,
+        (Some(_) | None, _) => dir.to_owned(),
+    }
+}
+
+impl Task {
+    fn path(&self) -> &TreePath {
+        match self {
+            Self::Put { path, .. }
+            | Self::Plant { path, .. }
+            | Self::Adjust { path, .. }
+            | Self::Unlink { path }
+            | Self::Rmdir { path }
+            | Self::Finish { path, .. } => path,
+        }
+    }
+}
+
+struct Stage<'a> {
+    host: &'a Host<'a>,
+    out: &'a WriteOut<'a>,
+    wanted: &'a HashSet<TreePath>,
+    staging: Staging,
+}
+
+/// A directory in the staging that still needs its metadata.
+struct Planted {
+    fd: OwnedFd,
+    unfinished: Vec<Unfinished>,
+    meta: DirMeta,
+    path: TreePath,
+}
+
+fn staged_name(number: usize) -> TreePath {
+    TreePath::root().join(number.to_string().as_bytes())
+}
+
+impl Stage<'_> {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.staging.fd.as_fd()
+    }
+
+    /// Writes everything that is new; the host directory is not touched yet.
+    fn fill(&self, tasks: &[Task]) -> Result<()> {
+        let umask = Umask::beneath(self.fd()).map_err(VaultError::Output)?;
+        // Where the first name of each linked file is.
+        let mut first: BTreeMap<LinkId, TreePath> = BTreeMap::new();
+        let mut planted = Vec::new();
+        for (number, task) in tasks.iter().enumerate() {
+            let at = staged_name(number);
+            match task {
+                Task::Put { path, node, .. } => self.stage_file(umask, path, node, at, &mut first)?,
+                Task::Plant { path, dir, meta, .. } => {
+                    planted.push(self.stage_dir(path, dir, meta, &at, &mut first)?);
+                }
+                Task::Adjust { .. } | Task::Unlink { .. } | Task::Rmdir { .. } | Task::Finish { .. } => {}
+            }
+        }
+        // Only now: a link made into a directory changes its time.
+        for dir in planted {
+            self.out.finish(dir.fd.as_fd(), &dir.unfinished)?;
+            let xattrs = self.out.wanted_xattrs(dir.meta.xattrs.as_ref())?;
+            // It can only be moved while its owner may write to it.
+            make::finish_dir(dir.fd.as_fd(), dir.meta.mode | 0o700, &xattrs, dir.meta.mtime)
+                .map_err(ApplyError::io("finish", &dir.path))?;
+        }
+        Ok(())
+    }
+
+    fn stage_file(
+        &self,
+        umask: Umask,
+        path: &TreePath,
+        node: &Node,
+        at: TreePath,
+        first: &mut BTreeMap<LinkId, TreePath>,
+    ) -> Result<()> {
+        if let Some(known) = node.link().and_then(|link| first.get(&link)) {
+            return self.link(known, &at, path);
+        }
+        let entry = Entry { name: at.as_bytes().to_vec(), node: node.clone() };
+        self.out.write_one(&self.staging.fd, &TreePath::root(), umask, &entry)?;
+        if let Some(link) = node.link() {
+            first.insert(link, at);
+        }
+        Ok(())
+    }
+
+    fn stage_dir(
+        &self,
+        path: &TreePath,
+        dir: &DirRef,
+        meta: &DirMeta,
+        at: &TreePath,
+        first: &mut BTreeMap<LinkId, TreePath>,
+    ) -> Result<Planted> {
+        let failed = || ApplyError::io("write", path);
+        make::dir(self.fd(), at.as_bytes()).map_err(failed())?;
+        let fd = beneath::open(self.fd(), at.as_bytes(), DIR).map_err(failed())?;
+        let asked = |below: &TreePath, _: bool| self.wanted.contains(&below.beneath(path));
+        let mut unfinished = self.out.write(dir, fd.as_fd(), &asked)?.unfinished;
+        unfinished.retain(|dir| !dir.path.is_root());
+        for (member, node) in links::members(&FreshPages::new(self.out.vault), dir, path)? {
+            let (Some(link), true) = (node.link(), self.wanted.contains(&member)) else { continue };
+            let Some(below) = member.below(path) else { continue };
+            let here = below.beneath(at);
+            match first.get(&link) {
+                None => {
+                    first.insert(link, here);
+                }
+                Some(known) => {
+                    // Within the directory they are one file already; with those elsewhere they become one.
+                    let (parent, name) = self.split(&here, &member)?;
+                    remove_file(parent.as_fd(), &name).map_err(ApplyError::io("link", &member))?;
+                    self.link(known, &here, &member)?;
+                }
+            }
+        }
+        Ok(Planted { fd, unfinished, meta: meta.clone(), path: path.clone() })
+    }
+
+    fn split(&self, staged: &TreePath, of: &TreePath) -> Result<(OwnedFd, Vec<u8>)> {
+        let (parent, name) = staged.split().unwrap_or((TreePath::root(), b"."));
+        let fd = beneath::open(self.fd(), parent.as_bytes(), DIR).map_err(ApplyError::io("open", of))?;
+        Ok((fd, name.to_vec()))
+    }
+
+    fn link(&self, known: &TreePath, at: &TreePath, of: &TreePath) -> Result<()> {
+        let (from, from_name) = self.split(known, of)?;
+        let (to, to_name) = self.split(at, of)?;
+        make::link(from.as_fd(), &from_name, to.as_fd(), &to_name).map_err(ApplyError::io("link", of))
+    }
+
+    /// Gives one new thing its name.
+    fn put_in_place(&self, number: usize, task: &Task) -> Result<()> {
+        let (path, over, meta) = match task {
+            Task::Put { path, over, .. } => (path, *over, None),
+            Task::Plant { path, over, meta, .. } => (path, *over, Some(meta)),
+            Task::Adjust { .. } | Task::Unlink { .. } | Task::Rmdir { .. } | Task::Finish { .. } => {
+                return Ok(());
+            }
+        };
+        let failed = || ApplyError::io("put in place", path);
+        let Some((parent, name)) = path.split() else { return Ok(()) };
+        let parent = self.host.open_dir(&parent).map_err(failed())?;
+        let staged = staged_name(number);
+        let from = (self.fd(), staged.as_bytes());
+        make::rename(from, (parent.as_fd(), name), over).map_err(failed())?;
+        if let Some(meta) = meta {
+            let fd = beneath::open(parent.as_fd(), name, DIR).map_err(failed())?;
+            make::set_mode_and_time(fd.as_fd(), meta.mode, meta.mtime).map_err(failed())?;
+        }
+        Ok(())
+    }
+}
+
+/// False for a directory that still holds something.
+fn remove(host: &Host<'_>, task: &Task) -> Result<bool> {
+    let path = task.path();
+    let failed = || ApplyError::io("remove", path);
+    let Some((parent, name)) = path.split() else { return Ok(true) };
+    avfs_types::pause::point("apply-step");
+    match task {
+        Task::Unlink { .. } => {
+            let parent = host.open_dir(&parent).map_err(failed())?;
+            remove_file(parent.as_fd(), name).map_err(failed())?;
+            Ok(true)
+        }
+        Task::Rmdir { .. } => {
+            let parent = host.open_dir(&parent).map_err(failed())?;
+            remove_empty_dir(parent.as_fd(), name).map_err(failed())
+        }
+        Task::Put { .. } | Task::Plant { .. } | Task::Adjust { .. } | Task::Finish { .. } => Ok(true),
+    }
+}
+
+fn adjust(host: &Host<'_>, out: &WriteOut<'_>, task: &Task) -> Result<()> {
+    avfs_types::pause::point("apply-step");
+    let path = task.path();
+    let failed = || ApplyError::io("finish", path);
+    match task {
+        Task::Adjust { mode, mtime, .. } => {
+            let Some((parent, name)) = path.split() else { return Ok(()) };
+            let parent = host.open_dir(&parent).map_err(failed())?;
+            match mode {
+                None => make::set_time(parent.as_fd(), name, *mtime).map_err(failed()),
+                Some(mode) => {
+                    let fd = beneath::open(parent.as_fd(), name, READ).map_err(failed())?;
+                    make::set_mode_and_time(fd.as_fd(), *mode, *mtime).map_err(failed())
+                }
+            }
+        }
+        Task::Finish { meta, what, .. } => {
+            let fd = host.open_dir(path).map_err(failed())?;
+            match what {
+                DirPart::Time => make::set_time(fd.as_fd(), b".", meta.mtime).map_err(failed()),
+                DirPart::All => {
+                    let xattrs = out.wanted_xattrs(meta.xattrs.as_ref())?;
+                    if xattr::read(fd.as_fd()).map_err(failed())? != xattrs {
+                        xattr::clear(fd.as_fd()).map_err(failed())?;
+                        xattr::write(fd.as_fd(), &xattrs).map_err(failed())?;
+                    }
+                    make::set_mode_and_time(fd.as_fd(), meta.mode, meta.mtime).map_err(failed())
+                }
+            }
+        }
+        Task::Put { .. } | Task::Plant { .. } | Task::Unlink { .. } | Task::Rmdir { .. } => Ok(()),
+    }
+}

@@ -1,0 +1,96 @@
+//! What a run changed, as text for whoever reads its output: a tree, a diffstat or a diff, bounded.
+
+use avfs_request::ChangeForm;
+use avfs_types::show_bytes_size;
+use avfs_vault::backend::Reader;
+use avfs_vault::diff::{Change, ChangeKind};
+use avfs_vault::page::DirRef;
+use avfs_vault::{Result, VaultError};
+
+use crate::change_summary::{ChangeSummary, Shown};
+use crate::change_view::{Extent, PatchLimits, file_sizes, kind_words, patch_view, stat_view, tree_view};
+
+/// Changes of a tree or a diffstat.
+const CHANGES_MAX: usize = 200;
+/// A reader of a run's output has other things to read.
+const PATCH_LIMITS: PatchLimits = PatchLimits { file_bytes: 64 << 10, total_bytes: 256 << 10 };
+
+/// Changes as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangeReport {
+    pub form: ChangeForm,
+    pub text: String,
+    /// Changes that are not in it.
+    pub left_off: u64,
+    /// Paths of which only a headline is in it.
+    pub shortened: u64,
+}
+
+/// Tells what changed.
+pub struct ChangeSummaryService<'r> {
+    pub reader: &'r dyn Reader,
+}
+
+impl ChangeSummaryService<'_> {
+    /// What changed from one root to another, times alone left out.
+    pub fn between(&self, before: &DirRef, after: &DirRef) -> Result<ChangeSummary> {
+        ChangeSummary::compare(&self.reader, before, after, &[], Shown::WithoutTimes)
+    }
+
+    /// The changes in a form; nothing for the summary, which is told from the counts.
+    pub fn report(&self, summary: &ChangeSummary, form: ChangeForm) -> Result<Option<ChangeReport>> {
+        let told = |text, left_off| ChangeReport { form, text, left_off, shortened: 0 };
+        Ok(match form {
+            ChangeForm::Summary => None,
+            ChangeForm::Tree => {
+                let view = tree_view(summary, CHANGES_MAX);
+                let lines = view.lines.iter().map(|line| {
+                    let (letter, size) = match line.change {
+                        Some(change) => (kind_words(&change.kind).1, size(change)),
+                        None => (' ', String::new()),
+                    };
+                    format!("{letter} {}{}{size}\n", "  ".repeat(line.depth), line.name)
+                });
+                Some(told(lines.collect(), view.left_off))
+            }
+            ChangeForm::Stat => {
+                let view = stat_view(self.reader, summary, CHANGES_MAX)?;
+                let lines = view.paths.iter().map(|(change, extent)| match extent {
+                    Extent::Lines(stat) => {
+                        format!("+{:<5} -{:<5} {}\n", stat.added, stat.deleted, shown_path(change))
+                    }
+                    Extent::Binary => format!("binary        {}\n", shown_path(change)),
+                    Extent::TooLarge => format!("too large     {}\n", shown_path(change)),
+                });
+                Some(told(lines.collect(), view.left_off))
+            }
+            ChangeForm::Patch => {
+                let mut text = String::new();
+                let missing = patch_view::<VaultError>(self.reader, summary, PATCH_LIMITS, |lines| {
+                    for line in lines {
+                        text.push_str(&String::from_utf8_lossy(&line));
+                        text.push('\n');
+                    }
+                    Ok(())
+                })?;
+                Some(ChangeReport { shortened: missing.shortened, ..told(text, missing.left_off) })
+            }
+        })
+    }
+}
+
+fn size(change: &Change) -> String {
+    file_sizes(change).1.map(|bytes| format!("  ({})", show_bytes_size(bytes))).unwrap_or_default()
+}
+
+fn shown_path(change: &Change) -> String {
+    match &change.kind {
+        ChangeKind::Renamed { from } => format!("{from} -> {}", change.path),
+        ChangeKind::Added
+        | ChangeKind::Deleted
+        | ChangeKind::Modified
+        | ChangeKind::Mode
+        | ChangeKind::Type
+        | ChangeKind::Time => change.path.to_string(),
+    }
+}

@@ -1,0 +1,263 @@
+//! What changed between two trees, in the order and the words people are shown: counted, filtered, as text.
+
+use avfs_types::path::TreePath;
+use avfs_vault::backend::Reader;
+use avfs_vault::diff::{Change, ChangeKind, Side, diff, find_renames};
+use avfs_vault::page::{DirRef, FileNode, Node};
+use avfs_vault::tree::Pages;
+use avfs_vault::{Result, read_content};
+
+use crate::line_diff::{DiffSteps, Replaced, compare};
+
+/// Larger files are said to differ, without their lines.
+pub const TEXT_BYTES_MAX: u64 = 8 << 20;
+/// A NUL byte this early makes a file binary, as git has it.
+const BINARY_LOOK_BYTES: usize = 8000;
+const CONTEXT_LINES: usize = 3;
+/// What a unified diff says after a last line without an end.
+const NO_NEWLINE: &[u8] = b"\n\\ No newline at end of file\n";
+
+/// Whether changes of nothing but a modification time are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    WithoutTimes,
+    WithTimes,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChangeCounts {
+    pub added: u64,
+    pub modified: u64,
+    pub deleted: u64,
+    pub renamed: u64,
+    pub mode: u64,
+    pub type_changed: u64,
+    pub time: u64,
+}
+
+impl ChangeCounts {
+    fn count(&mut self, kind: &ChangeKind) {
+        let counter = match kind {
+            ChangeKind::Added => &mut self.added,
+            ChangeKind::Deleted => &mut self.deleted,
+            ChangeKind::Modified => &mut self.modified,
+            ChangeKind::Renamed { .. } => &mut self.renamed,
+            ChangeKind::Mode => &mut self.mode,
+            ChangeKind::Type => &mut self.type_changed,
+            ChangeKind::Time => &mut self.time,
+        };
+        *counter += 1;
+    }
+
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        let Self { added, modified, deleted, renamed, mode, type_changed, time } = self;
+        added + modified + deleted + renamed + mode + type_changed + time
+    }
+}
+
+/// The changes to tell, and their number by kind.
+#[derive(Clone, Debug, Default)]
+pub struct ChangeSummary {
+    pub changes: Vec<Change>,
+    pub counts: ChangeCounts,
+}
+
+impl ChangeSummary {
+    /// Compares two roots; `paths` limits the answer to what lies at or beneath one of them.
+    pub fn compare(
+        pages: &dyn Pages,
+        before: &DirRef,
+        after: &DirRef,
+        paths: &[TreePath],
+        shown: Shown,
+    ) -> Result<Self> {
+        let wanted = |change: &Change| {
+            let timed = shown == Shown::WithTimes || change.kind != ChangeKind::Time;
+            timed && (paths.is_empty() || paths.iter().any(|path| path.contains(&change.path)))
+        };
+        // Limited first, so that a file that left the paths asked for is shown as deleted there.
+        let found: Vec<Change> = diff(pages, before, after)?.into_iter().filter(wanted).collect();
+        Ok(Self::of(found))
+    }
+
+    /// Changes that are known, as they are told.
+    #[must_use]
+    pub fn of(found: Vec<Change>) -> Self {
+        let changes = find_renames(found);
+        let mut counts = ChangeCounts::default();
+        changes.iter().for_each(|change| counts.count(&change.kind));
+        Self { changes, counts }
+    }
+}
+
+/// Lines that came and went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LineStat {
+    pub added: u64,
+    pub deleted: u64,
+}
+
+/// How one change looks as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TextChange {
+    /// Neither side has bytes to compare: directories, fifos, times, modes.
+    NoContent,
+    Binary,
+    TooLarge,
+    Lines {
+        stat: LineStat,
+        /// The hunks of a unified diff, without file headers.
+        hunks: Vec<u8>,
+    },
+}
+
+/// The text of a change; `reader` must hold the content of both sides. Files that cost more steps than there are left
+/// are told as replaced.
+pub fn text_change(reader: &dyn Reader, change: &Change, steps: &mut DiffSteps) -> Result<TextChange> {
+    let read = |side| side_bytes(reader, side).map_err(|error| error.in_file(&change.path));
+    let (old, new) = (read(change.before.as_ref())?, read(change.after.as_ref())?);
+    Ok(match (old, new) {
+        (Content::TooLarge, _) | (_, Content::TooLarge) => TextChange::TooLarge,
+        (Content::None, Content::None) => TextChange::NoContent,
+        (Content::None | Content::Bytes(_), Content::None | Content::Bytes(_)) if same_content(change) => {
+            TextChange::NoContent
+        }
+        (old, new) => compare_bytes(&old.into_bytes(), &new.into_bytes(), steps),
+    })
+}
+
+enum Content {
+    None,
+    Bytes(Vec<u8>),
+    TooLarge,
+}
+
+impl Content {
+    fn into_bytes(self) -> Vec<u8> {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::None | Self::TooLarge => Vec::new(),
+        }
+    }
+}
+
+fn side_bytes(reader: &dyn Reader, side: Option<&Side>) -> Result<Content> {
+    Ok(match side.map(|side| &side.node) {
+        Some(Node::File(FileNode { size, .. })) if *size > TEXT_BYTES_MAX => Content::TooLarge,
+        Some(Node::File(file)) => Content::Bytes(read_content(reader, file)?),
+        Some(Node::Symlink(link)) => Content::Bytes(link.target.clone()),
+        Some(Node::Fifo(_) | Node::Dir(_)) | None => Content::None,
+    })
+}
+
+fn same_content(change: &Change) -> bool {
+    match &change.kind {
+        ChangeKind::Mode | ChangeKind::Time | ChangeKind::Renamed { .. } => true,
+        ChangeKind::Added | ChangeKind::Deleted | ChangeKind::Modified | ChangeKind::Type => false,
+    }
+}
+
+#[must_use]
+pub fn is_binary(bytes: &[u8]) -> bool {
+    memchr::memchr(0, &bytes[..bytes.len().min(BINARY_LOOK_BYTES)]).is_some()
+}
+
+fn compare_bytes(old: &[u8], new: &[u8], steps: &mut DiffSteps) -> TextChange {
+    if is_binary(old) || is_binary(new) {
+        return TextChange::Binary;
+    }
+    let (old, new) = (lines(old), lines(new));
+    let replaced = compare(&old, &new, steps);
+    let mut stat = LineStat::default();
+    for one in &replaced {
+        stat.added += one.new.len() as u64;
+        stat.deleted += one.old.len() as u64;
+    }
+    let close = |a: &Replaced, b: &Replaced| b.old.start - a.old.end <= 2 * CONTEXT_LINES;
+    let mut hunks = Vec::new();
+    for hunk in replaced.chunk_by(close) {
+        write_hunk(&mut hunks, &old, &new, hunk);
+    }
+    TextChange::Lines { stat, hunks }
+}
+
+/// One hunk of a unified diff: changes that are close to each other, with the lines around them.
+fn write_hunk(out: &mut Vec<u8>, old: &[&[u8]], new: &[&[u8]], hunk: &[Replaced]) {
+    let (Some(first), Some(last)) = (hunk.first(), hunk.last()) else { return };
+    let above = first.old.start.min(CONTEXT_LINES);
+    let below = (old.len() - last.old.end).min(CONTEXT_LINES);
+    let begun = first.old.start - above;
+    let span = |start: usize, end: usize| match end - start {
+        // Of no lines at all: behind the line before.
+        0 => format!("{start},0"),
+        1 => format!("{}", start + 1),
+        length => format!("{},{length}", start + 1),
+    };
+    let (old_span, new_span) =
+        (span(begun, last.old.end + below), span(first.new.start - above, last.new.end + below));
+    out.extend_from_slice(format!("@@ -{old_span} +{new_span} @@\n").as_bytes());
+    let mut write = |sign: u8, lines: &[&[u8]]| {
+        for line in lines {
+            out.push(sign);
+            out.extend_from_slice(line);
+            if !line.ends_with(b"\n") {
+                out.extend_from_slice(NO_NEWLINE);
+            }
+        }
+    };
+    let mut at = begun;
+    for one in hunk {
+        write(b' ', &old[at..one.old.start]);
+        write(b'-', &old[one.old.clone()]);
+        write(b'+', &new[one.new.clone()]);
+        at = one.old.end;
+    }
+    write(b' ', &old[at..at + below]);
+}
+
+/// The lines of a text with their ends, which are newlines and nothing else, as git and patch(1) have it.
+#[must_use]
+pub fn lines(text: &[u8]) -> Vec<&[u8]> {
+    each_line(text).collect()
+}
+
+/// As [`lines`], one after the other.
+pub fn each_line(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split_inclusive(|byte| *byte == b'\n')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text_of(old: &[u8], new: &[u8]) -> TextChange {
+        compare_bytes(old, new, &mut DiffSteps::default())
+    }
+
+    #[test]
+    fn text_is_compared_line_by_line_and_binary_is_not() {
+        let TextChange::Lines { stat, hunks } = text_of(b"a\nb\n", b"a\nc\nd\n") else { panic!() };
+        assert_eq!(stat, LineStat { added: 2, deleted: 1 });
+        assert_eq!(String::from_utf8(hunks).unwrap(), "@@ -1,2 +1,3 @@\n a\n-b\n+c\n+d\n");
+        assert_eq!(text_of(b"a\0", b"b"), TextChange::Binary);
+        let TextChange::Lines { hunks, .. } = text_of(b"caf\xe9\nend", b"caf\xe8\nend") else { panic!() };
+        let wanted = b"@@ -1,2 +1,2 @@\n-caf\xe9\n+caf\xe8\n end\n\\ No newline at end of file\n";
+        assert_eq!(hunks, wanted);
+    }
+
+    #[test]
+    fn lines_end_at_newlines_only() {
+        let told = |old: &[u8], new: &[u8]| {
+            let TextChange::Lines { stat, hunks } = text_of(old, new) else { panic!() };
+            (stat.added, stat.deleted, String::from_utf8(hunks).unwrap())
+        };
+        let text = "@@ -1 +1 @@\n-\r\n\\ No newline at end of file\n+hello\n";
+        assert_eq!(told(b"\r", b"hello\n"), (1, 1, text.to_owned()));
+        let text = "@@ -1,2 +1,2 @@\n-a\rb\n+a\rc\n same\r\n";
+        assert_eq!(told(b"a\rb\nsame\r\n", b"a\rc\nsame\r\n"), (1, 1, text.to_owned()));
+        let text = "@@ -1 +1 @@\n-x\r\n+x\r\n\\ No newline at end of file\n";
+        assert_eq!(told(b"x\r\n", b"x\r"), (1, 1, text.to_owned()));
+        assert_eq!(told(b"", b"a"), (1, 0, "@@ -0,0 +1 @@\n+a\n\\ No newline at end of file\n".to_owned()));
+    }
+}

@@ -1,0 +1,448 @@
+//! Changed paths that act on the host by themselves once the changes are applied: tools execute them or take commands
+//! from them, or agents follow what they say.
+//!
+//! What somebody has to start (a Makefile, a build script) is not meant, and what only settings of the host make so
+//! (git's `core.hooksPath`, a repository without a work tree) cannot be known from here.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use avfs_types::path::TreePath;
+use avfs_types::words;
+use avfs_vault::diff::{Change, ChangeKind, Side};
+use avfs_vault::page::{FileNode, Node};
+use avfs_vault::{Result, Vault, read_content};
+
+words!(
+    /// What the host does with a file without being asked to; the first matters most.
+    HostUse, "use", {
+        /// Tools execute it, or take commands from it.
+        Executed = "executed",
+        /// Agents follow what it says.
+        ReadByAgents = "read_by_agents",
+    }
+);
+
+/// A changed path that the host acts on by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunsOnHost {
+    pub path: TreePath,
+    pub used: HostUse,
+    /// What it is, such as `a git hook`.
+    pub why: &'static str,
+}
+
+impl fmt::Display for RunsOnHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let used = match self.used {
+            HostUse::Executed => "executed on the host",
+            HostUse::ReadByAgents => "read by agents on the host",
+        };
+        write!(f, "{used} once applied: {} ({})", self.path, self.why)
+    }
+}
+
+const HOOK: &str = "a git hook";
+const HOOK_RUNNER: &str = "commands that git hooks run";
+const GIT_SETTINGS: &str = "git's settings, which can name programs";
+const GIT_ELSEWHERE: &str = "where git finds its hooks and settings";
+const HG_SETTINGS: &str = "Mercurial's settings, which can name programs";
+const START_UP: &str = "a start-up file of shells";
+const DIRENV: &str = "run by direnv";
+const SESSION: &str = "started with a session";
+const EDITOR: &str = "an editor's settings, which can name programs";
+const SSH: &str = "ssh's settings, which can name programs";
+const AGENT: &str = "an agent's settings, which can name programs";
+const INSTRUCTIONS: &str = "instructions that agents follow";
+const INSTALL_SCRIPT: &str = "a script that npm runs when it installs";
+
+/// What the paths are that these patterns match, in any directory: a workspace may hold several projects, or be a home. The
+/// first row that matches counts.
+///
+/// A pattern is the last names of a path. `*` stands for one name or the beginning of one, `**` for any number of names.
+/// A pattern of several names begins with one that has a dot. Where a directory of a pattern is a symlink, that counts too.
+struct Row {
+    why: &'static str,
+    used: HostUse,
+    patterns: &'static [&'static str],
+}
+
+const fn row(why: &'static str, used: HostUse, patterns: &'static [&'static str]) -> Row {
+    Row { why, used, patterns }
+}
+
+use HostUse::{Executed, ReadByAgents};
+
+const TABLE: [Row; 18] = [
+    row(HOOK, Executed, &[".git/hooks/*", ".git/modules/**/hooks/*", ".husky/**"]),
+    row(
+        GIT_SETTINGS,
+        Executed,
+        &[
+            ".git/config",
+            ".git/config.worktree",
+            ".git/modules/**/config",
+            ".git/modules/**/config.worktree",
+            ".git/worktrees/*/config.worktree",
+            ".gitconfig",
+            ".config/git/config",
+        ],
+    ),
+    row(
+        GIT_ELSEWHERE,
+        Executed,
+        &[
+            ".git",
+            ".git/hooks",
+            ".git/modules",
+            ".git/commondir",
+            ".git/modules/**/hooks",
+            ".git/modules/**/modules",
+            ".git/modules/**/commondir",
+            ".git/worktrees/*/commondir",
+            ".git/worktrees/*/gitdir",
+        ],
+    ),
+    row(HG_SETTINGS, Executed, &[".hg/hgrc", ".hg/hgrc-not-shared", ".hg/sharedpath", ".hgrc"]),
+    row(
+        HOOK_RUNNER,
+        Executed,
+        &[
+            ".pre-commit-config.yaml",
+            ".pre-commit-config.yml",
+            "lefthook.yml",
+            "lefthook.yaml",
+            ".lefthook.yml",
+            ".lefthook.yaml",
+            ".overcommit.yml",
+        ],
+    ),
+    row(
+        START_UP,
+        Executed,
+        &[
+            ".bashrc",
+            ".bash_profile",
+            ".bash_login",
+            ".bash_logout",
+            ".bash_aliases",
+            ".profile",
+            ".zshrc",
+            ".zshenv",
+            ".zprofile",
+            ".zlogin",
+            ".zlogout",
+            ".kshrc",
+            ".mkshrc",
+            ".cshrc",
+            ".tcshrc",
+            ".login",
+            ".config/fish/**",
+        ],
+    ),
+    row(DIRENV, Executed, &[".envrc"]),
+    row(
+        SESSION,
+        Executed,
+        &[
+            ".xinitrc",
+            ".xprofile",
+            ".xsession",
+            ".xsessionrc",
+            ".config/autostart/**",
+            ".config/systemd/user/**",
+            ".config/environment.d/**",
+        ],
+    ),
+    row(SSH, Executed, &[".ssh/config", ".ssh/rc"]),
+    row(
+        EDITOR,
+        Executed,
+        &[
+            ".vscode/tasks.json",
+            ".vscode/settings.json",
+            ".vscode/launch.json",
+            "*.code-workspace",
+            ".devcontainer.json",
+            ".devcontainer/**/devcontainer.json",
+            ".vimrc",
+            ".exrc",
+            ".nvimrc",
+            ".nvim.lua",
+            ".emacs",
+            ".emacs.d/init.el",
+            ".config/nvim/init.lua",
+            ".config/nvim/init.vim",
+        ],
+    ),
+    row(
+        AGENT,
+        Executed,
+        &[".mcp.json", ".vscode/mcp.json", ".gemini/settings.json", ".codex/config.toml", ".aider.conf.yml"],
+    ),
+    row(INSTRUCTIONS, ReadByAgents, &[".claude/**/*.md", ".cursor/**/*.md", ".cursor/**/*.mdc"]),
+    row(AGENT, Executed, &[".claude/**", ".cursor/**"]),
+    row(
+        INSTRUCTIONS,
+        ReadByAgents,
+        &["AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", "QWEN.md"],
+    ),
+    row(
+        INSTRUCTIONS,
+        ReadByAgents,
+        &[".cursorrules", ".windsurfrules", ".clinerules", ".roorules", ".goosehints"],
+    ),
+    row(
+        INSTRUCTIONS,
+        ReadByAgents,
+        &[".windsurf/rules/**", ".clinerules/**", ".roo/**", ".junie/**", ".agents/**"],
+    ),
+    row(INSTRUCTIONS, ReadByAgents, &[".github/copilot-instructions.md", ".github/instructions/**"]),
+    row(INSTRUCTIONS, ReadByAgents, &[".github/prompts/**", ".github/agents/**", ".github/chatmodes/**"]),
+];
+
+/// The scripts of a `package.json` that `npm install` runs in its directory.
+const INSTALL_SCRIPTS: [&str; 7] =
+    ["preinstall", "install", "postinstall", "prepublish", "preprepare", "prepare", "postprepare"];
+/// A longer one is taken for one that has such scripts.
+const PACKAGE_BYTES_MAX: u64 = 1 << 20;
+
+/// What a file or link of this path is to the host; nothing if nobody there looks at it by themselves.
+#[must_use]
+pub fn runs_on_host(path: &TreePath, node: &Node) -> Option<(HostUse, &'static str)> {
+    let names: Vec<&[u8]> = path.components().collect();
+    let last = names.last()?;
+    // Never executed: git puts them there to be copied.
+    if last.ends_with(b".sample") {
+        return None;
+    }
+    let from: Vec<&[&[u8]]> = (0..names.len())
+        .filter(|at| at + 1 == names.len() || names[*at].starts_with(b"."))
+        .map(|at| &names[at..])
+        .collect();
+    let is_found = |pattern: &str| from.iter().any(|names| is_match(pattern, names));
+    let leads_there = |pattern: &str| {
+        let dirs = pattern.match_indices('/').map(|(at, _)| pattern.get(..at).unwrap_or_default());
+        dirs.into_iter().any(is_found)
+    };
+    let of_itself = || TABLE.iter().find(|row| row.patterns.iter().any(|pattern| is_found(pattern)));
+    // A directory may hold files of several rows; what is executed matters most.
+    let of_its_dir = || {
+        let rows = TABLE.iter().filter(|row| row.patterns.iter().any(|pattern| leads_there(pattern)));
+        rows.min_by_key(|row| row.used)
+    };
+    let row = match node {
+        Node::Dir(_) => None,
+        Node::Symlink(_) => of_itself().or_else(of_its_dir),
+        Node::File(_) | Node::Fifo(_) => of_itself(),
+    };
+    row.map(|row| (row.used, row.why))
+}
+
+/// True if a pattern is these names, all of them.
+fn is_match(pattern: &str, names: &[&[u8]]) -> bool {
+    let (first, rest) = pattern.split_once('/').map_or((pattern, None), |(first, rest)| (first, Some(rest)));
+    match (first, rest) {
+        ("**", None) => !names.is_empty(),
+        ("**", Some(rest)) => (0..names.len()).any(|at| is_match(rest, &names[at..])),
+        (_, rest) => names.split_first().is_some_and(|(name, others)| {
+            let is_first = match first.strip_prefix('*') {
+                Some(end) => name.ends_with(end.as_bytes()),
+                None => *name == first.as_bytes(),
+            };
+            is_first && rest.map_or(others.is_empty(), |rest| is_match(rest, others))
+        }),
+    }
+}
+
+/// Those of the changes that act on the host once they are applied.
+pub fn called_out(vault: &Vault, changes: &[Change]) -> Result<Vec<RunsOnHost>> {
+    let mut called = Vec::new();
+    for change in changes.iter().filter(|change| change.kind != ChangeKind::Time) {
+        let Some(Side { node, .. }) = &change.after else { continue };
+        let mut use_of = runs_on_host(&change.path, node);
+        if use_of.is_none() && brings_install_script(vault, change, node)? {
+            use_of = Some((Executed, INSTALL_SCRIPT));
+        }
+        called.extend(use_of.map(|(used, why)| RunsOnHost { path: change.path.clone(), used, why }));
+    }
+    Ok(called)
+}
+
+fn brings_install_script(vault: &Vault, change: &Change, after: &Node) -> Result<bool> {
+    if change.path.components().last() != Some(b"package.json") {
+        return Ok(false);
+    }
+    let file = match after {
+        Node::File(file) => file,
+        // Nobody knows what will be there.
+        Node::Symlink(_) => return Ok(true),
+        Node::Dir(_) | Node::Fifo(_) => return Ok(false),
+    };
+    let Some(scripts) = install_scripts(vault, file)? else { return Ok(true) };
+    let before = match (&change.kind, &change.before) {
+        // It was that of another directory.
+        (ChangeKind::Renamed { .. }, _) => None,
+        (_, Some(Side { node: Node::File(file), .. })) => install_scripts(vault, file)?,
+        (_, Some(_) | None) => None,
+    };
+    Ok(scripts.iter().any(|script| !script.is_null()) && before.as_ref() != Some(&scripts))
+}
+
+/// The scripts that an installation runs, null where there is none; nothing if they cannot be told from here, though npm
+/// may find some: it is milder than a strict reader about bytes that are no text and about nesting.
+fn install_scripts(vault: &Vault, file: &FileNode) -> Result<Option<Vec<Value>>> {
+    if file.size > PACKAGE_BYTES_MAX {
+        return Ok(None);
+    }
+    let content = read_content(&*vault.read()?, file)?;
+    let text = content.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&content);
+    let package: Option<Value> = serde_json::from_slice(text).ok();
+    let scripts =
+        |package: Value| INSTALL_SCRIPTS.iter().map(|name| package["scripts"][*name].clone()).collect();
+    Ok(package.map(scripts))
+}
+
+#[cfg(test)]
+mod tests {
+    use avfs_types::clock::FileTime;
+    use avfs_types::ids::BlobId;
+    use avfs_vault::page::{FileContent, SymlinkNode};
+
+    use super::*;
+
+    const NOW: FileTime = FileTime { seconds: 0, nanos: 0 };
+
+    fn file() -> Node {
+        let content = FileContent::Whole(BlobId([0; 32]));
+        Node::File(FileNode { mode: 0o644, mtime: NOW, size: 1, content, xattrs: None, link: None })
+    }
+
+    fn link() -> Node {
+        Node::Symlink(SymlinkNode { mtime: NOW, target: b"elsewhere".to_vec(), link: None })
+    }
+
+    fn of(path: &str, node: &Node) -> Option<(HostUse, &'static str)> {
+        runs_on_host(&TreePath::parse(path.as_bytes()).unwrap(), node)
+    }
+
+    /// The names that a pattern says, with others for its stars.
+    fn example(pattern: &str) -> String {
+        pattern.replace("**", "some/deep").replace('*', "some")
+    }
+
+    #[test]
+    fn every_pattern_is_found_in_any_directory() {
+        for row in &TABLE {
+            for pattern in row.patterns {
+                let earlier = TABLE.iter().take_while(|other| other.why != row.why || other.used != row.used);
+                let example = example(pattern);
+                for path in [example.clone(), format!("home/.u/{example}")] {
+                    let found = of(&path, &file());
+                    let is_earlier = earlier.clone().any(|other| found == Some((other.used, other.why)));
+                    assert!(is_earlier || found == Some((row.used, row.why)), "{pattern}: {path}: {found:?}");
+                }
+                assert!(
+                    !pattern.contains('/') || pattern.starts_with('.'),
+                    "{pattern} would not be looked for"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_acts_on_the_host_is_known_by_its_path() {
+        for (path, used, why) in [
+            (".git/hooks/pre-commit", Executed, HOOK),
+            ("sub/project/.git/hooks/post-checkout", Executed, HOOK),
+            (".git/modules/lib/hooks/pre-push", Executed, HOOK),
+            (".git/modules/a/modules/b/config", Executed, GIT_SETTINGS),
+            (".git/worktrees/w/config.worktree", Executed, GIT_SETTINGS),
+            (".git/worktrees/w/commondir", Executed, GIT_ELSEWHERE),
+            (".git", Executed, GIT_ELSEWHERE),
+            ("lib/.git", Executed, GIT_ELSEWHERE),
+            (".hg/hgrc", Executed, HG_SETTINGS),
+            ("home/u/.zshenv", Executed, START_UP),
+            (".config/fish/conf.d/x.fish", Executed, START_UP),
+            (".envrc", Executed, DIRENV),
+            ("web/.husky/_/husky.sh", Executed, HOOK),
+            ("lefthook.yml", Executed, HOOK_RUNNER),
+            ("a/.vscode/settings.json", Executed, EDITOR),
+            ("my.code-workspace", Executed, EDITOR),
+            (".devcontainer/devcontainer.json", Executed, EDITOR),
+            (".devcontainer/web/devcontainer.json", Executed, EDITOR),
+            (".claude/settings.local.json", Executed, AGENT),
+            (".claude/hooks/check.sh", Executed, AGENT),
+            (".cursor/mcp.json", Executed, AGENT),
+            (".cursor/hooks.json", Executed, AGENT),
+            (".mcp.json", Executed, AGENT),
+            (".claude/commands/deploy.md", ReadByAgents, INSTRUCTIONS),
+            (".cursor/rules/all.mdc", ReadByAgents, INSTRUCTIONS),
+            ("AGENTS.md", ReadByAgents, INSTRUCTIONS),
+            ("web/CLAUDE.md", ReadByAgents, INSTRUCTIONS),
+            (".github/copilot-instructions.md", ReadByAgents, INSTRUCTIONS),
+            (".clinerules", ReadByAgents, INSTRUCTIONS),
+            (".ssh/config", Executed, SSH),
+            (".config/systemd/user/x.service", Executed, SESSION),
+        ] {
+            assert_eq!(of(path, &file()), Some((used, why)), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_link_in_place_of_a_directory_counts() {
+        for (path, used, why) in [
+            (".claude", Executed, AGENT),
+            ("web/.cursor", Executed, AGENT),
+            (".git", Executed, GIT_ELSEWHERE),
+            (".git/hooks", Executed, GIT_ELSEWHERE),
+            (".git/worktrees", Executed, GIT_SETTINGS),
+            (".hg", Executed, HG_SETTINGS),
+            (".husky", Executed, HOOK),
+            (".vscode", Executed, EDITOR),
+            (".config", Executed, GIT_SETTINGS),
+            (".config/fish", Executed, START_UP),
+            (".github", ReadByAgents, INSTRUCTIONS),
+            ("AGENTS.md", ReadByAgents, INSTRUCTIONS),
+        ] {
+            assert_eq!(of(path, &link()), Some((used, why)), "{path}");
+        }
+        for path in [".vscode", ".claude", ".config/fish", ".github"] {
+            assert_eq!(of(path, &file()), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_the_host_does_not_look_at_is_no_matter() {
+        for path in [
+            "",
+            "src/main.rs",
+            "Makefile",
+            "hooks/pre-commit",
+            "config",
+            "package.json",
+            ".git/HEAD",
+            ".git/index",
+            ".git/objects/ab/cdef",
+            ".git/refs/heads/config",
+            ".git/logs/refs/heads/hooks/x",
+            ".git/hooks/pre-commit.sample",
+            ".git/hooks/lib/helper",
+            ".gitignore",
+            ".gitattributes",
+            ".gitmodules",
+            ".github/workflows/ci.yml",
+            ".hg/store/data",
+            "docs/bashrc",
+            "docs/agents.md",
+            ".vscode/notes.json",
+            "src/settings.json",
+            ".config/other/config",
+            "fish/config.fish",
+        ] {
+            assert_eq!(of(path, &file()), None, "{path}");
+            assert_eq!(of(path, &link()), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! What a run changed: counted, shown, and applied to the directory it was made for.
+#![forbid(unsafe_code)]
+
+mod apply;
+mod change_report;
+mod change_summary;
+mod change_view;
+mod host_executed;
+mod line_diff;
+pub mod read_only_check;
+
+pub use apply::Filter;
+pub use apply::{Applied, ApplyOptions, Subject, apply, changes_to_apply};
+pub use apply::{ApplyError, Conflict};
+pub use change_report::{ChangeReport, ChangeSummaryService};
+pub use change_summary::{
+    ChangeCounts, ChangeSummary, LineStat, Shown, TextChange, each_line, is_binary, lines,
+};
+pub use change_view::{
+    CHANGES_SHOWN_MAX, Extent, PatchLeftOff, PatchLimits, StatView, TreeLine, TreeView, beside_content,
+    file_sizes, is_dir, kind_words, patch_view, stat_view, tree_view,
+};
+pub use host_executed::{HostUse, RunsOnHost, called_out, runs_on_host};

@@ -1,0 +1,68 @@
+//! `avfs cat`
+
+use clap::Args;
+
+use avfs_types::path::TreePath;
+use avfs_types::reference::Reference;
+use avfs_vault::page::{FileNode, Node};
+use avfs_vault::{VaultError, copy_content, read_content};
+use avfs_wire::{Cat, CatFile};
+
+use crate::cli::tree_path;
+use crate::context::CommandContext;
+use crate::error::EdgeError;
+use crate::ui::{Failure, Format, Outcome};
+use crate::view::View;
+
+/// What an answer in JSON may hold: it is made in memory.
+const JSON_BYTES_MAX: u64 = 64 << 20;
+
+/// Write files of a version to stdout
+///
+/// With --json the content is held in memory, as text or base64, up to 64 MiB of all files together.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs cat main README.md
+  avfs cat main~3 src/main.rs > old.rs")]
+pub struct CatArgs {
+    /// The version
+    #[arg(value_name = "REF")]
+    reference: Reference,
+    /// The files, one after the other
+    #[arg(value_name = "PATH", required = true, value_parser = tree_path())]
+    paths: Vec<TreePath>,
+}
+
+pub fn run(ctx: &CommandContext, args: &CatArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let view = View::open(&vault, &args.reference)?;
+    // All of them are looked up first: a wrong name is told before anything is written.
+    let files: Vec<(&TreePath, FileNode)> =
+        args.paths.iter().map(|path| Ok((path, file_at(&view, path)?))).collect::<Result<_, Failure>>()?;
+    let mut result = Cat { version: view.version.id.to_hex(), files: Vec::new() };
+    if ctx.ui.format == Format::Json {
+        let size = files.iter().fold(0_u64, |sum, (_, file)| sum.saturating_add(file.size));
+        if size > JSON_BYTES_MAX {
+            return Err(EdgeError::TooLargeForJson { size, max: JSON_BYTES_MAX }.into());
+        }
+        for (path, file) in &files {
+            result.files.push(CatFile::of(path, read_content(view.reader(), file)?));
+        }
+    }
+    ctx.ui.answer(&result, |out| {
+        for (_, file) in &files {
+            out.content(|to| copy_content(view.reader(), file, to).map_err(Failure::while_streaming))?;
+        }
+        Ok(())
+    })
+}
+
+fn file_at(view: &View<'_>, path: &TreePath) -> Result<FileNode, Failure> {
+    match view.node(path)? {
+        Node::File(file) => Ok(file),
+        other @ (Node::Dir(_) | Node::Symlink(_) | Node::Fifo(_)) => {
+            Err(VaultError::NotAFile { path: path.clone(), kind: other.kind() }.into())
+        }
+    }
+}

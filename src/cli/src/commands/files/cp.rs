@@ -1,0 +1,44 @@
+//! `avfs cp`
+
+use clap::Args;
+
+use avfs_engine::version_message;
+use avfs_types::path::TreePath;
+use avfs_vault::ops::{Depth, Target};
+
+use crate::cli::{EditOptions, target, tree_path};
+use crate::commands::edited;
+use crate::context::CommandContext;
+use crate::ui::Outcome;
+
+/// Copy inside a fork; no content is stored twice
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs cp config.toml config.bak
+  avfs cp -r src attic --fork experiment")]
+pub struct CpArgs {
+    /// What to copy
+    #[arg(value_parser = tree_path())]
+    from: TreePath,
+    /// The copy's path, or the directory to copy it into
+    #[arg(value_parser = target())]
+    to: Target,
+    #[command(flatten)]
+    edit: EditOptions,
+    /// Copy directories with everything in them
+    #[arg(short, long)]
+    recursive: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &CpArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let message = args
+        .edit
+        .message
+        .clone()
+        .unwrap_or_else(|| version_message(&format!("cp {} {}", args.from, args.to.path)));
+    let depth = if args.recursive { Depth::Recursive } else { Depth::FilesOnly };
+    let committed = vault.copy_path(&args.edit.on.fork, &args.from, args.to.clone(), depth, &message)?;
+    edited::answer(ctx, &args.edit.on.fork, &committed)
+}

@@ -1,0 +1,24 @@
+//! What verbs that add a version have in common: how they say so.
+
+use avfs_types::ids::ForkName;
+use avfs_vault::Committed;
+
+use crate::context::CommandContext;
+use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::view::first_line;
+
+/// Answers with the version a fork has now.
+pub fn answer(ctx: &CommandContext, fork: &ForkName, committed: &Committed) -> Outcome {
+    let result = avfs_present::edited(fork, committed);
+    ctx.ui.answer(&result, |out| show(out, fork, committed))
+}
+
+/// One line: the new version, or that there is none.
+pub fn show(out: &mut Out, fork: &ForkName, committed: &Committed) -> Result<(), Failure> {
+    let (id, name) = (out.paint(Tone::Id, committed.version.id.short()), out.paint(Tone::Name, fork));
+    if committed.changed() {
+        out.line(format_args!("version {id} on fork {name}: {}", first_line(&committed.version.message)))
+    } else {
+        out.line(format_args!("nothing changed: fork {name} stays at version {id}"))
+    }
+}

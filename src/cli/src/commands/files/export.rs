@@ -1,0 +1,98 @@
+//! `avfs export`
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use clap::Args;
+
+use avfs_types::path::TreePath;
+use avfs_types::reference::Reference;
+use avfs_types::show_bytes_size;
+use avfs_vault::export::{ExportOptions, Overwrite};
+use avfs_vault::set_ids::SetIds;
+use avfs_vault::write_out::Unwritten;
+use avfs_wire::{ErrorBody, Export, PathText};
+
+use crate::cli::tree_path;
+use crate::commands::apply::show_stripped;
+use crate::commands::import::tell_paths;
+use crate::context::CommandContext;
+use crate::progress::Progress;
+use crate::ui::{Out, Outcome};
+use crate::view::{View, plural};
+
+/// Write a version, or some paths of it, to a directory
+///
+/// Content, modes, modification times, links and extended attributes are as they were. Everything is written
+/// beside DEST first: an export that fails or is interrupted leaves nothing behind. Files with setuid or setgid bits are
+/// written without them, and named.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs export main /tmp/copy
+  avfs export main~3 /tmp/old src docs/README.md
+  avfs export main@good . --overwrite
+  avfs export main /tmp/rest --keep-going")]
+pub struct ExportArgs {
+    /// The version
+    #[arg(value_name = "REF")]
+    reference: Reference,
+    /// The directory to write to: new, empty, or with --overwrite any
+    #[arg(value_hint = clap::ValueHint::DirPath)]
+    dest: PathBuf,
+    /// Only these paths, each where it lies in the version
+    #[arg(value_name = "PATH", value_parser = tree_path())]
+    paths: Vec<TreePath>,
+    /// Replace files that are there; files that the version does not have stay
+    #[arg(long)]
+    overwrite: bool,
+    /// Keep setuid and setgid bits of regular files; by default they are stripped
+    #[arg(long)]
+    keep_setid: bool,
+    /// Go on without files that are damaged or missing in the vault, name them, and exit with 1
+    #[arg(long)]
+    keep_going: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let (id, root) = {
+        let view = View::open(&vault, &args.reference)?;
+        (view.version.id, view.root)
+    };
+    let dest = ctx.around.cwd.join(&args.dest);
+    let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
+    let progress = Progress::interruptible("exporting")?;
+    let unwritten = Unwritten::default();
+    let options = ExportOptions {
+        overwrite,
+        paths: &args.paths,
+        set_ids: if args.keep_setid { SetIds::Kept } else { SetIds::Stripped },
+        meter: &progress.meter,
+        unwritten: args.keep_going.then_some(&unwritten),
+    };
+    let stripped = vault.export(&root, &dest, &options)?;
+    let left_out = unwritten.into_sorted();
+    let result = Export {
+        version: id.to_hex(),
+        dest: dest.to_string_lossy().into_owned(),
+        files: progress.meter.files.load(Ordering::Relaxed),
+        bytes: progress.meter.bytes.load(Ordering::Relaxed),
+        left_out: left_out.iter().map(|(path, why)| avfs_present::left_out(path, why)).collect(),
+        set_ids_stripped: stripped.iter().map(PathText::of).collect(),
+    };
+    drop(progress);
+    let show = |out: &mut Out| {
+        tell_paths(out, left_out.iter().map(|(path, why)| (path, why)))?;
+        show_stripped(out, &stripped)?;
+        let (files, bytes) = (plural(result.files, "file", "files"), show_bytes_size(result.bytes));
+        out.line(format_args!("exported version {} to {}: {files}, {bytes}", id.short(), dest.display()))
+    };
+    if left_out.is_empty() {
+        return ctx.ui.answer(&result, show);
+    }
+    let message = format!("{} could not be written whole", plural(left_out.len() as u64, "path", "paths"));
+    let hint = "put back what a directory still has with: avfs fsck --heal DIR, then export again";
+    let error = ErrorBody { code: "export.left_out".to_owned(), message, hint: Some(hint.to_owned()) };
+    ctx.ui.answer_no(&result, &error, show)
+}

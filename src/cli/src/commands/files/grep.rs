@@ -1,0 +1,172 @@
+//! `avfs grep`
+
+use clap::Args;
+use regex::bytes::{Regex, RegexBuilder};
+
+use avfs_changes::{each_line, is_binary};
+use avfs_types::path::TreePath;
+use avfs_types::printable;
+use avfs_types::reference::Reference;
+use avfs_vault::page::Node;
+use avfs_vault::read_content;
+use avfs_wire::{ErrorBody, Grep, GrepMatch};
+
+use crate::cli::tree_path;
+use crate::context::CommandContext;
+use crate::error::EdgeError;
+use crate::ui::{Failure, Format, Out, Outcome, Painted, Tone};
+use crate::view::{Found, View, plural};
+
+/// Larger files are not searched, and named.
+const SEARCH_BYTES_MAX: u64 = 256 << 20;
+
+/// Search the files of a version for a regular expression
+///
+/// Exits with 1 when nothing matches. Files that are not text are named, not shown. Those of more than 256 MiB are not
+/// searched, and named.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs grep main 'fn main'
+  avfs grep main -i todo src docs
+  avfs grep main~5 -F 'a[0]' -l")]
+pub struct GrepArgs {
+    /// The version
+    #[arg(value_name = "REF")]
+    reference: Reference,
+    /// What to search for
+    #[arg(allow_hyphen_values = true)]
+    pattern: String,
+    /// Only in these files and directories
+    #[arg(value_name = "PATH", value_parser = tree_path())]
+    paths: Vec<TreePath>,
+    /// Upper and lower case are the same
+    #[arg(short, long)]
+    ignore_case: bool,
+    /// The pattern is plain text
+    #[arg(short = 'F', long)]
+    fixed: bool,
+    /// Only name the files
+    #[arg(short = 'l', long)]
+    files: bool,
+}
+
+/// What a search found, file by file.
+#[derive(Default)]
+struct Matches {
+    /// For JSON: people see each line when it is found.
+    lines: Vec<GrepMatch>,
+    files: Vec<TreePath>,
+    binary: Vec<TreePath>,
+    skipped: Vec<TreePath>,
+}
+
+/// What becomes of lines that match.
+enum Lines<'o> {
+    NotWanted,
+    Kept,
+    Shown(&'o mut Out),
+}
+
+pub fn run(ctx: &CommandContext, args: &GrepArgs) -> Outcome {
+    let regex = compile(args)?;
+    let vault = ctx.open_vault()?;
+    let view = View::open(&vault, &args.reference)?;
+    let everything = [TreePath::root()];
+    let paths = if args.paths.is_empty() { &everything[..] } else { &args.paths };
+    let mut matches = Matches::default();
+    let mut out = ctx.ui.out();
+    let mut lines = match (args.files, ctx.ui.format) {
+        (true, _) => Lines::NotWanted,
+        (false, Format::Json) => Lines::Kept,
+        (false, Format::Human) => Lines::Shown(&mut out),
+    };
+    for path in paths {
+        for found in view.walk(path, None)? {
+            search(&view, &regex, found, &mut lines, &mut matches)?;
+        }
+    }
+    out.flush()?;
+    drop(out);
+    for path in &matches.skipped {
+        ctx.ui.note(format_args!("note: {path} is too large to be searched"));
+    }
+    let result = Grep {
+        version: view.version.id.to_hex(),
+        matches: std::mem::take(&mut matches.lines),
+        files: matches.files.iter().map(Into::into).collect(),
+        binary: matches.binary.iter().map(Into::into).collect(),
+        skipped: matches.skipped.iter().map(Into::into).collect(),
+    };
+    let show = |out: &mut Out| match args.files {
+        true => matches.files.iter().try_for_each(|path| out.line(format_args!("{path}"))),
+        false => {
+            matches.binary.iter().try_for_each(|path| out.line(format_args!("{path}: binary file matches")))
+        }
+    };
+    if matches.files.is_empty() {
+        let mut message = format!("nothing matches {:?}", args.pattern);
+        if !matches.skipped.is_empty() {
+            let skipped = plural(matches.skipped.len() as u64, "file was", "files were");
+            message.push_str(&format!(" in what was searched; {skipped} too large for it"));
+        }
+        let why = ErrorBody { code: "grep.no_match".to_owned(), message, hint: None };
+        return ctx.ui.answer_no(&result, &why, show);
+    }
+    ctx.ui.answer(&result, show)
+}
+
+fn compile(args: &GrepArgs) -> Result<Regex, EdgeError> {
+    let pattern = if args.fixed { regex::escape(&args.pattern) } else { args.pattern.clone() };
+    let built = RegexBuilder::new(&pattern).case_insensitive(args.ignore_case).multi_line(true).build();
+    built.map_err(|error| {
+        // Its text is a drawing of several lines; the last one says what is wrong.
+        let text = error.to_string();
+        let detail = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        EdgeError::BadPattern { pattern: args.pattern.clone(), detail }
+    })
+}
+
+fn search(
+    view: &View<'_>,
+    regex: &Regex,
+    found: Found,
+    lines: &mut Lines<'_>,
+    matches: &mut Matches,
+) -> Result<(), Failure> {
+    let Node::File(file) = &found.node else { return Ok(()) };
+    if file.size > SEARCH_BYTES_MAX {
+        matches.skipped.push(found.path);
+        return Ok(());
+    }
+    let content = read_content(view.reader(), file).map_err(|error| error.in_file(&found.path))?;
+    // One pass over the whole file is much faster than one for each line, and most files do not match.
+    if !regex.is_match(&content) {
+        return Ok(());
+    }
+    let ended = each_line(&content).map(|line| line.strip_suffix(b"\n").unwrap_or(line));
+    let mut hits = (1..).zip(ended).filter(|(_, line)| regex.is_match(line)).peekable();
+    // A pattern may only match across lines, or behind the last one: lines are searched one by one.
+    if hits.peek().is_none() {
+        return Ok(());
+    }
+    match lines {
+        _ if is_binary(&content) => matches.binary.push(found.path.clone()),
+        Lines::NotWanted => {}
+        Lines::Kept => {
+            matches.lines.extend(hits.map(|(number, line)| GrepMatch::of(&found.path, number, line)));
+        }
+        Lines::Shown(out) => {
+            let path = out.paint(Tone::Name, &found.path);
+            hits.try_for_each(|(number, line)| show_line(out, &path, number, line))?;
+        }
+    }
+    matches.files.push(found.path);
+    Ok(())
+}
+
+fn show_line(out: &mut Out, path: &Painted, number: u64, line: &[u8]) -> Result<(), Failure> {
+    let number = out.paint(Tone::Dim, number);
+    let line = printable::text_of(line.strip_suffix(b"\r").unwrap_or(line));
+    out.line(format_args!("{path}:{number}:{line}"))
+}

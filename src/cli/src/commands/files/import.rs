@@ -1,0 +1,188 @@
+//! `avfs import`
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use avfs_changes::{ChangeCounts, ChangeSummary, Shown};
+use avfs_engine::{bound_dir, require_bound_dir};
+use avfs_types::ids::ForkName;
+use avfs_types::path::TreePath;
+use avfs_types::show_bytes_size;
+use avfs_vault::import::{ImportError, ImportOptions, Imported, OnTrouble};
+use avfs_vault::tree::Pages;
+use avfs_vault::version::root_of;
+use avfs_vault::{Vault, VaultError, require_version};
+use avfs_wire::Import;
+
+use crate::cli::{OnFork, remark};
+use crate::commands::{edited, patch};
+use crate::context::CommandContext;
+use crate::progress::Progress;
+use crate::ui::{Failure, Out, Outcome};
+use crate::view::plural;
+
+/// Take the present state of a directory as a new version of a fork
+///
+/// Files that are known to be unchanged are not read again. What .avfsignore files name (gitignore syntax) is
+/// left out. When nothing changed, times included, no version is added.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs import
+  avfs import -m 'tests pass'
+  avfs import ../other --fork experiment
+  avfs import --keep-going")]
+pub struct ImportArgs {
+    /// The directory to import, as the whole of the fork [default: the one the vault is bound to]
+    #[arg(value_hint = clap::ValueHint::DirPath)]
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    on: OnFork,
+    /// What the version's record says
+    #[arg(short, long, value_name = "TEXT", default_value = "import", value_parser = remark)]
+    message: String,
+    /// Go on past files that vanish, cannot be read or keep changing, and name them
+    ///
+    /// What cannot be read stays what the fork has of it; what keeps changing is kept as it was last read.
+    #[arg(long)]
+    keep_going: bool,
+}
+
+/// Paths that are told one by one.
+const PATHS_TOLD: usize = 100;
+
+/// Tells of paths what became of them, of the first ones that is.
+pub fn tell_paths<P: Display, W: Display>(
+    out: &mut Out,
+    paths: impl ExactSizeIterator<Item = (P, W)>,
+) -> Result<(), Failure> {
+    let more = paths.len().saturating_sub(PATHS_TOLD);
+    for (path, why) in paths.take(PATHS_TOLD) {
+        out.line(format_args!("left out or not exact: {path}: {why}"))?;
+    }
+    if more > 0 {
+        out.line(format_args!("and {more} more; all of them with: --json"))?;
+    }
+    Ok(())
+}
+
+/// An import that is done, in both forms of the answer.
+pub struct Done {
+    pub result: Import,
+    fork: ForkName,
+    imported: Imported,
+    counts: Option<ChangeCounts>,
+}
+
+pub fn run(ctx: &CommandContext, args: &ImportArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let dir = match &args.dir {
+        Some(dir) => ctx.around.cwd.join(dir),
+        None => require_bound_dir(&vault)?,
+    };
+    let on_trouble = if args.keep_going { OnTrouble::KeepGoing } else { OnTrouble::Fail };
+    let done = import(ctx, &vault, &dir, &args.on.fork, &args.message, on_trouble)?;
+    if done.imported.committed.changed() {
+        note_a_part(ctx, &vault, &dir, &args.on.fork)?;
+    }
+    ctx.ui.answer(&done.result, |out| done.show(out))
+}
+
+/// Who names a directory of the workspace may mean that only this is taken anew, as other tools do.
+fn note_a_part(ctx: &CommandContext, vault: &Vault, dir: &Path, fork: &ForkName) -> Result<(), Failure> {
+    let Some(bound) = bound_dir(vault)? else { return Ok(()) };
+    let (Ok(dir), Ok(bound)) = (dir.canonicalize(), bound.canonicalize()) else { return Ok(()) };
+    if dir != bound && dir.starts_with(&bound) {
+        let (dir, bound) = (dir.display(), bound.display());
+        ctx.ui.note(format_args!("note: {fork} is now what is in {dir}, not {bound} with that in it"));
+    }
+    Ok(())
+}
+
+pub fn import(
+    ctx: &CommandContext,
+    vault: &Vault,
+    dir: &Path,
+    fork: &ForkName,
+    message: &str,
+    on_trouble: OnTrouble,
+) -> Result<Done, Failure> {
+    let stat_cache = ctx.stat_cache(vault, dir)?;
+    // Before its settings are looked for in it.
+    if let Err(error) = std::fs::read_dir(dir)
+        && error.kind() == std::io::ErrorKind::PermissionDenied
+    {
+        return Err(VaultError::from(ImportError::NoPermission { path: TreePath::root() }).into());
+    }
+    let exclude = ctx.exclude(dir)?;
+    let imported = {
+        let progress = Progress::interruptible("importing")?;
+        let options = ImportOptions {
+            on_trouble,
+            stat_cache: stat_cache.as_deref(),
+            exclude: &exclude,
+            meter: &progress.meter,
+        };
+        vault.import(dir, fork, message, &options)?
+    };
+    if let Some(why) = &imported.scanned.cache_unsaved {
+        ctx.ui.note(format_args!("note: the next import will read every file: cannot save {why}"));
+    }
+    if imported.scanned.mended > 0 {
+        let blobs = plural(imported.scanned.mended, "blob", "blobs");
+        let rest = "see what else is damaged with: avfs fsck";
+        ctx.ui.note(format_args!("note: damaged in the vault, and stored again: {blobs}; {rest}"));
+    }
+    // The version is there, whatever is wrong with the one before it.
+    let counts = count_changes(vault, &imported).unwrap_or_else(|error| {
+        ctx.ui.note(format_args!("note: what has changed cannot be counted: {error}"));
+        None
+    });
+    let result = avfs_present::import(fork, dir, &imported, counts.as_ref().map(avfs_present::change_totals));
+    Ok(Done { result, fork: fork.clone(), imported, counts })
+}
+
+/// What came with the version; nothing is counted against a version whose files were given up.
+fn count_changes(vault: &Vault, imported: &Imported) -> Result<Option<ChangeCounts>, VaultError> {
+    let after = &imported.committed.version;
+    if !imported.committed.changed() {
+        return Ok(Some(ChangeCounts::default()));
+    }
+    let reader = vault.read()?;
+    let reader = &*reader;
+    let before = require_version(reader, &imported.committed.previous)?;
+    if before.pruned_at.is_some() {
+        return Ok(None);
+    }
+    if before.entries == 0 {
+        // A first import: walking all of it would tell no more than its record does.
+        return Ok(Some(ChangeCounts { added: after.entries, ..ChangeCounts::default() }));
+    }
+    let (before, after) = (root_of(&before)?, root_of(after)?);
+    let pages: &dyn Pages = &reader;
+    let summary = ChangeSummary::compare(pages, &before, &after, &[], Shown::WithoutTimes)?;
+    Ok(Some(summary.counts))
+}
+
+impl Done {
+    pub fn show(&self, out: &mut Out) -> Result<(), Failure> {
+        edited::show(out, &self.fork, &self.imported.committed)?;
+        let (version, scanned) = (&self.imported.committed.version, &self.imported.scanned);
+        if let (Some(counts), true) = (&self.counts, self.imported.committed.changed()) {
+            let only_times = *counts == ChangeCounts::default();
+            let line =
+                if only_times { "no changes but of times".to_owned() } else { patch::counts_line(counts) };
+            out.line(format_args!("{line}"))?;
+        }
+        out.line(format_args!(
+            "{}, {}; read {} ({})",
+            plural(version.entries, "entry", "entries"),
+            show_bytes_size(version.bytes),
+            plural(scanned.files_read, "file", "files"),
+            show_bytes_size(scanned.bytes_read),
+        ))?;
+        tell_paths(out, scanned.troubles.iter().map(|trouble| (&trouble.path, trouble.reason)))
+    }
+}

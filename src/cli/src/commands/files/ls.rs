@@ -1,0 +1,117 @@
+//! `avfs ls`
+
+use clap::Args;
+
+use avfs_types::path::TreePath;
+use avfs_types::reference::Reference;
+use avfs_vault::page::Node;
+use avfs_wire::{Entries, EntryObject, NodeKind};
+
+use crate::cli::tree_path;
+use crate::context::CommandContext;
+use crate::ui::{Out, Outcome, Painted, Tone};
+use crate::view::{Found, View, arrow, local_file_time};
+
+/// List a directory of a version
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs ls main
+  avfs ls main src -l
+  avfs ls main@good -R")]
+pub struct LsArgs {
+    /// The version
+    #[arg(value_name = "REF")]
+    reference: Reference,
+    /// The directory or file
+    #[arg(default_value = "", hide_default_value = true, value_parser = tree_path())]
+    path: TreePath,
+    /// Show kind, mode, size and time too
+    #[arg(short, long)]
+    long: bool,
+    /// List everything beneath it, by whole paths
+    #[arg(short = 'R', long)]
+    recursive: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &LsArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let view = View::open(&vault, &args.reference)?;
+    let depth = if args.recursive { None } else { Some(1) };
+    let found = view.walk(&args.path, depth)?;
+    let entries = if args.long { view.entries(&found)? } else { view.entries_for(ctx.ui.format, &found)? };
+    let result = Entries { version: view.version.id.to_hex(), entries };
+    ctx.ui.answer(&result, |out| {
+        if !args.long {
+            return found.iter().try_for_each(|found| {
+                let name = shown_name(out, found, args.recursive);
+                out.line(format_args!("{name}"))
+            });
+        }
+        for (found, entry) in found.iter().zip(&result.entries) {
+            let name = shown_name(out, found, args.recursive);
+            let (columns, target) = (long_columns(entry), arrow(&found.node));
+            out.line(format_args!("{columns}  {name}{target}"))?;
+        }
+        Ok(())
+    })
+}
+
+/// The last name of a path, or all of it, with a mark for directories.
+fn shown_name(out: &Out, found: &Found, whole: bool) -> Painted {
+    let short = found.path.split().and_then(|(_, name)| TreePath::parse(name).ok());
+    let name = if whole { found.path.clone() } else { short.unwrap_or_else(|| found.path.clone()) };
+    match &found.node {
+        Node::Dir(_) => out.paint(Tone::Name, name).then(Painted::plain("/")),
+        Node::File(_) | Node::Symlink(_) | Node::Fifo(_) => Painted::plain(name),
+    }
+}
+
+/// `-rw-r--r--       1234  2026-01-31 12:00:00`
+fn long_columns(entry: &EntryObject) -> String {
+    let kind = match entry.kind {
+        NodeKind::File => '-',
+        NodeKind::Dir => 'd',
+        NodeKind::Symlink => 'l',
+        NodeKind::Fifo => 'p',
+    };
+    let mode = entry.mode.as_deref().and_then(|mode| u32::from_str_radix(mode, 8).ok());
+    let time = local_file_time(avfs_types::clock::FileTime::from_nanos(entry.mtime_ns));
+    format!("{kind}{}  {:>12}  {time}", mode_letters(mode.unwrap_or(0o777)), entry.size)
+}
+
+fn mode_letters(mode: u32) -> String {
+    let letter = |bit: u32, on: char| if mode & bit != 0 { on } else { '-' };
+    let execute =
+        |bit: u32, special: u32, both: char, alone: char| match (mode & bit != 0, mode & special != 0) {
+            (true, true) => both,
+            (false, true) => alone,
+            (true, false) => 'x',
+            (false, false) => '-',
+        };
+    [
+        letter(0o400, 'r'),
+        letter(0o200, 'w'),
+        execute(0o100, 0o4000, 's', 'S'),
+        letter(0o040, 'r'),
+        letter(0o020, 'w'),
+        execute(0o010, 0o2000, 's', 'S'),
+        letter(0o004, 'r'),
+        letter(0o002, 'w'),
+        execute(0o001, 0o1000, 't', 'T'),
+    ]
+    .iter()
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn modes_are_written_as_ls_writes_them() {
+        for (mode, letters) in
+            [(0o644, "rw-r--r--"), (0o4755, "rwsr-xr-x"), (0o1777, "rwxrwxrwt"), (0o2640, "rw-r-S---")]
+        {
+            assert_eq!(super::mode_letters(mode), letters);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `avfs materialize`
+
+use clap::Args;
+
+use avfs_types::Size;
+use avfs_types::reference::Reference;
+use avfs_vault::materialize::{Built, Trust};
+use avfs_wire::Materialize;
+
+use crate::context::CommandContext;
+use crate::progress::Progress;
+use crate::ui::Outcome;
+use crate::view::View;
+
+/// Make a version usable as a directory in the cache that is only to be read, and print where it is
+///
+/// A version that is there already is not written again. Runs stand on the same directory: whoever writes into it
+/// changes what they see, until --check builds it again; to work on a copy, use avfs export. Bases that nobody uses
+/// are evicted, least recently used first, until the cache is within its limit.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ls \"$(avfs materialize main)\"
+  avfs materialize main~2 --check
+  avfs materialize main --cache-max 2GiB")]
+pub struct MaterializeArgs {
+    /// The version
+    #[arg(value_name = "REF")]
+    reference: Reference,
+    /// Compare every file with the version, and build the base again if one differs
+    #[arg(long)]
+    check: bool,
+    /// How large the cache may stay
+    #[arg(long, value_name = "SIZE", default_value = "10GiB")]
+    cache_max: Size,
+}
+
+pub fn run(ctx: &CommandContext, args: &MaterializeArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let cache = ctx.base_cache()?;
+    let (id, root) = {
+        let view = View::open(&vault, &args.reference)?;
+        (view.version.id, view.root)
+    };
+    let trust = if args.check { Trust::Nothing } else { Trust::Seal };
+    let base = {
+        let progress = Progress::interruptible("materializing")?;
+        vault.materialize(&root, &cache, trust, &progress.meter)?
+    };
+    // The base that was just asked for is leased, so it stays even if it alone exceeds the limit.
+    let evicted_bytes = cache.evict(args.cache_max.0)?;
+    let built = match base.built {
+        Built::Reused => "reused",
+        Built::New => "new",
+        Built::Rebuilt => "rebuilt",
+    };
+    let result = Materialize {
+        version: id.to_hex(),
+        dir: base.root.to_string_lossy().into_owned(),
+        built: built.to_owned(),
+        evicted_bytes,
+    };
+    ctx.ui.answer(&result, |out| out.line(format_args!("{}", base.root.display())))
+}

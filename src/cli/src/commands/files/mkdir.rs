@@ -1,0 +1,49 @@
+//! `avfs mkdir`
+
+use clap::Args;
+
+use avfs_types::diagnose::shell_word;
+use avfs_types::path::TreePath;
+use avfs_vault::VaultError;
+use avfs_vault::ops::Parents;
+
+use crate::cli::{EditOptions, tree_path};
+use crate::commands::edited;
+use crate::context::CommandContext;
+use crate::error::EdgeError;
+use crate::ui::{Failure, Outcome};
+
+/// Make a directory inside a fork
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs mkdir docs
+  avfs mkdir -p a/b/c --fork experiment")]
+pub struct MkdirArgs {
+    /// The directory
+    #[arg(value_parser = tree_path())]
+    path: TreePath,
+    #[command(flatten)]
+    edit: EditOptions,
+    /// Make missing parents too, and take one that is there
+    #[arg(short, long)]
+    parents: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &MkdirArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let message = args.edit.message.clone().unwrap_or_else(|| format!("mkdir {}", args.path));
+    let parents = if args.parents { Parents::Made } else { Parents::Required };
+    let made = vault.make_dir(&args.edit.on.fork, &args.path, parents, &message);
+    let committed = made.map_err(|error| advised(args, error))?;
+    edited::answer(ctx, &args.edit.on.fork, &committed)
+}
+
+fn advised(args: &MkdirArgs, error: VaultError) -> Failure {
+    if !matches!(error, VaultError::NoPath { .. }) {
+        return error.into();
+    }
+    let path = args.path.to_string();
+    let hint = format!("make it too with: avfs mkdir -p {}", shell_word(path.as_ref()));
+    EdgeError::Advised { error, hint }.into()
+}

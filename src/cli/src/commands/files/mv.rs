@@ -1,0 +1,40 @@
+//! `avfs mv`
+
+use clap::Args;
+
+use avfs_engine::version_message;
+use avfs_types::path::TreePath;
+use avfs_vault::ops::Target;
+
+use crate::cli::{EditOptions, target, tree_path};
+use crate::commands::edited;
+use crate::context::CommandContext;
+use crate::ui::Outcome;
+
+/// Move or rename inside a fork
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs mv draft.md README.md
+  avfs mv src/old src/new --fork experiment")]
+pub struct MvArgs {
+    /// What to move
+    #[arg(value_parser = tree_path())]
+    from: TreePath,
+    /// Its new path, or the directory to move it into
+    #[arg(value_parser = target())]
+    to: Target,
+    #[command(flatten)]
+    edit: EditOptions,
+}
+
+pub fn run(ctx: &CommandContext, args: &MvArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let message = args
+        .edit
+        .message
+        .clone()
+        .unwrap_or_else(|| version_message(&format!("mv {} {}", args.from, args.to.path)));
+    let committed = vault.move_path(&args.edit.on.fork, &args.from, args.to.clone(), &message)?;
+    edited::answer(ctx, &args.edit.on.fork, &committed)
+}

@@ -1,0 +1,40 @@
+//! `avfs rm`
+
+use clap::Args;
+
+use avfs_engine::version_message;
+use avfs_types::path::TreePath;
+use avfs_vault::ops::Depth;
+
+use crate::cli::{EditOptions, tree_path};
+use crate::commands::edited;
+use crate::context::CommandContext;
+use crate::ui::Outcome;
+
+/// Remove paths inside a fork, all in one version
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs rm old.txt notes.txt
+  avfs rm -r target --fork experiment")]
+pub struct RmArgs {
+    /// What to remove
+    #[arg(value_name = "PATH", required = true, value_parser = tree_path())]
+    paths: Vec<TreePath>,
+    #[command(flatten)]
+    edit: EditOptions,
+    /// Remove directories with everything in them
+    #[arg(short, long)]
+    recursive: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &RmArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let message = args.edit.message.clone().unwrap_or_else(|| {
+        let names: Vec<String> = args.paths.iter().map(TreePath::to_string).collect();
+        version_message(&format!("rm {}", names.join(" ")))
+    });
+    let depth = if args.recursive { Depth::Recursive } else { Depth::FilesOnly };
+    let committed = vault.remove(&args.edit.on.fork, &args.paths, depth, &message)?;
+    edited::answer(ctx, &args.edit.on.fork, &committed)
+}

@@ -1,0 +1,57 @@
+//! `avfs write`
+
+use std::io::{IsTerminal, Read};
+
+use clap::Args;
+
+use avfs_types::path::TreePath;
+
+use crate::cli::{EditOptions, file_path};
+use crate::commands::edited;
+use crate::context::CommandContext;
+use crate::ui::Outcome;
+
+/// Write a file inside a fork, from stdin or --text
+///
+/// Directories on the way are made. A file that is there keeps its mode unless one is given.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  echo hello | avfs write notes.txt
+  avfs write bin/run --text '#!/bin/sh' --mode 755 --fork experiment")]
+pub struct WriteArgs {
+    /// The file
+    #[arg(value_parser = file_path())]
+    path: TreePath,
+    #[command(flatten)]
+    edit: EditOptions,
+    /// The content [default: stdin]
+    #[arg(long)]
+    text: Option<String>,
+    /// Its permission bits
+    #[arg(long, value_name = "OCTAL", value_parser = parse_mode)]
+    mode: Option<u32>,
+}
+
+fn parse_mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
+    mode.ok_or_else(|| "a mode is up to four octal digits, such as 644".to_owned())
+}
+
+pub fn run(ctx: &CommandContext, args: &WriteArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let message = args.edit.message.clone().unwrap_or_else(|| format!("write {}", args.path));
+    let stdin = std::io::stdin();
+    let input: Box<dyn Read + Send> = match &args.text {
+        Some(text) => Box::new(std::io::Cursor::new(text.clone().into_bytes())),
+        None => {
+            if stdin.is_terminal() {
+                ctx.ui.note(format_args!("reading the content from the terminal; end it with Ctrl-D"));
+            }
+            Box::new(stdin)
+        }
+    };
+    let fork = &args.edit.on.fork;
+    let committed = vault.write_file(fork, &args.path, input, args.mode, &message)?;
+    edited::answer(ctx, fork, &committed)
+}

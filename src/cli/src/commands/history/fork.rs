@@ -1,0 +1,181 @@
+//! `avfs fork create|list|tree|delete`
+
+use clap::{Args, Subcommand};
+
+use avfs_types::ids::ForkName;
+use avfs_types::reference::Reference;
+use avfs_types::{Span, show_bytes_size};
+use avfs_vault::backend::Life;
+use avfs_vault::fork::Deletion;
+use avfs_vault::fork_use::{ForkUse, Sizes, fork_uses};
+use avfs_wire::{ForkList, ForkOne, ForkTree};
+
+use crate::commands::runs;
+use crate::context::CommandContext;
+use crate::error::EdgeError;
+use crate::ui::{Out, Outcome, Painted, Tone};
+use crate::view::{first_line, local_time, plural};
+
+/// Create, list and delete forks: named heads that move from version to version
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs fork create experiment
+  avfs fork list
+  avfs fork tree
+  avfs fork delete experiment")]
+pub struct ForkArgs {
+    #[command(subcommand)]
+    action: ForkAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum ForkAction {
+    Create(CreateArgs),
+    /// List the forks, oldest first: when they expire, and what ran on them last
+    #[command(after_help = "\
+Examples:
+  avfs fork list
+  avfs fork list --size
+  avfs fork list --json | jq -r '.result.forks[] | select(.last_run == null) | .name'")]
+    List(UseArgs),
+    /// Show which fork came from which
+    #[command(after_help = "\
+Examples:
+  avfs fork tree
+  avfs fork tree --size")]
+    Tree(UseArgs),
+    Delete(DeleteArgs),
+}
+
+#[derive(Debug, Args)]
+struct UseArgs {
+    /// Also count the bytes that deleting each fork, and a gc, would give back; looks at everything that is kept
+    #[arg(long)]
+    size: bool,
+}
+
+impl UseArgs {
+    fn sizes(&self) -> Sizes {
+        if self.size { Sizes::Counted } else { Sizes::LeftOut }
+    }
+}
+
+/// Make a fork of a version
+///
+/// It costs the same whatever the size of the version: nothing is copied.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs fork create experiment
+  avfs fork create retry --from main~2
+  avfs fork create scratch --expires 7d")]
+struct CreateArgs {
+    /// The new fork's name
+    name: ForkName,
+    /// The version it begins at
+    #[arg(long, value_name = "REF", default_value = "main")]
+    from: Reference,
+    /// Let the next run, or `avfs gc`, delete it after so long (90s, 12h, 7d, 2w) [default: it stays]
+    #[arg(long, value_name = "DURATION")]
+    expires: Option<Span>,
+}
+
+/// Delete a fork and its checkpoints
+///
+/// The space comes back with the next `avfs gc`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs fork delete experiment
+  avfs fork delete experiment --force")]
+struct DeleteArgs {
+    /// The fork
+    name: ForkName,
+    /// Also when checkpoints saved by hand go with it
+    #[arg(long)]
+    force: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &ForkArgs) -> Outcome {
+    match &args.action {
+        ForkAction::Create(args) => create(ctx, args),
+        ForkAction::List(args) => list(ctx, args),
+        ForkAction::Tree(args) => tree(ctx, args),
+        ForkAction::Delete(args) => delete(ctx, args),
+    }
+}
+
+fn create(ctx: &CommandContext, args: &CreateArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let life = match args.expires {
+        None => Life::Persistent,
+        Some(Span(seconds)) => Life::Ephemeral { expires_at: vault.now().plus_seconds(seconds) },
+    };
+    let fork = vault.create_fork(&args.name, &args.from, life)?;
+    ctx.ui.answer(&ForkOne { fork: avfs_present::fork(&fork) }, |out| {
+        let (name, id) = (out.paint(Tone::Name, &fork.name), out.paint(Tone::Id, fork.head.short()));
+        out.line(format_args!("fork {name} at version {id}"))
+    })
+}
+
+fn list(ctx: &CommandContext, args: &UseArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let mut forks = fork_uses(&*vault.read()?, args.sizes())?;
+    forks.sort_by(|a, b| (a.fork.created_at, &a.fork.name).cmp(&(b.fork.created_at, &b.fork.name)));
+    let result = ForkList { forks: forks.iter().map(avfs_present::fork_use).collect() };
+    ctx.ui.answer(&result, |out| {
+        let width = forks.iter().map(|used| used.fork.name.as_str().len()).max().unwrap_or(0);
+        for used in &forks {
+            let fork = &used.fork;
+            let name = out.paint(Tone::Name, format_args!("{:<width$}", fork.name.as_str()));
+            let id = out.paint(Tone::Id, fork.head.short());
+            let from = fork.parent.as_ref().map(|parent| format!(" from {parent}")).unwrap_or_default();
+            let made = out.paint(Tone::Dim, format_args!("{}{from}", local_time(fork.created_at)));
+            out.line(format_args!("{name}  {id}  {made}{}", remarks(out, used)))?;
+        }
+        Ok(())
+    })
+}
+
+/// When a fork ends, what it alone holds, and what ran on it last.
+fn remarks(out: &Out, used: &ForkUse) -> Painted {
+    let mut text = match used.fork.life {
+        Life::Persistent => String::new(),
+        Life::Ephemeral { expires_at } => format!(", expires {}", local_time(expires_at)),
+    };
+    if let Some(bytes) = used.held_bytes {
+        text.push_str(&format!(", holds {}", show_bytes_size(bytes)));
+    }
+    let shown = out.paint(Tone::Dim, text);
+    let Some(run) = &used.last_run else { return shown };
+    let id = Painted::plain("  ").then(out.paint(Tone::Id, format_args!("run:{}", run.id)));
+    let (at, command) = (local_time(run.started_at), runs::command_text(run));
+    shown.then(id).then(Painted::plain(format_args!(" {at}  {}", first_line(&command))))
+}
+
+fn tree(ctx: &CommandContext, args: &UseArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let forks = fork_uses(&*vault.read()?, args.sizes())?;
+    let result = ForkTree { forks: forks.iter().map(avfs_present::fork_use).collect() };
+    ctx.ui.answer(&result, |out| {
+        for used in &forks {
+            let indent = "  ".repeat(usize::try_from(used.depth).unwrap_or(0));
+            let (name, id) =
+                (out.paint(Tone::Name, &used.fork.name), out.paint(Tone::Id, used.fork.head.short()));
+            let ahead = plural(used.versions_ahead, "version", "versions");
+            out.line(format_args!("{indent}{name}  {id}  {ahead} since it began{}", remarks(out, used)))?;
+        }
+        Ok(())
+    })
+}
+
+fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let deletion = if args.force { Deletion::Forced } else { Deletion::Careful };
+    let fork = vault.delete_fork(&args.name, deletion).map_err(EdgeError::of_old_fork)?;
+    ctx.ui.answer(&ForkOne { fork: avfs_present::fork(&fork) }, |out| {
+        let name = out.paint(Tone::Name, &fork.name);
+        out.line(format_args!("deleted fork {name}; give its space back with: avfs{} gc", ctx.vault_words()))
+    })
+}

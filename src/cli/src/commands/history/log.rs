@@ -1,0 +1,151 @@
+//! `avfs log`
+
+use clap::Args;
+
+use avfs_types::path::TreePath;
+use avfs_types::reference::Reference;
+use avfs_vault::backend::{Reader, VersionRecord};
+use avfs_vault::page::Node;
+use avfs_vault::version::{History, root_of};
+use avfs_vault::{VaultError, tree};
+use avfs_wire::Log;
+
+use crate::cli::tree_path;
+use crate::context::CommandContext;
+use crate::ui::{Failure, Outcome, Tone};
+use crate::view::{first_line, labels, local_time};
+
+/// List the versions of a fork, newest first
+///
+/// With a path, only versions that changed what lies there (modification times apart).
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs log
+  avfs log experiment -n 5
+  avfs log main -- src/main.rs")]
+pub struct LogArgs {
+    /// The fork, or any version to begin at
+    #[arg(value_name = "FORK", default_value = "main")]
+    reference: Reference,
+    /// At most so many
+    #[arg(short = 'n', long = "limit", value_name = "N")]
+    limit: Option<usize>,
+    /// Only versions that changed this path
+    #[arg(last = true, value_parser = tree_path())]
+    path: Option<TreePath>,
+}
+
+/// The versions to show.
+#[derive(Default)]
+struct Found {
+    versions: Vec<VersionRecord>,
+    more: bool,
+    pruned_skipped: u64,
+}
+
+impl Found {
+    /// True if no version has what was looked for; what a pruned one had nobody knows.
+    fn is_nowhere(&self) -> bool {
+        self.versions.is_empty() && !self.more && self.pruned_skipped == 0
+    }
+}
+
+pub fn run(ctx: &CommandContext, args: &LogArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let reader = vault.read()?;
+    let (newest, _) = avfs_vault::version::resolve(&*reader, &args.reference)?;
+    let limit = args.limit.unwrap_or(usize::MAX);
+    let history = History::new(&*reader, newest.id);
+    let found = match &args.path {
+        None => all(history, limit)?,
+        Some(path) => touching(&*reader, history, path, limit)?,
+    };
+    if let Some(path) = &args.path
+        && found.is_nowhere()
+    {
+        return Err(VaultError::NoPath { path: path.clone() }.into());
+    }
+    if found.pruned_skipped > 0 {
+        let count = found.pruned_skipped;
+        ctx.ui.note(format_args!("note: {count} pruned versions could not be searched"));
+    }
+    let result = Log {
+        versions: found.versions.iter().map(avfs_present::version).collect(),
+        more: found.more,
+        pruned_skipped: found.pruned_skipped,
+    };
+    let labels = labels(&*reader)?;
+    ctx.ui.answer(&result, |out| {
+        for version in &found.versions {
+            let id = out.paint(Tone::Id, version.id.short());
+            let names = labels.get(&version.id).map(|names| format!(" ({})", names.join(", ")));
+            let names = out.paint(Tone::Name, names.unwrap_or_default());
+            let pruned = if version.pruned_at.is_some() { " [pruned]" } else { "" };
+            let (at, message) = (local_time(version.at), first_line(&version.message));
+            out.line(format_args!("{id}  {at}  {message}{names}{pruned}"))?;
+        }
+        Ok(())
+    })
+}
+
+fn all(history: History<'_>, limit: usize) -> Result<Found, Failure> {
+    let mut found = Found::default();
+    for version in history {
+        if found.versions.len() == limit {
+            found.more = true;
+            break;
+        }
+        found.versions.push(version?);
+    }
+    Ok(found)
+}
+
+/// Compares each version with the next older one whose files are kept.
+fn touching(
+    reader: &dyn Reader,
+    history: History<'_>,
+    path: &TreePath,
+    limit: usize,
+) -> Result<Found, Failure> {
+    let mut found = Found::default();
+    let mut newer: Option<(VersionRecord, Option<Node>)> = None;
+    for version in history {
+        let version = version?;
+        if version.pruned_at.is_some() {
+            found.pruned_skipped += 1;
+            continue;
+        }
+        let node = tree::lookup(&reader, &root_of(&version)?, path)?;
+        if let Some((candidate, there)) = newer.take()
+            && differ(there.as_ref(), node.as_ref())
+        {
+            if found.versions.len() == limit {
+                found.more = true;
+                return Ok(found);
+            }
+            found.versions.push(candidate);
+        }
+        newer = Some((version, node));
+    }
+    match newer {
+        Some((_, Some(_))) if found.versions.len() == limit => found.more = true,
+        Some((first, Some(_))) => found.versions.push(first),
+        Some((_, None)) | None => {}
+    }
+    Ok(found)
+}
+
+/// Whether two nodes differ in more than their times.
+fn differ(a: Option<&Node>, b: Option<&Node>) -> bool {
+    match (a, b) {
+        (Some(Node::File(a)), Some(Node::File(b))) => {
+            (a.content, a.mode, a.xattrs, a.link) != (b.content, b.mode, b.xattrs, b.link)
+        }
+        (Some(Node::Dir(a)), Some(Node::Dir(b))) => a.content != b.content,
+        (Some(Node::Symlink(a)), Some(Node::Symlink(b))) => (&a.target, a.link) != (&b.target, b.link),
+        (Some(Node::Fifo(a)), Some(Node::Fifo(b))) => (a.mode, a.link) != (b.mode, b.link),
+        (None, None) => false,
+        (Some(Node::File(_) | Node::Dir(_) | Node::Symlink(_) | Node::Fifo(_)) | None, _) => true,
+    }
+}

@@ -1,0 +1,34 @@
+//! `avfs restore`
+
+use clap::Args;
+
+use avfs_types::reference::Reference;
+
+use crate::cli::OnFork;
+use crate::commands::edited;
+use crate::context::CommandContext;
+use crate::ui::Outcome;
+
+/// Bring a fork back to any version
+///
+/// A new version that equals the old one is added to the fork: nothing is rewritten, nothing is lost. The
+/// files of the bound directory stay as they are; write them with `avfs export`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs restore main~1
+  avfs restore 3f9a --fork experiment
+  avfs restore main@good")]
+pub struct RestoreArgs {
+    /// The version to go back to
+    #[arg(value_name = "REF")]
+    reference: Reference,
+    #[command(flatten)]
+    on: OnFork,
+}
+
+pub fn run(ctx: &CommandContext, args: &RestoreArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let committed = vault.restore(&args.on.fork, &args.reference, None)?;
+    edited::answer(ctx, &args.on.fork, &committed)
+}

@@ -1,0 +1,109 @@
+//! `avfs doctor`
+
+use std::process::Command;
+
+use clap::Args;
+use serde::Deserialize;
+
+use avfs_request::explanations;
+use avfs_wire::{DenialObject, Doctor, DoctorCheck, ErrorBody};
+
+use crate::context::{CommandContext, runner};
+use crate::crew::Fault;
+use crate::error::EdgeError;
+use crate::ui::{Failure, Out, Outcome, Tone};
+
+/// Find out what this host allows, by doing it
+///
+/// Makes each piece of the sandbox once: namespaces, mounts, overlays, a private /proc and network. Says which
+/// one fails, and what its owner can do about it.
+///
+/// With --explain-denials also what a confined command is refused: which system calls, why, what the program sees,
+/// and which option lets it through.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs doctor
+  avfs doctor --explain-denials
+  avfs doctor --json")]
+pub struct DoctorArgs {
+    /// List what a confined command is refused, and why
+    #[arg(long)]
+    explain_denials: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &DoctorArgs) -> Outcome {
+    let checks = probe()?;
+    let broken = checks.iter().filter(|check| check.required && !check.ok).count();
+    let denials =
+        args.explain_denials.then(|| explanations().into_iter().map(avfs_present::denial).collect());
+    let result = Doctor { ready: broken == 0, checks, denials };
+    let human = |out: &mut Out| {
+        for check in &result.checks {
+            let mark = match (check.ok, check.required) {
+                (true, _) => out.paint(Tone::Added, "ok  "),
+                (false, true) => out.paint(Tone::Deleted, "FAIL"),
+                (false, false) => out.paint(Tone::Changed, "no  "),
+            };
+            out.line(format_args!("{mark}  {}", check.name))?;
+            for text in [&check.detail, &check.hint].into_iter().flatten() {
+                out.line(format_args!("      {text}"))?;
+            }
+        }
+        out.line(format_args!(
+            "{}",
+            if result.ready { "avfs-run works here" } else { "avfs-run does not work here" }
+        ))?;
+        result.denials.iter().flatten().try_for_each(|denial| explain(out, denial))
+    };
+    if result.ready {
+        return ctx.ui.answer(&result, human);
+    }
+    let why = ErrorBody {
+        code: "doctor.not_ready".to_owned(),
+        message: format!("{broken} of the checks that a run needs failed"),
+        hint: result
+            .checks
+            .iter()
+            .find(|check| check.required && !check.ok)
+            .and_then(|check| check.hint.clone()),
+    };
+    ctx.ui.answer_no(&result, &why, human)
+}
+
+fn explain(out: &mut Out, denial: &DenialObject) -> Result<(), Failure> {
+    let DenialObject { layer, by, name, calls, all_but, which, answer, told, why, relax } = denial;
+    let told = if *told { ", and is told of" } else { "" };
+    out.line(format_args!(""))?;
+    out.line(format_args!("{} ({layer}: {})", out.paint(Tone::Changed, name), by.join(", ")))?;
+    let which = which.map(|which| format!(" {which}")).unwrap_or_default();
+    if !calls.is_empty() {
+        out.line(format_args!("  calls:  {}{which}", calls.join(", ")))?;
+    }
+    if !all_but.is_empty() {
+        out.line(format_args!("  calls:  all but {}", all_but.join(", ")))?;
+    }
+    out.line(format_args!("  gets:   {answer}{told}"))?;
+    out.line(format_args!("  why:    {why}"))?;
+    out.line(format_args!("  allow:  {relax}"))
+}
+
+/// What the runner answers where it cannot try.
+#[derive(Deserialize)]
+struct Refusal {
+    error: Fault,
+}
+
+/// Has the runner try: only it makes sandboxes.
+fn probe() -> Result<Vec<DoctorCheck>, Failure> {
+    let runner = runner();
+    let output = Command::new(&runner).arg("--probe").output().map_err(EdgeError::host("start", &runner))?;
+    if let Ok(refusal) = serde_json::from_slice::<Refusal>(&output.stdout) {
+        return Err(Failure::Told(refusal.error.into()));
+    }
+    let answer = serde_json::from_slice(&output.stdout);
+    Ok(answer.map_err(|error| {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        EdgeError::host("understand", &runner)(std::io::Error::other(format!("{error} {said}")))
+    })?)
+}

@@ -1,0 +1,51 @@
+//! What was done of a batch before: captures that nobody finished are finished, and the runs that succeeded are found.
+
+use avfs_engine::journal::journal_value;
+use avfs_engine::{Doubt, Recovery, ScratchDir};
+use avfs_request::SecretsInFiles;
+use avfs_types::ids::BatchId;
+use avfs_vault::Vault;
+use avfs_vault::backend::{RunRecord, RunState};
+
+use crate::commands::recover;
+use crate::context::CommandContext;
+use crate::ui::Failure;
+
+/// Captures what commands have made whose worker died before it had done so: they are not to be run twice. One that
+/// cannot be captured is told, and stays for `avfs recover`.
+pub fn finish_captures(
+    ctx: &CommandContext,
+    vault: &Vault,
+    batch: &BatchId,
+    is_meant: impl Fn(u64) -> bool,
+) -> Result<(), Failure> {
+    for recovery in Recovery::find(&ScratchDir::new(&ctx.around.cache_dir()?), vault)?.runs {
+        let item = recovery.record.item();
+        if !item.is_some_and(|item| item.batch == *batch && is_meant(item.number)) {
+            continue;
+        }
+        let run = recovery.record.run.clone();
+        match recover::finish(ctx, vault, recovery, Doubt::Refused, SecretsInFiles::Refused)? {
+            Ok(_) => {}
+            Err(error) => ctx.ui.note(format_args!("note: run {run} is not captured: {error}")),
+        }
+    }
+    Ok(())
+}
+
+pub fn succeeded(run: &RunRecord) -> bool {
+    let timed_out = journal_value(&run.result)["timed_out"].as_bool().unwrap_or(false);
+    run.state == RunState::Completed && run.exit_code == Some(0) && !timed_out
+}
+
+/// The run with which an item succeeded whose worker could not tell any more.
+pub fn landed(
+    ctx: &CommandContext,
+    vault: &Vault,
+    batch: &BatchId,
+    item: u32,
+) -> Result<Option<RunRecord>, Failure> {
+    let number = u64::from(item);
+    finish_captures(ctx, vault, batch, |other| other == number)?;
+    Ok(vault.runs_of_item(batch, number)?.into_iter().find(succeeded))
+}

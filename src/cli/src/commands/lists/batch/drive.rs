@@ -1,0 +1,389 @@
+//! Runs a batch: gives ready items to the workers and takes what comes of them, until nothing is left to do.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use avfs_lists::batch::{Begins, Manner, Schedule, Standing};
+use avfs_request::CacheMode;
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::{ForkName, VersionId, from_hex};
+use avfs_vault::{Vault, VaultError};
+use avfs_wire::{Batch, BatchCounts, BatchItemResult, ItemState, ListItem, Order, OrderItem};
+
+use super::BatchArgs;
+use super::before::{finish_captures, landed, succeeded};
+use super::chain::Chain;
+use super::plan::Plan;
+use super::report::write_reports;
+use super::results::{Results, TAIL_BYTES};
+use crate::context::CommandContext;
+use crate::crew::{Answer, CrewError, Done, Reply};
+use crate::lists;
+use crate::lists::{Beginning, Items, Work, beginning, shown_command};
+use crate::signals::Asked;
+use crate::ui::Failure;
+
+/// Items that have not succeeded and are told of in the answer.
+const TOLD_MAX: usize = 100;
+
+pub struct Ended {
+    pub answer: Batch,
+    pub interrupted: bool,
+}
+
+struct Drive<'a> {
+    ctx: &'a CommandContext,
+    vault: &'a Vault,
+    plan: &'a Plan,
+    work: Work,
+    /// What each item left.
+    versions: Vec<Option<VersionId>>,
+    chain: Option<Chain<'a>>,
+    /// Items that were run before, and have not succeeded.
+    tried: HashSet<u32>,
+    /// How often items were run that failed.
+    attempts: HashMap<u32, u32>,
+    results: Results,
+    counts: BatchCounts,
+    unsuccessful: Vec<BatchItemResult>,
+    retry: u32,
+    discard: bool,
+    cache: Option<CacheMode>,
+    resumed: u64,
+}
+
+pub fn drive(ctx: &CommandContext, args: &BatchArgs, vault: &Vault, plan: &Plan) -> Result<Ended, Failure> {
+    let begun = Instant::now();
+    let signals = Asked::watch()?;
+    let jobs = match plan.manner {
+        Manner::Chain => 1,
+        Manner::FanOut | Manner::Needs => lists::jobs(args.jobs),
+    };
+    let needs = |item: u32| plan.list.needs(item as usize);
+    let schedule = Schedule::new(plan.items(), plan.manner, plan.on_failure, needs);
+    let mut drive = Drive {
+        ctx,
+        vault,
+        plan,
+        work: Work::new(&ctx.ui, vault, schedule, plan.list.len(), jobs, &args.options.words())?,
+        versions: vec![None; plan.list.len()],
+        chain: plan.fork.as_ref().map(|fork| Chain::new(ctx, vault, plan, fork)),
+        tried: HashSet::new(),
+        attempts: HashMap::new(),
+        results: Results::open(args.results.as_deref(), plan)?,
+        counts: BatchCounts::default(),
+        unsuccessful: Vec::new(),
+        retry: args.retry,
+        discard: args.discard,
+        cache: args.cache,
+        resumed: 0,
+    };
+    drive.take_what_was_done()?;
+    drive.prepare_chain()?;
+    let interrupted = lists::run(&mut drive, &signals)?;
+    drive.tell_the_rest()?;
+    drive.finish(args, begun.elapsed(), interrupted)
+}
+
+impl Drive<'_> {
+    /// Items that succeeded before are not run again.
+    fn take_what_was_done(&mut self) -> Result<(), Failure> {
+        let (plan, vault) = (self.plan, self.vault);
+        if plan.resumed {
+            finish_captures(self.ctx, vault, &plan.record.id, |_| true)?;
+            let mut newest = 0;
+            plan.done(vault, |item, run| {
+                if !succeeded(run) {
+                    self.tried.insert(item);
+                    return Ok(());
+                }
+                if let (Some(chain), true) = (&mut self.chain, run.seq > newest) {
+                    newest = run.seq;
+                    chain.goes_on_from(run.version_after.or(run.version_before));
+                }
+                let version = run.version_after.or(run.version_before);
+                if self.work.schedule.standing(item) == Standing::Succeeded
+                    || self.is_missed(item, version)?
+                {
+                    return Ok(());
+                }
+                self.work.schedule.is_done(item);
+                if let Some(place) = self.versions.get_mut(item as usize) {
+                    *place = version;
+                }
+                let result = self.results.of_before(plan, item, run)?;
+                self.count(result);
+                self.resumed += 1;
+                Ok(())
+            })?;
+        }
+        self.results.begin()?;
+        self.work.show.begin_at(self.resumed);
+        Ok(())
+    }
+
+    /// True if others begin from what an item left, and that is gone: a fork that nobody took up has expired.
+    fn is_missed(&self, item: u32, version: Option<VersionId>) -> Result<bool, Failure> {
+        let (Manner::Needs, true, Some(version)) =
+            (self.plan.manner, self.work.schedule.is_needed(item), version)
+        else {
+            return Ok(false);
+        };
+        let known = self.vault.read()?.version(&version).map_err(VaultError::from)?;
+        Ok(known.is_none_or(|version| version.pruned_at.is_some()))
+    }
+
+    fn prepare_chain(&mut self) -> avfs_vault::Result<()> {
+        self.chain.as_mut().map_or(Ok(()), Chain::prepare)
+    }
+}
+
+impl Items for Drive<'_> {
+    fn work(&mut self) -> &mut Work {
+        &mut self.work
+    }
+
+    fn begin(&mut self, item: u32) -> Result<(), Failure> {
+        let read = match self.plan.list.item(item as usize) {
+            Ok(read) => read,
+            Err(error) => {
+                self.work.stop(error.to_string());
+                return self.settle(item, failed(self.plan, item, "", &error));
+            }
+        };
+        let command = shown_command(&read);
+        let from = match self.plan.manner {
+            Manner::Chain => None,
+            Manner::FanOut | Manner::Needs => match self.beginning(item) {
+                Ok(Beginning::At(version)) => Some(version),
+                Ok(Beginning::Clash(why)) => {
+                    let mut result = Results::blank(self.plan, item, &command);
+                    (result.state, result.reason) = (ItemState::Failed, Some(why));
+                    result.code = Some("batch.clash".to_owned());
+                    return self.settle(item, result);
+                }
+                Err(error) => {
+                    self.work.stop(told(&error));
+                    return self.settle(item, failed(self.plan, item, &command, &error));
+                }
+            },
+        };
+        self.work.show.begun(item, self.plan.list.id(item as usize), &command);
+        let order = self.order(item, read, from);
+        self.work.crew.give(item, order);
+        Ok(())
+    }
+
+    fn ended(&mut self, done: Done<u32>, killed: bool) -> Result<(), Failure> {
+        let Done { tag: item, came, took } = done;
+        let attempts = self.attempts.get(&item).copied().unwrap_or(0) + 1;
+        self.work.show.ended(item);
+        let command =
+            self.plan.list.item(item as usize).map_or_else(|_| String::new(), |it| shown_command(&it));
+        let mut result = Results::blank(self.plan, item, &command);
+        result.duration_ms = took.as_secs_f64() * 1e3;
+        match came.and_then(Reply::answer) {
+            Ok(answer) => self.take(&mut result, answer),
+            Err(error) if killed => {
+                result.state = ItemState::NotRun;
+                result.reason = Some("interrupted".to_owned());
+                tracing::debug!(%error, "a worker was killed");
+            }
+            Err(error) => self.died(item, &mut result, &error)?,
+        }
+        result.attempts = attempts;
+        let tries = self.plan.list.item(item as usize).ok().and_then(|it| it.retries).unwrap_or(self.retry);
+        let may_help = matches!(result.state, ItemState::Failed | ItemState::Error);
+        if may_help && attempts <= tries && self.work.stopped.is_none() && !killed {
+            self.attempts.insert(item, attempts);
+            self.work.show.again(self.plan.list.id(item as usize), &result.ending(), attempts, tries);
+            match self.prepare_chain() {
+                Ok(()) => {
+                    self.work.schedule.again(item);
+                    return Ok(());
+                }
+                Err(error) => self.work.stop(told(&error)),
+            }
+        }
+        self.settle(item, result)
+    }
+}
+
+impl Drive<'_> {
+    /// The version an item begins from.
+    fn beginning(&self, item: u32) -> avfs_vault::Result<Beginning> {
+        let base = self.plan.record.base;
+        let needs = match self.work.schedule.begins(item) {
+            Begins::Base => return Ok(Beginning::At(base)),
+            Begins::After(needs) => needs,
+        };
+        let left = |need: u32| {
+            let version = self.versions.get(need as usize).copied().flatten();
+            (self.plan.list.id(need as usize), version.unwrap_or(base))
+        };
+        let made: Vec<(&str, VersionId)> = needs.into_iter().map(left).collect();
+        beginning(self.vault, &format!("batch-{}-{}", self.plan.record.id, item + 1), &made)
+    }
+
+    fn order(&self, item: u32, read: ListItem, from: Option<VersionId>) -> Order {
+        let mut request = read.request;
+        request.vault = None;
+        request.fork = self.plan.fork.as_ref().map(ForkName::to_string);
+        request.from = from.map(|version| version.to_hex());
+        request.retention = self.discard.then(|| "discard".to_owned());
+        if let Some(mode) = self.cache {
+            request.cache_mode = Some(mode.word().to_owned());
+        }
+        if self.attempts.contains_key(&item) || self.tried.contains(&item) {
+            // What failed may be what is remembered.
+            request.cache_mode = Some(CacheMode::Off.word().to_owned());
+        }
+        request.at = request.at.or_else(|| self.plan.list.header()?.at.clone());
+        let batch = self.plan.record.id.to_string();
+        let item = Some(OrderItem { batch, number: u64::from(item) });
+        Order { request, item, look: false, tail_bytes: Some(TAIL_BYTES) }
+    }
+
+    /// A worker that died may have done what it was asked for, and only not have told.
+    fn died(&mut self, item: u32, result: &mut BatchItemResult, error: &CrewError) -> Result<(), Failure> {
+        if let Some(run) = landed(self.ctx, self.vault, &self.plan.record.id, item)? {
+            *result = Results::of_run(self.plan, item, &run)?;
+            return Ok(());
+        }
+        (result.state, result.code) = (ItemState::Error, Some(error.code().to_owned()));
+        result.reason = Some(error.to_string());
+        if error.is_for_all() {
+            self.work.stop(told(error));
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, result: &mut BatchItemResult, answer: Answer) {
+        result.run_id = answer.run_id.clone();
+        if let Some(chain) = &mut self.chain {
+            chain.ended(answer.run_id.clone());
+        }
+        result.state = match (answer.state.as_str(), answer.success) {
+            ("completed", true) => ItemState::Succeeded,
+            ("completed", false) => ItemState::Failed,
+            ("denied" | "approval_required", _) => ItemState::Denied,
+            _ => ItemState::Error,
+        };
+        let is_of_the_command = answer.is_of_the_command();
+        if let Some(ran) = answer.result {
+            result.cached = ran.cached;
+            result.exit_code = ran.exit_code;
+            result.signal = ran.signal;
+            result.timed_out = ran.timed_out;
+            result.fork = ran.fork;
+            result.version = ran.version_after.or(ran.version_before);
+            result.duration_ms = ran.duration_ms;
+            result.stdout = Some(Results::tail(&ran.stdout, &ran.stdout_encoding));
+            result.stderr = Some(Results::tail(&ran.stderr, &ran.stderr_encoding));
+        }
+        if let Some(fault) = answer.error {
+            if is_of_the_command {
+                if result.state == ItemState::Error {
+                    result.state = ItemState::Failed;
+                }
+            } else {
+                let hint = fault.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+                self.work.stop(format!("{}{hint}", fault.message));
+            }
+            (result.code, result.reason) = (Some(fault.code), Some(fault.message));
+        }
+    }
+
+    fn settle(&mut self, item: u32, result: BatchItemResult) -> Result<(), Failure> {
+        if result.state == ItemState::NotRun {
+            // As if it had not been begun: that is how it will be gone on with.
+            self.work.schedule.again(item);
+            return Ok(());
+        }
+        let version =
+            result.version.as_deref().and_then(from_hex).and_then(|hex| VersionId::from_slice(&hex));
+        if let Some(place) = self.versions.get_mut(item as usize) {
+            *place = version;
+        }
+        if let Some(chain) = &mut self.chain {
+            chain.goes_on_from(version);
+        }
+        self.work.schedule.ended(item, result.state == ItemState::Succeeded);
+        self.work.show.settled(&result);
+        self.results.add(&result)?;
+        self.count(result);
+        Ok(())
+    }
+
+    fn count(&mut self, result: BatchItemResult) {
+        self.counts.add(&result);
+        if result.state != ItemState::Succeeded && self.unsuccessful.len() < TOLD_MAX {
+            self.unsuccessful.push(result);
+        }
+    }
+
+    /// Items that nobody came to.
+    fn tell_the_rest(&mut self) -> Result<(), Failure> {
+        for item in 0..self.plan.items() {
+            let (state, reason) = match self.work.schedule.standing(item) {
+                Standing::Succeeded | Standing::Failed => continue,
+                Standing::LeftOut => {
+                    let need =
+                        self.work.schedule.in_vain(item).map_or("", |need| self.plan.list.id(need as usize));
+                    (ItemState::LeftOut, format!("{need} did not succeed"))
+                }
+                Standing::Waiting | Standing::Ready | Standing::Running => {
+                    (ItemState::NotRun, "the batch ended before its turn came".to_owned())
+                }
+            };
+            let command =
+                self.plan.list.item(item as usize).map_or_else(|_| String::new(), |it| shown_command(&it));
+            let mut result = Results::blank(self.plan, item, &command);
+            (result.state, result.reason) = (state, Some(reason));
+            self.results.add(&result)?;
+            self.count(result);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, args: &BatchArgs, took: Duration, interrupted: bool) -> Result<Ended, Failure> {
+        self.work.show.finish();
+        for note in self.work.crew.dismiss(self.ctx, self.vault)? {
+            self.ctx.ui.note(format_args!("note: {}", note.text));
+        }
+        let (plan, counts) = (self.plan, self.counts);
+        let interrupted = interrupted && !counts.all_succeeded();
+        if counts.all_succeeded() {
+            let detail = format!("items={}", counts.items);
+            self.vault.end_batch(&plan.record, &detail)?;
+        }
+        self.results.finish()?;
+        write_reports(args, plan, &self.results, &counts, took)?;
+        let answer = Batch {
+            batch_id: plan.record.id.to_string(),
+            mode: plan.manner.word(),
+            base: plan.record.base.to_hex(),
+            fork: plan.fork.as_ref().map(ForkName::to_string),
+            counts,
+            duration_ms: took.as_secs_f64() * 1e3,
+            resumed: self.resumed,
+            stopped: self.work.stopped.or_else(|| interrupted.then(|| "interrupted".to_owned())),
+            unsuccessful: self.unsuccessful,
+        };
+        Ok(Ended { answer, interrupted })
+    }
+}
+
+/// An item that could not be begun.
+fn failed(plan: &Plan, item: u32, command: &str, error: &dyn Diagnose) -> BatchItemResult {
+    let mut result = Results::blank(plan, item, command);
+    (result.state, result.code) = (ItemState::Error, Some(error.code().to_owned()));
+    result.reason = Some(error.to_string());
+    result
+}
+
+/// Why a batch is stopped, with what helps.
+fn told(error: &dyn Diagnose) -> String {
+    let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+    format!("{error}{hint}")
+}

@@ -1,0 +1,61 @@
+//! What keeps a batch from being begun or gone on with.
+
+use avfs_hostfs::lock::LockError;
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::BatchId;
+
+#[derive(Debug, thiserror::Error)]
+pub enum BatchError {
+    #[error("the list {list} has no items")]
+    Empty { list: String },
+    #[error("no batch of the list {list} was begun here")]
+    NothingToResume { list: String },
+    #[error("batch {id} was begun with another list than {list}")]
+    OtherList { id: BatchId, list: String },
+    #[error("every item of batch {id} has succeeded")]
+    AllDone { id: BatchId },
+    #[error("what is written down of batch {id} cannot be read: {problem}")]
+    BadPlan { id: BatchId, problem: String },
+    #[error("batch {id} is being run by another process")]
+    Held {
+        id: BatchId,
+        #[source]
+        source: LockError,
+    },
+    #[error("batch {id} was begun with --mode {mode}")]
+    OtherMode { id: BatchId, mode: &'static str },
+    #[error("--fork is for a chain; each item of --mode {mode} has a fork of its own")]
+    ForkWithoutChain { mode: &'static str },
+    #[error("--discard keeps nothing that a later item could begin from")]
+    DiscardInSequence,
+}
+
+impl Diagnose for BatchError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Empty { .. } => "list.empty",
+            Self::NothingToResume { .. } => "batch.not_found",
+            Self::OtherList { .. } => "batch.other_list",
+            Self::AllDone { .. } => "batch.all_done",
+            Self::BadPlan { .. } => "batch.bad_plan",
+            Self::Held { .. } => "batch.held",
+            Self::OtherMode { .. } | Self::ForkWithoutChain { .. } | Self::DiscardInSequence => "usage",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Empty { .. } => "write one command a line".to_owned(),
+            Self::NothingToResume { .. } => "begin it without --resume, or see: avfs batch --list".to_owned(),
+            Self::OtherList { .. } => {
+                "undo the change of the list, or begin a new batch without --resume".to_owned()
+            }
+            Self::AllDone { .. } => "run it again without --resume".to_owned(),
+            Self::BadPlan { .. } => "begin a new batch without --resume".to_owned(),
+            Self::Held { .. } => "wait until it has ended, or end it with ^C".to_owned(),
+            Self::OtherMode { .. } => "leave --mode out, or begin a new batch without --resume".to_owned(),
+            Self::ForkWithoutChain { .. } => "leave one of them out".to_owned(),
+            Self::DiscardInSequence => "use it with --mode fan-out".to_owned(),
+        })
+    }
+}

@@ -1,0 +1,212 @@
+//! What a batch is: its list, its base, how its items follow each other, and what was done of it before.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use avfs_engine::bound_dir;
+use avfs_hostfs::random;
+use avfs_lists::batch::{Manner, OnFailure};
+use avfs_lists::list::ListFile;
+use avfs_types::ids::{BatchId, BatchPrefix, ForkName, VersionId};
+use avfs_types::reference::Reference;
+use avfs_vault::Vault;
+use avfs_vault::backend::{BatchRecord, RunRecord};
+use avfs_vault::import::OnTrouble;
+
+use super::BatchArgs;
+use super::error::BatchError;
+use super::hold::Hold;
+use crate::commands::import::import;
+use crate::context::CommandContext;
+use crate::error::EdgeError;
+use crate::ui::Failure;
+
+/// What the vault keeps of how a batch is run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Kept {
+    mode: String,
+    fork: Option<String>,
+    items: u64,
+    list: String,
+}
+
+impl Kept {
+    fn of(record: &BatchRecord) -> serde_json::Result<Self> {
+        serde_json::from_str(&record.plan)
+    }
+}
+
+pub struct Plan {
+    pub list: ListFile,
+    pub record: BatchRecord,
+    pub manner: Manner,
+    pub on_failure: OnFailure,
+    /// The fork of a chain.
+    pub fork: Option<ForkName>,
+    /// True if it was begun before.
+    pub resumed: bool,
+    list_path: String,
+    _hold: Hold,
+}
+
+impl Plan {
+    pub fn make(ctx: &CommandContext, args: &BatchArgs, vault: &Vault) -> Result<Self, Failure> {
+        let path = args.list_file.clone().unwrap_or_default();
+        let list = ListFile::open(&path, &std::env::temp_dir())?;
+        let list_path = path.display().to_string();
+        if list.is_empty() {
+            return Err(BatchError::Empty { list: list_path }.into());
+        }
+        match args.resume()? {
+            Some(which) => Self::resume(ctx, args, vault, list, list_path, which),
+            None => Self::begin(ctx, args, vault, list, list_path),
+        }
+    }
+
+    fn begin(
+        ctx: &CommandContext,
+        args: &BatchArgs,
+        vault: &Vault,
+        list: ListFile,
+        list_path: String,
+    ) -> Result<Self, Failure> {
+        let has_needs = (0..list.len()).any(|item| !list.needs(item).is_empty());
+        let usual = if has_needs { Manner::Needs } else { Manner::Chain };
+        let manner = args.mode.unwrap_or(usual);
+        let id = BatchId::from_random(
+            random::bytes().map_err(EdgeError::host("draw an id from", &PathBuf::from("/dev/urandom")))?,
+        );
+        let fork = match manner {
+            Manner::Chain => Some(match &args.fork {
+                Some(fork) => fork.clone(),
+                None => ForkName::parse(&format!("batch-{id}"))?,
+            }),
+            Manner::FanOut | Manner::Needs => None,
+        };
+        check(args, manner)?;
+        let base = base(ctx, args, vault, fork.as_ref())?;
+        let kept = Kept {
+            mode: manner.word().to_owned(),
+            fork: fork.as_ref().map(ForkName::to_string),
+            items: list.len() as u64,
+            list: list_path.clone(),
+        };
+        let record = BatchRecord {
+            id,
+            list: list.digest(),
+            base,
+            started_at: vault.now(),
+            ended_at: None,
+            plan: serde_json::to_string(&kept).unwrap_or_default(),
+        };
+        let (on_failure, _hold) = (on_failure(args), Hold::take(ctx, &record.id)?);
+        let plan = Self { list, record, manner, on_failure, fork, resumed: false, list_path, _hold };
+        vault.begin_batch(&plan.record)?;
+        Ok(plan)
+    }
+
+    fn resume(
+        ctx: &CommandContext,
+        args: &BatchArgs,
+        vault: &Vault,
+        list: ListFile,
+        list_path: String,
+        which: Option<BatchPrefix>,
+    ) -> Result<Self, Failure> {
+        let record = match which {
+            Some(prefix) => vault.batch(&prefix)?,
+            None => {
+                let batches = vault.batches(usize::MAX)?;
+                let named = |batch: &&BatchRecord| {
+                    Kept::of(batch).is_ok_and(|kept| kept.list == list_path && batch.ended_at.is_none())
+                };
+                let newest = batches.iter().find(|batch| batch.list == list.digest());
+                let newest = newest.or_else(|| batches.iter().find(named));
+                newest.cloned().ok_or_else(|| BatchError::NothingToResume { list: list_path.clone() })?
+            }
+        };
+        let id = record.id.clone();
+        if record.list != list.digest() {
+            return Err(BatchError::OtherList { id, list: list_path }.into());
+        }
+        let bad = |problem: String| BatchError::BadPlan { id: id.clone(), problem };
+        let kept = Kept::of(&record).map_err(|error| bad(error.to_string()))?;
+        let manner: Manner = kept.mode.parse().map_err(|_| bad(format!("mode {}", kept.mode)))?;
+        let fork = kept.fork.as_deref().map(ForkName::parse).transpose()?;
+        if args.mode.is_some_and(|asked| asked != manner) {
+            return Err(BatchError::OtherMode { id, mode: manner.word() }.into());
+        }
+        check(args, manner)?;
+        let (on_failure, _hold) = (on_failure(args), Hold::take(ctx, &id)?);
+        // Whoever was at it until now may have ended it.
+        let record = vault.batch(&BatchPrefix::from(&id))?;
+        if record.ended_at.is_some() {
+            return Err(BatchError::AllDone { id }.into());
+        }
+        Ok(Self { list, record, manner, on_failure, fork, resumed: true, list_path, _hold })
+    }
+
+    /// As it was given, for who is to type it again.
+    pub fn list_path(&self) -> &str {
+        &self.list_path
+    }
+
+    pub fn items(&self) -> u32 {
+        u32::try_from(self.list.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Every run that was made for an item before.
+    pub fn done(
+        &self,
+        vault: &Vault,
+        mut each: impl FnMut(u32, &RunRecord) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        vault.each_batch_run(&self.record.id, |item, run| match u32::try_from(item) {
+            Ok(item) if item < self.items() => each(item, &run),
+            Ok(_) | Err(_) => Ok(()),
+        })
+    }
+}
+
+/// What cannot be had together.
+fn check(args: &BatchArgs, manner: Manner) -> Result<(), BatchError> {
+    match manner {
+        Manner::FanOut | Manner::Needs if args.fork.is_some() => {
+            Err(BatchError::ForkWithoutChain { mode: manner.word() })
+        }
+        Manner::Chain | Manner::Needs if args.discard => Err(BatchError::DiscardInSequence),
+        Manner::Chain | Manner::FanOut | Manner::Needs => Ok(()),
+    }
+}
+
+fn on_failure(args: &BatchArgs) -> OnFailure {
+    if args.keep_going { OnFailure::KeepGoing } else { OnFailure::Stop }
+}
+
+/// The version that the first items begin from.
+fn base(
+    ctx: &CommandContext,
+    args: &BatchArgs,
+    vault: &Vault,
+    fork: Option<&ForkName>,
+) -> Result<VersionId, Failure> {
+    let known = match fork {
+        Some(fork) => vault.read()?.fork(fork).map_err(avfs_vault::VaultError::from)?,
+        None => None,
+    };
+    if let (Some(fork), None) = (known, &args.from) {
+        return Ok(fork.head);
+    }
+    let from = match (args.from()?, bound_dir(vault)?) {
+        (Some(from), _) => from,
+        (None, Some(dir)) => {
+            let main = ForkName::main();
+            import(ctx, vault, &dir, &main, "import before a batch", OnTrouble::KeepGoing)?;
+            Reference::parse(main.as_str())?
+        }
+        (None, None) => Reference::parse(ForkName::main().as_str())?,
+    };
+    let reader = vault.read()?;
+    Ok(avfs_vault::version::resolve(&*reader, &from)?.0.id)
+}

@@ -1,0 +1,236 @@
+//! The results of a batch: lines of JSON in a file, written as items end and read again for the reports.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use avfs_hostfs::random;
+use avfs_types::ids::VersionId;
+use avfs_types::printable;
+use avfs_vault::backend::RunRecord;
+use avfs_wire::{BatchItemResult, ItemState, tail};
+
+use super::plan::Plan;
+use crate::error::EdgeError;
+use crate::lists::shown_command;
+use crate::ui::Failure;
+
+/// Bytes of each stream that are kept: the end says why.
+pub const TAIL_BYTES: usize = 16 * 1024;
+
+pub struct Results {
+    file: BufWriter<File>,
+    /// Where it is, for messages.
+    path: PathBuf,
+    /// What was asked for cannot be read again, so its lines are written there beside the file.
+    copy: Option<File>,
+    /// The lines that were there when a batch was gone on with, until those that still hold are in the new file.
+    old: Option<OldLines>,
+}
+
+/// Where the line of each run is that succeeded.
+struct OldLines {
+    file: File,
+    of_run: HashMap<String, (u64, usize)>,
+    /// The new file's name until it takes the place of the old one.
+    beside: PathBuf,
+}
+
+impl Results {
+    /// A new file; that of a batch which is gone on with keeps the lines of what has succeeded. Without a name it is one
+    /// that nobody sees.
+    pub fn open(path: Option<&Path>, plan: &Plan) -> Result<Self, Failure> {
+        let Some(path) = path else {
+            let path = std::env::temp_dir();
+            let file = unnamed(&path)?;
+            return Ok(Self { file, path, copy: None, old: None });
+        };
+        let io = |operation| EdgeError::host(operation, path);
+        let there = match std::fs::metadata(path) {
+            Ok(there) => Some(there),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(io("look at")(error).into()),
+        };
+        let at = path.to_owned();
+        if there.as_ref().is_some_and(|there| !there.is_file()) {
+            let copy = File::options().write(true).open(path).map_err(io("write"))?;
+            let file = unnamed(&std::env::temp_dir())?;
+            return Ok(Self { file, path: at, copy: Some(copy), old: None });
+        }
+        let mut options = File::options();
+        options.read(true).write(true);
+        if there.is_some() && plan.resumed {
+            let file = File::open(path).map_err(io("read"))?;
+            let of_run = succeeded_lines(&file).map_err(io("read"))?;
+            let suffix = random::suffix().map_err(io("draw a name beside"))?;
+            let beside = path.with_file_name(format!(".avfs-results-{suffix}"));
+            let new = options.create_new(true).open(&beside).map_err(EdgeError::host("write", &beside))?;
+            let old = Some(OldLines { file, of_run, beside });
+            return Ok(Self { file: BufWriter::new(new), path: at, copy: None, old });
+        }
+        let file = options.create(true).truncate(true).open(path).map_err(io("write"))?;
+        Ok(Self { file: BufWriter::new(file), path: at, copy: None, old: None })
+    }
+
+    /// A line at once: whoever reads along sees it when it is true.
+    pub fn add(&mut self, result: &BatchItemResult) -> Result<(), Failure> {
+        let line = printable::json_line(result).map_err(self.io())?;
+        avfs_types::pause::point("result");
+        self.line(&line)?;
+        if self.old.is_none() {
+            self.finish()?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &[u8]) -> Result<(), Failure> {
+        let copied = match &mut self.copy {
+            Some(copy) => copy.write_all(line),
+            None => Ok(()),
+        };
+        Ok(copied.and_then(|()| self.file.write_all(line)).map_err(self.io())?)
+    }
+
+    fn io(&self) -> impl FnOnce(io::Error) -> EdgeError {
+        EdgeError::host("write", &self.path)
+    }
+
+    pub fn finish(&mut self) -> Result<(), Failure> {
+        Ok(self.file.flush().map_err(self.io())?)
+    }
+
+    /// All lines, from the first.
+    pub fn read(&self) -> io::Result<impl Iterator<Item = io::Result<BatchItemResult>> + use<>> {
+        let mut file = self.file.get_ref().try_clone()?;
+        file.seek(SeekFrom::Start(0))?;
+        let lines = BufReader::new(file).lines();
+        Ok(lines.map(|line| serde_json::from_str(&line?).map_err(io::Error::other)))
+    }
+
+    /// An item of which nothing is known yet.
+    pub fn blank(plan: &Plan, item: u32, command: &str) -> BatchItemResult {
+        BatchItemResult {
+            item: u64::from(item) + 1,
+            id: plan.list.id(item as usize).to_owned(),
+            command: command.to_owned(),
+            state: ItemState::NotRun,
+            cached: false,
+            exit_code: None,
+            signal: None,
+            timed_out: false,
+            attempts: 0,
+            run_id: None,
+            fork: None,
+            version: None,
+            duration_ms: 0.0,
+            stdout: None,
+            stderr: None,
+            reason: None,
+            code: None,
+        }
+    }
+
+    /// An item that has succeeded, by its run.
+    pub fn of_run(plan: &Plan, item: u32, run: &RunRecord) -> Result<BatchItemResult, Failure> {
+        let command = plan.list.item(item as usize).map(|read| shown_command(&read))?;
+        let mut result = Self::blank(plan, item, &command);
+        result.state = ItemState::Succeeded;
+        result.attempts = 1;
+        result.exit_code = run.exit_code;
+        result.run_id = Some(run.id.to_string());
+        result.fork = run.version_after.map(|_| run.fork.to_string());
+        result.version = run.version_after.or(run.version_before).map(|version: VersionId| version.to_hex());
+        let lasted = run.ended_at.map_or(0, |ended| ended.0 - run.started_at.0);
+        // The journal's clock counts nanoseconds.
+        result.duration_ms = std::time::Duration::from_nanos(lasted.unsigned_abs()).as_secs_f64() * 1e3;
+        Ok(result)
+    }
+
+    /// An item that succeeded before: with the line it had, or with what the journal knows.
+    pub fn of_before(&mut self, plan: &Plan, item: u32, run: &RunRecord) -> Result<BatchItemResult, Failure> {
+        let line = match &self.old {
+            Some(old) => old.line(run.id.as_str()).map_err(EdgeError::host("read", &self.path))?,
+            None => None,
+        };
+        let known = line.as_ref().and_then(|line| serde_json::from_slice::<BatchItemResult>(line).ok());
+        if let (Some(mut line), Some(known)) = (line, known)
+            && known.item == u64::from(item) + 1
+        {
+            line.push(b'\n');
+            self.line(&line)?;
+            return Ok(known);
+        }
+        let result = Self::of_run(plan, item, run)?;
+        self.add(&result)?;
+        Ok(result)
+    }
+
+    /// Everything that was done before has its line: from here on the file is the one that was named.
+    pub fn begin(&mut self) -> Result<(), Failure> {
+        self.finish()?;
+        if let Some(old) = self.old.take() {
+            std::fs::rename(&old.beside, &self.path).map_err(self.io())?;
+        }
+        Ok(())
+    }
+
+    /// The end of what a command wrote.
+    pub fn tail(text: &str, encoding: &str) -> String {
+        if encoding != "utf-8" {
+            return "(not text)".to_owned();
+        }
+        tail(text, TAIL_BYTES).to_owned()
+    }
+}
+
+impl Drop for Results {
+    fn drop(&mut self) {
+        if let Some(old) = &self.old {
+            // It failed before it was begun; the old file is as it was.
+            let _ = std::fs::remove_file(&old.beside);
+        }
+    }
+}
+
+impl OldLines {
+    fn line(&self, run: &str) -> io::Result<Option<Vec<u8>>> {
+        let Some((offset, length)) = self.of_run.get(run) else { return Ok(None) };
+        let mut line = vec![0; *length];
+        self.file.read_exact_at(&mut line, *offset)?;
+        Ok(Some(line))
+    }
+}
+
+/// Where the lines of items are that have succeeded; half a line at the end is what a crash leaves.
+fn succeeded_lines(old: &File) -> io::Result<HashMap<String, (u64, usize)>> {
+    let (mut lines, mut line, mut offset) = (BufReader::new(old), Vec::new(), 0);
+    let mut of_run = HashMap::new();
+    loop {
+        line.clear();
+        let read = lines.read_until(b'\n', &mut line)?;
+        if read == 0 {
+            return Ok(of_run);
+        }
+        let length = line.trim_ascii_end().len();
+        if let Ok(BatchItemResult { state: ItemState::Succeeded, run_id: Some(run), .. }) =
+            serde_json::from_slice(&line)
+        {
+            of_run.insert(run, (offset, length));
+        }
+        offset += read as u64;
+    }
+}
+
+/// A file in a directory that has no name.
+fn unnamed(dir: &Path) -> Result<BufWriter<File>, EdgeError> {
+    let make = || {
+        let name = dir.join(format!("avfs-batch-{}", random::suffix()?));
+        let file = File::options().read(true).write(true).create_new(true).open(&name)?;
+        std::fs::remove_file(&name)?;
+        Ok(BufWriter::new(file))
+    };
+    make().map_err(EdgeError::host("write a file in", dir))
+}

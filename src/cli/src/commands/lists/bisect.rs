@@ -1,0 +1,370 @@
+//! `avfs bisect`
+
+use std::collections::HashMap;
+
+use clap::{ArgGroup, Args};
+
+use avfs_lists::bisect::{End, Finding, Search, Verdict};
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::{ForkName, RunPrefix};
+use avfs_types::reference::Reference;
+use avfs_vault::backend::{ForkRecord, RunRecord, VersionRecord};
+use avfs_vault::version::History;
+use avfs_vault::{Vault, VaultError};
+use avfs_wire::{Bisect, BisectProbe, EndedObject, ErrorBody, Order, VerdictName};
+
+use crate::commands::runs::command_text;
+use crate::context::CommandContext;
+use crate::crew::{Crew, Done, LOOK_EVERY, Ran, WORKERS_MAX};
+use crate::run_options::{CommandWords, RunOptions, command_request};
+use crate::signals::Asked;
+use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::view::{first_line, local_time, plural};
+
+/// What a test exits with on a version it cannot tell about.
+const CANNOT_TELL: i32 = 125;
+
+/// Find the run after which a test fails: the first bad version of a fork
+///
+/// The test is run on versions between a good one, where it passes, and a bad one, where it fails; each time in a sandbox
+/// of its own whose changes are dropped. Exit code 0 means good, 125 that this version cannot be tested, anything else
+/// bad: signals and --timeout too. Versions of the same content are tested once.
+///
+/// With --jobs N so many versions are tested at once, and each round leaves one in N+1 of what is left.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("test").required(true).args(["command", "shell"]))]
+#[command(
+    override_usage = "avfs bisect [OPTIONS] <FORK> -- <COMMAND>...\n       avfs bisect [OPTIONS] <FORK> --shell <LINE>"
+)]
+#[command(after_help = "\
+Examples:
+  avfs bisect fix-1 -- make test
+  avfs bisect main --good main~40 --jobs 4 -- cargo test -q
+  avfs bisect fix-1 --timeout 30s --shell 'make || exit 125; ./smoke-test'")]
+pub struct BisectArgs {
+    /// The fork whose history is searched
+    fork: ForkName,
+    /// A version where the test passes [default: where the fork began]
+    #[arg(long, value_name = "REF")]
+    good: Option<Reference>,
+    /// A version where the test fails [default: the head of the fork]
+    #[arg(long, value_name = "REF")]
+    bad: Option<Reference>,
+    /// How many versions to test at once
+    #[arg(short, long, value_name = "N", default_value = "1")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX))]
+    jobs: u16,
+    /// Show what each test printed
+    #[arg(short, long)]
+    verbose: bool,
+    #[command(flatten)]
+    what: CommandWords,
+    #[command(flatten)]
+    options: RunOptions,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum BisectError {
+    #[error("{good} is no version that led to {bad}")]
+    NotAncestor { good: String, bad: String },
+    #[error("there is nothing to search: {version} is both the good version and the bad one")]
+    NothingBetween { version: String },
+    #[error("the test does not pass on the good version {version} ({how})")]
+    NotGood { version: String, how: String },
+    #[error("the test does not fail on the bad version {version} ({how})")]
+    NotBad { version: String, how: String },
+    #[error("the {which} version {version} cannot be tested ({how})")]
+    Untestable { which: &'static str, version: String, how: String },
+    #[error("it was interrupted before the version was found")]
+    Interrupted,
+}
+
+impl Diagnose for BisectError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NotAncestor { .. } => "bisect.not_ancestor",
+            Self::NothingBetween { .. } => "bisect.nothing_between",
+            Self::NotGood { .. } => "bisect.not_good",
+            Self::NotBad { .. } => "bisect.not_bad",
+            Self::Untestable { .. } => "bisect.untestable",
+            Self::Interrupted => "bisect.interrupted",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::NotAncestor { .. } => "see which versions did with: avfs log FORK",
+            Self::NothingBetween { .. } | Self::NotGood { .. } => {
+                "name a version where it passes with: --good REF; see what it prints with: --verbose"
+            }
+            Self::NotBad { .. } => {
+                "name a version where it fails with: --bad REF; see what it prints with: --verbose"
+            }
+            Self::Untestable { .. } => "name another with: --good REF, --bad REF",
+            Self::Interrupted => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+pub fn run(ctx: &CommandContext, args: &BisectArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let fork = vault.fork(&args.fork)?;
+    let versions = history(&vault, &fork, args)?;
+    let mut bisection = Bisection { ctx, args, versions: &versions, probes: Vec::new(), how: HashMap::new() };
+    let asked = Asked::watch()?;
+    let mut crew = Crew::hire(
+        usize::from(args.jobs),
+        vault.path().unwrap_or(ctx.around.cwd.as_path()),
+        &args.options.words(),
+    )?;
+    let found = bisection.search(&mut crew, &asked);
+    let dismissed = crew.dismiss(ctx, &vault);
+    let suspects = bisection.suspects(found?)?;
+    for note in dismissed? {
+        ctx.ui.note(format_args!("note: {}", note.text));
+    }
+    let run = match suspects {
+        [only] => run_of(&vault, only)?,
+        _ => None,
+    };
+    bisection.answer(suspects, run.as_ref())
+}
+
+/// The versions to search, oldest first: the good one, what came after it, and the bad one last.
+fn history(vault: &Vault, fork: &ForkRecord, args: &BisectArgs) -> Result<Vec<VersionRecord>, Failure> {
+    let reader = vault.read()?;
+    let resolve = |reference: &Option<Reference>, default| match reference {
+        Some(reference) => Ok::<_, VaultError>(avfs_vault::version::resolve(&*reader, reference)?.0.id),
+        None => Ok(default),
+    };
+    let (good, bad) = (resolve(&args.good, fork.base)?, resolve(&args.bad, fork.head)?);
+    if good == bad {
+        return Err(BisectError::NothingBetween { version: good.short() }.into());
+    }
+    let mut versions = Vec::new();
+    for version in History::new(&*reader, bad) {
+        let version = version?;
+        let last = version.id == good;
+        versions.push(version);
+        if last {
+            versions.reverse();
+            return Ok(versions);
+        }
+    }
+    Err(BisectError::NotAncestor { good: good.short(), bad: bad.short() }.into())
+}
+
+/// The run that made a version, as far as it is known.
+fn run_of(vault: &Vault, version: &VersionRecord) -> Result<Option<RunRecord>, Failure> {
+    let Some(prefix) = version.run.as_deref().and_then(|run| RunPrefix::parse(run).ok()) else {
+        return Ok(None);
+    };
+    match vault.run(&prefix) {
+        Ok(run) => Ok(Some(run)),
+        Err(VaultError::NoRun { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+struct Bisection<'a> {
+    ctx: &'a CommandContext,
+    args: &'a BisectArgs,
+    versions: &'a [VersionRecord],
+    probes: Vec<BisectProbe>,
+    /// How the test ended, by position.
+    how: HashMap<usize, String>,
+}
+
+impl<'a> Bisection<'a> {
+    fn search(&mut self, crew: &mut Crew<usize>, asked: &Asked) -> Result<Finding, Failure> {
+        let contents = self.versions.iter().map(|version| version.content);
+        let nothing = || BisectError::NothingBetween { version: self.args.fork.to_string() };
+        let mut search = Search::new(contents).ok_or_else(nothing)?;
+        for (position, version) in self.versions.iter().enumerate() {
+            // Of another version with this content the files may be there.
+            if version.pruned_at.is_some() && !self.is_kept(version) {
+                search.take(position, Verdict::Skipped);
+                self.how.insert(position, "its files were given up by a prune".to_owned());
+            }
+        }
+        let count = plural(self.versions.len() as u64 - 1, "version", "versions");
+        self.ctx.ui.note(format_args!("searching {count} of {}", self.args.fork));
+        loop {
+            if let Some(finding) = search.finding() {
+                return Ok(finding);
+            }
+            for position in search.next(crew.idle()) {
+                self.give(crew, position);
+            }
+            if asked.times() > 0 {
+                return Err(BisectError::Interrupted.into());
+            }
+            if let Some(done) = crew.next(LOOK_EVERY) {
+                let position = done.tag;
+                let verdict = self.take(done)?;
+                search.take(position, verdict);
+            }
+        }
+    }
+
+    fn is_kept(&self, pruned: &VersionRecord) -> bool {
+        self.versions.iter().any(|other| other.content == pruned.content && other.pruned_at.is_none())
+    }
+
+    fn version(&self, position: usize) -> &'a VersionRecord {
+        // The search was made of these very positions.
+        &self.versions[position]
+    }
+
+    fn give(&self, crew: &mut Crew<usize>, position: usize) {
+        let version = self.version(position);
+        // One of the same content is as good, and its files are there.
+        let kept =
+            self.versions.iter().find(|other| other.content == version.content && other.pruned_at.is_none());
+        let mut request = self.args.what.line().map(|line| command_request(&line)).unwrap_or_default();
+        request.from = Some(kept.unwrap_or(version).id.to_hex());
+        request.retention = Some("discard".to_owned());
+        crew.give(position, Order { request, item: None, look: false, tail_bytes: None });
+    }
+
+    /// What a probe says; an error if it was not the test that failed.
+    fn take(&mut self, done: Done<usize>) -> Result<Verdict, Failure> {
+        let version = self.version(done.tag);
+        let answer = done.came?.answer()?;
+        let run_id = answer.run_id.clone();
+        let ran = answer.ran().map_err(|error| Failure::Told(not_probed(version, error)))?;
+        let verdict = verdict(&ran);
+        let how = ran.how();
+        let (name, word) = match verdict {
+            Verdict::Good => (VerdictName::Good, "good"),
+            Verdict::Bad => (VerdictName::Bad, "bad"),
+            Verdict::Skipped => (VerdictName::Skipped, "skipped"),
+        };
+        let (id, message) = (version.id.short(), first_line(&version.message));
+        let seconds = ran.duration_ms / 1000.0;
+        self.ctx.ui.note(format_args!("{id}  {word:<7}  {how:<9}  {seconds:7.2} s  {message}"));
+        if self.args.verbose {
+            self.ctx.ui.note_output(&ran);
+        }
+        let ended = EndedObject {
+            run_id,
+            exit_code: ran.exit_code,
+            signal: ran.signal,
+            timed_out: ran.timed_out,
+            duration_ms: ran.duration_ms,
+        };
+        self.probes.push(BisectProbe { version: version.id.to_hex(), verdict: name, ended });
+        self.how.insert(done.tag, how);
+        Ok(verdict)
+    }
+
+    /// The versions of which one is the first bad one.
+    fn suspects(&self, finding: Finding) -> Result<&'a [VersionRecord], BisectError> {
+        let last = self.versions.len() - 1;
+        let told = |position: usize| {
+            // Another of the same content may have been probed for it.
+            let content = self.version(position).content;
+            let mut same = (0..=last).filter(|other| self.version(*other).content == content);
+            let how = same.find_map(|other| self.how.get(&other)).cloned().unwrap_or_default();
+            (self.version(position).id.short(), how)
+        };
+        let (end, contrary) = match finding {
+            Finding::Culprit(range) => return Ok(&self.versions[range]),
+            Finding::Contrary(end) => (end, true),
+            Finding::Untold(end) => (end, false),
+        };
+        let (which, (version, how)) = match end {
+            End::Good => ("good", told(0)),
+            End::Bad => ("bad", told(last)),
+        };
+        Err(match (end, contrary) {
+            (End::Good, true) => BisectError::NotGood { version, how },
+            (End::Bad, true) => BisectError::NotBad { version, how },
+            (_, false) => BisectError::Untestable { which, version, how },
+        })
+    }
+
+    fn answer(self, suspects: &[VersionRecord], run: Option<&RunRecord>) -> Outcome {
+        let only = match suspects {
+            [only] => Some(only),
+            _ => None,
+        };
+        let ctx = self.ctx;
+        let result = Bisect {
+            fork: self.args.fork.to_string(),
+            good: avfs_present::version(self.version(0)),
+            bad: avfs_present::version(self.version(self.versions.len() - 1)),
+            versions: self.versions.len() as u64 - 1,
+            first_bad: only.map(avfs_present::version),
+            run: run.map(avfs_present::run),
+            suspects: suspects.iter().map(avfs_present::version).collect(),
+            probes: self.probes,
+        };
+        if let Some(version) = only {
+            return ctx.ui.answer(&result, |out| show(ctx, out, version, run));
+        }
+        let count = plural(suspects.len() as u64, "version", "versions");
+        let why = ErrorBody {
+            code: "bisect.skipped".to_owned(),
+            message: format!(
+                "the first bad version is one of {count}: those before the last cannot be tested"
+            ),
+            hint: Some("see what each of them changed with: avfs show REF".to_owned()),
+        };
+        ctx.ui.answer_no(&result, &why, |out| {
+            out.line(format_args!("one of these is the first bad version:"))?;
+            for version in suspects {
+                let (id, at) = (out.paint(Tone::Id, version.id.short()), local_time(version.at));
+                out.line(format_args!("{id}  {at}  {}", first_line(&version.message)))?;
+            }
+            out.flush()?;
+            ctx.ui.tell_body(&why);
+            Ok(())
+        })
+    }
+}
+
+fn verdict(ran: &Ran) -> Verdict {
+    match (ran.timed_out, ran.exit_code) {
+        (false, Some(0)) => Verdict::Good,
+        (false, Some(CANNOT_TELL)) => Verdict::Skipped,
+        (_, _) => Verdict::Bad,
+    }
+}
+
+/// Why nothing can be said of a version, in the words of whoever failed at it.
+fn not_probed(version: &VersionRecord, fault: ErrorBody) -> ErrorBody {
+    let hint = match fault.code.as_str() {
+        "command.not_found" | "command.not_executable" => Some(
+            "a version without it is skipped where the test exits with 125: --shell 'test -x ./it || exit 125; ./it'"
+                .to_owned(),
+        ),
+        _ => fault.hint,
+    };
+    let message = format!("the test cannot be run on version {}: {}", version.id.short(), fault.message);
+    ErrorBody { code: fault.code, message, hint }
+}
+
+fn show(
+    ctx: &CommandContext,
+    out: &mut Out,
+    version: &VersionRecord,
+    run: Option<&RunRecord>,
+) -> Result<(), Failure> {
+    let (id, vault) = (version.id.short(), ctx.vault_words());
+    out.line(format_args!("first bad version  {}", out.paint(Tone::Id, version.id)))?;
+    out.line(format_args!("made at            {}", local_time(version.at)))?;
+    match run {
+        Some(run) => {
+            out.line(format_args!("by run             {}", out.paint(Tone::Id, &run.id)))?;
+            let code = run.exit_code.map(|code| format!("exit {code}"));
+            let signal = run.signal.map(|signal| format!("signal {signal}"));
+            let ended = signal.or(code).unwrap_or_else(|| run.state.word().to_owned());
+            out.line(format_args!("command            {}  ({ended})", first_line(&command_text(run))))?;
+        }
+        None => out.line(format_args!("message            {}", first_line(&version.message)))?,
+    }
+    out.line(format_args!("  look:    avfs diff{vault} {id}~1 {id}"))?;
+    out.line(format_args!("  more:    avfs show{vault} {id}"))
+}

@@ -1,0 +1,48 @@
+//! What the attempts of a race are asked to do: a request for each, all from the same version.
+
+use avfs_lists::list::ListFile;
+use avfs_request::request_file::RequestFile;
+
+use super::RaceArgs;
+use super::error::RaceError;
+use crate::run_options::command_request;
+use crate::ui::Failure;
+
+/// The attempts, by number, without where they begin.
+pub fn requests(args: &RaceArgs) -> Result<Vec<RequestFile>, Failure> {
+    match (&args.list, args.what.line()) {
+        (Some(list), _) => of_list(list),
+        (None, line) => {
+            let request = line.map(|line| command_request(&line)).unwrap_or_default();
+            Ok(vec![request; args.number.map_or(1, usize::from)])
+        }
+    }
+}
+
+fn of_list(path: &std::path::Path) -> Result<Vec<RequestFile>, Failure> {
+    let list = ListFile::open(path, &std::env::temp_dir())?;
+    if list.is_empty() {
+        return Err(RaceError::Empty { list: path.to_owned() }.into());
+    }
+    let at = list.header().and_then(|header| header.at.clone());
+    let mut requests = Vec::with_capacity(list.len());
+    for number in 0..list.len() {
+        let item = list.item(number)?;
+        if !item.needs.is_empty() {
+            return Err(RaceError::Needs { id: item.id }.into());
+        }
+        let mut request = item.request;
+        // What a race decides on.
+        (request.vault, request.fork) = (None, None);
+        request.at = request.at.or_else(|| at.clone());
+        requests.push(request);
+    }
+    Ok(requests)
+}
+
+/// A request of an attempt that begins with a version.
+pub fn from_version(request: RequestFile, attempt: u64, version: &str, retention: &str) -> RequestFile {
+    let mut env = request.env;
+    env.insert("AVFS_ATTEMPT".to_owned(), attempt.to_string());
+    RequestFile { from: Some(version.to_owned()), retention: Some(retention.to_owned()), env, ..request }
+}

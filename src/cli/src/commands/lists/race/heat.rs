@@ -1,0 +1,212 @@
+//! The attempts while they run: who is at what, and what came of each.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+
+use avfs_lists::race::score_of;
+use avfs_request::request_file::RequestFile;
+use avfs_types::CommandLine;
+use avfs_types::ids::BatchId;
+use avfs_vault::backend::VersionRecord;
+use avfs_wire::{AttemptState, EndedObject, ErrorBody, Order, OrderItem, RaceAttempt};
+
+use super::RaceArgs;
+use super::entries::from_version;
+use super::error::RaceError;
+use crate::context::CommandContext;
+use crate::crew::{Answer, Crew, CrewError, Done, LOOK_EVERY, Ran, Reply};
+use crate::run_options::command_request;
+use crate::signals::Asked;
+use crate::ui::Failure;
+
+/// What a worker is at, for the attempt of this number.
+#[derive(Clone, Copy, Debug)]
+pub enum Task {
+    Attempt(usize),
+    Score(usize),
+}
+
+pub struct Heat<'a> {
+    ctx: &'a CommandContext,
+    args: &'a RaceArgs,
+    base: &'a VersionRecord,
+    /// By this the runs of all attempts are found again, also of those that never answered.
+    id: BatchId,
+    requests: Vec<RequestFile>,
+    waiting: VecDeque<Task>,
+    under_way: usize,
+    pub attempts: Vec<RaceAttempt>,
+    /// The first that succeeded, where that ends the race.
+    pub first: Option<usize>,
+}
+
+impl<'a> Heat<'a> {
+    pub fn new(
+        ctx: &'a CommandContext,
+        args: &'a RaceArgs,
+        base: &'a VersionRecord,
+        id: BatchId,
+        requests: Vec<RequestFile>,
+    ) -> Self {
+        let attempt = |(number, request): (u64, &RequestFile)| RaceAttempt {
+            attempt: number,
+            command: request.command.clone(),
+            state: AttemptState::NotBegun,
+            ended: EndedObject::default(),
+            fork: None,
+            version: None,
+            score: None,
+            error: None,
+        };
+        let attempts: Vec<RaceAttempt> = (1..).zip(&requests).map(attempt).collect();
+        let waiting = (0..requests.len()).map(Task::Attempt).collect();
+        Self { ctx, args, base, id, requests, waiting, under_way: 0, attempts, first: None }
+    }
+
+    /// Runs until everybody has ended, or until one has won who ends the race.
+    pub fn run(&mut self, crew: &mut Crew<Task>, asked: &Asked) -> Result<(), Failure> {
+        while self.first.is_none() && (self.under_way > 0 || !self.waiting.is_empty()) {
+            while crew.idle() > 0
+                && let Some(task) = self.waiting.pop_front()
+            {
+                self.give(crew, task);
+            }
+            if asked.times() > 0 {
+                return Err(RaceError::Interrupted.into());
+            }
+            if let Some(Done { tag, came, .. }) = crew.next(LOOK_EVERY) {
+                let came = came.and_then(Reply::answer);
+                self.under_way -= 1;
+                match tag {
+                    Task::Attempt(number) => self.ended(number, came),
+                    Task::Score(number) => self.scored(number, came),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// That the fork of an attempt is gone.
+    pub fn forget(&mut self, fork: &str) {
+        for attempt in self.attempts.iter_mut().filter(|attempt| attempt.fork.as_deref() == Some(fork)) {
+            (attempt.fork, attempt.version) = (None, None);
+        }
+    }
+
+    fn give(&mut self, crew: &mut Crew<Task>, task: Task) {
+        let base = self.base.id.to_hex();
+        let order = match task {
+            Task::Attempt(number) => {
+                let attempt = &mut self.attempts[number];
+                // What it is until it has ended: if it does not come to that, it was stopped.
+                attempt.state = AttemptState::Stopped;
+                let request = std::mem::take(&mut self.requests[number]);
+                let item = OrderItem { batch: self.id.to_string(), number: attempt.attempt - 1 };
+                let request = from_version(request, attempt.attempt, &base, "review");
+                Order { request, item: Some(item), look: false, tail_bytes: None }
+            }
+            Task::Score(number) => {
+                let attempt = &self.attempts[number];
+                let line = self.args.score.as_ref().map(OsString::from).unwrap_or_default();
+                let request = command_request(&CommandLine::Shell(line));
+                let version = attempt.version.as_deref().unwrap_or(&base);
+                let request = from_version(request, attempt.attempt, version, "discard");
+                Order { request, item: None, look: false, tail_bytes: None }
+            }
+        };
+        crew.give(task, order);
+        self.under_way += 1;
+    }
+
+    fn ended(&mut self, number: usize, came: Result<Answer, CrewError>) {
+        let (run_id, ran) = told(came);
+        let attempt = &mut self.attempts[number];
+        attempt.ended.run_id = run_id;
+        let how = match ran {
+            Ok(ran) => {
+                attempt.state = match (ran.timed_out, ran.exit_code) {
+                    (false, Some(0)) => AttemptState::Succeeded,
+                    (_, _) => AttemptState::Failed,
+                };
+                (attempt.fork, attempt.version) = (ran.fork.clone(), ran.version_after.clone());
+                attempt.ended.exit_code = ran.exit_code;
+                attempt.ended.signal = ran.signal;
+                attempt.ended.timed_out = ran.timed_out;
+                attempt.ended.duration_ms = ran.duration_ms;
+                let how = format!("{:<9}  {:7.2} s", ran.how(), ran.duration_ms / 1000.0);
+                self.say(number, &how, Some(&ran));
+                return self.succeeded(number);
+            }
+            Err(error) => {
+                attempt.state = AttemptState::NotRun;
+                let how = format!("not run: {}", error.message);
+                attempt.error = Some(error);
+                how
+            }
+        };
+        self.say(number, &how, None);
+    }
+
+    /// What is to be done about an attempt that has ended, if it is one that succeeded.
+    fn succeeded(&mut self, number: usize) {
+        if self.attempts[number].state != AttemptState::Succeeded {
+            return;
+        }
+        if self.args.until_success {
+            self.first = Some(number);
+        }
+        if self.args.score.is_some() {
+            // Before other attempts: it is known sooner who leads.
+            self.waiting.push_front(Task::Score(number));
+        }
+    }
+
+    fn scored(&mut self, number: usize, came: Result<Answer, CrewError>) {
+        let (_, ran) = told(came);
+        let output = ran.as_ref().ok().cloned();
+        let scored = ran.and_then(|ran| score(&ran));
+        let attempt = &mut self.attempts[number];
+        let how = match scored {
+            Ok(score) => {
+                attempt.score = Some(score);
+                format!("score {score}")
+            }
+            Err(error) => {
+                attempt.state = AttemptState::Disqualified;
+                let how = format!("disqualified: {}", error.message);
+                attempt.error = Some(error);
+                how
+            }
+        };
+        self.say(number, &how, output.as_ref());
+    }
+
+    fn say(&self, number: usize, how: &str, ran: Option<&Ran>) {
+        self.ctx.ui.note(format_args!("attempt {:<3}  {how}", number + 1));
+        if let (true, Some(ran)) = (self.args.verbose, ran) {
+            self.ctx.ui.note_output(ran);
+        }
+    }
+}
+
+/// The run, and how its command ended or why there is no telling.
+fn told(came: Result<Answer, CrewError>) -> (Option<String>, Result<Ran, ErrorBody>) {
+    match came {
+        Ok(answer) => (answer.run_id.clone(), answer.ran()),
+        Err(error) => (None, Err(ErrorBody::of(&error))),
+    }
+}
+
+fn score(ran: &Ran) -> Result<f64, ErrorBody> {
+    let bad = |message: String| ErrorBody { code: "race.bad_score".to_owned(), message, hint: None };
+    if ran.timed_out || ran.exit_code != Some(0) {
+        return Err(bad(format!("the score command failed ({})", ran.how())));
+    }
+    if ran.stdout_truncated {
+        return Err(bad("the score command printed more than is kept of it".to_owned()));
+    }
+    match ran.stdout_encoding.as_str() {
+        "utf-8" => score_of(&ran.stdout).map_err(|error| ErrorBody::of(&error)),
+        _ => Err(bad("the score command printed what is no text".to_owned())),
+    }
+}

@@ -1,0 +1,266 @@
+//! `avfs race`
+
+mod entries;
+mod error;
+mod heat;
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+use error::RaceError;
+use heat::Heat;
+
+use avfs_engine::{Recovery, ScratchDir, bound_dir};
+use avfs_hostfs::random;
+use avfs_lists::race::{Aim, best};
+use avfs_types::ids::{BatchId, ForkName, RunPrefix};
+use avfs_types::reference::Reference;
+use avfs_vault::backend::{Life, RunRecord, VersionRecord};
+use avfs_vault::discard::ChangesOf;
+use avfs_vault::import::OnTrouble;
+use avfs_vault::{Vault, VaultError, require_version};
+use avfs_wire::{AttemptState, ErrorBody, Race};
+
+use crate::commands::import::import;
+use crate::context::CommandContext;
+use crate::crew::{Crew, WORKERS_MAX};
+use crate::error::EdgeError;
+use crate::run_options::{CommandWords, RunOptions};
+use crate::signals::Asked;
+use crate::ui::{Failure, Out, Outcome, Painted, Tone};
+
+/// More is a mistake.
+const ATTEMPTS_MAX: i64 = 10_000;
+/// Attempts that are run at once where nothing is said.
+const JOBS_MAX: usize = 16;
+
+/// Run several attempts at once, each on its own fork of the same version, and keep the best
+///
+/// Attempts are one command N times, told apart by AVFS_ATTEMPT (1 to N), or the commands of a list. One that exits with 0
+/// has succeeded. The winner is the first to do so with --until-success (the others are stopped), the one with the best
+/// score with --score, else the one with the lowest number. What the others changed is dropped; what the winner changed
+/// is kept for review, as after a run of avfs-run, or on the fork that --fork names.
+///
+/// Where nobody wins, what the attempts changed is kept for review.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("attempts").required(true).args(["command", "shell", "list"]))]
+#[command(override_usage = "\
+avfs race [OPTIONS] -n <N> -- <COMMAND>...
+       avfs race [OPTIONS] -n <N> --shell <LINE>
+       avfs race [OPTIONS] <LIST>")]
+#[command(after_help = "\
+Examples:
+  avfs race -n 4 --until-success --shell './fix --seed $AVFS_ATTEMPT && make test'
+  avfs race -n 8 --score './benchmark | tail -1' --lowest -- ./tune
+  avfs race attempts.txt --fork best --score 'wc -c < out.bin' --lowest
+  avfs race -n 3 --from main~2 --timeout 10m --net host -- agent 'make the tests pass'")]
+pub struct RaceArgs {
+    /// A list of commands, each an attempt (docs/LISTS.md); - for standard input
+    #[arg(value_name = "LIST", value_hint = clap::ValueHint::FilePath)]
+    list: Option<PathBuf>,
+    /// How many attempts
+    #[arg(short = 'n', value_name = "N", required_unless_present = "list", conflicts_with = "list")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=ATTEMPTS_MAX))]
+    number: Option<u16>,
+    /// The first that succeeds wins; the others are stopped
+    #[arg(long, conflicts_with = "score")]
+    until_success: bool,
+    /// A line for /bin/sh -c that is run on the result of each attempt that succeeds; the last line it prints is a
+    /// number, and the highest wins
+    #[arg(long, value_name = "LINE")]
+    score: Option<String>,
+    /// The lowest score wins
+    #[arg(long, requires = "score")]
+    lowest: bool,
+    /// How many attempts to run at once [default: all, but 16 at most]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX))]
+    jobs: Option<u16>,
+    /// The version that all attempts begin with [default: the directory as it is now]
+    #[arg(long, value_name = "REF")]
+    from: Option<Reference>,
+    /// Keep what the winner made on a new fork of this name
+    #[arg(long, value_name = "NAME")]
+    fork: Option<ForkName>,
+    /// Drop what the attempts changed also where nobody wins
+    #[arg(long)]
+    discard_losers: bool,
+    /// Show what each attempt printed
+    #[arg(short, long)]
+    verbose: bool,
+    #[command(flatten)]
+    what: CommandWords,
+    #[command(flatten)]
+    options: RunOptions,
+}
+
+pub fn run(ctx: &CommandContext, args: &RaceArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    if let Some(name) = &args.fork
+        && vault.read()?.fork(name).map_err(VaultError::from)?.is_some()
+    {
+        return Err(VaultError::ForkExists { name: name.clone() }.into());
+    }
+    let requests = entries::requests(args)?;
+    let base = base(ctx, &vault, args)?;
+    let asked = Asked::watch()?;
+    let id = BatchId::from_random(random::bytes().map_err(EdgeError::Random)?);
+    let jobs = args.jobs.map_or(JOBS_MAX, usize::from).min(requests.len());
+    let mut crew = Crew::hire(jobs, vault.path().unwrap_or(&ctx.around.cwd), &args.options.words())?;
+    let mut heat = Heat::new(ctx, args, &base, id.clone(), requests);
+    let ran = heat.run(&mut crew, &asked);
+    let notes = crew.dismiss(ctx, &vault);
+    ran?;
+    let winner = match heat.first {
+        Some(first) => Some(first),
+        None => choose(args, &heat),
+    };
+    // Of attempts that nobody is to take up again nothing is to be finished.
+    let dropped = winner.is_some() || args.discard_losers;
+    for note in notes?.iter().filter(|note| !dropped || note.code != "run.recoverable") {
+        ctx.ui.note(format_args!("note: {}", note.text));
+    }
+    if dropped {
+        drop_losers(ctx, &vault, &id, winner, &mut heat)?;
+    }
+    match winner {
+        Some(winner) => won(ctx, &vault, args, &base, heat, winner),
+        None => nobody(ctx, &base, heat),
+    }
+}
+
+/// The version that all attempts begin with.
+fn base(ctx: &CommandContext, vault: &Vault, args: &RaceArgs) -> Result<VersionRecord, Failure> {
+    if let Some(from) = &args.from {
+        return Ok(avfs_vault::version::resolve(&*vault.read()?, from)?.0);
+    }
+    let main = ForkName::main();
+    if let Some(dir) = bound_dir(vault)? {
+        let done = import(ctx, vault, &dir, &main, "import before a race", OnTrouble::KeepGoing)?;
+        for trouble in &done.result.troubles {
+            ctx.ui.note(format_args!("note: {}: {}", trouble.path.path, trouble.message));
+        }
+    }
+    let head = vault.fork(&main)?.head;
+    Ok(require_version(&*vault.read()?, &head)?)
+}
+
+/// The winner among attempts that have all ended.
+fn choose(args: &RaceArgs, heat: &Heat<'_>) -> Option<usize> {
+    if args.score.is_none() {
+        let mut succeeded = heat.attempts.iter().map(|attempt| attempt.state == AttemptState::Succeeded);
+        return succeeded.position(|succeeded| succeeded);
+    }
+    let aim = if args.lowest { Aim::LowestScore } else { Aim::HighestScore };
+    let scores = heat.attempts.iter().enumerate();
+    best(aim, scores.filter_map(|(number, attempt)| Some((number, attempt.score?))))
+}
+
+/// Drops what everybody but the winner changed, whether or not an answer came from them.
+fn drop_losers(
+    ctx: &CommandContext,
+    vault: &Vault,
+    id: &BatchId,
+    winner: Option<usize>,
+    heat: &mut Heat<'_>,
+) -> Result<(), Failure> {
+    let lost = |number: u64| usize::try_from(number).ok() != winner;
+    for recovery in Recovery::find(&ScratchDir::new(&ctx.around.cache_dir()?), vault)?.runs {
+        if recovery.record.item().is_some_and(|item| item.batch == *id && lost(item.number)) {
+            recovery.discard(vault)?;
+        }
+    }
+    let mut runs: Vec<RunRecord> = Vec::new();
+    vault.each_batch_run(id, |number, run| {
+        if lost(number) && run.version_after.is_some() && run.discarded_at.is_none() {
+            runs.push(run);
+        }
+        Ok::<(), VaultError>(())
+    })?;
+    for run in runs {
+        match vault.discard(&ChangesOf::Run(RunPrefix::from(&run.id))) {
+            Ok(_) => heat.forget(run.fork.as_str()),
+            // Somebody has taken it up, or dropped it, meanwhile.
+            Err(
+                error @ (VaultError::RunWithoutVersion { .. }
+                | VaultError::ForkMoved { .. }
+                | VaultError::ForkHasCheckpoints { .. }
+                | VaultError::PersistentFork { .. }),
+            ) => ctx.ui.note(format_args!("note: run {} is not dropped: {error}", run.id)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn won(
+    ctx: &CommandContext,
+    vault: &Vault,
+    args: &RaceArgs,
+    base: &VersionRecord,
+    mut heat: Heat<'_>,
+    winner: usize,
+) -> Outcome {
+    let attempt = &mut heat.attempts[winner];
+    attempt.state = AttemptState::Won;
+    let kept = attempt.fork.as_deref().map(ForkName::parse).transpose()?;
+    let fork = match (&args.fork, &kept) {
+        (Some(name), Some(kept)) => Some(vault.keep_fork(kept, name)?.name),
+        (Some(name), None) => {
+            let base = Reference::parse(&base.id.to_hex())?;
+            Some(vault.create_fork(name, &base, Life::Persistent)?.name)
+        }
+        (None, _) => kept,
+    };
+    attempt.fork = fork.as_ref().map(ForkName::to_string);
+    let (changed, version) = (attempt.version.is_some(), attempt.version.clone());
+    let result = Race {
+        base: base.id.to_hex(),
+        winner: Some(attempt.attempt),
+        fork: attempt.fork.clone(),
+        version: Some(version.unwrap_or_else(|| base.id.to_hex())),
+        attempts: heat.attempts,
+    };
+    ctx.ui.answer(&result, |out| show(ctx, out, &result, winner, changed, base))
+}
+
+fn show(
+    ctx: &CommandContext,
+    out: &mut Out,
+    result: &Race,
+    winner: usize,
+    changed: bool,
+    base: &VersionRecord,
+) -> Result<(), Failure> {
+    let attempt = &result.attempts[winner];
+    let name = out.paint(Tone::Strong, format_args!("attempt {}", attempt.attempt));
+    let score = attempt.score.map(|score| format!(" with a score of {score}")).unwrap_or_default();
+    let on =
+        result.fork.as_ref().map(|fork| Painted::plain(", kept on fork ").then(out.paint(Tone::Name, fork)));
+    let (on, nothing) = (on.unwrap_or_default(), if changed { "" } else { ", and changed nothing" });
+    out.line(format_args!("{name} of {} won{score}{nothing}{on}", result.attempts.len()))?;
+    let (vault, base) = (ctx.vault_words(), base.id.short());
+    match (&result.fork, &attempt.ended.run_id) {
+        (Some(fork), Some(run)) if changed && *fork == format!("run-{run}") => {
+            out.line(format_args!("  look:    avfs diff{vault} {base} run:{run}"))?;
+            out.line(format_args!("  take:    avfs apply{vault} run:{run}"))?;
+            out.line(format_args!("  drop:    avfs discard{vault} run:{run}"))
+        }
+        (Some(fork), _) if changed => {
+            out.line(format_args!("  look:    avfs diff{vault} {base} {fork}"))?;
+            out.line(format_args!("  take:    avfs apply{vault} {fork}"))?;
+            out.line(format_args!("  drop:    avfs fork delete{vault} {fork}"))
+        }
+        (_, _) => Ok(()),
+    }
+}
+
+fn nobody(ctx: &CommandContext, base: &VersionRecord, heat: Heat<'_>) -> Outcome {
+    let error = RaceError::no_winner(base.id.short(), &heat.attempts);
+    let why = ErrorBody::of(&error);
+    let result =
+        Race { base: base.id.to_hex(), winner: None, fork: None, version: None, attempts: heat.attempts };
+    ctx.ui.answer_no(&result, &why, |_| {
+        ctx.ui.tell(&error);
+        Ok(())
+    })
+}

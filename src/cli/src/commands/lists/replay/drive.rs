@@ -1,0 +1,400 @@
+//! Replays the runs of a list and compares each with what was recorded.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::time::{Duration, Instant};
+
+use avfs_changes::ChangeSummary;
+use avfs_hostfs::random;
+use avfs_lists::batch::{Begins, Manner, OnFailure, Schedule};
+use avfs_lists::replay::{Noise, Outputs, Seen, compare, loud, verdict};
+use avfs_request::CacheMode;
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::{ForkName, RunId, VersionId};
+use avfs_types::printable;
+use avfs_vault::Vault;
+use avfs_vault::diff::Change;
+use avfs_vault::discard::ChangesOf;
+use avfs_wire::{
+    ChangeObject, ListItem, ListNoise, Looked, Order, Replay, ReplayCounts, ReplayItemResult, ReplayVerdict,
+};
+
+use super::error::ReplayError;
+use super::evidence::{Streams, seen_by_cache, seen_of};
+use super::source::Source;
+use super::{ReplayArgs, evidence};
+use crate::context::CommandContext;
+use crate::crew::{Answer, Done, Reply};
+use crate::error::EdgeError;
+use crate::lists;
+use crate::lists::{Beginning, Items, Work, beginning, shown_command};
+use crate::signals::Asked;
+use crate::ui::Failure;
+
+/// Runs that are told of one by one.
+const TOLD_MAX: usize = 100;
+/// Changes that are told of the first that diverged.
+const CHANGES_MAX: usize = 200;
+
+pub struct Replayed {
+    pub answer: Replay,
+    pub changes: ChangeSummary,
+    pub interrupted: bool,
+}
+
+/// An item that a worker has.
+struct Begun {
+    read: ListItem,
+    /// It is only looked for in the cache.
+    look: bool,
+}
+
+struct Drive<'a> {
+    vault: &'a Vault,
+    source: &'a Source,
+    args: &'a ReplayArgs,
+    noise: ListNoise,
+    work: Work,
+    /// Where items begin that name no version and wait for nothing.
+    main: VersionId,
+    /// What each run left, for those that wait for it; until then where it began.
+    versions: Vec<Option<VersionId>>,
+    /// Items that workers have.
+    begun: HashMap<u32, Begun>,
+    /// Where the changes of runs are that were not judged yet.
+    forks: HashMap<u32, String>,
+    /// Forks that go when all is done, since others begin from them.
+    done_with: Vec<String>,
+    /// The names of forks that only join begin with it.
+    joins: String,
+    counts: ReplayCounts,
+    first: Option<(ReplayItemResult, Vec<Change>)>,
+    others: Vec<ReplayItemResult>,
+    results: Option<BufWriter<File>>,
+}
+
+pub fn drive(
+    ctx: &CommandContext,
+    args: &ReplayArgs,
+    vault: &Vault,
+    source: &Source,
+) -> Result<Replayed, Failure> {
+    if args.cache == CacheMode::Write {
+        return Err(ReplayError::OnlyReads.into());
+    }
+    let begun = Instant::now();
+    let asked = Asked::watch()?;
+    let items = u32::try_from(source.list.len()).unwrap_or(u32::MAX);
+    let results = match &args.results {
+        Some(path) => Some(BufWriter::new(File::create(path).map_err(EdgeError::host("write", path))?)),
+        None => None,
+    };
+    let needs = |item| source.waits_for(item);
+    let schedule = Schedule::new(items, Manner::Needs, OnFailure::KeepGoing, needs);
+    let (jobs, options) = (lists::jobs(args.jobs), args.options.words());
+    let mut drive = Drive {
+        vault,
+        source,
+        args,
+        noise: args.noise(),
+        work: Work::new(&ctx.ui, vault, schedule, source.list.len(), jobs, &options)?,
+        main: vault.fork(&ForkName::main())?.head,
+        versions: vec![None; source.list.len()],
+        begun: HashMap::new(),
+        forks: HashMap::new(),
+        done_with: Vec::new(),
+        joins: format!("replay-{}", random::suffix().map_err(EdgeError::Random)?),
+        counts: ReplayCounts::default(),
+        first: None,
+        others: Vec::new(),
+        results,
+    };
+    // What is wrong with it is wrong for every run.
+    Noise::of(None, &drive.noise)?;
+    let interrupted = lists::run(&mut drive, &asked)?;
+    drive.finish(ctx, begun.elapsed(), interrupted)
+}
+
+impl Items for Drive<'_> {
+    fn work(&mut self) -> &mut Work {
+        &mut self.work
+    }
+
+    fn begin(&mut self, item: u32) -> Result<(), Failure> {
+        self.give(item, self.args.cache == CacheMode::Read)
+    }
+
+    fn ended(&mut self, done: Done<u32>, killed: bool) -> Result<(), Failure> {
+        let Done { tag: item, came, took } = done;
+        let Begun { read, look: was_looking } = match self.begun.remove(&item) {
+            Some(begun) => begun,
+            None => Begun { read: self.source.list.item(item as usize)?, look: false },
+        };
+        let mut result = blank(item, &read);
+        result.duration_ms = took.as_secs_f64() * 1e3;
+        let came = match came {
+            Ok(Reply::Looked(Looked { found: None })) if was_looking => return self.give(item, false),
+            Ok(Reply::Looked(Looked { found: Some(found) })) if was_looking => {
+                result.cached = true;
+                self.left(item, evidence::version(found.version.as_ref()));
+                let streams = match RunId::parse(&found.run_id) {
+                    Ok(run) => evidence::remembered_outputs(self.vault, &run)?,
+                    Err(_) => [None, None],
+                };
+                return self.judge(item, &read, result, &seen_by_cache(found), &streams);
+            }
+            other => other.and_then(Reply::answer),
+        };
+        match came {
+            Ok(answer) => self.came(item, &read, result, answer),
+            Err(error) if killed => {
+                tracing::debug!(%error, "a worker was killed");
+                self.work.show.ended(item);
+                // As if it had not been begun.
+                self.work.schedule.again(item);
+                Ok(())
+            }
+            Err(error) => {
+                if error.is_for_all() {
+                    self.work.stop(error.to_string());
+                }
+                (result.code, result.reason) = (Some(error.code().to_owned()), Some(error.to_string()));
+                self.settle(item, result, None, Vec::new())
+            }
+        }
+    }
+}
+
+impl Drive<'_> {
+    /// Gives an item to a worker, to be run or only to be looked for.
+    fn give(&mut self, item: u32, look: bool) -> Result<(), Failure> {
+        let read = self.source.list.item(item as usize)?;
+        let from = match self.from(item, &read)? {
+            Beginning::At(version) => version,
+            Beginning::Clash(why) => {
+                let mut result = blank(item, &read);
+                (result.code, result.reason) = (Some("replay.clash".to_owned()), Some(why));
+                return self.settle(item, result, None, Vec::new());
+            }
+        };
+        self.left(item, Some(from));
+        if !look {
+            self.work.show.begun(item, &read.id, &shown_command(&read));
+        }
+        let quiet = |noise: &ListNoise| noise.output.is_empty();
+        let noise = quiet(&self.noise) && read.noise.as_ref().is_none_or(quiet);
+        let mut request = read.request.clone();
+        self.begun.insert(item, Begun { read, look });
+        (request.vault, request.fork, request.retention) = (None, None, None);
+        request.from = Some(from.to_hex());
+        request.at = request.at.or_else(|| self.source.list.header()?.at.clone());
+        request.base = None;
+        request.approval_id = None;
+        request.checkpoint_mode = Some("never".to_owned());
+        request.cache_mode = Some(if look { "read" } else { "off" }.to_owned());
+        // Where there is no noise in outputs their digests tell everything.
+        self.work.crew.give(item, Order { request, item: None, look, tail_bytes: noise.then_some(0) });
+        Ok(())
+    }
+
+    /// Where an item begins: from what was recorded if that is at hand, else from what it waited for.
+    fn from(&mut self, item: u32, read: &ListItem) -> Result<Beginning, Failure> {
+        if let Some(version) = self.source.begins(item, read) {
+            return Ok(Beginning::At(version));
+        }
+        let needs = match self.work.schedule.begins(item) {
+            Begins::Base => return Ok(Beginning::At(self.main)),
+            Begins::After(needs) => needs,
+        };
+        let made = |need: u32| {
+            let version = self.versions.get(need as usize).copied().flatten();
+            (self.source.list.id(need as usize), version.unwrap_or(self.main))
+        };
+        let (several, made): (bool, Vec<_>) = (needs.len() > 1, needs.into_iter().map(made).collect());
+        let name = format!("{}-{}", self.joins, item + 1);
+        let begins = beginning(self.vault, &name, &made)?;
+        if several && !self.done_with.contains(&name) {
+            self.done_with.push(name);
+        }
+        Ok(begins)
+    }
+
+    fn left(&mut self, item: u32, version: Option<VersionId>) {
+        if let Some(place) = self.versions.get_mut(item as usize) {
+            *place = version.or(*place);
+        }
+    }
+
+    fn came(
+        &mut self,
+        item: u32,
+        read: &ListItem,
+        mut result: ReplayItemResult,
+        answer: Answer,
+    ) -> Result<(), Failure> {
+        result.run_id = answer.run_id.clone();
+        let is_for_all = answer.error.is_some() && !answer.is_of_the_command();
+        let ran = match answer.ran() {
+            Ok(ran) => ran,
+            Err(error) => {
+                if is_for_all {
+                    self.work.stop(error.message.clone());
+                }
+                (result.code, result.reason) = (Some(error.code), Some(error.message));
+                return self.settle(item, result, None, Vec::new());
+            }
+        };
+        result.duration_ms = ran.duration_ms;
+        result.version = ran.version_after.clone().or(ran.version_before.clone());
+        self.forks.extend(ran.fork.clone().map(|fork| (item, fork)));
+        let left = evidence::version(result.version.as_ref());
+        self.left(item, left);
+        let seen = seen_of(self.vault, &ran, left)?;
+        let text = |text: String, encoding: &str| (encoding == "utf-8").then(|| text.into_bytes());
+        let streams = [text(ran.stdout, &ran.stdout_encoding), text(ran.stderr, &ran.stderr_encoding)];
+        self.judge(item, read, result, &seen, &streams)
+    }
+
+    fn judge(
+        &mut self,
+        item: u32,
+        read: &ListItem,
+        mut result: ReplayItemResult,
+        seen: &Seen,
+        [out, err]: &Streams,
+    ) -> Result<(), Failure> {
+        let noise = Noise::of(read.noise.as_ref(), &self.noise)?;
+        let Some(expected) = &read.expected else {
+            return self.settle(item, result, Some(ReplayVerdict::Unrecorded), Vec::new());
+        };
+        result.expected_version = expected.version.clone();
+        let same = |recorded: &Option<String>, now: &String| recorded.as_ref().is_none_or(|it| it == now);
+        let same_tree = same(&expected.tree, &seen.tree) && same(&expected.content, &seen.content);
+        let changes = match same_tree {
+            true => Some(Vec::new()),
+            false => {
+                let left = self.versions.get(item as usize).copied().flatten();
+                evidence::changes(self.vault, evidence::version(expected.version.as_ref()), left)?
+            }
+        };
+        let recorded = match noise.is_in_outputs() {
+            true => evidence::recorded_outputs(self.vault, read)?,
+            false => [None, None],
+        };
+        let [old_out, old_err] = &recorded;
+        let outputs = [
+            Outputs { recorded: old_out.as_deref(), seen: out.as_deref() },
+            Outputs { recorded: old_err.as_deref(), seen: err.as_deref() },
+        ];
+        let differences = compare(expected, seen, &noise, changes.as_deref(), outputs);
+        result.differences = differences.iter().map(avfs_present::difference).collect();
+        let loud = changes.map(|changes| loud(&changes, &noise)).unwrap_or_default();
+        self.settle(item, result, Some(verdict(expected, &differences)), loud)
+    }
+
+    fn settle(
+        &mut self,
+        item: u32,
+        mut result: ReplayItemResult,
+        verdict: Option<ReplayVerdict>,
+        changes: Vec<Change>,
+    ) -> Result<(), Failure> {
+        result.verdict = verdict.map_or("error", ReplayVerdict::word);
+        self.counts.add(verdict, result.cached);
+        let well = !matches!(verdict, Some(ReplayVerdict::Diverged) | None);
+        self.work.show.ended(item);
+        self.work.show.told(well, &result.id, &result.ending(), result.duration_ms, &result.command);
+        if let Some(results) = &mut self.results {
+            let written = printable::json_line(&result).and_then(|line| results.write_all(&line));
+            let path = self.args.results.clone().unwrap_or_default();
+            written.map_err(EdgeError::host("write", &path))?;
+        }
+        if verdict == Some(ReplayVerdict::Diverged) {
+            if self.first.as_ref().is_none_or(|(first, _)| first.item > result.item) {
+                self.first = Some((result.clone(), changes));
+            }
+            if self.args.fail_fast {
+                self.work.schedule.stop();
+            }
+        }
+        let enough = if self.args.exact { verdict == Some(ReplayVerdict::Identical) } else { well };
+        if !enough && self.others.len() < TOLD_MAX {
+            self.others.push(result);
+        }
+        // Somebody may want to look at one that diverged.
+        match self.forks.remove(&item) {
+            Some(name) if well && self.work.schedule.is_needed(item) => self.done_with.push(name),
+            Some(name) if well => discard(self.vault, &name),
+            Some(_) | None => {}
+        }
+        // What waits for it can begin from what it left, whatever the verdict.
+        self.work.schedule.ended(item, verdict.is_some());
+        Ok(())
+    }
+
+    fn finish(
+        mut self,
+        ctx: &CommandContext,
+        took: Duration,
+        interrupted: bool,
+    ) -> Result<Replayed, Failure> {
+        self.work.show.finish();
+        for note in self.work.crew.dismiss(ctx, self.vault)? {
+            ctx.ui.note(format_args!("note: {}", note.text));
+        }
+        if let Some(mut results) = self.results.take() {
+            let path = self.args.results.clone().unwrap_or_default();
+            results.flush().map_err(EdgeError::host("write", &path))?;
+        }
+        // The last ones first: one may have begun from what another left.
+        self.done_with.iter().rev().for_each(|name| discard(self.vault, name));
+        self.counts.not_run = self.source.list.len() as u64 - self.counts.items;
+        self.counts.items = self.source.list.len() as u64;
+        let interrupted = interrupted && self.counts.not_run > 0;
+        self.others.sort_by_key(|other| other.item);
+        let (first, changes) = self.first.unzip();
+        let changes = ChangeSummary::of(changes.unwrap_or_default());
+        let counts = self.counts;
+        let listed: Vec<ChangeObject> =
+            changes.changes.iter().take(CHANGES_MAX).map(avfs_present::change).collect();
+        let answer = Replay {
+            source: self.args.what.clone(),
+            verdict: counts.verdict(),
+            counts,
+            duration_ms: took.as_secs_f64() * 1e3,
+            first_diverged: first,
+            changes_left_off: changes.changes.len() - listed.len(),
+            changes: listed,
+            others: self.others,
+            stopped: self.work.stopped.or_else(|| interrupted.then(|| "interrupted".to_owned())),
+        };
+        Ok(Replayed { answer, changes, interrupted })
+    }
+}
+
+/// A fork that nobody needs to look at.
+fn discard(vault: &Vault, name: &str) {
+    if let Ok(fork) = name.parse::<ChangesOf>()
+        && let Err(error) = vault.discard(&fork)
+    {
+        tracing::warn!(%error, fork = name, "a fork of the replay stays until it expires");
+    }
+}
+
+fn blank(item: u32, read: &ListItem) -> ReplayItemResult {
+    ReplayItemResult {
+        item: u64::from(item) + 1,
+        id: read.id.clone(),
+        command: shown_command(read),
+        verdict: "error",
+        cached: false,
+        differences: Vec::new(),
+        run_id: None,
+        version: None,
+        expected_version: None,
+        duration_ms: 0.0,
+        reason: None,
+        code: None,
+    }
+}

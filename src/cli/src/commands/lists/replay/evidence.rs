@@ -1,0 +1,84 @@
+//! What is at hand of two runs that are compared: what each left, and what each wrote.
+
+use avfs_lists::replay::Seen;
+use avfs_types::ids::{RunId, RunPrefix, VersionId, from_hex};
+use avfs_vault::diff::{Change, diff};
+use avfs_vault::memo::read_output;
+use avfs_vault::tree::Pages;
+use avfs_vault::version::full_root_of;
+use avfs_vault::{Vault, VaultError, require_version};
+use avfs_wire::{ListItem, LookedFound};
+
+use crate::crew::Ran;
+
+/// Both streams of a run, where they are known.
+pub type Streams = [Option<Vec<u8>>; 2];
+
+pub fn version(text: Option<&String>) -> Option<VersionId> {
+    VersionId::from_slice(&from_hex(text?)?)
+}
+
+/// What was seen of a run that was executed.
+pub fn seen_of(vault: &Vault, ran: &Ran, left: Option<VersionId>) -> avfs_vault::Result<Seen> {
+    let mut seen = Seen {
+        exit_code: ran.exit_code,
+        signal: ran.signal,
+        // Of output that was cut off the digest tells nothing.
+        stdout: ran.stdout_digest.clone().filter(|_| !ran.stdout_truncated),
+        stderr: ran.stderr_digest.clone().filter(|_| !ran.stderr_truncated),
+        ..Seen::default()
+    };
+    if let Some(id) = left {
+        let reader = vault.read()?;
+        let record = require_version(&*reader, &id)?;
+        (seen.tree, seen.content) = (record.root.to_hex(), record.content.to_hex());
+    }
+    Ok(seen)
+}
+
+/// The same of one whose result is remembered.
+pub fn seen_by_cache(found: LookedFound) -> Seen {
+    Seen {
+        exit_code: Some(found.exit_code),
+        signal: None,
+        stdout: Some(found.stdout_digest),
+        stderr: Some(found.stderr_digest),
+        tree: found.tree,
+        content: found.content,
+    }
+}
+
+/// From the recorded tree to the one that was seen, where both are at hand.
+pub fn changes(
+    vault: &Vault,
+    recorded: Option<VersionId>,
+    seen: Option<VersionId>,
+) -> avfs_vault::Result<Option<Vec<Change>>> {
+    let (Some(recorded), Some(seen)) = (recorded, seen) else { return Ok(None) };
+    let reader = vault.read()?;
+    let known = reader.version(&recorded)?.filter(|version| version.pruned_at.is_none());
+    let Some(known) = known else { return Ok(None) };
+    let pages: &dyn Pages = &&*reader;
+    let (old, new) =
+        (full_root_of(&*reader, &known)?, full_root_of(&*reader, &require_version(&*reader, &seen)?)?);
+    Ok(Some(diff(pages, &old, &new)?))
+}
+
+/// What the recorded run wrote, where that is remembered.
+pub fn recorded_outputs(vault: &Vault, read: &ListItem) -> avfs_vault::Result<Streams> {
+    let Some(id) = read.run.as_deref().and_then(|id| RunPrefix::parse(id).ok()) else {
+        return Ok([None, None]);
+    };
+    match vault.run(&id) {
+        Ok(run) => remembered_outputs(vault, &run.id),
+        Err(VaultError::NoRun { .. }) => Ok([None, None]),
+        Err(error) => Err(error),
+    }
+}
+
+/// What a run wrote, where that is remembered.
+pub fn remembered_outputs(vault: &Vault, run: &RunId) -> avfs_vault::Result<Streams> {
+    let reader = vault.read()?;
+    let Some(memo) = reader.memo_of_run(run)? else { return Ok([None, None]) };
+    Ok([Some(read_output(&*reader, &memo.stdout)?), Some(read_output(&*reader, &memo.stderr)?)])
+}

@@ -1,0 +1,158 @@
+//! `avfs replay`
+
+mod drive;
+mod error;
+mod evidence;
+mod source;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use drive::{Replayed, drive};
+use source::Source;
+
+use avfs_request::CacheMode;
+use avfs_types::exit_code;
+use avfs_wire::{ErrorBody, ListNoise, OutputNoise, Replay, ReplayVerdict};
+
+use crate::commands::patch;
+use crate::context::CommandContext;
+use crate::crew::WORKERS_MAX;
+use crate::run_options::RunOptions;
+use crate::ui::{Out, Outcome, Tone};
+use crate::view::{first_line, plural};
+
+/// Run what was recorded again, and compare
+///
+/// Each run begins from the version it began from when it was recorded, so they do not wait for each other. Compared are
+/// the exit code, the outputs and the tree: identical, equivalent (nothing differs but declared noise), or diverged.
+/// Times are noise, unless an item of a list declares its own (docs/LISTS.md). Options of avfs-run win over what was
+/// recorded.
+///
+/// What makes runs repeat themselves: record them with avfs-run --reproducible, or --clock-fixed. The order in which
+/// directories are read is the file system's and is not promised.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs replay list.jsonl --verify
+  avfs replay fix-1 --jobs 4
+  avfs replay run:3f9a
+  avfs replay nightly.jsonl --ignore 'build/**' --normalise '\\d+ ms'
+  avfs replay nightly.jsonl --cache read")]
+pub struct ReplayArgs {
+    /// A list (a file, or - for standard input), a fork, a recording, run:ID or RUN..RUN
+    #[arg(value_name = "LIST|FORK|run:ID")]
+    what: String,
+    /// Exit with 1 if a run diverged
+    #[arg(long)]
+    verify: bool,
+    /// Exit with 1 if a run is anything but identical
+    #[arg(long)]
+    exact: bool,
+    /// How many run at once [default: the number of processors]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX))]
+    jobs: Option<u16>,
+    /// End with the first run that diverges
+    #[arg(long)]
+    fail_fast: bool,
+    /// Paths that are not compared, as a glob; may be given several times
+    #[arg(long, value_name = "GLOB")]
+    ignore: Vec<String>,
+    /// What is replaced in both outputs before they are compared: a regular expression, and after => what stands in its
+    /// place. Needs runs that were recorded with --cache write: else only digests of their outputs are kept
+    #[arg(long, value_name = "PATTERN[=>TEXT]")]
+    normalise: Vec<String>,
+    /// Compare a remembered result where there is one, in place of running (avfs cache) [possible values: off, read]
+    #[arg(long, value_name = "MODE", default_value = "off")]
+    cache: CacheMode,
+    /// Write what became of each run, one line of JSON each
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    results: Option<PathBuf>,
+    #[command(flatten)]
+    options: RunOptions,
+}
+
+impl ReplayArgs {
+    /// Noise that is declared for all.
+    fn noise(&self) -> ListNoise {
+        let output = self.normalise.iter().map(|word| {
+            let (pattern, replace) = word.split_once("=>").unwrap_or((word, ""));
+            OutputNoise { pattern: pattern.to_owned(), replace: replace.to_owned() }
+        });
+        ListNoise { mtimes: false, paths: self.ignore.clone(), output: output.collect() }
+    }
+}
+
+pub fn run(ctx: &CommandContext, args: &ReplayArgs) -> Outcome {
+    let vault = ctx.open_vault_unmapped()?;
+    let source = Source::open(ctx, args, &vault)?;
+    let replayed = drive(ctx, args, &vault, &source)?;
+    let code = show(ctx, args, &replayed)?;
+    Ok(if replayed.interrupted { exit_code::INTERRUPTED } else { code })
+}
+
+fn show(ctx: &CommandContext, args: &ReplayArgs, replayed: &Replayed) -> Outcome {
+    let replay = &replayed.answer;
+    let human = |out: &mut Out| {
+        if let Some(first) = &replay.first_diverged {
+            let id = out.paint(Tone::Deleted, &first.id);
+            out.line(format_args!("the first that diverged: {id}  {}", first_line(&first.command)))?;
+            for difference in first.differences.iter().filter(|difference| !difference.noise) {
+                out.line(format_args!("  {}: {}", difference.what, difference.text))?;
+            }
+            if !replayed.changes.changes.is_empty() {
+                patch::show_summary(out, &replayed.changes)?;
+            }
+            if let (Some(old), Some(new)) = (&first.expected_version, &first.version) {
+                let short = |id: &String| id.chars().take(12).collect::<String>();
+                out.line(format_args!("  avfs diff {} {}", short(old), short(new)))?;
+            }
+        }
+        let told =
+            |verdict: &str| verdict == "error" || args.exact && verdict != ReplayVerdict::Diverged.word();
+        for other in replay.others.iter().filter(|other| told(other.verdict)) {
+            out.line(format_args!("{}  {}", out.paint(Tone::Deleted, &other.id), other.ending()))?;
+        }
+        if let Some(stopped) = &replay.stopped {
+            out.line(format_args!("stopped: {stopped}"))?;
+        }
+        out.line(format_args!("{}: {}", replay.verdict, sentence(replay)))
+    };
+    let counts = &replay.counts;
+    let failed = counts.error > 0
+        || replay.stopped.is_some()
+        || (args.verify || args.exact) && counts.diverged > 0
+        || args.exact && counts.identical < counts.items;
+    if !failed {
+        return ctx.ui.answer(replay, human);
+    }
+    let why = ErrorBody {
+        code: if counts.error > 0 || replay.stopped.is_some() { "replay.error" } else { "replay.diverged" }
+            .to_owned(),
+        message: format!("{}: {}", replay.verdict, sentence(replay)),
+        hint: Some(
+            "what is declared as noise is not compared: --ignore GLOB, --normalise PATTERN".to_owned(),
+        ),
+    };
+    ctx.ui.answer_no(replay, &why, human)
+}
+
+fn sentence(replay: &Replay) -> String {
+    let counts = replay.counts;
+    let mut parts = Vec::new();
+    for (number, what) in [
+        (counts.identical, "identical"),
+        (counts.equivalent, "equivalent"),
+        (counts.diverged, "diverged"),
+        (counts.unrecorded, "unrecorded"),
+        (counts.error, "in error"),
+        (counts.not_run, "not run"),
+        (counts.cached, "of them cached"),
+    ] {
+        if number > 0 {
+            parts.push(format!("{number} {what}"));
+        }
+    }
+    let runs = plural(counts.items, "run", "runs");
+    format!("{} of {runs}, in {:.1} s", parts.join(", "), replay.duration_ms / 1e3)
+}

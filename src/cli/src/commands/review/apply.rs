@@ -1,0 +1,150 @@
+//! `avfs apply`
+
+use std::path::Path;
+
+use clap::Args;
+
+use avfs_changes::{
+    Applied, ApplyError, ApplyOptions, ChangeSummary, Filter, Subject, apply, called_out, changes_to_apply,
+};
+use avfs_engine::require_bound_dir;
+use avfs_types::path::TreePath;
+use avfs_vault::diff::ChangeKind;
+use avfs_vault::discard::ChangesOf;
+use avfs_vault::gc::Trial;
+use avfs_vault::set_ids::SetIds;
+use avfs_wire::{Apply, ErrorBody};
+
+use crate::commands::patch;
+use crate::context::CommandContext;
+use crate::error::EdgeError;
+use crate::progress::Progress;
+use crate::ui::{Failure, Format, Out, Outcome, Tone};
+use crate::view::plural;
+
+/// Write what a fork or a run changed to the bound directory
+///
+/// Before anything is written every path is compared with the version the changes were made of. If one was changed in
+/// the directory since, nothing is written and all such paths are named. Files that the vault does not version
+/// are never touched. Applied again, it finishes what an interrupted apply began. Paths that tools of the host execute
+/// by themselves, such as git hooks and start-up files of shells, are named first. Files with setuid or setgid bits are
+/// written without them, and named.
+///
+/// GLOB: * stays within a name, ** does not; without a slash it means a name in any directory; a directory means
+/// everything in it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs apply run:3f9a --dry-run
+  avfs apply run:3f9a
+  avfs apply experiment --include 'src/**' --exclude '*.tmp'")]
+pub struct ApplyArgs {
+    /// The fork, whose changes since it began are meant, or the run
+    #[arg(value_name = "FORK|run:ID")]
+    what: ChangesOf,
+    /// Only paths that match; may be given more than once
+    #[arg(long, value_name = "GLOB")]
+    include: Vec<String>,
+    /// No paths that match; may be given more than once
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<String>,
+    /// Keep setuid and setgid bits of regular files; by default they are stripped
+    #[arg(long)]
+    keep_setid: bool,
+    /// Only compare, and tell what would be written
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &ApplyArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let dir = require_bound_dir(&vault)?;
+    let filter = Filter::new(&args.include, &args.exclude)?;
+    let subject = Subject::of(&vault, &args.what).map_err(|error| EdgeError::of_changes(&vault, error))?;
+    let trial = if args.dry_run { Trial::DryRun } else { Trial::Real };
+    let runs_on_host = called_out(&vault, &changes_to_apply(&vault, &subject, &filter)?)?;
+    // Before anything is written: afterwards it may have been executed already.
+    for one in &runs_on_host {
+        ctx.ui.note(format_args!("{one}"));
+    }
+    let outcome = {
+        let progress = Progress::interruptible("applying")?;
+        let set_ids = if args.keep_setid { SetIds::Kept } else { SetIds::Stripped };
+        let options = ApplyOptions { filter: &filter, set_ids, trial, meter: &progress.meter };
+        apply(&vault, &subject, &dir, &options)
+    };
+    let result = avfs_present::apply(&subject, &dir, args.dry_run, &runs_on_host);
+    match outcome {
+        Ok(applied) => answer(ctx, args, &dir, result, applied),
+        Err(error) => refuse(ctx, result, error),
+    }
+}
+
+/// A script gets the paths that are in the way one by one.
+fn refuse(ctx: &CommandContext, result: Apply, error: ApplyError) -> Outcome {
+    match (&error, ctx.ui.format) {
+        (ApplyError::Conflict { conflicts, .. }, Format::Json) => {
+            ctx.ui.answer_no(&avfs_present::apply_refused(result, conflicts), &ErrorBody::of(&error), |_| {
+                Ok(())
+            })
+        }
+        (_, Format::Json | Format::Human) => Err(error.into()),
+    }
+}
+
+fn answer(ctx: &CommandContext, args: &ApplyArgs, dir: &Path, result: Apply, applied: Applied) -> Outcome {
+    let told = applied.changes.iter().filter(|change| change.kind != ChangeKind::Time).cloned().collect();
+    let summary = ChangeSummary::of(told);
+    let changes = summary.changes.iter().map(avfs_present::change).collect();
+    let counts = avfs_present::change_totals(&summary.counts);
+    let result = avfs_present::applied(result, &applied, changes, counts);
+    ctx.ui.answer(&result, |out| show(out, args, dir, &summary, &applied))
+}
+
+fn show(
+    out: &mut Out,
+    args: &ApplyArgs,
+    dir: &Path,
+    summary: &ChangeSummary,
+    applied: &Applied,
+) -> Result<(), Failure> {
+    let changes = applied.changes.len() as u64;
+    if changes > 0 && applied.already == changes {
+        out.line(format_args!("everything was there already: {}", dir.display()))?;
+        return show_left_out(out, applied);
+    }
+    if changes == 0 && applied.left_out > 0 {
+        out.line(format_args!("nothing to apply: no change is left by --include and --exclude"))?;
+        return show_left_out(out, applied);
+    }
+    patch::show_summary(out, summary)?;
+    for kept in &applied.kept_dirs {
+        let word = out.paint(Tone::Changed, "kept    ");
+        out.line(format_args!("{word}  {kept}/  (it holds files that are not versioned)"))?;
+    }
+    show_stripped(out, &applied.stripped)?;
+    if applied.already > 0 {
+        let count = plural(applied.already, "change was", "changes were");
+        out.line(format_args!("{count} there already, times included"))?;
+    }
+    show_left_out(out, applied)?;
+    let word = if args.dry_run { "would be applied to" } else { "applied to" };
+    out.line(format_args!("{word} {}", dir.display()))
+}
+
+/// Files that are written without bits that would take effect on the host.
+pub fn show_stripped(out: &mut Out, files: &[TreePath]) -> Result<(), Failure> {
+    for file in files {
+        let word = out.paint(Tone::Changed, "stripped");
+        out.line(format_args!("{word}  {file}  (setuid and setgid bits; keep them with: --keep-setid)"))?;
+    }
+    Ok(())
+}
+
+fn show_left_out(out: &mut Out, applied: &Applied) -> Result<(), Failure> {
+    if applied.left_out == 0 {
+        return Ok(());
+    }
+    let count = plural(applied.left_out, "change was", "changes were");
+    out.line(format_args!("{count} left out"))
+}

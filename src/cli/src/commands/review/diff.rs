@@ -1,0 +1,255 @@
+//! `avfs diff`
+
+use clap::Args;
+
+use avfs_changes::{
+    CHANGES_SHOWN_MAX, ChangeSummary, PatchLeftOff, PatchLimits, Shown, StatView, TreeView, patch_view,
+    stat_view, tree_view,
+};
+use avfs_types::Size;
+use avfs_types::path::TreePath;
+use avfs_types::reference::Reference;
+use avfs_vault::backend::{Reader, VersionRecord};
+use avfs_vault::page::DirRef;
+use avfs_vault::tree::Pages;
+use avfs_vault::version::root_of;
+use avfs_vault::{VaultError, require_version, tree};
+use avfs_wire::{Diff, ErrorBody};
+
+use crate::cli::tree_path;
+use crate::commands::patch;
+use crate::context::CommandContext;
+use crate::error::EdgeError;
+use crate::ui::{Failure, Format, Out, Outcome};
+use crate::view::plural;
+
+/// Compare two versions
+///
+/// With one REF: a fork that was made of a version and has moved since is compared with that version; anything
+/// else, the main fork too, is compared with its first parent. Files that went and came with the same content are shown as renamed;
+/// changes of nothing but a modification time are left out.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs diff main~1 main
+  avfs diff experiment --stat
+  avfs diff experiment --tree --limit 50
+  avfs diff main experiment --patch -- src docs
+  avfs diff main@good main --name-status --exit-code")]
+pub struct DiffArgs {
+    /// The older version; alone, the version whose changes are shown
+    #[arg(value_name = "A")]
+    before: Reference,
+    /// The newer version
+    #[arg(value_name = "B")]
+    after: Option<Reference>,
+    #[command(flatten)]
+    form: Form,
+    /// With --tree or --stat: tell at most so many changes
+    #[arg(long, value_name = "N", default_value_t = CHANGES_SHOWN_MAX)]
+    limit: usize,
+    /// With --patch: tell at most so much [default: 16MiB, and 1MiB of each file]
+    #[arg(long, value_name = "SIZE", requires = "patch")]
+    patch_max: Option<Size>,
+    /// Also show changes of nothing but a modification time
+    #[arg(long)]
+    times: bool,
+    /// Exit with 1 when there are differences
+    #[arg(long)]
+    exit_code: bool,
+    /// Only what lies at or beneath these paths
+    #[arg(last = true, value_name = "PATH", value_parser = tree_path())]
+    paths: Vec<TreePath>,
+}
+
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+struct Form {
+    /// Show the changed paths as a tree, with a letter and the size of each
+    #[arg(long)]
+    tree: bool,
+    /// Show how many lines came and went in each file
+    #[arg(long)]
+    stat: bool,
+    /// Show one letter and the path for each change
+    #[arg(long)]
+    name_status: bool,
+    /// Show the lines that differ, as a unified diff
+    #[arg(short, long)]
+    patch: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &DiffArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let reader = vault.read()?;
+    let reader = &*reader;
+    let (before, after) = sides(reader, args)?;
+    let shown = if args.times { Shown::WithTimes } else { Shown::WithoutTimes };
+    let pages: &dyn Pages = &reader;
+    let roots = [root_of(&before)?, root_of(&after)?];
+    require_paths(pages, &roots, &args.paths)?;
+    let summary = ChangeSummary::compare(pages, &roots[0], &roots[1], &args.paths, shown)?;
+    let json = ctx.ui.format == Format::Json;
+    let view = View::of(reader, &summary, args)?;
+    let mut result = Diff {
+        before: before.id.to_hex(),
+        after: after.id.to_hex(),
+        changes: if json { summary.changes.iter().map(avfs_present::change).collect() } else { Vec::new() },
+        change_counts: avfs_present::change_totals(&summary.counts),
+        tree: None,
+        stat: None,
+        patch: None,
+        left_off: 0,
+        shortened: 0,
+    };
+    match &view {
+        View::Summary | View::Names => {}
+        View::Tree(view) => {
+            result.tree = Some(view.lines.iter().map(avfs_present::diff_tree_line).collect());
+            result.left_off = view.left_off;
+        }
+        View::Stat(view) => {
+            result.stat = Some(
+                view.paths.iter().map(|(change, extent)| avfs_present::file_stat(change, *extent)).collect(),
+            );
+            result.left_off = view.left_off;
+        }
+        View::Patch(limits) if json => {
+            let (text, missing) = patch_text(reader, &summary, *limits)?;
+            result.patch = Some(text);
+            (result.left_off, result.shortened) = (missing.left_off, missing.shortened);
+        }
+        View::Patch(_) => {}
+    }
+    let human = |out: &mut Out| match &view {
+        View::Summary => patch::show_summary(out, &summary),
+        View::Names => patch::show_names(out, &summary),
+        View::Tree(view) => {
+            patch::show_tree(out, view)?;
+            note_left_off(ctx, view.left_off);
+            out.line(format_args!("{}", patch::counts_line(&summary.counts)))
+        }
+        View::Stat(view) => {
+            note_left_off(ctx, view.left_off);
+            patch::show_stats(out, view)
+        }
+        View::Patch(limits) => show_patch(ctx, reader, out, &summary, *limits),
+    };
+    if args.exit_code && !summary.changes.is_empty() {
+        let message = patch::counts_line(&summary.counts);
+        let why = ErrorBody { code: "diff.differs".to_owned(), message, hint: None };
+        return ctx.ui.answer_no(&result, &why, human);
+    }
+    ctx.ui.answer(&result, human)
+}
+
+/// The two versions to compare.
+fn sides(reader: &dyn Reader, args: &DiffArgs) -> Result<(VersionRecord, VersionRecord), Failure> {
+    let (first, fork) = avfs_vault::version::resolve(reader, &args.before)?;
+    if let Some(after) = &args.after {
+        return Ok((first, avfs_vault::version::resolve(reader, after)?.0));
+    }
+    let moved_from = match (fork, args.before.fork_name()) {
+        (Some(name), Some(_)) => reader.fork(&name)?.map(|fork| fork.base).filter(|base| *base != first.id),
+        (Some(_) | None, _) => None,
+    };
+    // The main fork begins empty: what it has gained since is everything, so its last step is shown.
+    let began_empty = |base: &VersionRecord| base.parents.is_empty() && base.entries == 0;
+    if let Some(base) = moved_from {
+        let base = require_version(reader, &base)?;
+        if !began_empty(&base) {
+            return Ok((base, first));
+        }
+    }
+    match first.parents.first() {
+        Some(parent) => Ok((require_version(reader, parent)?, first)),
+        None => Err(EdgeError::NoParent { version: first.id.short() }.into()),
+    }
+}
+
+/// A path that neither side has is a mistake, not a path without changes.
+fn require_paths(pages: &dyn Pages, roots: &[DirRef], paths: &[TreePath]) -> Result<(), Failure> {
+    for path in paths {
+        let mut there = false;
+        for root in roots {
+            there |= tree::lookup(pages, root, path)?.is_some();
+        }
+        if !there {
+            return Err(VaultError::NoPath { path: path.clone() }.into());
+        }
+    }
+    Ok(())
+}
+
+/// What is shown of the changes, worked out.
+enum View<'a> {
+    Summary,
+    Names,
+    Tree(TreeView<'a>),
+    Stat(StatView<'a>),
+    Patch(PatchLimits),
+}
+
+impl<'a> View<'a> {
+    fn of(reader: &dyn Reader, summary: &'a ChangeSummary, args: &DiffArgs) -> Result<Self, Failure> {
+        let Form { tree, stat, name_status, patch } = args.form;
+        Ok(match (tree, stat, name_status, patch) {
+            (true, ..) => Self::Tree(tree_view(summary, args.limit)),
+            (_, true, ..) => Self::Stat(stat_view(reader, summary, args.limit)?),
+            (_, _, true, _) => Self::Names,
+            (.., true) => Self::Patch(args.patch_limits()),
+            (false, false, false, false) => Self::Summary,
+        })
+    }
+}
+
+impl DiffArgs {
+    fn patch_limits(&self) -> PatchLimits {
+        let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
+        self.patch_max.map_or(PatchLimits::DEFAULT, |size| PatchLimits::of(bytes(size)))
+    }
+}
+
+fn note_left_off(ctx: &CommandContext, left_off: u64) {
+    if left_off > 0 {
+        let changes = plural(left_off, "change", "changes");
+        ctx.ui.note(format_args!("note: {changes} left off; see more with: --limit N"));
+    }
+}
+
+fn show_patch(
+    ctx: &CommandContext,
+    reader: &dyn Reader,
+    out: &mut Out,
+    summary: &ChangeSummary,
+    limits: PatchLimits,
+) -> Result<(), Failure> {
+    let missing = patch_view(reader, summary, limits, |lines| {
+        lines.iter().try_for_each(|line| patch::show_patch_line(out, line))
+    })?;
+    if missing != PatchLeftOff::default() {
+        let PatchLeftOff { shortened, left_off } = missing;
+        ctx.ui.note(format_args!(
+            "note: the diff is not complete: {} shortened, {} left off; see more with: --patch-max SIZE",
+            plural(shortened, "path", "paths"),
+            plural(left_off, "path", "paths"),
+        ));
+    }
+    Ok(())
+}
+
+fn patch_text(
+    reader: &dyn Reader,
+    summary: &ChangeSummary,
+    limits: PatchLimits,
+) -> Result<(String, PatchLeftOff), Failure> {
+    let mut text = String::new();
+    let missing = patch_view(reader, summary, limits, |lines| {
+        for line in lines {
+            text.push_str(&String::from_utf8_lossy(&line));
+            text.push('\n');
+        }
+        Ok::<(), Failure>(())
+    })?;
+    Ok((text, missing))
+}

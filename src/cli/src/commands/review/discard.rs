@@ -1,0 +1,50 @@
+//! `avfs discard`
+
+use clap::Args;
+
+use avfs_vault::discard::ChangesOf;
+
+use crate::context::CommandContext;
+use crate::error::EdgeError;
+use crate::ui::{Outcome, Painted, Tone};
+use crate::view::plural;
+
+/// Drop what a run changed
+///
+/// The fork that was made for the run is deleted, and the journal says so. A fork that is there to stay is refused:
+/// delete it with `avfs fork delete`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs discard run:3f9a
+  avfs discard run-3f9a01bc77
+  avfs runs list && avfs discard run:3f9a && avfs gc")]
+pub struct DiscardArgs {
+    /// The fork of a run, or the run
+    #[arg(value_name = "FORK|run:ID")]
+    what: ChangesOf,
+}
+
+pub fn run(ctx: &CommandContext, args: &DiscardArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let discarded = vault.discard(&args.what).map_err(|error| EdgeError::of_changes(&vault, error))?;
+    ctx.ui.answer(&avfs_present::discard(&discarded), |out| {
+        let count = plural(discarded.runs.len() as u64, "run", "runs");
+        let runs = discarded.runs.iter().enumerate().fold(Painted::default(), |shown, (at, run)| {
+            let comma = Painted::plain(if at > 0 { ", " } else { "" });
+            shown.then(comma).then(out.paint(Tone::Id, format_args!("run:{}", run.id)))
+        });
+        match &discarded.fork {
+            Some(fork) if discarded.runs.is_empty() => {
+                out.line(format_args!("discarded fork {}", out.paint(Tone::Name, &fork.name)))?;
+            }
+            Some(fork) => out.line(format_args!(
+                "discarded fork {} with {count}: {}",
+                out.paint(Tone::Name, &fork.name),
+                runs
+            ))?,
+            None => out.line(format_args!("discarded {runs}"))?,
+        }
+        out.line(format_args!("give the space back with: avfs{} gc", ctx.vault_words()))
+    })
+}

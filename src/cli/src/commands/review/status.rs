@@ -1,0 +1,75 @@
+//! `avfs status`
+
+use clap::Args;
+
+use avfs_changes::ChangeSummary;
+use avfs_engine::require_bound_dir;
+use avfs_vault::diff::{ChangeKind, diff};
+use avfs_vault::import::{ImportOptions, OnTrouble};
+use avfs_vault::links::Overlay;
+use avfs_vault::require_version;
+use avfs_vault::version::root_of;
+use avfs_wire::Status;
+
+use crate::cli::OnFork;
+use crate::commands::patch;
+use crate::context::CommandContext;
+use crate::progress::Progress;
+use crate::ui::{Outcome, Tone};
+
+/// Compare the bound directory with its fork: what `avfs import` would take
+///
+/// Nothing is stored. Changes of nothing but a modification time, or of setuid and setgid bits that the directory does
+/// not have because an apply strips them, are left out.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs status
+  avfs status --fork experiment
+  avfs status --json")]
+pub struct StatusArgs {
+    #[command(flatten)]
+    on: OnFork,
+}
+
+pub fn run(ctx: &CommandContext, args: &StatusArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let dir = require_bound_dir(&vault)?;
+    let fork = vault.fork(&args.on.fork)?;
+    let stat_cache = ctx.stat_cache(&vault, &dir)?;
+    let exclude = ctx.exclude(&dir)?;
+    let (root, new, scanned) = {
+        let progress = Progress::start("looking");
+        let options = ImportOptions {
+            on_trouble: OnTrouble::KeepGoing,
+            stat_cache: stat_cache.as_deref(),
+            exclude: &exclude,
+            meter: &progress.meter,
+        };
+        vault.survey(&dir, &fork.name, &options)?
+    };
+    let reader = vault.read()?;
+    let reader = &*reader;
+    let head = require_version(reader, &fork.head)?;
+    let pages = Overlay::new(&new, &reader);
+    let mut changes = diff(&pages, &root_of(&head)?, &root)?;
+    changes.retain(|change| change.kind != ChangeKind::Time && !change.is_stripped());
+    let summary = ChangeSummary::of(changes);
+    let result = Status {
+        dir: dir.to_string_lossy().into_owned(),
+        fork: fork.name.to_string(),
+        version: head.id.to_hex(),
+        clean: summary.changes.is_empty(),
+        changes: summary.changes.iter().map(avfs_present::change).collect(),
+        change_counts: avfs_present::change_totals(&summary.counts),
+        troubles: scanned.troubles.iter().map(avfs_present::trouble).collect(),
+    };
+    ctx.ui.answer(&result, |out| {
+        let (name, id) = (out.paint(Tone::Name, &fork.name), out.paint(Tone::Id, head.id.short()));
+        out.line(format_args!("{} against fork {name} at version {id}", dir.display()))?;
+        for trouble in &scanned.troubles {
+            out.line(format_args!("left out or not exact: {}: {}", trouble.path, trouble.reason))?;
+        }
+        patch::show_summary(out, &summary)
+    })
+}

@@ -1,0 +1,272 @@
+//! `avfs approvals list|show|approve|deny`
+
+use std::path::Path;
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use avfs_engine::journal::journal_value;
+use avfs_engine::{RememberFor, Remembered, UNBOUND_PATH, bound_dir, offered_networks};
+use avfs_policy::Category;
+use avfs_request::NetMode;
+use avfs_types::clock::Timestamp;
+use avfs_types::ids::ApprovalPrefix;
+use avfs_vault::Vault;
+use avfs_vault::approval::{Answer, GRANTED_NET};
+use avfs_vault::backend::{ApprovalRecord, ApprovalState};
+use avfs_wire::{ApprovalStateName, ApprovalsAnswer, ApprovalsList, asked_for};
+
+use crate::commands::runs::command_of;
+use crate::context::CommandContext;
+use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::view::{first_line, local_time};
+
+/// Rows read at once.
+const BATCH_ROWS: usize = 200;
+
+/// Answer for commands that the policy does not let through by itself
+///
+/// An approval is good for one request, exactly as it was asked for, and for one run of it. A request is its words,
+/// its working directory, its options and the values of its variables, those of secrets left out.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs approvals list
+  avfs approvals show 3f9a
+  avfs approvals approve 3f9a
+  avfs approvals deny 3f9a")]
+pub struct ApprovalsArgs {
+    #[command(subcommand)]
+    action: ApprovalsAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum ApprovalsAction {
+    List(ListArgs),
+    Show(ShowArgs),
+    Approve(ApproveArgs),
+    Deny(DenyArgs),
+}
+
+/// List what waits for an answer or for its use, newest first
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs approvals list
+  avfs approvals list --all --json")]
+struct ListArgs {
+    /// Those that were used, were denied or have expired too
+    #[arg(long)]
+    all: bool,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: usize,
+}
+
+/// Describe an approval: the request it is for, why it is asked about, and what was answered
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs approvals show 3f9a
+  avfs approvals show 3f9a --json | jq .result.request")]
+struct ShowArgs {
+    /// The approval: at least four digits of its id
+    #[arg(value_name = "ID")]
+    id: ApprovalPrefix,
+}
+
+/// Say no: the very same request is denied until the approval expires
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs approvals deny 3f9a")]
+struct DenyArgs {
+    /// The approval: at least four digits of its id
+    #[arg(value_name = "ID")]
+    id: ApprovalPrefix,
+}
+
+/// Say yes: the very same request may be run once, until the approval expires
+///
+/// A command that needs the network and asked for none runs without it, unless --net gives it one.
+///
+/// With --always a rule is written to your own policy.toml as well: commands of this workspace that begin with the
+/// same words are not asked about any more.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs approvals approve 3f9a
+  avfs approvals approve 3f9a --net allow=github.com
+  avfs approvals approve 3f9a --always
+  avfs approvals approve 3f9a --always --prefix 'npm install'")]
+struct ApproveArgs {
+    /// The approval: at least four digits of its id
+    #[arg(value_name = "ID")]
+    id: ApprovalPrefix,
+    /// The network it runs with, in place of the one it asked for [possible values: none, host, allow=PLACE,...]
+    #[arg(long, value_name = "NET")]
+    net: Option<NetMode>,
+    /// From now on allow commands of this workspace that begin with the same words
+    #[arg(long)]
+    always: bool,
+    /// The first words that are allowed [default: the program and the word after it]
+    #[arg(long, value_name = "WORDS", requires = "always")]
+    prefix: Option<String>,
+}
+
+pub fn run(ctx: &CommandContext, args: &ApprovalsArgs) -> Outcome {
+    match &args.action {
+        ApprovalsAction::List(args) => list(ctx, args),
+        ApprovalsAction::Show(args) => show(ctx, args),
+        ApprovalsAction::Approve(args) => approve(ctx, args),
+        ApprovalsAction::Deny(args) => deny(ctx, args),
+    }
+}
+
+fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let now = vault.now();
+    let (approvals, more) = newest(&vault, args, now)?;
+    if approvals.is_empty() {
+        ctx.ui.note(format_args!("nothing waits for an approval"));
+    }
+    let result = ApprovalsList {
+        approvals: approvals.iter().map(|approval| avfs_present::approval(approval, now)).collect(),
+        more,
+    };
+    ctx.ui.answer(&result, |out| approvals.iter().try_for_each(|approval| show_line(out, approval, now)))
+}
+
+fn newest(vault: &Vault, args: &ListArgs, now: Timestamp) -> Result<(Vec<ApprovalRecord>, bool), Failure> {
+    let open = |approval: &ApprovalRecord| match avfs_present::approval_state(approval, now) {
+        ApprovalStateName::Pending | ApprovalStateName::Approved => true,
+        ApprovalStateName::Denied | ApprovalStateName::Used | ApprovalStateName::Expired => args.all,
+    };
+    let (mut found, mut before) = (Vec::new(), i64::MAX);
+    loop {
+        let batch = vault.approvals(before, BATCH_ROWS)?;
+        let Some(last) = batch.last() else { return Ok((found, false)) };
+        before = last.seq;
+        found.extend(batch.into_iter().filter(open));
+        if found.len() > args.limit {
+            found.truncate(args.limit);
+            return Ok((found, true));
+        }
+    }
+}
+
+fn show_line(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Result<(), Failure> {
+    let state = avfs_present::approval_state(approval, now);
+    let id = out.paint(Tone::Id, &approval.id);
+    let (at, command) = (local_time(approval.created_at), command_of(&journal_value(&approval.request)));
+    out.line(format_args!("{id}  {at}  {:<8}  {}", state.word(), first_line(&command)))?;
+    for (name, text) in asked_for(&journal_value(&approval.request)).into_iter().skip(1) {
+        out.line(format_args!("            {name}: {text}"))?;
+    }
+    out.line(format_args!("            {}", first_line(&approval.reason)))
+}
+
+fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let (approval, now) = (vault.approval(&args.id)?, vault.now());
+    let workspace = bound_dir(&vault)?.unwrap_or_else(|| UNBOUND_PATH.into());
+    let result = avfs_present::approval_shown(&approval, now);
+    ctx.ui.answer(&result, |out| {
+        show_record(out, &approval, now)?;
+        let offers = offered_networks(&result.request, &workspace);
+        if approval.state == ApprovalState::Pending && is_networked(&result.decision) && !offers.is_empty() {
+            let offers: Vec<String> = offers.iter().map(|net| format!("--net {net}")).collect();
+            out.line(format_args!("approve    with {}", offers.join(", or ")))?;
+        }
+        for (name, value) in [("request", &result.request), ("decision", &result.decision)] {
+            out.line(format_args!(""))?;
+            out.line(format_args!("{name}"))?;
+            let text = format!("{value:#}");
+            text.lines().try_for_each(|line| out.line(format_args!("    {line}")))?;
+        }
+        Ok(())
+    })
+}
+
+fn is_networked(decision: &Value) -> bool {
+    let categories = decision["categories"].as_array();
+    categories.is_some_and(|all| all.iter().any(|category| *category == Category::Networked.word()))
+}
+
+fn show_record(out: &mut Out, approval: &ApprovalRecord, now: Timestamp) -> Result<(), Failure> {
+    let state = avfs_present::approval_state(approval, now);
+    out.line(format_args!("approval   {}", out.paint(Tone::Id, &approval.id)))?;
+    for (name, text) in asked_for(&journal_value(&approval.request)) {
+        out.line(format_args!("{name:<10} {text}"))?;
+    }
+    out.line(format_args!("state      {}", state.word()))?;
+    out.line(format_args!("reason     {}", first_line(&approval.reason)))?;
+    out.line(format_args!("asked by   run {}", approval.asked_by))?;
+    out.line(format_args!("asked      {}", local_time(approval.created_at)))?;
+    out.line(format_args!("expires    {}", local_time(approval.expires_at)))?;
+    if let (Some(at), Some(by)) = (approval.decided_at, &approval.decided_by) {
+        out.line(format_args!("decided    {} by {by}", local_time(at)))?;
+    }
+    if let Some(run) = &approval.used_by {
+        out.line(format_args!("used by    run {run}"))?;
+    }
+    out.line(format_args!("digest     {}", approval.request_digest))
+}
+
+fn approve(ctx: &CommandContext, args: &ApproveArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    // Worked out first: a rule that cannot be written must not leave half an answer.
+    let remembered = match args.always {
+        true => Some(remember(ctx, &vault, args)?),
+        false => None,
+    };
+    let answer = match &args.net {
+        Some(net) => Answer::ApproveWith { net: net.to_string() },
+        None => Answer::Approve,
+    };
+    let approval = vault.answer_approval(&args.id, answer)?;
+    if let Some(remembered) = &remembered {
+        remembered.write()?;
+    }
+    answered(ctx, &approval, vault.now(), remembered.as_ref())
+}
+
+fn remember(ctx: &CommandContext, vault: &Vault, args: &ApproveArgs) -> Result<Remembered, Failure> {
+    let approval = vault.approval(&args.id)?;
+    let bound = bound_dir(vault)?;
+    let workspace = bound.as_deref().unwrap_or(Path::new(UNBOUND_PATH));
+    let place = RememberFor { around: &ctx.around, vault: vault.path(), workspace };
+    Ok(Remembered::plan(&approval, args.prefix.as_deref(), args.net.as_ref(), &place)?)
+}
+
+fn deny(ctx: &CommandContext, args: &DenyArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let approval = vault.answer_approval(&args.id, Answer::Deny)?;
+    answered(ctx, &approval, vault.now(), None)
+}
+
+fn answered(
+    ctx: &CommandContext,
+    approval: &ApprovalRecord,
+    now: Timestamp,
+    remembered: Option<&Remembered>,
+) -> Outcome {
+    let rules = remembered.map(|it| it.prefixes.iter().map(|words| words.join(" ")).collect());
+    let result = ApprovalsAnswer {
+        approval: avfs_present::approval(approval, now),
+        rules: rules.unwrap_or_default(),
+        policy_file: remembered.map(|it| it.file.display().to_string()),
+    };
+    ctx.ui.answer(&result, |out| {
+        let (id, state) = (out.paint(Tone::Id, &approval.id), result.approval.state.word());
+        let command = command_of(&journal_value(&approval.request));
+        out.line(format_args!("approval {id} is {state}: {}", first_line(&command)))?;
+        if let Some(net) = journal_value(&approval.decision)[GRANTED_NET].as_str() {
+            out.line(format_args!("it will run with --net {net}"))?;
+        }
+        for (rule, file) in result.rules.iter().zip(result.policy_file.iter().cycle()) {
+            out.line(format_args!("from now on {rule:?} is allowed here, by a rule in {file}"))?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,175 @@
+//! `avfs cache explain|list|forget`
+
+use std::ffi::OsString;
+
+use clap::{ArgGroup, Args, Subcommand};
+
+use avfs_types::Zone;
+use avfs_types::ids::RunPrefix;
+use avfs_vault::Vault;
+use avfs_vault::backend::MemoRecord;
+use avfs_vault::memo::{Forget, lost};
+use avfs_wire::{CacheForget, CacheList, MemoObject};
+
+use crate::commands::proxy::become_runner;
+use crate::commands::runs::command_of;
+use crate::context::CommandContext;
+use crate::ui::{Failure, Format, Outcome, Tone};
+use crate::view::{first_line, local_time, plural};
+
+/// Explain, list and forget remembered results
+///
+/// With `avfs-run --cache write` the result of a run is remembered: output, exit code and changes. Another run of the
+/// same command on the same files, with the same variables, sandbox and system, takes it and executes nothing.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs cache explain -- make test
+  avfs cache explain run:3f9a
+  avfs cache list
+  avfs cache forget --all")]
+pub struct CacheArgs {
+    #[command(subcommand)]
+    action: CacheAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum CacheAction {
+    Explain(ExplainArgs),
+    List(ListArgs),
+    Forget(ForgetArgs),
+}
+
+/// Tell whether a remembered result was taken for a run, or would be for a command, and why not
+///
+/// Of a run the journal tells. Of a command it is looked up now, with the options of avfs-run that it would be run
+/// with; nothing is executed and nothing is written.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs cache explain run:3f9a
+  avfs cache explain -- make test
+  avfs cache explain --json --fork fix-1 --input ~/data --shell 'make && make test'")]
+struct ExplainArgs {
+    /// A run, or what avfs-run takes (see: avfs-run --help)
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    #[arg(value_name = "run:ID|AVFS-RUN ARGUMENTS")]
+    words: Vec<OsString>,
+}
+
+/// List remembered results, newest first
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs cache list
+  avfs cache list --limit 5 --json")]
+struct ListArgs {
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: usize,
+}
+
+/// Forget the result of a run, or all results
+///
+/// The runs and their versions stay. What the commands wrote goes with the next gc.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("which").required(true).args(["id", "all"]))]
+#[command(after_help = "\
+Examples:
+  avfs cache forget run:3f9a
+  avfs cache forget --all")]
+struct ForgetArgs {
+    /// The run whose result it is: at least four digits of its id
+    #[arg(value_name = "run:ID")]
+    id: Option<RunPrefix>,
+    /// All of them
+    #[arg(long)]
+    all: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &CacheArgs) -> Outcome {
+    match &args.action {
+        CacheAction::Explain(args) => explain(ctx, args),
+        CacheAction::List(args) => list(ctx, args),
+        CacheAction::Forget(args) => forget(ctx, args),
+    }
+}
+
+fn explain(ctx: &CommandContext, args: &ExplainArgs) -> Outcome {
+    let text = |word: &OsString| word.to_str().map(str::to_owned);
+    let mut words = args.words.iter();
+    let Some(id) = words.next().and_then(text).filter(|word| word.starts_with("run:")) else {
+        note_run(ctx, args);
+        match become_runner(&["cache", "explain"], &["--explain-cache"])? {}
+    };
+    let mut ui = ctx.ui.clone();
+    for word in words {
+        match word.to_str() {
+            Some("--json") => ui.format = Format::Json,
+            _ => match become_runner(&["cache", "explain"], &["--explain-cache"])? {},
+        }
+    }
+    let vault = ctx.open_vault()?;
+    let run = vault.run(&RunPrefix::parse(&id)?)?;
+    let remembered = vault.read()?.memo_of_run(&run.id)?;
+    let result = avfs_present::cache_explained_of_run(&run, remembered.is_some());
+    ui.answer(&result, |out| {
+        result.lines(&Zone::system()).iter().try_for_each(|line| out.line(format_args!("{line}")))
+    })
+}
+
+/// A command may be called like a run; it is the run that is rather meant.
+fn note_run(ctx: &CommandContext, args: &ExplainArgs) {
+    let [word] = args.words.as_slice() else { return };
+    let prefix = word.to_str().and_then(|word| RunPrefix::parse(word).ok());
+    let run = prefix.and_then(|prefix| ctx.open_vault().ok()?.run(&prefix).ok());
+    if let Some(run) = run {
+        ctx.ui.note(format_args!("note: {} is taken for a command; did you mean run:{}?", run.id, run.id));
+    }
+}
+
+fn object(vault: &Vault, memo: &MemoRecord) -> Result<MemoObject, Failure> {
+    let reader = vault.read()?;
+    let run = reader.run(&memo.run)?;
+    Ok(avfs_present::memo(memo, run.as_ref(), lost(&*reader, memo, vault.now())?))
+}
+
+fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let mut memos = vault.memos(i64::MAX, args.limit.saturating_add(1))?;
+    let more = memos.len() > args.limit;
+    memos.truncate(args.limit);
+    let results = memos.iter().map(|memo| object(&vault, memo)).collect::<Result<Vec<_>, _>>()?;
+    if results.is_empty() && !more {
+        ctx.ui.note(format_args!("nothing is remembered"));
+    }
+    if more {
+        ctx.ui.note(format_args!("note: there are older results; see more with: --limit N"));
+    }
+    let result = CacheList { results, more };
+    ctx.ui.answer(&result, |out| {
+        for (memo, told) in memos.iter().zip(&result.results) {
+            let id = out.paint(Tone::Id, &memo.run);
+            let lost = told.lost.map(|lost| format!("  ({lost})")).unwrap_or_default();
+            let changed = if memo.version_after.is_some() { "" } else { "  (no changes)" };
+            let (at, exit) = (local_time(memo.created_at), memo.exit_code);
+            let command = command_of(&serde_json::json!({ "command": told.command }));
+            out.line(format_args!("{id}  {at}  exit {exit:<3}{changed}{lost}  {}", first_line(&command)))?;
+        }
+        Ok(())
+    })
+}
+
+fn forget(ctx: &CommandContext, args: &ForgetArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let which = match &args.id {
+        Some(id) => Forget::OfRun(vault.run(id)?.id),
+        None => Forget::All,
+    };
+    let gone = vault.forget(&which)?;
+    let forgotten = gone.iter().map(|memo| object(&vault, memo)).collect::<Result<Vec<_>, _>>()?;
+    let count = forgotten.len() as u64;
+    ctx.ui.answer(&CacheForget { forgotten }, |out| {
+        out.line(format_args!("forgot {}", plural(count, "result", "results")))
+    })
+}

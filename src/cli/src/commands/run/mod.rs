@@ -1,0 +1,7 @@
+//! Runs: what was asked for and allowed, what was kept of them, what is remembered.
+
+pub mod approvals;
+pub mod cache;
+pub mod policy;
+pub mod recover;
+pub mod runs;

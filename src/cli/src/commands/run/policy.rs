@@ -1,0 +1,426 @@
+//! `avfs policy check|explain|test`
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::{ArgGroup, Args, Subcommand};
+
+use avfs_engine::config_files::ConfigTexts;
+use avfs_engine::{LocateError, PolicyText, PolicyTexts, bound_dir};
+use avfs_policy;
+use avfs_policy::{
+    Action, Asked, Effect, ExecutionDecision, Explained, Explanation, Layer, Opening, Script, Tier, Word,
+};
+use avfs_request::choices::PolicyProfile;
+use avfs_request::config::Config;
+use avfs_request::{
+    Confinement, ExecutionTimeout, LandlockMode, NestedUserns, NetMode, Profile, SeccompProfile, SecretWord,
+};
+use avfs_types::ids::ForkName;
+use avfs_types::{CommandLine, WordError, exit_code};
+use avfs_wire::{ErrorBody, PolicyTest, PolicyTested};
+
+use crate::context::CommandContext;
+use crate::error::EdgeError;
+use crate::ui::{Failure, Out, Outcome, Painted, Tone};
+use crate::view::plural;
+
+/// Tell what the policies say of a command, without running it
+///
+/// Rules are read from /etc/avfs/policy.toml, then $XDG_CONFIG_HOME/avfs/policy.toml (else
+/// ~/.config/avfs/policy.toml), then .avfs/policy.toml beside the vault, which may only tighten. Without a vault
+/// the first two are all there is.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs policy check -- git push --force
+  avfs policy explain --net host --shell 'curl -s example.org | sh'
+  avfs policy test .avfs/policy.toml")]
+pub struct PolicyArgs {
+    #[command(subcommand)]
+    action: PolicyAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum PolicyAction {
+    /// Tell in one line what would be decided of a command
+    ///
+    /// Exit codes: 0 it may run; 120 it needs an approval; 122 it is denied; 1 a policy cannot be read.
+    #[command(after_help = "\
+Examples:
+  avfs policy check -- make test
+  avfs policy check --net host --profile agent -- npm install
+  avfs policy check --shell 'rm -rf build && make' --json | jq -r .result.decision.action")]
+    Check(AskArgs),
+    /// Tell everything on the way to that decision: each command in it, what every rule, profile and cap says
+    #[command(after_help = "\
+Examples:
+  avfs policy explain -- git push --force origin main
+  avfs policy explain --secret NPM_TOKEN --shell 'npm ci && npm publish'")]
+    Explain(AskArgs),
+    /// Try the examples of the rules: of a file, or of every layer
+    ///
+    /// Exits with 1 if an example fails. A file with such an example is refused by every run.
+    #[command(after_help = "\
+Examples:
+  avfs policy test
+  avfs policy test ./policy.toml")]
+    Test(TestArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").required(true).args(["command", "shell"]))]
+struct AskArgs {
+    /// A line for /bin/sh -c, in place of a command
+    #[arg(long, value_name = "LINE")]
+    shell: Option<OsString>,
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+    /// As if on this fork [default: $AVFS_FORK, else one of its own]
+    #[arg(long, value_name = "NAME")]
+    fork: Option<ForkName>,
+    /// As if with this network [possible values: none, host, allow=PLACE,...]
+    #[arg(long, value_name = "NET")]
+    net: Option<NetMode>,
+    /// As if so much of the host were seen, or with this policy profile too [possible values: strict, host,
+    /// agent, ci]
+    #[arg(long, value_name = "PROFILE")]
+    profile: Vec<AnyProfile>,
+    /// As if with this seccomp profile [possible values: default, strict, off]
+    #[arg(long, value_name = "PROFILE")]
+    seccomp: Option<SeccompProfile>,
+    /// As if with Landlock in this way [possible values: auto, required, off]
+    #[arg(long, value_name = "MODE")]
+    landlock: Option<LandlockMode>,
+    /// As if the command could make user namespaces of its own
+    #[arg(long)]
+    allow_userns: bool,
+    /// As if the command could write there
+    #[arg(long, value_name = "PATH")]
+    rw: Vec<PathBuf>,
+    /// As if it could read there
+    #[arg(long, value_name = "PATH")]
+    ro: Vec<PathBuf>,
+    /// As if its changes were written back to the directory
+    #[arg(long)]
+    apply: bool,
+    /// As if the workspace were seen there
+    #[arg(long, value_name = "PATH")]
+    at: Option<PathBuf>,
+    /// As if with variables from this file
+    #[arg(long, value_name = "FILE")]
+    env_file: Vec<PathBuf>,
+    /// As if it could run with less isolation
+    #[arg(long)]
+    allow_degraded: bool,
+    /// As if it were given this secret
+    #[arg(long, value_name = "NAME[=file|=PATH]")]
+    secret: Vec<OsString>,
+    /// As if it could run for so long
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<ExecutionTimeout>,
+    /// The same for policy profiles alone, as avfs-run takes it [possible values: agent, ci]
+    #[arg(long, value_name = "PROFILE")]
+    policy: Vec<PolicyProfile>,
+}
+
+/// What `--profile` may name here: both kinds have words of their own.
+#[derive(Clone, Copy, Debug)]
+enum AnyProfile {
+    Sandbox(Profile),
+    Policy(PolicyProfile),
+}
+
+impl FromStr for AnyProfile {
+    type Err = WordError;
+
+    fn from_str(text: &str) -> Result<Self, WordError> {
+        text.parse().map(Self::Sandbox).or_else(|_| text.parse().map(Self::Policy)).map_err(
+            |error: WordError| {
+                let choices = [Profile::WORDS, PolicyProfile::WORDS].concat().join(", ");
+                WordError { choices, ..error }
+            },
+        )
+    }
+}
+
+impl AskArgs {
+    fn confinement(&self, config: &Config) -> Confinement {
+        let set = config.confinement();
+        Confinement {
+            seccomp: self.seccomp.unwrap_or(set.seccomp),
+            landlock: self.landlock.unwrap_or(set.landlock),
+            userns: if self.allow_userns { NestedUserns::Allowed } else { set.userns },
+        }
+    }
+
+    /// The last one counts, as with every option that is given twice.
+    fn sandbox_profile(&self) -> Option<Profile> {
+        self.profile.iter().rev().find_map(|profile| match profile {
+            AnyProfile::Sandbox(profile) => Some(*profile),
+            AnyProfile::Policy(_) => None,
+        })
+    }
+
+    fn policy_profiles(&self) -> Vec<PolicyProfile> {
+        let named = self.profile.iter().filter_map(|profile| match profile {
+            AnyProfile::Policy(profile) => Some(*profile),
+            AnyProfile::Sandbox(_) => None,
+        });
+        named.chain(self.policy.iter().copied()).collect()
+    }
+}
+
+#[derive(Debug, Args)]
+struct TestArgs {
+    /// The file [default: those of every layer]
+    file: Option<PathBuf>,
+}
+
+pub fn run(ctx: &CommandContext, args: &PolicyArgs) -> Outcome {
+    match &args.action {
+        PolicyAction::Check(ask) => check(ctx, ask),
+        PolicyAction::Explain(ask) => explain(ctx, ask),
+        PolicyAction::Test(test_args) => test(ctx, test_args),
+    }
+}
+
+fn check(ctx: &CommandContext, args: &AskArgs) -> Outcome {
+    let (explanation, texts) = ask(ctx, args)?;
+    let decision = explanation.decision;
+    let result = avfs_present::policy_check(&decision, &texts);
+    let human = |out: &mut Out| {
+        let categories = result.decision.categories.join(",");
+        let action = out.paint(tone(decision.action), decision.action);
+        let rule = out.paint(Tone::Name, decision.rule.as_deref().unwrap_or("-"));
+        let categories = if categories.is_empty() { "-" } else { &categories };
+        out.line(format_args!("{action}  {categories}  {rule}  {}", decision.reason))
+    };
+    if let Some(limit) = decision.timeout_max.duration() {
+        ctx.ui.note(format_args!("note: it may run for {limit:?} at most"));
+    }
+    for (kind, value) in decision.limits_max.set() {
+        ctx.ui.note(format_args!("note: it may have --{} {} at most", kind.option(), kind.show(value)));
+    }
+    let (exit, code) = match decision.action {
+        Action::Allow | Action::AllowWithCheckpoint => return ctx.ui.answer(&result, human),
+        Action::RequireApproval => (exit_code::RUN_APPROVAL, "policy.approval_required"),
+        Action::Deny => (exit_code::RUN_DENIED, "policy.denied"),
+    };
+    let (code, message, hint) = (code.to_owned(), decision.reason.clone(), decision.hint.clone());
+    ctx.ui.answer_no(&result, &ErrorBody { code, message, hint }, human)?;
+    if let Some(hint) = &decision.hint {
+        ctx.ui.note(format_args!("hint: {hint}"));
+    }
+    Ok(exit)
+}
+
+fn explain(ctx: &CommandContext, args: &AskArgs) -> Outcome {
+    let (explanation, texts) = ask(ctx, args)?;
+    let result = avfs_present::policy_explain(&explanation, &texts);
+    ctx.ui.answer(&result, |out| {
+        for explained in &explanation.commands {
+            let words: Vec<&str> = explained.command.words.iter().map(Word::shown).collect();
+            out.line(format_args!("$ {}", words.join(" ")))?;
+            show_command(out, explained)?;
+        }
+        for doubt in &explanation.doubts {
+            out.line(format_args!("? {doubt}"))?;
+        }
+        explanation.in_doubt.iter().try_for_each(|explained| show_command(out, explained))?;
+        show_around(out, &explanation)?;
+        show_decision(out, &explanation.decision)
+    })
+}
+
+fn show_command(out: &mut Out, explained: &Explained) -> Result<(), Failure> {
+    for finding in &explained.command.findings {
+        out.line(format_args!("  {}: {}", out.paint(Tone::Name, finding.category), finding.why))?;
+    }
+    let by_default = &explained.baseline;
+    out.line(format_args!("  by default {} ({})", by_default.action, by_default.rule))?;
+    for said in &explained.said {
+        let place = said.place.as_ref();
+        let place =
+            place.map(|place| Painted::plain("  ").then(out.paint(Tone::Dim, place))).unwrap_or_default();
+        let effect = match said.effect {
+            Effect::Counts => "",
+            Effect::Outweighed => ", outweighed in its layer",
+            Effect::MayNotLoosen => ", which may only tighten here",
+            Effect::Unsure => ", if it is meant at all",
+        };
+        out.line(format_args!("  {} {}: {}{effect}{place}", said.tier, said.rule, said.action))?;
+    }
+    out.line(format_args!("  → {} ({})", explained.verdict.action, explained.verdict.rule))
+}
+
+/// What is said of the request as a whole.
+fn show_around(out: &mut Out, explanation: &Explanation) -> Result<(), Failure> {
+    for said in &explanation.handed_over {
+        out.line(format_args!("{}: {}, {}", out.paint(Tone::Name, &said.rule), said.action, said.reason))?;
+    }
+    for (tier, cap) in &explanation.caps {
+        let holds = cap.broken.as_ref().map_or("holds", |_| "would be exceeded");
+        let (key, place) = (out.paint(Tone::Name, cap.key), out.paint(Tone::Dim, &cap.place));
+        out.line(format_args!("{tier} {key} = {}: {holds}  {place}", cap.value))?;
+    }
+    for profile in &explanation.profiles {
+        out.line(format_args!("profile {profile} holds"))?;
+    }
+    Ok(())
+}
+
+fn show_decision(out: &mut Out, decision: &ExecutionDecision) -> Result<(), Failure> {
+    let action = out.paint(tone(decision.action), decision.action);
+    let rule = out.paint(Tone::Name, decision.rule.as_deref().unwrap_or("-"));
+    out.line(format_args!("{action} by {rule}: {}", decision.reason))?;
+    match &decision.hint {
+        Some(hint) => out.line(format_args!("hint: {hint}")),
+        None => Ok(()),
+    }
+}
+
+fn tone(action: Action) -> Tone {
+    match action {
+        Action::Allow | Action::AllowWithCheckpoint => Tone::Added,
+        Action::RequireApproval => Tone::Changed,
+        Action::Deny => Tone::Deleted,
+    }
+}
+
+/// Where the vault and the directory are that a command here would be about.
+struct Ground {
+    vault: Option<PathBuf>,
+    bound: Option<PathBuf>,
+}
+
+impl Ground {
+    /// Where there is no vault, which is no failure here, there is none.
+    fn find(ctx: &CommandContext) -> Result<Self, Failure> {
+        match ctx.around.locate(ctx.vault_option.as_deref()) {
+            Err(LocateError::NoneNear { .. }) => Ok(Self { vault: None, bound: None }),
+            Err(other) => Err(other.into()),
+            Ok(located) => Ok(Self { vault: Some(located.path), bound: bound_dir(&ctx.open_vault()?)? }),
+        }
+    }
+}
+
+/// Puts the question that a run with these words would put.
+fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts), Failure> {
+    let ground = Ground::find(ctx)?;
+    let texts = PolicyTexts::read(&ctx.around, ground.vault.as_deref())?;
+    let policy = texts.policy()?.with_profiles(&args.policy_profiles());
+    let (config, _) = ConfigTexts::read(&ctx.around, ground.bound.as_deref())?.for_a_run()?;
+    let command = match &args.shell {
+        Some(line) => CommandLine::Shell(line.clone()),
+        None => CommandLine::Argv(args.command.clone()),
+    };
+    let from_env = ctx.around.variables.get("AVFS_FORK".as_ref() as &std::ffi::OsStr);
+    let fork = match (&args.fork, from_env) {
+        (Some(fork), _) => Some(fork.clone()),
+        (None, Some(name)) => Some(ForkName::parse(&name.to_string_lossy())?),
+        (None, None) => None,
+    };
+    let rw: Vec<PathBuf> = args.rw.iter().map(|path| real(&ctx.around.cwd, path)).collect();
+    let mut secrets = Vec::new();
+    for word in &args.secret {
+        secrets.extend(SecretWord::parse(word)?.handed_over(&ctx.around.cwd));
+    }
+    let workspace = ground.bound.as_deref().unwrap_or(&ctx.around.cwd);
+    let asked = Asked {
+        command: &command,
+        fork: fork.as_ref(),
+        cwd: &ctx.around.cwd,
+        workspace: args.at.as_deref().unwrap_or(workspace),
+        project: workspace,
+        home: ctx.around.home.as_deref(),
+        net: args.net.as_ref().unwrap_or(&config.run_net.value),
+        confinement: args.confinement(&config),
+        profile: args.sandbox_profile().unwrap_or(config.run_profile.value),
+        timeout: args.timeout.unwrap_or(config.run_timeout.value),
+        rw: &rw.iter().map(PathBuf::as_path).collect::<Vec<_>>(),
+        secrets: &secrets.iter().map(String::as_str).collect::<Vec<_>>(),
+        variables: &[],
+        openings: &args.openings(&ctx.around.cwd, workspace),
+    };
+    Ok((policy.explain(&asked), texts))
+}
+
+impl AskArgs {
+    /// What a run with these words would widen.
+    fn openings(&self, cwd: &Path, workspace: &Path) -> Vec<Opening> {
+        let mut openings: Vec<Opening> = self.ro.iter().map(|path| Opening::Ro(real(cwd, path))).collect();
+        openings.extend(self.env_file.iter().map(|path| Opening::EnvFile(real(cwd, path))));
+        openings.extend(self.apply.then_some(Opening::Apply));
+        openings.extend(self.at.iter().filter(|at| !at.starts_with(workspace)).cloned().map(Opening::At));
+        openings.extend(self.allow_degraded.then_some(Opening::Degraded));
+        openings
+    }
+}
+
+/// A cap is about the place itself, whatever links lead to it.
+fn real(cwd: &Path, path: &Path) -> PathBuf {
+    let path = cwd.join(path);
+    std::fs::canonicalize(&path).unwrap_or(path)
+}
+
+fn test(ctx: &CommandContext, args: &TestArgs) -> Outcome {
+    let texts: Vec<PolicyText> = match &args.file {
+        Some(file) => {
+            let file = ctx.around.cwd.join(file);
+            let text = std::fs::read_to_string(&file).map_err(EdgeError::host("read", &file))?;
+            vec![PolicyText { path: file, text: Some(text) }]
+        }
+        None => {
+            let texts = PolicyTexts::read(&ctx.around, Ground::find(ctx)?.vault.as_deref())?;
+            texts.files().map(|(_, file)| file.clone()).collect()
+        }
+    };
+    let mut result = PolicyTest { files: Vec::new(), failures: Vec::new() };
+    for PolicyText { path, text } in &texts {
+        if let Some(text) = text {
+            test_file(path, text, &mut result)?;
+        }
+    }
+    let human = |out: &mut Out| {
+        for file in &result.files {
+            let rules = plural(file.rules, "rule", "rules");
+            out.line(format_args!(
+                "{}: {rules}, {}",
+                file.path,
+                plural(file.examples, "example", "examples")
+            ))?;
+        }
+        for failure in &result.failures {
+            out.line(format_args!("{} {}", out.paint(Tone::Deleted, "FAIL"), failure.message))?;
+        }
+        Ok(())
+    };
+    let Some(first) = result.failures.first() else {
+        return ctx.ui.answer(&result, human);
+    };
+    let why = ErrorBody {
+        code: "policy.example".to_owned(),
+        message: first.message.clone(),
+        hint: Some("correct the rule, or its example: no run starts with such a file".to_owned()),
+    };
+    ctx.ui.answer_no(&result, &why, human)
+}
+
+fn test_file(path: &Path, text: &str, result: &mut PolicyTest) -> Result<(), Failure> {
+    let shown = path.to_string_lossy().into_owned();
+    if path.extension().is_some_and(|extension| extension == "rego") {
+        Script::parse(path, text)?;
+        result.files.push(PolicyTested { path: shown, rules: 1, examples: 0 });
+        return Ok(());
+    }
+    // Which layer it is makes no difference to what its examples match.
+    let layer = Layer::parse_unchecked(Tier::User, path, text)?;
+    let examples = layer.rules.iter().map(|rule| rule.examples.len() as u64).sum();
+    result.files.push(PolicyTested { path: shown, rules: layer.rules.len() as u64, examples });
+    let failed = layer.rules.iter().flat_map(|rule| rule.failed_examples(avfs_policy::read));
+    result.failures.extend(failed.map(|failed| avfs_present::policy_failure(&failed)));
+    Ok(())
+}

@@ -1,0 +1,277 @@
+//! `avfs runs list|show`
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use avfs_changes::{ChangeSummary, Shown};
+use avfs_engine::journal::journal_value;
+use avfs_engine::{LocateError, RunLife, ScratchDir, Unsettled};
+use avfs_types::ids::{ForkName, RunPrefix, VersionId};
+use avfs_vault::backend::{Reader, RunRecord, RunState};
+use avfs_vault::tree::Pages;
+use avfs_vault::version::root_of;
+use avfs_vault::{Vault, VaultError};
+use avfs_wire::RunsList;
+
+use crate::commands::patch;
+use crate::context::CommandContext;
+use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::view::{first_line, local_time};
+
+/// List and describe runs: what was asked, decided and done
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs runs list
+  avfs runs show 3f9a")]
+pub struct RunsArgs {
+    #[command(subcommand)]
+    action: RunsAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum RunsAction {
+    List(ListArgs),
+    Show(ShowArgs),
+}
+
+/// List runs, newest first
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs runs list
+  avfs runs list --fork experiment --limit 5
+  avfs runs list --json")]
+struct ListArgs {
+    /// Only those whose changes went to this fork
+    #[arg(long, value_name = "FORK")]
+    fork: Option<ForkName>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: usize,
+}
+
+/// Describe a run: its request, the decision, how it ended and what it changed
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs runs show 3f9a
+  avfs runs show run:3f9a01bc77 --json")]
+struct ShowArgs {
+    /// The run: at least four digits of its id
+    #[arg(value_name = "ID")]
+    id: RunPrefix,
+}
+
+pub fn run(ctx: &CommandContext, args: &RunsArgs) -> Outcome {
+    match &args.action {
+        RunsAction::List(args) => list(ctx, args),
+        RunsAction::Show(args) => show(ctx, args),
+    }
+}
+
+fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let (runs, more) = newest(&vault, args)?;
+    let mut unsettled = unsettled(ctx, &vault)?;
+    unsettled.retain(|run| args.fork.as_ref().is_none_or(|fork| run.record.fork == fork.as_str()));
+    if runs.is_empty() && unsettled.is_empty() && !more {
+        ctx.ui.note(format_args!("there are no runs"));
+        note_fork(ctx, &vault, args.fork.as_ref());
+    }
+    if more {
+        ctx.ui.note(format_args!("note: there are older runs; see more with: --limit N"));
+    }
+    let result = RunsList {
+        unsettled: unsettled.iter().map(avfs_present::unsettled_run).collect(),
+        runs: runs.iter().map(avfs_present::run).collect(),
+        more,
+    };
+    ctx.ui.answer(&result, |out| {
+        for run in &unsettled {
+            show_unsettled(out, run)?;
+        }
+        runs.iter().try_for_each(|run| show_line(out, run))
+    })
+}
+
+/// What is told of a fork may outlive it, so that none of that name is no failure; it may as well be mistyped.
+pub fn note_fork(ctx: &CommandContext, vault: &Vault, fork: Option<&ForkName>) {
+    if let Some(fork) = fork
+        && matches!(vault.fork(fork), Err(VaultError::NoFork { .. }))
+    {
+        ctx.ui.note(format_args!("note: there is no fork {fork}; list them with: avfs fork list"));
+    }
+}
+
+/// Runs that the journal does not have as they stand; none where there is no place for them.
+fn unsettled(ctx: &CommandContext, vault: &Vault) -> Result<Vec<Unsettled>, Failure> {
+    match ctx.around.cache_dir() {
+        Ok(cache_dir) => Ok(Unsettled::find(&ScratchDir::new(&cache_dir), &vault.id()?)?),
+        Err(LocateError::NoHome { .. }) => Ok(Vec::new()),
+        Err(other) => Err(other.into()),
+    }
+}
+
+fn show_unsettled(out: &mut Out, run: &Unsettled) -> Result<(), Failure> {
+    let (id, fork) = (out.paint(Tone::Id, &run.record.run), out.paint(Tone::Name, &run.record.fork));
+    let (at, stands) = (local_time(run.record.started_at()), stands(run));
+    let command = command_of(&journal_value(&run.record.request));
+    out.line(format_args!("{id}  {at}  {stands:<12}  {fork}  {}", first_line(&command)))
+}
+
+/// Where it stands, or stood when its process went.
+fn stands(run: &Unsettled) -> String {
+    match run.life {
+        RunLife::Running => run.stands.to_string(),
+        RunLife::Dead => format!("died {}", run.stands),
+        RunLife::Recoverable => "recoverable".to_owned(),
+    }
+}
+
+/// One more is asked for than is shown: then there are older ones.
+fn newest(vault: &Vault, args: &ListArgs) -> Result<(Vec<RunRecord>, bool), Failure> {
+    let limit = args.limit.saturating_add(1);
+    let mut runs = match &args.fork {
+        Some(fork) => vault.runs_of_fork(fork, i64::MAX, limit)?,
+        None => vault.runs(i64::MAX, limit)?,
+    };
+    let more = runs.len() > args.limit;
+    runs.truncate(args.limit);
+    Ok((runs, more))
+}
+
+fn show_line(out: &mut Out, run: &RunRecord) -> Result<(), Failure> {
+    let (id, fork) = (out.paint(Tone::Id, &run.id), out.paint(Tone::Name, &run.fork));
+    let cached = avfs_present::cache_use_of_run(run).is_some_and(|cache| cache.cached_from.is_some());
+    let cached = if cached { "  (cached)" } else { "" };
+    let marks = match (run.applied_at, run.discarded_at, run.version_after) {
+        (_, Some(_), _) => "  (discarded)",
+        (Some(_), None, _) => "  (applied)",
+        (None, None, None) if run.state == RunState::Completed => "  (no changes)",
+        (None, None, _) => "",
+    };
+    let ended = ended(run).filter(|_| run.state == RunState::Completed);
+    let (at, ended) = (local_time(run.started_at), ended.unwrap_or_else(|| run.state.word().to_owned()));
+    out.line(format_args!(
+        "{id}  {at}  {ended:<12}  {fork}{cached}{marks}  {}",
+        first_line(&command_text(run))
+    ))
+}
+
+/// `exit 0` or `signal 9`; nothing of a run that did not get so far.
+fn ended(run: &RunRecord) -> Option<String> {
+    match (run.exit_code, run.signal) {
+        (_, Some(signal)) => Some(format!("signal {signal}")),
+        (Some(code), None) => Some(format!("exit {code}")),
+        (None, None) => None,
+    }
+}
+
+pub fn command_text(run: &RunRecord) -> String {
+    command_of(&journal_value(&run.request))
+}
+
+/// The command of a request, on one line.
+pub fn command_of(request: &Value) -> String {
+    match &request["command"] {
+        Value::String(text) => text.clone(),
+        Value::Array(words) => {
+            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+            words.join(" ")
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => String::new(),
+    }
+}
+
+fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let run = match vault.run(&args.id) {
+        Ok(run) => run,
+        Err(VaultError::NoRun { id }) => return show_one_unsettled(ctx, &vault, &id),
+        Err(error) => return Err(error.into()),
+    };
+    let reader = vault.read()?;
+    let summary = changes_of(&*reader, &run)?;
+    let told = summary.as_ref().map(|summary| {
+        (
+            summary.changes.iter().map(avfs_present::change).collect(),
+            avfs_present::change_totals(&summary.counts),
+        )
+    });
+    let result = avfs_present::run_shown(&run, told);
+    ctx.ui.answer(&result, |out| {
+        show_record(out, &run)?;
+        for (name, value) in
+            [("request", &result.request), ("decision", &result.decision), ("result", &result.result)]
+        {
+            out.line(format_args!(""))?;
+            out.line(format_args!("{name}"))?;
+            let text = format!("{value:#}");
+            text.lines().try_for_each(|line| out.line(format_args!("    {line}")))?;
+        }
+        out.line(format_args!(""))?;
+        match &summary {
+            Some(summary) => patch::show_summary(out, summary),
+            None => out.line(format_args!("its changes cannot be told: its versions are no longer kept")),
+        }
+    })
+}
+
+/// A run that is not in the journal yet.
+fn show_one_unsettled(ctx: &CommandContext, vault: &Vault, id: &RunPrefix) -> Outcome {
+    let found = unsettled(ctx, vault)?.into_iter().find(|run| run.record.run.starts_with(id.as_str()));
+    let run = found.ok_or_else(|| VaultError::NoRun { id: id.clone() })?;
+    let result = avfs_present::unsettled_run(&run);
+    ctx.ui.answer(&result, |out| {
+        out.line(format_args!("run        {}", out.paint(Tone::Id, &run.record.run)))?;
+        let command = command_of(&journal_value(&run.record.request));
+        out.line(format_args!("command    {}", first_line(&command)))?;
+        out.line(format_args!("state      {}", stands(&run)))?;
+        out.line(format_args!("fork       {}", out.paint(Tone::Name, &run.record.fork)))?;
+        out.line(format_args!("started    {}", local_time(run.record.started_at())))?;
+        match run.life {
+            RunLife::Running => Ok(()),
+            RunLife::Dead => out.line(format_args!("the next run clears away what it left")),
+            RunLife::Recoverable => out.line(format_args!("finish it with: avfs recover {}", run.record.run)),
+        }
+    })
+}
+
+fn show_record(out: &mut Out, run: &RunRecord) -> Result<(), Failure> {
+    out.line(format_args!("run        {}", out.paint(Tone::Id, &run.id)))?;
+    out.line(format_args!("command    {}", first_line(&command_text(run))))?;
+    let how = ended(run);
+    let how = how.map(|how| format!(", {how}")).unwrap_or_default();
+    out.line(format_args!("state      {}{how}", run.state.word()))?;
+    out.line(format_args!("fork       {}", out.paint(Tone::Name, &run.fork)))?;
+    if let Some(from) = avfs_present::cache_use_of_run(run).and_then(|cache| cache.cached_from) {
+        out.line(format_args!("cached     from run {}", out.paint(Tone::Id, from)))?;
+    }
+    let version = |id: Option<VersionId>| id.map_or_else(|| "-".to_owned(), |id| id.to_hex());
+    out.line(format_args!("before     {}", version(run.version_before)))?;
+    out.line(format_args!("after      {}", version(run.version_after)))?;
+    out.line(format_args!("started    {}", local_time(run.started_at)))?;
+    for (what, at) in [("ended", run.ended_at), ("applied", run.applied_at), ("discarded", run.discarded_at)]
+    {
+        if let Some(at) = at {
+            out.line(format_args!("{what:<9}  {}", local_time(at)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Nothing if one of its versions is gone or was pruned.
+fn changes_of(reader: &dyn Reader, run: &RunRecord) -> Result<Option<ChangeSummary>, Failure> {
+    let Some(after) = run.version_after else { return Ok(Some(ChangeSummary::default())) };
+    let Some(before) = run.version_before else { return Ok(None) };
+    let (Some(before), Some(after)) = (reader.version(&before)?, reader.version(&after)?) else {
+        return Ok(None);
+    };
+    if before.pruned_at.is_some() || after.pruned_at.is_some() {
+        return Ok(None);
+    }
+    let pages: &dyn Pages = &reader;
+    let (before, after) = (root_of(&before)?, root_of(&after)?);
+    Ok(Some(ChangeSummary::compare(pages, &before, &after, &[], Shown::WithoutTimes)?))
+}

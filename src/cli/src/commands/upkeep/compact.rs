@@ -1,0 +1,36 @@
+//! `avfs compact`
+
+use clap::Args;
+
+use avfs_types::show_bytes_size;
+use avfs_wire::Compact;
+
+use crate::context::CommandContext;
+use crate::progress::Progress;
+use crate::ui::Outcome;
+
+/// Give unused space of the vault file back to the disk, and make it one file again
+///
+/// Nothing is deleted; `avfs gc` does that, and compacts too.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs compact")]
+pub struct CompactArgs {}
+
+pub fn run(ctx: &CommandContext, _: &CompactArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let size = || vault.read().and_then(|reader| Ok(reader.usage()?.file_bytes));
+    let file_bytes_before = size()?;
+    {
+        let _shown = Progress::start("compacting");
+        vault.backend().shrink(&|_| {})?;
+        vault.backend().settle()?;
+    }
+    let result = Compact { file_bytes_before, file_bytes_after: size()? };
+    ctx.ui.answer(&result, |out| {
+        let (before, after) =
+            (show_bytes_size(result.file_bytes_before), show_bytes_size(result.file_bytes_after));
+        out.line(format_args!("the vault was {before} and is {after}"))
+    })
+}

@@ -1,0 +1,153 @@
+//! `avfs fsck`
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use avfs_engine::require_bound_dir;
+use avfs_vault::fsck::{Report, Thoroughness};
+use avfs_vault::import::{ImportError, ImportOptions, OnTrouble};
+use avfs_vault::{Vault, VaultError};
+use avfs_wire::{ErrorBody, Fsck, FsckFinding, FsckHealed};
+
+use crate::context::CommandContext;
+use crate::progress::Progress;
+use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::view::plural;
+
+/// Check the whole vault: rows, digests, references, history, audit log
+///
+/// Exits with 1 when something is wrong. Nothing is changed, unless with --heal.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs fsck
+  avfs fsck --quick --json
+  avfs fsck --heal
+  avfs fsck --heal /mnt/backup/project")]
+pub struct FsckArgs {
+    /// Do not read the content of blobs
+    #[arg(long)]
+    quick: bool,
+    /// Put back what is damaged or missing from a directory that still has it [default: the one the vault is bound to]
+    ///
+    /// Every file there is read. Only content with the very digest takes the place of what is damaged.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, value_hint = clap::ValueHint::DirPath)]
+    #[expect(clippy::option_option, reason = "an option that may come without its value")]
+    heal: Option<Option<PathBuf>>,
+}
+
+pub fn run(ctx: &CommandContext, args: &FsckArgs) -> Outcome {
+    let vault = ctx.open_vault().map_err(beyond_checking)?;
+    let how = if args.quick { Thoroughness::Quick } else { Thoroughness::Full };
+    let from = match &args.heal {
+        None => None,
+        Some(Some(dir)) => Some(directory(ctx.around.cwd.join(dir))?),
+        Some(None) => Some(require_bound_dir(&vault)?),
+    };
+    let (report, healed) = match &from {
+        None => (vault.fsck(how, &Progress::start("checking").meter)?, None),
+        Some(from) => {
+            let (report, healed) = heal(ctx, &vault, how, from).map_err(beyond_healing)?;
+            (report, Some(healed))
+        }
+    };
+    let findings = report.findings.iter();
+    let result = Fsck {
+        versions: report.versions,
+        trees: report.trees,
+        blobs: report.blobs,
+        audit_rows: report.audit_rows,
+        runs: report.runs,
+        results: report.memos,
+        findings: findings
+            .map(|finding| FsckFinding { code: finding.code.to_owned(), message: finding.what.clone() })
+            .collect(),
+        healed,
+    };
+    let show = |out: &mut Out| {
+        if let Some(healed) = &result.healed {
+            let (blobs, trees) =
+                (plural(healed.blobs, "blob", "blobs"), plural(healed.trees, "tree", "trees"));
+            out.line(format_args!("put back {blobs} and {trees} from {}", healed.from))?;
+        }
+        for finding in &result.findings {
+            let code = out.paint(Tone::Deleted, format_args!("{}:", finding.code));
+            out.line(format_args!("{code} {}", finding.message))?;
+        }
+        out.line(format_args!(
+            "checked {}, {}, {}, {}, {}: {}",
+            plural(result.versions, "version", "versions"),
+            plural(result.trees, "tree", "trees"),
+            plural(result.blobs, "blob", "blobs"),
+            plural(result.runs, "run", "runs"),
+            plural(result.audit_rows, "audit row", "audit rows"),
+            plural(result.findings.len() as u64, "problem", "problems"),
+        ))
+    };
+    if result.findings.is_empty() {
+        return ctx.ui.answer(&result, show);
+    }
+    let message = format!("found {}", plural(result.findings.len() as u64, "problem", "problems"));
+    let hint = if from.is_none() && !report.broken.is_empty() {
+        "put back what a directory still has with: avfs fsck --heal DIR; save what is whole with: \
+         avfs export --keep-going REF DEST"
+    } else {
+        "save what is whole with: avfs export --keep-going REF DEST"
+    };
+    let hint = Some(hint.to_owned());
+    ctx.ui.answer_no(&result, &ErrorBody { code: "fsck.findings".to_owned(), message, hint }, show)
+}
+
+/// Before a long check, at the end of which this would be told.
+fn directory(dir: PathBuf) -> Result<PathBuf, Failure> {
+    if dir.is_dir() {
+        return Ok(dir);
+    }
+    let missing = VaultError::from(ImportError::NoDirectory { path: dir });
+    let hint = Some("name a directory that has the files: avfs fsck --heal DIR".to_owned());
+    Err(Failure::Told(ErrorBody { hint, ..ErrorBody::of(&missing) }))
+}
+
+fn heal(
+    ctx: &CommandContext,
+    vault: &Vault,
+    how: Thoroughness,
+    from: &Path,
+) -> Result<(Report, FsckHealed), Failure> {
+    let exclude = ctx.exclude(from)?;
+    let progress = Progress::interruptible("healing")?;
+    let meter = &progress.meter;
+    let options =
+        ImportOptions { on_trouble: OnTrouble::KeepGoing, stat_cache: None, exclude: &exclude, meter };
+    let (healed, report) = vault.heal(how, from, &options)?;
+    let (blobs, trees) = (healed.blobs.len() as u64, healed.trees.len() as u64);
+    Ok((report, FsckHealed { from: from.to_string_lossy().into_owned(), blobs, trees }))
+}
+
+/// What cannot even be opened: the hint to check it would lead here.
+fn beyond_checking(failure: Failure) -> Failure {
+    instead_of_checking(
+        failure,
+        "too little of it is left to be checked: put a copy back, or save what can be read with: \
+         sqlite3 VAULT .recover",
+    )
+}
+
+/// What cannot be written: the pages that rows lie in are damaged themselves.
+fn beyond_healing(failure: Failure) -> Failure {
+    instead_of_checking(
+        failure,
+        "nothing can be put back into such a file: save what is whole with: avfs export --keep-going REF DEST, and \
+         import that into a new vault",
+    )
+}
+
+fn instead_of_checking(failure: Failure, hint: &str) -> Failure {
+    match failure {
+        Failure::Error(error) if error.code() == "vault.corrupt" => {
+            Failure::Told(ErrorBody { hint: Some(hint.to_owned()), ..ErrorBody::of(&*error) })
+        }
+        other @ (Failure::Error(_) | Failure::Told(_) | Failure::BrokenPipe) => other,
+    }
+}

@@ -1,0 +1,58 @@
+//! `avfs gc`
+
+use std::sync::atomic::Ordering;
+
+use clap::Args;
+
+use avfs_types::show_bytes_size;
+use avfs_wire::Gc;
+
+use crate::context::CommandContext;
+use crate::progress::Progress;
+use crate::ui::Outcome;
+use crate::view::plural;
+
+/// Delete expired forks and everything that nothing refers to, and give the space back
+///
+/// It waits until no import or export is under way.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs gc
+  avfs fork delete experiment && avfs gc")]
+pub struct GcArgs {}
+
+pub fn run(ctx: &CommandContext, _: &GcArgs) -> Outcome {
+    let vault = ctx.open_vault_sparing_runs()?;
+    let size = || vault.read().and_then(|reader| Ok(reader.usage()?.file_bytes));
+    let file_bytes_before = size()?;
+    let swept = {
+        let progress = Progress::start("sweeping");
+        vault.gc(&|looked_at| progress.meter.files.store(looked_at, Ordering::Relaxed))?
+    };
+    let result = Gc {
+        forks: swept.forks,
+        versions: swept.versions,
+        trees: swept.trees,
+        blobs: swept.blobs,
+        results: swept.memos,
+        file_bytes_before,
+        file_bytes_after: size()?,
+    };
+    ctx.ui.answer(&result, |out| {
+        out.line(format_args!(
+            "removed {}, {}, {}, {}",
+            plural(result.forks, "expired fork", "expired forks"),
+            plural(result.versions, "version", "versions"),
+            plural(result.trees, "tree", "trees"),
+            plural(result.blobs, "blob", "blobs"),
+        ))?;
+        if result.results > 0 {
+            let results = plural(result.results, "remembered result", "remembered results");
+            out.line(format_args!("forgot {results} that expired or had lost their versions"))?;
+        }
+        let (before, after) =
+            (show_bytes_size(result.file_bytes_before), show_bytes_size(result.file_bytes_after));
+        out.line(format_args!("the vault was {before} and is {after}"))
+    })
+}

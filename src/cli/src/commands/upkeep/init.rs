@@ -1,0 +1,115 @@
+//! `avfs init`
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use avfs_engine::config_files::ConfigTexts;
+use avfs_engine::{LocateError, TrustOrigin, make_vault};
+use avfs_types::VAULT_DIR;
+use avfs_types::diagnose::shell_word;
+use avfs_types::ids::ForkName;
+use avfs_vault::Vault;
+use avfs_vault::backend::sqlite::OpenOptions;
+use avfs_vault::import::OnTrouble;
+use avfs_wire::Init;
+
+use crate::commands::import;
+use crate::context::CommandContext;
+use crate::error::EdgeError;
+use crate::ui::{Failure, Outcome};
+
+/// Make a vault for a directory
+///
+/// The vault is the file DIR/.avfs/vault.db; with --vault it is made there instead. Either way it is bound to
+/// DIR: `avfs import` and `avfs status` use that directory when none is named.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs init
+  avfs init ~/project --import
+  avfs init --vault work ~/project")]
+pub struct InitArgs {
+    /// The directory whose files the vault will keep; made if it is not there
+    #[arg(default_value = ".", value_hint = clap::ValueHint::DirPath)]
+    dir: PathBuf,
+    /// Import the directory at once
+    #[arg(long)]
+    import: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
+    let dir = ctx.around.cwd.join(&args.dir);
+    let is_new = !dir.exists();
+    std::fs::create_dir_all(&dir).map_err(EdgeError::host("create", &dir))?;
+    let dir = dir.canonicalize().map_err(EdgeError::host("find", &dir))?;
+    let made = place(ctx, &dir).and_then(|path| {
+        let make = || -> Result<Vault, Failure> {
+            Ok(make_vault(&path, &dir, OpenOptions::default(), ctx.actor.clone())?)
+        };
+        let vault = if is_named(ctx) {
+            let vault = make()?;
+            record(ctx, &path);
+            vault
+        } else {
+            ctx.around.trusted_vaults()?.make(&path, TrustOrigin::Chosen, make)?
+        };
+        Ok((path, vault))
+    });
+    if made.is_err() && is_new {
+        // Only where they are empty; one that somebody uses by now stays, and why there is no vault is what matters.
+        let _ = std::fs::remove_dir(dir.join(VAULT_DIR));
+        let _ = std::fs::remove_dir(&dir);
+    }
+    let (path, vault) = made?;
+    ctx.ui.note(format_args!("made the vault {} for {}", path.display(), dir.display()));
+    let imported = if args.import {
+        let fork = ForkName::main();
+        Some(import::import(ctx, &vault, &dir, &fork, "first import", OnTrouble::Fail)?)
+    } else {
+        ctx.ui.note(format_args!("next: avfs{} import", words_for(ctx, &path, &dir)));
+        None
+    };
+    let result = Init {
+        vault: path.to_string_lossy().into_owned(),
+        id: vault.id()?,
+        bound: dir.to_string_lossy().into_owned(),
+        imported: imported.as_ref().map(|done| done.result.clone()),
+    };
+    ctx.ui.answer(&result, |out| imported.as_ref().map_or(Ok(()), |done| done.show(out)))
+}
+
+fn place(ctx: &CommandContext, dir: &Path) -> Result<PathBuf, Failure> {
+    match ctx.around.chosen(ctx.vault_option.as_deref()) {
+        None => {
+            let (config, _) = ConfigTexts::read(&ctx.around, None)?.for_a_run()?;
+            Ok(ctx.around.place_for(dir, config.vault_place.value)?)
+        }
+        Some((text, _)) => Ok(ctx.around.path_of(&ctx.around.read_choice(text)?)?),
+    }
+}
+
+/// Records a vault that is named wherever it is used. It can be used without a record, but for approvals.
+fn record(ctx: &CommandContext, path: &Path) {
+    let recorded = match ctx.around.trusted_vaults() {
+        Ok(trusted) => trusted.add(path, TrustOrigin::Chosen).map_err(LocateError::from),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = recorded {
+        ctx.ui.note(format_args!("approvals in this vault will not count: {error}"));
+    }
+}
+
+/// Whether later commands name the vault too.
+fn is_named(ctx: &CommandContext) -> bool {
+    ctx.around.chosen(ctx.vault_option.as_deref()).is_some()
+}
+
+/// The words that lead to the new vault from here: none where it is found without any.
+fn words_for(ctx: &CommandContext, path: &Path, dir: &Path) -> String {
+    let found = ctx.around.locate(ctx.vault_option.as_deref());
+    if found.is_ok_and(|found| found.path == path) {
+        return ctx.vault_words();
+    }
+    format!(" --vault {}", shell_word(dir.as_os_str()))
+}

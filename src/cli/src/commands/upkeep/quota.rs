@@ -1,0 +1,84 @@
+//! `avfs quota show|set`
+
+use clap::{Args, Subcommand};
+
+use avfs_types::{Limit, show_bytes_size};
+use avfs_vault::Vault;
+use avfs_vault::quota::Quota;
+use avfs_wire::QuotaShow;
+
+use crate::context::CommandContext;
+use crate::ui::Outcome;
+
+/// Show and set limits of the vault: bytes of its file, versions kept, entries of a version
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs quota show
+  avfs quota set --bytes 5GiB --versions 1000
+  avfs quota set --bytes none")]
+pub struct QuotaArgs {
+    #[command(subcommand)]
+    action: QuotaAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum QuotaAction {
+    /// Show the limits and how much of them is used
+    #[command(after_help = "\
+Examples:
+  avfs quota show")]
+    Show,
+    Set(SetArgs),
+}
+
+/// Set limits; those that are not named stay
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs quota set --bytes 5GiB
+  avfs quota set --versions 1000 --files none")]
+#[group(required = true, multiple = true)]
+struct SetArgs {
+    /// How large the vault file may become
+    #[arg(long, value_name = "SIZE|none")]
+    bytes: Option<Limit>,
+    /// How many versions may be kept
+    #[arg(long, value_name = "N|none")]
+    versions: Option<Limit>,
+    /// How many entries one version may have
+    #[arg(long, value_name = "N|none")]
+    files: Option<Limit>,
+}
+
+pub fn run(ctx: &CommandContext, args: &QuotaArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    if let QuotaAction::Set(limits) = &args.action {
+        let new = |limit: Option<Limit>, old: Option<u64>| limit.map_or(old, |limit| limit.0);
+        vault.change_quota(|old| Quota {
+            bytes: new(limits.bytes, old.bytes),
+            versions: new(limits.versions, old.versions),
+            files: new(limits.files, old.files),
+        })?;
+    }
+    show(ctx, &vault)
+}
+
+fn show(ctx: &CommandContext, vault: &Vault) -> Outcome {
+    let quota = vault.quota()?;
+    let reader = vault.read()?;
+    let result = QuotaShow {
+        bytes: quota.bytes,
+        versions: quota.versions,
+        files: quota.files,
+        bytes_used: reader.bytes_used()?,
+        versions_used: reader.versions_kept()?,
+    };
+    ctx.ui.answer(&result, |out| {
+        let limit = |limit: Option<u64>| limit.map_or_else(|| "no limit".to_owned(), |n| n.to_string());
+        let bytes = quota.bytes.map_or_else(|| "no limit".to_owned(), |n| show_bytes_size(n).to_string());
+        out.line(format_args!("bytes     {bytes} ({} used)", show_bytes_size(result.bytes_used)))?;
+        out.line(format_args!("versions  {} ({} kept)", limit(quota.versions), result.versions_used))?;
+        out.line(format_args!("files     {} in one version", limit(quota.files)))
+    })
+}

@@ -1,0 +1,269 @@
+//! `avfs vault list|info|trust|delete`
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use avfs_engine::{LocateError, TrustOrigin, TrustedVaults, bound_dir};
+use avfs_types::clock::{Timestamp, time_text};
+use avfs_types::diagnose::shell_word;
+use avfs_types::{VAULT_DIR, VAULT_FILE, show_bytes_size};
+use avfs_vault::backend::BackendError;
+use avfs_vault::backend::sqlite::{COMPANIONS, FORMAT, OpenOptions, sibling};
+use avfs_vault::{Vault, VaultError, key};
+use avfs_wire::{VaultDelete, VaultInfo, VaultList, VaultListed, VaultTrust};
+
+use crate::cli::vault_word;
+use crate::context::CommandContext;
+use crate::error::EdgeError;
+use crate::ui::{Failure, Outcome, Tone};
+use crate::view::local_time;
+
+/// How long a delete waits for others to leave the vault.
+const DELETE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// List, describe, trust and delete vaults
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs vault list
+  avfs vault info --vault work
+  avfs vault delete work --yes")]
+pub struct VaultArgs {
+    #[command(subcommand)]
+    action: VaultAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum VaultAction {
+    /// List the vaults that have a name, and the one the working directory uses
+    #[command(after_help = "\
+Examples:
+  avfs vault list
+  avfs vault list --json")]
+    List,
+    /// Describe one vault
+    #[command(after_help = "\
+Examples:
+  avfs vault info
+  avfs vault info --vault work")]
+    Info,
+    Trust(TrustArgs),
+    Delete(DeleteArgs),
+}
+
+/// Use the vault of a directory that you did not make yourself
+///
+/// A vault decides what a run sees and which approvals hold, so avfs uses one that it finds in the working directory
+/// or above only if you made it or trust it. Needed once for a vault that came with a repository or a backup, that
+/// was moved or copied, or that an older avfs made. A vault that is named with --vault needs it for approvals to count.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs vault trust
+  avfs vault trust ~/project
+  avfs vault trust /srv/vaults/team.db")]
+struct TrustArgs {
+    /// The directory that has the vault in its .avfs, or a vault's own file
+    #[arg(default_value = ".", value_hint = clap::ValueHint::AnyPath)]
+    dir: PathBuf,
+}
+
+/// Delete a vault with every version in it
+///
+/// The files of the directory it is bound to stay. A vault that somebody writes to is not deleted; who reads it
+/// goes on with what is open. A symbolic link that leads to it goes too if it is what is named.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs vault delete --yes
+  avfs vault delete work --yes
+  avfs vault delete ~/project/.avfs/vault.db --yes")]
+struct DeleteArgs {
+    /// The vault [default: the one that --vault or the working directory leads to]
+    #[arg(value_name = "NAME|PATH", value_parser = vault_word())]
+    target: Option<OsString>,
+    /// Really delete it
+    #[arg(long)]
+    yes: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &VaultArgs) -> Outcome {
+    match &args.action {
+        VaultAction::List => list(ctx),
+        VaultAction::Info => info(ctx),
+        VaultAction::Trust(args) => trust(ctx, args),
+        VaultAction::Delete(args) => delete(ctx, args),
+    }
+}
+
+fn list(ctx: &CommandContext) -> Outcome {
+    let used = ctx.around.locate(ctx.vault_option.as_deref()).ok().map(|located| located.path);
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
+    let mut vaults: Vec<VaultListed> = Vec::new();
+    let named = match ctx.around.named_vaults() {
+        // Without a home there are no named vaults, but one may be named by its path.
+        Err(LocateError::NoHome { .. }) if used.is_some() => Vec::new(),
+        other => other?,
+    };
+    for (name, path) in named {
+        vaults.push(VaultListed {
+            name: Some(name.to_string()),
+            vault: path.to_string_lossy().into_owned(),
+            nearest: used.as_ref() == Some(&path),
+            file_bytes: size(&path),
+        });
+    }
+    if let Some(path) = used.filter(|_| !vaults.iter().any(|vault| vault.nearest)) {
+        let vault = path.to_string_lossy().into_owned();
+        vaults.push(VaultListed { name: None, vault, nearest: true, file_bytes: size(&path) });
+    }
+    if vaults.is_empty() {
+        ctx.ui.note(format_args!("there are no vaults here; make one with: avfs init"));
+    }
+    ctx.ui.answer(&VaultList { vaults: vaults.clone() }, |out| {
+        for vault in &vaults {
+            let mark = if vault.nearest { "*" } else { " " };
+            let name = out.paint(Tone::Name, format_args!("{:<16}", vault.name.as_deref().unwrap_or("-")));
+            out.line(format_args!(
+                "{mark} {name} {:>10}  {}",
+                show_bytes_size(vault.file_bytes),
+                vault.vault
+            ))?;
+        }
+        Ok(())
+    })
+}
+
+fn info(ctx: &CommandContext) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let created = created_at(&vault)?;
+    let result = describe(&vault, created)?;
+    let created = created.map(local_time);
+    ctx.ui.answer(&result, |out| {
+        out.line(format_args!("vault        {}", result.vault))?;
+        out.line(format_args!("id           {}", result.id))?;
+        out.line(format_args!("format       {}", result.format))?;
+        out.line(format_args!("created      {}", created.unwrap_or_else(|| "unknown".to_owned())))?;
+        out.line(format_args!("bound to     {}", result.bound.as_deref().unwrap_or("no directory")))?;
+        out.line(format_args!("forks        {}", result.forks))?;
+        out.line(format_args!("checkpoints  {}", result.checkpoints))?;
+        out.line(format_args!("versions     {}", result.versions))?;
+        out.line(format_args!("file         {}", show_bytes_size(result.file_bytes)))
+    })
+}
+
+fn created_at(vault: &Vault) -> Result<Option<Timestamp>, Failure> {
+    let text = vault.read()?.meta(key::CREATED_AT)?;
+    Ok(text.and_then(|text| String::from_utf8(text).ok()?.parse().ok()).map(Timestamp))
+}
+
+fn describe(vault: &Vault, created_at: Option<Timestamp>) -> Result<VaultInfo, Failure> {
+    let reader = vault.read()?;
+    let usage = reader.usage()?;
+    Ok(VaultInfo {
+        vault: vault.path().unwrap_or(Path::new("")).to_string_lossy().into_owned(),
+        id: vault.id()?,
+        format: vault.backend().format().unwrap_or(FORMAT),
+        created_at: created_at.map(time_text),
+        bound: bound_dir(vault)?.map(|dir| dir.to_string_lossy().into_owned()),
+        forks: reader.forks()?.len() as u64,
+        checkpoints: reader.checkpoints()?.len() as u64,
+        versions: usage.versions,
+        file_bytes: usage.file_bytes,
+    })
+}
+
+fn trust(ctx: &CommandContext, args: &TrustArgs) -> Outcome {
+    let dir = ctx.around.cwd.join(&args.dir);
+    let dir = dir.canonicalize().map_err(EdgeError::host("find", &dir))?;
+    let path = if dir.is_file() {
+        dir.clone()
+    } else {
+        let path = dir.join(VAULT_DIR).join(VAULT_FILE);
+        TrustedVaults::check_place(&path)?;
+        path
+    };
+    // Opening it first makes sure that it is a vault at all.
+    let vault = Vault::open(&path, OpenOptions::default(), ctx.actor.clone())?;
+    let bound = bound_dir(&vault)?;
+    ctx.around.trusted_vaults()?.add(&path, TrustOrigin::Chosen)?;
+    let result = VaultTrust {
+        vault: path.to_string_lossy().into_owned(),
+        id: vault.id()?,
+        bound: bound.as_ref().map(|dir| dir.to_string_lossy().into_owned()),
+    };
+    ctx.ui.answer(&result, |out| {
+        out.line(format_args!("trusted the vault {}", result.vault))?;
+        match &result.bound {
+            // A run would see that directory.
+            Some(text) if bound.as_ref() != Some(&dir) => {
+                out.line(format_args!("it is for the files of {text}"))
+            }
+            Some(_) | None => Ok(()),
+        }
+    })
+}
+
+fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
+    let named = doomed(ctx, args)?;
+    // Opening it first makes sure that it is a vault at all.
+    let options = OpenOptions { patience: DELETE_PATIENCE, ..OpenOptions::default() };
+    let vault = Vault::open(&named, options, ctx.actor.clone()).map_err(|error| by_hand(&named, error))?;
+    // Removing a link would leave every version where it is.
+    let path = named.canonicalize().map_err(EdgeError::host("find", &named))?;
+    if !args.yes {
+        return Err(EdgeError::NotConfirmed { vault: path }.into());
+    }
+    vault.delete(DELETE_PATIENCE)?;
+    if named.is_symlink() {
+        std::fs::remove_file(&named).map_err(EdgeError::host("remove", &named))?;
+    }
+    remove_home(&named);
+    remove_home(&path);
+    let result = VaultDelete { vault: path.to_string_lossy().into_owned() };
+    ctx.ui.answer(&result, |out| out.line(format_args!("deleted the vault {}", path.display())))
+}
+
+/// What avfs cannot read it does not delete: it may be anything. Whoever knows better has the command.
+fn by_hand(path: &Path, error: VaultError) -> Failure {
+    let unreadable =
+        matches!(&error, VaultError::Backend(BackendError::Corrupt { .. } | BackendError::Foreign { .. }));
+    if !unreadable {
+        return error.into();
+    }
+    let files = COMPANIONS.iter().map(|suffix| sibling(path, suffix)).filter(|file| file.exists());
+    let words: Vec<String> =
+        [path.to_owned()].into_iter().chain(files).map(|file| shell_word(file.as_os_str())).collect();
+    let hint = format!("if it was a vault, remove it by hand with: rm {}", words.join(" "));
+    EdgeError::Advised { error, hint }.into()
+}
+
+/// The vault that is to go. One that is named twice is meant if both lead to it.
+fn doomed(ctx: &CommandContext, args: &DeleteArgs) -> Result<PathBuf, Failure> {
+    let (target, option) = (args.target.as_deref(), ctx.vault_option.as_deref());
+    let named = ctx.around.locate_only(target.or(option))?.path;
+    if let (Some(one), Some(other)) = (target, option)
+        && ctx.around.locate_only(Some(other))?.path != named
+    {
+        let (one, other) = (PathBuf::from(one), PathBuf::from(other));
+        return Err(EdgeError::TwoVaults { one, other }.into());
+    }
+    Ok(named)
+}
+
+/// Takes away the `.avfs` directory that was made for the vault, if nothing else is in it.
+fn remove_home(path: &Path) {
+    let Some(home) = path.parent().filter(|home| home.ends_with(VAULT_DIR)).map(PathBuf::from) else {
+        return;
+    };
+    let ignore = home.join(".gitignore");
+    let ours = std::fs::read(&ignore).is_ok_and(|text| text == b"*\n");
+    let alone = std::fs::read_dir(&home).is_ok_and(|entries| entries.count() == usize::from(ours));
+    if alone {
+        // The vault itself is gone; an empty directory that stays does no harm.
+        let _ = std::fs::remove_file(&ignore).and_then(|()| std::fs::remove_dir(&home));
+    }
+}

@@ -1,0 +1,115 @@
+//! What every command is given: who and where it is, and how to answer.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use avfs_engine::config_files::ConfigTexts;
+use avfs_engine::{LocateError, ScratchDir, Surroundings, bases_in_use, cache_line, stat_cache_path};
+use avfs_hostfs::machine;
+use avfs_types::clock::SystemClock;
+use avfs_types::diagnose::vault_words;
+use avfs_vault::backend::sqlite::{Mapped, OpenOptions};
+use avfs_vault::materialize::BaseCache;
+use avfs_vault::{Context, Vault};
+
+use crate::error::EdgeError;
+use crate::ui::{Failure, Ui};
+
+pub struct CommandContext {
+    pub ui: Ui,
+    pub around: Surroundings,
+    pub vault_option: Option<OsString>,
+    pub actor: Context,
+}
+
+impl CommandContext {
+    /// Reads the environment, once.
+    pub fn gather(ui: Ui, vault_option: Option<OsString>) -> Result<Self, Failure> {
+        let cwd = working_dir(vault_option.as_deref())?;
+        let around = Surroundings::of(cwd, std::env::vars_os());
+        let actor = Context { clock: Arc::new(SystemClock), actor: machine::actor() };
+        Ok(Self { ui, around, vault_option, actor })
+    }
+
+    /// The vault that is meant.
+    pub fn open_vault(&self) -> Result<Vault, Failure> {
+        self.open_vault_with(OpenOptions::default())
+    }
+
+    /// For who has a long list to work through and is to stay small meanwhile.
+    pub fn open_vault_unmapped(&self) -> Result<Vault, Failure> {
+        self.open_vault_with(OpenOptions { mapped: Mapped::No, ..OpenOptions::default() })
+    }
+
+    fn open_vault_with(&self, options: OpenOptions) -> Result<Vault, Failure> {
+        let located = self.around.locate(self.vault_option.as_deref())?;
+        tracing::debug!(path = %located.path.display(), source = ?located.source, "opening the vault");
+        Ok(Vault::open(&located.path, options, self.actor.clone())?)
+    }
+
+    /// For who deletes: what runs, or waits to be recovered, keeps the version it began from.
+    pub fn open_vault_sparing_runs(&self) -> Result<Vault, Failure> {
+        let vault = self.open_vault()?;
+        let cache_dir = match self.around.cache_dir() {
+            Ok(cache_dir) => cache_dir,
+            // Who has no place for a scratch has no runs.
+            Err(LocateError::NoHome { .. }) => return Ok(vault),
+            Err(other) => return Err(other.into()),
+        };
+        let vault_id = vault.id()?;
+        let in_use = move || bases_in_use(&ScratchDir::new(&cache_dir), &vault_id);
+        Ok(vault.sparing(move || in_use().map_err(std::io::Error::other)))
+    }
+
+    /// ` --vault X` as it was typed, for lines that tell what to call next.
+    pub fn vault_words(&self) -> String {
+        vault_words(self.vault_option.as_deref())
+    }
+
+    /// Where the stat cache of a directory lies; nowhere without a home.
+    pub fn stat_cache(&self, vault: &Vault, dir: &std::path::Path) -> Result<Option<PathBuf>, Failure> {
+        match self.around.cache_dir() {
+            Ok(cache_dir) => Ok(Some(stat_cache_path(&cache_dir, &vault.id()?, dir))),
+            Err(LocateError::NoHome { .. }) => Ok(None),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// What the settings say is never versioned.
+    pub fn exclude(&self, dir: &Path) -> Result<Vec<String>, Failure> {
+        let config = ConfigTexts::read(&self.around, Some(dir))?.merged()?;
+        let cache = self.around.cache_dir().ok().and_then(|cache_dir| cache_line(&cache_dir, dir));
+        Ok(config.capture_exclude.into_iter().map(|pattern| pattern.value).chain(cache).collect())
+    }
+
+    pub fn base_cache(&self) -> Result<BaseCache, Failure> {
+        Ok(BaseCache::new(&self.around.cache_dir()?, &self.boot_id()?))
+    }
+
+    /// Tells one start of the machine from another.
+    pub fn boot_id(&self) -> Result<String, Failure> {
+        Ok(machine::boot_id().map_err(EdgeError::host("read", Path::new(machine::BOOT_ID_FILE)))?)
+    }
+}
+
+/// Where the command was called. A directory that is gone does not keep anybody from a vault elsewhere: then it is
+/// empty, and what is named relative to it is not there.
+fn working_dir(vault_option: Option<&OsStr>) -> Result<PathBuf, EdgeError> {
+    let vault = vault_option.map(OsStr::to_owned).or_else(|| std::env::var_os("AVFS_VAULT"));
+    match std::env::current_dir() {
+        Err(error)
+            if error.kind() == std::io::ErrorKind::NotFound
+                && vault.is_some_and(|vault| Path::new(&vault).is_absolute()) =>
+        {
+            Ok(PathBuf::new())
+        }
+        other => other.map_err(EdgeError::host("find the working directory", Path::new("."))),
+    }
+}
+
+/// The `avfs-run` that belongs to this `avfs`: beside it, else on PATH.
+pub fn runner() -> PathBuf {
+    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join("avfs-run")));
+    beside.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from("avfs-run"))
+}

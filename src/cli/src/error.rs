@@ -1,0 +1,139 @@
+//! What can go wrong at the edge, beside what the library refuses.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::ForkName;
+use avfs_vault::run::run_of_word;
+use avfs_vault::{Vault, VaultError};
+
+use crate::ui::Failure;
+
+#[derive(Debug, thiserror::Error)]
+pub enum EdgeError {
+    #[error("{} would be deleted with every version in it", vault.display())]
+    NotConfirmed { vault: PathBuf },
+    #[error("{pattern:?} is not a regular expression: {detail}")]
+    BadPattern { pattern: String, detail: String },
+    #[error("version {version} is the first: there is nothing before it to compare with")]
+    NoParent { version: String },
+    #[error("the content is {size} bytes long; an answer in JSON has room for {max}")]
+    TooLargeForJson { size: u64, max: u64 },
+    #[error("there is no verb {verb:?}")]
+    UnknownVerb { verb: String },
+    #[error("the checkpoint is named on fork {one}, and --fork says {other}")]
+    TwoForks { one: ForkName, other: ForkName },
+    #[error("the vault to delete is {}, and --vault says {}", one.display(), other.display())]
+    TwoVaults { one: PathBuf, other: PathBuf },
+    #[error("cannot write the answer")]
+    Output(#[source] std::io::Error),
+    #[error("the command was carried out, but its answer could not be written")]
+    Unanswered(#[source] Box<dyn std::error::Error>),
+    #[error("a file may not grow any further: there is a limit on the size of files (ulimit -f)")]
+    FileSizeLimit(#[source] Box<dyn std::error::Error>),
+    /// What the library refused, where the verb knows better what to do next.
+    #[error("{error}")]
+    Advised { error: VaultError, hint: String },
+    #[error("cannot draw a random number")]
+    Random(#[source] std::io::Error),
+    #[error("cannot watch for signals")]
+    Signals(#[source] std::io::Error),
+    #[error("cannot start a thread")]
+    Threads(#[source] std::io::Error),
+    #[error("cannot {operation} {}", path.display())]
+    Host {
+        operation: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl EdgeError {
+    /// As [`Self::of_old_fork`], where a run could be named too.
+    pub fn of_changes(vault: &Vault, error: VaultError) -> Failure {
+        let run = match (&error, vault.read()) {
+            (VaultError::NoFork { name }, Ok(reader)) => run_of_word(&*reader, name.as_str()),
+            (_, Ok(_) | Err(_)) => None,
+        };
+        match run {
+            Some(id) => Self::Advised { error, hint: format!("did you mean run:{id}?") }.into(),
+            None => Self::of_old_fork(error),
+        }
+    }
+
+    /// Who takes a fork away, or what it changed, does not want to make it.
+    pub fn of_old_fork(error: VaultError) -> Failure {
+        if !matches!(error, VaultError::NoFork { .. }) {
+            return error.into();
+        }
+        let hint = "list them with: avfs fork list".to_owned();
+        Self::Advised { error, hint }.into()
+    }
+
+    pub fn host(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Host { operation, path, source }
+    }
+}
+
+impl Diagnose for EdgeError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NotConfirmed { .. } => "vault.not_confirmed",
+            Self::BadPattern { .. } => "grep.bad_pattern",
+            Self::NoParent { .. } => "diff.no_parent",
+            Self::TooLargeForJson { .. } => "cat.too_large",
+            Self::UnknownVerb { .. } => "man.unknown_verb",
+            Self::TwoForks { .. } | Self::TwoVaults { .. } => "usage",
+            Self::Output(_) | Self::Unanswered(_) => "io.output",
+            Self::FileSizeLimit(_) => "host.file_size_limit",
+            Self::Advised { error, .. } => error.code(),
+            Self::Random(_) => "io.random",
+            Self::Signals(_) => "io.signals",
+            Self::Threads(_) => "host.threads",
+            Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => "host.no_permission",
+            Self::Host { source, .. } if source.kind() == ErrorKind::StorageFull => "host.disk_full",
+            Self::Host { .. } => "host.io",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Advised { hint, .. } => hint,
+            Self::NotConfirmed { .. } => "confirm with: --yes",
+            Self::BadPattern { .. } => "search for plain text with: -F",
+            Self::NoParent { .. } => "name two versions: avfs diff A B",
+            Self::TooLargeForJson { .. } => "without --json it is written as it is: avfs cat REF PATH > FILE",
+            Self::UnknownVerb { verb } if verb == "avfs-run" => "print it with: avfs-run --man | man -l -",
+            Self::UnknownVerb { .. } => "list them with: avfs --help",
+            Self::TwoForks { .. } | Self::TwoVaults { .. } => "leave one of them out",
+            Self::FileSizeLimit(_) => "raise it with: ulimit -f unlimited",
+            Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+                "choose a place you may write to"
+            }
+            Self::Host { source, .. } if source.kind() == ErrorKind::StorageFull => {
+                "free some space, then try again"
+            }
+            Self::Host { operation: "read", source, .. } if source.kind() == ErrorKind::NotFound => {
+                "check how it is written, or choose another file"
+            }
+            Self::Host { source, .. } if source.kind() == ErrorKind::NotFound => {
+                "make the directory first, or choose another place"
+            }
+            Self::Host { source, .. }
+                if matches!(source.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory) =>
+            {
+                "a file stands where a directory has to be: choose another place"
+            }
+            Self::Threads(_) => "end some processes, or raise the limit on them (ulimit -u); then try again",
+            Self::Host { .. }
+            | Self::Output(_)
+            | Self::Unanswered(_)
+            | Self::Random(_)
+            | Self::Signals(_) => return None,
+        };
+        Some(hint.to_owned())
+    }
+}

@@ -1,0 +1,22 @@
+//! What the verbs share that run the items of a list: the loop, the view, and where items begin.
+
+mod joins;
+mod show;
+mod work;
+
+use avfs_types::{CommandLine, redact};
+use avfs_wire::ListItem;
+
+pub use joins::{Beginning, beginning};
+pub use work::{Items, Work, jobs, run};
+
+/// Characters of a command that are told.
+const COMMAND_CHARS: usize = 500;
+
+/// A command on one line, for people and reports.
+pub fn shown_command(item: &ListItem) -> String {
+    let shown = item.request.command_line().as_ref().map(CommandLine::shown).unwrap_or_default();
+    let line: String =
+        shown.chars().take(COMMAND_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    redact(&line).into_owned()
+}

@@ -1,0 +1,151 @@
+//! How far a batch has come: a live view on a terminal, plain lines elsewhere.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use avfs_types::printable;
+use avfs_wire::{BatchItemResult, ItemState};
+
+use crate::ui::{Format, Ui, error_line, stderr_is_terminal};
+
+/// Characters of a command that fit beside what else is told.
+const COMMAND_CHARS: usize = 60;
+/// Running items that have a line of their own.
+const LINES_MAX: usize = 8;
+const TICK: Duration = Duration::from_millis(200);
+
+pub struct Show {
+    view: View,
+    total: u64,
+    settled: u64,
+    unsuccessful: u64,
+    told_ending: bool,
+}
+
+enum View {
+    Live { all: MultiProgress, bar: ProgressBar, running: HashMap<u32, ProgressBar> },
+    Lines,
+    Nothing,
+}
+
+impl Show {
+    pub fn start(ui: &Ui, total: u64, jobs: usize) -> Self {
+        let view = match (ui.format, stderr_is_terminal()) {
+            (Format::Json, _) => View::Nothing,
+            (Format::Human, false) => View::Lines,
+            (Format::Human, true) => {
+                let all = MultiProgress::new();
+                let bar = all.add(ProgressBar::new(total));
+                // A template that cannot be parsed would only look plainer.
+                if let Ok(style) =
+                    ProgressStyle::with_template("[{bar:30}] {pos}/{len}{msg}  {elapsed}, {eta} to go")
+                {
+                    bar.set_style(style);
+                }
+                bar.enable_steady_tick(TICK);
+                View::Live { all, bar, running: HashMap::with_capacity(jobs) }
+            }
+        };
+        Self { view, total, settled: 0, unsuccessful: 0, told_ending: false }
+    }
+
+    /// So many were done before.
+    pub fn begin_at(&mut self, settled: u64) {
+        self.settled = settled;
+        if let View::Live { bar, .. } = &self.view {
+            bar.set_position(settled);
+        } else if settled > 0 {
+            self.line(&format!("{settled} of {} had been done before", self.total));
+        }
+    }
+
+    pub fn begun(&mut self, item: u32, id: &str, command: &str) {
+        let View::Live { all, running, .. } = &mut self.view else { return };
+        if running.len() >= LINES_MAX {
+            return;
+        }
+        let line = all.add(ProgressBar::new_spinner());
+        let command: String = command.chars().take(COMMAND_CHARS).collect();
+        set_message(&line, &format!("{id}: {command}"));
+        line.enable_steady_tick(TICK);
+        running.insert(item, line);
+    }
+
+    pub fn ended(&mut self, item: u32) {
+        let View::Live { all, running, .. } = &mut self.view else { return };
+        if let Some(line) = running.remove(&item) {
+            line.finish_and_clear();
+            all.remove(&line);
+        }
+    }
+
+    pub fn again(&self, id: &str, ending: &str, attempts: u32, tries: u32) {
+        self.line(&format!("{id}  {ending}; once more ({attempts} of {tries})"));
+    }
+
+    pub fn settled(&mut self, result: &BatchItemResult) {
+        let well = result.state == ItemState::Succeeded;
+        let ending = if well && !result.cached { "ok".to_owned() } else { result.ending() };
+        self.told(well, &result.id, &ending, result.duration_ms, &result.command);
+    }
+
+    /// An item is over, well or not.
+    pub fn told(&mut self, well: bool, id: &str, ending: &str, duration_ms: f64, command: &str) {
+        self.settled += 1;
+        self.unsuccessful += u64::from(!well);
+        if let View::Live { bar, .. } = &self.view {
+            bar.set_position(self.settled);
+            if self.unsuccessful > 0 {
+                set_message(bar, &format!(", {} not well", self.unsuccessful));
+            }
+            if well {
+                return;
+            }
+        }
+        let command: String = command.chars().take(COMMAND_CHARS).collect();
+        let (settled, total, seconds) = (self.settled, self.total, duration_ms / 1e3);
+        self.line(&format!("[{settled}/{total}] {id}  {ending}  {seconds:.2} s  {command}"));
+    }
+
+    /// Somebody asked to end.
+    pub fn ending(&mut self, running: usize) {
+        if !std::mem::replace(&mut self.told_ending, true) && running > 0 {
+            self.line(&format!("ending: {running} running; ^C again kills what runs"));
+        }
+    }
+
+    pub fn look(&self) {
+        if let View::Live { bar, .. } = &self.view {
+            bar.tick();
+        }
+    }
+
+    pub fn finish(&mut self) {
+        if let View::Live { all, bar, running } = &mut self.view {
+            running.drain().for_each(|(_, line)| line.finish_and_clear());
+            bar.finish_and_clear();
+            // A terminal that cannot be cleared is only less tidy.
+            let _ = all.clear();
+        }
+    }
+
+    fn line(&self, text: &str) {
+        match &self.view {
+            View::Live { bar, .. } => print_over(bar, text),
+            View::Lines => error_line(format_args!("{text}")),
+            View::Nothing => {}
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "it is escaped here")]
+fn print_over(bar: &ProgressBar, text: &str) {
+    bar.println(printable::line(text));
+}
+
+#[expect(clippy::disallowed_methods, reason = "it is escaped here")]
+fn set_message(bar: &ProgressBar, text: &str) {
+    bar.set_message(printable::line(text).into_owned());
+}

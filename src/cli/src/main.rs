@@ -1,0 +1,56 @@
+//! The `avfs` command: reads the environment, parses the words, prints answers.
+//!
+//! Thin: what it does is done by the library; what it says is said by [`ui`].
+
+mod cli;
+mod commands;
+mod context;
+mod crew;
+mod error;
+mod lists;
+mod progress;
+mod run_options;
+mod signals;
+mod ui;
+mod usage;
+mod view;
+mod whole;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+use cli::Cli;
+use context::CommandContext;
+use ui::{Format, Ui};
+
+use avfs_hostfs::{mask, size_limit};
+
+fn main() -> ExitCode {
+    log_if_asked();
+    size_limit::outlive();
+    mask::spare_owner();
+    let words = usage::help_of_help(std::env::args_os().collect());
+    let parsed = Cli::command().try_get_matches_from(&words);
+    let parsed = parsed.and_then(|matches| Ok((usage::kind_of(&matches), Cli::from_arg_matches(&matches)?)));
+    let code = match parsed {
+        Ok((kind, cli)) => run(kind, cli),
+        Err(error) => usage::explain(&error, &words),
+    };
+    avfs_types::pause::point("exit");
+    ExitCode::from(code)
+}
+
+fn run(kind: String, cli: Cli) -> u8 {
+    let ui = Ui::new(if cli.json { Format::Json } else { Format::Human }, kind);
+    let ui = ui.for_vault(cli.vault.as_deref());
+    let outcome = CommandContext::gather(ui.clone(), cli.vault).and_then(|ctx| commands::run(&ctx, cli.verb));
+    ui.conclude(outcome)
+}
+
+/// Diagnostics for developers: only where they are asked for, never mixed into answers.
+fn log_if_asked() {
+    if let Ok(filter) = std::env::var("AVFS_LOG") {
+        let filter = tracing_subscriber::EnvFilter::new(filter);
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| ui::Log).init();
+    }
+}

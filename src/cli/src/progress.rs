@@ -1,0 +1,101 @@
+//! Long work: shown on a terminal while it goes on, and ended cleanly by a signal.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+
+use avfs_hostfs::machine;
+use avfs_vault::meter::Meter;
+
+use crate::error::EdgeError;
+use crate::ui::stderr_is_terminal;
+
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Work with a meter; dropped, its bar is gone.
+pub struct Progress {
+    pub meter: Arc<Meter>,
+    shown: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
+    /// Ends the watch for signals.
+    signals: Option<Handle>,
+}
+
+impl Progress {
+    /// Shows how far work has come, where there is a terminal to show it on.
+    pub fn start(label: &'static str) -> Self {
+        let meter = Arc::new(Meter::default());
+        let drawn = || {
+            let (done, seen) = (Arc::new(AtomicBool::new(false)), Arc::clone(&meter));
+            let ended = Arc::clone(&done);
+            let thread = std::thread::Builder::new().spawn(move || draw(label, &seen, &ended));
+            // The work is done whether or not somebody can look on.
+            Some((done, thread.ok()?))
+        };
+        let shown = stderr_is_terminal().then(drawn).flatten();
+        Self { meter, shown, signals: None }
+    }
+
+    /// As [`Self::start`], for work that a signal asks to clean up and end; a second signal ends it at once.
+    pub fn interruptible(label: &'static str) -> Result<Self, EdgeError> {
+        let mut progress = Self::start(label);
+        let meter = Arc::clone(&progress.meter);
+        let mut ends = vec![SIGINT, SIGTERM];
+        // Who was started to outlive its terminal is not asked to end by its end.
+        ends.extend((!machine::ignores(SIGHUP)).then_some(SIGHUP));
+        let mut signals = Signals::new(ends).map_err(EdgeError::Signals)?;
+        progress.signals = Some(signals.handle());
+        let watching = std::thread::Builder::new().spawn(move || {
+            for signal in signals.forever() {
+                if meter.stopped() {
+                    // Nothing is left to try if the default action cannot be had.
+                    let _ = signal_hook::low_level::emulate_default_handler(signal);
+                }
+                meter.stop();
+            }
+        });
+        watching.map_err(EdgeError::Threads)?;
+        Ok(progress)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(signals) = self.signals.take() {
+            signals.close();
+        }
+        if let Some((done, thread)) = self.shown.take() {
+            done.store(true, Ordering::Relaxed);
+            thread.thread().unpark();
+            // A bar that failed to draw must not hide the work's own outcome.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "numbers alone are shown")]
+fn draw(label: &'static str, meter: &Meter, done: &AtomicBool) {
+    // Work that is done within one look needs no bar.
+    std::thread::park_timeout(LOOK_EVERY);
+    if done.load(Ordering::Relaxed) {
+        return;
+    }
+    let known = ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len} files, {msg}");
+    let unknown = ProgressStyle::with_template("{prefix} {spinner} {pos} files, {msg}");
+    let (Ok(known), Ok(unknown)) = (known, unknown) else { return };
+    let bar = ProgressBar::new(0).with_style(unknown.clone()).with_prefix(label);
+    while !done.load(Ordering::Relaxed) {
+        let total = meter.files_total.load(Ordering::Relaxed);
+        bar.set_style(if total > 0 { known.clone() } else { unknown.clone() });
+        bar.set_length(total);
+        bar.set_position(meter.files.load(Ordering::Relaxed));
+        bar.set_message(HumanBytes(meter.bytes.load(Ordering::Relaxed)).to_string());
+        bar.tick();
+        std::thread::park_timeout(LOOK_EVERY);
+    }
+    bar.finish_and_clear();
+}

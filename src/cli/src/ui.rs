@@ -1,0 +1,455 @@
+//! Says what a command found: as text for people, or as one JSON object for scripts.
+//!
+//! Data goes to stdout, everything else to stderr. The only place that writes to either (clippy.toml holds the others to
+//! it), and so the place where text from outside is escaped: whatever a caller gives, no control or invisible character
+//! gets through but line ends and tabs of contents.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fmt::Write as _;
+use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
+
+use serde::Serialize;
+
+use avfs_hostfs::size_limit;
+use avfs_request::request_file::SCHEMA_VERSION;
+use avfs_types::diagnose::{Diagnose, naming_vault, vault_words};
+use avfs_types::printable::Text;
+use avfs_types::{exit_code, printable};
+use avfs_vault::VaultError;
+use avfs_wire::{Envelope, ErrorBody};
+
+use crate::crew::Ran;
+use crate::error::EdgeError;
+
+/// The codes of a command that was called wrongly, wherever that is found.
+const CALLED_WRONGLY: [&str; 5] = ["usage", "name.invalid", "path.invalid", "ref.invalid", "value.invalid"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Human,
+    Json,
+}
+
+/// Why a command ended early.
+pub enum Failure {
+    Error(Box<dyn Diagnose>),
+    /// What a worker failed at, as it told it.
+    Told(ErrorBody),
+    /// Nobody reads the answer any more, which is the reader's right.
+    BrokenPipe,
+}
+
+impl<E: Diagnose + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Error(Box::new(error))
+    }
+}
+
+impl Failure {
+    /// What became of a write to stdout.
+    pub fn output(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Self::BrokenPipe;
+        }
+        Self::from(EdgeError::Output(error))
+    }
+
+    /// A failure of an answer: whatever the command was to do is done by then.
+    fn after_the_fact(self) -> Self {
+        match self {
+            Self::Error(error) if error.code() == "io.output" => Self::from(EdgeError::Unanswered(error)),
+            Self::Error(_) | Self::Told(_) | Self::BrokenPipe => self,
+        }
+    }
+
+    /// A failure of work that streams to stdout.
+    pub fn while_streaming(error: VaultError) -> Self {
+        if let VaultError::Output(error) = error {
+            return Self::output(error);
+        }
+        Self::from(error)
+    }
+}
+
+/// How a command ended: its exit code, unless it failed.
+pub type Outcome = Result<u8, Failure>;
+
+/// What a piece of text is, for those who see colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    Added,
+    Deleted,
+    Changed,
+    Id,
+    Name,
+    Dim,
+    Strong,
+    Failure,
+    Hint,
+}
+
+/// The codes of the tones, in their order, and the one that ends any of them.
+static CODES: [&str; 10] = [
+    "\x1b[32m",
+    "\x1b[31m",
+    "\x1b[33m",
+    "\x1b[33m",
+    "\x1b[36m",
+    "\x1b[2m",
+    "\x1b[1m",
+    "\x1b[31;1m",
+    "\x1b[36;1m",
+    "\x1b[0m",
+];
+
+/// Pieces of text, each in its tone where colours are wanted. Only a [`Line`] lets the codes through.
+#[derive(Default)]
+pub struct Painted(Vec<(Option<Tone>, String)>);
+
+impl Painted {
+    fn of(tone: Option<Tone>, text: impl fmt::Display) -> Self {
+        Self(vec![(tone, text.to_string())])
+    }
+
+    pub fn plain(text: impl fmt::Display) -> Self {
+        Self::of(None, text)
+    }
+
+    pub fn then(mut self, next: Self) -> Self {
+        self.0.extend(next.0);
+        self
+    }
+}
+
+impl fmt::Display for Painted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (tone, text) in &self.0 {
+            f.write_str(tone.map_or("", |tone| CODES[tone as usize]))?;
+            f.write_str(text)?;
+            f.write_str(tone.map_or("", |_| CODES[CODES.len() - 1]))?;
+        }
+        Ok(())
+    }
+}
+
+/// A line that is going to be printed. Codes are known by their address, which no text from outside has; the same
+/// characters from anywhere else are escaped.
+#[derive(Default)]
+struct Line(String);
+
+impl Line {
+    /// The line with its end.
+    fn of(text: fmt::Arguments<'_>) -> String {
+        let mut line = Self::default();
+        // Writing to a String does not fail; a value that cannot be shown would end the line early.
+        let _ = line.write_fmt(text);
+        line.0 + "\n"
+    }
+}
+
+impl fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if CODES.iter().any(|code| std::ptr::eq(*code, text)) {
+            self.0.push_str(text);
+        } else {
+            self.0.push_str(&printable::line(text));
+        }
+        Ok(())
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "what is written to it is escaped here")]
+fn stdout() -> std::io::Stdout {
+    std::io::stdout()
+}
+
+#[expect(clippy::disallowed_methods, reason = "what is written to it is escaped here")]
+fn stderr() -> std::io::Stderr {
+    std::io::stderr()
+}
+
+pub fn stderr_is_terminal() -> bool {
+    stderr().is_terminal()
+}
+
+/// A line on stderr. Where it is closed nobody wants to know.
+pub fn error_line(text: fmt::Arguments<'_>) {
+    let _ = stderr().lock().write_all(Line::of(text).as_bytes());
+}
+
+/// Where the log for developers goes: one event a write, and each becomes a line.
+pub struct Log;
+
+impl Write for Log {
+    fn write(&mut self, event: &[u8]) -> std::io::Result<usize> {
+        let text = printable::text_of(event);
+        error_line(format_args!("{}", text.strip_suffix('\n').unwrap_or(&text)));
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What clap has to say of words without hidden characters.
+#[expect(clippy::disallowed_methods, reason = "what the words had hidden is escaped before")]
+pub fn print_clap(error: &clap::Error) -> std::io::Result<()> {
+    error.print().and_then(|()| stdout().flush())
+}
+
+#[derive(Clone, Debug)]
+pub struct Ui {
+    pub format: Format,
+    kind: String,
+    /// ` --vault X` as it was typed: commands that are told to be called next are for the same vault.
+    vault_words: String,
+    out_colour: bool,
+    err_colour: bool,
+}
+
+impl Ui {
+    pub fn new(format: Format, kind: String) -> Self {
+        let colour = |choice| choice != anstream::ColorChoice::Never;
+        Self {
+            format,
+            kind,
+            vault_words: String::new(),
+            out_colour: colour(anstream::AutoStream::choice(&stdout())),
+            err_colour: colour(anstream::AutoStream::choice(&stderr())),
+        }
+    }
+
+    /// The same, for a command that was told its vault.
+    pub fn for_vault(self, vault: Option<&OsStr>) -> Self {
+        Self { vault_words: vault_words(vault), ..self }
+    }
+
+    /// The stream for data.
+    pub fn out(&self) -> Out {
+        let stdout = stdout();
+        let terminal = stdout.is_terminal();
+        Out { stream: BufWriter::new(stdout.lock()), colour: self.out_colour, terminal }
+    }
+
+    /// Answers "yes": the result as JSON, or what `human` writes.
+    pub fn answer<T: Serialize>(
+        &self,
+        result: &T,
+        human: impl FnOnce(&mut Out) -> Result<(), Failure>,
+    ) -> Outcome {
+        self.say(result, None, human)
+    }
+
+    /// Answers "no": the result is there, and the exit code says that it is not what was hoped for.
+    pub fn answer_no<T: Serialize>(
+        &self,
+        result: &T,
+        why: &ErrorBody,
+        human: impl FnOnce(&mut Out) -> Result<(), Failure>,
+    ) -> Outcome {
+        self.say(result, Some(why), human)
+    }
+
+    fn say<T: Serialize>(
+        &self,
+        result: &T,
+        why_not: Option<&ErrorBody>,
+        human: impl FnOnce(&mut Out) -> Result<(), Failure>,
+    ) -> Outcome {
+        let mut out = self.out();
+        let written = match self.format {
+            Format::Human => human(&mut out),
+            Format::Json => {
+                let why_not = why_not.map(|error| error.clone().naming_vault(&self.vault_words));
+                out.envelope(&self.kind, Some(result), why_not.as_ref())
+            }
+        };
+        written.and_then(|()| out.flush()).map_err(Failure::after_the_fact)?;
+        Ok(if why_not.is_none() { exit_code::OK } else { exit_code::FAILED })
+    }
+
+    /// A word to people beside the answer; scripts have it in theirs.
+    pub fn note(&self, text: fmt::Arguments<'_>) {
+        self.note_as_it_is(&naming_vault(&text.to_string(), &self.vault_words));
+    }
+
+    fn note_as_it_is(&self, text: &str) {
+        if self.format == Format::Human {
+            error_line(format_args!("{text}"));
+        }
+    }
+
+    /// What a command printed, for people who asked to see it.
+    pub fn note_output(&self, ran: &Ran) {
+        for (name, text, encoding) in
+            [("stdout", &ran.stdout, &ran.stdout_encoding), ("stderr", &ran.stderr, &ran.stderr_encoding)]
+        {
+            match encoding.as_str() {
+                "utf-8" => {
+                    text.lines().for_each(|line| self.note_as_it_is(&format!("    {line}")));
+                }
+                _ => self.note(format_args!("    ({name} is not text)")),
+            }
+        }
+    }
+
+    /// The exit code of an outcome, after telling what failed.
+    pub fn conclude(&self, outcome: Outcome) -> u8 {
+        match outcome {
+            Ok(code) => code,
+            Err(Failure::BrokenPipe) => exit_code::OK,
+            Err(Failure::Error(error)) => {
+                let error = with_cause(error);
+                self.tell(&*error);
+                code_for(error.code())
+            }
+            Err(Failure::Told(error)) => {
+                self.tell_body(&error);
+                code_for(&error.code)
+            }
+        }
+    }
+
+    /// Tells what failed, why, and what to do next.
+    pub fn tell(&self, error: &dyn Diagnose) {
+        match self.format {
+            Format::Json => self.tell_json(&ErrorBody::of(error)),
+            Format::Human => {
+                self.labelled(Tone::Failure, "error:", error);
+                let mut cause = error.source();
+                while let Some(found) = cause {
+                    self.labelled(Tone::Deleted, "caused by:", found);
+                    cause = found.source();
+                }
+                self.tell_hint(error.hint().as_deref());
+            }
+        }
+    }
+
+    /// As [`Self::tell`], of what is in words already.
+    pub fn tell_body(&self, error: &ErrorBody) {
+        match self.format {
+            Format::Json => self.tell_json(error),
+            Format::Human => self.tell_people(error),
+        }
+    }
+
+    fn tell_people(&self, error: &ErrorBody) {
+        self.labelled(Tone::Failure, "error:", &error.message);
+        self.tell_hint(error.hint.as_deref());
+    }
+
+    fn tell_hint(&self, hint: Option<&str>) {
+        if let Some(hint) = hint {
+            self.labelled(Tone::Hint, "hint:", naming_vault(hint, &self.vault_words));
+        }
+    }
+
+    fn labelled(&self, tone: Tone, label: &str, text: impl fmt::Display) {
+        let label = Painted::of(self.err_colour.then_some(tone), label);
+        error_line(format_args!("{label} {text}"));
+    }
+
+    pub fn tell_json(&self, error: &ErrorBody) {
+        let mut out = self.out();
+        match out
+            .envelope::<()>(&self.kind, None, Some(&error.clone().naming_vault(&self.vault_words)))
+            .and_then(|()| out.flush())
+        {
+            Ok(()) | Err(Failure::BrokenPipe) => {}
+            // Where the answer cannot be written its error would be lost too.
+            Err(Failure::Error(_) | Failure::Told(_)) => self.tell_people(error),
+        }
+    }
+}
+
+/// The exit code of an error.
+fn code_for(error: &str) -> u8 {
+    // Options that do not go together, and words that only what they are about can show to be wrong.
+    if CALLED_WRONGLY.contains(&error) {
+        return exit_code::USAGE;
+    }
+    // `interrupted`, and `VERB.interrupted` of who has more to say about it.
+    if error.rsplit('.').next() == Some("interrupted") { exit_code::INTERRUPTED } else { exit_code::FAILED }
+}
+
+/// Where a limit on the size of files was met, that is why: of SQLite it only comes as a failure of the disk.
+fn with_cause(error: Box<dyn Diagnose>) -> Box<dyn Diagnose> {
+    let of_the_host = error.code().ends_with(".io")
+        || ["vault.sqlite", "vault.disk_full", "io.output"].contains(&error.code());
+    if of_the_host && size_limit::met() {
+        return Box::new(EdgeError::FileSizeLimit(error));
+    }
+    error
+}
+
+/// Stdout, buffered; whoever is done with it flushes it.
+pub struct Out {
+    stream: BufWriter<StdoutLock<'static>>,
+    colour: bool,
+    terminal: bool,
+}
+
+impl Out {
+    /// Exactly one line, whatever the values in it hold.
+    pub fn line(&mut self, text: fmt::Arguments<'_>) -> Result<(), Failure> {
+        self.stream.write_all(Line::of(text).as_bytes()).map_err(Failure::output)
+    }
+
+    /// Text in its tone where colours are wanted.
+    pub fn paint(&self, tone: Tone, text: impl fmt::Display) -> Painted {
+        Painted::of(self.colour.then_some(tone), text)
+    }
+
+    /// The bytes of a file: exact in a pipe, escaped on a terminal.
+    pub fn content<T>(
+        &mut self,
+        write: impl FnOnce(&mut dyn Write) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        if !self.terminal {
+            return write(&mut self.stream);
+        }
+        let mut text = Text::new(&mut self.stream);
+        let written = write(&mut text)?;
+        text.finish().map_err(Failure::output)?;
+        Ok(written)
+    }
+
+    /// A line of a patch, without its end: exact in a pipe, escaped on a terminal.
+    pub fn content_line(&mut self, tone: Option<Tone>, line: &[u8]) -> Result<(), Failure> {
+        if self.colour || self.terminal {
+            let text = printable::text_of(line);
+            let painted = Painted::of(tone.filter(|_| self.colour), &text);
+            return self.line(format_args!("{painted}"));
+        }
+        let stream = &mut self.stream;
+        stream.write_all(line).and_then(|()| stream.write_all(b"\n")).map_err(Failure::output)
+    }
+
+    /// Bytes that avfs itself made: a manual page, a script of completions, the schema.
+    pub fn own_bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.stream.write_all(bytes).map_err(Failure::output)
+    }
+
+    /// One value as a line of JSON.
+    pub fn json_line<T: Serialize>(&mut self, value: &T) -> Result<(), Failure> {
+        printable::json_line(value).and_then(|line| self.stream.write_all(&line)).map_err(Failure::output)
+    }
+
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        self.stream.flush().map_err(Failure::output)
+    }
+
+    fn envelope<T: Serialize>(
+        &mut self,
+        kind: &str,
+        result: Option<&T>,
+        error: Option<&ErrorBody>,
+    ) -> Result<(), Failure> {
+        let success = error.is_none();
+        let envelope = Envelope { schema_version: SCHEMA_VERSION, kind, success, result, error };
+        self.json_line(&envelope)
+    }
+}

@@ -1,0 +1,166 @@
+//! Words that cannot be understood: help, versions, and usage errors in both formats.
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgMatches, CommandFactory};
+
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::{DrawnIdError, NameError};
+use avfs_types::path::PathError;
+use avfs_types::reference::BadReference;
+use avfs_types::{UnitError, exit_code, printable};
+use avfs_vault::VaultError;
+use avfs_wire::ErrorBody;
+
+use crate::cli::Cli;
+use crate::ui::{Failure, Format, Ui, error_line, print_clap};
+
+/// The kind of answer of a parsed command: `fork.create`.
+pub fn kind_of(matches: &ArgMatches) -> String {
+    let mut words = Vec::new();
+    let mut at = matches;
+    while let Some((name, beneath)) = at.subcommand() {
+        words.push(name);
+        at = beneath;
+    }
+    words.join(".")
+}
+
+/// `avfs help --help` asks for the help.
+pub fn help_of_help(mut words: Vec<OsString>) -> Vec<OsString> {
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.retain(|word| word != "--help" && word != "-h");
+    }
+    words
+}
+
+/// The kind that words were going to be, as far as they can be followed.
+fn kind_of_words(words: &[OsString]) -> String {
+    let root = Cli::command();
+    let mut at = &root;
+    let mut kind = Vec::new();
+    let mut skip_value = false;
+    for word in words.iter().skip(1).map_while(|word| word.to_str()) {
+        if std::mem::replace(&mut skip_value, word == "--vault") {
+            continue;
+        }
+        match at.find_subcommand(word) {
+            Some(verb) => {
+                kind.push(verb.get_name());
+                at = verb;
+            }
+            None if word.starts_with('-') && word != "--" => {}
+            None => break,
+        }
+    }
+    if at.has_subcommands() { "usage".to_owned() } else { kind.join(".") }
+}
+
+/// Tells what clap found and gives the exit code.
+pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
+    let json = words.iter().skip(1).take_while(|word| *word != "--").any(|word| word == "--json");
+    let format = if json { Format::Json } else { Format::Human };
+    let ui = Ui::new(format, kind_of_words(words));
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        return ui.conclude(print_clap(error).map(|()| exit_code::OK).map_err(Failure::output));
+    }
+    if let Some((message, hint)) = elsewhere(error).or_else(|| fork_by_option(error)) {
+        ui.tell_body(&ErrorBody { code: "usage".to_owned(), message, hint: Some(hint) });
+        return exit_code::USAGE;
+    }
+    match (refused_value(error), format) {
+        (Some(refusal), _) => ui.tell(refusal),
+        (None, Format::Json) => ui.tell_json(&usage_body(error)),
+        (None, Format::Human) => match printable::words(words) {
+            // Where stderr is closed nobody wants to know.
+            None => drop(print_clap(error)),
+            Some(words) => {
+                // clap repeats words as they are, so it is given them escaped.
+                let shown = Cli::command().try_get_matches_from(words).err();
+                let text = shown.as_ref().unwrap_or(error).render().to_string();
+                text.lines().for_each(|line| error_line(format_args!("{line}")));
+            }
+        },
+    }
+    exit_code::USAGE
+}
+
+/// A word that the library refused knows its own code and hint.
+fn refused_value(error: &clap::Error) -> Option<&dyn Diagnose> {
+    let source = std::error::Error::source(error)?;
+    let name = source.downcast_ref::<NameError>().map(|error| error as &dyn Diagnose);
+    name.or_else(|| source.downcast_ref::<PathError>().map(|error| error as &dyn Diagnose))
+        .or_else(|| source.downcast_ref::<BadReference>().map(|error| error as &dyn Diagnose))
+        .or_else(|| source.downcast_ref::<VaultError>().map(|error| error as &dyn Diagnose))
+        .or_else(|| source.downcast_ref::<UnitError>().map(|error| error as &dyn Diagnose))
+        .or_else(|| source.downcast_ref::<DrawnIdError>().map(|error| error as &dyn Diagnose))
+}
+
+/// Verbs of other tools, and what does here what they do there.
+const ELSEWHERE: [(&[&str], &str); 7] = [
+    (&["run", "exec", "sh"], "run a command with: avfs-run -- COMMAND; list runs with: avfs runs list"),
+    (&["commit", "add"], "take a directory as a new version with: avfs import"),
+    (&["branch", "switch"], "make a fork with: avfs fork create NAME; list them with: avfs fork list"),
+    (&["checkout", "clone"], "write a version into a directory with: avfs export REF DIR"),
+    (&["reset", "revert"], "go back with: avfs restore REF, or: avfs undo FORK"),
+    (
+        &["list"],
+        "list with: avfs vault list, avfs fork list, avfs runs list; files of a version with: avfs ls REF",
+    ),
+    (&["tag", "snapshot", "save"], "label a version with: avfs checkpoint save NAME"),
+];
+
+fn word_of(error: &clap::Error, kind: ErrorKind, context: ContextKind) -> Option<&str> {
+    match error.get(context) {
+        Some(ContextValue::String(word)) if error.kind() == kind => Some(word),
+        _ => None,
+    }
+}
+
+/// How the verb is used that the words went wrong at.
+fn usage_of(error: &clap::Error) -> Option<String> {
+    match error.get(ContextKind::Usage) {
+        Some(ContextValue::StyledStr(usage)) => {
+            usage.to_string().trim().strip_prefix("Usage: ").map(str::to_owned)
+        }
+        _ => None,
+    }
+}
+
+/// A message and a hint for who is used to other tools.
+fn elsewhere(error: &clap::Error) -> Option<(String, String)> {
+    let word = word_of(error, ErrorKind::InvalidSubcommand, ContextKind::InvalidSubcommand)?;
+    // Beneath another verb it means something else.
+    usage_of(error).filter(|usage| usage.starts_with("avfs [OPTIONS]"))?;
+    let (_, hint) = ELSEWHERE.iter().find(|(words, _)| words.contains(&word))?;
+    Some((format!("there is no verb {word:?}"), (*hint).to_owned()))
+}
+
+/// Verbs that change a fork take it by an option; the others have nothing but it to be named.
+fn fork_by_option(error: &clap::Error) -> Option<(String, String)> {
+    let word = word_of(error, ErrorKind::UnknownArgument, ContextKind::InvalidArg)?;
+    let usage = usage_of(error)?;
+    let takes_one = ["FORK", "REF", "<A>"].iter().any(|place| usage.contains(place));
+    (word == "--fork" && takes_one).then(|| {
+        (format!("a fork is named without {word} here"), format!("usage: {usage}; see more with: --help"))
+    })
+}
+
+fn usage_body(error: &clap::Error) -> ErrorBody {
+    // What tells that a subcommand is missing is the help itself.
+    let is_help = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand
+    );
+    let text = error.render().to_string();
+    let mut lines = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
+    let first = lines.next().unwrap_or_default();
+    let listed: Vec<&str> = lines.collect();
+    let message = match first.strip_prefix("error: ").unwrap_or(first) {
+        _ if is_help => "a subcommand is missing".to_owned(),
+        first if listed.is_empty() => first.to_owned(),
+        first => format!("{first} {}", listed.join(", ")),
+    };
+    ErrorBody { code: "usage".to_owned(), message, hint: Some("see the options with: --help".to_owned()) }
+}

@@ -1,0 +1,125 @@
+//! A version held open for reading, and how its parts are shown.
+
+use std::collections::HashMap;
+
+use avfs_types::Zone;
+use avfs_types::clock::{FileTime, Timestamp};
+use avfs_types::ids::VersionId;
+use avfs_types::path::{Shown, TreePath};
+use avfs_types::reference::Reference;
+use avfs_vault::backend::{Reader, VersionRecord};
+use avfs_vault::page::{DirRef, Node};
+use avfs_vault::tree::{Pages, Walk};
+use avfs_vault::version::root_of;
+use avfs_vault::{Result, Vault, tree};
+use avfs_wire::EntryObject;
+
+use crate::ui::Format;
+
+/// One consistent view of the vault, at one version.
+pub struct View<'v> {
+    reader: Box<dyn Reader + 'v>,
+    pub version: VersionRecord,
+    pub root: DirRef,
+}
+
+/// An entry found by a walk.
+pub struct Found {
+    pub path: TreePath,
+    pub node: Node,
+}
+
+impl<'v> View<'v> {
+    pub fn open(vault: &'v Vault, reference: &Reference) -> Result<Self> {
+        let reader = vault.read()?;
+        let (version, _) = avfs_vault::version::resolve(&*reader, reference)?;
+        let root = root_of(&version)?;
+        Ok(Self { reader, version, root })
+    }
+
+    pub fn reader(&self) -> &dyn Reader {
+        &*self.reader
+    }
+
+    pub fn node(&self, path: &TreePath) -> Result<Node> {
+        tree::require(&self.reader(), &self.root, path)
+    }
+
+    /// What lies at `path` or beneath it, at most `depth` levels below; a directory itself is left out.
+    pub fn walk(&self, path: &TreePath, depth: Option<usize>) -> Result<Vec<Found>> {
+        let reader = self.reader();
+        let pages: &dyn Pages = &reader;
+        let node = self.node(path)?;
+        let Node::Dir(dir) = &node else { return Ok(vec![Found { path: path.clone(), node }]) };
+        let mut found = Vec::new();
+        let mut walk = Walk::new(pages, dir, path);
+        while let Some(walked) = walk.next() {
+            let walked = walked?;
+            if depth.is_some_and(|depth| walked.path.depth() - path.depth() >= depth) {
+                walk.skip_dir();
+            }
+            found.push(Found { path: walked.path, node: walked.node });
+        }
+        Ok(found)
+    }
+
+    pub fn entry(&self, found: &Found) -> Result<EntryObject> {
+        let meta = match &found.node {
+            Node::Dir(dir) => Some(tree::top(&self.reader(), &dir.tree)?.0),
+            Node::File(_) | Node::Symlink(_) | Node::Fifo(_) => None,
+        };
+        Ok(avfs_present::entry(&found.path, &found.node, meta.as_ref()))
+    }
+
+    pub fn entries(&self, found: &[Found]) -> Result<Vec<EntryObject>> {
+        found.iter().map(|found| self.entry(found)).collect()
+    }
+
+    /// The entries for a script; people are shown what was found as it is.
+    pub fn entries_for(&self, format: Format, found: &[Found]) -> Result<Vec<EntryObject>> {
+        match format {
+            Format::Json => self.entries(found),
+            Format::Human => Ok(Vec::new()),
+        }
+    }
+}
+
+/// Forks and checkpoints by the version they lead to.
+pub fn labels(reader: &dyn Reader) -> Result<HashMap<VersionId, Vec<String>>> {
+    let mut labels: HashMap<VersionId, Vec<String>> = HashMap::new();
+    for fork in reader.forks()? {
+        labels.entry(fork.head).or_default().push(fork.name.to_string());
+    }
+    for checkpoint in reader.checkpoints()? {
+        let label = format!("{}@{}", checkpoint.fork, checkpoint.name);
+        labels.entry(checkpoint.version).or_default().push(label);
+    }
+    Ok(labels)
+}
+
+/// Where a link leads, to be put behind its name.
+pub fn arrow(node: &Node) -> String {
+    match node {
+        Node::Symlink(link) => format!(" -> {}", Shown(&link.target)),
+        Node::Dir(_) | Node::File(_) | Node::Fifo(_) => String::new(),
+    }
+}
+
+/// A time for people, where they are.
+pub fn local_time(at: Timestamp) -> String {
+    Zone::system().show(at)
+}
+
+pub fn local_file_time(time: FileTime) -> String {
+    Zone::system().show_file_time(time)
+}
+
+/// The first line of what somebody wrote.
+pub fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+/// `1 file`, `2 files`.
+pub fn plural(count: u64, one: &str, many: &str) -> String {
+    if count == 1 { format!("{count} {one}") } else { format!("{count} {many}") }
+}

@@ -1,0 +1,66 @@
+//! How programs inside are told of the proxy: by variables that most of them look at.
+
+use std::ffi::OsString;
+
+use avfs_request::{Environment, NetMode};
+
+/// Where it listens inside. Beyond the ports the kernel gives out by itself, so that nothing is in its way.
+pub const PROXY_PORT: u16 = 61_080;
+/// What is inside itself needs no proxy.
+const DIRECT: &str = "localhost,127.0.0.1,::1";
+
+/// A command's variables; with an allow-list also those that lead to the proxy, where it has none of its own.
+#[must_use]
+pub fn with_proxy(environment: &Environment, net: &NetMode) -> Vec<(OsString, OsString)> {
+    let mut pairs = environment.pairs();
+    match net {
+        NetMode::None | NetMode::Host => {}
+        NetMode::Allow(_) => {
+            let missing = variables().into_iter().filter(|(name, _)| environment.get(name).is_none());
+            pairs.extend(missing.map(|(name, value)| (name.into(), value.into())));
+        }
+    }
+    pairs
+}
+
+/// Both spellings: some programs look at one only, and curl takes HTTP_PROXY in capitals from nobody.
+fn variables() -> [(&'static str, String); 8] {
+    let http = format!("http://127.0.0.1:{PROXY_PORT}");
+    let socks = format!("socks5h://127.0.0.1:{PROXY_PORT}");
+    [
+        ("HTTP_PROXY", http.clone()),
+        ("http_proxy", http.clone()),
+        ("HTTPS_PROXY", http.clone()),
+        ("https_proxy", http),
+        ("ALL_PROXY", socks.clone()),
+        ("all_proxy", socks),
+        ("NO_PROXY", DIRECT.to_owned()),
+        ("no_proxy", DIRECT.to_owned()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use avfs_request::EnvChoice;
+
+    use super::*;
+
+    #[test]
+    fn a_list_brings_its_variables_and_the_users_own_win() {
+        let own = [EnvChoice::Set("NO_PROXY".into(), "a.org".into())];
+        let environment = Environment::choose([], &own);
+        let value = |net: &str, name: &str| {
+            let pairs = with_proxy(&environment, &net.parse().unwrap());
+            let found: Vec<_> =
+                pairs.into_iter().filter(|(own, _)| own == name).map(|(_, value)| value).collect();
+            assert!(found.len() < 2, "{name} twice");
+            found.into_iter().next().map(|value| value.into_string().unwrap())
+        };
+        assert_eq!(value("allow=a.org", "https_proxy").as_deref(), Some("http://127.0.0.1:61080"));
+        assert_eq!(value("allow=a.org", "ALL_PROXY").as_deref(), Some("socks5h://127.0.0.1:61080"));
+        assert_eq!(value("allow=a.org", "NO_PROXY").as_deref(), Some("a.org"));
+        assert_eq!(value("allow=a.org", "no_proxy").as_deref(), Some(DIRECT));
+        assert_eq!(value("none", "HTTP_PROXY"), None);
+        assert_eq!(value("host", "HTTP_PROXY"), None);
+    }
+}

@@ -1,0 +1,50 @@
+//! Other paths by which what is to be hidden would be seen: it is found by device and inode, since the host may have
+//! mounted a directory at several places.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+
+use crate::workspace_root::mounts_beneath;
+
+/// A device, by its two numbers, and an inode.
+type FileId = (u32, u32, u64);
+
+/// What a path is; nothing if it cannot be looked at, or not without waiting for a server.
+fn id(path: &Path) -> Option<FileId> {
+    let flags = AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
+    let stat = statx(CWD, path, flags, StatxFlags::INO).ok()?;
+    Some((stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino))
+}
+
+/// Paths inside by which one of `secret` would be seen. `shown` are directories of the host, and where they are seen.
+pub fn aliases(shown: &[(&Path, &Path)], secret: &[PathBuf]) -> std::io::Result<Vec<PathBuf>> {
+    if shown.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut below: HashMap<FileId, Vec<PathBuf>> = HashMap::new();
+    for path in secret.iter().filter_map(|path| path.canonicalize().ok()) {
+        for above in path.ancestors() {
+            if let (Some(id), Ok(rest)) = (id(above), path.strip_prefix(above)) {
+                below.entry(id).or_default().push(rest.to_owned());
+            }
+        }
+    }
+    let mounts = std::fs::read("/proc/self/mountinfo")?;
+    let mut found = Vec::new();
+    for (source, path) in shown {
+        let mut places = vec![source.to_path_buf()];
+        places.extend(mounts_beneath(&mounts, source));
+        for place in places {
+            let Some(rests) = id(&place).and_then(|id| below.get(&id)) else { continue };
+            let at = path.join(place.strip_prefix(source).unwrap_or(Path::new("")));
+            // Joined with nothing a path would end with a slash.
+            found.extend(rests.iter().map(|rest| at.join(rest).components().collect::<PathBuf>()));
+        }
+    }
+    found.retain(|path| !secret.contains(path));
+    found.sort();
+    found.dedup();
+    Ok(found)
+}

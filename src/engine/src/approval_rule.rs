@@ -1,0 +1,416 @@
+//! "Always": an approval becomes a rule in the user's own policy file, for all later commands that begin alike.
+//!
+//! A rule is written only if it changes the answer: what a mightier layer asks for stays asked.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use avfs_hostfs::make;
+use avfs_policy::{Action, Asked, Categories, Category, Explanation, Judged, Opening, PolicyError, Word};
+use avfs_request::choices::PolicyProfile;
+use avfs_request::request_file::{RequestFile, RequestFileError};
+use avfs_request::{Confinement, ExecutionTimeout, NestedUserns, NetMode, Profile, Retention};
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::{ApprovalId, ForkName};
+use avfs_vault::backend::ApprovalRecord;
+
+use crate::locate::Surroundings;
+use crate::policy_files::{POLICY_FILE, PolicyText, PolicyTexts, UnreadablePolicy};
+
+/// Words of a rule that nobody spelled out: a program and what it is told to do.
+const WORDS_BY_ITSELF: usize = 2;
+
+/// What is to be remembered of an approval.
+pub struct Remembered {
+    pub file: PathBuf,
+    /// The first words that are let through from now on.
+    pub prefixes: Vec<Vec<String>>,
+    /// What the file said when this was worked out, and what it is to say.
+    old: Option<String>,
+    text: String,
+}
+
+/// The first words of commands, and whether it is for the network that they were asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Begun {
+    words: Vec<String>,
+    categories: Categories,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RememberError {
+    #[error("what approval {id} is for cannot be told by its first words: {why}")]
+    NoPrefix { id: ApprovalId, why: String },
+    #[error("no command of approval {id} begins with {prefix:?}")]
+    OtherPrefix { id: ApprovalId, prefix: String },
+    #[error("a rule of yours would not let it through: {reason}")]
+    StillAsked { reason: String },
+    #[error("{} has changed since the rule was worked out", path.display())]
+    Changed { path: PathBuf },
+    #[error("there is no place for your own policy: neither XDG_CONFIG_HOME nor HOME is set")]
+    NoHome,
+    #[error("the request of approval {id} cannot be read")]
+    BadRequest {
+        id: ApprovalId,
+        #[source]
+        source: RequestFileError,
+    },
+    #[error(transparent)]
+    Unreadable(#[from] UnreadablePolicy),
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    #[error("cannot write {}", path.display())]
+    Write {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl Diagnose for RememberError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NoPrefix { .. } => "approval.no_prefix",
+            Self::OtherPrefix { .. } => "approval.other_prefix",
+            Self::StillAsked { .. } => "approval.still_asked",
+            Self::Changed { .. } => "policy.changed",
+            Self::NoHome => "env.no_home",
+            Self::BadRequest { .. } => "approval.bad_request",
+            Self::Unreadable(error) => error.code(),
+            Self::Policy(error) => error.code(),
+            Self::Write { .. } => "policy.io",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoPrefix { id, .. } => {
+                Some(format!("approve it this once with: avfs approvals approve {id}"))
+            }
+            Self::OtherPrefix { .. } => Some("give words that one of its commands begins with".to_owned()),
+            Self::StillAsked { .. } => Some("see who asks with: avfs policy explain -- COMMAND".to_owned()),
+            Self::Changed { .. } => Some("look at it, then answer again with: avfs approvals".to_owned()),
+            Self::NoHome => Some("set HOME".to_owned()),
+            Self::BadRequest { .. } | Self::Write { .. } => None,
+            Self::Unreadable(error) => error.hint(),
+            Self::Policy(error) => error.hint(),
+        }
+    }
+}
+
+/// Where it is asked.
+pub struct RememberFor<'a> {
+    pub around: &'a Surroundings,
+    pub vault: Option<&'a Path>,
+    pub workspace: &'a Path,
+}
+
+impl Remembered {
+    /// Works out the rules; nothing is written yet. `prefix` is what somebody spelled out, `granted` the network they
+    /// chose.
+    pub fn plan(
+        approval: &ApprovalRecord,
+        prefix: Option<&str>,
+        granted: Option<&NetMode>,
+        place: &RememberFor<'_>,
+    ) -> Result<Self, RememberError> {
+        let id = &approval.id;
+        let bad = |source| RememberError::BadRequest { id: id.clone(), source };
+        let request = RequestFile::parse(approval.request.as_bytes()).map_err(bad)?;
+        let command = request.command_line().map_err(bad)?;
+        let workspace = request.at.as_deref().map_or(place.workspace, Path::new);
+        let fork = request.fork.as_deref().and_then(|fork| ForkName::parse(fork).ok());
+        let cwd = workspace.join(request.cwd.as_deref().unwrap_or_default());
+        let real = |path: &String| request.links.get(path).unwrap_or(path).clone();
+        let rw: Vec<PathBuf> = request.rw.iter().map(real).map(PathBuf::from).collect();
+        let rw: Vec<&Path> = rw.iter().map(PathBuf::as_path).collect();
+        let files = request.secret_files.iter().flat_map(|file| match file.split_once('=') {
+            Some((name, path)) => vec![name, path],
+            None => vec![file.as_str()],
+        });
+        let secrets: Vec<&str> = request.secrets.iter().map(String::as_str).chain(files).collect();
+        let word = |word: &Option<String>| word.as_deref().unwrap_or_default().to_owned();
+        let net = word(&request.net).parse().unwrap_or(NetMode::None);
+        let variables: Vec<(&str, &str)> =
+            request.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let asked = Asked {
+            command: &command,
+            fork: fork.as_ref(),
+            cwd: &cwd,
+            workspace,
+            project: place.workspace,
+            home: place.around.home.as_deref(),
+            net: &net,
+            confinement: confinement(&request),
+            profile: word(&request.profile).parse().unwrap_or(Profile::Strict),
+            timeout: ExecutionTimeout::None,
+            rw: &rw,
+            secrets: &secrets,
+            variables: &variables,
+            openings: &openings(&request, place.workspace),
+        };
+        let profiles: Vec<PolicyProfile> =
+            request.policy.iter().filter_map(|profile| profile.parse().ok()).collect();
+        let texts = PolicyTexts::read(place.around, place.vault)?;
+        let before = texts.policy()?.with_profiles(&profiles);
+        let begun = prefixes(id, &before.explain(&asked), prefix)?;
+        let file = place.around.user_config().ok_or(RememberError::NoHome)?.with_file_name(POLICY_FILE);
+        let old = texts.files().find(|(_, text)| text.path == file).and_then(|(_, text)| text.text.clone());
+        let text = with_rules(
+            old.as_deref().unwrap_or_default(),
+            &begun,
+            granted.unwrap_or(&net),
+            id,
+            place.workspace,
+        );
+        let after = texts.clone().with_text(&file, &text).policy()?.with_profiles(&profiles);
+        let after = after.decide(&asked);
+        if after.action >= Action::RequireApproval {
+            return Err(RememberError::StillAsked { reason: after.reason });
+        }
+        let prefixes = begun.into_iter().map(|begun| begun.words).collect();
+        Ok(Self { file, prefixes, old, text })
+    }
+
+    /// Puts the file in place, all at once. A person may take hours to answer: what was written to it meanwhile
+    /// is not lost.
+    pub fn write(&self) -> Result<(), RememberError> {
+        if PolicyText::read(self.file.clone())?.text != self.old {
+            return Err(RememberError::Changed { path: self.file.clone() });
+        }
+        let failed = |source| RememberError::Write { path: self.file.clone(), source };
+        replace(&self.file, &self.text).map_err(failed)
+    }
+}
+
+/// What the request asked to be confined by.
+fn confinement(request: &RequestFile) -> Confinement {
+    let Confinement { seccomp, landlock, .. } = Confinement::DEFAULT;
+    let word = |word: &Option<String>| word.as_deref().unwrap_or_default().to_owned();
+    Confinement {
+        seccomp: word(&request.seccomp).parse().unwrap_or(seccomp),
+        landlock: word(&request.landlock).parse().unwrap_or(landlock),
+        userns: if request.allow_userns { NestedUserns::Allowed } else { NestedUserns::Refused },
+    }
+}
+
+/// The first words of every command that was asked about.
+fn prefixes(
+    id: &ApprovalId,
+    explanation: &Explanation,
+    spelled: Option<&str>,
+) -> Result<Vec<Begun>, RememberError> {
+    let no = |why: &str| RememberError::NoPrefix { id: id.clone(), why: why.to_owned() };
+    if let Some(doubt) = explanation.doubts.first() {
+        return Err(no(doubt));
+    }
+    let asked = explanation.commands.iter().filter(|one| one.verdict.action == Action::RequireApproval);
+    let asked: Vec<&Judged> = asked.map(|one| &one.command).collect();
+    if asked.is_empty() {
+        return Err(no("it is not about one of its commands, but about what they are given"));
+    }
+    if let Some(spelled) = spelled {
+        let words: Vec<String> = spelled.split_whitespace().map(str::to_owned).collect();
+        let meant = asked.iter().find(|command| !words.is_empty() && begins_with(command, &words));
+        let other = || RememberError::OtherPrefix { id: id.clone(), prefix: spelled.to_owned() };
+        let categories = asked_about(meant.ok_or_else(other)?);
+        if is_bare_interpreter(&words) {
+            return Err(no(RUNS_ANYTHING));
+        }
+        return Ok(vec![Begun { words, categories }]);
+    }
+    let mut all: Vec<Begun> = Vec::new();
+    for command in asked {
+        let words = first_words(command);
+        if words.is_empty() {
+            return Err(no("its program is not known"));
+        }
+        if is_bare_interpreter(&words) {
+            return Err(no(RUNS_ANYTHING));
+        }
+        let begun = Begun { words, categories: asked_about(command) };
+        if !all.contains(&begun) {
+            all.push(begun);
+        }
+    }
+    Ok(all)
+}
+
+/// Programs that run whatever they are given: a rule about one of them alone would allow everything.
+const INTERPRETERS: &[&str] = &[
+    "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "python", "pypy", "perl", "ruby", "node",
+    "nodejs", "deno", "bun", "php", "lua", "luajit", "tclsh", "Rscript", "awk", "gawk", "mawk", "sed",
+    "make", "gmake", "ninja", "just", "rake", "env", "xargs", "find", "nice", "nohup", "timeout", "time",
+    "stdbuf", "setsid", "strace", "parallel", "watch", "npx", "uvx", "pipx", "ssh", "sudo", "doas", "eval",
+    "exec", "command", "source", ".",
+];
+/// Verbs that make a program one of them.
+const RUNNERS: &[(&str, &str)] = &[
+    ("uv", "run"),
+    ("npm", "exec"),
+    ("pnpm", "exec"),
+    ("pnpm", "dlx"),
+    ("yarn", "dlx"),
+    ("poetry", "run"),
+    ("pipenv", "run"),
+    ("bundle", "exec"),
+    ("docker", "run"),
+];
+const RUNS_ANYTHING: &str = "its program runs whatever it is given, so its name says nothing";
+
+fn is_bare_interpreter(words: &[String]) -> bool {
+    let [program, rest @ ..] = words else { return false };
+    let name = program.rsplit('/').next().unwrap_or_default();
+    // python3.12 is python.
+    let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    let is_interpreter = INTERPRETERS.contains(&name) || INTERPRETERS.contains(&plain);
+    let is_runner = matches!(rest, [verb] if RUNNERS.contains(&(plain, verb.as_str())));
+    is_runner || (is_interpreter && rest.iter().all(|word| word.starts_with('-')))
+}
+
+/// A yes to the network is no yes to what else such a command may do some other day.
+fn asked_about(command: &Judged) -> Categories {
+    [Category::Networked].into_iter().filter(|category| command.categories.contains(*category)).collect()
+}
+
+fn begins_with(command: &Judged, words: &[String]) -> bool {
+    let known: Vec<Option<&str>> = command.words.iter().map(Word::known).collect();
+    words.len() <= known.len() && words.iter().zip(known).all(|(word, known)| known == Some(word))
+}
+
+/// The program, and the one word after it that says what it is to do.
+fn first_words(command: &Judged) -> Vec<String> {
+    let verb = |word: &str| {
+        word.starts_with(|c: char| c.is_ascii_lowercase())
+            && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+    };
+    let known = command.words.iter().map_while(Word::known).take(WORDS_BY_ITSELF).enumerate();
+    known.take_while(|(at, word)| *at == 0 || verb(word)).map(|(_, word)| word.to_owned()).collect()
+}
+
+/// The file's text with the rules behind it.
+fn with_rules(old: &str, begun: &[Begun], net: &NetMode, id: &ApprovalId, workspace: &Path) -> String {
+    let mut text = old.to_owned();
+    for (number, Begun { words, categories }) in begun.iter().enumerate() {
+        if !text.is_empty() {
+            text.push_str(if text.ends_with('\n') { "\n" } else { "\n\n" });
+        }
+        let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+        let category = categories.iter().map(|category| format!("category = {}\n", quoted(category.word())));
+        let name =
+            if number == 0 { format!("approved-{id}") } else { format!("approved-{id}-{}", number + 1) };
+        text.push_str(&format!(
+            "[[rule]]\nname = {}\nprefix = [{}]\n{}net = {}\nworkspace = {}\naction = \"{}\"\nreason = {}\n",
+            quoted(&name),
+            words.join(", "),
+            category.collect::<String>(),
+            quoted(&net.to_string()),
+            quoted(&glob_escaped(&workspace.to_string_lossy())),
+            Action::AllowWithCheckpoint,
+            quoted(&format!("allowed for good with approval {id}")),
+        ));
+    }
+    text
+}
+
+/// What it would widen, as far as no setting can have asked for it.
+fn openings(request: &RequestFile, workspace: &Path) -> Vec<Opening> {
+    let mut openings = Vec::new();
+    if request.retention.as_deref() == Some(Retention::Apply.word()) {
+        openings.push(Opening::Apply);
+    }
+    let at = request.at.as_deref().map(PathBuf::from);
+    openings.extend(at.filter(|at| !at.starts_with(workspace)).map(Opening::At));
+    if request.allow_degraded {
+        openings.push(Opening::Degraded);
+    }
+    openings
+}
+
+/// A basic string of TOML.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A path that stands for itself where a glob is read.
+fn glob_escaped(path: &str) -> String {
+    globset::escape(path)
+}
+
+/// Writes beside the file and renames: it is never half there.
+fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+    let dir = file.parent().unwrap_or(Path::new("."));
+    make::private_dirs(dir)?;
+    // A file that is a link to one elsewhere stays one.
+    let file = match fs::canonicalize(file) {
+        Ok(real) => real,
+        Err(error) if error.kind() == ErrorKind::NotFound => file.to_owned(),
+        Err(error) => return Err(error),
+    };
+    let mode = fs::metadata(&file).map_or(0o600, |meta| meta.permissions().mode() & 0o7777);
+    let beside = file.with_extension(format!("toml.{}", std::process::id()));
+    let written =
+        fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside).and_then(|mut new| {
+            new.write_all(text.as_bytes())?;
+            new.sync_all()
+        });
+    let placed = written.and_then(|()| fs::rename(&beside, &file));
+    if placed.is_err() {
+        // What is left of it is of no use to anybody.
+        let _ = fs::remove_file(&beside);
+    }
+    placed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_meanwhile_is_not_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("avfs").join(POLICY_FILE);
+        let remembered = |old: Option<&str>, text: &str| Remembered {
+            file: file.clone(),
+            prefixes: Vec::new(),
+            old: old.map(str::to_owned),
+            text: text.to_owned(),
+        };
+        remembered(None, "# 1\n").write().unwrap();
+        let late = remembered(None, "# 2\n").write().unwrap_err();
+        assert_eq!((late.code(), fs::read_to_string(&file).unwrap().as_str()), ("policy.changed", "# 1\n"));
+        remembered(Some("# 1\n"), "# 2\n").write().unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "# 2\n");
+    }
+
+    #[test]
+    fn strings_are_those_of_toml() {
+        for text in ["plain", "a \"b\" \\c", "line\nbreak \u{1}"] {
+            let parsed: toml::Table = format!("x = {}", quoted(text)).parse().unwrap();
+            assert_eq!(parsed["x"].as_str(), Some(text));
+        }
+    }
+
+    #[test]
+    fn a_program_and_its_verb_are_enough() {
+        let words = |line: &[&str]| {
+            let words = line.iter().map(|word| Word::Known((*word).to_owned())).collect();
+            first_words(&Judged { words, categories: Categories::NONE, findings: Vec::new() })
+        };
+        assert_eq!(words(&["npm", "install", "left-pad"]), ["npm", "install"]);
+        assert_eq!(words(&["curl", "https://example.org"]), ["curl"]);
+        assert_eq!(words(&["git", "-C", "x", "fetch"]), ["git"]);
+        assert_eq!(words(&[]), [""; 0]);
+    }
+}

@@ -1,0 +1,478 @@
+//! From a command that has ended to a run that is kept: captured once, journaled, or left for a recovery.
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Instant;
+
+use avfs_changes::{ChangeReport, ChangeSummary, RunsOnHost, called_out, read_only_check};
+use avfs_policy::OnViolation;
+use avfs_request::confinement::refused_text;
+use avfs_request::{FixedClock, ForkChoice, Retention, SecretsInFiles, Writing};
+use avfs_types::clock::{FileTime, Timestamp};
+use avfs_types::ids::VersionId;
+use avfs_types::path::TreePath;
+use avfs_types::secrets::Secrets;
+use avfs_vault::backend::{Life, RunRecord, RunState};
+use avfs_vault::capture::{CaptureOptions, Captured, LeftOut, Times, UpperKind};
+use avfs_vault::chunk::FILE_BYTES_MAX;
+use avfs_vault::edit::Edits;
+use avfs_vault::import::Imported;
+use avfs_vault::memo::Memo;
+use avfs_vault::page::DirRef;
+use avfs_vault::run::{LandedRun, Landing, RunLanding, Told};
+use avfs_vault::version::full_root_of;
+use avfs_vault::{Batch, Vault, VaultError};
+
+use crate::checkpoint::CheckpointService;
+use crate::error::ExecuteError;
+use crate::journal;
+use crate::launcher::{Completion, ConnectionVerdict, Exit, Launcher};
+use crate::mount_session::{MountSession, SessionError};
+use crate::post_run::enforcement;
+use crate::proxy::{Ended, Outcome, ProxyRuntime};
+use crate::recover::leftover;
+use crate::result::{ExecutionResult, Phases};
+use crate::run::Run;
+use crate::session_record::SessionOutcome;
+use crate::workspace_service::Ground;
+
+/// The version a run's changes are changes of.
+pub(super) struct Before {
+    pub version: VersionId,
+    pub root: DirRef,
+}
+
+/// What was captured and where it went.
+struct Kept {
+    landed: LandedRun,
+    changes: ChangeSummary,
+    report: Option<ChangeReport>,
+    left_out: Vec<LeftOut>,
+    runs_on_host: Vec<RunsOnHost>,
+    /// It was taken for a command that only looks.
+    violated: bool,
+}
+
+/// The note of a run whose output did not all reach who it was for.
+pub const OUTPUT_LOST: &str = "output.lost";
+
+impl<L: Launcher> ProxyRuntime<'_, L> {
+    pub(super) fn conclude(
+        &self,
+        mut run: Run,
+        session: MountSession,
+        mut ended: Ended<'_>,
+    ) -> Outcome<ExecutionResult, L> {
+        let secrets = run.request.secrets();
+        scrub(&secrets, &mut ended.completion);
+        let imported = ended.imported.take();
+        let before = self.before(&mut run, ended.ground, imported);
+        // A recovery must not guess what the changes are changes of where it is known.
+        let base = before.as_ref().ok().and_then(|before| Some(before.as_ref()?.version));
+        self.note_room(&mut run, &ended);
+        self.note_limits(&mut run, &ended.completion);
+        let kept = match before.and_then(|before| self.keep(&mut run, &session, &ended, &secrets, before)) {
+            Ok(kept) => kept,
+            Err(error) => {
+                let given = self.give_to_recovery(&run, session, &ended.completion, base, error);
+                self.launcher.take_signals();
+                return Err(given);
+            }
+        };
+        self.launcher.wait_until_gone();
+        if let Some(error) = &ended.completion.undelivered {
+            run.note(OUTPUT_LOST, format!("what the command wrote could not be passed on: {error}"));
+        }
+        if let Some(text) = refused_text(&ended.completion.refused_calls) {
+            run.note("seccomp.refused", text);
+        }
+        run.notes.extend(leftover(run.id.as_str(), session.captured()));
+        let LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered } = kept.landed;
+        if let Some(cache) = &mut run.cache {
+            cache.remembered = remembered;
+        }
+        let applied = self.apply_if_asked(&mut run, &ended.completion, &record, &landed)?;
+        let enforcement = enforcement(&run, ended.ground, ended.room, &ended.completion);
+        let Completion { exit, timed_out, stdout, stderr, usage, .. } = ended.completion;
+        let Completion { stopped_by, connections, refused_calls, .. } = ended.completion;
+        Ok(ExecutionResult {
+            fork: landed.version().map(|_| record.fork.clone()),
+            version_before: record.version_before,
+            version_after: record.version_after,
+            checkpoint_before,
+            checkpoint_after,
+            exit,
+            timed_out,
+            stopped_by,
+            started_at: run.started_at,
+            duration: run.begun.elapsed(),
+            stdout,
+            stderr,
+            changes: kept.changes,
+            change_report: kept.report,
+            left_out: kept.left_out,
+            landed,
+            classification_violated: kept.violated,
+            runs_on_host: kept.runs_on_host,
+            connections,
+            refused_calls,
+            applied,
+            usage,
+            phases: run.phases,
+            enforcement: Some(enforcement),
+            cache: run.cache,
+            notes: run.notes,
+            run_id: run.id,
+        })
+    }
+
+    /// The version the changes are changes of; nothing if there is none and none is needed.
+    fn before(
+        &self,
+        run: &mut Run,
+        ground: &Ground,
+        imported: Option<avfs_vault::Result<Imported>>,
+    ) -> avfs_vault::Result<Option<Before>> {
+        match (ground, imported) {
+            (Ground::Live(_), None) => Ok(None),
+            (Ground::Live(_), Some(imported)) => {
+                let imported = imported?;
+                run.note_import(&imported);
+                let version = imported.committed.version;
+                let root = full_root_of(&*self.site.vault.read()?, &version)?;
+                Ok(Some(Before { version: version.id, root }))
+            }
+            (Ground::Stacked { version, root, .. } | Ground::Copied { version, root }, _) => {
+                Ok(Some(Before { version: version.id, root: *root }))
+            }
+        }
+    }
+
+    /// Captures and journals, in one transaction.
+    fn keep(
+        &self,
+        run: &mut Run,
+        session: &MountSession,
+        ended: &Ended<'_>,
+        secrets: &Secrets,
+        before: Option<Before>,
+    ) -> avfs_vault::Result<Kept> {
+        let vault = self.site.vault;
+        let nothing = Secrets::default();
+        let begun = Instant::now();
+        let wanted = run.request.retention != Retention::Discard && run.request.writing == Writing::Allowed;
+        let modes_journal = session.modes_journal();
+        let captured = match &before {
+            Some(before) if wanted => {
+                let upper = self.open_upper(session, ended)?;
+                if ended.completion.memory.is_none() {
+                    self.outcome(&ended.completion, Some(before.version))
+                        .write(session, &run.id)
+                        .map_err(as_input)?;
+                }
+                let options = CaptureOptions {
+                    kind: match ended.ground {
+                        Ground::Copied { .. } => UpperKind::Whole,
+                        Ground::Live(_) | Ground::Stacked { .. } => UpperKind::Layer,
+                    },
+                    exclude: &self.site.exclude,
+                    hidden: &ended.hidden,
+                    file_bytes_max: FILE_BYTES_MAX,
+                    secrets: match run.request.secrets_in_files {
+                        SecretsInFiles::Refused => secrets,
+                        SecretsInFiles::Allowed => &nothing,
+                    },
+                    times: times(run.request.clock, run.started_at),
+                    modes_journal: &modes_journal,
+                    meter: self.site.meter,
+                };
+                Some(vault.capture(upper.as_fd(), &before.root, &options)?)
+            }
+            Some(_) | None => None,
+        };
+        for path in captured.iter().flat_map(|captured| &captured.bad_ignore_files) {
+            run.note(
+                "ignore.bad_line",
+                format!("{path} has lines that are no patterns; they were not applied"),
+            );
+        }
+        run.phases.capture = begun.elapsed();
+        let committing = Instant::now();
+        // A vault that was moved away would take the changes with it without anybody noticing.
+        ended.identity.check(vault)?;
+        let none = Edits::new();
+        let bytes_written = captured.as_ref().map_or(0, |captured| captured.bytes_read);
+        let size = captured.as_ref().map(Captured::footprint).unwrap_or_default();
+        let mut record = self.record(run, ended, before.as_ref(), bytes_written);
+        let mut told = run.told();
+        // Known only once it is known what is kept: the texts of the row tell it too.
+        let remember = |run: &mut Run, record: &mut RunRecord, left_out: &[LeftOut], violated| {
+            let memo = self.memo(run, ended, before.as_ref(), left_out, violated)?;
+            if let Some(cache) = &run.cache {
+                record.result = journal::result(&ended.completion, &run.phases, bytes_written, Some(cache));
+            }
+            avfs_vault::Result::Ok(memo)
+        };
+        let (landed, left_out) = match (captured, before.as_ref()) {
+            (Some(captured), Some(before)) => {
+                let left_out = captured.left_out.clone();
+                // Most runs may write and leave nothing out: what they touched is of no account then.
+                let touched = match run.decision.looks_only() || Self::may_be_trace(run, &captured) {
+                    true => Some(read_only_check::touched(vault, &before.root, &captured)?),
+                    false => None,
+                };
+                told.violation = touched.as_deref().and_then(|touched| Self::violation(run, touched));
+                let dropped = told.violation.is_some() && run.decision.on_violation == OnViolation::Discard;
+                record.discarded_at = record.ended_at.filter(|_| dropped);
+                let untouched = touched.is_some_and(|touched| touched.is_empty());
+                let gone = dropped || (untouched && Self::may_be_trace(run, &captured));
+                let edits = if gone { &none } else { &captured.edits };
+                let memo = remember(run, &mut record, &left_out, told.violation.is_some())?;
+                let landing = self.landing(run, edits, Some(before));
+                let landing = self.run_landing(run, landing, edits, record, told.as_told(), memo);
+                (vault.land_run(landing, captured.batch)?, left_out)
+            }
+            (Some(_) | None, _) => {
+                let memo = remember(run, &mut record, &[], false)?;
+                let landing = self.run_landing(run, Landing::RecordOnly, &none, record, told.as_told(), memo);
+                (vault.land_run(landing, Batch::new(vault)?)?, Vec::new())
+            }
+        };
+        run.phases.commit = committing.elapsed();
+        // Nothing can be lost any more: who asks to end need not wait for what is told.
+        self.launcher.take_signals();
+        self.note_landing(run, &landed);
+        // The run is kept by now: what fails from here on is worth a word, but it is no failure of the run.
+        let changes = self.changes(run, before.as_ref(), &landed);
+        let (changes, report) = changes.unwrap_or_else(|error| {
+            run.note("changes.unknown", format!("what changed cannot be told: {error}"));
+            (ChangeSummary::default(), None)
+        });
+        if let (Some(before), true) = (&before, landed.landed.version().is_some()) {
+            let looked = self.look_at_host(run, ended.ground, before);
+            let layered = looked.and_then(|()| self.keep_layer(session, ended, &landed, &left_out, size));
+            if let Err(error) = layered {
+                run.note("run.afterwards", format!("the run is kept, but: {error}"));
+            }
+        }
+        let runs_on_host = called_out(vault, &changes.changes).unwrap_or_else(|error| {
+            run.note("changes.unknown", format!("what the host would execute cannot be told: {error}"));
+            Vec::new()
+        });
+        let left_out = left_out.into_iter().map(|left| without_secrets(secrets, left)).collect();
+        let violated = told.violation.is_some();
+        Ok(Kept { landed, changes, report, left_out, runs_on_host, violated })
+    }
+
+    /// True if a run of its own may have done nothing but make files that are not versioned: where it touched
+    /// nothing else, all that is left of it is the time of the directories they are in.
+    fn may_be_trace(run: &Run, captured: &Captured<'_>) -> bool {
+        if !run.request.fork.is_ephemeral() || captured.left_out.is_empty() {
+            return false;
+        }
+        let parents: HashSet<TreePath> =
+            captured.left_out.iter().filter_map(|left| Some(left.path.split()?.0)).collect();
+        captured.edits.keys().all(|path| parents.contains(path))
+    }
+
+    /// What a command changed that was said to look only.
+    fn violation(run: &mut Run, touched: &[TreePath]) -> Option<String> {
+        let what = read_only_check::violation(touched).filter(|_| run.decision.looks_only())?;
+        let kept = match run.decision.on_violation {
+            OnViolation::Keep => "",
+            OnViolation::Discard => "; the policy has them dropped",
+        };
+        run.note(
+            "classification_violated",
+            format!("the command was taken for one that only looks, but it changed {what}{kept}"),
+        );
+        Some(what)
+    }
+
+    fn open_upper(&self, session: &MountSession, ended: &Ended<'_>) -> avfs_vault::Result<OwnedFd> {
+        let opened = match ended.ground {
+            Ground::Copied { .. } => session.open_copy(),
+            Ground::Live(_) | Ground::Stacked { .. } => session.open_upper(ended.completion.memory.as_ref()),
+        };
+        opened.map_err(as_input)
+    }
+
+    pub(super) fn landing<'l>(&self, run: &'l Run, edits: &Edits, before: Option<&Before>) -> Landing<'l> {
+        let Some(before) = before.filter(|_| !edits.is_empty()) else { return Landing::RecordOnly };
+        let base = before.version;
+        match &run.request.fork {
+            ForkChoice::Persistent { .. } => Landing::Fork { name: &run.fork, base },
+            ForkChoice::Ephemeral { .. } => {
+                let expires_at = self.site.vault.now().plus_seconds(self.site.expires_seconds);
+                Landing::NewFork {
+                    name: &run.fork,
+                    base,
+                    parent: &run.parent,
+                    life: Life::Ephemeral { expires_at },
+                }
+            }
+        }
+    }
+
+    pub(super) fn run_landing<'l>(
+        &self,
+        run: &'l Run,
+        landing: Landing<'l>,
+        edits: &'l Edits,
+        record: RunRecord,
+        told: Told<'l>,
+        memo: Option<Memo>,
+    ) -> RunLanding<'l> {
+        let checkpoints =
+            CheckpointService { mode: run.request.checkpoint, keep: self.site.checkpoints_keep };
+        let labels = checkpoints.labels(run.decision.action, &run.id);
+        RunLanding {
+            landing,
+            edits,
+            message: &run.message,
+            checkpoint_before: labels.before,
+            checkpoint_after: labels.after,
+            checkpoints_keep: checkpoints.keep,
+            memo,
+            record,
+            item: run.request.item.as_ref(),
+            told,
+        }
+    }
+
+    fn record(&self, run: &Run, ended: &Ended<'_>, before: Option<&Before>, bytes_written: u64) -> RunRecord {
+        let (exit_code, signal) = match ended.completion.exit {
+            Exit::Code(code) => (Some(i32::from(code)), None),
+            Exit::Signal(signal) => (None, Some(signal)),
+        };
+        RunRecord {
+            seq: 0,
+            id: run.id.clone(),
+            fork: run.fork.clone(),
+            state: RunState::Completed,
+            version_before: before.map(|before| before.version),
+            version_after: None,
+            started_at: run.started_at,
+            ended_at: Some(self.site.vault.now()),
+            exit_code,
+            signal,
+            applied_at: None,
+            discarded_at: None,
+            request: journal::request(&run.request, self.site.vault.path()),
+            decision: journal::decision(&run.decision, run.approval.as_ref()),
+            result: journal::result(&ended.completion, &run.phases, bytes_written, None),
+        }
+    }
+
+    fn outcome(&self, completion: &Completion, version_before: Option<VersionId>) -> SessionOutcome {
+        let (exit_code, signal) = match completion.exit {
+            Exit::Code(code) => (Some(code), None),
+            Exit::Signal(signal) => (None, Some(signal)),
+        };
+        SessionOutcome {
+            exit_code,
+            signal,
+            ended_at: self.site.vault.now().0,
+            version_before: version_before.map(|version| version.to_hex()),
+            result: journal::result(completion, &Phases::default(), 0, None),
+        }
+    }
+
+    /// The changes cannot be kept now; whoever calls `avfs recover` keeps them later.
+    fn give_to_recovery(
+        &self,
+        run: &Run,
+        session: MountSession,
+        completion: &Completion,
+        base: Option<VersionId>,
+        source: VaultError,
+    ) -> ExecuteError<L::Error> {
+        self.launcher.wait_until_gone();
+        let dir = session.dir().to_owned();
+        let saved = match &completion.memory {
+            Some(memory) => session.spill(memory),
+            None => Ok(()),
+        };
+        let saved = saved.and_then(|()| match session.read_outcome()? {
+            Some(_) => Ok(()),
+            None => self.outcome(completion, base).write(&session, &run.id),
+        });
+        let (id, source) = (run.id.clone(), Box::new(source));
+        match saved.and_then(|()| session.keep()) {
+            Ok(_) => ExecuteError::CaptureFailed { id, dir, exit: completion.exit, source },
+            Err(lost) => ExecuteError::CaptureLost { id, lost: Box::new(lost), source },
+        }
+    }
+}
+
+/// Nothing that is written down or shown holds a secret's value.
+fn scrub(secrets: &Secrets, completion: &mut Completion) {
+    for output in [&mut completion.stdout, &mut completion.stderr].into_iter().flatten() {
+        let bytes = std::mem::take(&mut output.bytes);
+        output.bytes = if output.truncated { secrets.scrub_cut(bytes) } else { secrets.scrub(bytes) };
+    }
+    // A name that is asked for can carry a value out; it must not carry it into the record.
+    for connection in &mut completion.connections.list {
+        let shown = secrets.scrub_host(connection.host.clone());
+        let host = std::mem::replace(&mut connection.host, shown);
+        match &mut connection.verdict {
+            ConnectionVerdict::Allowed => {}
+            ConnectionVerdict::Refused(why) | ConnectionVerdict::Failed(why) => {
+                *why = secrets.scrub_text(why.replace(&host, &connection.host));
+            }
+        }
+    }
+}
+
+/// A path may be what is left out for.
+fn without_secrets(secrets: &Secrets, left: LeftOut) -> LeftOut {
+    let scrubbed = secrets.scrub(left.path.as_bytes().to_vec());
+    // Not parsed for nothing: a path that is left out may be deeper than any that is kept.
+    if scrubbed == left.path.as_bytes() {
+        return left;
+    }
+    LeftOut { path: TreePath::parse(&scrubbed).unwrap_or_default(), ..left }
+}
+
+/// The file a vault was opened as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct VaultIdentity(Option<(u64, u64)>);
+
+impl VaultIdentity {
+    pub fn of(vault: &Vault) -> Self {
+        Self(vault.path().and_then(file_at))
+    }
+
+    /// Fails unless the path still names that file.
+    pub fn check(self, vault: &Vault) -> avfs_vault::Result<()> {
+        match vault.path() {
+            Some(path) if file_at(path) != self.0 => Err(VaultError::Moved { path: path.to_owned() }),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
+}
+
+fn as_input(error: SessionError) -> VaultError {
+    VaultError::Input(std::io::Error::other(error))
+}
+
+/// How far the kernel's time of files is behind its clock at most: a tick of the slowest there is.
+const CLOCK_TICK_NANOS: i64 = 10_000_000;
+
+/// The times of what a run wrote that began then.
+#[must_use]
+pub fn times(clock: Option<FixedClock>, started_at: Timestamp) -> Times {
+    match clock {
+        Some(clock) => {
+            let since = FileTime::from_nanos(started_at.0.saturating_sub(CLOCK_TICK_NANOS));
+            Times::Fixed { since, to: clock.time() }
+        }
+        None => Times::AsWritten,
+    }
+}

@@ -1,0 +1,158 @@
+//! The files that hold settings: found and read here, given a meaning by the rest of the module.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use avfs_request::config::{Config, ConfigError, SettingsError};
+use avfs_types::diagnose::Diagnose;
+
+use crate::locate::{Surroundings, directory_config};
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the settings in {}", path.display())]
+pub struct UnreadableConfig {
+    pub path: PathBuf,
+    #[source]
+    pub source: std::io::Error,
+}
+
+impl Diagnose for UnreadableConfig {
+    fn code(&self) -> &'static str {
+        "config.io"
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some("make it readable, or remove it".to_owned())
+    }
+}
+
+/// A place where settings may be; without a text where nothing is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigText {
+    pub path: PathBuf,
+    pub text: Option<String>,
+}
+
+impl ConfigText {
+    fn read(path: PathBuf) -> Result<Self, UnreadableConfig> {
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(Self { path, text: Some(text) }),
+            Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {
+                Ok(Self { path, text: None })
+            }
+            Err(source) => Err(UnreadableConfig { path, source }),
+        }
+    }
+}
+
+/// The layers as they were found: the files of the administrator, the user and the bound directory, and the
+/// user's variables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigTexts {
+    pub system: Option<ConfigText>,
+    pub user: Option<ConfigText>,
+    pub directory: Option<ConfigText>,
+    pub variables: BTreeMap<OsString, OsString>,
+}
+
+impl ConfigTexts {
+    pub fn read(around: &Surroundings, bound: Option<&Path>) -> Result<Self, UnreadableConfig> {
+        Ok(Self {
+            system: around.system_config().map(ConfigText::read).transpose()?,
+            user: around.user_config().map(ConfigText::read).transpose()?,
+            directory: bound.map(directory_config).map(ConfigText::read).transpose()?,
+            variables: around.variables.clone(),
+        })
+    }
+
+    /// The files, each with whose it is, in the order in which they are laid over each other.
+    pub fn layers(&self) -> impl Iterator<Item = (&'static str, &ConfigText)> {
+        let layers = [("system", &self.system), ("user", &self.user), ("directory", &self.directory)];
+        layers.into_iter().filter_map(|(layer, file)| Some((layer, file.as_ref()?)))
+    }
+
+    /// Files of those who may open a sandbox.
+    fn trusted(&self) -> impl Iterator<Item = &ConfigText> {
+        self.system.iter().chain(&self.user)
+    }
+
+    /// Everything that is said, whoever says it.
+    pub fn merged(&self) -> Result<Config, SettingsError> {
+        merge(self.trusted().chain(&self.directory))?.with_variables(&self.variables)
+    }
+
+    /// What a run goes by, and the keys of the directory that it does not take.
+    pub fn for_a_run(&self) -> Result<(Config, Vec<&'static str>), SettingsError> {
+        let own = merge(self.trusted())?;
+        let (config, refused) = match &self.directory {
+            Some(ConfigText { path, text: Some(text) }) => own.with_directory(path, text)?,
+            Some(ConfigText { text: None, .. }) | None => (own, Vec::new()),
+        };
+        Ok((config.with_variables(&self.variables)?, refused))
+    }
+}
+
+fn merge<'a>(mut files: impl Iterator<Item = &'a ConfigText>) -> Result<Config, ConfigError> {
+    files.try_fold(Config::default(), |config, file| match &file.text {
+        Some(text) => config.with(&file.path, text),
+        None => Ok(config),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use avfs_request::config::Origin;
+    use avfs_request::{ExecutionTimeout, NetMode};
+
+    use super::*;
+
+    #[test]
+    fn each_layer_wins_over_the_ones_before_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |place: &str, text: &str| {
+            let path = dir.path().join(place);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let mut around = Surroundings {
+            cwd: dir.path().to_owned(),
+            system_dir: Some(dir.path().join("etc")),
+            config_home: Some(dir.path().join("home")),
+            ..Surroundings::default()
+        };
+        let project = dir.path().join("project");
+        let timeout = |around: &Surroundings| {
+            let (config, _) = ConfigTexts::read(around, Some(&project)).unwrap().for_a_run().unwrap();
+            (config.run_timeout.value, config.run_timeout.origin)
+        };
+        let of = |place: &str| Origin::File { path: dir.path().join(place), line: 1 };
+        assert_eq!(timeout(&around), (ExecutionTimeout::DEFAULT, Origin::Default));
+        for (place, seconds) in
+            [("etc/avfs.toml", 3), ("home/avfs/avfs.toml", 2), ("project/.avfs/avfs.toml", 1)]
+        {
+            put(place, &format!("run.timeout = '{seconds}s'"));
+            assert_eq!(timeout(&around), (ExecutionTimeout::Millis(seconds * 1000), of(place)));
+        }
+        around.variables.insert("AVFS_RUN_TIMEOUT".into(), "4s".into());
+        let origin = Origin::Variable { name: "AVFS_RUN_TIMEOUT" };
+        assert_eq!(timeout(&around), (ExecutionTimeout::Millis(4_000), origin));
+    }
+
+    #[test]
+    fn the_administrator_and_variables_may_open_what_a_directory_may_not() {
+        let texts = |system: &str, directory: &str, net: Option<&str>| ConfigTexts {
+            system: Some(ConfigText { path: "/s".into(), text: Some(system.to_owned()) }),
+            user: None,
+            directory: Some(ConfigText { path: "/d".into(), text: Some(directory.to_owned()) }),
+            variables: net.map(|net| ("AVFS_RUN_NET".into(), net.into())).into_iter().collect(),
+        };
+        let (config, refused) = texts("", "run.net = 'host'", None).for_a_run().unwrap();
+        assert_eq!((config.run_net.value, refused), (NetMode::None, vec!["run.net"]));
+        let (config, refused) = texts("run.net = 'host'", "", None).for_a_run().unwrap();
+        assert_eq!((config.run_net.value, refused.len()), (NetMode::Host, 0));
+        let (config, _) = texts("", "run.net = 'none'", Some("host")).for_a_run().unwrap();
+        assert_eq!(config.run_net.value, NetMode::Host);
+    }
+}

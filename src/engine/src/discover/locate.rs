@@ -1,0 +1,485 @@
+//! Which vault is meant: the option, `$AVFS_VAULT`, or the nearest one above the working directory.
+//!
+//! Everything the answer depends on comes in as [`Surroundings`].
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use avfs_request::VaultPlace;
+use avfs_types::diagnose::{Diagnose, shell_word};
+use avfs_types::ids::{NameError, VaultName, to_hex};
+use avfs_types::{CONFIG_FILE, VAULT_DIR, VAULT_FILE};
+
+use super::trust::{TrustError, TrustedVaults};
+
+/// Where the administrator's files are. No variable moves it: users could evade them.
+const SYSTEM_DIR: &str = "/etc/avfs";
+/// The variable beside HOME that says where named vaults are.
+const VAULTS_HOME: &str = "XDG_DATA_HOME";
+/// What the names of our variables begin with.
+const OWN_VARIABLES: &[u8] = b"AVFS_";
+
+/// What the edge knows of the process's environment.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    pub cwd: PathBuf,
+    /// `$AVFS_VAULT`
+    pub vault: Option<OsString>,
+    /// `$HOME`
+    pub home: Option<PathBuf>,
+    /// `$XDG_DATA_HOME`
+    pub data_home: Option<PathBuf>,
+    /// `$XDG_CACHE_HOME`
+    pub cache_home: Option<PathBuf>,
+    /// `$XDG_CONFIG_HOME`
+    pub config_home: Option<PathBuf>,
+    /// The administrator's directory; only tests choose another one.
+    pub system_dir: Option<PathBuf>,
+    /// Every variable that is ours, `AVFS_…`.
+    pub variables: BTreeMap<OsString, OsString>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LocateError {
+    #[error("there is no vault in {} or above it", cwd.display())]
+    NoneNear { cwd: PathBuf },
+    #[error("there is no vault named {name}")]
+    NoneNamed { name: VaultName },
+    #[error("there is no vault at {}", path.display())]
+    NoneAt {
+        path: PathBuf,
+        /// What makes one there, after `avfs init`.
+        words: String,
+    },
+    #[error("{name} is a directory with a vault in it, and the name of another vault")]
+    Ambiguous { name: VaultName, named: PathBuf },
+    #[error("no vault is made in {}: it is your home directory, or contains it", dir.display())]
+    AroundHome { dir: PathBuf },
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    #[error(transparent)]
+    Name(#[from] NameError),
+    #[error("neither HOME nor {variable} is set to an absolute path")]
+    NoHome { variable: &'static str },
+}
+
+impl Diagnose for LocateError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NoneNear { .. } | Self::NoneNamed { .. } | Self::NoneAt { .. } => "vault.not_found",
+            Self::Ambiguous { .. } => "vault.ambiguous",
+            Self::AroundHome { .. } => "vault.around_home",
+            Self::Trust(error) => error.code(),
+            Self::Name(error) => error.code(),
+            Self::NoHome { .. } => "env.no_home",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoneNear { .. } => Some("make one with: avfs init, or name one with --vault".to_owned()),
+            Self::NoneNamed { name } => {
+                Some(format!("make it with: avfs init --vault {name}, or list them with: avfs vault list"))
+            }
+            Self::NoneAt { words, .. } => {
+                Some(format!("make it with: avfs init {words}, or name another with --vault"))
+            }
+            Self::Ambiguous { name, named } => {
+                Some(format!("say which: ./{name} for the directory's, {} for the other", named.display()))
+            }
+            Self::AroundHome { .. } => Some(
+                "go to the directory of a project first; if every file below is meant: avfs init".to_owned(),
+            ),
+            Self::Trust(error) => error.hint(),
+            Self::Name(error) => error.hint(),
+            Self::NoHome { variable: VAULTS_HOME } => {
+                Some("set HOME, or name the vault by its path with --vault".to_owned())
+            }
+            Self::NoHome { variable } => Some(format!("set HOME or {variable}")),
+        }
+    }
+}
+
+/// The settings of a directory.
+#[must_use]
+pub fn directory_config(dir: &Path) -> PathBuf {
+    dir.join(VAULT_DIR).join(CONFIG_FILE)
+}
+
+/// A vault as somebody wrote it: a path, or the name of one among the user's vaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VaultChoice {
+    Path(PathBuf),
+    Name(VaultName),
+}
+
+/// What pointed to the vault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VaultSource {
+    Option,
+    Environment,
+    Nearest,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    pub path: PathBuf,
+    pub source: VaultSource,
+}
+
+impl Surroundings {
+    /// Of a process in `cwd` with these variables; an empty one counts as not set.
+    pub fn of(cwd: PathBuf, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        let variables: BTreeMap<OsString, OsString> =
+            variables.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+        let set = |name: &str| variables.get(OsStr::new(name)).cloned();
+        let path = |name: &str| set(name).map(PathBuf::from);
+        let ours = |name: &OsString| name.as_bytes().starts_with(OWN_VARIABLES);
+        Self {
+            cwd,
+            vault: set("AVFS_VAULT"),
+            home: path("HOME"),
+            data_home: path("XDG_DATA_HOME"),
+            cache_home: path("XDG_CACHE_HOME"),
+            config_home: path("XDG_CONFIG_HOME"),
+            system_dir: Some(PathBuf::from(SYSTEM_DIR)),
+            variables: variables.clone().into_iter().filter(|(name, _)| ours(name)).collect(),
+        }
+    }
+
+    /// Where avfs keeps what belongs to the user and not to one workspace.
+    fn data_dir(&self) -> Result<PathBuf, LocateError> {
+        let data = self.xdg(self.data_home.as_deref(), ".local/share");
+        Ok(data.ok_or(LocateError::NoHome { variable: VAULTS_HOME })?.join("avfs"))
+    }
+
+    /// Where named vaults live.
+    pub fn vaults_dir(&self) -> Result<PathBuf, LocateError> {
+        Ok(self.data_dir()?.join("vaults"))
+    }
+
+    /// The vaults this user trusts without naming them.
+    pub fn trusted_vaults(&self) -> Result<TrustedVaults, LocateError> {
+        Ok(TrustedVaults::new(&self.data_dir()?))
+    }
+
+    /// Whether this user made a vault or trusts it: it is in the list, or has a name of the user's own.
+    pub fn owns_vault(&self, vault: &Path) -> Result<bool, LocateError> {
+        let real = |dir: PathBuf| dir.canonicalize().unwrap_or(dir);
+        let (named, kept) = (real(self.vaults_dir()?), real(self.kept_dir()?));
+        Ok(vault.parent() == Some(&named)
+            || vault.starts_with(kept)
+            || self.trusted_vaults()?.contains(vault)?)
+    }
+
+    /// Where a run makes a vault if there is none: for the working directory, unless that holds the user's home.
+    pub fn new_vault(&self, place: VaultPlace) -> Result<PathBuf, LocateError> {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if self.home.as_deref().is_some_and(|home| real(home).starts_with(real(&self.cwd))) {
+            return Err(LocateError::AroundHome { dir: self.cwd.clone() });
+        }
+        self.place_for(&self.cwd, place)
+    }
+
+    /// Where everything lives that can be made again.
+    pub fn cache_dir(&self) -> Result<PathBuf, LocateError> {
+        let cache = self.xdg(self.cache_home.as_deref(), ".cache");
+        Ok(cache.ok_or(LocateError::NoHome { variable: "XDG_CACHE_HOME" })?.join("avfs"))
+    }
+
+    /// The administrator's settings.
+    #[must_use]
+    pub fn system_config(&self) -> Option<PathBuf> {
+        Some(self.system_dir.as_ref()?.join(CONFIG_FILE))
+    }
+
+    /// The user's own settings.
+    #[must_use]
+    pub fn user_config(&self) -> Option<PathBuf> {
+        Some(self.xdg(self.config_home.as_deref(), ".config")?.join("avfs").join(CONFIG_FILE))
+    }
+
+    /// The base directory specification: a relative path counts as not set.
+    fn xdg(&self, set: Option<&Path>, beneath_home: &str) -> Option<PathBuf> {
+        let set = set.filter(|path| path.is_absolute()).map(Path::to_owned);
+        let home = self.home.as_deref().filter(|path| path.is_absolute());
+        set.or_else(|| home.map(|home| home.join(beneath_home)))
+    }
+
+    fn named_path(&self, name: &VaultName) -> Result<PathBuf, LocateError> {
+        Ok(self.vaults_dir()?.join(format!("{name}.db")))
+    }
+
+    /// What a word given for a vault means: with a slash, ending in `.db`, or being a directory with a vault in
+    /// it, it is a path (a directory stands for the vault in it); anything else is a name.
+    pub fn read_choice(&self, text: &OsStr) -> Result<VaultChoice, LocateError> {
+        if text.is_empty() {
+            // Joined to the working directory it would be that directory, which nobody named.
+            return Err(NameError::Empty { what: "vault" }.into());
+        }
+        // Rebuilt from its components, which drops every `.` on the way.
+        let path: PathBuf = self.cwd.join(text).components().collect();
+        if let Some(inside) = path.is_dir().then(|| path.join(VAULT_DIR).join(VAULT_FILE)) {
+            let name = VaultName::parse(&text.to_string_lossy());
+            // Any directory may happen to have the name of a vault; only one with a vault can be what is meant.
+            return match name {
+                Ok(name) if !is_written_as_path(text) && !is_vault_place(&inside) => {
+                    Ok(VaultChoice::Name(name))
+                }
+                Ok(_) | Err(_) => Ok(VaultChoice::Path(inside)),
+            };
+        }
+        if is_written_as_path(text) {
+            return Ok(VaultChoice::Path(path));
+        }
+        Ok(VaultChoice::Name(VaultName::parse(&text.to_string_lossy())?))
+    }
+
+    /// The path of a chosen vault, there or not.
+    pub fn path_of(&self, choice: &VaultChoice) -> Result<PathBuf, LocateError> {
+        match choice {
+            VaultChoice::Path(path) => Ok(path.clone()),
+            VaultChoice::Name(name) => self.named_path(name),
+        }
+    }
+
+    /// The vault to open.
+    pub fn locate(&self, option: Option<&OsStr>) -> Result<Located, LocateError> {
+        if let Some((text, source)) = self.chosen(option) {
+            return Ok(Located { path: self.existing(text)?, source });
+        }
+        match self.nearest() {
+            Some((dir, path)) => {
+                // Nobody else writes to the user's data directory.
+                if path == dir.join(VAULT_DIR).join(VAULT_FILE) {
+                    self.trusted_vaults()?.check(&path)?;
+                }
+                Ok(Located { path, source: VaultSource::Nearest })
+            }
+            None => Err(LocateError::NoneNear { cwd: self.cwd.clone() }),
+        }
+    }
+
+    /// As [`Self::locate`], for who cannot take it back: a word that means two vaults is refused.
+    pub fn locate_only(&self, option: Option<&OsStr>) -> Result<Located, LocateError> {
+        let located = self.locate(option)?;
+        if let Some((text, _)) = self.chosen(option)
+            && !is_written_as_path(text)
+            && let Ok(name) = VaultName::parse(&text.to_string_lossy())
+            && let Ok(named) = self.named_path(&name)
+            && named != located.path
+            && named.symlink_metadata().is_ok()
+        {
+            return Err(LocateError::Ambiguous { name, named });
+        }
+        Ok(located)
+    }
+
+    /// What was chosen outright, if anything was.
+    #[must_use]
+    pub fn chosen<'a>(&'a self, option: Option<&'a OsStr>) -> Option<(&'a OsStr, VaultSource)> {
+        let from_environment = self.vault.as_deref().filter(|text| !text.is_empty());
+        option
+            .map(|text| (text, VaultSource::Option))
+            .or(from_environment.map(|text| (text, VaultSource::Environment)))
+    }
+
+    fn existing(&self, text: &OsStr) -> Result<PathBuf, LocateError> {
+        let path = self.meant_by(text)?;
+        // What else may be wrong with it is told when it is opened.
+        if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            let word = shell_word(text);
+            let words = if self.cwd.join(text).is_dir() { word } else { format!("--vault {word}") };
+            return Err(LocateError::NoneAt { path, words });
+        }
+        Ok(path)
+    }
+
+    fn meant_by(&self, text: &OsStr) -> Result<PathBuf, LocateError> {
+        let choice = self.read_choice(text)?;
+        let path = self.path_of(&choice)?;
+        match choice {
+            VaultChoice::Name(name) if !path.exists() => {
+                // A file of that name is surely what was meant, and why it is not a vault is worth telling; so is
+                // that a directory has none.
+                let file = self.cwd.join(text);
+                match file.metadata() {
+                    Ok(found) if found.is_dir() => Ok(file.join(VAULT_DIR).join(VAULT_FILE)),
+                    Ok(found) if found.is_file() => Ok(file),
+                    Ok(_) | Err(_) => Err(LocateError::NoneNamed { name }),
+                }
+            }
+            VaultChoice::Name(_) | VaultChoice::Path(_) => Ok(path),
+        }
+    }
+
+    /// The working directory or the first directory above it that has a vault, and the vault: in the directory itself,
+    /// or kept for it in the user's data directory.
+    #[must_use]
+    pub fn nearest(&self) -> Option<(PathBuf, PathBuf)> {
+        let kept = self.kept_dir().ok().filter(|kept| kept.is_dir());
+        self.cwd.ancestors().find_map(|dir| {
+            let here = dir.join(VAULT_DIR).join(VAULT_FILE);
+            let elsewhere = || kept.as_ref().map(|kept| kept_vault(kept, dir));
+            let found = Some(here).filter(|place| is_vault_place(place));
+            found
+                .or_else(|| elsewhere().filter(|place| is_vault_place(place)))
+                .map(|path| (dir.to_owned(), path))
+        })
+    }
+
+    /// Where the vaults of workspaces are kept that are not to lie in them.
+    fn kept_dir(&self) -> Result<PathBuf, LocateError> {
+        Ok(self.data_dir()?.join("workspaces"))
+    }
+
+    /// Where the vault of a directory is made.
+    pub fn place_for(&self, dir: &Path, place: VaultPlace) -> Result<PathBuf, LocateError> {
+        Ok(match place {
+            VaultPlace::Workspace => {
+                let vault = dir.join(VAULT_DIR).join(VAULT_FILE);
+                TrustedVaults::check_place(&vault)?;
+                vault
+            }
+            VaultPlace::Data => kept_vault(&self.kept_dir()?, dir),
+        })
+    }
+
+    /// Named vaults and their files, sorted by name.
+    pub fn named_vaults(&self) -> Result<Vec<(VaultName, PathBuf)>, LocateError> {
+        let Ok(entries) = std::fs::read_dir(self.vaults_dir()?) else { return Ok(Vec::new()) };
+        let mut vaults: Vec<(VaultName, PathBuf)> = entries
+            .flatten()
+            .filter_map(|entry| {
+                let file_name = entry.file_name().into_string().ok()?;
+                Some((VaultName::parse(file_name.strip_suffix(".db")?).ok()?, entry.path()))
+            })
+            .collect();
+        vaults.sort();
+        Ok(vaults)
+    }
+}
+
+fn is_written_as_path(text: &OsStr) -> bool {
+    text.as_bytes().contains(&b'/') || text.as_bytes().ends_with(b".db")
+}
+
+/// By its name, for people, and by the digest of its real path.
+fn kept_vault(kept: &Path, dir: &Path) -> PathBuf {
+    let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    let digest = to_hex(&blake3::hash(real.as_os_str().as_bytes()).as_bytes()[..8]);
+    let mut name = real.file_name().unwrap_or_default().to_owned();
+    name.push("-");
+    name.push(digest);
+    kept.join(name).join(VAULT_FILE)
+}
+
+/// Whether there is a vault, or something that keeps us from seeing one.
+fn is_vault_place(place: &Path) -> bool {
+    match place.symlink_metadata() {
+        Ok(_) => true,
+        // A closed directory is worth an error about permissions, not one about a missing vault.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => place.parent().is_some_and(Path::is_dir),
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trust::TrustOrigin;
+
+    fn around(cwd: &Path) -> Surroundings {
+        Surroundings { cwd: cwd.to_owned(), home: Some(cwd.join("home")), ..Surroundings::default() }
+    }
+
+    fn put(path: &Path) -> PathBuf {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "").unwrap();
+        path.to_owned()
+    }
+
+    #[test]
+    fn the_nearest_vault_above_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let outer = put(&dir.path().join(".avfs/vault.db"));
+        std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        let near = around(&dir.path().join("a/b"));
+        let trust = |vault: &Path| near.trusted_vaults().unwrap().add(vault, TrustOrigin::Made).unwrap();
+        trust(&outer);
+        assert_eq!(near.locate(None).unwrap(), Located { path: outer, source: VaultSource::Nearest });
+        let inner = put(&dir.path().join("a/.avfs/vault.db"));
+        // One that is kept for a directory needs no record.
+        let kept = put(&near.place_for(&dir.path().join("a/b"), VaultPlace::Data).unwrap());
+        assert_eq!(near.locate(None).unwrap().path, kept);
+        std::fs::remove_file(kept).unwrap();
+        // One that is nearer and not trusted is not passed by: that would be another surprise.
+        assert_eq!(near.locate(None).unwrap_err().code(), "vault.untrusted");
+        trust(&inner);
+        assert_eq!(near.locate(None).unwrap().path, inner);
+    }
+
+    #[test]
+    fn the_option_wins_over_the_environment_over_the_nearest() {
+        let dir = tempfile::tempdir().unwrap();
+        put(&dir.path().join(".avfs/vault.db"));
+        let mut near = around(dir.path());
+        near.vault = Some("env.db".into());
+        put(&dir.path().join("env.db"));
+        put(&dir.path().join("x.db"));
+        assert_eq!(near.locate(None).unwrap().source, VaultSource::Environment);
+        let located = near.locate(Some(OsStr::new("x.db"))).unwrap();
+        assert_eq!(located, Located { path: dir.path().join("x.db"), source: VaultSource::Option });
+    }
+
+    #[test]
+    fn words_are_names_and_paths_are_paths() {
+        let dir = tempfile::tempdir().unwrap();
+        let near = around(dir.path());
+        let named = put(&dir.path().join("home/.local/share/avfs/vaults/work.db"));
+        assert_eq!(near.locate(Some(OsStr::new("work"))).unwrap().path, named);
+        assert_eq!(near.named_vaults().unwrap(), [(VaultName::parse("work").unwrap(), named)]);
+        assert!(matches!(near.locate(Some(OsStr::new("other"))), Err(LocateError::NoneNamed { .. })));
+        assert!(matches!(near.locate(Some(OsStr::new(&"x".repeat(300)))), Err(LocateError::Name(_))));
+        put(&dir.path().join(".avfs/vault.db"));
+        assert!(matches!(near.locate(Some(OsStr::new(""))), Err(LocateError::Name(NameError::Empty { .. }))));
+        let text = put(&dir.path().join("notes.txt"));
+        assert_eq!(near.locate(Some(OsStr::new("notes.txt"))).unwrap().path, text);
+        std::fs::create_dir(dir.path().join("project")).unwrap();
+        let none = near.locate(Some(OsStr::new("project"))).unwrap_err();
+        assert_eq!(
+            none.to_string(),
+            format!("there is no vault at {}/project/.avfs/vault.db", dir.path().display())
+        );
+        assert!(none.hint().unwrap().contains("avfs init project"), "{:?}", none.hint());
+        let none = near.locate(Some(OsStr::new("./no.db"))).unwrap_err();
+        assert!(none.hint().unwrap().contains("avfs init --vault ./no.db"), "{:?}", none.hint());
+    }
+
+    #[test]
+    fn a_directory_stands_for_a_vault_only_if_it_has_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let near = around(dir.path());
+        let word = OsStr::new("work");
+        let named = put(&dir.path().join("home/.local/share/avfs/vaults/work.db"));
+        std::fs::create_dir(dir.path().join("work")).unwrap();
+        assert_eq!(near.locate(Some(word)).unwrap().path, named);
+        assert_eq!(near.locate_only(Some(word)).unwrap().path, named);
+        let inside = dir.path().join("work/.avfs/vault.db");
+        assert!(
+            matches!(near.locate(Some(OsStr::new("./work"))), Err(LocateError::NoneAt { path, .. }) if path == inside)
+        );
+        put(&inside);
+        assert_eq!(near.locate(Some(word)).unwrap().path, inside);
+        assert!(matches!(near.locate_only(Some(word)), Err(LocateError::Ambiguous { .. })));
+        for clear in ["./work", "work/"] {
+            assert_eq!(near.locate_only(Some(OsStr::new(clear))).unwrap().path, inside);
+        }
+        assert_eq!(near.locate_only(Some(named.as_os_str())).unwrap().path, named);
+        let here = around(&dir.path().join("work"));
+        assert_eq!(here.locate(Some(OsStr::new("."))).unwrap().path, inside);
+    }
+}

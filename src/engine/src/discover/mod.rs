@@ -1,0 +1,6 @@
+//! Which vault, settings and policies are meant, and whether they are trusted.
+
+pub mod config_files;
+pub mod locate;
+pub mod policy_files;
+pub mod trust;

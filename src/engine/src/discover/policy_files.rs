@@ -1,0 +1,226 @@
+//! The files that hold policies: found and read here, given a meaning by [`avfs_policy`].
+//!
+//! A file that is there and cannot be read is an error, never an empty policy.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use avfs_policy;
+use avfs_policy::{Layer, Policy, PolicyError, Script, Tier};
+use avfs_types::diagnose::Diagnose;
+use avfs_types::{VAULT_DIR, VAULT_FILE};
+
+use super::locate::Surroundings;
+
+pub const POLICY_FILE: &str = "policy.toml";
+pub const REGO_FILE: &str = "policy.rego";
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the policy in {}", path.display())]
+pub struct UnreadablePolicy {
+    pub path: PathBuf,
+    #[source]
+    pub source: std::io::Error,
+}
+
+impl Diagnose for UnreadablePolicy {
+    fn code(&self) -> &'static str {
+        "policy.io"
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some("make it readable, or remove it".to_owned())
+    }
+}
+
+/// A place where a policy may be; without a text where nothing is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyText {
+    pub path: PathBuf,
+    pub text: Option<String>,
+}
+
+impl PolicyText {
+    pub fn read(path: PathBuf) -> Result<Self, UnreadablePolicy> {
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(Self { path, text: Some(text) }),
+            // A link that leads nowhere is a policy that somebody has lost, not none.
+            Err(error)
+                if is_absent(&error) && path.symlink_metadata().is_err_and(|error| is_absent(&error)) =>
+            {
+                Ok(Self { path, text: None })
+            }
+            Err(source) => Err(UnreadablePolicy { path, source }),
+        }
+    }
+}
+
+fn is_absent(error: &std::io::Error) -> bool {
+    [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind())
+}
+
+/// The files of one tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayerText {
+    pub tier: Tier,
+    pub rules: PolicyText,
+    pub script: PolicyText,
+}
+
+impl LayerText {
+    fn read(tier: Tier, (rules, script): (PathBuf, PathBuf)) -> Result<Self, UnreadablePolicy> {
+        Ok(Self { tier, rules: PolicyText::read(rules)?, script: PolicyText::read(script)? })
+    }
+
+    /// What they say; nothing where neither is there.
+    fn layer(&self) -> Result<Option<Layer>, PolicyError> {
+        let PolicyText { path, text } = &self.rules;
+        let rules =
+            text.as_ref().map(|text| Layer::parse(self.tier, path, text, avfs_policy::read)).transpose()?;
+        let PolicyText { path, text } = &self.script;
+        let Some(script) = text.as_ref().map(|text| Script::parse(path, text)).transpose()? else {
+            return Ok(rules);
+        };
+        let rules = rules.unwrap_or_else(|| Layer::new(self.tier));
+        Ok(Some(Layer { script: Some(script), ..rules }))
+    }
+}
+
+/// The layers as they were found, the system's first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyTexts {
+    pub layers: Vec<LayerText>,
+}
+
+impl PolicyTexts {
+    /// Those of the administrator and the user, and those that lie beside a vault.
+    pub fn read(around: &Surroundings, vault: Option<&Path>) -> Result<Self, UnreadablePolicy> {
+        let beside = |config: PathBuf| (config.with_file_name(POLICY_FILE), config.with_file_name(REGO_FILE));
+        let places = [
+            (Tier::System, around.system_config().map(beside)),
+            (Tier::User, around.user_config().map(beside)),
+            // Beside the file itself: whoever links to a vault must not leave its policy behind.
+            (Tier::Vault, vault.map(|vault| beside_vault(&real(vault)))),
+        ];
+        let places = places.into_iter().filter_map(|(tier, places)| Some((tier, places?)));
+        let layers = places.map(|(tier, places)| LayerText::read(tier, places)).collect::<Result<_, _>>()?;
+        Ok(Self { layers })
+    }
+
+    /// What they say, over the defaults.
+    pub fn policy(&self) -> Result<Policy, PolicyError> {
+        self.layers.iter().try_fold(Policy::builtin(), |policy, texts| {
+            Ok(texts.layer()?.into_iter().fold(policy, Policy::with))
+        })
+    }
+
+    /// As if a file had another text.
+    #[must_use]
+    pub fn with_text(mut self, file: &Path, text: &str) -> Self {
+        for found in self.layers.iter_mut().map(|layer| &mut layer.rules).filter(|rules| rules.path == file) {
+            found.text = Some(text.to_owned());
+        }
+        self
+    }
+
+    /// Every place that was looked at, with whose it is.
+    pub fn files(&self) -> impl Iterator<Item = (Tier, &PolicyText)> {
+        self.layers.iter().flat_map(|layer| [(layer.tier, &layer.rules), (layer.tier, &layer.script)])
+    }
+}
+
+fn real(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// `.avfs/policy.toml` for the vault of a directory; `NAME.db.policy.toml` for one that may have others beside it.
+fn beside_vault(vault: &Path) -> (PathBuf, PathBuf) {
+    let is_of_a_dir =
+        vault.parent().is_some_and(|dir| dir.ends_with(VAULT_DIR)) && vault.ends_with(VAULT_FILE);
+    let place = |name: &str| {
+        if is_of_a_dir {
+            return vault.with_file_name(name);
+        }
+        let mut longer = OsString::from(vault);
+        longer.push(format!(".{name}"));
+        PathBuf::from(longer)
+    };
+    (place(POLICY_FILE), place(REGO_FILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn the_files_of_a_vault_lie_beside_it() {
+        let beside = |vault: &str| beside_vault(Path::new(vault)).0;
+        assert_eq!(beside("/p/.avfs/vault.db"), Path::new("/p/.avfs/policy.toml"));
+        assert_eq!(beside("/p/.avfs/other.db"), Path::new("/p/.avfs/other.db.policy.toml"));
+        assert_eq!(beside("/vaults/work.db"), Path::new("/vaults/work.db.policy.toml"));
+        assert_eq!(beside("/vaults/vault.db"), Path::new("/vaults/vault.db.policy.toml"));
+    }
+
+    #[test]
+    fn every_layer_is_read_and_what_cannot_be_read_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let around = Surroundings {
+            system_dir: Some(dir.path().join("etc")),
+            config_home: Some(dir.path().join("home")),
+            ..Surroundings::default()
+        };
+        let vault = dir.path().join("p/.avfs/vault.db");
+        let texts = || PolicyTexts::read(&around, Some(&vault));
+        assert!(texts().unwrap().policy().unwrap().layers().is_empty());
+        for (place, tier) in [
+            ("p/.avfs/policy.toml", Tier::Vault),
+            ("home/avfs/policy.toml", Tier::User),
+            ("etc/policy.toml", Tier::System),
+        ] {
+            let path = dir.path().join(place);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "[[rule]]\naction = 'deny'\n").unwrap();
+            let policy = texts().unwrap().policy().unwrap();
+            assert_eq!(policy.layers()[0].tier, tier, "mightier layers come first");
+            assert_eq!(policy.layers()[0].rules[0].name, format!("{}:1", path.display()));
+        }
+        assert_eq!(PolicyTexts::read(&around, None).unwrap().policy().unwrap().layers().len(), 2);
+        let user = dir.path().join("home/avfs/policy.toml");
+        std::fs::write(&user, "[[rule]]\naction = 'dny'\n").unwrap();
+        assert_eq!(texts().unwrap().policy().unwrap_err().code(), "policy.bad_value");
+        std::fs::write(&user, [0xff, 0xfe]).unwrap();
+        assert_eq!(texts().unwrap_err().code(), "policy.io");
+        std::fs::remove_file(&user).unwrap();
+        std::os::unix::fs::symlink("/no/such/policy", &user).unwrap();
+        assert_eq!(texts().unwrap_err().code(), "policy.io");
+        std::fs::remove_file(&user).unwrap();
+        std::fs::create_dir(&user).unwrap();
+        std::fs::set_permissions(&user, std::fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(texts().unwrap_err().code(), "policy.io");
+    }
+
+    #[test]
+    fn a_link_to_a_vault_does_not_leave_its_policy_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap().join(VAULT_DIR);
+        std::fs::create_dir(&home).unwrap();
+        std::fs::write(home.join(VAULT_FILE), "").unwrap();
+        let link = dir.path().join("link.db");
+        std::os::unix::fs::symlink(home.join(VAULT_FILE), &link).unwrap();
+        let texts = PolicyTexts::read(&Surroundings::default(), Some(&link)).unwrap();
+        assert_eq!(texts.layers[0].rules.path, home.join(POLICY_FILE));
+    }
+
+    #[cfg(not(feature = "rego"))]
+    #[test]
+    fn a_script_is_never_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let around = Surroundings { system_dir: Some(dir.path().to_owned()), ..Surroundings::default() };
+        std::fs::write(dir.path().join(REGO_FILE), "package avfs").unwrap();
+        let error = PolicyTexts::read(&around, None).unwrap().policy().unwrap_err();
+        assert_eq!(error.code(), "policy.rego_left_out");
+    }
+}

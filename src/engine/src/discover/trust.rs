@@ -1,0 +1,460 @@
+//! Which vaults found near the working directory are used: those this user has recorded, by making them or with
+//! `avfs vault trust`.
+//!
+//! A vault decides what a run sees, which settings and approvals hold and where changes are written. Anybody who can
+//! write to a directory above the working directory, or who publishes a repository, could put one there. A vault that
+//! is named with `--vault` or `$AVFS_VAULT` is an explicit choice and is not looked up here.
+
+use std::ffi::OsStr;
+use std::io;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use avfs_hostfs::lock::{FileLock, LockError, Mode};
+use avfs_hostfs::owner::hand_over;
+use avfs_types::diagnose::{Diagnose, shell_word};
+
+/// The file of the user's data directory that lists trusted vaults, one a line:
+/// `ORIGIN DEVICE INODE BIRTH PATH`.
+pub const TRUSTED_FILE: &str = "trusted-vaults";
+/// Far more vaults than one user has; a longer list is not read.
+const LIST_BYTES_MAX: u64 = 16 << 20;
+/// How long another process may take to write the list.
+const LOCK_PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    #[error("the vault {} is not used: you neither made it here nor trust it", vault.display())]
+    Unknown { vault: PathBuf },
+    #[error("the vault {} is not used: {} {reason}", vault.display(), path.display())]
+    Unsafe { vault: PathBuf, path: PathBuf, reason: Unsafe },
+    #[error("there is no permission to look at the vault {}", vault.display())]
+    Hidden { vault: PathBuf },
+    #[error("cannot {operation} the list of trusted vaults {}", path.display())]
+    List {
+        operation: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// What makes a place unfit for a vault that is found, whoever trusts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsafe {
+    Symlink,
+    WorldWritable,
+}
+
+impl std::fmt::Display for Unsafe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Symlink => "is a symbolic link",
+            Self::WorldWritable => "can be written by every user",
+        })
+    }
+}
+
+impl Diagnose for TrustError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Unknown { .. } => "vault.untrusted",
+            Self::Unsafe { .. } => "vault.unsafe",
+            Self::Hidden { .. } => "vault.no_permission",
+            Self::List { .. } => "vault.trust_list",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unknown { vault } => Some(format!(
+                "if you know where it comes from, use it from now on with: avfs vault trust {}",
+                shell_word(directory_of(vault).as_os_str())
+            )),
+            Self::Unsafe { reason: Unsafe::WorldWritable, path, .. } => Some(format!(
+                "run: chmod o-w {}, or name the vault with --vault",
+                shell_word(path.as_os_str())
+            )),
+            Self::Unsafe { reason: Unsafe::Symlink, .. } => Some("name the vault with --vault".to_owned()),
+            Self::Hidden { vault } => {
+                let dir = vault.parent().unwrap_or(vault);
+                Some(format!("see who may with: ls -ld {}", shell_word(dir.as_os_str())))
+            }
+            Self::List { .. } => Some("name the vault with --vault, which needs no list".to_owned()),
+        }
+    }
+}
+
+/// Why a vault is in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrustOrigin {
+    /// A run made it by itself.
+    Made,
+    /// Somebody asked for it: `avfs init`, `avfs vault trust`.
+    Chosen,
+}
+
+impl TrustOrigin {
+    const fn word(self) -> &'static [u8] {
+        match self {
+            Self::Made => b"made",
+            Self::Chosen => b"chosen",
+        }
+    }
+}
+
+/// Which groups can write to the place of a vault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writers {
+    /// At most the caller's own.
+    Own,
+    AnotherGroup,
+}
+
+/// A vault as the list has it: the very file, at the very path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    origin: TrustOrigin,
+    file: FileIdentity,
+    path: PathBuf,
+}
+
+/// Which file it is. A file system gives the inode of a deleted file to the next one: the time of its birth tells them
+/// apart, where the file system keeps that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileIdentity {
+    device: u64,
+    inode: u64,
+    /// Nanoseconds; 0 where it is not known.
+    birth: u128,
+}
+
+impl FileIdentity {
+    fn of(path: &Path) -> io::Result<Self> {
+        let meta = path.symlink_metadata()?;
+        let birth = meta.created().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+        let birth = birth.map_or(0, |since| since.as_nanos());
+        Ok(Self { device: meta.dev(), inode: meta.ino(), birth })
+    }
+}
+
+impl Entry {
+    fn of(vault: &Path, origin: TrustOrigin) -> io::Result<Self> {
+        let path = canonical(vault)?;
+        Ok(Self { origin, file: FileIdentity::of(&path)?, path })
+    }
+
+    fn is_there(&self) -> bool {
+        FileIdentity::of(&self.path).is_ok_and(|file| file == self.file)
+    }
+
+    fn line(&self) -> Vec<u8> {
+        let mut line = self.origin.word().to_vec();
+        let FileIdentity { device, inode, birth } = self.file;
+        line.extend(format!(" {device} {inode} {birth} ").as_bytes());
+        line.extend(self.path.as_os_str().as_bytes().escape_ascii());
+        line.push(b'\n');
+        line
+    }
+
+    /// `None` for a line that this version does not understand.
+    fn parse(line: &[u8]) -> Option<Self> {
+        let mut words = line.splitn(5, |byte| *byte == b' ');
+        let word = words.next()?;
+        let origin =
+            [TrustOrigin::Made, TrustOrigin::Chosen].into_iter().find(|origin| origin.word() == word)?;
+        let mut number = || std::str::from_utf8(words.next()?).ok();
+        let (device, inode) = (number()?.parse().ok()?, number()?.parse().ok()?);
+        let file = FileIdentity { device, inode, birth: number()?.parse().ok()? };
+        Some(Self { origin, file, path: PathBuf::from(unescape(words.next()?)?) })
+    }
+}
+
+/// Undoes `escape_ascii`.
+fn unescape(text: &[u8]) -> Option<std::ffi::OsString> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.iter().copied();
+    while let Some(byte) = rest.next() {
+        bytes.push(match (byte, if byte == b'\\' { rest.next()? } else { 0 }) {
+            (b'\\', b't') => b'\t',
+            (b'\\', b'n') => b'\n',
+            (b'\\', b'r') => b'\r',
+            (b'\\', b'x') => {
+                let digits = [rest.next()?, rest.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            (b'\\', literal) => literal,
+            (plain, _) => plain,
+        });
+    }
+    Some(std::ffi::OsString::from_vec(bytes))
+}
+
+/// The directory's real path and the file's own name in it: a link in the place of the file stays one.
+fn canonical(file: &Path) -> io::Result<PathBuf> {
+    let dir = file.parent().unwrap_or(Path::new("/")).canonicalize()?;
+    Ok(dir.join(file.file_name().unwrap_or(OsStr::new(""))))
+}
+
+/// The directory whose `.avfs` holds the vault.
+fn directory_of(vault: &Path) -> &Path {
+    vault.parent().and_then(Path::parent).unwrap_or(Path::new("/"))
+}
+
+/// Makes a directory and those above it, closed to others. Root may use the home of another user, who has to be able
+/// to write there later.
+fn make_directory(dir: &Path) -> io::Result<()> {
+    let above = dir.parent().unwrap_or(Path::new("/"));
+    if !above.exists() {
+        make_directory(above)?;
+    }
+    match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+        made => made.and_then(|()| hand_over(&canonical(dir)?, &above.metadata()?)),
+    }
+}
+
+/// The list of one user.
+#[derive(Clone, Debug)]
+pub struct TrustedVaults {
+    path: PathBuf,
+}
+
+impl TrustedVaults {
+    /// The list in the user's data directory of avfs.
+    #[must_use]
+    pub fn new(data_dir: &Path) -> Self {
+        Self { path: data_dir.join(TRUSTED_FILE) }
+    }
+
+    /// Fails if others can put another vault into the place of this one.
+    pub fn check_place(vault: &Path) -> Result<Writers, TrustError> {
+        let mut writers = Writers::Own;
+        for path in [vault, vault.parent().unwrap_or(vault), directory_of(vault)] {
+            let unfit =
+                |reason| TrustError::Unsafe { vault: vault.to_owned(), path: path.to_owned(), reason };
+            // What is wrong with a vault that cannot be looked at is reported by whoever opens it.
+            let Ok(meta) = path.symlink_metadata() else { continue };
+            if meta.is_symlink() {
+                return Err(unfit(Unsafe::Symlink));
+            }
+            if meta.mode() & 0o002 != 0 {
+                return Err(unfit(Unsafe::WorldWritable));
+            }
+            if meta.mode() & 0o020 != 0 && meta.gid() != rustix::process::getegid().as_raw() {
+                writers = Writers::AnotherGroup;
+            }
+        }
+        Ok(writers)
+    }
+
+    /// Fails unless a vault that was found at `DIR/.avfs/vault.db` may be used.
+    pub fn check(&self, vault: &Path) -> Result<(), TrustError> {
+        let foreign_group = Self::check_place(vault)? == Writers::AnotherGroup;
+        let unknown = || TrustError::Unknown { vault: vault.to_owned() };
+        let listed = || self.origin(vault);
+        let mut origin = listed()?;
+        if origin.is_none() && self.path.exists() {
+            // Another process may be between making this vault and recording it.
+            let _lock = self.lock()?;
+            origin = listed()?;
+        }
+        match origin {
+            Some(TrustOrigin::Chosen) => Ok(()),
+            Some(TrustOrigin::Made) if !foreign_group => Ok(()),
+            Some(TrustOrigin::Made) | None => Err(unknown()),
+        }
+    }
+
+    /// Whether the list has a vault, wherever it lies.
+    pub fn contains(&self, vault: &Path) -> Result<bool, TrustError> {
+        Ok(self.origin(vault)?.is_some())
+    }
+
+    /// Why the list has a vault; nothing if it has not, or there is none.
+    fn origin(&self, vault: &Path) -> Result<Option<TrustOrigin>, TrustError> {
+        let found = match Entry::of(vault, TrustOrigin::Made) {
+            Ok(found) => found,
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                return Err(TrustError::Hidden { vault: vault.to_owned() });
+            }
+            Err(_) => return Ok(None),
+        };
+        let same = |entry: &Entry| (entry.file, &entry.path) == (found.file, &found.path);
+        Ok(self.entries()?.into_iter().find(same).map(|entry| entry.origin))
+    }
+
+    /// Adds a vault that is there, and drops those that are gone.
+    pub fn add(&self, vault: &Path, origin: TrustOrigin) -> Result<(), TrustError> {
+        let _lock = self.lock()?;
+        self.append(vault, origin)
+    }
+
+    /// Makes a vault and records it; nobody finds it in between and refuses it.
+    pub fn make<T, E: From<TrustError>>(
+        &self,
+        vault: &Path,
+        origin: TrustOrigin,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let _lock = self.lock()?;
+        let made = make()?;
+        self.append(vault, origin)?;
+        Ok(made)
+    }
+
+    fn dir(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// Nothing where the file system has no locks: two vaults made at the same moment may then need `vault trust`.
+    fn lock(&self) -> Result<Option<FileLock>, TrustError> {
+        make_directory(self.dir()).map_err(self.failed("make a directory for"))?;
+        let lock = self.path.with_extension("lock");
+        match FileLock::acquire_for(self.dir(), &lock, Mode::Exclusive, LOCK_PATIENCE) {
+            Ok(lock) => Ok(Some(lock)),
+            Err(LockError::Unsupported(_)) => Ok(None),
+            Err(error) => Err(self.failed("lock")(io::Error::other(error))),
+        }
+    }
+
+    /// Whoever calls this holds the lock.
+    fn append(&self, vault: &Path, origin: TrustOrigin) -> Result<(), TrustError> {
+        let entry = Entry::of(vault, origin).map_err(self.failed("find the vault for"))?;
+        let mut entries = self.entries()?;
+        entries.retain(|known| known.path != entry.path && known.is_there());
+        entries.push(entry);
+        let text: Vec<u8> = entries.iter().flat_map(Entry::line).collect();
+        let staged = self.path.with_extension("new");
+        let write = || -> io::Result<()> {
+            // Made anew: root may write into the directory of another user, who could have put a link there.
+            match std::fs::remove_file(&staged) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+            let mut options = std::fs::OpenOptions::new();
+            let mut file = options.write(true).create_new(true).mode(0o600).open(&staged)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            hand_over(&canonical(&staged)?, &self.dir().metadata()?)?;
+            std::fs::rename(&staged, &self.path)
+        };
+        write().map_err(self.failed("write"))
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>, TrustError> {
+        let mut text = Vec::new();
+        match std::fs::File::open(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            opened => {
+                let read = opened.and_then(|file| file.take(LIST_BYTES_MAX).read_to_end(&mut text));
+                read.map_err(self.failed("read"))?;
+            }
+        }
+        Ok(text.split(|byte| *byte == b'\n').filter_map(Entry::parse).collect())
+    }
+
+    fn failed(&self, operation: &'static str) -> impl Fn(io::Error) -> TrustError + use<'_> {
+        move |source| TrustError::List { operation, path: self.path.clone(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    struct Home(tempfile::TempDir);
+
+    impl Home {
+        fn new() -> (Self, TrustedVaults) {
+            let dir = tempfile::tempdir().unwrap();
+            let list = TrustedVaults::new(&dir.path().join("data"));
+            (Self(dir), list)
+        }
+
+        fn vault(&self, name: &str) -> PathBuf {
+            let home = self.0.path().join(name).join(".avfs");
+            std::fs::create_dir_all(&home).unwrap();
+            let vault = home.join("vault.db");
+            std::fs::write(&vault, "").unwrap();
+            for path in [&self.0.path().join(name), &home, &vault] {
+                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).unwrap();
+            }
+            vault
+        }
+    }
+
+    #[test]
+    fn only_the_very_file_at_the_very_path_is_trusted() {
+        let (home, list) = Home::new();
+        let vault = home.vault("one two\n\u{e4}");
+        assert_eq!(list.check(&vault).unwrap_err().code(), "vault.untrusted");
+        list.add(&vault, TrustOrigin::Made).unwrap();
+        list.add(&home.vault("other"), TrustOrigin::Chosen).unwrap();
+        list.check(&vault).unwrap();
+        std::fs::write(vault.with_extension("new"), "").unwrap();
+        std::fs::rename(vault.with_extension("new"), &vault).unwrap();
+        assert_eq!(list.check(&vault).unwrap_err().code(), "vault.untrusted", "another file at the path");
+        list.add(&vault, TrustOrigin::Made).unwrap();
+        // Also one that gets the inode of the file before it, as a checkout does on ext4.
+        std::fs::remove_file(&vault).unwrap();
+        std::fs::write(&vault, "").unwrap();
+        if FileIdentity::of(&vault).unwrap().birth != 0 {
+            assert_eq!(list.check(&vault).unwrap_err().code(), "vault.untrusted", "the inode again");
+        }
+        list.add(&vault, TrustOrigin::Made).unwrap();
+        let moved = home.0.path().join("moved");
+        std::fs::rename(directory_of(&vault), &moved).unwrap();
+        let moved = moved.join(".avfs/vault.db");
+        assert_eq!(list.check(&moved).unwrap_err().code(), "vault.untrusted", "the file at another path");
+    }
+
+    #[test]
+    fn the_list_forgets_vaults_that_are_gone() {
+        let (home, list) = Home::new();
+        for n in 0..5 {
+            let vault = home.vault(&format!("v{n}"));
+            list.add(&vault, TrustOrigin::Made).unwrap();
+            std::fs::remove_file(vault).unwrap();
+        }
+        list.add(&home.vault("last"), TrustOrigin::Made).unwrap();
+        assert_eq!(list.entries().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn places_that_others_can_write_are_refused() {
+        let (home, list) = Home::new();
+        let vault = home.vault("project");
+        list.add(&vault, TrustOrigin::Chosen).unwrap();
+        for path in [vault.as_path(), vault.parent().unwrap(), directory_of(&vault)] {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o702)).unwrap();
+            assert_eq!(list.check(&vault).unwrap_err().code(), "vault.unsafe", "{}", path.display());
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        list.check(&vault).unwrap();
+        let real = vault.with_extension("real");
+        std::fs::rename(&vault, &real).unwrap();
+        std::os::unix::fs::symlink(&real, &vault).unwrap();
+        assert_eq!(list.check(&vault).unwrap_err().code(), "vault.unsafe");
+    }
+
+    #[test]
+    fn lines_are_read_as_they_are_written() {
+        for path in ["/plain", "/with space", "/tab\tnew\nline", "/back\\slash'\"", "/\u{fc}ber"] {
+            let entry = Entry {
+                origin: TrustOrigin::Chosen,
+                file: FileIdentity { device: 7, inode: u64::MAX, birth: 9 },
+                path: PathBuf::from(path),
+            };
+            let line = entry.line();
+            assert_eq!(Entry::parse(&line[..line.len() - 1]), Some(entry));
+        }
+        assert_eq!(Entry::parse(b"other 1 2 /x"), None);
+        assert_eq!(Entry::parse(b"made 1 /x"), None);
+    }
+}

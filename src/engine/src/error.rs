@@ -1,0 +1,147 @@
+//! Why a request came to nothing, or its changes could not be kept.
+
+use std::path::PathBuf;
+
+use avfs_changes::ApplyError;
+use avfs_request::RequestError;
+use avfs_types::diagnose::{Diagnose, with_causes};
+use avfs_types::ids::RunId;
+use avfs_vault::VaultError;
+
+use crate::launcher::Exit;
+use crate::mount_session::SessionError;
+use crate::result_cache::MemoError;
+use crate::workspace_root::GroundError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ExecuteError<E: Diagnose + 'static> {
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    #[error(transparent)]
+    Ground(#[from] GroundError),
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    #[error(transparent)]
+    Memo(MemoError),
+    #[error(transparent)]
+    Launch(E),
+    #[error("the command ended, but what it changed could not be captured; it is kept in {}", dir.display())]
+    CaptureFailed {
+        id: RunId,
+        dir: PathBuf,
+        exit: Exit,
+        #[source]
+        source: Box<VaultError>,
+    },
+    #[error(
+        "the command ended, but what it changed could neither be captured nor kept ({})",
+        with_causes(lost)
+    )]
+    CaptureLost {
+        id: RunId,
+        lost: Box<SessionError>,
+        #[source]
+        source: Box<VaultError>,
+    },
+    #[error("the changes of run {id} are kept, but were not written to the directory")]
+    NotApplied {
+        id: RunId,
+        #[source]
+        source: Box<ApplyError>,
+    },
+}
+
+impl<E: Diagnose + 'static> From<MemoError> for ExecuteError<E> {
+    fn from(error: MemoError) -> Self {
+        match error {
+            MemoError::Ground(error) => Self::Ground(error),
+            MemoError::Vault(error) => Self::Vault(error),
+            error @ (MemoError::Input { .. } | MemoError::OddInput { .. }) => Self::Memo(error),
+        }
+    }
+}
+
+impl<E: Diagnose + 'static> ExecuteError<E> {
+    /// True if the command did not run: there is no other record of it.
+    #[must_use]
+    pub fn is_of_no_run(&self) -> bool {
+        match self {
+            Self::Request(_)
+            | Self::Ground(_)
+            | Self::Session(_)
+            | Self::Vault(_)
+            | Self::Memo(_)
+            | Self::Launch(_) => true,
+            Self::CaptureFailed { .. } | Self::CaptureLost { .. } | Self::NotApplied { .. } => false,
+        }
+    }
+}
+
+impl<E: Diagnose + 'static> Diagnose for ExecuteError<E> {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Request(error) => error.code(),
+            Self::Ground(error) => error.code(),
+            Self::Session(error) => error.code(),
+            Self::Vault(error) => error.code(),
+            Self::Memo(error) => error.code(),
+            Self::Launch(error) => error.code(),
+            Self::CaptureFailed { .. } => "capture.failed",
+            Self::CaptureLost { .. } => "capture.lost",
+            Self::NotApplied { source, .. } => source.code(),
+        }
+    }
+
+    fn cause(&self) -> Option<&'static str> {
+        match self {
+            Self::CaptureFailed { source, .. } | Self::CaptureLost { source, .. } => Some(source.code()),
+            Self::Request(_)
+            | Self::Ground(_)
+            | Self::Session(_)
+            | Self::Vault(_)
+            | Self::Memo(_)
+            | Self::Launch(_)
+            | Self::NotApplied { .. } => None,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Request(error) => error.hint(),
+            Self::Ground(error) => error.hint(),
+            Self::Session(error) => error.hint(),
+            Self::Vault(error) => error.hint(),
+            Self::Memo(error) => error.hint(),
+            Self::Launch(error) => error.hint(),
+            Self::CaptureFailed { id, source, .. } => {
+                let first = source.hint().map(|hint| format!("{hint}; then ")).unwrap_or_default();
+                Some(format!("{first}finish it with: avfs recover {id}"))
+            }
+            Self::CaptureLost { source, .. } => source.hint(),
+            Self::NotApplied { id, source } => {
+                let first = source.hint().map(|hint| format!("{hint}; then ")).unwrap_or_default();
+                Some(format!("{first}try again with: avfs apply run:{id}"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_changes_are_lost_is_told_to_the_last_cause() {
+        let source = std::io::Error::other("d/f: No space left on device");
+        let lost = SessionError::Host { operation: "copy to", path: "/scratch/upper".into(), source };
+        let error: ExecuteError<SessionError> = ExecuteError::CaptureLost {
+            id: RunId::parse("0123456789").unwrap(),
+            lost: Box::new(lost),
+            source: Box::new(VaultError::NotRecording),
+        };
+        let told = error.to_string();
+        assert!(told.ends_with("(cannot copy to /scratch/upper: d/f: No space left on device)"), "{told}");
+    }
+}

@@ -1,0 +1,278 @@
+//! The texts of a run's row in the journal: what was asked for, what was decided, what came of it.
+//!
+//! A format of its own, which later versions of avfs read: fields are only added. It shares [`RequestObject`] with the
+//! envelope, because a journaled request can be run again.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use avfs_policy::ExecutionDecision;
+use avfs_request::request_object::RequestObject;
+use avfs_request::{ExecutionRequest, LimitKind};
+use avfs_types::diagnose::{Diagnose, with_causes};
+use avfs_types::ids::{ApprovalId, MemoKey, RunId};
+use avfs_types::redact;
+use avfs_types::secrets::Secrets;
+
+use crate::launcher::{Completion, Connection, ConnectionVerdict, Output};
+use crate::result::Phases;
+use crate::result_cache::{CacheUse, Reason};
+use crate::state::ProxyExecutionState;
+
+/// What is kept of a result beside the columns of the row.
+#[derive(Serialize)]
+struct JournalResult {
+    timed_out: bool,
+    stopped_by: Option<&'static str>,
+    user_ms: u128,
+    system_ms: u128,
+    max_rss_bytes: u64,
+    phases_ms: JournalPhases,
+    bytes_written: u64,
+    /// Nothing where the output was not kept.
+    stdout_digest: Option<String>,
+    stderr_digest: Option<String>,
+    stdout_truncated: bool,
+    stderr_truncated: bool,
+    /// What it asked of the network, where that goes through a proxy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    connections: Vec<JournalConnection>,
+    #[serde(skip_serializing_if = "is_zero")]
+    connections_left_off: u64,
+    /// What the cache had to do with it, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache: Option<JournalCache>,
+}
+
+#[derive(Serialize)]
+struct JournalPhases {
+    resolve: f64,
+    mount: f64,
+    execute: f64,
+    capture: f64,
+    commit: f64,
+}
+
+#[derive(Serialize)]
+struct JournalConnection {
+    host: String,
+    port: u16,
+    address: Option<String>,
+    /// `allowed`, `refused` or `failed`.
+    verdict: &'static str,
+    reason: Option<String>,
+    bytes_up: u64,
+    bytes_down: u64,
+    began_ms: f64,
+    lasted_ms: f64,
+}
+
+/// What the cache had to do with a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalCache {
+    /// `read` or `write`.
+    pub mode: String,
+    /// What its result is found by; nothing if it cannot be remembered.
+    pub key: Option<String>,
+    /// The run whose result was taken.
+    pub cached_from: Option<String>,
+    /// Why none was.
+    pub missed: Vec<JournalReason>,
+    /// Why what came of it is not remembered, with `write`.
+    pub not_remembered: Vec<JournalReason>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalReason {
+    pub code: String,
+    pub text: String,
+}
+
+#[derive(Serialize)]
+struct JournalDecision {
+    action: &'static str,
+    categories: Vec<String>,
+    rule: Option<String>,
+    reason: String,
+    hint: Option<String>,
+    approval_id: Option<String>,
+}
+
+#[derive(Serialize)]
+struct JournalError {
+    code: &'static str,
+    message: String,
+    hint: Option<String>,
+}
+
+/// Milliseconds, to the microsecond.
+fn millis(duration: std::time::Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+impl From<&Phases> for JournalPhases {
+    fn from(phases: &Phases) -> Self {
+        Self {
+            resolve: millis(phases.resolve),
+            mount: millis(phases.mount),
+            execute: millis(phases.execute),
+            capture: millis(phases.capture),
+            commit: millis(phases.commit),
+        }
+    }
+}
+
+impl From<&Connection> for JournalConnection {
+    fn from(connection: &Connection) -> Self {
+        let (verdict, reason) = match &connection.verdict {
+            ConnectionVerdict::Allowed => ("allowed", None),
+            ConnectionVerdict::Refused(reason) => ("refused", Some(reason.clone())),
+            ConnectionVerdict::Failed(reason) => ("failed", Some(reason.clone())),
+        };
+        Self {
+            host: connection.host.clone(),
+            port: connection.port,
+            address: connection.address.map(|address| address.to_string()),
+            verdict,
+            reason,
+            bytes_up: connection.bytes_up,
+            bytes_down: connection.bytes_down,
+            began_ms: millis(connection.began),
+            lasted_ms: millis(connection.lasted),
+        }
+    }
+}
+
+impl From<&CacheUse> for JournalCache {
+    fn from(cache: &CacheUse) -> Self {
+        let reasons = |reasons: &[Reason]| {
+            let kept = |it: &Reason| JournalReason { code: it.code.to_owned(), text: it.text.clone() };
+            reasons.iter().map(kept).collect()
+        };
+        Self {
+            mode: cache.mode.word().to_owned(),
+            key: cache.key.as_ref().map(MemoKey::to_hex),
+            cached_from: cache.from.as_ref().map(RunId::to_string),
+            missed: reasons(&cache.missed),
+            not_remembered: reasons(&cache.not_remembered),
+        }
+    }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[derive(Deserialize)]
+struct Written {
+    #[serde(default)]
+    bytes_written: u64,
+}
+
+/// Rows are for people and later readers; a value that cannot be written is left empty rather than losing
+/// the run over it.
+fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_else(|_| "{}".to_owned())
+}
+
+pub fn request(request: &ExecutionRequest, vault: Option<&std::path::Path>) -> String {
+    text(&RequestObject::of(request, vault).redacted())
+}
+
+pub fn decision(decision: &ExecutionDecision, approval: Option<&ApprovalId>) -> String {
+    // A reason may quote the command.
+    text(&JournalDecision {
+        action: decision.action.word(),
+        categories: decision.categories.iter().map(|category| category.word().to_owned()).collect(),
+        rule: decision.rule.clone(),
+        reason: redact(&decision.reason).into_owned(),
+        hint: decision.hint.as_deref().map(|hint| redact(hint).into_owned()),
+        approval_id: approval.map(ApprovalId::to_string),
+    })
+}
+
+/// What is kept of a run that came to nothing: how far it got, and why not farther.
+#[derive(Serialize)]
+struct JournalFailure {
+    stood: &'static str,
+    error: Option<JournalError>,
+}
+
+pub fn failure(stood: ProxyExecutionState, error: &impl Diagnose, secrets: &Secrets) -> String {
+    let told = |text: String| redact(&secrets.scrub_text(text)).into_owned();
+    let error =
+        JournalError { code: error.code(), message: told(with_causes(error)), hint: error.hint().map(told) };
+    text(&JournalFailure { stood: stood.word(), error: Some(error) })
+}
+
+pub fn interrupted(stood: ProxyExecutionState) -> String {
+    text(&JournalFailure { stood: stood.word(), error: None })
+}
+
+pub fn result(
+    completion: &Completion,
+    phases: &Phases,
+    bytes_written: u64,
+    cache: Option<&CacheUse>,
+) -> String {
+    let truncated = |output: &Option<Output>| output.as_ref().is_some_and(|output| output.truncated);
+    text(&JournalResult {
+        timed_out: completion.timed_out,
+        stopped_by: completion.stopped_by.map(LimitKind::word),
+        user_ms: completion.usage.user.as_millis(),
+        system_ms: completion.usage.system.as_millis(),
+        max_rss_bytes: completion.usage.max_rss_bytes,
+        phases_ms: JournalPhases::from(phases),
+        bytes_written,
+        stdout_digest: completion.stdout.as_ref().map(Output::digest),
+        stderr_digest: completion.stderr.as_ref().map(Output::digest),
+        stdout_truncated: truncated(&completion.stdout),
+        stderr_truncated: truncated(&completion.stderr),
+        connections: completion.connections.list.iter().map(JournalConnection::from).collect(),
+        connections_left_off: completion.connections.left_off,
+        cache: cache.map(JournalCache::from),
+    })
+}
+
+/// How much a run wrote, by its row.
+pub fn bytes_written(result: &str) -> u64 {
+    serde_json::from_str::<Written>(result).map_or(0, |written| written.bytes_written)
+}
+
+/// What a text of the journal holds; text that somebody else has put there is shown as it is.
+#[must_use]
+pub fn journal_value(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+/// The command in the text of a request; null where there is none.
+#[must_use]
+pub fn command_of(request: &str) -> Value {
+    journal_value(request).get_mut("command").map(Value::take).unwrap_or_default()
+}
+
+/// What the row of a run tells of the cache; nothing if it was not asked for.
+#[must_use]
+pub fn cache_of(result: &str) -> Option<JournalCache> {
+    serde_json::from_value(journal_value(result).get_mut("cache")?.take()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_back() {
+        assert_eq!(bytes_written("{\"bytes_written\": 7, \"x\": 1}"), 7);
+        assert_eq!(bytes_written("{}"), 0);
+        assert_eq!(bytes_written("not json"), 0);
+    }
+
+    #[test]
+    fn a_request_that_cannot_be_read_has_no_command() {
+        assert_eq!(command_of(r#"{"command":["a"],"x":1}"#), serde_json::json!(["a"]));
+        for damaged in ["", r#"{"command":"a","x":dalse}"#, "[]", "7", r#""text""#, "{}"] {
+            assert_eq!(command_of(damaged), Value::Null, "{damaged}");
+        }
+    }
+}

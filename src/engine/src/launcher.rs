@@ -1,0 +1,296 @@
+//! What the runtime asks of whoever starts processes, in plain values: the sandbox to make, the command to
+//! run in it, and how it ended.
+//!
+//! Nothing here talks to the kernel; `avfs-run` has the launcher that does.
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use avfs_request::{
+    Confined, Confinement, EnforcedLimit, ExecutionTimeout, LimitKind, Limits, NetMode, Profile, RefusedCall,
+    SecretFile, Streams,
+};
+
+/// Layers beneath one overlay: the cost of a lookup grows with each.
+pub const LOWERS_MAX: usize = 16;
+
+/// Everything about one launch, decided before the first process is made.
+pub struct LaunchPlan {
+    /// An empty directory that the new root is mounted on; only in the new mount namespace.
+    pub mountpoint: PathBuf,
+    /// How the new root comes to be, in order: what lies above comes before what lies beneath.
+    pub view: Vec<ViewStep>,
+    /// What the view was made by.
+    pub profile: Profile,
+    pub net: NetMode,
+    /// The command's words; the first is looked for in PATH unless it has a slash.
+    pub command: Vec<OsString>,
+    pub environment: Vec<(OsString, OsString)>,
+    pub cwd: PathBuf,
+    pub input: Input,
+    /// What the host is called inside, and the mask; the caller's own if nothing is said.
+    pub hostname: Option<&'static str>,
+    pub umask: Option<u32>,
+    pub streams: Streams,
+    pub timeout: ExecutionTimeout,
+    /// Between SIGTERM and SIGKILL.
+    pub grace: Duration,
+    pub limits: Limits,
+    pub confinement: Confinement,
+    pub secret_files: Vec<SecretFile>,
+}
+
+/// One step in making the root; paths are as the command will see them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ViewStep {
+    /// A directory, unless something is there already.
+    Dir {
+        path: PathBuf,
+        mode: u32,
+    },
+    Symlink {
+        path: PathBuf,
+        target: PathBuf,
+    },
+    /// Files of the host, everything mounted beneath included.
+    Bind {
+        source: PathBuf,
+        path: PathBuf,
+        access: Access,
+        links: Links,
+    },
+    /// A directory of the host, named without links, through a read-only overlay: sockets and named pipes beneath it do not answer.
+    Overlaid {
+        source: PathBuf,
+        path: PathBuf,
+    },
+    /// An empty file system in memory.
+    Tmpfs {
+        path: PathBuf,
+        mode: u32,
+        size: TmpfsSize,
+    },
+    Proc {
+        path: PathBuf,
+    },
+    /// The few devices every program may use, a pseudo terminal file system and shared memory.
+    Devices {
+        path: PathBuf,
+    },
+    /// The workspace.
+    Workspace(WorkspaceMount),
+    /// Nothing is to be seen of what is there.
+    Hide {
+        path: PathBuf,
+    },
+    /// A directory in the workspace to mount something on; its parent keeps its time.
+    MountPoint {
+        path: PathBuf,
+    },
+    /// The secrets that are files, in memory, for the command's user alone.
+    Secrets {
+        path: PathBuf,
+    },
+    /// From here on nothing can be made in the root itself.
+    SealRoot,
+}
+
+/// What becomes of symlinks in the path of what is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    Followed,
+    /// It was resolved before: a link that came since would lead to what nobody judged.
+    Refused,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    ReadOnly,
+    ReadWrite,
+    /// A device file: usable as one.
+    Device,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TmpfsSize {
+    /// The kernel's default: half of the memory.
+    Default,
+    Bytes(u64),
+}
+
+/// How the workspace is made writable without touching what lies beneath.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WorkspaceMount {
+    /// Layers, topmost first, and a fresh upper.
+    Overlay { path: PathBuf, lowers: Vec<PathBuf>, upper: UpperPlace },
+    /// Layers, topmost first; nothing can be written.
+    ReadOnly { path: PathBuf, lowers: Vec<PathBuf> },
+    /// A copy that is the command's alone.
+    Copy { path: PathBuf, source: PathBuf },
+}
+
+/// Where what the command writes goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpperPlace {
+    /// Beneath a directory that has `upper` and `work`.
+    Disk { dir: PathBuf },
+    /// In a file system in memory, mounted on a directory for the time of the run. `root` is what the
+    /// workspace's own directory is to look like.
+    Memory { at: PathBuf, size_bytes: u64, inodes: u64, root: UpperRoot },
+}
+
+/// The upper's own directory is the workspace's: its metadata, and what is hidden in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpperRoot {
+    pub mode: u32,
+    pub mtime: avfs_types::clock::FileTime,
+    /// Names as overlayfs stores them, and values.
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Names that are to look deleted from the start.
+    pub whiteouts: Vec<Vec<u8>>,
+}
+
+/// What the command reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// What avfs-run reads itself.
+    Passed,
+    Empty,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Code(u8),
+    Signal(i32),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub user: Duration,
+    pub system: Duration,
+    pub max_rss_bytes: u64,
+}
+
+/// What a stream gave, cut off at the limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    pub bytes: Vec<u8>,
+    pub truncated: bool,
+}
+
+impl Output {
+    /// BLAKE3 of what is there, in hex digits.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        avfs_types::ids::to_hex(blake3::hash(&self.bytes).as_bytes())
+    }
+}
+
+/// A command that was run: that it failed is no failure of the launch.
+#[derive(Debug)]
+pub struct Completion {
+    pub exit: Exit,
+    pub timed_out: bool,
+    /// Nothing where it was not kept.
+    pub stdout: Option<Output>,
+    pub stderr: Option<Output>,
+    pub usage: Usage,
+    /// Until the command's first instruction, and from there to its end.
+    pub mounting: Duration,
+    pub executing: Duration,
+    /// The file system in memory that holds `upper`, where that was asked for.
+    pub memory: Option<OwnedFd>,
+    /// Why some of its output did not reach our own streams.
+    pub undelivered: Option<std::io::Error>,
+    pub confined: Confined,
+    pub limits: Vec<EnforcedLimit>,
+    /// The limit it was ended for.
+    pub stopped_by: Option<LimitKind>,
+    /// Limits that some process came up against, and the command went on.
+    pub limits_reached: Vec<LimitKind>,
+    /// Somebody sent it a signal from outside.
+    pub signalled: bool,
+    /// What it asked of the network, where that goes through a proxy.
+    pub connections: Connections,
+    /// System calls it was refused, as far as the kernel tells.
+    pub refused_calls: Vec<RefusedCall>,
+}
+
+/// Connections in the order in which they began, up to a bound.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Connections {
+    pub list: Vec<Connection>,
+    /// Those that are not listed.
+    pub left_off: u64,
+}
+
+/// One connection that the command asked the proxy for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// As it was asked for.
+    pub host: String,
+    pub port: u16,
+    /// The address that was dialled, or that it was refused for.
+    pub address: Option<IpAddr>,
+    pub verdict: ConnectionVerdict,
+    /// From the command, and to it.
+    pub bytes_up: u64,
+    pub bytes_down: u64,
+    /// Since the command began.
+    pub began: Duration,
+    pub lasted: Duration,
+}
+
+/// What became of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConnectionVerdict {
+    Allowed,
+    /// Against the list; why.
+    Refused(String),
+    /// It was let through, and came to nothing; why.
+    Failed(String),
+}
+
+/// A piece of the sandbox that the host refused, as far as there is another way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    Overlay,
+    /// The file system in memory.
+    Memory,
+    Proc,
+    /// A read-only directory of the host as an overlay.
+    Shown,
+    /// Nothing can keep the command to it.
+    Limit(LimitKind),
+    /// There is no other way.
+    Other,
+}
+
+/// Starts commands in sandboxes.
+pub trait Launcher {
+    type Error: avfs_types::diagnose::Diagnose + 'static;
+
+    /// What a failed launch was refused.
+    fn refused(error: &Self::Error) -> Refused;
+
+    /// Runs a command to its end: nobody who could write is left when this returns. There is nothing else to do
+    /// while its sandbox is made, when `meanwhile` is called; `started` is called once the command runs, for
+    /// work that may go on beside it.
+    fn launch(
+        &self,
+        plan: &LaunchPlan,
+        meanwhile: &mut dyn FnMut(),
+        started: &mut dyn FnMut(),
+    ) -> Result<Completion, Self::Error>;
+
+    /// Waits until the sandbox of the last launch is taken down, which goes on beside what is done with the
+    /// changes. Before this its mounts may still be there.
+    fn wait_until_gone(&self);
+
+    /// What the command left is kept, or lies where it can be recovered: signals may end the process again.
+    fn take_signals(&self);
+}

@@ -1,0 +1,70 @@
+//! One run from request to result: where it stands, its permission, its sandbox, and the version it becomes.
+//!
+//! Never starts a process itself: that is the launcher's work.
+#![forbid(unsafe_code)]
+
+mod aliases;
+mod approval_rule;
+mod checkpoint;
+mod conclude;
+mod discover;
+mod error;
+pub mod journal;
+mod launcher;
+mod net_offer;
+mod permission;
+mod plan;
+mod post_run;
+mod proxy;
+mod rehearsal;
+mod result;
+mod result_cache;
+mod run;
+mod session;
+mod state;
+mod view;
+mod workspace;
+mod workspace_root;
+mod workspace_service;
+
+pub use approval_rule::{RememberError, RememberFor, Remembered};
+pub use checkpoint::CheckpointService;
+pub use conclude::OUTPUT_LOST;
+pub use discover::config_files;
+use discover::locate;
+use discover::policy_files;
+use discover::trust;
+pub use error::ExecuteError;
+pub use launcher::{
+    Access, Completion, Connection, ConnectionVerdict, Connections, Exit, Input, LOWERS_MAX, LaunchPlan,
+    Launcher, Links, Output, Refused, TmpfsSize, UpperPlace, UpperRoot, Usage, ViewStep, WorkspaceMount,
+};
+pub use locate::{LocateError, Located, Surroundings, VaultChoice, VaultSource, directory_config};
+pub use mount_session::{MountSession, MountState, ScratchDir, SessionError};
+pub use net_offer::offered_networks;
+pub use orphans::{RunLife, Unsettled, bases_in_use};
+pub use permission::{Approver, Denial};
+pub use policy_files::{LayerText, POLICY_FILE, PolicyText, PolicyTexts, REGO_FILE, UnreadablePolicy};
+pub use proxy::{Came, Executed, ProxyRuntime, Site};
+pub use recover::{
+    Doubt, HalfCaptured, RecoverError, RecoverOptions, Recoverable, Recovered, Recovery, sweep,
+};
+pub use rehearsal::Rehearsal;
+pub use result::{Backend, BaseUsed, Enforcement, ExecutionResult, Note, Phases};
+pub use result_cache::Machine;
+pub use result_cache::{CacheUse, MemoError, MemoSite, look};
+pub use result_cache::{Found, Look};
+pub use result_cache::{Reason, why_not_remembered};
+pub use run::message as version_message;
+pub use scratch_size::Scratch;
+use session::mount_session;
+use session::orphans;
+use session::recover;
+use session::scratch_size;
+use session::session_record;
+pub use state::ProxyExecutionState;
+pub use trust::{TrustError, TrustOrigin, TrustedVaults};
+pub use view::{SecretFiles, ShownAs, ViewRequest, view};
+pub use workspace::{WorkspaceError, bound_dir, cache_line, make_vault, require_bound_dir, stat_cache_path};
+pub use workspace_root::{GroundError, UNBOUND_PATH};
+pub use workspace_service::WorkspaceService;

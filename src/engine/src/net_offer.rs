@@ -1,0 +1,121 @@
+//! Which networks a person is offered for a command that needs one and did not ask for any.
+
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use serde_json::Value;
+
+use avfs_request::NetMode;
+
+/// Where these programs go if nothing on their command line says otherwise.
+const REGISTRIES: [(&str, &str); 9] = [
+    ("npm", "registry.npmjs.org"),
+    ("npx", "registry.npmjs.org"),
+    ("pnpm", "registry.npmjs.org"),
+    ("yarn", "registry.yarnpkg.com"),
+    ("pip", "pypi.org,files.pythonhosted.org"),
+    ("pip3", "pypi.org,files.pythonhosted.org"),
+    ("uv", "pypi.org,files.pythonhosted.org"),
+    ("cargo", "index.crates.io,static.crates.io"),
+    ("go", "proxy.golang.org,sum.golang.org"),
+];
+/// More of a repository's settings is not read.
+const GIT_CONFIG_BYTES_MAX: u64 = 64 << 10;
+
+/// What a person can choose from for a request as it is written down, the one that most likely fits first, the host's
+/// network last; nothing if it asks for a network itself.
+#[must_use]
+pub fn offered_networks(request: &Value, workspace: &Path) -> Vec<NetMode> {
+    if request["net"].as_str() != Some(NetMode::None.to_string().as_str()) {
+        return Vec::new();
+    }
+    let words: Vec<&str> = match &request["command"] {
+        Value::String(line) => line.split_whitespace().collect(),
+        Value::Array(words) => words.iter().filter_map(Value::as_str).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
+    };
+    let named: Vec<String> = words.iter().filter_map(|word| host_of(word)).collect();
+    let hosts = match (named.is_empty(), words.contains(&"git")) {
+        (false, _) => named.join(","),
+        (true, true) => git_hosts(workspace).join(","),
+        (true, false) => {
+            let registry = REGISTRIES.iter().find(|(program, _)| words.contains(program));
+            registry.map(|(_, hosts)| (*hosts).to_owned()).unwrap_or_default()
+        }
+    };
+    let listed = format!("allow={hosts}").parse().ok().filter(|_| !hosts.is_empty());
+    listed.into_iter().chain([NetMode::None, NetMode::Host]).collect()
+}
+
+/// The host of a URL, or of a place as `git` and `scp` write it: `user@host:path`.
+fn host_of(word: &str) -> Option<String> {
+    let word = word.trim_matches(['\'', '"']);
+    let rest = match word.split_once("://") {
+        Some((scheme, rest)) if scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') => rest,
+        Some(_) => return None,
+        None => {
+            let (user, rest) = word.split_once('@')?;
+            (!user.contains(['/', ':']) && rest.contains(':')).then_some(rest)?
+        }
+    };
+    let host = rest.split(['/', ':', '?', '#']).next()?;
+    let host = host.rsplit('@').next()?;
+    let is_name =
+        host.contains('.') && host.chars().all(|c| c.is_ascii_alphanumeric() || c == '.' || c == '-');
+    is_name.then(|| host.to_owned())
+}
+
+/// The hosts of a repository's remotes. The file is the workspace's: what it says is only an offer, and is shown.
+fn git_hosts(workspace: &Path) -> Vec<String> {
+    let mut options = std::fs::OpenOptions::new();
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let file =
+        options.read(true).custom_flags(flags.bits().cast_signed()).open(workspace.join(".git/config"));
+    let mut text = String::new();
+    let read = file.and_then(|file| match file.metadata()?.is_file() {
+        true => file.take(GIT_CONFIG_BYTES_MAX).read_to_string(&mut text),
+        false => Ok(0),
+    });
+    if read.is_err() {
+        return Vec::new();
+    }
+    let urls = text.lines().filter_map(|line| line.trim().strip_prefix("url")?.trim().strip_prefix('='));
+    let mut hosts: Vec<String> = urls.filter_map(|url| host_of(url.trim())).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    hosts
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn offers(command: Value, workspace: &Path) -> Vec<String> {
+        let request = json!({"net": "none", "command": command});
+        offered_networks(&request, workspace).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_most_likely_fits_is_offered_first() {
+        let nowhere = Path::new("/nowhere");
+        let only = |hosts: &str| vec![format!("allow={hosts}"), "none".to_owned(), "host".to_owned()];
+        assert_eq!(offers(json!(["curl", "https://example.org:8443/x"]), nowhere), only("example.org"));
+        assert_eq!(offers(json!("git clone git@github.com:a/b"), nowhere), only("github.com"));
+        assert_eq!(offers(json!(["npm", "ci"]), nowhere), only("registry.npmjs.org"));
+        assert_eq!(offers(json!(["wget", "$URL"]), nowhere), ["none", "host"]);
+        assert_eq!(offers(json!(["curl", "https://bad host/"]), nowhere), ["none", "host"]);
+        assert!(offered_networks(&json!({"net": "host", "command": "x"}), nowhere).is_empty());
+    }
+
+    #[test]
+    fn a_repository_says_where_its_remotes_are() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join(".git")).unwrap();
+        let config = "[remote \"origin\"]\n\turl = https://github.com/a/b\n[remote \"x\"]\n\turl = /srv/x\n";
+        std::fs::write(dir.path().join(".git/config"), config).unwrap();
+        assert_eq!(offers(json!(["git", "fetch"]), dir.path()), ["allow=github.com", "none", "host"]);
+    }
+}

@@ -1,0 +1,295 @@
+//! From a request to a permission: what the rules say, and a person where they ask for one.
+//!
+//! An approval is used up before the command runs, so that it lets one run through and no more.
+
+use std::path::Path;
+use std::time::Duration;
+
+use avfs_hostfs::random;
+use avfs_policy::{Action, Asked, ExecutionDecision, Opening, Policy};
+use avfs_request::request::NamedVault;
+use avfs_request::{ApprovalMode, Degradation, ExecutionRequest, Extra, ForkChoice, NetMode, Retention};
+use avfs_types::diagnose::shell_word;
+use avfs_types::ids::{ApprovalId, ApprovalPrefix, RequestDigest};
+use avfs_types::redact;
+use avfs_vault::VaultError;
+use avfs_vault::approval::{Answer, Claim, Fault, GRANTED_NET, Question};
+use avfs_vault::backend::{ApprovalRecord, ApprovalState, RunRecord, RunState};
+
+use crate::journal;
+use crate::journal::journal_value;
+use crate::launcher::Launcher;
+use crate::proxy::{Outcome, ProxyRuntime};
+use crate::run::Run;
+use crate::workspace_root::{Places, UNBOUND_PATH};
+
+/// Between two looks at an approval that is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Somebody at a terminal.
+pub trait Approver {
+    /// What they say; nothing if nobody is there.
+    fn ask(&self, approval: &ApprovalRecord, decision: &ExecutionDecision) -> Option<Answer>;
+}
+
+/// What came of the deciding.
+pub enum Permission {
+    Granted {
+        approval: Option<ApprovalId>,
+        /// The network that was granted in place of the one that was asked for.
+        net: Option<NetMode>,
+    },
+    Denied(Denial),
+    /// Somebody has to say yes first.
+    Wanted(ApprovalRecord),
+}
+
+/// Why a request is not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// The rules say no.
+    Policy,
+    /// A person said no.
+    Person { approval: ApprovalId, by: String },
+    /// The approval that was shown is worth nothing.
+    BadApproval { shown: ApprovalPrefix, fault: Fault },
+}
+
+impl<L: Launcher> ProxyRuntime<'_, L> {
+    /// Lets a request through, or writes down why not.
+    pub(super) fn permit(&self, run: &mut Run, places: &Places) -> Outcome<Permission, L> {
+        let denial = match run.decision.action {
+            Action::Allow | Action::AllowWithCheckpoint => {
+                return Ok(Permission::Granted { approval: None, net: None });
+            }
+            Action::Deny => Denial::Policy,
+            Action::RequireApproval => {
+                let digest = run.request.digest(&places.cwd);
+                match self.with_approval(run, &digest)? {
+                    Permission::Denied(denial) => denial,
+                    Permission::Granted { approval, net: Some(net) } => {
+                        let request = ExecutionRequest { net, ..run.request.clone() };
+                        let decision = decide(self.policy, &request, places, self.site.home.as_deref());
+                        // A person can give what the request did not ask for, but not what a cap forbids.
+                        if decision.action != Action::Deny {
+                            return Ok(Permission::Granted { approval, net: Some(request.net) });
+                        }
+                        run.decision = decision;
+                        Denial::Policy
+                    }
+                    permission @ (Permission::Granted { .. } | Permission::Wanted(_)) => {
+                        return Ok(permission);
+                    }
+                }
+            }
+        };
+        if let Denial::Person { approval, by } = &denial {
+            run.decision.action = Action::Deny;
+            run.decision.reason = format!("{by} denied it (approval {approval})");
+        }
+        let record = self.not_run(run, RunState::Denied);
+        self.site.vault.journal_refused(&record, run.told().as_told())?;
+        Ok(Permission::Denied(denial))
+    }
+
+    fn with_approval(&self, run: &Run, digest: &RequestDigest) -> Outcome<Permission, L> {
+        let vault = self.site.vault;
+        match vault.claim_approval(digest, run.request.approved.as_ref(), &run.id)? {
+            Claim::Granted(approval) => Ok(granted(approval)),
+            // Who sits at the terminal may think again.
+            Claim::Denied(approval) if run.request.approval != ApprovalMode::Ask => {
+                Ok(Permission::Denied(denied_by(&approval)))
+            }
+            Claim::Refused { shown, fault: Fault::Pending } => {
+                let approval = vault.approval(&shown)?;
+                let record = self.not_run(run, RunState::ApprovalRequired);
+                vault.journal_refused(&record, run.told().as_told())?;
+                self.wait_or_leave(run, approval, digest)
+            }
+            Claim::Refused { shown, fault } => Ok(Permission::Denied(Denial::BadApproval { shown, fault })),
+            Claim::Open | Claim::Denied(_) => {
+                let question = Question {
+                    id: ApprovalId::from_random(random::bytes().map_err(VaultError::Input)?),
+                    digest: *digest,
+                    reason: redact(&run.decision.reason).into_owned(),
+                    expires_seconds: run.decision.approval_seconds,
+                };
+                let record = self.not_run(run, RunState::ApprovalRequired);
+                let approval = vault.ask_approval(&question, &record, run.told().as_told())?;
+                self.wait_or_leave(run, approval, digest)
+            }
+        }
+    }
+
+    /// What is done until somebody has answered.
+    fn wait_or_leave(
+        &self,
+        run: &Run,
+        approval: ApprovalRecord,
+        digest: &RequestDigest,
+    ) -> Outcome<Permission, L> {
+        let (vault, prefix) = (self.site.vault, ApprovalPrefix::from(&approval.id));
+        match run.request.approval {
+            ApprovalMode::Fail => return Ok(Permission::Wanted(approval)),
+            ApprovalMode::Ask => match self.approver.ask(&approval, &run.decision) {
+                None => return Ok(Permission::Wanted(approval)),
+                Some(answer) => match vault.answer_approval(&prefix, answer) {
+                    // Somebody else has answered meanwhile: what they said counts.
+                    Ok(_) | Err(VaultError::ApprovalSettled { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                },
+            },
+            ApprovalMode::Wait => {
+                let answered = |approval: &ApprovalRecord| {
+                    approval.state != ApprovalState::Pending || approval.expires_at <= vault.now()
+                };
+                while !answered(&vault.approval(&prefix)?) {
+                    std::thread::sleep(LOOK_EVERY);
+                }
+            }
+        }
+        match vault.claim_approval(digest, Some(&prefix), &run.id)? {
+            Claim::Granted(approval) => Ok(granted(approval)),
+            Claim::Refused { fault: Fault::Denied, .. } => {
+                Ok(Permission::Denied(denied_by(&vault.approval(&prefix)?)))
+            }
+            Claim::Refused { shown, fault } => Ok(Permission::Denied(Denial::BadApproval { shown, fault })),
+            Claim::Denied(_) | Claim::Open => Ok(Permission::Wanted(vault.approval(&prefix)?)),
+        }
+    }
+
+    /// The row of a run that does not take place, or not yet.
+    pub(super) fn not_run(&self, run: &Run, state: RunState) -> RunRecord {
+        RunRecord {
+            seq: 0,
+            id: run.id.clone(),
+            fork: run.fork.clone(),
+            state,
+            version_before: None,
+            version_after: None,
+            started_at: run.started_at,
+            ended_at: Some(self.site.vault.now()),
+            exit_code: None,
+            signal: None,
+            applied_at: None,
+            discarded_at: None,
+            request: journal::request(&run.request, self.site.vault.path()),
+            decision: journal::decision(&run.decision, run.approval.as_ref()),
+            result: "{}".to_owned(),
+        }
+    }
+}
+
+/// What the rules say of a request. What they quote of it holds no secret's value.
+pub(super) fn decide(
+    policy: &Policy,
+    request: &ExecutionRequest,
+    places: &Places,
+    home: Option<&Path>,
+) -> ExecutionDecision {
+    let writable = request.extras.iter().filter(|extra| matches!(extra, Extra::ReadWrite(_)));
+    // A rule is about the place itself: a link that a command has made must not lead out of what is allowed.
+    let rw: Vec<&Path> = writable.map(Extra::source).collect();
+    let secrets = request.handed_over();
+    let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
+    let profiled;
+    let policy = if request.policy.is_empty() {
+        policy
+    } else {
+        profiled = policy.clone().with_profiles(&request.policy);
+        &profiled
+    };
+    let openings = openings(request, places);
+    let variables: Vec<(&str, &str)> = request
+        .environment
+        .brought()
+        .filter_map(|(name, value)| Some((name.to_str()?, value.to_str().unwrap_or("\u{fffd}"))))
+        .collect();
+    let decision = policy.decide(&Asked {
+        command: &request.command,
+        fork: match &request.fork {
+            ForkChoice::Ephemeral { .. } => None,
+            ForkChoice::Persistent { name, .. } => Some(name),
+        },
+        cwd: &places.cwd,
+        workspace: &places.workspace,
+        project: places.bound.as_deref().unwrap_or(Path::new(UNBOUND_PATH)),
+        home,
+        net: &request.net,
+        confinement: request.confinement,
+        profile: request.profile,
+        timeout: request.timeout,
+        rw: &rw,
+        secrets: &secrets,
+        variables: &variables,
+        openings: &openings,
+    });
+    let mut decision = only_where_approvals_count(decision, request.named.vault.as_ref());
+    if request.named.net {
+        decision.net = None;
+    }
+    let values = request.secrets();
+    ExecutionDecision {
+        reason: values.scrub_text(decision.reason),
+        hint: decision.hint.map(|hint| values.scrub_text(hint)),
+        ..decision
+    }
+}
+
+/// What the request would widen, as its own words ask for it.
+fn openings(request: &ExecutionRequest, places: &Places) -> Vec<Opening> {
+    let mut openings: Vec<Opening> = request.named.vault.clone().map(Opening::Vault).into_iter().collect();
+    openings.extend(request.named.ro.iter().cloned().map(Opening::Ro));
+    openings.extend(request.named.env_files.iter().cloned().map(Opening::EnvFile));
+    if request.retention == Retention::Apply {
+        openings.push(Opening::Apply);
+    }
+    let own = places.bound.as_deref().unwrap_or(Path::new(UNBOUND_PATH));
+    let elsewhere = request.at.as_ref().filter(|at| !at.starts_with(own));
+    openings.extend(elsewhere.cloned().map(Opening::At));
+    if request.degradation == Degradation::Allowed {
+        openings.push(Opening::Degraded);
+    }
+    for extra in &request.extras {
+        let option = match extra {
+            Extra::Tmpfs(_) => "--tmpfs",
+            Extra::Hide(_) => "--hide",
+            Extra::ReadOnly(_) | Extra::ReadWrite(_) | Extra::Cache { .. } => continue,
+        };
+        let path = extra.path();
+        let is_kernels = ["/proc", "/dev"].iter().any(|kernels| path.starts_with(kernels));
+        if is_kernels || places.workspace.starts_with(path) {
+            openings.push(Opening::Cover { option, path: path.to_owned() });
+        }
+    }
+    openings
+}
+
+/// Whoever may choose any file as the vault could put an approval into it: what would be asked is refused there.
+fn only_where_approvals_count(decision: ExecutionDecision, vault: Option<&NamedVault>) -> ExecutionDecision {
+    match vault {
+        Some(NamedVault { path, is_trusted: false }) if decision.action == Action::RequireApproval => {
+            ExecutionDecision {
+                action: Action::Deny,
+                reason: format!(
+                    "{}; an approval counts only in a vault that you made or trust",
+                    decision.reason
+                ),
+                hint: Some(format!("run: avfs vault trust {}", shell_word(path.as_os_str()))),
+                ..decision
+            }
+        }
+        Some(_) | None => decision,
+    }
+}
+
+fn granted(approval: ApprovalRecord) -> Permission {
+    let decision = journal_value(&approval.decision);
+    let net = decision[GRANTED_NET].as_str().and_then(|net| net.parse().ok());
+    Permission::Granted { approval: Some(approval.id), net }
+}
+
+fn denied_by(approval: &ApprovalRecord) -> Denial {
+    let by = approval.decided_by.clone().unwrap_or_default();
+    Denial::Person { approval: approval.id.clone(), by }
+}

@@ -1,0 +1,208 @@
+//! Everything the launcher is told: the view, the workspace in it, and where what is written goes.
+
+use std::path::{Path, PathBuf};
+
+use avfs_egress::with_proxy;
+use avfs_request::reproducible::{HOSTNAME, UMASK, with_clock};
+use avfs_request::{CacheMode, ExecutionRequest, Extra, Profile, Reproducible, Streams, Writing};
+use avfs_types::VAULT_DIR;
+use avfs_types::path::TreePath;
+use avfs_vault::backend::RunState;
+use avfs_vault::export::{ExportOptions, Overwrite};
+use avfs_vault::set_ids::SetIds;
+
+use crate::aliases::aliases;
+use crate::journal;
+use crate::launcher::{Input, LaunchPlan, Launcher, UpperPlace, UpperRoot, WorkspaceMount};
+use crate::mount_session::{MountSession, ScratchDir, SessionError};
+use crate::proxy::{Outcome, ProxyRuntime};
+use crate::run::Run;
+use crate::scratch_size::{Room, Scratch};
+use crate::view::{SecretFiles, ViewRequest, view};
+use crate::workspace_root::{GroundError, Names, Places, upper_root};
+use crate::workspace_service::Ground;
+
+/// Runs whose writing is looked at to tell how much the next one will write.
+const EARLIER_RUNS: usize = 3;
+/// Rows of the journal among which they are looked for.
+const EARLIER_ROWS: usize = 6;
+
+/// How much of each stream is kept for the digest of a run that is recorded: as much as `--json` keeps.
+const RECORDED_BYTES_MAX: usize = 10 << 20;
+
+impl<L: Launcher> ProxyRuntime<'_, L> {
+    /// Where what the command writes goes; the most that one of the last runs wrote has a say.
+    pub(super) fn room(&self, request: &ExecutionRequest) -> avfs_vault::Result<Scratch> {
+        let runs = self.site.vault.runs(i64::MAX, EARLIER_ROWS)?;
+        // What was denied wrote nothing, and says nothing.
+        let ran = runs.iter().filter(|run| run.state == RunState::Completed).take(EARLIER_RUNS);
+        let written = ran.map(|run| journal::bytes_written(&run.result)).max().unwrap_or(0);
+        Ok(Room::look(&self.site.cache_dir, written).choose(request.scratch, &request.limits))
+    }
+
+    pub(super) fn plan(
+        &self,
+        run: &Run,
+        places: &Places,
+        ground: &Ground,
+        scratch: &ScratchDir,
+        session: &MountSession,
+        room: Scratch,
+    ) -> Outcome<LaunchPlan, L> {
+        let (request, site) = (&run.request, self.site);
+        let mountpoint = scratch.mountpoint()?;
+        let workspace = self.workspace(run, places, ground, session, room, &mountpoint)?;
+        let mut secret = vec![site.cache_dir.clone(), places.workspace.join(VAULT_DIR)];
+        if let Some(vault) = site.vault.path() {
+            secret.extend(vault_files(vault, places));
+        }
+        let aliases = aliases(&shown_dirs(request), &secret)
+            .map_err(|source| GroundError::Io { path: "/proc/self/mountinfo".into(), source })?;
+        secret.extend(aliases);
+        let steps = view(ViewRequest {
+            profile: request.profile,
+            workspace,
+            home: site.home.as_deref(),
+            search_path: request.environment.toolchain_path(),
+            net: &request.net,
+            proc: request.proc,
+            extras: &request.extras,
+            shown_as: run.shown_as,
+            secret: &secret,
+            secret_files: match request.secret_files.is_empty() {
+                true => SecretFiles::None,
+                false => SecretFiles::Some,
+            },
+        });
+        let is_reproducible = request.reproducible == Reproducible::On;
+        Ok(LaunchPlan {
+            mountpoint,
+            view: steps,
+            profile: request.profile,
+            net: request.net.clone(),
+            command: request.command.words(),
+            environment: with_clock(with_proxy(&request.environment, &request.net), request),
+            cwd: places.cwd.clone(),
+            // What is typed in is no part of what a result is remembered by.
+            input: match request.cache {
+                CacheMode::Off => Input::Passed,
+                CacheMode::Read | CacheMode::Write => Input::Empty,
+            },
+            hostname: is_reproducible.then_some(HOSTNAME),
+            umask: is_reproducible.then_some(UMASK),
+            streams: self.streams(run)?,
+            timeout: request.timeout,
+            grace: request.grace,
+            limits: request.limits,
+            confinement: request.confinement,
+            secret_files: request.secret_files.clone(),
+        })
+    }
+
+    /// While a fork is recorded, or a result is to be remembered, what runs write is kept too.
+    fn streams(&self, run: &Run) -> avfs_vault::Result<Streams> {
+        match run.request.streams {
+            Streams::Passed
+                if run.request.cache == CacheMode::Write || self.site.vault.is_recorded(&run.fork)? =>
+            {
+                Ok(Streams::Teed { bytes_max: RECORDED_BYTES_MAX })
+            }
+            asked @ (Streams::Passed | Streams::Captured { .. } | Streams::Teed { .. }) => Ok(asked),
+        }
+    }
+
+    fn workspace(
+        &self,
+        run: &Run,
+        places: &Places,
+        ground: &Ground,
+        session: &MountSession,
+        room: Scratch,
+        empty: &Path,
+    ) -> Outcome<WorkspaceMount, L> {
+        let path = places.workspace.clone();
+        let (mut lowers, root) = match ground {
+            Ground::Live(dir) => {
+                let own = dir.join(VAULT_DIR).symlink_metadata().is_ok();
+                let whiteouts = if own { vec![VAULT_DIR.as_bytes().to_vec()] } else { Vec::new() };
+                (vec![dir.clone()], upper_root(dir, Names::Plain, whiteouts)?)
+            }
+            Ground::Stacked { stack, .. } => {
+                let top = stack.dirs.first().map(PathBuf::as_path).unwrap_or(Path::new("/"));
+                (stack.dirs.clone(), upper_root(top, Names::Stored, Vec::new())?)
+            }
+            Ground::Copied { root, .. } => {
+                let options = ExportOptions {
+                    overwrite: Overwrite::Refuse,
+                    paths: &[],
+                    set_ids: SetIds::Kept,
+                    meter: self.site.meter,
+                    unwritten: None,
+                };
+                let copy = session.copy_dir();
+                session.reserve_outcome()?;
+                self.site.vault.export(root, &copy, &options)?;
+                return Ok(match run.request.writing {
+                    Writing::Allowed => WorkspaceMount::Copy { path, source: copy },
+                    Writing::Refused => WorkspaceMount::ReadOnly { path, lowers: vec![copy] },
+                });
+            }
+        };
+        if run.request.writing == Writing::Refused {
+            // The kernel wants two layers, or an upper. One alone could only be bound, with sockets that answer.
+            if lowers.len() == 1 {
+                lowers.push(empty.to_owned());
+            }
+            return Ok(WorkspaceMount::ReadOnly { path, lowers });
+        }
+        let upper = upper_place(session, room, root)?;
+        Ok(WorkspaceMount::Overlay { path, lowers, upper })
+    }
+}
+
+/// Directories of the host that are shown beside the system and the workspace, and where they are seen.
+fn shown_dirs(request: &ExecutionRequest) -> Vec<(&Path, &Path)> {
+    let root = Path::new("/");
+    match request.profile {
+        Profile::Host => vec![(root, root)],
+        Profile::Strict => Vec::new(),
+    }
+    .into_iter()
+    .chain(request.extras.iter().filter_map(|extra| match extra {
+        Extra::ReadOnly(_) | Extra::ReadWrite(_) => Some((extra.source(), extra.path())),
+        Extra::Tmpfs(_) | Extra::Hide(_) | Extra::Cache { .. } => None,
+    }))
+    .collect()
+}
+
+/// Paths of the workspace that are not part of it: something else is shown there.
+pub(super) fn hidden(request: &ExecutionRequest, places: &Places) -> Vec<TreePath> {
+    let below = request.extras.iter().filter_map(|extra| extra.path().strip_prefix(&places.workspace).ok());
+    below.filter_map(|below| TreePath::parse(below.as_os_str().as_encoded_bytes()).ok()).collect()
+}
+
+fn upper_place(session: &MountSession, room: Scratch, root: UpperRoot) -> Result<UpperPlace, SessionError> {
+    match room {
+        Scratch::Disk => session.disk_upper(&root),
+        Scratch::Memory { size_bytes, inodes } => {
+            Ok(UpperPlace::Memory { at: session.dir().to_owned(), size_bytes, inodes, root })
+        }
+    }
+}
+
+/// Where the vault's own files would be seen: in the workspace, or anywhere else on the host.
+fn vault_files(vault: &Path, places: &Places) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = ["", "-wal", "-shm", "-lock", "-use", "-gate"]
+        .iter()
+        .map(|suffix| avfs_vault::backend::sqlite::sibling(vault, suffix))
+        .collect();
+    if let Some(bound) = &places.bound {
+        let below = files.iter().filter_map(|file| file.strip_prefix(bound).ok());
+        let inside: Vec<PathBuf> = below.map(|below| places.workspace.join(below)).collect();
+        files.extend(inside);
+        files.push(bound.join(VAULT_DIR));
+    }
+    files.sort();
+    files.dedup();
+    files
+}

@@ -1,0 +1,246 @@
+//! What is done once a run is kept: what changed is told, the upper becomes a layer, the changes are applied.
+//!
+//! Nothing here can take back that the run is in the vault.
+
+use avfs_changes::{ApplyOptions, ChangeReport, ChangeSummary, ChangeSummaryService, Filter, Subject, apply};
+use avfs_request::reproducible::clock_held;
+use avfs_request::{LimitKind, Retention};
+use avfs_types::ids::{ForkName, VersionId};
+use avfs_vault::backend::RunRecord;
+use avfs_vault::capture::LeftOut;
+use avfs_vault::diff::ChangeKind;
+use avfs_vault::gc::Trial;
+use avfs_vault::layers::{Footprint, Made};
+use avfs_vault::require_version;
+use avfs_vault::run::{Landed, LandedRun};
+use avfs_vault::set_ids::SetIds;
+use avfs_vault::version::{full_root_of, root_of};
+
+use crate::conclude::Before;
+use crate::error::ExecuteError;
+use crate::launcher::{Completion, Exit, Launcher};
+use crate::mount_session::MountSession;
+use crate::proxy::{Ended, Outcome, ProxyRuntime};
+use crate::result::{Backend, BaseUsed, Enforcement};
+use crate::run::Run;
+use crate::scratch_size::Scratch;
+use crate::workspace_service::{Ground, import_options};
+
+impl<L: Launcher> ProxyRuntime<'_, L> {
+    /// What changed, as people are told.
+    pub(super) fn changes(
+        &self,
+        run: &Run,
+        before: Option<&Before>,
+        landed: &LandedRun,
+    ) -> avfs_vault::Result<(ChangeSummary, Option<ChangeReport>)> {
+        let (Some(before), Some(version)) = (before, landed.landed.version()) else {
+            return Ok((ChangeSummary::default(), None));
+        };
+        let reader = self.site.vault.read()?;
+        let root = |id: &VersionId| root_of(&require_version(&*reader, id)?);
+        let from = match &landed.landed {
+            // What others changed meanwhile is not this run's doing.
+            Landed::Rebased { onto, .. } => root(onto)?,
+            Landed::Nothing | Landed::Advanced { .. } | Landed::Diverted { .. } => before.root,
+        };
+        let service = ChangeSummaryService { reader: &*reader };
+        avfs_types::pause::point("changes");
+        let summary = service.between(&from, &root(&version)?)?;
+        let report = service.report(&summary, run.request.show)?;
+        Ok((summary, report))
+    }
+
+    pub(super) fn note_landing(&self, run: &mut Run, landed: &LandedRun) {
+        match &landed.landed {
+            Landed::Nothing | Landed::Advanced { .. } => {}
+            Landed::Rebased { .. } => run.note(
+                "fork.rebased",
+                format!("fork {} had moved meanwhile; the changes were made of its new head", run.fork),
+            ),
+            Landed::Diverted { fork, paths, .. } => {
+                let why = match paths.first() {
+                    Some(path) => format!("others changed {path} too"),
+                    None => format!("fork {} was deleted", run.fork),
+                };
+                run.note("fork.diverted", format!("{why}: the changes are on fork {fork}"));
+            }
+        }
+    }
+
+    /// The host's directory lay beneath the command: if somebody changed it, what the command saw is not
+    /// quite what the version says.
+    pub(super) fn look_at_host(
+        &self,
+        run: &mut Run,
+        ground: &Ground,
+        before: &Before,
+    ) -> avfs_vault::Result<()> {
+        let Ground::Live(dir) = ground else { return Ok(()) };
+        let (root, _, _) = self.site.vault.survey(dir, &ForkName::main(), &import_options(self.site))?;
+        if root.tree != before.root.tree {
+            run.note(
+                "host.changed",
+                format!(
+                    "{} was changed by others during the run; look at the changes with care",
+                    dir.display()
+                ),
+            );
+        }
+        Ok(())
+    }
+
+    /// What was written becomes the topmost layer for the next run on the fork.
+    pub(super) fn keep_layer(
+        &self,
+        session: &MountSession,
+        ended: &Ended<'_>,
+        landed: &LandedRun,
+        left_out: &[LeftOut],
+        size: Footprint,
+    ) -> avfs_vault::Result<()> {
+        let (Ground::Stacked { stack, .. }, Landed::Advanced { version }) = (ended.ground, &landed.landed)
+        else {
+            return Ok(());
+        };
+        let site = self.site;
+        let root = {
+            let reader = site.vault.read()?;
+            full_root_of(&*reader, &require_version(&*reader, version)?)?
+        };
+        match ended.completion.memory {
+            None => site.layers.keep_upper(stack, &session.upper_dir(), left_out, size, &root).map(drop),
+            // Memory goes with the run: the layer is written from what the vault has now.
+            Some(_) => site.vault.stack(&root, &site.layers, site.meter).map(drop),
+        }
+    }
+
+    /// A scratch that is full is told as such: the command has only seen "no space left on device".
+    pub(super) fn note_room(&self, run: &mut Run, ended: &Ended<'_>) {
+        let full = |fs: rustix::fs::StatVfs| fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0);
+        match (&ended.completion.memory, ended.room) {
+            (Some(memory), Scratch::Memory { size_bytes, .. }) => {
+                let Ok(fs) = rustix::fs::fstatvfs(memory) else { return };
+                let limits = run.request.limits;
+                // At its limit: another scratch would have no more room.
+                let bound = match (fs.f_bavail == 0, fs.f_favail == 0) {
+                    (true, _) if limits.disk == Some(size_bytes) => Some(LimitKind::Disk),
+                    (_, true) if limits.files.is_some() => Some(LimitKind::Files),
+                    (true | false, true | false) => None,
+                };
+                if let Some((kind, value)) = bound.and_then(|kind| Some((kind, limits.get(kind)?))) {
+                    let (option, value) = (kind.option(), kind.show(value));
+                    run.note("limit.reached", format!("all of --{option} {value} was used up"));
+                } else if full(fs) {
+                    let size = avfs_types::show_bytes_size(size_bytes);
+                    run.note(
+                        "scratch.full",
+                        format!("the scratch in memory ({size}) was full; run it again with: --scratch disk"),
+                    );
+                }
+            }
+            (None, _) | (Some(_), Scratch::Disk) => {
+                if rustix::fs::statvfs(self.site.cache_dir.as_path()).is_ok_and(full) {
+                    let dir = self.site.cache_dir.display();
+                    run.note("scratch.full", format!("the file system of {dir} is full; free some space"));
+                }
+            }
+        }
+    }
+
+    /// Limits that were felt without ending the command: it may have failed for them, or done less.
+    pub(super) fn note_limits(&self, run: &mut Run, completion: &Completion) {
+        for kind in &completion.limits_reached {
+            let Some(value) = run.request.limits.get(*kind) else { continue };
+            let value_text = kind.show(value);
+            let text = match kind {
+                LimitKind::Memory => {
+                    format!("a process was killed for using more memory than --memory {value_text} leaves")
+                }
+                LimitKind::Pids => {
+                    format!("there were {value_text} processes; more were refused (--pids)")
+                }
+                LimitKind::Disk | LimitKind::Files | LimitKind::Cpus | LimitKind::FileSize => {
+                    format!("the command {}, and had ended by then", kind.exceeded(value))
+                }
+            };
+            run.note("limit.reached", text);
+        }
+    }
+
+    /// The number of paths that were written to the host's directory, if that was asked for.
+    pub(super) fn apply_if_asked(
+        &self,
+        run: &mut Run,
+        completion: &Completion,
+        record: &RunRecord,
+        landed: &Landed,
+    ) -> Outcome<Option<u64>, L> {
+        let Some(dir) = self.site.bound.as_deref().filter(|_| run.request.retention == Retention::Apply)
+        else {
+            return Ok(None);
+        };
+        if landed.version().is_none() {
+            return Ok(None);
+        }
+        if completion.exit != Exit::Code(0) || completion.timed_out || completion.stopped_by.is_some() {
+            run.note(
+                "apply.skipped",
+                "the command failed, so nothing was written to the directory".to_owned(),
+            );
+            return Ok(None);
+        }
+        let not_applied =
+            |source| ExecuteError::NotApplied { id: record.id.clone(), source: Box::new(source) };
+        let subject = {
+            let reader = self.site.vault.read()?;
+            Subject::of_run(&*reader, record)?
+        };
+        let options = ApplyOptions {
+            filter: &Filter::default(),
+            set_ids: SetIds::Stripped,
+            trial: Trial::Real,
+            meter: self.site.meter,
+        };
+        let applied = apply(self.site.vault, &subject, dir, &options).map_err(not_applied)?;
+        for dir in &applied.kept_dirs {
+            run.note(
+                "apply.kept_dir",
+                format!("{dir} was not removed: it holds files that are not versioned"),
+            );
+        }
+        for file in &applied.stripped {
+            run.note(
+                "apply.set_ids_stripped",
+                format!("{file} was applied without its setuid and setgid bits; keep them with: avfs apply --keep-setid"),
+            );
+        }
+        let told = applied.changes.iter().filter(|change| change.kind != ChangeKind::Time).count() as u64;
+        Ok(Some(told.saturating_sub(applied.already)))
+    }
+}
+
+pub(super) fn enforcement(run: &Run, ground: &Ground, room: Scratch, completion: &Completion) -> Enforcement {
+    let (backend, base) = match ground {
+        Ground::Live(_) => (Backend::Overlay, BaseUsed::Live),
+        Ground::Stacked { stack, .. } => (
+            Backend::Overlay,
+            match stack.made {
+                Made::Reused => BaseUsed::Reused,
+                Made::Layered => BaseUsed::Layered,
+                Made::Materialized => BaseUsed::Materialized,
+            },
+        ),
+        Ground::Copied { .. } => (Backend::Copy, BaseUsed::Materialized),
+    };
+    Enforcement {
+        backend,
+        confined: completion.confined,
+        limits: completion.limits.clone(),
+        base,
+        net: run.request.net.clone(),
+        clock: clock_held(&run.request),
+        scratch: room,
+        degraded: run.degraded.clone(),
+    }
+}

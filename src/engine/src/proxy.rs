@@ -1,0 +1,489 @@
+//! The boundary: one request in, one decision, one run, one result out.
+//!
+//! Each step is taken once, in the order of [`ProxyExecutionState`]; nothing expensive is done before the
+//! decision. A run is journaled in the same transaction that keeps its changes; until then its scratch holds
+//! where it stands and what a recovery needs.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use avfs_hostfs::random;
+use avfs_policy::{ExecutionDecision, OnViolation, Policy};
+use avfs_request::{
+    BackendChoice, CacheMode, Degradation, ExecutionRequest, ForkChoice, ProcMode, Retention, ScratchChoice,
+    SecretsInFiles, Writing,
+};
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::{ApprovalId, ForkName, RunId, to_hex};
+use avfs_types::path::TreePath;
+use avfs_types::{KeepCount, redact};
+use avfs_vault::backend::{ApprovalRecord, RunRecord, RunState};
+use avfs_vault::import::Imported;
+use avfs_vault::materialize::BaseCache;
+use avfs_vault::meter::Meter;
+use avfs_vault::{Vault, VaultError};
+
+use crate::conclude::VaultIdentity;
+use crate::error::ExecuteError;
+use crate::journal;
+use crate::launcher::{Completion, Launcher, Refused};
+use crate::mount_session::{MountSession, ScratchDir};
+use crate::permission::{Approver, Denial, Permission, decide};
+use crate::plan::hidden;
+use crate::recover::{HalfCaptured, sweep};
+use crate::result::{ExecutionResult, Phases};
+use crate::result_cache::MemoSite;
+use crate::run::{Run, message};
+use crate::scratch_size::Scratch;
+use crate::session_record::SessionRecord;
+use crate::state::ProxyExecutionState as State;
+use crate::view::ShownAs;
+use crate::workspace_root::Places;
+use crate::workspace_service::{Ground, WorkspaceService, import_dir};
+
+/// However short the time that the rules allow: programs need some to end in order.
+const GRACE_KEPT: Duration = Duration::from_secs(5);
+
+/// Where the runtime works, as the edge found it.
+pub struct Site<'a> {
+    pub vault: &'a Vault,
+    /// The vault's own id.
+    pub vault_id: String,
+    /// The directory the vault is bound to.
+    pub bound: Option<PathBuf>,
+    pub cwd: PathBuf,
+    pub home: Option<PathBuf>,
+    pub cache_dir: PathBuf,
+    /// Tells one start of the machine from another.
+    pub boot_id: String,
+    pub layers: BaseCache,
+    /// Where the stat cache of the bound directory lies.
+    pub stat_cache: Option<PathBuf>,
+    /// Never versioned, as lines of an ignore file.
+    pub exclude: Vec<String>,
+    /// How long changes nobody has looked at are kept.
+    pub expires_seconds: i64,
+    /// What the system takes for the words and variables of a program.
+    pub arguments_bytes_max: usize,
+    /// How many automatic checkpoints a fork keeps.
+    pub checkpoints_keep: KeepCount,
+    pub memo: MemoSite<'a>,
+    pub meter: &'a Meter,
+}
+
+/// Takes requests.
+pub struct ProxyRuntime<'a, L: Launcher> {
+    pub site: &'a Site<'a>,
+    pub policy: &'a Policy,
+    pub approver: &'a dyn Approver,
+    pub launcher: &'a L,
+}
+
+/// What came of a request.
+pub struct Executed<E: Diagnose + 'static> {
+    /// Nothing if it was refused before it was a run.
+    pub run_id: Option<RunId>,
+    pub decision: Option<ExecutionDecision>,
+    /// The approval that let it through, or that it waits for.
+    pub approval: Option<ApprovalId>,
+    pub came: Result<Came, ExecuteError<E>>,
+}
+
+/// What is known of a request, however far it came.
+#[derive(Default)]
+struct Known {
+    run_id: Option<RunId>,
+    decision: Option<ExecutionDecision>,
+    approval: Option<ApprovalId>,
+}
+
+pub enum Came {
+    Ran(Box<ExecutionResult>),
+    Denied(Denial),
+    ApprovalRequired(ApprovalRecord),
+}
+
+pub(super) type Outcome<T, L> = Result<T, ExecuteError<<L as Launcher>::Error>>;
+
+impl<L: Launcher> ProxyRuntime<'_, L> {
+    /// Takes one request to its end.
+    pub fn execute(&self, request: &ExecutionRequest) -> Executed<L::Error> {
+        let mut known = Known::default();
+        let came = self.mediate(request, &mut known);
+        let Known { run_id, decision, approval } = known;
+        Executed { run_id, decision, approval, came }
+    }
+
+    fn mediate(&self, request: &ExecutionRequest, told: &mut Known) -> Outcome<Came, L> {
+        let mut state = State::Validating;
+        let begun = Instant::now();
+        request.check(self.site.arguments_bytes_max)?;
+        let places = Places::find(request, self.site.bound.clone(), &self.site.cwd)?;
+        state.become_next(State::Resolving);
+        let id = RunId::from_random(random::bytes().map_err(VaultError::Input)?);
+        told.run_id = Some(id.clone());
+        state.become_next(State::Deciding);
+        let decision = decide(self.policy, request, &places, self.site.home.as_deref());
+        let mut run = self.begin(id, request, &places, decision, begun);
+        told.decision = Some(run.decision.clone());
+        let permission = self.permit(&mut run, &places)?;
+        told.decision = Some(run.decision.clone());
+        match permission {
+            Permission::Granted { approval, net } => {
+                run.approval = approval;
+                run.decision.net = net.or(run.decision.net);
+            }
+            Permission::Denied(denial) => return Ok(Came::Denied(denial)),
+            Permission::Wanted(approval) => {
+                told.approval = Some(approval.id.clone());
+                return Ok(Came::ApprovalRequired(approval));
+            }
+        }
+        told.approval = run.approval.clone();
+        self.cap(&mut run);
+        let recalled = match run.request.cache {
+            CacheMode::Off => None,
+            CacheMode::Read | CacheMode::Write => self.try_recall(state, &mut run, &places)?,
+        };
+        match recalled {
+            Some(result) => Ok(Came::Ran(Box::new(result))),
+            None => self.attempts(state, run, &places).map(|result| Came::Ran(Box::new(result))),
+        }
+    }
+
+    fn begin(
+        &self,
+        id: RunId,
+        request: &ExecutionRequest,
+        places: &Places,
+        decision: ExecutionDecision,
+        begun: Instant,
+    ) -> Run {
+        let secrets = request.secrets();
+        let shown = secrets.scrub_text(request.command.shown());
+        let mut run = Run {
+            fork: match &request.fork {
+                ForkChoice::Ephemeral { .. } => ForkName::of_run(&id),
+                ForkChoice::Persistent { name, .. } => name.clone(),
+            },
+            id,
+            // Where the caller stood is part of what was asked, for whoever asks it again.
+            request: ExecutionRequest { cwd: Some(places.cwd_below()), ..request.clone() },
+            decision,
+            approval: None,
+            cache: None,
+            memo: None,
+            base: None,
+            parent: ForkName::main(),
+            message: message(&redact(&shown)),
+            begun,
+            started_at: self.site.vault.now(),
+            notes: Vec::new(),
+            degraded: Vec::new(),
+            shown_as: ShownAs::Overlay,
+            phases: Phases::default(),
+        };
+        for name in &request.environment.missing {
+            run.note("env.missing", format!("{} is not set, so it is not passed on", name.to_string_lossy()));
+        }
+        for name in secrets.not_searched() {
+            run.note("secret.short", format!("{name} is too short to be looked for in files"));
+        }
+        run
+    }
+
+    /// No command may run for longer or use more than the rules allow.
+    fn cap(&self, run: &mut Run) {
+        let asked = run.request.clone();
+        run.request = capped(asked.clone(), &run.decision);
+        let (max, grace, limits) = (run.decision.timeout_max, run.request.grace, run.request.limits);
+        if run.request.timeout != asked.timeout {
+            run.note("timeout.capped", format!("the policy allows {max} at most, not {}", asked.timeout));
+        }
+        if grace < asked.grace {
+            run.note("grace.capped", format!("it has {} s to end after SIGTERM, not more", grace.as_secs()));
+        }
+        if run.request.net != asked.net {
+            let text = format!("the network is {}, as it was allowed", run.request.net);
+            run.note("net.granted", text);
+        }
+        for (kind, value) in limits.set().filter(|(kind, value)| asked.limits.get(*kind) != Some(*value)) {
+            let wanted = asked.limits.get(kind);
+            let wanted = wanted.map_or_else(|| "any number".to_owned(), |value| kind.show(value));
+            let (option, max) = (kind.option(), kind.show(value));
+            run.note("limit.capped", format!("the policy allows --{option} {max} at most, not {wanted}"));
+        }
+    }
+
+    /// A remembered result. Without one the run is where it was: decided.
+    fn try_recall(
+        &self,
+        decided: State,
+        run: &mut Run,
+        places: &Places,
+    ) -> Outcome<Option<ExecutionResult>, L> {
+        let mut state = decided;
+        self.recall(&mut state, run, places).inspect_err(|error| {
+            if error.is_of_no_run() {
+                self.journal_failure(run, state, error);
+            }
+        })
+    }
+
+    /// Where the host refuses a piece that can be had in another way, that way is taken and said; nothing was
+    /// executed by then.
+    fn attempts(&self, decided: State, mut run: Run, places: &Places) -> Outcome<ExecutionResult, L> {
+        loop {
+            let mut state = decided;
+            let error = match self.attempt(&mut state, run.clone(), places) {
+                Ok(result) => return Ok(result),
+                Err(error) => error,
+            };
+            if let ExecuteError::Launch(launch) = &error {
+                let room = self.room(&run.request)?;
+                if detour(&mut run, L::refused(launch), room) {
+                    tracing::debug!(error = %launch, "taking another way");
+                    continue;
+                }
+            }
+            let stood = state;
+            state.become_next(State::Failed);
+            if error.is_of_no_run() {
+                self.journal_failure(&run, stood, &error);
+            }
+            return Err(error);
+        }
+    }
+
+    fn attempt(&self, state: &mut State, mut run: Run, places: &Places) -> Outcome<ExecutionResult, L> {
+        let site = self.site;
+        // A command whose run cannot be kept is not begun.
+        site.vault.backend().check_writable().map_err(VaultError::from)?;
+        let identity = VaultIdentity::of(site.vault);
+        let scratch = ScratchDir::new(&site.cache_dir);
+        let mut session = scratch.prepare(&run.id)?;
+        let hidden = hidden(&run.request, places);
+        let prepared = self.prepare(state, &mut run, places, &scratch, &session, &hidden);
+        let (ground, room, plan) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                session.discard()?;
+                return Err(error);
+            }
+        };
+        run.phases.resolve = run.begun.elapsed();
+        session.mounted()?;
+        let wants_version = run.request.retention != Retention::Discard;
+        let (launched, imported) = std::thread::scope(|scope| {
+            let mut import = None;
+            let mut started = || {
+                enter(state, State::Executing, &session);
+                if let (Ground::Live(dir), true) = (&ground, wants_version) {
+                    let thread = std::thread::Builder::new();
+                    let thread = thread.spawn_scoped(scope, || stand_on_import(site, dir, &session));
+                    // Where there can be no thread it is done when the command has ended.
+                    import = Some((dir, thread.ok()));
+                }
+            };
+            let mut meanwhile = || {
+                // Whatever is wrong will be met again, where it matters.
+                if let Err(error) = site.vault.backend().make_ready() {
+                    tracing::debug!(%error, "the vault was not made ready");
+                }
+            };
+            let launched = self.launcher.launch(&plan, &mut meanwhile, &mut started);
+            let import = import.map(|(dir, thread)| match thread {
+                Some(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                None => stand_on_import(site, dir, &session),
+            });
+            (launched, import)
+        });
+        session.released()?;
+        let completion = match launched {
+            Ok(completion) => completion,
+            Err(error) => {
+                session.discard()?;
+                return Err(ExecuteError::Launch(error));
+            }
+        };
+        enter(state, State::Capturing, &session);
+        run.phases.mount = completion.mounting;
+        run.phases.execute = completion.executing;
+        let ended = Ended { completion, room, hidden, ground: &ground, imported, identity };
+        let result = self.conclude(run, session, ended)?;
+        state.become_next(State::Completed);
+        Ok(result)
+    }
+
+    /// Everything up to the launch.
+    fn prepare(
+        &self,
+        state: &mut State,
+        run: &mut Run,
+        places: &Places,
+        scratch: &ScratchDir,
+        session: &MountSession,
+        hidden: &[TreePath],
+    ) -> Outcome<(Ground, Scratch, super::launcher::LaunchPlan), L> {
+        self.session_record(run, hidden).write(session)?;
+        enter(state, State::Checkpointing, session);
+        run.notes.extend(sweep::<ExecuteError<L::Error>>(
+            scratch,
+            self.site.vault,
+            HalfCaptured::Finish { boot_id: &self.site.boot_id },
+        )?);
+        let workspaces = WorkspaceService { site: self.site };
+        let ground = workspaces.ground::<ExecuteError<L::Error>>(places, run)?;
+        match &ground {
+            Ground::Live(_) => {}
+            Ground::Stacked { version, .. } | Ground::Copied { version, .. } => {
+                session.note_base(&version.id)?
+            }
+        }
+        // Only now: what the run is made from may have expired, and somebody wants it.
+        workspaces.expire_forks(run);
+        enter(state, State::Mounting, session);
+        let room = self.room(&run.request)?;
+        let plan = self.plan(run, places, &ground, scratch, session, room)?;
+        Ok((ground, room, plan))
+    }
+
+    /// What somebody else needs to finish the run.
+    fn session_record(&self, run: &Run, hidden: &[TreePath]) -> SessionRecord {
+        let (site, request) = (self.site, &run.request);
+        let told = run.told();
+        SessionRecord {
+            run: run.id.to_string(),
+            vault_id: site.vault_id.clone(),
+            vault: site.vault.path().map(|path| path.display().to_string()),
+            boot_id: site.boot_id.clone(),
+            fork: run.fork.to_string(),
+            ephemeral: request.fork.is_ephemeral(),
+            wanted: request.retention != Retention::Discard && request.writing == Writing::Allowed,
+            started_at: run.started_at.0,
+            message: run.message.clone(),
+            told_decision: told.decision,
+            looks_only: run.decision.looks_only(),
+            drops_violations: run.decision.on_violation == OnViolation::Discard,
+            expires_seconds: site.expires_seconds,
+            exclude: site.exclude.clone(),
+            hidden: hidden.iter().map(|path| to_hex(path.as_bytes())).collect(),
+            secrets: match request.secrets_in_files {
+                SecretsInFiles::Refused => request.secrets().searched().map(str::to_owned).collect(),
+                SecretsInFiles::Allowed => Vec::new(),
+            },
+            item: request.item.as_ref().map(|item| (item.batch.to_string(), item.number)),
+            clock_fixed: request.clock.map(|clock| clock.to_string()),
+            request: journal::request(request, site.vault.path()),
+            decision: journal::decision(&run.decision, run.approval.as_ref()),
+        }
+    }
+
+    /// The record of a run that came to nothing. That it cannot be kept is no reason to hide why.
+    fn journal_failure(&self, run: &Run, stood: State, error: &ExecuteError<L::Error>) {
+        let record = RunRecord {
+            result: journal::failure(stood, error, &run.request.secrets()),
+            ..self.not_run(run, RunState::Failed)
+        };
+        if let Err(error) = self.site.vault.journal_refused(&record, run.told().as_told()) {
+            tracing::warn!(%error, "the failed run could not be journaled");
+        }
+    }
+}
+
+/// What is left of a request by what the rules allow.
+pub(super) fn capped(request: ExecutionRequest, decision: &ExecutionDecision) -> ExecutionRequest {
+    let max = decision.timeout_max;
+    // A command that will not end when it is told to must not get by delay what it may not have.
+    let grace = max.duration().map_or(request.grace, |max| request.grace.min(max.max(GRACE_KEPT)));
+    ExecutionRequest {
+        timeout: request.timeout.at_most(max),
+        grace,
+        limits: request.limits.at_most(&decision.limits_max),
+        net: decision.net.clone().unwrap_or(request.net),
+        ..request
+    }
+}
+
+/// Imports the directory that the run works on, and writes down what it became.
+fn stand_on_import(site: &Site<'_>, dir: &Path, session: &MountSession) -> avfs_vault::Result<Imported> {
+    let imported = import_dir(site, dir)?;
+    if let Err(error) = session.note_base(&imported.committed.version.id) {
+        tracing::warn!(%error, "the base of the run was not written down");
+    }
+    Ok(imported)
+}
+
+/// Goes on to the next state, and writes down that it did. That is for somebody who looks later: not worth
+/// failing a command for.
+fn enter(state: &mut State, next: State, session: &MountSession) {
+    state.become_next(next);
+    if let Err(error) = session.note_state(next.word()) {
+        tracing::warn!(%error, "the state of the run was not written down");
+    }
+}
+
+/// Takes another way around a refused piece; false if there is none.
+fn detour(run: &mut Run, refused: Refused, room: Scratch) -> bool {
+    let request = &mut run.request;
+    match refused {
+        Refused::Overlay | Refused::Memory if request.scratch == ScratchChoice::Auto => {
+            request.scratch = match room {
+                Scratch::Memory { .. } => ScratchChoice::Disk,
+                Scratch::Disk => ScratchChoice::Memory,
+            };
+            true
+        }
+        Refused::Overlay | Refused::Memory if request.backend == BackendChoice::Auto => {
+            request.backend = BackendChoice::Copy;
+            let text =
+                "this host cannot mount an overlay here: the command works on a copy (see: avfs doctor)";
+            run.note("backend.copy", text.to_owned());
+            true
+        }
+        // Where there is no overlay at all, and otherwise only if the request takes less isolation.
+        Refused::Shown
+            if run.shown_as == ShownAs::Overlay
+                && (request.degradation == Degradation::Allowed
+                    || request.backend == BackendChoice::Copy) =>
+        {
+            run.shown_as = ShownAs::Bind;
+            run.degraded.push("ro".to_owned());
+            let text = "a directory of --ro cannot be a layer of an overlay: the directories of --ro are shown as \
+                        they are, and sockets in them answer";
+            run.note("view.ro_bound", text.to_owned());
+            true
+        }
+        Refused::Proc if request.degradation == Degradation::Allowed => {
+            let again = request.proc == ProcMode::Private;
+            request.proc = ProcMode::Absent;
+            run.degraded.push("proc".to_owned());
+            again
+        }
+        // What the policy sets is not the request's to give up.
+        Refused::Limit(kind)
+            if request.degradation == Degradation::Allowed && run.decision.limits_max.get(kind).is_none() =>
+        {
+            request.limits = request.limits.with(kind, None);
+            run.degraded.push(format!("limit.{kind}"));
+            true
+        }
+        Refused::Overlay
+        | Refused::Memory
+        | Refused::Proc
+        | Refused::Shown
+        | Refused::Limit(_)
+        | Refused::Other => false,
+    }
+}
+
+/// A command that has ended, and everything it left behind.
+pub(super) struct Ended<'g> {
+    pub completion: Completion,
+    pub room: Scratch,
+    pub hidden: Vec<TreePath>,
+    pub ground: &'g Ground,
+    /// The import that ran beside the command.
+    pub imported: Option<avfs_vault::Result<Imported>>,
+    pub identity: VaultIdentity,
+}

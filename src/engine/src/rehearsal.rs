@@ -1,0 +1,69 @@
+//! What a request would stand on, without making anything.
+
+use std::path::{Path, PathBuf};
+
+use avfs_policy::{ExecutionDecision, Policy};
+use avfs_request::reproducible::clock_held;
+use avfs_request::{BackendChoice, Confined, ExecutionRequest};
+
+use crate::locate::Surroundings;
+use crate::permission::decide;
+use crate::result::{Backend, BaseUsed, Enforcement};
+use crate::scratch_size::Room;
+use crate::workspace_root::{Beneath, GroundError, Places};
+
+/// The places of a run that did not take place, and what would hold in it.
+#[derive(Clone, Debug)]
+pub struct Rehearsal {
+    /// There or to be made.
+    pub vault: PathBuf,
+    pub workspace: PathBuf,
+    pub cwd: PathBuf,
+    pub decision: ExecutionDecision,
+    pub enforcement: Enforcement,
+}
+
+impl Rehearsal {
+    pub fn of(
+        request: &ExecutionRequest,
+        policy: &Policy,
+        vault: &Path,
+        bound: Option<PathBuf>,
+        around: &Surroundings,
+        cache_dir: &Path,
+    ) -> Result<Self, GroundError> {
+        let places = Places::find(request, bound, &around.cwd)?;
+        let decision = decide(policy, request, &places, around.home.as_deref());
+        let base = match Beneath::choose(request, &places, cache_dir)? {
+            Beneath::Live(_) => BaseUsed::Live,
+            Beneath::Cached => BaseUsed::Reused,
+        };
+        let backend = match request.backend {
+            BackendChoice::Copy => Backend::Copy,
+            BackendChoice::Auto | BackendChoice::Overlay => Backend::Overlay,
+        };
+        let scratch = Room::look(cache_dir, 0).choose(request.scratch, &request.limits);
+        let enforcement = Enforcement {
+            backend,
+            confined: Confined {
+                seccomp: request.confinement.seccomp,
+                // Only the kernel knows.
+                landlock_abi: None,
+                userns: request.confinement.userns,
+            },
+            limits: Vec::new(),
+            net: request.net.clone(),
+            clock: clock_held(request),
+            base,
+            scratch,
+            degraded: Vec::new(),
+        };
+        Ok(Self {
+            vault: vault.to_owned(),
+            workspace: places.workspace,
+            cwd: places.cwd,
+            decision,
+            enforcement,
+        })
+    }
+}

@@ -1,0 +1,108 @@
+//! The content of files and directories of the host that a result depends on.
+//!
+//! Times do not count, nor do owners; names, kinds, modes and content do.
+
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use avfs_types::encode::put_bytes;
+
+use super::MemoError;
+
+/// Permission bits.
+const MODE_BITS: u32 = 0o7777;
+
+/// All of them, as bytes that differ wherever an input does.
+pub fn inputs(paths: &[PathBuf]) -> Result<Vec<u8>, MemoError> {
+    let mut paths: Vec<&PathBuf> = paths.iter().collect();
+    paths.sort();
+    paths.dedup();
+    let mut bytes = Vec::new();
+    for path in paths {
+        put_bytes(&mut bytes, path.as_os_str().as_bytes());
+        put_bytes(&mut bytes, &input(path)?);
+    }
+    Ok(bytes)
+}
+
+/// A path that is named may be a link: what it leads to is meant. Inside a directory a link is a link.
+fn input(path: &Path) -> Result<Vec<u8>, MemoError> {
+    let real = std::fs::canonicalize(path).map_err(unreadable(path))?;
+    let mut bytes = Vec::new();
+    let mut waiting = vec![real.clone()];
+    while let Some(path) = waiting.pop() {
+        let below = path.strip_prefix(&real).unwrap_or(&path);
+        put_bytes(&mut bytes, below.as_os_str().as_bytes());
+        let meta = path.symlink_metadata().map_err(unreadable(&path))?;
+        let mode = (meta.permissions().mode() & MODE_BITS).to_be_bytes();
+        if meta.is_symlink() {
+            let target = std::fs::read_link(&path).map_err(unreadable(&path))?;
+            put_bytes(&mut bytes, b"link");
+            put_bytes(&mut bytes, target.as_os_str().as_bytes());
+        } else if meta.is_dir() {
+            put_bytes(&mut bytes, b"dir");
+            put_bytes(&mut bytes, &mode);
+            let listing = std::fs::read_dir(&path).map_err(unreadable(&path))?;
+            let mut names =
+                listing.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>();
+            if let Ok(names) = &mut names {
+                names.sort_by(|a, b| b.cmp(a));
+            }
+            waiting.extend(names.map_err(unreadable(&path))?);
+        } else if meta.is_file() {
+            let mut hasher = blake3::Hasher::new();
+            let file = File::open(&path).map_err(unreadable(&path))?;
+            hasher.update_reader(file).map_err(unreadable(&path))?;
+            put_bytes(&mut bytes, b"file");
+            put_bytes(&mut bytes, &mode);
+            put_bytes(&mut bytes, hasher.finalize().as_bytes());
+        } else {
+            return Err(MemoError::OddInput { path });
+        }
+    }
+    Ok(bytes)
+}
+
+fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> MemoError {
+    let path = path.to_owned();
+    move |source| MemoError::Input { path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use avfs_types::diagnose::Diagnose;
+
+    use super::*;
+
+    #[test]
+    fn whatever_a_command_could_read_makes_another_input() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::create_dir_all(at("in/sub")).unwrap();
+        std::fs::write(at("in/sub/a"), "1").unwrap();
+        let now = || inputs(&[at("in")]).unwrap();
+        let mut seen = vec![now()];
+        let changes: [&dyn Fn(); 5] = [
+            &|| std::fs::write(at("in/sub/a"), "2").unwrap(),
+            &|| std::fs::rename(at("in/sub/a"), at("in/sub/b")).unwrap(),
+            &|| std::fs::create_dir(at("in/empty")).unwrap(),
+            &|| std::os::unix::fs::symlink("b", at("in/sub/l")).unwrap(),
+            &|| std::fs::set_permissions(at("in/sub/b"), PermissionsExt::from_mode(0o700)).unwrap(),
+        ];
+        for change in changes {
+            change();
+            assert!(!seen.contains(&now()), "change number {} is not seen", seen.len());
+            seen.push(now());
+        }
+        // A time is none of it, nor is it when an input is named twice.
+        let file = File::options().append(true).open(at("in/sub/b")).unwrap();
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(seen.last(), Some(&now()));
+        assert_eq!(inputs(&[at("in"), at("in")]).unwrap(), now());
+        assert_eq!(inputs(&[at("none")]).unwrap_err().code(), "cache.input_unreadable");
+        let odd = inputs(&["/dev/null".into()]).unwrap_err();
+        assert_eq!((odd.code(), odd.hint().is_some()), ("cache.input_odd", true));
+    }
+}

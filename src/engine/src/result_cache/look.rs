@@ -1,0 +1,132 @@
+//! Whether there is a remembered result for a request. Only looks: nothing is written, nothing is run.
+
+use avfs_policy::{Action, Policy};
+use avfs_request::ExecutionRequest;
+use avfs_types::clock::Timestamp;
+use avfs_types::ids::{ContentId, MemoKey, RunId, TreeId, VersionId};
+use avfs_vault::backend::{MemoRecord, Reader};
+use avfs_vault::memo::{COMMAND_PART, Lost, MemoParts};
+use avfs_vault::{memo, require_version};
+
+use super::key::{Around, parts, set_base};
+use super::reason::Reason;
+use super::{MemoError, reason};
+use crate::permission::decide;
+use crate::proxy::{Site, capped};
+use crate::workspace_root::Places;
+use crate::workspace_service::WorkspaceService;
+
+/// Results of a command among which the most similar one is looked for.
+const NEAR_MAX: usize = 20;
+
+/// What a request would find.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look {
+    Hit(Box<Found>),
+    /// Why there is none.
+    Miss(Vec<Reason>),
+}
+
+/// A result that would be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub key: MemoKey,
+    pub run: RunId,
+    pub exit_code: i32,
+    /// Plain BLAKE3 of what the command wrote.
+    pub stdout_digest: [u8; 32],
+    pub stderr_digest: [u8; 32],
+    /// The files after it, with the times of the remembered run and without any. Those of a run that changed
+    /// nothing are what the request starts from.
+    pub tree: TreeId,
+    pub content: ContentId,
+    /// The version with these files; nothing if it changed nothing.
+    pub version: Option<VersionId>,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+}
+
+/// What would come of a request, by the results that are remembered. What may not be run without more ado has none.
+pub fn look(site: &Site<'_>, policy: &Policy, request: &ExecutionRequest) -> Result<Look, MemoError> {
+    let refused = reason::of_request(request);
+    if !refused.is_empty() {
+        return Ok(Look::Miss(refused));
+    }
+    let places = Places::find(request, site.bound.clone(), &site.cwd)?;
+    let decision = decide(policy, request, &places, site.home.as_deref());
+    match decision.action {
+        Action::Allow | Action::AllowWithCheckpoint => {}
+        Action::RequireApproval | Action::Deny => return Ok(Look::Miss(vec![reason::refused(&decision)])),
+    }
+    let request = &capped(request.clone(), &decision);
+    let mut parts = parts_of(site, request, &places)?;
+    let (tree, content) = WorkspaceService { site }.base_now(request, &places)?;
+    set_base(&mut parts, &content);
+    let reader = site.vault.read()?;
+    Ok(match find(&*reader, &parts, site.vault.now())? {
+        Search::Found(memo) => {
+            let (tree, content) = match memo.version_after {
+                Some(after) => {
+                    let after = require_version(&*reader, &after)?;
+                    (after.root, after.content)
+                }
+                None => (tree, content),
+            };
+            Look::Hit(Box::new(Found {
+                key: memo.key,
+                exit_code: memo.exit_code,
+                stdout_digest: memo.stdout_digest,
+                stderr_digest: memo.stderr_digest,
+                tree,
+                content,
+                version: memo.version_after,
+                created_at: memo.created_at,
+                expires_at: memo.expires_at,
+                run: memo.run,
+            }))
+        }
+        Search::Lost(memo, why) => Look::Miss(vec![reason::lost(&memo, why)]),
+        Search::Nothing(reasons) => Look::Miss(reasons),
+    })
+}
+
+/// Every part but the base.
+pub(super) fn parts_of(
+    site: &Site<'_>,
+    request: &ExecutionRequest,
+    places: &Places,
+) -> Result<MemoParts, MemoError> {
+    let around = Around {
+        places,
+        home: site.home.as_deref(),
+        exclude: &site.exclude,
+        umask: site.memo.umask,
+        machine: site.memo.machine,
+    };
+    parts(request, &around)
+}
+
+/// What is remembered under a key.
+pub(super) enum Search {
+    Found(MemoRecord),
+    /// It cannot be had any more.
+    Lost(MemoRecord, Lost),
+    /// Nothing; what tells it from what there is.
+    Nothing(Vec<Reason>),
+}
+
+pub(super) fn find(reader: &dyn Reader, parts: &MemoParts, now: Timestamp) -> avfs_vault::Result<Search> {
+    if let Some(memo) = reader.memo(&parts.key())? {
+        return Ok(match memo::lost(reader, &memo, now)? {
+            Some(why) => Search::Lost(memo, why),
+            None => Search::Found(memo),
+        });
+    }
+    let near = match parts.get(COMMAND_PART) {
+        Some(command) => reader.memos_of_command(&command, NEAR_MAX)?,
+        None => Vec::new(),
+    };
+    let differences = near.iter().map(|memo| reason::differences(memo, parts));
+    // The first of equals is the newest.
+    Ok(Search::Nothing(differences.min_by_key(Vec::len).unwrap_or_else(|| vec![reason::unknown()])))
+}

@@ -1,0 +1,213 @@
+//! A run that is a remembered one: its changes are made of the files at hand, in the one transaction that
+//! journals it. Nothing is mounted and no process is made.
+
+use std::time::{Duration, Instant};
+
+use avfs_changes::{ChangeSummary, called_out};
+use avfs_request::{CacheMode, Confined, Retention, Streams, Writing};
+use avfs_vault::backend::{MemoRecord, RunRecord, RunState};
+use avfs_vault::edit::Edits;
+use avfs_vault::memo::{Forget, Lost, read_output};
+use avfs_vault::run::LandedRun;
+use avfs_vault::version::full_root_of;
+use avfs_vault::{Batch, VaultError, require_version};
+
+use super::changes::changes_onto;
+use super::key::set_base;
+use super::look::{Search, find, parts_of};
+use super::{CacheUse, reason};
+use crate::conclude::{Before, VaultIdentity};
+use crate::journal;
+use crate::launcher::{Completion, Connections, Exit, Launcher, Output, Usage};
+use crate::proxy::{Outcome, ProxyRuntime};
+use crate::result::ExecutionResult;
+use crate::run::Run;
+use crate::state::ProxyExecutionState as State;
+use crate::workspace_root::Places;
+use crate::workspace_service::WorkspaceService;
+
+/// Everything about a remembered result that its run needs.
+struct Recalled {
+    memo: MemoRecord,
+    before: Before,
+    edits: Edits,
+    completion: Completion,
+}
+
+impl<L: Launcher> ProxyRuntime<'_, L> {
+    /// Takes a remembered result for the run, if there is one. If not, the run knows why, and what it stands on.
+    pub(crate) fn recall(
+        &self,
+        state: &mut State,
+        run: &mut Run,
+        places: &Places,
+    ) -> Outcome<Option<ExecutionResult>, L> {
+        let mut cache = CacheUse::new(run.request.cache);
+        let refused = reason::of_request(&run.request);
+        if !refused.is_empty() {
+            if run.request.cache == CacheMode::Write {
+                cache.not_remembered.clone_from(&refused);
+            }
+            cache.missed = refused;
+            run.cache = Some(cache);
+            return Ok(None);
+        }
+        let identity = VaultIdentity::of(self.site.vault);
+        state.become_next(State::Checkpointing);
+        let mut parts = parts_of(self.site, &run.request, places)?;
+        let version = WorkspaceService { site: self.site }.base(places, run)?;
+        set_base(&mut parts, &version.content);
+        cache.key = Some(parts.key());
+        run.memo = Some(parts.clone());
+        run.base = Some(version);
+        run.phases.resolve = run.begun.elapsed();
+        // What is found must not be swept before it has landed.
+        let pin = self.site.vault.backend().pin().map_err(VaultError::from)?;
+        let search = find(&*self.site.vault.read()?, &parts, self.site.vault.now())?;
+        let lost = match search {
+            Search::Nothing(reasons) => {
+                cache.missed = reasons;
+                None
+            }
+            Search::Lost(memo, why) => Some((memo, why)),
+            Search::Found(memo) => match self.recalled(run, memo.clone()) {
+                Ok(recalled) => {
+                    cache.from = Some(recalled.memo.run.clone());
+                    cache.remembered = true;
+                    run.cache = Some(cache);
+                    state.become_next(State::Capturing);
+                    identity.check(self.site.vault)?;
+                    let result = self.land_recalled(run.clone(), recalled, pin)?;
+                    state.become_next(State::Completed);
+                    return Ok(Some(result));
+                }
+                // Running it again is better than failing for what was only kept to save time.
+                Err(VaultError::MissingObject { kind, .. } | VaultError::DamagedObject { kind, .. }) => {
+                    Some((memo, if kind == "blob" { Lost::Output } else { Lost::Version }))
+                }
+                Err(error) => return Err(error.into()),
+            },
+        };
+        drop(pin);
+        if let Some((memo, why)) = lost {
+            self.site.vault.forget(&Forget::Lost(memo.key, why))?;
+            cache.missed = vec![reason::lost(&memo, why)];
+        }
+        run.cache = Some(cache);
+        Ok(None)
+    }
+
+    /// Reads what a result is made of.
+    fn recalled(&self, run: &Run, memo: MemoRecord) -> avfs_vault::Result<Recalled> {
+        let reader = self.site.vault.read()?;
+        let missing = || VaultError::MissingObject { kind: "version", id: memo.run.to_string() };
+        let version = run.base.clone().ok_or_else(missing)?;
+        let before = Before { version: version.id, root: full_root_of(&*reader, &version)? };
+        let wanted = run.request.retention != Retention::Discard && run.request.writing == Writing::Allowed;
+        let edits = match (memo.version_before, memo.version_after) {
+            (Some(from), Some(to)) if wanted => {
+                let root = |id| full_root_of(&*reader, &require_version(&*reader, id)?);
+                changes_onto(&&*reader, &root(&from)?, &root(&to)?, &before.root)?
+            }
+            (Some(_) | None, _) => Edits::new(),
+        };
+        let output = |id| Ok::<_, VaultError>(cut(read_output(&*reader, id)?, run.request.streams));
+        let completion = Completion {
+            exit: Exit::Code(u8::try_from(memo.exit_code).unwrap_or(u8::MAX)),
+            timed_out: false,
+            stdout: Some(output(&memo.stdout)?),
+            stderr: Some(output(&memo.stderr)?),
+            usage: Usage::default(),
+            mounting: Duration::ZERO,
+            executing: Duration::ZERO,
+            memory: None,
+            undelivered: None,
+            confined: Confined::NOTHING,
+            limits: Vec::new(),
+            stopped_by: None,
+            limits_reached: Vec::new(),
+            signalled: false,
+            connections: Connections::default(),
+            refused_calls: Vec::new(),
+        };
+        Ok(Recalled { memo, before, edits, completion })
+    }
+
+    /// Keeps the run, and tells of it as of one that was executed.
+    fn land_recalled(
+        &self,
+        mut run: Run,
+        recalled: Recalled,
+        pin: avfs_vault::backend::Guard,
+    ) -> Outcome<ExecutionResult, L> {
+        let Recalled { memo, before, edits, completion } = recalled;
+        let vault = self.site.vault;
+        let committing = Instant::now();
+        let record = RunRecord {
+            version_before: Some(before.version),
+            exit_code: Some(memo.exit_code),
+            result: journal::result(&completion, &run.phases, 0, run.cache.as_ref()),
+            ..self.not_run(&run, RunState::Completed)
+        };
+        let told = run.told();
+        let landing = self.landing(&run, &edits, Some(&before));
+        let landing = self.run_landing(&run, landing, &edits, record, told.as_told(), None);
+        let landed = vault.land_run(landing, Batch::new(vault)?)?;
+        // What follows may wait for a sweep.
+        drop(pin);
+        run.phases.commit = committing.elapsed();
+        self.note_landing(&mut run, &landed);
+        let changes = self.changes(&run, Some(&before), &landed);
+        let (changes, change_report) = changes.unwrap_or_else(|error| {
+            run.note("changes.unknown", format!("what changed cannot be told: {error}"));
+            (ChangeSummary::default(), None)
+        });
+        let LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered: _ } = landed;
+        let applied = self.apply_if_asked(&mut run, &completion, &record, &landed)?;
+        let runs_on_host = called_out(self.site.vault, &changes.changes).unwrap_or_else(|error| {
+            run.note("changes.unknown", format!("what the host would execute cannot be told: {error}"));
+            Vec::new()
+        });
+        let Completion { exit, stdout, stderr, usage, connections, .. } = completion;
+        Ok(ExecutionResult {
+            fork: landed.version().map(|_| record.fork.clone()),
+            version_before: record.version_before,
+            version_after: record.version_after,
+            checkpoint_before,
+            checkpoint_after,
+            exit,
+            timed_out: false,
+            stopped_by: None,
+            started_at: run.started_at,
+            duration: run.begun.elapsed(),
+            stdout,
+            stderr,
+            changes,
+            change_report,
+            left_out: Vec::new(),
+            landed,
+            classification_violated: false,
+            runs_on_host,
+            connections,
+            refused_calls: Vec::new(),
+            applied,
+            usage,
+            phases: run.phases,
+            enforcement: None,
+            cache: run.cache,
+            notes: run.notes,
+            run_id: run.id,
+        })
+    }
+}
+
+/// As much of the output as the request wants to have.
+fn cut(mut bytes: Vec<u8>, streams: Streams) -> Output {
+    let bytes_max = match streams {
+        Streams::Captured { bytes_max } => bytes_max,
+        Streams::Passed | Streams::Teed { .. } => usize::MAX,
+    };
+    let truncated = bytes.len() > bytes_max;
+    bytes.truncate(bytes_max);
+    Output { bytes, truncated }
+}

@@ -1,0 +1,118 @@
+//! One run while it takes place: what is known of it, and what is to be said about it.
+
+use std::time::Instant;
+
+use avfs_policy::ExecutionDecision;
+use avfs_request::ExecutionRequest;
+use avfs_types::clock::Timestamp;
+use avfs_types::ids::{ApprovalId, ForkName, RunId};
+use avfs_vault::backend::VersionRecord;
+use avfs_vault::import::Imported;
+use avfs_vault::memo::MemoParts;
+use avfs_vault::run::Told;
+
+use crate::result::{Note, Phases};
+use crate::result_cache::CacheUse;
+use crate::view::ShownAs;
+
+/// Characters of a command in the message of its version.
+const MESSAGE_CHARS: usize = 200;
+
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub id: RunId,
+    /// As it is after what the host has refused so far.
+    pub request: ExecutionRequest,
+    pub decision: ExecutionDecision,
+    /// The approval that let it through.
+    pub approval: Option<ApprovalId>,
+    /// What the cache had to do with it, where it was asked for.
+    pub cache: Option<CacheUse>,
+    /// What its result depends on, and the version it stands on: known before the ground is made where the cache
+    /// was looked into.
+    pub memo: Option<MemoParts>,
+    pub base: Option<VersionRecord>,
+    /// Where its changes will go.
+    pub fork: ForkName,
+    /// Where a fork made for the run begins.
+    pub parent: ForkName,
+    pub message: String,
+    pub begun: Instant,
+    pub started_at: Timestamp,
+    pub notes: Vec<Note>,
+    pub degraded: Vec<String>,
+    pub shown_as: ShownAs,
+    pub phases: Phases,
+}
+
+impl Run {
+    pub fn note(&mut self, code: &'static str, text: String) {
+        self.notes.push(Note { code, text });
+    }
+
+    /// What an import could not keep.
+    pub fn note_import(&mut self, imported: &Imported) {
+        for trouble in &imported.scanned.troubles {
+            self.note("import.trouble", format!("{}: {}", trouble.path, trouble.reason));
+        }
+        if imported.scanned.mended > 0 {
+            let blobs = imported.scanned.mended;
+            self.note(
+                "import.mended",
+                format!(
+                    "damaged in the vault, and stored again: {blobs} blobs; see what else is with: avfs fsck"
+                ),
+            );
+        }
+    }
+
+    pub fn told(&self) -> RunTold {
+        RunTold {
+            request: self.message.clone(),
+            decision: self.decision.told(),
+            violation: None,
+            cached_from: self.cache.as_ref().and_then(|cache| cache.from.clone()),
+        }
+    }
+}
+
+/// What the audit log will tell of a run.
+#[derive(Clone, Debug)]
+pub struct RunTold {
+    pub request: String,
+    pub decision: String,
+    pub violation: Option<String>,
+    pub cached_from: Option<RunId>,
+}
+
+impl RunTold {
+    pub fn as_told(&self) -> Told<'_> {
+        Told {
+            request: &self.request,
+            decision: &self.decision,
+            violation: self.violation.as_deref(),
+            cached_from: self.cached_from.as_ref(),
+        }
+    }
+}
+
+/// One line about a command, for the version it makes: as much of it as a list has room for.
+pub fn message(command: &str) -> String {
+    let mut message: String = command.chars().take(MESSAGE_CHARS).collect();
+    if message.len() < command.len() {
+        message.push('…');
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_commands_are_cut() {
+        assert_eq!(message("make test"), "make test");
+        let long = message(&"x".repeat(500));
+        assert_eq!(long.chars().count(), MESSAGE_CHARS + 1);
+    }
+}

@@ -1,0 +1,473 @@
+//! Finishes what a dead or failed run left behind: its changes are captured once, or given up.
+
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use avfs_changes::read_only_check;
+use avfs_request::SecretsInFiles;
+use avfs_types::KeepCount;
+use avfs_types::clock::Timestamp;
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::{ForkName, RunPrefix, VersionId, from_hex};
+use avfs_types::path::TreePath;
+use avfs_types::secrets::Secrets;
+use avfs_vault::backend::{Life, RunRecord, RunState};
+use avfs_vault::capture::{CaptureOptions, LeftOut};
+use avfs_vault::chunk::FILE_BYTES_MAX;
+use avfs_vault::edit::Edits;
+use avfs_vault::import::{ImportOptions, OnTrouble};
+use avfs_vault::meter::Meter;
+use avfs_vault::run::{LandedRun, Landing, RunLanding, Told};
+use avfs_vault::version::full_root_of;
+use avfs_vault::{Batch, Vault, VaultError, require_version};
+
+use super::mount_session::{MountSession, RECORD, ScratchDir, SessionError};
+use super::session_record::{SessionOutcome, SessionRecord};
+use crate::conclude::times;
+use crate::journal;
+use crate::launcher::Exit;
+use crate::orphans::stood_at;
+use crate::result::Note;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    #[error("there is no run {id} to recover")]
+    None { id: RunPrefix },
+    #[error("{id} could be any of {count} runs")]
+    Ambiguous { id: RunPrefix, count: usize },
+    #[error("the machine was restarted since run {id}; what it wrote may be incomplete")]
+    Restarted { id: String },
+    #[error("run {id} was given secrets, and what it wrote may hold them; not known here: {}", names.join(", "))]
+    SecretsUnknown { id: String, names: Vec<String> },
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+impl Diagnose for RecoverError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::None { .. } => "recover.none",
+            Self::Ambiguous { .. } => "recover.ambiguous",
+            Self::Restarted { .. } => "recover.restarted",
+            Self::SecretsUnknown { .. } => "recover.secrets_unknown",
+            Self::Session(error) => error.code(),
+            Self::Vault(error) => error.code(),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::None { .. } => Some("see what can be recovered with: avfs recover --list".to_owned()),
+            Self::Ambiguous { .. } => Some("give more digits".to_owned()),
+            Self::Restarted { id } => Some(format!(
+                "take it as it is with: avfs recover --force {id}, or give it up with: --discard"
+            )),
+            Self::SecretsUnknown { id, names } => {
+                let values: String = names.iter().map(|name| format!("{name}=… ")).collect();
+                Some(format!(
+                    "leave out the files that hold them with: {values}avfs recover {id}, or keep every file with: \
+                     avfs recover --allow-secret-files {id}"
+                ))
+            }
+            Self::Session(error) => error.hint(),
+            Self::Vault(error) => error.hint(),
+        }
+    }
+}
+
+/// A scratch that can be finished.
+pub struct Recovery {
+    pub record: SessionRecord,
+    pub outcome: SessionOutcome,
+    session: MountSession,
+}
+
+/// What a recovery gave.
+#[derive(Debug)]
+pub struct Recovered {
+    pub landed: LandedRun,
+    pub left_out: Vec<LeftOut>,
+}
+
+/// How sure one has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    Refused,
+    Accepted,
+}
+
+/// What a recovery is told by whoever asks for it.
+pub struct RecoverOptions<'a> {
+    /// The directory that the vault is bound to, and its stat cache.
+    pub bound: Option<&'a Path>,
+    pub stat_cache: Option<&'a Path>,
+    pub boot_id: &'a str,
+    pub doubt: Doubt,
+    pub secrets_in_files: SecretsInFiles,
+    /// Where the values of the run's secrets are looked for by their names; the run has written down none.
+    pub environment: &'a [(OsString, OsString)],
+}
+
+impl RecoverOptions<'_> {
+    /// The values that no file may hold which is kept.
+    fn secrets(&self, record: &SessionRecord) -> Result<Secrets, RecoverError> {
+        match self.secrets_in_files {
+            SecretsInFiles::Allowed => return Ok(Secrets::default()),
+            SecretsInFiles::Refused => {}
+        }
+        let value = |name: &String| {
+            let found = self
+                .environment
+                .iter()
+                .find(|(set, value)| set.as_os_str() == name.as_str() && !value.is_empty());
+            found.map(|(_, value)| (name.clone(), value.as_bytes()))
+        };
+        let known: Vec<(String, &[u8])> = record.secrets.iter().filter_map(value).collect();
+        let secrets = Secrets::new(known);
+        // One that is too short to be looked for is another one: the run's own was not.
+        let searched: Vec<&str> = secrets.searched().collect();
+        let unknown = record.secrets.iter().filter(|name| !searched.contains(&name.as_str()));
+        let names: Vec<String> = unknown.cloned().collect();
+        match names.is_empty() {
+            true => Ok(secrets),
+            false => Err(RecoverError::SecretsUnknown { id: record.run.clone(), names }),
+        }
+    }
+}
+
+/// What runs of a vault have left behind.
+#[derive(Default)]
+pub struct Recoverable {
+    pub runs: Vec<Recovery>,
+    /// Runs of which it cannot be read how their commands ended, and why: they are in nobody's way.
+    pub unreadable: Vec<(String, SessionError)>,
+}
+
+impl Recoverable {
+    /// The one that is meant.
+    pub fn one(self, id: &RunPrefix) -> Result<Recovery, RecoverError> {
+        let is_meant = |run: &str| run.starts_with(id.as_str());
+        let mut named: Vec<Recovery> =
+            self.runs.into_iter().filter(|recovery| is_meant(&recovery.record.run)).collect();
+        let unreadable = self.unreadable.into_iter().find(|(run, _)| is_meant(run));
+        match (named.pop(), named.len(), unreadable) {
+            (Some(recovery), 0, None) => Ok(recovery),
+            (Some(_), more, unreadable) => {
+                let count = more + 1 + usize::from(unreadable.is_some());
+                Err(RecoverError::Ambiguous { id: id.clone(), count })
+            }
+            (None, _, Some((_, error))) => Err(error.into()),
+            (None, _, None) => Err(RecoverError::None { id: id.clone() }),
+        }
+    }
+}
+
+impl Recovery {
+    /// Everything that can be recovered for a vault.
+    pub fn find(scratch: &ScratchDir, vault: &Vault) -> Result<Recoverable, RecoverError> {
+        let vault_id = vault.id()?;
+        let mut found = Recoverable::default();
+        for (name, session) in scratch.dead()? {
+            let Ok(record) = SessionRecord::read(&session, &name) else { continue };
+            if record.vault_id != vault_id || !is_of(&record, vault) {
+                continue;
+            }
+            match SessionOutcome::read(&session, &name) {
+                Ok(Some(outcome)) => found.runs.push(Self { record, outcome, session }),
+                Ok(None) => {}
+                Err(error) => found.unreadable.push((name, error)),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Captures and journals the run.
+    pub fn finish(self, vault: &Vault, options: &RecoverOptions<'_>) -> Result<Recovered, RecoverError> {
+        let Self { record, outcome, session } = self;
+        let RecoverOptions { bound, stat_cache, .. } = *options;
+        if record.boot_id != options.boot_id && options.doubt == Doubt::Refused {
+            return Err(RecoverError::Restarted { id: record.run });
+        }
+        if vault
+            .read()?
+            .run(&record.run_id()?)
+            .map_err(VaultError::from)?
+            .is_some_and(|run| run.state == RunState::Completed)
+        {
+            // It died between its commit and the end of its scratch.
+            let id = record.run_id()?;
+            session.captured()?;
+            return Err(VaultError::RunCaptured { id }.into());
+        }
+        if !record.wanted {
+            let run = run_record(&record, Some(&outcome), RunState::Completed, outcome.version_before())?;
+            let landed = journal_only(vault, run, &record)?;
+            session.discard()?;
+            return Ok(Recovered { landed, left_out: Vec::new() });
+        }
+        let secrets = options.secrets(&record)?;
+        let meter = Meter::default();
+        let before = match (outcome.version_before(), bound) {
+            (Some(version), _) => version,
+            // It died before the directory was imported: the directory as it is now is the best there is.
+            (None, Some(dir)) => {
+                let options = ImportOptions {
+                    on_trouble: OnTrouble::KeepGoing,
+                    stat_cache,
+                    exclude: &record.exclude,
+                    meter: &meter,
+                };
+                vault.import(dir, &ForkName::main(), "import for a recovery", &options)?.committed.version.id
+            }
+            (None, None) => vault.fork(&ForkName::main())?.head,
+        };
+        let root = {
+            let reader = vault.read()?;
+            full_root_of(&*reader, &require_version(&*reader, &before)?)?
+        };
+        let hidden: Vec<TreePath> =
+            record.hidden.iter().filter_map(|hex| TreePath::parse(&from_hex(hex)?).ok()).collect();
+        let modes_journal = session.modes_journal();
+        let (upper, kind) = session.open_changes()?;
+        let options = CaptureOptions {
+            kind,
+            exclude: &record.exclude,
+            hidden: &hidden,
+            file_bytes_max: FILE_BYTES_MAX,
+            secrets: &secrets,
+            times: times(record.clock(), record.started_at()),
+            modes_journal: &modes_journal,
+            meter: &meter,
+        };
+        let captured = vault.capture(upper.as_fd(), &root, &options)?;
+        let fork = record.fork()?;
+        let main = ForkName::main();
+        let violation = match record.looks_only {
+            true => read_only_check::violation(&read_only_check::touched(vault, &root, &captured)?),
+            false => None,
+        };
+        let dropped = violation.is_some() && record.drops_violations;
+        let landing = if captured.edits.is_empty() || dropped {
+            Landing::RecordOnly
+        } else if record.ephemeral {
+            let expires_at = vault.now().plus_seconds(record.expires_seconds);
+            Landing::NewFork {
+                name: &fork,
+                base: before,
+                parent: &main,
+                life: Life::Ephemeral { expires_at },
+            }
+        } else {
+            Landing::Fork { name: &fork, base: before }
+        };
+        let mut run = run_record(&record, Some(&outcome), RunState::Completed, Some(before))?;
+        run.discarded_at = Some(vault.now()).filter(|_| dropped);
+        let item = record.item();
+        let landing = RunLanding {
+            landing,
+            edits: &captured.edits,
+            message: &record.message,
+            checkpoint_before: None,
+            checkpoint_after: None,
+            checkpoints_keep: KeepCount::DEFAULT,
+            memo: None,
+            record: run,
+            item: item.as_ref(),
+            told: Told { violation: violation.as_deref(), ..record.told() },
+        };
+        let landed = vault.land_run(landing, captured.batch)?;
+        let left_out = captured.left_out;
+        session.captured()?;
+        Ok(Recovered { landed, left_out })
+    }
+
+    /// Gives the changes up; the journal says so.
+    pub fn discard(self, vault: &Vault) -> Result<(), RecoverError> {
+        let before = self.outcome.version_before();
+        let run = run_record(&self.record, Some(&self.outcome), RunState::Failed, before)?;
+        journal_only(vault, run, &self.record)?;
+        Ok(self.session.discard()?)
+    }
+
+    #[must_use]
+    pub fn dir(&self) -> PathBuf {
+        self.session.dir().to_owned()
+    }
+}
+
+fn run_record(
+    record: &SessionRecord,
+    outcome: Option<&SessionOutcome>,
+    state: RunState,
+    version_before: Option<VersionId>,
+) -> Result<RunRecord, SessionError> {
+    let (exit_code, signal) = match outcome.map(SessionOutcome::exit) {
+        Some(Exit::Code(code)) => (Some(i32::from(code)), None),
+        Some(Exit::Signal(signal)) => (None, Some(signal)),
+        None => (None, None),
+    };
+    Ok(RunRecord {
+        seq: 0,
+        id: record.run_id()?,
+        fork: record.fork()?,
+        state,
+        version_before,
+        version_after: None,
+        started_at: record.started_at(),
+        ended_at: outcome.map(|outcome| Timestamp(outcome.ended_at)),
+        exit_code,
+        signal,
+        applied_at: None,
+        discarded_at: None,
+        request: record.request.clone(),
+        decision: record.decision.clone(),
+        result: outcome.map_or_else(|| "{}".to_owned(), |outcome| outcome.result.clone()),
+    })
+}
+
+/// One row, and nothing else.
+fn journal_only(vault: &Vault, record: RunRecord, session: &SessionRecord) -> avfs_vault::Result<LandedRun> {
+    let item = session.item();
+    let landing = RunLanding {
+        landing: Landing::RecordOnly,
+        edits: &Edits::new(),
+        message: &session.message,
+        checkpoint_before: None,
+        checkpoint_after: None,
+        checkpoints_keep: KeepCount::DEFAULT,
+        memo: None,
+        record,
+        item: item.as_ref(),
+        told: session.told(),
+    };
+    vault.land_run(landing, Batch::new(vault)?)
+}
+
+/// In a scratch: a run has tried in vain to finish it.
+const TRIED: &str = "tried";
+
+/// What is done with commands that had ended, but whose changes were not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HalfCaptured<'a> {
+    /// They are captured, where nothing stands against it.
+    Finish { boot_id: &'a str },
+    /// They wait for somebody to decide.
+    Leave,
+}
+
+/// Clears away the scratches of runs that were killed, and journals them. What somebody should know of it.
+pub fn sweep<E: From<SessionError> + From<VaultError>>(
+    scratch: &ScratchDir,
+    vault: &Vault,
+    half_captured: HalfCaptured<'_>,
+) -> Result<Vec<Note>, E> {
+    let vault_id = vault.id()?;
+    let mut notes = Vec::new();
+    for (name, session) in scratch.dead()? {
+        let record = match SessionRecord::read(&session, &name) {
+            Ok(record) => record,
+            // Killed before it had begun, or while it was cleared away: nothing of it is promised.
+            Err(_) if !session.dir().join(RECORD).exists() || session.read_outcome()?.is_none() => {
+                notes.extend(leftover(&name, session.discard()));
+                continue;
+            }
+            // What a command has made is nobody's to throw away unread.
+            Err(error) => {
+                let text = format!("run {name} left changes in {}, but: {error}", session.dir().display());
+                notes.push(Note { code: "scratch.unreadable", text });
+                continue;
+            }
+        };
+        let ours = record.vault_id == vault_id && is_of(&record, vault);
+        // One that waited for its approval is known from before it began.
+        let begun = |run: &RunRecord| run.state != RunState::ApprovalRequired;
+        let row = vault.read()?.run(&record.run_id()?).map_err(VaultError::from)?;
+        let known = ours && row.as_ref().is_some_and(begun);
+        match (session.read_outcome()?, known) {
+            (_, true) => notes.extend(leftover(&name, session.captured())),
+            (Some(_), false) if ours => notes.push(half_way(vault, &name, session, record, half_captured)),
+            (Some(_), false) => {}
+            // Its own vault journals it with its next run.
+            (None, false)
+                if !ours && record.vault.as_ref().is_some_and(|vault| Path::new(vault).exists()) => {}
+            (None, false) => {
+                if ours {
+                    let mut row = run_record(&record, None, RunState::Interrupted, None)?;
+                    row.result = journal::interrupted(stood_at(session.dir()));
+                    journal_only(vault, row, &record)?;
+                }
+                notes.extend(leftover(&name, session.discard()));
+            }
+        }
+    }
+    Ok(notes)
+}
+
+/// False for a run of another copy of the vault, which is where it was: that one's next run takes care of it.
+fn is_of(record: &SessionRecord, vault: &Vault) -> bool {
+    let file = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+    let theirs = record.vault.as_ref().and_then(|path| file(Path::new(path)));
+    theirs.is_none() || theirs == vault.path().and_then(file)
+}
+
+/// Finishes a run whose command had ended, or tells that somebody has to.
+fn half_way(
+    vault: &Vault,
+    name: &str,
+    session: MountSession,
+    record: SessionRecord,
+    half_captured: HalfCaptured<'_>,
+) -> Note {
+    let wait = |why: &str| {
+        let text = format!("run {name} was never captured{why}; finish it with: avfs recover {name}");
+        Note { code: "run.recoverable", text }
+    };
+    let HalfCaptured::Finish { boot_id } = half_captured else { return wait("") };
+    let tried = session.dir().join(TRIED);
+    if tried.exists() {
+        return wait("");
+    }
+    let outcome = match SessionOutcome::read(&session, name) {
+        Ok(Some(outcome)) => outcome,
+        Ok(None) => return wait(""),
+        Err(error) => return wait(&format!(" ({error})")),
+    };
+    if outcome.version_before().is_none() {
+        return wait(" (what it began from was not imported yet)");
+    }
+    let options = RecoverOptions {
+        bound: None,
+        stat_cache: None,
+        boot_id,
+        doubt: Doubt::Refused,
+        secrets_in_files: SecretsInFiles::Refused,
+        environment: &[],
+    };
+    match (Recovery { record, outcome, session }).finish(vault, &options) {
+        Ok(recovered) => {
+            let kept = match recovered.landed.landed.version() {
+                Some(_) => format!("they are on fork {} now", recovered.landed.record.fork),
+                None => "there were none".to_owned(),
+            };
+            let text = format!("the changes of run {name} had not been kept; {kept}");
+            Note { code: "run.recovered", text }
+        }
+        Err(error) => {
+            // Once is enough: what cannot be captured would be read again by every run. Without the mark it is.
+            let _ = std::fs::write(&tried, "");
+            wait(&format!(" ({error})"))
+        }
+    }
+}
+
+/// A leftover that cannot be removed is no reason to stop.
+pub(crate) fn leftover(name: &str, cleared: Result<(), SessionError>) -> Option<Note> {
+    let error = cleared.err()?;
+    let text = format!("what run {name} left behind could not be removed: {error}");
+    Some(Note { code: "scratch.leftover", text })
+}

@@ -1,0 +1,356 @@
+//! What a command sees of the host: an allow-list of the system, toolchains found on PATH, an empty home,
+//! the workspace, and what the caller added. Everything else does not exist inside.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use avfs_request::{Extra, HostPath, NetMode, ProcMode, Profile, SECRETS_DIR};
+
+use crate::launcher::{Access, Links, TmpfsSize, ViewStep, WorkspaceMount};
+
+/// Read-only inside, where the host has them.
+const SYSTEM: [&str; 11] =
+    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap"];
+/// Made anew for each run.
+const PRIVATE: [&str; 4] = ["/proc", "/dev", "/tmp", "/var/tmp"];
+/// Where programs of one user live whose other files are anything: of its `share` only what they need is shown.
+const USER_PREFIX: &str = ".local";
+const USER_SHARED: [&str; 2] = ["share/pipx", "share/uv"];
+/// What a toolchain in a home directory has beside its `bin`; the rest of its prefix may hold credentials.
+const BESIDE_BIN: [&str; 7] = ["lib", "lib64", "libexec", "share", "include", "versions", "toolchains"];
+
+/// How directories of the host that the request names are shown read-only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShownAs {
+    Overlay,
+    /// As they are: sockets and named pipes beneath them answer.
+    Bind,
+}
+
+/// What the view is made for.
+pub struct ViewRequest<'a> {
+    pub profile: Profile,
+    pub workspace: WorkspaceMount,
+    pub home: Option<&'a Path>,
+    /// `$PATH`
+    pub search_path: &'a OsStr,
+    pub net: &'a NetMode,
+    pub proc: ProcMode,
+    pub extras: &'a [Extra],
+    pub shown_as: ShownAs,
+    /// Never to be seen: the vault, the caches, the scratch.
+    pub secret: &'a [PathBuf],
+    pub secret_files: SecretFiles,
+}
+
+/// Whether the command is given secrets as files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretFiles {
+    None,
+    Some,
+}
+
+impl WorkspaceMount {
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Overlay { path, .. } | Self::ReadOnly { path, .. } | Self::Copy { path, .. } => path,
+        }
+    }
+}
+
+/// The steps that make the root, parents first.
+#[must_use]
+pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
+    let mut shown: Vec<(PathBuf, ViewStep)> = Vec::new();
+    let workspace = request.workspace.path().to_owned();
+    match request.profile {
+        Profile::Strict => {
+            for path in SYSTEM {
+                shown.extend(as_on_host(Path::new(path)));
+            }
+            let home = request.home.filter(|home| is_private_home(home, &workspace));
+            if let Some(home) = home {
+                shown.push((home.to_owned(), private_dir(home, 0o700)));
+            }
+            // What lies in the workspace is seen there, as it is on the fork.
+            let toolchains = toolchains(request.search_path, request.home)
+                .into_iter()
+                .filter(|path| !path.starts_with(&workspace) && !workspace.starts_with(path));
+            shown.extend(toolchains.flat_map(|path| as_on_host(&path)));
+        }
+        Profile::Host => {
+            let tops = std::fs::read_dir("/").into_iter().flatten().flatten().map(|entry| entry.path());
+            let tops = tops.filter(|path| !PRIVATE.iter().any(|private| Path::new(private) == path));
+            shown.extend(tops.flat_map(|path| as_on_host(&path)));
+        }
+    }
+    if request.proc == ProcMode::Private {
+        shown.push(("/proc".into(), ViewStep::Proc { path: "/proc".into() }));
+    }
+    shown.push(("/dev".into(), ViewStep::Devices { path: "/dev".into() }));
+    shown.push(("/tmp".into(), private_dir(Path::new("/tmp"), 0o1777)));
+    shown.push(("/var/tmp".into(), private_dir(Path::new("/var/tmp"), 0o1777)));
+    if *request.net == NetMode::Host && request.profile == Profile::Strict {
+        shown.extend(resolver());
+    }
+    let inside_workspace = |path: &Path| path.starts_with(&workspace) && path != workspace;
+    shown.push((workspace.clone(), ViewStep::Workspace(request.workspace)));
+    let mut mount_points = Vec::new();
+    for extra in request.extras {
+        let (path, step) = extra_step(extra, request.shown_as);
+        // A mount point in the workspace must be there; in everything else it is made like any directory.
+        if extra.shows_a_dir() && inside_workspace(&path) {
+            mount_points.push(path.clone());
+        }
+        shown.push((path, step));
+    }
+    match request.secret_files {
+        SecretFiles::None => {}
+        SecretFiles::Some => {
+            if request.profile == Profile::Host {
+                show_one_by_one(&mut shown, Path::new(SECRETS_DIR).parent().unwrap_or(Path::new("/")));
+            }
+            shown.push((SECRETS_DIR.into(), ViewStep::Secrets { path: SECRETS_DIR.into() }));
+        }
+    }
+    // Stable: of two at one path the later one lies on top.
+    shown.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut steps = Vec::with_capacity(shown.len() * 2);
+    let mut made = BTreeSet::from([PathBuf::from("/")]);
+    for (path, step) in shown {
+        for parent in parents(&path) {
+            if made.insert(parent.clone()) {
+                steps.push(if mount_points.iter().any(|point| inside(point, &parent, &workspace)) {
+                    ViewStep::MountPoint { path: parent }
+                } else {
+                    ViewStep::Dir { path: parent, mode: 0o755 }
+                });
+            }
+        }
+        if mount_points.contains(&path) {
+            steps.push(ViewStep::MountPoint { path: path.clone() });
+        }
+        made.insert(path);
+        steps.push(step);
+    }
+    steps.extend(request.secret.iter().map(|path| ViewStep::Hide { path: path.clone() }));
+    steps.push(ViewStep::SealRoot);
+    steps
+}
+
+/// Shows what is in a directory of the host in place of it: so there is room for what the host does not have.
+fn show_one_by_one(shown: &mut Vec<(PathBuf, ViewStep)>, dir: &Path) {
+    shown.retain(|(path, _)| path != dir);
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    shown.extend(entries.flat_map(|path| as_on_host(&path)));
+}
+
+/// True for a directory of the workspace on the way to a mount point.
+fn inside(point: &Path, parent: &Path, workspace: &Path) -> bool {
+    point.starts_with(parent) && parent.starts_with(workspace) && parent != workspace
+}
+
+/// The directories above a path, topmost first.
+fn parents(path: &Path) -> Vec<PathBuf> {
+    let mut parents: Vec<PathBuf> = path.ancestors().skip(1).map(Path::to_owned).collect();
+    parents.reverse();
+    parents
+}
+
+fn private_dir(path: &Path, mode: u32) -> ViewStep {
+    ViewStep::Tmpfs { path: path.to_owned(), mode, size: TmpfsSize::Default }
+}
+
+/// A home that is not the workspace, around it, or the root.
+fn is_private_home(home: &Path, workspace: &Path) -> bool {
+    home.is_absolute() && home != Path::new("/") && !home.starts_with(workspace)
+}
+
+/// Shows a path as the host has it: a link as a link, anything else read-only.
+fn as_on_host(path: &Path) -> Option<(PathBuf, ViewStep)> {
+    let there = path.symlink_metadata().ok()?;
+    let path = path.to_owned();
+    if there.is_symlink() {
+        let target = std::fs::read_link(&path).ok()?;
+        return Some((path.clone(), ViewStep::Symlink { path, target }));
+    }
+    let (source, access, links) = (path.clone(), Access::ReadOnly, Links::Followed);
+    Some((path.clone(), ViewStep::Bind { source, path, access, links }))
+}
+
+fn extra_step(extra: &Extra, shown_as: ShownAs) -> (PathBuf, ViewStep) {
+    let bind = |access, links| {
+        let (source, path) = (extra.source().to_owned(), extra.path().to_owned());
+        (path.clone(), ViewStep::Bind { source, path, access, links })
+    };
+    match extra {
+        // A socket or a pipe that is named itself is what was asked for.
+        Extra::ReadOnly(HostPath { path, real }) if shown_as == ShownAs::Overlay && real.is_dir() => {
+            (path.clone(), ViewStep::Overlaid { source: real.clone(), path: path.clone() })
+        }
+        Extra::ReadOnly(_) => bind(Access::ReadOnly, Links::Refused),
+        Extra::ReadWrite(_) => bind(Access::ReadWrite, Links::Refused),
+        Extra::Cache { .. } => bind(Access::ReadWrite, Links::Followed),
+        Extra::Tmpfs(path) => (path.clone(), private_dir(path, 0o755)),
+        Extra::Hide(path) => (path.clone(), ViewStep::Hide { path: path.clone() }),
+    }
+}
+
+/// The file that names the host's resolvers, where it is a link out of what is shown.
+fn resolver() -> Option<(PathBuf, ViewStep)> {
+    let file = std::fs::canonicalize("/etc/resolv.conf").ok()?;
+    let shown = SYSTEM.iter().any(|path| file.starts_with(path));
+    (!shown).then(|| as_on_host(&file)).flatten()
+}
+
+/// Directories on PATH that the system does not cover, and what they need beside them.
+pub(super) fn toolchains(search_path: &OsStr, home: Option<&Path>) -> Vec<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut dirs: Vec<&Path> = search_path
+        .as_bytes()
+        .split(|byte| *byte == b':')
+        .map(|dir| Path::new(OsStr::from_bytes(dir)))
+        .collect();
+    dirs.sort_unstable();
+    dirs.dedup();
+    dirs.retain(|dir| !SYSTEM.iter().chain(&["/proc", "/dev"]).any(|path| dir.starts_with(path)));
+    for dir in dirs.into_iter().filter(|dir| is_plain(dir) && dir.is_dir()) {
+        let Some(prefix) = dir.parent().filter(|prefix| *prefix != Path::new("/")) else { continue };
+        match home {
+            // The whole home is nobody's toolchain.
+            Some(home) if dir == home || home.starts_with(dir) => {}
+            Some(home) if dir.starts_with(home) => {
+                found.insert(dir.to_owned());
+                let beside: &[&str] = match prefix.strip_prefix(home) {
+                    Ok(below) if below == Path::new(USER_PREFIX) => &USER_SHARED,
+                    Ok(below) if below.as_os_str().is_empty() => &[],
+                    Ok(_) | Err(_) => &BESIDE_BIN,
+                };
+                found.extend(beside.iter().map(|name| prefix.join(name)).filter(|path| path.is_dir()));
+                // rustup's programs are links to one that looks for toolchains beside cargo's directory.
+                if dir.ends_with(".cargo/bin") {
+                    found.insert(home.join(".rustup"));
+                }
+            }
+            Some(_) | None => {
+                let is_prefix = dir.ends_with("bin") || dir.ends_with("sbin");
+                found.insert(if is_prefix { prefix.to_owned() } else { dir.to_owned() });
+            }
+        }
+    }
+    // What lies beneath another one is shown with it.
+    let tops = found
+        .iter()
+        .filter(|path| path.is_dir() && !path.ancestors().skip(1).any(|above| found.contains(above)));
+    tops.cloned().collect()
+}
+
+/// Absolute and without `..`.
+fn is_plain(path: &Path) -> bool {
+    path.is_absolute() && path.components().all(|part| part != Component::ParentDir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request<'a>(workspace: &str, home: &'a Path, extras: &'a [Extra]) -> ViewRequest<'a> {
+        ViewRequest {
+            profile: Profile::Strict,
+            workspace: WorkspaceMount::Copy { path: workspace.into(), source: "/src".into() },
+            home: Some(home),
+            search_path: OsStr::new("/usr/bin"),
+            net: &NetMode::None,
+            proc: ProcMode::Private,
+            extras,
+            shown_as: ShownAs::Overlay,
+            secret: &[],
+            secret_files: SecretFiles::None,
+        }
+    }
+
+    fn place(steps: &[ViewStep], wanted: impl Fn(&ViewStep) -> bool) -> usize {
+        steps.iter().position(wanted).unwrap()
+    }
+
+    #[test]
+    fn the_workspace_lies_in_the_empty_home() {
+        let steps = view(request("/home/u/work/p", Path::new("/home/u"), &[]));
+        let home = place(&steps, |step| matches!(step, ViewStep::Tmpfs { path, .. } if path.ends_with("u")));
+        let dir = place(&steps, |step| matches!(step, ViewStep::Dir { path, .. } if path.ends_with("work")));
+        let work = place(&steps, |step| matches!(step, ViewStep::Workspace(_)));
+        assert!(home < dir && dir < work);
+    }
+
+    #[test]
+    fn a_home_inside_the_workspace_is_the_workspace() {
+        let steps = view(request("/home", Path::new("/home/u"), &[]));
+        assert!(
+            !steps.iter().any(|step| matches!(step, ViewStep::Tmpfs { path, .. } if path.ends_with("u")))
+        );
+    }
+
+    #[test]
+    fn secrets_lie_over_what_the_host_has_there() {
+        let shown = HostPath { path: "/run/secrets".into(), real: "/run/secrets".into() };
+        let extras = [Extra::ReadOnly(shown)];
+        for profile in [Profile::Strict, Profile::Host] {
+            let request = ViewRequest {
+                profile,
+                secret_files: SecretFiles::Some,
+                ..request("/w", Path::new("/root"), &extras)
+            };
+            let steps = view(request);
+            let at = |wanted: &dyn Fn(&ViewStep) -> bool| steps.iter().rposition(wanted);
+            let secrets = at(&|step| matches!(step, ViewStep::Secrets { .. }));
+            let others = at(
+                &|step| matches!(step, ViewStep::Bind { path, .. } if path == Path::new("/run") || path.ends_with("run/secrets")),
+            );
+            assert!(secrets > others, "{profile}: {steps:#?}");
+            assert!(
+                at(&|step| matches!(step, ViewStep::Bind { path, .. } if path == Path::new("/run")))
+                    .is_none()
+            );
+        }
+        let without = view(request("/w", Path::new("/root"), &extras));
+        assert!(!without.iter().any(|step| matches!(step, ViewStep::Secrets { .. })));
+    }
+
+    #[test]
+    fn cache_directories_leave_no_trace_in_their_parents() {
+        let extras = [Extra::Cache { source: "/c".into(), path: "/w/a/target".into() }];
+        let steps = view(request("/w", Path::new("/root"), &extras));
+        let points: Vec<_> = steps
+            .iter()
+            .filter_map(
+                |step| if let ViewStep::MountPoint { path } = step { Some(path.as_path()) } else { None },
+            )
+            .collect();
+        assert_eq!(points, [Path::new("/w/a"), Path::new("/w/a/target")]);
+    }
+
+    #[test]
+    fn toolchains_in_a_home_show_their_parts_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path();
+        for made in [".cargo/bin", ".cargo/registry", ".rustup", ".py/bin", ".py/lib", ".py/secrets", "bin"]
+            .into_iter()
+            .chain([".local/bin", ".local/share/keyrings", ".local/share/pipx"])
+        {
+            std::fs::create_dir_all(home.join(made)).unwrap();
+        }
+        let path = [".cargo/bin", ".py/bin", ".local/bin", "bin", "."]
+            .map(|part| home.join(part).display().to_string())
+            .join(":");
+        let found = toolchains(OsStr::new(&path), Some(home));
+        let names: Vec<_> =
+            found.iter().map(|path| path.strip_prefix(home).unwrap().to_str().unwrap()).collect();
+        assert_eq!(
+            names,
+            [".cargo/bin", ".local/bin", ".local/share/pipx", ".py/bin", ".py/lib", ".rustup", "bin"]
+        );
+    }
+}

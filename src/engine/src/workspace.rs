@@ -1,0 +1,168 @@
+//! The directory a vault is bound to, and where what is known of its files is cached.
+
+use std::ffi::OsString;
+use std::io::{ErrorKind, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use avfs_hostfs::make;
+use avfs_hostfs::owner::hand_over;
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::to_hex;
+use avfs_types::path::TreePath;
+use avfs_types::{VAULT_DIR, VAULT_FILE};
+use avfs_vault::backend::BackendError;
+use avfs_vault::backend::sqlite::{COMPANIONS, OpenOptions, sibling};
+use avfs_vault::ignore::line_for;
+use avfs_vault::{Context, Vault, VaultError, key};
+
+/// The mark of a vault that lies in its directory's `.avfs`: it stays right when the directory is moved.
+const BOUND_ABOVE: &[u8] = b"..";
+
+#[derive(Debug, thiserror::Error)]
+pub enum WorkspaceError {
+    #[error("the vault {} is bound to no directory", vault.display())]
+    Unbound { vault: PathBuf },
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+impl Diagnose for WorkspaceError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Unbound { .. } => "vault.unbound",
+            Self::Vault(error) => error.code(),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unbound { .. } => Some("name the directory: avfs import DIR".to_owned()),
+            Self::Vault(error) => error.hint(),
+        }
+    }
+}
+
+/// What a vault at `path` says of the directory it is for.
+fn binding(path: &Path, dir: &Path) -> Vec<u8> {
+    let home = dir.join(VAULT_DIR);
+    // What is above a link's target is another directory.
+    if path == home.join(VAULT_FILE) && !home.is_symlink() {
+        return BOUND_ABOVE.to_vec();
+    }
+    dir.as_os_str().as_bytes().to_vec()
+}
+
+/// Makes a vault for the files of `dir`, and the directory it lies in, which is closed to others; a `.avfs` keeps
+/// itself out of git. Whatever fails, nothing is left behind.
+pub fn make_vault(
+    path: &Path,
+    dir: &Path,
+    options: OpenOptions,
+    context: Context,
+) -> Result<Vault, VaultError> {
+    let bound = binding(path, dir);
+    let home = path.parent().unwrap_or(Path::new("/"));
+    let was_there = home.exists();
+    let refused = |error| BackendError::no_place(home, error);
+    make::private_dirs(home).map_err(refused)?;
+    rustix::fs::access(home, rustix::fs::Access::WRITE_OK).map_err(|errno| refused(errno.into()))?;
+    let made = Vault::create(path, Some(&bound), options, context).and_then(|vault| {
+        if home.ends_with(VAULT_DIR) {
+            keep_out_of_git(home)?;
+            give_to_owner(path, home, dir)?;
+        }
+        Ok(vault)
+    });
+    if made.is_err() && !was_there {
+        // Empty, or somebody else's by now: then it stays.
+        let _ = std::fs::remove_dir(home);
+    }
+    made
+}
+
+/// Writes a `.gitignore`, unless something of that name is there, be it a link that leads nowhere.
+fn keep_out_of_git(home: &Path) -> Result<(), BackendError> {
+    let ignore = home.join(".gitignore");
+    let made = std::fs::OpenOptions::new().write(true).create_new(true).open(&ignore);
+    match made.and_then(|mut file| file.write_all(b"*\n")) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            Err(BackendError::io("write", &ignore, error))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// What root makes in somebody else's directory belongs to them: they must be able to use their vault.
+fn give_to_owner(path: &Path, home: &Path, dir: &Path) -> Result<(), BackendError> {
+    let owner = dir.metadata().map_err(|error| BackendError::io("look at", dir, error))?;
+    let siblings = COMPANIONS.iter().map(|suffix| sibling(path, suffix)).filter(|file| file.exists());
+    let files = [home.to_owned(), path.to_owned(), home.join(".gitignore")].into_iter().chain(siblings);
+    for file in files {
+        hand_over(&file, &owner).map_err(|error| BackendError::io("change the owner of", &file, error))?;
+    }
+    Ok(())
+}
+
+/// The directory whose files the vault keeps, if it was made for one.
+pub fn bound_dir(vault: &Vault) -> Result<Option<PathBuf>, VaultError> {
+    let Some(bound) = vault.read()?.meta(key::BOUND)? else { return Ok(None) };
+    if bound != BOUND_ABOVE {
+        return Ok(Some(PathBuf::from(OsString::from_vec(bound))));
+    }
+    let path = vault.path().and_then(|path| std::fs::canonicalize(path).ok());
+    // A copy that lies elsewhere is of no directory: what happens to be above it is somebody else's.
+    let home = path.as_deref().and_then(Path::parent).filter(|home| home.ends_with(VAULT_DIR));
+    Ok(home.and_then(Path::parent).map(Path::to_owned))
+}
+
+pub fn require_bound_dir(vault: &Vault) -> Result<PathBuf, WorkspaceError> {
+    let dir = bound_dir(vault)?;
+    dir.ok_or_else(|| WorkspaceError::Unbound { vault: vault.path().map(Path::to_owned).unwrap_or_default() })
+}
+
+/// Where the stat cache of one directory in one vault lies.
+#[must_use]
+pub fn stat_cache_path(cache_dir: &Path, vault_id: &str, dir: &Path) -> PathBuf {
+    let canonical = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+    let digest = blake3::hash(canonical.as_os_str().as_bytes());
+    cache_dir.join("stat").join(format!("{vault_id}-{}", to_hex(&digest.as_bytes()[..8])))
+}
+
+/// The line of an ignore file that leaves avfs's own cache out of a directory that it lies in. It holds copies of
+/// versions: those of one that has it would grow with every run.
+#[must_use]
+pub fn cache_line(cache_dir: &Path, dir: &Path) -> Option<String> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (cache_dir, dir) = (real(cache_dir), real(dir));
+    line_for(&TreePath::parse(cache_dir.strip_prefix(dir).ok()?.as_os_str().as_bytes()).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use avfs_types::clock::SystemClock;
+
+    use super::*;
+
+    #[test]
+    fn a_vault_in_its_directory_moves_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let old = dir.path().canonicalize().unwrap().join("old");
+        std::fs::create_dir_all(old.join(".avfs")).unwrap();
+        let context = Context { clock: std::sync::Arc::new(SystemClock), actor: "test".to_owned() };
+        let path = old.join(".avfs/vault.db");
+        let vault = Vault::create(&path, Some(BOUND_ABOVE), OpenOptions::default(), context.clone()).unwrap();
+        assert_eq!(bound_dir(&vault).unwrap(), Some(old.clone()));
+        drop(vault);
+        let new = dir.path().canonicalize().unwrap().join("new");
+        std::fs::rename(&old, &new).unwrap();
+        let vault =
+            Vault::open(&new.join(".avfs/vault.db"), OpenOptions::default(), context.clone()).unwrap();
+        assert_eq!(require_bound_dir(&vault).unwrap(), new);
+        drop(vault);
+        let copy = new.join("copy.db");
+        std::fs::copy(new.join(".avfs/vault.db"), &copy).unwrap();
+        let copy = Vault::open(&copy, OpenOptions::default(), context).unwrap();
+        assert_eq!(bound_dir(&copy).unwrap(), None);
+    }
+}

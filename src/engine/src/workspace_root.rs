@@ -1,0 +1,248 @@
+//! What a run stands on: which directory is the workspace, where it is seen inside, and whether the host's
+//! own directory can lie beneath it.
+
+use std::path::{Component, Path, PathBuf};
+
+use avfs_hostfs::stat::HostStat;
+use avfs_hostfs::{beneath, overlay, xattr};
+use avfs_request::{BackendChoice, BaseChoice, CacheMode, ExecutionRequest, ForkChoice};
+use avfs_types::diagnose::Diagnose;
+
+use crate::launcher::UpperRoot;
+
+/// Where a workspace without a directory of its own is seen.
+pub const UNBOUND_PATH: &str = "/workspace";
+
+#[derive(Debug, thiserror::Error)]
+pub enum GroundError {
+    #[error("the workspace cannot be seen at {}: it is not an absolute path below /", path.display())]
+    BadPlace { path: PathBuf },
+    #[error("the working directory {} is not inside the workspace {}", cwd.display(), workspace.display())]
+    CwdOutside { cwd: PathBuf, workspace: PathBuf },
+    #[error("{} cannot lie beneath the run as it is: {why}", dir.display())]
+    NotLive { dir: PathBuf, why: String },
+    #[error("a run on a persistent fork, from a version, or on a vault without a directory has no live base")]
+    NothingLive,
+    #[error("cannot look at {}", path.display())]
+    Io {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl Diagnose for GroundError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::BadPlace { .. } => "request.bad_place",
+            Self::CwdOutside { .. } => "request.cwd_outside",
+            Self::NotLive { .. } | Self::NothingLive => "request.no_live_base",
+            Self::Io { .. } => "workspace.io",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::BadPlace { .. } => Some("choose a path such as /srv/project".to_owned()),
+            Self::CwdOutside { .. } => Some("name a directory of the workspace: --cwd src".to_owned()),
+            Self::NotLive { .. } | Self::NothingLive => Some("leave out --base live".to_owned()),
+            Self::Io { .. } => None,
+        }
+    }
+}
+
+/// The places of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// The directory the vault is bound to.
+    pub bound: Option<PathBuf>,
+    /// Where the workspace is seen inside.
+    pub workspace: PathBuf,
+    pub cwd: PathBuf,
+}
+
+impl Places {
+    /// The working directory inside is the one outside, where that is in the workspace.
+    pub fn find(
+        request: &ExecutionRequest,
+        bound: Option<PathBuf>,
+        cwd_outside: &Path,
+    ) -> Result<Self, GroundError> {
+        let workspace = match (&request.at, &bound) {
+            (Some(at), _) => at.clone(),
+            (None, Some(bound)) => bound.clone(),
+            (None, None) => PathBuf::from(UNBOUND_PATH),
+        };
+        let plain =
+            |path: &Path| path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
+        if !plain(&workspace) || workspace == Path::new("/") {
+            return Err(GroundError::BadPlace { path: workspace });
+        }
+        let cwd = match &request.cwd {
+            Some(cwd) => workspace.join(cwd),
+            None => {
+                let below = bound.as_ref().and_then(|bound| cwd_outside.strip_prefix(bound).ok());
+                workspace.join(below.unwrap_or(Path::new("")))
+            }
+        };
+        let cwd: PathBuf = cwd.components().collect();
+        if !plain(&cwd) || !cwd.starts_with(&workspace) {
+            return Err(GroundError::CwdOutside { cwd, workspace });
+        }
+        Ok(Self { bound, workspace, cwd })
+    }
+}
+
+impl Places {
+    /// The working directory from the workspace's root; `.` for the root itself.
+    pub fn cwd_below(&self) -> PathBuf {
+        let below = self.cwd.strip_prefix(&self.workspace).unwrap_or(&self.cwd);
+        if below.as_os_str().is_empty() { PathBuf::from(".") } else { below.to_owned() }
+    }
+}
+
+/// Whether the directory itself lies beneath the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Beneath {
+    Live(PathBuf),
+    Cached,
+}
+
+impl Beneath {
+    pub fn choose(
+        request: &ExecutionRequest,
+        places: &Places,
+        cache_dir: &Path,
+    ) -> Result<Self, GroundError> {
+        let of_dir = matches!(request.fork, ForkChoice::Ephemeral { from: None });
+        let dir = places.bound.as_ref().filter(|_| of_dir && request.backend != BackendChoice::Copy);
+        if request.cache != CacheMode::Off {
+            // A result is remembered by the version the run stood on, so there has to be one.
+            return match (request.base, dir) {
+                (BaseChoice::Auto | BaseChoice::Cached, _) => Ok(Self::Cached),
+                (BaseChoice::Live, None) => Err(GroundError::NothingLive),
+                (BaseChoice::Live, Some(dir)) => {
+                    let why = "with --cache a run stands on a version".to_owned();
+                    Err(GroundError::NotLive { dir: dir.clone(), why })
+                }
+            };
+        }
+        match (request.base, dir) {
+            (BaseChoice::Cached, _) | (BaseChoice::Auto, None) => Ok(Self::Cached),
+            (BaseChoice::Live, None) => Err(GroundError::NothingLive),
+            (BaseChoice::Auto | BaseChoice::Live, Some(dir)) => {
+                match (why_not_live(dir, cache_dir)?, request.base) {
+                    (None, _) => Ok(Self::Live(dir.clone())),
+                    (Some(why), BaseChoice::Live) => Err(GroundError::NotLive { dir: dir.clone(), why }),
+                    (Some(why), BaseChoice::Auto | BaseChoice::Cached) => {
+                        tracing::debug!(%why, "the directory cannot be a lower layer");
+                        Ok(Self::Cached)
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What keeps a directory from being a lower layer.
+fn why_not_live(dir: &Path, cache_dir: &Path) -> Result<Option<String>, GroundError> {
+    let io = |source| GroundError::Io { path: dir.to_owned(), source };
+    let uid = rustix::process::geteuid();
+    let meta = std::fs::metadata(dir).map_err(io)?;
+    let owner = std::os::unix::fs::MetadataExt::uid(&meta);
+    if owner != uid.as_raw() && !uid.is_root() {
+        return Ok(Some(format!("it belongs to uid {owner}")));
+    }
+    if cache_dir.starts_with(dir) {
+        return Ok(Some("the cache directory lies in it".to_owned()));
+    }
+    let mounts = std::fs::read("/proc/self/mountinfo").map_err(io)?;
+    Ok(mounts_beneath(&mounts, dir).next().map(|at| format!("{} is mounted in it", at.display())))
+}
+
+/// The mounts beneath a directory, from the kernel's list.
+pub(super) fn mounts_beneath(mountinfo: &[u8], dir: &Path) -> impl Iterator<Item = PathBuf> {
+    use std::os::unix::ffi::OsStringExt;
+    let points =
+        mountinfo.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
+    let paths = points.map(|point| PathBuf::from(std::ffi::OsString::from_vec(unescape(point))));
+    paths.filter(move |path| path != dir && path.starts_with(dir))
+}
+
+/// The kernel writes blanks, tabs, newlines and backslashes as three octal digits.
+fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((byte, after)) = rest.split_first() {
+        let octal = || {
+            let digits = std::str::from_utf8(after.get(..3)?).ok()?;
+            u8::from_str_radix(digits, 8).ok()
+        };
+        match (*byte == b'\\').then(octal).flatten() {
+            Some(code) => {
+                plain.push(code);
+                rest = &after[3..];
+            }
+            None => {
+                plain.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    plain
+}
+
+/// How attributes are written in the directory an upper is to look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// As the user set them.
+    Plain,
+    /// As overlayfs stores them.
+    Stored,
+}
+
+/// What an upper over `dir` is to look like.
+pub fn upper_root(dir: &Path, names: Names, whiteouts: Vec<Vec<u8>>) -> Result<UpperRoot, GroundError> {
+    let io = |source| GroundError::Io { path: dir.to_owned(), source };
+    let fd = beneath::open_root(dir).map_err(io)?;
+    let fd = std::os::fd::AsFd::as_fd(&fd);
+    let HostStat { mode, mtime, .. } = beneath::fstat(fd).map_err(io)?;
+    let mut xattrs = xattr::read(fd).map_err(io)?;
+    match names {
+        Names::Plain => overlay::escape(&mut xattrs),
+        Names::Stored => overlay::without_marks(&mut xattrs),
+    }
+    Ok(UpperRoot { mode, mtime, xattrs, whiteouts })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_beneath_a_directory_are_found() {
+        let list = b"1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 8:2 / /home/a\\040b/data rw - ext4 /dev/b rw\n";
+        let first = |dir: &Path| mounts_beneath(list, dir).next();
+        assert_eq!(first(Path::new("/home/a b")), Some("/home/a b/data".into()));
+        assert_eq!(first(Path::new("/home/a")), None);
+        // A directory that is itself a mount can be a layer.
+        assert_eq!(first(Path::new("/home/a b/data")), None);
+    }
+
+    #[test]
+    fn attributes_that_look_like_overlayfs_marks_are_escaped() {
+        let dir = tempfile::tempdir().unwrap();
+        let fd = beneath::open_root(dir.path()).unwrap();
+        let fd = std::os::fd::AsFd::as_fd(&fd);
+        let set = [(b"user.overlay.x".to_vec(), b"1".to_vec()), (b"user.y".to_vec(), b"2".to_vec())];
+        if xattr::write(fd, &set).is_err() {
+            // A file system without user attributes has none to escape.
+            return;
+        }
+        let root = upper_root(dir.path(), Names::Plain, Vec::new()).unwrap();
+        let names: Vec<_> = root.xattrs.iter().map(|(name, _)| name.as_slice()).collect();
+        assert_eq!(names, [&b"user.overlay.overlay.x"[..], b"user.y"]);
+        let stored = upper_root(dir.path(), Names::Stored, Vec::new()).unwrap();
+        assert_eq!(stored.xattrs.len(), 1);
+    }
+}

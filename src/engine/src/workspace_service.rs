@@ -1,0 +1,208 @@
+//! The workspaces of a vault: task forks that are made on first use, what a run stands on, and forks that go when
+//! nobody has looked at them in time.
+
+use std::path::{Path, PathBuf};
+
+use avfs_request::{BackendChoice, ExecutionRequest, ForkChoice};
+use avfs_types::ids::{ContentId, ForkName, TreeId};
+use avfs_types::reference::Reference;
+use avfs_vault::VaultError;
+use avfs_vault::backend::{Life, VersionRecord};
+use avfs_vault::import::{ImportOptions, Imported, OnTrouble};
+use avfs_vault::layers::Stack;
+use avfs_vault::page::DirRef;
+use avfs_vault::version::full_root_of;
+
+use crate::proxy::Site;
+use crate::run::Run;
+use crate::workspace_root::{Beneath, GroundError, Places};
+
+/// Forks named in the note about those that went.
+const NAMED_MAX: usize = 5;
+
+/// What lies beneath a run.
+pub(super) enum Ground {
+    /// The directory itself; its version is made beside the command.
+    Live(PathBuf),
+    Stacked {
+        stack: Stack,
+        version: VersionRecord,
+        root: DirRef,
+    },
+    /// A copy in the scratch, which the command changes as it is.
+    Copied {
+        version: VersionRecord,
+        root: DirRef,
+    },
+}
+
+/// Gives runs their workspaces.
+#[derive(Clone, Copy)]
+pub struct WorkspaceService<'a> {
+    pub site: &'a Site<'a>,
+}
+
+impl WorkspaceService<'_> {
+    /// What the command will stand on.
+    pub(super) fn ground<E: From<GroundError> + From<VaultError>>(
+        &self,
+        places: &Places,
+        run: &mut Run,
+    ) -> Result<Ground, E> {
+        let site = self.site;
+        let request = run.request.clone();
+        let request = &request;
+        if let (Some(dir), Some(home)) = (&places.bound, &site.home)
+            && home.starts_with(dir)
+        {
+            let text =
+                "the workspace is your home directory, or lies around it: the command can read all of it";
+            run.note("workspace.home", text.to_owned());
+        }
+        if let Beneath::Live(dir) = Beneath::choose(request, places, &site.cache_dir)? {
+            return Ok(Ground::Live(dir));
+        }
+        let version = match run.base.clone() {
+            Some(version) => version,
+            None => self.base(places, run)?,
+        };
+        let root = {
+            let reader = site.vault.read()?;
+            full_root_of(&*reader, &version)?
+        };
+        if request.backend == BackendChoice::Copy {
+            return Ok(Ground::Copied { version, root });
+        }
+        let stack = site.vault.stack(&root, &site.layers, site.meter)?;
+        Ok(Ground::Stacked { stack, version, root })
+    }
+
+    /// The version that a run on no live base stands on; what is not in the vault yet is brought in.
+    pub(super) fn base(&self, places: &Places, run: &mut Run) -> avfs_vault::Result<VersionRecord> {
+        match run.request.fork.clone() {
+            ForkChoice::Ephemeral { from: Some(from) } => {
+                let (version, parent) = avfs_vault::version::resolve(&*self.site.vault.read()?, &from)?;
+                run.parent = parent.unwrap_or_else(ForkName::main);
+                Ok(version)
+            }
+            ForkChoice::Ephemeral { from: None } => {
+                if let Some(dir) = &places.bound {
+                    let imported = import_dir(self.site, dir)?;
+                    run.note_import(&imported);
+                }
+                self.head(&ForkName::main())
+            }
+            ForkChoice::Persistent { name, from } => self.task_fork(&name, from.as_ref(), places, run),
+        }
+    }
+
+    /// The files that would be, with and without times; nothing is brought in or made.
+    pub(super) fn base_now(
+        &self,
+        request: &ExecutionRequest,
+        places: &Places,
+    ) -> avfs_vault::Result<(TreeId, ContentId)> {
+        let of = |version: VersionRecord| (version.root, version.content);
+        let from = match &request.fork {
+            ForkChoice::Ephemeral { from } => from.as_ref(),
+            ForkChoice::Persistent { name, from } => match self.site.vault.fork(name) {
+                Ok(_) => return self.head(name).map(of),
+                Err(VaultError::NoFork { .. }) => from.as_ref(),
+                Err(error) => return Err(error),
+            },
+        };
+        match (from, &places.bound) {
+            (Some(from), _) => Ok(of(avfs_vault::version::resolve(&*self.site.vault.read()?, from)?.0)),
+            (None, Some(dir)) => {
+                let (root, _, _) =
+                    self.site.vault.survey(dir, &ForkName::main(), &import_options(self.site))?;
+                Ok((root.tree, root.content))
+            }
+            (None, None) => self.head(&ForkName::main()).map(of),
+        }
+    }
+
+    fn head(&self, fork: &ForkName) -> avfs_vault::Result<VersionRecord> {
+        let reader = self.site.vault.read()?;
+        let reference = Reference::parse(fork.as_str())?;
+        Ok(avfs_vault::version::resolve(&*reader, &reference)?.0)
+    }
+
+    /// The head of a task fork, which is made on first use.
+    fn task_fork(
+        &self,
+        name: &ForkName,
+        from: Option<&Reference>,
+        places: &Places,
+        run: &mut Run,
+    ) -> avfs_vault::Result<VersionRecord> {
+        let (site, vault) = (self.site, self.site.vault);
+        match vault.fork(name) {
+            Ok(_) => {
+                if let Some(from) = from {
+                    avfs_vault::version::resolve(&*vault.read()?, from)?;
+                    run.note("fork.exists", format!("fork {name} exists already, so --from means nothing"));
+                }
+                return self.head(name);
+            }
+            Err(VaultError::NoFork { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let main = Reference::parse(ForkName::main().as_str())?;
+        let of_dir = from.is_none() && places.bound.is_some();
+        let from = match (from, &places.bound) {
+            (Some(from), _) => from,
+            // Of the directory as it is now, or the first run would find nothing.
+            (None, Some(dir)) => {
+                let imported = import_dir(site, dir)?;
+                run.note_import(&imported);
+                &main
+            }
+            (None, None) => &main,
+        };
+        let made = match vault.create_fork(name, from, Life::Persistent) {
+            // Somebody else was faster; theirs is as good.
+            Err(VaultError::ForkExists { .. }) => false,
+            made => made.map(|_| true)?,
+        };
+        let head = self.head(name)?;
+        if made {
+            // So that a name that was mistyped is seen.
+            let version = || format!("version {}", head.id.short());
+            let begins = if of_dir { "the directory as it is now".to_owned() } else { version() };
+            run.note("fork.made", format!("fork {name} is new: it begins with {begins}"));
+        }
+        Ok(head)
+    }
+
+    /// Deletes forks that have expired; the one this run is for is used, so it stays. Failing to is no reason
+    /// not to run.
+    pub(super) fn expire_forks(&self, run: &mut Run) {
+        let text = match self.site.vault.expire_forks(std::slice::from_ref(&run.fork)) {
+            Ok(gone) if gone.is_empty() => return,
+            Ok(gone) => {
+                let names: Vec<&str> = gone.iter().take(NAMED_MAX).map(|name| name.as_str()).collect();
+                let more = gone.len() - names.len();
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                format!("deleted forks that had expired: {}{more}", names.join(", "))
+            }
+            Err(error) => format!("forks that have expired could not be deleted: {error}"),
+        };
+        run.note("fork.expired", text);
+    }
+}
+
+/// Brings the bound directory's present state onto the main fork.
+pub(super) fn import_dir(site: &Site<'_>, dir: &Path) -> avfs_vault::Result<Imported> {
+    site.vault.import(dir, &ForkName::main(), "import before a run", &import_options(site))
+}
+
+/// How the bound directory is read.
+pub(super) fn import_options<'a>(site: &'a Site<'_>) -> ImportOptions<'a> {
+    ImportOptions {
+        on_trouble: OnTrouble::KeepGoing,
+        stat_cache: site.stat_cache.as_deref(),
+        exclude: &site.exclude,
+        meter: site.meter,
+    }
+}

@@ -1,0 +1,184 @@
+//! Opens and makes files beneath a directory, never through a symbolic link and never out of it.
+//!
+//! Paths may be longer than the kernel takes in one call: they are walked in hops.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, openat2, statat};
+use rustix::io::Errno;
+
+use crate::stat::HostStat;
+
+/// Bytes of a path given to the kernel at once; PATH_MAX is 4096 with its terminating NUL.
+const HOP_BYTES_MAX: usize = 4000;
+
+/// How often a file that the kernel asks to be tried again is tried at once; then how often with a pause, two seconds
+/// in all.
+const AT_ONCE_TRIES_MAX: u32 = 100;
+const LEASE_PAUSES_MAX: u32 = 200;
+const LEASE_PAUSE: Duration = Duration::from_millis(10);
+
+/// Flags for a directory that is only walked through.
+pub const DIR: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+/// Flags for reading a file: a fifo or a device put in its place must not block the reader.
+pub const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+/// A directory the caller names (links in the name itself are the caller's own and are followed).
+pub fn open_root(path: &std::path::Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, DIR | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Opens `path` (components joined by `/`; empty for the directory itself) beneath `root`.
+pub fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+    create(root, path, flags, Mode::empty())
+}
+
+/// As [`open`], with the mode of a file that `O_CREAT` makes.
+pub fn create(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    let mut from: Option<OwnedFd> = None;
+    let mut rest = path;
+    while rest.len() > HOP_BYTES_MAX {
+        let cut = rest[..HOP_BYTES_MAX]
+            .iter()
+            .rposition(|b| *b == b'/')
+            .ok_or_else(|| io::Error::from(Errno::NAMETOOLONG))?;
+        from = Some(open_hop(dir_of(&from, root), &rest[..cut], DIR, Mode::empty())?);
+        rest = &rest[cut + 1..];
+    }
+    let last: &[u8] = if rest.is_empty() { b"." } else { rest };
+    open_hop(dir_of(&from, root), last, flags, mode)
+}
+
+fn dir_of<'a>(from: &'a Option<OwnedFd>, root: BorrowedFd<'a>) -> BorrowedFd<'a> {
+    from.as_ref().map_or(root, |fd| fd.as_fd())
+}
+
+fn open_hop(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let name = OsStr::from_bytes(path);
+    let mut tries = 0;
+    loop {
+        match openat2(dir, name, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, mode, resolve) {
+            Err(Errno::INTR) => {}
+            // Either a rename elsewhere in the tree raced with the resolution, which is over at once; or somebody has
+            // a lease on the file, such as a file server, and is asked to give it back, which may take long.
+            Err(Errno::AGAIN) if tries < AT_ONCE_TRIES_MAX => tries += 1,
+            Err(Errno::AGAIN) if tries < AT_ONCE_TRIES_MAX + LEASE_PAUSES_MAX => {
+                avfs_types::pause::point("leased");
+                std::thread::sleep(LEASE_PAUSE);
+                tries += 1;
+            }
+            // Somebody moved it out of the directory while the kernel walked there: as bad as a link that leads out.
+            Err(Errno::XDEV) => return Err(Errno::LOOP.into()),
+            // A socket, or a fifo that nobody reads: no file is there any more.
+            Err(Errno::NXIO) => return Err(Errno::NOENT.into()),
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// What `name` in `dir` is, not following it if it is a link.
+pub fn stat(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<HostStat> {
+    Ok(HostStat::of(&statat(dir, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?))
+}
+
+/// Waits until a write to an open file that has begun is over. Its stamp is that of the beginning, so that a file may
+/// look as if nobody had touched it for long while half of it is old.
+///
+/// Asking where data is takes the lock that a write holds (ext4, btrfs, tmpfs, overlayfs); XFS has reads take it. It
+/// moves the position of the file.
+pub fn outlast_write(file: BorrowedFd<'_>) {
+    // An empty file has no data; a file system that does not know waits for nothing.
+    let _ = rustix::fs::seek(file, rustix::fs::SeekFrom::Data(0));
+}
+
+/// What an open file is now.
+pub fn fstat(file: BorrowedFd<'_>) -> io::Result<HostStat> {
+    Ok(HostStat::of(&rustix::fs::fstat(file)?))
+}
+
+/// Where the symbolic link `name` in `dir` points.
+pub fn read_link(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Vec<u8>> {
+    match rustix::fs::readlinkat(dir, OsStr::from_bytes(name), Vec::new()) {
+        // Something else stands there now: the link is gone.
+        Err(Errno::INVAL) => Err(io::Error::from(io::ErrorKind::NotFound)),
+        other => Ok(other?.into_bytes()),
+    }
+}
+
+/// A name in a directory, and whether the directory says that it is one itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listed {
+    pub name: Vec<u8>,
+    /// Nothing where the file system does not tell.
+    pub is_dir: Option<bool>,
+}
+
+/// The names in a directory, sorted by their bytes, without `.` and `..`.
+pub fn names(dir: BorrowedFd<'_>) -> io::Result<Vec<Listed>> {
+    let mut buffer = Vec::with_capacity(64 * 1024);
+    let mut listing = rustix::fs::RawDir::new(dir, buffer.spare_capacity_mut());
+    let mut names = Vec::new();
+    while let Some(entry) = listing.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            let kind = entry.file_type();
+            let is_dir = (kind != rustix::fs::FileType::Unknown).then(|| kind.is_dir());
+            names.push(Listed { name: name.to_vec(), is_dir });
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_and_parents_do_not_lead_out() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("in")).unwrap();
+        std::fs::write(dir.path().join("secret"), "x").unwrap();
+        std::os::unix::fs::symlink(dir.path(), dir.path().join("in/out")).unwrap();
+        let root = open_root(&dir.path().join("in")).unwrap();
+        assert!(open(root.as_fd(), b"../secret", READ).is_err());
+        assert!(open(root.as_fd(), b"out/secret", READ).is_err());
+        assert!(open(root.as_fd(), b"out", READ).is_err());
+        // The control: the same file opens through a path that stays inside.
+        assert!(open(open_root(dir.path()).unwrap().as_fd(), b"secret", READ).is_ok());
+    }
+
+    #[test]
+    fn paths_longer_than_path_max_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = open_root(dir.path()).unwrap();
+        let name = "d".repeat(200);
+        let mut at = root.try_clone().unwrap();
+        let mut path = Vec::new();
+        for _ in 0..60 {
+            rustix::fs::mkdirat(&at, name.as_str(), Mode::from_raw_mode(0o755)).unwrap();
+            at = open(at.as_fd(), name.as_bytes(), DIR).unwrap();
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name.as_bytes());
+        }
+        assert!(path.len() > 12_000);
+        let deep = open(root.as_fd(), &path, DIR).unwrap();
+        assert_eq!(fstat(deep.as_fd()).unwrap(), fstat(at.as_fd()).unwrap());
+    }
+
+    #[test]
+    fn a_socket_is_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
+        let root = open_root(dir.path()).unwrap();
+        assert_eq!(open(root.as_fd(), b"socket", READ).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,332 @@
+//! File locks with patience: served in the order of asking, released by the kernel when the holder dies.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, Gid, Uid, flock};
+use rustix::io::Errno;
+
+use crate::threads::shielded;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Shared,
+    Exclusive,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    #[error("cannot open the lock file {}", path.display())]
+    Open {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the file system has no locks")]
+    Unsupported(#[source] std::io::Error),
+    #[error("still locked by another process after {} s", .0.as_secs())]
+    TimedOut(Duration),
+    #[error("cannot lock")]
+    Lock(#[source] std::io::Error),
+}
+
+impl LockError {
+    /// What a file that is open, and could not be locked, has answered.
+    #[must_use]
+    pub fn of(error: std::io::Error) -> Self {
+        error.raw_os_error().map(Errno::from_raw_os_error).map_or_else(|| Self::Lock(error), refused)
+    }
+}
+
+/// A held lock; dropping it gives it back.
+///
+/// Each lock has an open file description of its own, so it excludes threads of this process too.
+#[derive(Debug)]
+pub struct FileLock {
+    held: OwnedFd,
+}
+
+impl FileLock {
+    /// Waits in the kernel's queue, which is fair, for at most `patience`.
+    pub fn acquire(path: &Path, mode: Mode, patience: Duration) -> Result<Self, LockError> {
+        Self::take(opened(path, New::Own)?, mode, patience)
+    }
+
+    /// As [`Self::acquire`]: a lock file that is not there yet can be used by whoever can use the file it guards, and
+    /// by nobody else, whoever comes first.
+    pub fn acquire_for(
+        guarded: &Path,
+        path: &Path,
+        mode: Mode,
+        patience: Duration,
+    ) -> Result<Self, LockError> {
+        Self::take(opened(path, New::Like(guarded))?, mode, patience)
+    }
+
+    fn take(file: OwnedFd, mode: Mode, patience: Duration) -> Result<Self, LockError> {
+        let (now, wait) = match mode {
+            Mode::Shared => (FlockOperation::NonBlockingLockShared, FlockOperation::LockShared),
+            Mode::Exclusive => (FlockOperation::NonBlockingLockExclusive, FlockOperation::LockExclusive),
+        };
+        match flock(&file, now) {
+            Ok(()) => return Ok(Self { held: file }),
+            Err(Errno::WOULDBLOCK) => {}
+            Err(errno) => return Err(refused(errno)),
+        }
+        if patience.is_zero() {
+            return Err(LockError::TimedOut(patience));
+        }
+        avfs_types::pause::point("lock-wait");
+        match wait_for(file, now, wait, patience) {
+            Some(outcome) => outcome.map(|held| Self { held }).map_err(refused),
+            None => Err(LockError::TimedOut(patience)),
+        }
+    }
+
+    /// True if `path` still names the file that is locked, and not another one put in its place.
+    pub fn is_at(&self, path: &Path) -> std::io::Result<bool> {
+        let (held, there) = (rustix::fs::fstat(&self.held)?, rustix::fs::stat(path)?);
+        Ok((held.st_dev, held.st_ino) == (there.st_dev, there.st_ino))
+    }
+
+    /// Lets processes that are started from here hold it too: it is given back when all of them are gone.
+    pub fn pass_on(&self) -> std::io::Result<()> {
+        Ok(rustix::io::fcntl_setfd(&self.held, rustix::io::FdFlags::empty())?)
+    }
+
+    /// Takes the lock of a directory, or of any file that is there, if nobody holds it; nothing too if it has gone
+    /// meanwhile.
+    pub fn try_existing(path: &Path, mode: Mode) -> std::io::Result<Option<Self>> {
+        let held = match File::open(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            other => OwnedFd::from(other?),
+        };
+        let operation = match mode {
+            Mode::Shared => FlockOperation::NonBlockingLockShared,
+            Mode::Exclusive => FlockOperation::NonBlockingLockExclusive,
+        };
+        match flock(&held, operation) {
+            Err(Errno::WOULDBLOCK) => return Ok(None),
+            other => other?,
+        }
+        let lock = Self { held };
+        Ok(lock.is_at(path).unwrap_or(false).then_some(lock))
+    }
+
+    /// Takes the lock if nobody holds it.
+    pub fn try_acquire(path: &Path, mode: Mode) -> Result<Option<Self>, LockError> {
+        free(Self::acquire(path, mode, Duration::ZERO))
+    }
+
+    /// As [`Self::try_acquire`], with a file made as by [`Self::acquire_for`].
+    pub fn try_acquire_for(guarded: &Path, path: &Path, mode: Mode) -> Result<Option<Self>, LockError> {
+        free(Self::acquire_for(guarded, path, mode, Duration::ZERO))
+    }
+}
+
+fn free(taken: Result<FileLock, LockError>) -> Result<Option<FileLock>, LockError> {
+    match taken {
+        Ok(lock) => Ok(Some(lock)),
+        Err(LockError::TimedOut(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+type Outcome = Result<OwnedFd, Errno>;
+
+struct Wait {
+    file: OwnedFd,
+    operation: FlockOperation,
+    answer: mpsc::SyncSender<Outcome>,
+}
+
+/// Between two looks at a lock that no thread can wait for.
+const POLL_PAUSE: Duration = Duration::from_millis(5);
+
+/// Waiting threads with nothing to wait for.
+static IDLE: Mutex<Vec<mpsc::Sender<Wait>>> = Mutex::new(Vec::new());
+
+/// A blocking flock has no timeout, so another thread does the waiting; it may wait for ever. When nobody
+/// wants the lock any more the answer is not taken and the descriptor, and with it the lock, is dropped.
+fn wait_for(
+    file: OwnedFd,
+    now: FlockOperation,
+    operation: FlockOperation,
+    patience: Duration,
+) -> Option<Outcome> {
+    let idle = || IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (answer, take) = mpsc::sync_channel(0);
+    let start = || -> io::Result<mpsc::Sender<Wait>> {
+        let (send, receive) = mpsc::channel::<Wait>();
+        let again = send.clone();
+        let work = move || {
+            for wait in receive {
+                let outcome = loop {
+                    match flock(&wait.file, wait.operation) {
+                        Err(Errno::INTR) => {}
+                        other => break other,
+                    }
+                };
+                let _ = wait.answer.send(outcome.map(|()| wait.file));
+                idle().push(again.clone());
+            }
+        };
+        shielded(|| std::thread::Builder::new().spawn(work))?;
+        Ok(send)
+    };
+    let waiter = idle().pop();
+    let Ok(waiter) = waiter.map_or_else(start, Ok) else { return poll(file, now, patience) };
+    let sent = waiter.send(Wait { file, operation, answer });
+    debug_assert!(sent.is_ok(), "a waiting thread never ends");
+    take.recv_timeout(patience).ok()
+}
+
+/// Waits without another thread, where there can be none; others may be served first.
+fn poll(file: OwnedFd, now: FlockOperation, patience: Duration) -> Option<Outcome> {
+    let begun = Instant::now();
+    while begun.elapsed() < patience {
+        match flock(&file, now) {
+            Err(Errno::WOULDBLOCK | Errno::INTR) => std::thread::sleep(POLL_PAUSE),
+            outcome => return Some(outcome.map(|()| file)),
+        }
+    }
+    None
+}
+
+/// How often a lock file may be gone when it is opened and there when it is made.
+const OPEN_TRIES_MAX: usize = 100;
+
+/// How a lock file is made that is not there yet.
+#[derive(Clone, Copy, Debug)]
+enum New<'a> {
+    /// As any file of this process.
+    Own,
+    /// With the rights of the file that it guards.
+    Like(&'a Path),
+}
+
+fn opened(path: &Path, new: New<'_>) -> Result<OwnedFd, LockError> {
+    open(path, new).map_err(|source| LockError::Open { path: path.to_owned(), source })
+}
+
+fn open(path: &Path, new: New<'_>) -> io::Result<OwnedFd> {
+    for _ in 0..OPEN_TRIES_MAX {
+        match open_existing(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => return other,
+        }
+        match make(path, new) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => return other,
+        }
+    }
+    // A link that leads nowhere: it is not followed by who makes a file.
+    Err(Errno::LOOP.into())
+}
+
+fn open_existing(path: &Path) -> io::Result<OwnedFd> {
+    // For writing where that is allowed: NFS wants it of who locks alone.
+    let opened = File::options().read(true).write(true).open(path);
+    let opened = opened.or_else(|refused| File::open(path).map_err(|_| refused));
+    opened.map(OwnedFd::from)
+}
+
+fn make(path: &Path, new: New<'_>) -> io::Result<OwnedFd> {
+    let mut options = File::options();
+    options.read(true).write(true).create_new(true);
+    let New::Like(guarded) = new else { return options.open(path).map(OwnedFd::from) };
+    let like = guarded.metadata()?;
+    let bits = like.mode() & 0o777;
+    let file = OwnedFd::from(options.mode(bits).open(path)?);
+    // Where the file system keeps neither modes nor owners, or this user may not give a file away, the file has fewer
+    // rights than it might have, never more.
+    if rustix::process::geteuid().is_root() {
+        let (user, group) = (Uid::from_raw(like.uid()), Gid::from_raw(like.gid()));
+        let _ = rustix::fs::fchown(&file, Some(user), Some(group));
+    } else {
+        let _ = rustix::fs::fchown(&file, None, Some(Gid::from_raw(like.gid())));
+    }
+    let _ = rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(bits));
+    Ok(file)
+}
+
+fn refused(errno: Errno) -> LockError {
+    match errno {
+        Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL => LockError::Unsupported(errno.into()),
+        other => LockError::Lock(other.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_held_lock_is_waited_for_and_then_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let held = FileLock::acquire(&path, Mode::Exclusive, Duration::ZERO).unwrap();
+        let refused = FileLock::acquire(&path, Mode::Shared, Duration::from_millis(20)).unwrap_err();
+        assert!(matches!(refused, LockError::TimedOut(_)));
+        let waiter = std::thread::spawn({
+            let path = path.clone();
+            move || FileLock::acquire(&path, Mode::Exclusive, Duration::from_secs(60)).is_ok()
+        });
+        // The kernel lists those that wait for a lock, by the inode of its file.
+        let waits = format!(":{} ", path.metadata().unwrap().ino());
+        let is_waiting = || {
+            let locks = std::fs::read_to_string("/proc/locks").unwrap();
+            locks.lines().any(|line| line.contains("-> FLOCK  ADVISORY  WRITE") && line.contains(&waits))
+        };
+        while !is_waiting() {
+            std::thread::yield_now();
+        }
+        drop(held);
+        assert!(waiter.join().unwrap());
+        // The abandoned waiter above must not have kept the lock.
+        assert!(FileLock::acquire(&path, Mode::Exclusive, Duration::from_secs(60)).is_ok());
+    }
+
+    #[test]
+    fn a_new_lock_file_has_the_mode_of_what_it_guards() {
+        let dir = tempfile::tempdir().unwrap();
+        let guarded = dir.path().join("file");
+        std::fs::write(&guarded, "").unwrap();
+        for bits in [0o600, 0o644, 0o666, 0o640] {
+            std::fs::set_permissions(&guarded, PermissionsExt::from_mode(bits)).unwrap();
+            let path = dir.path().join(format!("lock-{bits:o}"));
+            drop(FileLock::acquire_for(&guarded, &path, Mode::Shared, Duration::ZERO).unwrap());
+            assert_eq!(path.metadata().unwrap().mode() & 0o7777, bits);
+        }
+        // One that is there stays as it is.
+        let path = dir.path().join("lock-600");
+        drop(FileLock::acquire_for(&guarded, &path, Mode::Shared, Duration::ZERO).unwrap());
+        assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o600);
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_no_lock_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        std::os::unix::fs::symlink(dir.path().join("nowhere"), &path).unwrap();
+        let refused = FileLock::acquire(&path, Mode::Shared, Duration::ZERO).unwrap_err();
+        assert!(matches!(refused, LockError::Open { path: named, .. } if named == path));
+        assert!(!dir.path().join("nowhere").exists());
+    }
+
+    #[test]
+    fn shared_holders_live_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let _one = FileLock::try_acquire(&path, Mode::Shared).unwrap().unwrap();
+        let _two = FileLock::try_acquire(&path, Mode::Shared).unwrap().unwrap();
+        assert!(FileLock::try_acquire(&path, Mode::Exclusive).unwrap().is_none());
+    }
+}

@@ -1,0 +1,112 @@
+//! What is wrong with a list, and where.
+
+use std::io;
+use std::path::PathBuf;
+
+use avfs_request::request_file::REQUEST_BYTES_MAX;
+use avfs_types::diagnose::Diagnose;
+use avfs_wire::LIST_VERSION;
+
+/// How a place in a list is told: by its file, which is `-` for standard input, and its line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub file: PathBuf,
+    pub line: u32,
+    /// Where JSON tells it.
+    pub column: Option<usize>,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { file, line, column } = self;
+        match column {
+            Some(column) => write!(f, "{}, line {line}, column {column}", file.display()),
+            None => write!(f, "{}, line {line}", file.display()),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ListError {
+    #[error("cannot read the list {}", file.display())]
+    Unreadable {
+        file: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot keep the list {} in {} while it is used", file.display(), dir.display())]
+    Spool {
+        file: PathBuf,
+        dir: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{place}: {problem}")]
+    Line { place: Place, problem: String, near: Option<String> },
+    #[error("{place}: the line has more than {REQUEST_BYTES_MAX} bytes")]
+    LineTooLong { place: Place },
+    #[error("{} has more than {max} items", file.display())]
+    TooMany { file: PathBuf, max: u32 },
+    #[error("{place}: recorded by a newer avfs: it is version {version}, and this one knows {LIST_VERSION}")]
+    Newer { place: Place, version: u64 },
+    #[error("{place}: the id {id:?} is that of line {first} already")]
+    Duplicate { place: Place, id: String, first: u32 },
+    #[error("{place}: {id:?} needs {need:?}, which is not in the list")]
+    UnknownNeed { place: Place, id: String, need: String },
+    #[error("{}: items that need one another in a circle: {}", file.display(), circle(ids))]
+    Cycle { file: PathBuf, ids: Vec<String> },
+    #[error("{place}: the list was changed while it was used")]
+    Changed { place: Place },
+    #[error("cannot write an item: {problem}")]
+    Unwritable { problem: String },
+}
+
+/// Ids of a circle that are named.
+const CIRCLE_SHOWN_MAX: usize = 20;
+
+fn circle(ids: &[String]) -> String {
+    let mut shown: Vec<String> = ids.iter().take(CIRCLE_SHOWN_MAX).cloned().collect();
+    if ids.len() > CIRCLE_SHOWN_MAX {
+        shown.push(format!("{} more", ids.len() - CIRCLE_SHOWN_MAX));
+    }
+    shown.extend(ids.first().cloned());
+    shown.join(" → ")
+}
+
+impl Diagnose for ListError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Unreadable { .. } | Self::Spool { .. } => "list.unreadable",
+            Self::Line { .. } => "list.malformed",
+            Self::LineTooLong { .. } | Self::TooMany { .. } => "list.too_long",
+            Self::Newer { .. } => "list.newer",
+            Self::Duplicate { .. } => "list.duplicate_id",
+            Self::UnknownNeed { .. } => "list.unknown_need",
+            Self::Cycle { .. } => "list.cycle",
+            Self::Changed { .. } => "list.changed",
+            Self::Unwritable { .. } => "list.unwritable",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Unreadable { .. } => {
+                "name a file with one command a line, or - for standard input".to_owned()
+            }
+            Self::Spool { .. } => "make room there, or set TMPDIR to another directory".to_owned(),
+            Self::Line { near: Some(near), .. } => format!("did you mean {near}?"),
+            Self::Line { near: None, .. } | Self::Unwritable { .. } => {
+                "see every key with: avfs schema, under ListItem".to_owned()
+            }
+            Self::LineTooLong { .. } => "put long input into a file of the workspace".to_owned(),
+            Self::TooMany { .. } => "cut it into several lists".to_owned(),
+            Self::Newer { .. } => "use the avfs that recorded it, or a newer one".to_owned(),
+            Self::Duplicate { .. } => "give it another id, or none: then it is the item's number".to_owned(),
+            Self::UnknownNeed { .. } => {
+                "needs names ids; an item without one has its number, from 1".to_owned()
+            }
+            Self::Cycle { .. } => "take one of these needs out".to_owned(),
+            Self::Changed { .. } => "start again, and leave the file alone until it is done".to_owned(),
+        })
+    }
+}

@@ -1,0 +1,118 @@
+//! One line of a list: what it is, and the item in it.
+
+use avfs_request::request_file::RequestFile;
+use avfs_types::base64::base64;
+use avfs_types::toml_source::nearest;
+use avfs_wire::{LIST_VERSION, ListHeader, ListItem};
+
+use super::check::check;
+
+/// How the items of a list are written; one list has one form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Objects of JSON.
+    Json,
+    /// Lines for a shell.
+    Plain,
+}
+
+impl Form {
+    /// Told by the first line that says something.
+    pub fn of(line: &[u8]) -> Self {
+        if line.trim_ascii_start().starts_with(b"{") { Self::Json } else { Self::Plain }
+    }
+}
+
+/// What is wrong with a line.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Wrong {
+    Json { column: Option<usize>, problem: String, near: Option<String> },
+    Newer { version: u64 },
+}
+
+impl Wrong {
+    pub fn value(problem: String) -> Self {
+        Self::Json { column: None, problem, near: None }
+    }
+
+    fn json(error: &serde_json::Error) -> Self {
+        let text = error.to_string();
+        let text = text.split(" at line ").next().unwrap_or_default();
+        let (problem, known) = text.split_once(", expected one of ").unwrap_or((text, ""));
+        let near = problem.strip_prefix("unknown field `").and_then(|rest| {
+            let word = rest.trim_end_matches('`');
+            let known = known.split(", ").map(|key| key.trim_matches('`'));
+            nearest(word, known.chain(OWN_KEYS)).map(str::to_owned)
+        });
+        // What was expected is a list of every key there is, unless it is short.
+        let problem = if problem.starts_with("unknown field") { problem } else { text };
+        let column = Some(error.column()).filter(|column| *column > 0);
+        Self::Json { column, problem: problem.to_owned(), near }
+    }
+}
+
+/// The keys of an item that no request has.
+const OWN_KEYS: [&str; 7] = ["id", "needs", "start", "expected", "retries", "noise", "run"];
+
+/// True for a line that says nothing.
+pub fn is_silent(line: &[u8]) -> bool {
+    let line = line.trim_ascii();
+    line.is_empty() || line.starts_with(b"#")
+}
+
+/// The header, if the first line is one.
+pub fn header(line: &[u8]) -> Result<Option<ListHeader>, Wrong> {
+    /// What tells a header, and nothing else: a newer one may have keys that are not known.
+    #[derive(serde::Deserialize)]
+    struct Version {
+        avfs_list: Option<u64>,
+    }
+    match serde_json::from_slice::<Version>(line) {
+        Ok(Version { avfs_list: Some(version) }) if version > LIST_VERSION => Err(Wrong::Newer { version }),
+        Ok(Version { avfs_list: Some(0) }) => Err(Wrong::value("avfs_list counts from 1".to_owned())),
+        Ok(Version { avfs_list: Some(_) }) => {
+            serde_json::from_slice(line).map(Some).map_err(|error| Wrong::json(&error))
+        }
+        // What is wrong with it is told where it is read as an item, unless it is the version itself.
+        Ok(Version { avfs_list: None }) => Ok(None),
+        Err(error) if line.windows(11).any(|part| part == b"\"avfs_list\"") => Err(Wrong::json(&error)),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The item in a line; `number` counts from 1.
+pub fn item(line: &[u8], form: Form, number: u32) -> Result<ListItem, Wrong> {
+    let mut item = match form {
+        Form::Json => {
+            // Without its end, or what is missing would be missed on the next line.
+            let item: ListItem =
+                serde_json::from_slice(line.trim_ascii_end()).map_err(|error| Wrong::json(&error))?;
+            check(&item)?;
+            item
+        }
+        Form::Plain => plain(line)?,
+    };
+    if item.id.is_empty() {
+        item.id = number.to_string();
+    }
+    Ok(item)
+}
+
+/// A line for a shell, whatever its bytes.
+fn plain(line: &[u8]) -> Result<ListItem, Wrong> {
+    let line = line.trim_ascii_start();
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.contains(&0) {
+        return Err(Wrong::value("the line holds a NUL byte, which no program can be given".to_owned()));
+    }
+    let request = match std::str::from_utf8(line) {
+        Ok(text) => RequestFile { command: text.into(), ..RequestFile::default() },
+        Err(_) => RequestFile {
+            command_mode: Some("shell".to_owned()),
+            command_base64: Some([b"/bin/sh", &b"-c"[..], line].map(base64).to_vec()),
+            ..RequestFile::default()
+        },
+    };
+    Ok(ListItem { request, ..ListItem::default() })
+}

@@ -1,0 +1,371 @@
+//! Lists as they are written by people and by avfs, and everything that can be wrong with one.
+
+use std::io::Write;
+use std::path::Path;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use avfs_request::request_file::RequestFile;
+use avfs_types::CommandLine;
+use avfs_types::diagnose::Diagnose;
+use avfs_wire::{
+    LIST_VERSION, ListExpected, ListHeader, ListItem, ListNoise, ListStart, OutputNoise, document,
+};
+
+use super::*;
+
+struct Listed {
+    dir: tempfile::TempDir,
+}
+
+impl Listed {
+    fn new(text: &[u8]) -> Self {
+        let listed = Self { dir: tempfile::tempdir().unwrap() };
+        std::fs::write(listed.path(), text).unwrap();
+        listed
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.dir.path().join("list")
+    }
+
+    fn open(&self) -> Result<ListFile, ListError> {
+        ListFile::open(&self.path(), self.dir.path())
+    }
+}
+
+fn open(text: &[u8]) -> Result<ListFile, ListError> {
+    Listed::new(text).open()
+}
+
+fn items(list: &ListFile) -> Vec<ListItem> {
+    (0..list.len()).map(|number| list.item(number).unwrap()).collect()
+}
+
+#[test]
+fn a_command_a_line_is_enough() {
+    let list = open(b"\n# a comment\n{\"command\": [\"true\"]}\n\n{\"command\": \"a | b\", \"needs\": [1]}")
+        .unwrap();
+    assert_eq!((list.len(), list.header()), (2, None));
+    assert_eq!((list.id(0), list.id(1), list.needs(1), list.line(1)), ("1", "2", &[0][..], 5));
+    let second = list.item(1).unwrap();
+    assert_eq!(second.request.command_line(), Ok(CommandLine::Shell("a | b".into())));
+    assert_eq!(request_json(&second).unwrap(), br#"{"command":"a | b"}"#);
+}
+
+#[test]
+fn plain_text_is_commands_for_a_shell() {
+    let list = open(b"#!/bin/sh\r\n  make test\r\n\n\t# no\n{ a; }\necho \xff").unwrap();
+    let commands: Vec<_> = items(&list).iter().map(|item| item.request.command_line().unwrap()).collect();
+    let odd = std::os::unix::ffi::OsStringExt::from_vec(b"echo \xff".to_vec());
+    let line = |text: &str| CommandLine::Shell(text.into());
+    assert_eq!(commands, [line("make test"), line("{ a; }"), CommandLine::Shell(odd)]);
+    assert_eq!(open(b"").unwrap().len(), 0);
+}
+
+#[test]
+fn every_key_of_a_request_is_one_of_an_item() {
+    let text = br#"{"command": ["x"], "cwd": "a", "env": {"A": "b"}, "timeout": "90s", "timeout_ms": null, "memory": "1GiB",
+        "net": "allow=example.org", "readonly": true}"#;
+    let text = String::from_utf8_lossy(text).replace('\n', " ");
+    let item = open(text.as_bytes()).unwrap().item(0).unwrap();
+    let request = RequestFile::parse(&request_json(&item).unwrap()).unwrap();
+    assert_eq!(request, item.request);
+    assert_eq!(request.timeout_ms, Some(None));
+    assert_eq!(request, RequestFile::parse(text.as_bytes()).unwrap());
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line() {
+    let good = "{\"command\": [\"a\"], \"id\": \"a\"}\n";
+    for (line, code, told) in [
+        (r#"{"command": ["a"], "nedes": []}"#, "list.malformed", "line 2, column 26: unknown field `nedes`"),
+        (r#"{"command": ["a"], "comand": []}"#, "list.malformed", "unknown field `comand`"),
+        (r#"{"command": ["a"], "id": "x", "id": "y"}"#, "list.malformed", "duplicate field `id`"),
+        (r#"{"command": ["a"]"#, "list.malformed", "line 2, column 17: EOF"),
+        (r#"["a"]"#, "list.malformed", "line 2: invalid type: sequence, expected an item"),
+        ("make test", "list.malformed", "line 2, column 1: expected value"),
+        (r#"{"id": "b"}"#, "list.malformed", "line 2: command: it is missing"),
+        (r#"{"command": []}"#, "list.malformed", "line 2: command: it is empty"),
+        (r#"{"command": ["", "x"]}"#, "list.malformed", "line 2: command: it is empty"),
+        (r#"{"command": ""}"#, "list.malformed", "line 2: command: it is empty"),
+        (r#"{"command": ["b"], "net": "all"}"#, "list.malformed", "line 2: net: "),
+        (r#"{"command": ["b"], "memory": "much"}"#, "list.malformed", "line 2: memory: "),
+        (r#"{"command": ["b"], "retries": -1}"#, "list.malformed", "line 2, column "),
+        (r#"{"command": ["b"], "start": {"tree": "abc"}}"#, "list.malformed", "start.tree: a digest has 64"),
+        (r#"{"command": ["b"], "expected": {"exit_code": 300}}"#, "list.malformed", "expected u8"),
+        (
+            r#"{"command": ["b"], "expected": {"exit_code": 0, "signal": 9}}"#,
+            "list.malformed",
+            "by exit_code or",
+        ),
+        (r#"{"command": ["b"], "noise": {"paths": ["["]}}"#, "list.malformed", "noise.paths: "),
+        (
+            r#"{"command": ["b"], "noise": {"output": [{"pattern": "("}]}}"#,
+            "list.malformed",
+            "\"(\" is no pattern: ",
+        ),
+        (r#"{"command": ["b"], "run": "x"}"#, "list.malformed", "run: "),
+        (r#"{"command": ["b"], "id": "b", "needs": ["b"]}"#, "list.malformed", "needs itself"),
+        (r#"{"command": ["b"], "id": ""}"#, "list.malformed", "an id may not be empty"),
+        (r#"{"command": ["b"], "id": "a"}"#, "list.duplicate_id", "line 2: the id \"a\" is that of line 1"),
+        (r#"{"command": ["b"], "needs": ["c"]}"#, "list.unknown_need", "line 2: \"2\" needs \"c\""),
+        (r#"{"avfs_list": 1}"#, "list.malformed", "unknown field `avfs_list`"),
+    ] {
+        let error = open(format!("{good}{line}\n").as_bytes()).unwrap_err();
+        assert_eq!(error.code(), code, "{line}: {error}");
+        assert!(error.to_string().contains(told), "{line}: {error}");
+        assert!(error.hint().is_some(), "{line}");
+    }
+    let slip = open(b"{\"command\": [], \"timout\": \"1s\"}").unwrap_err();
+    assert_eq!(slip.hint().as_deref(), Some("did you mean timeout?"));
+    let slip = open(b"{\"command\": [], \"need\": []}").unwrap_err();
+    assert_eq!(slip.hint().as_deref(), Some("did you mean needs?"));
+}
+
+#[test]
+fn a_circle_names_those_on_it() {
+    let text = b"{\"command\":\"a\",\"id\":\"a\",\"needs\":[\"b\"]}\n{\"command\":\"b\",\"id\":\"b\",\"needs\":[\"c\"]}\n\
+        {\"command\":\"c\",\"id\":\"c\",\"needs\":[\"d\",\"b\"]}\n{\"command\":\"d\",\"id\":\"d\"}\n";
+    let error = open(text).unwrap_err();
+    assert_eq!(error.code(), "list.cycle");
+    assert!(error.to_string().ends_with("in a circle: b → c → b"), "{error}");
+}
+
+#[test]
+fn a_chain_in_the_wrong_order_is_no_circle() {
+    let lines = (1..50_000).map(|n| format!("{{\"command\":\"x\",\"needs\":[{}]}}\n", n + 1));
+    let list = open((lines.collect::<String>() + "{\"command\":\"x\"}").as_bytes()).unwrap();
+    assert_eq!((list.len(), list.needs(0), list.needs(49_999)), (50_000, &[1][..], &[][..]));
+}
+
+#[test]
+fn a_list_of_a_newer_avfs_is_refused_as_such() {
+    let error = open(b"{\"avfs_list\": 2, \"more\": {}}\n{\"what\": 1}\n").unwrap_err();
+    assert_eq!(error.code(), "list.newer");
+    assert!(error.to_string().contains("line 1: recorded by a newer avfs"), "{error}");
+    for bad in [&b"{\"avfs_list\": 0}"[..], b"{\"avfs_list\": \"1\"}", b"{\"avfs_list\": 1, \"x\": 1}"] {
+        assert_eq!(open(bad).unwrap_err().code(), "list.malformed");
+    }
+    assert_eq!(open(b"{\"avfs_list\": 1}\n").unwrap().header().unwrap().avfs_list, LIST_VERSION);
+}
+
+#[test]
+fn a_line_that_does_not_end_is_not_read_to_its_end() {
+    let listed = Listed::new(b"{\"command\":\"");
+    let file = std::fs::File::options().append(true).open(listed.path()).unwrap();
+    // A hole of 1 TiB: reading on would take hours.
+    file.set_len(1 << 40).unwrap();
+    assert_eq!(listed.open().unwrap_err().code(), "list.too_long");
+}
+
+#[test]
+fn a_change_underneath_is_noticed() {
+    let listed = Listed::new(b"true\nfalse\n");
+    let list = listed.open().unwrap();
+    let mut file = std::fs::File::options().write(true).open(listed.path()).unwrap();
+    file.write_all(b"rm x\n").unwrap();
+    assert_eq!(list.item(0).unwrap_err().code(), "list.changed");
+    assert!(list.item(1).is_ok());
+    file.set_len(7).unwrap();
+    assert_eq!(list.item(1).unwrap_err().code(), "list.changed");
+}
+
+#[test]
+fn what_cannot_be_read_twice_is_kept_without_a_name() {
+    let listed = Listed::new(b"");
+    let fifo = listed.dir.path().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
+        .unwrap();
+    let writer = std::thread::spawn({
+        let fifo = fifo.clone();
+        move || std::fs::write(fifo, "true\nfalse\n").unwrap()
+    });
+    let list = ListFile::open(&fifo, listed.dir.path()).unwrap();
+    writer.join().unwrap();
+    assert_eq!(list.item(1).unwrap().request.command, json!("false"));
+    assert_eq!(std::fs::read_dir(listed.dir.path()).unwrap().count(), 2, "list and fifo");
+    let missing = ListFile::open(Path::new("/no/such/list"), listed.dir.path()).unwrap_err();
+    assert_eq!(missing.code(), "list.unreadable");
+}
+
+#[test]
+fn equal_lists_have_equal_digests() {
+    let (one, two) = (open(b"true\n").unwrap(), open(b"true \n").unwrap());
+    assert_eq!(one.digest(), open(b"true\n").unwrap().digest());
+    assert_ne!(one.digest(), two.digest());
+    assert_eq!(one.digest().to_hex(), blake3::hash(b"true\n").to_hex().as_str());
+}
+
+/// What the schema says of a kind of line.
+fn schema(of: &str) -> jsonschema::Validator {
+    let document = document();
+    let one = json!({ "$ref": format!("#/$defs/{of}"), "$defs": document["$defs"] });
+    jsonschema::validator_for(&one).unwrap()
+}
+
+#[test]
+fn the_schema_takes_what_is_read() {
+    let schema = schema("ListItem");
+    let holds = |text: &str| schema.is_valid(&serde_json::from_str(text).unwrap());
+    assert!(holds(r#"{"command": ["true"]}"#));
+    assert!(holds(
+        r#"{"command": "x", "id": "a", "needs": ["b"], "noise": {"mtimes": true}, "timeout_ms": null}"#
+    ));
+    assert!(holds(r#"{"command": "x", "id": 7, "needs": [1]}"#));
+    assert!(!holds(r#"{"command": "x", "nedes": []}"#));
+    assert!(!holds(r#"{"command": "x", "expected": {"exit": 1}}"#));
+}
+
+fn digest() -> impl Strategy<Value = Option<String>> {
+    proptest::option::of("[0-9a-f]{64}")
+}
+
+fn request() -> impl Strategy<Value = RequestFile> {
+    let words = ("\\PC{1,12}", proptest::collection::vec("\\PC{0,12}", 0..3))
+        .prop_map(|(program, words)| [vec![program], words].concat());
+    let text = || proptest::option::of("\\PC{0,8}");
+    let timeout = proptest::option::of(proptest::option::of(any::<u64>()));
+    let env = proptest::collection::btree_map("[A-Z]{1,4}", "\\PC{0,8}", 0..3);
+    (words, any::<bool>(), text(), timeout, env, any::<bool>()).prop_map(
+        |(words, shell, cwd, timeout_ms, env, readonly)| RequestFile {
+            command: if shell { Value::from(words.join(" ")) } else { Value::from(words) },
+            cwd,
+            timeout_ms,
+            env,
+            readonly,
+            memory: if readonly { json!(5) } else { Value::Null },
+            ..RequestFile::default()
+        },
+    )
+}
+
+fn noise() -> impl Strategy<Value = ListNoise> {
+    let output = proptest::collection::vec(("[a-z.+]{1,5}", "\\PC{0,5}"), 0..3);
+    (any::<bool>(), proptest::collection::vec("[a-z*/]{1,6}", 0..3), output).prop_filter_map(
+        "a pattern that is none",
+        |(mtimes, paths, output)| {
+            let output: Vec<_> =
+                output.into_iter().map(|(pattern, replace)| OutputNoise { pattern, replace }).collect();
+            let valid = output.iter().all(|noise| regex::Regex::new(&noise.pattern).is_ok())
+                && paths.iter().all(|path| avfs_types::glob::of_path(path).is_ok());
+            valid.then_some(ListNoise { mtimes, paths, output })
+        },
+    )
+}
+
+prop_compose! {
+    fn item()(
+        request in request(),
+        start in proptest::option::of((digest(), digest(), digest())),
+        expected in proptest::option::of((any::<u8>(), any::<bool>(), digest(), digest(), digest())),
+        noise in proptest::option::of(noise()),
+        retries in proptest::option::of(any::<u32>()),
+        run in proptest::option::of("[0-9a-f]{10}"),
+    ) -> ListItem {
+        ListItem {
+            start: start.map(|(version, tree, content)| ListStart { version, tree, content }),
+            expected: expected.map(|(code, killed, stdout, tree, version)| ListExpected {
+                exit_code: (!killed).then_some(code),
+                signal: killed.then_some(code),
+                stdout,
+                tree,
+                version,
+                ..ListExpected::default()
+            }),
+            noise,
+            retries,
+            run,
+            request,
+            ..ListItem::default()
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if std::env::var_os("AVFS_TEST_LONG").is_some() { 256 } else { 64 }))]
+
+    #[test]
+    fn what_is_written_is_read(mut written in proptest::collection::vec(item(), 0..8)) {
+        let count = written.len();
+        for (number, item) in written.iter_mut().enumerate() {
+            item.id = format!("#{number} \"ä\"");
+            // Later ones too: the order of a list means nothing.
+            item.needs = (number + 1..count).map(|need| format!("#{need} \"ä\"")).collect();
+        }
+        let header = ListHeader { avfs_list: LIST_VERSION, at: Some("/w".to_owned()), ..ListHeader::default() };
+        let mut writer = ListWriter::new(Vec::new(), &header).unwrap();
+        written.iter().for_each(|item| writer.item(item).unwrap());
+        let text = writer.finish().unwrap();
+        let list = open(&text).unwrap();
+        prop_assert_eq!(list.header(), Some(&header));
+        for (number, item) in items(&list).iter().enumerate() {
+            prop_assert_eq!(item, &written[number]);
+            prop_assert_eq!(list.id(number), &item.id);
+            let request = RequestFile::parse(&request_json(item).unwrap()).unwrap();
+            prop_assert_eq!(&request, &item.request);
+        }
+        // And the schema says the same.
+        let schema = schema("ListItem");
+        for line in text.split(|byte| *byte == b'\n').skip(1).filter(|line| !line.is_empty()) {
+            let line: Value = serde_json::from_slice(line).unwrap();
+            prop_assert!(schema.is_valid(&line), "{}", line);
+        }
+    }
+
+    #[test]
+    fn no_bytes_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = open(&bytes);
+        let _ = open(&[b"{\"command\":", bytes.as_slice(), b"}"].concat());
+    }
+
+    #[test]
+    fn no_object_is_too_odd(text in "(\\{\"(avfs_list|command|needs|id|start|noise)\": ?(1|\"a\"|\\[\"1\"\\]|\\{\\}|null)[,}]\n?){0,6}") {
+        let _ = open(text.as_bytes());
+    }
+}
+
+/// How much memory a process of its own needs for a long list.
+#[test]
+fn a_long_list_costs_little() {
+    const VARIABLE: &str = "AVFS_TEST_LONG_LIST";
+    if let Some(path) = std::env::var_os(VARIABLE) {
+        let list = ListFile::open(Path::new(&path), Path::new("/")).unwrap();
+        assert_eq!((list.len(), list.needs(24_999)), (25_000, &[24_998][..]));
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+        assert!(peak < 20_000, "{peak} KiB");
+        return;
+    }
+    let listed = Listed::new(b"");
+    let file = std::fs::File::create(listed.path()).unwrap();
+    let mut writer =
+        ListWriter::new(std::io::BufWriter::new(file), &ListHeader { avfs_list: 1, ..Default::default() })
+            .unwrap();
+    let digest = Some("ab".repeat(32));
+    for number in 0..25_000_u32 {
+        let command = json!(["sh", "-c", format!("echo {number} > file-{number}")]);
+        writer
+            .item(&ListItem {
+                id: format!("{number:010x}"),
+                needs: number.checked_sub(1).map(|need| format!("{need:010x}")).into_iter().collect(),
+                start: Some(ListStart {
+                    version: digest.clone(),
+                    tree: digest.clone(),
+                    content: digest.clone(),
+                }),
+                request: RequestFile { command, ..RequestFile::default() },
+                ..ListItem::default()
+            })
+            .unwrap();
+    }
+    writer.finish().unwrap();
+    let test = std::env::current_exe().unwrap();
+    let name = "runtime::list::tests::a_long_list_costs_little";
+    let mut child = std::process::Command::new(test);
+    child.args(["--exact", name, "--nocapture"]).env(VARIABLE, listed.path());
+    let output = child.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

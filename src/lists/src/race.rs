@@ -1,0 +1,90 @@
+//! Which of several attempts wins. Pure: knows numbers and what was printed.
+
+use avfs_types::diagnose::Diagnose;
+
+/// What makes an attempt that succeeded the best one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aim {
+    HighestScore,
+    LowestScore,
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ScoreError {
+    #[error("the score command printed nothing")]
+    Nothing,
+    #[error("the score command printed {line:?} as its last line, which is no number")]
+    NotANumber { line: String },
+}
+
+impl Diagnose for ScoreError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Nothing | Self::NotANumber { .. } => "race.bad_score",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some("print a number as the last line".to_owned())
+    }
+}
+
+/// The number in the last line of what a score command printed.
+pub fn score_of(stdout: &str) -> Result<f64, ScoreError> {
+    /// Of a line that is no number this much is shown.
+    const SHOWN_CHARS_MAX: usize = 80;
+    let line = stdout.trim_end().lines().last().unwrap_or_default().trim();
+    if line.is_empty() {
+        return Err(ScoreError::Nothing);
+    }
+    let number = line.parse::<f64>().ok().filter(|number| number.is_finite());
+    number.ok_or_else(|| ScoreError::NotANumber { line: line.chars().take(SHOWN_CHARS_MAX).collect() })
+}
+
+/// The attempt with the best score; of equals the one with the lowest number.
+pub fn best(aim: Aim, scores: impl IntoIterator<Item = (usize, f64)>) -> Option<usize> {
+    let mut best: Option<(usize, f64)> = None;
+    for (number, score) in scores {
+        let better = best.is_none_or(|(other, held)| match aim {
+            _ if score == held => number < other,
+            Aim::HighestScore => score > held,
+            Aim::LowestScore => score < held,
+        });
+        if better {
+            best = Some((number, score));
+        }
+    }
+    best.map(|(number, _)| number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_score_is_the_last_line() {
+        for (printed, score) in [
+            ("1", 1.0),
+            ("a\n b 7\n-2.5e3\n", -2500.0),
+            ("4 \n\n\n", 4.0),
+            ("x\r\n12\r\n", 12.0),
+            ("-0", 0.0),
+        ] {
+            assert_eq!(score_of(printed), Ok(score), "{printed:?}");
+        }
+        for nothing in ["", "\n \n"] {
+            assert_eq!(score_of(nothing), Err(ScoreError::Nothing));
+        }
+        for bad in ["1\nall good", "NaN", "inf", "1 2", "0x10", "12%"] {
+            assert!(matches!(score_of(bad), Err(ScoreError::NotANumber { .. })), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_best_of_equals_is_the_first() {
+        let scores = [(3, 7.0), (1, 2.0), (2, 7.0), (4, -0.0), (0, 0.0)];
+        assert_eq!(best(Aim::HighestScore, scores), Some(2));
+        assert_eq!(best(Aim::LowestScore, scores), Some(0));
+        assert_eq!(best(Aim::LowestScore, []), None);
+    }
+}

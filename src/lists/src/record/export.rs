@@ -1,0 +1,193 @@
+//! From rows of the journal to items of a list.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use avfs_request::Retention;
+use avfs_request::request_file::RequestFile;
+use avfs_types::ids::{RunId, VersionId};
+use avfs_types::redact::REDACTED;
+use avfs_vault::backend::{Reader, RunRecord, RunState, VersionRecord};
+use avfs_vault::{Vault, VaultError};
+use avfs_wire::{ListExpected, ListItem, ListStart};
+
+use super::selection::Selection;
+
+/// Rows read at once.
+const BATCH_ROWS: usize = 200;
+
+/// What was written, and what was not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    pub items: u64,
+    /// Runs that are not in the list, by what they are instead: a state, or `unreadable`.
+    pub left_out: BTreeMap<&'static str, u64>,
+    /// Items without digests, since their versions are gone.
+    pub without_versions: u64,
+    /// Items whose command was written down without a credential that it had.
+    pub redacted: u64,
+}
+
+/// Gives the items of a list to `write`, oldest first. No reader is open meanwhile.
+pub fn export<E: From<VaultError>>(
+    vault: &Vault,
+    selection: &Selection,
+    mut write: impl FnMut(&ListItem) -> Result<(), E>,
+) -> Result<Exported, E> {
+    let (mut exported, mut after) = (Exported::default(), 0);
+    loop {
+        let runs = selection.after(vault, after, BATCH_ROWS)?;
+        let Some(last) = runs.last() else { return Ok(exported) };
+        after = last.seq;
+        let mut items = Vec::with_capacity(runs.len());
+        {
+            let reader = vault.read()?;
+            for run in &runs {
+                match replayable(run) {
+                    Ok(request) => items.push(item(&*reader, run, request, selection)?),
+                    Err(why) => *exported.left_out.entry(why).or_default() += 1,
+                }
+            }
+        }
+        for item in &items {
+            write(item)?;
+            exported.items += 1;
+            exported.without_versions += u64::from(is_without_versions(item));
+            exported.redacted += u64::from(is_redacted(item));
+        }
+    }
+}
+
+/// How many runs there are.
+pub fn count(vault: &Vault, selection: &Selection) -> Result<u64, VaultError> {
+    let (mut count, mut after) = (0, 0);
+    loop {
+        let runs = selection.after(vault, after, BATCH_ROWS)?;
+        let Some(last) = runs.last() else { return Ok(count) };
+        after = last.seq;
+        count += runs.len() as u64;
+    }
+}
+
+/// The request of a run that can be asked for again; else what the run is.
+fn replayable(run: &RunRecord) -> Result<RequestFile, &'static str> {
+    if run.state != RunState::Completed {
+        return Err(run.state.word());
+    }
+    let request = RequestFile::parse(run.request.as_bytes()).map_err(|_| "unreadable")?;
+    request.check().map_err(|_| "unreadable")?;
+    Ok(request)
+}
+
+fn item(
+    reader: &dyn Reader,
+    run: &RunRecord,
+    request: RequestFile,
+    selection: &Selection,
+) -> Result<ListItem, VaultError> {
+    let version = |id: Option<VersionId>| {
+        Ok::<_, VaultError>(match id {
+            Some(id) => reader.version(&id)?,
+            None => None,
+        })
+    };
+    let before = version(run.version_before)?;
+    let after = match run.version_after {
+        Some(_) => version(run.version_after)?,
+        // It left what it found, unless what it left was not kept.
+        None if is_dropped(run, &request) => None,
+        None => before.clone(),
+    };
+    let needs = match before.as_ref().and_then(|before| before.run.as_deref()) {
+        Some(maker) => needed(reader, maker, selection)?,
+        None => None,
+    };
+    Ok(ListItem {
+        id: run.id.to_string(),
+        needs: needs.into_iter().map(|id| id.to_string()).collect(),
+        start: before.as_ref().map(|before| ListStart {
+            version: Some(before.id.to_hex()),
+            tree: Some(before.root.to_hex()),
+            content: Some(before.content.to_hex()),
+        }),
+        expected: Some(expected(run, after.as_ref())),
+        run: Some(run.id.to_string()),
+        request: portable(request),
+        ..ListItem::default()
+    })
+}
+
+/// The run that made a version, if it is in the list.
+fn needed(reader: &dyn Reader, maker: &str, selection: &Selection) -> Result<Option<RunId>, VaultError> {
+    let Ok(id) = RunId::parse(maker) else { return Ok(None) };
+    let maker = reader.run(&id)?;
+    Ok(maker.filter(|maker| selection.holds(maker) && replayable(maker).is_ok()).map(|maker| maker.id))
+}
+
+/// True if a run without a version may have changed something.
+fn is_dropped(run: &RunRecord, request: &RequestFile) -> bool {
+    run.discarded_at.is_some() || request.retention.as_deref() == Some(Retention::Discard.word())
+}
+
+/// What the journal says of a result.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct JournaledOutputs {
+    stdout_digest: Option<String>,
+    stderr_digest: Option<String>,
+    stdout_truncated: bool,
+    stderr_truncated: bool,
+}
+
+fn expected(run: &RunRecord, after: Option<&VersionRecord>) -> ListExpected {
+    let outputs: JournaledOutputs = match knows_outputs(&run.request) {
+        true => serde_json::from_str(&run.result).unwrap_or_default(),
+        false => JournaledOutputs::default(),
+    };
+    // The digest of a part would be another one wherever the limit is.
+    let whole = |digest: Option<String>, truncated: bool| digest.filter(|_| !truncated);
+    let number = |number: Option<i32>| number.and_then(|number| u8::try_from(number).ok());
+    ListExpected {
+        exit_code: number(run.exit_code),
+        signal: number(run.signal),
+        stdout: whole(outputs.stdout_digest, outputs.stdout_truncated),
+        stderr: whole(outputs.stderr_digest, outputs.stderr_truncated),
+        tree: after.map(|after| after.root.to_hex()),
+        content: after.map(|after| after.content.to_hex()),
+        version: after.map(|after| after.id.to_hex()),
+    }
+}
+
+/// Rows from before requests told what they set have the digest of nothing where the output streamed.
+fn knows_outputs(request: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Since {
+        env: Option<serde::de::IgnoredAny>,
+    }
+    serde_json::from_str::<Since>(request).is_ok_and(|since| since.env.is_some())
+}
+
+/// A request without what belongs to one vault, one fork or one host: whoever runs the list chooses those.
+fn portable(request: RequestFile) -> RequestFile {
+    RequestFile {
+        schema_version: None,
+        vault: None,
+        fork: None,
+        from: None,
+        retention: None,
+        base: None,
+        scratch: None,
+        backend: None,
+        cache: Vec::new(),
+        ..request
+    }
+}
+
+fn is_without_versions(item: &ListItem) -> bool {
+    item.start.is_none() || item.expected.as_ref().is_none_or(|expected| expected.tree.is_none())
+}
+
+fn is_redacted(item: &ListItem) -> bool {
+    item.request.command.to_string().contains(REDACTED)
+}

@@ -1,0 +1,239 @@
+//! The decision: every simple command is judged by itself, layer after layer, and the strictest of all wins.
+//!
+//! Total and deterministic: every request gets a decision, and the same one each time.
+
+use avfs_request::choices::PolicyProfile;
+use avfs_request::{ExecutionTimeout, Limits, NetMode};
+
+use crate::caps::{Cap, shorter};
+use crate::category::{Categories, Category};
+use crate::decision::{Action, ExecutionDecision, OnViolation};
+use crate::defaults;
+use crate::explanation::{Explained, Explanation};
+use crate::layer::{Authority, Layer};
+use crate::opening::Opening;
+use crate::profile::Profiles;
+use crate::reading::{Asked, Judged, Reading};
+use crate::verdict::{Fit, Tier, Verdict};
+
+/// The built-in defaults and the layers over them.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// In the order of their tiers; at most one of each.
+    layers: Vec<Layer>,
+}
+
+/// Whether the system layer has said anything of a command.
+#[derive(Clone, Copy)]
+enum System {
+    Silent,
+    Spoke,
+}
+
+/// What a layer may do: loosen the defaults, but not what a mightier one has said; the project's never.
+fn may(tier: Tier, system: System) -> Authority {
+    match (tier, system) {
+        (Tier::System, _) | (Tier::User, System::Silent) => Authority::Replace,
+        (Tier::User, System::Spoke) | (Tier::Vault, _) => Authority::Tighten,
+    }
+}
+
+impl Policy {
+    /// What holds where there are no files.
+    #[must_use]
+    pub fn builtin() -> Self {
+        Self::default()
+    }
+
+    /// With what the files of a tier say, in place of what was there for it.
+    #[must_use]
+    pub fn with(mut self, layer: Layer) -> Self {
+        self.layers.retain(|other| other.tier != layer.tier);
+        self.layers.push(layer);
+        self.layers.sort_by_key(|layer| layer.tier);
+        self
+    }
+
+    /// With a profile that the caller has named: it counts like one of the user's own file.
+    #[must_use]
+    pub fn with_profile(mut self, profile: PolicyProfile) -> Self {
+        let at = self.layers.iter().position(|layer| layer.tier == Tier::User);
+        let mut user = at.map_or_else(|| Layer::new(Tier::User), |at| self.layers.remove(at));
+        user.profiles = user.profiles.with(profile);
+        self.with(user)
+    }
+
+    /// With every profile that a request brings along.
+    #[must_use]
+    pub fn with_profiles(self, profiles: &[PolicyProfile]) -> Self {
+        profiles.iter().fold(self, |policy, profile| policy.with_profile(*profile))
+    }
+
+    #[must_use]
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    #[must_use]
+    pub fn decide(&self, asked: &Asked<'_>) -> ExecutionDecision {
+        self.explain(asked).decision
+    }
+
+    #[must_use]
+    pub fn explain(&self, asked: &Asked<'_>) -> Explanation {
+        self.judge(asked, super::read(asked))
+    }
+
+    /// Why an opening is refused before anything else of its request is looked at; nothing if it may be.
+    #[must_use]
+    pub fn refuses(&self, opening: &Opening) -> Option<Verdict> {
+        let by_cap = self.layers.iter().find_map(|layer| layer.caps.refuses(opening));
+        let is_agent = self.profiles().contains(PolicyProfile::Agent);
+        let by_profile = is_agent.then(|| opening.for_an_agent()).filter(|it| it.action == Action::Deny);
+        by_cap.or(by_profile)
+    }
+
+    /// The decision about a command that has been read, and the way to it.
+    #[must_use]
+    pub fn judge(&self, asked: &Asked<'_>, reading: Reading) -> Explanation {
+        let in_doubt = (!reading.doubts.is_empty() || reading.commands.is_empty())
+            .then(|| self.judge_doubts(asked, &reading.doubts));
+        // Who cannot tell what will be run cannot tell that it only looks.
+        let categories = match in_doubt {
+            Some(_) => reading.categories().without(Categories::of(Category::ReadOnly)),
+            None => reading.categories(),
+        };
+        let commands: Vec<Explained> =
+            reading.commands.into_iter().map(|command| self.judge_command(asked, command)).collect();
+        let profiles = self.profiles();
+        let handed_over = profiles.handed_over(asked);
+        let caps: Vec<(Tier, Cap)> = self
+            .layers
+            .iter()
+            .flat_map(|layer| layer.caps.hold(asked).into_iter().map(|cap| (layer.tier, cap)))
+            .collect();
+        let said = commands.iter().chain(&in_doubt).map(|explained| &explained.verdict);
+        let broken = caps.iter().filter_map(|(_, cap)| cap.broken.as_ref());
+        let strictest = said.chain(&handed_over).chain(broken).cloned().reduce(Verdict::stricter);
+        // Without a command there is a doubt: something was said.
+        let strictest = profiles.answered(strictest.unwrap_or_else(|| defaults::doubt(&reading.doubts)));
+        let mut decision = self.decision(strictest, categories);
+        if decision.action <= Action::AllowWithCheckpoint {
+            decision.net = self.granted_net(asked, &commands);
+        }
+        let profiles = profiles.iter().collect();
+        Explanation { commands, doubts: reading.doubts, in_doubt, profiles, handed_over, caps, decision }
+    }
+
+    fn judge_command(&self, asked: &Asked<'_>, command: Judged) -> Explained {
+        let all = defaults::categories_of(&command);
+        let baseline = defaults::baseline(asked, &command, all);
+        // A command always has a category to say something of.
+        let baseline = baseline.unwrap_or_else(|| defaults::doubt(&[]));
+        self.hear_layers(asked, command, baseline, may)
+    }
+
+    /// Only rules that are about any command whatsoever fit one without words, and they may only tighten: nobody
+    /// can have meant to allow what cannot be read.
+    fn judge_doubts(&self, asked: &Asked<'_>, doubts: &[String]) -> Explained {
+        let nothing = Judged { words: Vec::new(), categories: Categories::NONE, findings: Vec::new() };
+        self.hear_layers(asked, nothing, self.doubt(doubts), |_, _| Authority::Tighten)
+    }
+
+    /// What the files have done where nobody can tell what will be run: the same layers may loosen it as elsewhere.
+    fn doubt(&self, doubts: &[String]) -> Verdict {
+        let (mut stands, mut system) = (defaults::doubt(doubts), System::Silent);
+        for layer in &self.layers {
+            let Some(wanted) = &layer.doubt else { continue };
+            if wanted.value > stands.action || may(layer.tier, system) == Authority::Replace {
+                stands = Verdict { action: wanted.value, rule: format!("{}", wanted.place), ..stands };
+            }
+            if layer.tier == Tier::System {
+                system = System::Spoke;
+            }
+        }
+        stands
+    }
+
+    fn hear_layers(
+        &self,
+        asked: &Asked<'_>,
+        command: Judged,
+        baseline: Verdict,
+        authority: impl Fn(Tier, System) -> Authority,
+    ) -> Explained {
+        let (mut stands, mut said, mut system) = (baseline.clone(), Vec::new(), System::Silent);
+        for layer in &self.layers {
+            let heard = layer.hear(asked, &command, stands, authority(layer.tier, system));
+            if layer.tier == Tier::System && heard.spoke {
+                system = System::Spoke;
+            }
+            stands = heard.stands;
+            said.extend(heard.said);
+        }
+        Explained { command, baseline, said, verdict: stands }
+    }
+
+    /// Those of all layers together.
+    fn profiles(&self) -> Profiles {
+        self.layers.iter().flat_map(|layer| layer.profiles.iter()).collect()
+    }
+
+    fn decision(&self, strictest: Verdict, categories: Categories) -> ExecutionDecision {
+        let discards = self.layers.iter().any(|layer| layer.on_violation == Some(OnViolation::Discard));
+        let timeouts = self.layers.iter().filter_map(|layer| layer.caps.timeout.as_ref());
+        ExecutionDecision {
+            action: strictest.action,
+            categories,
+            rule: Some(strictest.rule),
+            reason: strictest.reason,
+            hint: strictest.hint,
+            on_violation: if discards { OnViolation::Discard } else { OnViolation::Keep },
+            timeout_max: timeouts.map(|cap| cap.value).fold(ExecutionTimeout::None, shorter),
+            limits_max: self
+                .layers
+                .iter()
+                .map(|layer| layer.caps.limits_max())
+                .fold(Limits::default(), |one, other| one.at_most(&other)),
+            approval_seconds: self.approval_seconds(),
+            net: None,
+        }
+    }
+
+    /// The network that rules give to a request which asks for none: only if they give the same one to every command
+    /// that does more than look, and every cap leaves room for it.
+    fn granted_net(&self, asked: &Asked<'_>, commands: &[Explained]) -> Option<NetMode> {
+        if *asked.net != NetMode::None {
+            return None;
+        }
+        let only_looks = Categories::of(Category::ReadOnly);
+        let acts = |explained: &&Explained| explained.command.categories != only_looks;
+        let mut nets =
+            commands.iter().filter(acts).map(|explained| self.net_of_rule(asked, &explained.command));
+        let net = nets.next()??;
+        let same = nets.all(|other| other == Some(net));
+        let mut caps = self.layers.iter().filter_map(|layer| layer.caps.net.as_ref());
+        (same && caps.all(|cap| cap.value.covers(net))).then(|| net.clone())
+    }
+
+    /// The project's file gives nobody a network.
+    fn net_of_rule(&self, asked: &Asked<'_>, command: &Judged) -> Option<&NetMode> {
+        let own = self.layers.iter().filter(|layer| layer.tier != Tier::Vault);
+        let allowing = own.flat_map(|layer| &layer.rules).filter(|rule| {
+            rule.action <= Action::AllowWithCheckpoint && rule.when.fit(asked, command) == Fit::Sure
+        });
+        let nets = allowing.filter_map(|rule| rule.when.net.as_ref());
+        // Of several the narrowest: whoever narrowed it later meant that.
+        nets.reduce(|one, other| if one.covers(other) { other } else { one })
+            .filter(|net| **net != NetMode::None)
+    }
+
+    /// The system and the user may give more time than the default; the project may only take some away.
+    fn approval_seconds(&self) -> i64 {
+        let said = |layer: &&Layer| layer.approval_seconds;
+        let (vault, own): (Vec<&Layer>, Vec<&Layer>) =
+            self.layers.iter().partition(|layer| layer.tier == Tier::Vault);
+        let own = own.iter().filter_map(said).min().unwrap_or(ExecutionDecision::APPROVAL_SECONDS);
+        vault.iter().filter_map(said).fold(own, i64::min)
+    }
+}

@@ -1,0 +1,65 @@
+//! What is wrong with a policy file.
+
+use std::path::PathBuf;
+
+use avfs_types::diagnose::Diagnose;
+use avfs_types::toml_source::{Fault, Problem};
+
+use crate::examples::FailedExample;
+use crate::verdict::Place;
+
+/// A file that is refused as a whole: half a policy would be a looser one.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum PolicyError {
+    #[error(transparent)]
+    File(#[from] Fault),
+    #[error("{place}: the rule has no key {key}")]
+    Missing { place: Place, key: &'static str },
+    #[error(transparent)]
+    Example(#[from] FailedExample),
+    #[error("{}: this avfs was built without Rego", file.display())]
+    RegoLeftOut { file: PathBuf },
+    #[error("{}:{line}: {problem}", file.display())]
+    Rego { file: PathBuf, line: usize, problem: String },
+}
+
+impl Diagnose for PolicyError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::File(fault) => match &fault.problem {
+                Problem::Syntax(_) => "policy.syntax",
+                Problem::UnknownKey { .. } => "policy.unknown_key",
+                Problem::WrongType { .. } => "policy.wrong_type",
+                Problem::BadValue { .. } => "policy.bad_value",
+            },
+            Self::Missing { .. } => "policy.missing_key",
+            Self::Example(_) => "policy.example",
+            Self::RegoLeftOut { .. } => "policy.rego_left_out",
+            Self::Rego { .. } => "policy.rego",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::File(fault) => match &fault.problem {
+                Problem::Syntax(_) => "the file is TOML: see https://toml.io".to_owned(),
+                Problem::UnknownKey { known, .. } => format!("known are: {known}"),
+                Problem::WrongType { .. } | Problem::BadValue { .. } => {
+                    format!("correct it, then try it with: avfs policy test {}", fault.file.display())
+                }
+            },
+            Self::Missing { place, .. } => {
+                format!("add it, then try it with: avfs policy test {}", place.file.display())
+            }
+            Self::Example(failed) => {
+                format!("see every example that fails with: avfs policy test {}", failed.place.file.display())
+            }
+            Self::RegoLeftOut { .. } => {
+                "remove the file, or build avfs with: cargo build --features rego".to_owned()
+            }
+            Self::Rego { file, .. } => {
+                format!("correct it, then try it with: avfs policy test {}", file.display())
+            }
+        })
+    }
+}

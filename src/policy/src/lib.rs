@@ -1,0 +1,43 @@
+//! What may be run: what a command is found to do, and what the rules say of it.
+//!
+//! Pure: nothing here looks at files, the environment, the clock or processes, so that the same request always
+//! gets the same decision.
+#![forbid(unsafe_code)]
+
+mod caps;
+mod category;
+mod decision;
+mod defaults;
+mod engine;
+mod error;
+mod examples;
+mod explanation;
+mod file;
+mod layer;
+mod opening;
+mod profile;
+mod read;
+mod reading;
+#[cfg_attr(not(feature = "rego"), path = "rego_left_out.rs")]
+mod rego;
+mod rules;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+pub use caps::{Cap, Caps};
+pub use category::{Categories, Category};
+pub use decision::{Action, ExecutionDecision, OnViolation};
+pub use engine::Policy;
+pub use error::PolicyError;
+pub use examples::{Example, ExampleFault, FailedExample, Wanted};
+pub use explanation::{Effect, Explained, Explanation, Said};
+pub use layer::Layer;
+pub use opening::{Opening, OpeningKind};
+pub use profile::Profiles;
+pub use read::read;
+pub use read::{BRACE_WORDS_MAX, COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX};
+pub use reading::{Asked, Finding, Judged, Reading, Word};
+pub use rego::Script;
+pub use rules::{ArgPattern, Conditions, Pattern, Rule};
+pub use verdict::{Fit, Place, Placed, Tier, Verdict};

@@ -1,0 +1,130 @@
+//! Openings: what a request asks for that gives its command more than it has by default, or takes less care of it.
+//!
+//! Each is a way in which a caller could widen what it gets. The profile `agent` asks about every one of them, and a
+//! cap can forbid it.
+
+use std::path::{Path, PathBuf};
+
+use avfs_request::request::NamedVault;
+use avfs_types::diagnose::shell_word;
+use avfs_types::words;
+
+use crate::decision::Action;
+use crate::verdict::Verdict;
+
+words!(
+    /// The kinds of openings, as they are named in rules (`profile.agent.ro`) and caps (`caps.ro`).
+    OpeningKind, "opening", {
+        Vault = "vault",
+        NewVault = "new_vault",
+        Apply = "apply",
+        Ro = "ro",
+        EnvFile = "env_file",
+        At = "at",
+        Degraded = "degraded",
+        Cover = "cover",
+    }
+);
+
+/// One opening of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// `--vault` names another vault than the one that would be found.
+    Vault(NamedVault),
+    /// There is no vault yet, and the run would make one.
+    NewVault,
+    Apply,
+    /// Really there: no link leads to it.
+    Ro(PathBuf),
+    EnvFile(PathBuf),
+    /// The workspace is shown at another place.
+    At(PathBuf),
+    Degraded,
+    /// `--tmpfs` or `--hide` over `/proc`, `/dev` or the whole workspace.
+    Cover {
+        option: &'static str,
+        path: PathBuf,
+    },
+}
+
+impl Opening {
+    #[must_use]
+    pub const fn kind(&self) -> OpeningKind {
+        match self {
+            Self::Vault(_) => OpeningKind::Vault,
+            Self::NewVault => OpeningKind::NewVault,
+            Self::Apply => OpeningKind::Apply,
+            Self::Ro(_) => OpeningKind::Ro,
+            Self::EnvFile(_) => OpeningKind::EnvFile,
+            Self::At(_) => OpeningKind::At,
+            Self::Degraded => OpeningKind::Degraded,
+            Self::Cover { .. } => OpeningKind::Cover,
+        }
+    }
+
+    /// The path it is about; a cap of this kind lists paths.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Vault(NamedVault { path, .. })
+            | Self::Ro(path)
+            | Self::EnvFile(path)
+            | Self::At(path)
+            | Self::Cover { path, .. } => Some(path),
+            Self::NewVault | Self::Apply | Self::Degraded => None,
+        }
+    }
+
+    /// What it would give, for a sentence.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let path = self.path().map(|path| path.display().to_string()).unwrap_or_default();
+        match self {
+            Self::Vault(_) => format!("another vault, {path}"),
+            Self::NewVault => "a new vault".to_owned(),
+            Self::Apply => "changes to the directory itself".to_owned(),
+            Self::Ro(_) => format!("a view of {path}"),
+            Self::EnvFile(_) => format!("the variables in {path}"),
+            Self::At(_) => format!("the workspace shown at {path}"),
+            Self::Degraded => "a run with less isolation".to_owned(),
+            Self::Cover { path, .. } => format!("a cover over {}", path.display()),
+        }
+    }
+
+    /// What to do instead.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        let drop = |option: &str, path: &Path| format!("drop {option} {}", shell_word(path.as_os_str()));
+        match self {
+            Self::Vault(NamedVault { path, .. }) => drop("--vault", path),
+            Self::NewVault => "have the vault made first: avfs init".to_owned(),
+            Self::Apply => "drop --apply, and review the run with avfs diff and avfs apply".to_owned(),
+            Self::Ro(path) => drop("--ro", path),
+            Self::EnvFile(path) => drop("--env-file", path),
+            Self::At(path) => drop("--at", path),
+            Self::Degraded => "drop --allow-degraded".to_owned(),
+            Self::Cover { option, path } => drop(option, path),
+        }
+    }
+
+    /// What the profile `agent` says. Where an approval could not be kept in a vault of the user, it is a no.
+    #[must_use]
+    pub fn for_an_agent(&self) -> Verdict {
+        let action = match self {
+            Self::Vault(NamedVault { is_trusted: false, .. }) | Self::NewVault => Action::Deny,
+            Self::Vault(_)
+            | Self::Apply
+            | Self::Ro(_)
+            | Self::EnvFile(_)
+            | Self::At(_)
+            | Self::Degraded
+            | Self::Cover { .. } => Action::RequireApproval,
+        };
+        Verdict {
+            action,
+            rule: format!("profile.agent.{}", self.kind()),
+            reason: format!("an agent would have {}", self.shown()),
+            hint: Some(self.hint()),
+        }
+    }
+}

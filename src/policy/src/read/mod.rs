@@ -1,0 +1,39 @@
+//! Reads a command: which programs it runs, and what each of them is found to do.
+//!
+//! Closed-world: what is not understood is a doubt, never passed over. Total and bounded: any text is read in time
+//! that grows with its length.
+
+mod assignments;
+mod found;
+mod limits;
+mod options;
+mod places;
+mod programs;
+mod reader;
+mod shell;
+
+use avfs_types::CommandLine;
+
+use super::reading::{Asked, Reading, Word};
+
+pub use limits::{BRACE_WORDS_MAX, COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX};
+
+/// Every simple command in it, judged.
+#[must_use]
+pub fn read(asked: &Asked<'_>) -> Reading {
+    let mut reader = reader::Reader::new(asked);
+    asked.variables.iter().for_each(|(name, value)| reader.given(name, value));
+    match asked.command {
+        CommandLine::Shell(text) => reader.os_text(text, shell::Dialect::Sh),
+        CommandLine::Argv(words) if words.is_empty() => reader.doubt("there is no command"),
+        CommandLine::Argv(words) => {
+            if words.iter().map(|word| word.len()).sum::<usize>() > TEXT_BYTES_MAX {
+                reader.doubt(format!("the arguments are longer than {TEXT_BYTES_MAX} bytes"));
+            }
+            let words: Vec<Word> =
+                words.iter().map(|word| Word::Known(word.to_string_lossy().into_owned())).collect();
+            reader.inner(&words, found::Input::Inherited);
+        }
+    }
+    reader.finish()
+}

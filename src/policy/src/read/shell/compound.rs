@@ -1,0 +1,441 @@
+//! Lists, pipelines and compound commands.
+
+use super::lexer::is_meta;
+use super::{Defined, Dialect, Item, Parser, Read, Simple, Stdin, unread};
+use crate::reading::Word;
+
+/// What a list was ended by; it is not stepped over.
+pub(super) enum End {
+    Eof,
+    Paren,
+    Case,
+    Word(&'static str),
+}
+
+/// What a definition of a function begins with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keyword {
+    None,
+    Function,
+}
+
+impl Parser<'_> {
+    pub(super) fn list(&mut self) -> Read<End> {
+        self.deeper(Self::list_here)
+    }
+
+    fn list_here(&mut self) -> Read<End> {
+        loop {
+            self.blanks_and_newlines()?;
+            match self.peek() {
+                None => return Ok(End::Eof),
+                Some(b')') => return Ok(End::Paren),
+                Some(b';') if self.peek_at(1) == Some(b';') || self.peek_at(1) == Some(b'&') => {
+                    return Ok(End::Case);
+                }
+                Some(_) => {}
+            }
+            if let Some((word @ ("then" | "elif" | "else" | "fi" | "do" | "done" | "esac" | "}"), _)) =
+                self.reserved()
+            {
+                return Ok(End::Word(word));
+            }
+            let start = self.script.items.len();
+            self.and_or()?;
+            self.blanks();
+            match self.peek() {
+                Some(b';') if !matches!(self.peek_at(1), Some(b';' | b'&')) => self.at += 1,
+                Some(b'&') => {
+                    self.at += 1;
+                    self.scope(start)?;
+                }
+                None | Some(b'\n' | b')' | b';') => {}
+                Some(_) => return unread(self.unexpected()),
+            }
+        }
+    }
+
+    pub(super) fn unexpected(&self) -> String {
+        match self.rest().chars().next() {
+            Some(found) => format!("the shell syntax is not understood at `{found}`"),
+            None => "the text ends too early".to_owned(),
+        }
+    }
+
+    /// Gives what was emitted since `start` a working directory of its own.
+    fn scope(&mut self, start: usize) -> Read<()> {
+        self.script.items.insert(start, Item::Enter);
+        // What is defined in a process of its own is not there afterwards.
+        for item in self.script.items.iter_mut().skip(start) {
+            if let Item::Function(_, defined) = item {
+                *defined = Defined::Perhaps;
+            }
+        }
+        self.emit(Item::Leave)
+    }
+
+    fn and_or(&mut self) -> Read<()> {
+        self.pipeline()?;
+        loop {
+            self.blanks();
+            if !(self.eat("&&") || self.eat("||")) {
+                return Ok(());
+            }
+            self.blanks_and_newlines()?;
+            self.perhaps(Self::pipeline)?;
+        }
+    }
+
+    /// Something that may not be run.
+    fn perhaps<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
+        self.conditional += 1;
+        let result = read(self);
+        self.conditional -= 1;
+        result
+    }
+
+    fn pipeline(&mut self) -> Read<()> {
+        loop {
+            self.blanks();
+            match self.reserved() {
+                Some(("!", end)) => self.at = end,
+                Some(("time", end)) if self.is_timed_group(end) => self.at = end,
+                _ => break,
+            }
+        }
+        let start = self.script.items.len();
+        self.command()?;
+        let mut elements = 1;
+        loop {
+            self.blanks();
+            if self.peek() != Some(b'|') || self.peek_at(1) == Some(b'|') {
+                break;
+            }
+            self.at += 1;
+            self.eat("&");
+            self.blanks_and_newlines()?;
+            let element = self.script.items.len();
+            self.command()?;
+            self.feed(element, Stdin::Pipe);
+            self.scope(element)?;
+            elements += 1;
+        }
+        if elements > 1 { self.scope(start) } else { Ok(()) }
+    }
+
+    /// `time` before a group is the shell's own; before a program it is judged as a program.
+    fn is_timed_group(&self, end: usize) -> bool {
+        let mut ahead = Parser::new(self.text, self.setting);
+        ahead.at = end;
+        ahead.blanks();
+        if ahead.eat("-p") {
+            ahead.blanks();
+        }
+        ahead.peek() == Some(b'(') || ahead.reserved().is_some()
+    }
+
+    /// Commands since `start` that were given no standard input get this one.
+    fn feed(&mut self, start: usize, stdin: Stdin) {
+        for item in self.script.items.iter_mut().skip(start) {
+            if let Item::Command(Simple { stdin: found @ Stdin::Inherited, .. }) = item {
+                *found = stdin;
+            }
+        }
+    }
+
+    pub(super) fn command(&mut self) -> Read<()> {
+        self.deeper(Self::command_here)
+    }
+
+    fn command_here(&mut self) -> Read<()> {
+        self.blanks();
+        let start = self.script.items.len();
+        if self.peek() == Some(b'(') {
+            self.parentheses()?;
+            return self.redirects_of_group(start);
+        }
+        let Some((word, end)) = self.reserved() else { return self.simple() };
+        match word {
+            "time" => return self.simple(),
+            "{" | "[[" | "if" | "while" | "until" | "for" | "select" | "case" | "function" | "coproc" => {
+                self.at = end
+            }
+            _ => return unread(format!("`{word}` stands where a command begins")),
+        }
+        match word {
+            "{" => self.body("}")?,
+            "[[" => self.test()?,
+            "if" => self.perhaps(Self::if_clause)?,
+            "while" | "until" => self.perhaps(|parser| {
+                parser.body("do")?;
+                parser.body("done")
+            })?,
+            "for" | "select" => self.perhaps(Self::for_clause)?,
+            "case" => self.perhaps(Self::case_clause)?,
+            "function" => {
+                self.blanks();
+                let name = self.name()?;
+                self.blanks();
+                if self.eat("(") {
+                    self.blanks();
+                    if !self.eat(")") {
+                        return unread(self.unexpected());
+                    }
+                }
+                return self.function(name, Keyword::Function);
+            }
+            _ => return self.coprocess(),
+        }
+        self.redirects_of_group(start)
+    }
+
+    /// A list and the word that ends it.
+    fn body(&mut self, close: &str) -> Read<()> {
+        match self.list()? {
+            End::Word(word) if word == close => self.expect_reserved(close),
+            End::Word(_) | End::Eof | End::Paren | End::Case => unread(format!("`{close}` is missing")),
+        }
+    }
+
+    /// A list and its `)`.
+    pub(super) fn parenthesized(&mut self) -> Read<()> {
+        let outer = std::mem::take(&mut self.pending);
+        match self.perhaps(Self::list)? {
+            End::Paren if self.pending.is_empty() => self.at += 1,
+            End::Paren => return unread("a here-document begins after the `)` of its command"),
+            End::Eof | End::Case | End::Word(_) => return unread("a `)` is missing"),
+        }
+        self.pending = outer;
+        Ok(())
+    }
+
+    fn parentheses(&mut self) -> Read<()> {
+        self.at += 1;
+        if self.peek() == Some(b'(') && self.double_paren()? {
+            if self.setting.dialect == Dialect::Sh {
+                self.doubt("`((` is arithmetic for bash and commands for other shells");
+            }
+            return self.emit(Item::Command(Simple {
+                assignments: Vec::new(),
+                words: vec![Word::Known("let".to_owned())],
+                redirects: Vec::new(),
+                stdin: Stdin::Inherited,
+            }));
+        }
+        self.emit(Item::Enter)?;
+        self.parenthesized()?;
+        self.emit(Item::Leave)
+    }
+
+    /// From the second `(` of `((` on: whether it was arithmetic. If not, everything is as before.
+    pub(super) fn double_paren(&mut self) -> Read<bool> {
+        let (at, items, here, doubts) =
+            (self.at, self.script.items.len(), self.script.here.len(), self.script.doubts.len());
+        self.at += 1;
+        let inside = self.arithmetic();
+        if inside.is_ok() && self.eat(")") {
+            return Ok(true);
+        }
+        if self.retries == 0 {
+            return unread("`((` that is not arithmetic");
+        }
+        self.retries -= 1;
+        self.at = at;
+        self.script.items.truncate(items);
+        self.script.here.truncate(here);
+        self.script.doubts.truncate(doubts);
+        self.told.clear();
+        self.pending.retain(|tag| tag.number < here);
+        Ok(false)
+    }
+
+    fn if_clause(&mut self) -> Read<()> {
+        self.body("then")?;
+        loop {
+            match self.list()? {
+                End::Word("elif") => {
+                    self.expect_reserved("elif")?;
+                    self.body("then")?;
+                }
+                End::Word("else") => {
+                    self.expect_reserved("else")?;
+                    return self.body("fi");
+                }
+                End::Word("fi") => return self.expect_reserved("fi"),
+                End::Word(_) | End::Eof | End::Paren | End::Case => return unread("`fi` is missing"),
+            }
+        }
+    }
+
+    fn for_clause(&mut self) -> Read<()> {
+        self.blanks();
+        if self.eat("((") {
+            // Three expressions between semicolons; a `;` is a character like others there.
+            self.arithmetic()?;
+            if !self.eat(")") {
+                return unread(self.unexpected());
+            }
+        } else {
+            let name = self.name()?;
+            self.emit(Item::Assigned(name))?;
+            self.blanks_and_newlines()?;
+            if let Some(("in", end)) = self.reserved() {
+                self.at = end;
+                loop {
+                    self.blanks();
+                    match self.peek() {
+                        None | Some(b';' | b'\n') => break,
+                        Some(_) => drop(self.word()?),
+                    }
+                }
+            }
+        }
+        self.blanks();
+        self.eat(";");
+        self.blanks_and_newlines()?;
+        match self.reserved() {
+            Some(("{", end)) => {
+                self.at = end;
+                self.body("}")
+            }
+            _ => {
+                self.expect_reserved("do")?;
+                self.body("done")
+            }
+        }
+    }
+
+    fn case_clause(&mut self) -> Read<()> {
+        self.blanks();
+        self.word()?;
+        self.expect_reserved("in")?;
+        loop {
+            self.blanks_and_newlines()?;
+            if let Some(("esac", end)) = self.reserved() {
+                self.at = end;
+                return Ok(());
+            }
+            self.eat("(");
+            loop {
+                self.blanks();
+                self.word()?;
+                self.blanks();
+                if !self.eat("|") {
+                    break;
+                }
+            }
+            if !self.eat(")") {
+                return unread(self.unexpected());
+            }
+            match self.list()? {
+                End::Case => {
+                    // `;;`, `;&` or `;;&`.
+                    self.at += 1;
+                    self.eat(";");
+                    self.eat("&");
+                }
+                End::Word("esac") => {}
+                End::Word(_) | End::Eof | End::Paren => return unread("`esac` is missing"),
+            }
+        }
+    }
+
+    /// `[[ … ]]`: words between operators.
+    fn test(&mut self) -> Read<()> {
+        let mut words = vec![Word::Known("[[".to_owned())];
+        loop {
+            self.blanks_and_newlines()?;
+            let Some(byte) = self.peek() else { return unread("`]]` is missing") };
+            if byte == b'#' || byte == b';' {
+                return unread(self.unexpected());
+            }
+            if is_meta(byte) {
+                self.at += 1;
+                if self.setting.dialect == Dialect::Sh {
+                    self.doubt(
+                        "`[[` with an operator in it is a test for bash and commands for other shells",
+                    );
+                }
+                continue;
+            }
+            let start = self.at;
+            let found = self.word()?;
+            words.extend(found);
+            if self.text.get(start..self.at) == Some("]]") {
+                break;
+            }
+        }
+        self.emit(Item::Command(Simple {
+            assignments: Vec::new(),
+            words,
+            redirects: Vec::new(),
+            stdin: Stdin::Inherited,
+        }))
+    }
+
+    fn coprocess(&mut self) -> Read<()> {
+        self.blanks();
+        let name =
+            self.rest().bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
+        let after = self.rest().get(name..).unwrap_or("");
+        let next = after.trim_start_matches([' ', '\t']);
+        let named = name > 0 && next.len() < after.len() && next.starts_with(['{', '(']);
+        if named && self.reserved().is_none() {
+            self.at += name;
+        }
+        let start = self.script.items.len();
+        self.perhaps(Self::command)?;
+        self.feed(start, Stdin::Pipe);
+        self.scope(start)
+    }
+
+    /// The body of a function, after its name and parentheses.
+    pub(super) fn function(&mut self, name: String, keyword: Keyword) -> Read<()> {
+        // `function` is a program that is not there for other shells than bash.
+        let is_read_alike = keyword == Keyword::None || self.setting.dialect != Dialect::Sh;
+        let defined = if self.conditional == 0 && is_read_alike { Defined::Surely } else { Defined::Perhaps };
+        self.blanks_and_newlines()?;
+        let is_compound = self.peek() == Some(b'(')
+            || matches!(
+                self.reserved(),
+                Some(("{" | "if" | "while" | "until" | "for" | "select" | "case" | "[[", _))
+            );
+        if !is_compound {
+            return unread(format!("the function `{name}` has no body"));
+        }
+        // What a function is given to read is not known here.
+        let start = self.script.items.len();
+        self.perhaps(Self::command)?;
+        self.feed(start, Stdin::Caller);
+        self.emit(Item::Function(name, defined))
+    }
+
+    fn redirects_of_group(&mut self, start: usize) -> Read<()> {
+        let mut group = Simple {
+            assignments: Vec::new(),
+            words: Vec::new(),
+            redirects: Vec::new(),
+            stdin: Stdin::Inherited,
+        };
+        loop {
+            self.blanks();
+            if !self.redirect(&mut group)? {
+                break;
+            }
+        }
+        if group.stdin != Stdin::Inherited {
+            self.feed(start, Stdin::Redirected);
+        }
+        if group.redirects.is_empty() { Ok(()) } else { self.emit(Item::Command(group)) }
+    }
+
+    /// A name that is written plainly.
+    fn name(&mut self) -> Read<String> {
+        let start = self.at;
+        let words = self.word()?;
+        match words.as_slice() {
+            [Word::Known(name)] if self.text.get(start..self.at) == Some(name.as_str()) => Ok(name.clone()),
+            _ => unread("a name is not written plainly"),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Simple commands: assignments, words and redirections.
+
+use super::compound::Keyword;
+use super::lexer::is_meta;
+use super::{Assignment, Direction, HereTag, Item, Parser, Read, Redirect, Simple, Stdin, unread};
+use crate::reading::Word;
+
+impl Parser<'_> {
+    pub(super) fn simple(&mut self) -> Read<()> {
+        let mut simple = Simple {
+            assignments: Vec::new(),
+            words: Vec::new(),
+            redirects: Vec::new(),
+            stdin: Stdin::Inherited,
+        };
+        let start = self.at;
+        loop {
+            self.blanks();
+            if self.redirect(&mut simple)? {
+                continue;
+            }
+            let Some(byte) = self.peek() else { break };
+            if matches!(byte, b'<' | b'>') {
+                // `redirect` left it: a process substitution.
+                simple.words.push(self.process_substitution()?);
+            } else if byte == b'(' && self.is_function_head(&simple) {
+                self.at += 1;
+                self.blanks();
+                if !self.eat(")") {
+                    return unread(self.unexpected());
+                }
+                let Some(Word::Known(name)) = simple.words.pop() else {
+                    return unread("a function has no plain name");
+                };
+                return self.function(name, Keyword::None);
+            } else if is_meta(byte) {
+                break;
+            } else {
+                self.word_or_assignment(&mut simple)?;
+            }
+        }
+        if self.at == start {
+            return unread(self.unexpected());
+        }
+        self.emit(Item::Command(simple))
+    }
+
+    fn is_function_head(&self, simple: &Simple) -> bool {
+        simple.words.len() == 1 && simple.assignments.is_empty() && simple.redirects.is_empty()
+    }
+
+    fn word_or_assignment(&mut self, simple: &mut Simple) -> Read<()> {
+        let start = self.at;
+        let name = self.assigned_name();
+        let is_assignment = name.is_some() && simple.words.is_empty();
+        let mut words = if is_assignment {
+            // Neither braces nor blanks split what is assigned.
+            self.at = start + name.as_ref().map_or(0, |(_, length)| *length);
+            vec![if self.at_word_end() { Word::Known(String::new()) } else { self.one_word()? }]
+        } else {
+            self.word()?
+        };
+        // `a=(x y)` is one word of bash.
+        if name.is_some() && self.peek() == Some(b'(') && self.text.as_bytes().get(self.at - 1) == Some(&b'=')
+        {
+            self.at += 1;
+            loop {
+                self.blanks_and_newlines()?;
+                if self.eat(")") {
+                    break;
+                }
+                self.word()?;
+            }
+            words = vec![Word::Unknown(self.text.get(start..self.at).unwrap_or("").to_owned())];
+        }
+        match name {
+            Some((name, _)) if is_assignment => {
+                let value = words.pop().unwrap_or(Word::Known(String::new()));
+                simple.assignments.push(Assignment { name, value });
+            }
+            _ => simple.words.extend(words),
+        }
+        Ok(())
+    }
+
+    fn at_word_end(&self) -> bool {
+        self.peek().is_none_or(is_meta)
+    }
+
+    /// `NAME=`, `NAME+=` or `NAME[…]=` here: the name, and the length with the sign.
+    fn assigned_name(&self) -> Option<(String, usize)> {
+        let bytes = self.rest().as_bytes();
+        let length = bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
+        if length == 0 || bytes[0].is_ascii_digit() {
+            return None;
+        }
+        let mut end = length;
+        if bytes.get(end) == Some(&b'[') {
+            // An index with anything but a plain name in it is left to be a word.
+            let index = bytes.iter().skip(end + 1).take_while(|byte| byte.is_ascii_alphanumeric()).count();
+            end += index + 1;
+            if bytes.get(end) != Some(&b']') {
+                return None;
+            }
+            end += 1;
+        }
+        if bytes.get(end) == Some(&b'+') {
+            end += 1;
+        }
+        (bytes.get(end) == Some(&b'=')).then(|| (self.rest()[..length].to_owned(), end + 1))
+    }
+
+    /// A redirection, if one is here.
+    pub(super) fn redirect(&mut self, simple: &mut Simple) -> Read<bool> {
+        let bytes = self.rest().as_bytes();
+        // A number, or `{name}`, directly before the sign says which descriptor.
+        let mut digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if bytes.first() == Some(&b'{') {
+            let name = bytes
+                .iter()
+                .skip(1)
+                .take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_')
+                .count();
+            if name > 0 && bytes.get(name + 1) == Some(&b'}') {
+                digits = name + 2;
+            }
+        }
+        let sign = self.rest().get(digits..).unwrap_or("");
+        let (length, direction) = match sign.as_bytes() {
+            [b'<', b'(', ..] | [b'>', b'(', ..] if digits == 0 => return Ok(false),
+            [b'<', b'<', b'<', ..] => return self.here_string(digits + 3, simple),
+            [b'<', b'<', b'-', ..] => return self.here_tag(digits + 3, simple, true),
+            [b'<', b'<', ..] => return self.here_tag(digits + 2, simple, false),
+            [b'<', b'>', ..] => (2, Direction::ReadWrite),
+            [b'<', b'&', ..] | [b'>', b'&', ..] => (2, Direction::Duplicate),
+            [b'<', ..] => (1, Direction::Read),
+            [b'>', b'>' | b'|', ..] => (2, Direction::Write),
+            [b'>', ..] => (1, Direction::Write),
+            [b'&', b'>', b'>', ..] if digits == 0 => (3, Direction::Write),
+            [b'&', b'>', ..] if digits == 0 => (2, Direction::Write),
+            _ => return Ok(false),
+        };
+        let reads_stdin = sign.starts_with('<') && (digits == 0 || bytes[0] == b'0');
+        self.at += digits + length;
+        self.blanks();
+        let target = match self.rest().as_bytes() {
+            [b'<' | b'>', b'(', ..] => self.process_substitution()?,
+            _ => self.one_word()?,
+        };
+        if reads_stdin && direction != Direction::Write {
+            simple.stdin = Stdin::Redirected;
+        }
+        simple.redirects.push(Redirect { direction, target });
+        Ok(true)
+    }
+
+    fn here_string(&mut self, length: usize, simple: &mut Simple) -> Read<bool> {
+        self.at += length;
+        self.blanks();
+        let word = self.one_word()?;
+        simple.stdin = Stdin::Here(self.script.here.len());
+        self.script.here.push(word);
+        Ok(true)
+    }
+
+    fn here_tag(&mut self, length: usize, simple: &mut Simple, strip_tabs: bool) -> Read<bool> {
+        self.at += length;
+        self.blanks();
+        let start = self.at;
+        let Word::Known(tag) = self.one_word()? else {
+            return unread("the end of a here-document is not written plainly");
+        };
+        let written = self.text.get(start..self.at).unwrap_or("");
+        let quoted = written.contains(['\'', '"', '\\']);
+        if written.contains(['$', '`', '\n']) {
+            return unread("the end of a here-document is not written plainly");
+        }
+        let number = self.script.here.len();
+        self.script.here.push(Word::Unknown(String::new()));
+        self.pending.push(HereTag { tag, quoted, strip_tabs, number });
+        simple.stdin = Stdin::Here(number);
+        Ok(true)
+    }
+}

@@ -1,0 +1,179 @@
+//! What a `$` or a backquote begins: the commands in it are read where they stand.
+
+use super::word::{Built, Quoted};
+use super::{Item, Parser, Read, unread};
+use crate::reading::Word;
+
+impl Parser<'_> {
+    /// From a `$` on.
+    pub(super) fn dollar(&mut self, built: &mut Built, quoted: Quoted) -> Read<()> {
+        self.deeper(|parser| parser.dollar_here(built, quoted))
+    }
+
+    fn dollar_here(&mut self, built: &mut Built, quoted: Quoted) -> Read<()> {
+        self.at += 1;
+        match self.peek() {
+            Some(b'(') => {
+                self.at += 1;
+                built.unknown = true;
+                if self.peek() == Some(b'(') && self.double_paren()? {
+                    return Ok(());
+                }
+                self.emit(Item::Enter)?;
+                self.parenthesized()?;
+                self.emit(Item::Leave)
+            }
+            Some(b'{') => self.parameter(built, quoted),
+            Some(b'[') => unread("`$[` is arithmetic for some shells only"),
+            Some(b'\'') if quoted == Quoted::No => self.ansi_quoted(built),
+            Some(b'"') if quoted == Quoted::No => {
+                self.at += 1;
+                self.double_quoted(built)
+            }
+            Some(byte) if byte.is_ascii_alphabetic() || byte == b'_' => {
+                let name = self.variable_name();
+                self.variable(&name, built, quoted);
+                Ok(())
+            }
+            Some(byte) if byte.is_ascii_digit() || b"@*#?-$!".contains(&byte) => {
+                self.at += 1;
+                built.unknown = true;
+                Ok(())
+            }
+            _ => {
+                built.text.push('$');
+                Ok(())
+            }
+        }
+    }
+
+    fn variable_name(&mut self) -> String {
+        let length =
+            self.rest().bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
+        let name = self.rest().get(..length).unwrap_or("").to_owned();
+        self.at += length;
+        name
+    }
+
+    fn variable(&mut self, name: &str, built: &mut Built, quoted: Quoted) {
+        let splits = |home: &str| quoted == Quoted::No && home.contains([' ', '\t', '\n', '*', '?', '[']);
+        match self.setting.home {
+            Some(home) if name == "HOME" && !splits(home) => built.text.push_str(home),
+            _ => built.unknown = true,
+        }
+    }
+
+    /// `${…}`, from its brace on.
+    fn parameter(&mut self, built: &mut Built, quoted: Quoted) -> Read<()> {
+        self.at += 1;
+        if matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'|')) {
+            return unread("`${ …}` runs commands in some shells");
+        }
+        if self.rest().starts_with("HOME}") {
+            self.at += "HOME}".len();
+            self.variable("HOME", built, quoted);
+            return Ok(());
+        }
+        built.unknown = true;
+        let start = self.at;
+        let name = self.variable_name();
+        if matches!(self.rest().as_bytes(), [b'=', ..] | [b':', b'=', ..]) {
+            self.emit(Item::Assigned(name))?;
+        }
+        let mut ignored = Built::default();
+        loop {
+            match self.peek() {
+                None => return unread("a `}` is missing"),
+                Some(b'}') => {
+                    let inside = self.text.get(start..self.at).unwrap_or("");
+                    if inside.ends_with("@P") {
+                        self.doubt("`${…@P}` runs what the value says");
+                    }
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\'') if quoted == Quoted::Double => {
+                    return unread("shells do not agree on a `'` within `\"${…}\"`");
+                }
+                Some(b'\'') => {
+                    self.at += 1;
+                    let Some(length) = self.rest().find('\'') else { return unread("a `'` is missing") };
+                    self.at += length + 1;
+                }
+                Some(b'"') => {
+                    self.at += 1;
+                    self.double_quoted(&mut ignored)?;
+                }
+                Some(b'\\') => {
+                    self.at += 1;
+                    self.next_char();
+                }
+                Some(b'$') => self.dollar(&mut ignored, quoted)?,
+                Some(b'`') => self.backquoted(&mut ignored, quoted)?,
+                Some(_) => drop(self.next_char()),
+            }
+        }
+    }
+
+    /// An arithmetic expression and the `)` that closes it. Only what is expanded in it matters.
+    pub(super) fn arithmetic(&mut self) -> Read<()> {
+        let mut ignored = Built::default();
+        let mut open = 0_usize;
+        loop {
+            match self.peek() {
+                None => return unread("an arithmetic expression has no end"),
+                Some(b'$') => self.dollar(&mut ignored, Quoted::Double)?,
+                Some(b'`') => self.backquoted(&mut ignored, Quoted::Double)?,
+                Some(b'\'' | b'"' | b'\\') => return unread("an arithmetic expression with quotes in it"),
+                Some(b'(') => {
+                    self.at += 1;
+                    open += 1;
+                }
+                Some(b')') => {
+                    self.at += 1;
+                    if open == 0 {
+                        return Ok(());
+                    }
+                    open -= 1;
+                }
+                Some(_) => drop(self.next_char()),
+            }
+        }
+    }
+
+    /// From a backquote on. What it holds has one level of backslashes more.
+    pub(super) fn backquoted(&mut self, built: &mut Built, quoted: Quoted) -> Read<()> {
+        self.at += 1;
+        built.unknown = true;
+        let mut inside = String::new();
+        loop {
+            match self.next_char() {
+                None => return unread("a backquote is missing"),
+                Some('`') => break,
+                Some('\\') => match self.next_char() {
+                    Some(escaped @ ('`' | '\\' | '$')) => inside.push(escaped),
+                    Some('"') if quoted == Quoted::Double => inside.push('"'),
+                    Some(other) => {
+                        inside.push('\\');
+                        inside.push(other);
+                    }
+                    None => return unread("a backquote is missing"),
+                },
+                Some(other) => inside.push(other),
+            }
+        }
+        self.emit(Item::Enter)?;
+        self.nested(&inside, |inner| inner.program())?;
+        self.emit(Item::Leave)
+    }
+
+    /// `<(…)` or `>(…)`.
+    pub(super) fn process_substitution(&mut self) -> Read<Word> {
+        let start = self.at;
+        self.at += 2;
+        self.emit(Item::Enter)?;
+        self.deeper(Self::parenthesized)?;
+        self.emit(Item::Leave)?;
+        Ok(Word::Unknown(self.text.get(start..self.at).unwrap_or("").to_owned()))
+    }
+}

@@ -1,0 +1,196 @@
+//! One rule: which commands it is about, and what it says of them.
+//!
+//! A word that only the shell will know may be anything: such a match is [`Fit::May`], and the engine lets it
+//! tighten but never loosen.
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use avfs_request::NetMode;
+use avfs_types::glob;
+
+use crate::category::Categories;
+use crate::decision::Action;
+use crate::examples::Example;
+use crate::reading::{Asked, Judged, Word};
+use crate::verdict::{Fit, Place};
+
+/// A glob, compiled once.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    text: String,
+    matchers: Vec<GlobMatcher>,
+}
+
+impl Pattern {
+    /// For arguments and names: `*` stands for anything.
+    pub fn of_text(text: &str) -> Result<Self, globset::Error> {
+        let matcher = GlobBuilder::new(text).build()?.compile_matcher();
+        Ok(Self { text: text.to_owned(), matchers: vec![matcher] })
+    }
+
+    /// For paths: `*` stays within one directory, and `/srv/**` means `/srv` too.
+    pub fn of_path(text: &str) -> Result<Self, globset::Error> {
+        let top = text.strip_suffix("/**").filter(|top| !top.is_empty());
+        let compile = |text: &str| glob::of_path(text).map(|glob| glob.compile_matcher());
+        let matchers = std::iter::once(text).chain(top).map(compile).collect::<Result<_, _>>()?;
+        Ok(Self { text: text.to_owned(), matchers })
+    }
+
+    #[must_use]
+    pub fn matches(&self, text: &str) -> bool {
+        self.matchers.iter().any(|matcher| matcher.is_match(text))
+    }
+
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// What `args` asks of the later arguments.
+#[derive(Clone, Debug)]
+pub enum ArgPattern {
+    /// Some argument matches.
+    Some(Pattern),
+    /// None does.
+    None(Pattern),
+}
+
+/// Everything that has to hold; what is empty holds always.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions {
+    /// The alternatives for each of the first words.
+    pub prefix: Vec<Vec<String>>,
+    pub args: Vec<ArgPattern>,
+    /// All of them.
+    pub categories: Categories,
+    pub fork: Option<Pattern>,
+    pub cwd: Option<Pattern>,
+    pub workspace: Option<Pattern>,
+    /// The network that the request may ask for at most. A rule that allows gives it to a request that asks for none.
+    pub net: Option<NetMode>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Rule {
+    pub name: String,
+    pub place: Place,
+    pub when: Conditions,
+    pub action: Action,
+    pub reason: Option<String>,
+    pub examples: Vec<Example>,
+}
+
+/// How the first words of a command fit a prefix.
+enum Start<'w> {
+    Other,
+    /// One that only the shell knows is among them. It may be several words or none, so nothing after it has its
+    /// place.
+    Open,
+    Meant {
+        fit: Fit,
+        later: &'w [Word],
+    },
+}
+
+impl Conditions {
+    /// Whether a command that is asked for is meant.
+    #[must_use]
+    pub fn fit(&self, asked: &Asked<'_>, command: &Judged) -> Fit {
+        if self.holds_around(asked) { self.fit_command(command) } else { Fit::No }
+    }
+
+    /// Whether the command is meant, wherever it runs.
+    #[must_use]
+    pub fn fit_command(&self, command: &Judged) -> Fit {
+        if self.categories.iter().any(|category| !command.categories.contains(category)) {
+            return Fit::No;
+        }
+        match self.fit_prefix(&command.words) {
+            Start::Other => Fit::No,
+            Start::Open => Fit::May,
+            Start::Meant { fit, later } => {
+                self.args.iter().map(|pattern| pattern.fit(later)).fold(fit, Fit::min)
+            }
+        }
+    }
+
+    fn holds_around(&self, asked: &Asked<'_>) -> bool {
+        let holds =
+            |pattern: &Option<Pattern>, text: &str| pattern.as_ref().is_none_or(|it| it.matches(text));
+        let fork = match (&self.fork, asked.fork) {
+            (None, _) => true,
+            (Some(pattern), Some(fork)) => pattern.matches(fork.as_str()),
+            // A fork of the run's own has no name that anybody could have meant.
+            (Some(_), None) => false,
+        };
+        fork && self.net.as_ref().is_none_or(|net| net.covers(asked.net))
+            && holds(&self.cwd, &asked.cwd.to_string_lossy())
+            && holds(&self.workspace, &asked.project.to_string_lossy())
+    }
+
+    fn fit_prefix<'w>(&self, words: &'w [Word]) -> Start<'w> {
+        let mut fit = Fit::Sure;
+        for (at, alternatives) in self.prefix.iter().enumerate() {
+            match words.get(at) {
+                None => return Start::Other,
+                Some(Word::Unknown(_)) => return Start::Open,
+                Some(Word::Known(word)) => {
+                    let best = alternatives.iter().map(|wanted| fit_word(at, wanted, word)).max();
+                    fit = fit.min(best.unwrap_or(Fit::No));
+                    if fit == Fit::No {
+                        return Start::Other;
+                    }
+                }
+            }
+        }
+        match words.first() {
+            // Which word is the program, and which are its arguments, nobody can tell.
+            Some(Word::Unknown(_)) if !self.args.is_empty() => Start::Open,
+            // Without a prefix the program itself is still no argument.
+            Some(_) | None => {
+                Start::Meant { fit, later: words.get(self.prefix.len().max(1)..).unwrap_or_default() }
+            }
+        }
+    }
+}
+
+/// The program may be written with its directory. Whether that is the one that was meant, only the host knows.
+fn fit_word(at: usize, wanted: &str, word: &str) -> Fit {
+    if wanted == word {
+        return Fit::Sure;
+    }
+    match word.rsplit_once('/') {
+        Some((_, name)) if at == 0 && name == wanted => Fit::May,
+        Some(_) | None => Fit::No,
+    }
+}
+
+impl ArgPattern {
+    fn fit(&self, arguments: &[Word]) -> Fit {
+        let found = |pattern: &Pattern| {
+            let of = |word: &Word| match word {
+                Word::Known(text) if pattern.matches(text) => Fit::Sure,
+                Word::Known(_) => Fit::No,
+                Word::Unknown(_) => Fit::May,
+            };
+            arguments.iter().map(of).max().unwrap_or(Fit::No)
+        };
+        match self {
+            Self::Some(pattern) => found(pattern),
+            Self::None(pattern) => match found(pattern) {
+                Fit::No => Fit::Sure,
+                Fit::May => Fit::May,
+                Fit::Sure => Fit::No,
+            },
+        }
+    }
+}
+
+impl Rule {
+    /// What it has an answer for. A rule about a kind of command says nothing of what else such a command does.
+    #[must_use]
+    pub fn answers_for(&self) -> Categories {
+        if self.when.categories.is_empty() { Categories::ALL } else { self.when.categories }
+    }
+}

@@ -1,0 +1,116 @@
+//! Remembered results as wire types.
+
+use serde_json::Value;
+
+use avfs_engine::journal::{JournalCache, JournalReason, cache_of, command_of};
+use avfs_engine::{CacheUse, Found, Look, Reason};
+use avfs_types::clock::time_text;
+use avfs_types::ids::{VersionId, to_hex};
+use avfs_vault::backend::{MemoRecord, RunRecord};
+use avfs_vault::memo::Lost;
+use avfs_wire::{CacheExplain, CacheObject, FoundObject, MemoObject, ReasonObject};
+
+fn reasons(reasons: &[Reason]) -> Vec<ReasonObject> {
+    reasons.iter().map(crate::reason).collect()
+}
+
+#[must_use]
+pub fn reason(reason: &Reason) -> ReasonObject {
+    ReasonObject { code: reason.code.to_owned(), text: reason.text.clone() }
+}
+
+#[must_use]
+pub fn cache_use(cache: &CacheUse) -> CacheObject {
+    journaled(JournalCache::from(cache))
+}
+
+/// What the journal tells of a run; nothing if the cache was not asked for.
+#[must_use]
+pub fn cache_use_of_run(run: &RunRecord) -> Option<CacheObject> {
+    cache_of(&run.result).map(journaled)
+}
+
+fn journaled(cache: JournalCache) -> CacheObject {
+    let reasons = |reasons: Vec<JournalReason>| {
+        let reason = |JournalReason { code, text }| ReasonObject { code, text };
+        reasons.into_iter().map(reason).collect()
+    };
+    let JournalCache { mode, key, cached_from, missed, not_remembered } = cache;
+    CacheObject { mode, key, cached_from, missed: reasons(missed), not_remembered: reasons(not_remembered) }
+}
+
+#[must_use]
+pub fn memo(memo: &MemoRecord, run: Option<&RunRecord>, lost: Option<Lost>) -> MemoObject {
+    MemoObject {
+        key: memo.key.to_hex(),
+        run_id: memo.run.to_string(),
+        command: run.map_or(Value::Null, |run| command_of(&run.request)),
+        exit_code: memo.exit_code,
+        stdout_digest: to_hex(&memo.stdout_digest),
+        stderr_digest: to_hex(&memo.stderr_digest),
+        version_before: memo.version_before.as_ref().map(VersionId::to_hex),
+        version_after: memo.version_after.as_ref().map(VersionId::to_hex),
+        created_at: time_text(memo.created_at),
+        expires_at: time_text(memo.expires_at),
+        lost: lost.map(Lost::word),
+        parts: serde_json::from_str(&memo.parts).unwrap_or_default(),
+    }
+}
+
+#[must_use]
+pub fn found(found: &Found) -> FoundObject {
+    FoundObject {
+        exit_code: found.exit_code,
+        stdout_digest: to_hex(&found.stdout_digest),
+        stderr_digest: to_hex(&found.stderr_digest),
+        changed: found.version.is_some(),
+        tree: found.tree.to_hex(),
+        content: found.content.to_hex(),
+        created_at: time_text(found.created_at),
+        expires_at: time_text(found.expires_at),
+        expires: found.expires_at,
+    }
+}
+
+/// Of a run, by what the journal tells.
+#[must_use]
+pub fn cache_explained_of_run(run: &RunRecord, remembered: bool) -> CacheExplain {
+    let run_id = Some(run.id.to_string());
+    let Some(cache) = crate::cache_use_of_run(run) else {
+        return CacheExplain {
+            run_id,
+            outcome: "not_asked",
+            cached_from: None,
+            key: None,
+            missed: Vec::new(),
+            remembered,
+            not_remembered: Vec::new(),
+            found: None,
+        };
+    };
+    let CacheObject { mode: _, key, cached_from, missed, not_remembered } = cache;
+    let outcome = if cached_from.is_some() { "hit" } else { "miss" };
+    CacheExplain { run_id, outcome, cached_from, key, missed, remembered, not_remembered, found: None }
+}
+
+/// Of a request, by what would be found. `not_remembered` is what keeps its own result from being remembered.
+#[must_use]
+pub fn cache_explained_of_look(look: &Look, not_remembered: &[Reason]) -> CacheExplain {
+    let found = match look {
+        Look::Hit(found) => Some(found),
+        Look::Miss(_) => None,
+    };
+    CacheExplain {
+        run_id: None,
+        outcome: if found.is_some() { "hit" } else { "miss" },
+        cached_from: found.map(|found| found.run.to_string()),
+        key: found.map(|found| found.key.to_hex()),
+        missed: match look {
+            Look::Hit(_) => Vec::new(),
+            Look::Miss(missed) => reasons(missed),
+        },
+        remembered: not_remembered.is_empty(),
+        not_remembered: reasons(not_remembered),
+        found: found.map(|found| crate::found(found)),
+    }
+}

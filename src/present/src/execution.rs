@@ -1,0 +1,103 @@
+//! The envelope of a run as wire types.
+
+use avfs_engine::{Came, Denial, Enforcement, Executed, Exit};
+use avfs_policy::ExecutionDecision;
+use avfs_request::request_object::RequestObject;
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::{ApprovalId, RunId};
+use avfs_vault::backend::ApprovalRecord;
+use avfs_wire::{DecisionObject, ErrorBody, ExecutionEnvelope, StateName};
+
+/// Why nothing was run.
+#[must_use]
+pub fn denial_body(denial: &Denial, decision: Option<&ExecutionDecision>) -> ErrorBody {
+    let reason = decision.map(|decision| decision.reason.clone()).unwrap_or_default();
+    let advice = decision.and_then(|decision| decision.hint.clone());
+    let (code, message, hint) = match denial {
+        Denial::Policy => ("policy.denied", format!("denied: {reason}"), advice),
+        Denial::Person { .. } => ("approval.denied", format!("denied: {reason}"), advice),
+        Denial::BadApproval { shown, fault } => {
+            let hint = "leave it out to ask for a new one".to_owned();
+            (fault.code(), format!("approval {shown} is not good for this request: {fault}"), Some(hint))
+        }
+    };
+    ErrorBody { code: code.to_owned(), message, hint }
+}
+
+/// What has to happen first.
+#[must_use]
+pub fn approval_body(approval: &ApprovalRecord, decision: Option<&ExecutionDecision>) -> ErrorBody {
+    let approve =
+        |how| format!("approve it{how} with: avfs approvals approve {}, then run it again", approval.id);
+    // An approval adds nothing to a request: no network that it does not ask for.
+    let hint = match decision.and_then(|decision| decision.hint.clone()) {
+        Some(advice) => format!("{advice}; or {}", approve(" as it is")),
+        None => approve(""),
+    };
+    let message = format!("an approval is required: {}", approval.reason);
+    ErrorBody { code: "approval.required".to_owned(), message, hint: Some(hint) }
+}
+
+#[must_use]
+pub fn decision(decision: &ExecutionDecision, approval: Option<&ApprovalId>) -> DecisionObject {
+    DecisionObject {
+        action: decision.action.word(),
+        categories: decision.categories.iter().map(|category| category.word().to_owned()).collect(),
+        rule: decision.rule.clone(),
+        reason: decision.reason.clone(),
+        hint: decision.hint.clone(),
+        approval_id: approval.map(ApprovalId::to_string),
+    }
+}
+
+/// What came of a request that reached the boundary.
+#[must_use]
+pub fn execution<E: Diagnose + 'static>(request: RequestObject, executed: &Executed<E>) -> ExecutionEnvelope {
+    let decided =
+        executed.decision.as_ref().map(|decision| crate::decision(decision, executed.approval.as_ref()));
+    let envelope = ExecutionEnvelope {
+        run_id: executed.run_id.as_ref().map(RunId::to_string),
+        request: Some(request),
+        decision: decided,
+        ..ExecutionEnvelope::empty(StateName::Failed)
+    };
+    match &executed.came {
+        Ok(Came::Ran(result)) => ExecutionEnvelope {
+            success: result.exit == Exit::Code(0) && !result.timed_out && result.stopped_by.is_none(),
+            state: StateName::Completed,
+            result: Some(crate::result(result)),
+            enforcement: result.enforcement.as_ref().map(crate::enforcement),
+            ..envelope
+        },
+        Ok(Came::Denied(denial)) => {
+            let error = crate::denial_body(denial, executed.decision.as_ref());
+            ExecutionEnvelope { state: StateName::Denied, error: Some(error), ..envelope }
+        }
+        Ok(Came::ApprovalRequired(approval)) => ExecutionEnvelope {
+            state: StateName::ApprovalRequired,
+            error: Some(crate::approval_body(approval, executed.decision.as_ref())),
+            ..envelope
+        },
+        Err(error) => ExecutionEnvelope {
+            error: Some(ErrorBody::of(error)),
+            error_cause: error.cause().map(str::to_owned),
+            ..envelope
+        },
+    }
+}
+
+/// One that would take place.
+#[must_use]
+pub fn execution_planned(
+    request: RequestObject,
+    decision: &ExecutionDecision,
+    enforcement: &Enforcement,
+) -> ExecutionEnvelope {
+    ExecutionEnvelope {
+        success: true,
+        request: Some(request),
+        decision: Some(crate::decision(decision, None)),
+        enforcement: Some(crate::enforcement(enforcement)),
+        ..ExecutionEnvelope::empty(StateName::Planned)
+    }
+}

@@ -1,0 +1,39 @@
+//! From what the library knows to what is printed as JSON: one function for each wire type.
+//!
+//! The wire types themselves are in `avfs-wire`, which knows nothing of vaults and runs.
+#![forbid(unsafe_code)]
+
+mod approvals;
+mod batch;
+mod cache;
+mod enforcement;
+mod entry;
+mod execution;
+mod order;
+mod policy;
+mod recordings;
+mod records;
+mod replay;
+mod result;
+mod results;
+mod runs;
+
+pub use approvals::{approval, approval_shown, approval_state};
+pub use batch::batch;
+pub use cache::{
+    cache_explained_of_look, cache_explained_of_run, cache_use, cache_use_of_run, found, memo, reason,
+};
+pub use enforcement::{enforcement, limit};
+pub use entry::{change, change_kind, change_totals, entry, node_kind};
+pub use execution::{approval_body, decision, denial_body, execution, execution_planned};
+pub use order::looked;
+pub use policy::{
+    policy_cap, policy_check, policy_command, policy_decision, policy_explain, policy_failure, policy_said,
+    policy_verdict,
+};
+pub use recordings::recording;
+pub use records::{audit_line, audit_row, checkpoint, fork, run, run_state, version};
+pub use replay::difference;
+pub use result::{change_report, connection, phases, result, runs_on_host};
+pub use results::{diff_tree_line, edited, file_stat, fork_use, import, left_out, trouble};
+pub use runs::{applied, apply, apply_refused, denial, discard, redo, run_shown, undo, unsettled_run};

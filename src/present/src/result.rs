@@ -1,0 +1,147 @@
+//! Results of runs as wire types.
+
+use avfs_changes::{ChangeReport, RunsOnHost};
+use avfs_engine::{Connection, ConnectionVerdict, ExecutionResult, Exit, Output, Phases};
+use avfs_request::LimitKind;
+use avfs_types::base64::base64;
+use avfs_types::clock::time_text;
+use avfs_types::ids::{CheckpointName, ForkName, RunId, VersionId};
+use avfs_vault::run::Landed;
+use avfs_wire::{
+    CHANGES_MAX, ChangeObject, ChangeReportObject, ConnectionObject, NoteObject, PathText, PhasesObject,
+    RefusedCallObject, ResultObject, RunLeftOutObject as LeftOutObject, RunsOnHostObject, UsageObject,
+};
+
+fn millis(duration: std::time::Duration) -> f64 {
+    // Microseconds are what is worth telling.
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+fn stream(output: Option<&Output>) -> (String, &'static str) {
+    let bytes = output.map_or(&b""[..], |output| &output.bytes);
+    match std::str::from_utf8(bytes) {
+        Ok(text) => (text.to_owned(), "utf-8"),
+        Err(_) => (base64(bytes), "base64"),
+    }
+}
+
+#[must_use]
+pub fn phases(phases: &Phases) -> PhasesObject {
+    PhasesObject {
+        resolve: millis(phases.resolve),
+        mount: millis(phases.mount),
+        execute: millis(phases.execute),
+        capture: millis(phases.capture),
+        commit: millis(phases.commit),
+    }
+}
+
+#[must_use]
+pub fn runs_on_host(it: &RunsOnHost) -> RunsOnHostObject {
+    RunsOnHostObject { path: PathText::of(&it.path), kind: it.used.word(), why: it.why }
+}
+
+#[must_use]
+pub fn connection(connection: &Connection) -> ConnectionObject {
+    let (verdict, reason) = match &connection.verdict {
+        ConnectionVerdict::Allowed => ("allowed", None),
+        ConnectionVerdict::Refused(reason) => ("refused", Some(reason.clone())),
+        ConnectionVerdict::Failed(reason) => ("failed", Some(reason.clone())),
+    };
+    ConnectionObject {
+        host: connection.host.clone(),
+        port: connection.port,
+        address: connection.address.map(|address| address.to_string()),
+        verdict,
+        reason,
+        bytes_up: connection.bytes_up,
+        bytes_down: connection.bytes_down,
+        began_ms: millis(connection.began),
+        lasted_ms: millis(connection.lasted),
+    }
+}
+
+#[must_use]
+pub fn change_report(report: &ChangeReport) -> ChangeReportObject {
+    ChangeReportObject {
+        form: report.form.word(),
+        text: report.text.clone(),
+        left_off: report.left_off,
+        shortened: report.shortened,
+    }
+}
+
+#[must_use]
+pub fn result(result: &ExecutionResult) -> ResultObject {
+    let (stdout, stdout_encoding) = stream(result.stdout.as_ref());
+    let (stderr, stderr_encoding) = stream(result.stderr.as_ref());
+    let (exit_code, signal) = match result.exit {
+        Exit::Code(code) => (Some(code), None),
+        Exit::Signal(signal) => (None, Some(signal)),
+    };
+    let from = result.cache.as_ref().and_then(|cache| cache.from.as_ref());
+    let changes: Vec<ChangeObject> =
+        result.changes.changes.iter().take(CHANGES_MAX).map(crate::change).collect();
+    ResultObject {
+        run_id: result.run_id.to_string(),
+        fork: result.fork.as_ref().map(ForkName::to_string),
+        version_before: result.version_before.as_ref().map(VersionId::to_hex),
+        version_after: result.version_after.as_ref().map(VersionId::to_hex),
+        checkpoint_before: result.checkpoint_before.as_ref().map(CheckpointName::to_string),
+        checkpoint_after: result.checkpoint_after.as_ref().map(CheckpointName::to_string),
+        exit_code,
+        signal,
+        timed_out: result.timed_out,
+        stopped_by: result.stopped_by.map(LimitKind::word),
+        started_at: time_text(result.started_at),
+        duration_ms: millis(result.duration),
+        stdout,
+        stderr,
+        stdout_truncated: result.stdout.as_ref().is_some_and(|output| output.truncated),
+        stderr_truncated: result.stderr.as_ref().is_some_and(|output| output.truncated),
+        stdout_encoding,
+        stderr_encoding,
+        stdout_digest: result.stdout.as_ref().map(Output::digest),
+        stderr_digest: result.stderr.as_ref().map(Output::digest),
+        changes_left_off: result.changes.changes.len() - changes.len(),
+        change_report: result.change_report.as_ref().map(crate::change_report),
+        changes,
+        change_counts: crate::change_totals(&result.changes.counts),
+        left_out: result
+            .left_out
+            .iter()
+            .map(|left| LeftOutObject { path: PathText::of(&left.path), reason: left.reason.to_string() })
+            .collect(),
+        landing: match result.landed {
+            Landed::Nothing => "nothing",
+            Landed::Advanced { .. } => "advanced",
+            Landed::Rebased { .. } => "rebased",
+            Landed::Diverted { .. } => "diverted",
+        },
+        classification_violated: result.classification_violated,
+        runs_on_host: result.runs_on_host.iter().map(crate::runs_on_host).collect(),
+        connections: result.connections.list.iter().map(crate::connection).collect(),
+        connections_left_off: result.connections.left_off,
+        refused_calls: result
+            .refused_calls
+            .iter()
+            .map(|it| RefusedCallObject { call: it.call.clone(), count: it.count })
+            .collect(),
+        applied: result.applied,
+        cached: from.is_some(),
+        cached_from: from.map(RunId::to_string),
+        remembered: result.cache.as_ref().is_some_and(|cache| cache.remembered),
+        cache: result.cache.as_ref().map(crate::cache_use),
+        usage: UsageObject {
+            user_ms: millis(result.usage.user),
+            system_ms: millis(result.usage.system),
+            max_rss_bytes: result.usage.max_rss_bytes,
+        },
+        phases_ms: crate::phases(&result.phases),
+        notes: result
+            .notes
+            .iter()
+            .map(|note| NoteObject { code: note.code.to_owned(), text: note.text.clone() })
+            .collect(),
+    }
+}

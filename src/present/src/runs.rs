@@ -1,0 +1,108 @@
+//! Runs: shown, undone, applied as wire types.
+
+use avfs_changes::{Applied, Conflict, RunsOnHost, Subject};
+use avfs_engine::Unsettled;
+use avfs_engine::journal::journal_value;
+use avfs_request::Explanation;
+use avfs_types::clock::time_text;
+use avfs_types::path::TreePath;
+use avfs_vault::backend::RunRecord;
+use avfs_vault::discard::Discarded;
+use avfs_vault::undo::{Redone, Undone};
+use avfs_wire::{
+    Apply, ApplyConflict, ChangeObject, ChangeTotals, DenialObject, Discard, PathText, Redo, RunsShow, Undo,
+    UnsettledRun,
+};
+
+#[must_use]
+pub fn unsettled_run(run: &Unsettled) -> UnsettledRun {
+    UnsettledRun {
+        id: run.record.run.clone(),
+        fork: run.record.fork.clone(),
+        life: run.life.word(),
+        stands: run.stands.word(),
+        started_at: time_text(run.record.started_at()),
+        scratch: run.dir.display().to_string(),
+        request: journal_value(&run.record.request),
+        decision: journal_value(&run.record.decision),
+    }
+}
+
+#[must_use]
+pub fn run_shown(run: &RunRecord, changes: Option<(Vec<ChangeObject>, ChangeTotals)>) -> RunsShow {
+    let (changes, change_counts) = changes.unzip();
+    RunsShow {
+        run: crate::run(run),
+        request: journal_value(&run.request),
+        decision: journal_value(&run.decision),
+        result: journal_value(&run.result),
+        changes,
+        change_counts,
+    }
+}
+
+#[must_use]
+pub fn denial(explanation: Explanation) -> DenialObject {
+    let Explanation { layer, by, name, calls, all_but, which, answer, told, why, relax } = explanation;
+    DenialObject { layer, by, name, calls, all_but, which, answer, told, why, relax }
+}
+
+#[must_use]
+pub fn discard(discarded: &Discarded) -> Discard {
+    Discard {
+        fork: discarded.fork.as_ref().map(crate::fork),
+        runs: discarded.runs.iter().map(crate::run).collect(),
+    }
+}
+
+#[must_use]
+pub fn undo(fork: &avfs_types::ids::ForkName, undone: &Undone) -> Undo {
+    Undo { edited: crate::edited(fork, &undone.committed), undone: crate::version(&undone.undone) }
+}
+
+#[must_use]
+pub fn redo(fork: &avfs_types::ids::ForkName, redone: &Redone) -> Redo {
+    Redo { edited: crate::edited(fork, &redone.committed), redone: crate::version(&redone.redone) }
+}
+
+#[must_use]
+pub fn apply(subject: &Subject, dir: &std::path::Path, dry_run: bool, runs_on_host: &[RunsOnHost]) -> Apply {
+    Apply {
+        fork: subject.fork.to_string(),
+        runs: subject.runs.iter().map(ToString::to_string).collect(),
+        dir: dir.to_string_lossy().into_owned(),
+        version_before: subject.before.id.to_hex(),
+        version_after: subject.after.id.to_hex(),
+        dry_run,
+        changes: Vec::new(),
+        change_counts: ChangeTotals::default(),
+        already: 0,
+        left_out: 0,
+        kept_dirs: Vec::new(),
+        set_ids_stripped: Vec::new(),
+        conflicts: Vec::new(),
+        runs_on_host: runs_on_host.iter().map(crate::runs_on_host).collect(),
+    }
+}
+
+#[must_use]
+pub fn applied(
+    whole: Apply,
+    applied: &Applied,
+    changes: Vec<ChangeObject>,
+    change_counts: ChangeTotals,
+) -> Apply {
+    let texts = |paths: &[TreePath]| paths.iter().map(PathText::of).collect();
+    let (kept_dirs, set_ids_stripped) = (texts(&applied.kept_dirs), texts(&applied.stripped));
+    let (already, left_out) = (applied.already, applied.left_out);
+    Apply { changes, change_counts, already, left_out, kept_dirs, set_ids_stripped, ..whole }
+}
+
+#[must_use]
+pub fn apply_refused(whole: Apply, conflicts: &[Conflict]) -> Apply {
+    let told = conflicts.iter().map(|conflict| ApplyConflict {
+        path: PathText::of(&conflict.path),
+        reason: conflict.reason.to_owned(),
+    });
+    Apply { conflicts: told.collect(), ..whole }
+}

@@ -1,0 +1,159 @@
+//! Settings from variables: `AVFS_` and the key in capitals, for keys with one value and for lists of paths.
+//!
+//! Variables are the user's own, so unlike a directory's file they may open the sandbox.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::str::FromStr;
+
+use avfs_types::toml_source::Problem;
+
+use super::keys::{Given, set};
+use super::{Config, Origin, Setting, SettingsError};
+
+/// Every key that a variable can set. Patterns and names of variables are not among them: where a list of
+/// those is cut is nobody's habit.
+pub const VARIABLES: &[(&str, &str)] = &[
+    ("AVFS_CACHE_DIRS", "cache.dirs"),
+    ("AVFS_RUN_TIMEOUT", "run.timeout"),
+    ("AVFS_RUN_GRACE", "run.grace"),
+    ("AVFS_RUN_NET", "run.net"),
+    ("AVFS_RUN_SCRATCH", "run.scratch"),
+    ("AVFS_RUN_RO", "run.ro"),
+    ("AVFS_RUN_PROFILE", "run.profile"),
+    ("AVFS_RUN_SECCOMP", "run.seccomp"),
+    ("AVFS_RUN_LANDLOCK", "run.landlock"),
+    ("AVFS_RUN_MEMORY", "run.memory"),
+    ("AVFS_RUN_CPUS", "run.cpus"),
+    ("AVFS_RUN_PIDS", "run.pids"),
+    ("AVFS_RUN_DISK", "run.disk"),
+    ("AVFS_RUN_FILES", "run.files"),
+    ("AVFS_RUN_FILE_SIZE", "run.file_size"),
+    ("AVFS_RUN_CACHE", "run.cache"),
+    ("AVFS_RUN_CACHE_EXPIRES", "run.cache_expires"),
+    ("AVFS_FORK_EXPIRES", "fork.expires"),
+    ("AVFS_CHECKPOINT_KEEP", "checkpoint.keep"),
+    ("AVFS_VAULT_PLACE", "vault.place"),
+];
+
+/// A variable that is set.
+struct Variable<'a> {
+    name: &'static str,
+    key: &'static str,
+    text: &'a str,
+}
+
+/// Lays what the variables say over what is known so far; an empty one counts as not set.
+pub fn lay_over(config: &mut Config, variables: &BTreeMap<OsString, OsString>) -> Result<(), SettingsError> {
+    for (name, key) in VARIABLES {
+        let Some(value) = variables.get(std::ffi::OsStr::new(name)).filter(|value| !value.is_empty()) else {
+            continue;
+        };
+        // What is not UTF-8 fails below as any other value that means nothing.
+        set(config, &Variable { name, key, text: &value.to_string_lossy() })?;
+    }
+    Ok(())
+}
+
+impl Variable<'_> {
+    fn sourced<T>(&self, value: T) -> Setting<T> {
+        Setting { value, origin: Origin::Variable { name: self.name } }
+    }
+
+    fn bad(&self, text: &str, wanted: &'static str) -> SettingsError {
+        let value = text.chars().take(80).collect();
+        let problem = Problem::BadValue { key: self.key.to_owned(), value, wanted };
+        SettingsError::Variable { name: self.name, problem }
+    }
+}
+
+/// All of them are text.
+impl Given for Variable<'_> {
+    type Error = SettingsError;
+
+    fn key(&self) -> &str {
+        self.key
+    }
+
+    fn one<T: FromStr>(&self, wanted: &'static str) -> Result<Setting<T>, SettingsError> {
+        self.text.parse().map(|value| self.sourced(value)).map_err(|_| self.bad(self.text, wanted))
+    }
+
+    fn number<T: FromStr>(&self, wanted: &'static str) -> Result<Setting<T>, SettingsError> {
+        self.one(wanted)
+    }
+
+    fn amount<T: FromStr>(&self, wanted: &'static str) -> Result<Setting<T>, SettingsError> {
+        self.one(wanted)
+    }
+
+    /// Between colons, as in `PATH`.
+    fn list(
+        &self,
+        good: fn(&str) -> bool,
+        wanted: &'static str,
+    ) -> Result<Vec<Setting<String>>, SettingsError> {
+        let check = |text: &str| match good(text) {
+            true => Ok(self.sourced(text.to_owned())),
+            false => Err(self.bad(text, wanted)),
+        };
+        self.text.split(':').map(check).collect()
+    }
+
+    fn unread(&self) -> SettingsError {
+        self.bad(self.text, "a value of a key that is known")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use avfs_types::diagnose::Diagnose;
+
+    use super::*;
+    use crate::config::Arity;
+    use crate::net::NetMode;
+
+    fn with(name: &str, value: &str) -> Result<Config, SettingsError> {
+        let mut config = Config::default();
+        lay_over(&mut config, &BTreeMap::from([(name.into(), value.into())]))?;
+        Ok(config)
+    }
+
+    #[test]
+    fn every_key_with_one_value_has_a_variable_that_sets_it() {
+        for shown in Config::default().shown() {
+            let name = format!("AVFS_{}", shown.key.replace('.', "_").to_uppercase());
+            let known = VARIABLES.contains(&(name.as_str(), shown.key));
+            assert!(known || shown.arity == Arity::List, "{name} is not known");
+            if !known {
+                continue;
+            }
+            let set = ["data", "5", "auto", "read", "5s", "none", "strict", "/x:/y"].iter().any(|value| {
+                with(&name, value).is_ok_and(|config| {
+                    let all = config.shown();
+                    let after = all.iter().find(|after| after.key == shown.key).unwrap();
+                    after.values.iter().all(|set| matches!(set.origin, Origin::Variable { .. }))
+                })
+            });
+            assert!(set, "{name} takes none of the values");
+        }
+    }
+
+    #[test]
+    fn a_variable_is_read_or_refused_by_its_name() {
+        assert_eq!(with("AVFS_RUN_NET", "host").unwrap().run_net.value, NetMode::Host);
+        assert_eq!(with("AVFS_RUN_NET", "").unwrap(), Config::default());
+        let dirs = with("AVFS_CACHE_DIRS", "target:~/.cargo/registry").unwrap().cache_dirs;
+        assert_eq!(
+            dirs.iter().map(|dir| dir.value.as_str()).collect::<Vec<_>>(),
+            ["target", "~/.cargo/registry"]
+        );
+        let error = with("AVFS_RUN_TIMEOUT", "soon").unwrap_err();
+        assert_eq!(error.code(), "config.bad_value");
+        assert_eq!(
+            error.to_string(),
+            "$AVFS_RUN_TIMEOUT: run.timeout: \"soon\" is not a duration such as 300s, or none"
+        );
+        assert!(with("AVFS_RUN_RO", "/a::/b").is_err(), "an empty path is none");
+    }
+}

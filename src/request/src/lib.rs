@@ -1,0 +1,36 @@
+//! What a run asks for: command, limits, network, environment, secrets; and the settings that say it.
+//!
+//! Never decides whether a request may run: that is `avfs-policy`.
+#![forbid(unsafe_code)]
+
+pub mod choices;
+pub mod config;
+pub mod confinement;
+mod environment;
+mod extra;
+mod limits;
+pub mod net;
+pub mod reproducible;
+pub mod request;
+mod request_digest;
+pub mod request_file;
+pub mod request_object;
+mod secret;
+mod streams;
+mod timeout;
+
+pub use choices::{
+    ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, Degradation, ForkChoice,
+    Purity, Retention, ScratchChoice, SecretsInFiles, VaultPlace, Writing,
+};
+pub use confinement::{Confined, Confinement, LandlockMode, NestedUserns, RefusedCall, SeccompProfile};
+pub use confinement::{Explanation, explanations};
+pub use environment::{EnvChoice, Environment};
+pub use extra::{Extra, HostPath, Profile};
+pub use limits::{CpuLimit, Cpus, EnforcedLimit, LimitKind, Limits, Mechanism};
+pub use net::{AllowList, AllowRule, HostRule, NetError, NetMode, is_beneath, is_within};
+pub use reproducible::{ClockHeld, EPOCH_VARIABLE, FixedClock, Reproducible, seed};
+pub use request::{ExecutionRequest, Named, RequestError};
+pub use secret::{SECRET_BYTES_MAX, SECRETS_DIR, SecretError, SecretFile, SecretWord};
+pub use streams::{ProcMode, Streams};
+pub use timeout::ExecutionTimeout;

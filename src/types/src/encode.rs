@@ -1,0 +1,14 @@
+//! How numbers and byte strings are written where one value has one encoding: objects, digests, keys.
+
+pub fn put_number(out: &mut Vec<u8>, mut n: u64) {
+    while n >= 0x80 {
+        out.push((n & 0x7f) as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push((n & 0x7f) as u8);
+}
+
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_number(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}

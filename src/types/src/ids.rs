@@ -1,0 +1,499 @@
+//! Names and identities, parsed once at the edge: digests of content, and the names people give.
+//!
+//! A digest never changes meaning: each kind has its own hashing context, so that no object of one kind can
+//! pass for another.
+
+use std::fmt;
+
+pub const DIGEST_BYTES: usize = 32;
+/// Hex digits of a digest that are shown where people read it.
+pub const SHORT_HEX_DIGITS: usize = 12;
+/// The fewest hex digits that may stand for a version or a run.
+pub const PREFIX_HEX_DIGITS_MIN: usize = 4;
+/// Random bytes behind a run's id.
+pub const RUN_ID_BYTES: usize = 5;
+/// Hex digits of a run's id.
+pub const RUN_ID_HEX_DIGITS: usize = 2 * RUN_ID_BYTES;
+pub const NAME_BYTES_MAX: usize = 100;
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum NameError {
+    #[error("a {what} name may not be empty")]
+    Empty { what: &'static str },
+    #[error("{what} name {name:?} is {length} bytes long; at most {NAME_BYTES_MAX} are allowed")]
+    TooLong { what: &'static str, name: String, length: usize },
+    #[error("{what} name {name:?} contains {found:?}; letters, digits, '.', '_' and '-' are allowed")]
+    BadCharacter { what: &'static str, name: String, found: char },
+    #[error("{what} name {name:?} must start with a letter or a digit")]
+    BadStart { what: &'static str, name: String },
+}
+
+impl crate::diagnose::Diagnose for NameError {
+    fn code(&self) -> &'static str {
+        "name.invalid"
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::BadCharacter { name, found: ':', .. } if name.starts_with("run:") => {
+                "a run's own fork is called run-ID; list runs with: avfs runs list".to_owned()
+            }
+            Self::Empty { .. } | Self::TooLong { .. } | Self::BadCharacter { .. } | Self::BadStart { .. } => {
+                "choose a name such as fix-1 or release_2.0".to_owned()
+            }
+        })
+    }
+}
+
+fn check_name(what: &'static str, name: &str) -> Result<(), NameError> {
+    let shown = || name.chars().take(40).collect::<String>();
+    if name.is_empty() {
+        return Err(NameError::Empty { what });
+    }
+    if let Some(found) = name.chars().find(|c| !c.is_ascii_alphanumeric() && !"._-".contains(*c)) {
+        return Err(NameError::BadCharacter { what, name: shown(), found });
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return Err(NameError::TooLong { what, name: shown(), length: name.len() });
+    }
+    if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        return Err(NameError::BadStart { what, name: shown() });
+    }
+    Ok(())
+}
+
+macro_rules! name_type {
+    ($(#[$doc:meta])* $type:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $type(String);
+
+        impl $type {
+            pub fn parse(name: &str) -> Result<Self, NameError> {
+                check_name($what, name)?;
+                Ok(Self(name.to_owned()))
+            }
+
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = NameError;
+
+            fn from_str(name: &str) -> Result<Self, NameError> {
+                Self::parse(name)
+            }
+        }
+    };
+}
+
+name_type!(
+    /// The name of a fork.
+    ForkName,
+    "fork"
+);
+name_type!(
+    /// The name of a checkpoint, unique in its fork.
+    CheckpointName,
+    "checkpoint"
+);
+name_type!(
+    /// The name of a recording.
+    RecordingName,
+    "recording"
+);
+name_type!(
+    /// The name of a vault that lives among the user's named vaults.
+    VaultName,
+    "vault"
+);
+
+impl CheckpointName {
+    /// A checkpoint made by a run.
+    #[must_use]
+    pub fn of_run(what: &'static str, run: &RunId) -> Self {
+        Self(format!("{what}-{run}"))
+    }
+}
+
+impl ForkName {
+    /// The fork every vault starts with.
+    #[must_use]
+    pub fn main() -> Self {
+        Self("main".to_owned())
+    }
+
+    /// The fork made for one run.
+    #[must_use]
+    pub fn of_run(run: &RunId) -> Self {
+        Self(format!("run-{run}"))
+    }
+}
+
+/// What an id of random digits names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Drawn {
+    Run,
+    Approval,
+    Batch,
+}
+
+impl Drawn {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Approval => "approval",
+            Self::Batch => "batch",
+        }
+    }
+
+    const fn listing(self) -> &'static str {
+        match self {
+            Self::Run => "avfs runs list",
+            Self::Approval => "avfs approvals list",
+            Self::Batch => "avfs batch --list",
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{text:?} is not the id of {} {}", if *what == Drawn::Approval { "an" } else { "a" }, what.word())]
+pub struct DrawnIdError {
+    what: Drawn,
+    text: String,
+}
+
+impl crate::diagnose::Diagnose for DrawnIdError {
+    fn code(&self) -> &'static str {
+        "ref.invalid"
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(format!(
+            "an id is {RUN_ID_HEX_DIGITS} hex digits, of which {PREFIX_HEX_DIGITS_MIN} may do; list them \
+             with: {}",
+            self.what.listing()
+        ))
+    }
+}
+
+fn check_digits(
+    what: Drawn,
+    text: &str,
+    digits: std::ops::RangeInclusive<usize>,
+) -> Result<(), DrawnIdError> {
+    let hex = text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    if hex && digits.contains(&text.len()) {
+        return Ok(());
+    }
+    Err(DrawnIdError { what, text: text.chars().take(40).collect() })
+}
+
+macro_rules! drawn_id {
+    ($(#[$doc:meta])* $type:ident, $(#[$prefix_doc:meta])* $prefix:ident, $what:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $type(String);
+
+        impl $type {
+            #[must_use]
+            pub fn from_random(bytes: [u8; RUN_ID_BYTES]) -> Self {
+                Self(to_hex(&bytes))
+            }
+
+            /// Reads a whole id.
+            pub fn parse(text: &str) -> Result<Self, DrawnIdError> {
+                check_digits($what, text, RUN_ID_HEX_DIGITS..=RUN_ID_HEX_DIGITS)?;
+                Ok(Self(text.to_owned()))
+            }
+
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        $(#[$prefix_doc])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $prefix(String);
+
+        impl $prefix {
+            pub fn parse(text: &str) -> Result<Self, DrawnIdError> {
+                let label = $what.word();
+                let digits = text.strip_prefix(label).and_then(|rest| rest.strip_prefix(':')).unwrap_or(text);
+                let digits = digits.to_ascii_lowercase();
+                check_digits($what, &digits, PREFIX_HEX_DIGITS_MIN..=RUN_ID_HEX_DIGITS)
+                    .map_err(|_| DrawnIdError { what: $what, text: text.chars().take(40).collect() })?;
+                Ok(Self(digits))
+            }
+
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&$type> for $prefix {
+            fn from(id: &$type) -> Self {
+                Self(id.0.clone())
+            }
+        }
+
+        impl fmt::Display for $prefix {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl std::str::FromStr for $prefix {
+            type Err = DrawnIdError;
+
+            fn from_str(text: &str) -> Result<Self, DrawnIdError> {
+                Self::parse(text)
+            }
+        }
+    };
+}
+
+drawn_id!(
+    /// The id of a run: lower-case hex digits of random bytes, which the caller draws.
+    RunId,
+    /// The first digits of a run's id, or all of them, as people type it; `run:` before it means nothing.
+    RunPrefix,
+    Drawn::Run
+);
+drawn_id!(
+    /// The id of an approval, drawn like a run's.
+    ApprovalId,
+    /// The first digits of an approval's id, or all of them.
+    ApprovalPrefix,
+    Drawn::Approval
+);
+
+drawn_id!(
+    /// The id of a batch, drawn like a run's.
+    BatchId,
+    /// The first digits of a batch's id, or all of them.
+    BatchPrefix,
+    Drawn::Batch
+);
+
+/// Writes bytes as lower-case hex digits.
+#[must_use]
+pub fn to_hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 15)]);
+    bytes.iter().flat_map(|b| [digit(b >> 4), digit(*b)]).collect()
+}
+
+/// Reads an even number of hex digits.
+#[must_use]
+pub fn from_hex(text: &str) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(2) {
+        return None;
+    }
+    let nibble = |c: u8| char::from(c).to_digit(16).and_then(|d| u8::try_from(d).ok());
+    text.as_bytes().chunks(2).map(|pair| Some(nibble(pair[0])? << 4 | nibble(pair[1])?)).collect()
+}
+
+macro_rules! digest_type {
+    ($(#[$doc:meta])* $type:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $type(pub [u8; DIGEST_BYTES]);
+
+        impl $type {
+            #[must_use]
+            pub fn as_bytes(&self) -> &[u8; DIGEST_BYTES] {
+                &self.0
+            }
+
+            #[must_use]
+            pub fn from_slice(bytes: &[u8]) -> Option<Self> {
+                Some(Self(bytes.try_into().ok()?))
+            }
+
+            #[must_use]
+            pub fn to_hex(&self) -> String {
+                to_hex(&self.0)
+            }
+
+            #[must_use]
+            pub fn short(&self) -> String {
+                self.to_hex()[..SHORT_HEX_DIGITS].to_owned()
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.to_hex())
+            }
+        }
+
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($type), "({})"), self.short())
+            }
+        }
+    };
+}
+
+digest_type!(
+    /// A blob: the plain BLAKE3 of a file's bytes (what `b3sum` prints), or of a chunk list's encoding.
+    BlobId
+);
+digest_type!(
+    /// A directory or a page of one, times included: its storage identity.
+    TreeId
+);
+digest_type!(
+    /// A directory or a page of one without modification times: what "equal content" compares.
+    ContentId
+);
+digest_type!(
+    /// A version's record.
+    VersionId
+);
+digest_type!(
+    /// Everything that is asked for by one request, the values of secrets apart.
+    RequestDigest
+);
+digest_type!(
+    /// Of a list of commands, as its bytes are.
+    ListDigest
+);
+digest_type!(
+    /// What a remembered result is found by: everything it depends on.
+    MemoKey
+);
+digest_type!(
+    /// One of the things a remembered result depends on.
+    PartDigest
+);
+digest_type!(
+    /// A row of the audit log, chained to the row before it.
+    AuditDigest
+);
+
+/// Names the files of one tree that are one file with several names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub [u8; 16]);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DigestKind {
+    ChunkList,
+    Tree,
+    Content,
+    Version,
+    Audit,
+    Link,
+    Request,
+    Memo,
+    MemoPart,
+}
+
+impl DigestKind {
+    const fn context(self) -> &'static str {
+        match self {
+            Self::ChunkList => "avfs 2026 chunk list v1",
+            Self::Tree => "avfs 2026 tree v1",
+            Self::Content => "avfs 2026 tree content v1",
+            Self::Version => "avfs 2026 version v1",
+            Self::Audit => "avfs 2026 audit v1",
+            Self::Link => "avfs 2026 link v1",
+            Self::Request => "avfs 2026 request v1",
+            Self::Memo => "avfs 2026 memo v1",
+            Self::MemoPart => "avfs 2026 memo part v1",
+        }
+    }
+
+    /// A hasher whose digests cannot collide with those of another kind.
+    ///
+    /// Deriving the key from the context costs a hash of its own, so each is derived once.
+    #[must_use]
+    pub fn hasher(self) -> blake3::Hasher {
+        static HASHERS: [std::sync::OnceLock<blake3::Hasher>; 9] = [const { std::sync::OnceLock::new() }; 9];
+        HASHERS[self as usize].get_or_init(|| blake3::Hasher::new_derive_key(self.context())).clone()
+    }
+
+    #[must_use]
+    pub fn digest(self, bytes: &[u8]) -> [u8; DIGEST_BYTES] {
+        *self.hasher().update(bytes).finalize().as_bytes()
+    }
+}
+
+/// One item of a batch, as the run says that was made for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchItem {
+    pub batch: BatchId,
+    /// Its place in the list, from 0.
+    pub number: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_be_paths_or_refs_are_refused() {
+        for bad in ["", "a/b", "..", ".", "a\0b", "a~1", "a@b", "a:b", "-x", "naïve"] {
+            assert!(ForkName::parse(bad).is_err(), "{bad:?} was accepted");
+        }
+        assert!(matches!(ForkName::parse(&"x".repeat(300)), Err(NameError::TooLong { length: 300, .. })));
+        for good in ["main", "fix-1", "v2.0", "0", &"x".repeat(100)] {
+            assert_eq!(ForkName::parse(good).unwrap().as_str(), good);
+        }
+    }
+
+    #[test]
+    fn run_ids_are_whole_and_prefixes_are_forgiving() {
+        assert_eq!(RunId::from_random([0, 1, 0xab, 0xcd, 0xff]).as_str(), "0001abcdff");
+        assert_eq!(RunId::parse("0001abcdff"), Ok(RunId::from_random([0, 1, 0xab, 0xcd, 0xff])));
+        for bad in ["", "0001abcdf", "0001abcdff0", "0001ABCDFF", "0001abcdfg", "run:0001abcdff"] {
+            assert!(RunId::parse(bad).is_err(), "{bad:?} was accepted");
+        }
+        for (text, digits) in [("0001", "0001"), ("run:00aB", "00ab"), ("0001ABCDFF", "0001abcdff")] {
+            assert_eq!(RunPrefix::parse(text).unwrap().as_str(), digits);
+        }
+        for bad in ["", "run:", "001", "0001abcdff0", "main", "run:run:0001"] {
+            assert!(RunPrefix::parse(bad).is_err(), "{bad:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn hex_round_trips_and_refuses_other_text() {
+        assert_eq!(from_hex(&to_hex(&[0, 1, 0xfe, 0xff])).unwrap(), [0, 1, 0xfe, 0xff]);
+        assert_eq!(from_hex("0g"), None);
+        assert_eq!(from_hex("abc"), None);
+    }
+
+    #[test]
+    fn kinds_of_digest_never_meet() {
+        let kinds = [
+            DigestKind::ChunkList,
+            DigestKind::Tree,
+            DigestKind::Content,
+            DigestKind::Version,
+            DigestKind::Audit,
+            DigestKind::Link,
+            DigestKind::Request,
+        ];
+        let digests: std::collections::HashSet<_> = kinds.iter().map(|k| k.digest(b"same")).collect();
+        assert_eq!(digests.len(), kinds.len());
+    }
+}

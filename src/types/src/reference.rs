@@ -1,0 +1,109 @@
+//! References to versions as people type them. What one leads to is known by the vault.
+
+use crate::diagnose::Diagnose;
+use crate::ids::{CheckpointName, ForkName};
+
+/// A text that is not a reference.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{reference:?} is not a reference: {reason}")]
+pub struct BadReference {
+    pub reference: String,
+    pub reason: &'static str,
+}
+
+impl Diagnose for BadReference {
+    fn code(&self) -> &'static str {
+        "ref.invalid"
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(
+            "a reference is FORK, FORK@CHECKPOINT, FORK~N, run:ID or at least four digits of a version"
+                .to_owned(),
+        )
+    }
+}
+/// A reference as it was typed: `BASE` followed by any number of `~N`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference {
+    pub base: Base,
+    pub back: u64,
+    text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// A fork, or the first digits of a version.
+    Name(String),
+    Checkpoint(ForkName, CheckpointName),
+    Run(String),
+}
+
+impl Reference {
+    /// As it was typed.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub fn parse(text: &str) -> Result<Self, BadReference> {
+        let bad = |reason| BadReference { reference: text.chars().take(80).collect(), reason };
+        let mut parts = text.split('~');
+        let base = parts.next().unwrap_or_default();
+        let mut back = 0_u64;
+        for part in parts {
+            let steps =
+                if part.is_empty() { 1 } else { part.parse().map_err(|_| bad("~ takes a number"))? };
+            back = back.saturating_add(steps);
+        }
+        let base = if let Some(run) = base.strip_prefix("run:") {
+            if run.is_empty() {
+                return Err(bad("run: takes the id of a run"));
+            }
+            Base::Run(run.to_owned())
+        } else if let Some((fork, checkpoint)) = base.split_once('@') {
+            let fork = ForkName::parse(fork).map_err(|_| bad("what stands before @ is not a fork's name"))?;
+            let name = CheckpointName::parse(checkpoint)
+                .map_err(|_| bad("what stands after @ is not a checkpoint's name"))?;
+            Base::Checkpoint(fork, name)
+        } else {
+            ForkName::parse(base).map_err(|_| bad("it is neither a fork's name nor digits of a version"))?;
+            Base::Name(base.to_owned())
+        };
+        Ok(Self { base, back, text: text.to_owned() })
+    }
+
+    /// The fork it names, if that is all it does.
+    #[must_use]
+    pub fn fork_name(&self) -> Option<ForkName> {
+        match &self.base {
+            Base::Name(name) if self.back == 0 => ForkName::parse(name).ok(),
+            Base::Name(_) | Base::Checkpoint(..) | Base::Run(_) => None,
+        }
+    }
+}
+
+impl std::str::FromStr for Reference {
+    type Err = BadReference;
+
+    fn from_str(text: &str) -> Result<Self, BadReference> {
+        Self::parse(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_told_apart_from_their_form() {
+        let parse = |text: &str| Reference::parse(text);
+        assert_eq!(parse("main").unwrap().fork_name(), Some(ForkName::main()));
+        assert_eq!(parse("main~2~").unwrap().back, 3);
+        assert_eq!(parse("run:7").unwrap().base, Base::Run("7".to_owned()));
+        assert!(matches!(parse("f@c~1").unwrap().base, Base::Checkpoint(..)));
+        for bad in ["", "~1", "main~x", "run:", "a@", "@b", "a/b", "a b"] {
+            assert!(matches!(parse(bad), Err(BadReference { .. })), "{bad:?} was taken");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What can go wrong with the store itself, told by what a person can do about it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use avfs_hostfs::cause::Cause;
+use avfs_hostfs::lock::LockError;
+use avfs_types::diagnose::{Diagnose, shell_word};
+
+#[derive(Debug, thiserror::Error)]
+pub enum BackendError {
+    #[error("there is no vault at {}", path.display())]
+    NotFound { path: PathBuf },
+    #[error("there is a vault at {} already", path.display())]
+    Exists { path: PathBuf },
+    #[error("{} is not an avfs vault", path.display())]
+    Foreign { path: PathBuf },
+    #[error("the vault {} contains {name:?}, which no avfs made", path.display())]
+    ForeignObject { path: PathBuf, name: String },
+    #[error("{} was made by a newer avfs (vault format {found}; this one knows up to {known})", path.display())]
+    Newer { path: PathBuf, found: i64, known: i64 },
+    #[error("the vault {} is damaged: {detail}", path.display())]
+    Corrupt { path: PathBuf, detail: String },
+    #[error("the vault {} is read-only", path.display())]
+    ReadOnly { path: PathBuf },
+    #[error("no permission to use {}", path.display())]
+    NoPermission { path: PathBuf },
+    #[error("the directory {} cannot be made or written", dir.display())]
+    NoPlace {
+        dir: PathBuf,
+        /// What of it is there, and refuses.
+        at: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the vault {} is busy: other processes held it for {waited_s} s", path.display())]
+    Busy { path: PathBuf, waited_s: u64 },
+    #[error("the vault {} was written while it was read", path.display())]
+    Unsteady { path: PathBuf },
+    #[error("no space left for the vault {}", path.display())]
+    DiskFull { path: PathBuf },
+    #[error("the file system of {} has no file locks", path.display())]
+    LocksUnsupported { path: PathBuf },
+    #[error("the vault {} has another name too, by a hard link", path.display())]
+    Linked { path: PathBuf },
+    #[error("cannot {operation} {}", path.display())]
+    Io {
+        operation: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("SQLite cannot use {}", path.display())]
+    Sqlite {
+        path: PathBuf,
+        #[source]
+        source: rusqlite::Error,
+    },
+    #[error("a failure was injected into {operation}")]
+    Injected { operation: &'static str },
+}
+
+impl Diagnose for BackendError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NotFound { .. } => "vault.not_found",
+            Self::Exists { .. } => "vault.exists",
+            Self::Foreign { .. } => "vault.foreign",
+            Self::ForeignObject { .. } => "vault.foreign_object",
+            Self::Newer { .. } => "vault.newer",
+            Self::Corrupt { .. } => "vault.corrupt",
+            Self::ReadOnly { .. } => "vault.read_only",
+            Self::NoPermission { .. } => "vault.no_permission",
+            Self::NoPlace { source, .. } => match Cause::of(source) {
+                Cause::NoPermission => "vault.no_permission",
+                Cause::ReadOnly => "vault.read_only",
+                Cause::DiskFull => "vault.disk_full",
+                Cause::NotFound
+                | Cause::Exists
+                | Cause::NotADirectory
+                | Cause::Link
+                | Cause::Unreadable
+                | Cause::Other => "vault.io",
+            },
+            Self::Busy { .. } | Self::Unsteady { .. } => "vault.busy",
+            Self::DiskFull { .. } => "vault.disk_full",
+            Self::LocksUnsupported { .. } => "vault.locks_unsupported",
+            Self::Linked { .. } => "vault.linked",
+            Self::Io { .. } => "vault.io",
+            Self::Sqlite { .. } => "vault.sqlite",
+            Self::Injected { .. } => "vault.injected",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::NotFound { path } if path.is_symlink() => {
+                format!(
+                    "it is a link to nothing: see where it leads with: ls -l {}",
+                    shell_word(path.as_ref())
+                )
+            }
+            Self::NotFound { .. } => "make one with: avfs init, or name one with --vault".to_owned(),
+            Self::Exists { .. } => "use it as it is, or choose another place with --vault".to_owned(),
+            Self::Foreign { .. } => "name another file with --vault, or move this one away".to_owned(),
+            Self::ForeignObject { .. } => {
+                "do not use this file: somebody added it to act within avfs; ask where the vault comes from"
+                    .to_owned()
+            }
+            Self::Newer { .. } => "use the avfs that made it, or a later one".to_owned(),
+            Self::Corrupt { path, .. } => {
+                format!("see how much is whole with: avfs fsck --vault {}", shell_word(path.as_ref()))
+            }
+            Self::ReadOnly { path } | Self::NoPermission { path } => {
+                // What lies beside the file needs its directory.
+                let of_the_file = rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_err();
+                match path.parent().filter(|_| !of_the_file) {
+                    Some(dir) => format!("check with: ls -ld {}", shell_word(dir.as_ref())),
+                    None => format!("check with: ls -l {}", shell_word(path.as_ref())),
+                }
+            }
+            Self::NoPlace { at, .. } => format!(
+                "check with: ls -ld {}, or keep the vault elsewhere: avfs init --vault NAME|PATH",
+                shell_word(at.as_ref())
+            ),
+            Self::Busy { path, .. } => {
+                format!("try again, or see who uses it with: fuser -v {}", shell_word(path.as_ref()))
+            }
+            Self::Unsteady { .. } => {
+                "try again: who may not write a vault cannot hold its writers off, and reads it as it stands"
+                    .to_owned()
+            }
+            Self::DiskFull { .. } => "free some space, then try again; nothing was changed".to_owned(),
+            Self::Linked { path } => {
+                let vault = shell_word(path.as_os_str());
+                format!(
+                    "make it a file of its own with: cp {vault} {vault}.copy && mv {vault}.copy {vault}, or remove the other name"
+                )
+            }
+            Self::LocksUnsupported { .. } => {
+                "put the vault on a local disk with: avfs init --vault PATH".to_owned()
+            }
+            Self::Io { source, path, .. } => match source.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::NAMETOOLONG) => "choose a shorter name".to_owned(),
+                Some(Errno::LOOP) => format!("see where it leads with: ls -l {}", shell_word(path.as_ref())),
+                Some(Errno::MFILE | Errno::NFILE) => {
+                    "allow more open files with: ulimit -n 1024, then try again".to_owned()
+                }
+                _ => return None,
+            },
+            Self::Sqlite { .. } | Self::Injected { .. } => return None,
+        };
+        Some(hint)
+    }
+}
+
+impl BackendError {
+    pub fn io(operation: &'static str, path: &Path, source: std::io::Error) -> Self {
+        let path = path.to_owned();
+        match Cause::of(&source) {
+            Cause::NotFound => Self::NotFound { path },
+            Cause::Exists => Self::Exists { path },
+            Cause::NoPermission => Self::NoPermission { path },
+            Cause::ReadOnly => Self::ReadOnly { path },
+            Cause::DiskFull => Self::DiskFull { path },
+            Cause::NotADirectory | Cause::Link | Cause::Unreadable | Cause::Other => {
+                Self::Io { operation, path, source }
+            }
+        }
+    }
+
+    /// This, told by who has waited for so long.
+    pub(crate) fn after(mut self, patience: Duration) -> Self {
+        if let Self::Busy { waited_s, .. } = &mut self {
+            *waited_s = patience.as_secs();
+        }
+        self
+    }
+
+    /// The directory a vault shall lie in refuses it.
+    pub fn no_place(dir: &Path, source: std::io::Error) -> Self {
+        if Cause::of(&source) == Cause::DiskFull {
+            return Self::DiskFull { path: dir.to_owned() };
+        }
+        let at = dir.ancestors().find(|at| at.symlink_metadata().is_ok()).unwrap_or(dir).to_owned();
+        Self::NoPlace { dir: dir.to_owned(), at, source }
+    }
+
+    pub(crate) fn lock(path: &Path, error: LockError) -> Self {
+        match error {
+            LockError::TimedOut(waited) => Self::Busy { path: path.to_owned(), waited_s: waited.as_secs() },
+            LockError::Unsupported(_) => Self::LocksUnsupported { path: path.to_owned() },
+            LockError::Open { path: lock, source } => match Cause::of(&source) {
+                // The vault itself is gone, or can have no files beside it.
+                Cause::NotFound | Cause::ReadOnly | Cause::DiskFull => Self::io("open", path, source),
+                Cause::NoPermission => Self::NoPermission { path: refusing(path, &lock) },
+                Cause::Exists | Cause::NotADirectory | Cause::Link | Cause::Unreadable | Cause::Other => {
+                    Self::Io { operation: "open", path: lock, source }
+                }
+            },
+            LockError::Lock(source) => Self::io("lock", path, source),
+        }
+    }
+}
+
+/// The file that keeps somebody out: the lock, or the directory of the vault, which shall have one.
+fn refusing(vault: &Path, lock: &Path) -> PathBuf {
+    let place = vault.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if lock.symlink_metadata().is_ok() { lock.to_owned() } else { place.to_owned() }
+}

@@ -1,0 +1,174 @@
+//! Keeps the log short, gives space back, and asks SQLite after the file's health.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use avfs_hostfs::threads::shielded;
+
+use super::read::Session;
+use super::{Conn, SqliteBackend, connect};
+use crate::backend::{Backend, Durability, Result};
+
+/// Every so many pages the log is moved into the file after a commit, beside other writers.
+/// A new process reads the whole log before its first query, so it is kept short.
+const LOG_PAGES_EASY: i32 = 512;
+/// A small commit is shorter than this, so one of many writers notices that such a mark was passed.
+const COMMIT_PAGES: i32 = 16;
+/// Past this many a thread of its own does it while bulk work goes on writing.
+const LOG_PAGES_BULK: i32 = 2048;
+/// Past this many the writer does it within its turn: beside steady writers it would never come to an end.
+const LOG_PAGES_MAX: i32 = 6144;
+/// How long a settlement waits for readers of the old log.
+const SETTLE_PATIENCE: Duration = Duration::from_millis(100);
+/// Pages given back in one step, each a short transaction.
+const SHRINK_STEP_PAGES: u64 = 1000;
+
+/// What is moved beside a writer, if anything is.
+#[derive(Default)]
+pub struct Mover(Mutex<Option<JoinHandle<()>>>);
+
+impl Mover {
+    fn lock(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to move, unless it is at it already.
+    fn start(&self, backend: &SqliteBackend) {
+        let mut running = self.lock();
+        if running.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return;
+        }
+        let (path, access, options) = (backend.path.clone(), backend.access, backend.options);
+        let work = move || {
+            let moved = connect::open_as(&path, access, &options).and_then(|conn| {
+                move_log(&conn, "PASSIVE").map_err(|error| connect::translate(&path, error))
+            });
+            report(moved);
+        };
+        let thread = shielded(|| std::thread::Builder::new().spawn(work));
+        // Without a thread it is done by the writer itself, a little later.
+        *running = thread.ok();
+    }
+
+    /// Waits until nothing is being moved.
+    pub fn wait(&self) {
+        if let Some(thread) = self.lock().take() {
+            // It reports its own failures; what it did not move is moved later.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A commit is done whatever becomes of the log afterwards: what could not be moved stays in it, whole.
+fn report(moved: Result<()>) {
+    if let Err(error) = moved {
+        tracing::warn!(%error, "the log could not be moved into the vault file");
+    }
+}
+
+pub fn after_commit_in_turn(backend: &SqliteBackend, conn: &Conn, log_pages: i32) {
+    if log_pages > LOG_PAGES_MAX {
+        backend.mover.wait();
+        report(checkpoint(backend, conn, "PASSIVE"));
+    }
+}
+
+pub fn after_commit(backend: &SqliteBackend, conn: &Conn, log_pages: i32, durability: Durability) {
+    match durability {
+        Durability::Deferred if log_pages > LOG_PAGES_BULK && log_pages <= LOG_PAGES_MAX => {
+            backend.mover.start(backend);
+        }
+        Durability::Deferred => {}
+        Durability::Synced => {
+            let passed_mark = log_pages % LOG_PAGES_EASY < COMMIT_PAGES;
+            if passed_mark && log_pages > LOG_PAGES_EASY && log_pages <= LOG_PAGES_MAX {
+                report(checkpoint(backend, conn, "PASSIVE"));
+            }
+        }
+    }
+}
+
+/// Leaves nothing in the log, unless others use it: then the last of them does.
+///
+/// The log is cut, not only moved: a process that opens it reads all of it, moved or not.
+pub fn before_close(backend: &SqliteBackend) {
+    report(backend.take_conn().and_then(|conn| {
+        let no_patience = conn.sql.busy_timeout(Duration::ZERO);
+        no_patience
+            .map_err(|error| backend.translate(error))
+            .and_then(|()| checkpoint(backend, &conn, "TRUNCATE"))
+    }));
+}
+
+/// Moves what it can of the log; being kept from it by a reader is no failure.
+fn checkpoint(backend: &SqliteBackend, conn: &Conn, mode: &str) -> Result<()> {
+    move_log(conn, mode).map_err(|error| backend.translate(error))
+}
+
+fn move_log(conn: &Conn, mode: &str) -> rusqlite::Result<()> {
+    conn.sql.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()))
+}
+
+pub fn settle(backend: &SqliteBackend) -> Result<()> {
+    let _turn = backend.turn()?;
+    avfs_types::pause::point("settle");
+    backend.mover.wait();
+    let conn = backend.take_conn()?;
+    // Readers are not waited for long: every writer waits behind this turn, and the log can be cut later.
+    let patience = |patience| conn.sql.busy_timeout(patience).map_err(|error| backend.translate(error));
+    patience(SETTLE_PATIENCE.min(backend.patience()))?;
+    let settled = checkpoint(backend, &conn, "TRUNCATE");
+    patience(backend.patience())?;
+    backend.give_back(conn);
+    settled
+}
+
+pub fn shrink(backend: &SqliteBackend, progress: &dyn Fn(u64)) -> Result<()> {
+    let mut left = u64::MAX;
+    loop {
+        avfs_types::pause::point("shrink");
+        let (free_pages, page_bytes) = {
+            let session = Session::begin(backend)?;
+            let pragma = |name| {
+                let number = session.conn()?.sql.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+                number.map(|n| u64::try_from(n).unwrap_or(0)).map_err(|error| backend.translate(error))
+            };
+            (pragma("freelist_count")?, pragma("page_size")?)
+        };
+        progress(free_pages * page_bytes);
+        // A file that somebody has turned incremental vacuums off in gives nothing back this way.
+        if free_pages == 0 || free_pages >= left {
+            return settle(backend);
+        }
+        left = free_pages;
+        {
+            let _turn = backend.turn()?;
+            let conn = backend.take_conn()?;
+            let step = || -> rusqlite::Result<()> {
+                let mut statement =
+                    conn.sql.prepare(&format!("PRAGMA incremental_vacuum({SHRINK_STEP_PAGES})"))?;
+                let mut rows = statement.query([])?;
+                while rows.next()?.is_some() {}
+                Ok(())
+            };
+            let stepped = step();
+            backend.give_back(conn);
+            stepped.map_err(|error| backend.translate(error))?;
+        }
+        // Without this the log would grow by every page that moves.
+        settle(backend)?;
+    }
+}
+
+pub fn integrity(backend: &SqliteBackend) -> Result<Vec<String>> {
+    let session = Session::begin(backend)?;
+    let ask = || -> rusqlite::Result<Vec<String>> {
+        let sql = &session.conn().map_err(|_| rusqlite::Error::InvalidQuery)?.sql;
+        let mut statement = sql.prepare("PRAGMA integrity_check")?;
+        statement.query_map([], |row| row.get(0))?.collect()
+    };
+    let lines = ask().map_err(|error| backend.translate(error))?;
+    backend.check_steady()?;
+    Ok(lines.into_iter().filter(|line| line != "ok").collect())
+}

@@ -1,0 +1,448 @@
+//! The product's backend: one SQLite file, many processes.
+//!
+//! A commit holds two things in turn: the turn lock (`-lock`, a fair queue) around the transaction, and
+//! after both are given back one fdatasync of the log, so that writers that come together share the disk's
+//! time. Only then is the commit acknowledged. Moving the log into the file never happens inside a commit.
+
+mod approvals;
+mod batches;
+mod connect;
+mod maintain;
+mod memos;
+mod pack;
+mod read;
+mod recordings;
+mod runs;
+mod schema;
+mod write;
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use connect::{Access, Conn, Stand};
+pub use connect::{Mapped, OnClose, OpenOptions, sibling};
+pub use schema::{APPLICATION_ID, FORMAT};
+
+use avfs_hostfs::lock::{FileLock, LockError, Mode};
+
+use super::{Backend, Guard, Reader, Result, Writer};
+use crate::backend::BackendError;
+
+/// What lies beside a vault file while it is used: `vault.db` → `vault.db-wal`.
+pub const COMPANIONS: [&str; 6] = ["-wal", "-shm", "-journal", "-lock", "-use", "-gate"];
+/// Those of them that SQLite reads.
+const LOGS: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+/// How long a sweep that waits for others to end first keeps more from beginning, how often it looks, and how long it
+/// steps aside then.
+const SWEEP_TURN: Duration = Duration::from_secs(1);
+const SWEEP_LOOK: Duration = Duration::from_millis(2);
+const SWEEP_PAUSE: Duration = Duration::from_millis(200);
+
+pub struct SqliteBackend {
+    path: PathBuf,
+    options: OpenOptions,
+    access: Access,
+    /// The file that was opened at `path`.
+    file: (u64, u64),
+    /// The disk may run full by a signal: there is to be room before each turn.
+    small_blocks: bool,
+    /// That of the file; an older one only where it cannot be written.
+    format: i64,
+    idle: Mutex<Vec<Conn>>,
+    /// As of the last connection that reads without locks.
+    stand: Mutex<Option<Stand>>,
+    log: Mutex<Option<Arc<File>>>,
+    mover: maintain::Mover,
+}
+
+impl SqliteBackend {
+    /// Makes an empty store. The file appears under `path` only with [`SqliteBackend::publish`].
+    pub fn create(path: &Path, options: OpenOptions) -> Result<Self> {
+        Self::make_file(path)?;
+        Self::create_in(path, options)
+    }
+
+    /// Makes the file alone, for who does something with it before it is a vault.
+    pub fn make_file(path: &Path) -> Result<()> {
+        connect::make_file(path)
+    }
+
+    /// A new vault in a file that [`Self::make_file`] has made.
+    pub fn create_in(path: &Path, options: OpenOptions) -> Result<Self> {
+        let file = file_id(path)?;
+        let conn = connect::create(path, &options)?;
+        Ok(Self::with(path, file, options, conn, (Access::ReadWrite, FORMAT)))
+    }
+
+    /// Why [`SqliteBackend::create`] has to refuse a path that is taken.
+    #[must_use]
+    pub fn taken(path: &Path, options: &OpenOptions) -> BackendError {
+        connect::taken(path, options)
+    }
+
+    pub fn open(path: &Path, options: OpenOptions) -> Result<Self> {
+        // SQLite keeps its log beside the file itself: who comes by a link looks for it there, and so must the locks be
+        // that keep a sweep away, or they would not meet the others.
+        let real = std::fs::canonicalize(path).map_err(|error| BackendError::io("open", path, error))?;
+        let file = file_id(&real)?;
+        connect::check_locks(&real)?;
+        let (conn, access, format) =
+            connect::open(&real, &options).map_err(|error| error.after(options.patience))?;
+        Ok(Self::with(&real, file, options, conn, (access, format)))
+    }
+
+    fn with(
+        path: &Path,
+        file: (u64, u64),
+        options: OpenOptions,
+        conn: Conn,
+        (access, format): (Access, i64),
+    ) -> Self {
+        Self {
+            path: path.to_owned(),
+            file,
+            small_blocks: connect::has_small_blocks(path),
+            options,
+            access,
+            format,
+            stand: Mutex::new(conn.stand),
+            idle: Mutex::new(vec![conn]),
+            log: Mutex::default(),
+            mover: maintain::Mover::default(),
+        }
+    }
+
+    /// Gives a finished new file its name, unless the name is taken: a vault is complete or absent.
+    pub fn publish(self, to: &Path) -> Result<()> {
+        self.settle()?;
+        let (from, patience) = (self.path.clone(), self.options.patience);
+        drop(self);
+        let synced = File::open(&from).and_then(|file| file.sync_all());
+        let outcome = synced
+            .map_err(|error| BackendError::io("create", to, error))
+            .and_then(|()| give_name(&from, to, patience));
+        Self::remove_files(&from)?;
+        outcome
+    }
+
+    /// Removes a vault file and what lies beside it.
+    pub fn remove_files(path: &Path) -> Result<()> {
+        remove_beside(path, &COMPANIONS)?;
+        remove_beside(path, &[""])
+    }
+
+    /// Removes a vault that nobody has pinned, once it is nobody's turn to write. It is there or gone: `aside` is what it
+    /// is called until its files are removed too.
+    pub fn delete(path: &Path, aside: &Path, patience: Duration) -> Result<()> {
+        let _turn = turn_at(path, path, patience)?;
+        std::fs::rename(path, aside).map_err(|error| BackendError::io("remove", path, error))?;
+        remove_beside(path, &COMPANIONS)?;
+        Self::remove_files(aside)
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        self.options.patience
+    }
+
+    fn take_conn(&self) -> Result<Conn> {
+        loop {
+            let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let conn = match idle {
+                Some(conn) if conn.stand.is_some() && conn.stand != self.stand_now() => continue,
+                Some(conn) => return Ok(conn),
+                None => connect::open_as(&self.path, self.access, &self.options)?,
+            };
+            *self.stand.lock().unwrap_or_else(PoisonError::into_inner) = conn.stand;
+            return Ok(conn);
+        }
+    }
+
+    fn stand_now(&self) -> Option<Stand> {
+        Stand::of(&self.path).ok()
+    }
+
+    /// True if the file is read without locks, and is not what it was: then what looks like damage may be none.
+    fn is_unsteady(&self) -> bool {
+        let stood = *self.stand.lock().unwrap_or_else(PoisonError::into_inner);
+        stood.is_some() && stood != self.stand_now()
+    }
+
+    fn give_back(&self, conn: Conn) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
+    }
+
+    fn translate(&self, error: rusqlite::Error) -> BackendError {
+        let translated = connect::translate(&self.path, error).after(self.options.patience);
+        let looks_damaged = matches!(translated, BackendError::Corrupt { .. } | BackendError::Foreign { .. });
+        let steady = if looks_damaged { self.check_steady() } else { Ok(()) };
+        steady.err().unwrap_or(translated)
+    }
+
+    fn turn(&self) -> Result<FileLock> {
+        self.check_access()?;
+        if self.small_blocks {
+            connect::check_room(&self.path)?;
+        }
+        let turn =
+            self.hold("-lock", Mode::Exclusive).map_err(|error| BackendError::lock(&self.path, error))?;
+        // Who deletes a vault has the turn too: what is there now stays until this turn ends.
+        self.check_file()?;
+        Ok(turn)
+    }
+
+    fn check_access(&self) -> Result<()> {
+        match self.access {
+            Access::ReadWrite => Ok(()),
+            Access::ReadOnly => Err(BackendError::ReadOnly { path: self.path.clone() }),
+            Access::Full => Err(BackendError::DiskFull { path: self.path.clone() }),
+        }
+    }
+
+    /// Refuses to write to another file than was opened, and to one with several names: each of them would have a log
+    /// and locks of its own, and commits by one name be lost to the other.
+    fn check_file(&self) -> Result<()> {
+        let path = || self.path.clone();
+        let meta =
+            std::fs::metadata(&self.path).map_err(|error| BackendError::io("open", &self.path, error))?;
+        if (meta.dev(), meta.ino()) != self.file {
+            return Err(BackendError::NotFound { path: path() });
+        }
+        if meta.nlink() > 1 { Err(BackendError::Linked { path: path() }) } else { Ok(()) }
+    }
+
+    fn hold(&self, suffix: &str, mode: Mode) -> std::result::Result<FileLock, LockError> {
+        FileLock::acquire_for(&self.path, &sibling(&self.path, suffix), mode, self.options.patience)
+    }
+
+    /// Waits until everything committed so far is on the disk.
+    fn sync_log(&self) -> Result<()> {
+        let path = sibling(&self.path, "-wal");
+        self.open_log(&path)
+            .and_then(|(log, bytes)| {
+                // One that was moved into the file and cut, or never begun, holds nothing that could be lost.
+                if bytes == 0 { Ok(()) } else { log.sync_data() }
+            })
+            .map_err(|error| {
+                // It is the vault that is gone, deleted since the commit.
+                let gone = error.kind() == std::io::ErrorKind::NotFound;
+                BackendError::io("sync", if gone { &self.path } else { &path }, error)
+            })
+    }
+
+    /// The log as it is now, and how long it is: whoever was the last to close the vault has removed the one before.
+    fn open_log(&self, path: &Path) -> std::io::Result<(Arc<File>, u64)> {
+        let mut kept = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(log) = kept.as_ref() {
+            let meta = log.metadata()?;
+            if meta.nlink() > 0 {
+                return Ok((Arc::clone(log), meta.len()));
+            }
+        }
+        let log = Arc::new(File::options().read(true).write(true).open(path)?);
+        let bytes = log.metadata()?.len();
+        *kept = Some(Arc::clone(&log));
+        Ok((log, bytes))
+    }
+}
+
+impl Drop for SqliteBackend {
+    fn drop(&mut self) {
+        // A thread that still has the file open would be the last to close it, after its owner is gone.
+        self.mover.wait();
+        if self.options.on_close == OnClose::EmptyLog && self.access == Access::ReadWrite {
+            maintain::before_close(self);
+        }
+    }
+}
+
+/// Which file is there.
+fn file_id(path: &Path) -> Result<(u64, u64)> {
+    let meta = std::fs::metadata(path).map_err(|error| BackendError::io("open", path, error))?;
+    Ok((meta.dev(), meta.ino()))
+}
+
+/// The turn to write at `path`, whatever vault is there; its lock, where it has none, is one like `guarded`.
+fn turn_at(guarded: &Path, path: &Path, patience: Duration) -> Result<FileLock> {
+    let lock = sibling(path, "-lock");
+    let give_up_at = Instant::now() + patience;
+    loop {
+        let left = give_up_at.saturating_duration_since(Instant::now());
+        let turn = FileLock::acquire_for(guarded, &lock, Mode::Exclusive, left)
+            .map_err(|error| BackendError::lock(path, error))?;
+        // Not that of a vault which was deleted meanwhile.
+        if turn.is_at(&lock).unwrap_or(false) {
+            return Ok(turn);
+        }
+    }
+}
+
+/// Gives a vault its name. What lies beside that is of one that is gone, and SQLite would take its log for the new one's:
+/// a vault appears only in its turn, so that nobody can be using it.
+fn give_name(from: &Path, to: &Path, patience: Duration) -> Result<()> {
+    avfs_types::pause::point("publish");
+    let _turn = turn_at(from, to, patience)?;
+    if to.symlink_metadata().is_ok() {
+        return Err(BackendError::Exists { path: to.to_owned() });
+    }
+    remove_beside(to, &LOGS)?;
+    // Renamed, not linked: a vault has one name at every moment.
+    let noreplace = rustix::fs::RenameFlags::NOREPLACE;
+    match rustix::fs::renameat_with(rustix::fs::CWD, from, rustix::fs::CWD, to, noreplace) {
+        // A file system that does not know that. Nobody makes one here out of turn.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => std::fs::rename(from, to),
+        renamed => renamed.map_err(std::io::Error::from),
+    }
+    .map_err(|error| BackendError::io("create", to, error))?;
+    sync_dir_of(to)
+}
+
+fn remove_beside(path: &Path, suffixes: &[&str]) -> Result<()> {
+    for suffix in suffixes {
+        let file = sibling(path, suffix);
+        match std::fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(BackendError::io("remove", &file, error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn sync_dir_of(path: &Path) -> Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| BackendError::io("sync", dir, error))
+}
+
+impl Backend for SqliteBackend {
+    fn read(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(read::Session::begin(self)?))
+    }
+
+    fn read_unmapped(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(Box::new(read::Session::begin_unmapped(self, "BEGIN")?))
+    }
+
+    fn write(&self) -> Result<Box<dyn Writer + '_>> {
+        Ok(Box::new(write::SqliteWriter::begin(self)?))
+    }
+
+    fn pin(&self) -> Result<Guard> {
+        // Through the gate: a sweep that waits there lets nobody past it, or steady pins would starve it.
+        let pinned = self.hold("-gate", Mode::Shared).and_then(|_gate| self.hold("-use", Mode::Shared));
+        match pinned {
+            Ok(lock) => Ok(Guard(vec![lock])),
+            // Whoever can sweep it may do so; where locks cannot even be opened there is no keeping them from it.
+            Err(LockError::Open { .. }) if self.access != Access::ReadWrite => Ok(Guard(Vec::new())),
+            Err(error) => Err(BackendError::lock(&self.path, error)),
+        }
+    }
+
+    fn sweep_guard(&self) -> Result<Guard> {
+        let fail = |error| BackendError::lock(&self.path, error);
+        let in_use = sibling(&self.path, "-use");
+        let give_up_at = Instant::now() + self.options.patience;
+        let mut turn = SWEEP_TURN;
+        loop {
+            let gate = self.hold("-gate", Mode::Exclusive).map_err(fail)?;
+            avfs_types::pause::point("sweep-gate");
+            let turn_ends = give_up_at.min(Instant::now() + turn);
+            loop {
+                let taken = FileLock::try_acquire_for(&self.path, &in_use, Mode::Exclusive);
+                if let Some(lock) = taken.map_err(fail)? {
+                    return Ok(Guard(vec![gate, lock]));
+                }
+                if Instant::now() >= turn_ends {
+                    break;
+                }
+                std::thread::sleep(SWEEP_LOOK);
+            }
+            // Somebody needs long: whoever wants to begin meanwhile is let past. The next turn is longer, or steady
+            // work of others would never leave a moment.
+            drop(gate);
+            turn = turn.saturating_mul(2);
+            if Instant::now() >= give_up_at {
+                return Err(fail(LockError::TimedOut(self.options.patience)));
+            }
+            std::thread::sleep(SWEEP_PAUSE);
+        }
+    }
+
+    fn shrink(&self, progress: &dyn Fn(u64)) -> Result<()> {
+        maintain::shrink(self, progress)
+    }
+
+    fn settle(&self) -> Result<()> {
+        maintain::settle(self)
+    }
+
+    fn format(&self) -> Option<i64> {
+        Some(self.format)
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        self.check_access().and_then(|()| self.check_file())
+    }
+
+    fn make_ready(&self) -> Result<()> {
+        write::make_ready(self)
+    }
+
+    fn check_steady(&self) -> Result<()> {
+        if self.is_unsteady() { Err(BackendError::Unsteady { path: self.path.clone() }) } else { Ok(()) }
+    }
+
+    fn integrity(&self) -> Result<Vec<String>> {
+        maintain::integrity(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever is the last to close removes the log; a backend that lives on without a connection must not sync that.
+    #[test]
+    fn the_log_that_is_synced_is_the_one_that_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("vault.db");
+        let backend = SqliteBackend::create(&path, OpenOptions::default()).unwrap();
+        let log = sibling(&path, "-wal");
+        let inode = |file: &File| file.metadata().unwrap().ino();
+        let first = inode(&backend.open_log(&log).unwrap().0);
+        assert_eq!(inode(&backend.open_log(&log).unwrap().0), first);
+        let kept = dir.path().join("kept");
+        std::fs::rename(&log, &kept).unwrap();
+        std::fs::write(&log, "another").unwrap();
+        std::fs::remove_file(&kept).unwrap();
+        let (now, bytes) = backend.open_log(&log).unwrap();
+        assert_eq!((inode(&now), bytes), (inode(&File::open(&log).unwrap()), 7));
+        assert_ne!(inode(&now), first);
+    }
+
+    #[test]
+    fn who_reads_without_locks_notices_that_somebody_wrote() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("vault.db");
+        let backend = SqliteBackend::create(&path, OpenOptions::default()).unwrap();
+        backend.settle().unwrap();
+        assert!(backend.check_steady().is_ok(), "who has locks need not care");
+        *backend.stand.lock().unwrap() = backend.stand_now();
+        assert!(backend.check_steady().is_ok());
+        backend.write().unwrap().commit(crate::backend::Durability::Synced).unwrap();
+        let mut writer = backend.write().unwrap();
+        writer.set_meta("key", b"value").unwrap();
+        writer.commit(crate::backend::Durability::Synced).unwrap();
+        assert!(matches!(backend.check_steady(), Err(BackendError::Unsteady { .. })));
+    }
+}

@@ -1,0 +1,437 @@
+//! Transactions and their queries.
+
+use std::cmp::Ordering;
+
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, OptionalExtension, Params, Row};
+
+use avfs_types::clock::Timestamp;
+use avfs_types::ids::{
+    ApprovalPrefix, AuditDigest, BatchId, BatchPrefix, BlobId, CheckpointName, ContentId, DIGEST_BYTES,
+    ForkName, MemoKey, PartDigest, RequestDigest, RunId, RunPrefix, TreeId, VersionId, from_hex,
+};
+
+use super::{Conn, SqliteBackend};
+use crate::backend::{
+    ApprovalRecord, AuditRecord, BackendError, BatchRecord, BlobRecord, CheckpointRecord, Codec, ForkRecord,
+    Life, MemoRecord, ObjectKind, Reader, RecordingRecord, Result, RunRecord, Usage, VersionRecord,
+};
+
+/// A connection inside a transaction: reading, or the reading half of a writer.
+pub struct Session<'a> {
+    pub backend: &'a SqliteBackend,
+    conn: Option<Conn>,
+}
+
+impl<'a> Session<'a> {
+    pub fn begin(backend: &'a SqliteBackend) -> Result<Self> {
+        Self::of(backend, backend.take_conn()?, "BEGIN")
+    }
+
+    pub fn begin_unmapped(backend: &'a SqliteBackend, begin: &str) -> Result<Self> {
+        let mut conn = backend.take_conn()?;
+        conn.unmap().map_err(|error| backend.translate(error))?;
+        Self::of(backend, conn, begin)
+    }
+
+    fn of(backend: &'a SqliteBackend, conn: Conn, begin: &str) -> Result<Self> {
+        run(&conn.sql, begin).map_err(|error| backend.translate(error))?;
+        Ok(Self { backend, conn: Some(conn) })
+    }
+
+    pub fn conn(&self) -> Result<&Conn> {
+        self.conn.as_ref().ok_or_else(|| self.damaged("a finished transaction was used"))
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        // A connection whose transaction does not end is of no use to the next one.
+        if let Some(conn) = self.conn.take()
+            && (conn.sql.is_autocommit() || run(&conn.sql, "ROLLBACK").is_ok())
+        {
+            self.backend.give_back(conn);
+        }
+    }
+}
+
+/// Runs a statement that is kept prepared.
+pub fn run(sql: &Connection, statement: &str) -> rusqlite::Result<()> {
+    sql.prepare_cached(statement)?.execute([]).map(|_| ())
+}
+
+const VERSION_COLUMNS: &str =
+    "digest, root, content_root, parents, run, message, author, at, entries, bytes, pruned_at";
+const FORK_COLUMNS: &str = "name, head, base, parent, created_at, expires_at";
+const CHECKPOINT_COLUMNS: &str = "fork, name, version, automatic, message, at";
+
+impl Session<'_> {
+    pub fn damaged(&self, detail: impl Into<String>) -> BackendError {
+        BackendError::Corrupt { path: self.backend.path.clone(), detail: detail.into() }
+    }
+
+    pub fn one<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>> {
+        let sql_conn = &self.conn()?.sql;
+        let query = || sql_conn.prepare_cached(sql)?.query_row(params, read).optional();
+        let found = query().map_err(|error| self.backend.translate(error))?;
+        self.check_steady()?;
+        Ok(found)
+    }
+
+    /// What was read without locks, while somebody wrote, may be anything.
+    fn check_steady(&self) -> Result<()> {
+        let Some(stood) = self.conn()?.stand else { return Ok(()) };
+        if self.backend.stand_now().is_some_and(|now| stood.is_unwritten(&now)) {
+            return Ok(());
+        }
+        Err(BackendError::Unsteady { path: self.backend.path.clone() })
+    }
+
+    pub fn all<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
+        let sql_conn = &self.conn()?.sql;
+        let query =
+            || sql_conn.prepare_cached(sql)?.query_map(params, read)?.collect::<rusqlite::Result<_>>();
+        let found = query().map_err(|error| self.backend.translate(error))?;
+        self.check_steady()?;
+        Ok(found)
+    }
+
+    pub fn number(&self, sql: &str) -> Result<u64> {
+        let number = self.one(sql, [], |row| row.get::<_, i64>(0))?.unwrap_or(0);
+        u64::try_from(number).map_err(|_| self.damaged(format!("{sql} gives {number}")))
+    }
+
+    fn version_from(row: &Row<'_>) -> rusqlite::Result<VersionRecord> {
+        let parents: Vec<u8> = row.get(3)?;
+        Ok(VersionRecord {
+            id: VersionId(row.get(0)?),
+            root: TreeId(row.get(1)?),
+            content: ContentId(row.get(2)?),
+            parents: parents.chunks(DIGEST_BYTES).filter_map(VersionId::from_slice).collect(),
+            run: row.get(4)?,
+            message: row.get(5)?,
+            author: row.get(6)?,
+            at: Timestamp(row.get(7)?),
+            entries: u64::try_from(row.get::<_, i64>(8)?).unwrap_or(0),
+            bytes: u64::try_from(row.get::<_, i64>(9)?).unwrap_or(0),
+            pruned_at: row.get::<_, Option<i64>>(10)?.map(Timestamp),
+        })
+    }
+
+    fn fork_from(row: &Row<'_>) -> rusqlite::Result<ForkRecord> {
+        let expires_at: Option<i64> = row.get(5)?;
+        Ok(ForkRecord {
+            name: named(row, 0, ForkName::parse)?,
+            head: VersionId(row.get(1)?),
+            base: VersionId(row.get(2)?),
+            parent: match row.get::<_, Option<String>>(3)? {
+                Some(_) => Some(named(row, 3, ForkName::parse)?),
+                None => None,
+            },
+            created_at: Timestamp(row.get(4)?),
+            life: expires_at.map_or(Life::Persistent, |at| Life::Ephemeral { expires_at: Timestamp(at) }),
+        })
+    }
+
+    fn checkpoint_from(row: &Row<'_>) -> rusqlite::Result<CheckpointRecord> {
+        Ok(CheckpointRecord {
+            fork: named(row, 0, ForkName::parse)?,
+            name: named(row, 1, CheckpointName::parse)?,
+            version: VersionId(row.get(2)?),
+            automatic: row.get(3)?,
+            message: row.get(4)?,
+            at: Timestamp(row.get(5)?),
+        })
+    }
+}
+
+/// A name column; a name that no longer parses means that the row was edited from outside.
+pub fn named<T>(
+    row: &Row<'_>,
+    column: usize,
+    parse: impl Fn(&str) -> std::result::Result<T, avfs_types::ids::NameError>,
+) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    let as_conversion = |error: avfs_types::ids::NameError| {
+        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(error))
+    };
+    parse(&text).map_err(as_conversion)
+}
+
+pub fn limit(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+impl Reader for Session<'_> {
+    fn meta(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        self.one("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0))
+    }
+
+    fn blob(&self, id: &BlobId) -> Result<Option<BlobRecord>> {
+        let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get(2)?));
+        let found =
+            self.one("SELECT size, codec, data FROM blob WHERE digest = ?1", [id.as_bytes()], read)?;
+        let Some((size, codec, data)) = found else { return Ok(None) };
+        let codec = Codec::from_number(codec)
+            .ok_or_else(|| self.damaged(format!("blob {} has unknown codec {codec}", id.short())))?;
+        let size =
+            u64::try_from(size).map_err(|_| self.damaged(format!("blob {} has size {size}", id.short())))?;
+        Ok(Some(BlobRecord { id: *id, size, codec, data }))
+    }
+
+    fn has_blob(&self, id: &BlobId) -> Result<bool> {
+        Ok(self.one("SELECT 1 FROM blob WHERE digest = ?1", [id.as_bytes()], |_| Ok(()))?.is_some())
+    }
+
+    fn tree(&self, id: &TreeId) -> Result<Option<Vec<u8>>> {
+        self.one("SELECT data FROM tree WHERE digest = ?1", [id.as_bytes()], |row| row.get(0))
+    }
+
+    fn has_tree(&self, id: &TreeId) -> Result<bool> {
+        Ok(self.one("SELECT 1 FROM tree WHERE digest = ?1", [id.as_bytes()], |_| Ok(()))?.is_some())
+    }
+
+    fn version(&self, id: &VersionId) -> Result<Option<VersionRecord>> {
+        let sql = format!("SELECT {VERSION_COLUMNS} FROM version WHERE digest = ?1");
+        self.one(&sql, [id.as_bytes()], Self::version_from)
+    }
+
+    fn versions_with_prefix(&self, hex: &str, at_most: usize) -> Result<Vec<VersionId>> {
+        let padded = |digit: char| {
+            let text: String = hex.chars().chain(std::iter::repeat(digit)).take(2 * DIGEST_BYTES).collect();
+            from_hex(&text).unwrap_or_default()
+        };
+        self.all(
+            "SELECT digest FROM version WHERE digest BETWEEN ?1 AND ?2 LIMIT ?3",
+            (padded('0'), padded('f'), limit(at_most)),
+            |row| Ok(VersionId(row.get(0)?)),
+        )
+    }
+
+    fn version_of_run(&self, run: &str) -> Result<Option<VersionId>> {
+        let sql = "SELECT digest FROM version WHERE run = ?1 ORDER BY id DESC LIMIT 1";
+        self.one(sql, [run], |row| Ok(VersionId(row.get(0)?)))
+    }
+
+    fn version_ids(&self) -> Result<Vec<VersionId>> {
+        self.all("SELECT digest FROM version ORDER BY id", [], |row| Ok(VersionId(row.get(0)?)))
+    }
+
+    fn versions_kept(&self) -> Result<u64> {
+        self.number("SELECT count(*) FROM version WHERE pruned_at IS NULL")
+    }
+
+    fn fork(&self, name: &ForkName) -> Result<Option<ForkRecord>> {
+        let sql = format!("SELECT {FORK_COLUMNS} FROM fork WHERE name = ?1");
+        self.one(&sql, [name.as_str()], Self::fork_from)
+    }
+
+    fn forks(&self) -> Result<Vec<ForkRecord>> {
+        let sql = format!("SELECT {FORK_COLUMNS} FROM fork ORDER BY created_at, name");
+        self.all(&sql, [], Self::fork_from)
+    }
+
+    fn forks_expired(&self, now: Timestamp) -> Result<Vec<ForkRecord>> {
+        let sql = format!("SELECT {FORK_COLUMNS} FROM fork WHERE expires_at <= ?1 ORDER BY name");
+        self.all(&sql, [now.0], Self::fork_from)
+    }
+
+    fn checkpoint(&self, fork: &ForkName, name: &CheckpointName) -> Result<Option<CheckpointRecord>> {
+        let sql = format!("SELECT {CHECKPOINT_COLUMNS} FROM checkpoint WHERE fork = ?1 AND name = ?2");
+        self.one(&sql, (fork.as_str(), name.as_str()), Self::checkpoint_from)
+    }
+
+    fn checkpoints(&self) -> Result<Vec<CheckpointRecord>> {
+        let sql = format!("SELECT {CHECKPOINT_COLUMNS} FROM checkpoint ORDER BY id");
+        self.all(&sql, [], Self::checkpoint_from)
+    }
+
+    fn checkpoints_of_fork(&self, fork: &ForkName) -> Result<Vec<CheckpointRecord>> {
+        let sql = format!("SELECT {CHECKPOINT_COLUMNS} FROM checkpoint WHERE fork = ?1 ORDER BY id");
+        self.all(&sql, [fork.as_str()], Self::checkpoint_from)
+    }
+
+    fn run(&self, id: &RunId) -> Result<Option<RunRecord>> {
+        self.run_by_id(id)
+    }
+
+    fn runs_with_prefix(&self, prefix: &RunPrefix, at_most: usize) -> Result<Vec<RunRecord>> {
+        self.runs_by_prefix(prefix, at_most)
+    }
+
+    fn runs(&self, before: i64, at_most: usize) -> Result<Vec<RunRecord>> {
+        self.runs_before(before, at_most)
+    }
+
+    fn runs_of_fork(&self, fork: &ForkName, before: i64, at_most: usize) -> Result<Vec<RunRecord>> {
+        self.runs_of(fork, before, at_most)
+    }
+
+    fn batches_with_prefix(&self, prefix: &BatchPrefix, at_most: usize) -> Result<Vec<BatchRecord>> {
+        self.batches_by_prefix(prefix, at_most)
+    }
+
+    fn batches(&self, at_most: usize) -> Result<Vec<BatchRecord>> {
+        self.newest_batches(at_most)
+    }
+
+    fn batch_runs(
+        &self,
+        batch: &BatchId,
+        after: (u64, i64),
+        at_most: usize,
+    ) -> Result<Vec<(u64, RunRecord)>> {
+        self.runs_of_batch(batch, after, at_most)
+    }
+
+    fn batch_runs_astray(&self, at_most: usize) -> Result<Vec<(String, i64, String)>> {
+        self.batch_runs_of_no_run(at_most)
+    }
+
+    fn runs_after(&self, after: i64, at_most: usize) -> Result<Vec<RunRecord>> {
+        self.runs_since(after, at_most)
+    }
+
+    fn runs_of_fork_after(&self, fork: &ForkName, after: i64, at_most: usize) -> Result<Vec<RunRecord>> {
+        self.runs_of_since(fork, after, at_most)
+    }
+
+    fn recordings(&self) -> Result<Vec<RecordingRecord>> {
+        self.recordings_all()
+    }
+
+    fn approvals_with_prefix(&self, prefix: &ApprovalPrefix, at_most: usize) -> Result<Vec<ApprovalRecord>> {
+        self.approvals_by_prefix(prefix, at_most)
+    }
+
+    fn approvals_of(&self, digest: &RequestDigest) -> Result<Vec<ApprovalRecord>> {
+        self.approvals_for(digest)
+    }
+
+    fn approvals(&self, before: i64, at_most: usize) -> Result<Vec<ApprovalRecord>> {
+        self.approvals_before(before, at_most)
+    }
+
+    fn memo(&self, key: &MemoKey) -> Result<Option<MemoRecord>> {
+        self.memo_by_key(key)
+    }
+
+    fn memo_of_run(&self, run: &RunId) -> Result<Option<MemoRecord>> {
+        self.memo_by_run(run)
+    }
+
+    fn memos_of_command(&self, command: &PartDigest, at_most: usize) -> Result<Vec<MemoRecord>> {
+        self.memos_by_command(command, at_most)
+    }
+
+    fn memos(&self, before: i64, at_most: usize) -> Result<Vec<MemoRecord>> {
+        self.memos_before(before, at_most)
+    }
+
+    fn audit_after(&self, after: i64, at_most: usize) -> Result<Vec<AuditRecord>> {
+        let read = |row: &Row<'_>| {
+            Ok(AuditRecord {
+                seq: row.get(0)?,
+                at: Timestamp(row.get(1)?),
+                actor: row.get(2)?,
+                action: row.get(3)?,
+                subject: row.get(4)?,
+                before: row.get(5)?,
+                after: row.get(6)?,
+                detail: row.get(7)?,
+                digest: AuditDigest(row.get(8)?),
+            })
+        };
+        let sql = format!(
+            "SELECT seq, at, actor, action, subject, before, after, detail, digest \
+             FROM audit WHERE seq {} ?1 ORDER BY seq LIMIT ?2",
+            behind(after)
+        );
+        let rows = self.all(&sql, (after, limit(at_most)), read)?;
+        self.in_order(rows, after, Ordering::Greater, |row| row.seq)
+    }
+
+    fn usage(&self) -> Result<Usage> {
+        let page_bytes = self.pragma::<i64>("page_size")?;
+        let pages =
+            |name| -> Result<u64> { Ok(u64::try_from(self.pragma::<i64>(name)? * page_bytes).unwrap_or(0)) };
+        Ok(Usage {
+            file_bytes: pages("page_count")?,
+            free_bytes: pages("freelist_count")?,
+            blobs: self.number("SELECT count(*) FROM blob")?,
+            blob_stored_bytes: self.number("SELECT coalesce(sum(length(data)), 0) FROM blob")?,
+            blob_content_bytes: self.number("SELECT coalesce(sum(size), 0) FROM blob WHERE codec <> 2")?,
+            trees: self.number("SELECT count(*) FROM tree")?,
+            tree_bytes: self.number("SELECT coalesce(sum(length(data)), 0) FROM tree")?,
+            versions: self.number("SELECT count(*) FROM version")?,
+            audit_rows: self.number("SELECT count(*) FROM audit")?,
+            runs: self.runs_kept()?,
+        })
+    }
+
+    fn bytes_used(&self) -> Result<u64> {
+        let used = self.pragma::<i64>("page_count")? - self.pragma::<i64>("freelist_count")?;
+        Ok(u64::try_from(used * self.pragma::<i64>("page_size")?).unwrap_or(0))
+    }
+
+    fn objects_before(
+        &self,
+        kind: ObjectKind,
+        before: i64,
+        at_most: usize,
+    ) -> Result<Vec<(i64, [u8; DIGEST_BYTES])>> {
+        let sql = match kind {
+            ObjectKind::Tree => "SELECT id, digest FROM tree WHERE id < ?1 ORDER BY id DESC LIMIT ?2",
+            ObjectKind::Blob => "SELECT id, digest FROM blob WHERE id < ?1 ORDER BY id DESC LIMIT ?2",
+        };
+        let rows = self.all(sql, (before, limit(at_most)), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        self.in_order(rows, before, Ordering::Less, |(row, _)| *row)
+    }
+}
+
+/// How rows before or behind a place are asked for: at either end with the end itself, where no row is ever put. One that
+/// was is not left out unseen; it is out of order.
+pub fn ahead(of: i64) -> &'static str {
+    if of == i64::MAX { "<=" } else { "<" }
+}
+
+/// As [`ahead`], for what follows.
+pub fn behind(of: i64) -> &'static str {
+    if of == i64::MIN { ">=" } else { ">" }
+}
+
+impl Session<'_> {
+    /// These rows, each of which lies on this side of the one before it and the first of `from`. In a damaged table they
+    /// may not, and who reads on from the last row would never come to an end.
+    pub fn in_order<T>(
+        &self,
+        rows: Vec<T>,
+        from: i64,
+        side: Ordering,
+        place: impl Fn(&T) -> i64,
+    ) -> Result<Vec<T>> {
+        let mut last = from;
+        for here in rows.iter().map(place) {
+            if here.cmp(&last) != side {
+                return Err(self.damaged(format!("row {here} of a table is out of order")));
+            }
+            last = here;
+        }
+        Ok(rows)
+    }
+
+    fn pragma<T: FromSql>(&self, name: &str) -> Result<T> {
+        let sql = &self.conn()?.sql;
+        sql.pragma_query_value(None, name, |row| row.get(0)).map_err(|error| self.backend.translate(error))
+    }
+}

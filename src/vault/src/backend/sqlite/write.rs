@@ -1,0 +1,296 @@
+//! The writing transaction: one at a time, in the order of asking, acknowledged when it is on the disk.
+
+use std::sync::atomic::Ordering;
+
+use rusqlite::Params;
+
+use avfs_hostfs::lock::FileLock;
+use avfs_types::clock::Timestamp;
+use avfs_types::ids::{
+    BatchItem, CheckpointName, DIGEST_BYTES, ForkName, MemoKey, RecordingName, RunId, TreeId, VersionId,
+};
+use avfs_types::pause;
+
+use super::read::{Session, run};
+use super::{SqliteBackend, approvals, batches, maintain, memos, pack, recordings, runs};
+use crate::backend::{
+    ApprovalRecord, AuditRecord, BatchRecord, BlobRecord, CheckpointRecord, Durability, ForkRecord, Life,
+    MemoRecord, ObjectKind, Reader, RecordingRecord, Result, RunRecord, VersionRecord, Writer,
+};
+
+const SET_META: &str =
+    "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2";
+// In place: a row keeps its number, by which a sweep knows that it is older than what refers to it.
+const PUT_BLOB: &str = "INSERT INTO blob (digest, size, codec, data) VALUES (?1, ?2, ?3, ?4) \
+     ON CONFLICT (digest) DO UPDATE SET size = ?2, codec = ?3, data = ?4 \
+     WHERE size IS NOT ?2 OR codec IS NOT ?3 OR data IS NOT ?4";
+const PUT_TREE: &str = "INSERT INTO tree (digest, data) VALUES (?1, ?2) \
+     ON CONFLICT (digest) DO UPDATE SET data = ?2 WHERE data IS NOT ?2";
+const PUT_VERSION: &str = "INSERT INTO version (digest, root, content_root, parents, run, message, author, at, entries, bytes) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING";
+const MOVE_FORK: &str = "UPDATE fork SET head = ?3 WHERE name = ?1 AND head = ?2";
+const APPEND_AUDIT: &str = "INSERT INTO audit (seq, at, actor, action, subject, before, after, detail, digest) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+
+/// What a run that changed something is kept with.
+const OF_A_RUN: [&str; 7] = [PUT_BLOB, PUT_TREE, PUT_VERSION, MOVE_FORK, runs::PUT, APPEND_AUDIT, SET_META];
+
+/// Compiles what the commit of a run will need, and whatever else a connection does before it writes.
+pub fn make_ready(backend: &SqliteBackend) -> Result<()> {
+    let mut conn = backend.take_conn()?;
+    let ready = conn
+        .unmap()
+        .and_then(|()| OF_A_RUN.iter().try_for_each(|sql| conn.sql.prepare_cached(sql).map(drop)));
+    ready.map_err(|error| backend.translate(error))?;
+    backend.give_back(conn);
+    Ok(())
+}
+
+pub struct SqliteWriter<'a> {
+    // Before `turn`: a rollback must be over when the next writer's turn begins.
+    session: Session<'a>,
+    turn: FileLock,
+}
+
+impl<'a> SqliteWriter<'a> {
+    pub fn begin(backend: &'a SqliteBackend) -> Result<Self> {
+        pause::point("write");
+        let turn = backend.turn()?;
+        let session = Session::begin_unmapped(backend, "BEGIN IMMEDIATE")?;
+        pause::point("write-begun");
+        Ok(Self { session, turn })
+    }
+
+    fn execute(&mut self, sql: &str, params: impl Params) -> Result<usize> {
+        let connection = &self.session.conn()?.sql;
+        let run = || connection.prepare_cached(sql)?.execute(params);
+        run().map_err(|error| self.session.backend.translate(error))
+    }
+}
+
+fn integer(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+impl Writer for SqliteWriter<'_> {
+    fn view(&self) -> &dyn Reader {
+        &self.session
+    }
+
+    fn set_meta(&mut self, key: &str, value: &[u8]) -> Result<()> {
+        self.execute(SET_META, (key, value)).map(drop)
+    }
+
+    fn put_blobs(&mut self, blobs: &[BlobRecord]) -> Result<()> {
+        let connection = &self.session.conn()?.sql;
+        let put = || -> rusqlite::Result<()> {
+            let mut statement = connection.prepare_cached(PUT_BLOB)?;
+            for blob in pack::order(blobs) {
+                let values = (blob.id.as_bytes(), integer(blob.size), blob.codec.number(), &blob.data);
+                statement.execute(values)?;
+            }
+            Ok(())
+        };
+        put().map_err(|error| self.session.backend.translate(error))
+    }
+
+    fn put_trees(&mut self, trees: &[(TreeId, Vec<u8>)]) -> Result<()> {
+        let connection = &self.session.conn()?.sql;
+        let put = || -> rusqlite::Result<()> {
+            let mut statement = connection.prepare_cached(PUT_TREE)?;
+            for (id, data) in trees {
+                statement.execute((id.as_bytes(), data))?;
+            }
+            Ok(())
+        };
+        put().map_err(|error| self.session.backend.translate(error))
+    }
+
+    fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()> {
+        let sql = match kind {
+            ObjectKind::Tree => "DELETE FROM tree WHERE id = ?1",
+            ObjectKind::Blob => "DELETE FROM blob WHERE id = ?1",
+        };
+        for row in rows {
+            self.execute(sql, [row])?;
+        }
+        Ok(())
+    }
+
+    fn put_version(&mut self, version: &VersionRecord) -> Result<()> {
+        let parents: Vec<u8> = version.parents.iter().flat_map(|parent| parent.0).collect();
+        self.execute(
+            PUT_VERSION,
+            (
+                version.id.as_bytes(),
+                version.root.as_bytes(),
+                version.content.as_bytes(),
+                parents,
+                &version.run,
+                &version.message,
+                &version.author,
+                version.at.0,
+                integer(version.entries),
+                integer(version.bytes),
+            ),
+        )
+        .map(drop)
+    }
+
+    fn mark_pruned(&mut self, id: &VersionId, at: Timestamp) -> Result<()> {
+        self.execute("UPDATE version SET pruned_at = ?2 WHERE digest = ?1", (id.as_bytes(), at.0)).map(drop)
+    }
+
+    fn delete_version(&mut self, id: &VersionId) -> Result<()> {
+        self.execute("DELETE FROM version WHERE digest = ?1", [id.as_bytes()]).map(drop)
+    }
+
+    fn insert_fork(&mut self, fork: &ForkRecord) -> Result<()> {
+        let expires_at = match fork.life {
+            Life::Persistent => None,
+            Life::Ephemeral { expires_at } => Some(expires_at.0),
+        };
+        self.execute(
+            "INSERT INTO fork (name, head, base, parent, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            (
+                fork.name.as_str(),
+                fork.head.as_bytes(),
+                fork.base.as_bytes(),
+                fork.parent.as_ref().map(ForkName::as_str),
+                fork.created_at.0,
+                expires_at,
+            ),
+        )
+        .map(drop)
+    }
+
+    fn move_fork(&mut self, name: &ForkName, from: &VersionId, to: &VersionId) -> Result<bool> {
+        let moved = self.execute(MOVE_FORK, (name.as_str(), from.as_bytes(), to.as_bytes()))?;
+        Ok(moved == 1)
+    }
+
+    fn delete_fork(&mut self, name: &ForkName) -> Result<()> {
+        self.execute("DELETE FROM checkpoint WHERE fork = ?1", [name.as_str()])?;
+        self.execute("DELETE FROM fork WHERE name = ?1", [name.as_str()]).map(drop)
+    }
+
+    fn insert_checkpoint(&mut self, checkpoint: &CheckpointRecord) -> Result<()> {
+        self.execute(
+            "INSERT INTO checkpoint (fork, name, version, automatic, message, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            (
+                checkpoint.fork.as_str(),
+                checkpoint.name.as_str(),
+                checkpoint.version.as_bytes(),
+                checkpoint.automatic,
+                &checkpoint.message,
+                checkpoint.at.0,
+            ),
+        )
+        .map(drop)
+    }
+
+    fn delete_checkpoint(&mut self, fork: &ForkName, name: &CheckpointName) -> Result<()> {
+        let sql = "DELETE FROM checkpoint WHERE fork = ?1 AND name = ?2";
+        self.execute(sql, (fork.as_str(), name.as_str())).map(drop)
+    }
+
+    fn put_run(&mut self, run: &RunRecord) -> Result<()> {
+        self.execute(runs::PUT, runs::values(run)).map(drop)
+    }
+
+    fn put_approval(&mut self, approval: &ApprovalRecord) -> Result<()> {
+        self.execute(approvals::PUT, approvals::values(approval)).map(drop)
+    }
+
+    fn put_batch(&mut self, batch: &BatchRecord) -> Result<()> {
+        self.execute(batches::PUT, batches::values(batch)).map(drop)
+    }
+
+    fn put_batch_run(&mut self, item: &BatchItem, run: &RunId) -> Result<()> {
+        let number = i64::try_from(item.number).unwrap_or(i64::MAX);
+        self.execute(batches::PUT_RUN, (item.batch.as_str(), number, run.as_str())).map(drop)
+    }
+
+    fn put_recording(&mut self, recording: &RecordingRecord) -> Result<()> {
+        self.execute(recordings::PUT, recordings::values(recording)).map(drop)
+    }
+
+    fn delete_recording(&mut self, name: &RecordingName) -> Result<()> {
+        self.execute(recordings::DELETE, [name.as_str()]).map(drop)
+    }
+
+    fn put_memo(&mut self, memo: &MemoRecord) -> Result<()> {
+        self.execute(memos::PUT, memos::values(memo)).map(drop)
+    }
+
+    fn delete_memo(&mut self, key: &MemoKey) -> Result<()> {
+        self.execute("DELETE FROM memo WHERE key = ?1", [key.as_bytes()]).map(drop)
+    }
+
+    fn append_audit(&mut self, record: &AuditRecord) -> Result<()> {
+        self.execute(
+            APPEND_AUDIT,
+            (
+                record.seq,
+                record.at.0,
+                &record.actor,
+                &record.action,
+                &record.subject,
+                record.before.as_ref().map(<[u8; DIGEST_BYTES]>::as_slice),
+                record.after.as_ref().map(<[u8; DIGEST_BYTES]>::as_slice),
+                &record.detail,
+                record.digest.as_bytes(),
+            ),
+        )
+        .map(drop)
+    }
+
+    fn commit(self: Box<Self>, durability: Durability) -> Result<()> {
+        let Self { session, turn } = *self;
+        let backend = session.backend;
+        let conn = session.conn()?;
+        pause::point("commit");
+        run(&conn.sql, "COMMIT").map_err(|error| backend.translate(error))?;
+        pause::point("committed");
+        let log_pages = conn.log_pages.load(Ordering::Relaxed);
+        maintain::after_commit_in_turn(backend, conn, log_pages);
+        drop(turn);
+        if durability == Durability::Synced {
+            backend.sync_log()?;
+        }
+        maintain::after_commit(backend, conn, log_pages, durability);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::sqlite::OpenOptions;
+
+    #[test]
+    fn who_writes_does_not_map_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let backend = SqliteBackend::create(&dir.path().join("vault.db"), OpenOptions::default()).unwrap();
+        let mapped = |session: &Session<'_>| {
+            let sql = &session.conn().unwrap().sql;
+            sql.pragma_query_value(None, "mmap_size", |row| row.get::<_, i64>(0)).unwrap() > 0
+        };
+        assert!(mapped(&Session::begin(&backend).unwrap()));
+        assert!(!mapped(&SqliteWriter::begin(&backend).unwrap().session));
+    }
+
+    #[test]
+    fn what_a_run_writes_needs_no_table_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let backend = SqliteBackend::create(&dir.path().join("vault.db"), OpenOptions::default()).unwrap();
+        let conn = backend.take_conn().unwrap();
+        for sql in OF_A_RUN {
+            let mut explained = conn.sql.prepare(&format!("EXPLAIN {sql}")).unwrap();
+            let steps = explained.raw_query().mapped(|row| row.get::<_, String>("opcode"));
+            let steps: Vec<String> = steps.map(|step| step.unwrap()).collect();
+            assert!(steps.iter().any(|step| step == "Insert" || step == "IdxInsert"), "{sql}: {steps:?}");
+            assert!(!steps.iter().any(|step| step == "OpenEphemeral"), "{sql}");
+        }
+    }
+}

@@ -1,0 +1,478 @@
+//! Checks a vault from end to end: rows, digests, references, history, audit log.
+
+mod records;
+
+use std::collections::{HashMap, HashSet};
+
+use avfs_types::ids::{BlobId, ContentId, TreeId, VersionId};
+use avfs_types::path::TreePath;
+
+use crate::backend::{BackendError, Codec, Reader, VersionRecord};
+use crate::chunk::{Item, LIST_DEPTH_MAX};
+use crate::meter::Meter;
+use crate::page::{Body, FileContent, Node, Page, Totals};
+use crate::tree::Pages;
+use crate::{Result, Vault, VaultError, chunk, content, require_version, version};
+
+/// How much is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thoroughness {
+    /// Everything but the content of blobs, which only must be there.
+    Quick,
+    Full,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// A stable word for the kind of problem.
+    pub code: &'static str,
+    pub what: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    pub versions: u64,
+    pub trees: u64,
+    pub blobs: u64,
+    pub audit_rows: u64,
+    pub runs: u64,
+    pub memos: u64,
+    pub findings: Vec<Finding>,
+    pub broken: Broken,
+}
+
+/// Objects that are missing or not what their digests say: what [`Vault::heal`] looks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Broken {
+    pub trees: HashSet<TreeId>,
+    pub blobs: HashSet<BlobId>,
+}
+
+impl Broken {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.trees.is_empty() && self.blobs.is_empty()
+    }
+}
+
+struct Check<'a> {
+    reader: &'a dyn Reader,
+    how: Thoroughness,
+    meter: &'a Meter,
+    report: Report,
+    trees: HashMap<TreeId, Seen>,
+    blobs: HashMap<BlobId, Told>,
+}
+
+/// What a page turned out to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    totals: Totals,
+    content: ContentId,
+    place: Place,
+}
+
+/// Where a page can stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// At the top of a directory.
+    Top,
+    Beneath {
+        level: u8,
+        first: Vec<u8>,
+    },
+}
+
+/// What is told of a blob where it is used.
+struct Told {
+    size: Option<u64>,
+    chunked: bool,
+}
+
+impl Told {
+    fn agrees(&self, other: &Self) -> bool {
+        let sizes = self.size.zip(other.size);
+        self.chunked == other.chunked && sizes.is_none_or(|(one, other)| one == other)
+    }
+}
+
+impl Seen {
+    fn of(page: &Page) -> Self {
+        let sealed = page.body.seal(page.meta.as_ref());
+        let place = match page.meta {
+            Some(_) => Place::Top,
+            None => Place::Beneath { level: page.body.level(), first: page.body.first().to_vec() },
+        };
+        Self { totals: sealed.totals, content: sealed.content, place }
+    }
+}
+
+impl Vault {
+    pub fn fsck(&self, how: Thoroughness, meter: &Meter) -> Result<Report> {
+        let _pin = self.backend().pin()?;
+        let mut report = Report::default();
+        let lines = match self.backend().integrity() {
+            // What SQLite cannot follow ends its own check; the rest may be whole.
+            Err(BackendError::Corrupt { detail, .. }) => vec![detail],
+            other => other?,
+        };
+        report.findings.extend(lines.into_iter().map(|what| Finding { code: "sqlite", what }));
+        let reader = self.read()?;
+        let (trees, blobs) = (HashMap::new(), HashMap::new());
+        let mut check = Check { reader: &*reader, how, meter, report, trees, blobs };
+        check.everything()?;
+        if !check.report.findings.is_empty() {
+            self.backend().check_steady()?;
+        }
+        check.report.trees = check.trees.len() as u64;
+        check.report.blobs = check.blobs.len() as u64;
+        Ok(check.report)
+    }
+}
+
+impl Check<'_> {
+    fn everything(&mut self) -> Result<()> {
+        // Each goes as far as it can: what cannot be read is a finding, and no reason to leave out the others.
+        type Part<'a> = fn(&mut Check<'a>) -> Result<()>;
+        let parts: [(&str, Part<'_>); 7] = [
+            ("the versions", Self::versions),
+            ("forks and checkpoints", Self::references),
+            ("the journal", Self::runs),
+            ("recordings", Self::recordings),
+            ("batches", Self::batches),
+            ("remembered results", Self::memos),
+            ("the audit log", Self::audit),
+        ];
+        for (name, part) in parts {
+            let outcome = part(self);
+            self.note(outcome, &|| format!("{name} cannot be read to the end"))?;
+        }
+        Ok(())
+    }
+
+    fn found(&mut self, code: &'static str, what: String) {
+        self.report.findings.push(Finding { code, what });
+    }
+
+    /// Turns damage into a finding; anything else, such as a disk that cannot be read, ends the check.
+    fn note<T>(&mut self, outcome: Result<T>, of: &dyn Fn() -> String) -> Result<Option<T>> {
+        match outcome {
+            Ok(value) => Ok(Some(value)),
+            Err(VaultError::MissingObject { kind, id }) => {
+                self.found("missing", format!("{kind} {id} is missing ({})", of()));
+                Ok(None)
+            }
+            Err(VaultError::DamagedObject { kind, id, detail }) => {
+                self.found("damaged", format!("{kind} {id} is damaged: {detail} ({})", of()));
+                Ok(None)
+            }
+            Err(VaultError::Backend(BackendError::Corrupt { detail, .. })) => {
+                self.found("damaged", format!("a row cannot be read: {detail} ({})", of()));
+                Ok(None)
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    fn versions(&mut self) -> Result<()> {
+        let mut parents: HashMap<VersionId, Vec<VersionId>> = HashMap::new();
+        for id in self.reader.version_ids()? {
+            self.report.versions += 1;
+            let Some(record) = self.note(require_version(self.reader, &id), &|| "listed".to_owned())? else {
+                continue;
+            };
+            self.version(&record)?;
+            parents.insert(id, record.parents);
+        }
+        for (id, of) in &parents {
+            for parent in of.iter().filter(|parent| !parents.contains_key(*parent)) {
+                self.found(
+                    "missing",
+                    format!("version {}, parent of {}, is missing", parent.short(), id.short()),
+                );
+            }
+        }
+        if has_cycle(&parents) {
+            self.found("cycle", "a version is its own ancestor".to_owned());
+        }
+        Ok(())
+    }
+
+    fn version(&mut self, record: &VersionRecord) -> Result<()> {
+        let name = record.id.short();
+        if version::id_of(record) != record.id {
+            self.found("damaged", format!("version {name} was edited: its digest does not match"));
+        }
+        if record.pruned_at.is_some() {
+            return Ok(());
+        }
+        let of = || format!("version {name}");
+        let Some(seen) = self.tree(record.root, &of)? else { return Ok(()) };
+        if (seen.totals.entries, seen.totals.bytes) != (record.entries, record.bytes) {
+            self.found("damaged", format!("version {name} counts other totals than its tree has"));
+        }
+        if seen.content != record.content {
+            self.found("damaged", format!("version {name} names another content digest than its tree has"));
+        }
+        if seen.place != Place::Top {
+            self.found("damaged", format!("the root of version {name} is no directory"));
+        }
+        Ok(())
+    }
+
+    /// What is above a page says of it what it is.
+    fn compare(&mut self, id: &TreeId, told: Option<&Seen>, seen: &Seen) {
+        let Some(told) = told else { return };
+        let wrong = if told.totals != seen.totals {
+            "counts other totals"
+        } else if told.content != seen.content {
+            "names another content digest"
+        } else if told.place != seen.place {
+            "takes it for another page"
+        } else {
+            return;
+        };
+        self.found("damaged", format!("the parent of tree {} {wrong}", id.short()));
+    }
+
+    /// Checks a page and everything beneath it once; gives what it is. What is found is told of the first path that
+    /// leads to it.
+    fn tree(&mut self, root: TreeId, of: &dyn Fn() -> String) -> Result<Option<Seen>> {
+        let mut waiting = vec![(TreePath::root(), root, None::<Seen>)];
+        while let Some((path, id, told)) = waiting.pop() {
+            let of_dir = || {
+                if path.is_root() { format!("the root of {}", of()) } else { format!("{path} in {}", of()) }
+            };
+            if path.is_too_deep() {
+                self.found("damaged", format!("{} in {} lies too deep to be read", path.shortened(), of()));
+                continue;
+            }
+            if let Some(known) = self.trees.get(&id).cloned() {
+                self.compare(&id, told.as_ref(), &known);
+                continue;
+            }
+            let Some(page) = self.note((&self.reader).page(&id), &of_dir)? else {
+                self.report.broken.trees.insert(id);
+                continue;
+            };
+            let seen = Seen::of(&page);
+            self.compare(&id, told.as_ref(), &seen);
+            self.trees.insert(id, seen);
+            self.meter.add(1, 0);
+            if let Some(xattrs) = page.meta.and_then(|meta| meta.xattrs) {
+                self.blob(FileContent::Whole(xattrs), None, &of_dir)?;
+            }
+            match page.body {
+                Body::Inner { level, pages } => waiting.extend(pages.into_iter().map(|page| {
+                    let place = Place::Beneath { level: level - 1, first: page.first };
+                    (
+                        path.clone(),
+                        page.tree,
+                        Some(Seen { totals: page.totals, content: page.content, place }),
+                    )
+                })),
+                Body::Leaf(entries) => {
+                    for entry in entries {
+                        let at = || path.join(&entry.name);
+                        let of_file = || format!("{} in {}", at(), of());
+                        match entry.node {
+                            Node::Dir(dir) => {
+                                let (totals, content) = (dir.totals, dir.content);
+                                waiting.push((
+                                    at(),
+                                    dir.tree,
+                                    Some(Seen { totals, content, place: Place::Top }),
+                                ));
+                            }
+                            Node::Symlink(_) | Node::Fifo(_) => {}
+                            Node::File(file) => {
+                                self.blob(file.content, Some(file.size), &of_file)?;
+                                if let Some(xattrs) = file.xattrs {
+                                    self.blob(FileContent::Whole(xattrs), None, &of_file)?;
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(self.trees.get(&root).cloned())
+    }
+
+    fn blob(&mut self, content: FileContent, size: Option<u64>, of: &dyn Fn() -> String) -> Result<()> {
+        self.blob_at(0, content, size, of)
+    }
+
+    fn blob_at(
+        &mut self,
+        depth: usize,
+        content: FileContent,
+        size: Option<u64>,
+        of: &dyn Fn() -> String,
+    ) -> Result<()> {
+        let id = *content.id();
+        let chunked = matches!(content, FileContent::Chunked(_));
+        let told = Told { size, chunked };
+        if let Some(known) = self.blobs.get(&id) {
+            if !known.agrees(&told) {
+                self.found("damaged", format!("blob {} has several sizes or kinds ({})", id.short(), of()));
+            }
+            return Ok(());
+        }
+        self.blobs.insert(id, told);
+        let before = self.report.findings.len();
+        let inside = self.blob_alone(&id, chunked, size, of)?;
+        if self.report.findings.len() > before {
+            self.report.broken.blobs.insert(id);
+        }
+        if depth >= LIST_DEPTH_MAX && !inside.is_empty() {
+            self.found(
+                "damaged",
+                format!("the lists of blob {} are nested too deeply ({})", id.short(), of()),
+            );
+            return Ok(());
+        }
+        for item in inside {
+            match item {
+                Item::Hole { .. } => {}
+                Item::Chunk { id, length } => {
+                    self.blob_at(depth + 1, FileContent::Whole(id), Some(length), of)?
+                }
+                Item::List { id, length } => {
+                    self.blob_at(depth + 1, FileContent::Chunked(id), Some(length), of)?
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks a blob without what it refers to, which it gives.
+    fn blob_alone(
+        &mut self,
+        id: &BlobId,
+        chunked: bool,
+        size: Option<u64>,
+        of: &dyn Fn() -> String,
+    ) -> Result<Vec<Item>> {
+        if self.how == Thoroughness::Quick && !chunked {
+            let there = self.reader.has_blob(id).map_err(VaultError::from);
+            if self.note(there, of)? == Some(false) {
+                self.found("missing", format!("blob {} is missing ({})", id.short(), of()));
+            }
+            return Ok(Vec::new());
+        }
+        let Some(blob) = self.note(content::fetch(self.reader, id), of)? else { return Ok(Vec::new()) };
+        if size.is_some_and(|size| size != blob.size) {
+            self.found("damaged", format!("blob {} has another size than its file ({})", id.short(), of()));
+        }
+        self.meter.add(0, blob.size);
+        if !chunked {
+            self.note(content::decode(blob).map(drop), of)?;
+            return Ok(Vec::new());
+        }
+        if blob.codec != Codec::List {
+            self.found("damaged", format!("blob {} should be a chunk list ({})", id.short(), of()));
+            return Ok(Vec::new());
+        }
+        Ok(self.note(chunk::open_list(&blob), of)?.unwrap_or_default())
+    }
+
+    fn references(&mut self) -> Result<()> {
+        for fork in self.reader.forks()? {
+            for (role, id) in [("head", fork.head), ("base", fork.base)] {
+                if self.reader.version(&id)?.is_none() {
+                    self.found(
+                        "missing",
+                        format!("the {role} of fork {}, {}, is missing", fork.name, id.short()),
+                    );
+                }
+            }
+        }
+        for checkpoint in self.reader.checkpoints()? {
+            let name = format!("{}@{}", checkpoint.fork, checkpoint.name);
+            match self.reader.version(&checkpoint.version)? {
+                None => self.found("missing", format!("the version of checkpoint {name} is missing")),
+                Some(version) if version.pruned_at.is_some() => {
+                    self.found("missing", format!("the version of checkpoint {name} was pruned"));
+                }
+                Some(_) => {}
+            }
+            if self.reader.fork(&checkpoint.fork)?.is_none() {
+                self.found("missing", format!("the fork of checkpoint {name} is missing"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes away versions whose parents are all gone, until none is left or a cycle is.
+fn has_cycle(parents: &HashMap<VersionId, Vec<VersionId>>) -> bool {
+    let mut children: HashMap<VersionId, Vec<VersionId>> = HashMap::new();
+    let mut open: HashMap<VersionId, usize> = HashMap::new();
+    for (id, of) in parents {
+        let known = of.iter().filter(|parent| parents.contains_key(*parent));
+        let mut count = 0;
+        for parent in known {
+            children.entry(*parent).or_default().push(*id);
+            count += 1;
+        }
+        open.insert(*id, count);
+    }
+    let mut ready: Vec<VersionId> =
+        open.iter().filter(|(_, count)| **count == 0).map(|(id, _)| *id).collect();
+    let mut done = 0;
+    while let Some(id) = ready.pop() {
+        done += 1;
+        for child in children.remove(&id).unwrap_or_default() {
+            if let Some(count) = open.get_mut(&child) {
+                *count -= 1;
+                if *count == 0 {
+                    ready.push(child);
+                }
+            }
+        }
+    }
+    done < parents.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use avfs_types::clock::{FileTime, SystemClock};
+
+    use super::*;
+    use crate::Context;
+    use crate::backend::memory::MemoryBackend;
+    use crate::page::{DirMeta, DirRef, Entry, FifoNode};
+    use crate::pages::{NewPages, build};
+    use crate::version::Draft;
+
+    /// What a vault finds whose newest version has a subdirectory that its parent tells otherwise.
+    fn findings(told: impl Fn(DirRef) -> DirRef) -> Vec<String> {
+        let context = Context { clock: Arc::new(SystemClock), actor: "test".to_owned() };
+        let vault = Vault::over(Box::<MemoryBackend>::default(), context).unwrap();
+        let fifo = Node::Fifo(FifoNode { mode: 0o644, mtime: FileTime::default(), link: None });
+        let mut new = NewPages::default();
+        let sub = build(&DirMeta::default(), vec![Entry { name: b"f".to_vec(), node: fifo }], &mut new);
+        let entries = vec![Entry { name: b"d".to_vec(), node: Node::Dir(told(sub)) }];
+        let root = build(&DirMeta::default(), entries, &mut new);
+        vault
+            .transact(|transaction| {
+                transaction.put_pages(&new)?;
+                transaction.put_version(&root, Draft { message: "", run: None, parents: Vec::new() })
+            })
+            .unwrap();
+        let report = vault.fsck(Thoroughness::Full, &Meter::default()).unwrap();
+        report.findings.into_iter().map(|finding| finding.what).collect()
+    }
+
+    #[test]
+    fn what_a_parent_says_is_compared() {
+        assert_eq!(findings(|sub| sub), [""; 0]);
+        let other = findings(|sub| DirRef { content: ContentId([1; 32]), ..sub });
+        assert!(matches!(&other[..], [what] if what.contains("names another content digest")), "{other:?}");
+        let counted = findings(|sub| DirRef { totals: Totals { entries: 9, ..sub.totals }, ..sub });
+        assert!(counted.iter().any(|what| what.contains("counts other totals")), "{counted:?}");
+    }
+}

@@ -1,0 +1,341 @@
+//! Gives back what nothing refers to any more: expired forks, versions, trees, blobs.
+//!
+//! Objects go newest first, so that an object that is there always has everything it refers to, also when
+//! the sweep is killed half-way. Before each step the heads are looked at again: what a new version has
+//! begun to use since the marking stays.
+//!
+//! The journal keeps nothing alive: a run's versions live as long as its fork leads to them, its row for ever.
+//! A remembered result keeps the output of its command alive, not its versions; without them it is forgotten.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use avfs_types::clock::Timestamp;
+use avfs_types::ids::{BlobId, CheckpointName, DIGEST_BYTES, ForkName, TreeId, VersionId};
+
+use crate::audit::Event;
+use crate::backend::{Durability, ForkRecord, ObjectKind, Reader, RunRecord, VersionRecord};
+use crate::memo::Forget;
+use crate::reach::{Object, refers_to};
+use crate::run::RunsOfFork;
+use crate::{Result, Vault, memo, require_version};
+
+/// Rows looked at in one transaction.
+const STEP_ROWS: usize = 500;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    pub forks: u64,
+    pub versions: u64,
+    pub trees: u64,
+    pub blobs: u64,
+    /// Remembered results that had expired, or lost a version.
+    pub memos: u64,
+}
+
+/// Everything that is in use.
+#[derive(Default)]
+struct Marked {
+    /// Versions that count as heads.
+    in_use: Vec<VersionId>,
+    versions: HashSet<VersionId>,
+    trees: HashSet<TreeId>,
+    blobs: HashSet<BlobId>,
+    /// The newest remembered result that was looked at.
+    newest_memo: i64,
+}
+
+impl Marked {
+    /// Marks what heads, checkpoints and runs lead to; what is marked already is not walked again.
+    fn mark_all(&mut self, reader: &dyn Reader) -> Result<()> {
+        let heads = reader.forks()?.into_iter().map(|fork| fork.head);
+        let mut waiting: Vec<Object> =
+            heads.chain(self.in_use.iter().copied()).map(Object::Version).collect();
+        waiting.extend(reader.checkpoints()?.into_iter().map(|saved| Object::Version(saved.version)));
+        self.walk(reader, waiting)
+    }
+
+    /// Marks what remembered results have kept of the output of their commands.
+    fn mark_outputs(&mut self, reader: &dyn Reader) -> Result<()> {
+        let memos = memo::newer_than(reader, self.newest_memo)?;
+        self.newest_memo = memos.first().map_or(self.newest_memo, |memo| memo.seq);
+        // A whole blob is walked as a list is: it leads to nothing.
+        let outputs = memos.iter().flat_map(|memo| [memo.stdout, memo.stderr]);
+        self.walk(reader, outputs.map(Object::List).collect())
+    }
+
+    fn walk(&mut self, reader: &dyn Reader, mut waiting: Vec<Object>) -> Result<()> {
+        while let Some(object) = waiting.pop() {
+            let new = match object {
+                Object::Version(id) => self.versions.insert(id),
+                Object::Tree(id) => self.trees.insert(id),
+                Object::Blob(id) | Object::List(id) => self.blobs.insert(id),
+            };
+            if new {
+                waiting.extend(refers_to(reader, object)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn has(&self, kind: ObjectKind, digest: [u8; 32]) -> bool {
+        match kind {
+            ObjectKind::Tree => self.trees.contains(&TreeId(digest)),
+            ObjectKind::Blob => self.blobs.contains(&BlobId(digest)),
+        }
+    }
+}
+
+impl Vault {
+    /// Deletes expired forks and everything that is not in use. `progress` hears how many objects were looked at.
+    pub fn gc(&self, progress: &dyn Fn(u64)) -> Result<Swept> {
+        // Nobody may be between storing an object and referring to it.
+        let alone = self.backend().sweep_guard()?;
+        let mut swept = Swept { forks: self.expire_forks(&[])?.len() as u64, ..Swept::default() };
+        let mut marked = {
+            let reader = self.read()?;
+            let mut marked = Marked { in_use: self.versions_in_use(&*reader)?, ..Marked::default() };
+            marked.mark_all(&*reader)?;
+            marked
+        };
+        avfs_types::pause::point("marked");
+        swept.versions = self.sweep_versions(&mut marked)?;
+        // Only now: which of them have lost a version is known when those are gone.
+        swept.memos = self.forget(&Forget::AllLost)?.len() as u64;
+        let mut looked_at = 0;
+        let mut announced = swept.versions > 0;
+        for kind in [ObjectKind::Tree, ObjectKind::Blob] {
+            let mut before = i64::MAX;
+            loop {
+                avfs_types::pause::point("sweep");
+                let step = self.transact_with(Durability::Deferred, |transaction| {
+                    marked.mark_all(transaction.view())?;
+                    if kind == ObjectKind::Blob {
+                        marked.mark_outputs(transaction.view())?;
+                    }
+                    let rows = transaction.view().objects_before(kind, before, STEP_ROWS)?;
+                    let unused: Vec<i64> = rows
+                        .iter()
+                        .filter(|(_, digest)| !marked.has(kind, *digest))
+                        .map(|(row, _)| *row)
+                        .collect();
+                    if !unused.is_empty() && !announced {
+                        // Told with the first deletion: a sweep that is killed half-way is in the log too.
+                        transaction.record(&sweeping())?;
+                    }
+                    transaction.writer.delete_objects(kind, &unused)?;
+                    Ok((rows.last().map(|(row, _)| *row), rows.len() as u64, unused.len() as u64))
+                })?;
+                let (last, seen, deleted) = step;
+                announced |= deleted > 0;
+                match kind {
+                    ObjectKind::Tree => swept.trees += deleted,
+                    ObjectKind::Blob => swept.blobs += deleted,
+                }
+                looked_at += seen;
+                progress(looked_at);
+                match last {
+                    Some(row) => before = row,
+                    None => break,
+                }
+            }
+        }
+        if swept != Swept::default() {
+            let detail = format!(
+                "forks={} versions={} trees={} blobs={} results={}",
+                swept.forks, swept.versions, swept.trees, swept.blobs, swept.memos
+            );
+            self.transact(|transaction| {
+                let event =
+                    Event { action: "vault.gc", subject: "", before: None, after: None, detail: &detail };
+                transaction.record(&event)
+            })?;
+        }
+        // What is left to do takes nothing from anybody.
+        drop(alone);
+        self.backend().shrink(&|_| {})?;
+        Ok(swept)
+    }
+
+    /// Deletes ephemeral forks whose day has come, but for those that are spared or hold a checkpoint saved by
+    /// hand: somebody wanted that. Where there are none it is one look and no write.
+    pub fn expire_forks(&self, spared: &[ForkName]) -> Result<Vec<ForkName>> {
+        let now = self.now();
+        if expired(&*self.read()?, now, spared)?.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.transact(|transaction| {
+            let gone = expired(transaction.view(), now, spared)?;
+            for fork in &gone {
+                transaction.writer.delete_fork(&fork.name)?;
+                transaction.record(&Event {
+                    action: "fork.expire",
+                    subject: fork.name.as_str(),
+                    before: Some(fork.head.0),
+                    after: None,
+                    detail: "",
+                })?;
+            }
+            Ok(gone.into_iter().map(|fork| fork.name).collect())
+        })
+    }
+
+    fn sweep_versions(&self, marked: &mut Marked) -> Result<u64> {
+        self.transact_with(Durability::Deferred, |transaction| {
+            marked.mark_all(transaction.view())?;
+            let all = transaction.view().version_ids()?;
+            let unused: Vec<VersionId> = all.into_iter().filter(|id| !marked.versions.contains(id)).collect();
+            if !unused.is_empty() {
+                transaction.record(&sweeping())?;
+            }
+            for id in &unused {
+                transaction.writer.delete_version(id)?;
+            }
+            Ok(unused.len() as u64)
+        })
+    }
+}
+
+fn expired(reader: &dyn Reader, now: Timestamp, spared: &[ForkName]) -> Result<Vec<ForkRecord>> {
+    let mut found = Vec::new();
+    for fork in reader.forks_expired(now)? {
+        let by_hand = reader.checkpoints_of_fork(&fork.name)?.iter().any(|checkpoint| !checkpoint.automatic);
+        if !by_hand && !spared.contains(&fork.name) {
+            found.push(fork);
+        }
+    }
+    Ok(found)
+}
+
+fn sweeping() -> Event<'static> {
+    Event { action: "vault.gc", subject: "", before: None, after: None, detail: "begins to sweep" }
+}
+
+/// Which versions a prune keeps, beside heads and checkpoints saved by hand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// The newest so many of each fork.
+    pub last: Option<u64>,
+    /// Those made at or after this time.
+    pub since: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    pub versions: Vec<VersionId>,
+    /// Automatic checkpoints that pinned them.
+    pub checkpoints: Vec<(ForkName, CheckpointName)>,
+}
+
+/// Whether a prune is only to be told about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trial {
+    Real,
+    DryRun,
+}
+
+impl Vault {
+    /// Gives up the files of versions that `keep` does not ask for; their records, and so the history, stay.
+    pub fn prune(&self, keep: &Keep, fork: Option<&ForkName>, trial: Trial) -> Result<Pruned> {
+        if trial == Trial::DryRun {
+            let reader = self.read()?;
+            return plan_prune(&*reader, keep, fork, self.versions_in_use(&*reader)?);
+        }
+        self.transact(|transaction| {
+            let in_use = self.versions_in_use(transaction.view())?;
+            let pruned = plan_prune(transaction.view(), keep, fork, in_use)?;
+            let now = transaction.now();
+            for id in &pruned.versions {
+                transaction.writer.mark_pruned(id, now)?;
+            }
+            for (fork, name) in &pruned.checkpoints {
+                transaction.writer.delete_checkpoint(fork, name)?;
+            }
+            if !pruned.versions.is_empty() {
+                let (versions, checkpoints) = (pruned.versions.len(), pruned.checkpoints.len());
+                let detail = format!("versions={versions} checkpoints={checkpoints} pruned_at={}", now.0);
+                transaction.record(&Event {
+                    action: "vault.prune",
+                    subject: fork.map_or("", ForkName::as_str),
+                    before: None,
+                    after: Some(digest_of_versions(pruned.versions.clone())),
+                    detail: &detail,
+                })?;
+            }
+            Ok(pruned)
+        })
+    }
+}
+
+/// What the log says of versions that go together: BLAKE3 of their digests, sorted.
+pub(crate) fn digest_of_versions(mut versions: Vec<VersionId>) -> [u8; DIGEST_BYTES] {
+    versions.sort_unstable();
+    let bytes: Vec<u8> = versions.iter().flat_map(|version| version.0).collect();
+    *blake3::hash(&bytes).as_bytes()
+}
+
+fn plan_prune(
+    reader: &dyn Reader,
+    keep: &Keep,
+    only: Option<&ForkName>,
+    in_use: Vec<VersionId>,
+) -> Result<Pruned> {
+    let forks = reader.forks()?;
+    if let Some(name) = only
+        && !forks.iter().any(|fork| fork.name == *name)
+    {
+        return Err(crate::VaultError::NoFork { name: name.clone() });
+    }
+    let checkpoints = reader.checkpoints()?;
+    let mut kept: HashSet<VersionId> = forks.iter().map(|fork| fork.head).chain(in_use).collect();
+    // What a fork began with, or was applied with last, is what its changes are told from; main began with nothing.
+    for fork in forks.iter().filter(|fork| fork.name != ForkName::main()) {
+        kept.insert(fork.base);
+        let applied = |run: &Result<RunRecord>| run.as_ref().map_or(true, |run| run.applied_at.is_some());
+        let last = RunsOfFork::new(reader, &fork.name).find(applied).transpose()?;
+        kept.extend(last.and_then(|run| run.version_after));
+    }
+    let by_hand = checkpoints.iter().filter(|checkpoint| !checkpoint.automatic);
+    kept.extend(by_hand.map(|checkpoint| checkpoint.version));
+    // How many versions lie between each one and the nearest head: its age where it is youngest. What a fork that was
+    // not chosen leads to has none, and stays.
+    let mut ages: HashMap<VersionId, Option<u64>> = HashMap::new();
+    let mut whole: Vec<VersionRecord> = Vec::new();
+    let is_chosen = |fork: &&ForkRecord| only.is_none_or(|name| *name == fork.name);
+    let (chosen, others): (Vec<&ForkRecord>, Vec<&ForkRecord>) = forks.iter().partition(is_chosen);
+    let heads = |forks: Vec<&ForkRecord>, age| forks.into_iter().map(|fork| (fork.head, age)).collect();
+    let mut walks: VecDeque<VecDeque<(VersionId, Option<u64>)>> =
+        VecDeque::from([heads(others, None), heads(chosen, Some(0))]);
+    while let Some(mut waiting) = walks.pop_front() {
+        // All heads, then whatever is one older: who comes first is the youngest.
+        let mut beside = VecDeque::new();
+        while let Some((id, age)) = waiting.pop_front() {
+            if ages.contains_key(&id) {
+                continue;
+            }
+            ages.insert(id, age);
+            let version = require_version(reader, &id)?;
+            let mut parents = version.parents.iter().map(|parent| (*parent, age.map(|age| age + 1)));
+            waiting.extend(parents.next());
+            // Another parent was gone back to, and is no younger for it, or joined, and is as old as its fork makes it:
+            // only if there is none any more does the join tell.
+            beside.extend(parents);
+            whole.push(version);
+        }
+        if !beside.is_empty() {
+            walks.push_back(beside);
+        }
+    }
+    let mut pruned = Pruned::default();
+    for version in whole {
+        let Some(age) = ages.get(&version.id).copied().flatten() else { continue };
+        let wanted = keep.last.is_some_and(|n| age < n) || keep.since.is_some_and(|at| version.at >= at);
+        if version.pruned_at.is_none() && !wanted && !kept.contains(&version.id) {
+            pruned.versions.push(version.id);
+        }
+    }
+    let told: HashSet<&VersionId> = pruned.versions.iter().collect();
+    let automatic = checkpoints.iter().filter(|checkpoint| told.contains(&checkpoint.version));
+    pruned.checkpoints =
+        automatic.map(|checkpoint| (checkpoint.fork.clone(), checkpoint.name.clone())).collect();
+    Ok(pruned)
+}

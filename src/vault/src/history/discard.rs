@@ -1,0 +1,124 @@
+//! Drops what a run changed: its fork goes, its row says so, and the next gc gives the space back.
+
+use std::collections::HashSet;
+
+use avfs_types::ids::{ForkName, RunPrefix, VersionId};
+use avfs_types::reference::BadReference;
+
+use super::audit::Event;
+use super::fork::{Deletion, refuse_deletion};
+use super::run::{RunsOfFork, find_run};
+use super::version::History;
+use crate::backend::{ForkRecord, Life, Reader, RunRecord};
+use crate::{Result, Transaction, Vault, VaultError};
+
+/// Whose changes are meant: a fork's, or one run's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangesOf {
+    Fork(ForkName),
+    Run(RunPrefix),
+}
+
+impl std::str::FromStr for ChangesOf {
+    type Err = VaultError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let bad =
+            |reason| VaultError::from(BadReference { reference: text.chars().take(80).collect(), reason });
+        if text.starts_with("run:") {
+            let run =
+                RunPrefix::parse(text).map_err(|_| bad("run: takes four digits of a run's id or more"))?;
+            return Ok(Self::Run(run));
+        }
+        ForkName::parse(text).map(Self::Fork).map_err(|_| bad("it is neither a fork's name nor run:ID"))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discarded {
+    /// The fork that went; none for a run whose changes never were in the vault.
+    pub fork: Option<ForkRecord>,
+    /// The runs whose changes went with it.
+    pub runs: Vec<RunRecord>,
+}
+
+impl Vault {
+    /// Deletes the ephemeral fork that holds a run's changes, or drops a run that was never captured.
+    pub fn discard(&self, what: &ChangesOf) -> Result<Discarded> {
+        self.transact(|transaction| match what {
+            ChangesOf::Fork(name) => {
+                let fork = transaction.fork(name)?;
+                discard_fork(transaction, fork)
+            }
+            ChangesOf::Run(prefix) => discard_run(transaction, prefix),
+        })
+    }
+}
+
+fn discard_run(transaction: &mut Transaction<'_>, prefix: &RunPrefix) -> Result<Discarded> {
+    let run = find_run(transaction.view(), prefix)?;
+    let run = run.ok_or_else(|| VaultError::NoRun { id: prefix.clone() })?;
+    let nothing = |reason| VaultError::RunWithoutVersion { id: run.id.clone(), reason };
+    if run.discarded_at.is_some() {
+        return Err(nothing("it was discarded before"));
+    }
+    let Some(after) = run.version_after else {
+        if run.state.is_settled() {
+            return Err(nothing("it changed nothing"));
+        }
+        let runs = mark(transaction, vec![run.clone()])?;
+        record(transaction, run.fork.as_str(), None, &runs)?;
+        return Ok(Discarded { fork: None, runs });
+    };
+    let fork = transaction.view().fork(&run.fork)?.ok_or_else(|| nothing("its fork is gone already"))?;
+    if fork.head != after && matches!(fork.life, Life::Ephemeral { .. }) {
+        return Err(VaultError::ForkMoved { fork: fork.name, expected: after, found: fork.head });
+    }
+    discard_fork(transaction, fork)
+}
+
+fn discard_fork(transaction: &mut Transaction<'_>, fork: ForkRecord) -> Result<Discarded> {
+    if fork.life == Life::Persistent {
+        return Err(VaultError::PersistentFork { name: fork.name });
+    }
+    refuse_deletion(transaction.view(), &fork.name, Deletion::Careful)?;
+    let runs = own_runs(transaction.view(), &fork)?;
+    let runs = mark(transaction, runs)?;
+    transaction.writer.delete_fork(&fork.name)?;
+    record(transaction, fork.name.as_str(), Some(fork.head), &runs)?;
+    Ok(Discarded { fork: Some(fork), runs })
+}
+
+/// The runs that led to a fork's head. Another fork of its name may have had runs before.
+pub(crate) fn own_runs(reader: &dyn Reader, fork: &ForkRecord) -> Result<Vec<RunRecord>> {
+    let mut own: HashSet<VersionId> = HashSet::new();
+    for version in History::new(reader, fork.head) {
+        let version = version?;
+        if version.id == fork.base {
+            break;
+        }
+        own.insert(version.id);
+    }
+    let is_own = |run: &RunRecord| run.version_after.is_some_and(|id| own.contains(&id));
+    RunsOfFork::new(reader, &fork.name).filter(|run| run.as_ref().map_or(true, is_own)).collect()
+}
+
+fn mark(transaction: &mut Transaction<'_>, mut runs: Vec<RunRecord>) -> Result<Vec<RunRecord>> {
+    let now = transaction.now();
+    for run in &mut runs {
+        run.discarded_at = Some(now);
+        transaction.writer.put_run(run)?;
+    }
+    Ok(runs)
+}
+
+fn record(
+    transaction: &mut Transaction<'_>,
+    subject: &str,
+    head: Option<VersionId>,
+    runs: &[RunRecord],
+) -> Result<()> {
+    let names: Vec<String> = runs.iter().map(|run| format!("run={}", run.id)).collect();
+    let (before, detail) = (head.map(|id| id.0), names.join(" "));
+    transaction.record(&Event { action: "run.discard", subject, before, after: None, detail: &detail })
+}

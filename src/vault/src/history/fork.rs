@@ -1,0 +1,136 @@
+//! Forks: named movable heads with ancestry, persistent or with a day on which they end.
+
+use avfs_types::ids::{ForkName, VersionId};
+use avfs_types::reference::Reference;
+
+use super::audit::Event;
+use super::discard::own_runs;
+use super::version::{full_root_of, root_of};
+use crate::backend::{CheckpointRecord, ForkRecord, Life, Reader, RunRecord};
+use crate::{Advance, Committed, Result, Vault, VaultError, When};
+
+/// What deleting a fork may take with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// Refuse if checkpoints saved by hand would go.
+    Careful,
+    /// Take everything.
+    Forced,
+}
+
+impl Vault {
+    /// Makes a fork at the version `from` leads to: one row, whatever the size of the tree.
+    pub fn create_fork(&self, name: &ForkName, from: &Reference, life: Life) -> Result<ForkRecord> {
+        self.transact(|transaction| {
+            if transaction.view().fork(name)?.is_some() {
+                return Err(VaultError::ForkExists { name: name.clone() });
+            }
+            let (version, parent) = crate::version::resolve(transaction.view(), from)?;
+            root_of(&version)?;
+            let fork = ForkRecord {
+                name: name.clone(),
+                head: version.id,
+                base: version.id,
+                parent,
+                created_at: transaction.now(),
+                life,
+            };
+            transaction.writer.insert_fork(&fork)?;
+            transaction.record(&Event {
+                action: "fork.create",
+                subject: name.as_str(),
+                before: None,
+                after: Some(version.id.0),
+                detail: fork.parent.as_ref().map_or("", ForkName::as_str),
+            })?;
+            Ok(fork)
+        })
+    }
+
+    /// Deletes a fork and its checkpoints; the space comes back with the next gc.
+    pub fn delete_fork(&self, name: &ForkName, deletion: Deletion) -> Result<ForkRecord> {
+        self.transact(|transaction| {
+            let fork = transaction.fork(name)?;
+            refuse_deletion(transaction.view(), name, deletion)?;
+            transaction.writer.delete_fork(name)?;
+            transaction.record(&Event {
+                action: "fork.delete",
+                subject: name.as_str(),
+                before: Some(fork.head.0),
+                after: None,
+                detail: "",
+            })?;
+            Ok(fork)
+        })
+    }
+
+    /// A fork becomes a persistent one of another name, with its checkpoints and runs.
+    pub fn keep_fork(&self, fork: &ForkName, name: &ForkName) -> Result<ForkRecord> {
+        self.transact(|transaction| {
+            let old = transaction.fork(fork)?;
+            if *fork == ForkName::main() {
+                return Err(VaultError::MainFork { name: fork.clone() });
+            }
+            if transaction.view().fork(name)?.is_some() {
+                return Err(VaultError::ForkExists { name: name.clone() });
+            }
+            let runs = own_runs(transaction.view(), &old)?;
+            let checkpoints = transaction.view().checkpoints_of_fork(fork)?;
+            // Its checkpoints go with it.
+            transaction.writer.delete_fork(fork)?;
+            let kept = ForkRecord { name: name.clone(), life: Life::Persistent, ..old };
+            transaction.writer.insert_fork(&kept)?;
+            for checkpoint in checkpoints {
+                let moved = CheckpointRecord { fork: name.clone(), ..checkpoint };
+                transaction.writer.insert_checkpoint(&moved)?;
+            }
+            // By the names of the runs it is known later that they landed on this fork.
+            let mut detail = format!("from={fork}");
+            for run in runs {
+                detail.push_str(&format!(" run={}", run.id));
+                transaction.writer.put_run(&RunRecord { fork: name.clone(), ..run })?;
+            }
+            let (action, subject, head) = ("fork.keep", name.as_str(), Some(kept.head.0));
+            transaction.record(&Event { action, subject, before: None, after: head, detail: &detail })?;
+            Ok(kept)
+        })
+    }
+
+    pub fn forks(&self) -> Result<Vec<ForkRecord>> {
+        Ok(self.read()?.forks()?)
+    }
+
+    pub fn fork(&self, name: &ForkName) -> Result<ForkRecord> {
+        self.read()?.fork(name)?.ok_or_else(|| VaultError::NoFork { name: name.clone() })
+    }
+
+    /// Adds a version to `fork` that equals an older one. With `expect` the head must still be that version.
+    pub fn restore(&self, fork: &ForkName, to: &Reference, expect: Option<VersionId>) -> Result<Committed> {
+        self.transact(|transaction| {
+            let record = transaction.fork(fork)?;
+            if let Some(expected) = expect
+                && expected != record.head
+            {
+                return Err(VaultError::ForkMoved { fork: fork.clone(), expected, found: record.head });
+            }
+            let (version, _) = crate::version::resolve(transaction.view(), to)?;
+            let message = format!("restore to {}", version.id.short());
+            let root = full_root_of(transaction.view(), &version)?;
+            let (action, when) = ("fork.restore", When::Changed);
+            transaction.advance(&record, &root, Advance { action, message: &message, run: None, when })
+        })
+    }
+}
+
+/// What must not be deleted with a fork, or not without asking.
+pub(crate) fn refuse_deletion(reader: &dyn Reader, name: &ForkName, deletion: Deletion) -> Result<()> {
+    if *name == ForkName::main() {
+        return Err(VaultError::MainFork { name: name.clone() });
+    }
+    let by_hand = |checkpoint: &&CheckpointRecord| !checkpoint.automatic;
+    let count = reader.checkpoints_of_fork(name)?.iter().filter(by_hand).count();
+    if count > 0 && deletion == Deletion::Careful {
+        return Err(VaultError::ForkHasCheckpoints { name: name.clone(), count });
+    }
+    Ok(())
+}

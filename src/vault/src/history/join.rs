@@ -1,0 +1,289 @@
+//! Joins versions that were made beside each other: one that has what each of them changed.
+//!
+//! What both sides did is done once. What they did to one path in different ways is a clash, and nothing is joined.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use avfs_types::clock::{FileTime, Timestamp};
+use avfs_types::ids::{ForkName, VersionId};
+use avfs_types::path::TreePath;
+
+use super::audit::Event;
+use super::ops;
+use super::version::{Draft, full_root_of};
+use crate::backend::{ForkRecord, Life, Reader, VersionRecord};
+use crate::delta::delta;
+use crate::edit::{Edit, Edits, Manner};
+use crate::page::{DirMeta, DirRef, Node};
+use crate::tree::Pages;
+use crate::{Result, Transaction, Vault, VaultError, require_version, tree};
+
+/// What came of a join.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Joined {
+    /// A version that is there already: the others are behind it.
+    Known(VersionId),
+    /// A new one, the head of the fork that was named.
+    New(VersionRecord),
+    /// These paths were changed in different ways; the second one is of this version.
+    Clash { version: VersionId, paths: Vec<TreePath> },
+}
+
+impl Vault {
+    /// One version out of several; where it has to be made it is on a new fork of this name.
+    pub fn join(&self, name: &ForkName, versions: &[VersionId], life: Life) -> Result<Joined> {
+        self.transact(|transaction| join(transaction, name, versions, life))
+    }
+}
+
+fn join(
+    transaction: &mut Transaction<'_>,
+    name: &ForkName,
+    versions: &[VersionId],
+    life: Life,
+) -> Result<Joined> {
+    let tips = tips(transaction.view(), versions)?;
+    let Some((first, rest)) = tips.split_first() else { return Err(VaultError::NothingToJoin) };
+    if rest.is_empty() {
+        return Ok(Joined::Known(*first));
+    }
+    let mut root = root_of(transaction.view(), first)?;
+    for (number, version) in rest.iter().enumerate() {
+        let joined = tips.get(..=number).unwrap_or_default();
+        let view = transaction.view();
+        let bases = common(view, joined, version)?;
+        let bases = bases.iter().map(|base| root_of(view, base)).collect::<Result<Vec<_>>>()?;
+        let made = root_of(view, version)?;
+        let pages: &dyn Pages = &view;
+        match onto(pages, &bases, &root, &made)? {
+            Ok(edits) => root = ops::apply_edits(transaction, &root, &edits, Manner::Exact)?,
+            Err(paths) => return Ok(Joined::Clash { version: *version, paths }),
+        }
+    }
+    let (base, parents) = (*first, tips.clone());
+    let version = transaction.put_version(&root, Draft { message: "join", run: None, parents })?;
+    let (head, created_at) = (version.id, transaction.now());
+    let fork = ForkRecord { name: name.clone(), head, base, parent: None, created_at, life };
+    transaction.writer.insert_fork(&fork)?;
+    let (action, subject) = ("fork.create", name.as_str());
+    transaction.record(&Event { action, subject, before: None, after: Some(head.0), detail: "join" })?;
+    Ok(Joined::New(version))
+}
+
+fn root_of(reader: &dyn Reader, id: &VersionId) -> Result<DirRef> {
+    full_root_of(reader, &require_version(reader, id)?)
+}
+
+/// Those that are not behind another one, each once, in their order. One that is missed, because a clock was set back,
+/// adds nothing to a join.
+fn tips(reader: &dyn Reader, versions: &[VersionId]) -> Result<Vec<VersionId>> {
+    let mut earliest = Timestamp(i64::MAX);
+    let mut left = Newest::default();
+    for id in versions {
+        let version = require_version(reader, id)?;
+        earliest = earliest.min(version.at);
+        left.add_all(reader, &version.parents)?;
+    }
+    let mut behind = HashSet::new();
+    while let Some(version) = left.next() {
+        if version.at < earliest {
+            break;
+        }
+        if behind.insert(version.id) {
+            left.add_all(reader, &version.parents)?;
+        }
+    }
+    let mut seen = HashSet::new();
+    Ok(versions.iter().filter(|id| !behind.contains(*id) && seen.insert(**id)).copied().collect())
+}
+
+/// Versions that are still to be looked at, the newest first: what lies far behind is never read.
+#[derive(Default)]
+struct Newest(BTreeMap<(Timestamp, VersionId), VersionRecord>);
+
+impl Newest {
+    fn add_all(&mut self, reader: &dyn Reader, ids: &[VersionId]) -> Result<()> {
+        for id in ids {
+            // A parent may have been given up.
+            if let Some(version) = reader.version(id)? {
+                self.0.insert((version.at, version.id), version);
+            }
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<VersionRecord> {
+        self.0.pop_last().map(|(_, version)| version)
+    }
+}
+
+const JOINED: u8 = 1;
+const OTHER: u8 = 2;
+const BOTH: u8 = JOINED | OTHER;
+/// It lies behind a version that both were made of.
+const BEHIND: u8 = 4;
+
+/// The nearest versions that one and the others were made of: several where what they were made of was joined more
+/// than once.
+fn common(reader: &dyn Reader, joined: &[VersionId], version: &VersionId) -> Result<Vec<VersionId>> {
+    let mut sides: HashMap<VersionId, u8> = joined.iter().map(|id| (*id, JOINED)).collect();
+    *sides.entry(*version).or_default() |= OTHER;
+    let mut left = Newest::default();
+    left.add_all(reader, joined)?;
+    left.add_all(reader, &[*version])?;
+    let mut found = Vec::new();
+    while left.0.values().any(|version| !is_behind(&sides, &version.id)) {
+        let Some(version) = left.next() else { break };
+        let mut side = sides.get(&version.id).copied().unwrap_or(0);
+        if side & BOTH == BOTH {
+            if side & BEHIND == 0 {
+                found.push(version.id);
+            }
+            side |= BEHIND;
+        }
+        for parent in &version.parents {
+            let known = sides.entry(*parent).or_default();
+            if *known | side != *known {
+                *known |= side;
+                left.add_all(reader, &[*parent])?;
+            }
+        }
+    }
+    found.retain(|id| !is_behind(&sides, id));
+    if found.is_empty() { Err(VaultError::NotRelated { version: *version }) } else { Ok(found) }
+}
+
+fn is_behind(sides: &HashMap<VersionId, u8>, id: &VersionId) -> bool {
+    sides.get(id).is_some_and(|side| side & BEHIND != 0)
+}
+
+/// What is left to do so that `head` has what was done to make `made` of `bases`; or the paths that both changed in
+/// different ways.
+fn onto(
+    pages: &dyn Pages,
+    bases: &[DirRef],
+    head: &DirRef,
+    made: &DirRef,
+) -> Result<std::result::Result<Edits, Vec<TreePath>>> {
+    let mut edits = Edits::new();
+    for base in bases {
+        for (path, edit) in delta(pages, base, made)? {
+            edits.entry(path).or_insert(edit);
+        }
+    }
+    let mut wanted = Edits::new();
+    let mut clashes = Vec::new();
+    for (path, edit) in edits {
+        let mut were = Vec::with_capacity(bases.len());
+        for base in bases {
+            were.push(tree::lookup(pages, base, &path)?);
+        }
+        let there = tree::lookup(pages, head, &path)?;
+        let met = match edit {
+            Edit::Dir(meta) => dirs_meet(pages, &were, &meta, there.as_ref())?,
+            Edit::Put(node) => meet(&were, Some(node), there),
+            Edit::Remove => meet(&were, None, there),
+        };
+        match met {
+            Met::Take(_) if above_is_gone(pages, head, &path, &wanted)? => clashes.push(path),
+            Met::Take(edit) => {
+                wanted.insert(path, edit);
+            }
+            Met::Leave => {}
+            Met::Clash => clashes.push(path),
+        }
+    }
+    Ok(if clashes.is_empty() { Ok(wanted) } else { Err(clashes) })
+}
+
+/// What becomes of a path that one side changed.
+enum Met {
+    Take(Edit),
+    /// What is there is right.
+    Leave,
+    Clash,
+}
+
+/// What both sides have at a path, and what was there in each version that both were made of.
+fn meet(were: &[Option<Node>], mine: Option<Node>, theirs: Option<Node>) -> Met {
+    if let (Some(mine), Some(theirs)) = (&mine, &theirs)
+        && without_time(mine) == without_time(theirs)
+    {
+        return match time(mine) > time(theirs) {
+            true => Met::Take(Edit::Put(mine.clone())),
+            false => Met::Leave,
+        };
+    }
+    if mine == theirs {
+        return Met::Leave;
+    }
+    match (were.contains(&mine), were.contains(&theirs)) {
+        (false, true) => Met::Take(mine.map_or(Edit::Remove, Edit::Put)),
+        (true, false) => Met::Leave,
+        // Both changed it; or each has it as it was, but not at the same time.
+        (false, false) | (true, true) => Met::Clash,
+    }
+}
+
+fn time(node: &Node) -> FileTime {
+    match node {
+        Node::File(file) => file.mtime,
+        Node::Symlink(link) => link.mtime,
+        Node::Fifo(fifo) => fifo.mtime,
+        Node::Dir(_) => FileTime::default(),
+    }
+}
+
+fn without_time(node: &Node) -> Node {
+    let mut node = node.clone();
+    match &mut node {
+        Node::File(file) => file.mtime = FileTime::default(),
+        Node::Symlink(link) => link.mtime = FileTime::default(),
+        Node::Fifo(fifo) => fifo.mtime = FileTime::default(),
+        Node::Dir(_) => {}
+    }
+    node
+}
+
+/// The same for a directory's own metadata.
+fn dirs_meet(pages: &dyn Pages, were: &[Option<Node>], meta: &DirMeta, there: Option<&Node>) -> Result<Met> {
+    let own = |node: Option<&Node>| match node {
+        Some(Node::Dir(dir)) => Ok::<_, VaultError>(Some(tree::top(pages, &dir.tree)?.0)),
+        Some(Node::File(_) | Node::Symlink(_) | Node::Fifo(_)) | None => Ok(None),
+    };
+    let mut dirs = Vec::with_capacity(were.len());
+    for node in were {
+        dirs.push(own(node.as_ref())?);
+    }
+    let Some(now) = own(there)? else {
+        let unchanged = dirs.iter().flatten().any(|was| was == meta);
+        let untouched = were.iter().any(|was| was.as_ref() == there);
+        return Ok(match (unchanged, untouched) {
+            (false, true) => Met::Take(Edit::Dir(meta.clone())),
+            (true, false) => Met::Leave,
+            // Somebody else took it away, or put something else there.
+            (false, false) | (true, true) => Met::Clash,
+        });
+    };
+    let plain = |meta: &DirMeta| DirMeta { mtime: FileTime::default(), ..meta.clone() };
+    let (mine, theirs) = (plain(meta), plain(&now));
+    let was = |side: &DirMeta| dirs.iter().flatten().any(|dir| plain(dir) == *side);
+    let merged = match (was(&mine), was(&theirs)) {
+        _ if mine == theirs => mine,
+        (false, true) => mine,
+        (true, false) => theirs,
+        (false, false) | (true, true) => return Ok(Met::Clash),
+    };
+    // Either made it later than it was.
+    let merged = DirMeta { mtime: meta.mtime.max(now.mtime), ..merged };
+    Ok(if merged == now { Met::Leave } else { Met::Take(Edit::Dir(merged)) })
+}
+
+/// True if what a path lies in is no directory there, nor made one.
+fn above_is_gone(pages: &dyn Pages, head: &DirRef, path: &TreePath, wanted: &Edits) -> Result<bool> {
+    let Some((parent, _)) = path.split() else { return Ok(false) };
+    if matches!(wanted.get(&parent), Some(Edit::Dir(_))) {
+        return Ok(false);
+    }
+    Ok(!matches!(tree::lookup(pages, head, &parent)?, Some(Node::Dir(_))))
+}

@@ -1,0 +1,334 @@
+//! Remembered results: what came of a run, found again by everything it depended on.
+//!
+//! A result keeps what the command wrote alive, until it expires or is forgotten. Its versions it does not: they
+//! live as long as a fork leads to them, and a result whose versions are gone is worth nothing.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet};
+
+use avfs_types::clock::Timestamp;
+use avfs_types::encode::put_bytes;
+use avfs_types::ids::{BlobId, DIGEST_BYTES, DigestKind, MemoKey, PartDigest, RunId, from_hex};
+
+use super::audit::Event;
+use super::run::{Landed, LandedRun};
+use crate::backend::{BlobRecord, Codec, MemoRecord, Reader};
+use crate::chunk::{Piece, PieceReader};
+use crate::ingest::{ReadBlocks, Sink, ingest};
+use crate::{Result, Transaction, Vault, VaultError, content, quota};
+
+/// Rows read at once.
+const BATCH_ROWS: usize = 500;
+/// The part that is the command.
+pub const COMMAND_PART: &str = "command";
+
+/// What a result depends on: a digest for each named thing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoParts(BTreeMap<Cow<'static, str>, PartDigest>);
+
+impl MemoParts {
+    pub fn set(&mut self, name: &'static str, bytes: &[u8]) {
+        self.0.insert(Cow::Borrowed(name), PartDigest(DigestKind::MemoPart.digest(bytes)));
+    }
+
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<PartDigest> {
+        self.0.get(name).copied()
+    }
+
+    /// What a result is found by.
+    #[must_use]
+    pub fn key(&self) -> MemoKey {
+        let mut bytes = Vec::with_capacity(512);
+        for (name, digest) in &self.0 {
+            put_bytes(&mut bytes, name.as_bytes());
+            bytes.extend_from_slice(digest.as_bytes());
+        }
+        MemoKey(DigestKind::Memo.digest(&bytes))
+    }
+
+    /// Names of the parts that are not the same, in order.
+    #[must_use]
+    pub fn differing<'a>(&'a self, other: &'a Self) -> Vec<&'a str> {
+        let names: std::collections::BTreeSet<&str> =
+            self.0.keys().chain(other.0.keys()).map(AsRef::as_ref).collect();
+        names.into_iter().filter(|name| self.get(name) != other.get(name)).collect()
+    }
+
+    /// As a row has them: an object of hex digits.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let named: BTreeMap<&str, String> =
+            self.0.iter().map(|(name, digest)| (name.as_ref(), digest.to_hex())).collect();
+        serde_json::to_string(&named).unwrap_or_else(|_| "{}".to_owned())
+    }
+
+    /// Nothing if the text is no such object.
+    #[must_use]
+    pub fn from_json(text: &str) -> Option<Self> {
+        let named: BTreeMap<String, String> = serde_json::from_str(text).ok()?;
+        let part = |(name, hex): (String, String)| {
+            Some((Cow::Owned(name), PartDigest::from_slice(&from_hex(&hex)?)?))
+        };
+        named.into_iter().map(part).collect::<Option<BTreeMap<_, _>>>().map(Self)
+    }
+}
+
+/// A result that is to be remembered with the run that gave it.
+#[derive(Clone, Debug)]
+pub struct Memo {
+    parts: MemoParts,
+    exit_code: u8,
+    stdout: Output,
+    stderr: Output,
+    expires_at: Timestamp,
+}
+
+/// What a stream gave, as blobs.
+#[derive(Clone, Debug)]
+struct Output {
+    id: BlobId,
+    digest: [u8; DIGEST_BYTES],
+    blobs: Vec<BlobRecord>,
+}
+
+impl Output {
+    fn of(bytes: &[u8]) -> Result<Self> {
+        let mut collected = Collected(Vec::new());
+        let stored = ingest(&mut ReadBlocks(bytes), &mut collected)?;
+        Ok(Self { id: *stored.content.id(), digest: *blake3::hash(bytes).as_bytes(), blobs: collected.0 })
+    }
+}
+
+/// Blobs that will be stored with the row that needs them.
+struct Collected(Vec<BlobRecord>);
+
+impl Sink for Collected {
+    fn known(&mut self, _: &[BlobId]) -> Result<HashSet<BlobId>> {
+        Ok(HashSet::new())
+    }
+
+    fn store(&mut self, blobs: Vec<BlobRecord>) -> Result<()> {
+        self.0.extend(blobs);
+        Ok(())
+    }
+}
+
+impl Memo {
+    /// Hashes and compresses: before the transaction, never in it.
+    pub fn new(
+        parts: MemoParts,
+        exit_code: u8,
+        [stdout, stderr]: [&[u8]; 2],
+        expires_at: Timestamp,
+    ) -> Result<Self> {
+        let (stdout, stderr) = (Output::of(stdout)?, Output::of(stderr)?);
+        Ok(Self { parts, exit_code, stdout, stderr, expires_at })
+    }
+}
+
+/// Keeps a result in the transaction that lands its run; false where it cannot be.
+pub(crate) fn remember(transaction: &mut Transaction<'_>, memo: Memo, landed: &LandedRun) -> Result<bool> {
+    // Put onto another head, the versions differ by what somebody else has done to it too.
+    if matches!(landed.landed, Landed::Rebased { .. }) {
+        return Ok(false);
+    }
+    let Memo { parts, exit_code, stdout, stderr, expires_at } = memo;
+    let Some(command) = parts.get(COMMAND_PART) else { return Ok(false) };
+    transaction.put_blobs(&stdout.blobs)?;
+    transaction.put_blobs(&stderr.blobs)?;
+    let record = MemoRecord {
+        seq: 0,
+        key: parts.key(),
+        command,
+        parts: parts.to_json(),
+        run: landed.record.id.clone(),
+        exit_code: i32::from(exit_code),
+        stdout: stdout.id,
+        stderr: stderr.id,
+        stdout_digest: stdout.digest,
+        stderr_digest: stderr.digest,
+        version_before: landed.record.version_before,
+        version_after: landed.record.version_after,
+        created_at: transaction.now(),
+        expires_at,
+    };
+    transaction.writer.put_memo(&record)?;
+    tell(transaction, "cache.remember", &record, "")?;
+    Ok(true)
+}
+
+fn tell(transaction: &mut Transaction<'_>, action: &'static str, memo: &MemoRecord, why: &str) -> Result<()> {
+    let key = Some(memo.key.0);
+    let (before, after) = if action == "cache.forget" { (key, None) } else { (None, key) };
+    let detail = format!("run={}{}{why}", memo.run, if why.is_empty() { "" } else { " " });
+    transaction.record(&Event { action, subject: &memo.key.to_hex(), before, after, detail: &detail })
+}
+
+/// Why a result that is remembered cannot be had any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    Expired,
+    /// A version is no longer there, or its files are not.
+    Version,
+    Output,
+}
+
+impl Lost {
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Version => "version-gone",
+            Self::Output => "output-gone",
+        }
+    }
+}
+
+/// Whether everything that a result needs is there.
+pub fn lost(reader: &dyn Reader, memo: &MemoRecord, now: Timestamp) -> Result<Option<Lost>> {
+    if memo.expires_at <= now {
+        return Ok(Some(Lost::Expired));
+    }
+    // A run without changes needs none.
+    if let Some(after) = memo.version_after {
+        for id in memo.version_before.into_iter().chain([after]) {
+            if reader.version(&id)?.is_none_or(|version| version.pruned_at.is_some()) {
+                return Ok(Some(Lost::Version));
+            }
+        }
+    }
+    for id in [&memo.stdout, &memo.stderr] {
+        if !reader.has_blob(id)? {
+            return Ok(Some(Lost::Output));
+        }
+    }
+    Ok(None)
+}
+
+/// What a stream gave, each piece checked against its digest.
+pub fn read_output(reader: &dyn Reader, id: &BlobId) -> Result<Vec<u8>> {
+    let blob = content::fetch(reader, id)?;
+    if blob.codec != Codec::List {
+        return content::decode(blob);
+    }
+    let mut pieces = PieceReader::open(reader, id)?;
+    let mut bytes = Vec::new();
+    // The list is whole and as long as its row says, but it may say anything.
+    let room = usize::try_from(blob.size).ok().filter(|size| bytes.try_reserve_exact(*size).is_ok());
+    if room.is_none() {
+        let detail = "its size cannot be".to_owned();
+        return Err(VaultError::DamagedObject { kind: "chunk list", id: id.short(), detail });
+    }
+    while let Some(piece) = pieces.next(reader)? {
+        match piece.decode()? {
+            Piece::Data(data) => bytes.extend_from_slice(&data),
+            Piece::Hole(length) => bytes.resize(bytes.len() + usize::try_from(length).unwrap_or(0), 0),
+        }
+    }
+    Ok(bytes)
+}
+
+/// Every result, newest first.
+pub(crate) fn all(reader: &dyn Reader) -> Result<Vec<MemoRecord>> {
+    newer_than(reader, 0)
+}
+
+/// Every result with a sequence number above `seen`, newest first.
+pub(crate) fn newer_than(reader: &dyn Reader, seen: i64) -> Result<Vec<MemoRecord>> {
+    let mut found: Vec<MemoRecord> = Vec::new();
+    loop {
+        let before = found.last().map_or(i64::MAX, |memo| memo.seq);
+        let mut more = reader.memos(before, BATCH_ROWS)?;
+        more.retain(|memo| memo.seq > seen);
+        let ended = more.len() < BATCH_ROWS;
+        found.extend(more);
+        if ended {
+            return Ok(found);
+        }
+    }
+}
+
+/// Which results are forgotten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Forget {
+    All,
+    OfRun(RunId),
+    /// One that turned out to be lost.
+    Lost(MemoKey, Lost),
+    /// All that are lost.
+    AllLost,
+}
+
+impl Vault {
+    /// Results with a sequence number below `before`, newest first.
+    pub fn memos(&self, before: i64, limit: usize) -> Result<Vec<MemoRecord>> {
+        Ok(self.read()?.memos(before, limit)?)
+    }
+
+    /// Gives results up; those that went. Where there are none it is one look and no write.
+    pub fn forget(&self, which: &Forget) -> Result<Vec<MemoRecord>> {
+        if chosen(&*self.read()?, which, self.now())?.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.transact(|transaction| {
+            let gone = chosen(transaction.view(), which, transaction.now())?;
+            for (memo, why) in &gone {
+                transaction.writer.delete_memo(&memo.key)?;
+                tell(transaction, "cache.forget", memo, why)?;
+            }
+            Ok(gone.into_iter().map(|(memo, _)| memo).collect())
+        })
+    }
+}
+
+fn chosen(reader: &dyn Reader, which: &Forget, now: Timestamp) -> Result<Vec<(MemoRecord, &'static str)>> {
+    let asked = |memo| (memo, "asked");
+    Ok(match which {
+        Forget::All => all(reader)?.into_iter().map(asked).collect(),
+        Forget::OfRun(run) => reader.memo_of_run(run)?.into_iter().map(asked).collect(),
+        Forget::Lost(key, why) => reader.memo(key)?.into_iter().map(|memo| (memo, why.word())).collect(),
+        Forget::AllLost => {
+            let mut gone = Vec::new();
+            for memo in all(reader)? {
+                if let Some(why) = lost(reader, &memo, now)? {
+                    gone.push((memo, why.word()));
+                }
+            }
+            gone
+        }
+    })
+}
+
+/// True if the quota has no room for a result as well; a run is not to fail for it.
+pub fn is_full(reader: &dyn Reader) -> Result<bool> {
+    match quota::check_bytes(reader, &quota::read(reader)?) {
+        Ok(()) => Ok(false),
+        Err(VaultError::Quota { .. }) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_that_of_its_parts_whatever_their_order() {
+        let mut one = MemoParts::default();
+        one.set("a", b"1");
+        one.set("b", b"2");
+        let mut other = MemoParts::default();
+        other.set("b", b"2");
+        other.set("a", b"1");
+        assert_eq!(one.key(), other.key());
+        other.set("b", b"3");
+        assert_ne!(one.key(), other.key());
+        assert_eq!(one.differing(&other), ["b"]);
+        other.set("c", b"");
+        assert_eq!(one.differing(&other), ["b", "c"]);
+        assert_eq!(MemoParts::from_json(&one.to_json()), Some(one));
+        assert_eq!(MemoParts::from_json("{\"a\": \"xyz\"}"), None);
+        assert_eq!(MemoParts::from_json("[]"), None);
+    }
+}

@@ -1,0 +1,18 @@
+//! What is recorded about versions: forks, checkpoints, runs, approvals, the audit log.
+
+pub mod approval;
+pub mod audit;
+pub mod audit_query;
+pub mod batches;
+pub mod checkpoint;
+pub mod discard;
+pub mod fork;
+pub mod fork_use;
+pub mod join;
+pub mod memo;
+pub mod ops;
+pub mod rebase;
+pub mod recording;
+pub mod run;
+pub mod undo;
+pub mod version;

@@ -1,0 +1,506 @@
+//! The journal of runs: how what a run changed becomes a version, exactly once, and what is known of it later.
+//!
+//! A landing is one transaction with one synced commit: blobs, pages, version, fork, checkpoints, journal and
+//! audit row appear together or not at all. It never loses changes: where they cannot go to the fork they were
+//! made for, they get a fork of their own.
+
+use std::borrow::Cow;
+
+use avfs_types::KeepCount;
+use avfs_types::ids::{
+    BatchItem, CheckpointName, DIGEST_BYTES, ForkName, NAME_BYTES_MAX, RunId, RunPrefix, VersionId,
+};
+use avfs_types::path::TreePath;
+
+use super::audit::Event;
+use super::memo::Memo;
+use super::rebase::{Rebase, rebase};
+use super::version::{Draft, full_root_of};
+use super::{checkpoint, memo, ops};
+use crate::backend::{CheckpointRecord, ForkRecord, Life, Reader, RunRecord, RunState};
+use crate::edit::{Edits, Manner};
+use crate::tree::Pages;
+use crate::{Batch, Result, Transaction, Vault, VaultError, require_version};
+
+/// How long changes are kept that could not go where they were meant to.
+pub const DIVERTED_SECONDS: i64 = 7 * 24 * 60 * 60;
+/// Runs named in the message about an ambiguous id.
+const EXAMPLES_MAX: usize = 4;
+/// Rows read at once.
+const BATCH_ROWS: usize = 500;
+
+/// Where a run's changes go.
+#[derive(Clone, Copy, Debug)]
+pub enum Landing<'a> {
+    /// Nothing is kept but the record: there was no change, or it is to be discarded.
+    RecordOnly,
+    /// Onto a fork that was at `base` when the run began.
+    Fork { name: &'a ForkName, base: VersionId },
+    /// Onto a new fork made for the run, from `base`, which was taken from `parent`.
+    NewFork { name: &'a ForkName, base: VersionId, parent: &'a ForkName, life: Life },
+}
+
+impl Landing<'_> {
+    /// The version the run began with, if its changes are to be kept.
+    #[must_use]
+    pub fn base(&self) -> Option<VersionId> {
+        match self {
+            Self::RecordOnly => None,
+            Self::Fork { base, .. } | Self::NewFork { base, .. } => Some(*base),
+        }
+    }
+}
+
+/// A run that has ended, and what is to become of it.
+#[derive(Clone, Debug)]
+pub struct RunLanding<'a> {
+    pub landing: Landing<'a>,
+    /// What it changed of the version it began with. Not looked at for [`Landing::RecordOnly`].
+    pub edits: &'a Edits,
+    /// What the version's record says.
+    pub message: &'a str,
+    /// Automatic checkpoints of the version the run began with and of the one it made; saved if it made one.
+    pub checkpoint_before: Option<CheckpointName>,
+    pub checkpoint_after: Option<CheckpointName>,
+    /// How many of them the fork keeps; the oldest go.
+    pub checkpoints_keep: KeepCount,
+    /// Its result, where that is to be remembered.
+    pub memo: Option<Memo>,
+    /// Its row. The versions are filled in, and the fork where the changes went to another.
+    pub record: RunRecord,
+    /// The item of a batch that it was made for.
+    pub item: Option<&'a BatchItem>,
+    pub told: Told<'a>,
+}
+
+/// What the audit log tells of a run in words; the texts of its row are in it by their digests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told<'a> {
+    /// The command, on one line.
+    pub request: &'a str,
+    pub decision: &'a str,
+    /// What it did that it was not to do.
+    pub violation: Option<&'a str>,
+    /// The run whose result was taken for it: it was not executed itself.
+    pub cached_from: Option<&'a RunId>,
+}
+
+/// What became of a run's changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Landed {
+    /// There was nothing to keep.
+    Nothing,
+    /// The fork was where the run had found it, or is new.
+    Advanced { version: VersionId },
+    /// The fork had moved, but elsewhere: the changes were made of its new head.
+    Rebased { version: VersionId, onto: VersionId },
+    /// The fork had moved and both sides changed `paths`, or (then there are none) it was deleted: the changes
+    /// are on a fork of their own.
+    Diverted { fork: ForkName, version: VersionId, paths: Vec<TreePath> },
+}
+
+impl Landed {
+    #[must_use]
+    pub fn version(&self) -> Option<VersionId> {
+        match self {
+            Self::Nothing => None,
+            Self::Advanced { version } | Self::Rebased { version, .. } | Self::Diverted { version, .. } => {
+                Some(*version)
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LandedRun {
+    pub landed: Landed,
+    /// As it is in the journal.
+    pub record: RunRecord,
+    /// A name that was taken has a number behind it.
+    pub checkpoint_before: Option<CheckpointName>,
+    pub checkpoint_after: Option<CheckpointName>,
+    /// Its result can be found again.
+    pub remembered: bool,
+}
+
+impl Vault {
+    /// Keeps a run and what it changed. A run lands once: a second landing is refused.
+    ///
+    /// The caller holds a pin from before the first blob went into `batch` until this returns.
+    pub fn land_run(&self, mut run: RunLanding<'_>, batch: Batch<'_>) -> Result<LandedRun> {
+        self.transact(|transaction| {
+            let memo = run.memo.take();
+            let mut landed = land(transaction, run, batch)?;
+            if let Some(memo) = memo {
+                landed.remembered = memo::remember(transaction, memo, &landed)?;
+            }
+            Ok(landed)
+        })
+    }
+
+    /// Journals a run that did not take place: one that was denied, or whose sandbox could not be made.
+    pub fn journal_refused(&self, record: &RunRecord, told: Told<'_>) -> Result<()> {
+        self.transact(|transaction| refuse(transaction, record, told))
+    }
+
+    /// The run that these digits stand for.
+    pub fn run(&self, prefix: &RunPrefix) -> Result<RunRecord> {
+        let found = find_run(&*self.read()?, prefix)?;
+        found.ok_or_else(|| VaultError::NoRun { id: prefix.clone() })
+    }
+
+    /// Runs with a sequence number below `before`, newest first.
+    pub fn runs(&self, before: i64, limit: usize) -> Result<Vec<RunRecord>> {
+        Ok(self.read()?.runs(before, limit)?)
+    }
+
+    /// As [`Vault::runs`], those of one fork.
+    pub fn runs_of_fork(&self, fork: &ForkName, before: i64, limit: usize) -> Result<Vec<RunRecord>> {
+        Ok(self.read()?.runs_of_fork(fork, before, limit)?)
+    }
+
+    /// Writes into the journal that the changes of these runs are in the bound directory now.
+    pub fn mark_applied(&self, subject: &ForkName, runs: &[RunId], detail: &str) -> Result<()> {
+        self.transact(|transaction| {
+            let now = transaction.now();
+            let mut names = Vec::new();
+            for id in runs {
+                let found = transaction.view().run(id)?;
+                let run = found.ok_or_else(|| VaultError::NoRun { id: RunPrefix::from(id) })?;
+                transaction.writer.put_run(&RunRecord { applied_at: Some(now), ..run })?;
+                names.push(format!("run={id} "));
+            }
+            let detail = format!("{}{detail}", names.concat());
+            let (action, subject) = ("run.apply", subject.as_str());
+            transaction.record(&Event { action, subject, before: None, after: None, detail: &detail })
+        })
+    }
+}
+
+/// The one run whose id begins with these digits.
+pub fn find_run(reader: &dyn Reader, prefix: &RunPrefix) -> Result<Option<RunRecord>> {
+    let mut found = reader.runs_with_prefix(prefix, 100)?;
+    if found.len() > 1 {
+        let examples: Vec<&str> = found.iter().take(EXAMPLES_MAX).map(|run| run.id.as_str()).collect();
+        let (count, examples) = (found.len(), examples.join(", "));
+        return Err(VaultError::AmbiguousRun { id: prefix.clone(), count, examples });
+    }
+    Ok(found.pop())
+}
+
+/// The run whose id a word is that was taken for something else.
+#[must_use]
+pub fn run_of_word(reader: &dyn Reader, word: &str) -> Option<RunId> {
+    let prefix = RunPrefix::parse(word).ok()?;
+    find_run(reader, &prefix).ok().flatten().map(|run| run.id)
+}
+
+/// Every run of a fork, newest first, some at a time: a journal may be long, and each row holds texts.
+pub struct RunsOfFork<'r> {
+    reader: &'r dyn Reader,
+    fork: &'r ForkName,
+    read: std::vec::IntoIter<RunRecord>,
+    /// Where to go on; nothing once there are no more.
+    before: Option<i64>,
+}
+
+impl<'r> RunsOfFork<'r> {
+    pub fn new(reader: &'r dyn Reader, fork: &'r ForkName) -> Self {
+        Self { reader, fork, read: Vec::new().into_iter(), before: Some(i64::MAX) }
+    }
+}
+
+impl Iterator for RunsOfFork<'_> {
+    type Item = Result<RunRecord>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(run) = self.read.next() {
+            return Some(Ok(run));
+        }
+        match self.reader.runs_of_fork(self.fork, self.before.take()?, BATCH_ROWS) {
+            Ok(more) => {
+                self.before = more.last().filter(|_| more.len() == BATCH_ROWS).map(|run| run.seq);
+                self.read = more.into_iter();
+                self.read.next().map(Ok)
+            }
+            Err(error) => Some(Err(error.into())),
+        }
+    }
+}
+
+/// Where the changes go, as it is found under the write lock.
+struct Course<'e> {
+    place: Place,
+    /// The version the run began with, and the one its changes are made of.
+    base: VersionId,
+    onto: VersionId,
+    edits: Cow<'e, Edits>,
+}
+
+enum Place {
+    Head(ForkRecord),
+    New { name: ForkName, parent: ForkName, life: Life, diverted: Option<Vec<TreePath>> },
+}
+
+impl Place {
+    fn name(&self) -> &ForkName {
+        match self {
+            Self::Head(fork) => &fork.name,
+            Self::New { name, .. } => name,
+        }
+    }
+}
+
+fn land(transaction: &mut Transaction<'_>, run: RunLanding<'_>, batch: Batch<'_>) -> Result<LandedRun> {
+    refuse_second(transaction.view(), &run.record.id)?;
+    if let Some(item) = run.item {
+        transaction.writer.put_batch_run(item, &run.record.id)?;
+    }
+    let version_before = run.landing.base().or(run.record.version_before);
+    let record = RunRecord { version_before, version_after: None, ..run.record.clone() };
+    let course = if run.edits.is_empty() { None } else { course(transaction, &run)? };
+    let told = run.told;
+    let Some(course) = course else { return record_only(transaction, record, told) };
+    batch.finish(transaction)?;
+    let parent = require_version(transaction.view(), &course.onto)?;
+    let root = full_root_of(transaction.view(), &parent)?;
+    let edited = ops::apply_edits(transaction, &root, &course.edits, Manner::Exact)?;
+    if edited.tree == root.tree {
+        return record_only(transaction, record, told);
+    }
+    let id = record.id.clone();
+    let draft = Draft { message: run.message, run: Some(id.as_str()), parents: vec![course.onto] };
+    let version = transaction.put_version(&edited, draft)?.id;
+    put_in_place(transaction, &course, version)?;
+    let fork = course.place.name().clone();
+    let mut save = |name: Option<CheckpointName>, version, when: &str| -> Result<Option<CheckpointName>> {
+        name.map(|name| save_checkpoint(transaction, &fork, &name, version, &format!("{when} run {id}")))
+            .transpose()
+    };
+    let checkpoint_before = save(run.checkpoint_before, course.base, "before")?;
+    let checkpoint_after = save(run.checkpoint_after, version, "after")?;
+    let saved = checkpoint_before.is_some() || checkpoint_after.is_some();
+    let retired = if saved { checkpoint::retire(transaction, &fork, run.checkpoints_keep)? } else { 0 };
+    let before = Some(course.onto);
+    let record = RunRecord { fork, version_before: before, version_after: Some(version), ..record };
+    let (landed, mut how) = match course.place {
+        Place::New { name, parent, diverted: Some(paths), .. } => {
+            (Landed::Diverted { fork: name, version, paths }, format!(" diverted from {parent}"))
+        }
+        Place::Head(_) if course.onto != course.base => {
+            (Landed::Rebased { version, onto: course.onto }, format!(" rebased from {}", course.base.short()))
+        }
+        Place::Head(_) | Place::New { .. } => (Landed::Advanced { version }, String::new()),
+    };
+    for (when, saved) in [("before", &checkpoint_before), ("after", &checkpoint_after)] {
+        if let Some(saved) = saved {
+            how.push_str(&format!(" checkpoint_{when}={saved}"));
+        }
+    }
+    if retired > 0 {
+        how.push_str(&format!(" checkpoints_retired={retired}"));
+    }
+    let record = keep(transaction, record, told, &how)?;
+    Ok(LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered: false })
+}
+
+/// A run is captured once: what has a version, or has ended without one, does not land again.
+fn refuse_second(reader: &dyn Reader, id: &RunId) -> Result<()> {
+    let known = reader.run(id)?;
+    let settled = known.is_some_and(|run| run.version_after.is_some() || run.state.is_settled());
+    if settled || reader.version_of_run(id.as_str())?.is_some() {
+        return Err(VaultError::RunCaptured { id: id.clone() });
+    }
+    Ok(())
+}
+
+fn record_only(transaction: &mut Transaction<'_>, record: RunRecord, told: Told<'_>) -> Result<LandedRun> {
+    let record = keep(transaction, record, told, "")?;
+    let landed = Landed::Nothing;
+    Ok(LandedRun { landed, record, checkpoint_before: None, checkpoint_after: None, remembered: false })
+}
+
+/// Writes the row of a run that did not take place, and what the audit log says of it.
+pub(crate) fn refuse(transaction: &mut Transaction<'_>, record: &RunRecord, told: Told<'_>) -> Result<()> {
+    refuse_second(transaction.view(), &record.id)?;
+    keep(transaction, record.clone(), told, "").map(drop)
+}
+
+/// Writes the journal's row and the audit log's; gives the row as it is kept.
+fn keep(
+    transaction: &mut Transaction<'_>,
+    record: RunRecord,
+    told: Told<'_>,
+    how: &str,
+) -> Result<RunRecord> {
+    let known = transaction.view().run(&record.id)?;
+    transaction.writer.put_run(&record)?;
+    let (fork, id) = (record.fork.as_str(), &record.id);
+    let mut tell = |action, before, after, detail: String| {
+        let detail = format!("run={id}{detail}");
+        transaction.record(&Event { action, subject: fork, before, after, detail: &detail })
+    };
+    // A run that was given up for dead, or waited for its approval, has told some of this before.
+    if known.as_ref().is_none_or(|known| known.request != record.request) {
+        tell("run.request", None, Some(digest(&record.request)), format!(" {}", told.request))?;
+    }
+    if known.as_ref().is_none_or(|known| known.decision != record.decision) {
+        tell("run.decision", None, Some(digest(&record.decision)), format!(" {}", told.decision))?;
+    }
+    let started = known.is_some_and(|known| known.state != RunState::ApprovalRequired);
+    let result = Some(digest(&record.result));
+    let ended = match (record.exit_code, record.signal) {
+        (_, Some(signal)) => format!(" signal={signal}"),
+        (Some(code), None) => format!(" exit={code}"),
+        (None, None) => String::new(),
+    };
+    match record.state {
+        RunState::Denied | RunState::ApprovalRequired => {}
+        RunState::Failed => tell("run.fail", None, result, ended)?,
+        RunState::Interrupted | RunState::Recoverable => {
+            if !started {
+                tell("run.start", None, None, String::new())?;
+            }
+            let recoverable = record.state == RunState::Recoverable;
+            tell(if recoverable { "run.recoverable" } else { "run.interrupt" }, None, result, ended)?;
+        }
+        RunState::Completed => {
+            match told.cached_from {
+                Some(from) => tell("run.recall", None, None, format!(" from={from}"))?,
+                None if !started => tell("run.start", None, None, String::new())?,
+                None => {}
+            }
+            tell("run.end", None, result, ended)?;
+        }
+    }
+    if let Some(violation) = told.violation {
+        tell("run.violation", None, None, format!(" {violation}"))?;
+    }
+    if let (Some(before), Some(after)) = (record.version_before, record.version_after) {
+        tell("run.capture", Some(before.0), Some(after.0), how.to_owned())?;
+    }
+    let kept = transaction.view().run(&record.id)?;
+    kept.ok_or_else(|| VaultError::MissingObject { kind: "run", id: record.id.to_string() })
+}
+
+/// What the audit log holds of a text of the journal.
+pub(crate) fn digest(text: &str) -> [u8; DIGEST_BYTES] {
+    *blake3::hash(text.as_bytes()).as_bytes()
+}
+
+/// Nothing where only the record is kept.
+fn course<'e>(transaction: &Transaction<'_>, run: &RunLanding<'e>) -> Result<Option<Course<'e>>> {
+    match run.landing {
+        Landing::RecordOnly => Ok(None),
+        Landing::NewFork { name, base, parent, life } => {
+            if transaction.view().fork(name)?.is_some() {
+                return Err(VaultError::ForkExists { name: name.clone() });
+            }
+            let (name, parent) = (name.clone(), parent.clone());
+            let place = Place::New { name, parent, life, diverted: None };
+            Ok(Some(Course { place, base, onto: base, edits: Cow::Borrowed(run.edits) }))
+        }
+        Landing::Fork { name, base } => onto_fork(transaction, run, name, base).map(Some),
+    }
+}
+
+fn onto_fork<'e>(
+    transaction: &Transaction<'_>,
+    run: &RunLanding<'e>,
+    name: &ForkName,
+    base: VersionId,
+) -> Result<Course<'e>> {
+    let view = transaction.view();
+    let as_they_are = |place| Course { place, base, onto: base, edits: Cow::Borrowed(run.edits) };
+    let divert = |paths: Vec<TreePath>| -> Result<Course<'e>> {
+        let life = Life::Ephemeral { expires_at: transaction.now().plus_seconds(DIVERTED_SECONDS) };
+        let (new, parent) = (diverted_name(view, name, &run.record.id)?, name.clone());
+        Ok(as_they_are(Place::New { name: new, parent, life, diverted: Some(paths) }))
+    };
+    let Some(fork) = view.fork(name)? else { return divert(Vec::new()) };
+    if fork.head == base {
+        return Ok(as_they_are(Place::Head(fork)));
+    }
+    let root = |id: &VersionId| full_root_of(view, &require_version(view, id)?);
+    let (from, to) = (root(&base)?, root(&fork.head)?);
+    match rebase(&view as &dyn Pages, &from, &to, run.edits)? {
+        Rebase::Onto(edits) => {
+            let onto = fork.head;
+            Ok(Course { place: Place::Head(fork), base, onto, edits: Cow::Owned(edits) })
+        }
+        Rebase::Clash(paths) => divert(paths),
+    }
+}
+
+fn put_in_place(transaction: &mut Transaction<'_>, course: &Course<'_>, version: VersionId) -> Result<()> {
+    match &course.place {
+        Place::Head(fork) => {
+            if !transaction.writer.move_fork(&fork.name, &course.onto, &version)? {
+                let found = transaction.fork(&fork.name)?.head;
+                return Err(VaultError::ForkMoved { fork: fork.name.clone(), expected: course.onto, found });
+            }
+            Ok(())
+        }
+        Place::New { name, parent, life, .. } => {
+            let fork = ForkRecord {
+                name: name.clone(),
+                head: version,
+                base: course.base,
+                parent: Some(parent.clone()),
+                created_at: transaction.now(),
+                life: *life,
+            };
+            Ok(transaction.writer.insert_fork(&fork)?)
+        }
+    }
+}
+
+/// `FORK-RUN`, cut to what a name may have, with a number where that is taken.
+fn diverted_name(reader: &dyn Reader, fork: &ForkName, run: &RunId) -> Result<ForkName> {
+    let named = |text: String| ForkName::parse(&text).map_err(|_| VaultError::NoFork { name: fork.clone() });
+    numbered(fork.as_str(), &format!("-{run}"), |text| {
+        let name = named(text)?;
+        Ok(reader.fork(&name)?.is_none().then_some(name))
+    })
+}
+
+/// Saves an automatic checkpoint. A name that is taken must not cost the run its changes.
+fn save_checkpoint(
+    transaction: &mut Transaction<'_>,
+    fork: &ForkName,
+    name: &CheckpointName,
+    version: VersionId,
+    message: &str,
+) -> Result<CheckpointName> {
+    let view = transaction.view();
+    let free = numbered(name.as_str(), "", |text| {
+        let taken = || VaultError::CheckpointExists { fork: fork.clone(), name: name.clone() };
+        let name = CheckpointName::parse(&text).map_err(|_| taken())?;
+        Ok(view.checkpoint(fork, &name)?.is_none().then_some(name))
+    })?;
+    let at = transaction.now();
+    transaction.writer.insert_checkpoint(&CheckpointRecord {
+        fork: fork.clone(),
+        name: free.clone(),
+        version,
+        automatic: true,
+        message: message.to_owned(),
+        at,
+    })?;
+    Ok(free)
+}
+
+/// The first of `STEMend`, `STEMend-2`, `STEMend-3` … that `take` takes; the stem gives way to the length limit.
+fn numbered<T>(stem: &str, end: &str, take: impl Fn(String) -> Result<Option<T>>) -> Result<T> {
+    let mut number = 1_u64;
+    loop {
+        let end = if number == 1 { end.to_owned() } else { format!("{end}-{number}") };
+        let room = NAME_BYTES_MAX - end.len();
+        // Names are ASCII, so that any cut is one between characters.
+        let stem = stem.get(..room).unwrap_or(stem);
+        if let Some(taken) = take(format!("{stem}{end}"))? {
+            return Ok(taken);
+        }
+        number += 1;
+    }
+}

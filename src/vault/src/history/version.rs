@@ -1,0 +1,199 @@
+//! Versions: immutable records of a root tree, and the references that lead to them.
+
+use avfs_types::clock::Timestamp;
+use avfs_types::encode::{put_bytes, put_number};
+use avfs_types::ids::{DIGEST_BYTES, DigestKind, ForkName, PREFIX_HEX_DIGITS_MIN, RunPrefix, VersionId};
+use avfs_types::path::TreePath;
+use avfs_types::reference::{Base, Reference};
+
+use super::run::{find_run, run_of_word};
+use crate::backend::{Reader, VersionRecord};
+use crate::page::DirRef;
+use crate::tree::Pages;
+use crate::{Result, VaultError, require_version, tree};
+
+/// Versions named in the message about an ambiguous reference.
+const EXAMPLES_MAX: usize = 4;
+
+/// A version before it has an id.
+pub struct Draft<'a> {
+    pub message: &'a str,
+    pub run: Option<&'a str>,
+    pub parents: Vec<VersionId>,
+}
+
+impl Draft<'_> {
+    #[must_use]
+    pub fn finish(self, root: &DirRef, author: &str, at: Timestamp) -> VersionRecord {
+        let mut version = VersionRecord {
+            id: VersionId([0; DIGEST_BYTES]),
+            root: root.tree,
+            content: root.content,
+            parents: self.parents,
+            run: self.run.map(str::to_owned),
+            message: self.message.to_owned(),
+            author: author.to_owned(),
+            at,
+            entries: root.totals.entries,
+            bytes: root.totals.bytes,
+            pruned_at: None,
+        };
+        version.id = id_of(&version);
+        version
+    }
+}
+
+/// The id a version's record must have.
+#[must_use]
+pub fn id_of(version: &VersionRecord) -> VersionId {
+    let mut bytes = Vec::with_capacity(256);
+    bytes.extend_from_slice(&version.root.0);
+    bytes.extend_from_slice(&version.content.0);
+    put_number(&mut bytes, version.parents.len() as u64);
+    version.parents.iter().for_each(|parent| bytes.extend_from_slice(&parent.0));
+    bytes.extend_from_slice(&version.at.0.to_be_bytes());
+    put_number(&mut bytes, version.entries);
+    put_number(&mut bytes, version.bytes);
+    for text in [&version.message, &version.author] {
+        put_bytes(&mut bytes, text.as_bytes());
+    }
+    bytes.push(u8::from(version.run.is_some()));
+    put_bytes(&mut bytes, version.run.as_deref().unwrap_or("").as_bytes());
+    VersionId(DigestKind::Version.digest(&bytes))
+}
+
+/// The root directory of a version whose files are kept.
+pub fn root_of(version: &VersionRecord) -> Result<DirRef> {
+    if version.pruned_at.is_some() {
+        return Err(VaultError::Pruned { id: version.id });
+    }
+    check_entries(version.entries)?;
+    let totals = crate::page::Totals { entries: version.entries, bytes: version.bytes, links: 0 };
+    Ok(DirRef { tree: version.root, content: version.content, totals })
+}
+
+/// A version of more entries is neither made nor read.
+pub fn check_entries(entries: u64) -> Result<()> {
+    if entries > tree::ENTRIES_MAX {
+        return Err(VaultError::TooManyEntries { entries });
+    }
+    Ok(())
+}
+
+/// As [`root_of`], with the number of linked entries, which the record does not keep.
+pub fn full_root_of(reader: &dyn Reader, version: &VersionRecord) -> Result<DirRef> {
+    let root = root_of(version)?;
+    let (_, body) = tree::open(&reader as &dyn Pages, &root, &TreePath::root())?;
+    Ok(DirRef { totals: body.totals(), ..root })
+}
+
+/// The version it leads to, and the fork it went through.
+pub fn resolve(reader: &dyn Reader, reference: &Reference) -> Result<(VersionRecord, Option<ForkName>)> {
+    let (id, fork) = match &reference.base {
+        Base::Run(run) => (of_run(reader, reference, run)?, None),
+        Base::Checkpoint(fork, name) => {
+            if reader.fork(fork)?.is_none() {
+                return Err(VaultError::NoFork { name: fork.clone() });
+            }
+            let found = reader.checkpoint(fork, name)?;
+            let found =
+                found.ok_or_else(|| VaultError::NoCheckpoint { fork: fork.clone(), name: name.clone() })?;
+            (found.version, Some(fork.clone()))
+        }
+        Base::Name(name) => by_name(reader, reference, name)?,
+    };
+    let mut version = require_version(reader, &id)?;
+    for _ in 0..reference.back {
+        let parent = version.parents.first();
+        let parent =
+            parent.ok_or_else(|| VaultError::BeforeFirst { reference: reference.text().to_owned() })?;
+        version = require_version(reader, parent)?;
+    }
+    Ok((version, fork))
+}
+
+/// What a run made; where it changed nothing, what it began with.
+fn of_run(reader: &dyn Reader, reference: &Reference, text: &str) -> Result<VersionId> {
+    let prefix = RunPrefix::parse(text).ok();
+    let run = prefix.map_or(Ok(None), |prefix| find_run(reader, &prefix))?;
+    let Some(run) = run else {
+        // Versions name the runs that made them, also those that no journal knows.
+        return reader.version_of_run(text)?.ok_or_else(|| unknown(reference));
+    };
+    let without = |reason| VaultError::RunWithoutVersion { id: run.id.clone(), reason };
+    let id = run.version_after.or(run.version_before);
+    let id = id.ok_or_else(|| without("it ended before it had one"))?;
+    match reader.version(&id)? {
+        Some(_) => Ok(id),
+        None => Err(without("its fork was deleted, and gc has taken the version with it")),
+    }
+}
+
+/// A fork of that name comes first; digits mean a version only where no fork has the name.
+fn by_name(reader: &dyn Reader, reference: &Reference, name: &str) -> Result<(VersionId, Option<ForkName>)> {
+    if let Some(fork) = reader.fork(&ForkName::parse(name).map_err(|_| unknown(reference))?)? {
+        return Ok((fork.head, Some(fork.name)));
+    }
+    let hex = name.to_ascii_lowercase();
+    let digits = hex.len() >= PREFIX_HEX_DIGITS_MIN && hex.len() <= 2 * DIGEST_BYTES;
+    if !digits || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Err(unknown_to(reader, reference, name));
+    }
+    let found = reader.versions_with_prefix(&hex, 100)?;
+    match found.as_slice() {
+        [] => Err(unknown_to(reader, reference, name)),
+        [only] => Ok((*only, None)),
+        many => {
+            let examples: Vec<String> = many.iter().take(EXAMPLES_MAX).map(VersionId::short).collect();
+            Err(VaultError::AmbiguousRef {
+                reference: reference.text().to_owned(),
+                count: many.len(),
+                examples: examples.join(", "),
+            })
+        }
+    }
+}
+
+fn unknown(reference: &Reference) -> VaultError {
+    VaultError::UnknownRef { reference: reference.text().chars().take(80).collect(), run: None }
+}
+
+/// A run's id without `run:` is easily taken from a list of runs.
+fn unknown_to(reader: &dyn Reader, reference: &Reference, name: &str) -> VaultError {
+    let reference = reference.text().chars().take(80).collect();
+    VaultError::UnknownRef { reference, run: run_of_word(reader, name) }
+}
+
+/// A version and its first parents, newest first; stops at a version that is not there.
+pub struct History<'a> {
+    reader: &'a dyn Reader,
+    next: Option<VersionId>,
+    seen: std::collections::HashSet<VersionId>,
+}
+
+impl<'a> History<'a> {
+    #[must_use]
+    pub fn new(reader: &'a dyn Reader, from: VersionId) -> Self {
+        Self { reader, next: Some(from), seen: std::collections::HashSet::new() }
+    }
+}
+
+impl Iterator for History<'_> {
+    type Item = Result<VersionRecord>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let id = self.next.take()?;
+        // Ids are digests of their parents' ids, so only a forged vault can hold a cycle.
+        if !self.seen.insert(id) {
+            let detail = "it is its own ancestor".to_owned();
+            return Some(Err(VaultError::DamagedObject { kind: "version", id: id.short(), detail }));
+        }
+        match require_version(self.reader, &id) {
+            Ok(version) => {
+                self.next = version.parents.first().copied();
+                Some(Ok(version))
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! What differs between two trees: equal subtrees and equal pages are never opened.
+
+use std::collections::HashMap;
+
+use avfs_types::path::TreePath;
+
+use super::page::{Body, DirMeta, DirRef, Entry, FileContent, Node, PageRef};
+use super::tree;
+use super::tree::Pages;
+use crate::{Result, set_ids};
+
+/// One path that differs. A directory's own metadata stands beside its reference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub path: TreePath,
+    pub kind: ChangeKind,
+    pub before: Option<Side>,
+    pub after: Option<Side>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Side {
+    pub node: Node,
+    pub dir_meta: Option<DirMeta>,
+}
+
+impl Change {
+    /// Whether a file that was written to the host differs by nothing but setuid and setgid bits that were stripped.
+    #[must_use]
+    pub fn is_stripped(&self) -> bool {
+        match (self.before.as_ref().map(|side| &side.node), self.after.as_ref().map(|side| &side.node)) {
+            (Some(Node::File(version)), Some(Node::File(host))) => {
+                let same =
+                    (version.content, version.xattrs, version.link) == (host.content, host.xattrs, host.link);
+                same && set_ids::has_mode(host.mode, version.mode)
+            }
+            (Some(_) | None, _) => false,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    Added,
+    Deleted,
+    Modified,
+    Renamed {
+        from: TreePath,
+    },
+    /// Mode, extended attributes or hardlinks, but not the content.
+    Mode,
+    /// A file became a directory, a link became a file, and so on.
+    Type,
+    /// Nothing but the modification time.
+    Time,
+}
+
+/// Every change from one root to another, sorted by path.
+pub fn diff(pages: &dyn Pages, before: &DirRef, after: &DirRef) -> Result<Vec<Change>> {
+    let mut changes = Vec::new();
+    let mut pairs = vec![(TreePath::root(), Some(*before), Some(*after))];
+    while let Some((path, a, b)) = pairs.pop() {
+        if a.map(|dir| dir.tree) == b.map(|dir| dir.tree) {
+            continue;
+        }
+        let open = |dir: Option<DirRef>| dir.map(|dir| tree::open(pages, &dir, &path)).transpose();
+        let (old, new) = (open(a)?, open(b)?);
+        changes.extend(dir_change(&path, (a, &old), (b, &new)));
+        for (old, new) in differing(pages, old.map(|top| top.1), new.map(|top| top.1))? {
+            let Some(name) = old.as_ref().or(new.as_ref()).map(|entry| entry.name.clone()) else { continue };
+            let path = path.join(&name);
+            let (old, new) = (old.map(|entry| entry.node), new.map(|entry| entry.node));
+            let dir_of = |node: &Option<Node>| match node {
+                Some(Node::Dir(dir)) => Some(*dir),
+                Some(Node::File(_) | Node::Symlink(_) | Node::Fifo(_)) | None => None,
+            };
+            let (old_dir, new_dir) = (dir_of(&old), dir_of(&new));
+            let other = |node: Option<Node>| node.filter(|node| !matches!(node, Node::Dir(_)));
+            let (old, new) = (other(old), other(new));
+            changes.extend(leaf_change(&path, old, new, old_dir.is_some() || new_dir.is_some()));
+            if old_dir.is_some() || new_dir.is_some() {
+                pairs.push((path, old_dir, new_dir));
+            }
+        }
+    }
+    Ok(in_order(changes))
+}
+
+/// Sorted by path; a directory that gave way to a file, or the reverse, becomes one change of type.
+fn in_order(mut changes: Vec<Change>) -> Vec<Change> {
+    changes.sort_by(|a, b| a.path.cmp(&b.path));
+    let mut ordered: Vec<Change> = Vec::with_capacity(changes.len());
+    for change in changes {
+        match ordered.last_mut() {
+            Some(last) if last.path == change.path => {
+                last.kind = ChangeKind::Type;
+                last.before = last.before.take().or(change.before);
+                last.after = last.after.take().or(change.after);
+            }
+            _ => ordered.push(change),
+        }
+    }
+    ordered
+}
+
+fn dir_change(
+    path: &TreePath,
+    (a, old): (Option<DirRef>, &Option<(DirMeta, Body)>),
+    (b, new): (Option<DirRef>, &Option<(DirMeta, Body)>),
+) -> Option<Change> {
+    let side = |dir: Option<DirRef>, top: &Option<(DirMeta, Body)>| {
+        dir.map(|dir| Side { node: Node::Dir(dir), dir_meta: top.as_ref().map(|(meta, _)| meta.clone()) })
+    };
+    let kind = match (old, new) {
+        (None, None) => return None,
+        (None, Some(_)) => ChangeKind::Added,
+        (Some(_), None) => ChangeKind::Deleted,
+        (Some((old, _)), Some((new, _))) if (old.mode, old.xattrs) != (new.mode, new.xattrs) => {
+            ChangeKind::Mode
+        }
+        (Some((old, _)), Some((new, _))) if old.mtime != new.mtime => ChangeKind::Time,
+        (Some(_), Some(_)) => return None,
+    };
+    Some(Change { path: path.clone(), kind, before: side(a, old), after: side(b, new) })
+}
+
+fn leaf_change(path: &TreePath, old: Option<Node>, new: Option<Node>, with_dir: bool) -> Option<Change> {
+    let kind = match (&old, &new) {
+        (None, None) => return None,
+        // The other half of this change is a directory, found when that is opened.
+        (None, Some(_)) if with_dir => ChangeKind::Type,
+        (Some(_), None) if with_dir => ChangeKind::Type,
+        (None, Some(_)) => ChangeKind::Added,
+        (Some(_), None) => ChangeKind::Deleted,
+        (Some(old), Some(new)) => compare(old, new)?,
+    };
+    let side = |node: Option<Node>| node.map(|node| Side { node, dir_meta: None });
+    Some(Change { path: path.clone(), kind, before: side(old), after: side(new) })
+}
+
+/// How two nodes under one name differ.
+fn compare(old: &Node, new: &Node) -> Option<ChangeKind> {
+    let same_times = |same: bool| if same { None } else { Some(ChangeKind::Time) };
+    match (old, new) {
+        (Node::File(a), Node::File(b)) => {
+            if a.content.id() != b.content.id() {
+                Some(ChangeKind::Modified)
+            } else if (a.mode, a.xattrs, a.link) != (b.mode, b.xattrs, b.link) {
+                Some(ChangeKind::Mode)
+            } else {
+                same_times(a.mtime == b.mtime)
+            }
+        }
+        (Node::Symlink(a), Node::Symlink(b)) => {
+            if a.target != b.target {
+                Some(ChangeKind::Modified)
+            } else if a.link != b.link {
+                Some(ChangeKind::Mode)
+            } else {
+                same_times(a.mtime == b.mtime)
+            }
+        }
+        (Node::Fifo(a), Node::Fifo(b)) => {
+            if (a.mode, a.link) != (b.mode, b.link) {
+                Some(ChangeKind::Mode)
+            } else {
+                same_times(a.mtime == b.mtime)
+            }
+        }
+        (Node::File(_) | Node::Symlink(_) | Node::Fifo(_) | Node::Dir(_), _) => Some(ChangeKind::Type),
+    }
+}
+
+/// A page not opened yet, or an entry.
+enum Item {
+    Page { level: u8, page: PageRef },
+    Entry(Entry),
+}
+
+impl Item {
+    fn name(&self) -> &[u8] {
+        match self {
+            Self::Page { page, .. } => &page.first,
+            Self::Entry(entry) => &entry.name,
+        }
+    }
+}
+
+/// What is left of one side, the next item last.
+struct Cursor<'a> {
+    pages: &'a dyn Pages,
+    items: Vec<Item>,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(pages: &'a dyn Pages, body: Option<Body>) -> Self {
+        let mut cursor = Self { pages, items: Vec::new() };
+        if let Some(body) = body {
+            cursor.push(body);
+        }
+        cursor
+    }
+
+    fn push(&mut self, body: Body) {
+        match body {
+            Body::Leaf(entries) => self.items.extend(entries.into_iter().rev().map(Item::Entry)),
+            Body::Inner { level, pages } => {
+                let items = pages.into_iter().rev().map(|page| Item::Page { level: level - 1, page });
+                self.items.extend(items);
+            }
+        }
+    }
+
+    /// Replaces the page that comes next by what is in it.
+    fn open(&mut self) -> Result<()> {
+        match self.items.pop() {
+            Some(Item::Page { level, page }) => {
+                let body = tree::beneath(self.pages, level + 1, &page)?;
+                self.push(body);
+            }
+            Some(entry @ Item::Entry(_)) => self.items.push(entry),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn take(&mut self) -> Option<Entry> {
+        match self.items.pop() {
+            Some(Item::Entry(entry)) => Some(entry),
+            Some(page @ Item::Page { .. }) => {
+                self.items.push(page);
+                None
+            }
+            None => None,
+        }
+    }
+}
+
+type EntryPair = (Option<Entry>, Option<Entry>);
+
+/// The entries of two directories that are not the same, in the order of their names.
+fn differing(pages: &dyn Pages, old: Option<Body>, new: Option<Body>) -> Result<Vec<EntryPair>> {
+    let (mut a, mut b) = (Cursor::new(pages, old), Cursor::new(pages, new));
+    let mut found = Vec::new();
+    loop {
+        match (a.items.last(), b.items.last()) {
+            (None, None) => return Ok(found),
+            (Some(Item::Page { .. }), None) => a.open()?,
+            (None, Some(Item::Page { .. })) => b.open()?,
+            (Some(Item::Entry(_)), None) => found.push((a.take(), None)),
+            (None, Some(Item::Entry(_))) => found.push((None, b.take())),
+            (Some(Item::Page { page: x, .. }), Some(Item::Page { page: y, .. })) if x.tree == y.tree => {
+                a.items.pop();
+                b.items.pop();
+            }
+            (Some(Item::Page { level: x, .. }), Some(Item::Page { level: y, .. })) if x > y => a.open()?,
+            (Some(Item::Page { level: x, .. }), Some(Item::Page { level: y, .. })) if x < y => b.open()?,
+            (Some(left @ Item::Page { .. }), Some(right @ Item::Page { .. })) => {
+                if left.name() <= right.name() {
+                    a.open()?;
+                } else {
+                    b.open()?;
+                }
+            }
+            (Some(left @ Item::Page { .. }), Some(Item::Entry(entry))) => {
+                if entry.name.as_slice() < left.name() {
+                    found.push((None, b.take()));
+                } else {
+                    a.open()?;
+                }
+            }
+            (Some(Item::Entry(entry)), Some(right @ Item::Page { .. })) => {
+                if entry.name.as_slice() < right.name() {
+                    found.push((a.take(), None));
+                } else {
+                    b.open()?;
+                }
+            }
+            (Some(Item::Entry(x)), Some(Item::Entry(y))) => match x.name.cmp(&y.name) {
+                std::cmp::Ordering::Less => found.push((a.take(), None)),
+                std::cmp::Ordering::Greater => found.push((None, b.take())),
+                std::cmp::Ordering::Equal => {
+                    let same = x == y;
+                    let pair = (a.take(), b.take());
+                    if !same {
+                        found.push(pair);
+                    }
+                }
+            },
+        }
+    }
+}
+
+/// Pairs files that went with files that came and have the same content; each is used once.
+#[must_use]
+pub fn find_renames(changes: Vec<Change>) -> Vec<Change> {
+    let file = |side: &Option<Side>| match side {
+        Some(Side { node: Node::File(file), .. }) if file.size > 0 => Some((file.content, file.size)),
+        Some(_) | None => None,
+    };
+    let mut gone: HashMap<(FileContent, u64), Vec<usize>> = HashMap::new();
+    for (at, change) in changes.iter().enumerate().rev() {
+        if change.kind == ChangeKind::Deleted
+            && let Some(key) = file(&change.before)
+        {
+            gone.entry(key).or_default().push(at);
+        }
+    }
+    let mut from: HashMap<usize, usize> = HashMap::new();
+    for (at, change) in changes.iter().enumerate() {
+        if change.kind == ChangeKind::Added
+            && let Some(key) = file(&change.after)
+            && let Some(old) = gone.get_mut(&key).and_then(Vec::pop)
+        {
+            from.insert(at, old);
+        }
+    }
+    let used: std::collections::HashSet<usize> = from.values().copied().collect();
+    let mut slots: Vec<Option<Change>> = changes.into_iter().map(Some).collect();
+    let mut found = Vec::with_capacity(slots.len());
+    for at in 0..slots.len() {
+        if used.contains(&at) {
+            continue;
+        }
+        let old = from.get(&at).and_then(|old| slots[*old].take());
+        let Some(mut change) = slots[at].take() else { continue };
+        if let Some(old) = old {
+            change.kind = ChangeKind::Renamed { from: old.path };
+            change.before = old.before;
+        }
+        found.push(change);
+    }
+    found
+}

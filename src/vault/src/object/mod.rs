@@ -1,0 +1,17 @@
+//! Immutable objects: blobs, pages of trees, and how they are read, written, edited and compared.
+
+pub mod chunk;
+pub mod codec;
+pub mod content;
+pub mod delta;
+pub mod diff;
+pub mod edit;
+pub mod file_content;
+pub mod ingest;
+pub mod links;
+pub mod object_writer;
+pub mod page;
+pub mod page_codec;
+pub mod pages;
+pub mod reach;
+pub mod tree;

@@ -1,0 +1,247 @@
+//! Directories as objects: entries in pages, and the two digests of each.
+//!
+//! A directory is a sorted list of entries, cut into pages where the NAME of an entry says so, and pages of
+//! pages above that. An edit therefore rewrites only the pages on its way, and the same names are always cut
+//! in the same places, on every machine. The top page of a directory carries the directory's own metadata.
+
+use avfs_types::clock::FileTime;
+use avfs_types::ids::{BlobId, ContentId, LinkId, TreeId};
+
+/// An entry in 2^5 begins a page.
+const RANK_BITS: u32 = 5;
+/// No name has a rank that would begin pages above this level: a rank is counted in 64 bits.
+pub const LEVEL_MAX: u8 = 12;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub name: Vec<u8>,
+    pub node: Node,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Node {
+    File(FileNode),
+    Symlink(SymlinkNode),
+    Fifo(FifoNode),
+    Dir(DirRef),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileNode {
+    pub mode: u32,
+    pub mtime: FileTime,
+    pub size: u64,
+    pub content: FileContent,
+    pub xattrs: Option<BlobId>,
+    pub link: Option<LinkId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileContent {
+    /// One blob.
+    Whole(BlobId),
+    /// A list of chunks and holes.
+    Chunked(BlobId),
+}
+
+impl FileContent {
+    #[must_use]
+    pub fn id(&self) -> &BlobId {
+        match self {
+            Self::Whole(id) | Self::Chunked(id) => id,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SymlinkNode {
+    pub mtime: FileTime,
+    pub target: Vec<u8>,
+    pub link: Option<LinkId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FifoNode {
+    pub mode: u32,
+    pub mtime: FileTime,
+    pub link: Option<LinkId>,
+}
+
+/// A directory as its parent, or a version, knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirRef {
+    pub tree: TreeId,
+    pub content: ContentId,
+    pub totals: Totals,
+}
+
+/// Sums over everything beneath a directory or in a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub entries: u64,
+    /// Bytes of the files, each name counted.
+    pub bytes: u64,
+    /// Entries that belong to a hardlink group.
+    pub links: u64,
+}
+
+impl std::ops::AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        self.entries = self.entries.saturating_add(other.entries);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.links = self.links.saturating_add(other.links);
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirMeta {
+    pub mode: u32,
+    pub mtime: FileTime,
+    pub xattrs: Option<BlobId>,
+}
+
+impl Default for DirMeta {
+    fn default() -> Self {
+        Self { mode: 0o755, mtime: FileTime::default(), xattrs: None }
+    }
+}
+
+/// A page beneath the top of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageRef {
+    /// The first name in it.
+    pub first: Vec<u8>,
+    pub tree: TreeId,
+    pub content: ContentId,
+    pub totals: Totals,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    Leaf(Vec<Entry>),
+    /// Pages of level `level - 1`; level 1 holds leaves.
+    Inner {
+        level: u8,
+        pages: Vec<PageRef>,
+    },
+}
+
+/// An object of the tree table. Only the top page of a directory has `meta`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub meta: Option<DirMeta>,
+    pub body: Body,
+}
+
+/// An encoded page and what its parent will say of it.
+pub struct Sealed {
+    pub tree: TreeId,
+    pub content: ContentId,
+    pub totals: Totals,
+    pub data: Vec<u8>,
+}
+
+/// How high up a name begins a page: 0 not at all, 1 a leaf, 2 also the page above, and so on.
+///
+/// FNV-1a with a finishing mix; part of the format, never to be changed.
+#[must_use]
+pub fn rank(name: &[u8]) -> u32 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in name {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^= hash >> 33;
+    hash.trailing_zeros() / RANK_BITS
+}
+
+impl Node {
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let links = u64::from(self.link().is_some());
+        match self {
+            Self::File(file) => Totals { entries: 1, bytes: file.size, links },
+            Self::Symlink(_) | Self::Fifo(_) => Totals { entries: 1, bytes: 0, links },
+            Self::Dir(dir) => Totals { entries: dir.totals.entries.saturating_add(1), ..dir.totals },
+        }
+    }
+
+    #[must_use]
+    pub fn link(&self) -> Option<LinkId> {
+        match self {
+            Self::File(file) => file.link,
+            Self::Symlink(symlink) => symlink.link,
+            Self::Fifo(fifo) => fifo.link,
+            Self::Dir(_) => None,
+        }
+    }
+
+    /// The same node in another link group.
+    #[must_use]
+    pub fn with_link(mut self, link: Option<LinkId>) -> Self {
+        match &mut self {
+            Self::File(file) => file.link = link,
+            Self::Symlink(symlink) => symlink.link = link,
+            Self::Fifo(fifo) => fifo.link = link,
+            Self::Dir(_) => {}
+        }
+        self
+    }
+
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::File(_) => "file",
+            Self::Symlink(_) => "symlink",
+            Self::Fifo(_) => "fifo",
+            Self::Dir(_) => "dir",
+        }
+    }
+}
+
+impl Body {
+    /// How many levels of pages lie beneath it.
+    #[must_use]
+    pub fn level(&self) -> u8 {
+        match self {
+            Self::Leaf(_) => 0,
+            Self::Inner { level, .. } => *level,
+        }
+    }
+
+    /// The first name in it.
+    #[must_use]
+    pub fn first(&self) -> &[u8] {
+        match self {
+            Self::Leaf(entries) => entries.first().map_or(b"", |entry| &entry.name),
+            Self::Inner { pages, .. } => pages.first().map_or(b"", |page| &page.first),
+        }
+    }
+
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let mut sum = Totals::default();
+        match self {
+            Self::Leaf(entries) => entries.iter().for_each(|entry| sum += entry.node.totals()),
+            Self::Inner { pages, .. } => pages.iter().for_each(|page| sum += page.totals),
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_part_of_the_format() {
+        let ranks: Vec<u32> = (0..2000).map(|n| rank(format!("name{n}").as_bytes())).collect();
+        let begin_page = ranks.iter().filter(|rank| **rank >= 1).count();
+        assert!((30..100).contains(&begin_page), "{begin_page} of 2000 names begin a page");
+        assert_eq!(rank(b""), 0);
+        assert_eq!(u32::from(LEVEL_MAX), u64::BITS / RANK_BITS);
+        let bytes: Vec<u8> = ranks.iter().map(|rank| u8::try_from(*rank).unwrap()).collect();
+        let digest = blake3::hash(&bytes);
+        assert_eq!(digest.to_hex()[..16], *"4b8e2777efa328cc");
+    }
+}

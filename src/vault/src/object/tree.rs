@@ -1,0 +1,211 @@
+//! Reading trees: pages checked against their digests, lookups, listings.
+
+use avfs_types::ids::{DigestKind, TreeId};
+use avfs_types::path::TreePath;
+
+use super::page::{Body, DirMeta, DirRef, Entry, Node, Page, PageRef};
+use crate::backend::Reader;
+use crate::{Result, VaultError};
+
+/// Entries of one version. A few pages that are shared again and again stand for any number of paths, and whoever walks
+/// them comes by each.
+pub const ENTRIES_MAX: u64 = 1 << 25;
+
+/// Where pages come from: the store, or pages not stored yet with the store behind them.
+pub trait Pages {
+    fn page(&self, id: &TreeId) -> Result<Page>;
+}
+
+impl Pages for &dyn Reader {
+    fn page(&self, id: &TreeId) -> Result<Page> {
+        let data =
+            self.tree(id)?.ok_or_else(|| VaultError::MissingObject { kind: "tree", id: id.short() })?;
+        check_page(id, &data)
+    }
+}
+
+/// Decodes a page after making sure that it is the one that was asked for.
+pub fn check_page(id: &TreeId, data: &[u8]) -> Result<Page> {
+    if DigestKind::Tree.digest(data) != id.0 {
+        let detail = "its digest does not match".to_owned();
+        return Err(VaultError::DamagedObject { kind: "tree", id: id.short(), detail });
+    }
+    Page::decode(data).map_err(|error| VaultError::damaged("tree", &id.short(), &error))
+}
+
+/// A directory, whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dir {
+    pub meta: DirMeta,
+    pub entries: Vec<Entry>,
+}
+
+/// The top page of a directory.
+pub fn top(pages: &dyn Pages, id: &TreeId) -> Result<(DirMeta, Body)> {
+    let page = pages.page(id)?;
+    let meta = page.meta.ok_or_else(|| VaultError::DamagedObject {
+        kind: "tree",
+        id: id.short(),
+        detail: "a page stands where a directory should be".to_owned(),
+    })?;
+    Ok((meta, page.body))
+}
+
+/// The top page of a directory that a walk has come to. No walk sees more entries than its root counts: what lies
+/// beneath a directory must be as many as its entry says.
+pub fn open(pages: &dyn Pages, dir: &DirRef, at: &TreePath) -> Result<(DirMeta, Body)> {
+    if at.is_too_deep() {
+        return Err(VaultError::TooDeep { path: at.shortened() });
+    }
+    let (meta, body) = top(pages, &dir.tree)?;
+    if body.totals().entries == dir.totals.entries {
+        return Ok((meta, body));
+    }
+    let detail = "its number of entries is not the one its parent records".to_owned();
+    Err(VaultError::DamagedObject { kind: "tree", id: dir.tree.short(), detail })
+}
+
+/// What a page of level `above` refers to, if it is one: a page of the next level that begins with the name it should.
+pub fn beneath(pages: &dyn Pages, above: u8, child: &PageRef) -> Result<Body> {
+    let page = pages.page(&child.tree)?;
+    let fits = page.meta.is_none()
+        && page.body.level() + 1 == above
+        && page.body.first() == child.first
+        && page.body.totals().entries == child.totals.entries;
+    if fits {
+        return Ok(page.body);
+    }
+    let detail = "it is not the page that the one above it refers to".to_owned();
+    Err(VaultError::DamagedObject { kind: "tree", id: child.tree.short(), detail })
+}
+
+/// A directory with all its entries, in order.
+pub fn dir(pages: &dyn Pages, id: &TreeId) -> Result<Dir> {
+    whole(pages, top(pages, id)?, &mut Err)
+}
+
+/// As [`open`], with all its entries, but for those of pages that cannot be read where `tolerate` lets that pass.
+pub fn open_whole(
+    pages: &dyn Pages,
+    dir: &DirRef,
+    at: &TreePath,
+    tolerate: &mut dyn FnMut(VaultError) -> Result<()>,
+) -> Result<Dir> {
+    whole(pages, open(pages, dir, at)?, tolerate)
+}
+
+fn whole(
+    pages: &dyn Pages,
+    (meta, body): (DirMeta, Body),
+    tolerate: &mut dyn FnMut(VaultError) -> Result<()>,
+) -> Result<Dir> {
+    let mut entries = Vec::new();
+    let mut waiting = vec![body];
+    while let Some(body) = waiting.pop() {
+        match body {
+            Body::Leaf(mut leaf) => entries.append(&mut leaf),
+            Body::Inner { level, pages: children } => {
+                for child in children.iter().rev() {
+                    match beneath(pages, level, child) {
+                        Ok(body) => waiting.push(body),
+                        Err(error) => tolerate(error)?,
+                    }
+                }
+            }
+        }
+    }
+    Ok(Dir { meta, entries })
+}
+
+/// One entry of a directory.
+pub fn entry(pages: &dyn Pages, dir: &TreeId, name: &[u8]) -> Result<Option<Node>> {
+    entry_in(pages, &top(pages, dir)?.1, name)
+}
+
+/// As [`entry`], for a directory whose top page is at hand.
+pub fn entry_in(pages: &dyn Pages, body: &Body, name: &[u8]) -> Result<Option<Node>> {
+    match body {
+        Body::Leaf(entries) => {
+            let found = entries.binary_search_by(|entry| entry.name.as_slice().cmp(name));
+            Ok(found.ok().map(|at| entries[at].node.clone()))
+        }
+        Body::Inner { level, pages: children } => {
+            let after = children.partition_point(|child| child.first.as_slice() <= name);
+            match after.checked_sub(1) {
+                None => Ok(None),
+                // A directory has a handful of levels of pages at most.
+                Some(at) => entry_in(pages, &beneath(pages, *level, &children[at])?, name),
+            }
+        }
+    }
+}
+
+/// What a path leads to, from a root directory; symbolic links are entries like any other.
+pub fn lookup(pages: &dyn Pages, root: &DirRef, path: &TreePath) -> Result<Option<Node>> {
+    let mut node = Node::Dir(*root);
+    for name in path.components() {
+        let Node::Dir(dir) = &node else { return Ok(None) };
+        match entry(pages, &dir.tree, name)? {
+            Some(found) => node = found,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(node))
+}
+
+/// As [`lookup`], for a path that must be there.
+pub fn require(pages: &dyn Pages, root: &DirRef, path: &TreePath) -> Result<Node> {
+    lookup(pages, root, path)?.ok_or_else(|| VaultError::NoPath { path: path.clone() })
+}
+
+/// Everything beneath a directory, parents before children, in the order of the names; never recursing on
+/// the stack, however deep the tree.
+pub struct Walk<'a> {
+    pages: &'a dyn Pages,
+    open: Vec<(TreePath, std::vec::IntoIter<Entry>)>,
+    descend: Option<(TreePath, DirRef)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Walked {
+    pub path: TreePath,
+    pub node: Node,
+}
+
+impl<'a> Walk<'a> {
+    #[must_use]
+    pub fn new(pages: &'a dyn Pages, root: &DirRef, at: &TreePath) -> Self {
+        Self { pages, open: Vec::new(), descend: Some((at.clone(), *root)) }
+    }
+
+    /// Leaves out what lies beneath the directory that came last.
+    pub fn skip_dir(&mut self) {
+        self.descend = None;
+    }
+
+    fn step(&mut self) -> Result<Option<Walked>> {
+        if let Some((path, dir)) = self.descend.take() {
+            let entries = open_whole(self.pages, &dir, &path, &mut Err)?.entries;
+            self.open.push((path, entries.into_iter()));
+        }
+        while let Some((path, entries)) = self.open.last_mut() {
+            if let Some(entry) = entries.next() {
+                let path = path.join(&entry.name);
+                if let Node::Dir(dir) = &entry.node {
+                    self.descend = Some((path.clone(), *dir));
+                }
+                return Ok(Some(Walked { path, node: entry.node }));
+            }
+            self.open.pop();
+        }
+        Ok(None)
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Result<Walked>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step().transpose()
+    }
+}

@@ -1,0 +1,364 @@
+//! The vault: opens or makes one, and runs its transactions.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use avfs_hostfs::lock::{FileLock, LockError, Mode};
+use avfs_hostfs::random;
+use avfs_types::clock::{Clock, Timestamp};
+use avfs_types::ids::{ForkName, VersionId, to_hex};
+
+use crate::audit::Event;
+use crate::backend::sqlite::{OpenOptions, SqliteBackend, sibling};
+use crate::backend::{
+    Backend, BackendError, BlobRecord, Durability, ForkRecord, Life, Reader, VersionRecord, Writer,
+};
+use crate::error::{Result, VaultError};
+use crate::own::{UNFINISHED_INFIX, is_unfinished_name};
+use crate::page::{DirMeta, DirRef};
+use crate::pages::NewPages;
+use crate::version::{Draft, check_entries};
+use crate::{audit, pages, quota};
+
+/// Keys of the `meta` table.
+pub mod key {
+    pub const VAULT_ID: &str = "vault_id";
+    pub const CREATED_AT: &str = "created_at";
+    /// The directory the vault is bound to: `..` when it lies in that directory's `.avfs`.
+    pub const BOUND: &str = "bound";
+}
+
+/// Who acts and what time it is: the edge knows, the library is told.
+#[derive(Clone)]
+pub struct Context {
+    pub clock: Arc<dyn Clock>,
+    pub actor: String,
+}
+
+/// Tells which versions are in use though no fork and no checkpoint may lead to them.
+type InUse = Box<dyn Fn() -> std::io::Result<Vec<VersionId>> + Send + Sync>;
+
+/// One vault, shared by threads.
+pub struct Vault {
+    backend: Box<dyn Backend>,
+    path: Option<PathBuf>,
+    context: Context,
+    in_use: Option<InUse>,
+}
+
+/// How often a new file may be swept before it is locked.
+const BEGIN_TRIES_MAX: u32 = 100;
+
+/// What is not yet the vault `path`, or no longer.
+fn unfinished_name(path: &Path) -> Result<PathBuf> {
+    let unique = random::suffix().map_err(VaultError::Input)?;
+    Ok(sibling(path, &format!("{UNFINISHED_INFIX}{unique}")))
+}
+
+/// Makes a file that will be a vault, locked by this process before anything is in it.
+fn begin(path: &Path) -> Result<(PathBuf, FileLock)> {
+    for _ in 0..BEGIN_TRIES_MAX {
+        let unfinished = unfinished_name(path)?;
+        SqliteBackend::make_file(&unfinished)?;
+        avfs_types::pause::point("vault-begun");
+        match FileLock::try_existing(&unfinished, Mode::Exclusive) {
+            Ok(Some(lock)) => return Ok((unfinished, lock)),
+            // Somebody who sweeps was faster, and removes it.
+            Ok(None) => {}
+            Err(error) => {
+                let error = BackendError::lock(path, LockError::of(error));
+                return Err(given_up(&unfinished, error.into()));
+            }
+        }
+    }
+    Err(VaultError::Output(std::io::ErrorKind::WouldBlock.into()))
+}
+
+/// The first failure is the one to tell; a leftover of it is swept here as far as it goes.
+fn given_up(unfinished: &Path, error: VaultError) -> VaultError {
+    let _ = SqliteBackend::remove_files(unfinished);
+    error
+}
+
+/// Removes what of this user was killed before it was the vault `path`. What cannot be removed is in nobody's way.
+fn sweep_unfinished(path: &Path) {
+    let (Some(dir), Some(vault)) = (path.parent(), path.file_name()) else { return };
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let own =
+            |meta: std::fs::Metadata| meta.is_file() && meta.uid() == rustix::process::geteuid().as_raw();
+        if is_unfinished_name(vault.as_encoded_bytes(), name.as_encoded_bytes())
+            && entry.metadata().is_ok_and(own)
+            && let Ok(Some(_lock)) = FileLock::try_existing(&entry.path(), Mode::Exclusive)
+        {
+            let _ = SqliteBackend::remove_files(&entry.path());
+        }
+    }
+}
+
+impl Vault {
+    /// Makes a vault at `path`, complete or not at all. `bound` is what [`key::BOUND`] says.
+    pub fn create(path: &Path, bound: Option<&[u8]>, options: OpenOptions, context: Context) -> Result<Self> {
+        if path.symlink_metadata().is_ok() {
+            return Err(SqliteBackend::taken(path, &options).into());
+        }
+        sweep_unfinished(path);
+        let (unfinished, lock) = begin(path)?;
+        let made = SqliteBackend::create_in(&unfinished, options)
+            .map_err(VaultError::from)
+            .and_then(|backend| initialize(&backend, bound, &context).map(|()| backend));
+        match made {
+            Ok(backend) => backend.publish(path)?,
+            Err(error) => return Err(given_up(&unfinished, error)),
+        }
+        // Closed later, it would take the locks of whoever has opened the vault here.
+        drop(lock);
+        Self::open(path, options, context)
+    }
+
+    pub fn open(path: &Path, options: OpenOptions, context: Context) -> Result<Self> {
+        let backend = SqliteBackend::open(path, options)?;
+        Ok(Self { backend: Box::new(backend), path: Some(path.to_owned()), context, in_use: None })
+    }
+
+    /// Removes the vault with all that lies beside it, once nobody uses it.
+    pub fn delete(self, patience: Duration) -> Result<()> {
+        let Some(path) = self.path.as_deref() else { return Ok(()) };
+        // Removing a link would leave every version where it is.
+        let path = path.canonicalize().map_err(|error| BackendError::io("remove", path, error))?;
+        let aside = unfinished_name(&path)?;
+        let _alone = self.backend.sweep_guard()?;
+        drop(self.backend);
+        Ok(SqliteBackend::delete(&path, &aside, patience)?)
+    }
+
+    /// A new vault over any backend.
+    pub fn over(backend: Box<dyn Backend>, context: Context) -> Result<Self> {
+        initialize(&*backend, None, &context)?;
+        Ok(Self { backend, path: None, context, in_use: None })
+    }
+
+    /// This vault, of which gc and prune leave alone what `in_use` tells: the edge knows what runs.
+    #[must_use]
+    pub fn sparing(
+        mut self,
+        in_use: impl Fn() -> std::io::Result<Vec<VersionId>> + Send + Sync + 'static,
+    ) -> Self {
+        self.in_use = Some(Box::new(in_use));
+        self
+    }
+
+    /// Those of the versions in use that are there.
+    pub(super) fn versions_in_use(&self, reader: &dyn Reader) -> Result<Vec<VersionId>> {
+        let told =
+            self.in_use.as_ref().map_or(Ok(Vec::new()), |in_use| in_use()).map_err(VaultError::Input)?;
+        let mut there = Vec::new();
+        for id in told {
+            if reader.version(&id)?.is_some() {
+                there.push(id);
+            }
+        }
+        Ok(there)
+    }
+
+    /// The vault file; nothing for one in memory.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    #[must_use]
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.context.clock.now()
+    }
+
+    pub fn read(&self) -> Result<Box<dyn Reader + '_>> {
+        Ok(self.backend.read()?)
+    }
+
+    /// Runs `body` as one transaction: what it did is on the disk when this returns, or was never done.
+    pub fn transact<T>(&self, body: impl FnOnce(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
+        self.transact_with(Durability::Synced, body)
+    }
+
+    pub(super) fn transact_with<T>(
+        &self,
+        durability: Durability,
+        body: impl FnOnce(&mut Transaction<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let writer = self.backend.write()?;
+        let mut transaction = Transaction { writer, context: &self.context, added: 0 };
+        let done = body(&mut transaction)?;
+        transaction.writer.commit(durability)?;
+        Ok(done)
+    }
+
+    pub fn id(&self) -> Result<String> {
+        let id = self.read()?.meta(key::VAULT_ID)?.unwrap_or_default();
+        Ok(to_hex(&id))
+    }
+}
+
+/// A vault's first rows: its identity, an empty version and the main fork.
+fn initialize(backend: &dyn Backend, bound: Option<&[u8]>, context: &Context) -> Result<()> {
+    let id = random::bytes::<16>().map_err(VaultError::Input)?;
+    let mut transaction = Transaction { writer: backend.write()?, context, added: 0 };
+    let now = context.clock.now();
+    transaction.writer.set_meta(key::VAULT_ID, &id)?;
+    transaction.writer.set_meta(key::CREATED_AT, now.0.to_string().as_bytes())?;
+    if let Some(bound) = bound {
+        transaction.writer.set_meta(key::BOUND, bound)?;
+    }
+    let mut new = NewPages::default();
+    let root = pages::build(&DirMeta::default(), Vec::new(), &mut new);
+    transaction.put_pages(&new)?;
+    let draft = Draft { message: "empty", run: None, parents: Vec::new() };
+    let version = transaction.put_version(&root, draft)?;
+    let name = ForkName::main();
+    transaction.writer.insert_fork(&ForkRecord {
+        name: name.clone(),
+        head: version.id,
+        base: version.id,
+        parent: None,
+        created_at: now,
+        life: Life::Persistent,
+    })?;
+    transaction.record(&Event {
+        action: "vault.create",
+        subject: name.as_str(),
+        before: None,
+        after: Some(version.id.0),
+        detail: "",
+    })?;
+    transaction.writer.commit(Durability::Synced)?;
+    Ok(())
+}
+
+/// The outcome of an operation that may add a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    pub version: VersionRecord,
+    /// The fork's head before it; the same version when nothing changed.
+    pub previous: VersionId,
+}
+
+impl Committed {
+    #[must_use]
+    pub fn changed(&self) -> bool {
+        self.version.id != self.previous
+    }
+}
+
+/// What may be done inside a transaction.
+pub struct Transaction<'a> {
+    pub(super) writer: Box<dyn Writer + 'a>,
+    context: &'a Context,
+    /// Bytes of content that were put.
+    added: u64,
+}
+
+impl Transaction<'_> {
+    #[must_use]
+    pub fn view(&self) -> &dyn Reader {
+        self.writer.view()
+    }
+
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.context.clock.now()
+    }
+
+    /// Who does all this.
+    #[must_use]
+    pub fn actor(&self) -> &str {
+        &self.context.actor
+    }
+
+    pub fn record(&mut self, event: &Event<'_>) -> Result<()> {
+        audit::append(&mut *self.writer, self.context.clock.now(), &self.context.actor, event)
+    }
+
+    pub fn put_blobs(&mut self, blobs: &[BlobRecord]) -> Result<()> {
+        self.added += blobs.iter().map(|blob| blob.data.len() as u64).sum::<u64>();
+        Ok(self.writer.put_blobs(blobs)?)
+    }
+
+    pub fn put_pages(&mut self, new: &NewPages) -> Result<()> {
+        Ok(self.writer.put_trees(&new.pages)?)
+    }
+
+    /// Adds a version of this root, within the quotas.
+    pub fn put_version(&mut self, root: &DirRef, draft: Draft<'_>) -> Result<VersionRecord> {
+        check_entries(root.totals.entries)?;
+        quota::check(self.view(), &root.totals, draft.parents.first(), self.added)?;
+        let version = draft.finish(root, &self.context.actor, self.context.clock.now());
+        self.writer.put_version(&version)?;
+        Ok(version)
+    }
+
+    /// Makes `root` the head of a fork, as a new version, unless it is what the head holds already.
+    pub fn advance(&mut self, fork: &ForkRecord, root: &DirRef, action: Advance<'_>) -> Result<Committed> {
+        let head = require_version(self.view(), &fork.head)?;
+        let same = head.root == root.tree && head.pruned_at.is_none();
+        if same && action.when == When::Changed {
+            return Ok(Committed { version: head, previous: fork.head });
+        }
+        self.advance_to(fork, root, vec![fork.head], action)
+    }
+
+    /// Makes `root` the head of a fork, as a new version with these parents, the present head first.
+    pub(super) fn advance_to(
+        &mut self,
+        fork: &ForkRecord,
+        root: &DirRef,
+        parents: Vec<VersionId>,
+        action: Advance<'_>,
+    ) -> Result<Committed> {
+        let version = self.put_version(root, Draft { message: action.message, run: action.run, parents })?;
+        if !self.writer.move_fork(&fork.name, &fork.head, &version.id)? {
+            let found = self.fork(&fork.name)?.head;
+            return Err(VaultError::ForkMoved { fork: fork.name.clone(), expected: fork.head, found });
+        }
+        self.record(&Event {
+            action: action.action,
+            subject: fork.name.as_str(),
+            before: Some(fork.head.0),
+            after: Some(version.id.0),
+            detail: action.message,
+        })?;
+        Ok(Committed { version, previous: fork.head })
+    }
+
+    pub fn fork(&self, name: &ForkName) -> Result<ForkRecord> {
+        self.view().fork(name)?.ok_or_else(|| VaultError::NoFork { name: name.clone() })
+    }
+}
+
+/// How a fork moves to a new root.
+pub struct Advance<'a> {
+    pub action: &'static str,
+    pub message: &'a str,
+    pub run: Option<&'a str>,
+    pub when: When,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Only if the content differs from the head's.
+    Changed,
+    /// Even if it does not: the record of it is the point.
+    Always,
+}
+
+pub fn require_version(reader: &dyn Reader, id: &VersionId) -> Result<VersionRecord> {
+    let found = reader.version(id)?;
+    found.ok_or_else(|| VaultError::MissingObject { kind: "version", id: id.short() })
+}

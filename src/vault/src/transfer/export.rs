@@ -1,0 +1,297 @@
+//! From a version to a directory of the host: complete or not at all.
+//!
+//! Everything is written to a staging directory first and moved into place when it is whole. A staging
+//! directory left by a killed export is locked by nobody; the next export to the same place removes it.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use avfs_hostfs::cause::Cause;
+use avfs_hostfs::lock::{FileLock, Mode};
+use avfs_hostfs::remove::remove_tree;
+use avfs_hostfs::{beneath, random};
+use avfs_types::diagnose::Diagnose;
+use avfs_types::path::TreePath;
+
+use super::merge::{Merge, Top};
+use super::own::OwnFile;
+use super::set_ids::SetIds;
+pub use super::write_out::Unwritten;
+use super::write_out::{FreshPages, OverlayNames, Unfinished, WriteOut, Written};
+use super::{ignore, own};
+use crate::meter::Meter;
+use crate::page::DirRef;
+use crate::path_set::PathSet;
+use crate::{Result, Vault, VaultError, tree};
+
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    #[error("{} is there already and not empty", path.display())]
+    Exists { path: PathBuf },
+    #[error("{} came while the export was made, and is not replaced", path.display())]
+    Came { path: PathBuf },
+    #[error("{} is not a directory", path.display())]
+    NotADirectory { path: PathBuf },
+    #[error("{} is in the way: it is a {found}, the version has a {wanted} there", path.display())]
+    InTheWay { path: PathBuf, found: &'static str, wanted: &'static str },
+    #[error("no permission to write {}", path.display())]
+    NoPermission { path: PathBuf },
+    #[error("cannot {operation} {path}")]
+    Io {
+        operation: &'static str,
+        path: TreePath,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("cannot {operation} {}", path.display())]
+    Host {
+        operation: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the export was interrupted; nothing was left behind")]
+    Interrupted,
+}
+
+impl ExportError {
+    pub(crate) fn host(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| match Cause::of(&source) {
+            Cause::NoPermission => Self::NoPermission { path },
+            Cause::NotADirectory => Self::NotADirectory { path },
+            Cause::NotFound
+            | Cause::Exists
+            | Cause::Link
+            | Cause::ReadOnly
+            | Cause::DiskFull
+            | Cause::Unreadable
+            | Cause::Other => Self::Host { operation, path, source },
+        }
+    }
+}
+
+impl Diagnose for ExportError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Exists { .. } | Self::Came { .. } => "export.exists",
+            Self::NotADirectory { .. } => "export.not_a_directory",
+            Self::InTheWay { .. } => "export.in_the_way",
+            Self::NoPermission { .. } => "export.no_permission",
+            Self::Io { source, .. } | Self::Host { source, .. } => match Cause::of(source) {
+                Cause::DiskFull => "export.disk_full",
+                Cause::NoPermission => "export.no_permission",
+                Cause::NotFound
+                | Cause::Exists
+                | Cause::NotADirectory
+                | Cause::Link
+                | Cause::ReadOnly
+                | Cause::Unreadable
+                | Cause::Other => "export.io",
+            },
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Exists { .. } | Self::Came { .. } => {
+                "choose an empty directory, or replace files there with: --overwrite"
+            }
+            Self::NotADirectory { .. } | Self::NoPermission { .. } => "choose another directory",
+            Self::InTheWay { .. } => "move it away, then try again; nothing was changed",
+            Self::Io { source, .. } | Self::Host { source, .. } if Cause::of(source) == Cause::DiskFull => {
+                "free some space, then try again; nothing was left behind"
+            }
+            Self::Io { .. } | Self::Host { .. } => {
+                "choose another directory, or see what this one refuses with: ls -ld DIR"
+            }
+            Self::Interrupted => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+/// What may happen to files that are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overwrite {
+    Refuse,
+    /// Files are replaced, directories are merged, files that the version does not have stay.
+    Replace,
+}
+
+pub struct ExportOptions<'a> {
+    pub overwrite: Overwrite,
+    /// Only these paths, each where it lies in the tree; empty for everything.
+    pub paths: &'a [TreePath],
+    pub set_ids: SetIds,
+    pub meter: &'a Meter,
+    /// Where files that are damaged or missing in the vault are noted, to go on without them; without this they end
+    /// the export.
+    pub unwritten: Option<&'a Unwritten>,
+}
+
+impl Vault {
+    /// Writes the tree of a version to `dest`; gives the files that lost their setuid and setgid bits.
+    pub fn export(&self, root: &DirRef, dest: &Path, options: &ExportOptions<'_>) -> Result<Vec<TreePath>> {
+        let _pin = self.backend().pin()?;
+        let named = PathSet::new(options.paths.iter());
+        // The root alone means everything.
+        let whole = named.is_empty() || named.has(&TreePath::root());
+        let pages = FreshPages::new(self);
+        for path in options.paths.iter().filter(|path| named.has(path)) {
+            tree::require(&pages, root, path)?;
+        }
+        drop(pages);
+        options.meter.expect(root.totals.entries, root.totals.bytes);
+        let ExportOptions { set_ids, meter, unwritten, .. } = *options;
+        let out = WriteOut { vault: self, overlay_names: OverlayNames::Plain, set_ids, meter, unwritten };
+        // A version that somebody made by hand may have them; they are not to be written over.
+        let own_file = OwnFile::of(self, dest);
+        let is_own = |path: &TreePath| {
+            path.split().is_some_and(|(dir, name)| name == ignore::OWN_DIR || own_file.is(&dir, name))
+        };
+        let wanted = |path: &TreePath, is_dir: bool| {
+            let wanted = whole || named.covers(path) || (is_dir && named.leads_to(path));
+            wanted && !is_own(path)
+        };
+        match place_for(dest, options.overwrite)? {
+            Place::New { parent, name } => {
+                let staging = Staging::make(&parent)?;
+                let written = out.write(root, staging.fd.as_fd(), &wanted)?;
+                out.finish(staging.fd.as_fd(), &written.unfinished)?;
+                staging.publish(&parent.join(name))?;
+                Ok(sorted(written.stripped))
+            }
+            Place::Into { dir } => {
+                let staging = Staging::make(&dir)?;
+                let Written { unfinished, stripped } = out.write(root, staging.fd.as_fd(), &wanted)?;
+                out.attributes(staging.fd.as_fd(), &unfinished)?;
+                let target = beneath::open_root(&dir).map_err(ExportError::host("open", &dir))?;
+                let merge = Merge {
+                    staged: staging.fd.as_fd(),
+                    dest: target.as_fd(),
+                    shown: &dir,
+                    overwrite: options.overwrite,
+                    top: if whole { Top::Finished } else { Top::Kept },
+                };
+                let meetings = merge.plan()?;
+                if options.meter.stopped() {
+                    return Err(ExportError::Interrupted.into());
+                }
+                merge.make(&meetings)?;
+                // A directory that only receives some paths keeps its own metadata.
+                let kept = |dir: &Unfinished| whole || !dir.path.is_root();
+                let unfinished: Vec<Unfinished> = unfinished.into_iter().filter(kept).collect();
+                for met in meetings.iter().filter(|met| whole || !met.path.is_root()) {
+                    merge.clear_attributes(&met.path)?;
+                }
+                drop(staging);
+                out.finish(target.as_fd(), &unfinished)?;
+                Ok(sorted(stripped))
+            }
+        }
+    }
+}
+
+fn sorted(mut paths: Vec<TreePath>) -> Vec<TreePath> {
+    paths.sort();
+    paths
+}
+
+enum Place {
+    /// Nothing is there yet: one rename makes the whole export appear.
+    New { parent: PathBuf, name: OsString },
+    /// A directory is there: its entries are moved in one by one.
+    Into { dir: PathBuf },
+}
+
+fn place_for(dest: &Path, overwrite: Overwrite) -> Result<Place> {
+    match std::fs::metadata(dest) {
+        Ok(meta) if !meta.is_dir() => Err(ExportError::NotADirectory { path: dest.to_owned() }.into()),
+        Ok(_) => {
+            sweep(dest);
+            let mut entries = std::fs::read_dir(dest).map_err(ExportError::host("list", dest))?;
+            if overwrite == Overwrite::Refuse && entries.next().is_some() {
+                return Err(ExportError::Exists { path: dest.to_owned() }.into());
+            }
+            Ok(Place::Into { dir: dest.to_owned() })
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let absolute = std::path::absolute(dest).map_err(ExportError::host("find", dest))?;
+            let parent = absolute.parent().unwrap_or(Path::new("/")).to_owned();
+            let name = absolute.file_name().map(OsString::from);
+            let name = name.ok_or_else(|| ExportError::NotADirectory { path: dest.to_owned() })?;
+            std::fs::create_dir_all(&parent).map_err(ExportError::host("create", &parent))?;
+            sweep(&parent);
+            Ok(Place::New { parent, name })
+        }
+        Err(error) => Err(ExportError::host("look at", dest)(error).into()),
+    }
+}
+
+/// Removes staging directories of this user whose exporter is dead. One that cannot be removed is in nobody's way.
+pub fn sweep(dir: &Path) {
+    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    let me = rustix::process::geteuid().as_raw();
+    for entry in entries.flatten().filter(|entry| own::is_staging_name(entry.file_name().as_bytes())) {
+        let path = entry.path();
+        if !entry.metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == me) {
+            continue;
+        }
+        // Held until it is gone: an exporter that has made it and not locked it yet then looks for another.
+        if let Ok(Some(_abandoned)) = FileLock::try_existing(&path, Mode::Exclusive)
+            && let Err(error) = remove_tree(&path)
+        {
+            tracing::warn!(%error, path = %path.display(), "what an export left behind cannot be removed");
+        }
+    }
+}
+
+/// A directory that is being filled; dropped, it is gone.
+pub struct Staging {
+    path: PathBuf,
+    pub fd: OwnedFd,
+    /// Tells others that the exporter lives.
+    _alive: FileLock,
+}
+
+impl Staging {
+    pub fn make(parent: &Path) -> Result<Self> {
+        loop {
+            let unique = random::suffix().map_err(VaultError::Output)?;
+            let path = parent.join(format!("{}{unique}", own::STAGING_PREFIX));
+            let host = |operation| ExportError::host(operation, &path);
+            std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(host("create"))?;
+            avfs_types::pause::point("staging-made");
+            // Nothing if a sweep found it before it was locked, and took it for abandoned.
+            if let Some(alive) = FileLock::try_existing(&path, Mode::Exclusive).map_err(host("lock"))? {
+                let fd = beneath::open_root(&path).map_err(host("open"))?;
+                return Ok(Self { path, fd, _alive: alive });
+            }
+        }
+    }
+
+    /// Gives the finished directory its name.
+    fn publish(self, dest: &Path) -> Result<()> {
+        avfs_types::pause::point("publish");
+        std::fs::rename(&self.path, dest).map_err(|error| {
+            if [ErrorKind::DirectoryNotEmpty, ErrorKind::AlreadyExists].contains(&error.kind()) {
+                return ExportError::Came { path: dest.to_owned() };
+            }
+            ExportError::host("move to", dest)(error)
+        })?;
+        Ok(())
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed by the next export to the same place.
+        let _ = remove_tree(&self.path);
+    }
+}

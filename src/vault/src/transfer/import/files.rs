@@ -1,0 +1,391 @@
+//! Reads files: whole and unchanging, or says that they are not.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+
+use avfs_hostfs::beneath;
+use avfs_hostfs::beneath::READ;
+use avfs_hostfs::stat::{HostKind, HostStat};
+use avfs_hostfs::xattr::Xattrs;
+use avfs_types::ids::BlobId;
+use avfs_types::path::TreePath;
+
+use super::shared::{Facts, LargeFile, Shared, What, lock};
+use super::{ImportError, Keep, OnTrouble, TroubleReason};
+use crate::backend::BlobRecord;
+use crate::chunk::{BLOCK_BYTES, FILE_BYTES_MAX};
+use crate::content::WHOLE_BYTES_MAX;
+use crate::ingest::{Block, Blocks, Sink};
+use crate::page::FileContent;
+use crate::{Result, VaultError, content, ingest};
+
+/// How often a file that changes under the reader is read again.
+const ATTEMPTS: u32 = 4;
+/// Content held by a job before it is handed on.
+const JOB_BYTES: usize = 1 << 20;
+
+/// What one attempt at a file gave.
+struct Attempt {
+    stat: HostStat,
+    xattrs: Xattrs,
+    content: Vec<u8>,
+    /// Nothing was written while it was read.
+    quiet: bool,
+}
+
+impl Attempt {
+    /// True if this is the file. The kernel stamps a file when a write begins, not when it ends. Those that had begun when
+    /// the file was opened are over before it is looked at; while a change is so fresh that it may have begun since, only
+    /// a second read that gives the same, after that is over too, is proof.
+    fn is_proof(&self, shared: &Shared<'_>, last: Option<&Self>) -> bool {
+        let confirmed = || last.is_some_and(|last| last.quiet && last.content == self.content);
+        self.quiet && (shared.is_settled(&self.stat) || confirmed())
+    }
+}
+
+enum Once {
+    Small(Attempt),
+    Large,
+    /// It is no regular file any more.
+    Changed,
+}
+
+fn read_once(shared: &Shared<'_>, path: &TreePath, dir: &OwnedFd, name: &[u8]) -> io::Result<Once> {
+    avfs_types::pause::point("open-file");
+    let fd = beneath::open(dir.as_fd(), name, READ)?;
+    shared.outlast_write(fd.as_fd());
+    let before = beneath::fstat(fd.as_fd())?;
+    if before.kind != HostKind::File {
+        return Ok(Once::Changed);
+    }
+    let Some(size) = usize::try_from(before.size).ok().filter(|size| *size <= WHOLE_BYTES_MAX) else {
+        return Ok(Once::Large);
+    };
+    let (xattrs, _) = shared.read_xattrs(fd.as_fd(), || path.join(name))?;
+    // One byte more than it should have: if that is read, it grew.
+    let mut content = Vec::with_capacity(size + 1);
+    while content.len() <= size {
+        let at = content.len() as u64;
+        match rustix::io::pread(&fd, spare_capacity(&mut content), at) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    avfs_types::pause::point("file-read");
+    let after = beneath::fstat(fd.as_fd())?;
+    let quiet = before.same_state(&after) && content.len() == size;
+    Ok(Once::Small(Attempt { stat: after, xattrs, content, quiet }))
+}
+
+/// A job: the files `names` of one directory, with their places in it.
+pub(super) fn read_small(
+    shared: &Shared<'_>,
+    number: u32,
+    path: &TreePath,
+    dir: &OwnedFd,
+    names: Vec<(usize, Vec<u8>)>,
+) -> Result<()> {
+    let mut held: Vec<(BlobId, Vec<u8>)> = Vec::new();
+    let mut held_bytes = 0;
+    let mut facts = Vec::with_capacity(names.len());
+    for (entry, name) in names {
+        let file = path.join(&name);
+        let mut attempt = 0;
+        let mut last: Option<Attempt> = None;
+        let read = loop {
+            attempt += 1;
+            match read_once(shared, path, dir, &name) {
+                Ok(Once::Small(read)) if read.is_proof(shared, last.as_ref()) => break Ok(Some(read)),
+                Ok(Once::Small(read)) if attempt == ATTEMPTS => {
+                    torn(shared, &file)?;
+                    break Ok(Some(read));
+                }
+                Ok(Once::Small(read)) => last = Some(read),
+                Ok(Once::Large) => {
+                    lock(&shared.large).push(LargeFile { dir: number, entry, path: file.clone() });
+                    break Ok(None);
+                }
+                Ok(Once::Changed) => break Err(io::Error::from(io::ErrorKind::NotFound)),
+                Err(error) => break Err(error),
+            }
+        };
+        let stat_gone = |stat: HostStat| Facts { dir: number, entry, stat, what: What::Gone };
+        let read = match shared.tolerate(read, "read", || file.clone())? {
+            Some(Some(read)) => read,
+            Some(None) => continue,
+            None => {
+                facts.push(stat_gone(beneath::fstat(dir.as_fd()).map_err(VaultError::Input)?));
+                continue;
+            }
+        };
+        if !ingest::is_whole(&read.content) {
+            lock(&shared.large).push(LargeFile { dir: number, entry, path: file });
+            continue;
+        }
+        let id = content::id_of(&read.content);
+        if shared.withholds_small(&file, &read.content, &read.xattrs)? {
+            facts.push(stat_gone(read.stat));
+            continue;
+        }
+        count(shared, read.content.len() as u64);
+        let what = What::File { content: FileContent::Whole(id), xattrs: shared.keep_xattrs(read.xattrs)? };
+        // The size of what was read, which is what is kept, even if the file has grown since.
+        let stat = HostStat { size: read.content.len() as u64, ..read.stat };
+        facts.push(Facts { dir: number, entry, stat, what });
+        if shared.keep != Keep::Nothing {
+            held_bytes += read.content.len();
+            held.push((id, read.content));
+            if held_bytes >= JOB_BYTES {
+                hand_over(shared, &mut held)?;
+                held_bytes = 0;
+            }
+        }
+    }
+    hand_over(shared, &mut held)?;
+    lock(&shared.facts).append(&mut facts);
+    Ok(())
+}
+
+fn count(shared: &Shared<'_>, bytes: u64) {
+    shared.files_read.fetch_add(1, Ordering::Relaxed);
+    shared.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+    shared.meter.add(0, bytes);
+}
+
+fn torn(shared: &Shared<'_>, path: &TreePath) -> Result<()> {
+    match shared.on_trouble {
+        OnTrouble::Fail => Err(ImportError::Torn { path: path.clone() }.into()),
+        OnTrouble::KeepGoing => {
+            shared.report(path.clone(), TroubleReason::Torn);
+            Ok(())
+        }
+    }
+}
+
+/// Compresses what the vault does not have and sends it off.
+fn hand_over(shared: &Shared<'_>, held: &mut Vec<(BlobId, Vec<u8>)>) -> Result<()> {
+    let ids: Vec<BlobId> = held.iter().map(|(id, _)| *id).collect();
+    let mut unknown = shared.unknown(&ids)?;
+    let new = held.drain(..).filter(|(id, _)| unknown.remove(id));
+    let blobs: Vec<BlobRecord> = new.map(|(id, content)| content::encode(id, content)).collect();
+    shared.store(blobs)
+}
+
+/// A file as blocks; holes of the file system are not read.
+pub(super) struct FileBlocks<'a> {
+    file: &'a File,
+    at: u64,
+    size: u64,
+    /// Where data is known to go on to, and zeros before that.
+    data_until: u64,
+    meter: &'a crate::meter::Meter,
+}
+
+impl<'a> FileBlocks<'a> {
+    pub fn new(file: &'a File, size: u64, meter: &'a crate::meter::Meter) -> Self {
+        Self { file, at: 0, size, data_until: 0, meter }
+    }
+}
+
+impl Blocks for FileBlocks<'_> {
+    fn next(&mut self, buffer: &mut [u8]) -> io::Result<Block> {
+        let block = BLOCK_BYTES as u64;
+        if self.at >= self.size {
+            return Ok(Block::End);
+        }
+        if self.meter.stopped() {
+            return Err(io::Error::from(io::ErrorKind::Interrupted));
+        }
+        if self.at >= self.data_until {
+            // Whole blocks inside a hole are skipped; a block that data begins or ends in is read.
+            let next = match rustix::fs::seek(self.file, rustix::fs::SeekFrom::Data(self.at)) {
+                Ok(data) => data,
+                Err(Errno::NXIO) => self.size,
+                Err(_) => self.at,
+            };
+            let data = if next >= self.size { self.size } else { next / block * block };
+            if data > self.at {
+                let hole = data - self.at;
+                self.at = data;
+                return Ok(Block::Hole(hole));
+            }
+            let end = rustix::fs::seek(self.file, rustix::fs::SeekFrom::Hole(next)).unwrap_or(self.size);
+            self.data_until = end.max(self.at + 1).div_ceil(block) * block;
+        }
+        let want = usize::try_from((self.size - self.at).min(block)).unwrap_or(BLOCK_BYTES);
+        let mut filled = 0;
+        while filled < want {
+            match self.file.read_at(&mut buffer[filled..want], self.at + filled as u64) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if filled == 0 {
+            // It was cut shorter under the reader; the look at its stamp afterwards tells.
+            return Ok(Block::End);
+        }
+        self.at += filled as u64;
+        self.meter.add(0, filled as u64);
+        if filled < want {
+            self.size = self.at;
+        }
+        Ok(Block::Data(filled))
+    }
+}
+
+struct ScanSink<'s, 'a>(&'s Shared<'a>);
+
+impl Sink for ScanSink<'_, '_> {
+    fn known(&mut self, ids: &[BlobId]) -> Result<HashSet<BlobId>> {
+        let unknown = self.0.unknown(ids)?;
+        Ok(ids.iter().copied().filter(|id| !unknown.contains(id)).collect())
+    }
+
+    fn store(&mut self, blobs: Vec<BlobRecord>) -> Result<()> {
+        match self.0.keep {
+            Keep::Nothing => Ok(()),
+            Keep::Everything | Keep::Only(_) => self.0.store(blobs),
+        }
+    }
+}
+
+pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
+    let mut last: Option<FileContent> = None;
+    for attempt in 1..=ATTEMPTS {
+        avfs_types::pause::point("open-file");
+        let opened = beneath::open(shared.root.as_fd(), large.path.as_bytes(), READ);
+        // Something else may have been put in its place since it was looked at.
+        let opened = opened.and_then(|fd| match beneath::fstat(fd.as_fd())?.kind {
+            HostKind::File => Ok(fd),
+            HostKind::Dir
+            | HostKind::Symlink
+            | HostKind::Fifo
+            | HostKind::Whiteout
+            | HostKind::Special(_) => Err(io::Error::from(io::ErrorKind::NotFound)),
+        });
+        let Some(fd) = shared.tolerate(opened, "open", || large.path.clone())? else {
+            let stat = beneath::fstat(shared.root.as_fd()).map_err(VaultError::Input)?;
+            lock(&shared.facts).push(Facts { dir: large.dir, entry: large.entry, stat, what: What::Gone });
+            return Ok(());
+        };
+        let file = File::from(fd);
+        let stat = beneath::fstat(file.as_fd()).map_err(VaultError::Input)?;
+        if stat.size > FILE_BYTES_MAX {
+            let path = large.path.clone();
+            match shared.on_trouble {
+                OnTrouble::Fail => return Err(ImportError::TooLarge { path, size: stat.size }.into()),
+                OnTrouble::KeepGoing => shared.report(path, TroubleReason::TooLarge),
+            }
+            lock(&shared.facts).push(Facts { dir: large.dir, entry: large.entry, stat, what: What::Gone });
+            return Ok(());
+        }
+        // Before anything of it is stored, so it is read once more for this.
+        if shared.withholds_large(&large.path, &file)? {
+            let stat = beneath::fstat(file.as_fd()).map_err(VaultError::Input)?;
+            lock(&shared.facts).push(Facts { dir: large.dir, entry: large.entry, stat, what: What::Gone });
+            return Ok(());
+        }
+        let once = read_large_once(shared, large, &file)?;
+        let Some((facts, quiet)) = shared.tolerate(once, "read", || large.path.clone())? else {
+            lock(&shared.facts).push(Facts { dir: large.dir, entry: large.entry, stat, what: What::Gone });
+            return Ok(());
+        };
+        let content = match facts.what {
+            What::File { content, .. } => quiet.then_some(content),
+            What::Symlink { .. }
+            | What::Fifo
+            | What::Dir(_)
+            | What::Pending
+            | What::Gone
+            | What::Whiteout => None,
+        };
+        let proof = content.is_some() && (shared.is_settled(&facts.stat) || last == content);
+        last = content;
+        if !proof && attempt < ATTEMPTS {
+            continue;
+        }
+        if !proof {
+            torn(shared, &large.path)?;
+        }
+        shared.files_read.fetch_add(1, Ordering::Relaxed);
+        shared.bytes_read.fetch_add(facts.stat.size, Ordering::Relaxed);
+        lock(&shared.facts).push(facts);
+        return Ok(());
+    }
+    Ok(())
+}
+
+/// One attempt, and whether nothing was written meanwhile. A failure to read is the file's; any other is the
+/// vault's.
+fn read_large_once(shared: &Shared<'_>, large: &LargeFile, file: &File) -> Result<io::Result<(Facts, bool)>> {
+    shared.outlast_write(file.as_fd());
+    let looked = beneath::fstat(file.as_fd())
+        .and_then(|before| Ok((before, shared.read_xattrs(file.as_fd(), || large.path.clone())?)));
+    let (before, (xattrs, _)) = match looked {
+        Ok(looked) => looked,
+        Err(error) => return Ok(Err(error)),
+    };
+    let mut blocks = FileBlocks::new(file, before.size, shared.meter);
+    let read = match ingest::ingest(&mut blocks, &mut ScanSink(shared)) {
+        Ok(read) => read,
+        Err(_) if shared.meter.stopped() => return Err(ImportError::Interrupted.into()),
+        Err(VaultError::Input(error)) => return Ok(Err(error)),
+        Err(error) => return Err(error),
+    };
+    let after = match beneath::fstat(file.as_fd()) {
+        Ok(after) => after,
+        Err(error) => return Ok(Err(error)),
+    };
+    let quiet = before.same_state(&after) && read.size == before.size;
+    let what = What::File { content: read.content, xattrs: shared.keep_xattrs(xattrs)? };
+    // The size of what was read, which is what is kept, even if the file has grown since.
+    let stat = HostStat { size: read.size, ..after };
+    Ok(Ok((Facts { dir: large.dir, entry: large.entry, stat, what }, quiet)))
+}
+
+/// Reads everything, for tests that look at a file as blocks.
+#[cfg(test)]
+fn collect(blocks: &mut dyn Blocks) -> Vec<u8> {
+    let (mut all, mut buffer) = (Vec::new(), vec![0; BLOCK_BYTES]);
+    loop {
+        match blocks.next(&mut buffer).unwrap() {
+            Block::Data(length) => all.extend_from_slice(&buffer[..length]),
+            Block::Hole(length) => all.resize(all.len() + usize::try_from(length).unwrap(), 0),
+            Block::End => return all,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn blocks_of_a_sparse_file_are_its_content() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sparse");
+        let mut file = File::create(&path).unwrap();
+        file.write_all(b"head").unwrap();
+        file.set_len(10_000_000).unwrap();
+        file.write_all_at(b"middle", 5_000_001).unwrap();
+        let file = File::open(&path).unwrap();
+        let meter = crate::meter::Meter::default();
+        let mut blocks = FileBlocks::new(&file, 10_000_000, &meter);
+        let read = collect(&mut blocks);
+        assert!(read == std::fs::read(&path).unwrap());
+        let bytes = meter.bytes.load(Ordering::Relaxed);
+        assert!(bytes <= 4 * BLOCK_BYTES as u64, "{bytes} bytes were read of a file that is nearly all hole");
+    }
+}

@@ -1,0 +1,101 @@
+//! Puts back what is damaged or missing, from a directory that still has it.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::mpsc;
+
+use avfs_types::ids::{BlobId, TreeId};
+
+use super::scan::Scan;
+use super::shared::Outlet;
+use super::{CHANNEL_BATCHES, ImportOptions, Keep, build, scan};
+use crate::audit::Event;
+use crate::backend::{BlobRecord, Durability};
+use crate::fsck::{Broken, Report, Thoroughness};
+use crate::{Result, Transaction, Vault, VaultError, threads};
+
+/// What is whole again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Healed {
+    pub blobs: HashSet<BlobId>,
+    pub trees: HashSet<TreeId>,
+}
+
+impl Vault {
+    /// Checks the vault, and stores again what is broken in it and `dir` has; tells what is left.
+    ///
+    /// What an object holds is given by its digest, so nothing but the very same content can take its place.
+    pub fn heal(
+        &self,
+        how: Thoroughness,
+        dir: &Path,
+        options: &ImportOptions<'_>,
+    ) -> Result<(Healed, Report)> {
+        let mut healed = Healed::default();
+        loop {
+            let report = self.fsck(how, options.meter)?;
+            let mut broken = report.broken.clone();
+            // What does not stay whole is not tried twice.
+            broken.blobs.retain(|id| !healed.blobs.contains(id));
+            broken.trees.retain(|id| !healed.trees.contains(id));
+            if broken.is_empty() {
+                return Ok((healed, report));
+            }
+            let more = self.put_back(&broken, dir, options)?;
+            if more == Healed::default() {
+                return Ok((healed, report));
+            }
+            // What lies beneath a broken tree is only seen when that is whole.
+            healed.blobs.extend(more.blobs);
+            healed.trees.extend(more.trees);
+        }
+    }
+
+    /// Reads every file of `dir` and stores what of it is broken.
+    fn put_back(&self, broken: &Broken, dir: &Path, options: &ImportOptions<'_>) -> Result<Healed> {
+        let _pin = self.backend().pin()?;
+        let (send, receive) = mpsc::sync_channel::<Vec<BlobRecord>>(CHANNEL_BATCHES);
+        let (found, blobs) = std::thread::scope(|scope| {
+            let storing = threads::spawn(scope, move || -> Result<HashSet<BlobId>> {
+                let mut stored = HashSet::new();
+                for blobs in receive {
+                    self.transact_with(Durability::Deferred, |transaction| {
+                        Ok(transaction.writer.put_blobs(&blobs)?)
+                    })?;
+                    stored.extend(blobs.iter().map(|blob| blob.id));
+                }
+                Ok(stored)
+            })?;
+            let scan = scan::host(self, dir, None, options, Outlet::Channel(send)).map(|mut scan| {
+                scan.shared.keep = Keep::Only(&broken.blobs);
+                scan
+            });
+            let found = scan.and_then(Scan::on_all_cores).map(|(found, _)| found);
+            // A failure to store ends the scan too; it is the cause to tell.
+            let stored = threads::join(storing)?;
+            Ok::<_, VaultError>((found?, stored))
+        })?;
+        let mut pages = build::build(found, None).new.pages;
+        pages.retain(|(id, _)| broken.trees.contains(id));
+        let healed = Healed { blobs, trees: pages.iter().map(|(id, _)| *id).collect() };
+        if healed != Healed::default() {
+            self.transact(|transaction| {
+                transaction.writer.put_trees(&pages)?;
+                record(transaction, healed.blobs.len() as u64, healed.trees.len() as u64)
+            })?;
+        }
+        Ok(healed)
+    }
+}
+
+/// Tells the audit log that so many objects are whole again.
+pub(super) fn record(transaction: &mut Transaction<'_>, blobs: u64, trees: u64) -> Result<()> {
+    let detail = format!("blobs={blobs} trees={trees}");
+    transaction.record(&Event {
+        action: "vault.heal",
+        subject: "",
+        before: None,
+        after: None,
+        detail: &detail,
+    })
+}

@@ -1,0 +1,496 @@
+//! Looks at every directory beneath the root, in parallel, each through its own descriptor.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rayon::Scope;
+
+use avfs_hostfs::beneath;
+use avfs_hostfs::beneath::Listed;
+use avfs_hostfs::cause::Cause;
+use avfs_hostfs::overlay::Shows;
+use avfs_hostfs::stat::{HostKind, HostStat};
+use avfs_types::clock::FileTime;
+use avfs_types::path::TreePath;
+
+use super::shared::{Flavour, Found, LargeFile, Outlet, ScannedDir, ScannedEntry, Shared, What, lock};
+use super::upper::Over;
+use super::{ImportError, ImportOptions, TroubleReason, files};
+use crate::ignore::{FILE_NAME, OWN_DIR, Rules, Text};
+use crate::own::is_staging_name;
+use crate::stat_cache::{CachedEntry, CachedKind, StatCache};
+use crate::{Result, Vault, ignore, threads};
+
+/// How long an ignore file that somebody writes is left alone before it is read again, and how often it is read. Counted
+/// in reads, so that a machine that stalls is not mistaken for a file that keeps changing.
+const IGNORE_FILE_PAUSE: Duration = Duration::from_millis(2);
+const IGNORE_FILE_READS_MAX: usize = 250;
+/// How long one that is new has to stay empty to be taken for that: whoever writes a file begins with an empty one.
+const EMPTY_HOLDS: Duration = Duration::from_millis(100);
+/// Files read by one job.
+const JOB_FILES: usize = 64;
+/// Jobs for files that wait while directories are looked at: each holds a descriptor.
+const WAITING_FILE_JOBS_MAX: usize = 32;
+/// What one thread does as fast as several, counting the time to start them.
+const ALONE_DIRS_MAX: usize = 256;
+const ALONE_FILES_MAX: usize = 256;
+const ALONE_BYTES_MAX: u64 = 4 << 20;
+
+/// The scan of a directory of the host.
+pub(super) fn host<'a>(
+    vault: &'a Vault,
+    dir: &Path,
+    cache: Option<&'a StatCache>,
+    options: &ImportOptions<'a>,
+    outlet: Outlet,
+) -> Result<Scan<'a>> {
+    let root = beneath::open_root(dir).map_err(|source| match Cause::of(&source) {
+        Cause::NotFound => ImportError::NoDirectory { path: dir.to_owned() },
+        Cause::NotADirectory => ImportError::NotADirectory { path: dir.to_owned() },
+        Cause::NoPermission => ImportError::NoPermission { path: TreePath::root() },
+        Cause::Exists
+        | Cause::Link
+        | Cause::ReadOnly
+        | Cause::DiskFull
+        | Cause::Unreadable
+        | Cause::Other => ImportError::Io { operation: "open", path: TreePath::root(), source },
+    })?;
+    let shared = Shared::of_host(vault, dir, root, cache, options, outlet)?;
+    Ok(Scan::new(shared, cache.map(|_| 0), Over::default()))
+}
+
+/// A scan and what is still to be looked at and read.
+pub(crate) struct Scan<'a> {
+    pub shared: Shared<'a>,
+    dirs: Vec<Job>,
+    files: Vec<FileJob>,
+}
+
+impl<'a> Scan<'a> {
+    pub fn new(shared: Shared<'a>, cached: Option<u32>, over: Over) -> Self {
+        let (path, rules) = (TreePath::root(), Rules::default());
+        let start = Job { number: 0, parent: None, path, cached, rules, over };
+        Self { shared, dirs: vec![start], files: Vec::new() }
+    }
+
+    /// Looks at directories on this thread, as long as they are few; true if that was all of them, and what
+    /// they hold is little too. Threads would cost more than they bring then.
+    pub fn is_little(&mut self) -> Result<bool> {
+        let (mut dirs, mut files, mut bytes) = (0, 0, 0_u64);
+        while let Some(job) = self.dirs.pop() {
+            if self.shared.failed() {
+                break;
+            }
+            let Some(looked) = self.shared.look(job)? else { continue };
+            dirs += 1;
+            bytes = bytes.saturating_add(looked.bytes);
+            files += looked.files.iter().map(|job| job.names.len()).sum::<usize>();
+            self.dirs.extend(looked.subdirs);
+            self.files.extend(looked.files);
+            if dirs >= ALONE_DIRS_MAX || files > ALONE_FILES_MAX || bytes > ALONE_BYTES_MAX {
+                break;
+            }
+            if self.files.len() >= WAITING_FILE_JOBS_MAX {
+                self.read_waiting()?;
+            }
+        }
+        Ok(self.dirs.is_empty() && files <= ALONE_FILES_MAX && bytes <= ALONE_BYTES_MAX)
+    }
+
+    /// Does the rest on this thread.
+    pub fn alone(mut self) -> Result<(Found, Shared<'a>)> {
+        self.read_waiting()?;
+        while let Some(job) = self.dirs.pop() {
+            if self.shared.failed() {
+                break;
+            }
+            if let Some(looked) = self.shared.look(job)? {
+                self.dirs.extend(looked.subdirs);
+                self.files.extend(looked.files);
+            }
+            self.read_waiting()?;
+        }
+        self.shared.read_large(|file| files::read_large(&self.shared, file));
+        Ok((self.shared.finish()?, self.shared))
+    }
+
+    fn read_waiting(&mut self) -> Result<()> {
+        for job in std::mem::take(&mut self.files) {
+            if !self.shared.failed() {
+                files::read_small(&self.shared, job.number, &job.path, &job.dir, job.names)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does the rest on all cores, or on this thread where there can be no other.
+    pub fn on_all_cores(self) -> Result<(Found, Shared<'a>)> {
+        let Ok(pool) = threads::pool() else { return self.alone() };
+        let Self { shared, dirs, files } = self;
+        pool.scope(|scope| {
+            files.into_iter().for_each(|job| shared.spawn_files(scope, job));
+            dirs.into_iter().for_each(|job| shared.spawn_dir(scope, job));
+        });
+        // One large file at a time, each on all cores: that bounds the memory.
+        shared.read_large(|file| pool.install(|| files::read_large(&shared, file)));
+        Ok((shared.finish()?, shared))
+    }
+}
+
+/// A directory to be looked at.
+pub(crate) struct Job {
+    pub number: u32,
+    pub parent: Option<u32>,
+    pub path: TreePath,
+    pub cached: Option<u32>,
+    pub rules: Rules,
+    pub over: Over,
+}
+
+/// Files of one directory to be read, with their places among its entries.
+struct FileJob {
+    number: u32,
+    path: TreePath,
+    dir: Arc<OwnedFd>,
+    names: Vec<(usize, Vec<u8>)>,
+}
+
+/// What a directory holds, as its names are gone through.
+pub(crate) struct Listing<'j> {
+    pub job: &'j Job,
+    pub fd: OwnedFd,
+    pub entries: Vec<ScannedEntry>,
+    /// Files to be read, with their places among the entries.
+    pub pending: Vec<(usize, Vec<u8>)>,
+    pub subdirs: Vec<Job>,
+    pub clean: bool,
+    /// Every name that belongs here is among the entries.
+    pub complete: bool,
+}
+
+impl<'j> Listing<'j> {
+    pub fn new(job: &'j Job, fd: OwnedFd, names: usize) -> Self {
+        let (entries, clean) = (Vec::with_capacity(names), false);
+        Self { job, fd, entries, pending: Vec::new(), subdirs: Vec::new(), clean, complete: true }
+    }
+}
+
+/// What a directory has left to do.
+struct Looked {
+    subdirs: Vec<Job>,
+    files: Vec<FileJob>,
+    /// How much there is to read.
+    bytes: u64,
+}
+
+impl Shared<'_> {
+    fn spawn_dir<'s>(&'s self, scope: &Scope<'s>, job: Job) {
+        scope.spawn(move |scope| {
+            if self.failed() {
+                return;
+            }
+            match self.look(job) {
+                Ok(None) => {}
+                Ok(Some(looked)) => {
+                    looked.subdirs.into_iter().for_each(|job| self.spawn_dir(scope, job));
+                    looked.files.into_iter().for_each(|job| self.spawn_files(scope, job));
+                }
+                Err(error) => self.check(Err(error)),
+            }
+        });
+    }
+
+    fn spawn_files<'s>(&'s self, scope: &Scope<'s>, job: FileJob) {
+        scope.spawn(move |_| {
+            if !self.failed() {
+                let done = files::read_small(self, job.number, &job.path, &job.dir, job.names);
+                self.check(done);
+            }
+        });
+    }
+
+    fn read_large(&self, read: impl Fn(&LargeFile) -> Result<()>) {
+        let large = std::mem::take(&mut *lock(&self.large));
+        for file in large {
+            if self.failed() {
+                break;
+            }
+            self.check(read(&file));
+        }
+    }
+
+    /// Looks at one directory; nothing if it is not there any more.
+    fn look(&self, mut job: Job) -> Result<Option<Looked>> {
+        if job.path.is_too_deep() {
+            return Err(ImportError::TooDeep { path: job.path }.into());
+        }
+        avfs_types::pause::point("scan-dir");
+        let opened = self.open_dir(&job.path);
+        let Some(fd) = self.tolerate(opened, "open", || job.path.clone())? else {
+            // Its parent finds no directory under this number and leaves it out.
+            return Ok(None);
+        };
+        let io = |operation| {
+            let path = job.path.clone();
+            move |source| ImportError::Io { operation, path, source }
+        };
+        let stat = beneath::fstat(fd.as_fd()).map_err(io("stat"))?;
+        let holds_vault = self.own_file.is_in(&stat);
+        let stat = match &self.flavour {
+            Flavour::Host { .. } => stat,
+            Flavour::Upper(upper) => self.settle_dir_time(upper, &job, &fd, stat)?,
+        };
+        let (xattrs, shows) =
+            self.read_xattrs(fd.as_fd(), || job.path.clone()).map_err(io("read the attributes of"))?;
+        let xattrs = self.keep_xattrs(self.without_secrets(&job.path, xattrs))?;
+        job.over.hides_base |= shows == Shows::Itself;
+        // A directory that is removed while it is open can no longer be listed.
+        let listed = beneath::names(fd.as_fd());
+        let Some(names) = self.tolerate(listed, "list", || job.path.clone())? else { return Ok(None) };
+        let listing = match &self.flavour {
+            Flavour::Host { .. } => {
+                if names.binary_search_by(|listed| listed.name.as_slice().cmp(FILE_NAME)).is_ok() {
+                    job.rules = self.with_ignore_file(&job.rules, &fd, &job.path)?;
+                }
+                self.list(&job, fd, names, holds_vault)?
+            }
+            Flavour::Upper(upper) => {
+                job.rules = self.upper_rules(upper, &job, &fd, &names)?;
+                self.list_upper(upper, &job, fd, names)?
+            }
+        };
+        let Listing { fd, entries, pending, subdirs, clean, complete, .. } = listing;
+        // Whoever uses the vault changes the time of the directory that it lies in.
+        let known = job.cached.filter(|_| clean && holds_vault);
+        let stat = match known.and_then(|number| self.cache?.dir(number)) {
+            Some(known) => HostStat { mtime: known.mtime, ..stat },
+            None => stat,
+        };
+        self.meter.add(entries.len() as u64, 0);
+        let bytes = pending.iter().map(|(at, _)| entries[*at].stat.size).fold(0, u64::saturating_add);
+        let dir = Arc::new(fd);
+        let chunks = pending.chunks(JOB_FILES).map(<[_]>::to_vec);
+        let (number, path) = (job.number, &job.path);
+        let file_job = |names| FileJob { number, path: path.clone(), dir: Arc::clone(&dir), names };
+        let looked = Looked { subdirs, files: chunks.map(file_job).collect(), bytes };
+        let Job { number, parent, path, cached, over, .. } = job;
+        let scanned = ScannedDir { path, parent, stat, xattrs, entries, cached, clean, complete, over };
+        lock(&self.dirs).push((number, scanned));
+        Ok(Some(looked))
+    }
+
+    pub fn next_number(&self) -> u32 {
+        self.next_dir.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Goes through the names of a directory beside those the cache has of it.
+    fn list<'j>(
+        &self,
+        job: &'j Job,
+        fd: OwnedFd,
+        names: Vec<Listed>,
+        holds_vault: bool,
+    ) -> Result<Listing<'j>> {
+        let cached = job.cached.and_then(|number| self.cache?.dir(number));
+        let mut known = cached.as_ref().map_or(&[][..], |dir| &dir.entries).iter().peekable();
+        let mut listing = Listing { clean: cached.is_some(), ..Listing::new(job, fd, names.len()) };
+        for listed in names {
+            if holds_vault && self.own_file.is_called(&listed.name) || self.is_left_out(&listing, &listed) {
+                continue;
+            }
+            while known.next_if(|entry| entry.name < listed.name.as_slice()).is_some() {
+                listing.clean = false;
+            }
+            let known = known.next_if(|entry| entry.name == listed.name.as_slice());
+            self.add(&mut listing, listed, known)?;
+        }
+        listing.clean &= known.next().is_none();
+        Ok(listing)
+    }
+
+    fn is_left_out(&self, listing: &Listing<'_>, listed: &Listed) -> bool {
+        let path = &listing.job.path;
+        // What is called like avfs's own directory would be taken for it, a link to elsewhere too.
+        let staged = listed.is_dir != Some(false) && is_staging_name(&listed.name);
+        if listed.name == OWN_DIR || staged {
+            return true;
+        }
+        if listing.job.rules.is_empty() && self.exclude().is_none() {
+            return false;
+        }
+        let is_dir = listed.is_dir.unwrap_or_else(|| {
+            let looked = beneath::stat(listing.fd.as_fd(), &listed.name);
+            looked.is_ok_and(|stat| stat.kind == HostKind::Dir)
+        });
+        let path = path.join(&listed.name);
+        let excluded = self.exclude().is_some_and(|rules| rules.ignores(&path, is_dir));
+        excluded || listing.job.rules.ignores(&path, is_dir)
+    }
+
+    /// What the settings leave out of a host directory, if they do.
+    fn exclude(&self) -> Option<&Rules> {
+        match &self.flavour {
+            Flavour::Host { exclude } => Some(exclude).filter(|rules| !rules.is_empty()),
+            Flavour::Upper(_) => None,
+        }
+    }
+
+    /// Adds one name; what the cache vouches for is taken from there.
+    fn add(&self, listing: &mut Listing<'_>, listed: Listed, known: Option<&CachedEntry<'_>>) -> Result<()> {
+        let path = || listing.job.path.join(&listed.name);
+        let stat = if listed.is_dir == Some(true) {
+            // The directory's own job looks at it; only its kind matters here.
+            stat_of_dir()
+        } else {
+            let looked = beneath::stat(listing.fd.as_fd(), &listed.name);
+            let Some(stat) = self.tolerate(looked, "stat", path)? else {
+                (listing.clean, listing.complete) = (false, false);
+                return Ok(());
+            };
+            if self.own_file.is_file(&stat) {
+                return Ok(());
+            }
+            stat
+        };
+        let vouched = known.filter(|entry| entry.vouches_for(&stat)).map(|entry| entry.kind);
+        let what = match (stat.kind, vouched) {
+            (HostKind::Dir, _) => {
+                let number = self.next_number();
+                let cached = known.and_then(|entry| match entry.kind {
+                    CachedKind::Dir(number) => Some(number),
+                    CachedKind::File { .. } | CachedKind::Symlink { .. } | CachedKind::Fifo => None,
+                });
+                listing.clean &= cached.is_some();
+                let (parent, rules) = (Some(listing.job.number), listing.job.rules.clone());
+                let over = Over::default();
+                listing.subdirs.push(Job { number, parent, path: path(), cached, rules, over });
+                What::Dir(number)
+            }
+            (HostKind::File, Some(CachedKind::File { content, xattrs })) => What::File { content, xattrs },
+            (HostKind::File, _) => {
+                listing.pending.push((listing.entries.len(), listed.name.clone()));
+                What::Pending
+            }
+            (HostKind::Symlink, Some(CachedKind::Symlink { target })) => {
+                What::Symlink { target: target.to_vec() }
+            }
+            (HostKind::Symlink, _) => {
+                let read = beneath::read_link(listing.fd.as_fd(), &listed.name);
+                let read = self.tolerate(read, "read the link", path)?;
+                read.map_or(What::Gone, |target| What::Symlink { target })
+            }
+            (HostKind::Fifo, _) => What::Fifo,
+            (HostKind::Whiteout, _) => {
+                self.report(path(), TroubleReason::Special("character device"));
+                return Ok(());
+            }
+            (HostKind::Special(kind), _) => {
+                self.report(path(), TroubleReason::Special(kind));
+                return Ok(());
+            }
+        };
+        listing.clean &= vouched.is_some() || matches!(what, What::Dir(_));
+        let settled = self.is_settled(&stat);
+        listing.entries.push(ScannedEntry { name: listed.name, stat, what, settled });
+        Ok(())
+    }
+
+    /// The rules in a directory that has an ignore file. One that cannot be read, or does not hold still, ends the import
+    /// whatever else is tolerated: without its rules that would be kept what they are to keep out.
+    fn with_ignore_file(&self, rules: &Rules, dir: &OwnedFd, path: &TreePath) -> Result<Rules> {
+        let file = path.join(FILE_NAME);
+        let mut last: Option<(HostStat, Text, Instant)> = None;
+        let mut gone = false;
+        for _ in 0..IGNORE_FILE_READS_MAX {
+            let text = match read_ignore_file(dir) {
+                Ok(IgnoreFile::NoFile) => return Ok(rules.clone()),
+                Ok(IgnoreFile::Read(stat, text)) if self.is_settled(&stat) => text,
+                Ok(IgnoreFile::Read(stat, text)) => {
+                    let same =
+                        last.take().filter(|(before, read, _)| stat.same_state(before) && text == *read);
+                    let since = same.map_or_else(Instant::now, |(_, _, since)| since);
+                    let holds = if text.is_empty() { EMPTY_HOLDS } else { IGNORE_FILE_PAUSE };
+                    if since.elapsed() < holds {
+                        last = Some((stat, text, since));
+                        avfs_types::pause::point("ignore-file");
+                        std::thread::sleep(IGNORE_FILE_PAUSE);
+                        continue;
+                    }
+                    text
+                }
+                Ok(IgnoreFile::Unquiet) => {
+                    last = None;
+                    std::thread::sleep(IGNORE_FILE_PAUSE);
+                    continue;
+                }
+                Err(error) => match Cause::of(&error) {
+                    Cause::NoPermission => return Err(ImportError::NoPermission { path: file }.into()),
+                    Cause::Unreadable => {
+                        let io = ImportError::Io { operation: "read", path: file, source: error };
+                        return Err(io.into());
+                    }
+                    // It may be about to be replaced.
+                    Cause::NotFound if !gone => {
+                        gone = true;
+                        std::thread::sleep(IGNORE_FILE_PAUSE);
+                        continue;
+                    }
+                    Cause::NotFound
+                    | Cause::Link
+                    | Cause::Exists
+                    | Cause::NotADirectory
+                    | Cause::ReadOnly
+                    | Cause::DiskFull
+                    | Cause::Other => {
+                        self.tolerate(Err::<(), _>(error), "read", || file)?;
+                        return Ok(rules.clone());
+                    }
+                },
+            };
+            let rules = match text {
+                Text::None => return Ok(rules.clone()),
+                Text::Read(text) => rules.with(path, &text),
+                Text::TooLong => Err(ignore::too_long()),
+            };
+            return Ok(rules.map_err(|source| ImportError::BadIgnore { path: file, source })?);
+        }
+        Err(ImportError::Torn { path: file }.into())
+    }
+}
+
+/// One look at what is called like an ignore file.
+enum IgnoreFile {
+    /// A link or a directory of that name is an entry like any other, as it is to git.
+    NoFile,
+    /// It was written or replaced meanwhile.
+    Unquiet,
+    Read(HostStat, Text),
+}
+
+fn read_ignore_file(dir: &OwnedFd) -> std::io::Result<IgnoreFile> {
+    let before = beneath::stat(dir.as_fd(), FILE_NAME)?;
+    if before.kind != HostKind::File {
+        return Ok(IgnoreFile::NoFile);
+    }
+    let text = ignore::read(dir.as_fd())?;
+    let after = beneath::stat(dir.as_fd(), FILE_NAME)?;
+    let quiet = before.same_state(&after) && before.inode == after.inode;
+    Ok(if quiet { IgnoreFile::Read(after, text) } else { IgnoreFile::Unquiet })
+}
+
+fn stat_of_dir() -> HostStat {
+    let never = FileTime::default();
+    HostStat {
+        kind: HostKind::Dir,
+        mode: 0,
+        size: 0,
+        mtime: never,
+        ctime: never,
+        device: 0,
+        inode: 0,
+        links: 0,
+    }
+}

@@ -1,0 +1,117 @@
+//! Files of an upper that hold the value of a secret are found here, before anything of them is stored.
+//!
+//! What the vault holds already is let through: it was there before the secret was given to anybody. Where no
+//! secret was given nothing is looked at.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+
+use avfs_hostfs::beneath;
+use avfs_hostfs::xattr::Xattrs;
+use avfs_types::path::TreePath;
+use avfs_types::secrets::Secrets;
+
+use super::ImportError;
+use super::files::FileBlocks;
+use super::shared::{Flavour, Shared};
+use super::upper::Upper;
+use crate::capture::LeftOutReason;
+use crate::chunk::BLOCK_BYTES;
+use crate::ingest::{Block, Blocks};
+use crate::page::FileContent;
+use crate::{Result, VaultError, content, ingest};
+
+impl Upper<'_> {
+    /// The secret whose value a path holds with its last name, and did not without it.
+    pub fn secret_in_name(&self, dir: &TreePath, path: &TreePath) -> Option<String> {
+        let held = self.secrets.held_by(path.as_bytes())?;
+        self.secrets.held_by(dir.as_bytes()).is_none().then(|| held.to_owned())
+    }
+}
+
+impl Shared<'_> {
+    fn searched_upper(&self) -> Option<&Upper<'_>> {
+        match &self.flavour {
+            Flavour::Upper(upper) if !upper.secrets.is_empty() => Some(upper),
+            Flavour::Upper(_) | Flavour::Host { .. } => None,
+        }
+    }
+
+    /// True if a file may not be kept, which is noted then.
+    pub fn withholds_small(&self, path: &TreePath, bytes: &[u8], xattrs: &Xattrs) -> Result<bool> {
+        let Some(upper) = self.searched_upper() else { return Ok(false) };
+        let Some(secret) = upper.secrets.held_by(bytes).or_else(|| in_attributes(upper.secrets, xattrs))
+        else {
+            return Ok(false);
+        };
+        let content = FileContent::Whole(content::id_of(bytes));
+        self.withhold_unless_known(upper, path, secret, content, xattrs)
+    }
+
+    /// The same for a file that is read in pieces.
+    pub fn withholds_large(&self, path: &TreePath, file: &File) -> Result<bool> {
+        let Some(upper) = self.searched_upper() else { return Ok(false) };
+        let io = |source| ImportError::Io { operation: "read", path: path.clone(), source };
+        let size = beneath::fstat(file.as_fd()).map_err(io)?.size;
+        let (xattrs, _) = self.read_xattrs(file.as_fd(), || path.clone()).map_err(io)?;
+        let blocks = || FileBlocks::new(file, size, self.meter);
+        let in_content = held_by_blocks(upper.secrets, &mut blocks())
+            .map_err(|error| if self.meter.stopped() { ImportError::Interrupted } else { io(error) })?;
+        let Some(secret) = in_content.or_else(|| in_attributes(upper.secrets, &xattrs)) else {
+            return Ok(false);
+        };
+        let content = ingest::identify(&mut blocks())
+            .map_err(|error| if let VaultError::Input(source) = error { io(source).into() } else { error })?;
+        self.withhold_unless_known(upper, path, secret, content.content, &xattrs)
+    }
+
+    fn withhold_unless_known(
+        &self,
+        upper: &Upper<'_>,
+        path: &TreePath,
+        secret: &str,
+        content: FileContent,
+        xattrs: &Xattrs,
+    ) -> Result<bool> {
+        let reader = self.vault.read()?;
+        // By its content, not by its path: a file that was only moved must not get lost.
+        let known = reader.has_blob(content.id())?
+            && match content::encode_xattrs(xattrs) {
+                Some(attributes) => reader.has_blob(&attributes.id)?,
+                None => true,
+            };
+        if !known {
+            upper.leave_out(path.clone(), LeftOutReason::Secret(secret.to_owned()));
+        }
+        Ok(!known)
+    }
+
+    /// The attributes of a directory that may be kept; a directory is kept without the others.
+    pub fn without_secrets(&self, path: &TreePath, mut xattrs: Xattrs) -> Xattrs {
+        let Some(upper) = self.searched_upper() else { return xattrs };
+        while let Some(secret) = in_attributes(upper.secrets, &xattrs) {
+            upper.leave_out(path.clone(), LeftOutReason::SecretAttribute(secret.to_owned()));
+            xattrs.retain(|(name, value)| {
+                upper.secrets.held_by(name).is_none() && upper.secrets.held_by(value).is_none()
+            });
+        }
+        xattrs
+    }
+}
+
+fn in_attributes<'s>(secrets: &'s Secrets, xattrs: &Xattrs) -> Option<&'s str> {
+    xattrs.iter().find_map(|(name, value)| secrets.held_by(name).or_else(|| secrets.held_by(value)))
+}
+
+fn held_by_blocks<'s>(secrets: &'s Secrets, blocks: &mut dyn Blocks) -> std::io::Result<Option<&'s str>> {
+    let mut watch = secrets.watch();
+    let mut buffer = vec![0; BLOCK_BYTES];
+    while watch.found().is_none() {
+        match blocks.next(&mut buffer)? {
+            Block::Data(length) => watch.take(&buffer[..length]),
+            Block::Hole(length) => watch.take_zeros(length),
+            Block::End => break,
+        }
+    }
+    Ok(watch.finish())
+}

@@ -1,0 +1,106 @@
+//! What differs between a base and a tree, as a layer that overlayfs puts over the base.
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use avfs_hostfs::beneath::DIR;
+use avfs_hostfs::{beneath, overlay};
+use avfs_types::path::TreePath;
+
+use super::Footprint;
+use crate::diff::Change;
+use crate::export::ExportError;
+use crate::meter::Meter;
+use crate::page::{DirRef, Node};
+use crate::set_ids::SetIds;
+use crate::tree::Pages;
+use crate::write_out::{OverlayNames, WriteOut};
+use crate::{Result, Vault, diff};
+
+#[derive(Default)]
+pub(super) struct Difference {
+    /// Files, links and fifos that are written.
+    files: HashSet<TreePath>,
+    /// Directories that are new or different, and those on the way to something that is: overlayfs shows a
+    /// directory with the metadata of the topmost layer that has it.
+    dirs: HashSet<TreePath>,
+    /// Names that are gone.
+    whiteouts: Vec<TreePath>,
+    /// Directories in the place of something else.
+    opaque: Vec<TreePath>,
+    pub size: Footprint,
+}
+
+impl Difference {
+    pub fn between(pages: &dyn Pages, from: &DirRef, to: &DirRef) -> Result<Self> {
+        let mut difference = Self::default();
+        // Directories that are gone: one whiteout hides all that was in them.
+        let mut gone: HashSet<TreePath> = HashSet::new();
+        for change in diff::diff(pages, from, to)? {
+            difference.add(change, &mut gone);
+        }
+        let made = difference.files.len() + difference.dirs.len() + difference.whiteouts.len();
+        difference.size.entries = made as u64;
+        Ok(difference)
+    }
+
+    fn add(&mut self, change: Change, gone: &mut HashSet<TreePath>) {
+        let Change { path, before, after, .. } = change;
+        let was_dir = before.as_ref().map(|side| matches!(side.node, Node::Dir(_)));
+        let parent = path.split().map(|(parent, _)| parent);
+        if was_dir == Some(true) && !matches!(&after, Some(side) if matches!(side.node, Node::Dir(_))) {
+            gone.insert(path.clone());
+        }
+        match after.map(|side| side.node) {
+            // Changes come in the order of their paths, so a directory that is gone came before what was in it.
+            None if parent.is_some_and(|parent| gone.contains(&parent)) => return,
+            None => self.whiteouts.push(path.clone()),
+            Some(Node::Dir(_)) => {
+                self.dirs.insert(path.clone());
+                if was_dir == Some(false) {
+                    self.opaque.push(path.clone());
+                }
+            }
+            Some(node @ (Node::File(_) | Node::Symlink(_) | Node::Fifo(_))) => {
+                self.size.bytes = self.size.bytes.saturating_add(node.totals().bytes);
+                self.files.insert(path.clone());
+            }
+        }
+        let mut up = path;
+        while let Some((parent, _)) = up.split() {
+            if !self.dirs.insert(parent.clone()) {
+                break;
+            }
+            up = parent;
+        }
+    }
+
+    /// Writes the layer into an empty directory. `to` is the tree the difference leads to.
+    pub fn write(&self, vault: &Vault, to: &DirRef, into: BorrowedFd<'_>, meter: &Meter) -> Result<()> {
+        let out = WriteOut {
+            vault,
+            overlay_names: OverlayNames::Escaped,
+            set_ids: SetIds::Kept,
+            meter,
+            unwritten: None,
+        };
+        let wanted = |path: &TreePath, is_dir: bool| {
+            if is_dir { self.dirs.contains(path) } else { self.files.contains(path) }
+        };
+        let unfinished = out.write(to, into, &wanted)?.unfinished;
+        let fail = |path: &TreePath| {
+            let path = path.clone();
+            move |source| ExportError::Io { operation: "mark", path, source }
+        };
+        for path in &self.whiteouts {
+            let Some((parent, name)) = path.split() else { continue };
+            let dir = beneath::open(into, parent.as_bytes(), DIR).map_err(fail(path))?;
+            overlay::whiteout(dir.as_fd(), name).map_err(fail(path))?;
+        }
+        for path in &self.opaque {
+            let dir = beneath::open(into, path.as_bytes(), DIR).map_err(fail(path))?;
+            overlay::make_opaque(dir.as_fd()).map_err(fail(path))?;
+        }
+        out.finish(into, &unfinished)
+    }
+}

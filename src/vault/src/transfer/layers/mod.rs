@@ -1,0 +1,223 @@
+//! Lower layers for the next run: a base, and over it what later versions changed.
+//!
+//! A *stack* for a tree is a list of directories, topmost first, that overlayfs shows as that tree. The upper
+//! of a run that was captured becomes the top layer of the stack for the version it made, so that a run after
+//! a run writes nothing out. Where there is no stack, a layer with the difference from a base that is near is
+//! written from the vault, and where none is near, a new base.
+//!
+//! Layers follow the rules of bases: complete or absent, used under a lease, of this boot only, and made again
+//! from the vault if they are gone. A stack is one small file that names them; it promises nothing, and is
+//! believed only if a lease on each of them can be had.
+
+mod difference;
+mod keep;
+mod record;
+
+use std::path::PathBuf;
+
+use difference::Difference;
+
+use avfs_hostfs::lock::FileLock;
+use avfs_hostfs::remove::remove_tree;
+use avfs_hostfs::{beneath, random};
+use avfs_types::ids::TreeId;
+
+use super::materialize::{BaseCache, Built, Trust};
+use super::shelf::{Draft, ENTRY_BYTES, host, make_private};
+use super::write_out::FreshPages;
+use crate::meter::Meter;
+use crate::page::{DirRef, Totals};
+use crate::{Result, Vault, VaultError, pages};
+pub use keep::{Kept, NotKept};
+use record::StackRecord;
+
+/// Layers over a base. With more of them looking up a name costs too much.
+pub const LAYERS_MAX: usize = 8;
+/// Bases that are compared with a tree to find one that is near.
+const NEAR_BASES_MAX: usize = 4;
+/// Attempts at a layer that others take for abandoned.
+const TURNS_MAX: u32 = 100;
+
+/// The lower layers of a tree, in use: they stay while this lives.
+#[derive(Debug)]
+pub struct Stack {
+    /// Topmost first; the last is a base.
+    pub dirs: Vec<PathBuf>,
+    pub made: Made,
+    /// What it shows.
+    tree: TreeId,
+    base: TreeId,
+    /// The names of the layers over the base, topmost first.
+    layers: Vec<String>,
+    _leases: Vec<FileLock>,
+}
+
+/// What had to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// Nothing.
+    Reused,
+    /// A layer with the difference from a base that was there.
+    Layered,
+    /// A base.
+    Materialized,
+}
+
+/// How large a layer is, for the cache's account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    pub entries: u64,
+    pub bytes: u64,
+}
+
+impl Footprint {
+    fn cost(self) -> u64 {
+        self.bytes.saturating_add(self.entries.saturating_mul(ENTRY_BYTES))
+    }
+
+    fn of(totals: &Totals) -> Self {
+        Self { entries: totals.entries, bytes: totals.bytes }
+    }
+}
+
+impl Vault {
+    /// The lower layers for a tree: a stack that is there, else a layer over a base that is near, else a new
+    /// base. Concurrent callers may each make one; all of them are good.
+    pub fn stack(&self, root: &DirRef, cache: &BaseCache, meter: &Meter) -> Result<Stack> {
+        let pin = self.backend().pin()?;
+        if let Some(stack) = cache.known_stack(root)? {
+            return Ok(stack);
+        }
+        if let Some(stack) = self.stack_on_near_base(root, cache, meter)? {
+            return Ok(stack);
+        }
+        let base = self.materialize_pinned(&pin, root, cache, Trust::Seal, meter)?;
+        let made = match base.built {
+            Built::Reused => Made::Reused,
+            Built::New | Built::Rebuilt => Made::Materialized,
+        };
+        let (dirs, leases) = (vec![base.root], vec![base.lease]);
+        Ok(Stack { dirs, made, tree: root.tree, base: root.tree, layers: Vec::new(), _leases: leases })
+    }
+
+    /// Writes a layer over the base that is nearest, if one is near enough for that to pay.
+    fn stack_on_near_base(&self, root: &DirRef, cache: &BaseCache, meter: &Meter) -> Result<Option<Stack>> {
+        let pages = FreshPages::new(self);
+        let mut nearest: Option<(TreeId, Difference)> = None;
+        for base in cache.list()?.iter().rev().take(NEAR_BASES_MAX) {
+            let tree = avfs_types::ids::from_hex(&base.tree).and_then(|bytes| TreeId::from_slice(&bytes));
+            // The base of another vault, or of a version that was pruned: there is nothing to compare with.
+            let Some(tree) = tree else { continue };
+            if !self.read()?.has_tree(&tree)? {
+                continue;
+            }
+            let compared =
+                pages::reference(&pages, &tree).and_then(|base| Difference::between(&pages, &base, root));
+            let difference = match compared {
+                Ok(difference) => difference,
+                // Of a version that nobody needs, maybe; what is damaged of `root` is met again.
+                Err(error) if error.is_damage() => continue,
+                Err(error) => return Err(error),
+            };
+            let cost = difference.size.cost();
+            if nearest.as_ref().is_none_or(|(_, known)| cost < known.size.cost()) {
+                nearest = Some((tree, difference));
+            }
+        }
+        let Some((base, difference)) = nearest else { return Ok(None) };
+        if difference.size.cost().saturating_mul(2) > Footprint::of(&root.totals).cost() {
+            return Ok(None);
+        }
+        let Some(base_lease) = cache.lease_tree(&base)? else { return Ok(None) };
+        let base_dir = cache.bases.place(&base.to_hex()).join("root");
+        let draft = cache.begin_layer()?;
+        let filled = self.fill_layer(root, &difference, &draft, meter);
+        if let Err(error) = filled {
+            // What cannot be removed now is removed by the next eviction.
+            let _ = remove_tree(&draft.path);
+            return Err(error);
+        }
+        let record = StackRecord { tree: root.tree, base, layers: Vec::new() };
+        let (name, lease) = cache.publish_layer(draft, record, difference.size)?;
+        Ok(Some(Stack {
+            dirs: vec![cache.layers.place(&name).join("root"), base_dir],
+            made: Made::Layered,
+            tree: root.tree,
+            base,
+            layers: vec![name],
+            _leases: vec![lease, base_lease],
+        }))
+    }
+
+    fn fill_layer(&self, root: &DirRef, difference: &Difference, at: &Draft, meter: &Meter) -> Result<()> {
+        let dir = at.path.join("root");
+        make_private(&dir)?;
+        let fd = beneath::open_root(&dir).map_err(host("open", &dir))?;
+        meter.expect(difference.size.entries, difference.size.bytes);
+        difference.write(self, root, std::os::fd::AsFd::as_fd(&fd), meter)
+    }
+}
+
+impl BaseCache {
+    /// The stack for a tree, if everything it needs is there.
+    fn known_stack(&self, root: &DirRef) -> Result<Option<Stack>> {
+        let base_dir = |tree: &TreeId| self.bases.place(&tree.to_hex()).join("root");
+        if let Some(lease) = self.lease(root)? {
+            let (dirs, leases) = (vec![base_dir(&root.tree)], vec![lease]);
+            let (made, tree, layers) = (Made::Reused, root.tree, Vec::new());
+            return Ok(Some(Stack { dirs, made, tree, base: tree, layers, _leases: leases }));
+        }
+        let Some(record) = self.read_stack(&root.tree)? else { return Ok(None) };
+        let Some(base_lease) = self.lease_tree(&record.base)? else {
+            return self.forget_stack(&root.tree).map(|()| None);
+        };
+        let (mut dirs, mut leases) = (Vec::new(), Vec::new());
+        let head = self.layer_head();
+        for name in &record.layers {
+            let Some(lease) = self.layers.lease(name, |sealed| sealed.starts_with(&head))? else {
+                return self.forget_stack(&root.tree).map(|()| None);
+            };
+            dirs.push(self.layers.place(name).join("root"));
+            leases.push(lease);
+        }
+        dirs.push(base_dir(&record.base));
+        leases.push(base_lease);
+        let StackRecord { tree, base, layers } = record;
+        Ok(Some(Stack { dirs, made: Made::Reused, tree, base, layers, _leases: leases }))
+    }
+
+    fn begin_layer(&self) -> Result<Draft> {
+        for _ in 0..TURNS_MAX {
+            if let Some(draft) = self.layers.begin()? {
+                return Ok(draft);
+            }
+        }
+        let busy = std::io::Error::from(std::io::ErrorKind::ResourceBusy);
+        Err(host("begin a layer in", &self.layers.dir)(busy))
+    }
+
+    /// Seals a layer that is whole, gives it a name, and writes the stack it is the top of; `below` has what
+    /// lies under it.
+    fn publish_layer(&self, draft: Draft, below: StackRecord, size: Footprint) -> Result<(String, FileLock)> {
+        let name = random::suffix().map_err(VaultError::Output)?;
+        let mut record = below;
+        record.layers.insert(0, name.clone());
+        let write = |file: &str, text: String| {
+            let path = draft.path.join(file);
+            std::fs::write(&path, text).map_err(host("write", &path))
+        };
+        let Footprint { entries, bytes } = size;
+        write("sealed", format!("{}entries {entries}\nbytes {bytes}\n", self.layer_head()))?;
+        // Written beside the layer and moved from there: nothing of it is left if the process dies.
+        write("stack", self.stack_text(&record))?;
+        let Some(lease) = self.layers.publish(draft, &name)? else {
+            let taken = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+            return Err(host("move to", &self.layers.place(&name))(taken));
+        };
+        make_private(&self.stacks)?;
+        let place = self.stack_place(&record.tree);
+        avfs_types::pause::point("stack");
+        std::fs::rename(self.layers.place(&name).join("stack"), &place).map_err(host("write", &place))?;
+        Ok((name, lease))
+    }
+}

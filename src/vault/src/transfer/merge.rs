@@ -1,0 +1,193 @@
+//! Moves what an export has staged into a directory that is there. Everything is looked at first: what cannot be done
+//! is refused before anything has changed.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, Mode};
+use rustix::io::Errno;
+
+use avfs_hostfs::beneath::DIR;
+use avfs_hostfs::make::Over;
+use avfs_hostfs::stat::HostKind;
+use avfs_hostfs::{beneath, make, xattr};
+use avfs_types::path::TreePath;
+
+use super::export::{ExportError, Overwrite};
+use crate::Result;
+
+/// A staged tree, and the directory it goes to.
+pub(crate) struct Merge<'a> {
+    pub staged: BorrowedFd<'a>,
+    pub dest: BorrowedFd<'a>,
+    /// How people know the directory.
+    pub shown: &'a Path,
+    pub overwrite: Overwrite,
+    pub top: Top,
+}
+
+/// What becomes of the metadata of the directory that everything goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Top {
+    Finished,
+    Kept,
+}
+
+/// A directory that is there already, and what goes into it.
+pub(crate) struct Meeting {
+    pub path: TreePath,
+    names: Vec<Vec<u8>>,
+    /// The mode of a directory of ours in which even we may not write.
+    closed: Option<u32>,
+}
+
+impl Merge<'_> {
+    fn shown(&self, path: &TreePath) -> PathBuf {
+        self.shown.join(OsStr::from_bytes(path.as_bytes()))
+    }
+
+    fn both(&self, path: &TreePath) -> Result<(OwnedFd, OwnedFd)> {
+        let open = |root| beneath::open(root, path.as_bytes(), DIR);
+        let failed = |error| ExportError::host("open", &self.shown(path))(error);
+        Ok((open(self.staged).map_err(failed)?, open(self.dest).map_err(failed)?))
+    }
+
+    /// What goes where, if all of it can.
+    pub fn plan(&self) -> Result<Vec<Meeting>> {
+        let top =
+            rustix::fs::fstat(self.dest).map_err(|errno| self.failed("look at", &TreePath::root(), errno))?;
+        let mut meetings = Vec::new();
+        let mut waiting = vec![TreePath::root()];
+        while let Some(path) = waiting.pop() {
+            let (from, to) = self.both(&path)?;
+            let listed =
+                beneath::names(from.as_fd()).map_err(ExportError::host("list", &self.shown(&path)))?;
+            let mut names = Vec::new();
+            for name in listed.into_iter().map(|listed| listed.name) {
+                let at = path.join(&name);
+                let looked = |dir: &OwnedFd| match beneath::stat(dir.as_fd(), &name) {
+                    Ok(stat) => Ok(Some(stat.kind)),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                    Err(error) => Err(ExportError::host("look at", &self.shown(&at))(error)),
+                };
+                let (wanted, found) = (looked(&from)?, looked(&to)?);
+                match (wanted, found) {
+                    (_, Some(_)) if self.overwrite == Overwrite::Refuse => {
+                        return Err(ExportError::Came { path: self.shown(&at) }.into());
+                    }
+                    (Some(HostKind::Dir), Some(HostKind::Dir)) => waiting.push(at),
+                    (Some(wanted), Some(found)) if (wanted == HostKind::Dir) != (found == HostKind::Dir) => {
+                        let (wanted, found) = (word(wanted), word(found));
+                        return Err(ExportError::InTheWay { path: self.shown(&at), found, wanted }.into());
+                    }
+                    _ => names.push(name),
+                }
+            }
+            let stat = rustix::fs::fstat(&to).map_err(|errno| self.failed("look at", &path, errno))?;
+            if !names.is_empty() && stat.st_dev != top.st_dev {
+                return Err(self
+                    .failed("replace files on another file system in", &path, Errno::XDEV)
+                    .into());
+            }
+            let may = rustix::fs::accessat(&to, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS);
+            let me = rustix::process::geteuid();
+            let ours = me.is_root() || stat.st_uid == me.as_raw();
+            // Only its owner gives a directory a mode and a time.
+            let finished = self.top == Top::Finished || !path.is_root();
+            let closed = may.is_err() && (finished || !names.is_empty());
+            if !ours && (closed || finished) {
+                return Err(ExportError::NoPermission { path: self.shown(&path) }.into());
+            }
+            let closed = closed.then_some(stat.st_mode & 0o7777);
+            meetings.push(Meeting { path, names, closed });
+        }
+        Ok(meetings)
+    }
+
+    /// Moves what was planned. Directories that were there get their metadata afterwards, as all others.
+    pub fn make(&self, meetings: &[Meeting]) -> Result<()> {
+        for meeting in meetings {
+            let (from, to) = self.both(&meeting.path)?;
+            if let Some(mode) = meeting.closed {
+                let opened = rustix::fs::fchmod(&to, Mode::from_raw_mode(mode | 0o700));
+                opened.map_err(|errno| self.failed("open up", &meeting.path, errno))?;
+            }
+            for name in &meeting.names {
+                let at = || meeting.path.join(name);
+                let over = match self.overwrite {
+                    Overwrite::Refuse => Over::Nothing,
+                    Overwrite::Replace => Over::File,
+                };
+                make::rename((from.as_fd(), name), (to.as_fd(), name), over).map_err(|error| {
+                    if error.kind() == io::ErrorKind::AlreadyExists {
+                        return ExportError::Came { path: self.shown(&at()) };
+                    }
+                    ExportError::host("replace", &self.shown(&at()))(error)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes away the attributes of a directory that was there.
+    pub fn clear_attributes(&self, path: &TreePath) -> Result<()> {
+        let (_, to) = self.both(path)?;
+        Ok(xattr::clear(to.as_fd()).map_err(ExportError::host("finish", &self.shown(path)))?)
+    }
+
+    fn failed(&self, operation: &'static str, path: &TreePath, errno: Errno) -> ExportError {
+        ExportError::host(operation, &self.shown(path))(errno.into())
+    }
+}
+
+fn word(kind: HostKind) -> &'static str {
+    match kind {
+        HostKind::Dir => "directory",
+        HostKind::Symlink => "symbolic link",
+        HostKind::Fifo => "fifo",
+        HostKind::Special(kind) => kind,
+        HostKind::File | HostKind::Whiteout => "file",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use avfs_types::diagnose::Diagnose;
+
+    use super::*;
+
+    /// Somebody else writes to the directory while the export is staged, and after it was looked at.
+    #[test]
+    fn what_came_meanwhile_is_not_replaced_unless_that_was_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let (staged, dest) = (dir.path().join("staged"), dir.path().join("dest"));
+        for at in [&staged, &dest] {
+            fs::create_dir(at).unwrap();
+        }
+        let open = |at| beneath::open_root(at).unwrap();
+        let (from, to) = (open(&staged), open(&dest));
+        let merge = |overwrite| Merge {
+            staged: from.as_fd(),
+            dest: to.as_fd(),
+            shown: &dest,
+            overwrite,
+            top: Top::Finished,
+        };
+        fs::write(staged.join("f"), "ours").unwrap();
+        let refuse = merge(Overwrite::Refuse);
+        let planned = refuse.plan().unwrap();
+        fs::write(dest.join("f"), "theirs").unwrap();
+        for refused in [refuse.make(&planned).unwrap_err(), refuse.plan().err().unwrap()] {
+            assert_eq!(refused.code(), "export.exists", "{refused}");
+        }
+        assert_eq!(fs::read(dest.join("f")).unwrap(), b"theirs");
+        let replace = merge(Overwrite::Replace);
+        replace.make(&replace.plan().unwrap()).unwrap();
+        assert_eq!(fs::read(dest.join("f")).unwrap(), b"ours");
+    }
+}

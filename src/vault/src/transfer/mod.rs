@@ -1,0 +1,14 @@
+//! Between the vault and directories of the host: import, capture, export, materialize.
+
+pub mod capture;
+pub mod export;
+pub mod ignore;
+pub mod import;
+pub mod layers;
+pub mod materialize;
+pub mod merge;
+pub mod own;
+pub mod set_ids;
+pub mod shelf;
+pub mod stat_cache;
+pub mod write_out;

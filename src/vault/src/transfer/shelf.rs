@@ -1,0 +1,205 @@
+//! A place in the cache for directories that are complete or absent: each is built under another name and
+//! renamed, used under a lease, and moved away before it is removed.
+//!
+//! ```text
+//! SHELF/NAME/root/     the directory
+//! SHELF/NAME/sealed    written last: what it is, and since which boot
+//! SHELF/NAME/lease     locked by users; its time is that of the last use
+//! SHELF/.new-X         being built, and locked by its builder
+//! SHELF/.old-X         on its way out
+//! ```
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use avfs_hostfs::lock::{FileLock, Mode};
+use avfs_hostfs::remove::remove_tree;
+use avfs_hostfs::{make, random};
+
+use super::export::ExportError;
+use crate::{Result, VaultError};
+
+/// What an entry takes on the disk beside its bytes, for the cache's account.
+pub const ENTRY_BYTES: u64 = 4096;
+
+/// How long to wait for others who move something out of the way, each for a rename's time.
+const TURN_PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Shelf {
+    pub dir: PathBuf,
+}
+
+/// Something that is being built; its builder lives.
+pub(crate) struct Draft {
+    pub path: PathBuf,
+    lease: FileLock,
+    _building: FileLock,
+}
+
+/// Something on a shelf.
+pub(crate) struct Item {
+    pub name: String,
+    pub bytes: u64,
+    pub last_used: SystemTime,
+}
+
+impl Shelf {
+    pub fn place(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// A lease on what is there under a name, if its seal is good.
+    pub fn lease(&self, name: &str, is_good: impl Fn(&str) -> bool) -> Result<Option<FileLock>> {
+        let place = self.place(name);
+        let lease = place.join("lease");
+        if !lease.exists() {
+            return Ok(None);
+        }
+        avfs_types::pause::point("lease");
+        let Ok(Some(lock)) = FileLock::try_acquire(&lease, Mode::Shared) else { return Ok(None) };
+        // Between the look and the lock somebody may have moved it away, or put another in its place.
+        if !lock.is_at(&lease).unwrap_or(false) {
+            return Ok(None);
+        }
+        let sealed = std::fs::read_to_string(place.join("sealed"));
+        let good = sealed.is_ok_and(|text| is_good(&text));
+        if !good || !place.join("root").is_dir() {
+            return Ok(None);
+        }
+        let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+        let times = rustix::fs::Timestamps { last_access: now, last_modification: now };
+        if let Ok(file) = File::open(&lease) {
+            rustix::fs::futimens(&file, &times).map_err(|errno| host("touch", &lease)(errno.into()))?;
+        }
+        Ok(Some(lock))
+    }
+
+    /// Begins something new. Nothing if an eviction found the directory before it was locked, and took it for
+    /// abandoned.
+    pub fn begin(&self) -> Result<Option<Draft>> {
+        make_private(&self.dir)?;
+        let path = self.dir.join(format!(".new-{}", random::suffix().map_err(VaultError::Output)?));
+        make_private(&path)?;
+        avfs_types::pause::point("draft-made");
+        let Some(building) = FileLock::try_existing(&path, Mode::Shared).map_err(host("lock", &path))? else {
+            return Ok(None);
+        };
+        let lease = path.join("lease");
+        let lock = FileLock::try_acquire(&lease, Mode::Shared)
+            .map_err(|error| host("lock", &lease)(std::io::Error::other(error)))?;
+        Ok(lock.map(|lease| Draft { path, lease, _building: building }))
+    }
+
+    /// Gives what is finished its name, and the lease on it; nothing if the name is taken.
+    pub fn publish(&self, draft: Draft, name: &str) -> Result<Option<FileLock>> {
+        let place = self.place(name);
+        avfs_types::pause::point("publish");
+        match std::fs::rename(&draft.path, &place) {
+            Ok(()) => Ok(Some(draft.lease)),
+            Err(error) => {
+                remove_tree(&draft.path).map_err(host("remove", &draft.path))?;
+                let taken = [ErrorKind::DirectoryNotEmpty, ErrorKind::AlreadyExists].contains(&error.kind());
+                if taken { Ok(None) } else { Err(host("move to", &place)(error)) }
+            }
+        }
+    }
+
+    /// Gives something a name that nobody looks for; nothing if somebody else was faster.
+    pub fn move_aside(&self, place: &Path) -> Result<Option<PathBuf>> {
+        let aside = self.dir.join(format!(".old-{}", random::suffix().map_err(VaultError::Output)?));
+        avfs_types::pause::point("move-aside");
+        match std::fs::rename(place, &aside) {
+            Ok(()) => Ok(Some(aside)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(host("move away", place)(error)),
+        }
+    }
+
+    /// What is whole, in no order.
+    pub fn items(&self) -> Result<Vec<Item>> {
+        let mut items = Vec::new();
+        for (name, path) in self.entries()?.into_iter().filter(|(name, _)| !name.starts_with('.')) {
+            let Ok(sealed) = std::fs::read_to_string(path.join("sealed")) else { continue };
+            let number = |key: &str| -> u64 {
+                let line = sealed.lines().find_map(|line| line.strip_prefix(key));
+                line.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+            };
+            let bytes = number("bytes ") + number("entries ") * ENTRY_BYTES;
+            let used = std::fs::metadata(path.join("lease")).and_then(|meta| meta.modified());
+            items.push(Item { name, bytes, last_used: used.unwrap_or(SystemTime::UNIX_EPOCH) });
+        }
+        Ok(items)
+    }
+
+    fn entries(&self) -> Result<Vec<(String, PathBuf)>> {
+        let listing = match std::fs::read_dir(&self.dir) {
+            Ok(listing) => listing,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(host("list", &self.dir)(error)),
+        };
+        let named =
+            listing.flatten().filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())));
+        Ok(named.collect())
+    }
+
+    /// Removes what is left of dead builders.
+    pub fn sweep(&self) -> Result<()> {
+        let left = self.entries()?.into_iter().filter(|(name, _)| name.starts_with('.'));
+        left.map(|(_, path)| path).try_for_each(|path| remove_unleased(&path))
+    }
+
+    /// Looking at something and moving it away are one step for all who do both: another one that somebody
+    /// has put in its place meanwhile, and uses, must stay.
+    pub fn turn(&self) -> Result<FileLock> {
+        let turn = self.dir.with_extension("lock");
+        FileLock::acquire(&turn, Mode::Exclusive, TURN_PATIENCE)
+            .map_err(|error| host("lock", &turn)(std::io::Error::other(error)))
+    }
+
+    /// Removes something unless it is in use; true if it is gone.
+    pub fn evict(&self, name: &str) -> Result<bool> {
+        let path = self.place(name);
+        let lease = path.join("lease");
+        let aside = {
+            let _turn = self.turn()?;
+            let Ok(Some(alone)) = FileLock::try_acquire(&lease, Mode::Exclusive) else { return Ok(false) };
+            if !alone.is_at(&lease).unwrap_or(false) {
+                return Ok(false);
+            }
+            // Moved first: nobody finds what is half removed. Nobody can take a lease on it there.
+            self.move_aside(&path)?
+        };
+        if let Some(aside) = aside {
+            remove_tree(&aside).map_err(host("remove", &aside))?;
+        }
+        Ok(true)
+    }
+}
+
+pub(crate) fn make_private(path: &Path) -> Result<()> {
+    make::private_dirs(path).map_err(host("create", path))
+}
+
+pub(crate) fn host(
+    operation: &'static str,
+    path: &Path,
+) -> impl FnOnce(std::io::Error) -> VaultError + use<> {
+    let path = path.to_owned();
+    move |source| ExportError::Host { operation, path, source }.into()
+}
+
+/// Removes a directory unless its builder lives or somebody has a lease on it.
+fn remove_unleased(path: &Path) -> Result<()> {
+    let Ok(Some(_abandoned)) = FileLock::try_existing(path, Mode::Exclusive) else { return Ok(()) };
+    let lease = path.join("lease");
+    let _alone = if lease.exists() {
+        let Ok(Some(alone)) = FileLock::try_acquire(&lease, Mode::Exclusive) else { return Ok(()) };
+        Some(alone)
+    } else {
+        None
+    };
+    remove_tree(path).map_err(host("remove", path))
+}

@@ -1,0 +1,501 @@
+//! Writes a tree into an empty directory of the host, exactly: content, modes, times, attributes, links.
+//!
+//! Blobs are read in short transactions and written after them: a reader held open would keep the log growing.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Mutex, PoisonError};
+
+use rayon::Scope;
+use rustix::fs::AtFlags;
+
+use avfs_hostfs::beneath::DIR;
+use avfs_hostfs::make::Umask;
+use avfs_hostfs::xattr::Xattrs;
+use avfs_hostfs::{beneath, make, overlay, xattr};
+use avfs_types::ids::{BlobId, LinkId, TreeId};
+use avfs_types::path::TreePath;
+
+use super::export::ExportError;
+use super::set_ids::SetIds;
+use crate::backend::{BlobRecord, Reader};
+use crate::chunk::{Piece, PieceReader};
+use crate::meter::Meter;
+use crate::page::{DirMeta, DirRef, Entry, FileContent, FileNode, Node, Page};
+use crate::tree::Pages;
+use crate::{Result, Vault, VaultError, content, threads, tree};
+
+/// Files written by one job, and compressed bytes it holds at once.
+const JOB_FILES: usize = 64;
+const JOB_BYTES: u64 = 4 << 20;
+/// Pages read before the transaction is renewed.
+const PAGES_PER_READ: u32 = 256;
+
+/// What becomes of attributes whose names overlayfs takes for its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverlayNames {
+    Plain,
+    /// One level of escape, which overlayfs takes off again: for a lower layer.
+    Escaped,
+}
+
+/// Pages from short transactions.
+pub struct FreshPages<'v> {
+    vault: &'v Vault,
+    reader: RefCell<Option<Box<dyn Reader + 'v>>>,
+    left: Cell<u32>,
+}
+
+impl<'v> FreshPages<'v> {
+    #[must_use]
+    pub fn new(vault: &'v Vault) -> Self {
+        Self { vault, reader: RefCell::new(None), left: Cell::new(0) }
+    }
+}
+
+impl Pages for FreshPages<'_> {
+    fn page(&self, id: &TreeId) -> Result<Page> {
+        let mut reader = self.reader.borrow_mut();
+        if self.left.get() == 0 || reader.is_none() {
+            *reader = None;
+            *reader = Some(self.vault.read()?);
+            self.left.set(PAGES_PER_READ);
+        }
+        self.left.set(self.left.get() - 1);
+        match reader.as_deref() {
+            Some(reader) => (&reader).page(id),
+            None => Err(VaultError::MissingObject { kind: "tree", id: id.short() }),
+        }
+    }
+}
+
+/// What was not written because it is damaged or missing in the vault: paths, and why.
+#[derive(Debug, Default)]
+pub struct Unwritten(Mutex<Vec<(TreePath, VaultError)>>);
+
+impl Unwritten {
+    /// In the order of the paths.
+    #[must_use]
+    pub fn into_sorted(self) -> Vec<(TreePath, VaultError)> {
+        let mut all = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all.dedup_by(|a, b| a.0 == b.0);
+        all
+    }
+}
+
+pub struct WriteOut<'a> {
+    pub vault: &'a Vault,
+    pub overlay_names: OverlayNames,
+    pub set_ids: SetIds,
+    pub meter: &'a Meter,
+    /// Where damage is noted, to go on without what it concerns; without this it ends the work.
+    pub unwritten: Option<&'a Unwritten>,
+}
+
+/// What [`WriteOut::write`] leaves to its caller.
+#[derive(Default)]
+pub struct Written {
+    pub unfinished: Vec<Unfinished>,
+    /// Files that lost their setuid and setgid bits.
+    pub stripped: Vec<TreePath>,
+}
+
+/// A directory that still needs its own metadata.
+pub struct Unfinished {
+    pub path: TreePath,
+    meta: DirMeta,
+}
+
+struct Shared<'a> {
+    out: &'a WriteOut<'a>,
+    root: BorrowedFd<'a>,
+    umask: Umask,
+    linked: Mutex<Vec<(TreePath, Node)>>,
+    failure: Mutex<Option<VaultError>>,
+}
+
+impl WriteOut<'_> {
+    /// Writes what `root` holds (what `wanted` lets pass of it) into the directory `into`.
+    ///
+    /// The directories' own metadata comes last, with [`WriteOut::finish`]: a directory may forbid its owner to write.
+    pub fn write(
+        &self,
+        root: &DirRef,
+        into: BorrowedFd<'_>,
+        wanted: &(dyn Fn(&TreePath, bool) -> bool + Sync),
+    ) -> Result<Written> {
+        let umask = Umask::beneath(into).map_err(VaultError::Output)?;
+        let shared =
+            Shared { out: self, root: into, umask, linked: Mutex::default(), failure: Mutex::default() };
+        let pool = threads::pool()?;
+        // The walk stays on this thread, so that jobs begin while it goes on.
+        let written = pool.in_place_scope(|scope| shared.walk(scope, root, wanted));
+        if let Some(error) = shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(error);
+        }
+        let written = written?;
+        if self.meter.stopped() {
+            return Err(ExportError::Interrupted.into());
+        }
+        let linked = shared.linked.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.write_linked(into, umask, linked)?;
+        Ok(written)
+    }
+
+    /// Gives the directories their attributes: what may fail where nothing else does, and needs no other mode than they
+    /// were made with.
+    pub fn attributes(&self, into: BorrowedFd<'_>, unfinished: &[Unfinished]) -> Result<()> {
+        for dir in unfinished.iter().filter(|dir| dir.meta.xattrs.is_some()) {
+            let fail = |source| ExportError::Io {
+                operation: "set the attributes of",
+                path: dir.path.clone(),
+                source,
+            };
+            let fd = beneath::open(into, dir.path.as_bytes(), DIR).map_err(fail)?;
+            let xattrs = self.wanted_xattrs(dir.meta.xattrs.as_ref());
+            let xattrs = self.whole(xattrs, || dir.path.clone())?.unwrap_or_default();
+            xattr::write(fd.as_fd(), &xattrs).map_err(fail)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the directories their metadata, the deepest first.
+    pub fn finish(&self, into: BorrowedFd<'_>, unfinished: &[Unfinished]) -> Result<()> {
+        for dir in unfinished.iter().rev() {
+            let fail =
+                |source| ExportError::Io { operation: "finish directory", path: dir.path.clone(), source };
+            let fd = beneath::open(into, dir.path.as_bytes(), DIR).map_err(fail)?;
+            let xattrs = self.wanted_xattrs(dir.meta.xattrs.as_ref());
+            let xattrs = self.whole(xattrs, || dir.path.clone())?.unwrap_or_default();
+            make::finish_dir(fd.as_fd(), dir.meta.mode, &xattrs, dir.meta.mtime).map_err(fail)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a directory that stands for the root of a tree that root's own metadata.
+    pub fn finish_root(&self, dir: BorrowedFd<'_>, root: &DirRef) -> Result<()> {
+        let (meta, _) = tree::top(&FreshPages::new(self.vault), &root.tree)?;
+        self.finish(dir, &[Unfinished { path: TreePath::root(), meta }])
+    }
+
+    /// What was read, or nothing if it is damaged and may be left out.
+    fn whole<T>(&self, read: Result<T>, path: impl FnOnce() -> TreePath) -> Result<Option<T>> {
+        match (read, self.unwritten) {
+            (Ok(read), _) => Ok(Some(read)),
+            (Err(error), Some(unwritten)) if error.is_damage() => {
+                let mut all = unwritten.0.lock().unwrap_or_else(PoisonError::into_inner);
+                all.push((path(), error));
+                Ok(None)
+            }
+            (Err(error), _) => Err(error.in_file(&path())),
+        }
+    }
+
+    /// The attributes a file or a directory gets, under the names it gets them.
+    pub fn wanted_xattrs(&self, id: Option<&BlobId>) -> Result<Xattrs> {
+        id.map_or(Ok(Xattrs::new()), |id| self.xattrs(&*self.vault.read()?, id))
+    }
+
+    fn xattrs(&self, reader: &dyn Reader, id: &BlobId) -> Result<Xattrs> {
+        let mut xattrs = content::xattrs(reader, id)?;
+        match self.overlay_names {
+            OverlayNames::Plain => {}
+            OverlayNames::Escaped => overlay::escape(&mut xattrs),
+        }
+        Ok(xattrs)
+    }
+
+    /// Files with several names: written under the first, linked under the others.
+    fn write_linked(
+        &self,
+        root: BorrowedFd<'_>,
+        umask: Umask,
+        mut linked: Vec<(TreePath, Node)>,
+    ) -> Result<()> {
+        linked.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut first: BTreeMap<LinkId, TreePath> = BTreeMap::new();
+        for (path, node) in linked {
+            let fail = |source| ExportError::Io { operation: "link", path: path.clone(), source };
+            let Some((parent, name)) = path.split() else { continue };
+            let dir = beneath::open(root, parent.as_bytes(), DIR).map_err(fail)?;
+            match node.link().and_then(|link| first.get(&link)) {
+                Some(known) => {
+                    let Some((from, from_name)) = known.split() else { continue };
+                    let from = beneath::open(root, from.as_bytes(), DIR).map_err(fail)?;
+                    make::link(from.as_fd(), from_name, dir.as_fd(), name).map_err(fail)?;
+                }
+                None => {
+                    let entry = Entry { name: name.to_vec(), node: node.clone() };
+                    let written = self.write_one(&dir, &parent, umask, &entry);
+                    if self.whole(written, || path.clone())?.is_some()
+                        && let Some(link) = node.link()
+                    {
+                        first.insert(link, path.clone());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One file, link or fifo; a directory is left to [`WriteOut::write`].
+    pub fn write_one(&self, dir: &OwnedFd, parent: &TreePath, umask: Umask, entry: &Entry) -> Result<()> {
+        let path = parent.join(&entry.name);
+        let fail = |source| ExportError::Io { operation: "write", path: path.clone(), source };
+        match &entry.node {
+            Node::Symlink(link) => {
+                make::symlink(dir.as_fd(), &entry.name, &link.target, link.mtime).map_err(fail)?;
+            }
+            Node::Fifo(fifo) => {
+                make::fifo(dir.as_fd(), &entry.name, fifo.mode, fifo.mtime).map_err(fail)?;
+            }
+            Node::File(file) => match file.content {
+                FileContent::Chunked(list) => {
+                    let written = self.write_chunked(dir, &path, &entry.name, umask, file, &list);
+                    if written.is_err() {
+                        // A part of a file is none; the failure itself tells more than one to remove it.
+                        let _ = rustix::fs::unlinkat(dir, OsStr::from_bytes(&entry.name), AtFlags::empty());
+                    }
+                    written?;
+                }
+                FileContent::Whole(id) => {
+                    let (blob, xattrs) = {
+                        let reader = self.vault.read()?;
+                        (content::fetch(&*reader, &id)?, self.file_xattrs(&*reader, file)?)
+                    };
+                    self.write_whole(dir, &path, &entry.name, umask, file, blob, &xattrs)?;
+                }
+            },
+            Node::Dir(_) => {}
+        }
+        Ok(())
+    }
+
+    fn file_xattrs(&self, reader: &dyn Reader, file: &FileNode) -> Result<Xattrs> {
+        file.xattrs.as_ref().map_or(Ok(Xattrs::new()), |id| self.xattrs(reader, id))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a leaf that joins what two callers hold apart")]
+    fn write_whole(
+        &self,
+        dir: &OwnedFd,
+        path: &TreePath,
+        name: &[u8],
+        umask: Umask,
+        node: &FileNode,
+        blob: BlobRecord,
+        xattrs: &Xattrs,
+    ) -> Result<()> {
+        let content = content::decode(blob)?;
+        if content.len() as u64 != node.size {
+            let detail = format!("{path} should have {} bytes", node.size);
+            return Err(VaultError::DamagedObject { kind: "blob", id: node.content.id().short(), detail });
+        }
+        let fail = |source| ExportError::Io { operation: "write", path: path.clone(), source };
+        let file = make::file(dir.as_fd(), name, node.mode).map_err(fail)?;
+        make::write_at(&file, &content, 0).map_err(fail)?;
+        let mode = self.set_ids.mode_of_new(node.mode);
+        make::finish(file.as_fd(), mode, umask, xattrs, node.mtime).map_err(fail)?;
+        self.meter.add(1, node.size);
+        Ok(())
+    }
+
+    fn write_chunked(
+        &self,
+        dir: &OwnedFd,
+        path: &TreePath,
+        name: &[u8],
+        umask: Umask,
+        node: &FileNode,
+        list: &BlobId,
+    ) -> Result<()> {
+        let fail = |source| ExportError::Io { operation: "write", path: path.clone(), source };
+        let file = make::file(dir.as_fd(), name, node.mode).map_err(fail)?;
+        let (mut pieces, xattrs) = {
+            let reader = self.vault.read()?;
+            (PieceReader::open(&*reader, list)?, self.file_xattrs(&*reader, node)?)
+        };
+        let mut at = 0_u64;
+        let too_long = || {
+            let detail = format!("{path} should have {} bytes, not more", node.size);
+            VaultError::DamagedObject { kind: "chunk list", id: list.short(), detail }
+        };
+        loop {
+            let mut stored = Vec::new();
+            {
+                let reader = self.vault.read()?;
+                let mut held = 0;
+                while held < JOB_BYTES {
+                    let Some(piece) = pieces.next(&*reader)? else { break };
+                    held += piece.stored_bytes();
+                    stored.push(piece);
+                }
+            }
+            if stored.is_empty() {
+                break;
+            }
+            for piece in stored {
+                let piece = piece.decode()?;
+                let end =
+                    at.checked_add(piece.length()).filter(|end| *end <= node.size).ok_or_else(too_long)?;
+                let begin = std::mem::replace(&mut at, end);
+                match piece {
+                    Piece::Hole(_) => {}
+                    Piece::Data(data) => {
+                        make::write_at(&file, &data, begin).map_err(fail)?;
+                        self.meter.add(0, data.len() as u64);
+                    }
+                }
+            }
+            if self.meter.stopped() {
+                return Err(ExportError::Interrupted.into());
+            }
+        }
+        if at != node.size {
+            let detail = format!("{path} should have {} bytes, not {at}", node.size);
+            return Err(VaultError::DamagedObject { kind: "chunk list", id: list.short(), detail });
+        }
+        // A hole at the end is not written, only its length is set.
+        rustix::fs::ftruncate(&file, node.size).map_err(|errno| fail(errno.into()))?;
+        let mode = self.set_ids.mode_of_new(node.mode);
+        make::finish(file.as_fd(), mode, umask, &xattrs, node.mtime).map_err(fail)?;
+        self.meter.add(1, 0);
+        Ok(())
+    }
+}
+
+impl<'a> Shared<'a> {
+    fn walk<'s>(
+        &'s self,
+        scope: &Scope<'s>,
+        root: &DirRef,
+        wanted: &(dyn Fn(&TreePath, bool) -> bool + Sync),
+    ) -> Result<Written> {
+        let pages = FreshPages::new(self.out.vault);
+        let mut written = Written::default();
+        let mut waiting = vec![(TreePath::root(), *root)];
+        while let Some((path, dir)) = waiting.pop() {
+            if self.out.meter.stopped() || self.failed() {
+                break;
+            }
+            let read = tree::open_whole(&pages, &dir, &path, &mut |error| {
+                self.out.whole(Err::<(), _>(error), || path.clone()).map(drop)
+            });
+            let dir = match path.split() {
+                None => read?,
+                Some((parent, name)) => match self.out.whole(read, || path.clone())? {
+                    Some(dir) => dir,
+                    None => {
+                        self.drop_dir(&parent, name)?;
+                        continue;
+                    }
+                },
+            };
+            let fail = |source| ExportError::Io { operation: "make directory", path: path.clone(), source };
+            let fd = beneath::open(self.root, path.as_bytes(), DIR).map_err(fail)?;
+            let mut files = Vec::new();
+            for entry in dir.entries {
+                let child = path.join(&entry.name);
+                if !wanted(&child, matches!(entry.node, Node::Dir(_))) {
+                    continue;
+                }
+                match &entry.node {
+                    Node::Dir(sub) => {
+                        make::dir(fd.as_fd(), &entry.name).map_err(fail)?;
+                        waiting.push((child, *sub));
+                    }
+                    Node::File(_) | Node::Symlink(_) | Node::Fifo(_) => {
+                        if self.out.set_ids.strips(&entry.node) {
+                            written.stripped.push(child.clone());
+                        }
+                        if entry.node.link().is_some() {
+                            let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
+                            linked.push((child, entry.node));
+                        } else {
+                            files.push(entry);
+                        }
+                    }
+                }
+            }
+            self.spawn_files(scope, &path, files);
+            written.unfinished.push(Unfinished { path, meta: dir.meta });
+        }
+        Ok(written)
+    }
+
+    /// Takes back a directory of which nothing is known.
+    fn drop_dir(&self, parent: &TreePath, name: &[u8]) -> Result<()> {
+        let fail = |source| ExportError::Io { operation: "remove", path: parent.join(name), source };
+        let dir = beneath::open(self.root, parent.as_bytes(), DIR).map_err(fail)?;
+        let removed = rustix::fs::unlinkat(dir, OsStr::from_bytes(name), AtFlags::REMOVEDIR);
+        Ok(removed.map_err(|errno| fail(errno.into()))?)
+    }
+
+    fn failed(&self) -> bool {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// A job for every so many files; a chunked file is a job of its own.
+    fn spawn_files<'s>(&'s self, scope: &Scope<'s>, path: &TreePath, mut files: Vec<Entry>) {
+        while !files.is_empty() {
+            let rest = files.split_off(files.len().min(JOB_FILES));
+            let job = std::mem::replace(&mut files, rest);
+            let path = path.clone();
+            scope.spawn(move |_| {
+                if self.failed() || self.out.meter.stopped() {
+                    return;
+                }
+                if let Err(error) = self.job(&path, &job) {
+                    self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                }
+            });
+        }
+    }
+
+    fn job(&self, path: &TreePath, entries: &[Entry]) -> Result<()> {
+        let fail = |source| ExportError::Io { operation: "open directory", path: path.clone(), source };
+        let dir = beneath::open(self.root, path.as_bytes(), DIR).map_err(fail)?;
+        let mut rest = entries;
+        while !rest.is_empty() {
+            let mut blobs: Vec<(&Entry, &FileNode, BlobRecord, Xattrs)> = Vec::with_capacity(rest.len());
+            let mut others = Vec::new();
+            {
+                let reader = self.out.vault.read()?;
+                let mut held = 0;
+                while let Some((entry, after)) = rest.split_first()
+                    && held < JOB_BYTES
+                {
+                    rest = after;
+                    match &entry.node {
+                        Node::File(file) => match file.content {
+                            FileContent::Whole(id) => {
+                                let read = content::fetch(&*reader, &id)
+                                    .and_then(|blob| Ok((blob, self.out.file_xattrs(&*reader, file)?)));
+                                let read = self.out.whole(read, || path.join(&entry.name))?;
+                                let Some((blob, xattrs)) = read else { continue };
+                                held += blob.data.len() as u64;
+                                blobs.push((entry, file, blob, xattrs));
+                            }
+                            FileContent::Chunked(_) => others.push(entry),
+                        },
+                        Node::Symlink(_) | Node::Fifo(_) | Node::Dir(_) => others.push(entry),
+                    }
+                }
+            }
+            for (entry, file, blob, xattrs) in blobs {
+                let at = path.join(&entry.name);
+                let written = self.out.write_whole(&dir, &at, &entry.name, self.umask, file, blob, &xattrs);
+                self.out.whole(written, || at)?;
+            }
+            for entry in others {
+                let written = self.out.write_one(&dir, path, self.umask, entry);
+                self.out.whole(written, || path.join(&entry.name))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! The one object every verb prints with `--json`.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use avfs_types::diagnose::{Diagnose, naming_vault, with_causes};
+use avfs_types::secrets::Secrets;
+
+#[derive(Debug, Serialize)]
+pub struct Envelope<'a, T: Serialize> {
+    pub schema_version: u32,
+    /// The verb, such as `fork.create`.
+    pub kind: &'a str,
+    pub success: bool,
+    pub result: Option<&'a T>,
+    pub error: Option<&'a ErrorBody>,
+}
+
+/// What failed, or why the answer is "no".
+#[derive(Clone, Debug, Serialize, JsonSchema, PartialEq, Eq)]
+pub struct ErrorBody {
+    /// Stable: never renamed.
+    pub code: String,
+    /// One sentence, with its causes after colons.
+    pub message: String,
+    /// What to do next.
+    pub hint: Option<String>,
+}
+
+impl ErrorBody {
+    #[must_use]
+    pub fn of(error: &dyn Diagnose) -> Self {
+        let message = with_causes(&error);
+        Self { code: error.code().to_owned(), message, hint: error.hint() }
+    }
+
+    /// The same with [`avfs_types::diagnose::vault_words`] in the commands that the hint tells to call.
+    #[must_use]
+    pub fn naming_vault(self, words: &str) -> Self {
+        Self { hint: self.hint.map(|hint| naming_vault(&hint, words)), ..self }
+    }
+
+    /// The same without the values of secrets.
+    #[must_use]
+    pub fn without(self, secrets: &Secrets) -> Self {
+        Self {
+            message: secrets.scrub_text(self.message),
+            hint: self.hint.map(|hint| secrets.scrub_text(hint)),
+            ..self
+        }
+    }
+}

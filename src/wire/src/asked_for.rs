@@ -1,0 +1,118 @@
+//! A request as it is shown to the person who has to approve it: the whole command, and every option that differs from
+//! its default.
+
+use serde_json::{Map, Value, json};
+
+use avfs_request::Environment;
+
+/// Keys that are shown in another way, or say nothing about what is given.
+const NOT_LISTED: [&str; 6] =
+    ["command", "command_mode", "command_base64", "vault", "vault_named", "environment"];
+
+/// Each line's name and its text, to be printed as one line.
+#[must_use]
+pub fn asked_for(request: &Value) -> Vec<(String, String)> {
+    let mut lines = vec![("command".to_owned(), shown(&request["command"]))];
+    if request["vault_named"] == true {
+        lines.push(("vault".to_owned(), shown(&request["vault"])));
+    }
+    let defaults = defaults();
+    let empty = Map::new();
+    for (key, value) in request.as_object().unwrap_or(&empty) {
+        if NOT_LISTED.contains(&key.as_str())
+            || *value == defaults[key.as_str()]
+            || (key == "cwd" && value == ".")
+        {
+            continue;
+        }
+        lines.push((key.replace('_', "-"), shown(value)));
+    }
+    let brought = |name: &str| request["env"].get(name).is_some();
+    let names = request["environment"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let passed: Vec<String> =
+        names.filter(|name| !Environment::is_usual(name) && !brought(name)).map(str::to_owned).collect();
+    if !passed.is_empty() {
+        lines.push(("variables".to_owned(), passed.join(" ")));
+    }
+    lines
+}
+
+/// What a request has where nobody says otherwise.
+fn defaults() -> Value {
+    json!({
+        "fork": null, "from": null, "cwd": null, "at": null, "readonly": false, "timeout_ms": 300_000, "grace_ms": 5000,
+        "checkpoint_mode": "auto", "net": "none", "retention": "review", "base": "auto", "scratch": "auto",
+        "backend": "auto", "profile": "strict", "allow_degraded": false, "ro": [], "rw": [], "links": {}, "tmpfs": [],
+        "hide": [], "cache": [], "env": {}, "reproducible": false, "clock_fixed": null, "secrets": [],
+        "secret_files": [], "allow_secret_files": false, "memory": null, "cpus": null, "pids": null,
+        "disk": null, "files": null, "file_size": null, "seccomp": "default", "landlock": "auto",
+        "allow_userns": false, "policy": [], "cache_mode": "off", "inputs": [], "pure": false,
+    })
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(quoted).collect::<Vec<_>>().join(" "),
+        Value::Object(pairs) => {
+            let pair = |(name, value): (&String, &Value)| format!("{name}={}", quoted(value));
+            pairs.iter().map(pair).collect::<Vec<_>>().join(" ")
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
+fn quoted(value: &Value) -> String {
+    value.as_str().map_or_else(|| shown(value), |text| format!("{text:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use avfs_request::ExecutionRequest;
+    use avfs_request::request_object::RequestObject;
+    use avfs_types::{CommandLine, printable};
+
+    use super::*;
+
+    fn request() -> ExecutionRequest {
+        ExecutionRequest::of(CommandLine::Argv(vec!["make".into(), "test".into()]))
+    }
+
+    #[test]
+    fn a_request_without_options_shows_its_command_alone() {
+        let object = serde_json::to_value(RequestObject::of(&request(), None)).unwrap();
+        assert_eq!(asked_for(&object), [("command".to_owned(), "\"make\" \"test\"".to_owned())]);
+        // Every key has a default here, or is shown in another way.
+        let defaults = defaults();
+        for key in object.as_object().unwrap().keys() {
+            assert!(defaults.get(key).is_some() || NOT_LISTED.contains(&key.as_str()), "{key}");
+        }
+    }
+
+    #[test]
+    fn all_of_what_is_asked_for_is_shown_and_moves_no_cursor() {
+        let long = format!("curl {} \u{1b}[2K\u{202e}", "x".repeat(300));
+        let request = json!({
+            "command": long, "net": "host", "rw": ["/srv"], "secrets": [], "env": {"A": "b\n"}, "retention": "apply",
+            "environment": ["A", "PATH", "TOKEN"], "unheard_of": 1,
+        });
+        let lines = asked_for(&request);
+        let text = lines
+            .iter()
+            .map(|(name, text)| format!("{name}: {}\n", printable::line(text)))
+            .collect::<String>();
+        let wanted = [
+            format!("command: curl {} \\u{{1b}}[2K\\u{{202e}}\n", "x".repeat(300)),
+            "env: A=\"b\\n\"\n".to_owned(),
+            "net: host\n".to_owned(),
+            "retention: apply\n".to_owned(),
+            "rw: \"/srv\"\n".to_owned(),
+            "unheard-of: 1\n".to_owned(),
+            "variables: TOKEN\n".to_owned(),
+        ];
+        for line in &wanted {
+            assert!(text.contains(line.as_str()), "{line} in {text}");
+        }
+        assert_eq!(lines.len(), wanted.len(), "{text}");
+    }
+}

@@ -1,0 +1,143 @@
+//! What the cache had to do with a run, and the `result` of the verbs about it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use avfs_types::Zone;
+use avfs_types::clock::Timestamp;
+
+/// Why a result is not remembered, or why none was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReasonObject {
+    /// Stable: never renamed.
+    pub code: String,
+    pub text: String,
+}
+
+/// What the cache had to do with a run; the journal has it too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CacheObject {
+    /// `read` or `write`.
+    pub mode: String,
+    /// What its result is found by; nothing if it cannot be remembered.
+    pub key: Option<String>,
+    /// The run whose result was taken.
+    pub cached_from: Option<String>,
+    /// Why none was.
+    pub missed: Vec<ReasonObject>,
+    /// Why what came of it is not remembered, with `write`.
+    pub not_remembered: Vec<ReasonObject>,
+}
+
+/// A remembered result.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MemoObject {
+    pub key: String,
+    pub run_id: String,
+    /// As the request has it; nothing if the journal does not know the run.
+    pub command: Value,
+    pub exit_code: i32,
+    pub stdout_digest: String,
+    pub stderr_digest: String,
+    pub version_before: Option<String>,
+    /// Nothing if it changed nothing.
+    pub version_after: Option<String>,
+    pub created_at: String,
+    pub expires_at: String,
+    /// Why it cannot be had any more: `expired`, `version-gone` or `output-gone`. It goes with the next gc.
+    pub lost: Option<&'static str>,
+    /// What it depends on: digests by name.
+    pub parts: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CacheList {
+    /// Newest first.
+    pub results: Vec<MemoObject>,
+    /// True if there are older ones.
+    pub more: bool,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CacheForget {
+    pub forgotten: Vec<MemoObject>,
+}
+
+/// Whether a remembered result was taken for a run, or would be for a request, and why not.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CacheExplain {
+    /// The run that this is about; nothing for a request.
+    pub run_id: Option<String>,
+    /// `hit`, `miss`, or `not_asked` of a run without `--cache`.
+    pub outcome: &'static str,
+    /// The run whose result was, or would be, taken.
+    pub cached_from: Option<String>,
+    pub key: Option<String>,
+    pub missed: Vec<ReasonObject>,
+    /// Of a run: its own result can be found now. Of a request: it would be remembered with `--cache write`.
+    pub remembered: bool,
+    pub not_remembered: Vec<ReasonObject>,
+    /// Of the result that would be taken for a request.
+    pub found: Option<FoundObject>,
+}
+
+/// A result that would be taken.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FoundObject {
+    pub exit_code: i32,
+    pub stdout_digest: String,
+    pub stderr_digest: String,
+    /// Whether it changed files.
+    pub changed: bool,
+    /// The files after it: with the times of the remembered run, and without any.
+    pub tree: String,
+    pub content: String,
+    pub created_at: String,
+    pub expires_at: String,
+    /// The same, for people.
+    #[serde(skip)]
+    pub expires: Timestamp,
+}
+
+impl CacheExplain {
+    /// In words, for people in this zone.
+    #[must_use]
+    pub fn lines(&self, zone: &Zone) -> Vec<String> {
+        let about = self.run_id.as_ref().map_or_else(|| "this request".to_owned(), |id| format!("run:{id}"));
+        let past = self.run_id.is_some();
+        let mut lines = vec![match (self.outcome, &self.cached_from) {
+            ("not_asked", _) => format!("not asked: {about} was run without --cache"),
+            (_, Some(from)) => format!("hit: the result of run:{from}"),
+            (_, None) => "miss:".to_owned(),
+        }];
+        let told = |reasons: &[ReasonObject]| -> Vec<String> {
+            reasons.iter().map(|reason| format!("  {} ({})", reason.text, reason.code)).collect()
+        };
+        lines.extend(told(&self.missed));
+        if let Some(found) = &self.found {
+            let changed = if found.changed { "changed files" } else { "changed nothing" };
+            lines.push(format!(
+                "  exit {}, {changed}, remembered until {}",
+                found.exit_code,
+                zone.show(found.expires)
+            ));
+        }
+        match (past, self.remembered, self.not_remembered.is_empty()) {
+            (true, true, _) => lines.push("remembered: its own result can be found".to_owned()),
+            (false, true, _) if self.found.is_none() => {
+                lines.push(
+                    "with --cache write its result would be remembered, unless its end forbids it".to_owned(),
+                );
+            }
+            (_, false, false) => {
+                lines.push("not remembered:".to_owned());
+                lines.extend(told(&self.not_remembered));
+            }
+            (true, false, true) | (false, _, _) => {}
+        }
+        lines
+    }
+}

@@ -1,0 +1,250 @@
+//! The lines of a command list (docs/LISTS.md): its header, and its items, each a request file with what belongs to the
+//! list around it.
+//!
+//! Every key is known; a key that is added is another [`LIST_VERSION`].
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, Error, IntoDeserializer, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use avfs_request::request_file::RequestFile;
+
+/// The version of the format.
+pub const LIST_VERSION: u64 = 1;
+
+/// The first line of a list that was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListHeader {
+    /// The version of the format.
+    pub avfs_list: u64,
+    /// The vault the list was recorded in, in hex digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vault_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_at: Option<String>,
+    /// Where the commands saw the workspace, unless an item says otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// What the list was made from, in the words of whoever asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+}
+
+/// One command of a list: every key of a request file, and these.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct ListItem {
+    /// Unique in the list; the item's number, from 1, if nothing is said.
+    #[serde(default)]
+    #[schemars(with = "IdForm")]
+    pub id: String,
+    /// The items that have to be done before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<IdForm>")]
+    pub needs: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<ListStart>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<ListExpected>,
+    /// How often it is tried again if it fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<ListNoise>,
+    /// The run it was recorded from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    #[serde(flatten, serialize_with = "said_only")]
+    pub request: RequestFile,
+}
+
+/// What a command began from, each in hex digits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListStart {
+    pub version: Option<String>,
+    /// The digest of the tree.
+    pub tree: Option<String>,
+    /// The digest of the tree without times.
+    pub content: Option<String>,
+}
+
+/// What came of a command. What is null is not known, and nothing is compared with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListExpected {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<u8>,
+    /// BLAKE3 of what it wrote.
+    pub stdout: Option<String>,
+    pub stderr: Option<String>,
+    /// The digest of the tree it left.
+    pub tree: Option<String>,
+    /// The digest of that tree without times.
+    pub content: Option<String>,
+    /// The version it made; where it began if it changed nothing.
+    pub version: Option<String>,
+}
+
+/// In what a run may differ from another and still be the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListNoise {
+    /// Modification times are not compared.
+    pub mtimes: bool,
+    /// Paths beneath the workspace that are not compared, as globs.
+    pub paths: Vec<String>,
+    /// What is done to both outputs before they are compared.
+    pub output: Vec<OutputNoise>,
+}
+
+/// Every match of a pattern is replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutputNoise {
+    /// A regular expression.
+    pub pattern: String,
+    /// What stands in place of a match; `$1` is its first group.
+    #[serde(default)]
+    pub replace: String,
+}
+
+/// What a request says, and nothing of what it does not.
+pub(super) fn said_only<S: Serializer>(request: &RequestFile, serializer: S) -> Result<S::Ok, S::Error> {
+    request.said().map_err(serde::ser::Error::custom)?.serialize(serializer)
+}
+
+impl<'de> Deserialize<'de> for ListItem {
+    /// What is not a key of the list is the request's, which refuses what it does not know. serde cannot flatten what
+    /// denies unknown keys, and would lose the place of a mistake.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ItemVisitor)
+    }
+}
+
+struct ItemVisitor;
+
+impl<'de> Visitor<'de> for ItemVisitor {
+    type Value = ListItem;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an item: an object with a command")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ListItem, A::Error> {
+        let mut own = Own::default();
+        let request = RequestFile::deserialize(MapAccessDeserializer::new(Split { map, own: &mut own }))?;
+        let Own { id, needs, start, expected, retries, noise, run } = own;
+        Ok(ListItem {
+            id: id.unwrap_or_default().0,
+            needs: needs.unwrap_or_default().into_iter().map(|id| id.0).collect(),
+            start: start.flatten(),
+            expected: expected.flatten(),
+            retries: retries.flatten(),
+            noise: noise.flatten(),
+            run: run.flatten(),
+            request,
+        })
+    }
+}
+
+/// The keys of an item that are not its request's.
+#[derive(Default)]
+struct Own {
+    id: Option<IdText>,
+    needs: Option<Vec<IdText>>,
+    start: Option<Option<ListStart>>,
+    expected: Option<Option<ListExpected>>,
+    retries: Option<Option<u32>>,
+    noise: Option<Option<ListNoise>>,
+    run: Option<Option<String>>,
+}
+
+/// Takes the list's own keys out of an object on its way to the request.
+struct Split<'o, A> {
+    map: A,
+    own: &'o mut Own,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Split<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        let Self { map, own } = self;
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "id" => once(&mut own.id, "id", map)?,
+                "needs" => once(&mut own.needs, "needs", map)?,
+                "start" => once(&mut own.start, "start", map)?,
+                "expected" => once(&mut own.expected, "expected", map)?,
+                "retries" => once(&mut own.retries, "retries", map)?,
+                "noise" => once(&mut own.noise, "noise", map)?,
+                "run" => once(&mut own.run, "run", map)?,
+                _ => return seed.deserialize(key.into_deserializer()).map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.map.next_value_seed(seed)
+    }
+}
+
+fn once<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
+    slot: &mut Option<T>,
+    key: &'static str,
+    map: &mut A,
+) -> Result<(), A::Error> {
+    if slot.is_some() {
+        return Err(A::Error::duplicate_field(key));
+    }
+    *slot = Some(map.next_value()?);
+    Ok(())
+}
+
+/// How an id is written.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it is there for the schema")]
+enum IdForm {
+    Text(String),
+    Number(u64),
+}
+
+/// An id is a text; a number stands for its digits.
+#[derive(Default)]
+struct IdText(String);
+
+impl<'de> Deserialize<'de> for IdText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextOrNumber;
+
+        impl Visitor<'_> for TextOrNumber {
+            type Value = IdText;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an id: a string, or a number from 1")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<IdText, E> {
+                if text.is_empty() {
+                    return Err(E::custom("an id may not be empty"));
+                }
+                Ok(IdText(text.to_owned()))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<IdText, E> {
+                Ok(IdText(number.to_string()))
+            }
+        }
+
+        deserializer.deserialize_any(TextOrNumber)
+    }
+}

@@ -1,0 +1,59 @@
+//! What a worker (`avfs-run --serve`) is told to do: a request, and what it is for.
+
+use serde::{Deserialize, Serialize};
+
+use avfs_request::request_file::{RequestFile, RequestFileError, json_problem};
+
+use crate::list::said_only;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    /// As `avfs-run --request` takes it.
+    #[serde(serialize_with = "said_only")]
+    pub request: RequestFile,
+    /// The item of a batch that it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<OrderItem>,
+    /// Only look whether a result is remembered; the answer is [`Looked`], else it is an execution envelope.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub look: bool,
+    /// How many bytes of each output the answer has, from its end; everything if nothing is said. Output that is no text
+    /// is left out then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tail_bytes: Option<usize>,
+}
+
+/// What is remembered for a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Looked {
+    pub found: Option<LookedFound>,
+}
+
+/// A result that would be taken, digests in hex digits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LookedFound {
+    pub run_id: String,
+    pub exit_code: i32,
+    pub stdout_digest: String,
+    pub stderr_digest: String,
+    pub tree: String,
+    pub content: String,
+    /// The version with these files; nothing if the command left what it found.
+    pub version: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OrderItem {
+    pub batch: String,
+    pub number: u64,
+}
+
+impl Order {
+    pub fn parse(line: &str) -> Result<Self, RequestFileError> {
+        let order: Self = serde_json::from_str(line).map_err(|error| json_problem(&error))?;
+        order.request.check_version()?;
+        Ok(order)
+    }
+}

@@ -1,0 +1,169 @@
+//! The JSON Schema of every `--json` output: one document, one definition for each kind.
+
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::{JsonSchema, Schema};
+use serde_json::{Value, json};
+
+use avfs_request::request_file::{RequestFile, SCHEMA_VERSION};
+
+use crate::answer::ErrorBody;
+use crate::batch::{BatchAnswer, BatchItemResult};
+use crate::execution::ExecutionEnvelope;
+use crate::list::{ListHeader, ListItem};
+use crate::replay::{Replay, ReplayItemResult};
+use crate::{approvals, attempts, cache, policy, recordings, results, runs, upkeep};
+
+/// A kind and how the schema of its result is made.
+pub struct Kind {
+    pub name: &'static str,
+    result: fn(&mut SchemaGenerator) -> Schema,
+}
+
+const fn kind<T: JsonSchema>(name: &'static str) -> Kind {
+    Kind { name, result: |generator| generator.subschema_for::<T>() }
+}
+
+/// Every kind of answer there is.
+pub const KINDS: &[Kind] = &[
+    kind::<results::Init>("init"),
+    kind::<results::VaultList>("vault.list"),
+    kind::<results::VaultInfo>("vault.info"),
+    kind::<results::VaultTrust>("vault.trust"),
+    kind::<results::VaultDelete>("vault.delete"),
+    kind::<results::Import>("import"),
+    kind::<results::Export>("export"),
+    kind::<results::Materialize>("materialize"),
+    kind::<results::ForkOne>("fork.create"),
+    kind::<results::ForkList>("fork.list"),
+    kind::<results::ForkTree>("fork.tree"),
+    kind::<results::ForkOne>("fork.delete"),
+    kind::<results::CheckpointOne>("checkpoint.save"),
+    kind::<results::CheckpointList>("checkpoint.list"),
+    kind::<results::CheckpointInfo>("checkpoint.info"),
+    kind::<results::Edited>("checkpoint.restore"),
+    kind::<results::CheckpointOne>("checkpoint.delete"),
+    kind::<results::Edited>("restore"),
+    kind::<results::Log>("log"),
+    kind::<results::Show>("show"),
+    kind::<results::Entries>("ls"),
+    kind::<results::Cat>("cat"),
+    kind::<results::Entries>("tree"),
+    kind::<results::Entries>("find"),
+    kind::<results::Grep>("grep"),
+    kind::<results::Edited>("write"),
+    kind::<results::Edited>("mkdir"),
+    kind::<results::Edited>("rm"),
+    kind::<results::Edited>("mv"),
+    kind::<results::Edited>("cp"),
+    kind::<results::Diff>("diff"),
+    kind::<results::Status>("status"),
+    kind::<runs::RunsList>("runs.list"),
+    kind::<runs::RunShown>("runs.show"),
+    kind::<runs::Apply>("apply"),
+    kind::<runs::Discard>("discard"),
+    kind::<runs::Recover>("recover"),
+    kind::<runs::Doctor>("doctor"),
+    kind::<runs::Undo>("undo"),
+    kind::<runs::Redo>("redo"),
+    kind::<BatchAnswer>("batch"),
+    kind::<Replay>("replay"),
+    kind::<attempts::Bisect>("bisect"),
+    kind::<attempts::Race>("race"),
+    kind::<approvals::ApprovalsList>("approvals.list"),
+    kind::<approvals::ApprovalsShow>("approvals.show"),
+    kind::<approvals::ApprovalsAnswer>("approvals.approve"),
+    kind::<approvals::ApprovalsAnswer>("approvals.deny"),
+    kind::<cache::CacheExplain>("cache.explain"),
+    kind::<cache::CacheForget>("cache.forget"),
+    kind::<cache::CacheList>("cache.list"),
+    kind::<recordings::RecordExport>("record.export"),
+    kind::<recordings::RecordList>("record.list"),
+    kind::<recordings::RecordOne>("record.delete"),
+    kind::<recordings::RecordOne>("record.start"),
+    kind::<recordings::RecordStop>("record.stop"),
+    kind::<upkeep::AuditList>("audit.list"),
+    kind::<upkeep::AuditVerify>("audit.verify"),
+    kind::<upkeep::AuditExport>("audit.export"),
+    kind::<upkeep::Gc>("gc"),
+    kind::<upkeep::Prune>("prune"),
+    kind::<upkeep::Compact>("compact"),
+    kind::<upkeep::Fsck>("fsck"),
+    kind::<upkeep::Stats>("stats"),
+    kind::<upkeep::QuotaShow>("quota.show"),
+    kind::<upkeep::QuotaShow>("quota.set"),
+    kind::<upkeep::ConfigShow>("config.show"),
+    kind::<policy::PolicyCheck>("policy.check"),
+    kind::<policy::PolicyExplain>("policy.explain"),
+    kind::<policy::PolicyTest>("policy.test"),
+    kind::<upkeep::SchemaResult>("schema"),
+    kind::<upkeep::Completions>("completions"),
+    kind::<upkeep::Man>("man"),
+    // Of words that are no verb.
+    kind::<()>("usage"),
+];
+
+/// The whole document. `$defs` holds `fork.create` and so on beside the types they use.
+#[must_use]
+pub fn document() -> Value {
+    let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    let error = generator.subschema_for::<ErrorBody>();
+    let envelopes: Vec<(&str, Value)> = KINDS
+        .iter()
+        .map(|kind| (kind.name, envelope(kind.name, &(kind.result)(&mut generator), &error)))
+        .collect();
+    // What avfs-run prints has more to tell than a result.
+    let execution = generator.subschema_for::<ExecutionEnvelope>();
+    // Lines of avfs batch --results, and of avfs replay --results.
+    generator.subschema_for::<BatchItemResult>();
+    generator.subschema_for::<ReplayItemResult>();
+    let mut definitions = generator.take_definitions(true);
+    definitions.extend(inputs());
+    let names = envelopes.iter().map(|(name, _)| *name);
+    let mut choices: Vec<Value> = names.map(|name| json!({ "$ref": format!("#/$defs/{name}") })).collect();
+    choices.push(execution.to_value());
+    definitions.extend(envelopes.into_iter().map(|(name, schema)| (name.to_owned(), schema)));
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "What avfs prints with --json",
+        "oneOf": choices,
+        "$defs": definitions,
+    })
+}
+
+/// What is read: no envelope refers to it, and what may be left out of it is another matter.
+fn inputs() -> serde_json::Map<String, Value> {
+    let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
+    generator.subschema_for::<RequestFile>();
+    generator.subschema_for::<ListHeader>();
+    generator.subschema_for::<ListItem>();
+    generator.take_definitions(true)
+}
+
+fn envelope(name: &str, result: &Schema, error: &Schema) -> Value {
+    json!({
+        "type": "object",
+        "required": ["schema_version", "kind", "success", "result", "error"],
+        "properties": {
+            "schema_version": { "const": SCHEMA_VERSION },
+            "kind": { "const": name },
+            "success": { "type": "boolean" },
+            "result": { "anyOf": [result, { "type": "null" }] },
+            "error": { "anyOf": [error, { "type": "null" }] },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_definition_of_its_own() {
+        let document = document();
+        for kind in KINDS {
+            assert!(document["$defs"][kind.name].is_object(), "{} has no definition", kind.name);
+        }
+        let names: std::collections::HashSet<_> = KINDS.iter().map(|kind| kind.name).collect();
+        assert_eq!(names.len(), KINDS.len());
+    }
+}
