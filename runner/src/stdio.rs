@@ -126,7 +126,15 @@ impl Streams {
             Inner::SameAs(other) => stream(*other),
             Inner::Ours(_) | Inner::Piped(_) | Inner::Terminal | Inner::Null => stream(number),
         };
-        Stdio { streams: [resolve(0), resolve(1), resolve(2)] }
+        let terminal = |number: usize| match &self.outer[number] {
+            Outer::Terminal { host } => Some(host),
+            Outer::Nothing | Outer::Feed { .. } | Outer::Drain { .. } | Outer::Keep { .. } => None,
+        };
+        Stdio {
+            streams: [resolve(0), resolve(1), resolve(2)],
+            size: [1, 2, 0].into_iter().find_map(terminal).and_then(|host| tcgetwinsize(host).ok()),
+            modes: terminal(0).filter(|host| is_foreground(host)).and_then(|host| tcgetattr(host).ok()),
+        }
     }
 
     /// Lets go of the command's ends, so that their end can be seen.
@@ -398,6 +406,11 @@ fn deliver(into: &mut File, mut bytes: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Whether the terminal is ours: in the background it belongs to somebody else.
+fn is_foreground(terminal: &OwnedFd) -> bool {
+    tcgetpgrp(terminal).is_ok_and(|group| group == rustix::process::getpgrp())
+}
+
 /// The real terminal, raw while the command has a pseudo terminal in its place.
 struct Screen {
     main: OwnedFd,
@@ -416,22 +429,18 @@ impl Screen {
         screen.resize();
         let (from, into) = (clone(&screen.main)?, clone(shown_on)?);
         flow.drains.push(thread(move || drain(from, into))?);
-        if let Some(stdin) = stdin {
-            // In the background the terminal belongs to somebody else.
-            let ours = tcgetpgrp(&stdin).is_ok_and(|group| group == rustix::process::getpgrp());
-            if ours {
-                screen.make_raw(&stdin);
-                let into = clone(&screen.main)?;
-                flow.feeders.push(thread(move || feed(stdin, into, &stopped))?);
-            }
+        if let Some(stdin) = stdin
+            && is_foreground(&stdin)
+        {
+            screen.make_raw(&stdin);
+            let into = clone(&screen.main)?;
+            flow.feeders.push(thread(move || feed(stdin, into, &stopped))?);
         }
         Ok(screen)
     }
 
     fn make_raw(&mut self, terminal: &OwnedFd) {
         let Ok(before) = tcgetattr(terminal) else { return };
-        // The pseudo terminal begins with the modes people have set on the real one.
-        let _ = tcsetattr(&self.main, OptionalActions::Now, &before);
         let mut raw = before.clone();
         raw.make_raw();
         if tcsetattr(terminal, OptionalActions::Drain, &raw).is_ok() {

@@ -182,6 +182,7 @@ pub fn watch(
 ) -> Result<(Completion, Leaving), LaunchError> {
     let Supervised { pid, control, memory, terminal, listener, proc, streams, refused } = sandbox;
     let begun = Instant::now();
+    pause::point("streams");
     // Without its streams the command is of no use, and nobody may go on writing.
     let flow = streams.start(terminal).map_err(|errno| {
         kill_and_reap(pid);

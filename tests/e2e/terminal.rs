@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use crate::env::{TestEnv, runner};
-use crate::person::{PERSON, person};
+use crate::env::{Running, TestEnv, runner};
+use crate::person::{PERSON, person, person_command};
+use crate::shared::Shared;
+use crate::support::pause::Pauses;
 
 #[test]
 fn the_command_has_a_terminal_of_its_own() {
@@ -13,6 +15,23 @@ fn the_command_has_a_terminal_of_its_own() {
     let text = answer.text().replace('\r', "");
     assert!(text.contains("all three\n/dev/pts/0\n/dev/pts/0\nctty\n40 100\n"), "{text}");
     assert!(text.ends_with("modes as before, code 0\n"), "{text}");
+}
+
+#[test]
+fn a_terminal_has_its_size_before_the_command_begins() {
+    let env = TestEnv::with_project();
+    let shared = Shared::new(&env);
+    let pauses = Pauses::new(&env.at(""));
+    pauses.hold("streams");
+    let line = format!("stty size > {0}/part; mv {0}/part {0}/size", shared.text());
+    let words = ["-q", "--rw", shared.text(), "--shell", &line];
+    let running = Running::start(pauses.set(&mut person_command(&env, "", &words)));
+    // avfs-run has not yet touched the terminal that the command uses.
+    let running = shared.wait_for_word(running, "size");
+    assert!(pauses.is_held("streams"));
+    assert_eq!(std::fs::read_to_string(env.at("shared/size")).unwrap(), "40 100\n");
+    pauses.release("streams");
+    assert!(running.answer().expect(0).text().ends_with("modes as before, code 0\n"));
 }
 
 #[test]

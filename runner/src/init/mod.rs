@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{DumpableBehavior, Signal};
+use rustix::termios::{OptionalActions, Termios, Winsize, tcsetattr, tcsetwinsize};
 
 use crate::control::Channel;
 use crate::prepare::Prepared;
@@ -21,6 +22,9 @@ use crate::{control, sys};
 /// The command's three streams.
 pub struct Stdio<'a> {
     pub streams: [Stream<'a>; 3],
+    /// Size and modes that a pseudo terminal has from the start: a command that asks at once must see them.
+    pub size: Option<Winsize>,
+    pub modes: Option<Termios>,
 }
 
 #[derive(Clone, Copy)]
@@ -121,6 +125,12 @@ fn open_terminal(inherited: &Inherited<'_>) -> Result<Option<OwnedFd>, Failed> {
     unlockpt(&main).at(Stage::Terminal)?;
     let peer = ioctl_tiocgptpeer(&main, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC);
     let peer = peer.at(Stage::Terminal)?;
+    if let Some(modes) = &inherited.stdio.modes {
+        tcsetattr(&main, OptionalActions::Now, modes).at(Stage::Terminal)?;
+    }
+    if let Some(size) = inherited.stdio.size {
+        tcsetwinsize(&main, size).at(Stage::Terminal)?;
+    }
     inherited.control.send_fd(control::TERMINAL, main.as_fd()).at(Stage::Terminal)?;
     Ok(Some(peer))
 }
