@@ -170,6 +170,7 @@ fn launch_code(error: &LaunchError) -> u8 {
             exit_code::RUN_SIGNALLED.saturating_add(u8::try_from(*signal).unwrap_or(0))
         }
         LaunchError::Source { .. }
+        | LaunchError::Replaced { .. }
         | LaunchError::Namespaces(_)
         | LaunchError::Map(_)
         | LaunchError::Limit(_)

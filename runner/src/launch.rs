@@ -4,12 +4,12 @@
 use std::cell::Cell;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rustix::io::Errno;
 
-use avfs_engine::{Completion, LaunchPlan, Launcher, Refused, ViewStep, WorkspaceMount};
+use avfs_engine::{Completion, LaunchPlan, Launcher, Lookup, Refused, ViewStep, WorkspaceMount};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::pause;
 
@@ -20,7 +20,7 @@ use crate::init::Inherited;
 use crate::limits::{Keeper, LimitError};
 use crate::prepare::Prepared;
 use crate::remedy::Piece;
-use crate::stage::{Failed, REPORT_BYTES, Stage};
+use crate::stage::{Failed, REPLACED, REPORT_BYTES, Stage};
 use crate::stdio::Streams;
 use crate::supervisor::{Leaving, Supervised};
 use crate::{control, idmap, init, prepare, remedy, supervisor, sys};
@@ -35,6 +35,8 @@ pub enum LaunchError {
         #[source]
         source: std::io::Error,
     },
+    #[error("{} was moved or replaced after the request was judged", path.display())]
+    Replaced { path: PathBuf },
     #[error("cannot make the sandbox's namespaces")]
     Namespaces(#[source] std::io::Error),
     #[error(transparent)]
@@ -86,6 +88,7 @@ impl Diagnose for LaunchError {
         match self {
             Self::Nul { .. } => "request.nul",
             Self::Source { .. } => "sandbox.source",
+            Self::Replaced { .. } => "sandbox.replaced",
             Self::Namespaces(_) => "sandbox.namespaces",
             Self::Map(_) => "sandbox.id_map",
             Self::Limit(error) => error.code(),
@@ -112,6 +115,7 @@ impl Diagnose for LaunchError {
             Self::NotFound { command } => Some(hint_for_missing(command).into()),
             Self::NotExecutable { .. } => Some("make it executable, or run it with its interpreter".into()),
             Self::NoCwd { .. } => Some("name another one with: --cwd DIR".into()),
+            Self::Replaced { .. } => Some("if it was meant to be replaced, run the command again".into()),
             Self::Source { .. } => Some("leave it out, or make it readable".into()),
             Self::Vanished => {
                 Some("where there is a limit on memory, raise it: a number alone is bytes, 512MiB is not 512".into())
@@ -328,6 +332,11 @@ impl Starting {
 /// One sentence for what failed inside.
 fn explain(failed: Failed, plan: &LaunchPlan) -> LaunchError {
     let Failed { stage, errno } = failed;
+    if let (Stage::View(number), REPLACED) = (stage, errno)
+        && let Some(path) = judged(plan, number)
+    {
+        return LaunchError::Replaced { path: path.to_owned() };
+    }
     let command = || plan.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     match stage {
         Stage::Exec if errno == Errno::NOENT || errno == Errno::NOTDIR => {
@@ -356,6 +365,26 @@ fn explain(failed: Failed, plan: &LaunchPlan) -> LaunchError {
             let (piece, what) = what(stage, plan);
             LaunchError::Setup { piece, what, source: errno.into() }
         }
+    }
+}
+
+/// The path of a step that shows what was judged before.
+fn judged(plan: &LaunchPlan, step: u16) -> Option<&Path> {
+    match plan.view.get(usize::from(step))? {
+        ViewStep::Overlaid { source, .. } | ViewStep::Bind { source, lookup: Lookup::Same { .. }, .. } => {
+            Some(source)
+        }
+        ViewStep::Bind { lookup: Lookup::FollowLinks | Lookup::NoLinks, .. }
+        | ViewStep::Dir { .. }
+        | ViewStep::Symlink { .. }
+        | ViewStep::Tmpfs { .. }
+        | ViewStep::Proc { .. }
+        | ViewStep::Devices { .. }
+        | ViewStep::Workspace(_)
+        | ViewStep::Hide { .. }
+        | ViewStep::MountPoint { .. }
+        | ViewStep::Secrets { .. }
+        | ViewStep::SealRoot => None,
     }
 }
 

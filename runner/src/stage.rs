@@ -54,6 +54,9 @@ pub struct Failed {
     pub errno: Errno,
 }
 
+/// A step of the view met another file than the one that was judged.
+pub const REPLACED: Errno = Errno::STALE;
+
 pub const REPORT_BYTES: usize = 8;
 
 impl Failed {

@@ -10,6 +10,7 @@ use avfs_engine::{
     ProxyRuntime, RememberFor, Site, Surroundings, TrustOrigin, UNBOUND_PATH, VaultSource, bound_dir,
     cache_line, look, make_vault, stat_cache_path,
 };
+use avfs_hostfs::held::HeldFile;
 use avfs_hostfs::{machine, mask};
 use avfs_policy::{Opening, Policy};
 use avfs_request::config::Config;
@@ -223,13 +224,12 @@ fn open_vault(args: &Args, around: &Surroundings) -> Result<(Vault, Option<Named
             if source != VaultSource::Option && path != around.cwd.join(VAULT_DIR).join(VAULT_FILE) {
                 say(format!("avfs-run: using the vault {}", path.display()));
             }
-            let named = match source {
-                VaultSource::Option => named_vault(&path, around)?,
-                VaultSource::Environment | VaultSource::Nearest => None,
-            };
-            // What was judged is what is opened.
-            let path = named.as_ref().map_or(&path, |named| &named.path);
-            Ok((Vault::open(path, options, context)?, named))
+            match source {
+                VaultSource::Option => open_judged(&path, around, options, context),
+                VaultSource::Environment | VaultSource::Nearest => {
+                    Ok((Vault::open(&path, options, context)?, None))
+                }
+            }
         }
         Err(LocateError::NoneNear { cwd }) if !args.explain_cache => {
             let place = read_config(around, None)?.0.vault_place.value;
@@ -253,6 +253,25 @@ fn open_vault(args: &Args, around: &Surroundings) -> Result<(Vault, Option<Named
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Opens the vault that the words name. What is opened is what was judged: the real path, and the file that was there.
+fn open_judged(
+    path: &Path,
+    around: &Surroundings,
+    options: OpenOptions,
+    context: Context,
+) -> Result<(Vault, Option<NamedVault>), RunError> {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    // Why it cannot be held is reported when it is opened.
+    let judged = HeldFile::open(&path).unwrap_or_default();
+    let named = named_vault(&path, around)?;
+    pause::point("vault-judged");
+    let vault = Vault::open(&path, options, context)?;
+    if !judged.is_at(&path) {
+        return Err(VaultError::Moved { path }.into());
+    }
+    Ok((vault, named))
 }
 
 /// Fails where the rules let this caller make no vault.

@@ -11,6 +11,7 @@ use avfs_engine::{
     Backend, BaseUsed, Came, Connection, ConnectionVerdict, Connections, Denial, Enforcement, ExecuteError,
     Executed, ExecutionResult, Exit, Note, Output, Phases, Scratch, Usage,
 };
+use avfs_hostfs::held::HeldFile;
 use avfs_policy::{Action, Categories, Category, ExecutionDecision, OnViolation};
 use avfs_request::request_file::RequestFile;
 use avfs_request::request_object::RequestObject;
@@ -69,7 +70,11 @@ fn request() -> ExecutionRequest {
         proc: ProcMode::Private,
         profile: Profile::Strict,
         extras: vec![
-            Extra::ReadOnly(HostPath { path: "/opt/data".into(), real: "/opt/data".into() }),
+            Extra::ReadOnly(HostPath {
+                path: "/opt/data".into(),
+                real: "/opt/data".into(),
+                file: HeldFile::default(),
+            }),
             Extra::Hide("/srv/app/secret".into()),
         ],
         environment: Environment::choose(outside, &[avfs_request::EnvChoice::Secret("TOKEN".into())]),

@@ -1,51 +1,166 @@
-//! Tried: swapping the link that `--rw` names, or a directory on the way, between the judgement and the mount.
-//! Stopped by: a path is resolved once, judged, digested and mounted without links.
+//! Tried: replacing what `--rw`, `--ro` or `--vault` names after the request was judged: the link, a directory by a link, a directory by another one.
+//! Stopped by: a path is resolved once and held open; only the file that was judged is mounted or opened.
 
-use crate::env::{Running, TestEnv};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::env::{Running, TestEnv, avfs};
 use crate::shared::start_held;
 
-const WRITE: &str = "echo x > \"$LINK/made\"";
+/// A link that leads to a directory the policy allows, and another directory, which it does not.
+struct Paths {
+    env: TestEnv,
+    allowed: PathBuf,
+    forbidden: PathBuf,
+    link: PathBuf,
+}
+
+impl Paths {
+    fn new(option: &str) -> Self {
+        let env = TestEnv::with_project();
+        let (allowed, forbidden, link) = (env.at("allowed"), env.at("forbidden"), env.at("link"));
+        for dir in [&allowed, &forbidden] {
+            std::fs::create_dir(dir).unwrap();
+            std::fs::write(dir.join("name"), dir.file_name().unwrap().as_encoded_bytes()).unwrap();
+        }
+        env.policy(&format!("[caps]\n{option} = ['{}']\n", allowed.display()));
+        let paths = Self { env, allowed, forbidden, link };
+        paths.lead_to(&paths.allowed);
+        paths
+    }
+
+    fn lead_to(&self, dir: &Path) {
+        if self.link.symlink_metadata().is_ok() {
+            std::fs::remove_file(&self.link).unwrap();
+        }
+        std::os::unix::fs::symlink(dir, &self.link).unwrap();
+    }
+
+    /// Shows the link, and runs a line that knows it as `$LINK`.
+    fn run(&self, option: &str, line: &str) -> Command {
+        let text = self.link.to_str().unwrap();
+        let set = format!("LINK={text}");
+        self.env.command(&["--json", option, text, "--env", &set, "--shell", line])
+    }
+
+    /// The same line without a sandbox.
+    fn natively(&self, line: &str) -> String {
+        let mut shell = self.env.clean(Path::new("/bin/sh"));
+        Running::start(shell.args(["-c", line]).env("LINK", &self.link)).answer().expect(0).text()
+    }
+
+    /// The code of the error, or the command's own output.
+    fn swapped(&self, command: &mut Command, swap: impl FnOnce()) -> String {
+        let (running, pauses) = start_held(&self.env, command, "launching");
+        swap();
+        pauses.release("launching");
+        let answer = running.answer();
+        let envelope = answer.envelope();
+        match envelope["error"]["code"].as_str() {
+            Some(code) => {
+                answer.expect(121);
+                code.to_owned()
+            }
+            None => envelope["result"]["stdout"].as_str().unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+const NAME: &str = "cat \"$LINK/name\"";
+const WRITE: &str = "echo x > \"$LINK/made\" && cat \"$LINK/name\"";
+
+fn made(dir: &Path) -> bool {
+    let made = dir.join("made");
+    made.exists() && std::fs::remove_file(made).is_ok()
+}
+
+/// Each option, and a line that tells which directory is shown.
+const OPTIONS: [(&str, &str, &str); 2] = [("rw", "--rw", WRITE), ("ro", "--ro", NAME)];
 
 #[test]
-fn swapped_links_do_not_move_what_is_shown() {
-    let env = TestEnv::with_project();
-    let (allowed, forbidden, link) = (env.at("allowed"), env.at("forbidden"), env.at("link"));
-    for dir in [&allowed, &forbidden] {
-        std::fs::create_dir(dir).unwrap();
+fn another_link_does_not_change_what_is_shown() {
+    for (cap, option, line) in OPTIONS {
+        let paths = Paths::new(cap);
+        // Control: by name it is where the link leads, and the policy tells the two apart.
+        paths.lead_to(&paths.forbidden);
+        assert_eq!(paths.natively(line), "forbidden");
+        assert_eq!(made(&paths.forbidden), cap == "rw");
+        paths.env.answer(&mut paths.run(option, line)).expect(122);
+        paths.lead_to(&paths.allowed);
+        let seen = paths.swapped(&mut paths.run(option, line), || paths.lead_to(&paths.forbidden));
+        assert_eq!(seen, "allowed", "{option}");
+        assert_eq!(made(&paths.allowed), cap == "rw");
+        assert!(!made(&paths.forbidden));
     }
-    let point_to = |dir: &std::path::Path| {
-        if link.symlink_metadata().is_ok() {
-            std::fs::remove_file(&link).unwrap();
-        }
-        std::os::unix::fs::symlink(dir, &link).unwrap();
-    };
-    let made = |dir: &std::path::Path| {
-        let made = dir.join("made");
-        made.exists() && std::fs::remove_file(made).is_ok()
-    };
-    let caps = format!("[caps]\nrw = ['{}']\n", allowed.display());
-    env.policy(&caps);
-    let text = link.to_str().unwrap();
-    let set = format!("LINK={text}");
-    let run = || env.command(&["-q", "--rw", text, "--env", &set, "--shell", WRITE]);
-    // Control: by name it is where the link leads, and the policy tells the two apart.
-    point_to(&forbidden);
-    let mut shell = env.clean(std::path::Path::new("/bin/sh"));
-    Running::start(shell.args(["-c", WRITE]).env("LINK", &link)).answer().expect(0);
-    assert!(made(&forbidden));
-    env.answer(&mut run()).expect(122);
-    point_to(&allowed);
-    let (running, pauses) = start_held(&env, &mut run(), "launching");
-    point_to(&forbidden);
-    pauses.release("launching");
-    running.answer().expect(0);
-    assert!(made(&allowed) && !made(&forbidden));
-    // The directory itself gives way to a link.
-    point_to(&allowed);
-    let (running, pauses) = start_held(&env, &mut run(), "launching");
-    std::fs::rename(&allowed, env.at("moved")).unwrap();
-    std::os::unix::fs::symlink(&forbidden, &allowed).unwrap();
-    pauses.release("launching");
-    assert_ne!(running.answer().code, Some(0));
-    assert!(!made(&forbidden));
+}
+
+#[test]
+fn a_link_in_the_place_of_the_directory_is_refused() {
+    for (cap, option, line) in OPTIONS {
+        let paths = Paths::new(cap);
+        let swap = || {
+            std::fs::rename(&paths.allowed, paths.env.at("moved")).unwrap();
+            std::os::unix::fs::symlink(&paths.forbidden, &paths.allowed).unwrap();
+        };
+        let seen = paths.swapped(&mut paths.run(option, line), swap);
+        assert_eq!(seen, "sandbox.replaced", "{option}");
+        assert!(!made(&paths.forbidden));
+        // Control: by name it is the other directory now.
+        assert_eq!(paths.natively(NAME), "forbidden");
+    }
+}
+
+#[test]
+fn another_directory_at_the_same_path_is_refused() {
+    for (cap, option, line) in OPTIONS {
+        let paths = Paths::new(cap);
+        let swap = || {
+            std::fs::rename(&paths.allowed, paths.env.at("moved")).unwrap();
+            std::fs::rename(&paths.forbidden, &paths.allowed).unwrap();
+        };
+        let seen = paths.swapped(&mut paths.run(option, line), swap);
+        assert_eq!(seen, "sandbox.replaced", "{option}");
+        assert!(!made(&paths.allowed));
+        // Control: the path alone tells nobody, a new run shows the other directory.
+        let envelope = paths.env.answer(&mut paths.run(option, line)).expect(0).envelope();
+        assert_eq!(envelope["result"]["stdout"], json!("forbidden"), "{option}");
+    }
+}
+
+/// A directory with a vault of its own.
+fn vault_in(env: &TestEnv, name: &str) -> PathBuf {
+    let dir = env.at(name);
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::write(dir.join("name"), name).unwrap();
+    let mut init = env.clean(&avfs());
+    Running::start(init.current_dir(&dir).arg("init")).answer().expect(0);
+    dir
+}
+
+#[test]
+fn another_vault_at_the_same_path_is_not_used() {
+    let swaps: [fn(&Path, &Path); 2] = [
+        |other, at| std::os::unix::fs::symlink(other, at).unwrap(),
+        |other, at| std::fs::rename(other, at).unwrap(),
+    ];
+    for swap in swaps {
+        let env = TestEnv::new();
+        let (judged, other) = (vault_in(&env, "judged"), vault_in(&env, "other"));
+        let run = || {
+            let mut run = env.command(&["--json", "--vault", judged.to_str().unwrap(), "--", "cat", "name"]);
+            run.current_dir(env.at("home"));
+            run
+        };
+        let (running, pauses) = start_held(&env, &mut run(), "vault-judged");
+        std::fs::rename(&judged, env.at("moved")).unwrap();
+        swap(&other, &judged);
+        pauses.release("vault-judged");
+        let refused = running.answer().expect(125).envelope();
+        assert_eq!(refused["error"]["code"], json!("vault.moved"), "{refused}");
+        // Control: by its path the other vault is used, and shows its own directory.
+        let shown = env.answer(&mut run()).expect(0).envelope();
+        assert!(shown["result"]["stdout"].as_str().unwrap_or_default().contains("other"), "{shown}");
+    }
 }

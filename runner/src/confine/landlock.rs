@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, fcntl_getfl, open};
 
-use avfs_engine::{Access, ViewStep, WorkspaceMount};
+use avfs_engine::{Access, Lookup, ViewStep, WorkspaceMount};
 use avfs_request::{LandlockMode, NestedUserns};
 
 use crate::sys::{Errno, Result, Ruleset, RulesetAttr, landlock_abi};
@@ -165,8 +165,12 @@ fn writable(view: &[ViewStep]) -> Vec<Writable> {
             ViewStep::Workspace(WorkspaceMount::Overlay { path, .. } | WorkspaceMount::Copy { path, .. }) => {
                 dir(path)
             }
-            ViewStep::Bind { source, path, access: Access::ReadWrite | Access::Device, .. } => {
-                Some(Writable { path: path.clone(), is_file: !source.is_dir() })
+            ViewStep::Bind { source, path, access: Access::ReadWrite | Access::Device, lookup } => {
+                let is_dir = match lookup {
+                    Lookup::Same { is_dir, .. } => *is_dir,
+                    Lookup::FollowLinks | Lookup::NoLinks => source.is_dir(),
+                };
+                Some(Writable { path: path.clone(), is_file: !is_dir })
             }
             ViewStep::Bind { access: Access::ReadOnly, .. }
             | ViewStep::Overlaid { .. }
@@ -193,7 +197,7 @@ fn writable(view: &[ViewStep]) -> Vec<Writable> {
 
 #[cfg(test)]
 mod tests {
-    use avfs_engine::{Links, TmpfsSize, UpperPlace};
+    use avfs_engine::{TmpfsSize, UpperPlace};
 
     use super::*;
 
@@ -202,7 +206,7 @@ mod tests {
     }
 
     fn bind(path: &str, access: Access) -> ViewStep {
-        ViewStep::Bind { source: path.into(), path: path.into(), access, links: Links::Followed }
+        ViewStep::Bind { source: path.into(), path: path.into(), access, lookup: Lookup::FollowLinks }
     }
 
     #[test]

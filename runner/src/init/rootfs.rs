@@ -16,10 +16,11 @@ use rustix::mount::{
     mount_remount, move_mount, open_tree, unmount,
 };
 
-use avfs_engine::Links;
+use avfs_engine::Lookup;
+use avfs_hostfs::held::FileId;
 
 use crate::prepare::{Execution, Layers, Op, Otherwise, Prepared, Upper, UpperFace};
-use crate::stage::{At, Failed, Stage};
+use crate::stage::{At, Failed, REPLACED, Stage};
 use crate::sys::{MountAttr, Result, set_mount_attr};
 
 /// Room for the options of the overlay: descriptors, not paths.
@@ -100,15 +101,14 @@ fn run(op: &Op, layers: Option<&Opened>, empty: Option<&OwnedFd>) -> Result<()> 
         Op::Symlink { path, target } => {
             fine_if_there(in_parent(path, |dir, name| symlinkat(target.as_c_str(), dir, name)))
         }
-        Op::Bind { source, path, attr, links } => {
+        Op::Bind { source, path, attr, lookup } => {
             let place = inside(path, OFlags::empty())?;
-            match links {
-                Links::Followed => bind(source, &place, *attr),
-                Links::Refused => {
-                    let source = without_links(source)?;
-                    attach(&open_tree(&source, c"", CLONE | OpenTreeFlags::AT_EMPTY_PATH)?, &place, *attr)
-                }
-            }
+            let source = match lookup {
+                Lookup::FollowLinks => return bind(source, &place, *attr),
+                Lookup::NoLinks => without_links(source)?,
+                Lookup::Same { file, .. } => same(source, *file)?,
+            };
+            attach(&open_tree(&source, c"", CLONE | OpenTreeFlags::AT_EMPTY_PATH)?, &place, *attr)
         }
         Op::Seal { path } => match inside(path, OFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
@@ -142,8 +142,8 @@ fn run(op: &Op, layers: Option<&Opened>, empty: Option<&OwnedFd>) -> Result<()> 
         }
         Op::Set { path, value } => set(path, value.to_bytes()),
         Op::Overlay { path } => layers.map_or(Err(Errno::INVAL), |layers| layers.mount(path)),
-        Op::Overlaid { source, path } => {
-            let source = without_links(source)?;
+        Op::Overlaid { source, path, file } => {
+            let source = same(source, *file)?;
             mount_overlay(path, std::iter::once(&source).chain(empty), None)
         }
         Op::Layer { path } => layers.map_or(Err(Errno::INVAL), |layers| layers.bind(path)),
@@ -188,6 +188,18 @@ fn resolved(path: &CStr, flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd
 /// Opens what was resolved to a path of the host: a link that took the place of a part of it is refused.
 fn without_links(path: &CStr) -> Result<OwnedFd> {
     openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+}
+
+/// Opens what was judged, to mount it by this descriptor. Anything else at its path is [`REPLACED`]; that nothing is
+/// there any more, too.
+///
+/// The descriptor it was judged by is of the host's mounts, and only mounts of this namespace can be cloned.
+fn same(path: &CStr, judged: FileId) -> Result<OwnedFd> {
+    let there = match without_links(path) {
+        Err(Errno::LOOP | Errno::NOENT | Errno::NOTDIR) => return Err(REPLACED),
+        opened => opened?,
+    };
+    if FileId::of(&there)? == judged { Ok(there) } else { Err(REPLACED) }
 }
 
 /// Does something to a name in its directory, which is opened as a path of the view.

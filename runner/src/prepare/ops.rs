@@ -2,7 +2,8 @@
 
 use std::ffi::CString;
 
-use avfs_engine::Links;
+use avfs_engine::Lookup;
+use avfs_hostfs::held::FileId;
 
 use crate::sys::MountAttr;
 
@@ -24,7 +25,7 @@ pub enum Op {
         source: CString,
         path: CString,
         attr: MountAttr,
-        links: Links,
+        lookup: Lookup,
     },
     /// Read-only what is there already, if it is.
     Seal {
@@ -49,6 +50,7 @@ pub enum Op {
     Overlaid {
         source: CString,
         path: CString,
+        file: FileId,
     },
     /// One layer alone, read-only.
     Layer {

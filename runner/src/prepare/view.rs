@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use avfs_engine::{Access, LaunchPlan, Links, TmpfsSize, UpperPlace, UpperRoot, ViewStep, WorkspaceMount};
+use avfs_engine::{Access, LaunchPlan, Lookup, TmpfsSize, UpperPlace, UpperRoot, ViewStep, WorkspaceMount};
 use avfs_request::{Confinement, NestedUserns, SeccompProfile, SecretFile};
 
 use super::ops::{Execution, Layers, Op, Otherwise, Upper, UpperFace};
@@ -88,16 +88,16 @@ impl Compiler<'_> {
             ViewStep::Symlink { path, target } => {
                 self.push(Op::Symlink { path: inner(path)?, target: c_path(target)? });
             }
-            ViewStep::Bind { source, path, access, links } => {
-                self.bind(source, path, *access, *links)?;
+            ViewStep::Bind { source, path, access, lookup } => {
+                self.bind(source, path, *access, *lookup)?;
                 match access {
                     Access::ReadWrite => self.seal_own_binary(source, path)?,
                     Access::ReadOnly | Access::Device => {}
                 }
             }
-            ViewStep::Overlaid { source, path } => {
+            ViewStep::Overlaid { source, path, file } => {
                 self.push(Op::Mkdir { path: inner(path)?, mode: 0o755 });
-                self.push(Op::Overlaid { source: c_path(source)?, path: inner(path)? });
+                self.push(Op::Overlaid { source: c_path(source)?, path: inner(path)?, file: *file });
             }
             ViewStep::Tmpfs { path, mode, size } => {
                 let options = match size {
@@ -124,11 +124,20 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn bind(&mut self, source: &Path, path: &Path, access: Access, links: Links) -> Result<(), LaunchError> {
+    fn bind(
+        &mut self,
+        source: &Path,
+        path: &Path,
+        access: Access,
+        lookup: Lookup,
+    ) -> Result<(), LaunchError> {
         let at = inner(path)?;
-        let is_dir = std::fs::metadata(source)
-            .map_err(|error| LaunchError::Source { path: source.to_owned(), source: error })?
-            .is_dir();
+        let is_dir = match lookup {
+            Lookup::Same { is_dir, .. } => is_dir,
+            Lookup::FollowLinks | Lookup::NoLinks => std::fs::metadata(source)
+                .map_err(|error| LaunchError::Source { path: source.to_owned(), source: error })?
+                .is_dir(),
+        };
         self.push(if is_dir {
             Op::Mkdir { path: at.clone(), mode: 0o755 }
         } else {
@@ -141,7 +150,7 @@ impl Compiler<'_> {
             // A device is written to through a read-only mount too; its mode and owner are not.
             Access::Device => MountAttr::NO_SUID.and(MountAttr::READ_ONLY),
         };
-        self.push(Op::Bind { source: c_path(source)?, path: at, attr, links });
+        self.push(Op::Bind { source: c_path(source)?, path: at, attr, lookup });
         Ok(())
     }
 
@@ -149,7 +158,7 @@ impl Compiler<'_> {
         // Where it cannot be told it cannot be found from inside either: there is no /proc, or no such file.
         let Ok(own) = std::env::current_exe() else { return Ok(()) };
         for Seal { source, path, access } in seals(&own, source, path) {
-            self.bind(&source, &path, access, Links::Refused)?;
+            self.bind(&source, &path, access, Lookup::NoLinks)?;
         }
         Ok(())
     }
@@ -183,7 +192,7 @@ impl Compiler<'_> {
         for device in DEVICES {
             let source = Path::new("/dev").join(device);
             if source.exists() {
-                self.bind(&source, &dev.join(device), Access::Device, Links::Followed)?;
+                self.bind(&source, &dev.join(device), Access::Device, Lookup::FollowLinks)?;
             }
         }
         for (name, target) in DEVICE_LINKS {
@@ -246,7 +255,7 @@ impl Compiler<'_> {
                 self.layers = Some(Layers { lowers: strings(lowers)?, upper: Upper::None });
             }
             WorkspaceMount::Copy { path, source } => {
-                self.bind(source, path, Access::ReadWrite, Links::Followed)?
+                self.bind(source, path, Access::ReadWrite, Lookup::FollowLinks)?
             }
         }
         Ok(())

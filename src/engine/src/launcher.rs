@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use avfs_hostfs::held::FileId;
 use avfs_request::{
     Confined, Confinement, EnforcedLimit, ExecutionTimeout, LimitKind, Limits, NetMode, Profile, RefusedCall,
     SecretFile, Streams,
@@ -60,12 +61,14 @@ pub enum ViewStep {
         source: PathBuf,
         path: PathBuf,
         access: Access,
-        links: Links,
+        lookup: Lookup,
     },
-    /// A directory of the host, named without links, through a read-only overlay: sockets and named pipes beneath it do not answer.
+    /// This directory of the host, named without links, through a read-only overlay: sockets and named pipes beneath
+    /// it do not answer.
     Overlaid {
         source: PathBuf,
         path: PathBuf,
+        file: FileId,
     },
     /// An empty file system in memory.
     Tmpfs {
@@ -98,12 +101,17 @@ pub enum ViewStep {
     SealRoot,
 }
 
-/// What becomes of symlinks in the path of what is shown.
+/// How the path of what is shown is looked up when it is mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Links {
-    Followed,
-    /// It was resolved before: a link that came since would lead to what nobody judged.
-    Refused,
+pub enum Lookup {
+    FollowLinks,
+    /// A link anywhere in it is refused.
+    NoLinks,
+    /// The path was resolved and judged before. A link in it is refused, and so is any other file than this one.
+    Same {
+        file: FileId,
+        is_dir: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

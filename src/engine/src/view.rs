@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use avfs_request::{Extra, HostPath, NetMode, ProcMode, Profile, SECRETS_DIR};
 
-use crate::launcher::{Access, Links, TmpfsSize, ViewStep, WorkspaceMount};
+use crate::launcher::{Access, Lookup, TmpfsSize, ViewStep, WorkspaceMount};
 
 /// Read-only inside, where the host has them.
 const SYSTEM: [&str; 11] =
@@ -177,23 +177,25 @@ fn as_on_host(path: &Path) -> Option<(PathBuf, ViewStep)> {
         let target = std::fs::read_link(&path).ok()?;
         return Some((path.clone(), ViewStep::Symlink { path, target }));
     }
-    let (source, access, links) = (path.clone(), Access::ReadOnly, Links::Followed);
-    Some((path.clone(), ViewStep::Bind { source, path, access, links }))
+    let (source, access, lookup) = (path.clone(), Access::ReadOnly, Lookup::FollowLinks);
+    Some((path.clone(), ViewStep::Bind { source, path, access, lookup }))
 }
 
 fn extra_step(extra: &Extra, shown_as: ShownAs) -> (PathBuf, ViewStep) {
-    let bind = |access, links| {
+    let bind = |access, lookup| {
         let (source, path) = (extra.source().to_owned(), extra.path().to_owned());
-        (path.clone(), ViewStep::Bind { source, path, access, links })
+        (path.clone(), ViewStep::Bind { source, path, access, lookup })
     };
+    let same = |shown: &HostPath| Lookup::Same { file: shown.file.id(), is_dir: shown.file.is_dir() };
     match extra {
         // A socket or a pipe that is named itself is what was asked for.
-        Extra::ReadOnly(HostPath { path, real }) if shown_as == ShownAs::Overlay && real.is_dir() => {
-            (path.clone(), ViewStep::Overlaid { source: real.clone(), path: path.clone() })
+        Extra::ReadOnly(HostPath { path, real, file }) if shown_as == ShownAs::Overlay && file.is_dir() => {
+            let (source, path) = (real.clone(), path.clone());
+            (path.clone(), ViewStep::Overlaid { source, path, file: file.id() })
         }
-        Extra::ReadOnly(_) => bind(Access::ReadOnly, Links::Refused),
-        Extra::ReadWrite(_) => bind(Access::ReadWrite, Links::Refused),
-        Extra::Cache { .. } => bind(Access::ReadWrite, Links::Followed),
+        Extra::ReadOnly(shown) => bind(Access::ReadOnly, same(shown)),
+        Extra::ReadWrite(shown) => bind(Access::ReadWrite, same(shown)),
+        Extra::Cache { .. } => bind(Access::ReadWrite, Lookup::FollowLinks),
         Extra::Tmpfs(path) => (path.clone(), private_dir(path, 0o755)),
         Extra::Hide(path) => (path.clone(), ViewStep::Hide { path: path.clone() }),
     }
@@ -255,6 +257,8 @@ fn is_plain(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use avfs_hostfs::held::HeldFile;
+
     use super::*;
 
     fn request<'a>(workspace: &str, home: &'a Path, extras: &'a [Extra]) -> ViewRequest<'a> {
@@ -295,7 +299,8 @@ mod tests {
 
     #[test]
     fn secrets_lie_over_what_the_host_has_there() {
-        let shown = HostPath { path: "/run/secrets".into(), real: "/run/secrets".into() };
+        let shown =
+            HostPath { path: "/run/secrets".into(), real: "/run/secrets".into(), file: HeldFile::default() };
         let extras = [Extra::ReadOnly(shown)];
         for profile in [Profile::Strict, Profile::Host] {
             let request = ViewRequest {

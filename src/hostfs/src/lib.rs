@@ -8,6 +8,7 @@
 pub mod beneath;
 pub mod cause;
 pub mod copy;
+pub mod held;
 pub mod lock;
 pub mod machine;
 pub mod make;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use avfs_hostfs::held::HeldFile;
 use avfs_types::words;
 
 words!(
@@ -21,12 +22,15 @@ pub struct HostPath {
     pub path: PathBuf,
     /// The same without symlinks.
     pub real: PathBuf,
+    /// What was there when it was resolved.
+    pub file: HeldFile,
 }
 
 impl HostPath {
     pub fn resolve(path: PathBuf) -> std::io::Result<Self> {
         let real = path.canonicalize()?;
-        Ok(Self { path, real })
+        let file = HeldFile::open(&real)?;
+        Ok(Self { path, real, file })
     }
 }
 
@@ -81,7 +85,7 @@ impl Extra {
     #[must_use]
     pub fn shows_a_dir(&self) -> bool {
         match self {
-            Self::ReadOnly(shown) | Self::ReadWrite(shown) => shown.real.is_dir(),
+            Self::ReadOnly(shown) | Self::ReadWrite(shown) => shown.file.is_dir(),
             Self::Tmpfs(_) | Self::Cache { .. } => true,
             Self::Hide(_) => false,
         }

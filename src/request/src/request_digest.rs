@@ -143,6 +143,7 @@ mod tests {
     use std::ffi::OsString;
     use std::time::Duration;
 
+    use avfs_hostfs::held::HeldFile;
     use avfs_types::ids::ForkName;
 
     use super::*;
@@ -173,7 +174,7 @@ mod tests {
     }
 
     fn host_path(path: &str) -> HostPath {
-        HostPath { path: path.into(), real: path.into() }
+        HostPath { path: path.into(), real: path.into(), file: HeldFile::default() }
     }
 
     #[test]

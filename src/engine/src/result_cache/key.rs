@@ -162,6 +162,7 @@ fn list<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
 mod tests {
     use std::time::Duration;
 
+    use avfs_hostfs::held::HeldFile;
     use avfs_request::choices::PolicyProfile;
     use avfs_request::{
         ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, Degradation,
@@ -188,7 +189,7 @@ mod tests {
     type Change = Box<dyn Fn(&mut ExecutionRequest)>;
 
     fn host_path(path: &str) -> HostPath {
-        HostPath { path: path.into(), real: path.into() }
+        HostPath { path: path.into(), real: path.into(), file: HeldFile::default() }
     }
 
     #[test]

@@ -197,6 +197,7 @@ pub fn differences(memo: &MemoRecord, parts: &MemoParts) -> Vec<Reason> {
 
 #[cfg(test)]
 mod tests {
+    use avfs_hostfs::held::HeldFile;
     use avfs_request::{HostPath, SecretFile};
     use avfs_types::CommandLine;
 
@@ -213,7 +214,7 @@ mod tests {
     }
 
     fn host_path(path: &str) -> HostPath {
-        HostPath { path: path.into(), real: path.into() }
+        HostPath { path: path.into(), real: path.into(), file: HeldFile::default() }
     }
 
     #[test]

@@ -1,0 +1,103 @@
+//! A file of the host that was looked at and is used later: held open, and recognised by its device and inode.
+//!
+//! A path may lead to another file by then. As long as the first file is open no other one gets its inode number.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+
+/// Which file it is. The default is no file at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileId {
+    pub device: u64,
+    pub inode: u64,
+}
+
+impl FileId {
+    /// Nothing is allocated: a process that was cloned may call this.
+    pub fn of(file: impl AsFd) -> rustix::io::Result<Self> {
+        let stat = fstat(file)?;
+        #[allow(
+            clippy::unnecessary_cast,
+            clippy::allow_attributes,
+            reason = "field widths differ between targets"
+        )]
+        Ok(Self { device: stat.st_dev as u64, inode: stat.st_ino as u64 })
+    }
+}
+
+/// A file that is held open, without the right to read or write it.
+#[derive(Clone, Debug, Default)]
+pub struct HeldFile {
+    id: FileId,
+    is_dir: bool,
+    _open: Option<Arc<OwnedFd>>,
+}
+
+impl HeldFile {
+    /// Follows no link anywhere in the path.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let open = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+        let is_dir = FileType::from_raw_mode(fstat(&open)?.st_mode) == FileType::Directory;
+        Ok(Self { id: FileId::of(&open)?, is_dir, _open: Some(Arc::new(open)) })
+    }
+
+    #[must_use]
+    pub const fn id(&self) -> FileId {
+        self.id
+    }
+
+    #[must_use]
+    pub const fn is_dir(&self) -> bool {
+        self.is_dir
+    }
+
+    /// Whether a path leads to this file, through no link.
+    #[must_use]
+    pub fn is_at(&self, path: &Path) -> bool {
+        Self::open(path).is_ok_and(|there| there.id == self.id)
+    }
+}
+
+impl PartialEq for HeldFile {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for HeldFile {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_not_mistaken_for_one_that_took_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let (path, moved) = (root.join("a"), root.join("b"));
+        std::fs::create_dir(&path).unwrap();
+        let held = HeldFile::open(&path).unwrap();
+        assert!(held.is_dir() && held.is_at(&path));
+        std::fs::rename(&path, &moved).unwrap();
+        assert!(!held.is_at(&path) && held.is_at(&moved));
+        std::os::unix::fs::symlink(&moved, &path).unwrap();
+        assert!(!held.is_at(&path));
+        // Its inode number is not given to another file while it is held.
+        std::fs::remove_file(&path).unwrap();
+        std::fs::remove_dir(&moved).unwrap();
+        for name in 0..100 {
+            let made = root.join(name.to_string());
+            std::fs::create_dir(&made).unwrap();
+            assert!(!held.is_at(&made));
+        }
+        assert!(!HeldFile::default().is_at(&root));
+    }
+}
