@@ -17,6 +17,7 @@ use avfs_request::config::Config;
 use avfs_request::request::NamedVault;
 use avfs_request::{ExecutionRequest, Retention};
 use avfs_types::clock::SystemClock;
+use avfs_types::pause;
 use avfs_types::{VAULT_DIR, VAULT_FILE};
 use avfs_vault::backend::BackendError;
 use avfs_vault::backend::sqlite::{OnClose, OpenOptions};

@@ -10,16 +10,18 @@ use avfs_types::encode::put_number;
 use avfs_types::ids::{BlobId, DigestKind, VersionId};
 use avfs_vault::backend::memory::MemoryBackend;
 use avfs_vault::backend::{Backend, BlobRecord, Codec, Durability};
-use avfs_vault::diff::diff;
+use avfs_vault::diff::{collect, diff};
 use avfs_vault::discard::ChangesOf;
+use avfs_vault::expansion::{Expansion, SHARED_BYTES_MAX};
 use avfs_vault::export::{ExportOptions, Overwrite};
 use avfs_vault::fsck::Thoroughness;
 use avfs_vault::gc::Trial;
+use avfs_vault::links::Overlay;
 use avfs_vault::meter::Meter;
-use avfs_vault::page::{DirMeta, DirRef, Entry, FileContent, FileNode, Node, Totals};
+use avfs_vault::page::{DirMeta, DirRef, Entry, FifoNode, FileContent, FileNode, Node, Totals};
 use avfs_vault::pages::{NewPages, build};
 use avfs_vault::set_ids::SetIds;
-use avfs_vault::tree::{Pages, Walk};
+use avfs_vault::tree::{ENTRIES_MAX, Pages, Walk};
 use avfs_vault::version::{Draft, root_of};
 use avfs_vault::{Result, Vault, content, copy_content};
 
@@ -133,6 +135,17 @@ impl Hostile {
         vault.gc(&|_| {}).unwrap();
     }
 
+    /// It can be walked, but not held in memory.
+    #[track_caller]
+    fn assert_not_compared(&self) {
+        let vault = self.vault();
+        assert_eq!(self.diff(&vault).map_err(|error| error.code()), Err("vault.too_large"));
+        let applied = self.apply(&vault, &self.scratch.dir("dir"));
+        assert_eq!(applied.map_err(|error| error.code()), Err("vault.too_large"));
+        vault.fsck(Thoroughness::Full, &Meter::default()).unwrap();
+        vault.gc(&|_| {}).unwrap();
+    }
+
     #[track_caller]
     fn assert_read(&self) {
         for (how, came) in self.read() {
@@ -170,6 +183,100 @@ fn shared_directories_do_not_multiply_without_bound() {
     // So are those that the version alone tells.
     let (root, new) = levels(40, &["a", "b"], honest);
     Hostile::new((few(root), new)).assert_refused("object.damaged");
+}
+
+/// The changes that were kept before the end, and what came of it.
+fn collected(
+    (root, new): &(DirRef, NewPages),
+    before: &DirRef,
+    max_bytes: u64,
+) -> (u64, std::result::Result<(), &'static str>) {
+    let empty = MemoryBackend::default();
+    let reader = empty.read().unwrap();
+    let stored: &dyn Pages = &&*reader;
+    let pages = Overlay::new(new, stored);
+    let mut kept = 0;
+    let came = collect(&pages, before, root, &mut Expansion::within(max_bytes), &mut |_| kept += 1);
+    (kept, came.map_err(|error| error.code()))
+}
+
+/// An empty directory, whose pages are with those of a tree.
+fn beside((_, new): &mut (DirRef, NewPages)) -> DirRef {
+    build(&DirMeta { mode: 0o700, ..DirMeta::default() }, Vec::new(), new)
+}
+
+#[test]
+fn changes_of_shared_directories_are_bounded() {
+    // Fewer entries than a version may have, and more than are held in memory.
+    let mut tree = levels(23, &["a", "b"], |dir| dir);
+    let before = beside(&mut tree);
+    assert!(tree.0.totals.entries < ENTRIES_MAX);
+    // It is known before anything is collected, but for the root itself.
+    assert_eq!(collected(&tree, &before, SHARED_BYTES_MAX), (1, Err("vault.too_large")));
+    Hostile::new(tree).assert_not_compared();
+    // Control: with as much room as it takes, and on a small scale.
+    let mut small = levels(10, &["a", "b"], |dir| dir);
+    let before = beside(&mut small);
+    let entries = small.0.totals.entries;
+    assert_eq!(collected(&small, &before, SHARED_BYTES_MAX), (entries + 1, Ok(())));
+    let (kept, came) = collected(&small, &before, 64 << 10);
+    assert_eq!(came, Err("vault.too_large"));
+    assert!(kept < 128, "{kept} changes for 64 KiB");
+    Hostile::new(levels(4, &["a", "b"], |dir| dir)).assert_read();
+}
+
+/// Few changes whose paths are long: what is held is counted in bytes.
+#[test]
+fn long_paths_of_shared_directories_are_bounded() {
+    let (short, long) = ("d".to_owned(), "d".repeat(250));
+    let long_way = |name: &str| {
+        let (mut dir, mut new) = levels(10, &["a", "b"], |dir| dir);
+        for _ in 0..100 {
+            dir = build(&DirMeta::default(), vec![entry(name, Node::Dir(dir))], &mut new);
+        }
+        let mut tree = (dir, new);
+        let before = beside(&mut tree);
+        collected(&tree, &before, 8 << 20).1
+    };
+    assert_eq!(long_way(&long), Err("vault.too_large"));
+    assert_eq!(long_way(&short), Ok(()));
+}
+
+/// Directories that differ, and share the pages that hold their entries.
+#[test]
+fn changes_of_shared_pages_are_bounded() {
+    let mut new = NewPages::default();
+    let fifo = || Node::Fifo(FifoNode { mode: 0o644, mtime: FileTime::default(), link: None });
+    let dirs = |count: u32, new: &mut NewPages| {
+        let dirs = (0..count).map(|mode| {
+            let entries = (0..2000).map(|n| entry(&format!("{n:04}"), fifo()));
+            let meta = DirMeta { mode, ..DirMeta::default() };
+            entry(&format!("{mode:04}"), Node::Dir(build(&meta, entries.collect(), new)))
+        });
+        let dirs = dirs.collect();
+        build(&DirMeta::default(), dirs, new)
+    };
+    let (one, many) = (dirs(1, &mut new), dirs(50, &mut new));
+    let empty = build(&DirMeta { mode: 0o700, ..DirMeta::default() }, Vec::new(), &mut new);
+    let (mut one, mut many) = ((one, new), (many, NewPages::default()));
+    // Control: a directory that is stored once is not counted at all.
+    assert_eq!(collected(&one, &empty, 0), (2002, Ok(())));
+    std::mem::swap(&mut one.1, &mut many.1);
+    let (kept, came) = collected(&many, &empty, 1 << 20);
+    assert_eq!(came, Err("vault.too_large"));
+    assert!(kept < 10_000, "{kept}");
+    assert_eq!(collected(&many, &empty, SHARED_BYTES_MAX), (many.0.totals.entries + 1, Ok(())));
+}
+
+/// What lies in both versions, under another name, is stored for each.
+#[test]
+fn renamed_directories_are_not_shared() {
+    let mut new = NewPages::default();
+    let dir = build(&DirMeta::default(), vec![entry("x", Node::Dir(levels(0, &[], |dir| dir).0))], &mut new);
+    new.pages.extend(levels(0, &[], |dir| dir).1.pages);
+    let mut named = |name| build(&DirMeta::default(), vec![entry(name, Node::Dir(dir))], &mut new);
+    let (before, after) = (named("old"), named("new"));
+    assert_eq!(collected(&(after, new), &before, 0), (4, Ok(())));
 }
 
 #[test]

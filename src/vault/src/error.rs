@@ -132,6 +132,8 @@ pub enum VaultError {
 
     #[error("a version of {entries} entries; at most {} are kept or read", crate::tree::ENTRIES_MAX)]
     TooManyEntries { entries: u64 },
+    #[error("the changes in shared directories take more than {} MiB of memory", max_bytes >> 20)]
+    SharedTooOften { max_bytes: u64 },
     #[error(
         "{path} lies too deep: at most {} levels and {} bytes of a path are read",
         avfs_types::path::DEPTH_MAX,
@@ -235,7 +237,9 @@ impl Diagnose for VaultError {
             Self::NotAFile { .. } => "path.not_a_file",
             Self::PathExists { .. } => "path.exists",
             Self::PathCycle { .. } => "path.cycle",
-            Self::TooManyEntries { .. } | Self::TooDeep { .. } => "vault.too_large",
+            Self::TooManyEntries { .. } | Self::TooDeep { .. } | Self::SharedTooOften { .. } => {
+                "vault.too_large"
+            }
             Self::FileTooLarge { .. } => "file.too_large",
             Self::Input(_) => "io.input",
             Self::Output(_) => "io.output",
@@ -340,6 +344,10 @@ impl Diagnose for VaultError {
             Self::PathCycle { .. } => "choose a target outside of it".to_owned(),
             Self::TooManyEntries { .. } | Self::TooDeep { .. } => {
                 "leave out what need not be versioned with lines in .avfsignore".to_owned()
+            }
+            Self::SharedTooOften { .. } => {
+                "if you did not make the vault, do not use it; otherwise export what you need with: avfs export REF DEST PATH"
+                    .to_owned()
             }
             Self::FileTooLarge { .. } => "leave it out with a line in .avfsignore".to_owned(),
             Self::Quota { what: "files", .. } => {

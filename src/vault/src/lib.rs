@@ -24,7 +24,7 @@ pub use history::{
 };
 pub use object::file_content::{copy_content, read_content};
 pub use object::object_writer::Batch;
-pub use object::{chunk, codec, content, delta, diff, edit, ingest, links, page, pages, tree};
+pub use object::{chunk, codec, content, delta, diff, edit, expansion, ingest, links, page, pages, tree};
 pub use store::{Advance, Committed, Context, Transaction, Vault, When, key, require_version};
 pub use transfer::{
     capture, export, ignore, import, layers, materialize, own, set_ids, stat_cache, write_out,

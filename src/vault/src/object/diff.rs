@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use avfs_types::path::TreePath;
 
+use super::expansion::{Expansion, Reserved, Stored, Version};
 use super::page::{Body, DirMeta, DirRef, Entry, FileContent, Node, PageRef};
 use super::tree;
 use super::tree::Pages;
@@ -58,17 +59,51 @@ pub enum ChangeKind {
 /// Every change from one root to another, sorted by path.
 pub fn diff(pages: &dyn Pages, before: &DirRef, after: &DirRef) -> Result<Vec<Change>> {
     let mut changes = Vec::new();
-    let mut pairs = vec![(TreePath::root(), Some(*before), Some(*after))];
-    while let Some((path, a, b)) = pairs.pop() {
+    collect(pages, before, after, &mut Expansion::default(), &mut |change| changes.push(change))?;
+    Ok(in_order(changes))
+}
+
+/// Two directories of one path that wait to be compared.
+struct Pair {
+    path: TreePath,
+    before: Option<DirRef>,
+    after: Option<DirRef>,
+    reserved: Reserved,
+}
+
+/// Every change in the order in which it is found. What `keep` is given is held within the bounds of `expansion`.
+pub fn collect(
+    pages: &dyn Pages,
+    before: &DirRef,
+    after: &DirRef,
+    expansion: &mut Expansion,
+    keep: &mut dyn FnMut(Change),
+) -> Result<()> {
+    let (before, after, reserved) = (Some(*before), Some(*after), Reserved::default());
+    let mut pairs = vec![Pair { path: TreePath::root(), before, after, reserved }];
+    while let Some(Pair { path, before: a, after: b, reserved }) = pairs.pop() {
+        expansion.release(reserved);
         if a.map(|dir| dir.tree) == b.map(|dir| dir.tree) {
             continue;
         }
         let open = |dir: Option<DirRef>| dir.map(|dir| tree::open(pages, &dir, &path)).transpose();
         let (old, new) = (open(a)?, open(b)?);
-        changes.extend(dir_change(&path, (a, &old), (b, &new)));
-        for (old, new) in differing(pages, old.map(|top| top.1), new.map(|top| top.1))? {
+        // Its own change was counted with the entry that led here.
+        if let Some(change) = dir_change(&path, (a, &old), (b, &new)) {
+            keep(change);
+        }
+        let mut cursor = |version, dir: Option<DirRef>, top: Option<(DirMeta, Body)>| {
+            let mut cursor = Cursor { pages, version, items: Vec::new() };
+            if let (Some(dir), Some((_, body))) = (dir, top) {
+                cursor.push(body, expansion.open(version, &dir.tree));
+            }
+            cursor
+        };
+        let (old, new) = (cursor(Version::Before, a, old), cursor(Version::After, b, new));
+        for Differing { old, new, stored } in differing(old, new, expansion)? {
             let Some(name) = old.as_ref().or(new.as_ref()).map(|entry| entry.name.clone()) else { continue };
             let path = path.join(&name);
+            expansion.keep(&path, stored)?;
             let (old, new) = (old.map(|entry| entry.node), new.map(|entry| entry.node));
             let dir_of = |node: &Option<Node>| match node {
                 Some(Node::Dir(dir)) => Some(*dir),
@@ -77,30 +112,34 @@ pub fn diff(pages: &dyn Pages, before: &DirRef, after: &DirRef) -> Result<Vec<Ch
             let (old_dir, new_dir) = (dir_of(&old), dir_of(&new));
             let other = |node: Option<Node>| node.filter(|node| !matches!(node, Node::Dir(_)));
             let (old, new) = (other(old), other(new));
-            changes.extend(leaf_change(&path, old, new, old_dir.is_some() || new_dir.is_some()));
-            if old_dir.is_some() || new_dir.is_some() {
-                pairs.push((path, old_dir, new_dir));
+            if let Some(change) = leaf_change(&path, old, new, old_dir.is_some() || new_dir.is_some()) {
+                keep(change);
             }
+            let reserved = match (old_dir, new_dir) {
+                (None, None) => continue,
+                (Some(_), Some(_)) => Reserved::default(),
+                (Some(dir), None) => expansion.announce(Version::Before, &dir, &path)?,
+                (None, Some(dir)) => expansion.announce(Version::After, &dir, &path)?,
+            };
+            pairs.push(Pair { path, before: old_dir, after: new_dir, reserved });
         }
     }
-    Ok(in_order(changes))
+    Ok(())
 }
 
 /// Sorted by path; a directory that gave way to a file, or the reverse, becomes one change of type.
 fn in_order(mut changes: Vec<Change>) -> Vec<Change> {
     changes.sort_by(|a, b| a.path.cmp(&b.path));
-    let mut ordered: Vec<Change> = Vec::with_capacity(changes.len());
-    for change in changes {
-        match ordered.last_mut() {
-            Some(last) if last.path == change.path => {
-                last.kind = ChangeKind::Type;
-                last.before = last.before.take().or(change.before);
-                last.after = last.after.take().or(change.after);
-            }
-            _ => ordered.push(change),
+    changes.dedup_by(|change, last| {
+        let same = last.path == change.path;
+        if same {
+            last.kind = ChangeKind::Type;
+            last.before = last.before.take().or(change.before.take());
+            last.after = last.after.take().or(change.after.take());
         }
-    }
-    ordered
+        same
+    });
+    changes
 }
 
 fn dir_change(
@@ -174,14 +213,14 @@ fn compare(old: &Node, new: &Node) -> Option<ChangeKind> {
 /// A page not opened yet, or an entry.
 enum Item {
     Page { level: u8, page: PageRef },
-    Entry(Entry),
+    Entry(Entry, Stored),
 }
 
 impl Item {
     fn name(&self) -> &[u8] {
         match self {
             Self::Page { page, .. } => &page.first,
-            Self::Entry(entry) => &entry.name,
+            Self::Entry(entry, _) => &entry.name,
         }
     }
 }
@@ -189,21 +228,16 @@ impl Item {
 /// What is left of one side, the next item last.
 struct Cursor<'a> {
     pages: &'a dyn Pages,
+    version: Version,
     items: Vec<Item>,
 }
 
-impl<'a> Cursor<'a> {
-    fn new(pages: &'a dyn Pages, body: Option<Body>) -> Self {
-        let mut cursor = Self { pages, items: Vec::new() };
-        if let Some(body) = body {
-            cursor.push(body);
-        }
-        cursor
-    }
-
-    fn push(&mut self, body: Body) {
+impl Cursor<'_> {
+    fn push(&mut self, body: Body, stored: Stored) {
         match body {
-            Body::Leaf(entries) => self.items.extend(entries.into_iter().rev().map(Item::Entry)),
+            Body::Leaf(entries) => {
+                self.items.extend(entries.into_iter().rev().map(|entry| Item::Entry(entry, stored)));
+            }
             Body::Inner { level, pages } => {
                 let items = pages.into_iter().rev().map(|page| Item::Page { level: level - 1, page });
                 self.items.extend(items);
@@ -212,21 +246,21 @@ impl<'a> Cursor<'a> {
     }
 
     /// Replaces the page that comes next by what is in it.
-    fn open(&mut self) -> Result<()> {
+    fn open(&mut self, expansion: &mut Expansion) -> Result<()> {
         match self.items.pop() {
             Some(Item::Page { level, page }) => {
                 let body = tree::beneath(self.pages, level + 1, &page)?;
-                self.push(body);
+                self.push(body, expansion.open(self.version, &page.tree));
             }
-            Some(entry @ Item::Entry(_)) => self.items.push(entry),
+            Some(entry @ Item::Entry(..)) => self.items.push(entry),
             None => {}
         }
         Ok(())
     }
 
-    fn take(&mut self) -> Option<Entry> {
+    fn take(&mut self) -> Option<(Entry, Stored)> {
         match self.items.pop() {
-            Some(Item::Entry(entry)) => Some(entry),
+            Some(Item::Entry(entry, stored)) => Some((entry, stored)),
             Some(page @ Item::Page { .. }) => {
                 self.items.push(page);
                 None
@@ -236,52 +270,68 @@ impl<'a> Cursor<'a> {
     }
 }
 
-type EntryPair = (Option<Entry>, Option<Entry>);
+/// Entries of one name that are not the same.
+struct Differing {
+    old: Option<Entry>,
+    new: Option<Entry>,
+    stored: Stored,
+}
+
+impl Differing {
+    fn of(old: Option<(Entry, Stored)>, new: Option<(Entry, Stored)>) -> Self {
+        let is_here = |side: &Option<(Entry, Stored)>| matches!(side, Some((_, Stored::Here)));
+        let stored = if is_here(&old) || is_here(&new) { Stored::Here } else { Stored::Elsewhere };
+        Self { old: old.map(|side| side.0), new: new.map(|side| side.0), stored }
+    }
+}
 
 /// The entries of two directories that are not the same, in the order of their names.
-fn differing(pages: &dyn Pages, old: Option<Body>, new: Option<Body>) -> Result<Vec<EntryPair>> {
-    let (mut a, mut b) = (Cursor::new(pages, old), Cursor::new(pages, new));
+fn differing(mut a: Cursor<'_>, mut b: Cursor<'_>, expansion: &mut Expansion) -> Result<Vec<Differing>> {
     let mut found = Vec::new();
     loop {
         match (a.items.last(), b.items.last()) {
             (None, None) => return Ok(found),
-            (Some(Item::Page { .. }), None) => a.open()?,
-            (None, Some(Item::Page { .. })) => b.open()?,
-            (Some(Item::Entry(_)), None) => found.push((a.take(), None)),
-            (None, Some(Item::Entry(_))) => found.push((None, b.take())),
+            (Some(Item::Page { .. }), None) => a.open(expansion)?,
+            (None, Some(Item::Page { .. })) => b.open(expansion)?,
+            (Some(Item::Entry(..)), None) => found.push(Differing::of(a.take(), None)),
+            (None, Some(Item::Entry(..))) => found.push(Differing::of(None, b.take())),
             (Some(Item::Page { page: x, .. }), Some(Item::Page { page: y, .. })) if x.tree == y.tree => {
                 a.items.pop();
                 b.items.pop();
             }
-            (Some(Item::Page { level: x, .. }), Some(Item::Page { level: y, .. })) if x > y => a.open()?,
-            (Some(Item::Page { level: x, .. }), Some(Item::Page { level: y, .. })) if x < y => b.open()?,
+            (Some(Item::Page { level: x, .. }), Some(Item::Page { level: y, .. })) if x > y => {
+                a.open(expansion)?;
+            }
+            (Some(Item::Page { level: x, .. }), Some(Item::Page { level: y, .. })) if x < y => {
+                b.open(expansion)?;
+            }
             (Some(left @ Item::Page { .. }), Some(right @ Item::Page { .. })) => {
                 if left.name() <= right.name() {
-                    a.open()?;
+                    a.open(expansion)?;
                 } else {
-                    b.open()?;
+                    b.open(expansion)?;
                 }
             }
-            (Some(left @ Item::Page { .. }), Some(Item::Entry(entry))) => {
+            (Some(left @ Item::Page { .. }), Some(Item::Entry(entry, _))) => {
                 if entry.name.as_slice() < left.name() {
-                    found.push((None, b.take()));
+                    found.push(Differing::of(None, b.take()));
                 } else {
-                    a.open()?;
+                    a.open(expansion)?;
                 }
             }
-            (Some(Item::Entry(entry)), Some(right @ Item::Page { .. })) => {
+            (Some(Item::Entry(entry, _)), Some(right @ Item::Page { .. })) => {
                 if entry.name.as_slice() < right.name() {
-                    found.push((a.take(), None));
+                    found.push(Differing::of(a.take(), None));
                 } else {
-                    b.open()?;
+                    b.open(expansion)?;
                 }
             }
-            (Some(Item::Entry(x)), Some(Item::Entry(y))) => match x.name.cmp(&y.name) {
-                std::cmp::Ordering::Less => found.push((a.take(), None)),
-                std::cmp::Ordering::Greater => found.push((None, b.take())),
+            (Some(Item::Entry(x, _)), Some(Item::Entry(y, _))) => match x.name.cmp(&y.name) {
+                std::cmp::Ordering::Less => found.push(Differing::of(a.take(), None)),
+                std::cmp::Ordering::Greater => found.push(Differing::of(None, b.take())),
                 std::cmp::Ordering::Equal => {
                     let same = x == y;
-                    let pair = (a.take(), b.take());
+                    let pair = Differing::of(a.take(), b.take());
                     if !same {
                         found.push(pair);
                     }

@@ -6,6 +6,7 @@ pub mod content;
 pub mod delta;
 pub mod diff;
 pub mod edit;
+pub mod expansion;
 pub mod file_content;
 pub mod ingest;
 pub mod links;
