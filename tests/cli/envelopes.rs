@@ -137,6 +137,7 @@ fn result(exit: Exit, timed_out: bool) -> ExecutionResult {
             path: TreePath::parse(b".git/hooks/pre-commit").unwrap(),
             used: HostUse::Executed,
             why: "a git hook",
+            link: None,
         }],
         connections: connections(),
         refused_calls: vec![RefusedCall { call: "mount".to_owned(), count: 2 }],

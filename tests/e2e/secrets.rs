@@ -463,6 +463,31 @@ fn what_the_host_would_execute_is_called_out() {
     assert!(!quiet.stderr.contains("executed on the host"), "{quiet:?}");
 }
 
+/// The version a run began from has the links already: the paths that change say nothing of them.
+#[test]
+fn changes_behind_an_older_link_are_called_out() {
+    let env = TestEnv::with_project();
+    let line = "mkdir -p tools/hooks && echo x > tools/hooks/pre-commit && echo y > tools/other";
+    let told = |envelope: &Value| -> Vec<(String, String, String)> {
+        let all = envelope["runs_on_host"].as_array().unwrap().iter();
+        let text = |one: &Value| one.as_str().unwrap().to_owned();
+        all.map(|one| (text(&one["path"]), text(&one["why"]), text(&one["link"]["path"]))).collect()
+    };
+    // Control: without a link nobody executes it.
+    assert_eq!(told(&env.json(&[], line)["result"]), []);
+    env.put(".git/HEAD", b"ref: refs/heads/main\n");
+    std::os::unix::fs::symlink("../tools/hooks", env.project().join(".git/hooks")).unwrap();
+    let envelope = env.json(&[], line);
+    let hook = [("tools/hooks/pre-commit".to_owned(), "a git hook".to_owned(), ".git/hooks".to_owned())];
+    assert_eq!(told(&envelope["result"]), hook);
+    let run = format!("run:{}", envelope["run_id"].as_str().unwrap());
+    assert_eq!(told(&env.avfs_result(&["apply", &run, "--dry-run"])), hook);
+    let human = env.shell(&[], line).expect(0);
+    let text =
+        "executed on the host once applied: tools/hooks/pre-commit (a git hook, by the link .git/hooks)";
+    assert!(human.stderr.contains(text), "{human:?}");
+}
+
 /// Of a package only what an installation runs by itself counts, and only where it is new.
 #[test]
 fn a_changed_install_script_is_called_out() {

@@ -5,14 +5,18 @@
 //! (git's `core.hooksPath`, a repository without a work tree) cannot be known from here.
 
 use std::fmt;
+use std::path::Path;
 
 use serde_json::Value;
 
 use avfs_types::path::TreePath;
 use avfs_types::words;
 use avfs_vault::diff::{Change, ChangeKind, Side};
-use avfs_vault::page::{FileNode, Node};
+use avfs_vault::page::{DirRef, FileNode, Node};
+use avfs_vault::write_out::FreshPages;
 use avfs_vault::{Result, Vault, read_content};
+
+use crate::linked_paths::{LinkedPaths, Place};
 
 words!(
     /// What the host does with a file without being asked to; the first matters most.
@@ -31,6 +35,8 @@ pub struct RunsOnHost {
     pub used: HostUse,
     /// What it is, such as `a git hook`.
     pub why: &'static str,
+    /// The symlink by which it is that, if its own path is not.
+    pub link: Option<TreePath>,
 }
 
 impl fmt::Display for RunsOnHost {
@@ -39,7 +45,11 @@ impl fmt::Display for RunsOnHost {
             HostUse::Executed => "executed on the host",
             HostUse::ReadByAgents => "read by agents on the host",
         };
-        write!(f, "{used} once applied: {} ({})", self.path, self.why)
+        write!(f, "{used} once applied: {} ({}", self.path, self.why)?;
+        match &self.link {
+            Some(link) => write!(f, ", by the link {link})"),
+            None => write!(f, ")"),
+        }
     }
 }
 
@@ -202,6 +212,9 @@ const TABLE: [Row; 18] = [
     row(INSTRUCTIONS, ReadByAgents, &[".github/prompts/**", ".github/agents/**", ".github/chatmodes/**"]),
 ];
 
+/// Directories of version control systems, which hold many others.
+const STORES: [&[u8]; 2] = [b".git", b".hg"];
+
 /// The scripts of a `package.json` that `npm install` runs in its directory.
 const INSTALL_SCRIPTS: [&str; 7] =
     ["preinstall", "install", "postinstall", "prepublish", "preprepare", "prepare", "postprepare"];
@@ -240,6 +253,33 @@ pub fn runs_on_host(path: &TreePath, node: &Node) -> Option<(HostUse, &'static s
     row.map(|row| (row.used, row.why))
 }
 
+/// Whether a directory of this path may lead to a place that the host acts on: a project may be anywhere but among the
+/// files of a version control system.
+#[must_use]
+pub fn may_hold(dir: &TreePath) -> bool {
+    let names: Vec<&[u8]> = dir.components().collect();
+    let begins_at = |at: usize| {
+        let patterns = TABLE.iter().flat_map(|row| row.patterns);
+        patterns.into_iter().any(|pattern| begins(pattern, &names[at..]))
+    };
+    match names.iter().position(|name| STORES.contains(name)) {
+        Some(store) => begins_at(store),
+        None => true,
+    }
+}
+
+/// True if more names may follow these in a pattern.
+fn begins(pattern: &str, names: &[&[u8]]) -> bool {
+    let Some((name, others)) = names.split_first() else { return true };
+    let (first, rest) = pattern.split_once('/').map_or((pattern, None), |(first, rest)| (first, Some(rest)));
+    match (first, rest) {
+        ("**", _) => true,
+        (_, None) => false,
+        ("*", Some(rest)) => begins(rest, others),
+        (_, Some(rest)) => *name == first.as_bytes() && begins(rest, others),
+    }
+}
+
 /// True if a pattern is these names, all of them.
 fn is_match(pattern: &str, names: &[&[u8]]) -> bool {
     let (first, rest) = pattern.split_once('/').map_or((pattern, None), |(first, rest)| (first, Some(rest)));
@@ -256,16 +296,40 @@ fn is_match(pattern: &str, names: &[&[u8]]) -> bool {
     }
 }
 
-/// Those of the changes that act on the host once they are applied.
-pub fn called_out(vault: &Vault, changes: &[Change]) -> Result<Vec<RunsOnHost>> {
+/// Those of the changes that act on the host once they are applied. `after` is the version they lead to, and `dir` the
+/// directory of the host it is for.
+pub fn called_out(
+    vault: &Vault,
+    after: &DirRef,
+    dir: Option<&Path>,
+    changes: &[Change],
+) -> Result<Vec<RunsOnHost>> {
+    let is_told = |change: &&Change| change.kind != ChangeKind::Time && change.after.is_some();
+    let told = || changes.iter().filter(is_told);
+    if told().next().is_none() {
+        return Ok(Vec::new());
+    }
+    let place = Place { pages: &FreshPages::new(vault), root: after, dir };
+    let linked = LinkedPaths::find(&place, told().map(|change| &change.path));
     let mut called = Vec::new();
-    for change in changes.iter().filter(|change| change.kind != ChangeKind::Time) {
+    for change in told() {
         let Some(Side { node, .. }) = &change.after else { continue };
-        let mut use_of = runs_on_host(&change.path, node);
+        let mut use_of = runs_on_host(&change.path, node).map(|found| (found, None));
         if use_of.is_none() && brings_install_script(vault, change, node)? {
-            use_of = Some((Executed, INSTALL_SCRIPT));
+            use_of = Some(((Executed, INSTALL_SCRIPT), None));
         }
-        called.extend(use_of.map(|(used, why)| RunsOnHost { path: change.path.clone(), used, why }));
+        if use_of.is_none() {
+            let names = linked.names_of(&change.path);
+            let uses =
+                names.filter_map(|(name, link)| Some((runs_on_host(&name, node)?, Some(link.clone()))));
+            use_of = uses.min_by_key(|((used, _), _)| *used);
+        }
+        called.extend(use_of.map(|((used, why), link)| RunsOnHost {
+            path: change.path.clone(),
+            used,
+            why,
+            link,
+        }));
     }
     Ok(called)
 }
@@ -410,6 +474,19 @@ mod tests {
         }
         for path in [".vscode", ".claude", ".config/fish", ".github"] {
             assert_eq!(of(path, &file()), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn places_are_looked_for_where_they_may_be() {
+        let holds = |path: &str| may_hold(&TreePath::parse(path.as_bytes()).unwrap());
+        for dir in
+            ["", "src", "a/.worktrees/b", ".git", ".git/hooks", "a/.git/modules/x/y", ".git/worktrees/w"]
+        {
+            assert!(holds(dir), "{dir}");
+        }
+        for dir in [".git/objects", ".git/objects/ab", "a/.git/refs/heads", ".git/hooks/lib", ".hg/store"] {
+            assert!(!holds(dir), "{dir}");
         }
     }
 

@@ -7,6 +7,7 @@ mod change_summary;
 mod change_view;
 mod host_executed;
 mod line_diff;
+mod linked_paths;
 pub mod read_only_check;
 
 pub use apply::Filter;

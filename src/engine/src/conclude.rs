@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Instant;
 
-use avfs_changes::{ChangeReport, ChangeSummary, RunsOnHost, called_out, read_only_check};
+use avfs_changes::{ChangeReport, ChangeSummary, RunsOnHost, read_only_check};
 use avfs_policy::OnViolation;
 use avfs_request::confinement::refused_text;
 use avfs_request::{FixedClock, ForkChoice, Retention, SecretsInFiles, Writing};
@@ -256,7 +256,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
                 run.note("run.afterwards", format!("the run is kept, but: {error}"));
             }
         }
-        let runs_on_host = called_out(vault, &changes.changes).unwrap_or_else(|error| {
+        let runs_on_host = self.acts_on_host(&landed.landed, &changes).unwrap_or_else(|error| {
             run.note("changes.unknown", format!("what the host would execute cannot be told: {error}"));
             Vec::new()
         });

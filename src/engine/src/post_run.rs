@@ -2,7 +2,10 @@
 //!
 //! Nothing here can take back that the run is in the vault.
 
-use avfs_changes::{ApplyOptions, ChangeReport, ChangeSummary, ChangeSummaryService, Filter, Subject, apply};
+use avfs_changes::{
+    ApplyOptions, ChangeReport, ChangeSummary, ChangeSummaryService, Filter, RunsOnHost, Subject, apply,
+    called_out,
+};
 use avfs_request::reproducible::clock_held;
 use avfs_request::{LimitKind, Retention};
 use avfs_types::ids::{ForkName, VersionId};
@@ -49,6 +52,18 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         let summary = service.between(&from, &root(&version)?)?;
         let report = service.report(&summary, run.request.show)?;
         Ok((summary, report))
+    }
+
+    /// Which of the changes act on the host once they are applied.
+    pub(super) fn acts_on_host(
+        &self,
+        landed: &Landed,
+        changes: &ChangeSummary,
+    ) -> avfs_vault::Result<Vec<RunsOnHost>> {
+        let vault = self.site.vault;
+        let Some(version) = landed.version() else { return Ok(Vec::new()) };
+        let root = root_of(&require_version(&*vault.read()?, &version)?)?;
+        called_out(vault, &root, self.site.bound.as_deref(), &changes.changes)
     }
 
     pub(super) fn note_landing(&self, run: &mut Run, landed: &LandedRun) {

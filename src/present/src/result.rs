@@ -38,7 +38,8 @@ pub fn phases(phases: &Phases) -> PhasesObject {
 
 #[must_use]
 pub fn runs_on_host(it: &RunsOnHost) -> RunsOnHostObject {
-    RunsOnHostObject { path: PathText::of(&it.path), kind: it.used.word(), why: it.why }
+    let link = it.link.as_ref().map(PathText::of);
+    RunsOnHostObject { path: PathText::of(&it.path), kind: it.used.word(), why: it.why, link }
 }
 
 #[must_use]

@@ -41,6 +41,8 @@ pub struct RunsOnHostObject {
     pub kind: &'static str,
     /// What it is, such as `a git hook`.
     pub why: &'static str,
+    /// The symlink by which it is that, if its own path is not.
+    pub link: Option<PathText>,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]

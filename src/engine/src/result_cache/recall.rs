@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use avfs_changes::{ChangeSummary, called_out};
+use avfs_changes::ChangeSummary;
 use avfs_request::{CacheMode, Confined, Retention, Streams, Writing};
 use avfs_vault::backend::{MemoRecord, RunRecord, RunState};
 use avfs_vault::edit::Edits;
@@ -164,7 +164,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         });
         let LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered: _ } = landed;
         let applied = self.apply_if_asked(&mut run, &completion, &record, &landed)?;
-        let runs_on_host = called_out(self.site.vault, &changes.changes).unwrap_or_else(|error| {
+        let runs_on_host = self.acts_on_host(&landed, &changes).unwrap_or_else(|error| {
             run.note("changes.unknown", format!("what the host would execute cannot be told: {error}"));
             Vec::new()
         });

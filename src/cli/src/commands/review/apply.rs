@@ -13,6 +13,7 @@ use avfs_vault::diff::ChangeKind;
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
 use avfs_vault::set_ids::SetIds;
+use avfs_vault::version::root_of;
 use avfs_wire::{Apply, ErrorBody};
 
 use crate::commands::patch;
@@ -62,7 +63,8 @@ pub fn run(ctx: &CommandContext, args: &ApplyArgs) -> Outcome {
     let filter = Filter::new(&args.include, &args.exclude)?;
     let subject = Subject::of(&vault, &args.what).map_err(|error| EdgeError::of_changes(&vault, error))?;
     let trial = if args.dry_run { Trial::DryRun } else { Trial::Real };
-    let runs_on_host = called_out(&vault, &changes_to_apply(&vault, &subject, &filter)?)?;
+    let changes = changes_to_apply(&vault, &subject, &filter)?;
+    let runs_on_host = called_out(&vault, &root_of(&subject.after)?, Some(&dir), &changes)?;
     // Before anything is written: afterwards it may have been executed already.
     for one in &runs_on_host {
         ctx.ui.note(format_args!("{one}"));
