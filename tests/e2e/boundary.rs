@@ -240,6 +240,55 @@ fn always_is_a_rule_of_the_users_own() {
     assert_eq!(answer["error"]["code"], json!("approval.still_asked"));
 }
 
+/// A rule is about commands: what a request is given by an option is asked about again, whatever its command.
+#[test]
+fn always_is_refused_for_options_that_no_rule_covers() {
+    let env = fresh();
+    let (outside, variables) = (env.at("outside"), env.at("variables"));
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(&variables, "A=b\n").unwrap();
+    let (outside, variables) = (outside.to_str().unwrap(), variables.to_str().unwrap());
+    let config = env.at("config/avfs/policy.toml");
+    let always = |id: &str| env.avfs(&["--json", "approvals", "approve", id, "--always"]);
+    for (options, dropped) in [
+        (&["--ro", outside][..], format!("drop --ro {outside}")),
+        (&["--env-file", variables], format!("drop --env-file {variables}")),
+        (&["--tmpfs", "/proc"], "drop --tmpfs /proc".to_owned()),
+        (&["--allow-degraded"], "drop --allow-degraded".to_owned()),
+    ] {
+        for command in [&["curl", "http://127.0.0.1:9/"][..], &["true"]] {
+            let words = [&["--json", "--policy", "agent"], options, &["--"], command].concat();
+            let asked = env.run(&words).expect(120).envelope();
+            let id = approval_id(&asked);
+            let refused = always(&id).expect(1).envelope();
+            assert_eq!(refused["error"]["code"], json!("approval.still_asked"), "{options:?}: {refused}");
+            let hint = refused["error"]["hint"].as_str().unwrap();
+            assert!(hint.starts_with(&dropped) && hint.contains("approvals approve"), "{options:?}: {hint}");
+            assert!(!config.exists(), "a rule was written for {options:?}");
+            assert_eq!(env.avfs_result(&["approvals", "show", &id])["state"], json!("pending"));
+        }
+    }
+    // The files that variables come from are shown to whoever answers.
+    let asked =
+        env.run(&["--json", "--env-file", variables, "--", "curl", "http://127.0.0.1:9/"]).expect(120);
+    let asked = asked.envelope();
+    assert_eq!(asked["request"]["env_files"], json!([variables]));
+    let id = approval_id(&asked);
+    let shown = env.avfs(&["approvals", "show", &id]).expect(0).text();
+    assert!(shown.contains("env-files") && shown.contains(variables), "{shown}");
+    // Control: where nobody asks about the option, the rule lets the same request through.
+    always(&id).expect(0);
+    let ran = || env.run(&["--env-file", variables, "--", "curl", "-s", "http://127.0.0.1:9/"]);
+    assert_eq!((ran().code, ran().code), (Some(7), Some(7)));
+    // What the settings show is not the request's.
+    std::fs::write(env.at("config/avfs/avfs.toml"), format!("[run]\nro = ['{outside}']\n")).unwrap();
+    let asked =
+        env.run(&["--json", "--policy", "agent", "--net", "host", "--", "wget", "x.example"]).expect(120);
+    let asked = asked.envelope();
+    assert_eq!((&asked["request"]["ro"], &asked["request"]["ro_named"]), (&json!([outside]), &json!(null)));
+    always(&approval_id(&asked)).expect(0);
+}
+
 #[test]
 fn a_command_that_only_looks_and_writes_is_found_out() {
     let env = fresh();

@@ -8,10 +8,13 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use avfs_hostfs::make;
-use avfs_policy::{Action, Asked, Categories, Category, Explanation, Judged, Opening, PolicyError, Word};
+use avfs_policy::{
+    Action, Asked, Categories, Category, Explanation, Judged, Opening, PolicyError, Widening, Word,
+};
 use avfs_request::choices::PolicyProfile;
+use avfs_request::request::NamedVault;
 use avfs_request::request_file::{RequestFile, RequestFileError};
-use avfs_request::{Confinement, ExecutionTimeout, NestedUserns, NetMode, Profile, Retention};
+use avfs_request::{Confinement, Degradation, ExecutionTimeout, NestedUserns, NetMode, Profile, Retention};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ApprovalId, ForkName};
 use avfs_vault::backend::ApprovalRecord;
@@ -46,7 +49,12 @@ pub enum RememberError {
     #[error("no command of approval {id} begins with {prefix:?}")]
     OtherPrefix { id: ApprovalId, prefix: String },
     #[error("a rule of yours would not let it through: {reason}")]
-    StillAsked { reason: String },
+    StillAsked {
+        id: ApprovalId,
+        reason: String,
+        /// What to do in place of what is asked about, such as `drop --ro /srv`.
+        instead: Option<String>,
+    },
     #[error("{} has changed since the rule was worked out", path.display())]
     Changed { path: PathBuf },
     #[error("there is no place for your own policy: neither XDG_CONFIG_HOME nor HOME is set")]
@@ -90,6 +98,9 @@ impl Diagnose for RememberError {
                 Some(format!("approve it this once with: avfs approvals approve {id}"))
             }
             Self::OtherPrefix { .. } => Some("give words that one of its commands begins with".to_owned()),
+            Self::StillAsked { id, instead: Some(instead), .. } => {
+                Some(format!("{instead}, or approve it this once with: avfs approvals approve {id}"))
+            }
             Self::StillAsked { .. } => Some("see who asks with: avfs policy explain -- COMMAND".to_owned()),
             Self::Changed { .. } => Some("look at it, then answer again with: avfs approvals".to_owned()),
             Self::NoHome => Some("set HOME".to_owned()),
@@ -149,7 +160,7 @@ impl Remembered {
             rw: &rw,
             secrets: &secrets,
             variables: &variables,
-            openings: &openings(&request, place.workspace),
+            openings: &openings(&request, workspace, place.workspace),
         };
         let profiles: Vec<PolicyProfile> =
             request.policy.iter().filter_map(|profile| profile.parse().ok()).collect();
@@ -168,7 +179,11 @@ impl Remembered {
         let after = texts.clone().with_text(&file, &text).policy()?.with_profiles(&profiles);
         let after = after.decide(&asked);
         if after.action >= Action::RequireApproval {
-            return Err(RememberError::StillAsked { reason: after.reason });
+            return Err(RememberError::StillAsked {
+                id: id.clone(),
+                reason: after.reason,
+                instead: after.hint,
+            });
         }
         let prefixes = begun.into_iter().map(|begun| begun.words).collect();
         Ok(Self { file, prefixes, old, text })
@@ -208,6 +223,12 @@ fn prefixes(
     }
     let asked = explanation.commands.iter().filter(|one| one.verdict.action == Action::RequireApproval);
     let asked: Vec<&Judged> = asked.map(|one| &one.command).collect();
+    // A rule is about commands: what the request is given beside them would be asked about again.
+    let given = explanation.handed_over.iter().find(|verdict| verdict.action >= Action::RequireApproval);
+    if let (true, Some(verdict)) = (asked.is_empty(), given) {
+        let (reason, instead) = (verdict.reason.clone(), verdict.hint.clone());
+        return Err(RememberError::StillAsked { id: id.clone(), reason, instead });
+    }
     if asked.is_empty() {
         return Err(no("it is not about one of its commands, but about what they are given"));
     }
@@ -315,18 +336,31 @@ fn with_rules(old: &str, begun: &[Begun], net: &NetMode, id: &ApprovalId, worksp
     text
 }
 
-/// What it would widen, as far as no setting can have asked for it.
-fn openings(request: &RequestFile, workspace: &Path) -> Vec<Opening> {
-    let mut openings = Vec::new();
-    if request.retention.as_deref() == Some(Retention::Apply.word()) {
-        openings.push(Opening::Apply);
-    }
-    let at = request.at.as_deref().map(PathBuf::from);
-    openings.extend(at.filter(|at| !at.starts_with(workspace)).map(Opening::At));
-    if request.allow_degraded {
-        openings.push(Opening::Degraded);
-    }
-    openings
+/// What the request would widen, as far as it is stored.
+fn openings(request: &RequestFile, workspace: &Path, project: &Path) -> Vec<Opening> {
+    let paths = |texts: &[String]| texts.iter().map(PathBuf::from).collect::<Vec<_>>();
+    let (ro, env_files) = (paths(&request.ro_named), paths(&request.env_files));
+    let tmpfs = request.tmpfs.iter().map(|path| ("--tmpfs", Path::new(path)));
+    let hide = request.hide.iter().map(|path| ("--hide", Path::new(path)));
+    let covers: Vec<(&'static str, &Path)> = tmpfs.chain(hide).collect();
+    let vault = request.vault.as_ref().filter(|_| request.vault_named);
+    let widening = Widening {
+        // In another one no approval would count.
+        vault: vault.map(|path| NamedVault { path: PathBuf::from(path), is_trusted: true }),
+        ro: &ro,
+        env_files: &env_files,
+        retention: request
+            .retention
+            .as_deref()
+            .and_then(|word| word.parse().ok())
+            .unwrap_or(Retention::Review),
+        at: request.at.as_deref().map(Path::new),
+        degradation: if request.allow_degraded { Degradation::Allowed } else { Degradation::Refused },
+        covers: &covers,
+        workspace,
+        project,
+    };
+    widening.openings()
 }
 
 /// A basic string of TOML.

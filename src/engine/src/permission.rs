@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use avfs_hostfs::random;
-use avfs_policy::{Action, Asked, ExecutionDecision, Opening, Policy};
+use avfs_policy::{Action, Asked, ExecutionDecision, Opening, Policy, Widening};
 use avfs_request::request::NamedVault;
-use avfs_request::{ApprovalMode, Degradation, ExecutionRequest, Extra, ForkChoice, NetMode, Retention};
+use avfs_request::{ApprovalMode, ExecutionRequest, Extra, ForkChoice, Named, NetMode};
 use avfs_types::diagnose::shell_word;
 use avfs_types::ids::{ApprovalId, ApprovalPrefix, RequestDigest};
 use avfs_types::redact;
@@ -238,31 +238,28 @@ pub(super) fn decide(
 
 /// What the request would widen, as its own words ask for it.
 fn openings(request: &ExecutionRequest, places: &Places) -> Vec<Opening> {
-    let mut openings: Vec<Opening> = request.named.vault.clone().map(Opening::Vault).into_iter().collect();
-    openings.extend(request.named.ro.iter().cloned().map(Opening::Ro));
-    openings.extend(request.named.env_files.iter().cloned().map(Opening::EnvFile));
-    if request.retention == Retention::Apply {
-        openings.push(Opening::Apply);
-    }
-    let own = places.bound.as_deref().unwrap_or(Path::new(UNBOUND_PATH));
-    let elsewhere = request.at.as_ref().filter(|at| !at.starts_with(own));
-    openings.extend(elsewhere.cloned().map(Opening::At));
-    if request.degradation == Degradation::Allowed {
-        openings.push(Opening::Degraded);
-    }
-    for extra in &request.extras {
-        let option = match extra {
-            Extra::Tmpfs(_) => "--tmpfs",
-            Extra::Hide(_) => "--hide",
-            Extra::ReadOnly(_) | Extra::ReadWrite(_) | Extra::Cache { .. } => continue,
-        };
-        let path = extra.path();
-        let is_kernels = ["/proc", "/dev"].iter().any(|kernels| path.starts_with(kernels));
-        if is_kernels || places.workspace.starts_with(path) {
-            openings.push(Opening::Cover { option, path: path.to_owned() });
-        }
-    }
-    openings
+    let covers: Vec<(&'static str, &Path)> = request
+        .extras
+        .iter()
+        .filter_map(|extra| match extra {
+            Extra::Tmpfs(path) => Some(("--tmpfs", path.as_path())),
+            Extra::Hide(path) => Some(("--hide", path.as_path())),
+            Extra::ReadOnly(_) | Extra::ReadWrite(_) | Extra::Cache { .. } => None,
+        })
+        .collect();
+    let Named { vault, ro, env_files, net: _ } = &request.named;
+    let widening = Widening {
+        vault: vault.clone(),
+        ro,
+        env_files,
+        retention: request.retention,
+        at: request.at.as_deref(),
+        degradation: request.degradation,
+        covers: &covers,
+        workspace: &places.workspace,
+        project: places.bound.as_deref().unwrap_or(Path::new(UNBOUND_PATH)),
+    };
+    widening.openings()
 }
 
 /// Whoever may choose any file as the vault could put an approval into it: what would be asked is refused there.

@@ -33,7 +33,7 @@ pub use error::PolicyError;
 pub use examples::{Example, ExampleFault, FailedExample, Wanted};
 pub use explanation::{Effect, Explained, Explanation, Said};
 pub use layer::Layer;
-pub use opening::{Opening, OpeningKind};
+pub use opening::{Opening, OpeningKind, Widening};
 pub use profile::Profiles;
 pub use read::read;
 pub use read::{BRACE_WORDS_MAX, COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX};

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use avfs_request::request::NamedVault;
+use avfs_request::{Degradation, Retention};
 use avfs_types::diagnose::shell_word;
 use avfs_types::words;
 
@@ -45,6 +46,46 @@ pub enum Opening {
         option: &'static str,
         path: PathBuf,
     },
+}
+
+/// What the words of a request name by which it may get more.
+pub struct Widening<'a> {
+    pub vault: Option<NamedVault>,
+    /// Real paths of `--ro` and `--env-file`.
+    pub ro: &'a [PathBuf],
+    pub env_files: &'a [PathBuf],
+    pub retention: Retention,
+    pub at: Option<&'a Path>,
+    pub degradation: Degradation,
+    /// `--tmpfs` and `--hide`, each with its path.
+    pub covers: &'a [(&'static str, &'a Path)],
+    /// Where the workspace is shown, and its own directory.
+    pub workspace: &'a Path,
+    pub project: &'a Path,
+}
+
+impl Widening<'_> {
+    #[must_use]
+    pub fn openings(self) -> Vec<Opening> {
+        let mut openings: Vec<Opening> = self.vault.map(Opening::Vault).into_iter().collect();
+        openings.extend(self.ro.iter().cloned().map(Opening::Ro));
+        openings.extend(self.env_files.iter().cloned().map(Opening::EnvFile));
+        if self.retention == Retention::Apply {
+            openings.push(Opening::Apply);
+        }
+        let elsewhere = self.at.filter(|at| !at.starts_with(self.project));
+        openings.extend(elsewhere.map(|at| Opening::At(at.to_owned())));
+        if self.degradation == Degradation::Allowed {
+            openings.push(Opening::Degraded);
+        }
+        for (option, path) in self.covers {
+            let is_kernels = ["/proc", "/dev"].iter().any(|kernels| path.starts_with(kernels));
+            if is_kernels || self.workspace.starts_with(path) {
+                openings.push(Opening::Cover { option, path: path.to_path_buf() });
+            }
+        }
+        openings
+    }
 }
 
 impl Opening {

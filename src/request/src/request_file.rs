@@ -71,12 +71,16 @@ pub struct RequestFile {
     pub rw: Vec<String>,
     /// Of no account: links are followed anew.
     pub links: BTreeMap<String, String>,
+    /// Of no account: every path of `ro` is named.
+    pub ro_named: Vec<String>,
     pub tmpfs: Vec<String>,
     pub hide: Vec<String>,
     /// Of no account: cache directories come from the settings.
     pub cache: Vec<String>,
     /// Variables and their values.
     pub env: BTreeMap<String, String>,
+    /// Of no account: what they set is in `env`.
+    pub env_files: Vec<String>,
     /// As `--reproducible`.
     pub reproducible: bool,
     /// As `--clock-fixed` takes it.

@@ -63,12 +63,18 @@ pub struct RequestObject {
     /// Names in `ro` and `rw` that lead elsewhere, and where: that is what was judged and shown.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub links: BTreeMap<String, String>,
+    /// Those of `ro` that the request names itself, as real paths; the others come from the settings.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ro_named: Vec<String>,
     pub tmpfs: Vec<String>,
     pub hide: Vec<String>,
     /// Directories that persist between runs.
     pub cache: Vec<String>,
     /// Variables that the request sets, with their values; without those that hold what looks like a credential.
     pub env: BTreeMap<String, String>,
+    /// The files that some of them come from, as real paths.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub env_files: Vec<String>,
     /// Whether the run was to come out the same again.
     pub reproducible: bool,
     /// The time that was the present for it.
@@ -162,10 +168,12 @@ impl RequestObject {
                     | Extra::Cache { .. } => None,
                 })
                 .collect(),
+            ro_named: request.named.ro.iter().map(path).collect(),
             tmpfs: paths(|extra| matches!(extra, Extra::Tmpfs(_))),
             hide: paths(|extra| matches!(extra, Extra::Hide(_))),
             cache: paths(|extra| matches!(extra, Extra::Cache { .. })),
             env: brought(request, &secrets),
+            env_files: request.named.env_files.iter().map(path).collect(),
             reproducible: request.reproducible == Reproducible::On,
             clock_fixed: request.clock.map(|clock| clock.to_string()),
             environment: request.environment.names(),

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use avfs_request::Environment;
 
 /// Keys that are shown in another way, or say nothing about what is given.
-const NOT_LISTED: [&str; 6] =
-    ["command", "command_mode", "command_base64", "vault", "vault_named", "environment"];
+const NOT_LISTED: [&str; 7] =
+    ["command", "command_mode", "command_base64", "vault", "vault_named", "ro_named", "environment"];
 
 /// Each line's name and its text, to be printed as one line.
 #[must_use]
@@ -43,7 +43,7 @@ fn defaults() -> Value {
         "fork": null, "from": null, "cwd": null, "at": null, "readonly": false, "timeout_ms": 300_000, "grace_ms": 5000,
         "checkpoint_mode": "auto", "net": "none", "retention": "review", "base": "auto", "scratch": "auto",
         "backend": "auto", "profile": "strict", "allow_degraded": false, "ro": [], "rw": [], "links": {}, "tmpfs": [],
-        "hide": [], "cache": [], "env": {}, "reproducible": false, "clock_fixed": null, "secrets": [],
+        "hide": [], "cache": [], "env": {}, "env_files": [], "reproducible": false, "clock_fixed": null, "secrets": [],
         "secret_files": [], "allow_secret_files": false, "memory": null, "cpus": null, "pids": null,
         "disk": null, "files": null, "file_size": null, "seccomp": "default", "landlock": "auto",
         "allow_userns": false, "policy": [], "cache_mode": "off", "inputs": [], "pure": false,
