@@ -1,4 +1,4 @@
-//! Tried: replacing what `--rw`, `--ro` or `--vault` names after the request was judged: the link, a directory by a link, a directory by another one.
+//! Tried: replacing what `--rw`, `--ro` or `--vault` names after the request was judged, by a link or a directory.
 //! Stopped by: a path is resolved once and held open; only the file that was judged is mounted or opened.
 
 use std::path::{Path, PathBuf};

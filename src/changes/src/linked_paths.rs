@@ -3,7 +3,7 @@
 //! Links are resolved in the version alone, never on the host. The search is bounded: directories near the changes come
 //! first, then those nearest to the root. Nothing is looked up in a directory beyond the bounds.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -14,9 +14,11 @@ use avfs_vault::{Result, tree};
 
 use crate::host_executed::{may_hold, runs_on_host};
 
-/// Directories and entries that are looked at.
-const DIRS_MAX: usize = 2_000;
-const ENTRIES_MAX: usize = 100_000;
+/// Directories and entries that are looked at: a run that changes something waits for it.
+const DIRS_MAX: usize = 500;
+const ENTRIES_MAX: usize = 50_000;
+/// Levels of directories. Projects lie less deep.
+const LEVELS_MAX: usize = 64;
 /// Links that are resolved, and what one of them may take: as many links as the kernel follows.
 const RESOLVED_MAX: usize = 1_000;
 const FOLLOWED_MAX: usize = 40;
@@ -84,7 +86,7 @@ impl LinkedPaths {
             for entry in entries {
                 let (at, as_seen) = (real.join(&entry.name), seen_as.join(&entry.name));
                 match &entry.node {
-                    Node::Dir(dir) if may_hold(&as_seen) => {
+                    Node::Dir(dir) if is_searched(&as_seen) => {
                         waiting.push_back(Waiting { real: at, dir: *dir, seen_as: as_seen, links });
                     }
                     Node::Symlink(link)
@@ -93,7 +95,7 @@ impl LinkedPaths {
                         resolved_left -= 1;
                         let Ok(Some(led)) = resolve(place, &real, &link.target) else { continue };
                         if let Node::Dir(dir) = led.node
-                            && may_hold(&as_seen)
+                            && is_searched(&as_seen)
                             && links < NESTED_MAX
                             && !led.path.contains(&at)
                         {
@@ -120,30 +122,43 @@ impl LinkedPaths {
 
     /// The other names of a path, each with the link that it is reached by.
     pub fn names_of<'a>(&'a self, path: &'a TreePath) -> impl Iterator<Item = (TreePath, &'a TreePath)> {
-        let above = std::iter::once(path.clone()).chain(path.ancestors());
-        above.flat_map(move |above| {
-            let below = path.below(&above).unwrap_or_default();
-            let links = self.links.get(&above).into_iter().flatten();
-            links.map(move |link| (below.beneath(link), link))
+        let above = self.links.iter().filter(|(above, _)| above.contains(path));
+        above.flat_map(move |(above, links)| {
+            let below = path.below(above).unwrap_or_default();
+            links.iter().map(move |link| (below.beneath(link), link))
         })
     }
 }
 
-/// The directories that the paths lie in, as far as the bounds leave room for others.
+fn is_searched(dir: &TreePath) -> bool {
+    dir.components().nth(LEVELS_MAX).is_none() && may_hold(dir)
+}
+
+/// The directories that the paths lie in, as far as the bounds leave room for others. Each is looked up once.
 fn nearest<'p>(place: &Place<'_>, near: impl Iterator<Item = &'p TreePath>) -> VecDeque<Waiting> {
-    let mut known = HashSet::new();
+    let mut known = HashMap::from([(TreePath::root(), Some(*place.root))]);
     let mut waiting = VecDeque::new();
-    for path in near {
-        for dir in path.ancestors() {
-            if known.len() == DIRS_MAX / 2 {
+    for path in near.filter(|path| path.components().nth(LEVELS_MAX).is_none()) {
+        let mut missing = Vec::new();
+        let mut above = path.split().map(|(dir, _)| dir);
+        while let Some(dir) = above.filter(|dir| !known.contains_key(dir)) {
+            above = dir.split().map(|(above, _)| above);
+            missing.push(dir);
+        }
+        // From the topmost down.
+        while let Some(dir) = missing.pop() {
+            if known.len() > DIRS_MAX / 2 {
                 return waiting;
             }
-            if !known.insert(dir.clone()) {
-                break;
-            }
-            if let Ok(Some(Node::Dir(found))) = tree::lookup(place.pages, place.root, &dir)
-                && may_hold(&dir)
-            {
+            let found = dir.split().and_then(|(above, name)| {
+                let above = known.get(&above).copied().flatten()?;
+                match tree::entry(place.pages, &above.tree, name) {
+                    Ok(Some(Node::Dir(found))) => Some(found),
+                    Ok(Some(Node::File(_) | Node::Symlink(_) | Node::Fifo(_)) | None) | Err(_) => None,
+                }
+            });
+            known.insert(dir.clone(), found);
+            if let Some(found) = found.filter(|_| may_hold(&dir)) {
                 waiting.push_back(Waiting { real: dir.clone(), dir: found, seen_as: dir, links: 0 });
             }
         }

@@ -346,7 +346,7 @@ impl Diagnose for VaultError {
                 "leave out what need not be versioned with lines in .avfsignore".to_owned()
             }
             Self::SharedTooOften { .. } => {
-                "if you did not make the vault, do not use it; otherwise export what you need with: avfs export REF DEST PATH"
+                "if you did not make the vault, do not use it; otherwise take what you need with: avfs export"
                     .to_owned()
             }
             Self::FileTooLarge { .. } => "leave it out with a line in .avfsignore".to_owned(),
