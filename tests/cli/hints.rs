@@ -49,8 +49,7 @@ fn a_place_that_refuses_a_vault_is_named() {
 fn verbs_of_other_tools_lead_to_ours() {
     let env = TestEnv::with_project();
     for (words, told) in [
-        (&["run", "ls"][..], "avfs-run -- COMMAND"),
-        (&["exec", "--", "ls"], "avfs-run -- COMMAND"),
+        (&["exec", "--", "ls"][..], "avfs run -- COMMAND"),
         (&["commit", "-m", "done"], "avfs import"),
         (&["branch", "fix"], "avfs fork create"),
         (&["checkout", "main"], "avfs export"),

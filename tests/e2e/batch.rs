@@ -385,30 +385,4 @@ fn what_no_item_could_do_better_stops_the_batch() {
     };
     env.policy("[[rule]]\nno-such-key = 1\n");
     stopped(&env, "policy.toml");
-    env.policy("[[rule]]\naction = 'allow'\n");
-    // A worker that gives up by itself would do so for every item.
-    let beside = env.at("bin");
-    std::fs::create_dir(&beside).unwrap();
-    std::fs::copy(avfs(), beside.join("avfs")).unwrap();
-    for (script, why) in [
-        ("exit 7", "ended before it had answered"),
-        ("while read order; do echo '{}'; done", "cannot be read"),
-        ("while read order; do echo nonsense; done", "cannot be read"),
-    ] {
-        let worker = beside.join("avfs-run");
-        std::fs::write(&worker, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&worker, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let mut all = vec!["--json", "batch", path.to_str().unwrap()];
-        all.extend(words);
-        let envelope =
-            Running::start(env.clean(&beside.join("avfs")).args(all)).answer().expect(1).envelope();
-        let counts = &envelope["result"]["counts"];
-        assert_eq!((&counts["error"], &counts["not_run"]), (&json!(1), &json!(19)), "{envelope}");
-        assert!(envelope["result"]["stopped"].as_str().unwrap().contains(why), "{envelope}");
-        let mut all = vec!["--json", "replay", path.to_str().unwrap(), "--cache", "read", "--jobs", "1"];
-        all.push("--fail-fast");
-        let envelope =
-            Running::start(env.clean(&beside.join("avfs")).args(all)).answer().expect(1).envelope();
-        assert_eq!(envelope["result"]["counts"]["not_run"], 19, "{envelope}");
-    }
 }

@@ -463,15 +463,17 @@ fn what_no_program_can_be_given_is_refused_before_anything_is_done() {
 }
 
 #[test]
-fn the_boundary_has_another_name() {
+fn the_boundary_has_other_names() {
     let env = fresh();
-    let run = |words: &[&str]| env.avfs(words);
-    assert_eq!(run(&["proxy", "exec", "--", "echo", "--json"]).expect(0).text(), "--json\n");
-    let envelope = run(&["proxy", "exec", "--json", "--fork", "f", "--", "true"]).expect(0).envelope();
-    assert_eq!(envelope["request"]["fork"], json!("f"));
-    let envelope = run(&["--json", "proxy", "exec", "--shell", "exit 4"]).expect(4).envelope();
-    assert_eq!(envelope["kind"], json!("execution"));
-    run(&["proxy", "exec", "--", "sudo", "ls"]).expect(122);
+    for verb in [&["run"][..], &["proxy", "exec"]] {
+        let run = |before: &[&str], words: &[&str]| env.avfs(&[before, verb, words].concat());
+        assert_eq!(run(&[], &["--", "echo", "--json"]).expect(0).text(), "--json\n");
+        let envelope = run(&[], &["--json", "--fork", "f", "--", "true"]).expect(0).envelope();
+        assert_eq!(envelope["request"]["fork"], json!("f"));
+        let envelope = run(&["--json"], &["--shell", "exit 4"]).expect(4).envelope();
+        assert_eq!(envelope["kind"], json!("execution"));
+        run(&[], &["--", "sudo", "ls"]).expect(122);
+    }
 }
 
 #[test]

@@ -14,9 +14,9 @@ use avfs_vault::ops::Target;
 
 use crate::commands::{
     apply, approvals, audit, batch, bisect, cache, cat, checkpoint, compact, completions, config, cp, diff,
-    discard, doctor, export, find, fork, fsck, gc, grep, import, init, log, ls, man, materialize, mkdir, mv,
-    policy, proxy, prune, quota, race, record, recover, redo, replay, restore, rm, runs, schema, show, stats,
-    status, tree, undo, vault, write,
+    discard, doctor, execute, export, find, fork, fsck, gc, grep, import, init, log, ls, man, materialize,
+    mkdir, mv, policy, proxy, prune, quota, race, record, recover, redo, replay, restore, rm, runs, schema,
+    show, stats, status, tree, undo, vault, write,
 };
 
 /// Keeps every version of a directory in one file: fork it, compare, restore, export
@@ -56,6 +56,7 @@ pub enum Verb {
     Export(export::ExportArgs),
     Materialize(materialize::MaterializeArgs),
     Status(status::StatusArgs),
+    Run(execute::RunArgs),
     Runs(runs::RunsArgs),
     Batch(batch::BatchArgs),
     Replay(replay::ReplayArgs),

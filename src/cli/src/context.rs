@@ -1,7 +1,9 @@
 //! What every command is given: who and where it is, and how to answer.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use avfs_engine::config_files::ConfigTexts;
@@ -108,8 +110,12 @@ fn working_dir(vault_option: Option<&OsStr>) -> Result<PathBuf, EdgeError> {
     }
 }
 
-/// The `avfs-run` that belongs to this `avfs`: beside it, else on PATH.
-pub fn runner() -> PathBuf {
-    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join("avfs-run")));
-    beside.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from("avfs-run"))
+/// This program, also where another version has taken its place by now.
+pub const OWN: &str = "/proc/self/exe";
+
+/// This program again, to do another verb.
+pub fn own_command(verb: &str) -> Command {
+    let mut command = Command::new(OWN);
+    command.arg0("avfs").arg(verb);
+    command
 }

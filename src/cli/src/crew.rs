@@ -1,4 +1,4 @@
-//! Workers: `avfs-run --serve` processes that take one request after the other, several at once.
+//! Workers: `avfs run --serve` processes that take one request after the other, several at once.
 //!
 //! Each has a thread that starts it, feeds it and waits for its answers; a worker that dies is replaced when there is
 //! more to do. Workers die with this process.
@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ use avfs_types::diagnose::Diagnose;
 use avfs_vault::Vault;
 use avfs_wire::{ErrorBody, Looked, Order};
 
-use crate::context::{CommandContext, runner};
+use crate::context::{CommandContext, own_command};
 use crate::error::EdgeError;
 use crate::ui::Failure;
 
@@ -146,9 +146,8 @@ impl Answer {
 
 #[derive(Debug, thiserror::Error)]
 pub enum CrewError {
-    #[error("cannot start {}", runner.display())]
+    #[error("cannot start a worker")]
     Start {
-        runner: std::path::PathBuf,
         #[source]
         source: std::io::Error,
     },
@@ -179,9 +178,9 @@ impl Diagnose for CrewError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Start { .. } => Some("put avfs-run beside avfs, or on PATH".to_owned()),
+            Self::Start { .. } => Some("check the limits on processes and open files (ulimit -a)".to_owned()),
             Self::Died { .. } => Some("see what became of it with: avfs runs list".to_owned()),
-            Self::Garbled { .. } => Some("use avfs and avfs-run of the same version".to_owned()),
+            Self::Garbled { .. } => None,
         }
     }
 }
@@ -309,12 +308,11 @@ impl Desk {
     }
 
     fn start(&self) -> Result<Worker, CrewError> {
-        let runner = runner();
-        let mut command = Command::new(&runner);
+        let mut command = own_command("run");
         command.args(&self.words).stdin(Stdio::piped()).stdout(Stdio::piped());
         // What the items stand on is the caller's to say; and ^C is for this process to understand.
         command.env_remove("AVFS_FORK").process_group(0);
-        let start = |source| CrewError::Start { runner: runner.clone(), source };
+        let start = |source| CrewError::Start { source };
         let mut child = command.spawn().map_err(start)?;
         self.note(Pid::from_raw(child.id().cast_signed()));
         // Whoever killed the others did not know of this one yet.

@@ -99,7 +99,7 @@ fn refused_value(error: &clap::Error) -> Option<&dyn Diagnose> {
 
 /// Verbs of other tools, and what does here what they do there.
 const ELSEWHERE: [(&[&str], &str); 7] = [
-    (&["run", "exec", "sh"], "run a command with: avfs-run -- COMMAND; list runs with: avfs runs list"),
+    (&["exec", "sh"], "run a command with: avfs run -- COMMAND; list runs with: avfs runs list"),
     (&["commit", "add"], "take a directory as a new version with: avfs import"),
     (&["branch", "switch"], "make a fork with: avfs fork create NAME; list them with: avfs fork list"),
     (&["checkout", "clone"], "write a version into a directory with: avfs export REF DIR"),

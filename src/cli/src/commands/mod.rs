@@ -15,7 +15,7 @@ pub use host::{completions, config, doctor, man, proxy, schema};
 pub use lists::{batch, bisect, race, record, replay};
 use review::patch;
 pub use review::{apply, diff, discard, status};
-pub use run::{approvals, cache, policy, recover, runs};
+pub use run::{approvals, cache, execute, policy, recover, runs};
 pub use upkeep::{audit, compact, fsck, gc, init, prune, quota, stats, vault};
 
 use crate::cli::Verb;
@@ -30,12 +30,13 @@ pub fn run(ctx: &CommandContext, verb: Verb) -> Outcome {
         Verb::Export(args) => export::run(ctx, &args),
         Verb::Materialize(args) => materialize::run(ctx, &args),
         Verb::Status(args) => status::run(ctx, &args),
+        Verb::Run(args) => execute::run(&args),
+        Verb::Proxy(args) => proxy::run(&args),
         Verb::Runs(args) => runs::run(ctx, &args),
         Verb::Batch(args) => batch::run(ctx, &args),
         Verb::Replay(args) => replay::run(ctx, &args),
         Verb::Cache(args) => cache::run(ctx, &args),
         Verb::Approvals(args) => approvals::run(ctx, &args),
-        Verb::Proxy(args) => proxy::run(ctx, &args),
         Verb::Apply(args) => apply::run(ctx, &args),
         Verb::Discard(args) => discard::run(ctx, &args),
         Verb::Policy(args) => policy::run(ctx, &args),

@@ -1,6 +1,6 @@
 //! `avfs doctor`
 
-use std::process::Command;
+use std::path::Path;
 
 use clap::Args;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use avfs_request::explanations;
 use avfs_wire::{DenialObject, Doctor, DoctorCheck, ErrorBody};
 
-use crate::context::{CommandContext, runner};
+use crate::context::{CommandContext, OWN, own_command};
 use crate::crew::Fault;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Out, Outcome, Tone};
@@ -94,16 +94,16 @@ struct Refusal {
     error: Fault,
 }
 
-/// Has the runner try: only it makes sandboxes.
+/// Tries in a process of its own: what is tried changes the process.
 fn probe() -> Result<Vec<DoctorCheck>, Failure> {
-    let runner = runner();
-    let output = Command::new(&runner).arg("--probe").output().map_err(EdgeError::host("start", &runner))?;
+    let own = Path::new(OWN);
+    let output = own_command("run").arg("--probe").output().map_err(EdgeError::host("start", own))?;
     if let Ok(refusal) = serde_json::from_slice::<Refusal>(&output.stdout) {
         return Err(Failure::Told(refusal.error.into()));
     }
     let answer = serde_json::from_slice(&output.stdout);
     Ok(answer.map_err(|error| {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        EdgeError::host("understand", &runner)(std::io::Error::other(format!("{error} {said}")))
+        EdgeError::host("understand", own)(std::io::Error::other(format!("{error} {said}")))
     })?)
 }

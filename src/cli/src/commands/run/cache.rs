@@ -11,7 +11,7 @@ use avfs_vault::backend::MemoRecord;
 use avfs_vault::memo::{Forget, lost};
 use avfs_wire::{CacheForget, CacheList, MemoObject};
 
-use crate::commands::proxy::become_runner;
+use crate::commands::execute::run_as;
 use crate::commands::runs::command_of;
 use crate::context::CommandContext;
 use crate::ui::{Failure, Format, Outcome, Tone};
@@ -100,13 +100,13 @@ fn explain(ctx: &CommandContext, args: &ExplainArgs) -> Outcome {
     let mut words = args.words.iter();
     let Some(id) = words.next().and_then(text).filter(|word| word.starts_with("run:")) else {
         note_run(ctx, args);
-        match become_runner(&["cache", "explain"], &["--explain-cache"])? {}
+        return Ok(run_as(&["cache", "explain"], &["--explain-cache"]));
     };
     let mut ui = ctx.ui.clone();
     for word in words {
         match word.to_str() {
             Some("--json") => ui.format = Format::Json,
-            _ => match become_runner(&["cache", "explain"], &["--explain-cache"])? {},
+            _ => return Ok(run_as(&["cache", "explain"], &["--explain-cache"])),
         }
     }
     let vault = ctx.open_vault()?;

@@ -2,6 +2,7 @@
 
 pub mod approvals;
 pub mod cache;
+pub mod execute;
 pub mod policy;
 pub mod recover;
 pub mod runs;

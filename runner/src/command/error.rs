@@ -13,8 +13,8 @@ use avfs_types::exit_code;
 use avfs_types::ids::NameError;
 use avfs_vault::VaultError;
 
+use crate::command::request_file::BadRequest;
 use crate::launch::LaunchError;
-use crate::request_file::BadRequest;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {

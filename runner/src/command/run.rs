@@ -20,17 +20,18 @@ use avfs_vault::Vault;
 use avfs_vault::backend::sqlite::OpenOptions;
 use avfs_wire::{ErrorBody, ExecutionEnvelope};
 
-use crate::args::Args;
-use crate::cache::{explain_cache, give_output};
-use crate::error::{RunError, execute_code};
-use crate::launch::LaunchError;
-use crate::request_file::with_request;
-use crate::serve::serve;
-use crate::station::{
-    Station, arguments_bytes_max, check_new_vault, context, named_vault, outside, policy, read_config,
+use crate::command::args::Args;
+use crate::command::cache::{explain_cache, give_output};
+use crate::command::error::{RunError, execute_code};
+use crate::command::invocation::{
+    Invocation, arguments_bytes_max, check_new_vault, context, named_vault, outside, policy, read_config,
     surroundings,
 };
-use crate::{probe, render};
+use crate::command::render;
+use crate::command::request_file::with_request;
+use crate::command::serve::serve;
+use crate::launch::LaunchError;
+use crate::probe;
 
 pub fn run(args: Args) -> u8 {
     if args.probe {
@@ -289,14 +290,14 @@ fn execute(args: &Args, told: &mut Option<Asked>) -> Result<(Executed<LaunchErro
 }
 
 /// Finds the vault, reads the settings, and makes the request that comes of them.
-pub fn ask(args: &Args, told: &mut Option<Asked>) -> Result<(Station, ExecutionRequest), RunError> {
+pub fn ask(args: &Args, told: &mut Option<Asked>) -> Result<(Invocation, ExecutionRequest), RunError> {
     let around = surroundings()?;
     let outside = outside(args, &around)?;
     // What cannot be followed is refused before a vault is made for it.
     let request = args.request(&outside, &Config::default(), Vec::new())?;
     *told = Some(Asked::of(&request, None));
     request.check(arguments_bytes_max()).map_err(ExecuteError::Request)?;
-    let station = Station::open(args, around)?;
+    let station = Invocation::open(args, around)?;
     let request = station.request(args, &outside)?;
     *told = Some(Asked::of(&request, station.vault.path()));
     Ok((station, request))

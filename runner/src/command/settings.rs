@@ -8,7 +8,7 @@ use avfs_request::config::Config;
 use avfs_request::{Extra, HostPath};
 use avfs_types::ids::to_hex;
 
-use crate::error::RunError;
+use crate::command::error::RunError;
 
 /// A path as the settings write it: beneath the home, absolute, or beneath the workspace.
 fn place(text: &str, home: Option<&Path>, workspace: &Path) -> Option<PathBuf> {

@@ -17,21 +17,20 @@ use avfs_request::config::Config;
 use avfs_request::request::NamedVault;
 use avfs_request::{ExecutionRequest, Retention};
 use avfs_types::clock::SystemClock;
-use avfs_types::pause;
-use avfs_types::{VAULT_DIR, VAULT_FILE};
+use avfs_types::{VAULT_DIR, VAULT_FILE, pause};
 use avfs_vault::backend::BackendError;
 use avfs_vault::backend::sqlite::{OnClose, OpenOptions};
 use avfs_vault::materialize::BaseCache;
 use avfs_vault::meter::Meter;
 use avfs_vault::{Context, Vault, VaultError};
 
-use crate::approve::AtTerminal;
-use crate::args::{Args, Outside, Terminal};
-use crate::error::RunError;
+use crate::command::approve::AtTerminal;
+use crate::command::args::{Args, Outside, Terminal};
+use crate::command::error::RunError;
+use crate::command::{render, settings};
 use crate::launch::{LaunchError, SandboxLauncher};
-use crate::{render, settings};
 
-pub struct Station {
+pub struct Invocation {
     pub around: Surroundings,
     pub vault: Vault,
     /// The vault, if it is another one than would be found here.
@@ -47,7 +46,7 @@ pub struct Station {
     machine: Machine,
 }
 
-impl Station {
+impl Invocation {
     /// Opens the vault that is meant, or makes one.
     pub fn open(args: &Args, around: Surroundings) -> Result<Self, RunError> {
         let (vault, named) = open_vault(args, &around)?;

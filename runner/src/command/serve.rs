@@ -14,12 +14,12 @@ use avfs_types::exit_code;
 use avfs_types::ids::{BatchId, BatchItem};
 use avfs_wire::{ErrorBody, ExecutionEnvelope, Looked, Order};
 
-use crate::args::Args;
-use crate::error::RunError;
-use crate::render;
-use crate::request_file::{BadRequest, fill};
-use crate::run::{Asked, envelope_of};
-use crate::station::{Station, outside, surroundings};
+use crate::command::args::Args;
+use crate::command::error::RunError;
+use crate::command::invocation::{Invocation, outside, surroundings};
+use crate::command::render;
+use crate::command::request_file::{BadRequest, fill};
+use crate::command::run::{Asked, envelope_of};
 
 /// What a request is called that comes with an order.
 const ITS_NAME: &str = "of the item";
@@ -43,7 +43,7 @@ fn serve_all(args: &Args) -> Result<(), RunError> {
     if is_unheard(&answers).map_err(host("look at the streams"))? {
         return Ok(());
     }
-    let station = Station::open(args, surroundings()?)?;
+    let station = Invocation::open(args, surroundings()?)?;
     for line in BufReader::new(orders).lines() {
         let line = line.map_err(|source| RunError::Host { operation: "read an order", source })?;
         let mut text = match answer(args, &station, &line) {
@@ -86,7 +86,7 @@ enum Reply {
     Looked(Looked),
 }
 
-fn answer(args: &Args, station: &Station, line: &str) -> Reply {
+fn answer(args: &Args, station: &Invocation, line: &str) -> Reply {
     let mut told = None;
     match follow(args, station, line, &mut told) {
         Ok(reply) => reply,
@@ -97,7 +97,12 @@ fn answer(args: &Args, station: &Station, line: &str) -> Reply {
     }
 }
 
-fn follow(args: &Args, station: &Station, line: &str, told: &mut Option<Asked>) -> Result<Reply, RunError> {
+fn follow(
+    args: &Args,
+    station: &Invocation,
+    line: &str,
+    told: &mut Option<Asked>,
+) -> Result<Reply, RunError> {
     let path = Path::new(ITS_NAME);
     let malformed = |problem| BadRequest::Malformed { path: path.to_owned(), problem };
     let order = Order::parse(line).map_err(malformed)?;

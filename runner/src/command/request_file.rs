@@ -14,7 +14,7 @@ use avfs_types::CommandLine;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::ForkName;
 
-use crate::args::Args;
+use crate::command::args::Args;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BadRequest {

@@ -22,7 +22,7 @@ use avfs_types::ids::{ApprovalPrefix, BatchItem, ForkName};
 use avfs_types::reference::Reference;
 use avfs_types::{CommandLine, Limit, Size};
 
-use crate::error::RunError;
+use crate::command::error::RunError;
 
 /// Run one command over a fork of the workspace, in a sandbox
 ///
@@ -623,7 +623,7 @@ mod tests {
         for name in &declared {
             assert!(EFFECTS.iter().any(|(option, _)| option == name), "no effect is stated for --{name}");
         }
-        let page = include_str!("../../docs/POLICY.md");
+        let page = include_str!("../../../docs/POLICY.md");
         for (option, effect) in EFFECTS {
             assert!(declared.contains(option), "there is no --{option}");
             for rule in effect.split(' ').filter(|word| word.contains('.')) {

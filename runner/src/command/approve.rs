@@ -12,7 +12,7 @@ use avfs_vault::approval::Answer;
 use avfs_vault::backend::ApprovalRecord;
 use avfs_wire::asked_for;
 
-use crate::render;
+use crate::command::render;
 
 /// The person at the controlling terminal, whatever the streams are.
 pub struct AtTerminal<'a> {

@@ -6,11 +6,11 @@ use avfs_request::{ExecutionRequest, Streams};
 use avfs_types::{Zone, exit_code, printable};
 use avfs_wire::{Envelope, ErrorBody};
 
-use crate::args::Args;
-use crate::error::RunError;
+use crate::command::args::Args;
+use crate::command::error::RunError;
+use crate::command::render;
+use crate::command::run::ask;
 use crate::launch::LaunchError;
-use crate::render;
-use crate::run::ask;
 
 /// What a remembered run wrote goes where that of one that is executed goes. That nobody reads it is the reader's
 /// right.

@@ -1,0 +1,36 @@
+//! The command line of `avfs-run`: from words to a request, and from its result to what is printed.
+
+mod approve;
+mod args;
+mod cache;
+mod error;
+mod invocation;
+mod render;
+mod request_file;
+mod run;
+mod serve;
+mod settings;
+
+use std::ffi::OsString;
+
+use args::Args;
+use clap::Parser;
+
+use avfs_hostfs::{mask, size_limit};
+use avfs_types::exit_code;
+
+/// Does what these words say, the first of which is the program's name. Gives the exit code.
+#[must_use]
+pub fn main(words: Vec<OsString>) -> u8 {
+    size_limit::outlive();
+    mask::spare_owner();
+    match Args::try_parse_from(&words) {
+        Ok(args) => run::run(args),
+        // Help and version are answers, not failures.
+        Err(error) if !error.use_stderr() => match render::print_clap(&error) {
+            Ok(()) => exit_code::OK,
+            Err(_) => exit_code::RUN_OWN,
+        },
+        Err(error) => run::tell_usage(&error, &words),
+    }
+}
