@@ -323,11 +323,14 @@ fn the_runner_cannot_be_replaced_through_a_writable_directory() {
     std::fs::create_dir_all(&bin).unwrap();
     let own = bin.join("avfs-run");
     std::fs::copy(runner(), &own).unwrap();
+    let avfs = bin.join("avfs");
+    std::fs::write(&avfs, "the other command").unwrap();
     let before = std::fs::read(&own).unwrap();
     let tools = env.at("tools");
     let line = format!(
         "cd {tools}; echo evil > opt/bin/avfs-run; rm -f opt/bin/avfs-run; mv opt/bin/avfs-run x; mv opt/bin y; \
-         mv opt z; rm -rf opt; ln -sf /bin/true opt/bin/avfs-run; chmod 000 opt/bin/avfs-run; echo fine > opt/bin/other",
+         mv opt z; rm -rf opt; ln -sf /bin/true opt/bin/avfs-run; chmod 000 opt/bin/avfs-run; \
+         echo evil > opt/bin/avfs; rm -f opt/bin/avfs; mv opt/bin/avfs x; echo fine > opt/bin/other",
         tools = tools.display()
     );
     let run = |rw: &Path| {
@@ -339,6 +342,7 @@ fn the_runner_cannot_be_replaced_through_a_writable_directory() {
         let answer = run(&rw);
         assert!(own.exists() && std::fs::read(&own).unwrap() == before, "{rw:?} {answer:?}");
         assert!(bin.join("avfs-run").is_file());
+        assert_eq!(std::fs::read_to_string(&avfs).unwrap(), "the other command", "{rw:?} {answer:?}");
     }
     assert_eq!(std::fs::read_to_string(bin.join("other")).unwrap(), "fine\n");
     // The control: another file in the same directory goes.

@@ -91,7 +91,7 @@ impl Compiler<'_> {
             ViewStep::Bind { source, path, access, lookup } => {
                 self.bind(source, path, *access, *lookup)?;
                 match access {
-                    Access::ReadWrite => self.seal_own_binary(source, path)?,
+                    Access::ReadWrite => self.seal_own_binaries(source, path)?,
                     Access::ReadOnly | Access::Device => {}
                 }
             }
@@ -154,11 +154,19 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn seal_own_binary(&mut self, source: &Path, path: &Path) -> Result<(), LaunchError> {
+    /// Both commands lie in one directory as a rule, and either may be the next to run.
+    fn seal_own_binaries(&mut self, source: &Path, path: &Path) -> Result<(), LaunchError> {
         // Where it cannot be told it cannot be found from inside either: there is no /proc, or no such file.
         let Ok(own) = std::env::current_exe() else { return Ok(()) };
-        for Seal { source, path, access } in seals(&own, source, path) {
-            self.bind(&source, &path, access, Lookup::NoLinks)?;
+        let beside = ["avfs", "avfs-run"].map(|name| own.with_file_name(name));
+        let beside = beside.iter().filter(|it| it.symlink_metadata().is_ok_and(|found| found.is_file()));
+        let mut sealed: Vec<Seal> = Vec::new();
+        for seal in beside.chain([&own]).flat_map(|file| seals(file, source, path)) {
+            // A directory that is mounted again would show what lies in it unsealed.
+            if !sealed.contains(&seal) {
+                self.bind(&seal.source, &seal.path, seal.access, Lookup::NoLinks)?;
+                sealed.push(seal);
+            }
         }
         Ok(())
     }
