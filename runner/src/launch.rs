@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use avfs_engine::{Completion, LaunchPlan, Launcher, Lookup, Refused, ViewStep, WorkspaceMount};
+use avfs_engine::{Completion, LaunchError, LaunchPlan, Launcher, Lookup, Refused, ViewStep, WorkspaceMount};
 use avfs_types::diagnose::Diagnose;
-use avfs_types::pause;
+use avfs_types::{exit_code, pause};
 
 use crate::confine::{LandlockGap, RefusedCalls};
 use crate::control::{Channel, Message};
@@ -26,7 +26,7 @@ use crate::supervisor::{Leaving, Supervised};
 use crate::{control, idmap, init, prepare, remedy, supervisor, sys};
 
 #[derive(Debug, thiserror::Error)]
-pub enum LaunchError {
+pub enum SandboxError {
     #[error("{text:?} contains a NUL byte")]
     Nul { text: String },
     #[error("cannot show {} inside the sandbox", path.display())]
@@ -77,13 +77,13 @@ pub enum LaunchError {
     },
 }
 
-impl LaunchError {
+impl SandboxError {
     pub fn host(operation: &'static str) -> impl FnOnce(Errno) -> Self {
         move |errno| Self::Host { operation, source: errno.into() }
     }
 }
 
-impl Diagnose for LaunchError {
+impl Diagnose for SandboxError {
     fn code(&self) -> &'static str {
         match self {
             Self::Nul { .. } => "request.nul",
@@ -125,6 +125,54 @@ impl Diagnose for LaunchError {
     }
 }
 
+impl SandboxError {
+    /// What was refused that there may be another way for.
+    fn refused(&self) -> Refused {
+        if let Self::Limit(error) = self {
+            return error.lacking().map_or(Refused::Other, Refused::Limit);
+        }
+        let Self::Setup { piece, .. } = self else { return Refused::Other };
+        match piece {
+            Piece::Overlay => Refused::Overlay,
+            Piece::Memory => Refused::Memory,
+            Piece::Proc => Refused::Proc,
+            Piece::Shown => Refused::Shown,
+            Piece::Mounts
+            | Piece::Layers
+            | Piece::Net
+            | Piece::Process
+            | Piece::Userns
+            | Piece::Landlock
+            | Piece::Seccomp => Refused::Other,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotFound { .. } => exit_code::RUN_NOT_FOUND,
+            Self::NotExecutable { .. } => exit_code::RUN_NOT_EXECUTABLE,
+            Self::Nul { .. } | Self::NoCwd { .. } | Self::Host { .. } => exit_code::RUN_OWN,
+            Self::Interrupted { signal } => {
+                exit_code::RUN_SIGNALLED.saturating_add(u8::try_from(*signal).unwrap_or(0))
+            }
+            Self::Source { .. }
+            | Self::Replaced { .. }
+            | Self::Namespaces(_)
+            | Self::Map(_)
+            | Self::Limit(_)
+            | Self::Setup { .. }
+            | Self::Landlock { .. }
+            | Self::Vanished => exit_code::RUN_SETUP,
+        }
+    }
+}
+
+impl From<SandboxError> for LaunchError {
+    fn from(error: SandboxError) -> Self {
+        Self { refused: error.refused(), exit_code: error.exit_code(), error: Box::new(error) }
+    }
+}
+
 /// What only a shell does, and no program.
 const BUILTINS: [&str; 12] =
     [".", "alias", "cd", "eval", "exec", "export", "set", "shift", "source", "trap", "ulimit", "unset"];
@@ -154,43 +202,19 @@ impl SandboxLauncher {
     pub fn new(umask: u32) -> Self {
         Self { umask, leaving: Cell::new(None) }
     }
-}
 
-impl Launcher for SandboxLauncher {
-    type Error = LaunchError;
-
-    fn refused(error: &LaunchError) -> Refused {
-        if let LaunchError::Limit(error) = error {
-            return error.lacking().map_or(Refused::Other, Refused::Limit);
-        }
-        let LaunchError::Setup { piece, .. } = error else { return Refused::Other };
-        match piece {
-            Piece::Overlay => Refused::Overlay,
-            Piece::Memory => Refused::Memory,
-            Piece::Proc => Refused::Proc,
-            Piece::Shown => Refused::Shown,
-            Piece::Mounts
-            | Piece::Layers
-            | Piece::Net
-            | Piece::Process
-            | Piece::Userns
-            | Piece::Landlock
-            | Piece::Seccomp => Refused::Other,
-        }
-    }
-
-    fn launch(
+    fn run(
         &self,
         plan: &LaunchPlan,
         meanwhile: &mut dyn FnMut(),
         started: &mut dyn FnMut(),
-    ) -> Result<Completion, LaunchError> {
+    ) -> Result<Completion, SandboxError> {
         let begun = Instant::now();
         let keeper = Keeper::prepare(plan)?;
         let prepared = prepare::prepare(plan, &keeper, plan.umask.unwrap_or(self.umask))?;
         let streams =
-            Streams::prepare(plan.input, plan.streams).map_err(LaunchError::host("set up the streams"))?;
-        let signals = supervisor::hold_signals().map_err(LaunchError::host("hold back signals"))?;
+            Streams::prepare(plan.input, plan.streams).map_err(SandboxError::host("set up the streams"))?;
+        let signals = supervisor::hold_signals().map_err(SandboxError::host("hold back signals"))?;
         pause::point("launching");
         let started_up = start(&prepared, &keeper, streams).and_then(|sandbox| {
             pause::point("launched");
@@ -201,7 +225,7 @@ impl Launcher for SandboxLauncher {
             Ok(sandbox) => sandbox,
             Err(error) => {
                 // Whatever is done instead can be interrupted again.
-                sys::unblock_all().map_err(LaunchError::host("take signals again"))?;
+                sys::unblock_all().map_err(SandboxError::host("take signals again"))?;
                 return Err(error);
             }
         };
@@ -212,6 +236,17 @@ impl Launcher for SandboxLauncher {
         completion.mounting = mounting;
         completion.confined = prepared.confined;
         Ok(completion)
+    }
+}
+
+impl Launcher for SandboxLauncher {
+    fn launch(
+        &self,
+        plan: &LaunchPlan,
+        meanwhile: &mut dyn FnMut(),
+        started: &mut dyn FnMut(),
+    ) -> Result<Completion, LaunchError> {
+        Ok(self.run(plan, meanwhile, started)?)
     }
 
     fn wait_until_gone(&self) {
@@ -233,10 +268,10 @@ struct Starting {
     expected: usize,
 }
 
-fn start(prepared: &Prepared, keeper: &Keeper, mut streams: Streams) -> Result<Starting, LaunchError> {
-    let (control, init_control) = control::pair().map_err(LaunchError::host("make a socket"))?;
+fn start(prepared: &Prepared, keeper: &Keeper, mut streams: Streams) -> Result<Starting, SandboxError> {
+    let (control, init_control) = control::pair().map_err(SandboxError::host("make a socket"))?;
     let pipe = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
-    let (report, init_report) = pipe.map_err(LaunchError::host("make a pipe"))?;
+    let (report, init_report) = pipe.map_err(SandboxError::host("make a pipe"))?;
     let inherited = Inherited {
         prepared,
         control: Channel(init_control.as_fd()),
@@ -249,7 +284,7 @@ fn start(prepared: &Prepared, keeper: &Keeper, mut streams: Streams) -> Result<S
         sys::close_in_child(supervisor_end);
         init::run(&inherited)
     });
-    let pid = cloned.map_err(|errno| LaunchError::Namespaces(errno.into()))?;
+    let pid = cloned.map_err(|errno| SandboxError::Namespaces(errno.into()))?;
     streams.close_inner();
     let wanted = [
         prepared.layers.as_ref().is_some_and(|layers| layers.upper.is_memory()),
@@ -261,7 +296,7 @@ fn start(prepared: &Prepared, keeper: &Keeper, mut streams: Streams) -> Result<S
     let expected = wanted.into_iter().filter(|wanted| *wanted).count();
     let starting = Starting { pid, control, report, streams, expected };
     // Before it may do anything: what it does is done within its limits.
-    let taken = idmap::write(pid).map_err(LaunchError::from).and_then(|()| Ok(keeper.take_in(pid)?));
+    let taken = idmap::write(pid).map_err(SandboxError::from).and_then(|()| Ok(keeper.take_in(pid)?));
     if let Err(error) = taken {
         starting.abandon();
         return Err(error);
@@ -283,10 +318,10 @@ impl Starting {
         self,
         signals: &sys::SignalFd,
         plan: &LaunchPlan,
-    ) -> Result<Supervised, LaunchError> {
+    ) -> Result<Supervised, SandboxError> {
         if let Err(signal) = supervisor::wait_readable(self.report.as_fd(), signals) {
             self.abandon();
-            return Err(LaunchError::Interrupted { signal });
+            return Err(SandboxError::Interrupted { signal });
         }
         // Read before reaping: if init has died its status would hide the cause.
         let mut bytes = Vec::new();
@@ -301,7 +336,7 @@ impl Starting {
             supervisor::kill_and_reap(self.pid);
             return Err(explain(failed, plan));
         }
-        read.map_err(|source| LaunchError::Host { operation: "read the sandbox's report", source })?;
+        read.map_err(|source| SandboxError::Host { operation: "read the sandbox's report", source })?;
         let mut sandbox = Supervised {
             pid: self.pid,
             control: self.control,
@@ -321,7 +356,7 @@ impl Starting {
                 Ok(Some(Message::Proc(fd))) => sandbox.proc = Some(fd),
                 Ok(Some(Message::End(_)) | None) | Err(_) => {
                     supervisor::kill_and_reap(sandbox.pid);
-                    return Err(LaunchError::Vanished);
+                    return Err(SandboxError::Vanished);
                 }
             }
         }
@@ -330,20 +365,20 @@ impl Starting {
 }
 
 /// One sentence for what failed inside.
-fn explain(failed: Failed, plan: &LaunchPlan) -> LaunchError {
+fn explain(failed: Failed, plan: &LaunchPlan) -> SandboxError {
     let Failed { stage, errno } = failed;
     if let (Stage::View(number), REPLACED) = (stage, errno)
         && let Some(path) = judged(plan, number)
     {
-        return LaunchError::Replaced { path: path.to_owned() };
+        return SandboxError::Replaced { path: path.to_owned() };
     }
     let command = || plan.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     match stage {
         Stage::Exec if errno == Errno::NOENT || errno == Errno::NOTDIR => {
-            LaunchError::NotFound { command: command() }
+            SandboxError::NotFound { command: command() }
         }
-        Stage::Exec => LaunchError::NotExecutable { command: command(), source: errno.into() },
-        Stage::Cwd => LaunchError::NoCwd { cwd: plan.cwd.clone() },
+        Stage::Exec => SandboxError::NotExecutable { command: command(), source: errno.into() },
+        Stage::Cwd => SandboxError::NoCwd { cwd: plan.cwd.clone() },
         Stage::Start
         | Stage::Hostname
         | Stage::Private
@@ -363,7 +398,7 @@ fn explain(failed: Failed, plan: &LaunchPlan) -> LaunchError {
         | Stage::Landlock
         | Stage::Seccomp => {
             let (piece, what) = what(stage, plan);
-            LaunchError::Setup { piece, what, source: errno.into() }
+            SandboxError::Setup { piece, what, source: errno.into() }
         }
     }
 }

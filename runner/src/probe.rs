@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use avfs_engine::{
-    Completion, Exit, Input, LaunchPlan, Launcher, SecretFiles, ShownAs, UpperPlace, UpperRoot, ViewRequest,
-    WorkspaceMount, view,
+    Completion, Exit, Input, LaunchError, LaunchPlan, Launcher, SecretFiles, ShownAs, UpperPlace, UpperRoot,
+    ViewRequest, WorkspaceMount, view,
 };
 use avfs_hostfs::remove::remove_tree;
 use avfs_hostfs::{beneath, make, xattr};
@@ -19,7 +19,7 @@ use avfs_request::{
 use avfs_types::diagnose::Diagnose;
 use avfs_wire::DoctorCheck;
 
-use crate::launch::{LaunchError, SandboxLauncher};
+use crate::launch::SandboxLauncher;
 use crate::remedy::Piece;
 
 const OPAQUE: &[u8] = b"user.overlay.opaque";

@@ -16,7 +16,7 @@ use avfs_types::pause;
 use crate::confine::RefusedCalls;
 use crate::control::{Channel, End, Message, Order};
 use crate::egress::Egress;
-use crate::launch::LaunchError;
+use crate::launch::SandboxError;
 use crate::limits::Keeper;
 use crate::stdio::{Flowed, Streams};
 use crate::sys::{Pid, SignalFd, SignalSet};
@@ -179,23 +179,23 @@ pub fn watch(
     signals: &SignalFd,
     plan: &LaunchPlan,
     mut keeper: Keeper,
-) -> Result<(Completion, Leaving), LaunchError> {
+) -> Result<(Completion, Leaving), SandboxError> {
     let Supervised { pid, control, memory, terminal, listener, proc, streams, refused } = sandbox;
     let begun = Instant::now();
     pause::point("streams");
     // Without its streams the command is of no use, and nobody may go on writing.
     let flow = streams.start(terminal).map_err(|errno| {
         kill_and_reap(pid);
-        LaunchError::host("start the streams")(errno)
+        SandboxError::host("start the streams")(errno)
     })?;
     let egress = start_egress(listener, &plan.net, begun).map_err(|errno| {
         kill_and_reap(pid);
-        LaunchError::host("start the proxy")(errno)
+        SandboxError::host("start the proxy")(errno)
     })?;
     // Nor may it go on without anybody who looks.
     let limits = keeper.watch(proc).map_err(|source| {
         kill_and_reap(pid);
-        LaunchError::Host { operation: "start a thread", source }
+        SandboxError::Host { operation: "start a thread", source }
     })?;
     let mut watch = Watch {
         control: Channel(control.as_fd()),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use avfs_changes::{ChangeSummary, HostUse, RunsOnHost};
 use avfs_engine::{
     Backend, BaseUsed, Came, Connection, ConnectionVerdict, Connections, Denial, Enforcement, ExecuteError,
-    Executed, ExecutionResult, Exit, Note, Output, Phases, Scratch, Usage,
+    Executed, ExecutionResult, Exit, LaunchError, Note, Output, Phases, Refused, Scratch, Usage,
 };
 use avfs_hostfs::held::HeldFile;
 use avfs_policy::{Action, Categories, Category, ExecutionDecision, OnViolation};
@@ -48,6 +48,10 @@ impl Diagnose for NoSandbox {
     fn hint(&self) -> Option<String> {
         Some("see: avfs doctor".to_owned())
     }
+}
+
+fn no_sandbox() -> LaunchError {
+    LaunchError { refused: Refused::Other, exit_code: 121, error: Box::new(NoSandbox) }
 }
 
 fn request() -> ExecutionRequest {
@@ -209,7 +213,7 @@ fn approval() -> ApprovalRecord {
     }
 }
 
-fn executed(action: Action, came: Result<Came, ExecuteError<NoSandbox>>) -> ExecutionEnvelope {
+fn executed(action: Action, came: Result<Came, ExecuteError>) -> ExecutionEnvelope {
     let approval = matches!(came, Ok(Came::ApprovalRequired(_))).then(|| approval().id);
     let executed = Executed {
         run_id: Some(RunId::parse("00112233aa").unwrap()),
@@ -257,7 +261,7 @@ fn envelopes() -> Vec<(&'static str, ExecutionEnvelope)> {
             }),
         ),
         ("approval-required", executed(Action::RequireApproval, Ok(Came::ApprovalRequired(approval())))),
-        ("setup-failure", executed(Action::Allow, Err(ExecuteError::Launch(NoSandbox)))),
+        ("setup-failure", executed(Action::Allow, Err(ExecuteError::Launch(no_sandbox())))),
         ("capture-failure", executed(Action::Allow, Err(broken))),
         ("usage-error", ExecutionEnvelope::failed(None, usage)),
         ("planned", avfs_present::execution_planned(object, &decision(Action::Deny), &plan)),

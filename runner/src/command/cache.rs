@@ -10,11 +10,10 @@ use crate::command::args::Args;
 use crate::command::error::RunError;
 use crate::command::render;
 use crate::command::run::ask;
-use crate::launch::LaunchError;
 
 /// What a remembered run wrote goes where that of one that is executed goes. That nobody reads it is the reader's
 /// right.
-pub fn give_output(args: &Args, executed: &mut Executed<LaunchError>) -> Result<(), RunError> {
+pub fn give_output(args: &Args, executed: &mut Executed) -> Result<(), RunError> {
     let Ok(Came::Ran(result)) = &mut executed.came else { return Ok(()) };
     let cached = result.cache.as_ref().is_some_and(|cache| cache.from.is_some());
     if !cached || args.json {

@@ -14,7 +14,6 @@ use avfs_types::ids::NameError;
 use avfs_vault::VaultError;
 
 use crate::command::request_file::BadRequest;
-use crate::launch::LaunchError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -66,7 +65,7 @@ pub enum RunError {
     #[error(transparent)]
     Vault(#[from] VaultError),
     #[error(transparent)]
-    Execute(#[from] ExecuteError<LaunchError>),
+    Execute(#[from] ExecuteError),
 }
 
 impl Diagnose for RunError {
@@ -148,9 +147,9 @@ impl RunError {
 
 /// The exit code of a request that came to nothing.
 #[must_use]
-pub fn execute_code(error: &ExecuteError<LaunchError>) -> u8 {
+pub fn execute_code(error: &ExecuteError) -> u8 {
     match error {
-        ExecuteError::Launch(error) => launch_code(error),
+        ExecuteError::Launch(error) => error.exit_code,
         ExecuteError::CaptureFailed { .. } | ExecuteError::CaptureLost { .. } => exit_code::RUN_CAPTURE,
         ExecuteError::Request(_)
         | ExecuteError::Ground(_)
@@ -158,24 +157,5 @@ pub fn execute_code(error: &ExecuteError<LaunchError>) -> u8 {
         | ExecuteError::Vault(_)
         | ExecuteError::Memo(_)
         | ExecuteError::NotApplied { .. } => exit_code::RUN_OWN,
-    }
-}
-
-fn launch_code(error: &LaunchError) -> u8 {
-    match error {
-        LaunchError::NotFound { .. } => exit_code::RUN_NOT_FOUND,
-        LaunchError::NotExecutable { .. } => exit_code::RUN_NOT_EXECUTABLE,
-        LaunchError::Nul { .. } | LaunchError::NoCwd { .. } | LaunchError::Host { .. } => exit_code::RUN_OWN,
-        LaunchError::Interrupted { signal } => {
-            exit_code::RUN_SIGNALLED.saturating_add(u8::try_from(*signal).unwrap_or(0))
-        }
-        LaunchError::Source { .. }
-        | LaunchError::Replaced { .. }
-        | LaunchError::Namespaces(_)
-        | LaunchError::Map(_)
-        | LaunchError::Limit(_)
-        | LaunchError::Setup { .. }
-        | LaunchError::Landlock { .. }
-        | LaunchError::Vanished => exit_code::RUN_SETUP,
     }
 }

@@ -28,7 +28,7 @@ use crate::command::approve::AtTerminal;
 use crate::command::args::{Args, Outside, Terminal};
 use crate::command::error::RunError;
 use crate::command::{render, settings};
-use crate::launch::{LaunchError, SandboxLauncher};
+use crate::launch::SandboxLauncher;
 
 pub struct Invocation {
     pub around: Surroundings,
@@ -81,7 +81,7 @@ impl Invocation {
     }
 
     /// Takes a request to its end. The rules are read anew each time: somebody may have said "always".
-    pub fn execute(&self, request: &ExecutionRequest) -> Result<Executed<LaunchError>, RunError> {
+    pub fn execute(&self, request: &ExecutionRequest) -> Result<Executed, RunError> {
         let around = &self.around;
         let policy = policy(around, self.vault.path())?;
         let meter = Meter::default();
@@ -133,7 +133,7 @@ impl Invocation {
     /// Whether a result is remembered that would be taken for the request; nothing is written.
     pub fn look(&self, request: &ExecutionRequest) -> Result<Look, RunError> {
         let (meter, policy) = (Meter::default(), policy(&self.around, self.vault.path())?);
-        Ok(look(&self.site(&meter), &policy, request).map_err(ExecuteError::<LaunchError>::from)?)
+        Ok(look(&self.site(&meter), &policy, request).map_err(ExecuteError::from)?)
     }
 
     fn site<'a>(&'a self, meter: &'a Meter) -> Site<'a> {

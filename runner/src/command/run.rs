@@ -30,7 +30,6 @@ use crate::command::invocation::{
 use crate::command::render;
 use crate::command::request_file::with_request;
 use crate::command::serve::serve;
-use crate::launch::LaunchError;
 use crate::probe;
 
 pub fn run(args: Args) -> u8 {
@@ -91,14 +90,14 @@ impl Asked {
 }
 
 /// What came of a request, for scripts.
-pub fn envelope_of(asked: &Asked, executed: &Executed<LaunchError>) -> ExecutionEnvelope {
+pub fn envelope_of(asked: &Asked, executed: &Executed) -> ExecutionEnvelope {
     let mut envelope = avfs_present::execution(asked.object.clone(), executed);
     envelope.error = envelope.error.map(|error| error.without(&asked.secrets));
     envelope
 }
 
 /// Says what came of a request, to people and to scripts.
-fn tell(args: &Args, executed: &Executed<LaunchError>, asked: Asked, envelope_to: &EnvelopeTo) -> u8 {
+fn tell(args: &Args, executed: &Executed, asked: Asked, envelope_to: &EnvelopeTo) -> u8 {
     let vault = args.vault_words();
     let mut envelope = envelope_of(&asked, executed);
     envelope.error = envelope.error.map(|error| error.naming_vault(&vault));
@@ -182,10 +181,10 @@ fn plan(args: &Args) -> Result<(ExecutionRequest, Rehearsal), RunError> {
     let (config, _) = read_config(&around, bound.as_deref())?;
     let mut request = args.request(&outside, &config, Vec::new())?;
     request.named.vault = named;
-    request.check(arguments_bytes_max()).map_err(ExecuteError::<LaunchError>::Request)?;
+    request.check(arguments_bytes_max()).map_err(ExecuteError::Request)?;
     let policy = policy(&around, Some(&vault))?;
     let rehearsal = Rehearsal::of(&request, &policy, &vault, bound, &around, &around.cache_dir()?)
-        .map_err(ExecuteError::<LaunchError>::Ground)?;
+        .map_err(ExecuteError::Ground)?;
     Ok((request, rehearsal))
 }
 
@@ -283,7 +282,7 @@ fn code_of(result: &ExecutionResult) -> u8 {
     }
 }
 
-fn execute(args: &Args, told: &mut Option<Asked>) -> Result<(Executed<LaunchError>, Asked), RunError> {
+fn execute(args: &Args, told: &mut Option<Asked>) -> Result<(Executed, Asked), RunError> {
     let (station, request) = ask(args, told)?;
     let executed = station.execute(&request)?;
     Ok((executed, Asked::of(&request, station.vault.path())))

@@ -16,7 +16,7 @@ use avfs_engine::LaunchPlan;
 use avfs_request::{Confined, Confinement, NetMode, Profile};
 
 use crate::confine::{Filter, Landlock, UnixSockets};
-use crate::launch::LaunchError;
+use crate::launch::SandboxError;
 use crate::limits::Keeper;
 use crate::sys::{CloneFlags, Exec};
 
@@ -48,21 +48,21 @@ pub struct Prepared {
     pub confined: Confined,
 }
 
-fn c_string(bytes: &[u8]) -> Result<CString, LaunchError> {
-    CString::new(bytes).map_err(|_| LaunchError::Nul { text: String::from_utf8_lossy(bytes).into_owned() })
+fn c_string(bytes: &[u8]) -> Result<CString, SandboxError> {
+    CString::new(bytes).map_err(|_| SandboxError::Nul { text: String::from_utf8_lossy(bytes).into_owned() })
 }
 
-fn c_path(path: &Path) -> Result<CString, LaunchError> {
+fn c_path(path: &Path) -> Result<CString, SandboxError> {
     c_string(path.as_os_str().as_bytes())
 }
 
 /// A path of the view, as seen from the new root.
-fn inner(path: &Path) -> Result<CString, LaunchError> {
+fn inner(path: &Path) -> Result<CString, SandboxError> {
     let relative = path.strip_prefix("/").unwrap_or(path);
     if relative.as_os_str().is_empty() { c_string(b".") } else { c_path(relative) }
 }
 
-pub fn prepare(plan: &LaunchPlan, keeper: &Keeper, umask: u32) -> Result<Prepared, LaunchError> {
+pub fn prepare(plan: &LaunchPlan, keeper: &Keeper, umask: u32) -> Result<Prepared, SandboxError> {
     let Confinement { seccomp, landlock, userns } = plan.confinement;
     let view = view::compile(plan, keeper.pid_max())?;
     let isolated = [CloneFlags::MOUNT, CloneFlags::PID, CloneFlags::IPC, CloneFlags::UTS, CloneFlags::CGROUP];
@@ -71,7 +71,7 @@ pub fn prepare(plan: &LaunchPlan, keeper: &Keeper, umask: u32) -> Result<Prepare
         namespaces = namespaces.and(CloneFlags::NET);
     }
     let landlock = Landlock::choose(landlock, userns, &plan.view);
-    let landlock = landlock.map_err(|gap| LaunchError::Landlock { gap })?;
+    let landlock = landlock.map_err(|gap| SandboxError::Landlock { gap })?;
     Ok(Prepared {
         mountpoint: c_path(&plan.mountpoint)?,
         ops: view.ops,

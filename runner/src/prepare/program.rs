@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::{c_path, c_string};
-use crate::launch::LaunchError;
+use crate::launch::SandboxError;
 use crate::sys::{Exec, StringTable};
 
-pub fn exec_of(command: &[OsString], environment: &[(OsString, OsString)]) -> Result<Exec, LaunchError> {
+pub fn exec_of(command: &[OsString], environment: &[(OsString, OsString)]) -> Result<Exec, SandboxError> {
     let program = command.first().map(OsString::as_os_str).unwrap_or_default();
     let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
     let candidates = candidates(program, path.unwrap_or(OsStr::new("/usr/local/bin:/usr/bin:/bin")));
@@ -58,6 +58,6 @@ mod tests {
     #[test]
     fn a_word_with_a_nul_is_refused() {
         let words = [OsString::from("a\0b")];
-        assert!(matches!(exec_of(&words, &[]), Err(LaunchError::Nul { .. })));
+        assert!(matches!(exec_of(&words, &[]), Err(SandboxError::Nul { .. })));
     }
 }

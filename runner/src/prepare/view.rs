@@ -10,7 +10,7 @@ use super::ops::{Execution, Layers, Op, Otherwise, Upper, UpperFace};
 use super::tmpfs::TmpfsBounds;
 use super::{c_path, c_string, inner};
 use crate::confine::{Seal, seals};
-use crate::launch::LaunchError;
+use crate::launch::SandboxError;
 use crate::sys::MountAttr;
 
 /// Read-only parts of /proc for a user whom the kernel takes for the host's root by its id alone.
@@ -37,7 +37,7 @@ pub struct Compiled {
 }
 
 /// Compiles the steps of a plan; `pid_max` is the highest process number, where one is set.
-pub fn compile(plan: &LaunchPlan, pid_max: Option<u64>) -> Result<Compiled, LaunchError> {
+pub fn compile(plan: &LaunchPlan, pid_max: Option<u64>) -> Result<Compiled, SandboxError> {
     let Confinement { seccomp, userns, .. } = plan.confinement;
     let mut compiler = Compiler {
         ops: Vec::new(),
@@ -82,7 +82,7 @@ impl Compiler<'_> {
         self.step_of.push(self.step);
     }
 
-    fn compile(&mut self, step: &ViewStep) -> Result<(), LaunchError> {
+    fn compile(&mut self, step: &ViewStep) -> Result<(), SandboxError> {
         match step {
             ViewStep::Dir { path, mode } => self.push(Op::Mkdir { path: inner(path)?, mode: *mode }),
             ViewStep::Symlink { path, target } => {
@@ -118,7 +118,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn mount(&mut self, kind: &str, path: &Path, options: &str, exec: Execution) -> Result<(), LaunchError> {
+    fn mount(&mut self, kind: &str, path: &Path, options: &str, exec: Execution) -> Result<(), SandboxError> {
         let (kind, options) = (c_string(kind.as_bytes())?, c_string(options.as_bytes())?);
         self.push(Op::Mount { kind, path: inner(path)?, options, exec });
         Ok(())
@@ -130,12 +130,12 @@ impl Compiler<'_> {
         path: &Path,
         access: Access,
         lookup: Lookup,
-    ) -> Result<(), LaunchError> {
+    ) -> Result<(), SandboxError> {
         let at = inner(path)?;
         let is_dir = match lookup {
             Lookup::Same { is_dir, .. } => is_dir,
             Lookup::FollowLinks | Lookup::NoLinks => std::fs::metadata(source)
-                .map_err(|error| LaunchError::Source { path: source.to_owned(), source: error })?
+                .map_err(|error| SandboxError::Source { path: source.to_owned(), source: error })?
                 .is_dir(),
         };
         self.push(if is_dir {
@@ -155,7 +155,7 @@ impl Compiler<'_> {
     }
 
     /// Both commands lie in one directory as a rule, and either may be the next to run.
-    fn seal_own_binaries(&mut self, source: &Path, path: &Path) -> Result<(), LaunchError> {
+    fn seal_own_binaries(&mut self, source: &Path, path: &Path) -> Result<(), SandboxError> {
         // Where it cannot be told it cannot be found from inside either: there is no /proc, or no such file.
         let Ok(own) = std::env::current_exe() else { return Ok(()) };
         let beside = ["avfs", "avfs-run"].map(|name| own.with_file_name(name));
@@ -171,7 +171,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn proc(&mut self, path: &Path) -> Result<(), LaunchError> {
+    fn proc(&mut self, path: &Path) -> Result<(), SandboxError> {
         self.push(Op::Mkdir { path: inner(path)?, mode: 0o755 });
         self.mount("proc", path, "", Execution::Refused)?;
         self.no_user_namespaces(inner(&path.join(USERNS_MAX))?);
@@ -194,7 +194,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn devices(&mut self, dev: &Path) -> Result<(), LaunchError> {
+    fn devices(&mut self, dev: &Path) -> Result<(), SandboxError> {
         self.push(Op::Mkdir { path: inner(dev)?, mode: 0o755 });
         self.mount("tmpfs", dev, "mode=755,size=64k", Execution::Refused)?;
         for device in DEVICES {
@@ -218,7 +218,7 @@ impl Compiler<'_> {
     }
 
     /// As large as they are, and for nobody but their owner, who cannot change them either.
-    fn secrets(&mut self, dir: &Path) -> Result<(), LaunchError> {
+    fn secrets(&mut self, dir: &Path) -> Result<(), SandboxError> {
         let files = self.secret_files;
         let bytes: usize =
             files.iter().map(|file| file.bytes.len().next_multiple_of(SECRET_ROOM_BYTES)).sum();
@@ -234,7 +234,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn workspace(&mut self, workspace: &WorkspaceMount) -> Result<(), LaunchError> {
+    fn workspace(&mut self, workspace: &WorkspaceMount) -> Result<(), SandboxError> {
         let strings =
             |paths: &[PathBuf]| paths.iter().map(|path| c_path(path)).collect::<Result<Vec<_>, _>>();
         match workspace {
@@ -270,12 +270,12 @@ impl Compiler<'_> {
     }
 }
 
-fn face(root: &UpperRoot) -> Result<UpperFace, LaunchError> {
+fn face(root: &UpperRoot) -> Result<UpperFace, SandboxError> {
     let xattrs = root.xattrs.iter().map(|(name, value)| Ok((c_string(name)?, value.clone())));
     Ok(UpperFace {
         mode: root.mode,
         mtime: (root.mtime.seconds, root.mtime.nanos),
-        xattrs: xattrs.collect::<Result<_, LaunchError>>()?,
+        xattrs: xattrs.collect::<Result<_, SandboxError>>()?,
         whiteouts: root.whiteouts.iter().map(|name| c_string(name)).collect::<Result<_, _>>()?,
     })
 }

@@ -27,7 +27,7 @@ use avfs_vault::{Batch, Vault, VaultError};
 use crate::checkpoint::CheckpointService;
 use crate::error::ExecuteError;
 use crate::journal;
-use crate::launcher::{Completion, ConnectionVerdict, Exit, Launcher};
+use crate::launcher::{Completion, ConnectionVerdict, Exit};
 use crate::mount_session::{MountSession, SessionError};
 use crate::post_run::enforcement;
 use crate::proxy::{Ended, Outcome, ProxyRuntime};
@@ -57,13 +57,13 @@ struct Kept {
 /// The note of a run whose output did not all reach who it was for.
 pub const OUTPUT_LOST: &str = "output.lost";
 
-impl<L: Launcher> ProxyRuntime<'_, L> {
+impl ProxyRuntime<'_> {
     pub(super) fn conclude(
         &self,
         mut run: Run,
         session: MountSession,
         mut ended: Ended<'_>,
-    ) -> Outcome<ExecutionResult, L> {
+    ) -> Outcome<ExecutionResult> {
         let secrets = run.request.secrets();
         scrub(&secrets, &mut ended.completion);
         let imported = ended.imported.take();
@@ -387,7 +387,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         completion: &Completion,
         base: Option<VersionId>,
         source: VaultError,
-    ) -> ExecuteError<L::Error> {
+    ) -> ExecuteError {
         self.launcher.wait_until_gone();
         let dir = session.dir().to_owned();
         let saved = match &completion.memory {

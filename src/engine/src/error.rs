@@ -8,13 +8,13 @@ use avfs_types::diagnose::{Diagnose, with_causes};
 use avfs_types::ids::RunId;
 use avfs_vault::VaultError;
 
-use crate::launcher::Exit;
+use crate::launcher::{Exit, LaunchError};
 use crate::mount_session::SessionError;
 use crate::result_cache::MemoError;
 use crate::workspace_root::GroundError;
 
 #[derive(Debug, thiserror::Error)]
-pub enum ExecuteError<E: Diagnose + 'static> {
+pub enum ExecuteError {
     #[error(transparent)]
     Request(#[from] RequestError),
     #[error(transparent)]
@@ -26,7 +26,7 @@ pub enum ExecuteError<E: Diagnose + 'static> {
     #[error(transparent)]
     Memo(MemoError),
     #[error(transparent)]
-    Launch(E),
+    Launch(#[from] LaunchError),
     #[error("the command ended, but what it changed could not be captured; it is kept in {}", dir.display())]
     CaptureFailed {
         id: RunId,
@@ -53,7 +53,7 @@ pub enum ExecuteError<E: Diagnose + 'static> {
     },
 }
 
-impl<E: Diagnose + 'static> From<MemoError> for ExecuteError<E> {
+impl From<MemoError> for ExecuteError {
     fn from(error: MemoError) -> Self {
         match error {
             MemoError::Ground(error) => Self::Ground(error),
@@ -63,7 +63,7 @@ impl<E: Diagnose + 'static> From<MemoError> for ExecuteError<E> {
     }
 }
 
-impl<E: Diagnose + 'static> ExecuteError<E> {
+impl ExecuteError {
     /// True if the command did not run: there is no other record of it.
     #[must_use]
     pub fn is_of_no_run(&self) -> bool {
@@ -79,7 +79,7 @@ impl<E: Diagnose + 'static> ExecuteError<E> {
     }
 }
 
-impl<E: Diagnose + 'static> Diagnose for ExecuteError<E> {
+impl Diagnose for ExecuteError {
     fn code(&self) -> &'static str {
         match self {
             Self::Request(error) => error.code(),
@@ -136,7 +136,7 @@ mod tests {
     fn why_changes_are_lost_is_told_to_the_last_cause() {
         let source = std::io::Error::other("d/f: No space left on device");
         let lost = SessionError::Host { operation: "copy to", path: "/scratch/upper".into(), source };
-        let error: ExecuteError<SessionError> = ExecuteError::CaptureLost {
+        let error: ExecuteError = ExecuteError::CaptureLost {
             id: RunId::parse("0123456789").unwrap(),
             lost: Box::new(lost),
             source: Box::new(VaultError::NotRecording),

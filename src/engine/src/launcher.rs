@@ -3,7 +3,9 @@
 //!
 //! Nothing here talks to the kernel; `avfs-run` has the launcher that does.
 
+use std::error::Error;
 use std::ffi::OsString;
+use std::fmt;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -14,6 +16,7 @@ use avfs_request::{
     Confined, Confinement, EnforcedLimit, ExecutionTimeout, LimitKind, Limits, NetMode, Profile, RefusedCall,
     SecretFile, Streams,
 };
+use avfs_types::diagnose::Diagnose;
 
 /// Layers beneath one overlay: the cost of a lookup grows with each.
 pub const LOWERS_MAX: usize = 16;
@@ -278,13 +281,44 @@ pub enum Refused {
     Other,
 }
 
+/// Why a command was not started.
+#[derive(Debug)]
+pub struct LaunchError {
+    /// What the host refused: there may be another way.
+    pub refused: Refused,
+    /// How a program that runs commands for others exits then.
+    pub exit_code: u8,
+    pub error: Box<dyn Diagnose>,
+}
+
+impl fmt::Display for LaunchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl Error for LaunchError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl Diagnose for LaunchError {
+    fn code(&self) -> &'static str {
+        self.error.code()
+    }
+
+    fn hint(&self) -> Option<String> {
+        self.error.hint()
+    }
+
+    fn cause(&self) -> Option<&'static str> {
+        Diagnose::cause(&*self.error)
+    }
+}
+
 /// Starts commands in sandboxes.
 pub trait Launcher {
-    type Error: avfs_types::diagnose::Diagnose + 'static;
-
-    /// What a failed launch was refused.
-    fn refused(error: &Self::Error) -> Refused;
-
     /// Runs a command to its end: nobody who could write is left when this returns. There is nothing else to do
     /// while its sandbox is made, when `meanwhile` is called; `started` is called once the command runs, for
     /// work that may go on beside it.
@@ -293,7 +327,7 @@ pub trait Launcher {
         plan: &LaunchPlan,
         meanwhile: &mut dyn FnMut(),
         started: &mut dyn FnMut(),
-    ) -> Result<Completion, Self::Error>;
+    ) -> Result<Completion, LaunchError>;
 
     /// Waits until the sandbox of the last launch is taken down, which goes on beside what is done with the
     /// changes. Before this its mounts may still be there.

@@ -36,8 +36,9 @@ use discover::policy_files;
 use discover::trust;
 pub use error::ExecuteError;
 pub use launcher::{
-    Access, Completion, Connection, ConnectionVerdict, Connections, Exit, Input, LOWERS_MAX, LaunchPlan,
-    Launcher, Lookup, Output, Refused, TmpfsSize, UpperPlace, UpperRoot, Usage, ViewStep, WorkspaceMount,
+    Access, Completion, Connection, ConnectionVerdict, Connections, Exit, Input, LOWERS_MAX, LaunchError,
+    LaunchPlan, Launcher, Lookup, Output, Refused, TmpfsSize, UpperPlace, UpperRoot, Usage, ViewStep,
+    WorkspaceMount,
 };
 pub use locate::{LocateError, Located, Surroundings, VaultChoice, VaultSource, directory_config};
 pub use mount_session::{MountSession, MountState, ScratchDir, SessionError};

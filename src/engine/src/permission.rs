@@ -18,7 +18,6 @@ use avfs_vault::backend::{ApprovalRecord, ApprovalState, RunRecord, RunState};
 
 use crate::journal;
 use crate::journal::journal_value;
-use crate::launcher::Launcher;
 use crate::proxy::{Outcome, ProxyRuntime};
 use crate::run::Run;
 use crate::workspace_root::{Places, UNBOUND_PATH};
@@ -55,9 +54,9 @@ pub enum Denial {
     BadApproval { shown: ApprovalPrefix, fault: Fault },
 }
 
-impl<L: Launcher> ProxyRuntime<'_, L> {
+impl ProxyRuntime<'_> {
     /// Lets a request through, or writes down why not.
-    pub(super) fn permit(&self, run: &mut Run, places: &Places) -> Outcome<Permission, L> {
+    pub(super) fn permit(&self, run: &mut Run, places: &Places) -> Outcome<Permission> {
         let denial = match run.decision.action {
             Action::Allow | Action::AllowWithCheckpoint => {
                 return Ok(Permission::Granted { approval: None, net: None });
@@ -92,7 +91,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         Ok(Permission::Denied(denial))
     }
 
-    fn with_approval(&self, run: &Run, digest: &RequestDigest) -> Outcome<Permission, L> {
+    fn with_approval(&self, run: &Run, digest: &RequestDigest) -> Outcome<Permission> {
         let vault = self.site.vault;
         match vault.claim_approval(digest, run.request.approved.as_ref(), &run.id)? {
             Claim::Granted(approval) => Ok(granted(approval)),
@@ -127,7 +126,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         run: &Run,
         approval: ApprovalRecord,
         digest: &RequestDigest,
-    ) -> Outcome<Permission, L> {
+    ) -> Outcome<Permission> {
         let (vault, prefix) = (self.site.vault, ApprovalPrefix::from(&approval.id));
         match run.request.approval {
             ApprovalMode::Fail => return Ok(Permission::Wanted(approval)),

@@ -13,7 +13,7 @@ use avfs_vault::set_ids::SetIds;
 
 use crate::aliases::aliases;
 use crate::journal;
-use crate::launcher::{Input, LaunchPlan, Launcher, UpperPlace, UpperRoot, WorkspaceMount};
+use crate::launcher::{Input, LaunchPlan, UpperPlace, UpperRoot, WorkspaceMount};
 use crate::mount_session::{MountSession, ScratchDir, SessionError};
 use crate::proxy::{Outcome, ProxyRuntime};
 use crate::run::Run;
@@ -30,7 +30,7 @@ const EARLIER_ROWS: usize = 6;
 /// How much of each stream is kept for the digest of a run that is recorded: as much as `--json` keeps.
 const RECORDED_BYTES_MAX: usize = 10 << 20;
 
-impl<L: Launcher> ProxyRuntime<'_, L> {
+impl ProxyRuntime<'_> {
     /// Where what the command writes goes; the most that one of the last runs wrote has a say.
     pub(super) fn room(&self, request: &ExecutionRequest) -> avfs_vault::Result<Scratch> {
         let runs = self.site.vault.runs(i64::MAX, EARLIER_ROWS)?;
@@ -48,7 +48,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         scratch: &ScratchDir,
         session: &MountSession,
         room: Scratch,
-    ) -> Outcome<LaunchPlan, L> {
+    ) -> Outcome<LaunchPlan> {
         let (request, site) = (&run.request, self.site);
         let mountpoint = scratch.mountpoint()?;
         let workspace = self.workspace(run, places, ground, session, room, &mountpoint)?;
@@ -119,7 +119,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         session: &MountSession,
         room: Scratch,
         empty: &Path,
-    ) -> Outcome<WorkspaceMount, L> {
+    ) -> Outcome<WorkspaceMount> {
         let path = places.workspace.clone();
         let (mut lowers, root) = match ground {
             Ground::Live(dir) => {

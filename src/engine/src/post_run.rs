@@ -21,7 +21,7 @@ use avfs_vault::version::{full_root_of, root_of};
 
 use crate::conclude::Before;
 use crate::error::ExecuteError;
-use crate::launcher::{Completion, Exit, Launcher};
+use crate::launcher::{Completion, Exit};
 use crate::mount_session::MountSession;
 use crate::proxy::{Ended, Outcome, ProxyRuntime};
 use crate::result::{Backend, BaseUsed, Enforcement};
@@ -29,7 +29,7 @@ use crate::run::Run;
 use crate::scratch_size::Scratch;
 use crate::workspace_service::{Ground, import_options};
 
-impl<L: Launcher> ProxyRuntime<'_, L> {
+impl ProxyRuntime<'_> {
     /// What changed, as people are told.
     pub(super) fn changes(
         &self,
@@ -190,7 +190,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         completion: &Completion,
         record: &RunRecord,
         landed: &Landed,
-    ) -> Outcome<Option<u64>, L> {
+    ) -> Outcome<Option<u64>> {
         let Some(dir) = self.site.bound.as_deref().filter(|_| run.request.retention == Retention::Apply)
         else {
             return Ok(None);

@@ -13,7 +13,6 @@ use avfs_request::{
     BackendChoice, CacheMode, Degradation, ExecutionRequest, ForkChoice, ProcMode, Retention, ScratchChoice,
     SecretsInFiles, Writing,
 };
-use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ApprovalId, ForkName, RunId, to_hex};
 use avfs_types::path::TreePath;
 use avfs_types::{KeepCount, redact};
@@ -72,21 +71,21 @@ pub struct Site<'a> {
 }
 
 /// Takes requests.
-pub struct ProxyRuntime<'a, L: Launcher> {
+pub struct ProxyRuntime<'a> {
     pub site: &'a Site<'a>,
     pub policy: &'a Policy,
     pub approver: &'a dyn Approver,
-    pub launcher: &'a L,
+    pub launcher: &'a dyn Launcher,
 }
 
 /// What came of a request.
-pub struct Executed<E: Diagnose + 'static> {
+pub struct Executed {
     /// Nothing if it was refused before it was a run.
     pub run_id: Option<RunId>,
     pub decision: Option<ExecutionDecision>,
     /// The approval that let it through, or that it waits for.
     pub approval: Option<ApprovalId>,
-    pub came: Result<Came, ExecuteError<E>>,
+    pub came: Result<Came, ExecuteError>,
 }
 
 /// What is known of a request, however far it came.
@@ -103,18 +102,18 @@ pub enum Came {
     ApprovalRequired(ApprovalRecord),
 }
 
-pub(super) type Outcome<T, L> = Result<T, ExecuteError<<L as Launcher>::Error>>;
+pub(super) type Outcome<T> = Result<T, ExecuteError>;
 
-impl<L: Launcher> ProxyRuntime<'_, L> {
+impl ProxyRuntime<'_> {
     /// Takes one request to its end.
-    pub fn execute(&self, request: &ExecutionRequest) -> Executed<L::Error> {
+    pub fn execute(&self, request: &ExecutionRequest) -> Executed {
         let mut known = Known::default();
         let came = self.mediate(request, &mut known);
         let Known { run_id, decision, approval } = known;
         Executed { run_id, decision, approval, came }
     }
 
-    fn mediate(&self, request: &ExecutionRequest, told: &mut Known) -> Outcome<Came, L> {
+    fn mediate(&self, request: &ExecutionRequest, told: &mut Known) -> Outcome<Came> {
         let mut state = State::Validating;
         let begun = Instant::now();
         request.check(self.site.arguments_bytes_max)?;
@@ -216,12 +215,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     }
 
     /// A remembered result. Without one the run is where it was: decided.
-    fn try_recall(
-        &self,
-        decided: State,
-        run: &mut Run,
-        places: &Places,
-    ) -> Outcome<Option<ExecutionResult>, L> {
+    fn try_recall(&self, decided: State, run: &mut Run, places: &Places) -> Outcome<Option<ExecutionResult>> {
         let mut state = decided;
         self.recall(&mut state, run, places).inspect_err(|error| {
             if error.is_of_no_run() {
@@ -232,7 +226,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
 
     /// Where the host refuses a piece that can be had in another way, that way is taken and said; nothing was
     /// executed by then.
-    fn attempts(&self, decided: State, mut run: Run, places: &Places) -> Outcome<ExecutionResult, L> {
+    fn attempts(&self, decided: State, mut run: Run, places: &Places) -> Outcome<ExecutionResult> {
         loop {
             let mut state = decided;
             let error = match self.attempt(&mut state, run.clone(), places) {
@@ -241,7 +235,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
             };
             if let ExecuteError::Launch(launch) = &error {
                 let room = self.room(&run.request)?;
-                if detour(&mut run, L::refused(launch), room) {
+                if detour(&mut run, launch.refused, room) {
                     tracing::debug!(error = %launch, "taking another way");
                     continue;
                 }
@@ -255,7 +249,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         }
     }
 
-    fn attempt(&self, state: &mut State, mut run: Run, places: &Places) -> Outcome<ExecutionResult, L> {
+    fn attempt(&self, state: &mut State, mut run: Run, places: &Places) -> Outcome<ExecutionResult> {
         let site = self.site;
         // A command whose run cannot be kept is not begun.
         site.vault.backend().check_writable().map_err(VaultError::from)?;
@@ -324,16 +318,16 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         scratch: &ScratchDir,
         session: &MountSession,
         hidden: &[TreePath],
-    ) -> Outcome<(Ground, Scratch, super::launcher::LaunchPlan), L> {
+    ) -> Outcome<(Ground, Scratch, super::launcher::LaunchPlan)> {
         self.session_record(run, hidden).write(session)?;
         enter(state, State::Checkpointing, session);
-        run.notes.extend(sweep::<ExecuteError<L::Error>>(
+        run.notes.extend(sweep::<ExecuteError>(
             scratch,
             self.site.vault,
             HalfCaptured::Finish { boot_id: &self.site.boot_id },
         )?);
         let workspaces = WorkspaceService { site: self.site };
-        let ground = workspaces.ground::<ExecuteError<L::Error>>(places, run)?;
+        let ground = workspaces.ground::<ExecuteError>(places, run)?;
         match &ground {
             Ground::Live(_) => {}
             Ground::Stacked { version, .. } | Ground::Copied { version, .. } => {
@@ -380,7 +374,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
     }
 
     /// The record of a run that came to nothing. That it cannot be kept is no reason to hide why.
-    fn journal_failure(&self, run: &Run, stood: State, error: &ExecuteError<L::Error>) {
+    fn journal_failure(&self, run: &Run, stood: State, error: &ExecuteError) {
         let record = RunRecord {
             result: journal::failure(stood, error, &run.request.secrets()),
             ..self.not_run(run, RunState::Failed)

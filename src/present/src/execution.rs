@@ -52,7 +52,7 @@ pub fn decision(decision: &ExecutionDecision, approval: Option<&ApprovalId>) -> 
 
 /// What came of a request that reached the boundary.
 #[must_use]
-pub fn execution<E: Diagnose + 'static>(request: RequestObject, executed: &Executed<E>) -> ExecutionEnvelope {
+pub fn execution(request: RequestObject, executed: &Executed) -> ExecutionEnvelope {
     let decided =
         executed.decision.as_ref().map(|decision| crate::decision(decision, executed.approval.as_ref()));
     let envelope = ExecutionEnvelope {

@@ -8,11 +8,11 @@ use super::key::set_base;
 use super::reason;
 use super::reason::Ending;
 use crate::conclude::Before;
-use crate::launcher::{Exit, Launcher};
+use crate::launcher::Exit;
 use crate::proxy::{Ended, ProxyRuntime};
 use crate::run::Run;
 
-impl<L: Launcher> ProxyRuntime<'_, L> {
+impl ProxyRuntime<'_> {
     /// The result, if it is to be remembered and can be; if it cannot, the run knows why.
     pub(crate) fn memo(
         &self,

@@ -18,7 +18,7 @@ use super::look::{Search, find, parts_of};
 use super::{CacheUse, reason};
 use crate::conclude::{Before, VaultIdentity};
 use crate::journal;
-use crate::launcher::{Completion, Connections, Exit, Launcher, Output, Usage};
+use crate::launcher::{Completion, Connections, Exit, Output, Usage};
 use crate::proxy::{Outcome, ProxyRuntime};
 use crate::result::ExecutionResult;
 use crate::run::Run;
@@ -34,14 +34,14 @@ struct Recalled {
     completion: Completion,
 }
 
-impl<L: Launcher> ProxyRuntime<'_, L> {
+impl ProxyRuntime<'_> {
     /// Takes a remembered result for the run, if there is one. If not, the run knows why, and what it stands on.
     pub(crate) fn recall(
         &self,
         state: &mut State,
         run: &mut Run,
         places: &Places,
-    ) -> Outcome<Option<ExecutionResult>, L> {
+    ) -> Outcome<Option<ExecutionResult>> {
         let mut cache = CacheUse::new(run.request.cache);
         let refused = reason::of_request(&run.request);
         if !refused.is_empty() {
@@ -139,7 +139,7 @@ impl<L: Launcher> ProxyRuntime<'_, L> {
         mut run: Run,
         recalled: Recalled,
         pin: avfs_vault::backend::Guard,
-    ) -> Outcome<ExecutionResult, L> {
+    ) -> Outcome<ExecutionResult> {
         let Recalled { memo, before, edits, completion } = recalled;
         let vault = self.site.vault;
         let committing = Instant::now();
