@@ -7,13 +7,13 @@ use std::fmt;
 
 pub const DIGEST_BYTES: usize = 32;
 /// Hex digits of a digest that are shown where people read it.
-pub const SHORT_HEX_DIGITS: usize = 12;
+pub(crate) const SHORT_HEX_DIGITS: usize = 12;
 /// The fewest hex digits that may stand for a version or a run.
 pub const PREFIX_HEX_DIGITS_MIN: usize = 4;
 /// Random bytes behind a run's id.
-pub const RUN_ID_BYTES: usize = 5;
+pub(crate) const RUN_ID_BYTES: usize = 5;
 /// Hex digits of a run's id.
-pub const RUN_ID_HEX_DIGITS: usize = 2 * RUN_ID_BYTES;
+pub(crate) const RUN_ID_HEX_DIGITS: usize = 2 * RUN_ID_BYTES;
 pub const NAME_BYTES_MAX: usize = 100;
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

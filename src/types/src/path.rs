@@ -103,7 +103,7 @@ impl TreePath {
     }
 
     /// Adds a name that was checked before.
-    pub fn push(&mut self, name: &[u8]) {
+    pub(crate) fn push(&mut self, name: &[u8]) {
         if !self.0.is_empty() {
             self.0.push(b'/');
         }

@@ -11,7 +11,7 @@ pub use held::point;
 /// Does nothing in a release build.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
-pub fn point(_name: impl std::fmt::Display) {}
+pub(crate) fn point(_name: impl std::fmt::Display) {}
 
 #[cfg(debug_assertions)]
 mod held {

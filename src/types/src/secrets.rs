@@ -7,9 +7,9 @@
 use memchr::memmem::Finder;
 
 /// Shorter values would be found everywhere.
-pub const SCRUBBED_BYTES_MIN: usize = 4;
+pub(crate) const SCRUBBED_BYTES_MIN: usize = 4;
 /// Shorter values are not looked for in files, nor encoded ones in text.
-pub const SEARCHED_BYTES_MIN: usize = 8;
+pub(crate) const SEARCHED_BYTES_MIN: usize = 8;
 /// Longer values are looked for as they are, not encoded: nobody writes a file of keys as one word.
 const ENCODED_BYTES_MAX: usize = 64 << 10;
 /// Content that is looked through at once.

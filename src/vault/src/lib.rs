@@ -19,17 +19,14 @@ mod transfer;
 pub use care::{fsck, gc, quota};
 pub use error::{Result, VaultError};
 pub use history::{
-    approval, audit, audit_query, batches, checkpoint, discard, fork, fork_use, join, memo, ops, rebase,
-    recording, run, undo, version,
+    approval, audit, audit_query, checkpoint, discard, fork, fork_use, join, memo, ops, run, undo, version,
 };
 pub use object::file_content::{copy_content, read_content};
 pub use object::object_writer::Batch;
 pub use object::{chunk, codec, content, delta, diff, edit, expansion, ingest, links, page, pages, tree};
 pub use store::{Advance, Committed, Context, Transaction, Vault, When, key, require_version};
-pub use transfer::{
-    capture, export, ignore, import, layers, materialize, own, set_ids, stat_cache, write_out,
-};
+pub use transfer::{capture, export, ignore, import, layers, materialize, own, set_ids, write_out};
 
 use care::witness;
 use object::reach;
-use transfer::shelf;
+use transfer::{shelf, stat_cache};

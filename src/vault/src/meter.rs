@@ -8,18 +8,18 @@ pub struct Meter {
     pub bytes: AtomicU64,
     /// 0 while it is not known.
     pub files_total: AtomicU64,
-    pub bytes_total: AtomicU64,
+    pub(crate) bytes_total: AtomicU64,
     stop: AtomicBool,
 }
 
 impl Meter {
-    pub fn add(&self, files: u64, bytes: u64) {
+    pub(crate) fn add(&self, files: u64, bytes: u64) {
         avfs_types::pause::point("work");
         self.files.fetch_add(files, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub fn expect(&self, files: u64, bytes: u64) {
+    pub(crate) fn expect(&self, files: u64, bytes: u64) {
         self.files_total.store(files, Ordering::Relaxed);
         self.bytes_total.store(bytes, Ordering::Relaxed);
     }

@@ -9,28 +9,28 @@ use avfs_types::path::TreePath;
 pub(super) struct PathSet(BTreeSet<Vec<u8>>);
 
 impl PathSet {
-    pub fn new<'p>(paths: impl Iterator<Item = &'p TreePath>) -> Self {
+    pub(crate) fn new<'p>(paths: impl Iterator<Item = &'p TreePath>) -> Self {
         let all = Self(paths.map(|path| path.as_bytes().to_vec()).collect());
         let tops = all.0.iter().filter(|path| !prefixes(path).any(|above| all.0.contains(above)));
         Self(tops.cloned().collect())
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// True for a path of it.
-    pub fn has(&self, path: &TreePath) -> bool {
+    pub(crate) fn has(&self, path: &TreePath) -> bool {
         self.0.contains(path.as_bytes())
     }
 
     /// True for a path of it, and for everything beneath one.
-    pub fn covers(&self, path: &TreePath) -> bool {
+    pub(crate) fn covers(&self, path: &TreePath) -> bool {
         self.has(path) || prefixes(path.as_bytes()).any(|above| self.0.contains(above))
     }
 
     /// True for a directory on the way to a path of it.
-    pub fn leads_to(&self, dir: &TreePath) -> bool {
+    pub(crate) fn leads_to(&self, dir: &TreePath) -> bool {
         let beneath = if dir.is_root() { Vec::new() } else { [dir.as_bytes(), b"/"].concat() };
         let from = (Bound::Included(beneath.as_slice()), Bound::Unbounded);
         self.0.range::<[u8], _>(from).next().is_some_and(|path| path.starts_with(&beneath))

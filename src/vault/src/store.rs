@@ -24,7 +24,7 @@ use crate::{audit, pages, quota};
 
 /// Keys of the `meta` table.
 pub mod key {
-    pub const VAULT_ID: &str = "vault_id";
+    pub(crate) const VAULT_ID: &str = "vault_id";
     pub const CREATED_AT: &str = "created_at";
     /// The directory the vault is bound to: `..` when it lies in that directory's `.avfs`.
     pub const BOUND: &str = "bound";
@@ -267,31 +267,31 @@ pub struct Transaction<'a> {
 
 impl Transaction<'_> {
     #[must_use]
-    pub fn view(&self) -> &dyn Reader {
+    pub(crate) fn view(&self) -> &dyn Reader {
         self.writer.view()
     }
 
     #[must_use]
-    pub fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.context.clock.now()
     }
 
     /// Who does all this.
     #[must_use]
-    pub fn actor(&self) -> &str {
+    pub(crate) fn actor(&self) -> &str {
         &self.context.actor
     }
 
-    pub fn record(&mut self, event: &Event<'_>) -> Result<()> {
+    pub(crate) fn record(&mut self, event: &Event<'_>) -> Result<()> {
         audit::append(&mut *self.writer, self.context.clock.now(), &self.context.actor, event)
     }
 
-    pub fn put_blobs(&mut self, blobs: &[BlobRecord]) -> Result<()> {
+    pub(crate) fn put_blobs(&mut self, blobs: &[BlobRecord]) -> Result<()> {
         self.added += blobs.iter().map(|blob| blob.data.len() as u64).sum::<u64>();
         Ok(self.writer.put_blobs(blobs)?)
     }
 
-    pub fn put_pages(&mut self, new: &NewPages) -> Result<()> {
+    pub(crate) fn put_pages(&mut self, new: &NewPages) -> Result<()> {
         Ok(self.writer.put_trees(&new.pages)?)
     }
 
@@ -305,7 +305,12 @@ impl Transaction<'_> {
     }
 
     /// Makes `root` the head of a fork, as a new version, unless it is what the head holds already.
-    pub fn advance(&mut self, fork: &ForkRecord, root: &DirRef, action: Advance<'_>) -> Result<Committed> {
+    pub(crate) fn advance(
+        &mut self,
+        fork: &ForkRecord,
+        root: &DirRef,
+        action: Advance<'_>,
+    ) -> Result<Committed> {
         let head = require_version(self.view(), &fork.head)?;
         let same = head.root == root.tree && head.pruned_at.is_none();
         if same && action.when == When::Changed {
@@ -337,7 +342,7 @@ impl Transaction<'_> {
         Ok(Committed { version, previous: fork.head })
     }
 
-    pub fn fork(&self, name: &ForkName) -> Result<ForkRecord> {
+    pub(crate) fn fork(&self, name: &ForkName) -> Result<ForkRecord> {
         self.view().fork(name)?.ok_or_else(|| VaultError::NoFork { name: name.clone() })
     }
 }

@@ -23,7 +23,7 @@ pub enum ItemState {
 
 impl ItemState {
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Succeeded => "succeeded",
             Self::Failed => "failed",

@@ -64,7 +64,7 @@ pub use runs::{
     Redo, RunShown, RunsList, RunsShow, Undo, UnsettledRun,
 };
 pub use schema::{KINDS, Kind, document};
-pub use text::{PathText, tail, text_or_base64};
+pub use text::{PathText, tail};
 pub use upkeep::{
     AuditExport, AuditList, AuditVerify, AuditVerifyHead, Compact, Completions, ConfigFile, ConfigSetting,
     ConfigShow, ConfigValue, Fsck, FsckFinding, FsckHealed, Gc, Man, ManPage, Prune, PruneCheckpoint,

@@ -36,7 +36,7 @@ impl From<&TreePath> for PathText {
 
 /// Bytes that are usually text: as text where they are UTF-8, otherwise replaced characters and base64.
 #[must_use]
-pub fn text_or_base64(bytes: &[u8]) -> (String, Option<String>) {
+pub(crate) fn text_or_base64(bytes: &[u8]) -> (String, Option<String>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (text.to_owned(), None),
         Err(_) => (String::from_utf8_lossy(bytes).into_owned(), Some(base64(bytes))),

@@ -35,7 +35,7 @@ pub struct Found<'a> {
 #[error("{}:{line}: {problem}", file.display())]
 pub struct Fault {
     pub file: PathBuf,
-    pub line: usize,
+    pub(crate) line: usize,
     pub problem: Problem,
 }
 

@@ -22,7 +22,7 @@ use avfs_types::ids::{
     RecordingName, RequestDigest, RunId, RunPrefix, TreeId, VersionId,
 };
 
-pub type Result<T> = std::result::Result<T, BackendError>;
+pub(crate) type Result<T> = std::result::Result<T, BackendError>;
 
 /// When a committed transaction must have reached the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ pub enum Codec {
 
 impl Codec {
     #[must_use]
-    pub const fn number(self) -> i64 {
+    pub(crate) const fn number(self) -> i64 {
         match self {
             Self::Raw => 0,
             Self::Zstd => 1,
@@ -26,7 +26,7 @@ impl Codec {
     }
 
     #[must_use]
-    pub const fn from_number(number: i64) -> Option<Self> {
+    pub(crate) const fn from_number(number: i64) -> Option<Self> {
         match number {
             0 => Some(Self::Raw),
             1 => Some(Self::Zstd),
@@ -142,13 +142,13 @@ impl RunState {
     }
 
     #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.word() == word)
     }
 
     /// True if nothing more can come of the run: it is in the journal as it will stay.
     #[must_use]
-    pub const fn is_settled(self) -> bool {
+    pub(crate) const fn is_settled(self) -> bool {
         match self {
             Self::Completed | Self::Failed | Self::Denied => true,
             Self::Interrupted | Self::Recoverable | Self::ApprovalRequired => false,
@@ -212,7 +212,7 @@ impl ApprovalState {
     pub const ALL: [Self; 4] = [Self::Pending, Self::Approved, Self::Denied, Self::Used];
 
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Pending => "pending",
             Self::Approved => "approved",
@@ -222,7 +222,7 @@ impl ApprovalState {
     }
 
     #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.word() == word)
     }
 
@@ -268,7 +268,7 @@ pub struct ApprovalRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingRecord {
     /// Given by the store.
-    pub seq: i64,
+    pub(crate) seq: i64,
     pub name: RecordingName,
     /// The fork whose runs are meant; nothing for all of them.
     pub fork: Option<ForkName>,
@@ -287,7 +287,7 @@ pub struct MemoRecord {
     pub seq: i64,
     pub key: MemoKey,
     /// The part of the key that is the command, to find results that are nearly the same.
-    pub command: PartDigest,
+    pub(crate) command: PartDigest,
     /// Every part of the key, as JSON that the backend does not look into.
     pub parts: String,
     pub run: RunId,

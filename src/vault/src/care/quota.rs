@@ -39,7 +39,12 @@ fn write(writer: &mut dyn Writer, quota: &Quota) -> Result<()> {
 /// Refuses a version that would exceed a limit; not for having too many files if it has no more than the version
 /// `before` it, nor for the bytes of the vault if its files have less, by more than the `added` bytes of new content: how
 /// else would it become smaller? What it needs is stored already, but not committed.
-pub fn check(reader: &dyn Reader, totals: &Totals, before: Option<&VersionId>, added: u64) -> Result<()> {
+pub(crate) fn check(
+    reader: &dyn Reader,
+    totals: &Totals,
+    before: Option<&VersionId>,
+    added: u64,
+) -> Result<()> {
     let quota = read(reader)?;
     if quota == Quota::default() {
         return Ok(());
@@ -64,7 +69,7 @@ pub fn check(reader: &dyn Reader, totals: &Totals, before: Option<&VersionId>, a
 }
 
 /// Refuses to go on once the file is larger than allowed.
-pub fn check_bytes(reader: &dyn Reader, quota: &Quota) -> Result<()> {
+pub(crate) fn check_bytes(reader: &dyn Reader, quota: &Quota) -> Result<()> {
     let Some(limit) = quota.bytes else { return Ok(()) };
     let would_be = reader.bytes_used()?;
     if would_be > limit { Err(VaultError::Quota { what: "bytes", limit, would_be }) } else { Ok(()) }

@@ -28,7 +28,7 @@ struct Seen {
 const BATCH: usize = 500;
 
 /// Collects what the log tells.
-pub struct Witness {
+pub(crate) struct Witness {
     runs: BTreeMap<RunId, Seen>,
     /// What every approval came to, and for which request.
     approvals: BTreeMap<String, (ApprovalState, Digest)>,
@@ -50,7 +50,7 @@ impl Default for Witness {
 }
 
 impl Witness {
-    pub fn hear(&mut self, row: &AuditRecord) {
+    pub(crate) fn hear(&mut self, row: &AuditRecord) {
         let came_to = match row.action.as_str() {
             "approval.ask" => Some(ApprovalState::Pending),
             "approval.approve" => Some(ApprovalState::Approved),
@@ -205,7 +205,7 @@ impl Witness {
 
     /// What journal and approvals tell differently, and forks and prunes if the log is whole: each of its rows may move
     /// one.
-    pub fn compare(self, reader: &dyn Reader, is_whole: bool) -> Result<Vec<Problem>> {
+    pub(crate) fn compare(self, reader: &dyn Reader, is_whole: bool) -> Result<Vec<Problem>> {
         let mut problems = Vec::new();
         if is_whole {
             problems.extend(self.compare_forks(reader)?);

@@ -14,12 +14,12 @@ const HEAD: &str = "audit_head";
 const BATCH: usize = 1000;
 
 /// What happened, before it has its place in the log.
-pub struct Event<'a> {
-    pub action: &'static str,
-    pub subject: &'a str,
-    pub before: Option<[u8; DIGEST_BYTES]>,
-    pub after: Option<[u8; DIGEST_BYTES]>,
-    pub detail: &'a str,
+pub(crate) struct Event<'a> {
+    pub(crate) action: &'static str,
+    pub(crate) subject: &'a str,
+    pub(crate) before: Option<[u8; DIGEST_BYTES]>,
+    pub(crate) after: Option<[u8; DIGEST_BYTES]>,
+    pub(crate) detail: &'a str,
 }
 
 /// The end of the chain.
@@ -56,7 +56,7 @@ fn digest(previous: &AuditDigest, row: &AuditRecord) -> AuditDigest {
     AuditDigest(DigestKind::Audit.digest(&bytes))
 }
 
-pub fn append(writer: &mut dyn Writer, at: Timestamp, actor: &str, event: &Event<'_>) -> Result<()> {
+pub(crate) fn append(writer: &mut dyn Writer, at: Timestamp, actor: &str, event: &Event<'_>) -> Result<()> {
     let head = writer.view().meta(HEAD)?.and_then(|bytes| Head::decode(&bytes)).unwrap_or(Head::START);
     let mut row = AuditRecord {
         seq: head.seq + 1,

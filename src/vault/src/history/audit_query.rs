@@ -27,7 +27,7 @@ pub struct AuditQuery {
 
 impl AuditQuery {
     #[must_use]
-    pub fn wants(&self, row: &AuditRecord) -> bool {
+    pub(crate) fn wants(&self, row: &AuditRecord) -> bool {
         let Self { since, run, fork, action } = self;
         since.is_none_or(|since| row.at >= since)
             && run.as_ref().is_none_or(|run| names_run(&row.detail, run))

@@ -57,7 +57,7 @@ impl MemoParts {
 
     /// As a row has them: an object of hex digits.
     #[must_use]
-    pub fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         let named: BTreeMap<&str, String> =
             self.0.iter().map(|(name, digest)| (name.as_ref(), digest.to_hex())).collect();
         serde_json::to_string(&named).unwrap_or_else(|_| "{}".to_owned())

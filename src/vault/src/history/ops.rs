@@ -44,7 +44,7 @@ struct Plan<'a> {
 pub struct Target {
     pub path: TreePath,
     /// It can only be a directory: a file is put into it.
-    pub is_dir: bool,
+    pub(crate) is_dir: bool,
 }
 
 impl Target {
@@ -227,7 +227,7 @@ impl Vault {
 
 impl Transaction<'_> {
     /// Makes exactly these edits on the head of a fork and moves it; their blobs are in the vault already.
-    pub fn commit_edits(
+    pub(crate) fn commit_edits(
         &mut self,
         fork: &ForkName,
         edits: &Edits,

@@ -14,7 +14,7 @@ use crate::{Result, tree};
 
 /// Whether edits can be had on another version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rebase {
+pub(crate) enum Rebase {
     /// These do there what the edits did where they were made.
     Onto(Edits),
     /// Both sides changed these paths, or something above or beneath what the other changed.
@@ -25,7 +25,7 @@ pub enum Rebase {
 ///
 /// A directory's own metadata is merged field by field: its time changes with every name in it, so that alone
 /// is never a clash, and the edit's is taken.
-pub fn rebase(pages: &dyn Pages, base: &DirRef, head: &DirRef, edits: &Edits) -> Result<Rebase> {
+pub(crate) fn rebase(pages: &dyn Pages, base: &DirRef, head: &DirRef, edits: &Edits) -> Result<Rebase> {
     let changes = diff(pages, base, head)?;
     let edited = Edited::of(pages, base, edits)?;
     let mut clashes = BTreeSet::new();

@@ -16,7 +16,7 @@ impl RecordingRecord {
 
     /// True for the runs of one fork, or of all.
     #[must_use]
-    pub fn covers(&self, fork: &ForkName) -> bool {
+    pub(crate) fn covers(&self, fork: &ForkName) -> bool {
         self.fork.as_ref().is_none_or(|own| own == fork)
     }
 

@@ -43,7 +43,7 @@ pub enum Landing<'a> {
 impl Landing<'_> {
     /// The version the run began with, if its changes are to be kept.
     #[must_use]
-    pub fn base(&self) -> Option<VersionId> {
+    pub(crate) fn base(&self) -> Option<VersionId> {
         match self {
             Self::RecordOnly => None,
             Self::Fork { base, .. } | Self::NewFork { base, .. } => Some(*base),

@@ -45,7 +45,7 @@ impl Draft<'_> {
 
 /// The id a version's record must have.
 #[must_use]
-pub fn id_of(version: &VersionRecord) -> VersionId {
+pub(crate) fn id_of(version: &VersionRecord) -> VersionId {
     let mut bytes = Vec::with_capacity(256);
     bytes.extend_from_slice(&version.root.0);
     bytes.extend_from_slice(&version.content.0);
@@ -73,7 +73,7 @@ pub fn root_of(version: &VersionRecord) -> Result<DirRef> {
 }
 
 /// A version of more entries is neither made nor read.
-pub fn check_entries(entries: u64) -> Result<()> {
+pub(crate) fn check_entries(entries: u64) -> Result<()> {
     if entries > tree::ENTRIES_MAX {
         return Err(VaultError::TooManyEntries { entries });
     }

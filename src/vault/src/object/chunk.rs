@@ -13,7 +13,7 @@ use crate::backend::{BlobRecord, Codec, Reader};
 use crate::{Result, VaultError};
 
 /// An aligned block of this many zeros is a hole.
-pub const BLOCK_BYTES: usize = 64 << 10;
+pub(crate) const BLOCK_BYTES: usize = 64 << 10;
 const CHUNK_BYTES_MIN: usize = 16 << 10;
 const CHUNK_BYTES_AVERAGE: usize = 64 << 10;
 const CHUNK_BYTES_MAX: usize = 256 << 10;
@@ -30,14 +30,14 @@ pub(crate) const LIST_DEPTH_MAX: usize = 8;
 
 /// A part of a file, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub(crate) enum Piece {
     Data(Vec<u8>),
     Hole(u64),
 }
 
 impl Piece {
     #[must_use]
-    pub fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         match self {
             Self::Data(data) => data.len() as u64,
             Self::Hole(length) => *length,
@@ -47,7 +47,7 @@ impl Piece {
 
 /// Cuts a stream of blocks into pieces. Every block but the last has [`BLOCK_BYTES`].
 #[derive(Default)]
-pub struct Cutter {
+pub(crate) struct Cutter {
     /// Data since the last hole or cut.
     segment: Vec<u8>,
     /// The segment is longer than one whole blob may be, so it is being cut.
@@ -56,7 +56,7 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    pub fn block(&mut self, block: &[u8], pieces: &mut Vec<Piece>) {
+    pub(crate) fn block(&mut self, block: &[u8], pieces: &mut Vec<Piece>) {
         if is_zero(block) {
             self.skip(block.len() as u64, pieces);
             return;
@@ -73,14 +73,14 @@ impl Cutter {
     }
 
     /// Blocks that are known to be zeros.
-    pub fn skip(&mut self, length: u64, pieces: &mut Vec<Piece>) {
+    pub(crate) fn skip(&mut self, length: u64, pieces: &mut Vec<Piece>) {
         if length > 0 {
             self.end_segment(pieces);
             self.hole += length;
         }
     }
 
-    pub fn finish(mut self, pieces: &mut Vec<Piece>) {
+    pub(crate) fn finish(mut self, pieces: &mut Vec<Piece>) {
         self.end_segment(pieces);
         self.end_hole(pieces);
     }
@@ -125,7 +125,7 @@ fn is_zero(block: &[u8]) -> bool {
 
 /// An item of a chunk list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item {
+pub(crate) enum Item {
     Chunk { length: u64, id: BlobId },
     Hole { length: u64 },
     List { length: u64, id: BlobId },
@@ -137,7 +137,7 @@ const TAG_LIST: u8 = 2;
 
 impl Item {
     #[must_use]
-    pub fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         match self {
             Self::Chunk { length, .. } | Self::Hole { length } | Self::List { length, .. } => *length,
         }
@@ -172,7 +172,7 @@ fn seal_list(items: &[Item]) -> BlobRecord {
 }
 
 /// The items of a list, after making sure that it is the one that was asked for.
-pub fn open_list(blob: &BlobRecord) -> Result<Vec<Item>> {
+pub(crate) fn open_list(blob: &BlobRecord) -> Result<Vec<Item>> {
     let damaged = |detail: &str| VaultError::DamagedObject {
         kind: "chunk list",
         id: blob.id.short(),
@@ -216,13 +216,13 @@ fn decode_list(data: &[u8]) -> std::result::Result<Vec<Item>, DecodeError> {
 
 /// Builds the lists of one file from its items, in bounded memory.
 #[derive(Default)]
-pub struct ListBuilder {
+pub(crate) struct ListBuilder {
     levels: Vec<Vec<Item>>,
 }
 
 impl ListBuilder {
     /// Adds an item; lists that are full are handed to `store`.
-    pub fn push(&mut self, item: Item, store: &mut impl FnMut(BlobRecord)) {
+    pub(crate) fn push(&mut self, item: Item, store: &mut impl FnMut(BlobRecord)) {
         self.push_at(0, item, store);
     }
 
@@ -246,7 +246,7 @@ impl ListBuilder {
     }
 
     /// The id of the whole file's list.
-    pub fn finish(mut self, store: &mut impl FnMut(BlobRecord)) -> BlobId {
+    pub(crate) fn finish(mut self, store: &mut impl FnMut(BlobRecord)) -> BlobId {
         let mut level = 0;
         loop {
             let top = level + 1 >= self.levels.len();
@@ -267,17 +267,17 @@ impl ListBuilder {
 }
 
 /// Reads the pieces of a chunked file in order, each chunk checked.
-pub struct PieceReader {
+pub(crate) struct PieceReader {
     open: Vec<std::vec::IntoIter<Item>>,
 }
 
 impl PieceReader {
-    pub fn open(reader: &dyn Reader, list: &BlobId) -> Result<Self> {
+    pub(crate) fn open(reader: &dyn Reader, list: &BlobId) -> Result<Self> {
         Ok(Self { open: vec![open_list(&content::fetch(reader, list)?)?.into_iter()] })
     }
 
     /// The next piece as it is stored: reading it needs the store, decoding it does not.
-    pub fn next(&mut self, reader: &dyn Reader) -> Result<Option<Stored>> {
+    pub(crate) fn next(&mut self, reader: &dyn Reader) -> Result<Option<Stored>> {
         while let Some(items) = self.open.last_mut() {
             match items.next() {
                 None => {
@@ -313,7 +313,7 @@ fn fetch_of(reader: &dyn Reader, id: &BlobId, length: u64) -> Result<BlobRecord>
 }
 
 /// A piece before it is decoded.
-pub enum Stored {
+pub(crate) enum Stored {
     Chunk(BlobRecord),
     Hole(u64),
 }
@@ -321,14 +321,14 @@ pub enum Stored {
 impl Stored {
     /// Bytes it takes in memory.
     #[must_use]
-    pub fn stored_bytes(&self) -> u64 {
+    pub(crate) fn stored_bytes(&self) -> u64 {
         match self {
             Self::Chunk(blob) => blob.data.len() as u64,
             Self::Hole(_) => size_of::<Self>() as u64,
         }
     }
 
-    pub fn decode(self) -> Result<Piece> {
+    pub(crate) fn decode(self) -> Result<Piece> {
         match self {
             Self::Chunk(blob) => content::decode(blob).map(Piece::Data),
             Self::Hole(length) => Ok(Piece::Hole(length)),

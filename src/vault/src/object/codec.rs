@@ -20,29 +20,29 @@ pub enum DecodeError {
     Rule(&'static str),
 }
 
-pub fn put_time(out: &mut Vec<u8>, time: FileTime) {
+pub(crate) fn put_time(out: &mut Vec<u8>, time: FileTime) {
     put_number(out, (time.seconds.cast_unsigned() << 1) ^ (time.seconds >> 63).cast_unsigned());
     put_number(out, u64::from(time.nanos));
 }
 
-pub struct Decoder<'a>(&'a [u8]);
+pub(crate) struct Decoder<'a>(&'a [u8]);
 
 impl<'a> Decoder<'a> {
-    pub fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    pub fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
+    pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
         let (head, rest) = self.0.split_at_checked(length).ok_or(DecodeError::Short)?;
         self.0 = rest;
         Ok(head)
     }
 
-    pub fn byte(&mut self) -> Result<u8, DecodeError> {
+    pub(crate) fn byte(&mut self) -> Result<u8, DecodeError> {
         Ok(self.take(1)?[0])
     }
 
-    pub fn number(&mut self) -> Result<u64, DecodeError> {
+    pub(crate) fn number(&mut self) -> Result<u64, DecodeError> {
         let mut n = 0_u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -58,24 +58,24 @@ impl<'a> Decoder<'a> {
         Err(DecodeError::Number)
     }
 
-    pub fn small(&mut self) -> Result<u32, DecodeError> {
+    pub(crate) fn small(&mut self) -> Result<u32, DecodeError> {
         u32::try_from(self.number()?).map_err(|_| DecodeError::Number)
     }
 
-    pub fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
         let length = usize::try_from(self.number()?).map_err(|_| DecodeError::Number)?;
         self.take(length)
     }
 
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         self.take(N)?.try_into().map_err(|_| DecodeError::Short)
     }
 
-    pub fn digest(&mut self) -> Result<[u8; DIGEST_BYTES], DecodeError> {
+    pub(crate) fn digest(&mut self) -> Result<[u8; DIGEST_BYTES], DecodeError> {
         self.array()
     }
 
-    pub fn time(&mut self) -> Result<FileTime, DecodeError> {
+    pub(crate) fn time(&mut self) -> Result<FileTime, DecodeError> {
         let zigzag = self.number()?;
         let seconds = (zigzag >> 1).cast_signed() ^ -((zigzag & 1).cast_signed());
         let nanos = self.small()?;
@@ -86,11 +86,11 @@ impl<'a> Decoder<'a> {
     }
 
     /// Bytes not read yet: a bound for how many items can follow.
-    pub fn left(&self) -> usize {
+    pub(crate) fn left(&self) -> usize {
         self.0.len()
     }
 
-    pub fn end(self) -> Result<(), DecodeError> {
+    pub(crate) fn end(self) -> Result<(), DecodeError> {
         if self.0.is_empty() { Ok(()) } else { Err(DecodeError::Trailing(self.0.len())) }
     }
 }

@@ -171,7 +171,7 @@ pub fn decode_xattrs(content: &[u8]) -> std::result::Result<Xattrs, DecodeError>
 }
 
 /// The attributes behind an id.
-pub fn xattrs(reader: &dyn Reader, id: &BlobId) -> Result<Xattrs> {
+pub(crate) fn xattrs(reader: &dyn Reader, id: &BlobId) -> Result<Xattrs> {
     let content = decode(fetch(reader, id)?)?;
     decode_xattrs(&content).map_err(|error| VaultError::damaged("attribute set", &id.short(), &error))
 }

@@ -19,7 +19,7 @@ pub const SHARED_BYTES_MAX: u64 = 2 << 30;
 
 /// Whether the vault stores an entry once for each path it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stored {
+pub(crate) enum Stored {
     Here,
     /// Its page is part of another directory too, or of this one in another place.
     Elsewhere,
@@ -27,11 +27,11 @@ pub enum Stored {
 
 /// What a directory that waits to be opened will take at least.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reserved(u64);
+pub(crate) struct Reserved(u64);
 
 /// Which of the two versions. Each has its own pages: what is renamed is in both, and is not shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Version {
+pub(crate) enum Version {
     Before,
     After,
 }
@@ -60,12 +60,12 @@ impl Expansion {
     }
 
     /// A page is opened.
-    pub fn open(&mut self, version: Version, page: &TreeId) -> Stored {
+    pub(crate) fn open(&mut self, version: Version, page: &TreeId) -> Stored {
         if self.opened.insert((version, *page)) { Stored::Here } else { Stored::Elsewhere }
     }
 
     /// A change is kept.
-    pub fn keep(&mut self, path: &TreePath, stored: Stored) -> Result<()> {
+    pub(crate) fn keep(&mut self, path: &TreePath, stored: Stored) -> Result<()> {
         match stored {
             Stored::Here => Ok(()),
             Stored::Elsewhere => {
@@ -77,7 +77,7 @@ impl Expansion {
 
     /// A directory that is only in one version will be opened: all beneath it are changes. From the second time on
     /// they are counted in advance, so that a refusal comes before they are collected.
-    pub fn announce(&mut self, version: Version, dir: &DirRef, path: &TreePath) -> Result<Reserved> {
+    pub(crate) fn announce(&mut self, version: Version, dir: &DirRef, path: &TreePath) -> Result<Reserved> {
         if self.announced.insert((version, dir.tree)) {
             return Ok(Reserved::default());
         }
@@ -88,7 +88,7 @@ impl Expansion {
     }
 
     /// It is opened now; what is in it is counted one by one.
-    pub fn release(&mut self, reserved: Reserved) {
+    pub(crate) fn release(&mut self, reserved: Reserved) {
         self.reserved_bytes = self.reserved_bytes.saturating_sub(reserved.0);
     }
 

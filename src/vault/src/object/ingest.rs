@@ -41,7 +41,7 @@ impl<R: Read + Send> Blocks for ReadBlocks<R> {
 }
 
 /// Reads until the buffer is full or the input ends.
-pub fn read_full(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn read_full(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match input.read(&mut buffer[filled..]) {
@@ -57,26 +57,26 @@ pub fn read_full(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ingested {
     pub content: FileContent,
-    pub size: u64,
+    pub(crate) size: u64,
 }
 
 /// True if content of this kind is kept as one blob: short enough, and without a block of zeros.
 #[must_use]
-pub fn is_whole(bytes: &[u8]) -> bool {
+pub(crate) fn is_whole(bytes: &[u8]) -> bool {
     bytes.len() < BLOCK_BYTES
         || (bytes.len() <= WHOLE_BYTES_MAX
             && bytes.chunks(BLOCK_BYTES).all(|block| block.iter().any(|byte| *byte != 0)))
 }
 
 /// Which of some content, or of lists of it, a vault has.
-pub struct Known {
-    pub whole: HashSet<BlobId>,
+pub(crate) struct Known {
+    pub(crate) whole: HashSet<BlobId>,
     /// How many are something else than their digests say: who has the content at hand stores it again.
-    pub damaged: u64,
+    pub(crate) damaged: u64,
 }
 
 impl Known {
-    pub fn of<'i>(vault: &Vault, ids: impl IntoIterator<Item = &'i BlobId>) -> Result<Self> {
+    pub(crate) fn of<'i>(vault: &Vault, ids: impl IntoIterator<Item = &'i BlobId>) -> Result<Self> {
         let reader = vault.read()?;
         let mut there = Vec::new();
         for id in ids {
@@ -112,7 +112,7 @@ fn check(reader: &dyn Reader, id: &BlobId) -> Result<()> {
 }
 
 /// Where the blobs of an ingestion go.
-pub trait Sink {
+pub(crate) trait Sink {
     /// Those of the ids that the vault has already, and whole.
     fn known(&mut self, ids: &[BlobId]) -> Result<HashSet<BlobId>>;
     fn store(&mut self, blobs: Vec<BlobRecord>) -> Result<()>;
@@ -164,7 +164,7 @@ impl Source<'_> {
 }
 
 /// Stores a file's content.
-pub fn ingest(blocks: &mut dyn Blocks, sink: &mut (dyn Sink + Send)) -> Result<Ingested> {
+pub(crate) fn ingest(blocks: &mut dyn Blocks, sink: &mut (dyn Sink + Send)) -> Result<Ingested> {
     let mut source =
         Source { blocks, cutter: Some(Cutter::default()), buffer: vec![0; BLOCK_BYTES], size: 0 };
     let mut window = source.window()?;
@@ -271,9 +271,9 @@ fn chunk_id(item: &Item) -> Option<BlobId> {
 }
 
 /// Stores straight into a vault, one batch after another.
-pub struct VaultSink<'b, 'v> {
-    pub vault: &'v Vault,
-    pub batch: &'b mut crate::Batch<'v>,
+pub(crate) struct VaultSink<'b, 'v> {
+    pub(crate) vault: &'v Vault,
+    pub(crate) batch: &'b mut crate::Batch<'v>,
 }
 
 impl Sink for VaultSink<'_, '_> {

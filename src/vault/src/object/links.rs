@@ -20,7 +20,7 @@ const LOOKED_AT_MAX: usize = 1000;
 
 /// The id of the group of these paths, which are sorted.
 #[must_use]
-pub fn group_id<'a>(paths: impl Iterator<Item = &'a [u8]>) -> LinkId {
+pub(crate) fn group_id<'a>(paths: impl Iterator<Item = &'a [u8]>) -> LinkId {
     let mut hasher = DigestKind::Link.hasher();
     for path in paths {
         hasher.update(path).update(&[0]);
@@ -76,7 +76,7 @@ pub fn members(pages: &dyn Pages, root: &DirRef, at: &TreePath) -> Result<Vec<(T
 
 /// False if edits of a settled root leave every member of every group where and what it is: then what they lead to is
 /// settled too. Many edits are not looked at.
-pub fn are_touched(pages: &dyn Pages, root: &DirRef, edits: &Edits) -> Result<bool> {
+pub(crate) fn are_touched(pages: &dyn Pages, root: &DirRef, edits: &Edits) -> Result<bool> {
     if edits.len() > LOOKED_AT_MAX {
         return Ok(true);
     }
@@ -112,7 +112,7 @@ fn takes_members(pages: &dyn Pages, root: &DirRef, path: &TreePath, edit: &Edit)
 }
 
 /// The root with every group named after the paths it has now, and groups of one dissolved.
-pub fn settle(pages: &dyn Pages, root: &DirRef, new: &mut NewPages) -> Result<DirRef> {
+pub(crate) fn settle(pages: &dyn Pages, root: &DirRef, new: &mut NewPages) -> Result<DirRef> {
     let members = members(&Overlay::new(new, pages), root, &TreePath::root())?;
     let mut groups: BTreeMap<LinkId, Vec<(TreePath, Node)>> = BTreeMap::new();
     for (path, node) in members {

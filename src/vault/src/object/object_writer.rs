@@ -34,7 +34,7 @@ impl<'v> Batch<'v> {
     }
 
     /// Adds a page; everything it refers to was added before, so what is stored is always whole.
-    pub fn push_page(&mut self, id: TreeId, data: Vec<u8>) -> Result<()> {
+    pub(crate) fn push_page(&mut self, id: TreeId, data: Vec<u8>) -> Result<()> {
         self.bytes += data.len();
         self.pages.push((id, data));
         self.flush_if_full()
@@ -47,7 +47,7 @@ impl<'v> Batch<'v> {
 
     /// Stores what there is, for who has something else to do meanwhile; not where a limit may still refuse the version,
     /// of which nothing is to stay then.
-    pub fn store_ahead(&mut self) -> Result<()> {
+    pub(crate) fn store_ahead(&mut self) -> Result<()> {
         if self.quota == Quota::default() { self.flush() } else { Ok(()) }
     }
 
@@ -76,7 +76,7 @@ impl<'v> Batch<'v> {
     }
 
     /// Stores what is left, in the transaction that makes the version.
-    pub fn finish(self, transaction: &mut Transaction<'_>) -> Result<()> {
+    pub(crate) fn finish(self, transaction: &mut Transaction<'_>) -> Result<()> {
         Self::put(&self.blobs, &self.pages, transaction)
     }
 }

@@ -10,7 +10,7 @@ use avfs_types::ids::{BlobId, ContentId, LinkId, TreeId};
 /// An entry in 2^5 begins a page.
 const RANK_BITS: u32 = 5;
 /// No name has a rank that would begin pages above this level: a rank is counted in 64 bits.
-pub const LEVEL_MAX: u8 = 12;
+pub(crate) const LEVEL_MAX: u8 = 12;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -129,8 +129,8 @@ pub enum Body {
 /// An object of the tree table. Only the top page of a directory has `meta`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    pub meta: Option<DirMeta>,
-    pub body: Body,
+    pub(crate) meta: Option<DirMeta>,
+    pub(crate) body: Body,
 }
 
 /// An encoded page and what its parent will say of it.
@@ -145,7 +145,7 @@ pub struct Sealed {
 ///
 /// FNV-1a with a finishing mix; part of the format, never to be changed.
 #[must_use]
-pub fn rank(name: &[u8]) -> u32 {
+pub(crate) fn rank(name: &[u8]) -> u32 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in name {
         hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
@@ -178,7 +178,7 @@ impl Node {
 
     /// The same node in another link group.
     #[must_use]
-    pub fn with_link(mut self, link: Option<LinkId>) -> Self {
+    pub(crate) fn with_link(mut self, link: Option<LinkId>) -> Self {
         match &mut self {
             Self::File(file) => file.link = link,
             Self::Symlink(symlink) => symlink.link = link,
@@ -219,7 +219,7 @@ impl Body {
     }
 
     #[must_use]
-    pub fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> Totals {
         let mut sum = Totals::default();
         match self {
             Self::Leaf(entries) => entries.iter().for_each(|entry| sum += entry.node.totals()),

@@ -161,7 +161,7 @@ impl Body {
 
 impl Page {
     /// Reads a page back, refusing anything that [`Body::seal`] would not have written.
-    pub fn decode(data: &[u8]) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(data: &[u8]) -> Result<Self, DecodeError> {
         let mut decoder = Decoder::new(data);
         let format = decoder.byte()?;
         if format != FORMAT {
@@ -295,7 +295,7 @@ mod tests {
 
     use super::*;
 
-    pub fn any_node() -> impl Strategy<Value = Node> {
+    pub(crate) fn any_node() -> impl Strategy<Value = Node> {
         let time =
             (any::<i64>(), 0_u32..1_000_000_000).prop_map(|(seconds, nanos)| FileTime { seconds, nanos });
         let link = proptest::option::of(any::<[u8; 16]>().prop_map(LinkId));

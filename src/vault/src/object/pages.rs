@@ -13,7 +13,7 @@ use super::tree::Pages;
 use crate::Result;
 
 /// What is to become of names in a directory: a new node, or nothing.
-pub type Changes = BTreeMap<Vec<u8>, Option<Node>>;
+pub(crate) type Changes = BTreeMap<Vec<u8>, Option<Node>>;
 
 /// Pages made by an edit and not yet stored, children before parents.
 #[derive(Default)]
@@ -36,13 +36,13 @@ pub fn build(meta: &DirMeta, entries: Vec<Entry>, new: &mut NewPages) -> DirRef 
 }
 
 /// A directory of which only the name is known.
-pub fn reference(pages: &dyn Pages, tree: &TreeId) -> Result<DirRef> {
+pub(crate) fn reference(pages: &dyn Pages, tree: &TreeId) -> Result<DirRef> {
     let (meta, body) = tree::top(pages, tree)?;
     Ok(seal_top(&meta, body, &mut NewPages::default()))
 }
 
 /// A directory after changes; with `meta` its own metadata changes too.
-pub fn edit(
+pub(crate) fn edit(
     pages: &dyn Pages,
     base: (DirMeta, Body),
     meta: Option<DirMeta>,

@@ -12,7 +12,7 @@ use crate::backend::{Codec, Reader};
 use crate::{Result, require_version};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Object {
+pub(crate) enum Object {
     Version(VersionId),
     Tree(TreeId),
     /// Content that refers to nothing.
@@ -22,7 +22,7 @@ pub enum Object {
 }
 
 /// Everything that is named by an object itself.
-pub fn refers_to(reader: &dyn Reader, object: Object) -> Result<Vec<Object>> {
+pub(crate) fn refers_to(reader: &dyn Reader, object: Object) -> Result<Vec<Object>> {
     match object {
         Object::Version(id) => {
             let version = require_version(reader, &id)?;

@@ -25,7 +25,7 @@ impl Pages for &dyn Reader {
 }
 
 /// Decodes a page after making sure that it is the one that was asked for.
-pub fn check_page(id: &TreeId, data: &[u8]) -> Result<Page> {
+pub(crate) fn check_page(id: &TreeId, data: &[u8]) -> Result<Page> {
     if DigestKind::Tree.digest(data) != id.0 {
         let detail = "its digest does not match".to_owned();
         return Err(VaultError::DamagedObject { kind: "tree", id: id.short(), detail });
@@ -36,7 +36,7 @@ pub fn check_page(id: &TreeId, data: &[u8]) -> Result<Page> {
 /// A directory, whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dir {
-    pub meta: DirMeta,
+    pub(crate) meta: DirMeta,
     pub entries: Vec<Entry>,
 }
 
@@ -53,7 +53,7 @@ pub fn top(pages: &dyn Pages, id: &TreeId) -> Result<(DirMeta, Body)> {
 
 /// The top page of a directory that a walk has come to. No walk sees more entries than its root counts: what lies
 /// beneath a directory must be as many as its entry says.
-pub fn open(pages: &dyn Pages, dir: &DirRef, at: &TreePath) -> Result<(DirMeta, Body)> {
+pub(crate) fn open(pages: &dyn Pages, dir: &DirRef, at: &TreePath) -> Result<(DirMeta, Body)> {
     if at.is_too_deep() {
         return Err(VaultError::TooDeep { path: at.shortened() });
     }
@@ -66,7 +66,7 @@ pub fn open(pages: &dyn Pages, dir: &DirRef, at: &TreePath) -> Result<(DirMeta, 
 }
 
 /// What a page of level `above` refers to, if it is one: a page of the next level that begins with the name it should.
-pub fn beneath(pages: &dyn Pages, above: u8, child: &PageRef) -> Result<Body> {
+pub(crate) fn beneath(pages: &dyn Pages, above: u8, child: &PageRef) -> Result<Body> {
     let page = pages.page(&child.tree)?;
     let fits = page.meta.is_none()
         && page.body.level() + 1 == above
@@ -80,7 +80,7 @@ pub fn beneath(pages: &dyn Pages, above: u8, child: &PageRef) -> Result<Body> {
 }
 
 /// A directory with all its entries, in order.
-pub fn dir(pages: &dyn Pages, id: &TreeId) -> Result<Dir> {
+pub(crate) fn dir(pages: &dyn Pages, id: &TreeId) -> Result<Dir> {
     whole(pages, top(pages, id)?, &mut Err)
 }
 
@@ -123,7 +123,7 @@ pub fn entry(pages: &dyn Pages, dir: &TreeId, name: &[u8]) -> Result<Option<Node
 }
 
 /// As [`entry`], for a directory whose top page is at hand.
-pub fn entry_in(pages: &dyn Pages, body: &Body, name: &[u8]) -> Result<Option<Node>> {
+pub(crate) fn entry_in(pages: &dyn Pages, body: &Body, name: &[u8]) -> Result<Option<Node>> {
     match body {
         Body::Leaf(entries) => {
             let found = entries.binary_search_by(|entry| entry.name.as_slice().cmp(name));

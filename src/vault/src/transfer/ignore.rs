@@ -18,12 +18,12 @@ use avfs_types::path::TreePath;
 use crate::content::WHOLE_BYTES_MAX;
 use crate::ingest::read_full;
 
-pub const FILE_NAME: &[u8] = b".avfsignore";
+pub(crate) const FILE_NAME: &[u8] = b".avfsignore";
 const TEXT_BYTES_MAX: usize = WHOLE_BYTES_MAX;
 /// All patterns of a layer are one automaton, which has a size that it may not exceed.
 const LAYER_LINES_MAX: usize = 1000;
 /// The vault's own directory, never part of a workspace.
-pub const OWN_DIR: &[u8] = b".avfs";
+pub(crate) const OWN_DIR: &[u8] = b".avfs";
 
 /// An ignore file, as far as there is one.
 #[derive(PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) enum Text {
 
 impl Text {
     /// As every file is in the middle of being written anew.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Self::Read(text) if text.is_empty())
     }
 }
@@ -98,7 +98,7 @@ impl Rules {
 
     /// As [`Rules::with`], leaving out lines that are no patterns; false if there were any.
     #[must_use]
-    pub fn with_readable(&self, dir: &TreePath, text: &[u8]) -> (Self, bool) {
+    pub(crate) fn with_readable(&self, dir: &TreePath, text: &[u8]) -> (Self, bool) {
         let (mut rules, mut all) = (self.clone(), true);
         let lines: Vec<&[u8]> = lines(text).collect();
         for some in lines.chunks(LAYER_LINES_MAX) {
@@ -126,7 +126,7 @@ impl Rules {
     }
 
     /// The rules of these lines, in the root.
-    pub fn excluding(lines: &[String]) -> Result<Self, ignore::Error> {
+    pub(crate) fn excluding(lines: &[String]) -> Result<Self, ignore::Error> {
         if lines.is_empty() {
             Ok(Self::default())
         } else {
@@ -135,7 +135,7 @@ impl Rules {
     }
 
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.layer.is_none()
     }
 

@@ -77,7 +77,7 @@ pub enum Trust {
 pub struct CachedBase {
     pub tree: String,
     pub bytes: u64,
-    pub last_used: SystemTime,
+    pub(crate) last_used: SystemTime,
 }
 
 impl BaseCache {

@@ -21,12 +21,12 @@ use crate::Result;
 
 /// A staged tree, and the directory it goes to.
 pub(crate) struct Merge<'a> {
-    pub staged: BorrowedFd<'a>,
-    pub dest: BorrowedFd<'a>,
+    pub(crate) staged: BorrowedFd<'a>,
+    pub(crate) dest: BorrowedFd<'a>,
     /// How people know the directory.
-    pub shown: &'a Path,
-    pub overwrite: Overwrite,
-    pub top: Top,
+    pub(crate) shown: &'a Path,
+    pub(crate) overwrite: Overwrite,
+    pub(crate) top: Top,
 }
 
 /// What becomes of the metadata of the directory that everything goes to.
@@ -38,7 +38,7 @@ pub(crate) enum Top {
 
 /// A directory that is there already, and what goes into it.
 pub(crate) struct Meeting {
-    pub path: TreePath,
+    pub(crate) path: TreePath,
     names: Vec<Vec<u8>>,
     /// The mode of a directory of ours in which even we may not write.
     closed: Option<u32>,
@@ -56,7 +56,7 @@ impl Merge<'_> {
     }
 
     /// What goes where, if all of it can.
-    pub fn plan(&self) -> Result<Vec<Meeting>> {
+    pub(crate) fn plan(&self) -> Result<Vec<Meeting>> {
         let top =
             rustix::fs::fstat(self.dest).map_err(|errno| self.failed("look at", &TreePath::root(), errno))?;
         let mut meetings = Vec::new();
@@ -108,7 +108,7 @@ impl Merge<'_> {
     }
 
     /// Moves what was planned. Directories that were there get their metadata afterwards, as all others.
-    pub fn make(&self, meetings: &[Meeting]) -> Result<()> {
+    pub(crate) fn make(&self, meetings: &[Meeting]) -> Result<()> {
         for meeting in meetings {
             let (from, to) = self.both(&meeting.path)?;
             if let Some(mode) = meeting.closed {
@@ -133,7 +133,7 @@ impl Merge<'_> {
     }
 
     /// Takes away the attributes of a directory that was there.
-    pub fn clear_attributes(&self, path: &TreePath) -> Result<()> {
+    pub(crate) fn clear_attributes(&self, path: &TreePath) -> Result<()> {
         let (_, to) = self.both(path)?;
         Ok(xattr::clear(to.as_fd()).map_err(ExportError::host("finish", &self.shown(path)))?)
     }

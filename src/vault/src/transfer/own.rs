@@ -62,11 +62,11 @@ struct Place {
 }
 
 impl OwnFile {
-    pub fn nowhere() -> Self {
+    pub(crate) fn nowhere() -> Self {
         Self(None)
     }
 
-    pub fn of(vault: &Vault, root: &Path) -> Self {
+    pub(crate) fn of(vault: &Vault, root: &Path) -> Self {
         let place = || {
             let file = vault.path()?.canonicalize().ok()?;
             let id = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
@@ -87,22 +87,22 @@ impl OwnFile {
     /// True for the vault's file, what SQLite and its locks put beside it, its policy, and what is left of one that was
     /// never finished: a vault never keeps
     /// itself, and no run changes what it is judged by.
-    pub fn is(&self, dir: &TreePath, name: &[u8]) -> bool {
+    pub(crate) fn is(&self, dir: &TreePath, name: &[u8]) -> bool {
         self.0.as_ref().is_some_and(|own| own.dir.as_ref() == Some(dir) && own.is_called(name))
     }
 
     /// As [`OwnFile::is`], of a name in a directory of which [`OwnFile::is_in`] is told.
-    pub fn is_called(&self, name: &[u8]) -> bool {
+    pub(crate) fn is_called(&self, name: &[u8]) -> bool {
         self.0.as_ref().is_some_and(|own| own.is_called(name))
     }
 
     /// True for the directory that it lies in, the time of which it changes whenever it is used.
-    pub fn is_in(&self, dir: &HostStat) -> bool {
+    pub(crate) fn is_in(&self, dir: &HostStat) -> bool {
         self.0.as_ref().is_some_and(|own| own.dir_id == (dir.device, dir.inode))
     }
 
     /// True for the vault's file under whatever name.
-    pub fn is_file(&self, file: &HostStat) -> bool {
+    pub(crate) fn is_file(&self, file: &HostStat) -> bool {
         self.0.as_ref().is_some_and(|own| own.file_id == (file.device, file.inode))
     }
 }

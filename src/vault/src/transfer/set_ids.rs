@@ -16,7 +16,7 @@ pub enum SetIds {
 impl SetIds {
     /// The mode of a new file.
     #[must_use]
-    pub const fn mode_of_new(self, mode: u32) -> u32 {
+    pub(crate) const fn mode_of_new(self, mode: u32) -> u32 {
         match self {
             Self::Kept => mode,
             Self::Stripped => mode & !SET_ID_BITS,

@@ -22,37 +22,37 @@ use super::export::ExportError;
 use crate::{Result, VaultError};
 
 /// What an entry takes on the disk beside its bytes, for the cache's account.
-pub const ENTRY_BYTES: u64 = 4096;
+pub(crate) const ENTRY_BYTES: u64 = 4096;
 
 /// How long to wait for others who move something out of the way, each for a rename's time.
 const TURN_PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Shelf {
-    pub dir: PathBuf,
+    pub(crate) dir: PathBuf,
 }
 
 /// Something that is being built; its builder lives.
 pub(crate) struct Draft {
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     lease: FileLock,
     _building: FileLock,
 }
 
 /// Something on a shelf.
 pub(crate) struct Item {
-    pub name: String,
-    pub bytes: u64,
-    pub last_used: SystemTime,
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    pub(crate) last_used: SystemTime,
 }
 
 impl Shelf {
-    pub fn place(&self, name: &str) -> PathBuf {
+    pub(crate) fn place(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
     /// A lease on what is there under a name, if its seal is good.
-    pub fn lease(&self, name: &str, is_good: impl Fn(&str) -> bool) -> Result<Option<FileLock>> {
+    pub(crate) fn lease(&self, name: &str, is_good: impl Fn(&str) -> bool) -> Result<Option<FileLock>> {
         let place = self.place(name);
         let lease = place.join("lease");
         if !lease.exists() {
@@ -79,7 +79,7 @@ impl Shelf {
 
     /// Begins something new. Nothing if an eviction found the directory before it was locked, and took it for
     /// abandoned.
-    pub fn begin(&self) -> Result<Option<Draft>> {
+    pub(crate) fn begin(&self) -> Result<Option<Draft>> {
         make_private(&self.dir)?;
         let path = self.dir.join(format!(".new-{}", random::suffix().map_err(VaultError::Output)?));
         make_private(&path)?;
@@ -94,7 +94,7 @@ impl Shelf {
     }
 
     /// Gives what is finished its name, and the lease on it; nothing if the name is taken.
-    pub fn publish(&self, draft: Draft, name: &str) -> Result<Option<FileLock>> {
+    pub(crate) fn publish(&self, draft: Draft, name: &str) -> Result<Option<FileLock>> {
         let place = self.place(name);
         avfs_types::pause::point("publish");
         match std::fs::rename(&draft.path, &place) {
@@ -108,7 +108,7 @@ impl Shelf {
     }
 
     /// Gives something a name that nobody looks for; nothing if somebody else was faster.
-    pub fn move_aside(&self, place: &Path) -> Result<Option<PathBuf>> {
+    pub(crate) fn move_aside(&self, place: &Path) -> Result<Option<PathBuf>> {
         let aside = self.dir.join(format!(".old-{}", random::suffix().map_err(VaultError::Output)?));
         avfs_types::pause::point("move-aside");
         match std::fs::rename(place, &aside) {
@@ -119,7 +119,7 @@ impl Shelf {
     }
 
     /// What is whole, in no order.
-    pub fn items(&self) -> Result<Vec<Item>> {
+    pub(crate) fn items(&self) -> Result<Vec<Item>> {
         let mut items = Vec::new();
         for (name, path) in self.entries()?.into_iter().filter(|(name, _)| !name.starts_with('.')) {
             let Ok(sealed) = std::fs::read_to_string(path.join("sealed")) else { continue };
@@ -146,21 +146,21 @@ impl Shelf {
     }
 
     /// Removes what is left of dead builders.
-    pub fn sweep(&self) -> Result<()> {
+    pub(crate) fn sweep(&self) -> Result<()> {
         let left = self.entries()?.into_iter().filter(|(name, _)| name.starts_with('.'));
         left.map(|(_, path)| path).try_for_each(|path| remove_unleased(&path))
     }
 
     /// Looking at something and moving it away are one step for all who do both: another one that somebody
     /// has put in its place meanwhile, and uses, must stay.
-    pub fn turn(&self) -> Result<FileLock> {
+    pub(crate) fn turn(&self) -> Result<FileLock> {
         let turn = self.dir.with_extension("lock");
         FileLock::acquire(&turn, Mode::Exclusive, TURN_PATIENCE)
             .map_err(|error| host("lock", &turn)(std::io::Error::other(error)))
     }
 
     /// Removes something unless it is in use; true if it is gone.
-    pub fn evict(&self, name: &str) -> Result<bool> {
+    pub(crate) fn evict(&self, name: &str) -> Result<bool> {
         let path = self.place(name);
         let lease = path.join("lease");
         let aside = {

@@ -101,7 +101,7 @@ pub struct WriteOut<'a> {
 pub struct Written {
     pub unfinished: Vec<Unfinished>,
     /// Files that lost their setuid and setgid bits.
-    pub stripped: Vec<TreePath>,
+    pub(crate) stripped: Vec<TreePath>,
 }
 
 /// A directory that still needs its own metadata.
@@ -148,7 +148,7 @@ impl WriteOut<'_> {
 
     /// Gives the directories their attributes: what may fail where nothing else does, and needs no other mode than they
     /// were made with.
-    pub fn attributes(&self, into: BorrowedFd<'_>, unfinished: &[Unfinished]) -> Result<()> {
+    pub(crate) fn attributes(&self, into: BorrowedFd<'_>, unfinished: &[Unfinished]) -> Result<()> {
         for dir in unfinished.iter().filter(|dir| dir.meta.xattrs.is_some()) {
             let fail = |source| ExportError::Io {
                 operation: "set the attributes of",
@@ -177,7 +177,7 @@ impl WriteOut<'_> {
     }
 
     /// Gives a directory that stands for the root of a tree that root's own metadata.
-    pub fn finish_root(&self, dir: BorrowedFd<'_>, root: &DirRef) -> Result<()> {
+    pub(crate) fn finish_root(&self, dir: BorrowedFd<'_>, root: &DirRef) -> Result<()> {
         let (meta, _) = tree::top(&FreshPages::new(self.vault), &root.tree)?;
         self.finish(dir, &[Unfinished { path: TreePath::root(), meta }])
     }

@@ -15,7 +15,7 @@ use crate::backend::{ApprovalRecord, ApprovalState, Result};
 const COLUMNS: &str = "seq, id, request_digest, state, asked_by, reason, request, decision, created_at, \
                        expires_at, decided_at, decided_by, used_by";
 
-pub const PUT: &str = "INSERT INTO approval (id, request_digest, state, asked_by, reason, request, decision, \
+pub(crate) const PUT: &str = "INSERT INTO approval (id, request_digest, state, asked_by, reason, request, decision, \
                        created_at, expires_at, decided_at, decided_by, used_by) \
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) \
                        ON CONFLICT (id) DO UPDATE SET request_digest = ?2, state = ?3, asked_by = ?4, \
@@ -23,7 +23,7 @@ pub const PUT: &str = "INSERT INTO approval (id, request_digest, state, asked_by
                        decided_at = ?10, decided_by = ?11, used_by = ?12";
 
 /// What [`PUT`] takes.
-pub fn values(approval: &ApprovalRecord) -> impl Params + '_ {
+pub(crate) fn values(approval: &ApprovalRecord) -> impl Params + '_ {
     (
         approval.id.as_str(),
         approval.request_digest.as_bytes(),
@@ -72,7 +72,7 @@ fn approval_from(row: &Row<'_>) -> rusqlite::Result<ApprovalRecord> {
 }
 
 impl Session<'_> {
-    pub fn approvals_by_prefix(
+    pub(crate) fn approvals_by_prefix(
         &self,
         prefix: &ApprovalPrefix,
         at_most: usize,
@@ -82,11 +82,11 @@ impl Session<'_> {
         self.approvals_where("WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3", (from, to, limit(at_most)))
     }
 
-    pub fn approvals_for(&self, digest: &RequestDigest) -> Result<Vec<ApprovalRecord>> {
+    pub(crate) fn approvals_for(&self, digest: &RequestDigest) -> Result<Vec<ApprovalRecord>> {
         self.approvals_where("WHERE request_digest = ?1 ORDER BY seq DESC", [digest.as_bytes()])
     }
 
-    pub fn approvals_before(&self, before: i64, at_most: usize) -> Result<Vec<ApprovalRecord>> {
+    pub(crate) fn approvals_before(&self, before: i64, at_most: usize) -> Result<Vec<ApprovalRecord>> {
         let which = format!("WHERE seq {} ?1 ORDER BY seq DESC LIMIT ?2", ahead(before));
         let rows = self.approvals_where(&which, (before, limit(at_most)))?;
         self.in_order(rows, before, Ordering::Less, |approval| approval.seq)

@@ -11,7 +11,7 @@ use super::{runs, schema};
 use crate::backend::{BatchRecord, Result, RunRecord};
 
 /// Batches, and which run was made for which item of one.
-pub const TABLES: &str = "
+pub(crate) const TABLES: &str = "
 CREATE TABLE batch (
     seq        INTEGER PRIMARY KEY,
     id         TEXT NOT NULL UNIQUE CHECK (length(id) = 10),
@@ -31,14 +31,14 @@ CREATE TABLE batch_run (
 
 const COLUMNS: &str = "id, list, base, started_at, ended_at, plan";
 
-pub const PUT: &str = "INSERT INTO batch (id, list, base, started_at, ended_at, plan) \
+pub(crate) const PUT: &str = "INSERT INTO batch (id, list, base, started_at, ended_at, plan) \
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
                        ON CONFLICT (id) DO UPDATE SET list = ?2, base = ?3, started_at = ?4, ended_at = ?5, \
                        plan = ?6";
-pub const PUT_RUN: &str = "INSERT OR IGNORE INTO batch_run (batch, item, run) VALUES (?1, ?2, ?3)";
+pub(crate) const PUT_RUN: &str = "INSERT OR IGNORE INTO batch_run (batch, item, run) VALUES (?1, ?2, ?3)";
 
 /// What [`PUT`] takes.
-pub fn values(batch: &BatchRecord) -> impl Params + '_ {
+pub(crate) fn values(batch: &BatchRecord) -> impl Params + '_ {
     (
         batch.id.as_str(),
         batch.list.as_bytes(),
@@ -69,13 +69,13 @@ impl Session<'_> {
         self.backend.format >= schema::RECORDED
     }
 
-    pub fn batches_by_prefix(&self, prefix: &BatchPrefix, at_most: usize) -> Result<Vec<BatchRecord>> {
+    pub(crate) fn batches_by_prefix(&self, prefix: &BatchPrefix, at_most: usize) -> Result<Vec<BatchRecord>> {
         // Hex digits end with f, so what begins with the prefix lies between it and it with a g.
         let (from, to) = (prefix.as_str(), format!("{prefix}g"));
         self.batches_where("WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3", (from, to, limit(at_most)))
     }
 
-    pub fn newest_batches(&self, at_most: usize) -> Result<Vec<BatchRecord>> {
+    pub(crate) fn newest_batches(&self, at_most: usize) -> Result<Vec<BatchRecord>> {
         self.batches_where("ORDER BY seq DESC LIMIT ?1", [limit(at_most)])
     }
 
@@ -86,7 +86,7 @@ impl Session<'_> {
         self.all(&format!("SELECT {COLUMNS} FROM batch {which}"), params, batch_from)
     }
 
-    pub fn batch_runs_of_no_run(&self, at_most: usize) -> Result<Vec<(String, i64, String)>> {
+    pub(crate) fn batch_runs_of_no_run(&self, at_most: usize) -> Result<Vec<(String, i64, String)>> {
         if !self.has_batches() {
             return Ok(Vec::new());
         }
@@ -94,7 +94,7 @@ impl Session<'_> {
         self.all(sql, [limit(at_most)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
     }
 
-    pub fn runs_of_batch(
+    pub(crate) fn runs_of_batch(
         &self,
         batch: &BatchId,
         (item, seq): (u64, i64),

@@ -18,7 +18,7 @@ use super::schema;
 use crate::backend::{BackendError, Result};
 
 /// Bytes of a page: large enough that most small files share one, small enough that a commit writes little.
-pub const PAGE_BYTES: usize = 8192;
+pub(crate) const PAGE_BYTES: usize = 8192;
 /// Pages kept in memory: those of the index of some 100,000 objects. SQLite walks through all of them at the end of each
 /// commit that has split a page. What a transaction has changed is kept beside it, however much that is: it would be
 /// written into the log twice.
@@ -65,19 +65,19 @@ impl Default for OpenOptions {
 }
 
 /// A connection and the length of the log as its last commit saw it.
-pub struct Conn {
-    pub sql: Connection,
-    pub log_pages: Arc<AtomicI32>,
+pub(crate) struct Conn {
+    pub(crate) sql: Connection,
+    pub(crate) log_pages: Arc<AtomicI32>,
     mapped: Mapped,
     /// Of a file that is read without locks: how it stood then.
-    pub stand: Option<Stand>,
+    pub(crate) stand: Option<Stand>,
 }
 
 impl Conn {
     /// From here on the file is read without mapping it. For who may read much of it and has to stay small; and for who
     /// writes: whenever another process has committed SQLite would unmap all of it and map it again, and that within
     /// the turn, for the few pages that are not in the log.
-    pub fn unmap(&mut self) -> rusqlite::Result<()> {
+    pub(crate) fn unmap(&mut self) -> rusqlite::Result<()> {
         if self.mapped == Mapped::Yes {
             self.sql.pragma_update(None, "mmap_size", 0)?;
             self.mapped = Mapped::No;
@@ -87,7 +87,7 @@ impl Conn {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub(crate) enum Access {
     ReadWrite,
     /// The file or its directory cannot be written.
     ReadOnly,
@@ -103,7 +103,7 @@ pub fn sibling(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// Makes the empty file that [`create`] makes a vault of; the caller has made sure that there is none.
-pub fn make_file(path: &Path) -> Result<()> {
+pub(crate) fn make_file(path: &Path) -> Result<()> {
     // Content of files that only their owner may read is in it. SQLite gives what lies beside it the same mode.
     let mut only_owner = std::fs::OpenOptions::new();
     only_owner.write(true).create_new(true).mode(0o600);
@@ -111,7 +111,7 @@ pub fn make_file(path: &Path) -> Result<()> {
 }
 
 /// Makes an empty vault of an empty file.
-pub fn create(path: &Path, options: &OpenOptions) -> Result<Conn> {
+pub(crate) fn create(path: &Path, options: &OpenOptions) -> Result<Conn> {
     let conn = open_raw(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options)?;
     let settle = || -> rusqlite::Result<()> {
         conn.sql.pragma_update(None, "page_size", PAGE_BYTES as i64)?;
@@ -125,7 +125,7 @@ pub fn create(path: &Path, options: &OpenOptions) -> Result<Conn> {
 }
 
 /// Opens a vault file that exists, after checking that it is one this avfs can use; gives its format too.
-pub fn open(path: &Path, options: &OpenOptions) -> Result<(Conn, Access, i64)> {
+pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Conn, Access, i64)> {
     let meta = std::fs::metadata(path).map_err(|error| BackendError::io("open", path, error))?;
     if !meta.is_file() {
         return Err(BackendError::Foreign { path: path.to_owned() });
@@ -175,7 +175,7 @@ fn share_log(path: &Path, vault: &Metadata) {
 }
 
 /// Why no vault can be made at a path that is taken: there is one, or what else is there. Changes nothing of it.
-pub fn taken(path: &Path, options: &OpenOptions) -> BackendError {
+pub(crate) fn taken(path: &Path, options: &OpenOptions) -> BackendError {
     let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
     if !is_file {
         // A link that leads nowhere, too.
@@ -191,7 +191,7 @@ pub fn taken(path: &Path, options: &OpenOptions) -> BackendError {
 }
 
 /// Another connection to a vault whose header was checked.
-pub fn open_as(path: &Path, access: Access, options: &OpenOptions) -> Result<Conn> {
+pub(crate) fn open_as(path: &Path, access: Access, options: &OpenOptions) -> Result<Conn> {
     match access {
         Access::ReadWrite => open_raw(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options),
         Access::ReadOnly | Access::Full => open_read_only(path, options),
@@ -214,7 +214,7 @@ fn writable(path: &Path) -> bool {
 
 /// A vault file as it stands, for who reads it without any locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stand {
+pub(crate) struct Stand {
     inode: u64,
     bytes: u64,
     written: (i64, i64),
@@ -222,7 +222,7 @@ pub struct Stand {
 }
 
 impl Stand {
-    pub fn of(path: &Path) -> Result<Self> {
+    pub(crate) fn of(path: &Path) -> Result<Self> {
         let meta = std::fs::metadata(path).map_err(|error| BackendError::io("open", path, error))?;
         let has_log = std::fs::metadata(sibling(path, "-wal")).is_ok_and(|log| log.len() > 0);
         let written = (meta.mtime(), meta.mtime_nsec());
@@ -230,7 +230,7 @@ impl Stand {
     }
 
     /// True if nothing was written to the file since, whatever there may be in a log.
-    pub fn is_unwritten(&self, now: &Self) -> bool {
+    pub(crate) fn is_unwritten(&self, now: &Self) -> bool {
         Self { has_log: now.has_log, ..*self } == *now
     }
 }
@@ -373,7 +373,7 @@ const PAGE_OF_MEMORY: u64 = 4096;
 /// True if a page of memory has several blocks on the disk of this file. SQLite makes room for the index of its log by a
 /// byte in each page; the kernel asks for the other blocks when they are written, and tells that there are none by a
 /// signal.
-pub fn has_small_blocks(path: &Path) -> bool {
+pub(crate) fn has_small_blocks(path: &Path) -> bool {
     rustix::fs::statvfs(path).is_ok_and(|disk| is_of_small_blocks(&disk))
 }
 
@@ -383,7 +383,7 @@ fn is_of_small_blocks(disk: &StatVfs) -> bool {
 }
 
 /// Refuses a full disk where [`has_small_blocks`] says that it would be a signal.
-pub fn check_room(path: &Path) -> Result<()> {
+pub(crate) fn check_room(path: &Path) -> Result<()> {
     // For root too: what is free beyond that may be kept for the file system itself.
     let full = |disk: &StatVfs| disk.f_bavail.saturating_mul(disk.f_frsize) < ROOM_BYTES;
     if rustix::fs::statvfs(path).is_ok_and(|disk| is_of_small_blocks(&disk) && full(&disk)) {
@@ -393,7 +393,7 @@ pub fn check_room(path: &Path) -> Result<()> {
 }
 
 /// Refuses a file system without locks, where SQLite would take every lock for held by somebody else.
-pub fn check_locks(path: &Path) -> Result<()> {
+pub(crate) fn check_locks(path: &Path) -> Result<()> {
     // Not on the vault itself: whoever closes a file gives up all locks of the process on it, SQLite's too.
     let mut options = std::fs::OpenOptions::new();
     // Whatever is called so is not waited for.
@@ -426,7 +426,7 @@ fn is_full(error: &rusqlite::Error) -> bool {
 }
 
 /// SQLite's error in the words of a vault.
-pub fn translate(path: &Path, error: rusqlite::Error) -> BackendError {
+pub(crate) fn translate(path: &Path, error: rusqlite::Error) -> BackendError {
     let path = path.to_owned();
     // A column that holds another type or length than avfs ever writes was edited from outside.
     if let rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::InvalidColumnType(..) = &error {

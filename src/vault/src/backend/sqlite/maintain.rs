@@ -26,7 +26,7 @@ const SHRINK_STEP_PAGES: u64 = 1000;
 
 /// What is moved beside a writer, if anything is.
 #[derive(Default)]
-pub struct Mover(Mutex<Option<JoinHandle<()>>>);
+pub(crate) struct Mover(Mutex<Option<JoinHandle<()>>>);
 
 impl Mover {
     fn lock(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
@@ -52,7 +52,7 @@ impl Mover {
     }
 
     /// Waits until nothing is being moved.
-    pub fn wait(&self) {
+    pub(crate) fn wait(&self) {
         if let Some(thread) = self.lock().take() {
             // It reports its own failures; what it did not move is moved later.
             let _ = thread.join();
@@ -67,14 +67,14 @@ fn report(moved: Result<()>) {
     }
 }
 
-pub fn after_commit_in_turn(backend: &SqliteBackend, conn: &Conn, log_pages: i32) {
+pub(crate) fn after_commit_in_turn(backend: &SqliteBackend, conn: &Conn, log_pages: i32) {
     if log_pages > LOG_PAGES_MAX {
         backend.mover.wait();
         report(checkpoint(backend, conn, "PASSIVE"));
     }
 }
 
-pub fn after_commit(backend: &SqliteBackend, conn: &Conn, log_pages: i32, durability: Durability) {
+pub(crate) fn after_commit(backend: &SqliteBackend, conn: &Conn, log_pages: i32, durability: Durability) {
     match durability {
         Durability::Deferred if log_pages > LOG_PAGES_BULK && log_pages <= LOG_PAGES_MAX => {
             backend.mover.start(backend);
@@ -92,7 +92,7 @@ pub fn after_commit(backend: &SqliteBackend, conn: &Conn, log_pages: i32, durabi
 /// Leaves nothing in the log, unless others use it: then the last of them does.
 ///
 /// The log is cut, not only moved: a process that opens it reads all of it, moved or not.
-pub fn before_close(backend: &SqliteBackend) {
+pub(crate) fn before_close(backend: &SqliteBackend) {
     report(backend.take_conn().and_then(|conn| {
         let no_patience = conn.sql.busy_timeout(Duration::ZERO);
         no_patience
@@ -110,7 +110,7 @@ fn move_log(conn: &Conn, mode: &str) -> rusqlite::Result<()> {
     conn.sql.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()))
 }
 
-pub fn settle(backend: &SqliteBackend) -> Result<()> {
+pub(crate) fn settle(backend: &SqliteBackend) -> Result<()> {
     let _turn = backend.turn()?;
     avfs_types::pause::point("settle");
     backend.mover.wait();
@@ -124,7 +124,7 @@ pub fn settle(backend: &SqliteBackend) -> Result<()> {
     settled
 }
 
-pub fn shrink(backend: &SqliteBackend, progress: &dyn Fn(u64)) -> Result<()> {
+pub(crate) fn shrink(backend: &SqliteBackend, progress: &dyn Fn(u64)) -> Result<()> {
     let mut left = u64::MAX;
     loop {
         avfs_types::pause::point("shrink");
@@ -161,7 +161,7 @@ pub fn shrink(backend: &SqliteBackend, progress: &dyn Fn(u64)) -> Result<()> {
     }
 }
 
-pub fn integrity(backend: &SqliteBackend) -> Result<Vec<String>> {
+pub(crate) fn integrity(backend: &SqliteBackend) -> Result<Vec<String>> {
     let session = Session::begin(backend)?;
     let ask = || -> rusqlite::Result<Vec<String>> {
         let sql = &session.conn().map_err(|_| rusqlite::Error::InvalidQuery)?.sql;

@@ -13,7 +13,7 @@ use super::schema;
 use crate::backend::{MemoRecord, Result};
 
 /// Remembered results.
-pub const TABLE: &str = "
+pub(crate) const TABLE: &str = "
 CREATE TABLE memo (
     seq            INTEGER PRIMARY KEY AUTOINCREMENT,
     key            BLOB NOT NULL UNIQUE CHECK (length(key) = 32),
@@ -37,12 +37,12 @@ const COLUMNS: &str = "seq, key, command, parts, run, exit_code, stdout, stderr,
                        version_before, version_after, created_at, expires_at";
 
 /// A row that gives way is replaced as a whole: the new one is the newest.
-pub const PUT: &str = "INSERT OR REPLACE INTO memo (key, command, parts, run, exit_code, stdout, stderr, \
+pub(crate) const PUT: &str = "INSERT OR REPLACE INTO memo (key, command, parts, run, exit_code, stdout, stderr, \
                        stdout_digest, stderr_digest, version_before, version_after, created_at, expires_at) \
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
 
 /// What [`PUT`] takes.
-pub fn values(memo: &MemoRecord) -> impl Params + '_ {
+pub(crate) fn values(memo: &MemoRecord) -> impl Params + '_ {
     let version = |id: &Option<VersionId>| id.map(|id| id.0.to_vec());
     (
         memo.key.as_bytes(),
@@ -85,20 +85,20 @@ fn memo_from(row: &Row<'_>) -> rusqlite::Result<MemoRecord> {
 }
 
 impl Session<'_> {
-    pub fn memo_by_key(&self, key: &MemoKey) -> Result<Option<MemoRecord>> {
+    pub(crate) fn memo_by_key(&self, key: &MemoKey) -> Result<Option<MemoRecord>> {
         Ok(self.memos_where("WHERE key = ?1", [key.as_bytes()])?.pop())
     }
 
-    pub fn memo_by_run(&self, run: &RunId) -> Result<Option<MemoRecord>> {
+    pub(crate) fn memo_by_run(&self, run: &RunId) -> Result<Option<MemoRecord>> {
         Ok(self.memos_where("WHERE run = ?1", [run.as_str()])?.pop())
     }
 
-    pub fn memos_by_command(&self, command: &PartDigest, at_most: usize) -> Result<Vec<MemoRecord>> {
+    pub(crate) fn memos_by_command(&self, command: &PartDigest, at_most: usize) -> Result<Vec<MemoRecord>> {
         let params = (command.as_bytes(), limit(at_most));
         self.memos_where("WHERE command = ?1 ORDER BY seq DESC LIMIT ?2", params)
     }
 
-    pub fn memos_before(&self, before: i64, at_most: usize) -> Result<Vec<MemoRecord>> {
+    pub(crate) fn memos_before(&self, before: i64, at_most: usize) -> Result<Vec<MemoRecord>> {
         let rows = self.memos_where("WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2", (before, limit(at_most)))?;
         self.in_order(rows, before, Ordering::Less, |memo| memo.seq)
     }

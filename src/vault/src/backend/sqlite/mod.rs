@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use connect::{Access, Conn, Stand};
 pub use connect::{Mapped, OnClose, OpenOptions, sibling};
-pub use schema::{APPLICATION_ID, FORMAT};
+pub use schema::FORMAT;
 
 use avfs_hostfs::lock::{FileLock, LockError, Mode};
 
@@ -67,12 +67,12 @@ impl SqliteBackend {
     }
 
     /// Makes the file alone, for who does something with it before it is a vault.
-    pub fn make_file(path: &Path) -> Result<()> {
+    pub(crate) fn make_file(path: &Path) -> Result<()> {
         connect::make_file(path)
     }
 
     /// A new vault in a file that [`Self::make_file`] has made.
-    pub fn create_in(path: &Path, options: OpenOptions) -> Result<Self> {
+    pub(crate) fn create_in(path: &Path, options: OpenOptions) -> Result<Self> {
         let file = file_id(path)?;
         let conn = connect::create(path, &options)?;
         Ok(Self::with(path, file, options, conn, (Access::ReadWrite, FORMAT)))
@@ -80,11 +80,11 @@ impl SqliteBackend {
 
     /// Why [`SqliteBackend::create`] has to refuse a path that is taken.
     #[must_use]
-    pub fn taken(path: &Path, options: &OpenOptions) -> BackendError {
+    pub(crate) fn taken(path: &Path, options: &OpenOptions) -> BackendError {
         connect::taken(path, options)
     }
 
-    pub fn open(path: &Path, options: OpenOptions) -> Result<Self> {
+    pub(crate) fn open(path: &Path, options: OpenOptions) -> Result<Self> {
         // SQLite keeps its log beside the file itself: who comes by a link looks for it there, and so must the locks be
         // that keep a sweep away, or they would not meet the others.
         let real = std::fs::canonicalize(path).map_err(|error| BackendError::io("open", path, error))?;
@@ -117,7 +117,7 @@ impl SqliteBackend {
     }
 
     /// Gives a finished new file its name, unless the name is taken: a vault is complete or absent.
-    pub fn publish(self, to: &Path) -> Result<()> {
+    pub(crate) fn publish(self, to: &Path) -> Result<()> {
         self.settle()?;
         let (from, patience) = (self.path.clone(), self.options.patience);
         drop(self);
@@ -130,14 +130,14 @@ impl SqliteBackend {
     }
 
     /// Removes a vault file and what lies beside it.
-    pub fn remove_files(path: &Path) -> Result<()> {
+    pub(crate) fn remove_files(path: &Path) -> Result<()> {
         remove_beside(path, &COMPANIONS)?;
         remove_beside(path, &[""])
     }
 
     /// Removes a vault that nobody has pinned, once it is nobody's turn to write. It is there or gone: `aside` is what it
     /// is called until its files are removed too.
-    pub fn delete(path: &Path, aside: &Path, patience: Duration) -> Result<()> {
+    pub(crate) fn delete(path: &Path, aside: &Path, patience: Duration) -> Result<()> {
         let _turn = turn_at(path, path, patience)?;
         std::fs::rename(path, aside).map_err(|error| BackendError::io("remove", path, error))?;
         remove_beside(path, &COMPANIONS)?;
@@ -145,12 +145,7 @@ impl SqliteBackend {
     }
 
     #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    #[must_use]
-    pub fn patience(&self) -> Duration {
+    pub(crate) fn patience(&self) -> Duration {
         self.options.patience
     }
 

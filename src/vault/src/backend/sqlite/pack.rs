@@ -20,7 +20,7 @@ const LEAST: usize = (PAGE_BYTES - 12) * 32 / 255 - 23;
 const OVERFLOW: usize = PAGE_BYTES - 4;
 
 /// The blobs in the order to store them: lists last and as they came, behind what they refer to.
-pub fn order(blobs: &[BlobRecord]) -> Vec<&BlobRecord> {
+pub(crate) fn order(blobs: &[BlobRecord]) -> Vec<&BlobRecord> {
     let (lists, mut whole): (Vec<_>, Vec<_>) = blobs.iter().partition(|blob| blob.codec == Codec::List);
     whole.sort_by_key(|blob| Reverse(in_leaf(blob.data.len())));
     // The largest first, each into the fullest leaf that has room for it.

@@ -18,17 +18,17 @@ use crate::backend::{
 };
 
 /// A connection inside a transaction: reading, or the reading half of a writer.
-pub struct Session<'a> {
-    pub backend: &'a SqliteBackend,
+pub(crate) struct Session<'a> {
+    pub(crate) backend: &'a SqliteBackend,
     conn: Option<Conn>,
 }
 
 impl<'a> Session<'a> {
-    pub fn begin(backend: &'a SqliteBackend) -> Result<Self> {
+    pub(crate) fn begin(backend: &'a SqliteBackend) -> Result<Self> {
         Self::of(backend, backend.take_conn()?, "BEGIN")
     }
 
-    pub fn begin_unmapped(backend: &'a SqliteBackend, begin: &str) -> Result<Self> {
+    pub(crate) fn begin_unmapped(backend: &'a SqliteBackend, begin: &str) -> Result<Self> {
         let mut conn = backend.take_conn()?;
         conn.unmap().map_err(|error| backend.translate(error))?;
         Self::of(backend, conn, begin)
@@ -39,7 +39,7 @@ impl<'a> Session<'a> {
         Ok(Self { backend, conn: Some(conn) })
     }
 
-    pub fn conn(&self) -> Result<&Conn> {
+    pub(crate) fn conn(&self) -> Result<&Conn> {
         self.conn.as_ref().ok_or_else(|| self.damaged("a finished transaction was used"))
     }
 }
@@ -56,7 +56,7 @@ impl Drop for Session<'_> {
 }
 
 /// Runs a statement that is kept prepared.
-pub fn run(sql: &Connection, statement: &str) -> rusqlite::Result<()> {
+pub(crate) fn run(sql: &Connection, statement: &str) -> rusqlite::Result<()> {
     sql.prepare_cached(statement)?.execute([]).map(|_| ())
 }
 
@@ -66,11 +66,11 @@ const FORK_COLUMNS: &str = "name, head, base, parent, created_at, expires_at";
 const CHECKPOINT_COLUMNS: &str = "fork, name, version, automatic, message, at";
 
 impl Session<'_> {
-    pub fn damaged(&self, detail: impl Into<String>) -> BackendError {
+    pub(crate) fn damaged(&self, detail: impl Into<String>) -> BackendError {
         BackendError::Corrupt { path: self.backend.path.clone(), detail: detail.into() }
     }
 
-    pub fn one<T>(
+    pub(crate) fn one<T>(
         &self,
         sql: &str,
         params: impl Params,
@@ -92,7 +92,7 @@ impl Session<'_> {
         Err(BackendError::Unsteady { path: self.backend.path.clone() })
     }
 
-    pub fn all<T>(
+    pub(crate) fn all<T>(
         &self,
         sql: &str,
         params: impl Params,
@@ -106,7 +106,7 @@ impl Session<'_> {
         Ok(found)
     }
 
-    pub fn number(&self, sql: &str) -> Result<u64> {
+    pub(crate) fn number(&self, sql: &str) -> Result<u64> {
         let number = self.one(sql, [], |row| row.get::<_, i64>(0))?.unwrap_or(0);
         u64::try_from(number).map_err(|_| self.damaged(format!("{sql} gives {number}")))
     }
@@ -156,7 +156,7 @@ impl Session<'_> {
 }
 
 /// A name column; a name that no longer parses means that the row was edited from outside.
-pub fn named<T>(
+pub(crate) fn named<T>(
     row: &Row<'_>,
     column: usize,
     parse: impl Fn(&str) -> std::result::Result<T, avfs_types::ids::NameError>,
@@ -168,7 +168,7 @@ pub fn named<T>(
     parse(&text).map_err(as_conversion)
 }
 
-pub fn limit(n: usize) -> i64 {
+pub(crate) fn limit(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
@@ -401,19 +401,19 @@ impl Reader for Session<'_> {
 
 /// How rows before or behind a place are asked for: at either end with the end itself, where no row is ever put. One that
 /// was is not left out unseen; it is out of order.
-pub fn ahead(of: i64) -> &'static str {
+pub(crate) fn ahead(of: i64) -> &'static str {
     if of == i64::MAX { "<=" } else { "<" }
 }
 
 /// As [`ahead`], for what follows.
-pub fn behind(of: i64) -> &'static str {
+pub(crate) fn behind(of: i64) -> &'static str {
     if of == i64::MIN { ">=" } else { ">" }
 }
 
 impl Session<'_> {
     /// These rows, each of which lies on this side of the one before it and the first of `from`. In a damaged table they
     /// may not, and who reads on from the last row would never come to an end.
-    pub fn in_order<T>(
+    pub(crate) fn in_order<T>(
         &self,
         rows: Vec<T>,
         from: i64,

@@ -10,7 +10,7 @@ use super::schema;
 use crate::backend::{RecordingRecord, Result};
 
 /// Format 4.
-pub const TABLE: &str = "
+pub(crate) const TABLE: &str = "
 CREATE TABLE recording (
     seq        INTEGER PRIMARY KEY,
     name       TEXT NOT NULL UNIQUE,
@@ -23,15 +23,15 @@ CREATE TABLE recording (
 );
 ";
 
-pub const PUT: &str = "INSERT INTO recording (name, fork, after_run, last_run, started_at, stopped_at) \
+pub(crate) const PUT: &str = "INSERT INTO recording (name, fork, after_run, last_run, started_at, stopped_at) \
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
                        ON CONFLICT (name) DO UPDATE SET fork = ?2, after_run = ?3, last_run = ?4, \
                        started_at = ?5, stopped_at = ?6";
 
-pub const DELETE: &str = "DELETE FROM recording WHERE name = ?1";
+pub(crate) const DELETE: &str = "DELETE FROM recording WHERE name = ?1";
 
 /// What [`PUT`] takes.
-pub fn values(recording: &RecordingRecord) -> impl Params + '_ {
+pub(crate) fn values(recording: &RecordingRecord) -> impl Params + '_ {
     (
         recording.name.as_str(),
         recording.fork.as_ref().map(ForkName::as_str),
@@ -56,7 +56,7 @@ fn recording_from(row: &Row<'_>) -> rusqlite::Result<RecordingRecord> {
 }
 
 impl Session<'_> {
-    pub fn recordings_all(&self) -> Result<Vec<RecordingRecord>> {
+    pub(crate) fn recordings_all(&self) -> Result<Vec<RecordingRecord>> {
         // A file of an older format that could not be migrated has none.
         if self.backend.format < schema::RECORDED {
             return Ok(Vec::new());

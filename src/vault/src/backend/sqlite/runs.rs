@@ -12,10 +12,10 @@ use super::read::{Session, ahead, behind, limit, named};
 use super::schema;
 use crate::backend::{Result, RunRecord, RunState};
 
-pub const COLUMNS: &str = "seq, id, fork, state, version_before, version_after, started_at, ended_at, exit_code, \
+pub(crate) const COLUMNS: &str = "seq, id, fork, state, version_before, version_after, started_at, ended_at, exit_code, \
                        signal, applied_at, discarded_at, request, decision, result";
 
-pub const PUT: &str = "INSERT INTO run (id, fork, state, version_before, version_after, started_at, ended_at, \
+pub(crate) const PUT: &str = "INSERT INTO run (id, fork, state, version_before, version_after, started_at, ended_at, \
                        exit_code, signal, applied_at, discarded_at, request, decision, result) \
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) \
                        ON CONFLICT (id) DO UPDATE SET fork = ?2, state = ?3, version_before = ?4, \
@@ -23,7 +23,7 @@ pub const PUT: &str = "INSERT INTO run (id, fork, state, version_before, version
                        applied_at = ?10, discarded_at = ?11, request = ?12, decision = ?13, result = ?14";
 
 /// What [`PUT`] takes.
-pub fn values(run: &RunRecord) -> impl Params + '_ {
+pub(crate) fn values(run: &RunRecord) -> impl Params + '_ {
     let version = |id: &Option<VersionId>| id.map(|id| id.0.to_vec());
     let time = |at: Option<Timestamp>| at.map(|at| at.0);
     (
@@ -44,7 +44,7 @@ pub fn values(run: &RunRecord) -> impl Params + '_ {
     )
 }
 
-pub fn run_from(row: &Row<'_>) -> rusqlite::Result<RunRecord> {
+pub(crate) fn run_from(row: &Row<'_>) -> rusqlite::Result<RunRecord> {
     let id: String = row.get(1)?;
     let id = RunId::parse(&id)
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(1, Type::Text, Box::new(error)))?;
@@ -80,20 +80,20 @@ impl Session<'_> {
         self.backend.format >= schema::JOURNALED
     }
 
-    pub fn run_by_id(&self, id: &RunId) -> Result<Option<RunRecord>> {
+    pub(crate) fn run_by_id(&self, id: &RunId) -> Result<Option<RunRecord>> {
         if !self.has_journal() {
             return Ok(None);
         }
         self.one(&format!("SELECT {COLUMNS} FROM run WHERE id = ?1"), [id.as_str()], run_from)
     }
 
-    pub fn runs_by_prefix(&self, prefix: &RunPrefix, at_most: usize) -> Result<Vec<RunRecord>> {
+    pub(crate) fn runs_by_prefix(&self, prefix: &RunPrefix, at_most: usize) -> Result<Vec<RunRecord>> {
         // Hex digits end with f, so what begins with the prefix lies between it and it with a g.
         let (from, to) = (prefix.as_str(), format!("{prefix}g"));
         self.journal("WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3", (from, to, limit(at_most)))
     }
 
-    pub fn runs_before(&self, before: i64, at_most: usize) -> Result<Vec<RunRecord>> {
+    pub(crate) fn runs_before(&self, before: i64, at_most: usize) -> Result<Vec<RunRecord>> {
         let rows = self.journal(
             &format!("WHERE seq {} ?1 ORDER BY seq DESC LIMIT ?2", ahead(before)),
             (before, limit(at_most)),
@@ -101,13 +101,13 @@ impl Session<'_> {
         self.in_order(rows, before, Ordering::Less, |run| run.seq)
     }
 
-    pub fn runs_of(&self, fork: &ForkName, before: i64, at_most: usize) -> Result<Vec<RunRecord>> {
+    pub(crate) fn runs_of(&self, fork: &ForkName, before: i64, at_most: usize) -> Result<Vec<RunRecord>> {
         let params = (fork.as_str(), before, limit(at_most));
         let rows = self.journal("WHERE fork = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3", params)?;
         self.in_order(rows, before, Ordering::Less, |run| run.seq)
     }
 
-    pub fn runs_since(&self, after: i64, at_most: usize) -> Result<Vec<RunRecord>> {
+    pub(crate) fn runs_since(&self, after: i64, at_most: usize) -> Result<Vec<RunRecord>> {
         let rows = self.journal(
             &format!("WHERE seq {} ?1 ORDER BY seq LIMIT ?2", behind(after)),
             (after, limit(at_most)),
@@ -115,7 +115,12 @@ impl Session<'_> {
         self.in_order(rows, after, Ordering::Greater, |run| run.seq)
     }
 
-    pub fn runs_of_since(&self, fork: &ForkName, after: i64, at_most: usize) -> Result<Vec<RunRecord>> {
+    pub(crate) fn runs_of_since(
+        &self,
+        fork: &ForkName,
+        after: i64,
+        at_most: usize,
+    ) -> Result<Vec<RunRecord>> {
         let params = (fork.as_str(), after, limit(at_most));
         let rows = self.journal("WHERE fork = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3", params)?;
         self.in_order(rows, after, Ordering::Greater, |run| run.seq)
@@ -128,7 +133,7 @@ impl Session<'_> {
         self.all(&format!("SELECT {COLUMNS} FROM run {which}"), params, run_from)
     }
 
-    pub fn runs_kept(&self) -> Result<u64> {
+    pub(crate) fn runs_kept(&self) -> Result<u64> {
         if self.has_journal() { self.number("SELECT count(*) FROM run") } else { Ok(0) }
     }
 }

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 
 /// "avfs" in ASCII, in the header of every vault file.
-pub const APPLICATION_ID: i64 = 0x6176_6673;
+pub(crate) const APPLICATION_ID: i64 = 0x6176_6673;
 
 /// One step for each format: `MIGRATIONS[n]` makes format n + 1 out of format n.
 const MIGRATIONS: &[&[&str]] = &[&[FORMAT_1], &[FORMAT_2], &[FORMAT_3], FORMAT_4];
@@ -13,11 +13,11 @@ const MIGRATIONS: &[&[&str]] = &[&[FORMAT_1], &[FORMAT_2], &[FORMAT_3], FORMAT_4
 pub const FORMAT: i64 = 4;
 const _: () = assert!(MIGRATIONS.len() as i64 == FORMAT);
 /// The oldest format that can be read as it is, where the file cannot be written and so not be migrated.
-pub const READABLE: i64 = 1;
+pub(crate) const READABLE: i64 = 1;
 /// The first format with a journal, with approvals, and with recordings, batches and remembered results.
-pub const JOURNALED: i64 = 2;
-pub const APPROVED: i64 = 3;
-pub const RECORDED: i64 = 4;
+pub(crate) const JOURNALED: i64 = 2;
+pub(crate) const APPROVED: i64 = 3;
+pub(crate) const RECORDED: i64 = 4;
 
 // A CHECK with IN and more than two values makes SQLite build a table of them for every row that is written, which
 // takes two thirds as long as the row itself: the tables that every run writes compare instead.
@@ -180,7 +180,7 @@ const WRITTEN_EARLIER: [(&str, &str); 2] = [
 ///
 /// A vault may come from anybody, and what it brings along would act within avfs's own statements. What is missing is
 /// damage, and is found where it is needed.
-pub fn foreign_object(connection: &Connection) -> rusqlite::Result<Option<String>> {
+pub(crate) fn foreign_object(connection: &Connection) -> rusqlite::Result<Option<String>> {
     let statements: Vec<&str> = MIGRATIONS
         .iter()
         .copied()
@@ -216,7 +216,7 @@ pub fn foreign_object(connection: &Connection) -> rusqlite::Result<Option<String
 }
 
 /// Brings a file of format `from` to [`FORMAT`]; all steps or none.
-pub fn migrate(connection: &Connection, from: i64) -> rusqlite::Result<()> {
+pub(crate) fn migrate(connection: &Connection, from: i64) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let migrated = (|| {
         // Another process may have migrated while this one waited for the lock.

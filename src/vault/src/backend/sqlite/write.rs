@@ -36,7 +36,7 @@ const APPEND_AUDIT: &str = "INSERT INTO audit (seq, at, actor, action, subject, 
 const OF_A_RUN: [&str; 7] = [PUT_BLOB, PUT_TREE, PUT_VERSION, MOVE_FORK, runs::PUT, APPEND_AUDIT, SET_META];
 
 /// Compiles what the commit of a run will need, and whatever else a connection does before it writes.
-pub fn make_ready(backend: &SqliteBackend) -> Result<()> {
+pub(crate) fn make_ready(backend: &SqliteBackend) -> Result<()> {
     let mut conn = backend.take_conn()?;
     let ready = conn
         .unmap()
@@ -46,14 +46,14 @@ pub fn make_ready(backend: &SqliteBackend) -> Result<()> {
     Ok(())
 }
 
-pub struct SqliteWriter<'a> {
+pub(crate) struct SqliteWriter<'a> {
     // Before `turn`: a rollback must be over when the next writer's turn begins.
     session: Session<'a>,
     turn: FileLock,
 }
 
 impl<'a> SqliteWriter<'a> {
-    pub fn begin(backend: &'a SqliteBackend) -> Result<Self> {
+    pub(crate) fn begin(backend: &'a SqliteBackend) -> Result<Self> {
         pause::point("write");
         let turn = backend.turn()?;
         let session = Session::begin_unmapped(backend, "BEGIN IMMEDIATE")?;

@@ -44,8 +44,8 @@ pub struct Report {
 /// Objects that are missing or not what their digests say: what [`Vault::heal`] looks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Broken {
-    pub trees: HashSet<TreeId>,
-    pub blobs: HashSet<BlobId>,
+    pub(crate) trees: HashSet<TreeId>,
+    pub(crate) blobs: HashSet<BlobId>,
 }
 
 impl Broken {

@@ -167,7 +167,7 @@ pub enum LeftOutReason {
 impl LeftOutReason {
     /// True if the upper holds something, beside what it leaves out by whole paths, that no version has.
     #[must_use]
-    pub fn stays_in_upper(&self) -> bool {
+    pub(crate) fn stays_in_upper(&self) -> bool {
         match self {
             Self::Secret(_) | Self::SecretAttribute(_) | Self::Attribute(_) | Self::TooLarge { .. } => true,
             Self::Special(_)

@@ -56,7 +56,7 @@ fn bits_for(kind: HostKind) -> u32 {
 
 impl Modes {
     /// Takes up what an earlier capture of the same upper left in its journal.
-    pub fn load(journal: &Path, root: BorrowedFd<'_>) -> Result<Self, CaptureError> {
+    pub(crate) fn load(journal: &Path, root: BorrowedFd<'_>) -> Result<Self, CaptureError> {
         let fail = |operation| CaptureError::journal(operation, journal);
         let modes = Self { journal: journal.to_owned(), state: Mutex::default() };
         let mut file = match File::options().read(true).append(true).open(journal) {
@@ -88,7 +88,7 @@ impl Modes {
     }
 
     /// Lets the owner read `path`, after noting its true mode.
-    pub fn open_up(&self, root: BorrowedFd<'_>, path: &TreePath) -> io::Result<()> {
+    pub(crate) fn open_up(&self, root: BorrowedFd<'_>, path: &TreePath) -> io::Result<()> {
         with_target(root, path, |fd, stat| {
             let mut state = self.lock();
             if !state.by_inode.contains_key(&(stat.device, stat.inode)) {
@@ -115,13 +115,13 @@ impl Modes {
     }
 
     /// The mode of a file as its user left it.
-    pub fn true_mode(&self, stat: &HostStat) -> u32 {
+    pub(crate) fn true_mode(&self, stat: &HostStat) -> u32 {
         let known = self.lock().by_inode.get(&(stat.device, stat.inode)).copied();
         known.unwrap_or(stat.mode)
     }
 
     /// Puts every mode back and removes the journal.
-    pub fn restore(&self, root: BorrowedFd<'_>) -> Result<(), CaptureError> {
+    pub(crate) fn restore(&self, root: BorrowedFd<'_>) -> Result<(), CaptureError> {
         let opened = std::mem::take(&mut self.lock().opened);
         if opened.is_empty() && !self.journal.exists() {
             return Ok(());

@@ -12,11 +12,11 @@ use crate::stat_cache::{CachedDir, CachedEntry, CachedKind, NewCache, Stamp, Sta
 use crate::{links, pages};
 
 pub(super) struct Built<'c> {
-    pub root: DirRef,
-    pub new: NewPages,
-    pub scanned: Scanned,
+    pub(crate) root: DirRef,
+    pub(crate) new: NewPages,
+    pub(crate) scanned: Scanned,
     /// A new stat cache, or what is new in it; nothing if the old one still tells all.
-    pub cache: Option<NewCache<'c>>,
+    pub(crate) cache: Option<NewCache<'c>>,
 }
 
 pub(super) fn build(found: Found, cache: Option<&StatCache>) -> Built<'_> {

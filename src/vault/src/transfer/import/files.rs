@@ -190,7 +190,7 @@ pub(super) struct FileBlocks<'a> {
 }
 
 impl<'a> FileBlocks<'a> {
-    pub fn new(file: &'a File, size: u64, meter: &'a crate::meter::Meter) -> Self {
+    pub(crate) fn new(file: &'a File, size: u64, meter: &'a crate::meter::Meter) -> Self {
         Self { file, at: 0, size, data_until: 0, meter }
     }
 }

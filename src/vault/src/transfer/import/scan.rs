@@ -64,13 +64,13 @@ pub(super) fn host<'a>(
 
 /// A scan and what is still to be looked at and read.
 pub(crate) struct Scan<'a> {
-    pub shared: Shared<'a>,
+    pub(crate) shared: Shared<'a>,
     dirs: Vec<Job>,
     files: Vec<FileJob>,
 }
 
 impl<'a> Scan<'a> {
-    pub fn new(shared: Shared<'a>, cached: Option<u32>, over: Over) -> Self {
+    pub(crate) fn new(shared: Shared<'a>, cached: Option<u32>, over: Over) -> Self {
         let (path, rules) = (TreePath::root(), Rules::default());
         let start = Job { number: 0, parent: None, path, cached, rules, over };
         Self { shared, dirs: vec![start], files: Vec::new() }
@@ -78,7 +78,7 @@ impl<'a> Scan<'a> {
 
     /// Looks at directories on this thread, as long as they are few; true if that was all of them, and what
     /// they hold is little too. Threads would cost more than they bring then.
-    pub fn is_little(&mut self) -> Result<bool> {
+    pub(crate) fn is_little(&mut self) -> Result<bool> {
         let (mut dirs, mut files, mut bytes) = (0, 0, 0_u64);
         while let Some(job) = self.dirs.pop() {
             if self.shared.failed() {
@@ -101,7 +101,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Does the rest on this thread.
-    pub fn alone(mut self) -> Result<(Found, Shared<'a>)> {
+    pub(crate) fn alone(mut self) -> Result<(Found, Shared<'a>)> {
         self.read_waiting()?;
         while let Some(job) = self.dirs.pop() {
             if self.shared.failed() {
@@ -127,7 +127,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Does the rest on all cores, or on this thread where there can be no other.
-    pub fn on_all_cores(self) -> Result<(Found, Shared<'a>)> {
+    pub(crate) fn on_all_cores(self) -> Result<(Found, Shared<'a>)> {
         let Ok(pool) = threads::pool() else { return self.alone() };
         let Self { shared, dirs, files } = self;
         pool.scope(|scope| {
@@ -142,12 +142,12 @@ impl<'a> Scan<'a> {
 
 /// A directory to be looked at.
 pub(crate) struct Job {
-    pub number: u32,
-    pub parent: Option<u32>,
-    pub path: TreePath,
-    pub cached: Option<u32>,
-    pub rules: Rules,
-    pub over: Over,
+    pub(crate) number: u32,
+    pub(crate) parent: Option<u32>,
+    pub(crate) path: TreePath,
+    pub(crate) cached: Option<u32>,
+    pub(crate) rules: Rules,
+    pub(crate) over: Over,
 }
 
 /// Files of one directory to be read, with their places among its entries.
@@ -160,19 +160,19 @@ struct FileJob {
 
 /// What a directory holds, as its names are gone through.
 pub(crate) struct Listing<'j> {
-    pub job: &'j Job,
-    pub fd: OwnedFd,
-    pub entries: Vec<ScannedEntry>,
+    pub(crate) job: &'j Job,
+    pub(crate) fd: OwnedFd,
+    pub(crate) entries: Vec<ScannedEntry>,
     /// Files to be read, with their places among the entries.
-    pub pending: Vec<(usize, Vec<u8>)>,
-    pub subdirs: Vec<Job>,
-    pub clean: bool,
+    pub(crate) pending: Vec<(usize, Vec<u8>)>,
+    pub(crate) subdirs: Vec<Job>,
+    pub(crate) clean: bool,
     /// Every name that belongs here is among the entries.
-    pub complete: bool,
+    pub(crate) complete: bool,
 }
 
 impl<'j> Listing<'j> {
-    pub fn new(job: &'j Job, fd: OwnedFd, names: usize) -> Self {
+    pub(crate) fn new(job: &'j Job, fd: OwnedFd, names: usize) -> Self {
         let (entries, clean) = (Vec::with_capacity(names), false);
         Self { job, fd, entries, pending: Vec::new(), subdirs: Vec::new(), clean, complete: true }
     }
@@ -282,7 +282,7 @@ impl Shared<'_> {
         Ok(Some(looked))
     }
 
-    pub fn next_number(&self) -> u32 {
+    pub(crate) fn next_number(&self) -> u32 {
         self.next_dir.fetch_add(1, Ordering::Relaxed)
     }
 

@@ -34,33 +34,33 @@ const CLOCK_LAG_NANOS: i64 = 50_000_000;
 const COARSE_NANOS: i64 = 2_000_000_000;
 
 pub(crate) struct ScannedDir {
-    pub path: TreePath,
+    pub(crate) path: TreePath,
     /// The number of the directory it lies in; nothing for the root.
-    pub parent: Option<u32>,
-    pub stat: HostStat,
-    pub xattrs: Option<BlobId>,
-    pub entries: Vec<ScannedEntry>,
+    pub(crate) parent: Option<u32>,
+    pub(crate) stat: HostStat,
+    pub(crate) xattrs: Option<BlobId>,
+    pub(crate) entries: Vec<ScannedEntry>,
     /// Its number in the stat cache.
-    pub cached: Option<u32>,
+    pub(crate) cached: Option<u32>,
     /// Every entry is as the cache has it, subdirectories aside.
-    pub clean: bool,
+    pub(crate) clean: bool,
     /// Nothing in it is missing; at the end also nothing beneath it.
-    pub complete: bool,
+    pub(crate) complete: bool,
     /// What it lies over, in an upper.
-    pub over: Over,
+    pub(crate) over: Over,
 }
 
 #[derive(Clone)]
 pub(crate) struct ScannedEntry {
-    pub name: Vec<u8>,
-    pub stat: HostStat,
-    pub what: What,
-    pub settled: bool,
+    pub(crate) name: Vec<u8>,
+    pub(crate) stat: HostStat,
+    pub(crate) what: What,
+    pub(crate) settled: bool,
 }
 
 impl ScannedEntry {
     /// True for a file, link or fifo that may have other names here.
-    pub fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         match self.what {
             What::File { .. } | What::Symlink { .. } | What::Fifo => self.stat.links > 1,
             What::Dir(_) | What::Pending | What::Gone | What::Whiteout => false,
@@ -90,23 +90,23 @@ pub(crate) enum What {
 
 /// What reading a file gave.
 pub(super) struct Facts {
-    pub dir: u32,
-    pub entry: usize,
-    pub stat: HostStat,
-    pub what: What,
+    pub(crate) dir: u32,
+    pub(crate) entry: usize,
+    pub(crate) stat: HostStat,
+    pub(crate) what: What,
 }
 
 /// Everything found, directories by number: children have higher numbers than their parents.
 pub(crate) struct Found {
-    pub dirs: Vec<ScannedDir>,
-    pub scanned: Scanned,
+    pub(crate) dirs: Vec<ScannedDir>,
+    pub(crate) scanned: Scanned,
 }
 
 /// A file too large, or too hollow, to be read in one go.
 pub(super) struct LargeFile {
-    pub dir: u32,
-    pub entry: usize,
-    pub path: TreePath,
+    pub(crate) dir: u32,
+    pub(crate) entry: usize,
+    pub(crate) path: TreePath,
 }
 
 /// Where blobs go.
@@ -129,27 +129,27 @@ pub(crate) enum Flavour<'a> {
 
 /// What all jobs of a scan share.
 pub(crate) struct Shared<'a> {
-    pub vault: &'a Vault,
-    pub flavour: Flavour<'a>,
-    pub root: OwnedFd,
+    pub(crate) vault: &'a Vault,
+    pub(crate) flavour: Flavour<'a>,
+    pub(crate) root: OwnedFd,
     pub(super) keep: Keep<'a>,
-    pub on_trouble: OnTrouble,
-    pub meter: &'a Meter,
-    pub files_read: AtomicU64,
-    pub bytes_read: AtomicU64,
+    pub(crate) on_trouble: OnTrouble,
+    pub(crate) meter: &'a Meter,
+    pub(crate) files_read: AtomicU64,
+    pub(crate) bytes_read: AtomicU64,
     mended: AtomicU64,
     pub(super) large: Mutex<Vec<LargeFile>>,
     pub(super) facts: Mutex<Vec<Facts>>,
-    pub cache: Option<&'a StatCache>,
+    pub(crate) cache: Option<&'a StatCache>,
     /// Where the vault's own file lies, if that is beneath the root.
     pub(super) own_file: OwnFile,
     began: Timestamp,
     /// A vault without blobs need not be asked whether it has one; known once something is to be stored.
     vault_is_empty: OnceLock<bool>,
     seen: Mutex<HashSet<BlobId>>,
-    pub outlet: Outlet,
-    pub next_dir: AtomicU32,
-    pub dirs: Mutex<Vec<(u32, ScannedDir)>>,
+    pub(crate) outlet: Outlet,
+    pub(crate) next_dir: AtomicU32,
+    pub(crate) dirs: Mutex<Vec<(u32, ScannedDir)>>,
     troubles: Mutex<Vec<Trouble>>,
     failure: Mutex<Option<VaultError>>,
 }
@@ -159,7 +159,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<'a> Shared<'a> {
-    pub fn new(
+    pub(crate) fn new(
         vault: &'a Vault,
         flavour: Flavour<'a>,
         root: OwnedFd,
@@ -196,7 +196,7 @@ impl<'a> Shared<'a> {
     }
 
     /// The scan of a directory of the host.
-    pub fn of_host(
+    pub(crate) fn of_host(
         vault: &'a Vault,
         dir: &Path,
         root: OwnedFd,
@@ -211,19 +211,19 @@ impl<'a> Shared<'a> {
         Ok(Self { on_trouble: options.on_trouble, cache, own_file, ..shared })
     }
 
-    pub fn failed(&self) -> bool {
+    pub(crate) fn failed(&self) -> bool {
         self.meter.stopped() || lock(&self.failure).is_some()
     }
 
     /// Keeps the first failure; the jobs after it do nothing.
-    pub fn check(&self, done: Result<()>) {
+    pub(crate) fn check(&self, done: Result<()>) {
         if let Err(error) = done {
             lock(&self.failure).get_or_insert(error);
         }
     }
 
     /// Turns the troubles of a living directory into a report or a failure, as the caller wanted.
-    pub fn tolerate<T>(
+    pub(crate) fn tolerate<T>(
         &self,
         outcome: std::io::Result<T>,
         operation: &'static str,
@@ -261,13 +261,13 @@ impl<'a> Shared<'a> {
         }
     }
 
-    pub fn report(&self, path: TreePath, reason: TroubleReason) {
+    pub(crate) fn report(&self, path: TreePath, reason: TroubleReason) {
         lock(&self.troubles).push(Trouble { path, reason });
     }
 
     /// The attributes of a file as its user sees them, and whether a directory of an upper is opaque.
     /// Attributes that cannot be kept and change what a file is are told.
-    pub fn read_xattrs(
+    pub(crate) fn read_xattrs(
         &self,
         file: BorrowedFd<'_>,
         path: impl FnOnce() -> TreePath,
@@ -292,14 +292,14 @@ impl<'a> Shared<'a> {
     }
 
     /// See [`beneath::outlast_write`]; nobody writes to an upper that is captured.
-    pub fn outlast_write(&self, file: BorrowedFd<'_>) {
+    pub(crate) fn outlast_write(&self, file: BorrowedFd<'_>) {
         if let Flavour::Host { .. } = self.flavour {
             beneath::outlast_write(file);
         }
     }
 
     /// A stamp proves something only if the file could not have changed again without a new one.
-    pub fn is_settled(&self, stat: &HostStat) -> bool {
+    pub(crate) fn is_settled(&self, stat: &HostStat) -> bool {
         // Everybody who could write to an upper is gone before it is captured.
         if let Flavour::Upper(_) = self.flavour {
             return true;
@@ -310,7 +310,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Stores an attribute set and gives its id.
-    pub fn keep_xattrs(&self, xattrs: xattr::Xattrs) -> Result<Option<BlobId>> {
+    pub(crate) fn keep_xattrs(&self, xattrs: xattr::Xattrs) -> Result<Option<BlobId>> {
         let Some(blob) = content::encode_xattrs(&xattrs) else { return Ok(None) };
         let id = blob.id;
         if self.unknown(&[id])?.contains(&id) {
@@ -320,7 +320,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Those of the ids that have to be stored; each is told to one caller only.
-    pub fn unknown(&self, ids: &[BlobId]) -> Result<HashSet<BlobId>> {
+    pub(crate) fn unknown(&self, ids: &[BlobId]) -> Result<HashSet<BlobId>> {
         let unseen = |wanted: &dyn Fn(&BlobId) -> bool| -> HashSet<BlobId> {
             let mut seen = lock(&self.seen);
             ids.iter().copied().filter(|id| wanted(id) && seen.insert(*id)).collect()
@@ -347,7 +347,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Hands blobs to the storing thread, waiting while it has enough to do.
-    pub fn store(&self, mut blobs: Vec<BlobRecord>) -> Result<()> {
+    pub(crate) fn store(&self, mut blobs: Vec<BlobRecord>) -> Result<()> {
         if let Keep::Only(these) = self.keep {
             // Lists come without having been asked for.
             blobs.retain(|blob| these.contains(&blob.id));
@@ -383,7 +383,7 @@ impl<'a> Shared<'a> {
         }
     }
 
-    pub fn finish(&self) -> Result<Found> {
+    pub(crate) fn finish(&self) -> Result<Found> {
         if let Some(error) = lock(&self.failure).take() {
             return Err(error);
         }

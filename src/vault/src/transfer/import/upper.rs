@@ -23,27 +23,27 @@ use crate::{Result, content, ignore, tree};
 
 /// The upper as a whole.
 pub(crate) struct Upper<'a> {
-    pub kind: UpperKind,
-    pub exclude: Rules,
-    pub hidden: &'a [TreePath],
-    pub file_bytes_max: u64,
+    pub(crate) kind: UpperKind,
+    pub(crate) exclude: Rules,
+    pub(crate) hidden: &'a [TreePath],
+    pub(crate) file_bytes_max: u64,
     /// Values that nothing may hold which is captured.
-    pub secrets: &'a Secrets,
-    pub times: Times,
+    pub(crate) secrets: &'a Secrets,
+    pub(crate) times: Times,
     pub modes: &'a Modes,
-    pub left_out: Mutex<Vec<(TreePath, LeftOutReason)>>,
-    pub bad_ignore_files: Mutex<Vec<TreePath>>,
+    pub(crate) left_out: Mutex<Vec<(TreePath, LeftOutReason)>>,
+    pub(crate) bad_ignore_files: Mutex<Vec<TreePath>>,
 }
 
 /// What a directory of an upper lies over.
 #[derive(Clone, Default)]
 pub(crate) struct Over {
     /// The base's directory of the same path, whether it can still be seen or not.
-    pub base: Option<DirRef>,
+    pub(crate) base: Option<DirRef>,
     /// It, or a directory above it, is opaque: nothing of the base is seen.
-    pub hides_base: bool,
+    pub(crate) hides_base: bool,
     /// A rule leaves out everything in it that the base does not have.
-    pub ignored: Option<LeftOutReason>,
+    pub(crate) ignored: Option<LeftOutReason>,
 }
 
 /// The base's directory, for looking up some of its names.
@@ -74,7 +74,7 @@ impl Upper<'_> {
         }
     }
 
-    pub fn leave_out(&self, path: TreePath, reason: LeftOutReason) {
+    pub(crate) fn leave_out(&self, path: TreePath, reason: LeftOutReason) {
         lock(&self.left_out).push((path, reason));
     }
 
@@ -100,7 +100,7 @@ impl Upper<'_> {
 
 impl Shared<'_> {
     /// Opens a directory; one of an upper also if its owner has closed it.
-    pub fn open_dir(&self, path: &TreePath) -> io::Result<OwnedFd> {
+    pub(crate) fn open_dir(&self, path: &TreePath) -> io::Result<OwnedFd> {
         let open = || beneath::open(self.root.as_fd(), path.as_bytes(), beneath::DIR);
         let Flavour::Upper(upper) = &self.flavour else { return open() };
         let fd = match open() {
@@ -118,7 +118,7 @@ impl Shared<'_> {
     }
 
     /// Gives a directory of an upper the time it is to have; its stamp afterwards.
-    pub fn settle_dir_time(
+    pub(crate) fn settle_dir_time(
         &self,
         upper: &Upper<'_>,
         job: &Job,
@@ -137,7 +137,13 @@ impl Shared<'_> {
 
     /// The rules that hold in a directory of an upper: those of the ignore file that a user of the overlay
     /// sees there, which may be the base's.
-    pub fn upper_rules(&self, upper: &Upper<'_>, job: &Job, fd: &OwnedFd, names: &[Listed]) -> Result<Rules> {
+    pub(crate) fn upper_rules(
+        &self,
+        upper: &Upper<'_>,
+        job: &Job,
+        fd: &OwnedFd,
+        names: &[Listed],
+    ) -> Result<Rules> {
         let path = job.path.join(FILE_NAME);
         let in_upper = names.binary_search_by(|listed| listed.name.as_slice().cmp(FILE_NAME)).is_ok();
         let text = if in_upper {
@@ -190,7 +196,7 @@ impl Shared<'_> {
     }
 
     /// Goes through the names of a directory of an upper.
-    pub fn list_upper<'j>(
+    pub(crate) fn list_upper<'j>(
         &self,
         upper: &Upper<'_>,
         job: &'j Job,

@@ -23,7 +23,7 @@ use crate::{Result, VaultError, content, ingest};
 
 impl Upper<'_> {
     /// The secret whose value a path holds with its last name, and did not without it.
-    pub fn secret_in_name(&self, dir: &TreePath, path: &TreePath) -> Option<String> {
+    pub(crate) fn secret_in_name(&self, dir: &TreePath, path: &TreePath) -> Option<String> {
         let held = self.secrets.held_by(path.as_bytes())?;
         self.secrets.held_by(dir.as_bytes()).is_none().then(|| held.to_owned())
     }
@@ -38,7 +38,7 @@ impl Shared<'_> {
     }
 
     /// True if a file may not be kept, which is noted then.
-    pub fn withholds_small(&self, path: &TreePath, bytes: &[u8], xattrs: &Xattrs) -> Result<bool> {
+    pub(crate) fn withholds_small(&self, path: &TreePath, bytes: &[u8], xattrs: &Xattrs) -> Result<bool> {
         let Some(upper) = self.searched_upper() else { return Ok(false) };
         let Some(secret) = upper.secrets.held_by(bytes).or_else(|| in_attributes(upper.secrets, xattrs))
         else {
@@ -49,7 +49,7 @@ impl Shared<'_> {
     }
 
     /// The same for a file that is read in pieces.
-    pub fn withholds_large(&self, path: &TreePath, file: &File) -> Result<bool> {
+    pub(crate) fn withholds_large(&self, path: &TreePath, file: &File) -> Result<bool> {
         let Some(upper) = self.searched_upper() else { return Ok(false) };
         let io = |source| ImportError::Io { operation: "read", path: path.clone(), source };
         let size = beneath::fstat(file.as_fd()).map_err(io)?.size;
@@ -87,7 +87,7 @@ impl Shared<'_> {
     }
 
     /// The attributes of a directory that may be kept; a directory is kept without the others.
-    pub fn without_secrets(&self, path: &TreePath, mut xattrs: Xattrs) -> Xattrs {
+    pub(crate) fn without_secrets(&self, path: &TreePath, mut xattrs: Xattrs) -> Xattrs {
         let Some(upper) = self.searched_upper() else { return xattrs };
         while let Some(secret) = in_attributes(upper.secrets, &xattrs) {
             upper.leave_out(path.clone(), LeftOutReason::SecretAttribute(secret.to_owned()));

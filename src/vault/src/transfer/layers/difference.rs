@@ -28,11 +28,11 @@ pub(super) struct Difference {
     whiteouts: Vec<TreePath>,
     /// Directories in the place of something else.
     opaque: Vec<TreePath>,
-    pub size: Footprint,
+    pub(crate) size: Footprint,
 }
 
 impl Difference {
-    pub fn between(pages: &dyn Pages, from: &DirRef, to: &DirRef) -> Result<Self> {
+    pub(crate) fn between(pages: &dyn Pages, from: &DirRef, to: &DirRef) -> Result<Self> {
         let mut difference = Self::default();
         // Directories that are gone: one whiteout hides all that was in them.
         let mut gone: HashSet<TreePath> = HashSet::new();
@@ -76,7 +76,13 @@ impl Difference {
     }
 
     /// Writes the layer into an empty directory. `to` is the tree the difference leads to.
-    pub fn write(&self, vault: &Vault, to: &DirRef, into: BorrowedFd<'_>, meter: &Meter) -> Result<()> {
+    pub(crate) fn write(
+        &self,
+        vault: &Vault,
+        to: &DirRef,
+        into: BorrowedFd<'_>,
+        meter: &Meter,
+    ) -> Result<()> {
         let out = WriteOut {
             vault,
             overlay_names: OverlayNames::Escaped,

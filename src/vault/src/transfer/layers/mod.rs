@@ -66,8 +66,8 @@ pub enum Made {
 /// How large a layer is, for the cache's account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
-    pub entries: u64,
-    pub bytes: u64,
+    pub(crate) entries: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Footprint {

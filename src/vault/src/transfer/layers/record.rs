@@ -15,10 +15,10 @@ const LAYER_FORMAT: &str = "avfs-layer 1";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StackRecord {
-    pub tree: TreeId,
-    pub base: TreeId,
+    pub(crate) tree: TreeId,
+    pub(crate) base: TreeId,
     /// Topmost first.
-    pub layers: Vec<String>,
+    pub(crate) layers: Vec<String>,
 }
 
 impl BaseCache {

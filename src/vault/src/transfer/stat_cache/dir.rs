@@ -10,17 +10,17 @@ use crate::page::{DirRef, FileContent, Totals};
 
 /// The stamp of a file: if it is the same, the file is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub(crate) struct Stamp {
     pub mode: u32,
-    pub size: u64,
-    pub mtime: FileTime,
-    pub ctime: FileTime,
-    pub inode: u64,
+    pub(crate) size: u64,
+    pub(crate) mtime: FileTime,
+    pub(crate) ctime: FileTime,
+    pub(crate) inode: u64,
 }
 
 impl Stamp {
     #[must_use]
-    pub fn of(stat: &HostStat) -> Self {
+    pub(crate) fn of(stat: &HostStat) -> Self {
         Self { mode: stat.mode, size: stat.size, mtime: stat.mtime, ctime: stat.ctime, inode: stat.inode }
     }
 
@@ -45,7 +45,7 @@ impl Stamp {
 
 /// What a name in a directory was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CachedKind<'a> {
+pub(crate) enum CachedKind<'a> {
     File {
         content: FileContent,
         xattrs: Option<BlobId>,
@@ -59,19 +59,19 @@ pub enum CachedKind<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CachedEntry<'a> {
-    pub name: &'a [u8],
-    pub stamp: Stamp,
+pub(crate) struct CachedEntry<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) stamp: Stamp,
     /// False if the file changed so close to the scan that its stamp proves nothing.
-    pub settled: bool,
-    pub link: Option<LinkId>,
-    pub kind: CachedKind<'a>,
+    pub(crate) settled: bool,
+    pub(crate) link: Option<LinkId>,
+    pub(crate) kind: CachedKind<'a>,
 }
 
 impl CachedEntry<'_> {
     /// True if a file that looks like this now is the one that was imported.
     #[must_use]
-    pub fn vouches_for(&self, now: &HostStat) -> bool {
+    pub(crate) fn vouches_for(&self, now: &HostStat) -> bool {
         let same_kind = match self.kind {
             CachedKind::File { .. } => now.kind == HostKind::File,
             CachedKind::Symlink { .. } => now.kind == HostKind::Symlink,
@@ -83,16 +83,16 @@ impl CachedEntry<'_> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CachedDir<'a> {
+pub(crate) struct CachedDir<'a> {
     pub mode: u32,
-    pub mtime: FileTime,
-    pub xattrs: Option<BlobId>,
+    pub(crate) mtime: FileTime,
+    pub(crate) xattrs: Option<BlobId>,
     /// Nothing in it or beneath it was missing. What was went into the version from elsewhere, and the tree without it is
     /// nobody's.
-    pub complete: bool,
-    pub dir: DirRef,
+    pub(crate) complete: bool,
+    pub(crate) dir: DirRef,
     /// Sorted by name.
-    pub entries: Vec<CachedEntry<'a>>,
+    pub(crate) entries: Vec<CachedEntry<'a>>,
 }
 
 const WITH_XATTRS: u8 = 0x01;

@@ -22,7 +22,7 @@ use avfs_types::ids::VersionId;
 use crate::codec::{DecodeError, Decoder};
 use crate::page::DirRef;
 
-pub use dir::{CachedDir, CachedEntry, CachedKind, Stamp};
+pub(crate) use dir::{CachedDir, CachedEntry, CachedKind, Stamp};
 use dir::{decode_dir, decode_head, encode_dir};
 
 const MAGIC: &[u8; 8] = b"avfsstat";
@@ -34,7 +34,7 @@ const NUMBER_BYTES: usize = 4;
 const LENGTH_BYTES: usize = 4;
 
 /// A cache as it was read; directory 0 is the root.
-pub struct StatCache {
+pub(crate) struct StatCache {
     data: Vec<u8>,
     parts: Parts,
     root: DirRef,
@@ -56,7 +56,7 @@ struct Parts {
 impl StatCache {
     /// Reads a cache; one that is missing, damaged or not this vault's is as good as none.
     #[must_use]
-    pub fn load(path: &Path, vault_id: &str) -> Option<Self> {
+    pub(crate) fn load(path: &Path, vault_id: &str) -> Option<Self> {
         let writable = File::options().read(true).write(true).open(path);
         let can_write = writable.is_ok();
         let mut file = writable.or_else(|_| File::open(path)).ok()?;
@@ -70,26 +70,26 @@ impl StatCache {
 
     /// The tree the cache describes.
     #[must_use]
-    pub fn root(&self) -> DirRef {
+    pub(crate) fn root(&self) -> DirRef {
         self.root
     }
 
     /// The version that has what the cache names: only while that is kept can its blobs be relied on. None while the
     /// import has made none.
     #[must_use]
-    pub fn version(&self) -> Option<VersionId> {
+    pub(crate) fn version(&self) -> Option<VersionId> {
         self.parts.version
     }
 
     #[must_use]
-    pub fn dir(&self, number: u32) -> Option<CachedDir<'_>> {
+    pub(crate) fn dir(&self, number: u32) -> Option<CachedDir<'_>> {
         let start = self.parts.starts.get(number as usize)?;
         decode_dir(&self.data[*start..]).ok()
     }
 
     /// A directory as it stands in the file.
     #[must_use]
-    pub fn encoded(&self, number: u32) -> Option<&[u8]> {
+    pub(crate) fn encoded(&self, number: u32) -> Option<&[u8]> {
         let start = *self.parts.starts.get(number as usize)?;
         let length =
             self.data[..start].last_chunk::<LENGTH_BYTES>().map(|length| u32::from_le_bytes(*length))?;
@@ -98,7 +98,7 @@ impl StatCache {
 
     /// The tree a directory was imported as.
     #[must_use]
-    pub fn dir_ref(&self, number: u32) -> Option<DirRef> {
+    pub(crate) fn dir_ref(&self, number: u32) -> Option<DirRef> {
         let start = self.parts.starts.get(number as usize)?;
         decode_head(&mut Decoder::new(&self.data[*start..])).ok().map(|dir| dir.dir)
     }
@@ -169,7 +169,7 @@ fn checksum_of(before: &Checksum, body: &[u8]) -> Checksum {
 }
 
 /// A cache that is being made: all directories, or those that are not what they were in another.
-pub struct NewCache<'a> {
+pub(crate) struct NewCache<'a> {
     onto: Option<(&'a File, &'a Parts)>,
     /// The part, behind room for its head.
     part: Vec<u8>,
@@ -178,7 +178,7 @@ pub struct NewCache<'a> {
 impl<'a> NewCache<'a> {
     /// One that becomes about as long as another.
     #[must_use]
-    pub fn like(old: Option<&StatCache>) -> Self {
+    pub(crate) fn like(old: Option<&StatCache>) -> Self {
         let mut part = Vec::with_capacity(old.map_or(PART_HEAD_BYTES, |old| old.data.len()));
         part.extend_from_slice(&[0; PART_HEAD_BYTES]);
         Self { onto: None, part }
@@ -186,14 +186,14 @@ impl<'a> NewCache<'a> {
 
     /// What has changed in another, if that can be written: all directories keep their numbers, and new ones follow.
     #[must_use]
-    pub fn onto(old: &'a StatCache) -> Option<Self> {
+    pub(crate) fn onto(old: &'a StatCache) -> Option<Self> {
         let file = old.file.as_ref()?;
         Some(Self { onto: Some((file, &old.parts)), part: vec![0; PART_HEAD_BYTES] })
     }
 
     /// The same as another.
     #[must_use]
-    pub fn again(old: &'a StatCache) -> Self {
+    pub(crate) fn again(old: &'a StatCache) -> Self {
         let added = Self::onto(old).filter(|added| !added.is_too_much());
         added.unwrap_or_else(|| {
             let mut all = Self::like(Some(old));
@@ -205,12 +205,12 @@ impl<'a> NewCache<'a> {
 
     /// True if it is better told anew than added: every import reads all that was added.
     #[must_use]
-    pub fn is_too_much(&self) -> bool {
+    pub(crate) fn is_too_much(&self) -> bool {
         let too_long = |old: &Parts| old.end - old.first_end + self.part.len() > old.first_end / 2;
         self.onto.is_some_and(|(_, old)| too_long(old))
     }
 
-    pub fn push(&mut self, number: u32, dir: &CachedDir<'_>) {
+    pub(crate) fn push(&mut self, number: u32, dir: &CachedDir<'_>) {
         self.part.extend_from_slice(&number.to_le_bytes());
         let at = self.part.len();
         self.part.extend_from_slice(&[0; LENGTH_BYTES]);
@@ -221,7 +221,7 @@ impl<'a> NewCache<'a> {
     }
 
     /// Has a directory as it was, as [`StatCache::encoded`] gave it.
-    pub fn keep(&mut self, number: u32, dir: &[u8]) {
+    pub(crate) fn keep(&mut self, number: u32, dir: &[u8]) {
         if self.onto.is_some() {
             return;
         }
@@ -233,7 +233,12 @@ impl<'a> NewCache<'a> {
 
     /// Replaces the cache file, or writes what has changed behind what is believed of it. `version` is what the
     /// directory was imported as.
-    pub fn save(mut self, path: &Path, vault_id: &str, version: Option<VersionId>) -> std::io::Result<()> {
+    pub(crate) fn save(
+        mut self,
+        path: &Path,
+        vault_id: &str,
+        version: Option<VersionId>,
+    ) -> std::io::Result<()> {
         avfs_types::pause::point("cache-save");
         let length = (self.part.len() - PART_BYTES) as u64;
         self.part[..PART_BYTES].copy_from_slice(&length.to_le_bytes());
