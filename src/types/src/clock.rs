@@ -7,8 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
+    /// Nanoseconds in one second.
     pub const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
+    /// The time `seconds` later, or earlier if negative; saturates at the ends of the range.
     #[must_use]
     pub fn plus_seconds(self, seconds: i64) -> Self {
         Self(self.0.saturating_add(seconds.saturating_mul(Self::NANOS_PER_SECOND)))
@@ -18,11 +20,14 @@ impl Timestamp {
 /// A time as the kernel gives it: whole seconds, and nanoseconds that always count forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct FileTime {
+    /// Seconds since 1970; negative before.
     pub seconds: i64,
+    /// Nanoseconds after `seconds`: 0 to 999,999,999.
     pub nanos: u32,
 }
 
 impl FileTime {
+    /// Converts nanoseconds since 1970.
     #[must_use]
     pub fn from_nanos(nanos: i64) -> Self {
         let seconds = nanos.div_euclid(1_000_000_000);
@@ -53,7 +58,9 @@ pub fn time_of_file(time: FileTime) -> String {
     }
 }
 
+/// A source of the current time. Code takes a clock as an argument, so that tests control the time.
 pub trait Clock: Send + Sync {
+    /// The current time.
     fn now(&self) -> Timestamp;
 }
 
@@ -74,6 +81,7 @@ impl Clock for SystemClock {
 pub struct SteppingClock(std::sync::atomic::AtomicI64);
 
 impl SteppingClock {
+    /// Starts at `at`; each call of [`Clock::now`] is one microsecond later than the one before.
     #[must_use]
     pub fn starting_at(at: Timestamp) -> Self {
         Self(std::sync::atomic::AtomicI64::new(at.0))

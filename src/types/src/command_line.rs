@@ -8,6 +8,7 @@ use crate::printable::text_of;
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandLine {
+    /// A program and its arguments, started without a shell.
     Argv(Vec<OsString>),
     /// A line for `/bin/sh -c`.
     Shell(OsString),

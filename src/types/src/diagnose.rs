@@ -4,7 +4,9 @@ use std::ffi::OsStr;
 
 /// A stable code (part of the `--json` contract: never renamed) and a hint with the next command to run.
 pub trait Diagnose: std::error::Error {
+    /// The stable code of the error, such as `ref.invalid`. A code is never renamed.
     fn code(&self) -> &'static str;
+    /// What the user can do about it, with the exact command where there is one.
     fn hint(&self) -> Option<String>;
     /// The code of what it came from, where that says more.
     fn cause(&self) -> Option<&'static str> {

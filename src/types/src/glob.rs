@@ -24,17 +24,22 @@ pub fn of_path(text: &str) -> Result<Glob, globset::Error> {
     GlobBuilder::new(&read).literal_separator(true).build()
 }
 
+/// One part of a glob pattern.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Token {
+    /// A character class, such as `[a-z]`.
     Class(Class),
     /// What opens a class that is none, and why; what follows comes as other tokens.
     BadClass(&'static str),
     /// What follows a backslash; nothing at the end.
     Escaped(Option<char>),
+    /// This many `*` in a row.
     Stars(usize),
+    /// Any other character, including `?`, `{` and `/`.
     Char(char),
 }
 
+/// Splits a pattern into tokens. Never fails: a malformed class becomes [`Token::BadClass`].
 pub fn tokens(text: &str) -> impl Iterator<Item = Token> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+/// Bytes of a BLAKE3 digest.
 pub const DIGEST_BYTES: usize = 32;
 /// Hex digits of a digest that are shown where people read it.
 pub(crate) const SHORT_HEX_DIGITS: usize = 12;
@@ -14,18 +15,46 @@ pub const PREFIX_HEX_DIGITS_MIN: usize = 4;
 pub(crate) const RUN_ID_BYTES: usize = 5;
 /// Hex digits of a run's id.
 pub(crate) const RUN_ID_HEX_DIGITS: usize = 2 * RUN_ID_BYTES;
+/// The most bytes that a name of a fork, checkpoint, recording or vault may have.
 pub const NAME_BYTES_MAX: usize = 100;
 
+/// A text that is not a valid name. `what` is the kind of name: `fork`, `checkpoint`, `recording` or `vault`.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum NameError {
+    /// The name has no characters.
     #[error("a {what} name may not be empty")]
-    Empty { what: &'static str },
+    Empty {
+        /// The kind of name.
+        what: &'static str,
+    },
+    /// The name has more than [`NAME_BYTES_MAX`] bytes.
     #[error("{what} name {name:?} is {length} bytes long; at most {NAME_BYTES_MAX} are allowed")]
-    TooLong { what: &'static str, name: String, length: usize },
+    TooLong {
+        /// The kind of name.
+        what: &'static str,
+        /// The first 40 characters of the name.
+        name: String,
+        /// Bytes of the whole name.
+        length: usize,
+    },
+    /// The name contains a character that is not allowed.
     #[error("{what} name {name:?} contains {found:?}; letters, digits, '.', '_' and '-' are allowed")]
-    BadCharacter { what: &'static str, name: String, found: char },
+    BadCharacter {
+        /// The kind of name.
+        what: &'static str,
+        /// The first 40 characters of the name.
+        name: String,
+        /// The first character that is not allowed.
+        found: char,
+    },
+    /// The name starts with `.`, `_` or `-`.
     #[error("{what} name {name:?} must start with a letter or a digit")]
-    BadStart { what: &'static str, name: String },
+    BadStart {
+        /// The kind of name.
+        what: &'static str,
+        /// The first 40 characters of the name.
+        name: String,
+    },
 }
 
 impl crate::diagnose::Diagnose for NameError {
@@ -69,11 +98,14 @@ macro_rules! name_type {
         pub struct $type(String);
 
         impl $type {
+            /// Checks a name: 1 to [`NAME_BYTES_MAX`] bytes of ASCII letters, digits, `.`, `_` and `-`, of which the
+            /// first is a letter or a digit.
             pub fn parse(name: &str) -> Result<Self, NameError> {
                 check_name($what, name)?;
                 Ok(Self(name.to_owned()))
             }
 
+            /// The name as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -165,6 +197,7 @@ impl Drawn {
     }
 }
 
+/// A text that is neither the id of a run, approval or batch nor a prefix of one.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{text:?} is not the id of {} {}", if *what == Drawn::Approval { "an" } else { "a" }, what.word())]
 pub struct DrawnIdError {
@@ -205,6 +238,7 @@ macro_rules! drawn_id {
         pub struct $type(String);
 
         impl $type {
+            /// Makes an id from random bytes. The caller draws them; equal bytes give equal ids.
             #[must_use]
             pub fn from_random(bytes: [u8; RUN_ID_BYTES]) -> Self {
                 Self(to_hex(&bytes))
@@ -216,6 +250,7 @@ macro_rules! drawn_id {
                 Ok(Self(text.to_owned()))
             }
 
+            /// The hex digits of the id.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -233,6 +268,7 @@ macro_rules! drawn_id {
         pub struct $prefix(String);
 
         impl $prefix {
+            /// Reads at least [`PREFIX_HEX_DIGITS_MIN`] hex digits, in either case.
             pub fn parse(text: &str) -> Result<Self, DrawnIdError> {
                 let label = $what.word();
                 let digits = text.strip_prefix(label).and_then(|rest| rest.strip_prefix(':')).unwrap_or(text);
@@ -242,6 +278,7 @@ macro_rules! drawn_id {
                 Ok(Self(digits))
             }
 
+            /// The hex digits of the prefix, in lower case.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -318,21 +355,25 @@ macro_rules! digest_type {
         pub struct $type(pub [u8; DIGEST_BYTES]);
 
         impl $type {
+            /// The bytes of the digest.
             #[must_use]
             pub fn as_bytes(&self) -> &[u8; DIGEST_BYTES] {
                 &self.0
             }
 
+            /// `None` unless there are exactly [`DIGEST_BYTES`] bytes.
             #[must_use]
             pub fn from_slice(bytes: &[u8]) -> Option<Self> {
                 Some(Self(bytes.try_into().ok()?))
             }
 
+            /// All of the digest as lower-case hex digits.
             #[must_use]
             pub fn to_hex(&self) -> String {
                 to_hex(&self.0)
             }
 
+            /// The first 12 hex digits, for people. Not unique: never look anything up by it.
             #[must_use]
             pub fn short(&self) -> String {
                 self.to_hex()[..SHORT_HEX_DIGITS].to_owned()
@@ -394,16 +435,26 @@ digest_type!(
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub [u8; 16]);
 
+/// What a digest is taken of. Each kind has a BLAKE3 context of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestKind {
+    /// The list of the chunks of a large file.
     ChunkList,
+    /// A directory or a page of one, times included.
     Tree,
+    /// A directory or a page of one, without modification times.
     Content,
+    /// The record of a version.
     Version,
+    /// A row of the audit log.
     Audit,
+    /// A group of hardlinked files.
     Link,
+    /// A request.
     Request,
+    /// The key of a remembered result.
     Memo,
+    /// One of the things that a remembered result depends on.
     MemoPart,
 }
 
@@ -431,6 +482,7 @@ impl DigestKind {
         HASHERS[self as usize].get_or_init(|| blake3::Hasher::new_derive_key(self.context())).clone()
     }
 
+    /// Digests `bytes` in one call.
     #[must_use]
     pub fn digest(self, bytes: &[u8]) -> [u8; DIGEST_BYTES] {
         *self.hasher().update(bytes).finalize().as_bytes()
@@ -440,6 +492,7 @@ impl DigestKind {
 /// One item of a batch, as the run says that was made for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchItem {
+    /// The batch that the item belongs to.
     pub batch: BatchId,
     /// Its place in the list, from 0.
     pub number: u64,

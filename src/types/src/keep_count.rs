@@ -5,9 +5,11 @@
 pub struct KeepCount(usize);
 
 impl KeepCount {
+    /// The count where nobody sets one: 50.
     pub const DEFAULT: Self = Self(50);
     const LEAST: usize = 2;
 
+    /// The count as a number.
     #[must_use]
     pub const fn get(self) -> usize {
         self.0

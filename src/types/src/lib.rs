@@ -1,5 +1,29 @@
-//! Ids, units, words and other small values that every part of avfs shares. Depends on no other crate of avfs.
+//! Ids, units, words and other small values that every part of avfs shares.
+//!
+//! Values are parsed once, at the edge, into types that cannot hold anything invalid: a [`ids::ForkName`] is a valid
+//! name, a [`path::TreePath`] never leaves its tree. Errors implement [`diagnose::Diagnose`]: a stable code and a hint.
+//!
+//! This crate depends on no other crate of avfs. It never opens a file or starts a process, and reads the machine's
+//! clock in [`clock::SystemClock`] only.
+//!
+//! ```
+//! use avfs_types::Size;
+//! use avfs_types::diagnose::Diagnose;
+//! use avfs_types::ids::{ForkName, NameError};
+//! use avfs_types::reference::Reference;
+//!
+//! assert_eq!("20MiB".parse(), Ok(Size(20 << 20)));
+//!
+//! let reference: Reference = "main~2".parse()?;
+//! assert_eq!(reference.back, 2);
+//! assert_eq!(reference.fork_name(), None, "it names an older version, not the fork");
+//!
+//! let error: NameError = ForkName::parse("a/b").unwrap_err();
+//! assert_eq!(error.code(), "name.invalid");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 pub mod base64;
 pub mod clock;

@@ -4,23 +4,32 @@ use std::fmt;
 
 use crate::printable::is_hidden;
 
+/// The most bytes of one component, as on Linux file systems.
 pub const NAME_BYTES_MAX: usize = 255;
+/// The most components of a path.
 pub const DEPTH_MAX: usize = 10_000;
 /// Bytes of a path: every directory on the way is known by its own, so that they add up with the square of the depth.
 pub const PATH_BYTES_MAX: usize = 32 << 10;
 
+/// A text that is not a path inside a tree. The text comes shortened.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PathError {
+    /// The path contains a NUL byte.
     #[error("path {0:?} contains a NUL byte")]
     Nul(String),
+    /// The path contains a `..` component.
     #[error("path {0:?} contains '..'")]
     Parent(String),
+    /// A component has more than [`NAME_BYTES_MAX`] bytes: the path, and how many bytes.
     #[error("path {0:?} has a name of {1} bytes; at most {NAME_BYTES_MAX} are allowed")]
     NameTooLong(String, usize),
+    /// The path has more than [`DEPTH_MAX`] components: the path, and how many components.
     #[error("path {0:?} is {1} levels deep; at most {DEPTH_MAX} are allowed")]
     TooDeep(String, usize),
+    /// The path has more than [`PATH_BYTES_MAX`] bytes: the path, and how many bytes.
     #[error("path {0:?} has {1} bytes; at most {PATH_BYTES_MAX} are allowed")]
     TooLong(String, usize),
+    /// The path of a file ends in a slash.
     #[error("path {0:?} ends in a slash, and is to be a file")]
     Slash(String),
 }
@@ -40,6 +49,7 @@ impl crate::diagnose::Diagnose for PathError {
 pub struct TreePath(Vec<u8>);
 
 impl TreePath {
+    /// The root of the tree: the empty path.
     #[must_use]
     pub fn root() -> Self {
         Self::default()
@@ -92,11 +102,13 @@ impl TreePath {
         shorten(&self.to_string())
     }
 
+    /// True for the empty path.
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// The components joined by `/`, without a leading or trailing slash.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -110,6 +122,7 @@ impl TreePath {
         self.0.extend_from_slice(name);
     }
 
+    /// The path of `name` in this directory. The caller has checked the name.
     #[must_use]
     pub fn join(&self, name: &[u8]) -> Self {
         let mut path = Self(Vec::with_capacity(self.0.len() + 1 + name.len()));
@@ -142,10 +155,12 @@ impl TreePath {
         std::iter::successors(above(self), move |path| above(path))
     }
 
+    /// The components from the root down; none for the root.
     pub fn components(&self) -> impl Iterator<Item = &[u8]> {
         self.0.split(|b| *b == b'/').filter(|name| !name.is_empty())
     }
 
+    /// The number of components; 0 for the root.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.components().count()
@@ -169,6 +184,7 @@ impl TreePath {
     }
 }
 
+/// The first 80 characters, with `…` after them if there are more.
 pub fn shorten(text: &str) -> String {
     let mut short: String = text.chars().take(80).collect();
     if short.len() < text.len() {

@@ -77,6 +77,7 @@ pub struct Text<W: Write> {
 }
 
 impl<W: Write> Text<W> {
+    /// A writer that passes printable text to `to`.
     pub const fn new(to: W) -> Self {
         Self { to, begun: Vec::new() }
     }

@@ -7,7 +7,9 @@ use crate::ids::{CheckpointName, ForkName};
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{reference:?} is not a reference: {reason}")]
 pub struct BadReference {
+    /// The first 80 characters of the text.
     pub reference: String,
+    /// Why the text is not a reference, for the error message.
     pub reason: &'static str,
 }
 
@@ -26,16 +28,21 @@ impl Diagnose for BadReference {
 /// A reference as it was typed: `BASE` followed by any number of `~N`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
+    /// What the reference starts from.
     pub base: Base,
+    /// How many first parents to go back: the sum of all `~N`.
     pub back: u64,
     text: String,
 }
 
+/// The start of a reference, before any `~N`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Base {
     /// A fork, or the first digits of a version.
     Name(String),
+    /// `FORK@CHECKPOINT`: the version that the checkpoint pins.
     Checkpoint(ForkName, CheckpointName),
+    /// `run:ID`: the version that the run made. Holds what follows `run:`, unchecked.
     Run(String),
 }
 
@@ -46,6 +53,7 @@ impl Reference {
         &self.text
     }
 
+    /// Checks the form of a reference. Whether its target exists is for the vault to find out.
     pub fn parse(text: &str) -> Result<Self, BadReference> {
         let bad = |reason| BadReference { reference: text.chars().take(80).collect(), reason };
         let mut parts = text.split('~');

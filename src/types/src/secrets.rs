@@ -46,6 +46,7 @@ impl std::fmt::Debug for Secrets {
 }
 
 impl Secrets {
+    /// Takes secrets as pairs of a name, which messages show, and a value, which they never show.
     #[must_use]
     pub fn new<'v>(values: impl IntoIterator<Item = (String, &'v [u8])>) -> Self {
         let mut secrets = Self::default();
@@ -156,6 +157,7 @@ pub struct Watch<'s> {
 }
 
 impl<'s> Watch<'s> {
+    /// Takes the next bytes of the stream. A secret may span any number of calls.
     pub fn take(&mut self, bytes: &[u8]) {
         if self.found.is_some() || self.secrets.is_empty() {
             return;

@@ -11,18 +11,25 @@ use crate::zone::Zone;
 
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 
+/// A text that is not the quantity it should be. Holds the first 40 characters of the text.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum UnitError {
+    /// Not a size in bytes.
     #[error("{0:?} is not a size such as 500K or 20MiB")]
     Size(String),
+    /// A limit of zero.
     #[error("{0:?} as a limit leaves nothing at all")]
     Nothing(String),
+    /// Not a number of processors.
     #[error("{0:?} is not a number of processors")]
     Cpus(String),
+    /// Not a duration.
     #[error("{0:?} is not a duration such as 90s, 30m or 7d")]
     Span(String),
+    /// Neither a duration nor a time.
     #[error("{0:?} is neither a duration nor a time")]
     Since(String),
+    /// Not a time from 1970 on, in whole seconds.
     #[error("{0:?} is no time from 1970 on, in whole seconds")]
     Clock(String),
 }
@@ -132,13 +139,16 @@ impl FromStr for Span {
 /// A point in the past: so long ago, or a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
+    /// This long before now.
     Ago(Span),
+    /// An instant.
     At(Timestamp),
     /// By the clock of whoever asks.
     Local(DateTime),
 }
 
 impl Since {
+    /// The instant, given the current time and the caller's time zone. Fails for a local time outside of the range.
     pub fn at(self, now: Timestamp, zone: &Zone) -> Result<Timestamp, UnitError> {
         match self {
             Self::Ago(Span(seconds)) => Ok(now.plus_seconds(-seconds)),

@@ -2,11 +2,15 @@
 
 use crate::diagnose::Diagnose;
 
+/// A text that is not one of the words of an enum.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{found:?} is not a {what}; choose one of: {choices}")]
 pub struct WordError {
+    /// What the word stands for, such as `action`.
     pub what: &'static str,
+    /// The text.
     pub found: String,
+    /// The accepted words, separated by commas.
     pub choices: String,
 }
 
@@ -20,7 +24,23 @@ impl Diagnose for WordError {
     }
 }
 
-/// An enum whose variants have one word each.
+/// Declares a public enum whose variants have one word each, with `Display` and `FromStr`.
+///
+/// Takes the name of the enum, what a word stands for (used in the error), and the variants with their words:
+///
+/// ```
+/// avfs_types::words!(
+///     /// How sure a rule is.
+///     Fit, "fit", {
+///         /// The rule matches.
+///         Sure = "sure",
+///         /// The rule may match.
+///         Maybe = "may",
+///     }
+/// );
+/// assert_eq!("may".parse(), Ok(Fit::Maybe));
+/// assert_eq!(Fit::WORDS, ["sure", "may"]);
+/// ```
 #[macro_export]
 macro_rules! words {
     ($(#[$doc:meta])* $type:ident, $what:literal, { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
@@ -31,10 +51,12 @@ macro_rules! words {
         }
 
         impl $type {
-            /// Every one, in order.
+            /// All variants, in the order of their declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+            /// The words of all variants, in the same order.
             pub const WORDS: &'static [&'static str] = &[$($word),+];
 
+            /// The word of this variant; parsing it gives the variant back.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self {

@@ -16,11 +16,13 @@ impl Zone {
         Self(TimeZone::system())
     }
 
+    /// An instant as `2026-01-31 12:00:00` in this zone.
     #[must_use]
     pub fn show(&self, at: Timestamp) -> String {
         self.show_file_time(FileTime::from_nanos(at.0))
     }
 
+    /// The time of a file as `2026-01-31 12:00:00` in this zone; `@SECONDS.NANOS` if it is outside of the calendar.
     #[must_use]
     pub fn show_file_time(&self, time: FileTime) -> String {
         match jiff::Timestamp::new(time.seconds, 0) {
