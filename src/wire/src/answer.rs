@@ -6,13 +6,18 @@ use serde::Serialize;
 use avfs_types::diagnose::{Diagnose, naming_vault, with_causes};
 use avfs_types::secrets::Secrets;
 
+/// What every verb of `avfs` prints with `--json`: one object on one line.
 #[derive(Debug, Serialize)]
 pub struct Envelope<'a, T: Serialize> {
+    /// Always [`SCHEMA_VERSION`](crate::SCHEMA_VERSION).
     pub schema_version: u32,
     /// The verb, such as `fork.create`.
     pub kind: &'a str,
+    /// True if the verb did what was asked.
     pub success: bool,
+    /// The answer; its form depends on `kind`. Null on most errors, but some come with a result.
     pub result: Option<&'a T>,
+    /// Null if `success` is true.
     pub error: Option<&'a ErrorBody>,
 }
 
@@ -28,6 +33,7 @@ pub struct ErrorBody {
 }
 
 impl ErrorBody {
+    /// An error as it is printed: its code, its message with the causes, and its hint.
     #[must_use]
     pub fn of(error: &dyn Diagnose) -> Self {
         let message = with_causes(&error);

@@ -40,27 +40,35 @@ impl ItemState {
 pub struct BatchItemResult {
     /// Its number in the list, from 1.
     pub item: u64,
+    /// The id of the item, from the list.
     pub id: String,
     /// The command on one line.
     pub command: String,
+    /// How the item ended.
     pub state: ItemState,
     /// It was not run: a remembered result was taken.
     #[serde(default)]
     pub cached: bool,
+    /// The exit status; null if the command was killed or never ran.
     pub exit_code: Option<i32>,
+    /// The signal that killed the command.
     pub signal: Option<i32>,
+    /// The command was killed at its timeout.
     #[serde(default)]
     pub timed_out: bool,
     /// How often it was run.
     pub attempts: u32,
+    /// The run of the last attempt; null if the item never ran.
     pub run_id: Option<String>,
-    /// Where its changes are; nothing if it made none.
+    /// Where its changes are; null if it made none.
     pub fork: Option<String>,
     /// What it left: the version it made, or the one it began with.
     pub version: Option<String>,
+    /// Wall-clock time of all attempts in milliseconds.
     pub duration_ms: f64,
-    /// The end of what it wrote. Nothing for an item that a batch which was gone on with had done before.
+    /// The end of what it wrote. Null for an item that a batch which was gone on with had done before.
     pub stdout: Option<String>,
+    /// The end of what it wrote to standard error; null as for `stdout`.
     pub stderr: Option<String>,
     /// Why it has not succeeded, where its exit code does not say.
     pub reason: Option<String>,
@@ -90,18 +98,26 @@ impl BatchItemResult {
 /// How many items came to what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BatchCounts {
+    /// Items of the list.
     pub items: u64,
+    /// Items that exited with 0.
     pub succeeded: u64,
     /// Of those that succeeded, how many were not run.
     pub cached: u64,
+    /// Items that failed by themselves.
     pub failed: u64,
+    /// Items that the policy denied.
     pub denied: u64,
+    /// Items that could not be run or whose changes could not be kept.
     pub error: u64,
+    /// Items that were skipped because an item they need did not succeed.
     pub left_out: u64,
+    /// Items whose turn never came.
     pub not_run: u64,
 }
 
 impl BatchCounts {
+    /// Counts one more item.
     pub fn add(&mut self, result: &BatchItemResult) {
         self.items += 1;
         self.cached += u64::from(result.cached && result.state == ItemState::Succeeded);
@@ -115,6 +131,7 @@ impl BatchCounts {
         } += 1;
     }
 
+    /// True if no item failed, was denied, or was left out.
     #[must_use]
     pub fn all_succeeded(&self) -> bool {
         self.succeeded == self.items
@@ -124,6 +141,7 @@ impl BatchCounts {
 /// A batch that was run.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Batch {
+    /// The id of the batch: 10 hex digits.
     pub batch_id: String,
     /// `chain`, `fan-out` or `needs`.
     pub mode: &'static str,
@@ -131,7 +149,9 @@ pub struct Batch {
     pub base: String,
     /// The fork of a chain.
     pub fork: Option<String>,
+    /// How many items ended in which way.
     pub counts: BatchCounts,
+    /// Wall-clock time in milliseconds.
     pub duration_ms: f64,
     /// Items that had been done before this batch was gone on with.
     pub resumed: u64,
@@ -145,7 +165,9 @@ pub struct Batch {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum BatchAnswer {
+    /// A batch was run.
     Ran(Box<Batch>),
+    /// The batches of the vault were listed.
     Listed(BatchList),
 }
 
@@ -156,14 +178,18 @@ pub struct BatchList {
     pub batches: Vec<BatchObject>,
 }
 
+/// A batch in the vault.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct BatchObject {
+    /// The id of the batch: 10 hex digits.
     pub id: String,
+    /// When it started, RFC 3339 in UTC.
     pub started_at: String,
-    /// Nothing as long as something is left to do.
+    /// Null as long as something is left to do.
     pub ended_at: Option<String>,
     /// The digest of its list.
     pub list: String,
+    /// The version that its first items started from.
     pub base: String,
     /// How it is run.
     pub plan: serde_json::Value,

@@ -14,6 +14,7 @@ use avfs_types::clock::Timestamp;
 pub struct ReasonObject {
     /// Stable: never renamed.
     pub code: String,
+    /// The reason in words, for people.
     pub text: String,
 }
 
@@ -22,7 +23,7 @@ pub struct ReasonObject {
 pub struct CacheObject {
     /// `read` or `write`.
     pub mode: String,
-    /// What its result is found by; nothing if it cannot be remembered.
+    /// What its result is found by; null if it cannot be remembered.
     pub key: Option<String>,
     /// The run whose result was taken.
     pub cached_from: Option<String>,
@@ -35,17 +36,25 @@ pub struct CacheObject {
 /// A remembered result.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MemoObject {
+    /// The key that the result is found by, in hex digits.
     pub key: String,
+    /// The run that made the result.
     pub run_id: String,
-    /// As the request has it; nothing if the journal does not know the run.
+    /// As the request has it; null if the journal does not know the run.
     pub command: Value,
+    /// The exit status that the run ended with.
     pub exit_code: i32,
+    /// BLAKE3 of standard output.
     pub stdout_digest: String,
+    /// BLAKE3 of standard error.
     pub stderr_digest: String,
+    /// The version that the run started from.
     pub version_before: Option<String>,
-    /// Nothing if it changed nothing.
+    /// Null if it changed nothing.
     pub version_after: Option<String>,
+    /// When the result was stored, RFC 3339 in UTC.
     pub created_at: String,
+    /// When the result expires, RFC 3339 in UTC.
     pub expires_at: String,
     /// Why it cannot be had any more: `expired`, `version-gone` or `output-gone`. It goes with the next gc.
     pub lost: Option<&'static str>,
@@ -53,6 +62,7 @@ pub struct MemoObject {
     pub parts: BTreeMap<String, String>,
 }
 
+/// The result of `avfs cache list`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CacheList {
     /// Newest first.
@@ -61,24 +71,29 @@ pub struct CacheList {
     pub more: bool,
 }
 
+/// The result of `avfs cache forget`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CacheForget {
+    /// The results that are no longer remembered.
     pub forgotten: Vec<MemoObject>,
 }
 
 /// Whether a remembered result was taken for a run, or would be for a request, and why not.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CacheExplain {
-    /// The run that this is about; nothing for a request.
+    /// The run that this is about; null for a request.
     pub run_id: Option<String>,
     /// `hit`, `miss`, or `not_asked` of a run without `--cache`.
     pub outcome: &'static str,
     /// The run whose result was, or would be, taken.
     pub cached_from: Option<String>,
+    /// The key that a result is looked up by; null if the run cannot be remembered.
     pub key: Option<String>,
+    /// Why no remembered result was, or would be, used.
     pub missed: Vec<ReasonObject>,
     /// Of a run: its own result can be found now. Of a request: it would be remembered with `--cache write`.
     pub remembered: bool,
+    /// Why the run's own result is not, or would not be, remembered.
     pub not_remembered: Vec<ReasonObject>,
     /// Of the result that would be taken for a request.
     pub found: Option<FoundObject>,
@@ -87,15 +102,21 @@ pub struct CacheExplain {
 /// A result that would be taken.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FoundObject {
+    /// The exit status of the remembered run.
     pub exit_code: i32,
+    /// BLAKE3 of standard output.
     pub stdout_digest: String,
+    /// BLAKE3 of standard error.
     pub stderr_digest: String,
     /// Whether it changed files.
     pub changed: bool,
     /// The files after it: with the times of the remembered run, and without any.
     pub tree: String,
+    /// The digest of the tree without modification times.
     pub content: String,
+    /// When the result was stored, RFC 3339 in UTC.
     pub created_at: String,
+    /// When the result expires, RFC 3339 in UTC.
     pub expires_at: String,
     /// The same, for people.
     #[serde(skip)]

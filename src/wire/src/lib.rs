@@ -1,7 +1,28 @@
-//! The wire types of `--json`: mirrors of what the library knows, kept apart so that it can change.
+//! The JSON of avfs: what `avfs --json` and `avfs-run --json` print, what command lists and workers read, and the JSON
+//! schema of all of it.
 //!
-//! Fields are only added; a change of meaning is another [`SCHEMA_VERSION`].
+//! The types mirror those of the other crates, so that those can change while the JSON stays: fields are only added, a
+//! change of meaning is another [`SCHEMA_VERSION`]. Doc comments of these types are the descriptions in the schema.
+//! Times are RFC 3339 in UTC, digests and ids are hex digits, and a field without a value is null.
+//!
+//! This crate never opens a vault and never decides anything; `avfs-present` fills the types in.
+//!
+//! ```
+//! use avfs_types::reference::Reference;
+//! use avfs_wire::{Envelope, ErrorBody, SCHEMA_VERSION, VaultDelete};
+//!
+//! let result = VaultDelete { vault: "/home/user/project/.avfs/vault.db".to_owned() };
+//! let (schema_version, kind) = (SCHEMA_VERSION, "vault.delete");
+//! let envelope = Envelope { schema_version, kind, success: true, result: Some(&result), error: None };
+//! let json = serde_json::to_value(&envelope)?;
+//! assert_eq!(json["result"]["vault"], "/home/user/project/.avfs/vault.db");
+//!
+//! let error = ErrorBody::of(&Reference::parse("main~x").unwrap_err());
+//! assert_eq!(error.code, "ref.invalid");
+//! # Ok::<(), serde_json::Error>(())
+//! ```
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 mod answer;
 mod approvals;

@@ -24,6 +24,7 @@ pub struct ListHeader {
     /// The vault the list was recorded in, in hex digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vault_id: Option<String>,
+    /// When the list was recorded, RFC 3339 in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded_at: Option<String>,
     /// Where the commands saw the workspace, unless an item says otherwise.
@@ -46,18 +47,22 @@ pub struct ListItem {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<IdForm>")]
     pub needs: Vec<String>,
+    /// The state that the command started from when it was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<ListStart>,
+    /// The outcome that was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<ListExpected>,
     /// How often it is tried again if it fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
+    /// Differences that do not count when the item is replayed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<ListNoise>,
     /// The run it was recorded from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
+    /// The request; its keys are part of this object.
     #[serde(flatten, serialize_with = "said_only")]
     pub request: RequestFile,
 }
@@ -66,6 +71,7 @@ pub struct ListItem {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ListStart {
+    /// The id of the version.
     pub version: Option<String>,
     /// The digest of the tree.
     pub tree: Option<String>,
@@ -77,12 +83,15 @@ pub struct ListStart {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ListExpected {
+    /// The exit status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u8>,
+    /// The signal that killed the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<u8>,
     /// BLAKE3 of what it wrote.
     pub stdout: Option<String>,
+    /// BLAKE3 of what it wrote to standard error.
     pub stderr: Option<String>,
     /// The digest of the tree it left.
     pub tree: Option<String>,

@@ -6,6 +6,7 @@ use avfs_request::request_file::{RequestFile, RequestFileError, json_problem};
 
 use crate::list::said_only;
 
+/// One line that a worker reads from its standard input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Order {
@@ -27,30 +28,41 @@ pub struct Order {
 /// What is remembered for a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Looked {
+    /// Null if no result is remembered.
     pub found: Option<LookedFound>,
 }
 
 /// A result that would be taken, digests in hex digits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LookedFound {
+    /// The run that made the result.
     pub run_id: String,
+    /// The exit status of that run.
     pub exit_code: i32,
+    /// BLAKE3 of standard output.
     pub stdout_digest: String,
+    /// BLAKE3 of standard error.
     pub stderr_digest: String,
+    /// The digest of the tree after the run, times included.
     pub tree: String,
+    /// The digest of that tree without modification times.
     pub content: String,
-    /// The version with these files; nothing if the command left what it found.
+    /// The version with these files; null if the command left what it found.
     pub version: Option<String>,
 }
 
+/// The item of a batch that an order belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OrderItem {
+    /// The id of the batch.
     pub batch: String,
+    /// The item's place in the list, from 0.
     pub number: u64,
 }
 
 impl Order {
+    /// Reads one line. Fails on invalid JSON, an unknown key, or a schema version that is not supported.
     pub fn parse(line: &str) -> Result<Self, RequestFileError> {
         let order: Self = serde_json::from_str(line).map_err(|error| json_problem(&error))?;
         order.request.check_version()?;

@@ -6,42 +6,56 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+/// A recording: a named range of runs in the journal.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RecordingObject {
+    /// The name of the recording.
     pub name: String,
-    /// The fork whose runs are recorded; nothing for all of them.
+    /// The fork whose runs are recorded; null for all of them.
     pub fork: Option<String>,
+    /// Whether runs are still added.
     pub open: bool,
     /// The `seq` of the last run before it began, and of the last before it ended.
     pub after_run: i64,
+    /// The `seq` of its last run; null while it is open.
     pub last_run: Option<i64>,
+    /// When it started, RFC 3339 in UTC.
     pub started_at: String,
+    /// When it was stopped; null while it is open.
     pub stopped_at: Option<String>,
 }
 
+/// The result of `avfs record start` and `avfs record delete`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RecordOne {
+    /// The recording.
     pub recording: RecordingObject,
 }
 
+/// The result of `avfs record stop`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RecordStop {
+    /// The recording, which is no longer open.
     pub recording: RecordingObject,
     /// How many runs it holds, those that a list leaves out included.
     pub runs: u64,
 }
 
+/// The result of `avfs record list`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RecordList {
+    /// All recordings of the vault.
     pub recordings: Vec<RecordingObject>,
 }
 
+/// The result of `avfs record export`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RecordExport {
     /// The file that was written.
     pub output: Option<String>,
     /// Without one the lines of the list, the header first.
     pub list: Option<Vec<Value>>,
+    /// Items of the list.
     pub items: u64,
     /// Runs that are not in the list, by what they are instead: a state, or `unreadable`.
     pub left_out: BTreeMap<String, u64>,

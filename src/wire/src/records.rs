@@ -5,83 +5,125 @@ use serde::Serialize;
 
 use serde_json::Value;
 
+/// A version of the workspace.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct VersionObject {
+    /// The digest of the version's record, in hex digits.
     pub id: String,
     /// Digest of the tree, times included.
     pub root: String,
     /// Digest of the tree without modification times: equal for equal content.
     pub content: String,
+    /// The ids of its parents; the first is the version it replaced on its fork.
     pub parents: Vec<String>,
+    /// The run that made it; null if none did.
     pub run: Option<String>,
+    /// What the version is for, in words.
     pub message: String,
+    /// The user who made it.
     pub author: String,
+    /// When it was made, RFC 3339 in UTC.
     pub at: String,
+    /// When it was made, in nanoseconds since 1970.
     pub at_ns: i64,
+    /// Entries of the tree.
     pub entries: u64,
+    /// Bytes of all files, each hardlinked name counted.
     pub bytes: u64,
     /// Set when the files were given up by a prune.
     pub pruned_at: Option<String>,
 }
 
+/// How long a fork lives.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum LifeName {
+    /// Until it is deleted.
     Persistent,
+    /// Until it expires.
     Ephemeral,
 }
 
+/// A fork.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ForkObject {
+    /// The name of the fork.
     pub name: String,
+    /// The version at its head.
     pub head: String,
     /// The version it began at.
     pub base: String,
     /// The fork that version was taken from.
     pub parent: Option<String>,
+    /// When it was created, RFC 3339 in UTC.
     pub created_at: String,
+    /// How long it lives.
     pub life: LifeName,
+    /// When a gc removes it; null for a persistent fork.
     pub expires_at: Option<String>,
 }
 
+/// A checkpoint: a label that pins a version.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CheckpointObject {
+    /// The fork that it belongs to.
     pub fork: String,
+    /// The name of the checkpoint, unique in its fork.
     pub name: String,
+    /// The id of the version that it pins.
     pub version: String,
     /// Made by a run, not by hand: a prune may take it.
     pub automatic: bool,
+    /// What the checkpoint is for, in words.
     pub message: String,
+    /// When it was saved, RFC 3339 in UTC.
     pub at: String,
 }
 
+/// The state of a run in the journal.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStateName {
+    /// The command ran to its end.
     Completed,
+    /// avfs could not run the command, or could not keep its changes.
     Failed,
+    /// avfs died before the run ended.
     Interrupted,
+    /// The command ended, but its changes are not in the vault yet: `avfs recover` captures them.
     Recoverable,
+    /// The policy denied the run.
     Denied,
+    /// The request waits for a person.
     ApprovalRequired,
 }
 
 /// A row of the journal.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RunObject {
+    /// Its place in the journal; later runs have larger numbers.
     pub seq: i64,
+    /// The id of the run: 10 hex digits.
     pub id: String,
     /// Where its changes went.
     pub fork: String,
+    /// How it stands.
     pub state: RunStateName,
+    /// The version that it started from; null if it did not start.
     pub version_before: Option<String>,
-    /// Nothing if it changed nothing.
+    /// Null if it changed nothing.
     pub version_after: Option<String>,
+    /// When it started, RFC 3339 in UTC.
     pub started_at: String,
+    /// When it ended, RFC 3339 in UTC.
     pub ended_at: Option<String>,
+    /// The exit status; null if the command was killed or never ran.
     pub exit_code: Option<i32>,
+    /// The signal that killed the command.
     pub signal: Option<i32>,
+    /// When its changes were applied to the directory; null if they were not.
     pub applied_at: Option<String>,
+    /// When its changes were discarded; null if they were not.
     pub discarded_at: Option<String>,
     /// The run whose result was taken for it.
     pub cached_from: Option<String>,
@@ -89,23 +131,35 @@ pub struct RunObject {
     pub command: Value,
 }
 
+/// A row of the audit log.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AuditRow {
+    /// The number of the row, from 1.
     pub seq: i64,
+    /// When it was written, RFC 3339 in UTC.
     pub at: String,
+    /// When it was written, in nanoseconds since 1970.
     pub at_ns: i64,
+    /// The user who did it.
     pub actor: String,
+    /// What was done, such as `fork.create`.
     pub action: String,
+    /// What it was done to, such as the name of a fork.
     pub subject: String,
+    /// The state before, such as the id of a version.
     pub before: Option<String>,
+    /// The state after.
     pub after: Option<String>,
+    /// More about it, in words; may be empty.
     pub detail: String,
+    /// The digest of this row, which covers the row before it.
     pub digest: String,
 }
 
 /// One line of `avfs audit export`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AuditLine {
+    /// The row; its fields are part of this object.
     #[serde(flatten)]
     pub row: AuditRow,
     /// The digest of the row before, which this row's covers; zeros for the first.

@@ -12,6 +12,7 @@ use crate::entry::ChangeObject;
 pub struct DifferenceObject {
     /// `exit`, `stdout`, `stderr`, `tree` or `times`.
     pub what: &'static str,
+    /// The difference in words.
     pub text: String,
     /// Declared noise explains it.
     pub noise: bool,
@@ -22,6 +23,7 @@ pub struct DifferenceObject {
 pub struct ReplayItemResult {
     /// Its number in the list, from 1.
     pub item: u64,
+    /// The id of the item, from the list.
     pub id: String,
     /// The command on one line.
     pub command: String,
@@ -29,12 +31,15 @@ pub struct ReplayItemResult {
     pub verdict: &'static str,
     /// It was not run: a remembered result was compared.
     pub cached: bool,
+    /// In what the run differs from what was recorded, noise included.
     pub differences: Vec<DifferenceObject>,
     /// The run that replayed it.
     pub run_id: Option<String>,
     /// What it left; kept for a week where it diverged.
     pub version: Option<String>,
+    /// The version that was recorded; null if it is not known.
     pub expected_version: Option<String>,
+    /// Wall-clock time in milliseconds.
     pub duration_ms: f64,
     /// Why it could not be run.
     pub reason: Option<String>,
@@ -69,6 +74,7 @@ words!(
         Identical = "identical",
         /// They differ in nothing but declared noise.
         Equivalent = "equivalent",
+        /// They differ in more than declared noise.
         Diverged = "diverged",
         /// There was nothing recorded to compare with.
         Unrecorded = "unrecorded",
@@ -78,11 +84,17 @@ words!(
 /// How many runs came to what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ReplayCounts {
+    /// Runs of the list.
     pub items: u64,
+    /// Runs that are identical.
     pub identical: u64,
+    /// Runs that differ in declared noise alone.
     pub equivalent: u64,
+    /// Runs that diverged.
     pub diverged: u64,
+    /// Runs that have nothing recorded.
     pub unrecorded: u64,
+    /// Runs that could not be run.
     pub error: u64,
     /// It ended before they were come to, or what they wait for could not be run.
     pub not_run: u64,
@@ -91,6 +103,7 @@ pub struct ReplayCounts {
 }
 
 impl ReplayCounts {
+    /// Counts one more run; `None` is one that could not be run.
     pub fn add(&mut self, verdict: Option<ReplayVerdict>, cached: bool) {
         self.items += 1;
         self.cached += u64::from(cached);
@@ -124,7 +137,9 @@ pub struct Replay {
     pub source: String,
     /// The verdict on all: the worst one.
     pub verdict: &'static str,
+    /// How many runs came to which verdict.
     pub counts: ReplayCounts,
+    /// Wall-clock time in milliseconds.
     pub duration_ms: f64,
     /// The first run that diverged.
     pub first_diverged: Option<ReplayItemResult>,

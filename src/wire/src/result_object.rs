@@ -10,31 +10,46 @@ use crate::text::{PathText, tail};
 /// Changes that are listed; the counts tell of all.
 pub const CHANGES_MAX: usize = 1000;
 
+/// What the command used, its children included.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct UsageObject {
+    /// CPU time in user mode, in milliseconds.
     pub user_ms: f64,
+    /// CPU time in the kernel, in milliseconds.
     pub system_ms: f64,
+    /// The largest resident set of one process, in bytes.
     pub max_rss_bytes: u64,
 }
 
+/// Where the time went, in milliseconds.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct PhasesObject {
+    /// Finding the vault and the version, and asking the policy.
     pub resolve: f64,
+    /// Building the sandbox.
     pub mount: f64,
+    /// The command itself.
     pub execute: f64,
+    /// Reading what the command changed.
     pub capture: f64,
+    /// Writing the new version.
     pub commit: f64,
 }
 
+/// A changed path that is not part of the version.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LeftOutObject {
+    /// The path; its fields are part of this object.
     #[serde(flatten)]
     pub path: PathText,
+    /// Why the path was left out.
     pub reason: String,
 }
 
+/// A change that tools of the host execute or read by themselves once it is applied.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RunsOnHostObject {
+    /// The path; its fields are part of this object.
     #[serde(flatten)]
     pub path: PathText,
     /// `executed`, or `read_by_agents`.
@@ -45,15 +60,21 @@ pub struct RunsOnHostObject {
     pub link: Option<PathText>,
 }
 
+/// A system call that seccomp refused.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RefusedCallObject {
+    /// The name of the system call.
     pub call: String,
+    /// How often it was refused.
     pub count: u64,
 }
 
+/// A connection that the command asked its proxy for.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ConnectionObject {
+    /// The host that was asked for: a name or an address.
     pub host: String,
+    /// The port that was asked for.
     pub port: u16,
     /// The address that was dialled, or that it was refused for.
     pub address: Option<String>,
@@ -61,17 +82,22 @@ pub struct ConnectionObject {
     pub verdict: &'static str,
     /// Why it was refused or failed.
     pub reason: Option<String>,
+    /// Bytes that the command sent.
     pub bytes_up: u64,
+    /// Bytes that the command received.
     pub bytes_down: u64,
     /// Since the command began.
     pub began_ms: f64,
+    /// How long the connection was open, in milliseconds.
     pub lasted_ms: f64,
 }
 
+/// Something the caller should know that is not an error.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NoteObject {
     /// Stable: never renamed.
     pub code: String,
+    /// The note in words.
     pub text: String,
 }
 
@@ -80,6 +106,7 @@ pub struct NoteObject {
 pub struct ChangeReportObject {
     /// `tree`, `stat` or `patch`.
     pub form: &'static str,
+    /// The changes in this form.
     pub text: String,
     /// Changes that are not in it.
     pub left_off: u64,
@@ -87,32 +114,52 @@ pub struct ChangeReportObject {
     pub shortened: u64,
 }
 
+/// What came of a command that ran.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ResultObject {
+    /// The id of the run: 10 hex digits.
     pub run_id: String,
-    /// Where the changes are; nothing if there are none.
+    /// Where the changes are; null if there are none.
     pub fork: Option<String>,
+    /// The version that the command started from.
     pub version_before: Option<String>,
+    /// The version with the changes; null if there are none.
     pub version_after: Option<String>,
+    /// The checkpoint that was saved before the command ran.
     pub checkpoint_before: Option<String>,
+    /// The checkpoint that was saved after it.
     pub checkpoint_after: Option<String>,
+    /// The exit status; null if the command was killed.
     pub exit_code: Option<u8>,
+    /// The signal that killed the command.
     pub signal: Option<i32>,
+    /// The command was killed at its timeout.
     pub timed_out: bool,
     /// The limit the command was ended for: `memory`, `disk`, `files` or `file_size`.
     pub stopped_by: Option<&'static str>,
+    /// When the command started, RFC 3339 in UTC.
     pub started_at: String,
+    /// Wall-clock time of the command in milliseconds.
     pub duration_ms: f64,
+    /// Standard output, as far as it was kept.
     pub stdout: String,
+    /// Standard error, as far as it was kept.
     pub stderr: String,
+    /// Whether `stdout` lacks a part of the output.
     pub stdout_truncated: bool,
+    /// Whether `stderr` lacks a part of the output.
     pub stderr_truncated: bool,
+    /// `utf-8` or `base64`.
     pub stdout_encoding: &'static str,
+    /// `utf-8` or `base64`.
     pub stderr_encoding: &'static str,
-    /// BLAKE3 of what is in `stdout` and `stderr`; nothing where it streamed and was not kept.
+    /// BLAKE3 of what is in `stdout` and `stderr`; null where it streamed and was not kept.
     pub stdout_digest: Option<String>,
+    /// BLAKE3 of what is in `stderr`; null as for `stdout_digest`.
     pub stderr_digest: Option<String>,
+    /// The changes, at most 1000 of them.
     pub changes: Vec<ChangeObject>,
+    /// How many changes there are of each kind, those not listed included.
     pub change_counts: ChangeTotals,
     /// Changes that are not listed.
     pub changes_left_off: usize,
@@ -132,7 +179,7 @@ pub struct ResultObject {
     pub connections_left_off: u64,
     /// System calls the command was refused, as far as the kernel tells.
     pub refused_calls: Vec<RefusedCallObject>,
-    /// Paths written to the bound directory; nothing if that was not asked for.
+    /// Paths written to the bound directory; null if that was not asked for.
     pub applied: Option<u64>,
     /// Nothing was executed: the result of another run was taken.
     pub cached: bool,
@@ -140,10 +187,13 @@ pub struct ResultObject {
     pub cached_from: Option<String>,
     /// The result can be taken for a run like this one.
     pub remembered: bool,
-    /// What the cache had to do with it; nothing if it was not asked for.
+    /// What the cache had to do with it; null if it was not asked for.
     pub cache: Option<CacheObject>,
+    /// What the command used.
     pub usage: UsageObject,
+    /// Where the time went, in milliseconds.
     pub phases_ms: PhasesObject,
+    /// What else the caller should know.
     pub notes: Vec<NoteObject>,
 }
 

@@ -15,6 +15,7 @@ use crate::{approvals, attempts, cache, policy, recordings, results, runs, upkee
 
 /// A kind and how the schema of its result is made.
 pub struct Kind {
+    /// The verb, such as `fork.create`.
     pub name: &'static str,
     result: fn(&mut SchemaGenerator) -> Schema,
 }

@@ -9,6 +9,7 @@ use avfs_types::path::TreePath;
 /// A path: as it is where it is UTF-8; otherwise escaped, with its bytes beside it.
 #[derive(Clone, Debug, Serialize, JsonSchema, PartialEq, Eq)]
 pub struct PathText {
+    /// The path relative to the root, without a leading slash; `.` for the root.
     pub path: String,
     /// Only for a path that is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -16,6 +17,7 @@ pub struct PathText {
 }
 
 impl PathText {
+    /// The JSON form of a path.
     #[must_use]
     pub fn of(path: &TreePath) -> Self {
         if path.is_root() {

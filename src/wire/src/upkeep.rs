@@ -5,8 +5,10 @@ use serde::Serialize;
 
 use crate::records::{AuditLine, AuditRow};
 
+/// The result of `avfs audit list`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AuditList {
+    /// The newest rows that match, oldest first.
     pub rows: Vec<AuditRow>,
     /// Older rows that were left off.
     pub left_off: u64,
@@ -15,165 +17,238 @@ pub struct AuditList {
 /// With `--json`; without it each row is a line of its own.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AuditExport {
+    /// All rows, oldest first.
     pub rows: Vec<AuditLine>,
 }
 
+/// The result of `avfs audit verify`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AuditVerify {
+    /// Rows that were checked.
     pub rows: u64,
+    /// The newest row; null for an empty log. Note it elsewhere to detect a log that was cut off.
     pub head: Option<AuditVerifyHead>,
+    /// What is wrong with the chain; empty if it is whole.
     pub problems: Vec<String>,
 }
 
+/// The newest row of the audit log.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AuditVerifyHead {
+    /// The number of the row.
     pub seq: i64,
+    /// The digest of the row, which covers all rows before it.
     pub digest: String,
 }
 
+/// The result of `avfs gc`. Counts what was removed.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Gc {
     /// Forks that had expired.
     pub forks: u64,
+    /// Versions that nothing led to.
     pub versions: u64,
+    /// Trees that no version needs.
     pub trees: u64,
+    /// Blobs that no tree needs.
     pub blobs: u64,
     /// Remembered results that had expired, or lost a version.
     pub results: u64,
+    /// Bytes of the vault file before.
     pub file_bytes_before: u64,
+    /// Bytes of the vault file after.
     pub file_bytes_after: u64,
 }
 
+/// The result of `avfs prune`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Prune {
+    /// True if nothing was removed.
     pub dry_run: bool,
+    /// The ids of the versions that lost their files.
     pub versions: Vec<String>,
+    /// The checkpoints that were removed with them.
     pub checkpoints: Vec<PruneCheckpoint>,
 }
 
 /// An automatic checkpoint that went with its version.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PruneCheckpoint {
+    /// The fork of the checkpoint.
     pub fork: String,
+    /// The name of the checkpoint.
     pub name: String,
 }
 
+/// The result of `avfs compact`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Compact {
+    /// Bytes of the vault file before.
     pub file_bytes_before: u64,
+    /// Bytes of the vault file after.
     pub file_bytes_after: u64,
 }
 
+/// The result of `avfs fsck`. Counts what was checked.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Fsck {
+    /// Versions.
     pub versions: u64,
+    /// Trees.
     pub trees: u64,
+    /// Blobs.
     pub blobs: u64,
+    /// Rows of the audit log.
     pub audit_rows: u64,
+    /// Runs of the journal.
     pub runs: u64,
     /// Remembered results.
     pub results: u64,
+    /// What is damaged; empty if the vault is whole.
     pub findings: Vec<FsckFinding>,
     /// What was put back from a directory, with --heal: the findings are those that are left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub healed: Option<FsckHealed>,
 }
 
+/// What `avfs fsck --heal` put back.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FsckHealed {
+    /// The directory that had the content.
     pub from: String,
+    /// Blobs that are whole again.
     pub blobs: u64,
+    /// Trees that are whole again.
     pub trees: u64,
 }
 
+/// One thing that is damaged.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FsckFinding {
+    /// The stable code of the damage.
     pub code: String,
+    /// What is damaged, in words.
     pub message: String,
 }
 
+/// The result of `avfs stats`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Stats {
+    /// The path of the vault file.
     pub vault: String,
+    /// Forks.
     pub forks: u64,
+    /// Checkpoints.
     pub checkpoints: u64,
+    /// Versions, pruned ones included.
     pub versions: u64,
+    /// Trees.
     pub trees: u64,
+    /// Bytes of the trees as stored.
     pub tree_bytes: u64,
+    /// Blobs.
     pub blobs: u64,
     /// Bytes of the blobs as stored, and of the content they stand for.
     pub blob_stored_bytes: u64,
+    /// Bytes of the content that the blobs stand for.
     pub blob_content_bytes: u64,
+    /// Rows of the audit log.
     pub audit_rows: u64,
+    /// Runs of the journal.
     pub runs: u64,
+    /// Bytes of the vault file.
     pub file_bytes: u64,
+    /// Bytes within the file that are not in use.
     pub free_bytes: u64,
 }
 
+/// The result of `avfs quota show` and `avfs quota set`. A limit is null if there is none.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct QuotaShow {
+    /// The most bytes in use in the vault file.
     pub bytes: Option<u64>,
+    /// The most versions whose content is kept.
     pub versions: Option<u64>,
+    /// The most entries of one version.
     pub files: Option<u64>,
+    /// Bytes in use in the vault file.
     pub bytes_used: u64,
+    /// Versions whose content is kept.
     pub versions_used: u64,
 }
 
+/// The result of `avfs config show`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ConfigShow {
     /// In the order in which they are laid over each other.
     pub files: Vec<ConfigFile>,
+    /// Every setting and its value.
     pub settings: Vec<ConfigSetting>,
     /// Keys that the directory's file sets and a run does not take: they would open its sandbox.
     pub not_taken: Vec<String>,
 }
 
+/// A configuration file.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ConfigFile {
     /// Whose it is: `system`, `user` or `directory`.
     pub layer: &'static str,
+    /// The path of the file.
     pub path: String,
+    /// Whether the file exists.
     pub found: bool,
 }
 
+/// A setting.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ConfigSetting {
     /// Such as `run.timeout`.
     pub key: String,
     /// True if it may have any number of values, false if it has exactly one.
     pub list: bool,
+    /// Its values; more than one for a list only.
     pub values: Vec<ConfigValue>,
 }
 
+/// A value and what set it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ConfigValue {
+    /// The value as text.
     pub value: String,
     /// What set it: `default`, `file` or `variable`.
     pub origin: &'static str,
     /// The file that set it, and the line of the file.
     pub file: Option<String>,
+    /// The line in `file`, from 1.
     pub line: Option<u64>,
     /// The variable that set it.
     pub variable: Option<String>,
 }
 
+/// The result of `avfs schema`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SchemaResult {
     /// The JSON Schema that `avfs schema` prints.
     pub schema: serde_json::Value,
 }
 
+/// The result of `avfs completions`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Completions {
+    /// The shell that the script is for.
     pub shell: String,
+    /// The script.
     pub script: String,
 }
 
+/// The result of `avfs man`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Man {
+    /// The pages.
     pub pages: Vec<ManPage>,
 }
 
+/// One manual page.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ManPage {
     /// Such as `avfs-fork-create.1`.
