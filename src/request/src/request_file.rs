@@ -7,7 +7,6 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::str::FromStr;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
@@ -33,7 +32,8 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub const REQUEST_BYTES_MAX: usize = 16 << 20;
 
 /// What is asked for.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct RequestFile {
     /// The version of this format; 1 if nothing is said.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use avfs_types::base64::base64;
@@ -18,14 +17,16 @@ use crate::extra::Extra;
 use crate::reproducible::Reproducible;
 use crate::request::ExecutionRequest;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum CommandText {
     Argv(Vec<String>),
     Shell(String),
 }
 
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RequestObject {
     pub command: CommandText,
     pub command_mode: &'static str,

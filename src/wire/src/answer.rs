@@ -1,6 +1,5 @@
 //! The one object every verb prints with `--json`.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use avfs_types::diagnose::{Diagnose, naming_vault, with_causes};
@@ -22,7 +21,8 @@ pub struct Envelope<'a, T: Serialize> {
 }
 
 /// What failed, or why the answer is "no".
-#[derive(Clone, Debug, Serialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorBody {
     /// Stable: never renamed.
     pub code: String,

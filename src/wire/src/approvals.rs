@@ -1,11 +1,11 @@
 //! The `result` of the verbs about approvals.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 /// The state of an approval.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalStateName {
     /// Nobody has decided yet.
@@ -35,7 +35,8 @@ impl ApprovalStateName {
 }
 
 /// A request that a person has to decide, or has decided.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApprovalObject {
     /// The id of the approval: 10 hex digits.
     pub id: String,
@@ -62,7 +63,8 @@ pub struct ApprovalObject {
 }
 
 /// The result of `avfs approvals list`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApprovalsList {
     /// Newest first.
     pub approvals: Vec<ApprovalObject>,
@@ -71,7 +73,8 @@ pub struct ApprovalsList {
 }
 
 /// The result of `avfs approvals show`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApprovalsShow {
     /// The approval; its fields are part of this object.
     #[serde(flatten)]
@@ -83,7 +86,8 @@ pub struct ApprovalsShow {
 }
 
 /// An answer that was given.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApprovalsAnswer {
     /// The approval after the answer; its fields are part of this object.
     #[serde(flatten)]

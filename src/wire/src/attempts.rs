@@ -1,6 +1,5 @@
 //! The `result` of `avfs bisect` and `avfs race`.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -8,7 +7,8 @@ use crate::answer::ErrorBody;
 use crate::records::{RunObject, VersionObject};
 
 /// How one command ended that was run for a verb.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EndedObject {
     /// The run in the journal; null if there is no such run.
     pub run_id: Option<String>,
@@ -23,7 +23,8 @@ pub struct EndedObject {
 }
 
 /// The first version of a history that a test fails on.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bisect {
     /// The fork whose history was searched.
     pub fork: String,
@@ -44,7 +45,8 @@ pub struct Bisect {
 }
 
 /// The test was run on a version.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BisectProbe {
     /// The id of the version.
     pub version: String,
@@ -56,7 +58,8 @@ pub struct BisectProbe {
 }
 
 /// The outcome of a test on one version.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictName {
     /// The test exited with 0.
@@ -68,7 +71,8 @@ pub enum VerdictName {
 }
 
 /// Attempts from the same version, and which of them is kept.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Race {
     /// The version that all of them began with.
     pub base: String,
@@ -83,7 +87,8 @@ pub struct Race {
 }
 
 /// One attempt of a race.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RaceAttempt {
     /// From 1; what `AVFS_ATTEMPT` is in it.
     pub attempt: u64,
@@ -105,7 +110,8 @@ pub struct RaceAttempt {
 }
 
 /// What became of an attempt.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptState {
     /// Somebody had won before its turn came.

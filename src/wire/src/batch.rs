@@ -1,10 +1,10 @@
 //! What is told of a batch: a line for each item, and the `result` of the verb.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What became of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ItemState {
     /// It exited with 0.
@@ -36,7 +36,8 @@ impl ItemState {
 }
 
 /// One line of `--results`: an item and what became of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BatchItemResult {
     /// Its number in the list, from 1.
     pub item: u64,
@@ -96,7 +97,8 @@ impl BatchItemResult {
 }
 
 /// How many items came to what.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BatchCounts {
     /// Items of the list.
     pub items: u64,
@@ -139,7 +141,8 @@ impl BatchCounts {
 }
 
 /// A batch that was run.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Batch {
     /// The id of the batch: 10 hex digits.
     pub batch_id: String,
@@ -162,7 +165,8 @@ pub struct Batch {
 }
 
 /// What `avfs batch` answers: what it ran, or with `--list` what there is.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum BatchAnswer {
     /// A batch was run.
@@ -172,14 +176,16 @@ pub enum BatchAnswer {
 }
 
 /// The batches of a vault.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BatchList {
     /// Newest first.
     pub batches: Vec<BatchObject>,
 }
 
 /// A batch in the vault.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BatchObject {
     /// The id of the batch: 10 hex digits.
     pub id: String,

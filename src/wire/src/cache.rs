@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -10,7 +9,8 @@ use avfs_types::Zone;
 use avfs_types::clock::Timestamp;
 
 /// Why a result is not remembered, or why none was found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReasonObject {
     /// Stable: never renamed.
     pub code: String,
@@ -19,7 +19,8 @@ pub struct ReasonObject {
 }
 
 /// What the cache had to do with a run; the journal has it too.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheObject {
     /// `read` or `write`.
     pub mode: String,
@@ -34,7 +35,8 @@ pub struct CacheObject {
 }
 
 /// A remembered result.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoObject {
     /// The key that the result is found by, in hex digits.
     pub key: String,
@@ -63,7 +65,8 @@ pub struct MemoObject {
 }
 
 /// The result of `avfs cache list`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheList {
     /// Newest first.
     pub results: Vec<MemoObject>,
@@ -72,14 +75,16 @@ pub struct CacheList {
 }
 
 /// The result of `avfs cache forget`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheForget {
     /// The results that are no longer remembered.
     pub forgotten: Vec<MemoObject>,
 }
 
 /// Whether a remembered result was taken for a run, or would be for a request, and why not.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheExplain {
     /// The run that this is about; null for a request.
     pub run_id: Option<String>,
@@ -100,7 +105,8 @@ pub struct CacheExplain {
 }
 
 /// A result that would be taken.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FoundObject {
     /// The exit status of the remembered run.
     pub exit_code: i32,

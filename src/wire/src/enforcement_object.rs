@@ -1,10 +1,10 @@
 //! What was enforced in a run, as an envelope tells it.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Where the changes of a run were kept while it ran.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScratchObject {
     /// `memory` or `disk`.
     pub kind: &'static str,
@@ -13,7 +13,8 @@ pub struct ScratchObject {
 }
 
 /// A limit that held.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitObject {
     /// `memory`, `cpus`, `pids`, `disk`, `files` or `file_size`.
     pub limit: &'static str,
@@ -24,14 +25,16 @@ pub struct LimitObject {
 }
 
 /// The Landlock of the kernel.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LandlockObject {
     /// The version of the Landlock ABI.
     pub abi: u32,
 }
 
 /// What was enforced during a run, which may be less than what was asked for.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EnforcementObject {
     /// How the command was confined.
     pub backend: &'static str,

@@ -1,12 +1,12 @@
 //! Entries of a tree and changes between trees on the wire.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::text::PathText;
 
 /// The type of an entry.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NodeKind {
     /// A regular file.
@@ -20,7 +20,8 @@ pub enum NodeKind {
 }
 
 /// One entry of a tree.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EntryObject {
     /// The path of the entry; its fields are part of this object.
     #[serde(flatten)]
@@ -49,7 +50,8 @@ pub struct EntryObject {
 }
 
 /// What happened to a path.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKindName {
     /// The path is new.
@@ -69,7 +71,8 @@ pub enum ChangeKindName {
 }
 
 /// One path that differs.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChangeObject {
     /// The path, which is the new one of a renamed file; its fields are part of this object.
     #[serde(flatten)]
@@ -97,7 +100,8 @@ pub struct ChangeObject {
 }
 
 /// Changes by kind.
-#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChangeTotals {
     /// Changes of kind `added`.
     pub added: u64,

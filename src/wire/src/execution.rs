@@ -1,6 +1,5 @@
 //! The execution envelope: what `avfs-run --json` prints, for runs, denials and errors alike.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use avfs_request::request_file::SCHEMA_VERSION;
@@ -11,7 +10,8 @@ use crate::enforcement_object::EnforcementObject;
 use crate::result_object::ResultObject;
 
 /// The whole answer.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecutionEnvelope {
     /// The version of the JSON; a change of meaning is another version.
     pub schema_version: u32,
@@ -39,7 +39,8 @@ pub struct ExecutionEnvelope {
 }
 
 /// What became of a request.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StateName {
     /// The command ran; its exit status may be anything.
@@ -55,7 +56,8 @@ pub enum StateName {
 }
 
 /// What the policy decided about a request.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DecisionObject {
     /// `allow`, `allow_with_checkpoint`, `require_approval` or `deny`.
     pub action: &'static str,

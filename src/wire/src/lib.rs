@@ -42,6 +42,7 @@ mod replay;
 mod result_object;
 mod results;
 mod runs;
+#[cfg(feature = "schema")]
 mod schema;
 mod text;
 mod upkeep;
@@ -84,6 +85,7 @@ pub use runs::{
     Apply, ApplyConflict, DenialObject, Discard, Doctor, DoctorCheck, Recover, RecoverOne, RecoverUnreadable,
     Redo, RunShown, RunsList, RunsShow, Undo, UnsettledRun,
 };
+#[cfg(feature = "schema")]
 pub use schema::{KINDS, Kind, document};
 pub use text::{PathText, tail};
 pub use upkeep::{
@@ -91,3 +93,6 @@ pub use upkeep::{
     ConfigShow, ConfigValue, Fsck, FsckFinding, FsckHealed, Gc, Man, ManPage, Prune, PruneCheckpoint,
     QuotaShow, SchemaResult, Stats,
 };
+
+/// The JSON Schema of everything that `--json` prints, as `avfs schema` prints it. A test compares it with the types.
+pub const SCHEMA: &str = include_str!("../schema.json");

@@ -5,7 +5,6 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Error, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -16,7 +15,8 @@ use avfs_request::request_file::RequestFile;
 pub const LIST_VERSION: u64 = 1;
 
 /// The first line of a list that was recorded.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListHeader {
     /// The version of the format.
@@ -36,16 +36,17 @@ pub struct ListHeader {
 }
 
 /// One command of a list: every key of a request file, and these.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(deny_unknown_fields))]
 pub struct ListItem {
     /// Unique in the list; the item's number, from 1, if nothing is said.
     #[serde(default)]
-    #[schemars(with = "IdForm")]
+    #[cfg_attr(feature = "schema", schemars(with = "IdForm"))]
     pub id: String,
     /// The items that have to be done before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<IdForm>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<IdForm>"))]
     pub needs: Vec<String>,
     /// The state that the command started from when it was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,7 +69,8 @@ pub struct ListItem {
 }
 
 /// What a command began from, each in hex digits.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct ListStart {
     /// The id of the version.
@@ -80,7 +82,8 @@ pub struct ListStart {
 }
 
 /// What came of a command. What is null is not known, and nothing is compared with it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct ListExpected {
     /// The exit status.
@@ -102,7 +105,8 @@ pub struct ListExpected {
 }
 
 /// In what a run may differ from another and still be the same.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct ListNoise {
     /// Modification times are not compared.
@@ -114,7 +118,8 @@ pub struct ListNoise {
 }
 
 /// Every match of a pattern is replaced.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OutputNoise {
     /// A regular expression.
@@ -219,7 +224,8 @@ fn once<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
 }
 
 /// How an id is written.
-#[derive(JsonSchema)]
+#[cfg(feature = "schema")]
+#[derive(schemars::JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "it is there for the schema")]
 enum IdForm {

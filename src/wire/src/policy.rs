@@ -1,10 +1,10 @@
 //! What `avfs policy` answers with.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The result of `avfs policy check`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyCheck {
     /// What the policy decides about the command.
     pub decision: PolicyDecision,
@@ -13,7 +13,8 @@ pub struct PolicyCheck {
 }
 
 /// What was decided.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyDecision {
     /// `allow`, `allow_with_checkpoint`, `require_approval` or `deny`.
     pub action: &'static str,
@@ -36,7 +37,8 @@ pub struct PolicyDecision {
 }
 
 /// The cap of a limit.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitMax {
     /// `memory`, `cpus`, `pids`, `disk`, `files` or `file_size`.
     pub limit: &'static str,
@@ -45,7 +47,8 @@ pub struct LimitMax {
 }
 
 /// A place where a policy may be.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyFile {
     /// `system`, `user` or `vault`.
     pub layer: &'static str,
@@ -56,7 +59,8 @@ pub struct PolicyFile {
 }
 
 /// The result of `avfs policy explain`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyExplain {
     /// What the policy decides about the whole command.
     pub decision: PolicyDecision,
@@ -77,7 +81,8 @@ pub struct PolicyExplain {
 }
 
 /// A simple command and how the policy came to its verdict.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyCommand {
     /// The words of the command, expanded as far as possible.
     pub words: Vec<PolicyWord>,
@@ -94,7 +99,8 @@ pub struct PolicyCommand {
 }
 
 /// A word of a command.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyWord {
     /// The text of the word.
     pub text: String,
@@ -103,7 +109,8 @@ pub struct PolicyWord {
 }
 
 /// Why a category holds.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyFinding {
     /// The category, such as `networked`.
     pub category: &'static str,
@@ -112,7 +119,8 @@ pub struct PolicyFinding {
 }
 
 /// An action and where it comes from.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyVerdict {
     /// `allow`, `allow_with_checkpoint`, `require_approval` or `deny`.
     pub action: &'static str,
@@ -125,7 +133,8 @@ pub struct PolicyVerdict {
 }
 
 /// What a rule, or a profile, said of a command.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicySaid {
     /// `system`, `user`, `vault` or `profile`.
     pub layer: &'static str,
@@ -144,7 +153,8 @@ pub struct PolicySaid {
 }
 
 /// A cap: a bound that no later layer loosens.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyCap {
     /// `system`, `user` or `vault`.
     pub layer: &'static str,
@@ -161,7 +171,8 @@ pub struct PolicyCap {
 }
 
 /// The result of `avfs policy test`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyTest {
     /// The files whose examples were tried.
     pub files: Vec<PolicyTested>,
@@ -170,7 +181,8 @@ pub struct PolicyTest {
 }
 
 /// A file whose examples were tried.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyTested {
     /// The path of the file.
     pub path: String,
@@ -181,7 +193,8 @@ pub struct PolicyTested {
 }
 
 /// An example that fails.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyFailure {
     /// The file of the example.
     pub file: String,

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 /// A recording: a named range of runs in the journal.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordingObject {
     /// The name of the recording.
     pub name: String,
@@ -26,14 +26,16 @@ pub struct RecordingObject {
 }
 
 /// The result of `avfs record start` and `avfs record delete`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordOne {
     /// The recording.
     pub recording: RecordingObject,
 }
 
 /// The result of `avfs record stop`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordStop {
     /// The recording, which is no longer open.
     pub recording: RecordingObject,
@@ -42,14 +44,16 @@ pub struct RecordStop {
 }
 
 /// The result of `avfs record list`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordList {
     /// All recordings of the vault.
     pub recordings: Vec<RecordingObject>,
 }
 
 /// The result of `avfs record export`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordExport {
     /// The file that was written.
     pub output: Option<String>,

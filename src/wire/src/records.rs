@@ -1,12 +1,12 @@
 //! Versions, forks, checkpoints and audit rows on the wire.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use serde_json::Value;
 
 /// A version of the workspace.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VersionObject {
     /// The digest of the version's record, in hex digits.
     pub id: String,
@@ -35,7 +35,8 @@ pub struct VersionObject {
 }
 
 /// How long a fork lives.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LifeName {
     /// Until it is deleted.
@@ -45,7 +46,8 @@ pub enum LifeName {
 }
 
 /// A fork.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ForkObject {
     /// The name of the fork.
     pub name: String,
@@ -64,7 +66,8 @@ pub struct ForkObject {
 }
 
 /// A checkpoint: a label that pins a version.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckpointObject {
     /// The fork that it belongs to.
     pub fork: String,
@@ -81,7 +84,8 @@ pub struct CheckpointObject {
 }
 
 /// The state of a run in the journal.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunStateName {
     /// The command ran to its end.
@@ -99,7 +103,8 @@ pub enum RunStateName {
 }
 
 /// A row of the journal.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunObject {
     /// Its place in the journal; later runs have larger numbers.
     pub seq: i64,
@@ -132,7 +137,8 @@ pub struct RunObject {
 }
 
 /// A row of the audit log.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditRow {
     /// The number of the row, from 1.
     pub seq: i64,
@@ -157,7 +163,8 @@ pub struct AuditRow {
 }
 
 /// One line of `avfs audit export`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditLine {
     /// The row; its fields are part of this object.
     #[serde(flatten)]

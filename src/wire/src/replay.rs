@@ -1,6 +1,5 @@
 //! What is told of a replay: a line for each run, and the `result` of the verb.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use avfs_types::words;
@@ -8,7 +7,8 @@ use avfs_types::words;
 use crate::entry::ChangeObject;
 
 /// One thing in which a run differs from what was recorded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DifferenceObject {
     /// `exit`, `stdout`, `stderr`, `tree` or `times`.
     pub what: &'static str,
@@ -19,7 +19,8 @@ pub struct DifferenceObject {
 }
 
 /// One line of `--results`: a run that was replayed.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplayItemResult {
     /// Its number in the list, from 1.
     pub item: u64,
@@ -82,7 +83,8 @@ words!(
 );
 
 /// How many runs came to what.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplayCounts {
     /// Runs of the list.
     pub items: u64,
@@ -131,7 +133,8 @@ impl ReplayCounts {
 }
 
 /// A replay.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Replay {
     /// The list, fork or run that was replayed.
     pub source: String,

@@ -1,6 +1,5 @@
 //! What came of a run, as an envelope tells it.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cache::CacheObject;
@@ -11,7 +10,8 @@ use crate::text::{PathText, tail};
 pub const CHANGES_MAX: usize = 1000;
 
 /// What the command used, its children included.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsageObject {
     /// CPU time in user mode, in milliseconds.
     pub user_ms: f64,
@@ -22,7 +22,8 @@ pub struct UsageObject {
 }
 
 /// Where the time went, in milliseconds.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhasesObject {
     /// Finding the vault and the version, and asking the policy.
     pub resolve: f64,
@@ -37,7 +38,8 @@ pub struct PhasesObject {
 }
 
 /// A changed path that is not part of the version.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftOutObject {
     /// The path; its fields are part of this object.
     #[serde(flatten)]
@@ -47,7 +49,8 @@ pub struct LeftOutObject {
 }
 
 /// A change that tools of the host execute or read by themselves once it is applied.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunsOnHostObject {
     /// The path; its fields are part of this object.
     #[serde(flatten)]
@@ -61,7 +64,8 @@ pub struct RunsOnHostObject {
 }
 
 /// A system call that seccomp refused.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RefusedCallObject {
     /// The name of the system call.
     pub call: String,
@@ -70,7 +74,8 @@ pub struct RefusedCallObject {
 }
 
 /// A connection that the command asked its proxy for.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConnectionObject {
     /// The host that was asked for: a name or an address.
     pub host: String,
@@ -93,7 +98,8 @@ pub struct ConnectionObject {
 }
 
 /// Something the caller should know that is not an error.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoteObject {
     /// Stable: never renamed.
     pub code: String,
@@ -102,7 +108,8 @@ pub struct NoteObject {
 }
 
 /// Changes as text.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChangeReportObject {
     /// `tree`, `stat` or `patch`.
     pub form: &'static str,
@@ -115,7 +122,8 @@ pub struct ChangeReportObject {
 }
 
 /// What came of a command that ran.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResultObject {
     /// The id of the run: 10 hex digits.
     pub run_id: String,

@@ -1,6 +1,5 @@
 //! The `result` of each verb.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use avfs_types::base64::base64;
@@ -11,7 +10,8 @@ use crate::records::{CheckpointObject, ForkObject, RunObject, VersionObject};
 use crate::text::{PathText, text_or_base64};
 
 /// The result of `avfs init`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Init {
     /// The path of the vault file.
     pub vault: String,
@@ -24,14 +24,16 @@ pub struct Init {
 }
 
 /// The result of `avfs vault list`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VaultList {
     /// The named vaults, and the one found from the working directory.
     pub vaults: Vec<VaultListed>,
 }
 
 /// A vault that can be used.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VaultListed {
     /// Null for a vault that is found by its place.
     pub name: Option<String>,
@@ -44,7 +46,8 @@ pub struct VaultListed {
 }
 
 /// The result of `avfs vault info`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VaultInfo {
     /// The path of the vault file.
     pub vault: String,
@@ -67,7 +70,8 @@ pub struct VaultInfo {
 }
 
 /// The result of `avfs vault trust`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VaultTrust {
     /// The path of the vault file.
     pub vault: String,
@@ -78,14 +82,16 @@ pub struct VaultTrust {
 }
 
 /// The result of `avfs vault delete`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VaultDelete {
     /// The path of the vault file that was deleted.
     pub vault: String,
 }
 
 /// A version was added to a fork, unless nothing changed.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Edited {
     /// The name of the fork.
     pub fork: String,
@@ -98,7 +104,8 @@ pub struct Edited {
 }
 
 /// The result of `avfs import`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Import {
     /// The version that the directory became; its fields are part of this object.
     #[serde(flatten)]
@@ -118,7 +125,8 @@ pub struct Import {
 }
 
 /// A path that is not in the version as it was on the host.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TroubleObject {
     /// The path; its fields are part of this object.
     #[serde(flatten)]
@@ -130,7 +138,8 @@ pub struct TroubleObject {
 }
 
 /// The result of `avfs export`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Export {
     /// The id of the version that was written.
     pub version: String,
@@ -147,7 +156,8 @@ pub struct Export {
 }
 
 /// A path that was not written, or not whole.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftOutObject {
     /// The path; its fields are part of this object.
     #[serde(flatten)]
@@ -159,7 +169,8 @@ pub struct LeftOutObject {
 }
 
 /// The result of `avfs materialize`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Materialize {
     /// The id of the version.
     pub version: String,
@@ -172,28 +183,32 @@ pub struct Materialize {
 }
 
 /// The result of `avfs fork create` and `avfs fork delete`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ForkOne {
     /// The fork; as it was, if it was deleted.
     pub fork: ForkObject,
 }
 
 /// The result of `avfs fork list`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ForkList {
     /// All forks.
     pub forks: Vec<ForkUseObject>,
 }
 
 /// Forks in the order of a tree: each after its parent, `depth` levels below the first.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ForkTree {
     /// All forks, each after its parent.
     pub forks: Vec<ForkUseObject>,
 }
 
 /// A fork and how it is used.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ForkUseObject {
     /// The fork; its fields are part of this object.
     #[serde(flatten)]
@@ -209,21 +224,24 @@ pub struct ForkUseObject {
 }
 
 /// The result of `avfs checkpoint save` and `avfs checkpoint delete`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckpointOne {
     /// The checkpoint; as it was, if it was deleted.
     pub checkpoint: CheckpointObject,
 }
 
 /// The result of `avfs checkpoint list`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckpointList {
     /// The checkpoints.
     pub checkpoints: Vec<CheckpointObject>,
 }
 
 /// The result of `avfs checkpoint info`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckpointInfo {
     /// The checkpoint.
     pub checkpoint: CheckpointObject,
@@ -232,7 +250,8 @@ pub struct CheckpointInfo {
 }
 
 /// The result of `avfs log`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Log {
     /// The versions, newest first.
     pub versions: Vec<VersionObject>,
@@ -243,7 +262,8 @@ pub struct Log {
 }
 
 /// The result of `avfs show`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Show {
     /// The version.
     pub version: VersionObject,
@@ -258,7 +278,8 @@ pub struct Show {
 }
 
 /// Of `ls`, `tree` and `find`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Entries {
     /// The id of the version that was read.
     pub version: String,
@@ -267,7 +288,8 @@ pub struct Entries {
 }
 
 /// The result of `avfs cat`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cat {
     /// The id of the version that was read.
     pub version: String,
@@ -276,7 +298,8 @@ pub struct Cat {
 }
 
 /// How bytes are written as a JSON string.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum TextEncoding {
     /// As text.
     #[serde(rename = "utf-8")]
@@ -287,7 +310,8 @@ pub enum TextEncoding {
 }
 
 /// The content of a file.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CatFile {
     /// The path; its fields are part of this object.
     #[serde(flatten)]
@@ -314,7 +338,8 @@ impl CatFile {
 }
 
 /// The result of `avfs grep`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Grep {
     /// The id of the version that was searched.
     pub version: String,
@@ -329,7 +354,8 @@ pub struct Grep {
 }
 
 /// A line that matches.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GrepMatch {
     /// The path; its fields are part of this object.
     #[serde(flatten)]
@@ -353,7 +379,8 @@ impl GrepMatch {
 }
 
 /// The result of `avfs diff`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Diff {
     /// The two versions that were compared.
     pub before: String,
@@ -379,7 +406,8 @@ pub struct Diff {
 }
 
 /// One name in the tree of changes.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DiffTreeLine {
     /// Levels below the root.
     pub depth: usize,
@@ -394,7 +422,8 @@ pub struct DiffTreeLine {
 }
 
 /// The changed lines of a file.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileStat {
     /// The path; its fields are part of this object.
     #[serde(flatten)]
@@ -410,7 +439,8 @@ pub struct FileStat {
 }
 
 /// The result of `avfs status`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Status {
     /// The directory that was compared.
     pub dir: String,

@@ -1,6 +1,5 @@
 //! The `result` of the verbs about runs.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -11,7 +10,8 @@ use crate::results::Edited;
 use crate::text::PathText;
 
 /// The result of `avfs runs list`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunsList {
     /// Those that the journal does not have as they stand: that run now, or died on the way.
     pub unsettled: Vec<UnsettledRun>,
@@ -22,7 +22,8 @@ pub struct RunsList {
 }
 
 /// A run that is not in the journal as it stands.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnsettledRun {
     /// The id of the run: 10 hex digits.
     pub id: String,
@@ -43,7 +44,8 @@ pub struct UnsettledRun {
 }
 
 /// One run, in the journal or on its way there.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum RunShown {
     /// The journal has its end.
@@ -53,7 +55,8 @@ pub enum RunShown {
 }
 
 /// A run that has ended.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunsShow {
     /// The row of the journal; its fields are part of this object.
     #[serde(flatten)]
@@ -71,7 +74,8 @@ pub struct RunsShow {
 }
 
 /// Whether avfs-run works on this host.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Doctor {
     /// True if everything that a run needs works.
     pub ready: bool,
@@ -82,7 +86,8 @@ pub struct Doctor {
 }
 
 /// Something that is refused, and why.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DenialObject {
     /// `seccomp`, `landlock` or `kernel`.
     pub layer: &'static str,
@@ -107,7 +112,8 @@ pub struct DenialObject {
 }
 
 /// One thing that was tried.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DoctorCheck {
     /// The name of the check.
     pub name: String,
@@ -139,7 +145,8 @@ impl DoctorCheck {
 }
 
 /// The result of `avfs recover`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Recover {
     /// The runs that died, and what was done about them.
     pub runs: Vec<RecoverOne>,
@@ -148,7 +155,8 @@ pub struct Recover {
 }
 
 /// A dead run that cannot be recovered.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecoverUnreadable {
     /// The id of the run: 10 hex digits.
     pub run_id: String,
@@ -157,7 +165,8 @@ pub struct RecoverUnreadable {
 }
 
 /// A dead run and what was done about it.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecoverOne {
     /// The id of the run: 10 hex digits.
     pub run_id: String,
@@ -174,7 +183,8 @@ pub struct RecoverOne {
 }
 
 /// The result of `avfs discard`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Discard {
     /// The fork that went; null for a run whose changes never were in the vault.
     pub fork: Option<ForkObject>,
@@ -183,7 +193,8 @@ pub struct Discard {
 }
 
 /// The result of `avfs undo`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Undo {
     /// The version that was added; its fields are part of this object.
     #[serde(flatten)]
@@ -193,7 +204,8 @@ pub struct Undo {
 }
 
 /// The result of `avfs redo`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Redo {
     /// The version that was added; its fields are part of this object.
     #[serde(flatten)]
@@ -203,7 +215,8 @@ pub struct Redo {
 }
 
 /// What was written to the bound directory, or (`dry_run`) would be; or, with `apply.conflict`, what is in the way.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Apply {
     /// The fork whose changes are applied.
     pub fork: String,
@@ -236,7 +249,8 @@ pub struct Apply {
 }
 
 /// A path that was changed in the directory as well.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApplyConflict {
     /// The path; its fields are part of this object.
     #[serde(flatten)]

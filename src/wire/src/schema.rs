@@ -159,6 +159,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_file_is_up_to_date() {
+        let now = format!("{:#}\n", document());
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("schema.json");
+        if std::env::var_os("AVFS_GOLDEN_REGENERATE").is_some() {
+            std::fs::write(&file, &now).unwrap();
+        }
+        let written = std::fs::read_to_string(&file).unwrap();
+        let again = "AVFS_GOLDEN_REGENERATE=1 cargo test -p avfs-wire --features schema";
+        assert!(written == now, "the types have changed; write src/wire/schema.json again with: {again}");
+    }
+
+    #[test]
     fn every_kind_has_a_definition_of_its_own() {
         let document = document();
         for kind in KINDS {

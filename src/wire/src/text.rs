@@ -1,13 +1,13 @@
 //! Bytes and times as JSON can say them.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use avfs_types::base64::base64;
 use avfs_types::path::TreePath;
 
 /// A path: as it is where it is UTF-8; otherwise escaped, with its bytes beside it.
-#[derive(Clone, Debug, Serialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathText {
     /// The path relative to the root, without a leading slash; `.` for the root.
     pub path: String,

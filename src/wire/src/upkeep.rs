@@ -1,12 +1,12 @@
 //! The `result` of the verbs that look after a vault, its settings and the command itself.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::records::{AuditLine, AuditRow};
 
 /// The result of `avfs audit list`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditList {
     /// The newest rows that match, oldest first.
     pub rows: Vec<AuditRow>,
@@ -15,14 +15,16 @@ pub struct AuditList {
 }
 
 /// With `--json`; without it each row is a line of its own.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditExport {
     /// All rows, oldest first.
     pub rows: Vec<AuditLine>,
 }
 
 /// The result of `avfs audit verify`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditVerify {
     /// Rows that were checked.
     pub rows: u64,
@@ -33,7 +35,8 @@ pub struct AuditVerify {
 }
 
 /// The newest row of the audit log.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditVerifyHead {
     /// The number of the row.
     pub seq: i64,
@@ -42,7 +45,8 @@ pub struct AuditVerifyHead {
 }
 
 /// The result of `avfs gc`. Counts what was removed.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gc {
     /// Forks that had expired.
     pub forks: u64,
@@ -61,7 +65,8 @@ pub struct Gc {
 }
 
 /// The result of `avfs prune`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Prune {
     /// True if nothing was removed.
     pub dry_run: bool,
@@ -72,7 +77,8 @@ pub struct Prune {
 }
 
 /// An automatic checkpoint that went with its version.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PruneCheckpoint {
     /// The fork of the checkpoint.
     pub fork: String,
@@ -81,7 +87,8 @@ pub struct PruneCheckpoint {
 }
 
 /// The result of `avfs compact`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Compact {
     /// Bytes of the vault file before.
     pub file_bytes_before: u64,
@@ -90,7 +97,8 @@ pub struct Compact {
 }
 
 /// The result of `avfs fsck`. Counts what was checked.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fsck {
     /// Versions.
     pub versions: u64,
@@ -112,7 +120,8 @@ pub struct Fsck {
 }
 
 /// What `avfs fsck --heal` put back.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FsckHealed {
     /// The directory that had the content.
     pub from: String,
@@ -123,7 +132,8 @@ pub struct FsckHealed {
 }
 
 /// One thing that is damaged.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FsckFinding {
     /// The stable code of the damage.
     pub code: String,
@@ -132,7 +142,8 @@ pub struct FsckFinding {
 }
 
 /// The result of `avfs stats`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stats {
     /// The path of the vault file.
     pub vault: String,
@@ -163,7 +174,8 @@ pub struct Stats {
 }
 
 /// The result of `avfs quota show` and `avfs quota set`. A limit is null if there is none.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QuotaShow {
     /// The most bytes in use in the vault file.
     pub bytes: Option<u64>,
@@ -178,7 +190,8 @@ pub struct QuotaShow {
 }
 
 /// The result of `avfs config show`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigShow {
     /// In the order in which they are laid over each other.
     pub files: Vec<ConfigFile>,
@@ -189,7 +202,8 @@ pub struct ConfigShow {
 }
 
 /// A configuration file.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigFile {
     /// Whose it is: `system`, `user` or `directory`.
     pub layer: &'static str,
@@ -200,7 +214,8 @@ pub struct ConfigFile {
 }
 
 /// A setting.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigSetting {
     /// Such as `run.timeout`.
     pub key: String,
@@ -211,7 +226,8 @@ pub struct ConfigSetting {
 }
 
 /// A value and what set it.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigValue {
     /// The value as text.
     pub value: String,
@@ -226,14 +242,16 @@ pub struct ConfigValue {
 }
 
 /// The result of `avfs schema`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SchemaResult {
     /// The JSON Schema that `avfs schema` prints.
     pub schema: serde_json::Value,
 }
 
 /// The result of `avfs completions`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Completions {
     /// The shell that the script is for.
     pub shell: String,
@@ -242,14 +260,16 @@ pub struct Completions {
 }
 
 /// The result of `avfs man`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Man {
     /// The pages.
     pub pages: Vec<ManPage>,
 }
 
 /// One manual page.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ManPage {
     /// Such as `avfs-fork-create.1`.
     pub name: String,
