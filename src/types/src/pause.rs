@@ -5,52 +5,45 @@
 //! `hold-POINT` exists, the program stays at that point, and says so with a file `held-POINT`; `hold-POINT#N` is the
 //! N-th time that this point is reached, and `hold-#N` the N-th point of all.
 
-#[cfg(debug_assertions)]
-pub use held::point;
+use std::fs::File;
+use std::io::{Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
 
-/// Does nothing in a release build.
-#[cfg(not(debug_assertions))]
-#[inline(always)]
-pub(crate) fn point(_name: impl std::fmt::Display) {}
+/// Records have a fixed length, so that the offset of a record gives its number.
+const RECORD_BYTES: usize = 32;
 
-#[cfg(debug_assertions)]
-mod held {
-    use std::fs::File;
-    use std::io::{Seek, Write};
-    use std::path::{Path, PathBuf};
-    use std::sync::OnceLock;
-    use std::time::Duration;
-
-    /// Records have a fixed length, so that the offset of a record gives its number.
-    const RECORD_BYTES: usize = 32;
-
-    /// The program is at this point, and stays here as long as a test wants it to.
-    pub fn point(name: impl std::fmt::Display) {
-        static DIR: OnceLock<Option<PathBuf>> = OnceLock::new();
-        if let Some(dir) = DIR.get_or_init(|| std::env::var_os("AVFS_TEST_PAUSE").map(PathBuf::from)) {
-            // A test that has ended takes the directory away; there is nobody left to wait for.
-            let _ = pass(dir, &name.to_string());
-        }
+/// The program is at this point, and stays here as long as a test wants it to.
+pub fn point(name: impl std::fmt::Display) {
+    // In a release build the rest is not even compiled.
+    if !cfg!(debug_assertions) {
+        return;
     }
+    static DIR: OnceLock<Option<PathBuf>> = OnceLock::new();
+    if let Some(dir) = DIR.get_or_init(|| std::env::var_os("AVFS_TEST_PAUSE").map(PathBuf::from)) {
+        // A test that has ended takes the directory away; there is nobody left to wait for.
+        let _ = pass(dir, &name.to_string());
+    }
+}
 
-    fn pass(dir: &Path, name: &str) -> std::io::Result<()> {
-        let path = dir.join("points");
-        let mut points = File::options().append(true).create(true).open(&path)?;
-        points.write_all(format!("{name:<width$}\n", width = RECORD_BYTES - 1).as_bytes())?;
-        let end = usize::try_from(points.stream_position()?).unwrap_or(usize::MAX);
-        let before = std::fs::read(&path)?;
-        let records = before[..end.min(before.len())].chunks_exact(RECORD_BYTES);
-        let count = records.len();
-        let same = records.filter(|record| record.trim_ascii() == name.as_bytes()).count();
-        for label in [name.to_owned(), format!("{name}#{same}"), format!("#{count}")] {
-            let hold = dir.join(format!("hold-{label}"));
-            if hold.exists() {
-                File::create(dir.join(format!("held-{label}")))?;
-                while hold.exists() {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
+fn pass(dir: &Path, name: &str) -> std::io::Result<()> {
+    let path = dir.join("points");
+    let mut points = File::options().append(true).create(true).open(&path)?;
+    points.write_all(format!("{name:<width$}\n", width = RECORD_BYTES - 1).as_bytes())?;
+    let end = usize::try_from(points.stream_position()?).unwrap_or(usize::MAX);
+    let before = std::fs::read(&path)?;
+    let records = before[..end.min(before.len())].chunks_exact(RECORD_BYTES);
+    let count = records.len();
+    let same = records.filter(|record| record.trim_ascii() == name.as_bytes()).count();
+    for label in [name.to_owned(), format!("{name}#{same}"), format!("#{count}")] {
+        let hold = dir.join(format!("hold-{label}"));
+        if hold.exists() {
+            File::create(dir.join(format!("held-{label}")))?;
+            while hold.exists() {
+                std::thread::sleep(Duration::from_millis(1));
             }
         }
-        Ok(())
     }
+    Ok(())
 }
