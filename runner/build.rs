@@ -45,7 +45,7 @@ struct Choice {
 
 /// What becomes of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum Fate {
     Allow,
     Refuse(Answer),
     /// Its arguments decide: the block with this number.
@@ -104,11 +104,11 @@ fn program(arch: TargetArch, choice: Choice) -> Result<Vec<sock_filter>> {
     let known = numbers_of(arch)?;
     let last = known.values().copied().max().ok_or("no calls")?;
     // Numbers that are not given out, or after this list was made, are those of a kernel that does not have them.
-    let mut verdicts = vec![Verdict::Refuse(Answer::NoSuchCall); usize::try_from(last)? + 1];
+    let mut verdicts = vec![Fate::Refuse(Answer::NoSuchCall); usize::try_from(last)? + 1];
     for (name, number) in &known {
         let open = !choice.strict || STRICT_CALLS.contains(name);
         verdicts[usize::try_from(*number)?] =
-            if open { Verdict::Allow } else { Verdict::Refuse(STRICT_REFUSAL.answer) };
+            if open { Fate::Allow } else { Fate::Refuse(STRICT_REFUSAL.answer) };
     }
     let mut blocks = Vec::new();
     for refusal in REFUSALS {
@@ -117,25 +117,25 @@ fn program(arch: TargetArch, choice: Choice) -> Result<Vec<sock_filter>> {
             let unix = choice.unix_refused && UNIX_REFUSAL.calls.contains(name);
             let refusal = if unix { &UNIX_REFUSAL } else { refusal };
             verdicts[usize::try_from(*number)?] = if choice.nesting && refusal.nesting == Nesting::Needed {
-                Verdict::Allow
+                Fate::Allow
             } else if refusal.when == When::Always {
-                Verdict::Refuse(refusal.answer)
+                Fate::Refuse(refusal.answer)
             } else {
                 blocks.push(block(arch, *number, refusal)?);
-                Verdict::Look(blocks.len() - 1)
+                Fate::Look(blocks.len() - 1)
             };
         }
     }
     assemble(arch, &verdicts, &blocks)
 }
 
-fn assemble(arch: TargetArch, verdicts: &[Verdict], blocks: &[BpfProgram]) -> Result<Vec<sock_filter>> {
+fn assemble(arch: TargetArch, verdicts: &[Fate], blocks: &[BpfProgram]) -> Result<Vec<sock_filter>> {
     let mut code = arch_check(arch)?;
     code.push(op(LOAD, 0, 0, NUMBER));
     // Calls of the x32 kind have a high bit set, so this refuses them too.
     code.push(op(JUMP_IF_AT_LEAST, 0, 1, u32::try_from(verdicts.len())?));
     code.push(op(RETURN, 0, 0, ERRNO | u32::from(Answer::NoSuchCall.number())));
-    let mut ranges: Vec<(u32, Verdict)> = Vec::new();
+    let mut ranges: Vec<(u32, Fate)> = Vec::new();
     for (number, verdict) in (0..).zip(verdicts) {
         if ranges.last().is_none_or(|(_, before)| before != verdict) {
             ranges.push((number, *verdict));
@@ -156,15 +156,15 @@ fn assemble(arch: TargetArch, verdicts: &[Verdict], blocks: &[BpfProgram]) -> Re
 
 /// Halves the ranges by their first numbers until one is left.
 fn search(
-    ranges: &[(u32, Verdict)],
+    ranges: &[(u32, Fate)],
     code: &mut Vec<sock_filter>,
     looks: &mut Vec<(usize, usize)>,
 ) -> Result<()> {
     if let [(_, verdict)] = ranges {
         code.push(match verdict {
-            Verdict::Allow => op(RETURN, 0, 0, ALLOW),
-            Verdict::Refuse(answer) => op(RETURN, 0, 0, ERRNO | u32::from(answer.number())),
-            Verdict::Look(block) => {
+            Fate::Allow => op(RETURN, 0, 0, ALLOW),
+            Fate::Refuse(answer) => op(RETURN, 0, 0, ERRNO | u32::from(answer.number())),
+            Fate::Look(block) => {
                 looks.push((code.len(), *block));
                 op(JUMP, 0, 0, 0)
             }

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use avfs_changes::{ChangeSummary, HostUse, RunsOnHost};
 use avfs_engine::{
-    Backend, BaseUsed, Came, Connection, ConnectionVerdict, Connections, Denial, Enforcement, ExecuteError,
-    Executed, ExecutionResult, Exit, LaunchError, Note, Output, Phases, Refused, Scratch, Usage,
+    Backend, BaseUsed, Connection, ConnectionVerdict, Connections, Denial, Enforcement, ExecuteError,
+    Executed, ExecutionResult, Exit, LaunchError, Note, Outcome, Output, Phases, Refused, Scratch, Usage,
 };
 use avfs_hostfs::held::HeldFile;
 use avfs_policy::{Action, Categories, Category, ExecutionDecision, OnViolation};
@@ -213,13 +213,13 @@ fn approval() -> ApprovalRecord {
     }
 }
 
-fn executed(action: Action, came: Result<Came, ExecuteError>) -> ExecutionEnvelope {
-    let approval = matches!(came, Ok(Came::ApprovalRequired(_))).then(|| approval().id);
+fn executed(action: Action, outcome: Result<Outcome, ExecuteError>) -> ExecutionEnvelope {
+    let approval = matches!(outcome, Ok(Outcome::ApprovalRequired(_))).then(|| approval().id);
     let executed = Executed {
         run_id: Some(RunId::parse("00112233aa").unwrap()),
         decision: Some(decision(action)),
         approval,
-        came,
+        outcome,
     };
     let object = RequestObject::of(&request(), Some(Path::new("/srv/app/.avfs/vault.db")));
     avfs_present::execution(object, &executed)
@@ -227,8 +227,8 @@ fn executed(action: Action, came: Result<Came, ExecuteError>) -> ExecutionEnvelo
 
 /// Every way out, by name.
 fn envelopes() -> Vec<(&'static str, ExecutionEnvelope)> {
-    let ran = |exit, timed_out| Ok(Came::Ran(Box::new(result(exit, timed_out))));
-    let denied = |denial| executed(Action::Deny, Ok(Came::Denied(denial)));
+    let ran = |exit, timed_out| Ok(Outcome::Ran(Box::new(result(exit, timed_out))));
+    let denied = |denial| executed(Action::Deny, Ok(Outcome::Denied(denial)));
     let approval_id = approval().id;
     let broken = ExecuteError::CaptureFailed {
         id: RunId::parse("00112233aa").unwrap(),
@@ -260,7 +260,7 @@ fn envelopes() -> Vec<(&'static str, ExecutionEnvelope)> {
                 fault: Fault::Mismatched,
             }),
         ),
-        ("approval-required", executed(Action::RequireApproval, Ok(Came::ApprovalRequired(approval())))),
+        ("approval-required", executed(Action::RequireApproval, Ok(Outcome::ApprovalRequired(approval())))),
         ("setup-failure", executed(Action::Allow, Err(ExecuteError::Launch(no_sandbox())))),
         ("capture-failure", executed(Action::Allow, Err(broken))),
         ("usage-error", ExecutionEnvelope::failed(None, usage)),

@@ -14,7 +14,7 @@ use avfs_vault::capture::{CaptureOptions, UpperKind};
 use avfs_vault::chunk::FILE_BYTES_MAX;
 use avfs_vault::export::{ExportOptions, Overwrite};
 use avfs_vault::gc::{Keep, Trial};
-use avfs_vault::layers::{Footprint, Kept, LAYERS_MAX, Made, NotKept, Stack};
+use avfs_vault::layers::{Footprint, KeptUpper, LAYERS_MAX, Made, NotKept, Stack};
 use avfs_vault::materialize::BaseCache;
 use avfs_vault::meter::Meter;
 use avfs_vault::page::DirRef;
@@ -79,11 +79,11 @@ impl Bench {
 
     /// Runs a script over a stack, captures and commits what it did, and keeps the upper.
     #[track_caller]
-    fn run(&self, stack: &Stack, script: &str) -> Kept {
+    fn run(&self, stack: &Stack, script: &str) -> KeptUpper {
         self.run_and(stack, script, |_| {})
     }
 
-    fn run_and(&self, stack: &Stack, script: &str, before_capture: impl FnOnce(&Path)) -> Kept {
+    fn run_and(&self, stack: &Stack, script: &str, before_capture: impl FnOnce(&Path)) -> KeptUpper {
         let upper = self.scratch.dir("upper");
         let fd = beneath::open_root(&upper).unwrap();
         self.vault.prepare_upper(fd.as_fd(), &self.head()).unwrap();
@@ -106,8 +106,8 @@ impl Bench {
         self.vault.commit_captured(&support::main_fork(), &head, captured, &advance).unwrap();
         let kept = self.cache.keep_upper(stack, &upper, &left_out, size, &self.head()).unwrap();
         match kept {
-            Kept::Layer => assert!(!upper.exists()),
-            Kept::Not(_) => avfs_hostfs::remove::remove_tree(&upper).unwrap(),
+            KeptUpper::Layer => assert!(!upper.exists()),
+            KeptUpper::Not(_) => avfs_hostfs::remove::remove_tree(&upper).unwrap(),
         }
         kept
     }
@@ -180,7 +180,8 @@ fn runs_that_follow_each_other_write_nothing_out() {
             assert_eq!(stack.made, Made::Reused, "at run {n}");
         }
         let kept = bench.run(&stack, script);
-        let expected = if over == LAYERS_MAX { Kept::Not(NotKept::TooManyLayers) } else { Kept::Layer };
+        let expected =
+            if over == LAYERS_MAX { KeptUpper::Not(NotKept::TooManyLayers) } else { KeptUpper::Layer };
         assert_eq!(kept, expected, "at run {n}");
         drop(stack);
         if over < LAYERS_MAX {
@@ -265,7 +266,7 @@ fn what_was_left_out_is_not_in_the_layer() {
         socket(upper.join("four"));
         socket(upper.join("socket"));
     });
-    assert_eq!(kept, Kept::Layer);
+    assert_eq!(kept, KeptUpper::Layer);
     drop(stack);
     let stack = bench.stack();
     assert_eq!((stack.made, stack.dirs.len()), (Made::Reused, 2));
@@ -279,7 +280,7 @@ fn an_upper_that_its_owner_closed_is_kept() {
     }
     let bench = Bench::new(TREE);
     let stack = bench.stack();
-    assert_eq!(bench.run(&stack, "echo 1 >new; touch -d @5 .; chmod 511 ."), Kept::Layer);
+    assert_eq!(bench.run(&stack, "echo 1 >new; touch -d @5 .; chmod 511 ."), KeptUpper::Layer);
     drop(stack);
     let stack = bench.stack();
     assert_eq!(stack.made, Made::Reused);
@@ -303,9 +304,9 @@ fn an_upper_elsewhere_is_not_kept() {
     fs::create_dir(&upper).unwrap();
     let stack = bench.stack();
     let keep = || bench.cache.keep_upper(&stack, &upper, &[], Footprint::default(), &bench.head()).unwrap();
-    assert_eq!(keep(), Kept::Not(NotKept::Unchanged));
+    assert_eq!(keep(), KeptUpper::Not(NotKept::Unchanged));
     bench.change("echo x >y");
-    assert_eq!(keep(), Kept::Not(NotKept::OtherFileSystem));
+    assert_eq!(keep(), KeptUpper::Not(NotKept::OtherFileSystem));
     assert!(upper.exists());
     assert_eq!(bench.count("layer"), 0);
 }
@@ -317,7 +318,7 @@ fn an_eviction_spares_what_is_in_use() {
     }
     let bench = Bench::new(TREE);
     for script in ["echo 1 >a", "echo 2 >b"] {
-        assert_eq!(bench.run(&bench.stack(), script), Kept::Layer);
+        assert_eq!(bench.run(&bench.stack(), script), KeptUpper::Layer);
     }
     let stack = bench.stack();
     assert_eq!(stack.dirs.len(), 3);
@@ -339,7 +340,7 @@ fn a_stack_whose_layer_is_gone_is_not_used() {
     }
     let bench = Bench::new(TREE);
     for script in ["echo 1 >a", "echo 2 >b"] {
-        assert_eq!(bench.run(&bench.stack(), script), Kept::Layer);
+        assert_eq!(bench.run(&bench.stack(), script), KeptUpper::Layer);
     }
     let lowest = bench.stack().dirs[1].parent().unwrap().to_owned();
     fs::remove_dir_all(lowest).unwrap();
@@ -357,7 +358,7 @@ fn layers_of_another_boot_are_not_trusted() {
         return;
     }
     let bench = Bench::new(TREE);
-    assert_eq!(bench.run(&bench.stack(), "echo 1 >a"), Kept::Layer);
+    assert_eq!(bench.run(&bench.stack(), "echo 1 >a"), KeptUpper::Layer);
     let before = bench.stack().dirs;
     let rebooted = BaseCache::new(&bench.scratch.join("cache"), "boot-2");
     let bench = Bench { cache: rebooted, ..bench };
@@ -480,8 +481,8 @@ fn many_at_once_share_one_cache() {
                         fs::write(upper.join("changed"), format!("{next}\n")).unwrap();
                         let size = Footprint::default();
                         let kept = bench.cache.keep_upper(&stack, &upper, &[], size, &roots[next]).unwrap();
-                        if kept != Kept::Layer {
-                            assert_eq!(kept, Kept::Not(NotKept::TooManyLayers));
+                        if kept != KeptUpper::Layer {
+                            assert_eq!(kept, KeptUpper::Not(NotKept::TooManyLayers));
                             fs::remove_dir_all(&upper).unwrap();
                         }
                         bench.cache.evict(0).unwrap();

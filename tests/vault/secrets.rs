@@ -11,7 +11,7 @@ use avfs_types::secrets::Secrets;
 use avfs_vault::backend::ObjectKind;
 use avfs_vault::capture::{CaptureOptions, LeftOutReason, UpperKind};
 use avfs_vault::chunk::FILE_BYTES_MAX;
-use avfs_vault::layers::{Kept, NotKept};
+use avfs_vault::layers::{KeptUpper, NotKept};
 use avfs_vault::materialize::BaseCache;
 use avfs_vault::meter::Meter;
 use avfs_vault::{Advance, Vault, When, content};
@@ -48,7 +48,7 @@ impl Case {
 
     /// Captures what a script did, commits it, and keeps the upper if there is one.
     #[track_caller]
-    fn run(&self, kind: UpperKind, script: &str, secrets: &Secrets) -> (LeftOut, Option<Kept>) {
+    fn run(&self, kind: UpperKind, script: &str, secrets: &Secrets) -> (LeftOut, Option<KeptUpper>) {
         let base = support::root(&self.vault, "main");
         let cache = BaseCache::new(&self.scratch.join("cache"), "boot");
         let stack = self.vault.stack(&base, &cache, &Meter::default()).unwrap();
@@ -203,7 +203,7 @@ fn what_holds_a_value_is_left_out_and_the_base_stays() {
             ("new", "TOKEN"),
         ]);
         assert_eq!(left, expected, "{kind:?}");
-        assert!(matches!(kept, None | Some(Kept::Not(NotKept::HoldsMore))), "{kept:?}");
+        assert!(matches!(kept, None | Some(KeptUpper::Not(NotKept::HoldsMore))), "{kept:?}");
         case.assert_nowhere();
         let dirs = case.shown();
         assert_text(&dirs, "changed", "old\n");
@@ -216,7 +216,7 @@ fn what_holds_a_value_is_left_out_and_the_base_stays() {
         let control = Case::new(SETUP);
         let (left, kept) = control.run(kind, &script(), &Secrets::default());
         assert_eq!(left, [], "{kind:?}");
-        assert!(matches!(kept, None | Some(Kept::Layer)), "{kept:?}");
+        assert!(matches!(kept, None | Some(KeptUpper::Layer)), "{kept:?}");
         assert!(control.stored().iter().any(|bytes| secrets().held_by(bytes).is_some()));
         assert_text(&control.shown(), "new", &format!("a {VALUE} b\n"));
     }

@@ -1,6 +1,6 @@
 //! Remembered results at the edge: their output is passed on, and `avfs cache explain` is answered.
 
-use avfs_engine::{Came, Executed, Output, why_not_remembered};
+use avfs_engine::{Executed, Outcome, Output, why_not_remembered};
 use avfs_request::request_file::SCHEMA_VERSION;
 use avfs_request::{ExecutionRequest, Streams};
 use avfs_types::{Zone, exit_code, printable};
@@ -14,7 +14,7 @@ use crate::command::run::ask;
 /// What a remembered run wrote goes where that of one that is executed goes. That nobody reads it is the reader's
 /// right.
 pub fn give_output(args: &Args, executed: &mut Executed) -> Result<(), RunError> {
-    let Ok(Came::Ran(result)) = &mut executed.came else { return Ok(()) };
+    let Ok(Outcome::Ran(result)) = &mut executed.outcome else { return Ok(()) };
     let cached = result.cache.as_ref().is_some_and(|cache| cache.from.is_some());
     if !cached || args.json {
         return Ok(());

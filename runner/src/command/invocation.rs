@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{
-    Came, ExecuteError, Executed, LocateError, Located, Look, Machine, MemoSite, Note, PolicyTexts,
+    ExecuteError, Executed, LocateError, Located, Look, Machine, MemoSite, Note, Outcome, PolicyTexts,
     ProxyRuntime, RememberFor, Site, Surroundings, TrustOrigin, UNBOUND_PATH, VaultSource, bound_dir,
     cache_line, look, make_vault, stat_cache_path,
 };
@@ -65,7 +65,7 @@ impl Invocation {
             vault_id,
             cache_dir,
             boot_id,
-            umask: mask::spare_owner(),
+            umask: mask::set_umask(),
             machine: Machine::default(),
         })
     }
@@ -95,7 +95,7 @@ impl Invocation {
             launcher: &SandboxLauncher::new(self.umask),
         };
         let mut executed = runtime.execute(request);
-        if let Ok(Came::Ran(result)) = &mut executed.came {
+        if let Ok(Outcome::Ran(result)) = &mut executed.outcome {
             result.notes.splice(0..0, self.notes.iter().cloned());
             if request.retention == Retention::Review && result.version_after.is_some() {
                 result.notes.extend(self.note_git_clean());

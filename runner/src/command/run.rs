@@ -7,10 +7,10 @@ use std::path::Path;
 use clap::{CommandFactory, Parser};
 
 use avfs_engine::{
-    Came, ExecuteError, Executed, ExecutionResult, Exit, LocateError, OUTPUT_LOST, Rehearsal, VaultSource,
+    ExecuteError, Executed, ExecutionResult, Exit, LocateError, OUTPUT_LOST, Outcome, Rehearsal, VaultSource,
     bound_dir,
 };
-use avfs_hostfs::mask::spare_owner;
+use avfs_hostfs::mask::set_umask;
 use avfs_request::ExecutionRequest;
 use avfs_request::config::Config;
 use avfs_request::request_object::RequestObject;
@@ -104,8 +104,8 @@ fn tell(args: &Args, executed: &Executed, asked: Asked, envelope_to: &EnvelopeTo
     let secrets = asked.secrets;
     let written = envelope_to.write(&envelope);
     let human = !matches!(envelope_to, EnvelopeTo::Stdout);
-    let code = match &executed.came {
-        Ok(Came::Ran(result)) => {
+    let code = match &executed.outcome {
+        Ok(Outcome::Ran(result)) => {
             if human && !args.quiet {
                 render::say(summary_lines(args, result));
             }
@@ -120,12 +120,12 @@ fn tell(args: &Args, executed: &Executed, asked: Asked, envelope_to: &EnvelopeTo
                 (code, _) => code,
             }
         }
-        Ok(Came::Denied(_)) => exit_code::RUN_DENIED,
-        Ok(Came::ApprovalRequired(_)) => exit_code::RUN_APPROVAL,
+        Ok(Outcome::Denied(_)) => exit_code::RUN_DENIED,
+        Ok(Outcome::ApprovalRequired(_)) => exit_code::RUN_APPROVAL,
         Err(error) => execute_code(error),
     };
     if let (Some(error), true) = (&envelope.error, human || written.is_err()) {
-        match &executed.came {
+        match &executed.outcome {
             Err(error) => render::say_failure(error, &vault, &secrets),
             Ok(_) => render::say(render::refusal(error)),
         }
@@ -247,7 +247,7 @@ fn lacks_command(error: &clap::Error) -> bool {
 /// Tells `avfs doctor` what this host allows.
 fn probe() -> u8 {
     let told = surroundings().and_then(|around| Ok(around.cache_dir()?)).and_then(|cache_dir| {
-        let text = printable::json_line(&probe::checks(&cache_dir, spare_owner()));
+        let text = printable::json_line(&probe::checks(&cache_dir, set_umask()));
         let written = text.and_then(|text| render::pass_on(&text));
         written.map_err(|source| RunError::Host { operation: "write what was found", source })
     });

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use avfs_request::request_file::RequestFileError;
 use avfs_types::exit_code;
 use avfs_types::ids::{BatchId, BatchItem};
-use avfs_wire::{ErrorBody, ExecutionEnvelope, Looked, Order};
+use avfs_wire::{ErrorBody, ExecutionEnvelope, Inspection, WorkItem};
 
 use crate::command::args::Args;
 use crate::command::error::RunError;
@@ -47,8 +47,8 @@ fn serve_all(args: &Args) -> Result<(), RunError> {
     for line in BufReader::new(orders).lines() {
         let line = line.map_err(|source| RunError::Host { operation: "read an order", source })?;
         let mut text = match answer(args, &station, &line) {
-            Reply::Came(envelope) => serde_json::to_vec(&envelope),
-            Reply::Looked(looked) => serde_json::to_vec(&looked),
+            Reply::Outcome(envelope) => serde_json::to_vec(&envelope),
+            Reply::Inspection(looked) => serde_json::to_vec(&looked),
         }
         .map_err(std::io::Error::other);
         if let Ok(text) = &mut text {
@@ -82,15 +82,15 @@ fn is_unheard(answers: &File) -> rustix::io::Result<bool> {
 }
 
 enum Reply {
-    Came(Box<ExecutionEnvelope>),
-    Looked(Looked),
+    Outcome(Box<ExecutionEnvelope>),
+    Inspection(Inspection),
 }
 
 fn answer(args: &Args, station: &Invocation, line: &str) -> Reply {
     let mut told = None;
     match follow(args, station, line, &mut told) {
         Ok(reply) => reply,
-        Err(error) => Reply::Came(Box::new(match told {
+        Err(error) => Reply::Outcome(Box::new(match told {
             Some(asked) => Asked::failed(asked, &error),
             None => ExecutionEnvelope::failed(None, ErrorBody::of(&error)),
         })),
@@ -105,7 +105,7 @@ fn follow(
 ) -> Result<Reply, RunError> {
     let path = Path::new(ITS_NAME);
     let malformed = |problem| BadRequest::Malformed { path: path.to_owned(), problem };
-    let order = Order::parse(line).map_err(malformed)?;
+    let order = WorkItem::parse(line).map_err(malformed)?;
     let file = order.request;
     let command = file.command_line().map_err(malformed)?;
     let item = order.item.map(|item| {
@@ -121,12 +121,12 @@ fn follow(
     let request = station.request(&words, &outside)?;
     let asked = told.insert(Asked::of(&request, station.vault.path()));
     if order.look {
-        return Ok(Reply::Looked(avfs_present::looked(&station.look(&request)?)));
+        return Ok(Reply::Inspection(avfs_present::inspection(&station.look(&request)?)));
     }
     let executed = station.execute(&request)?;
     let mut envelope = envelope_of(asked, &executed);
     if let (Some(bytes), Some(result)) = (order.tail_bytes, &mut envelope.result) {
         result.keep_tails(bytes);
     }
-    Ok(Reply::Came(Box::new(envelope)))
+    Ok(Reply::Outcome(Box::new(envelope)))
 }

@@ -20,7 +20,7 @@ pub const CPU_PERIOD: u64 = 100_000;
 
 /// A group in which children can be made, and what they will have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct GroupPlace {
     pub dir: PathBuf,
     pub offered: BTreeSet<Controller>,
     /// We are the only process in it, and have to leave it first.
@@ -52,13 +52,13 @@ enum Processes {
 
 /// The nearest place with the most of the wanted controllers.
 #[must_use]
-pub fn place(unified: &Unified, wanted: &BTreeSet<Controller>) -> Option<Place> {
+pub fn place(unified: &Unified, wanted: &BTreeSet<Controller>) -> Option<GroupPlace> {
     let within = unified.own.ancestors().take_while(|dir| dir.starts_with(&unified.top));
     best(within.map(Seen::look), wanted)
 }
 
-fn best(groups: impl Iterator<Item = Seen>, wanted: &BTreeSet<Controller>) -> Option<Place> {
-    let mut best: Option<Place> = None;
+fn best(groups: impl Iterator<Item = Seen>, wanted: &BTreeSet<Controller>) -> Option<GroupPlace> {
+    let mut best: Option<GroupPlace> = None;
     for group in groups.filter(|group| group.writable) {
         let (can_enable, step_aside) = match (group.is_root, group.processes) {
             (true, _) | (false, Processes::None) => (true, false),
@@ -68,7 +68,7 @@ fn best(groups: impl Iterator<Item = Seen>, wanted: &BTreeSet<Controller>) -> Op
         let given = if can_enable { &group.available | &group.enabled } else { group.enabled };
         let offered = wanted & &given;
         if offered.len() > best.as_ref().map_or(0, |best| best.offered.len()) {
-            best = Some(Place { dir: group.dir, offered, step_aside });
+            best = Some(GroupPlace { dir: group.dir, offered, step_aside });
         }
     }
     best
@@ -114,7 +114,7 @@ pub struct UnifiedGroup {
 }
 
 impl UnifiedGroup {
-    pub fn make(place: &Place) -> Result<Self, GroupError> {
+    pub fn make(place: &GroupPlace) -> Result<Self, GroupError> {
         let aside = if place.step_aside {
             let aside = Group::make(&place.dir)?;
             aside.set("cgroup.procs", &std::process::id().to_string())?;

@@ -118,7 +118,7 @@ impl Keeper {
         loop {
             keeper.enforced = choose::choose(&plan.limits, &offer)?;
             let Err((refused, error)) = keeper.make_groups(place.as_ref(), &hierarchies) else { break };
-            // Looked writable and is not: whatever comes next will do, and is told.
+            // Inspection writable and is not: whatever comes next will do, and is told.
             tracing::debug!(%error, "no control group");
             match refused {
                 GroupKind::Unified => offer.cgroup2.clear(),
@@ -142,7 +142,7 @@ impl Keeper {
 
     fn make_groups(
         &mut self,
-        place: Option<&cgroup2::Place>,
+        place: Option<&cgroup2::GroupPlace>,
         hierarchies: &Hierarchies,
     ) -> Result<(), (GroupKind, GroupError)> {
         (self.unified, self.old) = (None, OldGroups::default());
@@ -251,9 +251,9 @@ impl Keeper {
                 | Mechanism::Watch => 0,
             };
             match verdict(*limit, events, &ended) {
-                Verdict::Kept => {}
-                Verdict::Reached => reached.push(limit.kind),
-                Verdict::Stopped => stopped_by = stopped_by.or(Some(limit.kind)),
+                LimitOutcome::Kept => {}
+                LimitOutcome::Reached => reached.push(limit.kind),
+                LimitOutcome::Stopped => stopped_by = stopped_by.or(Some(limit.kind)),
             }
         }
         if stopped_by.is_none() {
@@ -265,7 +265,7 @@ impl Keeper {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum LimitOutcome {
     Kept,
     /// Some process felt it, and the command went on.
     Reached,
@@ -273,23 +273,27 @@ enum Verdict {
 }
 
 /// What a limit has to do with the end of the command.
-fn verdict(limit: EnforcedLimit, events: u64, ended: &Ended) -> Verdict {
+fn verdict(limit: EnforcedLimit, events: u64, ended: &Ended) -> LimitOutcome {
     if ended.exceeded == Some(limit.kind) {
-        return if ended.stopped_by_watch().is_some() { Verdict::Stopped } else { Verdict::Reached };
+        return if ended.stopped_by_watch().is_some() {
+            LimitOutcome::Stopped
+        } else {
+            LimitOutcome::Reached
+        };
     }
     match limit.kind {
         // The kernel counts whom it has killed; a shell tells by its code that its command was.
         LimitKind::Memory if events > 0 && !ended.timed_out && ended_by(ended.exit, libc::SIGKILL) => {
-            Verdict::Stopped
+            LimitOutcome::Stopped
         }
-        LimitKind::Memory | LimitKind::Pids if events > 0 => Verdict::Reached,
-        LimitKind::FileSize if ended_by(ended.exit, libc::SIGXFSZ) => Verdict::Stopped,
+        LimitKind::Memory | LimitKind::Pids if events > 0 => LimitOutcome::Reached,
+        LimitKind::FileSize if ended_by(ended.exit, libc::SIGXFSZ) => LimitOutcome::Stopped,
         LimitKind::Memory
         | LimitKind::Cpus
         | LimitKind::Pids
         | LimitKind::Disk
         | LimitKind::Files
-        | LimitKind::FileSize => Verdict::Kept,
+        | LimitKind::FileSize => LimitOutcome::Kept,
     }
 }
 
@@ -333,18 +337,18 @@ mod tests {
     fn a_limit_stops_a_command_only_if_the_command_ended_by_it() {
         let (kill, code) = (Exit::Signal(libc::SIGKILL), Exit::Code);
         let table = [
-            (LimitKind::Memory, 1, kill, false, Verdict::Stopped),
-            (LimitKind::Memory, 1, code(137), false, Verdict::Stopped),
-            (LimitKind::Memory, 1, code(0), false, Verdict::Reached),
-            (LimitKind::Memory, 1, kill, true, Verdict::Reached),
-            (LimitKind::Memory, 0, kill, false, Verdict::Kept),
-            (LimitKind::Memory, 0, code(137), false, Verdict::Kept),
-            (LimitKind::Pids, 3, code(1), false, Verdict::Reached),
-            (LimitKind::Pids, 3, kill, false, Verdict::Reached),
-            (LimitKind::FileSize, 0, Exit::Signal(libc::SIGXFSZ), false, Verdict::Stopped),
-            (LimitKind::FileSize, 0, code(153), false, Verdict::Stopped),
-            (LimitKind::FileSize, 0, kill, false, Verdict::Kept),
-            (LimitKind::Cpus, 0, kill, false, Verdict::Kept),
+            (LimitKind::Memory, 1, kill, false, LimitOutcome::Stopped),
+            (LimitKind::Memory, 1, code(137), false, LimitOutcome::Stopped),
+            (LimitKind::Memory, 1, code(0), false, LimitOutcome::Reached),
+            (LimitKind::Memory, 1, kill, true, LimitOutcome::Reached),
+            (LimitKind::Memory, 0, kill, false, LimitOutcome::Kept),
+            (LimitKind::Memory, 0, code(137), false, LimitOutcome::Kept),
+            (LimitKind::Pids, 3, code(1), false, LimitOutcome::Reached),
+            (LimitKind::Pids, 3, kill, false, LimitOutcome::Reached),
+            (LimitKind::FileSize, 0, Exit::Signal(libc::SIGXFSZ), false, LimitOutcome::Stopped),
+            (LimitKind::FileSize, 0, code(153), false, LimitOutcome::Stopped),
+            (LimitKind::FileSize, 0, kill, false, LimitOutcome::Kept),
+            (LimitKind::Cpus, 0, kill, false, LimitOutcome::Kept),
         ];
         for (kind, events, exit, timed_out, expected) in table {
             let limit = EnforcedLimit { kind, value: 1, mechanism: Mechanism::Cgroup2 };
@@ -352,18 +356,22 @@ mod tests {
             assert_eq!(verdict(limit, events, &ended), expected, "{kind} {events} {exit:?}");
         }
         let watched = [
-            (LimitKind::Memory, kill, Verdict::Stopped),
-            (LimitKind::Disk, code(137), Verdict::Stopped),
-            (LimitKind::Memory, code(0), Verdict::Reached),
-            (LimitKind::Files, code(1), Verdict::Reached),
-            (LimitKind::Disk, Exit::Signal(libc::SIGTERM), Verdict::Reached),
+            (LimitKind::Memory, kill, LimitOutcome::Stopped),
+            (LimitKind::Disk, code(137), LimitOutcome::Stopped),
+            (LimitKind::Memory, code(0), LimitOutcome::Reached),
+            (LimitKind::Files, code(1), LimitOutcome::Reached),
+            (LimitKind::Disk, Exit::Signal(libc::SIGTERM), LimitOutcome::Reached),
         ];
         for (kind, exit, expected) in watched {
             let limit = EnforcedLimit { kind, value: 1, mechanism: Mechanism::Watch };
             let ended = Ended { exit, timed_out: false, exceeded: Some(kind) };
             assert_eq!(verdict(limit, 0, &ended), expected, "{kind} {exit:?}");
             let stopped_by = ended.stopped_by_watch();
-            assert_eq!(stopped_by, Some(kind).filter(|_| expected == Verdict::Stopped), "{kind} {exit:?}");
+            assert_eq!(
+                stopped_by,
+                Some(kind).filter(|_| expected == LimitOutcome::Stopped),
+                "{kind} {exit:?}"
+            );
         }
     }
 }

@@ -36,7 +36,7 @@ impl Exec {
         let mut worst = Errno::NOENT;
         for (candidate, as_script) in self.candidates.iter().zip(&self.as_script) {
             match execve(candidate, &self.arguments, &self.environment) {
-                // Looked for further on, as a shell does; what is there but may not be run is told in the end.
+                // Inspection for further on, as a shell does; what is there but may not be run is told in the end.
                 Errno::NOENT | Errno::NOTDIR => {}
                 Errno::ACCESS => worst = Errno::ACCESS,
                 Errno::NOEXEC => return execve(c"/bin/sh", as_script, &self.environment),

@@ -16,7 +16,7 @@ use avfs_vault::page::{DirRef, FileNode, Node};
 use avfs_vault::write_out::FreshPages;
 use avfs_vault::{Result, Vault, read_content};
 
-use crate::linked_paths::{LinkedPaths, Place};
+use crate::linked_paths::{HostVersion, LinkedPaths};
 
 words!(
     /// What the host does with a file without being asked to; the first matters most.
@@ -309,7 +309,7 @@ pub fn called_out(
     if told().next().is_none() {
         return Ok(Vec::new());
     }
-    let place = Place { pages: &FreshPages::new(vault), root: after, dir };
+    let place = HostVersion { pages: &FreshPages::new(vault), root: after, dir };
     let linked = LinkedPaths::find(&place, told().map(|change| &change.path));
     let mut called = Vec::new();
     for change in told() {

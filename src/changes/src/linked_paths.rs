@@ -28,7 +28,7 @@ const NAMES_MAX: usize = 16;
 const NESTED_MAX: usize = 4;
 
 /// A version and the directory of the host it is for, which absolute links may name.
-pub struct Place<'a> {
+pub struct HostVersion<'a> {
     pub pages: &'a dyn Pages,
     pub root: &'a DirRef,
     pub dir: Option<&'a Path>,
@@ -60,7 +60,7 @@ struct Resolved {
 
 impl LinkedPaths {
     /// `near` are the paths whose directories are looked at first.
-    pub fn find<'p>(place: &Place<'_>, near: impl Iterator<Item = &'p TreePath>) -> Self {
+    pub fn find<'p>(place: &HostVersion<'_>, near: impl Iterator<Item = &'p TreePath>) -> Self {
         let mut found = Self::default();
         let mut visited = HashSet::new();
         let mut waiting = nearest(place, near);
@@ -135,7 +135,7 @@ fn is_searched(dir: &TreePath) -> bool {
 }
 
 /// The directories that the paths lie in, as far as the bounds leave room for others. Each is looked up once.
-fn nearest<'p>(place: &Place<'_>, near: impl Iterator<Item = &'p TreePath>) -> VecDeque<Waiting> {
+fn nearest<'p>(place: &HostVersion<'_>, near: impl Iterator<Item = &'p TreePath>) -> VecDeque<Waiting> {
     let mut known = HashMap::from([(TreePath::root(), Some(*place.root))]);
     let mut waiting = VecDeque::new();
     for path in near.filter(|path| path.components().nth(LEVELS_MAX).is_none()) {
@@ -167,7 +167,7 @@ fn nearest<'p>(place: &Place<'_>, near: impl Iterator<Item = &'p TreePath>) -> V
 }
 
 /// Follows a link that lies in `dir`, as the kernel would; `None` if it leads nowhere or out of the version.
-fn resolve(place: &Place<'_>, dir: &TreePath, target: &[u8]) -> Result<Option<Resolved>> {
+fn resolve(place: &HostVersion<'_>, dir: &TreePath, target: &[u8]) -> Result<Option<Resolved>> {
     // The directories on the way, the root first.
     let mut way = vec![(TreePath::root(), *place.root)];
     for name in dir.components() {
@@ -211,7 +211,7 @@ fn resolve(place: &Place<'_>, dir: &TreePath, target: &[u8]) -> Result<Option<Re
 
 /// Puts the names of a target before those that are left; false if it is an absolute path that lies elsewhere.
 fn put_first(
-    place: &Place<'_>,
+    place: &HostVersion<'_>,
     target: &[u8],
     way: &mut Vec<(TreePath, DirRef)>,
     names: &mut VecDeque<Vec<u8>>,
@@ -286,7 +286,7 @@ mod tests {
         let reader = store.read().unwrap();
         let stored: &dyn Pages = &&*reader;
         let pages = Overlay::new(&new, stored);
-        let place = Place { pages: &pages, root: &root, dir: Some(Path::new("/srv/p")) };
+        let place = HostVersion { pages: &pages, root: &root, dir: Some(Path::new("/srv/p")) };
         let changed = TreePath::parse(changed.as_bytes()).unwrap();
         let found = LinkedPaths::find(&place, std::iter::once(&changed));
         let mut names: Vec<String> = found.names_of(&changed).map(|(name, _)| name.to_string()).collect();

@@ -5,7 +5,6 @@
 mod cli;
 mod commands;
 mod context;
-mod crew;
 mod error;
 mod lists;
 mod progress;
@@ -15,6 +14,7 @@ mod ui;
 mod usage;
 mod view;
 mod whole;
+mod worker_pool;
 
 use std::process::ExitCode;
 
@@ -27,8 +27,8 @@ use avfs_hostfs::{mask, size_limit};
 
 fn main() -> ExitCode {
     log_if_asked();
-    size_limit::outlive();
-    mask::spare_owner();
+    size_limit::handle_sigxfsz();
+    mask::set_umask();
     let words = usage::help_of_help(std::env::args_os().collect());
     let parsed = Cli::command().try_get_matches_from(&words);
     let parsed = parsed.and_then(|matches| Ok((usage::kind_of(&matches), Cli::from_arg_matches(&matches)?)));

@@ -19,8 +19,8 @@ use avfs_types::{exit_code, printable};
 use avfs_vault::VaultError;
 use avfs_wire::{Envelope, ErrorBody};
 
-use crate::crew::Ran;
 use crate::error::EdgeError;
+use crate::worker_pool::Ran;
 
 /// The codes of a command that was called wrongly, wherever that is found.
 const CALLED_WRONGLY: [&str; 5] = ["usage", "name.invalid", "path.invalid", "ref.invalid", "value.invalid"];

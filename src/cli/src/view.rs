@@ -24,7 +24,7 @@ pub struct View<'v> {
 }
 
 /// An entry found by a walk.
-pub struct Found {
+pub struct WalkedEntry {
     pub path: TreePath,
     pub node: Node,
 }
@@ -46,11 +46,11 @@ impl<'v> View<'v> {
     }
 
     /// What lies at `path` or beneath it, at most `depth` levels below; a directory itself is left out.
-    pub fn walk(&self, path: &TreePath, depth: Option<usize>) -> Result<Vec<Found>> {
+    pub fn walk(&self, path: &TreePath, depth: Option<usize>) -> Result<Vec<WalkedEntry>> {
         let reader = self.reader();
         let pages: &dyn Pages = &reader;
         let node = self.node(path)?;
-        let Node::Dir(dir) = &node else { return Ok(vec![Found { path: path.clone(), node }]) };
+        let Node::Dir(dir) = &node else { return Ok(vec![WalkedEntry { path: path.clone(), node }]) };
         let mut found = Vec::new();
         let mut walk = Walk::new(pages, dir, path);
         while let Some(walked) = walk.next() {
@@ -58,12 +58,12 @@ impl<'v> View<'v> {
             if depth.is_some_and(|depth| walked.path.depth() - path.depth() >= depth) {
                 walk.skip_dir();
             }
-            found.push(Found { path: walked.path, node: walked.node });
+            found.push(WalkedEntry { path: walked.path, node: walked.node });
         }
         Ok(found)
     }
 
-    pub fn entry(&self, found: &Found) -> Result<EntryObject> {
+    pub fn entry(&self, found: &WalkedEntry) -> Result<EntryObject> {
         let meta = match &found.node {
             Node::Dir(dir) => Some(tree::top(&self.reader(), &dir.tree)?.0),
             Node::File(_) | Node::Symlink(_) | Node::Fifo(_) => None,
@@ -71,12 +71,12 @@ impl<'v> View<'v> {
         Ok(avfs_present::entry(&found.path, &found.node, meta.as_ref()))
     }
 
-    pub fn entries(&self, found: &[Found]) -> Result<Vec<EntryObject>> {
+    pub fn entries(&self, found: &[WalkedEntry]) -> Result<Vec<EntryObject>> {
         found.iter().map(|found| self.entry(found)).collect()
     }
 
     /// The entries for a script; people are shown what was found as it is.
-    pub fn entries_for(&self, format: Format, found: &[Found]) -> Result<Vec<EntryObject>> {
+    pub fn entries_for(&self, format: Format, found: &[WalkedEntry]) -> Result<Vec<EntryObject>> {
         match format {
             Format::Json => self.entries(found),
             Format::Human => Ok(Vec::new()),

@@ -30,7 +30,7 @@ use crate::journal;
 use crate::launcher::{Completion, ConnectionVerdict, Exit};
 use crate::mount_session::{MountSession, SessionError};
 use crate::post_run::enforcement;
-use crate::proxy::{Ended, Outcome, ProxyRuntime};
+use crate::proxy::{Ended, ProxyRuntime, Step};
 use crate::recover::leftover;
 use crate::result::{ExecutionResult, Phases};
 use crate::run::Run;
@@ -44,7 +44,7 @@ pub(super) struct Before {
 }
 
 /// What was captured and where it went.
-struct Kept {
+struct KeptRun {
     landed: LandedRun,
     changes: ChangeSummary,
     report: Option<ChangeReport>,
@@ -63,7 +63,7 @@ impl ProxyRuntime<'_> {
         mut run: Run,
         session: MountSession,
         mut ended: Ended<'_>,
-    ) -> Outcome<ExecutionResult> {
+    ) -> Step<ExecutionResult> {
         let secrets = run.request.secrets();
         scrub(&secrets, &mut ended.completion);
         let imported = ended.imported.take();
@@ -157,7 +157,7 @@ impl ProxyRuntime<'_> {
         ended: &Ended<'_>,
         secrets: &Secrets,
         before: Option<Before>,
-    ) -> avfs_vault::Result<Kept> {
+    ) -> avfs_vault::Result<KeptRun> {
         let vault = self.site.vault;
         let nothing = Secrets::default();
         let begun = Instant::now();
@@ -262,7 +262,7 @@ impl ProxyRuntime<'_> {
         });
         let left_out = left_out.into_iter().map(|left| without_secrets(secrets, left)).collect();
         let violated = told.violation.is_some();
-        Ok(Kept { landed, changes, report, left_out, runs_on_host, violated })
+        Ok(KeptRun { landed, changes, report, left_out, runs_on_host, violated })
     }
 
     /// True if a run of its own may have done nothing but make files that are not versioned: where it touched

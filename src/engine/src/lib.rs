@@ -46,7 +46,7 @@ pub use net_offer::offered_networks;
 pub use orphans::{RunLife, Unsettled, bases_in_use};
 pub use permission::{Approver, Denial};
 pub use policy_files::{LayerText, POLICY_FILE, PolicyText, PolicyTexts, REGO_FILE, UnreadablePolicy};
-pub use proxy::{Came, Executed, ProxyRuntime, Site};
+pub use proxy::{Executed, Outcome, ProxyRuntime, Site};
 pub use recover::{
     Doubt, HalfCaptured, RecoverError, RecoverOptions, Recoverable, Recovered, Recovery, sweep,
 };
@@ -54,7 +54,7 @@ pub use rehearsal::Rehearsal;
 pub use result::{Backend, BaseUsed, Enforcement, ExecutionResult, Note, Phases};
 pub use result_cache::Machine;
 pub use result_cache::{CacheUse, MemoError, MemoSite, look};
-pub use result_cache::{Found, Look};
+pub use result_cache::{CachedResult, Look};
 pub use result_cache::{Reason, why_not_remembered};
 pub use run::message as version_message;
 pub use scratch_size::Scratch;

@@ -18,7 +18,7 @@ use avfs_vault::backend::{ApprovalRecord, ApprovalState, RunRecord, RunState};
 
 use crate::journal;
 use crate::journal::journal_value;
-use crate::proxy::{Outcome, ProxyRuntime};
+use crate::proxy::{ProxyRuntime, Step};
 use crate::run::Run;
 use crate::workspace_root::{Places, UNBOUND_PATH};
 
@@ -56,7 +56,7 @@ pub enum Denial {
 
 impl ProxyRuntime<'_> {
     /// Lets a request through, or writes down why not.
-    pub(super) fn permit(&self, run: &mut Run, places: &Places) -> Outcome<Permission> {
+    pub(super) fn permit(&self, run: &mut Run, places: &Places) -> Step<Permission> {
         let denial = match run.decision.action {
             Action::Allow | Action::AllowWithCheckpoint => {
                 return Ok(Permission::Granted { approval: None, net: None });
@@ -91,7 +91,7 @@ impl ProxyRuntime<'_> {
         Ok(Permission::Denied(denial))
     }
 
-    fn with_approval(&self, run: &Run, digest: &RequestDigest) -> Outcome<Permission> {
+    fn with_approval(&self, run: &Run, digest: &RequestDigest) -> Step<Permission> {
         let vault = self.site.vault;
         match vault.claim_approval(digest, run.request.approved.as_ref(), &run.id)? {
             Claim::Granted(approval) => Ok(granted(approval)),
@@ -121,12 +121,7 @@ impl ProxyRuntime<'_> {
     }
 
     /// What is done until somebody has answered.
-    fn wait_or_leave(
-        &self,
-        run: &Run,
-        approval: ApprovalRecord,
-        digest: &RequestDigest,
-    ) -> Outcome<Permission> {
+    fn wait_or_leave(&self, run: &Run, approval: ApprovalRecord, digest: &RequestDigest) -> Step<Permission> {
         let (vault, prefix) = (self.site.vault, ApprovalPrefix::from(&approval.id));
         match run.request.approval {
             ApprovalMode::Fail => return Ok(Permission::Wanted(approval)),

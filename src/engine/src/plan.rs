@@ -15,7 +15,7 @@ use crate::aliases::aliases;
 use crate::journal;
 use crate::launcher::{Input, LaunchPlan, UpperPlace, UpperRoot, WorkspaceMount};
 use crate::mount_session::{MountSession, ScratchDir, SessionError};
-use crate::proxy::{Outcome, ProxyRuntime};
+use crate::proxy::{ProxyRuntime, Step};
 use crate::run::Run;
 use crate::scratch_size::{Room, Scratch};
 use crate::view::{SecretFiles, ViewRequest, view};
@@ -48,7 +48,7 @@ impl ProxyRuntime<'_> {
         scratch: &ScratchDir,
         session: &MountSession,
         room: Scratch,
-    ) -> Outcome<LaunchPlan> {
+    ) -> Step<LaunchPlan> {
         let (request, site) = (&run.request, self.site);
         let mountpoint = scratch.mountpoint()?;
         let workspace = self.workspace(run, places, ground, session, room, &mountpoint)?;
@@ -119,7 +119,7 @@ impl ProxyRuntime<'_> {
         session: &MountSession,
         room: Scratch,
         empty: &Path,
-    ) -> Outcome<WorkspaceMount> {
+    ) -> Step<WorkspaceMount> {
         let path = places.workspace.clone();
         let (mut lowers, root) = match ground {
             Ground::Live(dir) => {

@@ -23,7 +23,7 @@ use crate::conclude::Before;
 use crate::error::ExecuteError;
 use crate::launcher::{Completion, Exit};
 use crate::mount_session::MountSession;
-use crate::proxy::{Ended, Outcome, ProxyRuntime};
+use crate::proxy::{Ended, ProxyRuntime, Step};
 use crate::result::{Backend, BaseUsed, Enforcement};
 use crate::run::Run;
 use crate::scratch_size::Scratch;
@@ -190,7 +190,7 @@ impl ProxyRuntime<'_> {
         completion: &Completion,
         record: &RunRecord,
         landed: &Landed,
-    ) -> Outcome<Option<u64>> {
+    ) -> Step<Option<u64>> {
         let Some(dir) = self.site.bound.as_deref().filter(|_| run.request.retention == Retention::Apply)
         else {
             return Ok(None);

@@ -85,7 +85,7 @@ pub struct Executed {
     pub decision: Option<ExecutionDecision>,
     /// The approval that let it through, or that it waits for.
     pub approval: Option<ApprovalId>,
-    pub came: Result<Came, ExecuteError>,
+    pub outcome: Result<Outcome, ExecuteError>,
 }
 
 /// What is known of a request, however far it came.
@@ -96,24 +96,24 @@ struct Known {
     approval: Option<ApprovalId>,
 }
 
-pub enum Came {
+pub enum Outcome {
     Ran(Box<ExecutionResult>),
     Denied(Denial),
     ApprovalRequired(ApprovalRecord),
 }
 
-pub(super) type Outcome<T> = Result<T, ExecuteError>;
+pub(super) type Step<T> = Result<T, ExecuteError>;
 
 impl ProxyRuntime<'_> {
     /// Takes one request to its end.
     pub fn execute(&self, request: &ExecutionRequest) -> Executed {
         let mut known = Known::default();
-        let came = self.mediate(request, &mut known);
+        let outcome = self.mediate(request, &mut known);
         let Known { run_id, decision, approval } = known;
-        Executed { run_id, decision, approval, came }
+        Executed { run_id, decision, approval, outcome }
     }
 
-    fn mediate(&self, request: &ExecutionRequest, told: &mut Known) -> Outcome<Came> {
+    fn mediate(&self, request: &ExecutionRequest, told: &mut Known) -> Step<Outcome> {
         let mut state = State::Validating;
         let begun = Instant::now();
         request.check(self.site.arguments_bytes_max)?;
@@ -132,10 +132,10 @@ impl ProxyRuntime<'_> {
                 run.approval = approval;
                 run.decision.net = net.or(run.decision.net);
             }
-            Permission::Denied(denial) => return Ok(Came::Denied(denial)),
+            Permission::Denied(denial) => return Ok(Outcome::Denied(denial)),
             Permission::Wanted(approval) => {
                 told.approval = Some(approval.id.clone());
-                return Ok(Came::ApprovalRequired(approval));
+                return Ok(Outcome::ApprovalRequired(approval));
             }
         }
         told.approval = run.approval.clone();
@@ -145,8 +145,8 @@ impl ProxyRuntime<'_> {
             CacheMode::Read | CacheMode::Write => self.try_recall(state, &mut run, &places)?,
         };
         match recalled {
-            Some(result) => Ok(Came::Ran(Box::new(result))),
-            None => self.attempts(state, run, &places).map(|result| Came::Ran(Box::new(result))),
+            Some(result) => Ok(Outcome::Ran(Box::new(result))),
+            None => self.attempts(state, run, &places).map(|result| Outcome::Ran(Box::new(result))),
         }
     }
 
@@ -215,7 +215,7 @@ impl ProxyRuntime<'_> {
     }
 
     /// A remembered result. Without one the run is where it was: decided.
-    fn try_recall(&self, decided: State, run: &mut Run, places: &Places) -> Outcome<Option<ExecutionResult>> {
+    fn try_recall(&self, decided: State, run: &mut Run, places: &Places) -> Step<Option<ExecutionResult>> {
         let mut state = decided;
         self.recall(&mut state, run, places).inspect_err(|error| {
             if error.is_of_no_run() {
@@ -226,7 +226,7 @@ impl ProxyRuntime<'_> {
 
     /// Where the host refuses a piece that can be had in another way, that way is taken and said; nothing was
     /// executed by then.
-    fn attempts(&self, decided: State, mut run: Run, places: &Places) -> Outcome<ExecutionResult> {
+    fn attempts(&self, decided: State, mut run: Run, places: &Places) -> Step<ExecutionResult> {
         loop {
             let mut state = decided;
             let error = match self.attempt(&mut state, run.clone(), places) {
@@ -249,7 +249,7 @@ impl ProxyRuntime<'_> {
         }
     }
 
-    fn attempt(&self, state: &mut State, mut run: Run, places: &Places) -> Outcome<ExecutionResult> {
+    fn attempt(&self, state: &mut State, mut run: Run, places: &Places) -> Step<ExecutionResult> {
         let site = self.site;
         // A command whose run cannot be kept is not begun.
         site.vault.backend().check_writable().map_err(VaultError::from)?;
@@ -318,7 +318,7 @@ impl ProxyRuntime<'_> {
         scratch: &ScratchDir,
         session: &MountSession,
         hidden: &[TreePath],
-    ) -> Outcome<(Ground, Scratch, super::launcher::LaunchPlan)> {
+    ) -> Step<(Ground, Scratch, super::launcher::LaunchPlan)> {
         self.session_record(run, hidden).write(session)?;
         enter(state, State::Checkpointing, session);
         run.notes.extend(sweep::<ExecuteError>(

@@ -10,7 +10,7 @@ static FOUND: OnceLock<u32> = OnceLock::new();
 
 /// From here on what is made stays open to its owner: with a mask of 0777 nobody could use what they have just made.
 /// Gives the mask as it was found, which is for others. Called before there are threads.
-pub fn spare_owner() -> u32 {
+pub fn set_umask() -> u32 {
     *FOUND.get_or_init(|| {
         let found = umask(Mode::RWXG | Mode::RWXO);
         umask(found & !Mode::RWXU);

@@ -9,7 +9,7 @@ static MET: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// A file that would grow beyond the limit is an error like any other, which can be told; the signal would end us without
 /// a word. Handled and not ignored: who is executed inherits no handlers, and has it as it was.
-pub fn outlive() {
+pub fn handle_sigxfsz() {
     // What cannot be had leaves things as they were.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::clone(MET.get_or_init(Arc::default)));
 }

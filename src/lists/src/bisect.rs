@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 
 /// What a probe found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ProbeVerdict {
     Good,
     Bad,
     /// It cannot be told.
@@ -40,7 +40,7 @@ enum Known {
     Nothing,
     /// Somebody is at it.
     Pending,
-    Verdict(Verdict),
+    Verdict(ProbeVerdict),
 }
 
 /// A search. Equal contents share a verdict.
@@ -82,12 +82,12 @@ impl Search {
         }
     }
 
-    fn is(&self, position: usize, verdict: Verdict) -> bool {
+    fn is(&self, position: usize, verdict: ProbeVerdict) -> bool {
         self.known(position) == Known::Verdict(verdict)
     }
 
     fn ends_hold(&self) -> bool {
-        self.is(0, Verdict::Good) && self.is(self.contents.len() - 1, Verdict::Bad)
+        self.is(0, ProbeVerdict::Good) && self.is(self.contents.len() - 1, ProbeVerdict::Bad)
     }
 
     /// Positions to probe now, at most `room` of them: first the ends, then some that cut what is left into equal
@@ -134,14 +134,14 @@ impl Search {
     }
 
     /// Takes the verdict on a position, also one that was not asked for.
-    pub fn take(&mut self, position: usize, verdict: Verdict) {
+    pub fn take(&mut self, position: usize, verdict: ProbeVerdict) {
         self.learn(position, Known::Verdict(verdict));
         if !self.ends_hold() {
             return;
         }
         let mut within = self.good + 1..=self.bad;
-        self.bad = within.find(|position| self.is(*position, Verdict::Bad)).unwrap_or(self.bad);
-        let newest = (self.good..self.bad).rev().find(|position| self.is(*position, Verdict::Good));
+        self.bad = within.find(|position| self.is(*position, ProbeVerdict::Bad)).unwrap_or(self.bad);
+        let newest = (self.good..self.bad).rev().find(|position| self.is(*position, ProbeVerdict::Good));
         self.good = newest.unwrap_or(self.good);
     }
 
@@ -161,9 +161,10 @@ impl Search {
     #[must_use]
     pub fn finding(&self) -> Option<Finding> {
         let last = self.contents.len() - 1;
-        for (end, position, said, contrary) in
-            [(End::Good, 0, Verdict::Good, Verdict::Bad), (End::Bad, last, Verdict::Bad, Verdict::Good)]
-        {
+        for (end, position, said, contrary) in [
+            (End::Good, 0, ProbeVerdict::Good, ProbeVerdict::Bad),
+            (End::Bad, last, ProbeVerdict::Bad, ProbeVerdict::Good),
+        ] {
             match self.known(position) {
                 Known::Verdict(found) if found == said => {}
                 Known::Verdict(found) if found == contrary => return Some(Finding::Contrary(end)),
@@ -171,7 +172,7 @@ impl Search {
                 Known::Nothing | Known::Pending => {}
             }
         }
-        let told = (self.good + 1..self.bad).all(|position| self.is(position, Verdict::Skipped));
+        let told = (self.good + 1..self.bad).all(|position| self.is(position, ProbeVerdict::Skipped));
         (self.ends_hold() && told).then(|| Finding::Culprit(self.good + 1..=self.bad))
     }
 
@@ -189,7 +190,7 @@ mod tests {
     use super::*;
 
     /// Searches to the end, all probes of a round at once; the finding and the number of rounds after the ends.
-    fn search(history: &[u32], verdicts: &[Verdict], jobs: usize) -> (Finding, usize) {
+    fn search(history: &[u32], verdicts: &[ProbeVerdict], jobs: usize) -> (Finding, usize) {
         let mut search = Search::new(history).unwrap();
         let mut rounds = 0;
         loop {
@@ -208,9 +209,9 @@ mod tests {
     }
 
     /// The first bad one that follows a good one, with what was skipped between them.
-    fn scan(verdicts: &[Verdict]) -> RangeInclusive<usize> {
-        let bad = verdicts.iter().position(|verdict| *verdict == Verdict::Bad).unwrap();
-        let good = verdicts[..bad].iter().rposition(|verdict| *verdict == Verdict::Good).unwrap();
+    fn scan(verdicts: &[ProbeVerdict]) -> RangeInclusive<usize> {
+        let bad = verdicts.iter().position(|verdict| *verdict == ProbeVerdict::Bad).unwrap();
+        let good = verdicts[..bad].iter().rposition(|verdict| *verdict == ProbeVerdict::Good).unwrap();
         good + 1..=bad
     }
 
@@ -224,8 +225,8 @@ mod tests {
         rounds
     }
 
-    fn skips_of(verdicts: &[Verdict]) -> usize {
-        verdicts.iter().filter(|verdict| **verdict == Verdict::Skipped).count()
+    fn skips_of(verdicts: &[ProbeVerdict]) -> usize {
+        verdicts.iter().filter(|verdict| **verdict == ProbeVerdict::Skipped).count()
     }
 
     proptest! {
@@ -240,11 +241,11 @@ mod tests {
             jobs in 1_usize..9,
         ) {
             let turn = turn.index(count - 1) + 1;
-            let verdicts: Vec<Verdict> = (0..count)
+            let verdicts: Vec<ProbeVerdict> = (0..count)
                 .map(|position| match (skipped[position] && position != 0 && position != count - 1, position < turn) {
-                    (true, _) => Verdict::Skipped,
-                    (false, true) => Verdict::Good,
-                    (false, false) => Verdict::Bad,
+                    (true, _) => ProbeVerdict::Skipped,
+                    (false, true) => ProbeVerdict::Good,
+                    (false, false) => ProbeVerdict::Bad,
                 })
                 .collect();
             let history: Vec<u32> = (0..u32::try_from(count).unwrap()).collect();
@@ -261,20 +262,20 @@ mod tests {
             found in prop::collection::vec(0_usize..3, 12),
             jobs in 1_usize..6,
         ) {
-            const ALL: [Verdict; 3] = [Verdict::Good, Verdict::Bad, Verdict::Skipped];
-            let verdicts: Vec<Verdict> = history.iter().map(|content| ALL[found[*content as usize]]).collect();
+            const ALL: [ProbeVerdict; 3] = [ProbeVerdict::Good, ProbeVerdict::Bad, ProbeVerdict::Skipped];
+            let verdicts: Vec<ProbeVerdict> = history.iter().map(|content| ALL[found[*content as usize]]).collect();
             let (finding, _) = search(&history, &verdicts, jobs);
             match finding {
                 Finding::Culprit(range) => {
                     let (first, last) = range.into_inner();
-                    prop_assert_eq!(verdicts[first - 1], Verdict::Good);
-                    prop_assert_eq!(verdicts[last], Verdict::Bad);
-                    prop_assert!(verdicts[first..last].iter().all(|verdict| *verdict == Verdict::Skipped));
+                    prop_assert_eq!(verdicts[first - 1], ProbeVerdict::Good);
+                    prop_assert_eq!(verdicts[last], ProbeVerdict::Bad);
+                    prop_assert!(verdicts[first..last].iter().all(|verdict| *verdict == ProbeVerdict::Skipped));
                 }
-                Finding::Contrary(End::Good) => prop_assert_eq!(verdicts[0], Verdict::Bad),
-                Finding::Contrary(End::Bad) => prop_assert_eq!(*verdicts.last().unwrap(), Verdict::Good),
-                Finding::Untold(End::Good) => prop_assert_eq!(verdicts[0], Verdict::Skipped),
-                Finding::Untold(End::Bad) => prop_assert_eq!(*verdicts.last().unwrap(), Verdict::Skipped),
+                Finding::Contrary(End::Good) => prop_assert_eq!(verdicts[0], ProbeVerdict::Bad),
+                Finding::Contrary(End::Bad) => prop_assert_eq!(*verdicts.last().unwrap(), ProbeVerdict::Good),
+                Finding::Untold(End::Good) => prop_assert_eq!(verdicts[0], ProbeVerdict::Skipped),
+                Finding::Untold(End::Bad) => prop_assert_eq!(*verdicts.last().unwrap(), ProbeVerdict::Skipped),
             }
         }
 
@@ -299,7 +300,7 @@ mod tests {
                 prop_assert!(!pending.is_empty() && pending.len() <= jobs);
                 prop_assert!(pending.iter().any(|position| search.matters(*position)));
                 let position = pending.swap_remove(order.next().unwrap().index(pending.len()));
-                search.take(position, if position < turn { Verdict::Good } else { Verdict::Bad });
+                search.take(position, if position < turn { ProbeVerdict::Good } else { ProbeVerdict::Bad });
             }
             prop_assert_eq!(search.finding(), Some(Finding::Culprit(turn..=turn)));
             prop_assert!(pending.iter().all(|position| !search.matters(*position)));
@@ -316,14 +317,15 @@ mod tests {
     fn ends_of_the_same_content_are_probed_once_and_refute_each_other() {
         let mut search = Search::new([7, 8, 7]).unwrap();
         assert_eq!(search.next(5), [0]);
-        search.take(0, Verdict::Good);
+        search.take(0, ProbeVerdict::Good);
         assert_eq!(search.finding(), Some(Finding::Contrary(End::Bad)));
     }
 
     #[test]
     fn one_job_is_a_binary_search() {
-        let verdicts: Vec<Verdict> =
-            (0..1025).map(|position| if position < 700 { Verdict::Good } else { Verdict::Bad }).collect();
+        let verdicts: Vec<ProbeVerdict> = (0..1025)
+            .map(|position| if position < 700 { ProbeVerdict::Good } else { ProbeVerdict::Bad })
+            .collect();
         let history: Vec<u32> = (0..1025).collect();
         assert_eq!(search(&history, &verdicts, 1), (Finding::Culprit(700..=700), 10));
         assert_eq!(search(&history, &verdicts, 3), (Finding::Culprit(700..=700), 5));
@@ -332,10 +334,10 @@ mod tests {
     #[test]
     fn what_was_given_up_is_skipped_without_a_probe() {
         let mut search = Search::new([1, 2, 3]).unwrap();
-        search.take(1, Verdict::Skipped);
+        search.take(1, ProbeVerdict::Skipped);
         assert_eq!(search.next(4), [0, 2]);
-        search.take(2, Verdict::Bad);
-        search.take(0, Verdict::Good);
+        search.take(2, ProbeVerdict::Bad);
+        search.take(0, ProbeVerdict::Good);
         assert_eq!(search.finding(), Some(Finding::Culprit(1..=2)));
     }
 }

@@ -10,7 +10,7 @@ use crate::decision::Action;
 use crate::opening::{Opening, OpeningKind};
 use crate::reading::Asked;
 use crate::rules::Pattern;
-use crate::verdict::{Place, Placed, Verdict};
+use crate::verdict::{Placed, RulePlace, Verdict};
 
 /// The caps of one file; where it says nothing there is none.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +77,7 @@ pub struct Cap {
     /// `caps.net`
     pub key: &'static str,
     pub value: String,
-    pub place: Place,
+    pub place: RulePlace,
     /// What is said of a request that goes beyond it.
     pub broken: Option<Verdict>,
 }
@@ -205,12 +205,12 @@ fn list(patterns: &[Pattern]) -> String {
 }
 
 /// A cap, and what goes beyond it with the option to drop.
-fn told(key: &'static str, value: String, place: &Place, beyond: Option<(String, String)>) -> Cap {
+fn told(key: &'static str, value: String, place: &RulePlace, beyond: Option<(String, String)>) -> Cap {
     cap_of(key, value, place, beyond.map(|(what, flag)| (what, format!("drop {flag}"))))
 }
 
 /// A cap, and what goes beyond it with a hint.
-fn cap_of(key: &'static str, value: String, place: &Place, beyond: Option<(String, String)>) -> Cap {
+fn cap_of(key: &'static str, value: String, place: &RulePlace, beyond: Option<(String, String)>) -> Cap {
     let broken = beyond.map(|(what, hint)| Verdict {
         action: Action::Deny,
         rule: key.to_owned(),

@@ -6,7 +6,7 @@ use avfs_types::diagnose::Diagnose;
 use avfs_types::toml_source::{Fault, Problem};
 
 use crate::examples::FailedExample;
-use crate::verdict::Place;
+use crate::verdict::RulePlace;
 
 /// A file that is refused as a whole: half a policy would be a looser one.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum PolicyError {
     #[error(transparent)]
     File(#[from] Fault),
     #[error("{place}: the rule has no key {key}")]
-    Missing { place: Place, key: &'static str },
+    Missing { place: RulePlace, key: &'static str },
     #[error(transparent)]
     Example(#[from] FailedExample),
     #[error("{}: this avfs was built without Rego", file.display())]

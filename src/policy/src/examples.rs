@@ -11,7 +11,7 @@ use avfs_types::CommandLine;
 use crate::decision::Action;
 use crate::reading::{Asked, Reading};
 use crate::rules::Rule;
-use crate::verdict::{Fit, Place};
+use crate::verdict::{Fit, RulePlace};
 
 /// Where examples run.
 const WORKSPACE: &str = "/workspace";
@@ -28,13 +28,13 @@ pub enum Wanted {
 pub struct Example {
     pub text: String,
     pub wanted: Wanted,
-    pub place: Place,
+    pub place: RulePlace,
 }
 
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{place}: the rule {rule} {fault} the example {example:?}")]
 pub struct FailedExample {
-    pub place: Place,
+    pub place: RulePlace,
     pub rule: String,
     pub example: String,
     pub wanted: Wanted,

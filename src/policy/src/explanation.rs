@@ -6,7 +6,7 @@ use avfs_types::words;
 use crate::caps::Cap;
 use crate::decision::{Action, ExecutionDecision};
 use crate::reading::Judged;
-use crate::verdict::{Fit, Place, Tier, Verdict};
+use crate::verdict::{Fit, RulePlace, Tier, Verdict};
 
 words!(
     /// What came of something that was said.
@@ -28,7 +28,7 @@ pub struct Said {
     pub tier: Tier,
     pub rule: String,
     /// Nothing for what a profile says.
-    pub place: Option<Place>,
+    pub place: Option<RulePlace>,
     pub action: Action,
     pub fit: Fit,
     pub effect: Effect,

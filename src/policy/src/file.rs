@@ -4,7 +4,7 @@ use std::path::Path;
 
 use avfs_request::choices::PolicyProfile;
 use avfs_request::{Cpus, ExecutionTimeout, LimitKind};
-use avfs_types::toml_source::{Fault, Found, Source};
+use avfs_types::toml_source::{Fault, Source, TomlValue};
 use avfs_types::{Size, Span};
 
 use crate::caps::{Caps, OpeningCap, limit_key, opening_key};
@@ -17,7 +17,7 @@ use crate::opening::OpeningKind;
 use crate::profile::Profiles;
 use crate::reading::{Asked, Reading};
 use crate::rules::{ArgPattern, Conditions, Pattern, Rule};
-use crate::verdict::{Place, Placed, Tier};
+use crate::verdict::{Placed, RulePlace, Tier};
 
 const TOP: &[&str] = &["profile", "doubt", "rule", "caps", "truth", "approval"];
 const ACTIONS: &str = "allow, allow_with_checkpoint, require_approval or deny";
@@ -107,11 +107,11 @@ impl Layer {
     }
 }
 
-fn profiles(found: &Found<'_>) -> Result<Profiles, Fault> {
+fn profiles(found: &TomlValue<'_>) -> Result<Profiles, Fault> {
     one_or_more(found)?.iter().map(|item| item.parse::<PolicyProfile>("agent or ci")).collect()
 }
 
-fn caps(found: &Found<'_>) -> Result<Caps, Fault> {
+fn caps(found: &TomlValue<'_>) -> Result<Caps, Fault> {
     let mut caps = Caps::default();
     for field in found.source.fields(found.table()?, "caps.", CAPS)? {
         match field.key.as_str() {
@@ -140,7 +140,7 @@ fn caps(found: &Found<'_>) -> Result<Caps, Fault> {
 }
 
 /// Paths where the opening is about one; true or false otherwise.
-fn opening_cap(field: &Found<'_>, kind: OpeningKind) -> Result<OpeningCap, Fault> {
+fn opening_cap(field: &TomlValue<'_>, kind: OpeningKind) -> Result<OpeningCap, Fault> {
     match kind {
         OpeningKind::Vault
         | OpeningKind::Ro
@@ -156,14 +156,14 @@ fn opening_cap(field: &Found<'_>, kind: OpeningKind) -> Result<OpeningCap, Fault
     }
 }
 
-fn truth(found: &Found<'_>) -> Result<Option<OnViolation>, Fault> {
+fn truth(found: &TomlValue<'_>) -> Result<Option<OnViolation>, Fault> {
     let fields = found.source.fields(found.table()?, "truth.", TRUTH)?;
     fields.first().map(|field| field.parse("keep or discard")).transpose()
 }
 
-fn approval(found: &Found<'_>) -> Result<Option<i64>, Fault> {
+fn approval(found: &TomlValue<'_>) -> Result<Option<i64>, Fault> {
     let fields = found.source.fields(found.table()?, "approval.", APPROVAL)?;
-    let seconds = |field: &Found<'_>| {
+    let seconds = |field: &TomlValue<'_>| {
         const WANTED: &str = "a duration such as 24h, longer than nothing";
         let Span(seconds) = field.parse(WANTED)?;
         if seconds > 0 { Ok(seconds) } else { Err(field.bad(field.value, "0", WANTED)) }
@@ -171,7 +171,7 @@ fn approval(found: &Found<'_>) -> Result<Option<i64>, Fault> {
     fields.first().map(seconds).transpose()
 }
 
-fn timeout(field: &Found<'_>) -> Result<ExecutionTimeout, Fault> {
+fn timeout(field: &TomlValue<'_>) -> Result<ExecutionTimeout, Fault> {
     const WANTED: &str = "a duration such as 10m, longer than nothing, or none";
     match field.parse(WANTED)? {
         ExecutionTimeout::Millis(0) => Err(field.bad(field.value, "0", WANTED)),
@@ -180,7 +180,7 @@ fn timeout(field: &Found<'_>) -> Result<ExecutionTimeout, Fault> {
 }
 
 /// A limit's value, which is never nothing: a cap of none is no cap.
-fn amount(field: &Found<'_>, kind: LimitKind) -> Result<u64, Fault> {
+fn amount(field: &TomlValue<'_>, kind: LimitKind) -> Result<u64, Fault> {
     let wanted = match kind {
         LimitKind::Cpus => "a number of processors such as 2 or 0.5",
         LimitKind::Pids | LimitKind::Files => "a number of more than nothing",
@@ -207,7 +207,7 @@ fn amount(field: &Found<'_>, kind: LimitKind) -> Result<u64, Fault> {
     }
 }
 
-fn read_rule(found: &Found<'_>) -> Result<Rule, PolicyError> {
+fn read_rule(found: &TomlValue<'_>) -> Result<Rule, PolicyError> {
     let place = place(found);
     let (mut name, mut action, mut reason) = (None, None, None);
     let mut net = None;
@@ -244,14 +244,14 @@ fn read_rule(found: &Found<'_>) -> Result<Rule, PolicyError> {
 }
 
 /// A rule that bears the name of a default could pass for it.
-fn rule_name(field: &Found<'_>) -> Result<String, Fault> {
+fn rule_name(field: &TomlValue<'_>) -> Result<String, Fault> {
     const WANTED: &str = "a name of up to 64 characters that does not begin with builtin., profile. or caps.";
     let name = line_of_text(field)?;
     let is_good = name.chars().count() <= NAME_CHARS_MAX && !RESERVED.iter().any(|it| name.starts_with(it));
     if is_good { Ok(name) } else { Err(field.bad(field.value, &name, WANTED)) }
 }
 
-fn rule_reason(field: &Found<'_>) -> Result<String, Fault> {
+fn rule_reason(field: &TomlValue<'_>) -> Result<String, Fault> {
     let reason = line_of_text(field)?;
     if reason.chars().count() <= REASON_CHARS_MAX {
         return Ok(reason);
@@ -260,7 +260,7 @@ fn rule_reason(field: &Found<'_>) -> Result<String, Fault> {
 }
 
 /// What is shown to people cannot move their cursor.
-fn line_of_text(field: &Found<'_>) -> Result<String, Fault> {
+fn line_of_text(field: &TomlValue<'_>) -> Result<String, Fault> {
     let text = field.text(field.value)?;
     if text.trim().is_empty() || text.chars().any(char::is_control) {
         return Err(field.bad(field.value, text, "one line of text"));
@@ -268,13 +268,13 @@ fn line_of_text(field: &Found<'_>) -> Result<String, Fault> {
     Ok(text.to_owned())
 }
 
-fn prefix(field: &Found<'_>) -> Result<Vec<Vec<String>>, Fault> {
+fn prefix(field: &TomlValue<'_>) -> Result<Vec<Vec<String>>, Fault> {
     const WANTED: &str = "a list of words, or of lists of words";
     let elements = field.items(WANTED)?;
     if elements.is_empty() {
         return Err(field.bad(field.value, "[]", WANTED));
     }
-    let alternatives = |element: &Found<'_>| {
+    let alternatives = |element: &TomlValue<'_>| {
         let words = one_or_more(element)?;
         if words.is_empty() {
             return Err(element.bad(element.value, "[]", WANTED));
@@ -284,21 +284,21 @@ fn prefix(field: &Found<'_>) -> Result<Vec<Vec<String>>, Fault> {
     elements.iter().map(alternatives).collect()
 }
 
-fn args(field: &Found<'_>) -> Result<Vec<ArgPattern>, Fault> {
-    let pattern = |item: &Found<'_>| match item.text(item.value)?.strip_prefix('!') {
+fn args(field: &TomlValue<'_>) -> Result<Vec<ArgPattern>, Fault> {
+    let pattern = |item: &TomlValue<'_>| match item.text(item.value)?.strip_prefix('!') {
         Some(text) => glob(item, Pattern::of_text(text)).map(ArgPattern::None),
         None => text_pattern(item).map(ArgPattern::Some),
     };
     one_or_more(field)?.iter().map(pattern).collect()
 }
 
-fn categories(field: &Found<'_>) -> Result<Categories, Fault> {
+fn categories(field: &TomlValue<'_>) -> Result<Categories, Fault> {
     const WANTED: &str =
         "one of read_only, mutating, destructive, networked, host_escape_risk and interactive";
     one_or_more(field)?.iter().map(|item| item.parse::<Category>(WANTED)).collect()
 }
 
-fn read_examples(field: &Found<'_>, wanted: Wanted, examples: &mut Vec<Example>) -> Result<(), Fault> {
+fn read_examples(field: &TomlValue<'_>, wanted: Wanted, examples: &mut Vec<Example>) -> Result<(), Fault> {
     for item in one_or_more(field)? {
         let text = item.text(item.value)?.to_owned();
         examples.push(Example { text, wanted, place: place(&item) });
@@ -307,17 +307,17 @@ fn read_examples(field: &Found<'_>, wanted: Wanted, examples: &mut Vec<Example>)
 }
 
 fn patterns(
-    field: &Found<'_>,
-    pattern: fn(&Found<'_>) -> Result<Pattern, Fault>,
+    field: &TomlValue<'_>,
+    pattern: fn(&TomlValue<'_>) -> Result<Pattern, Fault>,
 ) -> Result<Vec<Pattern>, Fault> {
     field.items("a list of globs")?.iter().map(pattern).collect()
 }
 
-fn text_pattern(field: &Found<'_>) -> Result<Pattern, Fault> {
+fn text_pattern(field: &TomlValue<'_>) -> Result<Pattern, Fault> {
     glob(field, Pattern::of_text(field.text(field.value)?))
 }
 
-fn path_pattern(field: &Found<'_>) -> Result<Pattern, Fault> {
+fn path_pattern(field: &TomlValue<'_>) -> Result<Pattern, Fault> {
     let text = field.text(field.value)?;
     if !text.starts_with('/') || text.split('/').any(|name| name == "..") {
         return Err(field.bad(field.value, text, "an absolute path or glob without '..'"));
@@ -325,23 +325,23 @@ fn path_pattern(field: &Found<'_>) -> Result<Pattern, Fault> {
     glob(field, Pattern::of_path(text))
 }
 
-fn glob(field: &Found<'_>, pattern: Result<Pattern, globset::Error>) -> Result<Pattern, Fault> {
+fn glob(field: &TomlValue<'_>, pattern: Result<Pattern, globset::Error>) -> Result<Pattern, Fault> {
     pattern.or_else(|_| Err(field.bad(field.value, field.text(field.value)?, "a glob")))
 }
 
 /// The items of a list, or the one value that stands for a list of one.
-fn one_or_more<'a>(field: &Found<'a>) -> Result<Vec<Found<'a>>, Fault> {
+fn one_or_more<'a>(field: &TomlValue<'a>) -> Result<Vec<TomlValue<'a>>, Fault> {
     if field.value.get_ref().is_str() {
-        return Ok(vec![Found { source: field.source, key: field.key.clone(), value: field.value }]);
+        return Ok(vec![TomlValue { source: field.source, key: field.key.clone(), value: field.value }]);
     }
     field.items("a string or a list of strings")
 }
 
-fn place(found: &Found<'_>) -> Place {
-    Place { file: found.source.file.to_owned(), line: found.line() }
+fn place(found: &TomlValue<'_>) -> RulePlace {
+    RulePlace { file: found.source.file.to_owned(), line: found.line() }
 }
 
-fn placed<T>(field: &Found<'_>, value: T) -> Placed<T> {
+fn placed<T>(field: &TomlValue<'_>, value: T) -> Placed<T> {
     Placed { value, place: place(field) }
 }
 

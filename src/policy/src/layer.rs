@@ -9,7 +9,7 @@ use crate::profile::Profiles;
 use crate::reading::{Asked, Judged};
 use crate::rego::Script;
 use crate::rules::Rule;
-use crate::verdict::{Fit, Place, Placed, Tier, Verdict, shown};
+use crate::verdict::{Fit, Placed, RulePlace, Tier, Verdict, shown};
 
 /// What the files of one tier say.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub enum Authority {
 /// Something that was said of a command, by a rule.
 struct Voice {
     verdict: Verdict,
-    place: Place,
+    place: RulePlace,
     fit: Fit,
     answers_for: Categories,
 }

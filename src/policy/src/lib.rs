@@ -40,4 +40,4 @@ pub use read::{BRACE_WORDS_MAX, COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX};
 pub use reading::{Asked, Finding, Judged, Reading, Word};
 pub use rego::Script;
 pub use rules::{ArgPattern, Conditions, Pattern, Rule};
-pub use verdict::{Fit, Place, Placed, Tier, Verdict};
+pub use verdict::{Fit, Placed, RulePlace, Tier, Verdict};

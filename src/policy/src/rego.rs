@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::decision::Action;
 use crate::error::PolicyError;
 use crate::reading::{Asked, Judged, Word};
-use crate::verdict::{Place, Verdict, shown};
+use crate::verdict::{RulePlace, Verdict, shown};
 
 /// What a script answers with.
 const DECISION: &str = "data.avfs.decision";
@@ -55,8 +55,8 @@ impl Script {
     }
 
     #[must_use]
-    pub fn place(&self) -> Place {
-        Place { file: self.file.clone(), line: 1 }
+    pub fn place(&self) -> RulePlace {
+        RulePlace { file: self.file.clone(), line: 1 }
     }
 
     /// What it says of a command; nothing where its rule is undefined.

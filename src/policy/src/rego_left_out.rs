@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::error::PolicyError;
 use crate::reading::{Asked, Judged};
-use crate::verdict::{Place, Verdict};
+use crate::verdict::{RulePlace, Verdict};
 
 /// There is none.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ impl Script {
     }
 
     #[must_use]
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> RulePlace {
         match *self {}
     }
 }

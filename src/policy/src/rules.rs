@@ -12,7 +12,7 @@ use crate::category::Categories;
 use crate::decision::Action;
 use crate::examples::Example;
 use crate::reading::{Asked, Judged, Word};
-use crate::verdict::{Fit, Place};
+use crate::verdict::{Fit, RulePlace};
 
 /// A glob, compiled once.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ pub struct Conditions {
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub name: String,
-    pub place: Place,
+    pub place: RulePlace,
     pub when: Conditions,
     pub action: Action,
     pub reason: Option<String>,

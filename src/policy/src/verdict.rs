@@ -23,12 +23,12 @@ words!(
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RulePlace {
     pub file: PathBuf,
     pub line: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RulePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file.display(), self.line)
     }
@@ -38,7 +38,7 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed<T> {
     pub value: T,
-    pub place: Place,
+    pub place: RulePlace,
 }
 
 words!(

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use avfs_engine::journal::{JournalCache, JournalReason, cache_of, command_of};
-use avfs_engine::{CacheUse, Found, Look, Reason};
+use avfs_engine::{CacheUse, CachedResult, Look, Reason};
 use avfs_types::clock::time_text;
 use avfs_types::ids::{VersionId, to_hex};
 use avfs_vault::backend::{MemoRecord, RunRecord};
@@ -58,7 +58,7 @@ pub fn memo(memo: &MemoRecord, run: Option<&RunRecord>, lost: Option<Lost>) -> M
 }
 
 #[must_use]
-pub fn found(found: &Found) -> FoundObject {
+pub fn found(found: &CachedResult) -> FoundObject {
     FoundObject {
         exit_code: found.exit_code,
         stdout_digest: to_hex(&found.stdout_digest),

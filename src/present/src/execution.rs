@@ -1,6 +1,6 @@
 //! The envelope of a run as wire types.
 
-use avfs_engine::{Came, Denial, Enforcement, Executed, Exit};
+use avfs_engine::{Denial, Enforcement, Executed, Exit, Outcome};
 use avfs_policy::ExecutionDecision;
 use avfs_request::request_object::RequestObject;
 use avfs_types::diagnose::Diagnose;
@@ -61,19 +61,19 @@ pub fn execution(request: RequestObject, executed: &Executed) -> ExecutionEnvelo
         decision: decided,
         ..ExecutionEnvelope::empty(StateName::Failed)
     };
-    match &executed.came {
-        Ok(Came::Ran(result)) => ExecutionEnvelope {
+    match &executed.outcome {
+        Ok(Outcome::Ran(result)) => ExecutionEnvelope {
             success: result.exit == Exit::Code(0) && !result.timed_out && result.stopped_by.is_none(),
             state: StateName::Completed,
             result: Some(crate::result(result)),
             enforcement: result.enforcement.as_ref().map(crate::enforcement),
             ..envelope
         },
-        Ok(Came::Denied(denial)) => {
+        Ok(Outcome::Denied(denial)) => {
             let error = crate::denial_body(denial, executed.decision.as_ref());
             ExecutionEnvelope { state: StateName::Denied, error: Some(error), ..envelope }
         }
-        Ok(Came::ApprovalRequired(approval)) => ExecutionEnvelope {
+        Ok(Outcome::ApprovalRequired(approval)) => ExecutionEnvelope {
             state: StateName::ApprovalRequired,
             error: Some(crate::approval_body(approval, executed.decision.as_ref())),
             ..envelope

@@ -9,7 +9,6 @@ mod cache;
 mod enforcement;
 mod entry;
 mod execution;
-mod order;
 mod policy;
 mod recordings;
 mod records;
@@ -17,6 +16,7 @@ mod replay;
 mod result;
 mod results;
 mod runs;
+mod work_item;
 
 pub use approvals::{approval, approval_shown, approval_state};
 pub use batch::batch;
@@ -26,7 +26,6 @@ pub use cache::{
 pub use enforcement::{enforcement, limit};
 pub use entry::{change, change_kind, change_totals, entry, node_kind};
 pub use execution::{approval_body, decision, denial_body, execution, execution_planned};
-pub use order::looked;
 pub use policy::{
     policy_cap, policy_check, policy_command, policy_decision, policy_explain, policy_failure, policy_said,
     policy_verdict,
@@ -37,3 +36,4 @@ pub use replay::difference;
 pub use result::{change_report, connection, phases, result, runs_on_host};
 pub use results::{diff_tree_line, edited, file_stat, fork_use, import, left_out, trouble};
 pub use runs::{applied, apply, apply_refused, denial, discard, redo, run_shown, undo, unsettled_run};
+pub use work_item::inspection;

@@ -34,7 +34,6 @@ mod enforcement_object;
 mod entry;
 mod execution;
 mod list;
-mod order;
 mod policy;
 mod recordings;
 mod records;
@@ -46,6 +45,7 @@ mod runs;
 mod schema;
 mod text;
 mod upkeep;
+mod work_item;
 
 pub use answer::{Envelope, ErrorBody};
 pub use approvals::{ApprovalObject, ApprovalStateName, ApprovalsAnswer, ApprovalsList, ApprovalsShow};
@@ -61,7 +61,6 @@ pub use enforcement_object::{EnforcementObject, LandlockObject, LimitObject, Scr
 pub use entry::{ChangeKindName, ChangeObject, ChangeTotals, EntryObject, NodeKind};
 pub use execution::{DecisionObject, ExecutionEnvelope, StateName};
 pub use list::{LIST_VERSION, ListExpected, ListHeader, ListItem, ListNoise, ListStart, OutputNoise};
-pub use order::{Looked, LookedFound, Order, OrderItem};
 pub use policy::{
     LimitMax, PolicyCap, PolicyCheck, PolicyCommand, PolicyDecision, PolicyExplain, PolicyFailure,
     PolicyFile, PolicyFinding, PolicySaid, PolicyTest, PolicyTested, PolicyVerdict, PolicyWord,
@@ -93,6 +92,7 @@ pub use upkeep::{
     ConfigShow, ConfigValue, Fsck, FsckFinding, FsckHealed, Gc, Man, ManPage, Prune, PruneCheckpoint,
     QuotaShow, SchemaResult, Stats,
 };
+pub use work_item::{Inspection, InspectionHit, WorkItem, WorkItemOfBatch};
 
 /// The JSON Schema of everything that `--json` prints, as `avfs schema` prints it. A test compares it with the types.
 pub const SCHEMA: &str = include_str!("../schema.json");

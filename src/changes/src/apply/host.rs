@@ -129,8 +129,8 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    pub fn found<'h>(&'h self, path: &'h TreePath, stat: HostStat) -> Found<'h> {
-        Found { host: self, path, stat, content: None, xattrs: None }
+    pub fn found<'h>(&'h self, path: &'h TreePath, stat: HostStat) -> HostEntry<'h> {
+        HostEntry { host: self, path, stat, content: None, xattrs: None }
     }
 
     /// Everything beneath a directory of the host.
@@ -163,7 +163,7 @@ fn refused(operation: &'static str, path: &TreePath) -> impl FnOnce(std::io::Err
 }
 
 /// Something that is there; read at most once, and only if its kind, mode and size do not say enough.
-pub struct Found<'h> {
+pub struct HostEntry<'h> {
     host: &'h Host<'h>,
     path: &'h TreePath,
     pub stat: HostStat,
@@ -171,7 +171,7 @@ pub struct Found<'h> {
     xattrs: Option<Xattrs>,
 }
 
-impl Found<'_> {
+impl HostEntry<'_> {
     /// True if it is what a version has, its time and stripped bits apart. `meta` is that of a directory.
     ///
     /// A file is read for that, whatever its stamp says: one that is written through a mapping may keep it for half a

@@ -13,7 +13,7 @@ use avfs_vault::page::{DirMeta, DirRef, Node};
 use avfs_vault::tree::Pages;
 use avfs_vault::{links, tree};
 
-use super::host::{Found, Host, Look};
+use super::host::{Host, HostEntry, Look};
 use crate::apply::error::{ApplyError, Conflict};
 
 type Result<T> = std::result::Result<T, ApplyError>;
@@ -92,7 +92,7 @@ impl Plan {
     }
 }
 
-enum Verdict {
+enum Step {
     Already,
     /// As it should be, but for what other steps may change of it.
     Settle(Task),
@@ -152,22 +152,22 @@ pub fn make(
         }
         let goes_with_dir = change.path.ancestors().any(|above| maker.swapped.contains(&above));
         let mut verdict = maker.judge(change)?;
-        if let (Verdict::Do(_), Some(doubt)) = (&verdict, doubt)
+        if let (Step::Do(_), Some(doubt)) = (&verdict, doubt)
             && let Some(reason) = maker.doubtful(&change.path, doubt)?
         {
-            verdict = Verdict::Conflict(reason);
+            verdict = Step::Conflict(reason);
         }
         match verdict {
             // Why its directory is gone is told of the directory itself.
-            Verdict::Conflict(DIR_GONE) if change.path.ancestors().any(|above| told.contains(&above)) => {}
-            Verdict::Conflict(reason) => {
+            Step::Conflict(DIR_GONE) if change.path.ancestors().any(|above| told.contains(&above)) => {}
+            Step::Conflict(reason) => {
                 told.insert(change.path.clone());
                 conflicts.push(Conflict { path: change.path.clone(), reason });
             }
-            Verdict::Already => maker.already += 1,
-            Verdict::Do(_) | Verdict::Settle(_) if goes_with_dir => {}
-            Verdict::Do(task) => maker.add(task)?,
-            Verdict::Settle(task) => {
+            Step::Already => maker.already += 1,
+            Step::Do(_) | Step::Settle(_) if goes_with_dir => {}
+            Step::Do(task) => maker.add(task)?,
+            Step::Settle(task) => {
                 maker.already += 1;
                 maker.add(task)?;
             }
@@ -224,13 +224,13 @@ impl Maker<'_> {
         Ok(None)
     }
 
-    fn judge(&mut self, change: &Change) -> Result<Verdict> {
+    fn judge(&mut self, change: &Change) -> Result<Step> {
         avfs_types::pause::point("judge");
         let (before, after) = (change.before.as_ref(), change.after.as_ref());
         let look = self.host.look(&change.path)?;
         self.seen.push((change.path.clone(), look));
         if let (Look::NoParent, Some(_)) = (&look, after) {
-            return Ok(Verdict::Conflict(DIR_GONE));
+            return Ok(Step::Conflict(DIR_GONE));
         }
         match (dir_of(before), before, dir_of(after), after) {
             (Some(old), _, Some(new), _) => self.own_metadata(change, look, &old, &new),
@@ -241,64 +241,64 @@ impl Maker<'_> {
             (None, Some(old), None, Some(new)) => self.changes(&change.path, look, &old.node, &new.node),
             (None, Some(old), None, None) => self.goes(&change.path, look, &old.node),
             (None, None, None, Some(new)) => self.comes(&change.path, look, &new.node),
-            (None, None, None, None) => Ok(Verdict::Already),
+            (None, None, None, None) => Ok(Step::Already),
         }
     }
 
-    fn own_metadata(&self, change: &Change, look: Look, old: &DirRef, new: &DirRef) -> Result<Verdict> {
-        let Look::There(stat) = look else { return Ok(Verdict::Conflict("it was deleted")) };
+    fn own_metadata(&self, change: &Change, look: Look, old: &DirRef, new: &DirRef) -> Result<Step> {
+        let Look::There(stat) = look else { return Ok(Step::Conflict("it was deleted")) };
         if stat.kind != HostKind::Dir {
-            return Ok(Verdict::Conflict("it is no directory any more"));
+            return Ok(Step::Conflict("it is no directory any more"));
         }
         let (old_meta, meta, path) = (self.meta(old)?, self.meta(new)?, change.path.clone());
         if change.kind == ChangeKind::Time {
             // Its time changes with every name in it, which are compared each for itself.
             let same = stat.mtime == meta.mtime;
             let finish = Task::Finish { path, meta, what: DirPart::Time };
-            return Ok(if same { Verdict::Settle(finish) } else { Verdict::Do(finish) });
+            return Ok(if same { Step::Settle(finish) } else { Step::Do(finish) });
         }
         let mut found = self.host.found(&change.path, stat);
         let done = found.is(&Node::Dir(*new), Some(&meta))?;
         if !done && !found.is(&Node::Dir(*old), Some(&old_meta))? {
-            return Ok(Verdict::Conflict("its mode or attributes were changed"));
+            return Ok(Step::Conflict("its mode or attributes were changed"));
         }
         let finish = Task::Finish { path, meta, what: DirPart::All };
-        Ok(if done { Verdict::Settle(finish) } else { Verdict::Do(finish) })
+        Ok(if done { Step::Settle(finish) } else { Step::Do(finish) })
     }
 
-    fn dir_goes(&self, path: &TreePath, look: Look, old: &DirRef) -> Result<Verdict> {
-        let Look::There(stat) = look else { return Ok(Verdict::Already) };
+    fn dir_goes(&self, path: &TreePath, look: Look, old: &DirRef) -> Result<Step> {
+        let Look::There(stat) = look else { return Ok(Step::Already) };
         let meta = self.meta(old)?;
         Ok(if self.host.found(path, stat).is(&Node::Dir(*old), Some(&meta))? {
-            Verdict::Do(Task::Rmdir { path: path.clone() })
+            Step::Do(Task::Rmdir { path: path.clone() })
         } else {
-            Verdict::Conflict("it was changed")
+            Step::Conflict("it was changed")
         })
     }
 
-    fn dir_gives_way(&mut self, path: &TreePath, look: Look, old: &DirRef, new: &Node) -> Result<Verdict> {
-        let Look::There(stat) = look else { return Ok(Verdict::Conflict("it was deleted")) };
+    fn dir_gives_way(&mut self, path: &TreePath, look: Look, old: &DirRef, new: &Node) -> Result<Step> {
+        let Look::There(stat) = look else { return Ok(Step::Conflict("it was deleted")) };
         if stat.kind != HostKind::Dir {
             let same = self.host.found(path, stat).is(new, None)?;
             return if same {
                 self.settled(path, stat, None, new)
             } else {
-                Ok(Verdict::Conflict("it was changed"))
+                Ok(Step::Conflict("it was changed"))
             };
         }
         let meta = self.meta(old)?;
         if !self.host.found(path, stat).is(&Node::Dir(*old), Some(&meta))? {
-            return Ok(Verdict::Conflict("it was changed"));
+            return Ok(Step::Conflict("it was changed"));
         }
         if self.host.names_beneath(path)?.iter().any(|name| !self.asked.contains(name)) {
-            return Ok(Verdict::Conflict("it holds files that are not versioned"));
+            return Ok(Step::Conflict("it holds files that are not versioned"));
         }
         self.swapped.insert(path.clone());
-        Ok(Verdict::Do(Task::Put { path: path.clone(), node: new.clone(), over: Over::Anything }))
+        Ok(Step::Do(Task::Put { path: path.clone(), node: new.clone(), over: Over::Anything }))
     }
 
-    fn becomes_dir(&mut self, path: &TreePath, look: Look, old: &Node, new: &DirRef) -> Result<Verdict> {
-        let Look::There(stat) = look else { return Ok(Verdict::Conflict("it was deleted")) };
+    fn becomes_dir(&mut self, path: &TreePath, look: Look, old: &Node, new: &DirRef) -> Result<Step> {
+        let Look::There(stat) = look else { return Ok(Step::Conflict("it was deleted")) };
         if stat.kind == HostKind::Dir {
             return self.dir_is_there(path, stat, new);
         }
@@ -306,73 +306,73 @@ impl Maker<'_> {
         if found.is(old, None)? {
             return self.plant(path, new, Over::Anything);
         }
-        Ok(Verdict::Conflict("it was changed"))
+        Ok(Step::Conflict("it was changed"))
     }
 
-    fn dir_comes(&mut self, path: &TreePath, look: Look, new: &DirRef) -> Result<Verdict> {
+    fn dir_comes(&mut self, path: &TreePath, look: Look, new: &DirRef) -> Result<Step> {
         match look {
-            Look::NoParent => Ok(Verdict::Conflict(DIR_GONE)),
+            Look::NoParent => Ok(Step::Conflict(DIR_GONE)),
             Look::Absent => self.plant(path, new, Over::Nothing),
             Look::There(stat) => self.dir_is_there(path, stat, new),
         }
     }
 
-    fn plant(&mut self, path: &TreePath, dir: &DirRef, over: Over) -> Result<Verdict> {
+    fn plant(&mut self, path: &TreePath, dir: &DirRef, over: Over) -> Result<Step> {
         let meta = self.meta(dir)?;
         self.planted.insert(path.clone());
-        Ok(Verdict::Do(Task::Plant { path: path.clone(), dir: *dir, meta, over }))
+        Ok(Step::Do(Task::Plant { path: path.clone(), dir: *dir, meta, over }))
     }
 
     /// A directory that an apply before this one has made may still lack its own mode.
-    fn dir_is_there(&self, path: &TreePath, stat: HostStat, new: &DirRef) -> Result<Verdict> {
+    fn dir_is_there(&self, path: &TreePath, stat: HostStat, new: &DirRef) -> Result<Step> {
         let meta = self.meta(new)?;
         let made = stat.kind == HostKind::Dir && [meta.mode, meta.mode | 0o700].contains(&stat.mode);
         if made && self.host.found(path, stat).has_xattrs(meta.xattrs.as_ref())? {
-            return Ok(Verdict::Settle(Task::Finish { path: path.clone(), meta, what: DirPart::All }));
+            return Ok(Step::Settle(Task::Finish { path: path.clone(), meta, what: DirPart::All }));
         }
-        Ok(Verdict::Conflict("something else was made there"))
+        Ok(Step::Conflict("something else was made there"))
     }
 
-    fn goes(&self, path: &TreePath, look: Look, old: &Node) -> Result<Verdict> {
-        let Look::There(stat) = look else { return Ok(Verdict::Already) };
+    fn goes(&self, path: &TreePath, look: Look, old: &Node) -> Result<Step> {
+        let Look::There(stat) = look else { return Ok(Step::Already) };
         let mut found = self.host.found(path, stat);
         Ok(if found.is(old, None)? {
-            Verdict::Do(Task::Unlink { path: path.clone() })
+            Step::Do(Task::Unlink { path: path.clone() })
         } else {
-            Verdict::Conflict("it was changed")
+            Step::Conflict("it was changed")
         })
     }
 
-    fn comes(&mut self, path: &TreePath, look: Look, new: &Node) -> Result<Verdict> {
+    fn comes(&mut self, path: &TreePath, look: Look, new: &Node) -> Result<Step> {
         match look {
-            Look::NoParent => Ok(Verdict::Conflict(DIR_GONE)),
+            Look::NoParent => Ok(Step::Conflict(DIR_GONE)),
             Look::Absent => {
-                Ok(Verdict::Do(Task::Put { path: path.clone(), node: new.clone(), over: Over::Nothing }))
+                Ok(Step::Do(Task::Put { path: path.clone(), node: new.clone(), over: Over::Nothing }))
             }
             Look::There(stat) => {
                 let same = self.host.found(path, stat).is(new, None)?;
                 if same {
                     self.settled(path, stat, None, new)
                 } else {
-                    Ok(Verdict::Conflict("something else was made there"))
+                    Ok(Step::Conflict("something else was made there"))
                 }
             }
         }
     }
 
-    fn changes(&mut self, path: &TreePath, look: Look, old: &Node, new: &Node) -> Result<Verdict> {
-        let Look::There(stat) = look else { return Ok(Verdict::Conflict("it was deleted")) };
-        let mut found: Found<'_> = self.host.found(path, stat);
+    fn changes(&mut self, path: &TreePath, look: Look, old: &Node, new: &Node) -> Result<Step> {
+        let Look::There(stat) = look else { return Ok(Step::Conflict("it was deleted")) };
+        let mut found: HostEntry<'_> = self.host.found(path, stat);
         if stat.mtime == mtime(new) && found.is(new, None)? {
             return self.settled(path, stat, Some(old), new);
         }
         if found.is(old, None)? {
-            return Ok(Verdict::Do(self.cheapest(path, &stat, old, new)));
+            return Ok(Step::Do(self.cheapest(path, &stat, old, new)));
         }
         if found.is(new, None)? {
             return self.settled(path, stat, Some(old), new);
         }
-        Ok(Verdict::Conflict("it was changed"))
+        Ok(Step::Conflict("it was changed"))
     }
 
     /// Content that stays is not written again, as long as the file can be opened to set its mode.
@@ -396,31 +396,25 @@ impl Maker<'_> {
     }
 
     /// What is left to do where the content is as it should be: the time, and who shares the file.
-    fn settled(
-        &mut self,
-        path: &TreePath,
-        stat: HostStat,
-        old: Option<&Node>,
-        new: &Node,
-    ) -> Result<Verdict> {
+    fn settled(&mut self, path: &TreePath, stat: HostStat, old: Option<&Node>, new: &Node) -> Result<Step> {
         let mode = self.host.other_mode(new, &stat);
         let replaced = Task::Put { path: path.clone(), node: new.clone(), over: Over::File };
         if let Some(link) = new.link() {
             if mode.is_some() {
-                return Ok(Verdict::Do(replaced));
+                return Ok(Step::Do(replaced));
             }
             let there = Some((stat.device, stat.inode));
             let member = Member { path: path.clone(), node: new.clone(), there };
             self.links.entry(link).or_default().push(member);
-            return Ok(Verdict::Already);
+            return Ok(Step::Already);
         }
         if old.is_some_and(|old| old.link().is_some()) && stat.links > 1 {
-            return Ok(Verdict::Do(replaced));
+            return Ok(Step::Do(replaced));
         }
         match mode {
-            None if stat.mtime == mtime(new) => Ok(Verdict::Already),
-            Some(_) if stat.mode & 0o400 == 0 => Ok(Verdict::Do(replaced)),
-            mode => Ok(Verdict::Do(Task::Adjust { path: path.clone(), mode, mtime: mtime(new) })),
+            None if stat.mtime == mtime(new) => Ok(Step::Already),
+            Some(_) if stat.mode & 0o400 == 0 => Ok(Step::Do(replaced)),
+            mode => Ok(Step::Do(Task::Adjust { path: path.clone(), mode, mtime: mtime(new) })),
         }
     }
 

@@ -8,14 +8,14 @@ use avfs_lists::batch::Schedule;
 use avfs_vault::Vault;
 
 use super::show::Show;
-use crate::crew::{Crew, Done, LOOK_EVERY};
 use crate::error::EdgeError;
 use crate::signals::Asked;
 use crate::ui::{Failure, Ui};
+use crate::worker_pool::{Done, LOOK_EVERY, WorkerPool};
 
 pub struct Work {
     pub schedule: Schedule,
-    pub crew: Crew<u32>,
+    pub pool: WorkerPool<u32>,
     pub show: Show,
     /// Why nothing more is begun, where nothing that could be would fare better.
     pub stopped: Option<String>,
@@ -32,8 +32,8 @@ impl Work {
         options: &[OsString],
     ) -> Result<Self, EdgeError> {
         let path = vault.path().unwrap_or(std::path::Path::new(""));
-        let crew = Crew::hire(jobs.min(items), path, options)?;
-        Ok(Self { schedule, crew, show: Show::start(ui, items as u64, jobs), stopped: None })
+        let pool = WorkerPool::hire(jobs.min(items), path, options)?;
+        Ok(Self { schedule, pool, show: Show::start(ui, items as u64, jobs), stopped: None })
     }
 
     /// Nothing that could be done next would fare better.
@@ -67,9 +67,9 @@ pub fn run(items: &mut impl Items, asked: &Asked) -> Result<bool, Failure> {
         }
         if asked.times() > 1 && !killed {
             killed = true;
-            work.crew.kill();
+            work.pool.kill();
         }
-        while items.work().crew.idle() > 0
+        while items.work().pool.idle() > 0
             && let Some(item) = items.work().schedule.begin()
         {
             items.begin(item)?;
@@ -78,7 +78,7 @@ pub fn run(items: &mut impl Items, asked: &Asked) -> Result<bool, Failure> {
         if work.schedule.is_over() {
             return Ok(asked.times() > 0);
         }
-        if let Some(done) = work.crew.next(LOOK_EVERY) {
+        if let Some(done) = work.pool.next(LOOK_EVERY) {
             items.ended(done, killed)?;
         }
         items.work().show.look();

@@ -22,14 +22,14 @@ const NEAR_MAX: usize = 20;
 /// What a request would find.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
-    Hit(Box<Found>),
+    Hit(Box<CachedResult>),
     /// Why there is none.
     Miss(Vec<Reason>),
 }
 
 /// A result that would be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct CachedResult {
     pub key: MemoKey,
     pub run: RunId,
     pub exit_code: i32,
@@ -72,7 +72,7 @@ pub fn look(site: &Site<'_>, policy: &Policy, request: &ExecutionRequest) -> Res
                 }
                 None => (tree, content),
             };
-            Look::Hit(Box::new(Found {
+            Look::Hit(Box::new(CachedResult {
                 key: memo.key,
                 exit_code: memo.exit_code,
                 stdout_digest: memo.stdout_digest,

@@ -30,7 +30,7 @@ use avfs_vault::VaultError;
 
 use crate::workspace_root::GroundError;
 
-pub use look::{Found, Look, look};
+pub use look::{CachedResult, Look, look};
 pub use machine::Machine;
 pub use reason::{Reason, why_not_remembered};
 

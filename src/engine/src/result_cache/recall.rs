@@ -19,7 +19,7 @@ use super::{CacheUse, reason};
 use crate::conclude::{Before, VaultIdentity};
 use crate::journal;
 use crate::launcher::{Completion, Connections, Exit, Output, Usage};
-use crate::proxy::{Outcome, ProxyRuntime};
+use crate::proxy::{ProxyRuntime, Step};
 use crate::result::ExecutionResult;
 use crate::run::Run;
 use crate::state::ProxyExecutionState as State;
@@ -41,7 +41,7 @@ impl ProxyRuntime<'_> {
         state: &mut State,
         run: &mut Run,
         places: &Places,
-    ) -> Outcome<Option<ExecutionResult>> {
+    ) -> Step<Option<ExecutionResult>> {
         let mut cache = CacheUse::new(run.request.cache);
         let refused = reason::of_request(&run.request);
         if !refused.is_empty() {
@@ -139,7 +139,7 @@ impl ProxyRuntime<'_> {
         mut run: Run,
         recalled: Recalled,
         pin: avfs_vault::backend::Guard,
-    ) -> Outcome<ExecutionResult> {
+    ) -> Step<ExecutionResult> {
         let Recalled { memo, before, edits, completion } = recalled;
         let vault = self.site.vault;
         let committing = Instant::now();

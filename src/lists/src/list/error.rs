@@ -9,14 +9,14 @@ use avfs_wire::LIST_VERSION;
 
 /// How a place in a list is told: by its file, which is `-` for standard input, and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ListPlace {
     pub file: PathBuf,
     pub line: u32,
     /// Where JSON tells it.
     pub column: Option<usize>,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for ListPlace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { file, line, column } = self;
         match column {
@@ -42,21 +42,21 @@ pub enum ListError {
         source: io::Error,
     },
     #[error("{place}: {problem}")]
-    Line { place: Place, problem: String, near: Option<String> },
+    Line { place: ListPlace, problem: String, near: Option<String> },
     #[error("{place}: the line has more than {REQUEST_BYTES_MAX} bytes")]
-    LineTooLong { place: Place },
+    LineTooLong { place: ListPlace },
     #[error("{} has more than {max} items", file.display())]
     TooMany { file: PathBuf, max: u32 },
     #[error("{place}: recorded by a newer avfs: it is version {version}, and this one knows {LIST_VERSION}")]
-    Newer { place: Place, version: u64 },
+    Newer { place: ListPlace, version: u64 },
     #[error("{place}: the id {id:?} is that of line {first} already")]
-    Duplicate { place: Place, id: String, first: u32 },
+    Duplicate { place: ListPlace, id: String, first: u32 },
     #[error("{place}: {id:?} needs {need:?}, which is not in the list")]
-    UnknownNeed { place: Place, id: String, need: String },
+    UnknownNeed { place: ListPlace, id: String, need: String },
     #[error("{}: items that need one another in a circle: {}", file.display(), circle(ids))]
     Cycle { file: PathBuf, ids: Vec<String> },
     #[error("{place}: the list was changed while it was used")]
-    Changed { place: Place },
+    Changed { place: ListPlace },
     #[error("cannot write an item: {problem}")]
     Unwritable { problem: String },
 }

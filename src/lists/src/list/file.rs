@@ -12,7 +12,7 @@ use avfs_request::request_file::REQUEST_BYTES_MAX;
 use avfs_types::ids::ListDigest;
 use avfs_wire::{ListHeader, ListItem};
 
-use super::error::{ListError, Place};
+use super::error::{ListError, ListPlace};
 use super::line::{Form, Wrong, header, is_silent, item};
 use super::needs::Needs;
 
@@ -118,7 +118,7 @@ impl ListFile {
     /// If there is no such item.
     pub fn item(&self, number: usize) -> Result<ListItem, ListError> {
         let entry = &self.entries[number];
-        let place = || Place { file: self.path.clone(), line: entry.line, column: None };
+        let place = || ListPlace { file: self.path.clone(), line: entry.line, column: None };
         let mut line = vec![0; entry.length as usize];
         self.file.read_exact_at(&mut line, entry.offset).map_err(|source| {
             match source.kind() == io::ErrorKind::UnexpectedEof {
@@ -166,8 +166,8 @@ impl Reading {
         }
     }
 
-    fn place(&self, line: u32) -> Place {
-        Place { file: self.path.clone(), line, column: None }
+    fn place(&self, line: u32) -> ListPlace {
+        ListPlace { file: self.path.clone(), line, column: None }
     }
 
     fn take(&mut self, line: &[u8]) -> Result<(), ListError> {
@@ -276,10 +276,10 @@ fn seal(line: &[u8]) -> [u8; 4] {
     [a, b, c, d]
 }
 
-fn told(wrong: Wrong, place: Place) -> ListError {
+fn told(wrong: Wrong, place: ListPlace) -> ListError {
     match wrong {
         Wrong::Json { column, problem, near } => {
-            ListError::Line { place: Place { column, ..place }, problem, near }
+            ListError::Line { place: ListPlace { column, ..place }, problem, near }
         }
         Wrong::Newer { version } => ListError::Newer { place, version },
     }

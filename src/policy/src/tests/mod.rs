@@ -102,8 +102,8 @@ fn in_doubt(commands: impl IntoIterator<Item = Judged>) -> Reading {
     Reading { doubts: vec!["the program is computed".to_owned()], ..reading(commands) }
 }
 
-fn place(line: usize) -> Place {
-    Place { file: "/etc/avfs/policy.toml".into(), line }
+fn place(line: usize) -> RulePlace {
+    RulePlace { file: "/etc/avfs/policy.toml".into(), line }
 }
 
 fn rule(prefix: &[&str], action: Action) -> Rule {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use avfs_types::toml_source::{Found, Problem, Source, nearest};
+use avfs_types::toml_source::{Problem, Source, TomlValue, nearest};
 
 use super::keys::{Given, set};
 use super::{Config, ConfigError, Origin, Setting};
@@ -50,14 +50,14 @@ pub fn lay_over(config: &mut Config, file: &Path, text: &str) -> Result<(), Conf
             let known = SECTIONS.iter().map(|(name, _)| format!("[{name}]")).collect::<Vec<_>>().join(", ");
             return Err(unknown(&source, name.span().start, name_text, known));
         };
-        let section = Found { source: &source, key: name_text.to_owned(), value: section };
+        let section = TomlValue { source: &source, key: name_text.to_owned(), value: section };
         for (key, value) in section.table()? {
             let (key_text, at): (&str, usize) = (key.get_ref(), key.span().start);
             let full = format!("{name_text}.{key_text}");
             if !keys.contains(&key_text) {
                 return Err(unknown(&source, at, &full, keys.join(", ")));
             }
-            set(config, &Found { source: &source, key: full, value })?;
+            set(config, &TomlValue { source: &source, key: full, value })?;
         }
     }
     Ok(())
@@ -90,7 +90,7 @@ trait Sourced<'a> {
     ) -> Result<Setting<String>, ConfigError>;
 }
 
-impl<'a> Sourced<'a> for Found<'a> {
+impl<'a> Sourced<'a> for TomlValue<'a> {
     fn sourced<T>(&self, value: T, at: usize) -> Setting<T> {
         let origin = Origin::File { path: self.source.file.to_owned(), line: self.source.line(at) };
         Setting { value, origin }
@@ -115,7 +115,7 @@ impl<'a> Sourced<'a> for Found<'a> {
     }
 }
 
-impl Given for Found<'_> {
+impl Given for TomlValue<'_> {
     type Error = ConfigError;
 
     fn key(&self) -> &str {
@@ -151,7 +151,7 @@ impl Given for Found<'_> {
     }
 
     fn unread(&self) -> ConfigError {
-        Found::unread(self).into()
+        TomlValue::unread(self).into()
     }
 }
 

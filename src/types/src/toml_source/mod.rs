@@ -26,7 +26,7 @@ pub struct Source<'a> {
 
 /// A value and the name it has.
 #[derive(Debug)]
-pub struct Found<'a> {
+pub struct TomlValue<'a> {
     /// The file that the value is in.
     pub source: &'a Source<'a>,
     /// The full name of the key, such as `caps.net`.
@@ -113,12 +113,12 @@ impl<'a> Source<'a> {
         table: &'s DeTable<'s>,
         above: &str,
         known: &[&str],
-    ) -> Result<Vec<Found<'s>>, Fault> {
+    ) -> Result<Vec<TomlValue<'s>>, Fault> {
         let fields = table.iter().map(|(key, value)| {
             let name: &str = key.get_ref();
             let key_name = format!("{above}{name}");
             if known.contains(&name) {
-                return Ok(Found { source: self, key: key_name, value });
+                return Ok(TomlValue { source: self, key: key_name, value });
             }
             let near = nearest(name, known.iter().copied()).map(|near| format!("{above}{near}"));
             let problem = Problem::UnknownKey { key: key_name, near, known: known.join(", ") };
@@ -128,7 +128,7 @@ impl<'a> Source<'a> {
     }
 }
 
-impl<'a> Found<'a> {
+impl<'a> TomlValue<'a> {
     /// The line of the value, from 1.
     #[must_use]
     pub fn line(&self) -> usize {

@@ -77,7 +77,7 @@ pub(crate) fn append(writer: &mut dyn Writer, at: Timestamp, actor: &str, event:
 
 /// What a check of the whole log found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct AuditCheck {
     pub rows: u64,
     /// The digest the log ends in: keep it elsewhere, and a later check can prove that nothing before it changed.
     pub head: Option<Head>,
@@ -126,7 +126,7 @@ pub enum Problem {
 
 /// Checks every row against the chain, and journal, approvals, forks and checkpoints against the rows; with `expect`
 /// also that this digest is one of its links.
-pub fn verify(reader: &dyn Reader, expect: Option<&AuditDigest>) -> Result<Verdict> {
+pub fn verify(reader: &dyn Reader, expect: Option<&AuditDigest>) -> Result<AuditCheck> {
     let head = reader.meta(HEAD)?.and_then(|bytes| Head::decode(&bytes));
     let mut problems = Vec::new();
     let mut end = Head::START;
@@ -175,5 +175,5 @@ pub fn verify(reader: &dyn Reader, expect: Option<&AuditDigest>) -> Result<Verdi
     }
     let is_whole = problems.is_empty();
     problems.extend(witness.compare(reader, is_whole)?);
-    Ok(Verdict { rows, head, problems })
+    Ok(AuditCheck { rows, head, problems })
 }

@@ -230,19 +230,19 @@ impl Iterator for RunsOfFork<'_> {
 
 /// Where the changes go, as it is found under the write lock.
 struct Course<'e> {
-    place: Place,
+    place: RunPlace,
     /// The version the run began with, and the one its changes are made of.
     base: VersionId,
     onto: VersionId,
     edits: Cow<'e, Edits>,
 }
 
-enum Place {
+enum RunPlace {
     Head(ForkRecord),
     New { name: ForkName, parent: ForkName, life: Life, diverted: Option<Vec<TreePath>> },
 }
 
-impl Place {
+impl RunPlace {
     fn name(&self) -> &ForkName {
         match self {
             Self::Head(fork) => &fork.name,
@@ -284,13 +284,13 @@ fn land(transaction: &mut Transaction<'_>, run: RunLanding<'_>, batch: Batch<'_>
     let before = Some(course.onto);
     let record = RunRecord { fork, version_before: before, version_after: Some(version), ..record };
     let (landed, mut how) = match course.place {
-        Place::New { name, parent, diverted: Some(paths), .. } => {
+        RunPlace::New { name, parent, diverted: Some(paths), .. } => {
             (Landed::Diverted { fork: name, version, paths }, format!(" diverted from {parent}"))
         }
-        Place::Head(_) if course.onto != course.base => {
+        RunPlace::Head(_) if course.onto != course.base => {
             (Landed::Rebased { version, onto: course.onto }, format!(" rebased from {}", course.base.short()))
         }
-        Place::Head(_) | Place::New { .. } => (Landed::Advanced { version }, String::new()),
+        RunPlace::Head(_) | RunPlace::New { .. } => (Landed::Advanced { version }, String::new()),
     };
     for (when, saved) in [("before", &checkpoint_before), ("after", &checkpoint_after)] {
         if let Some(saved) = saved {
@@ -397,7 +397,7 @@ fn course<'e>(transaction: &Transaction<'_>, run: &RunLanding<'e>) -> Result<Opt
                 return Err(VaultError::ForkExists { name: name.clone() });
             }
             let (name, parent) = (name.clone(), parent.clone());
-            let place = Place::New { name, parent, life, diverted: None };
+            let place = RunPlace::New { name, parent, life, diverted: None };
             Ok(Some(Course { place, base, onto: base, edits: Cow::Borrowed(run.edits) }))
         }
         Landing::Fork { name, base } => onto_fork(transaction, run, name, base).map(Some),
@@ -415,18 +415,18 @@ fn onto_fork<'e>(
     let divert = |paths: Vec<TreePath>| -> Result<Course<'e>> {
         let life = Life::Ephemeral { expires_at: transaction.now().plus_seconds(DIVERTED_SECONDS) };
         let (new, parent) = (diverted_name(view, name, &run.record.id)?, name.clone());
-        Ok(as_they_are(Place::New { name: new, parent, life, diverted: Some(paths) }))
+        Ok(as_they_are(RunPlace::New { name: new, parent, life, diverted: Some(paths) }))
     };
     let Some(fork) = view.fork(name)? else { return divert(Vec::new()) };
     if fork.head == base {
-        return Ok(as_they_are(Place::Head(fork)));
+        return Ok(as_they_are(RunPlace::Head(fork)));
     }
     let root = |id: &VersionId| full_root_of(view, &require_version(view, id)?);
     let (from, to) = (root(&base)?, root(&fork.head)?);
     match rebase(&view as &dyn Pages, &from, &to, run.edits)? {
         Rebase::Onto(edits) => {
             let onto = fork.head;
-            Ok(Course { place: Place::Head(fork), base, onto, edits: Cow::Owned(edits) })
+            Ok(Course { place: RunPlace::Head(fork), base, onto, edits: Cow::Owned(edits) })
         }
         Rebase::Clash(paths) => divert(paths),
     }
@@ -434,14 +434,14 @@ fn onto_fork<'e>(
 
 fn put_in_place(transaction: &mut Transaction<'_>, course: &Course<'_>, version: VersionId) -> Result<()> {
     match &course.place {
-        Place::Head(fork) => {
+        RunPlace::Head(fork) => {
             if !transaction.writer.move_fork(&fork.name, &course.onto, &version)? {
                 let found = transaction.fork(&fork.name)?.head;
                 return Err(VaultError::ForkMoved { fork: fork.name.clone(), expected: course.onto, found });
             }
             Ok(())
         }
-        Place::New { name, parent, life, .. } => {
+        RunPlace::New { name, parent, life, .. } => {
             let fork = ForkRecord {
                 name: name.clone(),
                 head: version,

@@ -160,14 +160,14 @@ impl Vault {
             wanted && !is_own(path)
         };
         match place_for(dest, options.overwrite)? {
-            Place::New { parent, name } => {
+            Destination::New { parent, name } => {
                 let staging = Staging::make(&parent)?;
                 let written = out.write(root, staging.fd.as_fd(), &wanted)?;
                 out.finish(staging.fd.as_fd(), &written.unfinished)?;
                 staging.publish(&parent.join(name))?;
                 Ok(sorted(written.stripped))
             }
-            Place::Into { dir } => {
+            Destination::Into { dir } => {
                 let staging = Staging::make(&dir)?;
                 let Written { unfinished, stripped } = out.write(root, staging.fd.as_fd(), &wanted)?;
                 out.attributes(staging.fd.as_fd(), &unfinished)?;
@@ -203,14 +203,14 @@ fn sorted(mut paths: Vec<TreePath>) -> Vec<TreePath> {
     paths
 }
 
-enum Place {
+enum Destination {
     /// Nothing is there yet: one rename makes the whole export appear.
     New { parent: PathBuf, name: OsString },
     /// A directory is there: its entries are moved in one by one.
     Into { dir: PathBuf },
 }
 
-fn place_for(dest: &Path, overwrite: Overwrite) -> Result<Place> {
+fn place_for(dest: &Path, overwrite: Overwrite) -> Result<Destination> {
     match std::fs::metadata(dest) {
         Ok(meta) if !meta.is_dir() => Err(ExportError::NotADirectory { path: dest.to_owned() }.into()),
         Ok(_) => {
@@ -219,7 +219,7 @@ fn place_for(dest: &Path, overwrite: Overwrite) -> Result<Place> {
             if overwrite == Overwrite::Refuse && entries.next().is_some() {
                 return Err(ExportError::Exists { path: dest.to_owned() }.into());
             }
-            Ok(Place::Into { dir: dest.to_owned() })
+            Ok(Destination::Into { dir: dest.to_owned() })
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let absolute = std::path::absolute(dest).map_err(ExportError::host("find", dest))?;
@@ -228,7 +228,7 @@ fn place_for(dest: &Path, overwrite: Overwrite) -> Result<Place> {
             let name = name.ok_or_else(|| ExportError::NotADirectory { path: dest.to_owned() })?;
             std::fs::create_dir_all(&parent).map_err(ExportError::host("create", &parent))?;
             sweep(&parent);
-            Ok(Place::New { parent, name })
+            Ok(Destination::New { parent, name })
         }
         Err(error) => Err(ExportError::host("look at", dest)(error).into()),
     }

@@ -50,9 +50,9 @@ pub fn is_in_own_dir(path: &TreePath) -> bool {
 const POLICIES: [&str; 2] = [".policy.toml", ".policy.rego"];
 
 /// A vault's file, and where it lies beneath a directory, if it does.
-pub(crate) struct OwnFile(Option<Place>);
+pub(crate) struct OwnFile(Option<OwnPlace>);
 
-struct Place {
+struct OwnPlace {
     name: Vec<u8>,
     /// By its path.
     dir: Option<TreePath>,
@@ -74,7 +74,7 @@ impl OwnFile {
                 let path = file.parent()?.strip_prefix(root.canonicalize().ok()?).ok()?;
                 TreePath::parse(path.as_os_str().as_encoded_bytes()).ok()
             };
-            Some(Place {
+            Some(OwnPlace {
                 name: file.file_name()?.as_encoded_bytes().to_vec(),
                 dir: beneath(root),
                 dir_id: id(file.parent()?)?,
@@ -107,7 +107,7 @@ impl OwnFile {
     }
 }
 
-impl Place {
+impl OwnPlace {
     fn is_called(&self, name: &[u8]) -> bool {
         let behind = behind_unfinished(&self.name, name).or_else(|| name.strip_prefix(self.name.as_slice()));
         behind.is_some_and(|rest| {

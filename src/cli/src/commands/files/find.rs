@@ -17,7 +17,7 @@ use avfs_wire::Entries;
 use crate::cli::tree_path;
 use crate::context::CommandContext;
 use crate::ui::Outcome;
-use crate::view::{Found, View};
+use crate::view::{View, WalkedEntry};
 
 /// Find entries of a version by name, kind and size
 #[derive(Debug, Args)]
@@ -91,7 +91,7 @@ fn parse_glob(text: &str) -> Result<GlobMatcher, globset::Error> {
 }
 
 impl FindArgs {
-    fn accepts(&self, found: &Found) -> bool {
+    fn accepts(&self, found: &WalkedEntry) -> bool {
         let name = found.path.split().map_or(&b"."[..], |(_, name)| name).to_vec();
         let named = self.name.as_ref().is_none_or(|glob| glob.is_match(Path::new(OsStr::from_bytes(&name))));
         let kind = match &found.node {

@@ -15,7 +15,7 @@ use crate::cli::tree_path;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Format, Out, Outcome, Painted, Tone};
-use crate::view::{Found, View, plural};
+use crate::view::{View, WalkedEntry, plural};
 
 /// Larger files are not searched, and named.
 const SEARCH_BYTES_MAX: u64 = 256 << 20;
@@ -130,7 +130,7 @@ fn compile(args: &GrepArgs) -> Result<Regex, EdgeError> {
 fn search(
     view: &View<'_>,
     regex: &Regex,
-    found: Found,
+    found: WalkedEntry,
     lines: &mut Lines<'_>,
     matches: &mut Matches,
 ) -> Result<(), Failure> {

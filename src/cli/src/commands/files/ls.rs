@@ -10,7 +10,7 @@ use avfs_wire::{Entries, EntryObject, NodeKind};
 use crate::cli::tree_path;
 use crate::context::CommandContext;
 use crate::ui::{Out, Outcome, Painted, Tone};
-use crate::view::{Found, View, arrow, local_file_time};
+use crate::view::{View, WalkedEntry, arrow, local_file_time};
 
 /// List a directory of a version
 #[derive(Debug, Args)]
@@ -58,7 +58,7 @@ pub fn run(ctx: &CommandContext, args: &LsArgs) -> Outcome {
 }
 
 /// The last name of a path, or all of it, with a mark for directories.
-fn shown_name(out: &Out, found: &Found, whole: bool) -> Painted {
+fn shown_name(out: &Out, found: &WalkedEntry, whole: bool) -> Painted {
     let short = found.path.split().and_then(|(_, name)| TreePath::parse(name).ok());
     let name = if whole { found.path.clone() } else { short.unwrap_or_else(|| found.path.clone()) };
     match &found.node {

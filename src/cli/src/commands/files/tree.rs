@@ -10,7 +10,7 @@ use avfs_wire::Entries;
 use crate::cli::tree_path;
 use crate::context::CommandContext;
 use crate::ui::{Failure, Out, Outcome, Painted, Tone};
-use crate::view::{Found, View, arrow, plural};
+use crate::view::{View, WalkedEntry, arrow, plural};
 
 /// Show a version as a tree
 #[derive(Debug, Args)]
@@ -53,7 +53,7 @@ pub fn run(ctx: &CommandContext, args: &TreeArgs) -> Outcome {
     })
 }
 
-fn draw(out: &mut Out, found: &[Found], base: &TreePath) -> Result<(), Failure> {
+fn draw(out: &mut Out, found: &[WalkedEntry], base: &TreePath) -> Result<(), Failure> {
     // For each level above the entry, whether its branch goes on below.
     let mut open: Vec<bool> = Vec::new();
     for (found, last) in found.iter().zip(last_of_its_dir(found, base)) {
@@ -68,7 +68,7 @@ fn draw(out: &mut Out, found: &[Found], base: &TreePath) -> Result<(), Failure> 
     Ok(())
 }
 
-fn shown_name(out: &Out, found: &Found) -> Painted {
+fn shown_name(out: &Out, found: &WalkedEntry) -> Painted {
     let name = found.path.split().and_then(|(_, name)| TreePath::parse(name).ok());
     let name = name.unwrap_or_else(|| found.path.clone());
     match &found.node {
@@ -80,7 +80,7 @@ fn shown_name(out: &Out, found: &Found) -> Painted {
 }
 
 /// For each entry whether its directory has no later one.
-fn last_of_its_dir(found: &[Found], base: &TreePath) -> Vec<bool> {
+fn last_of_its_dir(found: &[WalkedEntry], base: &TreePath) -> Vec<bool> {
     let mut later: Vec<bool> = Vec::new();
     let mut last = vec![false; found.len()];
     for (at, entry) in found.iter().enumerate().rev() {

@@ -38,13 +38,13 @@ pub struct LogArgs {
 
 /// The versions to show.
 #[derive(Default)]
-struct Found {
+struct LogPage {
     versions: Vec<VersionRecord>,
     more: bool,
     pruned_skipped: u64,
 }
 
-impl Found {
+impl LogPage {
     /// True if no version has what was looked for; what a pruned one had nobody knows.
     fn is_nowhere(&self) -> bool {
         self.versions.is_empty() && !self.more && self.pruned_skipped == 0
@@ -89,8 +89,8 @@ pub fn run(ctx: &CommandContext, args: &LogArgs) -> Outcome {
     })
 }
 
-fn all(history: History<'_>, limit: usize) -> Result<Found, Failure> {
-    let mut found = Found::default();
+fn all(history: History<'_>, limit: usize) -> Result<LogPage, Failure> {
+    let mut found = LogPage::default();
     for version in history {
         if found.versions.len() == limit {
             found.more = true;
@@ -107,8 +107,8 @@ fn touching(
     history: History<'_>,
     path: &TreePath,
     limit: usize,
-) -> Result<Found, Failure> {
-    let mut found = Found::default();
+) -> Result<LogPage, Failure> {
+    let mut found = LogPage::default();
     let mut newer: Option<(VersionRecord, Option<Node>)> = None;
     for version in history {
         let version = version?;

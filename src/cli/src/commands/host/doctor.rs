@@ -9,9 +9,9 @@ use avfs_request::explanations;
 use avfs_wire::{DenialObject, Doctor, DoctorCheck, ErrorBody};
 
 use crate::context::{CommandContext, OWN, own_command};
-use crate::crew::Fault;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::worker_pool::Fault;
 
 /// Find out what this host allows, by doing it
 ///

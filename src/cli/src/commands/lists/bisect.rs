@@ -4,22 +4,22 @@ use std::collections::HashMap;
 
 use clap::{ArgGroup, Args};
 
-use avfs_lists::bisect::{End, Finding, Search, Verdict};
+use avfs_lists::bisect::{End, Finding, ProbeVerdict, Search};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ForkName, RunPrefix};
 use avfs_types::reference::Reference;
 use avfs_vault::backend::{ForkRecord, RunRecord, VersionRecord};
 use avfs_vault::version::History;
 use avfs_vault::{Vault, VaultError};
-use avfs_wire::{Bisect, BisectProbe, EndedObject, ErrorBody, Order, VerdictName};
+use avfs_wire::{Bisect, BisectProbe, EndedObject, ErrorBody, VerdictName, WorkItem};
 
 use crate::commands::runs::command_text;
 use crate::context::CommandContext;
-use crate::crew::{Crew, Done, LOOK_EVERY, Ran, WORKERS_MAX};
 use crate::run_options::{CommandWords, RunOptions, command_request};
 use crate::signals::Asked;
 use crate::ui::{Failure, Out, Outcome, Tone};
 use crate::view::{first_line, local_time, plural};
+use crate::worker_pool::{Done, LOOK_EVERY, Ran, WORKERS_MAX, WorkerPool};
 
 /// What a test exits with on a version it cannot tell about.
 const CANNOT_TELL: i32 = 125;
@@ -113,13 +113,13 @@ pub fn run(ctx: &CommandContext, args: &BisectArgs) -> Outcome {
     let versions = history(&vault, &fork, args)?;
     let mut bisection = Bisection { ctx, args, versions: &versions, probes: Vec::new(), how: HashMap::new() };
     let asked = Asked::watch()?;
-    let mut crew = Crew::hire(
+    let mut pool = WorkerPool::hire(
         usize::from(args.jobs),
         vault.path().unwrap_or(ctx.around.cwd.as_path()),
         &args.options.words(),
     )?;
-    let found = bisection.search(&mut crew, &asked);
-    let dismissed = crew.dismiss(ctx, &vault);
+    let found = bisection.search(&mut pool, &asked);
+    let dismissed = pool.dismiss(ctx, &vault);
     let suspects = bisection.suspects(found?)?;
     for note in dismissed? {
         ctx.ui.note(format_args!("note: {}", note.text));
@@ -177,14 +177,14 @@ struct Bisection<'a> {
 }
 
 impl<'a> Bisection<'a> {
-    fn search(&mut self, crew: &mut Crew<usize>, asked: &Asked) -> Result<Finding, Failure> {
+    fn search(&mut self, pool: &mut WorkerPool<usize>, asked: &Asked) -> Result<Finding, Failure> {
         let contents = self.versions.iter().map(|version| version.content);
         let nothing = || BisectError::NothingBetween { version: self.args.fork.to_string() };
         let mut search = Search::new(contents).ok_or_else(nothing)?;
         for (position, version) in self.versions.iter().enumerate() {
             // Of another version with this content the files may be there.
             if version.pruned_at.is_some() && !self.is_kept(version) {
-                search.take(position, Verdict::Skipped);
+                search.take(position, ProbeVerdict::Skipped);
                 self.how.insert(position, "its files were given up by a prune".to_owned());
             }
         }
@@ -194,13 +194,13 @@ impl<'a> Bisection<'a> {
             if let Some(finding) = search.finding() {
                 return Ok(finding);
             }
-            for position in search.next(crew.idle()) {
-                self.give(crew, position);
+            for position in search.next(pool.idle()) {
+                self.give(pool, position);
             }
             if asked.times() > 0 {
                 return Err(BisectError::Interrupted.into());
             }
-            if let Some(done) = crew.next(LOOK_EVERY) {
+            if let Some(done) = pool.next(LOOK_EVERY) {
                 let position = done.tag;
                 let verdict = self.take(done)?;
                 search.take(position, verdict);
@@ -217,7 +217,7 @@ impl<'a> Bisection<'a> {
         &self.versions[position]
     }
 
-    fn give(&self, crew: &mut Crew<usize>, position: usize) {
+    fn give(&self, pool: &mut WorkerPool<usize>, position: usize) {
         let version = self.version(position);
         // One of the same content is as good, and its files are there.
         let kept =
@@ -225,11 +225,11 @@ impl<'a> Bisection<'a> {
         let mut request = self.args.what.line().map(|line| command_request(&line)).unwrap_or_default();
         request.from = Some(kept.unwrap_or(version).id.to_hex());
         request.retention = Some("discard".to_owned());
-        crew.give(position, Order { request, item: None, look: false, tail_bytes: None });
+        pool.give(position, WorkItem { request, item: None, look: false, tail_bytes: None });
     }
 
     /// What a probe says; an error if it was not the test that failed.
-    fn take(&mut self, done: Done<usize>) -> Result<Verdict, Failure> {
+    fn take(&mut self, done: Done<usize>) -> Result<ProbeVerdict, Failure> {
         let version = self.version(done.tag);
         let answer = done.came?.answer()?;
         let run_id = answer.run_id.clone();
@@ -237,9 +237,9 @@ impl<'a> Bisection<'a> {
         let verdict = verdict(&ran);
         let how = ran.how();
         let (name, word) = match verdict {
-            Verdict::Good => (VerdictName::Good, "good"),
-            Verdict::Bad => (VerdictName::Bad, "bad"),
-            Verdict::Skipped => (VerdictName::Skipped, "skipped"),
+            ProbeVerdict::Good => (VerdictName::Good, "good"),
+            ProbeVerdict::Bad => (VerdictName::Bad, "bad"),
+            ProbeVerdict::Skipped => (VerdictName::Skipped, "skipped"),
         };
         let (id, message) = (version.id.short(), first_line(&version.message));
         let seconds = ran.duration_ms / 1000.0;
@@ -325,11 +325,11 @@ impl<'a> Bisection<'a> {
     }
 }
 
-fn verdict(ran: &Ran) -> Verdict {
+fn verdict(ran: &Ran) -> ProbeVerdict {
     match (ran.timed_out, ran.exit_code) {
-        (false, Some(0)) => Verdict::Good,
-        (false, Some(CANNOT_TELL)) => Verdict::Skipped,
-        (_, _) => Verdict::Bad,
+        (false, Some(0)) => ProbeVerdict::Good,
+        (false, Some(CANNOT_TELL)) => ProbeVerdict::Skipped,
+        (_, _) => ProbeVerdict::Bad,
     }
 }
 

@@ -69,12 +69,12 @@ struct Check<'a> {
 struct Seen {
     totals: Totals,
     content: ContentId,
-    place: Place,
+    place: FindingPlace,
 }
 
 /// Where a page can stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum FindingPlace {
     /// At the top of a directory.
     Top,
     Beneath {
@@ -100,8 +100,8 @@ impl Seen {
     fn of(page: &Page) -> Self {
         let sealed = page.body.seal(page.meta.as_ref());
         let place = match page.meta {
-            Some(_) => Place::Top,
-            None => Place::Beneath { level: page.body.level(), first: page.body.first().to_vec() },
+            Some(_) => FindingPlace::Top,
+            None => FindingPlace::Beneath { level: page.body.level(), first: page.body.first().to_vec() },
         };
         Self { totals: sealed.totals, content: sealed.content, place }
     }
@@ -214,7 +214,7 @@ impl Check<'_> {
         if seen.content != record.content {
             self.found("damaged", format!("version {name} names another content digest than its tree has"));
         }
-        if seen.place != Place::Top {
+        if seen.place != FindingPlace::Top {
             self.found("damaged", format!("the root of version {name} is no directory"));
         }
         Ok(())
@@ -264,7 +264,7 @@ impl Check<'_> {
             }
             match page.body {
                 Body::Inner { level, pages } => waiting.extend(pages.into_iter().map(|page| {
-                    let place = Place::Beneath { level: level - 1, first: page.first };
+                    let place = FindingPlace::Beneath { level: level - 1, first: page.first };
                     (
                         path.clone(),
                         page.tree,
@@ -281,7 +281,7 @@ impl Check<'_> {
                                 waiting.push((
                                     at(),
                                     dir.tree,
-                                    Some(Seen { totals, content, place: Place::Top }),
+                                    Some(Seen { totals, content, place: FindingPlace::Top }),
                                 ));
                             }
                             Node::Symlink(_) | Node::Fifo(_) => {}

@@ -3,7 +3,7 @@
 use crate::edit::{Edit, Edits};
 use crate::import::build;
 use crate::import::build::Groups;
-use crate::import::shared::{Found, ScannedDir, ScannedEntry, What};
+use crate::import::shared::{ScannedDir, ScannedEntry, ScannedTree, What};
 use crate::page::{Body, DirMeta, Entry, Node};
 use crate::tree::Pages;
 use crate::{Result, tree};
@@ -43,7 +43,7 @@ impl Below {
 }
 
 /// The edits that lead from the base to what the overlay showed.
-pub(super) fn edits(pages: &dyn Pages, found: &Found) -> Result<Edits> {
+pub(super) fn edits(pages: &dyn Pages, found: &ScannedTree) -> Result<Edits> {
     let groups = build::link_groups(&found.dirs);
     let mut edits = Edits::new();
     for dir in &found.dirs {

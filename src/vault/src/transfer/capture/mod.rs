@@ -21,7 +21,7 @@ use avfs_types::secrets::Secrets;
 
 use super::ignore::Rules;
 use super::import::scan::Scan;
-use super::import::shared::{Flavour, Found, Outlet, Shared, lock};
+use super::import::shared::{Flavour, Outlet, ScannedTree, Shared, lock};
 use super::import::upper::{Over, Upper};
 use super::import::{CHANNEL_BATCHES, ImportError, TroubleReason};
 use super::layers::Footprint;
@@ -288,7 +288,7 @@ impl Vault {
         base: &DirRef,
         options: &CaptureOptions<'_>,
         modes: &Modes,
-    ) -> Result<(Found, Batch<'_>, Notes)> {
+    ) -> Result<(ScannedTree, Batch<'_>, Notes)> {
         let io = |operation| move |source| CaptureError::Io { operation, path: TreePath::root(), source };
         let root = upper.try_clone_to_owned().map_err(io("open"))?;
         let bad_exclude = |source| CaptureError::BadExclude { pattern: options.exclude.join(", "), source };
@@ -376,7 +376,7 @@ struct Notes {
 
 impl Notes {
     /// Ends the scan: a storing thread then has everything.
-    fn of(found: &Found, shared: Shared<'_>) -> Self {
+    fn of(found: &ScannedTree, shared: Shared<'_>) -> Self {
         let mut notes = match &shared.flavour {
             Flavour::Host { .. } => Self { left_out: Vec::new(), bad_ignore_files: Vec::new() },
             Flavour::Upper(upper) => Self {

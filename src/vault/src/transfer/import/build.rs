@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use avfs_types::ids::LinkId;
 
 use super::Scanned;
-use super::shared::{Found, ScannedDir, ScannedEntry, What};
+use super::shared::{ScannedDir, ScannedEntry, ScannedTree, What};
 use crate::page::{DirMeta, DirRef, Entry, FifoNode, FileNode, Node, SymlinkNode};
 use crate::pages::NewPages;
 use crate::stat_cache::{CachedDir, CachedEntry, CachedKind, NewCache, Stamp, StatCache};
@@ -19,8 +19,8 @@ pub(super) struct Built<'c> {
     pub(crate) cache: Option<NewCache<'c>>,
 }
 
-pub(super) fn build(found: Found, cache: Option<&StatCache>) -> Built<'_> {
-    let Found { dirs, scanned } = found;
+pub(super) fn build(found: ScannedTree, cache: Option<&StatCache>) -> Built<'_> {
+    let ScannedTree { dirs, scanned } = found;
     let groups = link_groups(&dirs);
     let mut new = NewPages::default();
     let mut built: Vec<Option<DirRef>> = vec![None; dirs.len()];

@@ -16,7 +16,7 @@ use avfs_hostfs::stat::{HostKind, HostStat};
 use avfs_types::clock::FileTime;
 use avfs_types::path::TreePath;
 
-use super::shared::{Flavour, Found, LargeFile, Outlet, ScannedDir, ScannedEntry, Shared, What, lock};
+use super::shared::{Flavour, LargeFile, Outlet, ScannedDir, ScannedEntry, ScannedTree, Shared, What, lock};
 use super::upper::Over;
 use super::{ImportError, ImportOptions, TroubleReason, files};
 use crate::ignore::{FILE_NAME, OWN_DIR, Rules, Text};
@@ -101,7 +101,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Does the rest on this thread.
-    pub(crate) fn alone(mut self) -> Result<(Found, Shared<'a>)> {
+    pub(crate) fn alone(mut self) -> Result<(ScannedTree, Shared<'a>)> {
         self.read_waiting()?;
         while let Some(job) = self.dirs.pop() {
             if self.shared.failed() {
@@ -127,7 +127,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Does the rest on all cores, or on this thread where there can be no other.
-    pub(crate) fn on_all_cores(self) -> Result<(Found, Shared<'a>)> {
+    pub(crate) fn on_all_cores(self) -> Result<(ScannedTree, Shared<'a>)> {
         let Ok(pool) = threads::pool() else { return self.alone() };
         let Self { shared, dirs, files } = self;
         pool.scope(|scope| {

@@ -97,7 +97,7 @@ pub(super) struct Facts {
 }
 
 /// Everything found, directories by number: children have higher numbers than their parents.
-pub(crate) struct Found {
+pub(crate) struct ScannedTree {
     pub(crate) dirs: Vec<ScannedDir>,
     pub(crate) scanned: Scanned,
 }
@@ -383,7 +383,7 @@ impl<'a> Shared<'a> {
         }
     }
 
-    pub(crate) fn finish(&self) -> Result<Found> {
+    pub(crate) fn finish(&self) -> Result<ScannedTree> {
         if let Some(error) = lock(&self.failure).take() {
             return Err(error);
         }
@@ -447,7 +447,7 @@ impl<'a> Shared<'a> {
             },
             cache_unsaved: None,
         };
-        Ok(Found { dirs, scanned })
+        Ok(ScannedTree { dirs, scanned })
     }
 }
 

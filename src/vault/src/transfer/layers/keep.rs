@@ -23,7 +23,7 @@ use crate::shelf::host;
 
 /// What became of an upper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum KeptUpper {
     /// It is a layer now; nothing is left at its path.
     Layer,
     /// It is still the caller's, to be discarded. The next run's stack is made from the vault.
@@ -58,19 +58,19 @@ impl BaseCache {
         left_out: &[LeftOut],
         size: Footprint,
         tree: &DirRef,
-    ) -> Result<Kept> {
+    ) -> Result<KeptUpper> {
         if tree.tree == below.tree {
-            return Ok(Kept::Not(NotKept::Unchanged));
+            return Ok(KeptUpper::Not(NotKept::Unchanged));
         }
         if below.layers.len() >= LAYERS_MAX {
-            return Ok(Kept::Not(NotKept::TooManyLayers));
+            return Ok(KeptUpper::Not(NotKept::TooManyLayers));
         }
         if left_out.iter().any(|left| left.reason.stays_in_upper()) {
-            return Ok(Kept::Not(NotKept::HoldsMore));
+            return Ok(KeptUpper::Not(NotKept::HoldsMore));
         }
         match take_out(upper, left_out) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Ok(Kept::Not(NotKept::NoPermission));
+                return Ok(KeptUpper::Not(NotKept::NoPermission));
             }
             other => other.map_err(host("clean", upper))?,
         }
@@ -78,13 +78,13 @@ impl BaseCache {
         if let Err(error) = move_dir(upper, &draft.path.join("root")) {
             remove_tree(&draft.path).map_err(host("remove", &draft.path))?;
             if error.raw_os_error() == Some(Errno::XDEV.raw_os_error()) {
-                return Ok(Kept::Not(NotKept::OtherFileSystem));
+                return Ok(KeptUpper::Not(NotKept::OtherFileSystem));
             }
             return Err(host("move", upper)(error));
         }
         let record = StackRecord { tree: tree.tree, base: below.base, layers: below.layers.clone() };
         self.publish_layer(draft, record, size)?;
-        Ok(Kept::Layer)
+        Ok(KeptUpper::Layer)
     }
 }
 

@@ -28,7 +28,7 @@ use super::write_out::FreshPages;
 use crate::meter::Meter;
 use crate::page::{DirRef, Totals};
 use crate::{Result, Vault, VaultError, pages};
-pub use keep::{Kept, NotKept};
+pub use keep::{KeptUpper, NotKept};
 use record::StackRecord;
 
 /// Layers over a base. With more of them looking up a name costs too much.

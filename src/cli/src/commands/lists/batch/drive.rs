@@ -8,7 +8,7 @@ use avfs_request::CacheMode;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ForkName, VersionId, from_hex};
 use avfs_vault::{Vault, VaultError};
-use avfs_wire::{Batch, BatchCounts, BatchItemResult, ItemState, ListItem, Order, OrderItem};
+use avfs_wire::{Batch, BatchCounts, BatchItemResult, ItemState, ListItem, WorkItem, WorkItemOfBatch};
 
 use super::BatchArgs;
 use super::before::{finish_captures, landed, succeeded};
@@ -17,11 +17,11 @@ use super::plan::Plan;
 use super::report::write_reports;
 use super::results::{Results, TAIL_BYTES};
 use crate::context::CommandContext;
-use crate::crew::{Answer, CrewError, Done, Reply};
 use crate::lists;
 use crate::lists::{Beginning, Items, Work, beginning, shown_command};
 use crate::signals::Asked;
 use crate::ui::Failure;
+use crate::worker_pool::{Answer, Done, Reply, WorkerError};
 
 /// Items that have not succeeded and are told of in the answer.
 const TOLD_MAX: usize = 100;
@@ -170,7 +170,7 @@ impl Items for Drive<'_> {
         };
         self.work.show.begun(item, self.plan.list.id(item as usize), &command);
         let order = self.order(item, read, from);
-        self.work.crew.give(item, order);
+        self.work.pool.give(item, order);
         Ok(())
     }
 
@@ -225,7 +225,7 @@ impl Drive<'_> {
         beginning(self.vault, &format!("batch-{}-{}", self.plan.record.id, item + 1), &made)
     }
 
-    fn order(&self, item: u32, read: ListItem, from: Option<VersionId>) -> Order {
+    fn order(&self, item: u32, read: ListItem, from: Option<VersionId>) -> WorkItem {
         let mut request = read.request;
         request.vault = None;
         request.fork = self.plan.fork.as_ref().map(ForkName::to_string);
@@ -240,12 +240,12 @@ impl Drive<'_> {
         }
         request.at = request.at.or_else(|| self.plan.list.header()?.at.clone());
         let batch = self.plan.record.id.to_string();
-        let item = Some(OrderItem { batch, number: u64::from(item) });
-        Order { request, item, look: false, tail_bytes: Some(TAIL_BYTES) }
+        let item = Some(WorkItemOfBatch { batch, number: u64::from(item) });
+        WorkItem { request, item, look: false, tail_bytes: Some(TAIL_BYTES) }
     }
 
     /// A worker that died may have done what it was asked for, and only not have told.
-    fn died(&mut self, item: u32, result: &mut BatchItemResult, error: &CrewError) -> Result<(), Failure> {
+    fn died(&mut self, item: u32, result: &mut BatchItemResult, error: &WorkerError) -> Result<(), Failure> {
         if let Some(run) = landed(self.ctx, self.vault, &self.plan.record.id, item)? {
             *result = Results::of_run(self.plan, item, &run)?;
             return Ok(());
@@ -348,7 +348,7 @@ impl Drive<'_> {
 
     fn finish(mut self, args: &BatchArgs, took: Duration, interrupted: bool) -> Result<Ended, Failure> {
         self.work.show.finish();
-        for note in self.work.crew.dismiss(self.ctx, self.vault)? {
+        for note in self.work.pool.dismiss(self.ctx, self.vault)? {
             self.ctx.ui.note(format_args!("note: {}", note.text));
         }
         let (plan, counts) = (self.plan, self.counts);

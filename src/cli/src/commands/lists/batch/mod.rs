@@ -24,11 +24,11 @@ use avfs_types::reference::{BadReference, Reference};
 use avfs_wire::{Batch, BatchAnswer, BatchList, BatchObject, ErrorBody, ItemState};
 
 use crate::context::CommandContext;
-use crate::crew::WORKERS_MAX;
 use crate::run_options::RunOptions;
 use crate::ui::{Out, Outcome, Tone};
 use crate::view::{first_line, local_time};
 use crate::whole::check_place;
+use crate::worker_pool::WORKERS_MAX;
 
 /// Run a list of commands
 ///

@@ -24,14 +24,14 @@ use crate::ui::Failure;
 
 /// What the vault keeps of how a batch is run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Kept {
+struct BatchOptions {
     mode: String,
     fork: Option<String>,
     items: u64,
     list: String,
 }
 
-impl Kept {
+impl BatchOptions {
     fn of(record: &BatchRecord) -> serde_json::Result<Self> {
         serde_json::from_str(&record.plan)
     }
@@ -86,7 +86,7 @@ impl Plan {
         };
         check(args, manner)?;
         let base = base(ctx, args, vault, fork.as_ref())?;
-        let kept = Kept {
+        let kept = BatchOptions {
             mode: manner.word().to_owned(),
             fork: fork.as_ref().map(ForkName::to_string),
             items: list.len() as u64,
@@ -119,7 +119,8 @@ impl Plan {
             None => {
                 let batches = vault.batches(usize::MAX)?;
                 let named = |batch: &&BatchRecord| {
-                    Kept::of(batch).is_ok_and(|kept| kept.list == list_path && batch.ended_at.is_none())
+                    BatchOptions::of(batch)
+                        .is_ok_and(|kept| kept.list == list_path && batch.ended_at.is_none())
                 };
                 let newest = batches.iter().find(|batch| batch.list == list.digest());
                 let newest = newest.or_else(|| batches.iter().find(named));
@@ -131,7 +132,7 @@ impl Plan {
             return Err(BatchError::OtherList { id, list: list_path }.into());
         }
         let bad = |problem: String| BatchError::BadPlan { id: id.clone(), problem };
-        let kept = Kept::of(&record).map_err(|error| bad(error.to_string()))?;
+        let kept = BatchOptions::of(&record).map_err(|error| bad(error.to_string()))?;
         let manner: Manner = kept.mode.parse().map_err(|_| bad(format!("mode {}", kept.mode)))?;
         let fork = kept.fork.as_deref().map(ForkName::parse).transpose()?;
         if args.mode.is_some_and(|asked| asked != manner) {

@@ -2,13 +2,13 @@
 
 mod entries;
 mod error;
-mod heat;
+mod round;
 
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 use error::RaceError;
-use heat::Heat;
+use round::Round;
 
 use avfs_engine::{Recovery, ScratchDir, bound_dir};
 use avfs_hostfs::random;
@@ -23,11 +23,11 @@ use avfs_wire::{AttemptState, ErrorBody, Race};
 
 use crate::commands::import::import;
 use crate::context::CommandContext;
-use crate::crew::{Crew, WORKERS_MAX};
 use crate::error::EdgeError;
 use crate::run_options::{CommandWords, RunOptions};
 use crate::signals::Asked;
 use crate::ui::{Failure, Out, Outcome, Painted, Tone};
+use crate::worker_pool::{WORKERS_MAX, WorkerPool};
 
 /// More is a mistake.
 const ATTEMPTS_MAX: i64 = 10_000;
@@ -105,14 +105,14 @@ pub fn run(ctx: &CommandContext, args: &RaceArgs) -> Outcome {
     let asked = Asked::watch()?;
     let id = BatchId::from_random(random::bytes().map_err(EdgeError::Random)?);
     let jobs = args.jobs.map_or(JOBS_MAX, usize::from).min(requests.len());
-    let mut crew = Crew::hire(jobs, vault.path().unwrap_or(&ctx.around.cwd), &args.options.words())?;
-    let mut heat = Heat::new(ctx, args, &base, id.clone(), requests);
-    let ran = heat.run(&mut crew, &asked);
-    let notes = crew.dismiss(ctx, &vault);
+    let mut pool = WorkerPool::hire(jobs, vault.path().unwrap_or(&ctx.around.cwd), &args.options.words())?;
+    let mut round = Round::new(ctx, args, &base, id.clone(), requests);
+    let ran = round.run(&mut pool, &asked);
+    let notes = pool.dismiss(ctx, &vault);
     ran?;
-    let winner = match heat.first {
+    let winner = match round.first {
         Some(first) => Some(first),
-        None => choose(args, &heat),
+        None => choose(args, &round),
     };
     // Of attempts that nobody is to take up again nothing is to be finished.
     let dropped = winner.is_some() || args.discard_losers;
@@ -120,11 +120,11 @@ pub fn run(ctx: &CommandContext, args: &RaceArgs) -> Outcome {
         ctx.ui.note(format_args!("note: {}", note.text));
     }
     if dropped {
-        drop_losers(ctx, &vault, &id, winner, &mut heat)?;
+        drop_losers(ctx, &vault, &id, winner, &mut round)?;
     }
     match winner {
-        Some(winner) => won(ctx, &vault, args, &base, heat, winner),
-        None => nobody(ctx, &base, heat),
+        Some(winner) => won(ctx, &vault, args, &base, round, winner),
+        None => nobody(ctx, &base, round),
     }
 }
 
@@ -145,13 +145,13 @@ fn base(ctx: &CommandContext, vault: &Vault, args: &RaceArgs) -> Result<VersionR
 }
 
 /// The winner among attempts that have all ended.
-fn choose(args: &RaceArgs, heat: &Heat<'_>) -> Option<usize> {
+fn choose(args: &RaceArgs, round: &Round<'_>) -> Option<usize> {
     if args.score.is_none() {
-        let mut succeeded = heat.attempts.iter().map(|attempt| attempt.state == AttemptState::Succeeded);
+        let mut succeeded = round.attempts.iter().map(|attempt| attempt.state == AttemptState::Succeeded);
         return succeeded.position(|succeeded| succeeded);
     }
     let aim = if args.lowest { Aim::LowestScore } else { Aim::HighestScore };
-    let scores = heat.attempts.iter().enumerate();
+    let scores = round.attempts.iter().enumerate();
     best(aim, scores.filter_map(|(number, attempt)| Some((number, attempt.score?))))
 }
 
@@ -161,7 +161,7 @@ fn drop_losers(
     vault: &Vault,
     id: &BatchId,
     winner: Option<usize>,
-    heat: &mut Heat<'_>,
+    round: &mut Round<'_>,
 ) -> Result<(), Failure> {
     let lost = |number: u64| usize::try_from(number).ok() != winner;
     for recovery in Recovery::find(&ScratchDir::new(&ctx.around.cache_dir()?), vault)?.runs {
@@ -178,7 +178,7 @@ fn drop_losers(
     })?;
     for run in runs {
         match vault.discard(&ChangesOf::Run(RunPrefix::from(&run.id))) {
-            Ok(_) => heat.forget(run.fork.as_str()),
+            Ok(_) => round.forget(run.fork.as_str()),
             // Somebody has taken it up, or dropped it, meanwhile.
             Err(
                 error @ (VaultError::RunWithoutVersion { .. }
@@ -197,10 +197,10 @@ fn won(
     vault: &Vault,
     args: &RaceArgs,
     base: &VersionRecord,
-    mut heat: Heat<'_>,
+    mut round: Round<'_>,
     winner: usize,
 ) -> Outcome {
-    let attempt = &mut heat.attempts[winner];
+    let attempt = &mut round.attempts[winner];
     attempt.state = AttemptState::Won;
     let kept = attempt.fork.as_deref().map(ForkName::parse).transpose()?;
     let fork = match (&args.fork, &kept) {
@@ -218,7 +218,7 @@ fn won(
         winner: Some(attempt.attempt),
         fork: attempt.fork.clone(),
         version: Some(version.unwrap_or_else(|| base.id.to_hex())),
-        attempts: heat.attempts,
+        attempts: round.attempts,
     };
     ctx.ui.answer(&result, |out| show(ctx, out, &result, winner, changed, base))
 }
@@ -254,11 +254,11 @@ fn show(
     }
 }
 
-fn nobody(ctx: &CommandContext, base: &VersionRecord, heat: Heat<'_>) -> Outcome {
-    let error = RaceError::no_winner(base.id.short(), &heat.attempts);
+fn nobody(ctx: &CommandContext, base: &VersionRecord, round: Round<'_>) -> Outcome {
+    let error = RaceError::no_winner(base.id.short(), &round.attempts);
     let why = ErrorBody::of(&error);
     let result =
-        Race { base: base.id.to_hex(), winner: None, fork: None, version: None, attempts: heat.attempts };
+        Race { base: base.id.to_hex(), winner: None, fork: None, version: None, attempts: round.attempts };
     ctx.ui.answer_no(&result, &why, |_| {
         ctx.ui.tell(&error);
         Ok(())

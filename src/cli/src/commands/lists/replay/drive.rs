@@ -17,7 +17,8 @@ use avfs_vault::Vault;
 use avfs_vault::diff::Change;
 use avfs_vault::discard::ChangesOf;
 use avfs_wire::{
-    ChangeObject, ListItem, ListNoise, Looked, Order, Replay, ReplayCounts, ReplayItemResult, ReplayVerdict,
+    ChangeObject, Inspection, ListItem, ListNoise, Replay, ReplayCounts, ReplayItemResult, ReplayVerdict,
+    WorkItem,
 };
 
 use super::error::ReplayError;
@@ -25,12 +26,12 @@ use super::evidence::{Streams, seen_by_cache, seen_of};
 use super::source::Source;
 use super::{ReplayArgs, evidence};
 use crate::context::CommandContext;
-use crate::crew::{Answer, Done, Reply};
 use crate::error::EdgeError;
 use crate::lists;
 use crate::lists::{Beginning, Items, Work, beginning, shown_command};
 use crate::signals::Asked;
 use crate::ui::Failure;
+use crate::worker_pool::{Answer, Done, Reply};
 
 /// Runs that are told of one by one.
 const TOLD_MAX: usize = 100;
@@ -134,8 +135,10 @@ impl Items for Drive<'_> {
         let mut result = blank(item, &read);
         result.duration_ms = took.as_secs_f64() * 1e3;
         let came = match came {
-            Ok(Reply::Looked(Looked { found: None })) if was_looking => return self.give(item, false),
-            Ok(Reply::Looked(Looked { found: Some(found) })) if was_looking => {
+            Ok(Reply::Inspection(Inspection { found: None })) if was_looking => {
+                return self.give(item, false);
+            }
+            Ok(Reply::Inspection(Inspection { found: Some(found) })) if was_looking => {
                 result.cached = true;
                 self.left(item, evidence::version(found.version.as_ref()));
                 let streams = match RunId::parse(&found.run_id) {
@@ -194,7 +197,7 @@ impl Drive<'_> {
         request.checkpoint_mode = Some("never".to_owned());
         request.cache_mode = Some(if look { "read" } else { "off" }.to_owned());
         // Where there is no noise in outputs their digests tell everything.
-        self.work.crew.give(item, Order { request, item: None, look, tail_bytes: noise.then_some(0) });
+        self.work.pool.give(item, WorkItem { request, item: None, look, tail_bytes: noise.then_some(0) });
         Ok(())
     }
 
@@ -340,7 +343,7 @@ impl Drive<'_> {
         interrupted: bool,
     ) -> Result<Replayed, Failure> {
         self.work.show.finish();
-        for note in self.work.crew.dismiss(ctx, self.vault)? {
+        for note in self.work.pool.dismiss(ctx, self.vault)? {
             ctx.ui.note(format_args!("note: {}", note.text));
         }
         if let Some(mut results) = self.results.take() {

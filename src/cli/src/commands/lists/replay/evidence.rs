@@ -7,9 +7,9 @@ use avfs_vault::memo::read_output;
 use avfs_vault::tree::Pages;
 use avfs_vault::version::full_root_of;
 use avfs_vault::{Vault, VaultError, require_version};
-use avfs_wire::{ListItem, LookedFound};
+use avfs_wire::{InspectionHit, ListItem};
 
-use crate::crew::Ran;
+use crate::worker_pool::Ran;
 
 /// Both streams of a run, where they are known.
 pub type Streams = [Option<Vec<u8>>; 2];
@@ -37,7 +37,7 @@ pub fn seen_of(vault: &Vault, ran: &Ran, left: Option<VersionId>) -> avfs_vault:
 }
 
 /// The same of one whose result is remembered.
-pub fn seen_by_cache(found: LookedFound) -> Seen {
+pub fn seen_by_cache(found: InspectionHit) -> Seen {
     Seen {
         exit_code: Some(found.exit_code),
         signal: None,

@@ -17,10 +17,10 @@ use avfs_wire::{ErrorBody, ListNoise, OutputNoise, Replay, ReplayVerdict};
 
 use crate::commands::patch;
 use crate::context::CommandContext;
-use crate::crew::WORKERS_MAX;
 use crate::run_options::RunOptions;
 use crate::ui::{Out, Outcome, Tone};
 use crate::view::{first_line, plural};
+use crate::worker_pool::WORKERS_MAX;
 
 /// Run what was recorded again, and compare
 ///

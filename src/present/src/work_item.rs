@@ -2,12 +2,12 @@
 
 use avfs_engine::Look;
 use avfs_types::ids::to_hex;
-use avfs_wire::{Looked, LookedFound};
+use avfs_wire::{Inspection, InspectionHit};
 
 #[must_use]
-pub fn looked(look: &Look) -> Looked {
+pub fn inspection(look: &Look) -> Inspection {
     let found = match look {
-        Look::Hit(found) => Some(LookedFound {
+        Look::Hit(found) => Some(InspectionHit {
             run_id: found.run.to_string(),
             exit_code: found.exit_code,
             stdout_digest: to_hex(&found.stdout_digest),
@@ -18,5 +18,5 @@ pub fn looked(look: &Look) -> Looked {
         }),
         Look::Miss(_) => None,
     };
-    Looked { found }
+    Inspection { found }
 }

@@ -9,14 +9,14 @@ use crate::list::said_only;
 /// One line that a worker reads from its standard input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Order {
+pub struct WorkItem {
     /// As `avfs-run --request` takes it.
     #[serde(serialize_with = "said_only")]
     pub request: RequestFile,
     /// The item of a batch that it is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub item: Option<OrderItem>,
-    /// Only look whether a result is remembered; the answer is [`Looked`], else it is an execution envelope.
+    pub item: Option<WorkItemOfBatch>,
+    /// Only look whether a result is remembered; the answer is [`Inspection`], else it is an execution envelope.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub look: bool,
     /// How many bytes of each output the answer has, from its end; everything if nothing is said. Output that is no text
@@ -27,14 +27,14 @@ pub struct Order {
 
 /// What is remembered for a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Looked {
+pub struct Inspection {
     /// Null if no result is remembered.
-    pub found: Option<LookedFound>,
+    pub found: Option<InspectionHit>,
 }
 
 /// A result that would be taken, digests in hex digits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LookedFound {
+pub struct InspectionHit {
     /// The run that made the result.
     pub run_id: String,
     /// The exit status of that run.
@@ -54,14 +54,14 @@ pub struct LookedFound {
 /// The item of a batch that an order belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OrderItem {
+pub struct WorkItemOfBatch {
     /// The id of the batch.
     pub batch: String,
     /// The item's place in the list, from 0.
     pub number: u64,
 }
 
-impl Order {
+impl WorkItem {
     /// Reads one line. Fails on invalid JSON, an unknown key, or a schema version that is not supported.
     pub fn parse(line: &str) -> Result<Self, RequestFileError> {
         let order: Self = serde_json::from_str(line).map_err(|error| json_problem(&error))?;

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use avfs_engine::{HalfCaptured, Note, RecoverError, ScratchDir, sweep};
 use avfs_types::diagnose::Diagnose;
 use avfs_vault::Vault;
-use avfs_wire::{ErrorBody, Looked, Order};
+use avfs_wire::{ErrorBody, Inspection, WorkItem};
 
 use crate::context::{CommandContext, own_command};
 use crate::error::EdgeError;
@@ -36,15 +36,15 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub enum Reply {
     Came(Box<Answer>),
     /// To an order that only looks.
-    Looked(Looked),
+    Inspection(Inspection),
 }
 
 impl Reply {
     /// What came of a request that was to be followed.
-    pub fn answer(self) -> Result<Answer, CrewError> {
+    pub fn answer(self) -> Result<Answer, WorkerError> {
         match self {
             Self::Came(answer) => Ok(*answer),
-            Self::Looked(_) => Err(CrewError::Garbled { problem: "it was only looked for".to_owned() }),
+            Self::Inspection(_) => Err(WorkerError::Garbled { problem: "it was only looked for".to_owned() }),
         }
     }
 }
@@ -138,14 +138,14 @@ impl Answer {
             (_, _, Some(fault)) => Err(fault.into()),
             (state, _, None) => {
                 let problem = format!("it has the state {state}, but neither a result nor an error");
-                Err(ErrorBody::of(&CrewError::Garbled { problem }))
+                Err(ErrorBody::of(&WorkerError::Garbled { problem }))
             }
         }
     }
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum CrewError {
+pub enum WorkerError {
     #[error("cannot start a worker")]
     Start {
         #[source]
@@ -157,7 +157,7 @@ pub enum CrewError {
     Garbled { problem: String },
 }
 
-impl CrewError {
+impl WorkerError {
     /// True if another worker would do no better: it did not start, gave up by itself, or is of another version.
     pub fn is_for_all(&self) -> bool {
         match self {
@@ -167,7 +167,7 @@ impl CrewError {
     }
 }
 
-impl Diagnose for CrewError {
+impl Diagnose for WorkerError {
     fn code(&self) -> &'static str {
         match self {
             Self::Start { .. } => "worker.start",
@@ -188,13 +188,13 @@ impl Diagnose for CrewError {
 /// A task that is over.
 pub struct Done<T> {
     pub tag: T,
-    pub came: Result<Reply, CrewError>,
+    pub came: Result<Reply, WorkerError>,
     pub took: Duration,
 }
 
 /// Workers, and what they are at. `T` tells the tasks apart.
-pub struct Crew<T> {
-    tasks: Option<Sender<(T, Order)>>,
+pub struct WorkerPool<T> {
+    tasks: Option<Sender<(T, WorkItem)>>,
     done: Receiver<Done<T>>,
     /// The process of each worker.
     pids: Arc<Mutex<Vec<Option<Pid>>>>,
@@ -205,7 +205,7 @@ pub struct Crew<T> {
     busy: usize,
 }
 
-impl<T: Send + 'static> Crew<T> {
+impl<T: Send + 'static> WorkerPool<T> {
     /// Up to `size` workers on a vault, started when there is something to do. `options` are avfs-run's, for all requests.
     pub fn hire(size: usize, vault: &Path, options: &[OsString]) -> Result<Self, EdgeError> {
         let (tasks, given) = channel();
@@ -230,9 +230,9 @@ impl<T: Send + 'static> Crew<T> {
         self.size - self.busy
     }
 
-    pub fn give(&mut self, tag: T, order: Order) {
+    pub fn give(&mut self, tag: T, order: WorkItem) {
         if let Some(tasks) = &self.tasks {
-            // The other side is there as long as the crew is.
+            // The other side is there as long as the pool is.
             if tasks.send((tag, order)).is_ok() {
                 self.busy += 1;
             }
@@ -264,7 +264,7 @@ impl<T: Send + 'static> Crew<T> {
     }
 }
 
-impl<T: Send + 'static> Crew<T> {
+impl<T: Send + 'static> WorkerPool<T> {
     /// Sends everybody home. Who is still at something is killed, and what that leaves is cleared away.
     /// What somebody should know of that.
     pub fn dismiss(self, ctx: &CommandContext, vault: &Vault) -> Result<Vec<Note>, Failure> {
@@ -281,7 +281,7 @@ impl<T: Send + 'static> Crew<T> {
     }
 }
 
-impl<T> Drop for Crew<T> {
+impl<T> Drop for WorkerPool<T> {
     fn drop(&mut self) {
         self.tasks = None;
         for thread in self.threads.drain(..) {
@@ -307,12 +307,12 @@ impl Desk {
         }
     }
 
-    fn start(&self) -> Result<Worker, CrewError> {
+    fn start(&self) -> Result<Worker, WorkerError> {
         let mut command = own_command("run");
         command.args(&self.words).stdin(Stdio::piped()).stdout(Stdio::piped());
         // What the items stand on is the caller's to say; and ^C is for this process to understand.
         command.env_remove("AVFS_FORK").process_group(0);
-        let start = |source| CrewError::Start { source };
+        let start = |source| WorkerError::Start { source };
         let mut child = command.spawn().map_err(start)?;
         self.note(Pid::from_raw(child.id().cast_signed()));
         // Whoever killed the others did not know of this one yet.
@@ -336,7 +336,7 @@ struct Worker {
 
 impl Worker {
     /// One order and its answer; nothing if the worker died over it.
-    fn follow(&mut self, order: &Order) -> Option<Vec<u8>> {
+    fn follow(&mut self, order: &WorkItem) -> Option<Vec<u8>> {
         let mut line = serde_json::to_vec(order).ok()?;
         line.push(b'\n');
         self.orders.as_mut()?.write_all(&line).ok()?;
@@ -352,7 +352,7 @@ impl Worker {
     }
 }
 
-fn work<T>(given: &Mutex<Receiver<(T, Order)>>, report: &Sender<Done<T>>, desk: &Desk) {
+fn work<T>(given: &Mutex<Receiver<(T, WorkItem)>>, report: &Sender<Done<T>>, desk: &Desk) {
     let mut worker: Option<Worker> = None;
     loop {
         let task = given.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -368,10 +368,10 @@ fn work<T>(given: &Mutex<Receiver<(T, Order)>>, report: &Sender<Done<T>>, desk: 
     }
 }
 
-fn follow(worker: &mut Option<Worker>, order: &Order, desk: &Desk) -> Result<Reply, CrewError> {
+fn follow(worker: &mut Option<Worker>, order: &WorkItem, desk: &Desk) -> Result<Reply, WorkerError> {
     let mut at_work = match worker.take() {
         Some(at_work) => at_work,
-        None if desk.killed.load(Ordering::SeqCst) => return Err(CrewError::Died { status: None }),
+        None if desk.killed.load(Ordering::SeqCst) => return Err(WorkerError::Died { status: None }),
         None => desk.start()?,
     };
     match at_work.follow(order) {
@@ -379,15 +379,15 @@ fn follow(worker: &mut Option<Worker>, order: &Order, desk: &Desk) -> Result<Rep
             *worker = Some(at_work);
             // What failed before it could be looked for is not found either: running it tells why.
             let reply = match order.look {
-                true => serde_json::from_slice(&line).map(Reply::Looked),
+                true => serde_json::from_slice(&line).map(Reply::Inspection),
                 false => serde_json::from_slice(&line).map(Reply::Came),
             };
-            reply.map_err(|error| CrewError::Garbled { problem: error.to_string() })
+            reply.map_err(|error| WorkerError::Garbled { problem: error.to_string() })
         }
         None => {
             let status = at_work.end();
             desk.note(None);
-            Err(CrewError::Died { status })
+            Err(WorkerError::Died { status })
         }
     }
 }

@@ -8,16 +8,16 @@ use avfs_request::request_file::RequestFile;
 use avfs_types::CommandLine;
 use avfs_types::ids::BatchId;
 use avfs_vault::backend::VersionRecord;
-use avfs_wire::{AttemptState, EndedObject, ErrorBody, Order, OrderItem, RaceAttempt};
+use avfs_wire::{AttemptState, EndedObject, ErrorBody, RaceAttempt, WorkItem, WorkItemOfBatch};
 
 use super::RaceArgs;
 use super::entries::from_version;
 use super::error::RaceError;
 use crate::context::CommandContext;
-use crate::crew::{Answer, Crew, CrewError, Done, LOOK_EVERY, Ran, Reply};
 use crate::run_options::command_request;
 use crate::signals::Asked;
 use crate::ui::Failure;
+use crate::worker_pool::{Answer, Done, LOOK_EVERY, Ran, Reply, WorkerError, WorkerPool};
 
 /// What a worker is at, for the attempt of this number.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ pub enum Task {
     Score(usize),
 }
 
-pub struct Heat<'a> {
+pub struct Round<'a> {
     ctx: &'a CommandContext,
     args: &'a RaceArgs,
     base: &'a VersionRecord,
@@ -40,7 +40,7 @@ pub struct Heat<'a> {
     pub first: Option<usize>,
 }
 
-impl<'a> Heat<'a> {
+impl<'a> Round<'a> {
     pub fn new(
         ctx: &'a CommandContext,
         args: &'a RaceArgs,
@@ -64,17 +64,17 @@ impl<'a> Heat<'a> {
     }
 
     /// Runs until everybody has ended, or until one has won who ends the race.
-    pub fn run(&mut self, crew: &mut Crew<Task>, asked: &Asked) -> Result<(), Failure> {
+    pub fn run(&mut self, pool: &mut WorkerPool<Task>, asked: &Asked) -> Result<(), Failure> {
         while self.first.is_none() && (self.under_way > 0 || !self.waiting.is_empty()) {
-            while crew.idle() > 0
+            while pool.idle() > 0
                 && let Some(task) = self.waiting.pop_front()
             {
-                self.give(crew, task);
+                self.give(pool, task);
             }
             if asked.times() > 0 {
                 return Err(RaceError::Interrupted.into());
             }
-            if let Some(Done { tag, came, .. }) = crew.next(LOOK_EVERY) {
+            if let Some(Done { tag, came, .. }) = pool.next(LOOK_EVERY) {
                 let came = came.and_then(Reply::answer);
                 self.under_way -= 1;
                 match tag {
@@ -93,7 +93,7 @@ impl<'a> Heat<'a> {
         }
     }
 
-    fn give(&mut self, crew: &mut Crew<Task>, task: Task) {
+    fn give(&mut self, pool: &mut WorkerPool<Task>, task: Task) {
         let base = self.base.id.to_hex();
         let order = match task {
             Task::Attempt(number) => {
@@ -101,9 +101,9 @@ impl<'a> Heat<'a> {
                 // What it is until it has ended: if it does not come to that, it was stopped.
                 attempt.state = AttemptState::Stopped;
                 let request = std::mem::take(&mut self.requests[number]);
-                let item = OrderItem { batch: self.id.to_string(), number: attempt.attempt - 1 };
+                let item = WorkItemOfBatch { batch: self.id.to_string(), number: attempt.attempt - 1 };
                 let request = from_version(request, attempt.attempt, &base, "review");
-                Order { request, item: Some(item), look: false, tail_bytes: None }
+                WorkItem { request, item: Some(item), look: false, tail_bytes: None }
             }
             Task::Score(number) => {
                 let attempt = &self.attempts[number];
@@ -111,14 +111,14 @@ impl<'a> Heat<'a> {
                 let request = command_request(&CommandLine::Shell(line));
                 let version = attempt.version.as_deref().unwrap_or(&base);
                 let request = from_version(request, attempt.attempt, version, "discard");
-                Order { request, item: None, look: false, tail_bytes: None }
+                WorkItem { request, item: None, look: false, tail_bytes: None }
             }
         };
-        crew.give(task, order);
+        pool.give(task, order);
         self.under_way += 1;
     }
 
-    fn ended(&mut self, number: usize, came: Result<Answer, CrewError>) {
+    fn ended(&mut self, number: usize, came: Result<Answer, WorkerError>) {
         let (run_id, ran) = told(came);
         let attempt = &mut self.attempts[number];
         attempt.ended.run_id = run_id;
@@ -161,7 +161,7 @@ impl<'a> Heat<'a> {
         }
     }
 
-    fn scored(&mut self, number: usize, came: Result<Answer, CrewError>) {
+    fn scored(&mut self, number: usize, came: Result<Answer, WorkerError>) {
         let (_, ran) = told(came);
         let output = ran.as_ref().ok().cloned();
         let scored = ran.and_then(|ran| score(&ran));
@@ -190,7 +190,7 @@ impl<'a> Heat<'a> {
 }
 
 /// The run, and how its command ended or why there is no telling.
-fn told(came: Result<Answer, CrewError>) -> (Option<String>, Result<Ran, ErrorBody>) {
+fn told(came: Result<Answer, WorkerError>) -> (Option<String>, Result<Ran, ErrorBody>) {
     match came {
         Ok(answer) => (answer.run_id.clone(), answer.ran()),
         Err(error) => (None, Err(ErrorBody::of(&error))),
