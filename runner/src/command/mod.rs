@@ -22,8 +22,17 @@ use avfs_types::exit_code;
 /// Does what these words say, the first of which is the program's name. Gives the exit code.
 #[must_use]
 pub fn main(words: Vec<OsString>) -> u8 {
-    size_limit::outlive();
-    mask::spare_owner();
+    // Scripts ask for it before anything else; the options take longer to set up than the answer.
+    if let [_, word] = words.as_slice()
+        && (word == "--version" || word == "-V")
+    {
+        return match render::print_version() {
+            Ok(()) => exit_code::OK,
+            Err(_) => exit_code::RUN_OWN,
+        };
+    }
+    size_limit::handle_sigxfsz();
+    mask::set_umask();
     match Args::try_parse_from(&words) {
         Ok(args) => run::run(args),
         // Help and version are answers, not failures.

@@ -267,6 +267,12 @@ pub fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
+/// As clap would say it.
+#[expect(clippy::disallowed_methods, reason = "nothing in it comes from outside")]
+pub fn print_version() -> io::Result<()> {
+    writeln!(io::stdout(), concat!("avfs-run ", env!("CARGO_PKG_VERSION")))
+}
+
 /// What clap has to say of words without hidden characters.
 #[expect(clippy::disallowed_methods, reason = "what the words had hidden is escaped before")]
 pub fn print_clap(error: &clap::Error) -> io::Result<()> {
