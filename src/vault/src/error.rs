@@ -14,143 +14,377 @@ use avfs_types::reference::BadReference;
 use crate::backend::{ApprovalState, BackendError};
 use crate::codec::DecodeError;
 
+/// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, VaultError>;
 
+/// Why an operation of the vault failed. Implements [`Diagnose`]: each variant has a code and a hint.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
+    /// The store failed.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// A text is not a path inside a tree.
     #[error(transparent)]
     Path(#[from] PathError),
+    /// An import failed.
     #[error(transparent)]
     Import(#[from] crate::import::ImportError),
+    /// A capture failed.
     #[error(transparent)]
     Capture(#[from] crate::capture::CaptureError),
+    /// An export failed.
     #[error(transparent)]
     Export(#[from] crate::export::ExportError),
 
+    /// An object that something refers to is not in the vault.
     #[error("{kind} {id} is missing from the vault")]
-    MissingObject { kind: &'static str, id: String },
+    MissingObject {
+        /// What it is, such as `blob` or `symlink`.
+        kind: &'static str,
+        /// The id.
+        id: String,
+    },
+    /// An object does not match its digest, or cannot be decoded.
     #[error("{kind} {id} is damaged: {detail}")]
-    DamagedObject { kind: &'static str, id: String, detail: String },
+    DamagedObject {
+        /// What it is, such as `blob` or `symlink`.
+        kind: &'static str,
+        /// The id.
+        id: String,
+        /// What is wrong, in words.
+        detail: String,
+    },
+    /// The content of a file cannot be read.
     #[error("{path} cannot be read")]
     InFile {
+        /// The path of the file.
         path: TreePath,
+        /// Why not.
         #[source]
         source: Box<Self>,
     },
 
+    /// A reference leads to nothing.
     #[error("there is no fork, version or run {reference:?}")]
     UnknownRef {
+        /// The reference as it was typed.
         reference: String,
         /// A run whose id it would be.
         run: Option<RunId>,
     },
+    /// A prefix of an id fits several versions.
     #[error("{reference:?} could be any of {count} versions, among them {examples}")]
-    AmbiguousRef { reference: String, count: usize, examples: String },
+    AmbiguousRef {
+        /// The reference as it was typed.
+        reference: String,
+        /// How many there are.
+        count: usize,
+        /// Some of them, separated by commas.
+        examples: String,
+    },
+    /// A text is not a reference.
     #[error(transparent)]
     BadRef(#[from] BadReference),
+    /// A reference such as `main~9` has more steps than the fork has versions.
     #[error("{reference:?} reaches back before the first version")]
-    BeforeFirst { reference: String },
+    BeforeFirst {
+        /// The reference as it was typed.
+        reference: String,
+    },
+    /// The content of the version was given up by a prune.
     #[error("version {} was pruned: its files are no longer kept", id.short())]
-    Pruned { id: VersionId },
+    Pruned {
+        /// The id.
+        id: VersionId,
+    },
 
+    /// There is no such fork.
     #[error("there is no fork {name}")]
-    NoFork { name: ForkName },
+    NoFork {
+        /// The name.
+        name: ForkName,
+    },
+    /// The name of a new fork is taken.
     #[error("there is a fork {name} already")]
-    ForkExists { name: ForkName },
+    ForkExists {
+        /// The name.
+        name: ForkName,
+    },
+    /// The main fork cannot be deleted.
     #[error("fork {name} is the vault's main fork and cannot be deleted")]
-    MainFork { name: ForkName },
+    MainFork {
+        /// The name.
+        name: ForkName,
+    },
+    /// A fork with checkpoints that were saved by hand is not deleted without force.
     #[error("fork {name} holds checkpoints that were saved by hand ({count})")]
-    ForkHasCheckpoints { name: ForkName, count: usize },
+    ForkHasCheckpoints {
+        /// The name.
+        name: ForkName,
+        /// How many there are.
+        count: usize,
+    },
+    /// Only the fork of a run can be discarded.
     #[error("fork {name} is not the fork of a run: it is there to stay")]
-    PersistentFork { name: ForkName },
+    PersistentFork {
+        /// The name.
+        name: ForkName,
+    },
+    /// The head of a fork is not where the caller expects it.
     #[error("fork {fork} moved to {} while this was prepared for {}", found.short(), expected.short())]
-    ForkMoved { fork: ForkName, expected: VersionId, found: VersionId },
+    ForkMoved {
+        /// The fork.
+        fork: ForkName,
+        /// The version that was expected at the head.
+        expected: VersionId,
+        /// The version that is at the head.
+        found: VersionId,
+    },
+    /// The fork has no version that can be undone.
     #[error("there is nothing to undo on fork {fork}: it is where it began")]
-    NothingToUndo { fork: ForkName },
+    NothingToUndo {
+        /// The fork.
+        fork: ForkName,
+    },
+    /// The last change of the fork is not an undo.
     #[error("there is nothing to redo on fork {fork}")]
-    NothingToRedo { fork: ForkName },
+    NothingToRedo {
+        /// The fork.
+        fork: ForkName,
+    },
+    /// There is no such checkpoint.
     #[error("there is no checkpoint {name} on fork {fork}")]
-    NoCheckpoint { fork: ForkName, name: CheckpointName },
+    NoCheckpoint {
+        /// The fork.
+        fork: ForkName,
+        /// The name.
+        name: CheckpointName,
+    },
+    /// The name of a new checkpoint is taken.
     #[error("there is a checkpoint {name} on fork {fork} already")]
-    CheckpointExists { fork: ForkName, name: CheckpointName },
+    CheckpointExists {
+        /// The fork.
+        fork: ForkName,
+        /// The name.
+        name: CheckpointName,
+    },
 
+    /// The file at the vault's path is no longer the vault that was opened.
     #[error("the vault {} was moved, deleted or replaced meanwhile", path.display())]
-    Moved { path: std::path::PathBuf },
+    Moved {
+        /// The path.
+        path: std::path::PathBuf,
+    },
+    /// There is no such run.
     #[error("there is no run {id}")]
-    NoRun { id: RunPrefix },
+    NoRun {
+        /// The id.
+        id: RunPrefix,
+    },
+    /// A version has no common ancestor with the others.
     #[error("version {} was made of nothing that the others were made of", version.short())]
-    NotRelated { version: VersionId },
+    NotRelated {
+        /// The version.
+        version: VersionId,
+    },
+    /// A join was asked for without versions.
     #[error("there are no versions to join")]
     NothingToJoin,
+    /// There is no such batch.
     #[error("there is no batch {id}")]
-    NoBatch { id: BatchPrefix },
+    NoBatch {
+        /// The id.
+        id: BatchPrefix,
+    },
+    /// A prefix of an id fits several batches.
     #[error("{id} could be any of several batches")]
-    AmbiguousBatch { id: BatchPrefix },
+    AmbiguousBatch {
+        /// The id.
+        id: BatchPrefix,
+    },
+    /// A prefix of an id fits several runs.
     #[error("{id:?} could be any of {count} runs, among them {examples}", id = id.as_str())]
-    AmbiguousRun { id: RunPrefix, count: usize, examples: String },
+    AmbiguousRun {
+        /// The id.
+        id: RunPrefix,
+        /// How many there are.
+        count: usize,
+        /// Some of them, separated by commas.
+        examples: String,
+    },
+    /// The changes of a run are captured once.
     #[error("run {id} is in the vault already: a run is captured once")]
-    RunCaptured { id: RunId },
+    RunCaptured {
+        /// The id.
+        id: RunId,
+    },
+    /// A run has no version that a reference could lead to.
     #[error("run {id} leads to no version: {reason}")]
-    RunWithoutVersion { id: RunId, reason: &'static str },
+    RunWithoutVersion {
+        /// The id.
+        id: RunId,
+        /// Why not, in words.
+        reason: &'static str,
+    },
 
+    /// There is no such approval.
     #[error("there is no approval {id}")]
-    NoApproval { id: ApprovalPrefix },
+    NoApproval {
+        /// The id.
+        id: ApprovalPrefix,
+    },
+    /// A prefix of an id fits several approvals.
     #[error("{id:?} could be any of {count} approvals, among them {examples}", id = id.as_str())]
-    AmbiguousApproval { id: ApprovalPrefix, count: usize, examples: String },
+    AmbiguousApproval {
+        /// The id.
+        id: ApprovalPrefix,
+        /// How many there are.
+        count: usize,
+        /// Some of them, separated by commas.
+        examples: String,
+    },
+    /// An approval was decided or used before.
     #[error("approval {id} is {} already", state.word())]
-    ApprovalSettled { id: ApprovalId, state: ApprovalState },
+    ApprovalSettled {
+        /// The id.
+        id: ApprovalId,
+        /// The state that it has.
+        state: ApprovalState,
+    },
+    /// An approval expired before it was decided.
     #[error("approval {id} has expired")]
-    ApprovalExpired { id: ApprovalId },
+    ApprovalExpired {
+        /// The id.
+        id: ApprovalId,
+    },
 
+    /// There is no such recording.
     #[error("there is no recording {name}")]
-    NoRecording { name: RecordingName },
+    NoRecording {
+        /// The name.
+        name: RecordingName,
+    },
+    /// The name of a new recording is taken.
     #[error("there is a recording {name} already")]
-    RecordingExists { name: RecordingName },
+    RecordingExists {
+        /// The name.
+        name: RecordingName,
+    },
+    /// A recording is stopped once.
     #[error("recording {name} has ended already")]
-    RecordingStopped { name: RecordingName },
+    RecordingStopped {
+        /// The name.
+        name: RecordingName,
+    },
+    /// No recording is open.
     #[error("nothing is recorded at present")]
     NotRecording,
+    /// Several recordings are open, and none was named.
     #[error("several recordings are open: {names}")]
-    SeveralRecordings { names: String },
+    SeveralRecordings {
+        /// Their names, separated by commas.
+        names: String,
+    },
 
+    /// The tree has no such path.
     #[error("there is no {path}")]
-    NoPath { path: TreePath },
+    NoPath {
+        /// The path.
+        path: TreePath,
+    },
+    /// A component of a path is not a directory.
     #[error("{path} is a {kind}, not a directory")]
-    NotADirectory { path: TreePath, kind: &'static str },
+    NotADirectory {
+        /// The path.
+        path: TreePath,
+        /// What it is, such as `blob` or `symlink`.
+        kind: &'static str,
+    },
+    /// A directory stands where a file is needed.
     #[error("{path} is a directory")]
-    IsADirectory { path: TreePath },
+    IsADirectory {
+        /// The path.
+        path: TreePath,
+    },
+    /// A path is in the directory that avfs keeps for itself.
     #[error("{path} is avfs's own, which is never part of a version")]
-    OwnPath { path: TreePath },
+    OwnPath {
+        /// The path.
+        path: TreePath,
+    },
+    /// Something that is not a regular file stands where a file is needed.
     #[error("{path} is a {kind}, not a file")]
-    NotAFile { path: TreePath, kind: &'static str },
+    NotAFile {
+        /// The path.
+        path: TreePath,
+        /// What it is, such as `blob` or `symlink`.
+        kind: &'static str,
+    },
+    /// The path of a new entry is taken.
     #[error("{path} exists already")]
-    PathExists { path: TreePath },
+    PathExists {
+        /// The path.
+        path: TreePath,
+    },
+    /// A directory was to be moved or copied into itself.
     #[error("{}", cycle(from, to))]
-    PathCycle { from: TreePath, to: TreePath },
+    PathCycle {
+        /// The path that was to be moved or copied.
+        from: TreePath,
+        /// The path it was to get.
+        to: TreePath,
+    },
 
+    /// A tree has more entries than [`ENTRIES_MAX`](crate::tree::ENTRIES_MAX).
     #[error("a version of {entries} entries; at most {} are kept or read", crate::tree::ENTRIES_MAX)]
-    TooManyEntries { entries: u64 },
+    TooManyEntries {
+        /// Entries of the version.
+        entries: u64,
+    },
+    /// An operation on directories that are shared many times would take too much memory.
     #[error("the changes in shared directories take more than {} MiB of memory", max_bytes >> 20)]
-    SharedTooOften { max_bytes: u64 },
+    SharedTooOften {
+        /// The most bytes that are used.
+        max_bytes: u64,
+    },
+    /// A path has too many components or bytes. It comes shortened.
     #[error(
         "{path} lies too deep: at most {} levels and {} bytes of a path are read",
         avfs_types::path::DEPTH_MAX,
         avfs_types::path::PATH_BYTES_MAX
     )]
-    TooDeep { path: String },
+    TooDeep {
+        /// The path.
+        path: String,
+    },
+    /// A file is larger than a version can hold.
     #[error("the file is {size} bytes long; at most {max} can be kept")]
-    FileTooLarge { size: u64, max: u64 },
+    FileTooLarge {
+        /// Bytes of the file.
+        size: u64,
+        /// The most bytes that are kept.
+        max: u64,
+    },
+    /// The content to be stored cannot be read.
     #[error("cannot read the content to be stored")]
     Input(#[source] std::io::Error),
+    /// Content cannot be written to where the caller wants it.
     #[error("cannot write the content out")]
     Output(#[source] std::io::Error),
+    /// A thread cannot be started.
     #[error("cannot start a thread")]
     Threads(#[source] std::io::Error),
 
+    /// A limit of the vault would be exceeded.
     #[error("this would exceed the vault's quota of {limit} {what}: it would be {would_be}")]
-    Quota { what: &'static str, limit: u64, would_be: u64 },
+    Quota {
+        /// What the limit counts, such as `versions`.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+        /// What the count would be.
+        would_be: u64,
+    },
 }
 
 impl VaultError {

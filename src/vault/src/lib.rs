@@ -1,9 +1,47 @@
-//! The storage layer: what the rows of a backend mean.
+//! A vault: a versioned workspace in one SQLite file.
 //!
-//! Blobs and trees are immutable and named by their digests; versions record a root tree and where it came
-//! from; forks and checkpoints lead to versions; the audit log tells how they got there. Nothing here knows
-//! of policy, execution or the command line.
+//! Blobs and trees are immutable and named by their digests. A version records a root tree and the versions it was made
+//! from. Forks and checkpoints lead to versions, and the audit log says how they got there. The [`backend`] stores rows;
+//! everything else here gives them their meaning.
+//!
+//! - [`Vault`] opens a vault; its methods change it, each in one transaction.
+//! - [`import`], [`capture`], [`export`] and [`materialize`] move files between a vault and the file system.
+//! - [`page`], [`tree`] and [`diff`] read what a version holds.
+//! - [`gc`], [`fsck`] and [`quota`] keep a vault small and whole.
+//!
+//! This crate never runs a command and never decides what may run. It prints nothing, and it reads the clock and the
+//! user's name from its [`Context`] only.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use avfs_types::clock::SystemClock;
+//! use avfs_types::ids::ForkName;
+//! use avfs_types::path::TreePath;
+//! use avfs_types::reference::Reference;
+//! use avfs_vault::backend::sqlite::OpenOptions;
+//! use avfs_vault::page::Node;
+//! use avfs_vault::{Context, Vault, read_content, tree, version};
+//!
+//! let dir = tempfile::tempdir()?;
+//! let context = Context { clock: Arc::new(SystemClock), actor: "user".to_owned() };
+//! let vault = Vault::create(&dir.path().join("vault.db"), None, OpenOptions::default(), context)?;
+//!
+//! // Each write is a version; an older one stays as it was.
+//! let path = TreePath::parse(b"docs/note.txt")?;
+//! vault.write_file(&ForkName::main(), &path, &b"first"[..], None, "write a note")?;
+//! vault.write_file(&ForkName::main(), &path, &b"second"[..], None, "write it again")?;
+//!
+//! let reader = vault.read()?;
+//! let (before, _) = version::resolve(&*reader, &Reference::parse("main~1")?)?;
+//! let Some(Node::File(file)) = tree::lookup(&&*reader, &version::root_of(&before)?, &path)? else {
+//!     panic!("the file is there")
+//! };
+//! assert_eq!(read_content(&*reader, &file)?, b"first");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 pub mod backend;
 mod care;

@@ -2,9 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+/// The progress of a long operation, shared with the thread that shows it or stops it.
 #[derive(Debug, Default)]
 pub struct Meter {
+    /// Files that are done.
     pub files: AtomicU64,
+    /// Bytes that are done.
     pub bytes: AtomicU64,
     /// 0 while it is not known.
     pub files_total: AtomicU64,
@@ -30,6 +33,7 @@ impl Meter {
         avfs_types::pause::point("stopped");
     }
 
+    /// True once somebody asked the operation to stop.
     #[must_use]
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)

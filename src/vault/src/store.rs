@@ -25,6 +25,7 @@ use crate::{audit, pages, quota};
 /// Keys of the `meta` table.
 pub mod key {
     pub(crate) const VAULT_ID: &str = "vault_id";
+    /// When the vault was created.
     pub const CREATED_AT: &str = "created_at";
     /// The directory the vault is bound to: `..` when it lies in that directory's `.avfs`.
     pub const BOUND: &str = "bound";
@@ -33,7 +34,9 @@ pub mod key {
 /// Who acts and what time it is: the edge knows, the library is told.
 #[derive(Clone)]
 pub struct Context {
+    /// The clock that versions and audit rows get their times from.
     pub clock: Arc<dyn Clock>,
+    /// The user that versions and audit rows name.
     pub actor: String,
 }
 
@@ -119,6 +122,7 @@ impl Vault {
         Self::open(path, options, context)
     }
 
+    /// Opens a vault file. Fails if there is none, if it is not a vault, or if its format is newer.
     pub fn open(path: &Path, options: OpenOptions, context: Context) -> Result<Self> {
         let backend = SqliteBackend::open(path, options)?;
         Ok(Self { backend: Box::new(backend), path: Some(path.to_owned()), context, in_use: None })
@@ -170,16 +174,19 @@ impl Vault {
         self.path.as_deref()
     }
 
+    /// The store, for what has no method here.
     #[must_use]
     pub fn backend(&self) -> &dyn Backend {
         &*self.backend
     }
 
+    /// The time by the clock of the context.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.context.clock.now()
     }
 
+    /// A consistent view of the vault. Do not hold it longer than needed: it keeps the log growing.
     pub fn read(&self) -> Result<Box<dyn Reader + '_>> {
         Ok(self.backend.read()?)
     }
@@ -201,6 +208,7 @@ impl Vault {
         Ok(done)
     }
 
+    /// The id that the vault was created with, in hex digits.
     pub fn id(&self) -> Result<String> {
         let id = self.read()?.meta(key::VAULT_ID)?.unwrap_or_default();
         Ok(to_hex(&id))
@@ -245,12 +253,14 @@ fn initialize(backend: &dyn Backend, bound: Option<&[u8]>, context: &Context) ->
 /// The outcome of an operation that may add a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
+    /// The version at the head of the fork now.
     pub version: VersionRecord,
     /// The fork's head before it; the same version when nothing changed.
     pub previous: VersionId,
 }
 
 impl Committed {
+    /// True if a version was added.
     #[must_use]
     pub fn changed(&self) -> bool {
         self.version.id != self.previous
@@ -349,12 +359,17 @@ impl Transaction<'_> {
 
 /// How a fork moves to a new root.
 pub struct Advance<'a> {
+    /// What the audit log calls it, such as `fork.write`.
     pub action: &'static str,
+    /// The message of the new version.
     pub message: &'a str,
+    /// The run that the changes come from.
     pub run: Option<&'a str>,
+    /// When a version is added.
     pub when: When,
 }
 
+/// When a version is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// Only if the content differs from the head's.
@@ -363,6 +378,7 @@ pub enum When {
     Always,
 }
 
+/// A version that must exist. Fails with [`VaultError::MissingObject`].
 pub fn require_version(reader: &dyn Reader, id: &VersionId) -> Result<VersionRecord> {
     let found = reader.version(id)?;
     found.ok_or_else(|| VaultError::MissingObject { kind: "version", id: id.short() })

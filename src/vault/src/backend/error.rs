@@ -9,57 +9,135 @@ use avfs_hostfs::cause::Cause;
 use avfs_hostfs::lock::LockError;
 use avfs_types::diagnose::{Diagnose, shell_word};
 
+/// Why the store of a vault cannot be used. Implements [`Diagnose`]: each variant has a code and a hint.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
+    /// There is no file.
     #[error("there is no vault at {}", path.display())]
-    NotFound { path: PathBuf },
+    NotFound {
+        /// The vault file.
+        path: PathBuf,
+    },
+    /// There is a file where a vault was to be created.
     #[error("there is a vault at {} already", path.display())]
-    Exists { path: PathBuf },
+    Exists {
+        /// The vault file.
+        path: PathBuf,
+    },
+    /// The file is not a vault.
     #[error("{} is not an avfs vault", path.display())]
-    Foreign { path: PathBuf },
+    Foreign {
+        /// The vault file.
+        path: PathBuf,
+    },
+    /// The SQLite schema has a table, view or trigger that avfs did not make.
     #[error("the vault {} contains {name:?}, which no avfs made", path.display())]
-    ForeignObject { path: PathBuf, name: String },
+    ForeignObject {
+        /// The vault file.
+        path: PathBuf,
+        /// The name of the object in the SQLite schema.
+        name: String,
+    },
+    /// The file has a newer format than this program knows.
     #[error("{} was made by a newer avfs (vault format {found}; this one knows up to {known})", path.display())]
-    Newer { path: PathBuf, found: i64, known: i64 },
+    Newer {
+        /// The vault file.
+        path: PathBuf,
+        /// The format of the file.
+        found: i64,
+        /// The newest format that this program reads.
+        known: i64,
+    },
+    /// The file is damaged. `avfs fsck` says how far.
     #[error("the vault {} is damaged: {detail}", path.display())]
-    Corrupt { path: PathBuf, detail: String },
+    Corrupt {
+        /// The vault file.
+        path: PathBuf,
+        /// What is wrong, in the words of SQLite or of the check.
+        detail: String,
+    },
+    /// The file, or its file system, is read-only.
     #[error("the vault {} is read-only", path.display())]
-    ReadOnly { path: PathBuf },
+    ReadOnly {
+        /// The vault file.
+        path: PathBuf,
+    },
+    /// The user may not read or write the file.
     #[error("no permission to use {}", path.display())]
-    NoPermission { path: PathBuf },
+    NoPermission {
+        /// The vault file.
+        path: PathBuf,
+    },
+    /// The directory for a new vault cannot be made.
     #[error("the directory {} cannot be made or written", dir.display())]
     NoPlace {
+        /// The directory.
         dir: PathBuf,
         /// What of it is there, and refuses.
         at: PathBuf,
+        /// What the kernel said.
         #[source]
         source: std::io::Error,
     },
+    /// Other processes kept the vault locked for longer than the patience of
+    /// [`sqlite::OpenOptions`](super::sqlite::OpenOptions).
     #[error("the vault {} is busy: other processes held it for {waited_s} s", path.display())]
-    Busy { path: PathBuf, waited_s: u64 },
+    Busy {
+        /// The vault file.
+        path: PathBuf,
+        /// Seconds that were waited.
+        waited_s: u64,
+    },
+    /// The vault changed while it was being read without locks.
     #[error("the vault {} was written while it was read", path.display())]
-    Unsteady { path: PathBuf },
+    Unsteady {
+        /// The vault file.
+        path: PathBuf,
+    },
+    /// The file system is full.
     #[error("no space left for the vault {}", path.display())]
-    DiskFull { path: PathBuf },
+    DiskFull {
+        /// The vault file.
+        path: PathBuf,
+    },
+    /// The file system does not support file locks.
     #[error("the file system of {} has no file locks", path.display())]
-    LocksUnsupported { path: PathBuf },
+    LocksUnsupported {
+        /// The vault file.
+        path: PathBuf,
+    },
+    /// The file has several hard links, so that its lock would not exclude everybody.
     #[error("the vault {} has another name too, by a hard link", path.display())]
-    Linked { path: PathBuf },
+    Linked {
+        /// The vault file.
+        path: PathBuf,
+    },
+    /// Any other failure of the file system.
     #[error("cannot {operation} {}", path.display())]
     Io {
+        /// What was attempted, such as `open`.
         operation: &'static str,
+        /// The file.
         path: PathBuf,
+        /// What the kernel said.
         #[source]
         source: std::io::Error,
     },
+    /// Any other failure of SQLite.
     #[error("SQLite cannot use {}", path.display())]
     Sqlite {
+        /// The vault file.
         path: PathBuf,
+        /// What SQLite said.
         #[source]
         source: rusqlite::Error,
     },
+    /// A failure that a test asked for, see [`fault`](super::fault).
     #[error("a failure was injected into {operation}")]
-    Injected { operation: &'static str },
+    Injected {
+        /// What was attempted, such as `open`.
+        operation: &'static str,
+    },
 }
 
 impl Diagnose for BackendError {
@@ -157,6 +235,7 @@ impl Diagnose for BackendError {
 }
 
 impl BackendError {
+    /// An error of the file system, with a variant of its own where its cause has one.
     pub fn io(operation: &'static str, path: &Path, source: std::io::Error) -> Self {
         let path = path.to_owned();
         match Cause::of(&source) {

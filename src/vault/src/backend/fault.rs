@@ -42,12 +42,14 @@ impl Fuse {
     }
 }
 
+/// A backend that passes everything on to another one until its fuse blows.
 pub struct FaultBackend<B> {
     inner: B,
     fuse: Fuse,
 }
 
 impl<B: Backend> FaultBackend<B> {
+    /// Wraps `inner`; the calls that write fail when `fuse` says so.
     pub fn new(inner: B, fuse: Fuse) -> Self {
         Self { inner, fuse }
     }

@@ -15,6 +15,8 @@ use crate::backend::{
     MemoRecord, ObjectKind, RecordingRecord, RunRecord, Usage, VersionRecord,
 };
 
+/// A store that lives in memory only and is gone when it is dropped. For tests, and as a model of
+/// [`sqlite`](super::sqlite).
 #[derive(Default)]
 pub struct MemoryBackend {
     state: Mutex<State>,

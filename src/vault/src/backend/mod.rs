@@ -76,33 +76,45 @@ pub struct Guard(
     #[expect(dead_code, reason = "held for its Drop")] pub(crate) Vec<avfs_hostfs::lock::FileLock>,
 );
 
+/// A consistent view of the store: later commits do not show in it.
 pub trait Reader {
+    /// A value of the vault's own, such as its id; see [`key`](crate::key).
     fn meta(&self, key: &str) -> Result<Option<Vec<u8>>>;
 
+    /// `None` if there is no such blob. The data is as stored and not checked.
     fn blob(&self, id: &BlobId) -> Result<Option<BlobRecord>>;
+    /// Whether there is such a blob.
     fn has_blob(&self, id: &BlobId) -> Result<bool>;
+    /// The encoded page; `None` if there is no such page. The data is not checked.
     fn tree(&self, id: &TreeId) -> Result<Option<Vec<u8>>>;
+    /// Whether there is such a page.
     fn has_tree(&self, id: &TreeId) -> Result<bool>;
 
+    /// `None` if there is no such version.
     fn version(&self, id: &VersionId) -> Result<Option<VersionRecord>>;
     /// Versions whose digest begins with these hex digits, at most `limit` of them.
     fn versions_with_prefix(&self, hex: &str, limit: usize) -> Result<Vec<VersionId>>;
+    /// The version that a run made; `None` if it made none.
     fn version_of_run(&self, run: &str) -> Result<Option<VersionId>>;
     /// Every version, oldest first.
     fn version_ids(&self) -> Result<Vec<VersionId>>;
     /// Versions whose content is kept.
     fn versions_kept(&self) -> Result<u64>;
 
+    /// `None` if there is no such fork.
     fn fork(&self, name: &ForkName) -> Result<Option<ForkRecord>>;
+    /// Every fork, oldest first.
     fn forks(&self) -> Result<Vec<ForkRecord>>;
     /// Forks that end at this time or before it.
     fn forks_expired(&self, now: avfs_types::clock::Timestamp) -> Result<Vec<ForkRecord>>;
+    /// `None` if there is no such checkpoint.
     fn checkpoint(&self, fork: &ForkName, name: &CheckpointName) -> Result<Option<CheckpointRecord>>;
     /// Every checkpoint, oldest first.
     fn checkpoints(&self) -> Result<Vec<CheckpointRecord>>;
     /// As [`Reader::checkpoints`], those of one fork.
     fn checkpoints_of_fork(&self, fork: &ForkName) -> Result<Vec<CheckpointRecord>>;
 
+    /// `None` if the journal has no such run.
     fn run(&self, id: &RunId) -> Result<Option<RunRecord>>;
     /// Runs whose id begins with these digits, at most `limit` of them, by id.
     fn runs_with_prefix(&self, prefix: &RunPrefix, limit: usize) -> Result<Vec<RunRecord>>;
@@ -126,6 +138,7 @@ pub trait Reader {
     /// Approvals with a sequence number below `before`, newest first.
     fn approvals(&self, before: i64, limit: usize) -> Result<Vec<ApprovalRecord>>;
 
+    /// Batches whose id begins with these digits, at most `limit` of them.
     fn batches_with_prefix(&self, prefix: &BatchPrefix, limit: usize) -> Result<Vec<BatchRecord>>;
     /// Batches, newest first.
     fn batches(&self, limit: usize) -> Result<Vec<BatchRecord>>;
@@ -134,6 +147,7 @@ pub trait Reader {
     fn batch_runs(&self, batch: &BatchId, after: (u64, i64), limit: usize) -> Result<Vec<(u64, RunRecord)>>;
     /// Runs of items that are not in the journal, each as it is written: batch, item, run.
     fn batch_runs_astray(&self, limit: usize) -> Result<Vec<(String, i64, String)>>;
+    /// `None` if no result is remembered under this key.
     fn memo(&self, key: &MemoKey) -> Result<Option<MemoRecord>>;
     /// What is remembered of this run.
     fn memo_of_run(&self, run: &RunId) -> Result<Option<MemoRecord>>;
@@ -145,6 +159,7 @@ pub trait Reader {
     /// Rows of the audit log with a sequence number above `after`, in order.
     fn audit_after(&self, after: i64, limit: usize) -> Result<Vec<AuditRecord>>;
 
+    /// What the store holds, counted; takes time in proportion to it.
     fn usage(&self) -> Result<Usage>;
     /// Bytes in use, cheap enough to ask before every commit.
     fn bytes_used(&self) -> Result<u64>;
@@ -152,10 +167,12 @@ pub trait Reader {
     fn objects_before(&self, kind: ObjectKind, before: i64, limit: usize) -> Result<Vec<(i64, [u8; 32])>>;
 }
 
+/// A transaction. Dropped without a commit, it undoes everything.
 pub trait Writer {
     /// What the transaction sees, its own changes included.
     fn view(&self) -> &dyn Reader;
 
+    /// Sets a value of the vault's own.
     fn set_meta(&mut self, key: &str, value: &[u8]) -> Result<()>;
 
     /// Keeps blobs, in whatever order stores them best, but lists behind what they refer to. What is there under the
@@ -163,18 +180,26 @@ pub trait Writer {
     fn put_blobs(&mut self, blobs: &[BlobRecord]) -> Result<()>;
     /// Keeps tree pages in the same way; everything they refer to was kept before, in this call or another.
     fn put_trees(&mut self, trees: &[(TreeId, Vec<u8>)]) -> Result<()>;
+    /// Removes objects by their row numbers, see [`Reader::objects_before`].
     fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()>;
 
+    /// Adds a version; the objects that it refers to were kept before.
     fn put_version(&mut self, version: &VersionRecord) -> Result<()>;
+    /// Marks the content of a version as given up.
     fn mark_pruned(&mut self, id: &VersionId, at: avfs_types::clock::Timestamp) -> Result<()>;
+    /// Removes the record of a version.
     fn delete_version(&mut self, id: &VersionId) -> Result<()>;
 
+    /// Adds a fork whose name is free.
     fn insert_fork(&mut self, fork: &ForkRecord) -> Result<()>;
     /// Moves a fork's head from one version to another; false if it was not where it was expected.
     fn move_fork(&mut self, name: &ForkName, from: &VersionId, to: &VersionId) -> Result<bool>;
+    /// Removes a fork; its versions stay until a sweep.
     fn delete_fork(&mut self, name: &ForkName) -> Result<()>;
 
+    /// Adds a checkpoint whose name is free on its fork.
     fn insert_checkpoint(&mut self, checkpoint: &CheckpointRecord) -> Result<()>;
+    /// Removes a checkpoint; its version stays until a sweep.
     fn delete_checkpoint(&mut self, fork: &ForkName, name: &CheckpointName) -> Result<()>;
 
     /// Keeps a run; one with the same id is replaced and keeps its place in the journal.
@@ -189,12 +214,16 @@ pub trait Writer {
     fn put_batch_run(&mut self, item: &BatchItem, run: &RunId) -> Result<()>;
     /// Keeps a recording; one with the same name is replaced and keeps its place.
     fn put_recording(&mut self, recording: &RecordingRecord) -> Result<()>;
+    /// Removes a recording; the runs stay.
     fn delete_recording(&mut self, name: &RecordingName) -> Result<()>;
     /// Keeps a result; another one with the same key gives way.
     fn put_memo(&mut self, memo: &MemoRecord) -> Result<()>;
+    /// Forgets a result.
     fn delete_memo(&mut self, key: &MemoKey) -> Result<()>;
 
+    /// Adds a row to the audit log. The caller chains its digest to the last row.
     fn append_audit(&mut self, record: &AuditRecord) -> Result<()>;
 
+    /// Makes everything visible at once, or nothing.
     fn commit(self: Box<Self>, durability: Durability) -> Result<()>;
 }

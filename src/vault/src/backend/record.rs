@@ -9,7 +9,9 @@ use avfs_types::ids::{
 /// How a blob's data is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
+    /// The content itself.
     Raw,
+    /// The content, compressed with zstd.
     Zstd,
     /// A list of chunks, holes and further lists.
     List,
@@ -36,69 +38,112 @@ impl Codec {
     }
 }
 
+/// A blob as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobRecord {
+    /// The digest of the content.
     pub id: BlobId,
     /// Bytes of the content it stands for, not of `data`.
     pub size: u64,
+    /// How `data` is to be read.
     pub codec: Codec,
+    /// The bytes as stored.
     pub data: Vec<u8>,
 }
 
+/// A version. Its id is the digest of all fields but `pruned_at`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionRecord {
+    /// The digest of the record.
     pub id: VersionId,
+    /// The root of its tree, times included.
     pub root: TreeId,
+    /// The same tree without modification times.
     pub content: ContentId,
+    /// The versions it was made from; the first is the head that it replaced. Empty for the first version.
     pub parents: Vec<VersionId>,
+    /// The run that made it; `None` if none did.
     pub run: Option<String>,
+    /// What it is for, in words.
     pub message: String,
+    /// The user who made it.
     pub author: String,
+    /// When it was made.
     pub at: Timestamp,
     /// Entries of the whole tree, and the bytes of its files.
     pub entries: u64,
+    /// Bytes of all files, each hardlinked name counted.
     pub bytes: u64,
     /// When the content was given up by a prune; the record itself stays.
     pub pruned_at: Option<Timestamp>,
 }
 
+/// How long a fork lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
+    /// Until it is deleted.
     Persistent,
-    Ephemeral { expires_at: Timestamp },
+    /// Until it expires or is deleted: the fork of a run.
+    Ephemeral {
+        /// When a sweep removes the fork.
+        expires_at: Timestamp,
+    },
 }
 
+/// A fork: a named head that moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForkRecord {
+    /// Unique in the vault.
     pub name: ForkName,
+    /// The version it is at.
     pub head: VersionId,
     /// Where it began, and on which fork that version was taken from.
     pub base: VersionId,
+    /// The fork that `base` was taken from; `None` for the main fork.
     pub parent: Option<ForkName>,
+    /// When it was created.
     pub created_at: Timestamp,
+    /// How long it lives.
     pub life: Life,
 }
 
+/// A checkpoint: a label that pins a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointRecord {
+    /// The fork it belongs to.
     pub fork: ForkName,
+    /// Unique on its fork.
     pub name: CheckpointName,
+    /// The version that it pins.
     pub version: VersionId,
+    /// Saved by a run: a prune may remove it.
     pub automatic: bool,
+    /// What it is for, in words.
     pub message: String,
+    /// When it was saved.
     pub at: Timestamp,
 }
 
+/// A row of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditRecord {
+    /// The number of the row, from 1 and without gaps.
     pub seq: i64,
+    /// When it was written.
     pub at: Timestamp,
+    /// The user who acted.
     pub actor: String,
+    /// What was done, such as `fork.create`.
     pub action: String,
+    /// What it was done to, such as the name of a fork.
     pub subject: String,
+    /// The digest that stood there before, such as the head of a fork.
     pub before: Option<[u8; DIGEST_BYTES]>,
+    /// The digest that stands there after.
     pub after: Option<[u8; DIGEST_BYTES]>,
+    /// More about it as `key=value` words; may be empty.
     pub detail: String,
+    /// The digest of this row, which covers the row before it.
     pub digest: AuditDigest,
 }
 
@@ -120,6 +165,7 @@ pub enum RunState {
 }
 
 impl RunState {
+    /// All states.
     pub const ALL: [Self; 6] = [
         Self::Completed,
         Self::Failed,
@@ -129,6 +175,7 @@ impl RunState {
         Self::ApprovalRequired,
     ];
 
+    /// The word that the store and JSON have for the state.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -161,33 +208,46 @@ impl RunState {
 pub struct RunRecord {
     /// The order of the journal, given by the store: what it is before is of no account.
     pub seq: i64,
+    /// The id of the run.
     pub id: RunId,
     /// The fork its changes went to, or would have gone to.
     pub fork: ForkName,
+    /// How it ended.
     pub state: RunState,
     /// The version its changes are changes of; the only one there is if it changed nothing.
     pub version_before: Option<VersionId>,
+    /// The version with its changes; `None` if it changed nothing or its changes were not kept.
     pub version_after: Option<VersionId>,
+    /// When it started.
     pub started_at: Timestamp,
+    /// When it ended; `None` if that is not known.
     pub ended_at: Option<Timestamp>,
+    /// The exit status; `None` if the command was killed or never ran.
     pub exit_code: Option<i32>,
+    /// The signal that killed the command.
     pub signal: Option<i32>,
     /// When its changes were written to the bound directory, or dropped.
     pub applied_at: Option<Timestamp>,
+    /// When its changes were discarded; `None` if they were not.
     pub discarded_at: Option<Timestamp>,
+    /// The request as JSON, which the vault does not look into.
     pub request: String,
+    /// The decision as JSON, which the vault does not look into.
     pub decision: String,
+    /// The result as JSON, which the vault does not look into.
     pub result: String,
 }
 
 /// A list of commands that was begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchRecord {
+    /// The id of the batch.
     pub id: BatchId,
     /// Of the whole list.
     pub list: ListDigest,
     /// What its first items stand on.
     pub base: VersionId,
+    /// When it started.
     pub started_at: Timestamp,
     /// When its last item had ended; nothing as long as there is something left to do.
     pub ended_at: Option<Timestamp>,
@@ -209,6 +269,7 @@ pub enum ApprovalState {
 }
 
 impl ApprovalState {
+    /// All states.
     pub const ALL: [Self; 4] = [Self::Pending, Self::Approved, Self::Denied, Self::Used];
 
     #[must_use]
@@ -246,19 +307,27 @@ impl ApprovalState {
 pub struct ApprovalRecord {
     /// Given by the store.
     pub seq: i64,
+    /// The id of the approval.
     pub id: ApprovalId,
     /// The only request it is good for.
     pub request_digest: RequestDigest,
+    /// The state as stored: expiry does not change it.
     pub state: ApprovalState,
     /// The run that asked.
     pub asked_by: RunId,
+    /// Why a person is asked.
     pub reason: String,
+    /// The request as JSON.
     pub request: String,
+    /// The decision that asks for the approval, as JSON.
     pub decision: String,
+    /// When the request was made.
     pub created_at: Timestamp,
     /// From then on it is worth nothing, decided or not.
     pub expires_at: Timestamp,
+    /// When it was decided; `None` while pending.
     pub decided_at: Option<Timestamp>,
+    /// The user who decided.
     pub decided_by: Option<String>,
     /// The run it let through.
     pub used_by: Option<RunId>,
@@ -269,12 +338,15 @@ pub struct ApprovalRecord {
 pub struct RecordingRecord {
     /// Given by the store.
     pub(crate) seq: i64,
+    /// Unique in the vault.
     pub name: RecordingName,
     /// The fork whose runs are meant; nothing for all of them.
     pub fork: Option<ForkName>,
     /// The last run before it began, and the last one before it ended, by their sequence numbers.
     pub after_run: i64,
+    /// The `seq` of its last run; `None` while it is open.
     pub last_run: Option<i64>,
+    /// When it started.
     pub started_at: Timestamp,
     /// Nothing while it is open.
     pub stopped_at: Option<Timestamp>,
@@ -285,44 +357,64 @@ pub struct RecordingRecord {
 pub struct MemoRecord {
     /// Given by the store; a newer result has a higher one.
     pub seq: i64,
+    /// The digest of everything the result depends on.
     pub key: MemoKey,
     /// The part of the key that is the command, to find results that are nearly the same.
     pub(crate) command: PartDigest,
     /// Every part of the key, as JSON that the backend does not look into.
     pub parts: String,
+    /// The run that made the result.
     pub run: RunId,
+    /// The exit status of the run.
     pub exit_code: i32,
     /// What the command wrote: where it is kept, and its plain BLAKE3.
     pub stdout: BlobId,
+    /// Where standard error is kept.
     pub stderr: BlobId,
+    /// BLAKE3 of standard output.
     pub stdout_digest: [u8; DIGEST_BYTES],
+    /// BLAKE3 of standard error.
     pub stderr_digest: [u8; DIGEST_BYTES],
+    /// The version that the run started from.
     pub version_before: Option<VersionId>,
     /// Nothing if it changed nothing.
     pub version_after: Option<VersionId>,
+    /// When the result was stored.
     pub created_at: Timestamp,
+    /// From then on the result is not used.
     pub expires_at: Timestamp,
 }
 
 /// What is swept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
+    /// Pages of directories.
     Tree,
+    /// Blobs.
     Blob,
 }
 
+/// What a store holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Bytes of the vault file, and those of them that hold nothing.
     pub file_bytes: u64,
+    /// Bytes of the file that are not in use.
     pub free_bytes: u64,
+    /// Blobs, chunk lists included.
     pub blobs: u64,
     /// Bytes of the blobs as stored, and of the content they stand for (chunk lists apart).
     pub blob_stored_bytes: u64,
+    /// Bytes of the content that the blobs stand for, chunk lists apart.
     pub blob_content_bytes: u64,
+    /// Pages of directories.
     pub trees: u64,
+    /// Bytes of the pages as stored.
     pub tree_bytes: u64,
+    /// Versions, pruned ones included.
     pub versions: u64,
+    /// Rows of the audit log.
     pub audit_rows: u64,
+    /// Runs of the journal.
     pub runs: u64,
 }

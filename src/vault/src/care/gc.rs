@@ -22,11 +22,16 @@ use crate::{Result, Vault, memo, require_version};
 /// Rows looked at in one transaction.
 const STEP_ROWS: usize = 500;
 
+/// What a sweep removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
+    /// Forks that had expired.
     pub forks: u64,
+    /// Versions that nothing led to.
     pub versions: u64,
+    /// Pages that no version needs.
     pub trees: u64,
+    /// Blobs that no page needs.
     pub blobs: u64,
     /// Remembered results that had expired, or lost a version.
     pub memos: u64,
@@ -219,8 +224,10 @@ pub struct Keep {
     pub since: Option<Timestamp>,
 }
 
+/// What a prune removed, or would remove.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
+    /// The versions that lost their content.
     pub versions: Vec<VersionId>,
     /// Automatic checkpoints that pinned them.
     pub checkpoints: Vec<(ForkName, CheckpointName)>,
@@ -229,7 +236,9 @@ pub struct Pruned {
 /// Whether a prune is only to be told about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trial {
+    /// Remove it.
     Real,
+    /// Only report what would be removed.
     DryRun,
 }
 

@@ -8,6 +8,7 @@ use crate::page::Totals;
 use crate::run::digest;
 use crate::{Result, Vault, VaultError};
 
+/// The limits of a vault; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// Bytes in use in the vault file.
@@ -20,6 +21,7 @@ pub struct Quota {
 
 const KEYS: [&str; 3] = ["quota_bytes", "quota_versions", "quota_files"];
 
+/// The limits in this view of the vault.
 pub fn read(reader: &dyn Reader) -> Result<Quota> {
     let number = |key| -> Result<Option<u64>> {
         let text = reader.meta(key)?;
@@ -76,6 +78,7 @@ pub(crate) fn check_bytes(reader: &dyn Reader, quota: &Quota) -> Result<()> {
 }
 
 impl Vault {
+    /// The limits that hold now.
     pub fn quota(&self) -> Result<Quota> {
         read(&*self.read()?)
     }

@@ -15,20 +15,27 @@ const EXAMPLES_MAX: usize = 4;
 /// What a person is asked.
 #[derive(Clone, Debug)]
 pub struct Question {
+    /// The id of the new approval.
     pub id: ApprovalId,
+    /// The request that it is asked for.
     pub digest: RequestDigest,
+    /// Why a person is asked.
     pub reason: String,
+    /// Seconds until the approval expires.
     pub expires_seconds: i64,
 }
 
 /// What a person says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
+    /// The request may run, once.
     Approve,
     /// Yes, with this network in place of the one that was asked for.
     ApproveWith {
+        /// The network, as `--net` takes it.
         net: String,
     },
+    /// The request may not run.
     Deny,
 }
 
@@ -42,22 +49,33 @@ pub enum Claim {
     /// Nobody has answered, or nobody was asked.
     Open,
     /// The approval that was shown is not good for this request.
-    Refused { shown: ApprovalPrefix, fault: Fault },
+    Refused {
+        /// The approval that was shown, as it was typed.
+        shown: ApprovalPrefix,
+        /// Why it is not good for the request.
+        fault: Fault,
+    },
 }
 
 /// What is wrong with an approval that somebody shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
+    /// There is no such approval.
     #[error("there is no such approval")]
     Unknown,
+    /// The approval is for another request.
     #[error("it is for another request")]
     Mismatched,
+    /// The approval has expired.
     #[error("it has expired")]
     Expired,
+    /// Another run has used the approval.
     #[error("it was used before")]
     Used,
+    /// The approval was denied.
     #[error("it was denied")]
     Denied,
+    /// The approval is not decided yet.
     #[error("nobody has approved it yet")]
     Pending,
 }

@@ -25,7 +25,9 @@ pub(crate) struct Event<'a> {
 /// The end of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
+    /// The number of the last row.
     pub seq: i64,
+    /// The digest of the last row, which covers all rows before it.
     pub digest: AuditDigest,
 }
 
@@ -78,50 +80,127 @@ pub(crate) fn append(writer: &mut dyn Writer, at: Timestamp, actor: &str, event:
 /// What a check of the whole log found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditCheck {
+    /// Rows that were read.
     pub rows: u64,
     /// The digest the log ends in: keep it elsewhere, and a later check can prove that nothing before it changed.
     pub head: Option<Head>,
+    /// What is wrong; empty for a log that is whole.
     pub problems: Vec<Problem>,
 }
 
+/// A sign that the audit log, or something that it vouches for, was tampered with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
+    /// The digest of a row does not match its content and the row before it.
     #[error("row {seq} was edited, or a row before it was")]
-    Edited { seq: i64 },
+    Edited {
+        /// The number of the row.
+        seq: i64,
+    },
+    /// A row has a number below 1.
     #[error("row {seq} stands before the first one, and is none of the log")]
-    BeforeFirst { seq: i64 },
+    BeforeFirst {
+        /// The number of the row.
+        seq: i64,
+    },
+    /// A row is missing in the middle.
     #[error("row {expected} is missing: the log goes on with row {found}")]
-    Missing { expected: i64, found: i64 },
+    Missing {
+        /// The number that the row should have.
+        expected: i64,
+        /// The number that was found.
+        found: i64,
+    },
+    /// Rows are missing at the end.
     #[error("the log ends with row {found}, but row {expected} was written")]
-    CutOff { expected: i64, found: i64 },
+    CutOff {
+        /// The number that the row should have.
+        expected: i64,
+        /// The number that was found.
+        found: i64,
+    },
+    /// A row cannot be read.
     #[error("a row after row {after} cannot be read: {detail}")]
-    Unreadable { after: i64, detail: String },
+    Unreadable {
+        /// The number of the row before it.
+        after: i64,
+        /// What is wrong, in words.
+        detail: String,
+    },
+    /// The stored end of the chain is not that of the last row.
     #[error("the log has no end mark, or the mark is not the digest of its last row")]
     BadHead,
+    /// A digest that the caller noted earlier is not in the log.
     #[error("digest {0} that should be in the log is not there")]
     NotInLog(AuditDigest),
+    /// The journal lacks a run.
     #[error("run {run} is in the log, but not in the journal")]
-    RunMissing { run: RunId },
+    RunMissing {
+        /// The run.
+        run: RunId,
+    },
+    /// The journal has a run that was never logged.
     #[error("run {run} is in the journal, but not in the log")]
-    RunUnknown { run: RunId },
+    RunUnknown {
+        /// The run.
+        run: RunId,
+    },
+    /// The journal's record of a run is not the one that was logged.
     #[error("the {what} of run {run} in the journal is not what was written there")]
-    RunEdited { run: RunId, what: &'static str },
+    RunEdited {
+        /// The run.
+        run: RunId,
+        /// Which part: `request`, `decision` or `result`.
+        what: &'static str,
+    },
+    /// An approval is not as it was logged.
     #[error("approval {approval} stands for something else than the log says")]
-    ApprovalEdited { approval: String },
+    ApprovalEdited {
+        /// The id of the approval.
+        approval: String,
+    },
+    /// An approval was used without a logged decision.
     #[error("approval {approval} was used, and nobody has given it")]
-    ApprovalUnsaid { approval: String },
+    ApprovalUnsaid {
+        /// The id of the approval.
+        approval: String,
+    },
+    /// An approval is missing.
     #[error("approval {approval} is in the log, but not in the vault")]
-    ApprovalMissing { approval: String },
+    ApprovalMissing {
+        /// The id of the approval.
+        approval: String,
+    },
+    /// The head of a fork is not the one that was logged.
     #[error("fork {fork} stands elsewhere than the log says")]
-    ForkEdited { fork: String },
+    ForkEdited {
+        /// The name of the fork.
+        fork: String,
+    },
+    /// A fork is missing.
     #[error("fork {fork} is in the log, but not in the vault")]
-    ForkMissing { fork: String },
+    ForkMissing {
+        /// The name of the fork.
+        fork: String,
+    },
+    /// A checkpoint pins another version than the one that was logged.
     #[error("checkpoint {checkpoint} stands for something else than the log says")]
-    CheckpointEdited { checkpoint: String },
+    CheckpointEdited {
+        /// The checkpoint as `FORK@NAME`.
+        checkpoint: String,
+    },
+    /// A checkpoint is missing.
     #[error("checkpoint {checkpoint} is in the log, but not in the vault")]
-    CheckpointMissing { checkpoint: String },
+    CheckpointMissing {
+        /// The checkpoint as `FORK@NAME`.
+        checkpoint: String,
+    },
+    /// A version is marked as pruned, and no prune was logged.
     #[error("version {version} counts as pruned, which the log does not say")]
-    PruneEdited { version: VersionId },
+    PruneEdited {
+        /// The version.
+        version: VersionId,
+    },
 }
 
 /// Checks every row against the chain, and journal, approvals, forks and checkpoints against the rows; with `expect`

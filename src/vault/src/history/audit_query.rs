@@ -16,6 +16,7 @@ const BATCH_ROWS: usize = 1000;
 /// Which rows are wanted; what is not said does not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditQuery {
+    /// Rows from this time on.
     pub since: Option<Timestamp>,
     /// Rows about a run: its detail has `run=ID`.
     pub run: Option<RunPrefix>,
@@ -56,6 +57,7 @@ fn is_of(action: &str, wanted: &str) -> bool {
 pub struct AuditRows {
     /// Oldest first.
     pub rows: Vec<AuditRecord>,
+    /// How many older rows match.
     pub left_off: u64,
 }
 
@@ -82,6 +84,7 @@ pub fn newest(reader: &dyn Reader, query: &AuditQuery, limit: usize) -> Result<A
 pub struct Link {
     /// Of the row before it; zeros for the first.
     pub previous: AuditDigest,
+    /// The row.
     pub row: AuditRecord,
 }
 

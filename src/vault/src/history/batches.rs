@@ -13,6 +13,7 @@ use crate::{Result, Vault, VaultError};
 const ROWS: usize = 500;
 
 impl Vault {
+    /// Stores a batch before its first item runs.
     pub fn begin_batch(&self, batch: &BatchRecord) -> Result<()> {
         self.transact(|transaction| {
             transaction.writer.put_batch(batch)?;
@@ -38,6 +39,7 @@ impl Vault {
         })
     }
 
+    /// The batch whose id begins with these digits. Fails if there is none, or more than one.
     pub fn batch(&self, prefix: &BatchPrefix) -> Result<BatchRecord> {
         let mut found = self.read()?.batches_with_prefix(prefix, 2)?;
         match (found.pop(), found.len()) {

@@ -12,7 +12,9 @@ use crate::{Result, Transaction, Vault, VaultError};
 /// Who wanted a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
+    /// A person: kept until it is deleted.
     ByHand,
+    /// A run: a prune may remove it.
     Automatic,
 }
 
@@ -72,6 +74,7 @@ impl Vault {
         })
     }
 
+    /// Deletes a checkpoint and returns what it was. Its version stays until a sweep.
     pub fn delete_checkpoint(&self, fork: &ForkName, name: &CheckpointName) -> Result<CheckpointRecord> {
         self.transact(|transaction| {
             transaction.fork(fork)?;
@@ -91,6 +94,7 @@ impl Vault {
         })
     }
 
+    /// Every checkpoint, oldest first.
     pub fn checkpoints(&self) -> Result<Vec<CheckpointRecord>> {
         Ok(self.read()?.checkpoints()?)
     }

@@ -15,7 +15,9 @@ use crate::{Result, Transaction, Vault, VaultError};
 /// Whose changes are meant: a fork's, or one run's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangesOf {
+    /// All runs on a fork.
     Fork(ForkName),
+    /// One run.
     Run(RunPrefix),
 }
 
@@ -34,6 +36,7 @@ impl std::str::FromStr for ChangesOf {
     }
 }
 
+/// What was discarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discarded {
     /// The fork that went; none for a run whose changes never were in the vault.

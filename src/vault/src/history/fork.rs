@@ -96,10 +96,12 @@ impl Vault {
         })
     }
 
+    /// Every fork, oldest first.
     pub fn forks(&self) -> Result<Vec<ForkRecord>> {
         Ok(self.read()?.forks()?)
     }
 
+    /// One fork. Fails with [`VaultError::NoFork`].
     pub fn fork(&self, name: &ForkName) -> Result<ForkRecord> {
         self.read()?.fork(name)?.ok_or_else(|| VaultError::NoFork { name: name.clone() })
     }

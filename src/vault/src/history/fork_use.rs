@@ -19,17 +19,22 @@ const RUNS_LOOKED_AT: usize = 50;
 /// Whether to count bytes, which walks over everything that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
+    /// Count them.
     Counted,
+    /// Do not count them.
     LeftOut,
 }
 
+/// A fork and how it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForkUse {
+    /// The fork.
     pub fork: ForkRecord,
     /// Levels below a fork without a parent.
     pub depth: u64,
     /// Versions since it began.
     pub versions_ahead: u64,
+    /// The last run on the fork; `None` if there was none.
     pub last_run: Option<RunRecord>,
     /// Bytes that deleting it and a gc would give back.
     pub held_bytes: Option<u64>,

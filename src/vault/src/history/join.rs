@@ -26,7 +26,12 @@ pub enum Joined {
     /// A new one, the head of the fork that was named.
     New(VersionRecord),
     /// These paths were changed in different ways; the second one is of this version.
-    Clash { version: VersionId, paths: Vec<TreePath> },
+    Clash {
+        /// The version whose changes clash with those before it.
+        version: VersionId,
+        /// The paths that both change.
+        paths: Vec<TreePath>,
+    },
 }
 
 impl Vault {

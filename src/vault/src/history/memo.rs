@@ -27,10 +27,12 @@ pub const COMMAND_PART: &str = "command";
 pub struct MemoParts(BTreeMap<Cow<'static, str>, PartDigest>);
 
 impl MemoParts {
+    /// Adds something that the result depends on, as a digest of `bytes`.
     pub fn set(&mut self, name: &'static str, bytes: &[u8]) {
         self.0.insert(Cow::Borrowed(name), PartDigest(DigestKind::MemoPart.digest(bytes)));
     }
 
+    /// The digest under this name; `None` if the result does not depend on such a thing.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<PartDigest> {
         self.0.get(name).copied()
@@ -168,13 +170,16 @@ fn tell(transaction: &mut Transaction<'_>, action: &'static str, memo: &MemoReco
 /// Why a result that is remembered cannot be had any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
+    /// Its time is up.
     Expired,
     /// A version is no longer there, or its files are not.
     Version,
+    /// What the command wrote is no longer there.
     Output,
 }
 
 impl Lost {
+    /// The word that JSON has for the reason.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -252,7 +257,9 @@ pub(crate) fn newer_than(reader: &dyn Reader, seen: i64) -> Result<Vec<MemoRecor
 /// Which results are forgotten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Forget {
+    /// All of them.
     All,
+    /// The result of this run.
     OfRun(RunId),
     /// One that turned out to be lost.
     Lost(MemoKey, Lost),

@@ -22,14 +22,18 @@ use crate::{
 /// Whether an edit may take a whole directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
+    /// Only files; a directory is an error.
     FilesOnly,
+    /// Directories with everything beneath them.
     Recursive,
 }
 
 /// Whether missing parents are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parents {
+    /// They must exist.
     Required,
+    /// They are made as needed.
     Made,
 }
 
@@ -42,6 +46,7 @@ struct Plan<'a> {
 /// Where something is moved or copied to.
 #[derive(Clone, Debug)]
 pub struct Target {
+    /// The path it gets, or the directory it is put into.
     pub path: TreePath,
     /// It can only be a directory: a file is put into it.
     pub(crate) is_dir: bool,
@@ -100,6 +105,8 @@ impl Vault {
         })
     }
 
+    /// Adds a version of `fork` with a new directory. With [`Parents::Made`] a directory that exists is left as it
+    /// is.
     pub fn make_dir(
         &self,
         fork: &ForkName,
@@ -121,6 +128,7 @@ impl Vault {
         })
     }
 
+    /// Adds a version of `fork` without these paths.
     pub fn remove(
         &self,
         fork: &ForkName,

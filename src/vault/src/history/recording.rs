@@ -9,6 +9,7 @@ use crate::backend::{Reader, RecordingRecord, RunRecord};
 use crate::{Result, Transaction, Vault, VaultError};
 
 impl RecordingRecord {
+    /// Whether runs are still added.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.stopped_at.is_none()
@@ -20,6 +21,7 @@ impl RecordingRecord {
         self.fork.as_ref().is_none_or(|own| own == fork)
     }
 
+    /// Whether a run belongs to the recording.
     #[must_use]
     pub fn holds(&self, run: &RunRecord) -> bool {
         run.seq > self.after_run && self.last_run.is_none_or(|last| run.seq <= last) && self.covers(&run.fork)
@@ -85,6 +87,7 @@ impl Vault {
         })
     }
 
+    /// One recording. Fails with [`VaultError::NoRecording`].
     pub fn recording(&self, name: &RecordingName) -> Result<RecordingRecord> {
         one(&*self.read()?, name)
     }

@@ -35,9 +35,23 @@ pub enum Landing<'a> {
     /// Nothing is kept but the record: there was no change, or it is to be discarded.
     RecordOnly,
     /// Onto a fork that was at `base` when the run began.
-    Fork { name: &'a ForkName, base: VersionId },
+    Fork {
+        /// The fork.
+        name: &'a ForkName,
+        /// The version that the run started from.
+        base: VersionId,
+    },
     /// Onto a new fork made for the run, from `base`, which was taken from `parent`.
-    NewFork { name: &'a ForkName, base: VersionId, parent: &'a ForkName, life: Life },
+    NewFork {
+        /// The fork.
+        name: &'a ForkName,
+        /// The version that the run started from.
+        base: VersionId,
+        /// The fork that `base` was taken from.
+        parent: &'a ForkName,
+        /// How long the fork lives.
+        life: Life,
+    },
 }
 
 impl Landing<'_> {
@@ -54,6 +68,7 @@ impl Landing<'_> {
 /// A run that has ended, and what is to become of it.
 #[derive(Clone, Debug)]
 pub struct RunLanding<'a> {
+    /// Where the changes go.
     pub landing: Landing<'a>,
     /// What it changed of the version it began with. Not looked at for [`Landing::RecordOnly`].
     pub edits: &'a Edits,
@@ -61,6 +76,7 @@ pub struct RunLanding<'a> {
     pub message: &'a str,
     /// Automatic checkpoints of the version the run began with and of the one it made; saved if it made one.
     pub checkpoint_before: Option<CheckpointName>,
+    /// The automatic checkpoint of the version that the run made.
     pub checkpoint_after: Option<CheckpointName>,
     /// How many of them the fork keeps; the oldest go.
     pub checkpoints_keep: KeepCount,
@@ -70,6 +86,7 @@ pub struct RunLanding<'a> {
     pub record: RunRecord,
     /// The item of a batch that it was made for.
     pub item: Option<&'a BatchItem>,
+    /// What the audit log says about the run.
     pub told: Told<'a>,
 }
 
@@ -78,6 +95,7 @@ pub struct RunLanding<'a> {
 pub struct Told<'a> {
     /// The command, on one line.
     pub request: &'a str,
+    /// The decision of the policy, on one line.
     pub decision: &'a str,
     /// What it did that it was not to do.
     pub violation: Option<&'a str>,
@@ -91,15 +109,31 @@ pub enum Landed {
     /// There was nothing to keep.
     Nothing,
     /// The fork was where the run had found it, or is new.
-    Advanced { version: VersionId },
+    Advanced {
+        /// The version with the changes.
+        version: VersionId,
+    },
     /// The fork had moved, but elsewhere: the changes were made of its new head.
-    Rebased { version: VersionId, onto: VersionId },
+    Rebased {
+        /// The version with the changes.
+        version: VersionId,
+        /// The head that the changes were rebased onto.
+        onto: VersionId,
+    },
     /// The fork had moved and both sides changed `paths`, or (then there are none) it was deleted: the changes
     /// are on a fork of their own.
-    Diverted { fork: ForkName, version: VersionId, paths: Vec<TreePath> },
+    Diverted {
+        /// The fork that was made for the changes.
+        fork: ForkName,
+        /// The version with the changes.
+        version: VersionId,
+        /// The paths that both sides changed.
+        paths: Vec<TreePath>,
+    },
 }
 
 impl Landed {
+    /// The version with the changes; `None` if nothing was kept.
     #[must_use]
     pub fn version(&self) -> Option<VersionId> {
         match self {
@@ -111,13 +145,16 @@ impl Landed {
     }
 }
 
+/// A run that is in the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LandedRun {
+    /// What became of its changes.
     pub landed: Landed,
     /// As it is in the journal.
     pub record: RunRecord,
     /// A name that was taken has a number behind it.
     pub checkpoint_before: Option<CheckpointName>,
+    /// The checkpoint of the version that the run made; `None` if it was not saved.
     pub checkpoint_after: Option<CheckpointName>,
     /// Its result can be found again.
     pub remembered: bool,
@@ -205,6 +242,7 @@ pub struct RunsOfFork<'r> {
 }
 
 impl<'r> RunsOfFork<'r> {
+    /// The runs of `fork`, newest first, read in steps.
     pub fn new(reader: &'r dyn Reader, fork: &'r ForkName) -> Self {
         Self { reader, fork, read: Vec::new().into_iter(), before: Some(i64::MAX) }
     }

@@ -16,14 +16,18 @@ use crate::{Advance, Committed, Result, Transaction, Vault, VaultError, When, re
 /// A version that was taken back, and the one that did it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undone {
+    /// The version that was added.
     pub committed: Committed,
+    /// The version whose changes were taken back.
     pub undone: VersionRecord,
 }
 
 /// A version that was brought back, and the one that did it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redone {
+    /// The version that was added.
     pub committed: Committed,
+    /// The version whose changes were brought back.
     pub redone: VersionRecord,
 }
 

@@ -17,12 +17,16 @@ const EXAMPLES_MAX: usize = 4;
 
 /// A version before it has an id.
 pub struct Draft<'a> {
+    /// What the version is for, in words.
     pub message: &'a str,
+    /// The run that made it; `None` if none did.
     pub run: Option<&'a str>,
+    /// The versions it was made from, the replaced head first.
     pub parents: Vec<VersionId>,
 }
 
 impl Draft<'_> {
+    /// The record with its id, which is a digest of everything in it.
     #[must_use]
     pub fn finish(self, root: &DirRef, author: &str, at: Timestamp) -> VersionRecord {
         let mut version = VersionRecord {
@@ -172,6 +176,7 @@ pub struct History<'a> {
 }
 
 impl<'a> History<'a> {
+    /// The versions from `from` back along first parents, `from` included.
     #[must_use]
     pub fn new(reader: &'a dyn Reader, from: VersionId) -> Self {
         Self { reader, next: Some(from), seen: std::collections::HashSet::new() }

@@ -6,16 +6,22 @@ use avfs_types::clock::FileTime;
 use avfs_types::encode::put_number;
 use avfs_types::ids::DIGEST_BYTES;
 
+/// Why stored bytes cannot be decoded.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum DecodeError {
+    /// The bytes end before the record does.
     #[error("it ends too early")]
     Short,
+    /// A number is too large, or not encoded in its shortest form.
     #[error("a number is not in its shortest form or too large")]
     Number,
+    /// A number stands for no known value: the number, and what it should stand for.
     #[error("{0} is not a known {1}")]
     Unknown(u64, &'static str),
+    /// This many bytes follow the record.
     #[error("{0} bytes follow its end")]
     Trailing(usize),
+    /// The record breaks this rule.
     #[error("{0}")]
     Rule(&'static str),
 }

@@ -154,6 +154,7 @@ pub fn encode_xattrs(xattrs: &Xattrs) -> Option<BlobRecord> {
     Some(encode(id_of(&out), out))
 }
 
+/// Decodes a set of extended attributes. Fails if one is not in the `user.` namespace.
 pub fn decode_xattrs(content: &[u8]) -> std::result::Result<Xattrs, DecodeError> {
     let mut decoder = Decoder::new(content);
     let count = decoder.number()?;

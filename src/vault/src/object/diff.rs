@@ -13,15 +13,22 @@ use crate::{Result, set_ids};
 /// One path that differs. A directory's own metadata stands beside its reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
+    /// The path; for a rename the new one.
     pub path: TreePath,
+    /// What happened to it.
     pub kind: ChangeKind,
+    /// The entry before; `None` if the path is new.
     pub before: Option<Side>,
+    /// The entry after; `None` if the path is gone.
     pub after: Option<Side>,
 }
 
+/// An entry on one side of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
+    /// The entry.
     pub node: Node,
+    /// The metadata of the directory itself; `None` for anything else.
     pub dir_meta: Option<DirMeta>,
 }
 
@@ -40,12 +47,18 @@ impl Change {
     }
 }
 
+/// What happened to a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
+    /// It is new.
     Added,
+    /// It is gone.
     Deleted,
+    /// Its content differs.
     Modified,
+    /// It is a file that was elsewhere before, with the same content.
     Renamed {
+        /// The path before.
         from: TreePath,
     },
     /// Mode, extended attributes or hardlinks, but not the content.

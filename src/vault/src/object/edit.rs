@@ -19,12 +19,15 @@ use crate::{Result, VaultError};
 /// What is to become of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edit {
+    /// This entry, in place of whatever is there.
     Put(Node),
+    /// Nothing: what is there is removed, with everything beneath it.
     Remove,
     /// A directory with this metadata: made where there is none, kept with its entries where there is one.
     Dir(DirMeta),
 }
 
+/// Edits by path.
 pub type Edits = BTreeMap<TreePath, Edit>;
 
 /// What edits do beside what they name.

@@ -36,6 +36,7 @@ pub(crate) enum Version {
     After,
 }
 
+/// Bounds the memory of a walk over directories that a tree shares many times.
 #[derive(Debug)]
 pub struct Expansion {
     opened: HashSet<(Version, TreeId)>,
@@ -53,6 +54,7 @@ impl Default for Expansion {
 }
 
 impl Expansion {
+    /// At most `max_bytes` for what a walk holds of shared directories.
     #[must_use]
     pub fn within(max_bytes: u64) -> Self {
         let (opened, announced) = (HashSet::new(), HashSet::new());

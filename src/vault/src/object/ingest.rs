@@ -22,11 +22,13 @@ pub enum Block {
     Data(usize),
     /// This many zeros follow; a multiple of the block size unless the file ends with them.
     Hole(u64),
+    /// The file has ended.
     End,
 }
 
 /// A file as blocks of [`BLOCK_BYTES`], the last one shorter.
 pub trait Blocks: Send {
+    /// The next block. Fills `buffer` with data, unless a hole or the end comes.
     fn next(&mut self, buffer: &mut [u8]) -> io::Result<Block>;
 }
 
@@ -54,8 +56,10 @@ pub(crate) fn read_full(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<
     Ok(filled)
 }
 
+/// Content that was cut into blobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ingested {
+    /// How a tree refers to the content.
     pub content: FileContent,
     pub(crate) size: u64,
 }

@@ -37,6 +37,7 @@ pub struct Overlay<'a> {
 }
 
 impl<'a> Overlay<'a> {
+    /// Looks pages up in `new` first, then in `under`.
     #[must_use]
     pub fn new(new: &'a NewPages, under: &'a dyn Pages) -> Self {
         Self { new: new.pages.iter().map(|(id, data)| (*id, data.as_slice())).collect(), under }

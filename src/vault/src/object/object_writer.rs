@@ -23,10 +23,12 @@ pub struct Batch<'v> {
 }
 
 impl<'v> Batch<'v> {
+    /// An empty batch, under the vault's quota.
     pub fn new(vault: &'v Vault) -> Result<Self> {
         Ok(Self { vault, quota: vault.quota()?, blobs: Vec::new(), pages: Vec::new(), bytes: 0 })
     }
 
+    /// Adds a blob; a full batch is written at once, without waiting for the disk.
     pub fn push(&mut self, blob: BlobRecord) -> Result<()> {
         self.bytes += blob.data.len();
         self.blobs.push(blob);

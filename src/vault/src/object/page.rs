@@ -12,30 +12,46 @@ const RANK_BITS: u32 = 5;
 /// No name has a rank that would begin pages above this level: a rank is counted in 64 bits.
 pub(crate) const LEVEL_MAX: u8 = 12;
 
+/// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
+    /// The name: raw bytes without `/` and NUL.
     pub name: Vec<u8>,
+    /// What the name stands for.
     pub node: Node,
 }
 
+/// What a name in a directory stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
+    /// A regular file.
     File(FileNode),
+    /// A symbolic link.
     Symlink(SymlinkNode),
+    /// A named pipe.
     Fifo(FifoNode),
+    /// A directory.
     Dir(DirRef),
 }
 
+/// A regular file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileNode {
+    /// The permission bits, setuid, setgid and sticky included.
     pub mode: u32,
+    /// The modification time.
     pub mtime: FileTime,
+    /// Bytes of the content.
     pub size: u64,
+    /// Where the content is.
     pub content: FileContent,
+    /// The set of extended attributes; `None` if it has none.
     pub xattrs: Option<BlobId>,
+    /// The group of hardlinks it belongs to; `None` for a single name.
     pub link: Option<LinkId>,
 }
 
+/// Where the content of a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileContent {
     /// One blob.
@@ -45,6 +61,7 @@ pub enum FileContent {
 }
 
 impl FileContent {
+    /// The blob to start reading at.
     #[must_use]
     pub fn id(&self) -> &BlobId {
         match self {
@@ -53,31 +70,43 @@ impl FileContent {
     }
 }
 
+/// A symbolic link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SymlinkNode {
+    /// The modification time.
     pub mtime: FileTime,
+    /// Where it points: raw bytes, never followed by the vault.
     pub target: Vec<u8>,
+    /// The group of hardlinks it belongs to; `None` for a single name.
     pub link: Option<LinkId>,
 }
 
+/// A named pipe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FifoNode {
+    /// The permission bits.
     pub mode: u32,
+    /// The modification time.
     pub mtime: FileTime,
+    /// The group of hardlinks it belongs to; `None` for a single name.
     pub link: Option<LinkId>,
 }
 
 /// A directory as its parent, or a version, knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirRef {
+    /// Its root page, times included.
     pub tree: TreeId,
+    /// Its root page without modification times.
     pub content: ContentId,
+    /// Sums over everything beneath it.
     pub totals: Totals,
 }
 
 /// Sums over everything beneath a directory or in a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
+    /// Entries, those of directories beneath included.
     pub entries: u64,
     /// Bytes of the files, each name counted.
     pub bytes: u64,
@@ -93,10 +122,14 @@ impl std::ops::AddAssign for Totals {
     }
 }
 
+/// The metadata of a directory itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirMeta {
+    /// The permission bits.
     pub mode: u32,
+    /// The modification time.
     pub mtime: FileTime,
+    /// The set of extended attributes; `None` if it has none.
     pub xattrs: Option<BlobId>,
 }
 
@@ -111,17 +144,24 @@ impl Default for DirMeta {
 pub struct PageRef {
     /// The first name in it.
     pub first: Vec<u8>,
+    /// The page, times included.
     pub tree: TreeId,
+    /// The page without modification times.
     pub content: ContentId,
+    /// Sums over its entries and everything beneath them.
     pub totals: Totals,
 }
 
+/// The entries of a page, or the pages beneath it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
+    /// Entries, sorted by name.
     Leaf(Vec<Entry>),
     /// Pages of level `level - 1`; level 1 holds leaves.
     Inner {
+        /// The level of this page, from 1.
         level: u8,
+        /// The pages beneath it, sorted by their first names.
         pages: Vec<PageRef>,
     },
 }
@@ -135,9 +175,13 @@ pub struct Page {
 
 /// An encoded page and what its parent will say of it.
 pub struct Sealed {
+    /// The digest of the page, times included.
     pub tree: TreeId,
+    /// The digest of the page without modification times.
     pub content: ContentId,
+    /// Sums over its entries and everything beneath them.
     pub totals: Totals,
+    /// The encoded page.
     pub data: Vec<u8>,
 }
 
@@ -156,6 +200,7 @@ pub(crate) fn rank(name: &[u8]) -> u32 {
 }
 
 impl Node {
+    /// The sums that this node adds to its directory, itself included.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let links = u64::from(self.link().is_some());
@@ -166,6 +211,7 @@ impl Node {
         }
     }
 
+    /// The group of hardlinks it belongs to; `None` for a single name and for directories.
     #[must_use]
     pub fn link(&self) -> Option<LinkId> {
         match self {
@@ -188,6 +234,7 @@ impl Node {
         self
     }
 
+    /// The word for the type: `file`, `symlink`, `fifo` or `dir`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {

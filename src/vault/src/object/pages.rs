@@ -18,6 +18,7 @@ pub(crate) type Changes = BTreeMap<Vec<u8>, Option<Node>>;
 /// Pages made by an edit and not yet stored, children before parents.
 #[derive(Default)]
 pub struct NewPages {
+    /// Encoded pages with their digests.
     pub pages: Vec<(TreeId, Vec<u8>)>,
 }
 

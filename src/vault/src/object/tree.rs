@@ -13,6 +13,7 @@ pub const ENTRIES_MAX: u64 = 1 << 25;
 
 /// Where pages come from: the store, or pages not stored yet with the store behind them.
 pub trait Pages {
+    /// The decoded page. Fails if it is missing or does not match its digest.
     fn page(&self, id: &TreeId) -> Result<Page>;
 }
 
@@ -37,6 +38,7 @@ pub(crate) fn check_page(id: &TreeId, data: &[u8]) -> Result<Page> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dir {
     pub(crate) meta: DirMeta,
+    /// The entries, sorted by name.
     pub entries: Vec<Entry>,
 }
 
@@ -166,13 +168,17 @@ pub struct Walk<'a> {
     descend: Option<(TreePath, DirRef)>,
 }
 
+/// An entry that a walk came to.
 #[derive(Clone, Debug)]
 pub struct Walked {
+    /// The path from the root of the version.
     pub path: TreePath,
+    /// The entry.
     pub node: Node,
 }
 
 impl<'a> Walk<'a> {
+    /// Walks over everything beneath `root`, depth first and by name. Paths begin with `at`.
     #[must_use]
     pub fn new(pages: &'a dyn Pages, root: &DirRef, at: &TreePath) -> Self {
         Self { pages, open: Vec::new(), descend: Some((at.clone(), *root)) }

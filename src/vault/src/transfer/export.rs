@@ -28,32 +28,66 @@ use crate::page::DirRef;
 use crate::path_set::PathSet;
 use crate::{Result, Vault, VaultError, tree};
 
+/// Why a version cannot be written to a directory.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
+    /// The destination exists and is not empty.
     #[error("{} is there already and not empty", path.display())]
-    Exists { path: PathBuf },
+    Exists {
+        /// The path on the host.
+        path: PathBuf,
+    },
+    /// The destination was created by somebody else in the meantime.
     #[error("{} came while the export was made, and is not replaced", path.display())]
-    Came { path: PathBuf },
+    Came {
+        /// The path on the host.
+        path: PathBuf,
+    },
+    /// The destination is not a directory.
     #[error("{} is not a directory", path.display())]
-    NotADirectory { path: PathBuf },
+    NotADirectory {
+        /// The path on the host.
+        path: PathBuf,
+    },
+    /// An entry of another type is in the way.
     #[error("{} is in the way: it is a {found}, the version has a {wanted} there", path.display())]
-    InTheWay { path: PathBuf, found: &'static str, wanted: &'static str },
+    InTheWay {
+        /// The path on the host.
+        path: PathBuf,
+        /// What is there.
+        found: &'static str,
+        /// What the version has.
+        wanted: &'static str,
+    },
+    /// The user may not write there.
     #[error("no permission to write {}", path.display())]
-    NoPermission { path: PathBuf },
+    NoPermission {
+        /// The path on the host.
+        path: PathBuf,
+    },
+    /// A failure of the file system within the destination.
     #[error("cannot {operation} {path}")]
     Io {
+        /// What was attempted, such as `create`.
         operation: &'static str,
+        /// The path inside the tree.
         path: TreePath,
+        /// What the kernel said.
         #[source]
         source: std::io::Error,
     },
+    /// A failure of the file system outside of the tree.
     #[error("cannot {operation} {}", path.display())]
     Host {
+        /// What was attempted, such as `create`.
         operation: &'static str,
+        /// The path on the host.
         path: PathBuf,
+        /// What the kernel said.
         #[source]
         source: std::io::Error,
     },
+    /// The export was stopped through its [`Meter`].
     #[error("the export was interrupted; nothing was left behind")]
     Interrupted,
 }
@@ -119,16 +153,21 @@ impl Diagnose for ExportError {
 /// What may happen to files that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overwrite {
+    /// Nothing: a destination with files is an error.
     Refuse,
     /// Files are replaced, directories are merged, files that the version does not have stay.
     Replace,
 }
 
+/// How a version is written out.
 pub struct ExportOptions<'a> {
+    /// What happens to files in the destination.
     pub overwrite: Overwrite,
     /// Only these paths, each where it lies in the tree; empty for everything.
     pub paths: &'a [TreePath],
+    /// Whether setuid and setgid bits are written.
     pub set_ids: SetIds,
+    /// Counts what is written, and stops the export.
     pub meter: &'a Meter,
     /// Where files that are damaged or missing in the vault are noted, to go on without them; without this they end
     /// the export.
@@ -255,12 +294,14 @@ pub fn sweep(dir: &Path) {
 /// A directory that is being filled; dropped, it is gone.
 pub struct Staging {
     path: PathBuf,
+    /// The directory, opened.
     pub fd: OwnedFd,
     /// Tells others that the exporter lives.
     _alive: FileLock,
 }
 
 impl Staging {
+    /// Makes an empty directory in `parent` that only its owner can read.
     pub fn make(parent: &Path) -> Result<Self> {
         loop {
             let unique = random::suffix().map_err(VaultError::Output)?;

@@ -51,6 +51,7 @@ pub struct BaseCache {
 pub struct Base {
     /// The directory that holds the version's files.
     pub root: PathBuf,
+    /// Whether the files were written for this call.
     pub built: Built,
     pub(crate) lease: FileLock,
 }
@@ -58,7 +59,9 @@ pub struct Base {
 /// Whether the files had to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Built {
+    /// An earlier call had written them.
     Reused,
+    /// They were written now.
     New,
     /// It was there and not what it should be.
     Rebuilt,
@@ -73,14 +76,18 @@ pub enum Trust {
     Nothing,
 }
 
+/// A materialized version in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachedBase {
+    /// The digest of its tree, in hex digits.
     pub tree: String,
+    /// Bytes of its files.
     pub bytes: u64,
     pub(crate) last_used: SystemTime,
 }
 
 impl BaseCache {
+    /// The cache in `cache_dir`. What was not sealed since the boot `boot_id` is checked before it is reused.
     #[must_use]
     pub fn new(cache_dir: &Path, boot_id: &str) -> Self {
         Self {

@@ -9,7 +9,9 @@ use crate::page::Node;
 /// What becomes of the bits of a file that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetIds {
+    /// They are written.
     Kept,
+    /// They are cleared.
     Stripped,
 }
 

@@ -37,6 +37,7 @@ const PAGES_PER_READ: u32 = 256;
 /// What becomes of attributes whose names overlayfs takes for its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverlayNames {
+    /// They are written as they are.
     Plain,
     /// One level of escape, which overlayfs takes off again: for a lower layer.
     Escaped,
@@ -50,6 +51,7 @@ pub struct FreshPages<'v> {
 }
 
 impl<'v> FreshPages<'v> {
+    /// Reads pages from the vault, in a new view from time to time, so that the log can be checkpointed.
     #[must_use]
     pub fn new(vault: &'v Vault) -> Self {
         Self { vault, reader: RefCell::new(None), left: Cell::new(0) }
@@ -87,10 +89,15 @@ impl Unwritten {
     }
 }
 
+/// Writes trees to the file system.
 pub struct WriteOut<'a> {
+    /// The vault that holds the tree.
     pub vault: &'a Vault,
+    /// What becomes of attributes that overlayfs would interpret.
     pub overlay_names: OverlayNames,
+    /// Whether setuid and setgid bits are written.
     pub set_ids: SetIds,
+    /// Counts what is written, and stops the work.
     pub meter: &'a Meter,
     /// Where damage is noted, to go on without what it concerns; without this it ends the work.
     pub unwritten: Option<&'a Unwritten>,
@@ -99,6 +106,7 @@ pub struct WriteOut<'a> {
 /// What [`WriteOut::write`] leaves to its caller.
 #[derive(Default)]
 pub struct Written {
+    /// Directories whose metadata must be set once their entries are done.
     pub unfinished: Vec<Unfinished>,
     /// Files that lost their setuid and setgid bits.
     pub(crate) stripped: Vec<TreePath>,
@@ -106,6 +114,7 @@ pub struct Written {
 
 /// A directory that still needs its own metadata.
 pub struct Unfinished {
+    /// The path of the directory.
     pub path: TreePath,
     meta: DirMeta,
 }

@@ -43,18 +43,23 @@ pub enum OnClose {
     LeaveLog,
 }
 
+/// How a vault file is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
     /// How long to wait for other processes before giving up.
     pub patience: Duration,
+    /// What happens to the write-ahead log when the vault is closed.
     pub on_close: OnClose,
+    /// Whether the file is mapped into memory.
     pub mapped: Mapped,
 }
 
 /// Whether the file is read through memory: faster for who reads much of it, but all that was read counts as used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapped {
+    /// Mapped.
     Yes,
+    /// Read with system calls.
     No,
 }
 

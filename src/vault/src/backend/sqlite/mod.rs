@@ -42,6 +42,7 @@ const SWEEP_TURN: Duration = Duration::from_secs(1);
 const SWEEP_LOOK: Duration = Duration::from_millis(2);
 const SWEEP_PAUSE: Duration = Duration::from_millis(200);
 
+/// A vault in one SQLite file, in WAL mode. Many processes may use it; one at a time writes.
 pub struct SqliteBackend {
     path: PathBuf,
     options: OpenOptions,

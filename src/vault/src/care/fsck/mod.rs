@@ -19,25 +19,37 @@ use crate::{Result, Vault, VaultError, chunk, content, require_version, version}
 pub enum Thoroughness {
     /// Everything but the content of blobs, which only must be there.
     Quick,
+    /// Everything: each blob is read and its digest compared.
     Full,
 }
 
+/// One problem of a vault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// A stable word for the kind of problem.
     pub code: &'static str,
+    /// What is damaged, in words.
     pub what: String,
 }
 
+/// What a check found. The counts say how much was checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
+    /// Versions that were checked.
     pub versions: u64,
+    /// Pages that were checked.
     pub trees: u64,
+    /// Blobs that were checked.
     pub blobs: u64,
+    /// Rows of the audit log that were checked.
     pub audit_rows: u64,
+    /// Runs of the journal that were checked.
     pub runs: u64,
+    /// Remembered results that were checked.
     pub memos: u64,
+    /// What is wrong; empty for a vault that is whole.
     pub findings: Vec<Finding>,
+    /// The objects that are missing or damaged, for [`Vault::heal`].
     pub broken: Broken,
 }
 
@@ -49,6 +61,7 @@ pub struct Broken {
 }
 
 impl Broken {
+    /// True if no object is missing or damaged.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.trees.is_empty() && self.blobs.is_empty()
@@ -108,6 +121,7 @@ impl Seen {
 }
 
 impl Vault {
+    /// Checks the whole vault. Damage is part of the report; fails only if the check itself cannot go on.
     pub fn fsck(&self, how: Thoroughness, meter: &Meter) -> Result<Report> {
         let _pin = self.backend().pin()?;
         let mut report = Report::default();

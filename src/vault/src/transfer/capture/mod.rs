@@ -34,30 +34,47 @@ use crate::page::DirRef;
 use crate::path_set::PathSet;
 use crate::{Advance, Batch, Committed, Result, Vault, VaultError, threads};
 
+/// Why changes cannot be captured from the upper directory of an overlay.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
+    /// A file changed while it was read.
     #[error("{path} changed while it was captured: something still writes to the upper")]
-    NotQuiet { path: TreePath },
+    NotQuiet {
+        /// The path in the upper.
+        path: TreePath,
+    },
+    /// A pattern of what is excluded is invalid.
     #[error("{pattern:?} is not a pattern")]
     BadExclude {
+        /// The pattern.
         pattern: String,
+        /// What is wrong with it.
         #[source]
         source: ignore::Error,
     },
+    /// A failure of the file system in the upper.
     #[error("cannot {operation} {path} in the upper")]
     Io {
+        /// What was attempted, such as `open`.
         operation: &'static str,
+        /// The path in the upper.
         path: TreePath,
+        /// What the kernel said.
         #[source]
         source: std::io::Error,
     },
+    /// A failure in the journal of modes.
     #[error("cannot {operation} the journal of modes {}", path.display())]
     Journal {
+        /// What was attempted, such as `write`.
         operation: &'static str,
+        /// The file of the journal.
         path: PathBuf,
+        /// What the kernel said.
         #[source]
         source: std::io::Error,
     },
+    /// The capture was stopped through its [`Meter`].
     #[error("the capture was interrupted")]
     Interrupted,
 }
@@ -108,10 +125,17 @@ pub enum Times {
     AsWritten,
     /// What was written at `since` or later has the time `to`, in the upper too: as a layer it shows what the version
     /// has. What has the time that the base has there was not written.
-    Fixed { since: FileTime, to: FileTime },
+    Fixed {
+        /// Files that were written from then on get the time `to`.
+        since: FileTime,
+        /// The time they get.
+        to: FileTime,
+    },
 }
 
+/// How changes are captured.
 pub struct CaptureOptions<'a> {
+    /// How the upper marks deleted entries.
     pub kind: UpperKind,
     /// What is never versioned, as lines of an ignore file in the root; they win over every such file.
     pub exclude: &'a [String],
@@ -121,22 +145,27 @@ pub struct CaptureOptions<'a> {
     pub file_bytes_max: u64,
     /// Values that nothing may hold which is captured.
     pub secrets: &'a Secrets,
+    /// What modification times the version gets.
     pub times: Times,
     /// Where modes are noted that have to be changed for a while; on a file system that outlives a crash of the
     /// process. A journal that is there is of an earlier capture of the same upper, and is finished.
     pub modes_journal: &'a Path,
+    /// Counts what is read, and stops the capture.
     pub meter: &'a Meter,
 }
 
 /// A path of the upper that is not in the edits, and why. What lies beneath it is not named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
+    /// The path in the workspace.
     pub path: TreePath,
+    /// Why it was left out.
     pub reason: LeftOutReason,
     /// Whether the edits take away what the base has there.
     pub base_is_gone: bool,
 }
 
+/// Why a path was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeftOutReason {
     /// A socket or a device: nothing a vault can keep.
@@ -152,7 +181,12 @@ pub enum LeftOutReason {
     /// It belongs to somebody else, who does not let it be read.
     NoPermission,
     /// A file beyond what a version can hold. What the base has there stays.
-    TooLarge { size: u64, max: u64 },
+    TooLarge {
+        /// Bytes of the file.
+        size: u64,
+        /// The most bytes that are kept.
+        max: u64,
+    },
     /// A directory beyond the levels a version can hold.
     TooDeep,
     /// It holds the value of the secret of this name, in its content, name, target or attributes. What the base has
@@ -216,7 +250,9 @@ pub struct Captured<'v> {
     pub left_out: Vec<LeftOut>,
     /// Ignore files with lines that are no patterns; those lines were not applied.
     pub bad_ignore_files: Vec<TreePath>,
+    /// Files whose content was read.
     pub files_read: u64,
+    /// Bytes of those files.
     pub bytes_read: u64,
     /// Nothing is swept until the version is committed.
     _pin: Guard,

@@ -17,7 +17,9 @@ use crate::{Result, Transaction, Vault, VaultError, threads};
 /// What is whole again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Healed {
+    /// Blobs that were missing or damaged.
     pub blobs: HashSet<BlobId>,
+    /// Pages that were missing or damaged.
     pub trees: HashSet<TreeId>,
 }
 

@@ -38,43 +38,84 @@ use crate::{
     Advance, Batch, Committed, Result, Vault, VaultError, When, edit, links, require_version, threads, tree,
 };
 
+/// Why a directory cannot be imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
+    /// The path is not a directory.
     #[error("cannot import {}: it is not a directory", path.display())]
-    NotADirectory { path: PathBuf },
+    NotADirectory {
+        /// The path.
+        path: PathBuf,
+    },
+    /// There is nothing at the path.
     #[error("there is no directory {}", path.display())]
-    NoDirectory { path: PathBuf },
+    NoDirectory {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A file or directory cannot be read.
     #[error("no permission to read {path}")]
-    NoPermission { path: TreePath },
+    NoPermission {
+        /// The path.
+        path: TreePath,
+    },
+    /// A file or directory was removed while the import ran.
     #[error("{path} vanished during the import")]
-    Vanished { path: TreePath },
+    Vanished {
+        /// The path.
+        path: TreePath,
+    },
+    /// A file is larger than a version can hold.
     #[error("{path} is {size} bytes long; at most {FILE_BYTES_MAX} can be kept")]
-    TooLarge { path: TreePath, size: u64 },
+    TooLarge {
+        /// The path.
+        path: TreePath,
+        /// Bytes of the file.
+        size: u64,
+    },
+    /// A file changed each time it was read.
     #[error("{path} kept changing while it was read")]
-    Torn { path: TreePath },
+    Torn {
+        /// The path.
+        path: TreePath,
+    },
+    /// A path has too many components or bytes.
     #[error(
         "{} is {} levels deep and has {} bytes; at most {DEPTH_MAX} and {PATH_BYTES_MAX} are allowed",
         shorten(&path.to_string()), path.depth(), path.as_bytes().len()
     )]
-    TooDeep { path: TreePath },
+    TooDeep {
+        /// The path.
+        path: TreePath,
+    },
+    /// A line of an ignore file is not a pattern.
     #[error("the ignore file {path} has a bad pattern")]
     BadIgnore {
+        /// The ignore file.
         path: TreePath,
+        /// What is wrong with the line.
         #[source]
         source: ignore::Error,
     },
+    /// A pattern in [`ImportOptions::exclude`] is invalid.
     #[error("a pattern of what is excluded is none")]
     BadExclude {
+        /// What is wrong with it.
         #[source]
         source: ignore::Error,
     },
+    /// Any other failure of the file system.
     #[error("cannot {operation} {path}")]
     Io {
+        /// What was attempted, such as `open`.
         operation: &'static str,
+        /// The path inside the directory.
         path: TreePath,
+        /// What the kernel said.
         #[source]
         source: std::io::Error,
     },
+    /// The import was stopped through its [`Meter`].
     #[error("the import was interrupted")]
     Interrupted,
 }
@@ -139,34 +180,43 @@ fn is_ignore_file(path: &TreePath) -> bool {
 /// What to do about files that vanish, cannot be read, or do not hold still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnTrouble {
+    /// Fail the whole import; no version is added.
     Fail,
     /// Go on, and name them in the report.
     KeepGoing,
 }
 
+/// How a directory is imported.
 pub struct ImportOptions<'a> {
+    /// What happens when a path cannot be read as it is.
     pub on_trouble: OnTrouble,
     /// Where the stat cache of this directory lies; without it every file is read.
     pub stat_cache: Option<&'a Path>,
     /// What is never versioned, as lines of an ignore file in the root.
     pub exclude: &'a [String],
+    /// Counts what is read, and stops the import.
     pub meter: &'a Meter,
 }
 
 /// A path that is not in the version as it was on the host, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
+    /// The path inside the directory.
     pub path: TreePath,
+    /// What is wrong with it.
     pub reason: TroubleReason,
 }
 
+/// Why a path is not in the version as it was on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TroubleReason {
     /// A socket or a device: nothing a vault can keep.
     Special(&'static str),
+    /// It was removed while the import ran; it is not in the version.
     Vanished,
     /// Kept as it was last read.
     Torn,
+    /// It cannot be read; it is not in the version.
     NoPermission,
     /// The disk or its file system fails at it.
     Unreadable,
@@ -193,18 +243,24 @@ impl std::fmt::Display for TroubleReason {
 /// What a scan of a directory found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scanned {
+    /// Files whose content was read, not known from the stat cache.
     pub files_read: u64,
+    /// Bytes of those files.
     pub bytes_read: u64,
     /// Blobs that were damaged in the vault and are whole again, since this import had their content.
     pub mended: u64,
+    /// Paths that are not in the version as they were on the host.
     pub troubles: Vec<Trouble>,
     /// Set when the import was good but its stat cache could not be kept: the next one reads every file.
     pub cache_unsaved: Option<String>,
 }
 
+/// A directory that became a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
+    /// The version that the directory became.
     pub committed: Committed,
+    /// What the scan found.
     pub scanned: Scanned,
 }
 

@@ -30,6 +30,7 @@ pub enum KeptUpper {
     Not(NotKept),
 }
 
+/// Why an upper was not kept as a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotKept {
     /// The stack it lay over shows the tree already.

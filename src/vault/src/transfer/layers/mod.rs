@@ -43,6 +43,7 @@ const TURNS_MAX: u32 = 100;
 pub struct Stack {
     /// Topmost first; the last is a base.
     pub dirs: Vec<PathBuf>,
+    /// What was written for this call.
     pub made: Made,
     /// What it shows.
     tree: TreeId,
