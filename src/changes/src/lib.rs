@@ -1,4 +1,23 @@
 //! What a run changed: counted, shown, and applied to the directory it was made for.
+//!
+//! This crate never runs a command, and writes to the directory in [`apply`] only.
+//!
+//! ```
+//! use avfs_changes::{HostUse, runs_on_host};
+//! use avfs_types::clock::FileTime;
+//! use avfs_types::path::TreePath;
+//! use avfs_vault::page::{Node, SymlinkNode};
+//!
+//! // A hook that git would execute once it is applied.
+//! let hook = TreePath::parse(b".git/hooks/pre-commit")?;
+//! let node = Node::Symlink(SymlinkNode {
+//!     mtime: FileTime::default(),
+//!     target: b"../../hook.sh".to_vec(),
+//!     link: None,
+//! });
+//! assert!(matches!(runs_on_host(&hook, &node), Some((HostUse::Executed, _))));
+//! # Ok::<(), avfs_types::path::PathError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod apply;

@@ -1,7 +1,33 @@
-//! What a command may reach through its proxy: how its requests are read, and what is said to them.
+//! What a command may reach through its proxy: how its requests are read, and how they are judged.
 //!
 //! Pure: bytes and addresses in, a verdict out. Nothing here opens a socket, looks a name up or reads a clock; the
 //! only way to an address to dial leads through [`route`].
+//!
+//! ```
+//! use std::convert::Infallible;
+//! use std::net::IpAddr;
+//!
+//! use avfs_egress::{Outside, Target, route};
+//! use avfs_request::AllowList;
+//!
+//! struct Names;
+//! impl Outside for Names {
+//!     type Error = Infallible;
+//!     fn resolve(&self, _name: &str) -> Result<Vec<IpAddr>, Infallible> {
+//!         Ok(vec![IpAddr::from([93, 184, 215, 14])])
+//!     }
+//!     fn own_addresses(&self) -> Result<Vec<IpAddr>, Infallible> {
+//!         Ok(Vec::new())
+//!     }
+//! }
+//!
+//! let list = AllowList::parse("example.com")?;
+//! let allowed = Target::parse(b"example.com:443", None)?;
+//! assert_eq!(route(&list, &allowed, &Names).unwrap().addresses().count(), 1);
+//! let other = Target::parse(b"example.org:443", None)?;
+//! assert!(route(&list, &other, &Names).is_err());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod address;

@@ -1,6 +1,18 @@
 //! One run from request to result: where it stands, its permission, its sandbox, and the version it becomes.
 //!
-//! Never starts a process itself: that is the launcher's work.
+//! This crate never starts a process: that is the work of a [`Launcher`].
+//!
+//! ```
+//! use avfs_engine::ProxyExecutionState as State;
+//!
+//! // The steps of a run. A command is never executed before the policy has decided.
+//! let mut state = State::Validating;
+//! for next in [State::Resolving, State::Deciding, State::Checkpointing, State::Mounting, State::Executing] {
+//!     state.become_next(next);
+//! }
+//! assert!(state.may_become(State::Capturing));
+//! assert!(!State::Validating.may_become(State::Executing));
+//! ```
 #![forbid(unsafe_code)]
 
 mod aliases;

@@ -1,8 +1,23 @@
-//! A leaf: what the library asks of the host, mostly of its file system, by file descriptor and beneath a
-//! directory.
+//! What avfs asks of the host, mostly of its file system: by file descriptor, and beneath a directory.
 //!
-//! Nothing here knows of vaults. Nothing here follows a symbolic link that somebody else may have planted, but in
+//! This crate knows nothing of vaults. It never follows a symbolic link that somebody else may have planted, except in
 //! paths that the caller names whole: a vault's own, and those of its locks.
+//!
+//! ```
+//! use std::os::fd::AsFd;
+//!
+//! use avfs_hostfs::{beneath, make};
+//! use rustix::fs::OFlags;
+//!
+//! let dir = tempfile::tempdir()?;
+//! std::os::unix::fs::symlink("/etc", dir.path().join("link"))?;
+//! let root = beneath::open_root(dir.path())?;
+//! make::file(root.as_fd(), b"file", 0o600)?;
+//!
+//! assert!(beneath::open(root.as_fd(), b"file", OFlags::RDONLY).is_ok());
+//! assert!(beneath::open(root.as_fd(), b"link/passwd", OFlags::RDONLY).is_err());
+//! # Ok::<(), std::io::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod beneath;

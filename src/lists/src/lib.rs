@@ -1,4 +1,24 @@
 //! Command lists: read, run in order or beside each other, recorded, replayed and searched.
+//!
+//! This crate never starts a command itself: its callers bring what does. A list is checked whole before the first
+//! command runs.
+//!
+//! ```
+//! use avfs_lists::list::ListFile;
+//!
+//! let dir = tempfile::tempdir()?;
+//! let path = dir.path().join("commands.jsonl");
+//! std::fs::write(
+//!     &path,
+//!     r#"{"id": "build", "command": ["make"]}
+//!        {"needs": ["build"], "command": ["make", "test"]}"#,
+//! )?;
+//!
+//! let list = ListFile::open(&path, dir.path())?;
+//! assert_eq!((list.len(), list.id(0), list.id(1)), (2, "build", "2"));
+//! assert_eq!(list.needs(1), [0], "the second command waits for the first");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod batch;

@@ -1,7 +1,37 @@
-//! What may be run: what a command is found to do, and what the rules say of it.
+//! What may run: what a command does as far as its text shows it, and what the rules say of it.
 //!
 //! Pure: nothing here looks at files, the environment, the clock or processes, so that the same request always
 //! gets the same decision.
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use avfs_policy::{Action, Asked, Category, Policy};
+//! use avfs_request::ExecutionRequest;
+//! use avfs_types::CommandLine;
+//!
+//! let request = ExecutionRequest::of(CommandLine::Shell("ls | wc -l".into()));
+//! let workspace = Path::new("/work");
+//! let asked = Asked {
+//!     command: &request.command,
+//!     fork: None,
+//!     cwd: workspace,
+//!     workspace,
+//!     project: workspace,
+//!     home: None,
+//!     net: &request.net,
+//!     confinement: request.confinement,
+//!     profile: request.profile,
+//!     timeout: request.timeout,
+//!     rw: &[],
+//!     secrets: &[],
+//!     variables: &[],
+//!     openings: &[],
+//! };
+//! let decision = Policy::builtin().decide(&asked);
+//! assert_eq!(decision.action, Action::Allow);
+//! assert!(decision.categories.contains(Category::ReadOnly));
+//! ```
 #![forbid(unsafe_code)]
 
 mod caps;

@@ -1,6 +1,15 @@
-//! From what the library knows to what is printed as JSON: one function for each wire type.
+//! From what the other crates return to what is printed as JSON: one function for each wire type.
 //!
-//! The wire types themselves are in `avfs-wire`, which knows nothing of vaults and runs.
+//! The wire types themselves are in `avfs-wire`, which knows nothing of vaults and runs. Nothing here prints.
+//!
+//! ```
+//! use avfs_request::{EnforcedLimit, LimitKind, Mechanism};
+//!
+//! let held = EnforcedLimit { kind: LimitKind::Memory, value: 1 << 30, mechanism: Mechanism::Cgroup2 };
+//! let json = serde_json::to_value(avfs_present::limit(&held))?;
+//! assert_eq!(json, serde_json::json!({ "limit": "memory", "value": 1 << 30, "mechanism": "cgroup2" }));
+//! # Ok::<(), serde_json::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod approvals;

@@ -1,6 +1,19 @@
 //! What a run asks for: command, limits, network, environment, secrets; and the settings that say it.
 //!
-//! Never decides whether a request may run: that is `avfs-policy`.
+//! This crate never decides whether a request may run: that is `avfs-policy`.
+//!
+//! ```
+//! use avfs_request::NetMode;
+//! use avfs_request::request_file::RequestFile;
+//! use avfs_types::CommandLine;
+//!
+//! let file = RequestFile::parse(br#"{"schema_version": 1, "command": ["make", "test"]}"#)?;
+//! assert_eq!(file.command_line()?, CommandLine::Argv(vec!["make".into(), "test".into()]));
+//!
+//! let net: NetMode = "allow=crates.io,10.0.0.1:8080".parse()?;
+//! assert_eq!(net.kind(), "allow");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod choices;

@@ -1,7 +1,15 @@
 //! What the seccomp profiles refuse, and why: one table, from which the filters are built and which
 //! `avfs doctor --explain-denials` prints.
 //!
-//! A crate of its own, because the runner's build script compiles the filters from it.
+//! A crate of its own, because the runner's build script compiles the filters from it. It never installs a filter.
+//!
+//! ```
+//! use avfs_seccomp::{Answer, REFUSALS};
+//!
+//! let mounts = REFUSALS.iter().find(|refusal| refusal.calls.contains(&"mount")).unwrap();
+//! assert_eq!(mounts.answer, Answer::NotPermitted);
+//! assert_eq!(mounts.answer.name(), "EPERM");
+//! ```
 #![forbid(unsafe_code)]
 
 /// Calls that are refused for one reason.
