@@ -1,7 +1,7 @@
 //! Text from outside as it may be printed: control, bidirectional and invisible characters become visible escapes.
 //!
 //! The one home of this. File names, messages, commands and settings may be hostile; what prints them writes whole
-//! lines through [`line`], whole texts through [`Text`] and JSON through [`json_line`].
+//! lines through [`line()`], whole texts through [`Text`] and JSON through [`json_line`].
 
 use std::borrow::Cow;
 use std::ffi::OsString;

@@ -26,7 +26,7 @@ pub enum Block {
     End,
 }
 
-/// A file as blocks of [`BLOCK_BYTES`], the last one shorter.
+/// A file as blocks of 64 KiB, the last one shorter.
 pub trait Blocks: Send {
     /// The next block. Fills `buffer` with data, unless a hole or the end comes.
     fn next(&mut self, buffer: &mut [u8]) -> io::Result<Block>;

@@ -1,6 +1,6 @@
 //! Hardlink groups: the names of one file share an id that only depends on which names they are.
 //!
-//! An edit may take a name out of a group; [`settle`] gives what is left of it the id it would have had
+//! An edit may take a name out of a group; `settle` gives what is left of it the id it would have had
 //! from the start, so that equal trees stay equal.
 
 use std::collections::{BTreeMap, HashMap};

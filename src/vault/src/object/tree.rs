@@ -86,7 +86,7 @@ pub(crate) fn dir(pages: &dyn Pages, id: &TreeId) -> Result<Dir> {
     whole(pages, top(pages, id)?, &mut Err)
 }
 
-/// As [`open`], with all its entries, but for those of pages that cannot be read where `tolerate` lets that pass.
+/// A directory with all its entries. Those of pages that cannot be read are left out where `tolerate` allows it.
 pub fn open_whole(
     pages: &dyn Pages,
     dir: &DirRef,

@@ -33,8 +33,13 @@ pub struct FindArgs {
     /// Where to look
     #[arg(default_value = "", hide_default_value = true, value_parser = tree_path())]
     path: TreePath,
-    /// The last name matches this pattern (*, ?, [abc], {a,b})
-    #[arg(long, value_name = "GLOB", value_parser = parse_glob)]
+    // Not a doc comment, where the brackets would be a link.
+    #[arg(
+        long,
+        value_name = "GLOB",
+        value_parser = parse_glob,
+        help = "The last name matches this pattern (*, ?, [abc], {a,b})"
+    )]
     name: Option<GlobMatcher>,
     /// What it is: f(ile), d(irectory), l(ink), p(ipe)
     #[arg(long = "type", value_name = "KIND")]

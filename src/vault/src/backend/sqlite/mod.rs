@@ -61,7 +61,7 @@ pub struct SqliteBackend {
 }
 
 impl SqliteBackend {
-    /// Makes an empty store. The file appears under `path` only with [`SqliteBackend::publish`].
+    /// Makes an empty store in a new file. Fails if there is a file at `path`.
     pub fn create(path: &Path, options: OpenOptions) -> Result<Self> {
         Self::make_file(path)?;
         Self::create_in(path, options)

@@ -1,6 +1,6 @@
 //! From a directory of the host to a version: only what changed is read, nothing outside is followed.
 //!
-//! [`scan`] looks at every directory in parallel and has changed files read ([`files`]); [`build`] makes
+//! `scan` looks at every directory in parallel and has changed files read (`files`); `build` makes
 //! trees of what was found, from the bottom up; then one transaction makes the version.
 
 pub(crate) mod build;
