@@ -34,6 +34,8 @@ mod result_cache;
 mod run;
 mod session;
 mod state;
+#[cfg(test)]
+mod tests;
 mod view;
 mod workspace;
 mod workspace_root;

@@ -1,0 +1,119 @@
+//! A launcher that starts nothing: a script writes what a command would have written, and says how it ended.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use avfs_request::Confined;
+use avfs_types::diagnose::Diagnose;
+
+use crate::launcher::{
+    Completion, Connections, Exit, LaunchError, LaunchPlan, Launcher, Refused, UpperPlace, Usage, ViewStep,
+    WorkspaceMount,
+};
+
+/// What one launch does, given the directory that the command's writes go to.
+type Script = Box<dyn FnOnce(&Path) -> Result<Completion, LaunchError>>;
+
+/// Takes one script a launch, in order.
+#[derive(Default)]
+pub struct ScriptedLauncher {
+    scripts: RefCell<VecDeque<Script>>,
+    /// How the workspace was mounted, launch by launch.
+    pub mounts: RefCell<Vec<WorkspaceMount>>,
+}
+
+impl ScriptedLauncher {
+    pub fn then(self, script: impl FnOnce(&Path) -> Result<Completion, LaunchError> + 'static) -> Self {
+        self.scripts.borrow_mut().push_back(Box::new(script));
+        self
+    }
+
+    /// A command that writes files and exits with 0.
+    pub fn writing(self, files: &'static [(&'static str, &'static str)]) -> Self {
+        self.then(move |upper| {
+            files.iter().for_each(|(name, text)| std::fs::write(upper.join(name), text).unwrap());
+            Ok(exited(0))
+        })
+    }
+
+    /// A launch that the host refuses.
+    pub fn refusing(self, refused: Refused) -> Self {
+        self.then(move |_| Err(LaunchError { refused, exit_code: 121, error: Box::new(NoSandbox) }))
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the host refuses a piece of the sandbox")]
+struct NoSandbox;
+
+impl Diagnose for NoSandbox {
+    fn code(&self) -> &'static str {
+        "sandbox.test"
+    }
+
+    fn hint(&self) -> Option<String> {
+        None
+    }
+}
+
+/// A command that ended with this code, and did nothing else.
+pub fn exited(code: u8) -> Completion {
+    Completion {
+        exit: Exit::Code(code),
+        timed_out: false,
+        stdout: None,
+        stderr: None,
+        usage: Usage::default(),
+        mounting: Duration::ZERO,
+        executing: Duration::ZERO,
+        memory: None,
+        undelivered: None,
+        confined: Confined::NOTHING,
+        limits: Vec::new(),
+        stopped_by: None,
+        limits_reached: Vec::new(),
+        signalled: false,
+        connections: Connections::default(),
+        refused_calls: Vec::new(),
+    }
+}
+
+fn mount(plan: &LaunchPlan) -> WorkspaceMount {
+    let mount =
+        |step: &ViewStep| if let ViewStep::Workspace(mount) = step { Some(mount.clone()) } else { None };
+    plan.view.iter().find_map(mount).unwrap()
+}
+
+/// Where what is written to the workspace goes.
+fn written_to(mount: &WorkspaceMount) -> PathBuf {
+    match mount {
+        WorkspaceMount::Overlay { upper: UpperPlace::Disk { dir }, .. } => dir.join("upper"),
+        WorkspaceMount::Copy { source, .. } => source.clone(),
+        WorkspaceMount::Overlay { upper: UpperPlace::Memory { .. }, .. } => panic!("scripts write to disk"),
+        WorkspaceMount::ReadOnly { .. } => panic!("nothing can be written"),
+    }
+}
+
+impl Launcher for ScriptedLauncher {
+    fn launch(
+        &self,
+        plan: &LaunchPlan,
+        meanwhile: &mut dyn FnMut(),
+        started: &mut dyn FnMut(),
+    ) -> Result<Completion, LaunchError> {
+        let mount = mount(plan);
+        let upper = written_to(&mount);
+        self.mounts.borrow_mut().push(mount);
+        meanwhile();
+        let script = self.scripts.borrow_mut().pop_front().expect("a script for each launch");
+        let completion = script(&upper)?;
+        started();
+        Ok(completion)
+    }
+
+    fn wait_until_gone(&self) {}
+
+    fn take_signals(&self) {}
+}
