@@ -13,19 +13,20 @@ use avfs_types::clock::{FileTime, Timestamp};
 use avfs_types::ids::VersionId;
 use avfs_types::path::TreePath;
 use avfs_types::secrets::Secrets;
-use avfs_vault::backend::{Life, RunRecord, RunState};
+use avfs_vault::backend::{RunRecord, RunState};
 use avfs_vault::capture::{CaptureOptions, Captured, LeftOut, Times, UpperKind};
 use avfs_vault::chunk::FILE_BYTES_MAX;
 use avfs_vault::edit::Edits;
 use avfs_vault::import::Imported;
 use avfs_vault::memo::Memo;
 use avfs_vault::page::DirRef;
-use avfs_vault::run::{LandedRun, Landing, RunLanding, Told};
+use avfs_vault::run::{LandedRun, Told};
 use avfs_vault::version::full_root_of;
 use avfs_vault::{Batch, Vault, VaultError};
 
 use crate::checkpoint::CheckpointService;
 use crate::error::ExecuteError;
+use crate::finished::{FinishedRun, LandsOn};
 use crate::journal;
 use crate::launcher::{Completion, ConnectionVerdict, Exit};
 use crate::mount_session::{MountSession, SessionError};
@@ -229,14 +230,13 @@ impl ProxyRuntime<'_> {
                 let gone = dropped || (untouched && Self::may_be_trace(run, &captured));
                 let edits = if gone { &none } else { &captured.edits };
                 let memo = remember(run, &mut record, &left_out, told.violation.is_some())?;
-                let landing = self.landing(run, edits, Some(before));
-                let landing = self.run_landing(run, landing, edits, record, told.as_told(), memo);
-                (vault.land_run(landing, captured.batch)?, left_out)
+                let finished = self.finished(run, record, edits, Some(before), told.as_told(), memo);
+                (finished.land(vault, captured.batch)?, left_out)
             }
             (Some(_) | None, _) => {
                 let memo = remember(run, &mut record, &[], false)?;
-                let landing = self.run_landing(run, Landing::RecordOnly, &none, record, told.as_told(), memo);
-                (vault.land_run(landing, Batch::new(vault)?)?, Vec::new())
+                let finished = self.finished(run, record, &none, None, told.as_told(), memo);
+                (finished.land(vault, Batch::new(vault)?)?, Vec::new())
             }
         };
         run.phases.commit = committing.elapsed();
@@ -298,44 +298,31 @@ impl ProxyRuntime<'_> {
         opened.map_err(as_input)
     }
 
-    pub(super) fn landing<'l>(&self, run: &'l Run, edits: &Edits, before: Option<&Before>) -> Landing<'l> {
-        let Some(before) = before.filter(|_| !edits.is_empty()) else { return Landing::RecordOnly };
-        let base = before.version;
-        match &run.request.fork {
-            ForkChoice::Persistent { .. } => Landing::Fork { name: &run.fork, base },
-            ForkChoice::Ephemeral { .. } => {
-                let expires_at = self.site.vault.now().plus_seconds(self.site.expires_seconds);
-                Landing::NewFork {
-                    name: &run.fork,
-                    base,
-                    parent: &run.parent,
-                    life: Life::Ephemeral { expires_at },
-                }
-            }
-        }
-    }
-
-    pub(super) fn run_landing<'l>(
+    pub(super) fn finished<'l>(
         &self,
         run: &'l Run,
-        landing: Landing<'l>,
-        edits: &'l Edits,
         record: RunRecord,
+        edits: &'l Edits,
+        before: Option<&Before>,
         told: Told<'l>,
         memo: Option<Memo>,
-    ) -> RunLanding<'l> {
+    ) -> FinishedRun<'l> {
         let checkpoints =
             CheckpointService { mode: run.request.checkpoint, keep: self.site.checkpoints_keep };
-        let labels = checkpoints.labels(run.decision.action, &run.id);
-        RunLanding {
-            landing,
+        FinishedRun {
+            record,
             edits,
+            base: before.map(|before| before.version),
+            lands_on: match &run.request.fork {
+                ForkChoice::Persistent { .. } => LandsOn::Fork,
+                ForkChoice::Ephemeral { .. } => {
+                    LandsOn::NewFork { parent: &run.parent, expires_seconds: self.site.expires_seconds }
+                }
+            },
             message: &run.message,
-            checkpoint_before: labels.before,
-            checkpoint_after: labels.after,
+            labels: checkpoints.labels(run.decision.action, &run.id),
             checkpoints_keep: checkpoints.keep,
             memo,
-            record,
             item: run.request.item.as_ref(),
             told,
         }
@@ -347,21 +334,11 @@ impl ProxyRuntime<'_> {
             Exit::Signal(signal) => (None, Some(signal)),
         };
         RunRecord {
-            seq: 0,
-            id: run.id.clone(),
-            fork: run.fork.clone(),
-            state: RunState::Completed,
             version_before: before.map(|before| before.version),
-            version_after: None,
-            started_at: run.started_at,
-            ended_at: Some(self.site.vault.now()),
             exit_code,
             signal,
-            applied_at: None,
-            discarded_at: None,
-            request: journal::request(&run.request, self.site.vault.path()),
-            decision: journal::decision(&run.decision, run.approval.as_ref()),
             result: journal::result(&ended.completion, &run.phases, bytes_written, None),
+            ..self.not_run(run, RunState::Completed)
         }
     }
 

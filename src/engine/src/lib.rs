@@ -21,6 +21,7 @@ mod checkpoint;
 mod conclude;
 mod discover;
 mod error;
+mod finished;
 pub mod journal;
 mod launcher;
 mod net_offer;

@@ -22,6 +22,7 @@ use avfs_vault::materialize::BaseCache;
 use avfs_vault::meter::Meter;
 use avfs_vault::{Vault, VaultError};
 
+use crate::checkpoint::CheckpointService;
 use crate::conclude::VaultIdentity;
 use crate::error::ExecuteError;
 use crate::journal;
@@ -346,6 +347,8 @@ impl ProxyRuntime<'_> {
     fn session_record(&self, run: &Run, hidden: &[TreePath]) -> SessionRecord {
         let (site, request) = (self.site, &run.request);
         let told = run.told();
+        let checkpoints = CheckpointService { mode: request.checkpoint, keep: site.checkpoints_keep };
+        let labels = checkpoints.labels(run.decision.action, &run.id);
         SessionRecord {
             run: run.id.to_string(),
             vault_id: site.vault_id.clone(),
@@ -367,6 +370,11 @@ impl ProxyRuntime<'_> {
                 SecretsInFiles::Allowed => Vec::new(),
             },
             item: request.item.as_ref().map(|item| (item.batch.to_string(), item.number)),
+            checkpoints: (
+                labels.before.map(|name| name.to_string()),
+                labels.after.map(|name| name.to_string()),
+            ),
+            checkpoints_keep: site.checkpoints_keep.to_string(),
             clock_fixed: request.clock.map(|clock| clock.to_string()),
             request: journal::request(request, site.vault.path()),
             decision: journal::decision(&run.decision, run.approval.as_ref()),

@@ -150,9 +150,8 @@ impl ProxyRuntime<'_> {
             ..self.not_run(&run, RunState::Completed)
         };
         let told = run.told();
-        let landing = self.landing(&run, &edits, Some(&before));
-        let landing = self.run_landing(&run, landing, &edits, record, told.as_told(), None);
-        let landed = vault.land_run(landing, Batch::new(vault)?)?;
+        let finished = self.finished(&run, record, &edits, Some(&before), told.as_told(), None);
+        let landed = finished.land(vault, Batch::new(vault)?)?;
         // What follows may wait for a sweep.
         drop(pin);
         run.phases.commit = committing.elapsed();

@@ -11,22 +11,24 @@ use avfs_request::SecretsInFiles;
 use avfs_types::KeepCount;
 use avfs_types::clock::Timestamp;
 use avfs_types::diagnose::Diagnose;
-use avfs_types::ids::{ForkName, RunPrefix, VersionId, from_hex};
+use avfs_types::ids::{BatchItem, ForkName, RunPrefix, VersionId, from_hex};
 use avfs_types::path::TreePath;
 use avfs_types::secrets::Secrets;
-use avfs_vault::backend::{Life, RunRecord, RunState};
+use avfs_vault::backend::{RunRecord, RunState};
 use avfs_vault::capture::{CaptureOptions, LeftOut};
 use avfs_vault::chunk::FILE_BYTES_MAX;
 use avfs_vault::edit::Edits;
 use avfs_vault::import::{ImportOptions, OnTrouble};
 use avfs_vault::meter::Meter;
-use avfs_vault::run::{LandedRun, Landing, RunLanding, Told};
+use avfs_vault::run::{LandedRun, Told};
 use avfs_vault::version::full_root_of;
 use avfs_vault::{Batch, Vault, VaultError, require_version};
 
 use super::mount_session::{MountSession, RECORD, ScratchDir, SessionError};
 use super::session_record::{SessionOutcome, SessionRecord};
+use crate::checkpoint::Labels;
 use crate::conclude::times;
+use crate::finished::{FinishedRun, LandsOn};
 use crate::journal;
 use crate::launcher::Exit;
 use crate::orphans::stood_at;
@@ -245,42 +247,27 @@ impl Recovery {
             meter: &meter,
         };
         let captured = vault.capture(upper.as_fd(), &root, &options)?;
-        let fork = record.fork()?;
-        let main = ForkName::main();
         let violation = match record.looks_only {
             true => read_only_check::violation(&read_only_check::touched(vault, &root, &captured)?),
             false => None,
         };
         let dropped = violation.is_some() && record.drops_violations;
-        let landing = if captured.edits.is_empty() || dropped {
-            Landing::RecordOnly
-        } else if record.ephemeral {
-            let expires_at = vault.now().plus_seconds(record.expires_seconds);
-            Landing::NewFork {
-                name: &fork,
-                base: before,
-                parent: &main,
-                life: Life::Ephemeral { expires_at },
-            }
-        } else {
-            Landing::Fork { name: &fork, base: before }
-        };
         let mut run = run_record(&record, Some(&outcome), RunState::Completed, Some(before))?;
         run.discarded_at = Some(vault.now()).filter(|_| dropped);
-        let item = record.item();
-        let landing = RunLanding {
-            landing,
-            edits: &captured.edits,
-            message: &record.message,
-            checkpoint_before: None,
-            checkpoint_after: None,
-            checkpoints_keep: KeepCount::DEFAULT,
-            memo: None,
-            record: run,
-            item: item.as_ref(),
+        let (none, main, item) = (Edits::new(), ForkName::main(), record.item());
+        let finished = FinishedRun {
+            edits: if dropped { &none } else { &captured.edits },
+            base: Some(before),
+            lands_on: match record.ephemeral {
+                true => LandsOn::NewFork { parent: &main, expires_seconds: record.expires_seconds },
+                false => LandsOn::Fork,
+            },
+            labels: record.labels(),
+            checkpoints_keep: record.checkpoints_keep(),
             told: Told { violation: violation.as_deref(), ..record.told() },
+            ..unchanged(run, &record, &none, item.as_ref())
         };
-        let landed = vault.land_run(landing, captured.batch)?;
+        let landed = finished.land(vault, captured.batch)?;
         let left_out = captured.left_out;
         session.captured()?;
         Ok(Recovered { landed, left_out })
@@ -331,21 +318,30 @@ fn run_record(
 }
 
 /// One row, and nothing else.
-fn journal_only(vault: &Vault, record: RunRecord, session: &SessionRecord) -> avfs_vault::Result<LandedRun> {
-    let item = session.item();
-    let landing = RunLanding {
-        landing: Landing::RecordOnly,
-        edits: &Edits::new(),
+fn journal_only(vault: &Vault, run: RunRecord, session: &SessionRecord) -> avfs_vault::Result<LandedRun> {
+    let (none, item) = (Edits::new(), session.item());
+    unchanged(run, session, &none, item.as_ref()).land(vault, Batch::new(vault)?)
+}
+
+/// A run of which nothing but its row is kept.
+fn unchanged<'a>(
+    record: RunRecord,
+    session: &'a SessionRecord,
+    none: &'a Edits,
+    item: Option<&'a BatchItem>,
+) -> FinishedRun<'a> {
+    FinishedRun {
+        record,
+        edits: none,
+        base: None,
+        lands_on: LandsOn::Fork,
         message: &session.message,
-        checkpoint_before: None,
-        checkpoint_after: None,
+        labels: Labels { before: None, after: None },
         checkpoints_keep: KeepCount::DEFAULT,
         memo: None,
-        record,
-        item: item.as_ref(),
+        item,
         told: session.told(),
-    };
-    vault.land_run(landing, Batch::new(vault)?)
+    }
 }
 
 /// In a scratch: a run has tried in vain to finish it.

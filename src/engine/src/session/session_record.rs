@@ -7,11 +7,13 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use avfs_request::FixedClock;
+use avfs_types::KeepCount;
 use avfs_types::clock::Timestamp;
-use avfs_types::ids::{BatchId, BatchItem, ForkName, RunId, VersionId, from_hex};
+use avfs_types::ids::{BatchId, BatchItem, CheckpointName, ForkName, RunId, VersionId, from_hex};
 use avfs_vault::run::Told;
 
 use super::mount_session::{MountSession, SessionError, read_record_in};
+use crate::checkpoint::Labels;
 use crate::launcher::Exit;
 
 /// Before the command begins.
@@ -48,6 +50,11 @@ pub struct SessionRecord {
     /// The item of a batch that it is made for: the batch, and the item's number.
     #[serde(default)]
     pub item: Option<(String, u64)>,
+    /// The checkpoints that it gets if it changed something, and how many the fork keeps.
+    #[serde(default)]
+    pub checkpoints: (Option<String>, Option<String>),
+    #[serde(default)]
+    pub checkpoints_keep: String,
     /// The time that was the present for it.
     #[serde(default)]
     pub clock_fixed: Option<String>,
@@ -97,6 +104,17 @@ impl SessionRecord {
     #[must_use]
     pub fn told(&self) -> Told<'_> {
         Told { request: &self.message, decision: &self.told_decision, ..Told::default() }
+    }
+
+    #[must_use]
+    pub fn labels(&self) -> Labels {
+        let name = |name: &Option<String>| CheckpointName::parse(name.as_deref()?).ok();
+        Labels { before: name(&self.checkpoints.0), after: name(&self.checkpoints.1) }
+    }
+
+    #[must_use]
+    pub fn checkpoints_keep(&self) -> KeepCount {
+        self.checkpoints_keep.parse().unwrap_or(KeepCount::DEFAULT)
     }
 
     #[must_use]

@@ -209,5 +209,9 @@ fn what_cannot_be_captured_is_kept_and_recovered() {
     let row = bench.vault.read().unwrap().run(&id).unwrap().unwrap();
     assert_eq!(row.state, RunState::Completed);
     assert_eq!(bench.read(&row.fork, "kept"), "yes");
+    // With the checkpoints that it would have got by itself.
+    let made = bench.vault.read().unwrap().checkpoints_of_fork(&row.fork).unwrap();
+    let names: Vec<String> = made.iter().map(|it| it.name.to_string()).collect();
+    assert_eq!(names, [format!("before-{id}"), format!("run-{id}")]);
     assert!(Recovery::find(&scratch, &bench.vault).unwrap().runs.is_empty(), "recovered once");
 }
