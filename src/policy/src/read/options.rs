@@ -1,9 +1,10 @@
 //! Options of programs as data, and what of them stands in a command.
 
 use super::super::reading::Word;
-use super::found::{Call, Found, shown};
+use super::found::{Found, shown};
 use super::places::Place;
 use super::reader::Reader;
+use super::shell::Dialect;
 
 /// Whether an option has a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub enum Takes {
     Attached,
 }
 
-/// What an option, or a program without special ones, does.
+/// What an option, or a program without special ones, does. The text completes a sentence about it.
 #[derive(Clone, Copy)]
 pub enum Does {
     /// Nothing to speak of; it is there because of its value.
@@ -24,33 +25,39 @@ pub enum Does {
     Looks,
     /// Its value is a file that is written.
     Writes(&'static str),
+    /// As `Writes`; but after `|` or `!` the value is run by a shell.
+    Pipes(&'static str),
     Mutates(&'static str),
+    /// Changes what is in the working directory, which may be outside of the workspace.
+    Changes(&'static str),
     Destroys(&'static str),
     Networks(&'static str),
     Escapes(&'static str),
+    /// Only asks, but beyond the sandbox.
+    Reaches(&'static str),
     Talks(&'static str),
     /// Its value is run by a shell.
     RunsText(&'static str),
+    /// It cannot be told what is run.
+    Doubts(&'static str),
 }
 
 /// Names without dashes, separated by blanks; one letter is short.
 pub struct Opt(pub &'static str, pub Takes, pub Does);
 
-/// What becomes of the words that are no options.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Operands {
-    Ignored,
-    /// All are written to or removed.
-    Written,
-    /// The last of several is written to.
-    LastWritten,
+impl Opt {
+    fn is_named(&self, name: &str) -> bool {
+        lists(self.0, name)
+    }
+
+    pub fn has_effect(&self) -> bool {
+        !matches!(self.2, Does::Nothing | Does::Looks)
+    }
 }
 
-/// A program that can be told by its options.
-pub struct Spec {
-    pub base: &'static [Does],
-    pub opts: &'static [Opt],
-    pub operands: Operands,
+/// Whether a word is in a list of words separated by blanks.
+pub fn lists(list: &str, word: &str) -> bool {
+    list.split_ascii_whitespace().any(|known| known == word)
 }
 
 /// An option that was found, with its value.
@@ -79,12 +86,13 @@ pub enum Order {
 }
 
 impl<'c> Parsed<'c> {
-    pub fn has(&self, names: &[&str]) -> bool {
-        self.given.iter().any(|given| names.contains(&given.name))
+    /// Whether one of these was given; names are separated by blanks.
+    pub fn has(&self, names: &str) -> bool {
+        self.given.iter().any(|given| lists(names, given.name))
     }
 
-    pub fn value(&self, names: &[&str]) -> Option<&Word> {
-        self.given.iter().filter(|given| names.contains(&given.name)).find_map(|given| given.value.as_ref())
+    pub fn value(&self, names: &str) -> Option<&Word> {
+        self.given.iter().filter(|given| lists(names, given.name)).find_map(|given| given.value.as_ref())
     }
 }
 
@@ -184,7 +192,7 @@ fn cluster<'c>(text: &'c str, next: Option<&Word>, opts: &[Opt], parsed: &mut Pa
         let end = index + letter.len_utf8();
         let name = &text[index..end];
         let rest = &text[end..];
-        let takes = opts.iter().find(|opt| opt.0.split(' ').any(|known| known == name)).map(|opt| opt.1);
+        let takes = opts.iter().find(|opt| opt.is_named(name)).map(|opt| opt.1);
         match takes {
             Some(Takes::Value) if rest.is_empty() => {
                 parsed.given.push(Given { name, value: next.cloned() });
@@ -202,63 +210,32 @@ fn cluster<'c>(text: &'c str, next: Option<&Word>, opts: &[Opt], parsed: &mut Pa
 }
 
 /// The option a name stands for: long ones may be cut short as long as it is clear which is meant.
-fn find<'o>(opts: &'o [Opt], name: &str) -> Option<&'o Opt> {
-    let exact = opts.iter().find(|opt| opt.0.split(' ').any(|known| known == name));
-    exact.or_else(|| {
-        let is_cut = |known: &str| known.len() > 1 && name.len() > 1 && known.starts_with(name);
-        opts.iter().find(|opt| opt.0.split(' ').any(is_cut))
-    })
+pub fn find<'o>(opts: &'o [Opt], name: &str) -> Option<&'o Opt> {
+    let is_cut = |known: &str| known.len() > 1 && name.len() > 1 && known.starts_with(name);
+    opts.iter()
+        .find(|opt| opt.is_named(name))
+        .or_else(|| opts.iter().find(|opt| opt.0.split_ascii_whitespace().any(is_cut)))
 }
 
 /// A long option that was cut short, as it is in the table; others as they are.
 fn full_name<'n>(opts: &[Opt], name: &'n str) -> &'n str {
-    let names = || opts.iter().flat_map(|opt| opt.0.split(' '));
+    let names = || opts.iter().flat_map(|opt| opt.0.split_ascii_whitespace());
     if name.len() < 2 || names().any(|known| known == name) {
         return name;
     }
     names().find(|known| known.starts_with(name)).unwrap_or(name)
 }
 
-/// Judges a program by its table.
-pub fn judge(spec: &Spec, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
-    let parsed = parse(call.args, spec.opts, Order::Any);
-    let mut looks = false;
-    for given in &parsed.given {
-        let Some(Opt(_, _, does)) = find(spec.opts, given.name) else { continue };
-        looks |= matches!(does, Does::Looks);
-        let dashes = if given.name.chars().count() > 1 { "--" } else { "-" };
-        let what = format!("`{} {dashes}{}`", call.name, shown(given.name));
-        apply(*does, &what, given.value.as_ref(), found, reader);
-    }
-    let has_effects = spec.opts.iter().any(|opt| !matches!(opt.2, Does::Nothing | Does::Looks));
-    if let (Some(word), true) = (parsed.hidden, has_effects) {
-        found.mutates(format!("`{}` may be an option of `{}` that writes", shown(word.shown()), call.name));
-    }
-    if looks {
-        return;
-    }
-    let what = format!("`{}`", call.name);
-    for does in spec.base {
-        apply(*does, &what, None, found, reader);
-    }
-    match spec.operands {
-        Operands::Ignored => {}
-        Operands::Written => {
-            for word in parsed.operands {
-                writes(&what, word, found, reader);
-            }
-        }
-        Operands::LastWritten => {
-            if let [_, .., last] = parsed.operands.as_slice() {
-                writes(&what, last, found, reader);
-            }
-        }
-    }
-}
-
-fn apply(does: Does, what: &str, value: Option<&Word>, found: &mut Found, reader: &mut Reader<'_>) {
+/// Notes what `what` does; `value` is that of an option.
+pub fn apply(does: Does, what: &str, value: Option<&Word>, found: &mut Found, reader: &mut Reader<'_>) {
     match does {
         Does::Nothing | Does::Looks => {}
+        Does::Pipes(why) => match value {
+            Some(Word::Known(text)) if text.starts_with(['|', '!']) => {
+                reader.text(&Word::Known(text[1..].to_owned()), Dialect::Sh);
+            }
+            value => apply(Does::Writes(why), what, value, found, reader),
+        },
         Does::Writes(why) => match value {
             // `-o -` and `-o /dev/null` are nothing.
             Some(Word::Known(path)) if path == "-" => {}
@@ -271,20 +248,28 @@ fn apply(does: Does, what: &str, value: Option<&Word>, found: &mut Found, reader
             None => found.mutates(format!("{what} {why}")),
         },
         Does::Mutates(why) => found.mutates(format!("{what} {why}")),
+        Does::Changes(why) => {
+            found.mutates(format!("{what} changes {why}"));
+            if reader.places.of_path(".") == Place::Outside {
+                found.escapes(format!("{what} changes {why} outside of the workspace"));
+            }
+        }
         Does::Destroys(why) => found.destroys(format!("{what} {why}")),
         Does::Networks(why) => found.networks(format!("{what} {why}")),
         Does::Escapes(why) => {
             found.mutates(format!("{what} {why}"));
             found.escapes(format!("{what} {why}"));
         }
+        Does::Reaches(why) => found.escapes(format!("{what} {why}")),
         Does::Talks(why) => found.talks(format!("{what} {why}")),
         Does::RunsText(why) => {
             found.mutates(format!("{what} {why}"));
             match value {
-                Some(word) => reader.text(word, super::shell::Dialect::Sh),
+                Some(text) => reader.text(text, Dialect::Sh),
                 None => reader.doubt(format!("{what} {why}, and it is not known what")),
             }
         }
+        Does::Doubts(why) => reader.doubt(format!("{what} {why}")),
     }
 }
 
@@ -300,9 +285,4 @@ pub fn writes(what: &str, word: &Word, found: &mut Found, reader: &Reader<'_>) {
             found.escapes(why);
         }
     }
-}
-
-/// A word that only the shell knows and that may be an option.
-pub fn may_be_unknown_option(word: &Word) -> bool {
-    word.known().is_none() && may_be_option(word)
 }

@@ -7,44 +7,12 @@ use super::super::reading::{Asked, Judged, Reading, Word};
 use super::assignments;
 use super::found::{Call, Found, Input, shown};
 use super::limits::{COMMANDS_MAX, NESTING_MAX};
-use super::options::{self, may_split};
+use super::options::{self, lists, may_split};
 use super::places::{Place, Places};
-use super::programs::{self, Judge};
+use super::programs::{self, data};
 use super::shell::{
     self, Assignment, Defined, Dialect, Direction, Item, Redirect, Script, Setting, Simple, Stdin,
 };
-
-/// Directories whose programs are the ones known by name.
-const SYSTEM_BINS: &[&str] = &[
-    "/bin",
-    "/sbin",
-    "/usr/bin",
-    "/usr/sbin",
-    "/usr/local/bin",
-    "/usr/local/sbin",
-    "/usr/lib/git-core",
-    "/usr/libexec/git-core",
-];
-
-/// What bash gives these is a name of a variable or arithmetic, and an index in it is expanded once more, quotes or not.
-const EXPAND_SUBSCRIPTS: &[&str] = &[
-    "test",
-    "[",
-    "[[",
-    "printf",
-    "read",
-    "mapfile",
-    "readarray",
-    "let",
-    "declare",
-    "typeset",
-    "export",
-    "local",
-    "readonly",
-    "unset",
-    "wait",
-    "getopts",
-];
 
 pub struct Reader<'a> {
     pub places: Places<'a>,
@@ -163,7 +131,7 @@ impl<'a> Reader<'a> {
                 self.keep(simple.words, found, &name);
                 return;
             }
-            Some(Word::Known(name)) if EXPAND_SUBSCRIPTS.contains(&name.as_str()) => {
+            Some(Word::Known(name)) if lists(data::EXPAND_SUBSCRIPTS, name) => {
                 if simple.words.iter().filter_map(Word::known).any(holds_running_index) {
                     self.doubt(format!("`{name}` may run what is in the index of an array"));
                 }
@@ -259,7 +227,7 @@ impl<'a> Reader<'a> {
             program.rsplit_once('/').map_or((None, program.as_str()), |(d, n)| (Some(d), n));
         match directory {
             None => {}
-            Some(directory) if SYSTEM_BINS.contains(&directory) => {}
+            Some(directory) if lists(data::SYSTEM_DIRECTORIES, directory) => {}
             Some(directory) if directory.starts_with('/') => {
                 found.mutates(format!("`{}` may be any program", shown(program)));
             }
@@ -272,14 +240,7 @@ impl<'a> Reader<'a> {
         match programs::find(name) {
             None => found.mutates(format!("it is not known what `{}` does", shown(name))),
             Some(_) if is_question(args) => {}
-            Some(Judge::Looks) => {}
-            Some(Judge::Does(all)) => {
-                for does in *all {
-                    programs::always(*does, name, found);
-                }
-            }
-            Some(Judge::Table(spec)) => options::judge(spec, &call, found, self),
-            Some(Judge::By(judge)) => judge(&call, found, self),
+            Some(program) => programs::judge(program, &call, found, self),
         }
         name.to_owned()
     }

@@ -1,124 +1,26 @@
-//! Making, copying, moving and removing files.
+//! Archives, copies and searches: where they write, and what they run for each file.
 
-use super::{Judge, Row};
-use crate::read::found::{Call, Found, shown};
-use crate::read::options;
-use crate::read::options::{Does, Operands, Opt, Spec, Takes};
+use super::judge::by_table;
+use super::rules::is_remote;
+use super::{Program, find as find_program};
+use crate::read::found::{Call, Found, Input, shown};
+use crate::read::options::{self, Order, may_be_option, parse};
 use crate::read::places::Place;
 use crate::read::reader::Reader;
+use crate::read::shell::Dialect;
 use crate::reading::Word;
 
-const WRITES: &[Does] = &[Does::Mutates("writes files")];
-const ATTRIBUTES: &[Does] = &[Does::Mutates("changes attributes of files")];
-const REMOVES: &[Does] = &[Does::Destroys("deletes files")];
-
-/// Options of cp, mv and ln.
-const COPYING: &[Opt] = &[
-    Opt("t target-directory", Takes::Value, Does::Writes("writes files")),
-    Opt("S suffix", Takes::Value, Does::Nothing),
-    Opt("backup", Takes::Attached, Does::Nothing),
-];
-
-const INSTALLING: &[Opt] = &[
-    Opt("t target-directory", Takes::Value, Does::Writes("writes files")),
-    Opt("S suffix m mode o owner g group", Takes::Value, Does::Nothing),
-    Opt("strip-program", Takes::Value, Does::RunsText("runs a program")),
-];
-
-const fn written(base: &'static [Does], opts: &'static [Opt]) -> Spec {
-    Spec { base, opts, operands: Operands::Written }
-}
-
-pub const ROWS: &[Row] = &[
-    Row("rm unlink", Judge::Table(&Spec { base: REMOVES, opts: &[], operands: Operands::Written })),
-    Row(
-        "rmdir",
-        Judge::Table(&Spec {
-            base: &[Does::Destroys("deletes directories")],
-            opts: &[],
-            operands: Operands::Written,
-        }),
-    ),
-    Row(
-        "shred",
-        Judge::Table(&written(
-            &[Does::Destroys("overwrites files")],
-            &[Opt("n iterations s size random-source", Takes::Value, Does::Nothing)],
-        )),
-    ),
-    Row("wipe srm", Judge::Table(&written(&[Does::Destroys("overwrites files")], &[]))),
-    Row(
-        "truncate",
-        Judge::Table(&written(
-            &[Does::Destroys("cuts files")],
-            &[Opt("s size r reference", Takes::Value, Does::Nothing)],
-        )),
-    ),
-    Row(
-        "fallocate",
-        Judge::Table(&written(
-            &[Does::Destroys("cuts files")],
-            &[Opt("o offset l length", Takes::Value, Does::Nothing)],
-        )),
-    ),
-    Row("install", Judge::Table(&Spec { base: WRITES, opts: INSTALLING, operands: Operands::LastWritten })),
-    Row("cp", Judge::Table(&Spec { base: WRITES, opts: COPYING, operands: Operands::LastWritten })),
-    // What is moved is gone from where it was.
-    Row("mv rename", Judge::Table(&Spec { base: WRITES, opts: COPYING, operands: Operands::Written })),
-    Row(
-        "ln link symlink",
-        Judge::Table(&Spec { base: WRITES, opts: COPYING, operands: Operands::LastWritten }),
-    ),
-    Row(
-        "touch",
-        Judge::Table(&written(WRITES, &[Opt("d date r reference t time", Takes::Value, Does::Nothing)])),
-    ),
-    Row("mkdir mkfifo mknod", Judge::Table(&written(WRITES, &[Opt("m mode", Takes::Value, Does::Nothing)]))),
-    Row("mktemp", Judge::Table(&written(WRITES, &[Opt("p tmpdir suffix", Takes::Value, Does::Nothing)]))),
-    Row("chmod chattr", Judge::Table(&written(ATTRIBUTES, &[]))),
-    Row("setfacl", Judge::Table(&written(ATTRIBUTES, &[Opt("m x M X", Takes::Value, Does::Nothing)]))),
-    Row("setfattr", Judge::Table(&written(ATTRIBUTES, &[Opt("n v x", Takes::Value, Does::Nothing)]))),
-    Row("chown chgrp", Judge::By(chown)),
-    Row("tee sponge", Judge::Table(&Spec { base: &[], opts: &[], operands: Operands::Written })),
-    Row("dd dcfldd ddrescue", Judge::By(dd)),
-    Row("split csplit", Judge::Does(&[Does::Mutates("writes the parts")])),
-    Row(
-        "patch",
-        Judge::Table(&Spec {
-            base: &[Does::Mutates("changes files")],
-            opts: &[
-                Opt("dry-run", Takes::Nothing, Does::Looks),
-                Opt("o output r reject-file d directory", Takes::Value, Does::Writes("writes a file")),
-                Opt("i input p strip F fuzz B z V Y", Takes::Value, Does::Nothing),
-            ],
-            operands: Operands::Ignored,
-        }),
-    ),
-    Row("sync fsync", Judge::Looks),
-    Row("rsync", Judge::By(rsync)),
-];
-
-fn chown(call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
-    found.mutates(format!("`{}` changes attributes of files", call.name));
-    found.escapes(format!("`{}` gives files to another user", call.name));
-    for word in call.args.iter().skip(1).filter(|word| !word.shown().starts_with('-')) {
-        options::writes(&format!("`{}`", call.name), word, found, reader);
-    }
-}
-
-fn dd(call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+/// `dd`: a file is an operand of its own kind, and may be a device.
+pub fn dd(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
     for word in call.args {
-        let text = word.shown();
-        let file = match word {
-            Word::Known(_) => text.strip_prefix("of=").map(|file| Word::Known(file.to_owned())),
-            Word::Unknown(_) => match text.trim_start_matches('"').strip_prefix("of=") {
-                Some(file) => Some(Word::Unknown(file.to_owned())),
-                // It may be any operand.
-                None if text.starts_with(['$', '"', '`']) => Some(word.clone()),
-                None => None,
-            },
+        let text = word.shown().trim_start_matches('"');
+        let file = match (word, text.strip_prefix("of=")) {
+            (Word::Known(_), Some(file)) => Word::Known(file.to_owned()),
+            (Word::Unknown(_), Some(file)) => Word::Unknown(file.to_owned()),
+            // It may be any operand.
+            (Word::Unknown(_), None) if word.shown().starts_with(['$', '"', '`']) => word.clone(),
+            (Word::Known(_) | Word::Unknown(_), None) => continue,
         };
-        let Some(file) = file else { continue };
         options::writes(&format!("`{}`", call.name), &file, found, reader);
         if file.shown().starts_with("/dev/") && reader.places.of(&file) == Place::Outside {
             found.destroys(format!("`{}` overwrites the device `{}`", call.name, shown(file.shown())));
@@ -126,39 +28,165 @@ fn dd(call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
     }
 }
 
-const RSYNC: &[Opt] = &[
-    Opt("e rsh", Takes::Value, Does::RunsText("runs a program to connect with")),
-    Opt("rsync-path", Takes::Value, Does::RunsText("runs a program on the other side")),
-    Opt(
-        "delete delete-before delete-after delete-during delete-excluded del",
-        Takes::Nothing,
-        Does::Destroys("deletes files"),
-    ),
-    Opt("remove-source-files", Takes::Nothing, Does::Destroys("deletes files")),
-    Opt("n dry-run list-only", Takes::Nothing, Does::Looks),
-    Opt(
-        "log-file write-batch only-write-batch backup-dir temp-dir T partial-dir",
-        Takes::Value,
-        Does::Writes("writes a file"),
-    ),
-    Opt(
-        "f filter exclude include exclude-from include-from files-from B block-size max-size min-size timeout port password-file bwlimit M",
-        Takes::Value,
-        Does::Nothing,
-    ),
-];
+/// A compiler: only a word of its own is sure to be `-o`.
+pub fn compiler(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+    by_table(program, call, found, reader);
+    for pair in call.args.windows(2) {
+        if let [option, file] = pair
+            && option.shown() == "-o"
+        {
+            options::writes(&format!("`{}`", call.name), file, found, reader);
+        }
+    }
+}
 
-fn rsync(call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
-    let spec = Spec { base: &[Does::Mutates("writes files")], opts: RSYNC, operands: Operands::Ignored };
-    options::judge(&spec, call, found, reader);
-    let parsed = options::parse(call.args, RSYNC, options::Order::Any);
-    let is_remote = |word: &&Word| {
-        let before_slash = word.shown().split('/').next().unwrap_or("");
-        before_slash.contains(':')
+/// `tar`: letters without a dash, archives on other machines, and actions that run a command.
+pub fn tar(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+    let args = dashed(program, call.args);
+    let parsed = parse(&args, program.options, Order::Any);
+    let writes = parsed.has("c create r append u update delete");
+    // Without its mode no tar does anything; only `t` does not write.
+    if writes || parsed.has("x extract get A concatenate catenate") || !parsed.has("t list") {
+        found.mutates("`tar` packs or unpacks files");
+        if let Some(directory) = parsed.value("C directory") {
+            options::writes("`tar -C`", directory, found, reader);
+        }
+    }
+    by_table(program, &Call { args: &args, ..*call }, found, reader);
+    for given in &parsed.given {
+        match (given.name, &given.value) {
+            ("checkpoint-action", Some(value)) => checkpoint_action(value, found, reader),
+            ("f" | "file", Some(file)) if is_remote(file.shown()) => {
+                found.networks(format!("the archive `{}` is on another machine", shown(file.shown())));
+            }
+            ("f" | "file", Some(file)) if writes && file.shown() != "-" => {
+                options::writes("`tar`", file, found, reader);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The first word may have its letters without a dash, and then their values follow in order: `tar cfC a.tar src .`.
+fn dashed(program: &Program, args: &[Word]) -> Vec<Word> {
+    let Some((Word::Known(letters), rest)) = args.split_first() else { return args.to_vec() };
+    if letters.starts_with('-') {
+        return args.to_vec();
+    }
+    let mut rest = rest.iter();
+    let mut words = Vec::new();
+    for letter in letters.chars() {
+        words.push(Word::Known(format!("-{letter}")));
+        let option = options::find(program.options, &letter.to_string());
+        if option.is_some_and(|option| option.1 == options::Takes::Value) {
+            words.extend(rest.next().cloned());
+        }
+    }
+    words.extend(rest.cloned());
+    words
+}
+
+fn checkpoint_action(value: &Word, found: &mut Found, reader: &mut Reader<'_>) {
+    match value.shown().split_once('=') {
+        Some(("exec", text)) => {
+            found.mutates("`tar --checkpoint-action` runs a command");
+            let text = text.trim_matches(['\'', '"']).to_owned();
+            let text = if value.known().is_some() { Word::Known(text) } else { Word::Unknown(text) };
+            reader.text(&text, Dialect::Sh);
+        }
+        _ if value.known().is_none() => found.mutates("`tar --checkpoint-action` may run a command"),
+        _ => {}
+    }
+}
+
+/// `find`: an expression with actions.
+pub fn find(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+    let is_expression = |word: &Word| {
+        word.shown().starts_with('-') && word.shown().len() > 1 || matches!(word.shown(), "(" | "!")
     };
-    if parsed.operands.iter().any(is_remote) {
-        found.networks("`rsync` copies over the network");
-    } else if let ([_, .., last], false) = (parsed.operands.as_slice(), parsed.has(&["n", "dry-run"])) {
-        options::writes("`rsync`", last, found, reader);
+    let is_global = |word: &Word| matches!(word.shown(), "-H" | "-L" | "-P");
+    let paths = call.args.iter().skip_while(|word| is_global(word)).take_while(|word| !is_expression(word));
+    let starts: Vec<Word> = paths.cloned().collect();
+    let mut at = 0;
+    while let Some(word) = call.args.get(at) {
+        at += 1;
+        match word {
+            Word::Known(action) => match action.as_str() {
+                "-delete" => {
+                    found.destroys("`find -delete` deletes files");
+                    starts.iter().for_each(|start| options::writes("`find -delete`", start, found, reader));
+                }
+                "-fprint" | "-fprint0" | "-fls" | "-fprintf" => {
+                    let what = format!("`find {action}`");
+                    found.mutates(format!("{what} writes a file"));
+                    if let Some(file) = call.args.get(at) {
+                        options::writes(&what, file, found, reader);
+                    }
+                    at += 1;
+                }
+                "-exec" | "-execdir" | "-ok" | "-okdir" => {
+                    if action.starts_with("-ok") {
+                        found.talks(format!("`find {action}` asks before each command"));
+                    }
+                    let rest = call.args.get(at..).unwrap_or_default();
+                    let end =
+                        rest.iter().position(|word| matches!(word.shown(), ";" | "+")).unwrap_or(rest.len());
+                    executes(rest.get(..end).unwrap_or_default(), &starts, reader);
+                    at += end + 1;
+                }
+                "-name" | "-iname" | "-path" | "-ipath" | "-regex" | "-iregex" | "-newer" | "-type"
+                | "-size" => at += 1,
+                _ => {}
+            },
+            Word::Unknown(_) if may_be_option(word) => {
+                found.mutates(format!("`{}` may be an action of `find`", shown(word.shown())));
+            }
+            Word::Unknown(_) => {}
+        }
+    }
+}
+
+/// What is run for each file: its name begins with the directory the search began in.
+fn executes(words: &[Word], starts: &[Word], reader: &mut Reader<'_>) {
+    let start = starts.first().map_or(".", Word::shown);
+    let program = words.first().and_then(|word| find_program(word.shown()));
+    let may_run = program.is_some_and(|program| !program.is_plain());
+    let mut inner = Vec::with_capacity(words.len());
+    for word in words {
+        if word.shown() == "{}" {
+            inner.push(Word::Known(format!("{start}/{{}}")));
+        } else {
+            if may_run && word.shown().contains("{}") {
+                reader.doubt("`{}` becomes part of what is run");
+            }
+            inner.push(word.clone());
+        }
+    }
+    reader.inner(&inner, Input::Inherited);
+}
+
+/// `fd`: what it runs stands at the end, or behind `=`.
+pub fn fd(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+    let file = Word::Known("./{}".to_owned());
+    for (at, word) in call.args.iter().enumerate() {
+        let attached = ["--exec=", "--exec-batch="].iter().find_map(|flag| word.shown().strip_prefix(flag));
+        // A cluster such as `-Hx` ends with the letter.
+        let short = word.shown().strip_prefix('-').filter(|letters| !letters.starts_with('-'));
+        let is_short = short.is_some_and(|letters| letters.ends_with(['x', 'X']));
+        if is_short || matches!(word.shown(), "--exec" | "--exec-batch") {
+            let rest = call.args.get(at + 1..).unwrap_or_default();
+            let end = rest.iter().position(|word| word.shown() == ";").unwrap_or(rest.len());
+            let mut words = rest.get(..end).unwrap_or_default().to_vec();
+            words.push(file);
+            reader.inner(&words, Input::Inherited);
+            return;
+        }
+        if let Some(program) = attached {
+            reader.inner(&[Word::Known(program.to_owned()), file.clone()], Input::Inherited);
+        } else if short.is_some_and(|letters| letters.contains(['x', 'X'])) {
+            found.mutates("`fd -x` runs a program for each file");
+        } else if word.known().is_none() && may_be_option(word) {
+            found.mutates(format!("`{}` may be an option of `fd` that runs a program", shown(word.shown())));
+        }
     }
 }

@@ -1,58 +1,25 @@
 //! `sed`: its script is read as far as needed to see whether it writes or runs.
 
-use crate::read::found::{Call, Found, shown};
-use crate::read::options;
-use crate::read::options::{Does, Opt, Order, Takes, parse};
+use super::Program;
+use super::judge::by_table;
+use crate::read::found::{Call, Found};
+use crate::read::options::{self, Order, parse};
 use crate::read::reader::Reader;
 use crate::read::shell::Dialect;
 use crate::reading::Word;
 
-const OPTS: &[Opt] = &[
-    Opt("e expression f file l line-length", Takes::Value, Does::Nothing),
-    Opt("i in-place", Takes::Attached, Does::Mutates("changes files in place")),
-    Opt(
-        "n quiet silent E r regexp-extended s separate u unbuffered z null-data debug posix follow-symlinks",
-        Takes::Nothing,
-        Does::Nothing,
-    ),
-    Opt("sandbox", Takes::Nothing, Does::Nothing),
-];
-
-pub fn judge(call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
-    let parsed = parse(call.args, OPTS, Order::Any);
-    // A long option may be cut short: `--in` and `--i` are `--in-place`.
-    let in_place = |name: &str| name == "i" || name.len() > 1 && "in-place".starts_with(name);
-    let scripts: Vec<&Word> = parsed
-        .given
-        .iter()
-        .filter(|given| given.name == "e" || given.name.len() > 2 && "expression".starts_with(given.name))
-        .filter_map(|given| given.value.as_ref())
-        .collect();
-    let files = |given: &options::Given<'_>| {
-        given.name == "f" || given.name.len() > 1 && "file".starts_with(given.name)
-    };
-    let has_file = parsed.given.iter().any(files);
-    if has_file {
-        found.mutates("`sed -f` does what a script says");
-    }
+pub fn judge(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+    by_table(program, call, found, reader);
+    let parsed = parse(call.args, program.options, Order::Any);
+    let scripts = parsed.given.iter().filter(|given| matches!(given.name, "e" | "expression"));
+    let mut scripts: Vec<&Word> = scripts.filter_map(|given| given.value.as_ref()).collect();
     let mut operands = parsed.operands.iter();
-    if scripts.is_empty() && !has_file {
-        match operands.next() {
-            Some(script) => judge_script(script, found, reader),
-            None => return,
-        }
+    if scripts.is_empty() && !parsed.has("f file") {
+        scripts.extend(operands.next());
     }
-    for script in scripts {
-        judge_script(script, found, reader);
-    }
-    if parsed.given.iter().any(|given| in_place(given.name)) {
-        found.mutates("`sed -i` changes files in place");
-        for file in operands {
-            options::writes("`sed -i`", file, found, reader);
-        }
-    }
-    if let Some(word) = parsed.hidden {
-        found.mutates(format!("`{}` may be an option of `sed` that writes", shown(word.shown())));
+    scripts.iter().for_each(|script| judge_script(script, found, reader));
+    if parsed.has("i in-place") {
+        operands.for_each(|file| options::writes("`sed -i`", file, found, reader));
     }
 }
 

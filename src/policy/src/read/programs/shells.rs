@@ -1,39 +1,23 @@
 //! Shells: the text they are given is read, what they would read later is a doubt.
 
-use super::{Judge, Row};
+use super::Program;
 use crate::read::found::{Call, Found, Input, shown};
 use crate::read::options::may_split;
 use crate::read::reader::Reader;
 use crate::read::shell::Dialect;
 use crate::reading::Word;
 
-pub const ROWS: &[Row] = &[
-    Row("sh dash ash", Judge::By(posix)),
-    Row("bash rbash ksh mksh lksh yash posh", Judge::By(bash)),
-    Row("zsh", Judge::By(zsh)),
-    Row("fish csh tcsh nu elvish xonsh pwsh powershell rc es osh ysh", Judge::By(foreign)),
-];
-
-fn posix(call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+/// A shell of POSIX.
+pub fn posix(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
     shell(call, Dialect::Sh, found, reader);
 }
 
-fn bash(call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn bash(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
     shell(call, Dialect::Bash, found, reader);
 }
 
-fn zsh(call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn zsh(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
     shell(call, Dialect::Zsh, found, reader);
-}
-
-/// A shell whose language is not read here.
-fn foreign(call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
-    found.mutates(format!("`{}` runs what its script says", call.name));
-    if call.args.is_empty() && call.may_ask() {
-        found.talks(format!("`{}` asks for commands", call.name));
-    } else {
-        reader.doubt(format!("the language of `{}` is not read", call.name));
-    }
 }
 
 /// What the options of a shell say.

@@ -1,0 +1,104 @@
+//! `git`: the options before its subcommand, the settings it is given on the way, and addresses that run a program.
+
+use super::Program;
+use super::data;
+use super::judge::by_table;
+use super::verbs;
+use crate::read::found::{Call, Found, shown};
+use crate::read::options::{self, Order, lists, parse};
+use crate::read::places::Place;
+use crate::read::reader::Reader;
+use crate::read::shell::Dialect;
+use crate::reading::Word;
+
+pub fn git(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+    let parsed = parse(call.args, program.options, Order::OptionsFirst);
+    reader.places.enter();
+    for given in &parsed.given {
+        match (given.name, &given.value) {
+            ("c", Some(value)) => setting(value, found, reader),
+            ("config-env", _) => found.mutates("`git --config-env` can make git run something"),
+            ("exec-path", Some(_)) => found.mutates("`git --exec-path` makes git run other programs"),
+            ("C" | "work-tree", Some(directory)) => reader.places.change(directory.known()),
+            ("git-dir", Some(directory)) if reader.places.of(directory) == Place::Outside => {
+                // Its settings are not the workspace's own.
+                found.mutates("`git --git-dir` uses the settings of another repository");
+            }
+            _ => {}
+        }
+    }
+    let args = call.args.get(parsed.before_operands..).unwrap_or_default();
+    match (args.first(), program.verbs) {
+        (Some(Word::Unknown(_)), _) => {
+            found.mutates("it is not known what `git` is told to do");
+            reader.doubt("it is not known what `git` is told to do");
+        }
+        (Some(Word::Known(_)), Some(verbs)) if !matches!(args, [_, Word::Known(only)] if lists("-h --help", only)) =>
+        {
+            verbs::judge(verbs, &Call { name: "git", args, ..*call }, found, reader);
+        }
+        (Some(Word::Known(_)) | None, _) => {}
+    }
+    reader.places.leave();
+}
+
+/// `-c key=value`.
+fn setting(setting: &Word, found: &mut Found, reader: &mut Reader<'_>) {
+    let Word::Known(text) = setting else {
+        found.mutates("it is not known what `git -c` sets");
+        return;
+    };
+    let (key, value) = text.split_once('=').unwrap_or((text, "true"));
+    let key = key.to_ascii_lowercase();
+    let begins = |list: &str| list.split(' ').any(|known| key.starts_with(known));
+    // `diff.renamesx.command` is a setting of its own.
+    let is_harmless = lists(data::GIT_HARMLESS_SETTINGS, &key) || begins(data::GIT_HARMLESS_SECTIONS);
+    if is_harmless || key.starts_with("core.pager") && matches!(value, "cat" | "" | "less") {
+        return;
+    }
+    found.mutates(format!("`git -c {}` can make git run something", shown(&key)));
+    let ends = |list: &str| list.split(' ').any(|known| key.ends_with(known));
+    let command = value.strip_prefix('!');
+    let text = match command {
+        None if key.starts_with("alias.") => format!("git {value}"),
+        _ if key.starts_with("alias.")
+            || begins(data::GIT_PROGRAM_SETTINGS)
+            || ends(data::GIT_PROGRAM_ENDINGS) =>
+        {
+            command.unwrap_or(value).to_owned()
+        }
+        _ => return,
+    };
+    reader.text(&Word::Known(text), Dialect::Sh);
+}
+
+/// Subcommands that talk to another repository: where it is, and what its address runs.
+pub fn connects(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+    by_table(program, call, found, reader);
+    let parsed = parse(call.args, program.options, Order::Any);
+    for text in parsed.operands.iter().filter_map(|word| word.shown().strip_prefix("ext::")) {
+        found.mutates("an address with `ext::` runs a command");
+        reader.text(&Word::Known(text.to_owned()), Dialect::Sh);
+    }
+    let is_path = |word: &&Word| word.shown().starts_with(['.', '/']) || word.shown().starts_with("file://");
+    let may_be_local = matches!(call.name, "git clone" | "git ls-remote");
+    if !(may_be_local && parsed.operands.first().is_some_and(is_path)) {
+        found.networks(format!("`{}` talks to another machine", call.name));
+    }
+    if let ("git clone", [_, directory]) = (call.name, parsed.operands.as_slice()) {
+        options::writes("`git clone`", directory, found, reader);
+    }
+}
+
+/// A setting stays, and later git runs it.
+pub fn config(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+    by_table(program, call, found, reader);
+    let operands: Vec<&str> =
+        call.args.iter().map(Word::shown).filter(|word| !word.starts_with('-')).collect();
+    if let [key, .., value] = operands.as_slice()
+        && key.to_ascii_lowercase().starts_with("alias.")
+        && let Some(text) = value.strip_prefix('!')
+    {
+        reader.text(&Word::Known(text.to_owned()), Dialect::Sh);
+    }
+}

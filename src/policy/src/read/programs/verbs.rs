@@ -1,0 +1,87 @@
+//! Programs whose first word says what they do.
+
+use super::{SUBCOMMANDS, Verbs, judge::judge as judge_program};
+use crate::read::found::{Call, Found, shown};
+use crate::read::options::{Does, apply, lists};
+use crate::read::reader::Reader;
+use crate::reading::Word;
+
+/// Options without a value that may stand before any subcommand.
+const FLAGS: &str = "-q --quiet -s --silent -v --verbose --offline --no-color --color=never --color=always \
+                     --color=auto --frozen --locked -y --yes --no-input --no-cache --json -g --global";
+
+/// Words after a subcommand that looks, with which it asks what is newest.
+const NEWEST: &str = "--outdated --latest --remote";
+
+/// Options that ask about the program itself.
+const QUESTIONS: &str = "-V -v -h --version --help --list";
+
+/// The subcommand, what follows it, and whether no option before it may have taken a value.
+struct Split<'c> {
+    verb: Option<&'c Word>,
+    rest: &'c [Word],
+    is_sure: bool,
+}
+
+fn split<'c>(verbs: &Verbs, args: &'c [Word]) -> Split<'c> {
+    let (mut is_sure, mut at) = (true, 0);
+    while let Some(word) = args.get(at) {
+        let text = word.shown();
+        if text.starts_with('-') {
+            if lists(verbs.values, text) {
+                at += 1;
+            } else if !text.contains('=') && !lists(FLAGS, text) && !lists(verbs.flags, text) {
+                is_sure = false;
+            }
+        } else if !text.starts_with('+') {
+            return Split { verb: Some(word), rest: args.get(at + 1..).unwrap_or_default(), is_sure };
+        }
+        at += 1;
+    }
+    Split { verb: None, rest: &[], is_sure }
+}
+
+pub fn judge(verbs: &'static Verbs, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+    let Split { verb, rest, is_sure } = split(verbs, call.args);
+    let mut note =
+        |all: &[Does], what: &str| all.iter().for_each(|does| apply(*does, what, None, found, reader));
+    let name = format!("`{}`", call.name);
+    let escapes = |does: &Does| matches!(does, Does::Escapes(_));
+    let asks = call.args.iter().any(|word| lists(QUESTIONS, word.shown()));
+    let verb = match verb {
+        None if asks && !verbs.other.iter().any(escapes) => return,
+        None if verbs.alone.is_empty() && call.args.is_empty() => return,
+        None if verbs.alone.is_empty() => return note(verbs.other, &name),
+        None => return note(verbs.alone, &name),
+        Some(Word::Unknown(_)) => return note(verbs.other, &name),
+        Some(Word::Known(verb)) => verb,
+    };
+    let what = format!("`{} {}`", call.name, shown(verb));
+    let group = |verb: &str| verbs.groups.iter().find(|(list, _)| lists(list, verb)).map(|(_, does)| *does);
+    let pair = rest.first().and_then(Word::known).and_then(|next| group(&format!("{verb}/{next}")));
+    let does = pair.or_else(|| group(verb));
+    let subcommand = SUBCOMMANDS.find(&format!("{} {verb}", call.name));
+    let is_help = matches!(rest, [Word::Known(only)] if only == "--help");
+    if is_help && is_sure && does.is_some_and(|does| !does.iter().any(escapes)) {
+        return;
+    }
+    if let (None, Some(subcommand)) = (does, subcommand) {
+        let name = format!("{} {verb}", call.name);
+        judge_program(subcommand, &Call { name: &name, args: rest, ..*call }, found, reader);
+        if !is_sure {
+            apply(Does::Mutates("may be told something else"), &what, None, found, reader);
+        }
+        return;
+    }
+    note(does.unwrap_or(verbs.other), &what);
+    if does.is_some_and(|does| !does.iter().any(|does| matches!(does, Does::Mutates(_))))
+        && rest.iter().any(|word| lists(NEWEST, word.shown()))
+    {
+        note(&[Does::Networks("asks a registry for what is newest")], &what);
+    }
+    if !is_sure {
+        // The real subcommand may be behind an option's value.
+        note(&[Does::Mutates("may be told something else")], &what);
+        rest.iter().filter_map(|word| group(word.shown())).for_each(|does| note(does, &name));
+    }
+}
