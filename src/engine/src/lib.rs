@@ -16,7 +16,6 @@
 #![forbid(unsafe_code)]
 
 mod aliases;
-mod approval_rule;
 mod checkpoint;
 mod conclude;
 mod discover;
@@ -24,7 +23,6 @@ mod error;
 mod finished;
 pub mod journal;
 mod launcher;
-mod net_offer;
 mod permission;
 mod plan;
 mod post_run;
@@ -42,7 +40,6 @@ mod workspace;
 mod workspace_root;
 mod workspace_service;
 
-pub use approval_rule::{RememberError, RememberFor, Remembered};
 pub use checkpoint::CheckpointService;
 pub use conclude::OUTPUT_LOST;
 pub use discover::config_files;
@@ -57,8 +54,9 @@ pub use launcher::{
 };
 pub use locate::{LocateError, Located, Surroundings, VaultChoice, VaultSource, directory_config};
 pub use mount_session::{MountSession, MountState, ScratchDir, SessionError};
-pub use net_offer::offered_networks;
 pub use orphans::{RunLife, Unsettled, bases_in_use};
+pub use permission::approval_rule::{RememberError, RememberFor, Remembered};
+pub use permission::net_offer::offered_networks;
 pub use permission::{Approver, Denial};
 pub use policy_files::{LayerText, POLICY_FILE, PolicyText, PolicyTexts, REGO_FILE, UnreadablePolicy};
 pub use proxy::{Executed, Outcome, ProxyRuntime, Site};

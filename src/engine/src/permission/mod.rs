@@ -2,6 +2,9 @@
 //!
 //! An approval is used up before the command runs, so that it lets one run through and no more.
 
+pub mod approval_rule;
+pub mod net_offer;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -56,7 +59,7 @@ pub enum Denial {
 
 impl ProxyRuntime<'_> {
     /// Lets a request through, or writes down why not.
-    pub(super) fn permit(&self, run: &mut Run, places: &Places) -> Step<Permission> {
+    pub(crate) fn permit(&self, run: &mut Run, places: &Places) -> Step<Permission> {
         let denial = match run.decision.action {
             Action::Allow | Action::AllowWithCheckpoint => {
                 return Ok(Permission::Granted { approval: None, net: None });
@@ -153,7 +156,7 @@ impl ProxyRuntime<'_> {
     }
 
     /// The row of a run that does not take place, or not yet.
-    pub(super) fn not_run(&self, run: &Run, state: RunState) -> RunRecord {
+    pub(crate) fn not_run(&self, run: &Run, state: RunState) -> RunRecord {
         RunRecord {
             seq: 0,
             id: run.id.clone(),
@@ -175,7 +178,7 @@ impl ProxyRuntime<'_> {
 }
 
 /// What the rules say of a request. What they quote of it holds no secret's value.
-pub(super) fn decide(
+pub(crate) fn decide(
     policy: &Policy,
     request: &ExecutionRequest,
     places: &Places,
