@@ -1,9 +1,8 @@
 //! `git`: the options before its subcommand, the settings it is given on the way, and addresses that run a program.
 
-use super::Program;
-use super::data;
 use super::judge::by_table;
 use super::verbs;
+use super::{Program, SUBCOMMANDS, data};
 use crate::read::found::{Call, Found, shown};
 use crate::read::options::{self, Order, lists, parse};
 use crate::read::places::Place;
@@ -28,16 +27,23 @@ pub fn git(program: &'static Program, call: &Call<'_>, found: &mut Found, reader
         }
     }
     let args = call.args.get(parsed.before_operands..).unwrap_or_default();
-    match (args.first(), program.verbs) {
-        (Some(Word::Unknown(_)), _) => {
+    match args {
+        [Word::Unknown(_), ..] => {
             found.mutates("it is not known what `git` is told to do");
             reader.doubt("it is not known what `git` is told to do");
         }
-        (Some(Word::Known(_)), Some(verbs)) if !matches!(args, [_, Word::Known(only)] if lists("-h --help", only)) =>
-        {
-            verbs::judge(verbs, &Call { name: "git", args, ..*call }, found, reader);
+        [] => {}
+        [_, Word::Known(only)] if lists("-h --help", only) => {}
+        [Word::Known(verb), rest @ ..] => {
+            if let Some(verbs) = program.verbs {
+                verbs::judge(verbs, &Call { name: "git", args, ..*call }, found, reader);
+            }
+            // What `git log` does with an option, the others do too.
+            if let Some(log) = SUBCOMMANDS.find("git log").filter(|_| verb != "log") {
+                let name = format!("git {}", shown(verb));
+                by_table(log, &Call { name: &name, args: rest, ..*call }, found, reader);
+            }
         }
-        (Some(Word::Known(_)) | None, _) => {}
     }
     reader.places.leave();
 }

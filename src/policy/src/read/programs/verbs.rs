@@ -43,45 +43,48 @@ fn split<'c>(verbs: &Verbs, args: &'c [Word]) -> Split<'c> {
 
 pub fn judge(verbs: &'static Verbs, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
     let Split { verb, rest, is_sure } = split(verbs, call.args);
-    let mut note =
-        |all: &[Does], what: &str| all.iter().for_each(|does| apply(*does, what, None, found, reader));
     let name = format!("`{}`", call.name);
     let escapes = |does: &Does| matches!(does, Does::Escapes(_));
     let asks = call.args.iter().any(|word| lists(QUESTIONS, word.shown()));
     let verb = match verb {
         None if asks && !verbs.other.iter().any(escapes) => return,
         None if verbs.alone.is_empty() && call.args.is_empty() => return,
-        None if verbs.alone.is_empty() => return note(verbs.other, &name),
-        None => return note(verbs.alone, &name),
-        Some(Word::Unknown(_)) => return note(verbs.other, &name),
+        None if verbs.alone.is_empty() => return note(verbs.other, &name, found, reader),
+        None => return note(verbs.alone, &name, found, reader),
+        Some(Word::Unknown(_)) => return note(verbs.other, &name, found, reader),
         Some(Word::Known(verb)) => verb,
     };
-    let what = format!("`{} {}`", call.name, shown(verb));
+    let full = format!("{} {}", call.name, verb);
+    let what = format!("`{}`", shown(&full));
     let group = |verb: &str| verbs.groups.iter().find(|(list, _)| lists(list, verb)).map(|(_, does)| *does);
     let pair = rest.first().and_then(Word::known).and_then(|next| group(&format!("{verb}/{next}")));
     let does = pair.or_else(|| group(verb));
-    let subcommand = SUBCOMMANDS.find(&format!("{} {verb}", call.name));
     let is_help = matches!(rest, [Word::Known(only)] if only == "--help");
     if is_help && is_sure && does.is_some_and(|does| !does.iter().any(escapes)) {
         return;
     }
-    if let (None, Some(subcommand)) = (does, subcommand) {
-        let name = format!("{} {verb}", call.name);
-        judge_program(subcommand, &Call { name: &name, args: rest, ..*call }, found, reader);
-        if !is_sure {
-            apply(Does::Mutates("may be told something else"), &what, None, found, reader);
+    match (does, SUBCOMMANDS.find(&full)) {
+        (None, Some(subcommand)) => {
+            judge_program(subcommand, &Call { name: &full, args: rest, ..*call }, found, reader);
         }
-        return;
-    }
-    note(does.unwrap_or(verbs.other), &what);
-    if does.is_some_and(|does| !does.iter().any(|does| matches!(does, Does::Mutates(_))))
-        && rest.iter().any(|word| lists(NEWEST, word.shown()))
-    {
-        note(&[Does::Networks("asks a registry for what is newest")], &what);
+        (None, None) => note(verbs.other, &what, found, reader),
+        (Some(does), _) => {
+            note(does, &what, found, reader);
+            let writes = does.iter().any(|does| matches!(does, Does::Mutates(_)));
+            if !writes && rest.iter().any(|word| lists(NEWEST, word.shown())) {
+                found.networks(format!("{what} asks a registry for what is newest"));
+            }
+        }
     }
     if !is_sure {
         // The real subcommand may be behind an option's value.
-        note(&[Does::Mutates("may be told something else")], &what);
-        rest.iter().filter_map(|word| group(word.shown())).for_each(|does| note(does, &name));
+        found.mutates(format!("{what} may be told something else"));
+        for does in rest.iter().filter_map(|word| group(word.shown())) {
+            note(does, &name, found, reader);
+        }
     }
+}
+
+fn note(all: &[Does], what: &str, found: &mut Found, reader: &mut Reader<'_>) {
+    all.iter().for_each(|does| apply(*does, what, None, found, reader));
 }
