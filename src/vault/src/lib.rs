@@ -1,8 +1,8 @@
 //! A vault: a versioned workspace in one SQLite file.
 //!
 //! Blobs and trees are immutable and named by their digests. A version records a root tree and the versions it was made
-//! from. Forks and checkpoints lead to versions, and the audit log says how they got there. The [`backend`] stores rows;
-//! everything else here gives them their meaning.
+//! from. Forks and checkpoints lead to versions, and the audit log says how they got there. The [`backend`] stores
+//! rows; everything else here gives them their meaning.
 //!
 //! - [`Vault`] opens a vault; its methods change it, each in one transaction.
 //! - [`import`], [`capture`], [`export`] and [`materialize`] move files between a vault and the file system.
