@@ -16,10 +16,9 @@ use avfs_policy::{Action, Categories, Category, ExecutionDecision, OnViolation};
 use avfs_request::request_file::RequestFile;
 use avfs_request::request_object::RequestObject;
 use avfs_request::{
-    ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, Confined, Confinement,
-    Cpus, Degradation, EnforcedLimit, Environment, ExecutionRequest, ExecutionTimeout, Extra, ForkChoice,
-    HostPath, LimitKind, Limits, Mechanism, NestedUserns, NetMode, ProcMode, Profile, Purity, RefusedCall,
-    Retention, ScratchChoice, SeccompProfile, SecretFile, SecretsInFiles, Streams, Writing,
+    ChangeForm, Confined, Cpus, EnforcedLimit, Environment, ExecutionRequest, ExecutionTimeout, Extra,
+    ForkChoice, HostPath, LimitKind, Limits, Mechanism, NestedUserns, NetMode, RefusedCall, SeccompProfile,
+    SecretFile, Streams,
 };
 use avfs_types::CommandLine;
 use avfs_types::clock::Timestamp;
@@ -57,22 +56,11 @@ fn no_sandbox() -> LaunchError {
 fn request() -> ExecutionRequest {
     let outside = [("PATH", "/bin"), ("TOKEN", "hush-hush")].map(|(name, value)| (name.into(), value.into()));
     ExecutionRequest {
-        command: CommandLine::Argv(vec!["make".into(), "test".into()]),
         fork: ForkChoice::Persistent { name: ForkName::parse("fix-1").unwrap(), from: None },
-        retention: Retention::Review,
-        writing: Writing::Allowed,
-        base: BaseChoice::Auto,
-        scratch: ScratchChoice::Auto,
-        backend: BackendChoice::Auto,
-        checkpoint: CheckpointMode::Auto,
-        degradation: Degradation::Refused,
         at: Some("/srv/app".into()),
         cwd: Some("src".into()),
         timeout: ExecutionTimeout::Millis(60_000),
-        grace: Duration::from_secs(5),
         net: "allow=*.crates.io:443,github.com".parse().unwrap(),
-        proc: ProcMode::Private,
-        profile: Profile::Strict,
         extras: vec![
             Extra::ReadOnly(HostPath {
                 path: "/opt/data".into(),
@@ -82,22 +70,11 @@ fn request() -> ExecutionRequest {
             Extra::Hide("/srv/app/secret".into()),
         ],
         environment: Environment::choose(outside, &[avfs_request::EnvChoice::Secret("TOKEN".into())]),
-        reproducible: avfs_request::Reproducible::Off,
-        clock: None,
         secret_files: vec![SecretFile { name: "CERT".into(), bytes: b"hush-hush".to_vec(), source: None }],
-        secrets_in_files: SecretsInFiles::Refused,
         limits: Limits { memory: Some(1 << 30), cpus: Some(Cpus(1500)), ..Limits::default() },
-        confinement: Confinement::DEFAULT,
         streams: Streams::Captured { bytes_max: 1000 },
-        cache: CacheMode::Off,
-        inputs: Vec::new(),
-        purity: Purity::Unknown,
         show: ChangeForm::Tree,
-        policy: Vec::new(),
-        approval: ApprovalMode::Fail,
-        item: None,
-        named: avfs_request::Named::default(),
-        approved: None,
+        ..ExecutionRequest::of(CommandLine::Argv(vec!["make".into(), "test".into()]))
     }
 }
 

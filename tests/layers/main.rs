@@ -12,11 +12,11 @@ const CRATES: &[(&str, &[&str])] = &[
     ("vault", &["types", "hostfs"]),
     ("request", &["types", "hostfs", "seccomp"]),
     ("policy", &["types", "request"]),
-    ("egress", &["types", "request"]),
+    ("egress", &["request"]),
     ("wire", &["types", "request"]),
     ("changes", &["types", "hostfs", "vault", "request"]),
     ("engine", &["types", "hostfs", "vault", "request", "policy", "egress", "changes"]),
-    ("lists", &["types", "hostfs", "vault", "request", "engine", "wire"]),
+    ("lists", &["types", "hostfs", "vault", "request", "wire"]),
     ("present", &["types", "vault", "request", "policy", "changes", "engine", "lists", "wire"]),
 ];
 

@@ -1,14 +1,8 @@
 //! The library call that only looks for a remembered result: from outside, and without a trace.
 
-use std::time::Duration;
-
 use avfs_engine::{Look, Machine, MemoSite, Site, look};
 use avfs_policy::Policy;
-use avfs_request::{
-    ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, Confinement, Degradation,
-    EnvChoice, Environment, ExecutionRequest, ExecutionTimeout, ForkChoice, Limits, NetMode, ProcMode,
-    Profile, Purity, Reproducible, Retention, ScratchChoice, SecretsInFiles, Streams, Writing,
-};
+use avfs_request::{CacheMode, EnvChoice, Environment, ExecutionRequest, ForkChoice, NetMode, Streams};
 use avfs_types::{CommandLine, KeepCount};
 use avfs_vault::Vault;
 use avfs_vault::backend::Life;
@@ -21,40 +15,11 @@ use crate::support::{Scratch, fork};
 fn request(word: &str) -> ExecutionRequest {
     let path = EnvChoice::Set("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
     ExecutionRequest {
-        command: CommandLine::Argv(vec!["make".into(), word.into()]),
         fork: ForkChoice::Persistent { name: fork("task"), from: None },
-        retention: Retention::Review,
-        writing: Writing::Allowed,
-        base: BaseChoice::Auto,
-        scratch: ScratchChoice::Auto,
-        backend: BackendChoice::Auto,
-        checkpoint: CheckpointMode::Auto,
-        degradation: Degradation::Refused,
-        at: None,
-        cwd: None,
-        timeout: ExecutionTimeout::DEFAULT,
-        grace: Duration::from_secs(5),
-        net: NetMode::None,
-        proc: ProcMode::Private,
-        profile: Profile::Strict,
-        extras: Vec::new(),
         environment: Environment::choose([], &[path]),
-        secret_files: Vec::new(),
-        secrets_in_files: SecretsInFiles::Refused,
-        limits: Limits::default(),
-        confinement: Confinement::DEFAULT,
         streams: Streams::Captured { bytes_max: 1000 },
         cache: CacheMode::Read,
-        inputs: Vec::new(),
-        purity: Purity::Unknown,
-        show: ChangeForm::Summary,
-        policy: Vec::new(),
-        approval: ApprovalMode::Fail,
-        approved: None,
-        item: None,
-        named: avfs_request::Named::default(),
-        reproducible: Reproducible::Off,
-        clock: None,
+        ..ExecutionRequest::of(CommandLine::Argv(vec!["make".into(), word.into()]))
     }
 }
 

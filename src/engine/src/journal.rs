@@ -9,12 +9,13 @@ use serde_json::Value;
 use avfs_policy::ExecutionDecision;
 use avfs_request::request_object::RequestObject;
 use avfs_request::{ExecutionRequest, LimitKind};
+use avfs_types::clock::millis;
 use avfs_types::diagnose::{Diagnose, with_causes};
 use avfs_types::ids::{ApprovalId, MemoKey, RunId};
 use avfs_types::redact;
 use avfs_types::secrets::Secrets;
 
-use crate::launcher::{Completion, Connection, ConnectionVerdict, Output};
+use crate::launcher::{Completion, Connection, Output};
 use crate::result::Phases;
 use crate::result_cache::{CacheUse, Reason};
 use crate::state::ProxyExecutionState;
@@ -105,11 +106,6 @@ struct JournalError {
     hint: Option<String>,
 }
 
-/// Milliseconds, to the microsecond.
-fn millis(duration: std::time::Duration) -> f64 {
-    (duration.as_secs_f64() * 1e6).round() / 1e3
-}
-
 impl From<&Phases> for JournalPhases {
     fn from(phases: &Phases) -> Self {
         Self {
@@ -124,17 +120,13 @@ impl From<&Phases> for JournalPhases {
 
 impl From<&Connection> for JournalConnection {
     fn from(connection: &Connection) -> Self {
-        let (verdict, reason) = match &connection.verdict {
-            ConnectionVerdict::Allowed => ("allowed", None),
-            ConnectionVerdict::Refused(reason) => ("refused", Some(reason.clone())),
-            ConnectionVerdict::Failed(reason) => ("failed", Some(reason.clone())),
-        };
+        let (verdict, reason) = connection.verdict.words();
         Self {
             host: connection.host.clone(),
             port: connection.port,
             address: connection.address.map(|address| address.to_string()),
             verdict,
-            reason,
+            reason: reason.map(str::to_owned),
             bytes_up: connection.bytes_up,
             bytes_down: connection.bytes_down,
             began_ms: millis(connection.began),

@@ -231,6 +231,31 @@ pub struct Completion {
     pub refused_calls: Vec<RefusedCall>,
 }
 
+impl Completion {
+    /// A command that ended like this, and of which nothing else is known.
+    #[must_use]
+    pub fn of(exit: Exit) -> Self {
+        Self {
+            exit,
+            timed_out: false,
+            stdout: None,
+            stderr: None,
+            usage: Usage::default(),
+            mounting: Duration::ZERO,
+            executing: Duration::ZERO,
+            memory: None,
+            undelivered: None,
+            confined: Confined::NOTHING,
+            limits: Vec::new(),
+            stopped_by: None,
+            limits_reached: Vec::new(),
+            signalled: false,
+            connections: Connections::default(),
+            refused_calls: Vec::new(),
+        }
+    }
+}
+
 /// Connections in the order in which they began, up to a bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connections {
@@ -264,6 +289,18 @@ pub enum ConnectionVerdict {
     Refused(String),
     /// It was let through, and came to nothing; why.
     Failed(String),
+}
+
+impl ConnectionVerdict {
+    /// One word for it, and why where it is not `allowed`.
+    #[must_use]
+    pub fn words(&self) -> (&'static str, Option<&str>) {
+        match self {
+            Self::Allowed => ("allowed", None),
+            Self::Refused(reason) => ("refused", Some(reason)),
+            Self::Failed(reason) => ("failed", Some(reason)),
+        }
+    }
 }
 
 /// A piece of the sandbox that the host refused, as far as there is another way.

@@ -1,21 +1,16 @@
 //! Results of runs as wire types.
 
 use avfs_changes::{ChangeReport, RunsOnHost};
-use avfs_engine::{Connection, ConnectionVerdict, ExecutionResult, Exit, Output, Phases};
+use avfs_engine::{Connection, ExecutionResult, Exit, Output, Phases};
 use avfs_request::LimitKind;
 use avfs_types::base64::base64;
-use avfs_types::clock::time_text;
+use avfs_types::clock::{millis, time_text};
 use avfs_types::ids::{CheckpointName, ForkName, RunId, VersionId};
 use avfs_vault::run::Landed;
 use avfs_wire::{
     CHANGES_MAX, ChangeObject, ChangeReportObject, ConnectionObject, NoteObject, PathText, PhasesObject,
     RefusedCallObject, ResultObject, RunLeftOutObject as LeftOutObject, RunsOnHostObject, UsageObject,
 };
-
-fn millis(duration: std::time::Duration) -> f64 {
-    // Microseconds are what is worth telling.
-    (duration.as_secs_f64() * 1e6).round() / 1e3
-}
 
 fn stream(output: Option<&Output>) -> (String, &'static str) {
     let bytes = output.map_or(&b""[..], |output| &output.bytes);
@@ -44,17 +39,13 @@ pub fn runs_on_host(it: &RunsOnHost) -> RunsOnHostObject {
 
 #[must_use]
 pub fn connection(connection: &Connection) -> ConnectionObject {
-    let (verdict, reason) = match &connection.verdict {
-        ConnectionVerdict::Allowed => ("allowed", None),
-        ConnectionVerdict::Refused(reason) => ("refused", Some(reason.clone())),
-        ConnectionVerdict::Failed(reason) => ("failed", Some(reason.clone())),
-    };
+    let (verdict, reason) = connection.verdict.words();
     ConnectionObject {
         host: connection.host.clone(),
         port: connection.port,
         address: connection.address.map(|address| address.to_string()),
         verdict,
-        reason,
+        reason: reason.map(str::to_owned),
         bytes_up: connection.bytes_up,
         bytes_down: connection.bytes_down,
         began_ms: millis(connection.began),

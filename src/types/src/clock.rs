@@ -58,6 +58,12 @@ pub fn time_of_file(time: FileTime) -> String {
     }
 }
 
+/// A duration in milliseconds, to the microsecond: as results tell it.
+#[must_use]
+pub fn millis(duration: std::time::Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
 /// A source of the current time. Code takes a clock as an argument, so that tests control the time.
 pub trait Clock: Send + Sync {
     /// The current time.

@@ -1,10 +1,10 @@
 //! A run that is a remembered one: its changes are made of the files at hand, in the one transaction that
 //! journals it. Nothing is mounted and no process is made.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use avfs_changes::ChangeSummary;
-use avfs_request::{CacheMode, Confined, Retention, Streams, Writing};
+use avfs_request::{CacheMode, Retention, Streams, Writing};
 use avfs_vault::backend::{MemoRecord, RunRecord, RunState};
 use avfs_vault::edit::Edits;
 use avfs_vault::memo::{Forget, Lost, read_output};
@@ -18,7 +18,7 @@ use super::look::{Search, find, parts_of};
 use super::{CacheUse, reason};
 use crate::conclude::{Before, VaultIdentity};
 use crate::journal;
-use crate::launcher::{Completion, Connections, Exit, Output, Usage};
+use crate::launcher::{Completion, Exit, Output};
 use crate::proxy::{ProxyRuntime, Step};
 use crate::result::ExecutionResult;
 use crate::run::Run;
@@ -112,24 +112,9 @@ impl ProxyRuntime<'_> {
             (Some(_) | None, _) => Edits::new(),
         };
         let output = |id| Ok::<_, VaultError>(cut(read_output(&*reader, id)?, run.request.streams));
-        let completion = Completion {
-            exit: Exit::Code(u8::try_from(memo.exit_code).unwrap_or(u8::MAX)),
-            timed_out: false,
-            stdout: Some(output(&memo.stdout)?),
-            stderr: Some(output(&memo.stderr)?),
-            usage: Usage::default(),
-            mounting: Duration::ZERO,
-            executing: Duration::ZERO,
-            memory: None,
-            undelivered: None,
-            confined: Confined::NOTHING,
-            limits: Vec::new(),
-            stopped_by: None,
-            limits_reached: Vec::new(),
-            signalled: false,
-            connections: Connections::default(),
-            refused_calls: Vec::new(),
-        };
+        let exit = Exit::Code(u8::try_from(memo.exit_code).unwrap_or(u8::MAX));
+        let (stdout, stderr) = (Some(output(&memo.stdout)?), Some(output(&memo.stderr)?));
+        let completion = Completion { stdout, stderr, ..Completion::of(exit) };
         Ok(Recalled { memo, before, edits, completion })
     }
 

@@ -3,14 +3,11 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use avfs_request::Confined;
 use avfs_types::diagnose::Diagnose;
 
 use crate::launcher::{
-    Completion, Connections, Exit, LaunchError, LaunchPlan, Launcher, Refused, UpperPlace, Usage, ViewStep,
-    WorkspaceMount,
+    Completion, Exit, LaunchError, LaunchPlan, Launcher, Refused, UpperPlace, ViewStep, WorkspaceMount,
 };
 
 /// What one launch does, given the directory that the command's writes go to.
@@ -60,24 +57,7 @@ impl Diagnose for NoSandbox {
 
 /// A command that ended with this code, and did nothing else.
 pub fn exited(code: u8) -> Completion {
-    Completion {
-        exit: Exit::Code(code),
-        timed_out: false,
-        stdout: None,
-        stderr: None,
-        usage: Usage::default(),
-        mounting: Duration::ZERO,
-        executing: Duration::ZERO,
-        memory: None,
-        undelivered: None,
-        confined: Confined::NOTHING,
-        limits: Vec::new(),
-        stopped_by: None,
-        limits_reached: Vec::new(),
-        signalled: false,
-        connections: Connections::default(),
-        refused_calls: Vec::new(),
-    }
+    Completion::of(Exit::Code(code))
 }
 
 fn mount(plan: &LaunchPlan) -> WorkspaceMount {

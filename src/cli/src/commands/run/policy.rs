@@ -10,12 +10,14 @@ use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{LocateError, PolicyText, PolicyTexts, bound_dir};
 use avfs_policy;
 use avfs_policy::{
-    Action, Asked, Effect, ExecutionDecision, Explained, Explanation, Layer, Opening, Script, Tier, Word,
+    Action, Asked, Effect, ExecutionDecision, Explained, Explanation, Layer, Opening, Script, Tier, Widening,
+    Word,
 };
 use avfs_request::choices::PolicyProfile;
 use avfs_request::config::Config;
 use avfs_request::{
-    Confinement, ExecutionTimeout, LandlockMode, NestedUserns, NetMode, Profile, SeccompProfile, SecretWord,
+    Confinement, Degradation, ExecutionTimeout, LandlockMode, NestedUserns, NetMode, Profile, Retention,
+    SeccompProfile, SecretWord,
 };
 use avfs_types::ids::ForkName;
 use avfs_types::{CommandLine, WordError, exit_code};
@@ -351,12 +353,19 @@ fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts
 impl AskArgs {
     /// What a run with these words would widen.
     fn openings(&self, cwd: &Path, workspace: &Path) -> Vec<Opening> {
-        let mut openings: Vec<Opening> = self.ro.iter().map(|path| Opening::Ro(real(cwd, path))).collect();
-        openings.extend(self.env_file.iter().map(|path| Opening::EnvFile(real(cwd, path))));
-        openings.extend(self.apply.then_some(Opening::Apply));
-        openings.extend(self.at.iter().filter(|at| !at.starts_with(workspace)).cloned().map(Opening::At));
-        openings.extend(self.allow_degraded.then_some(Opening::Degraded));
-        openings
+        let real = |paths: &[PathBuf]| paths.iter().map(|path| real(cwd, path)).collect::<Vec<_>>();
+        let widening = Widening {
+            vault: None,
+            ro: &real(&self.ro),
+            env_files: &real(&self.env_file),
+            retention: if self.apply { Retention::Apply } else { Retention::Review },
+            at: self.at.as_deref(),
+            degradation: if self.allow_degraded { Degradation::Allowed } else { Degradation::Refused },
+            covers: &[],
+            workspace: self.at.as_deref().unwrap_or(workspace),
+            project: workspace,
+        };
+        widening.openings()
     }
 }
 
