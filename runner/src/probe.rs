@@ -13,9 +13,10 @@ use avfs_engine::{
 use avfs_hostfs::remove::remove_tree;
 use avfs_hostfs::{beneath, make, xattr};
 use avfs_request::{
-    Confinement, ExecutionTimeout, LandlockMode, Limits, NestedUserns, NetMode, ProcMode, Profile,
+    Confinement, ExecutionRequest, ExecutionTimeout, LandlockMode, NestedUserns, NetMode, ProcMode, Profile,
     SeccompProfile, Streams,
 };
+use avfs_types::CommandLine;
 use avfs_types::diagnose::Diagnose;
 use avfs_wire::DoctorCheck;
 
@@ -136,8 +137,12 @@ impl Prober<'_> {
         LaunchPlan {
             mountpoint: self.bench.dir.join("mnt"),
             view: steps,
-            profile: Profile::Strict,
-            net,
+            request: ExecutionRequest {
+                net,
+                timeout: ExecutionTimeout::Millis(10_000),
+                grace: Duration::from_secs(1),
+                ..ExecutionRequest::of(CommandLine::Shell(script.into()))
+            },
             command: ["/bin/sh", "-c", script].map(OsString::from).to_vec(),
             environment: vec![("PATH".into(), "/usr/bin:/bin".into())],
             cwd: "/workspace".into(),
@@ -145,11 +150,6 @@ impl Prober<'_> {
             hostname: None,
             umask: None,
             streams: Streams::Captured { bytes_max: 4096 },
-            timeout: ExecutionTimeout::Millis(10_000),
-            grace: Duration::from_secs(1),
-            limits: Limits::default(),
-            confinement: Confinement::DEFAULT,
-            secret_files: Vec::new(),
         }
     }
 
@@ -172,7 +172,8 @@ impl Prober<'_> {
         let lowers = vec![self.bench.dir.join("lower")];
         let plain = WorkspaceMount::ReadOnly { path: "/workspace".into(), lowers };
         let plan = self.plan(plain, NetMode::Host, ProcMode::Private, script);
-        self.run(&LaunchPlan { confinement, ..plan })
+        let request = ExecutionRequest { confinement, ..plan.request };
+        self.run(&LaunchPlan { request, ..plan })
     }
 
     /// The kernel itself says whether a filter holds.

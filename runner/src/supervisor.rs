@@ -188,7 +188,7 @@ pub fn watch(
         kill_and_reap(pid);
         SandboxError::host("start the streams")(errno)
     })?;
-    let egress = start_egress(listener, &plan.net, begun).map_err(|errno| {
+    let egress = start_egress(listener, &plan.request.net, begun).map_err(|errno| {
         kill_and_reap(pid);
         SandboxError::host("start the proxy")(errno)
     })?;
@@ -205,8 +205,8 @@ pub fn watch(
         timed_out: false,
         requests: 0,
         signalled: false,
-        deadline: plan.timeout.duration().and_then(|limit| begun.checked_add(limit)),
-        grace: plan.grace,
+        deadline: plan.request.timeout.duration().and_then(|limit| begun.checked_add(limit)),
+        grace: plan.request.grace,
         refused,
     };
     let end = watch.until_the_end(signals, &flow);

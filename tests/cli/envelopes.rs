@@ -13,8 +13,8 @@ use avfs_engine::{
 };
 use avfs_hostfs::held::HeldFile;
 use avfs_policy::{Action, Categories, Category, ExecutionDecision, OnViolation};
-use avfs_request::request_file::RequestFile;
-use avfs_request::request_object::RequestObject;
+use avfs_request::spec::RequestObject;
+use avfs_request::spec::RunSpec;
 use avfs_request::{
     ChangeForm, Confined, Cpus, EnforcedLimit, Environment, ExecutionRequest, ExecutionTimeout, Extra,
     ForkChoice, HostPath, LimitKind, Limits, Mechanism, NestedUserns, NetMode, RefusedCall, SeccompProfile,
@@ -312,8 +312,11 @@ fn no_envelope_holds_a_secret() {
 fn what_was_asked_for_can_be_asked_for_again() {
     let object = RequestObject::of(&request(), Some(Path::new("/v.db")));
     let text = serde_json::to_vec(&object).unwrap();
-    let file = RequestFile::parse(&text).unwrap();
+    let file = RunSpec::parse(&text).unwrap();
     assert_eq!(file.command_line().unwrap(), request().command);
-    assert_eq!((file.fork.as_deref(), file.timeout_ms), (Some("fix-1"), Some(Some(60_000))));
-    assert_eq!((file.ro, file.hide), (vec!["/opt/data".to_owned()], vec!["/srv/app/secret".to_owned()]));
+    assert_eq!(
+        (file.fork.as_ref().map(|fork| fork.as_str()), file.timeout_ms),
+        (Some("fix-1"), Some(Some(60_000)))
+    );
+    assert_eq!((file.ro, file.hide), (vec!["/opt/data".into()], vec!["/srv/app/secret".into()]));
 }

@@ -179,3 +179,20 @@ fn every_example_that_fails_is_told() {
     let missing = env.json(&["policy", "test", "nowhere.toml"]);
     assert_eq!(missing["error"]["code"], json!("host.io"));
 }
+
+#[test]
+fn every_option_of_a_run_says_what_the_policy_makes_of_it() {
+    use clap::Args;
+    let command = avfs_request::RunSpec::augment_args(clap::Command::new("run"));
+    let stated = avfs_request::RunSpec::EFFECTS;
+    assert_eq!(command.get_arguments().count(), stated.len(), "each option has its effect behind =>");
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/POLICY.md")).unwrap();
+    for (option, effect) in stated {
+        for rule in effect.split(' ').filter(|word| word.contains('.')) {
+            assert!(
+                page.contains(&format!("`{rule}`")),
+                "docs/POLICY.md does not explain {rule} (--{option})"
+            );
+        }
+    }
+}

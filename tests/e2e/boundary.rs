@@ -423,7 +423,7 @@ fn a_request_is_json_too() {
     assert_eq!((&line["request"]["fork"], &line["request"]["timeout_ms"]), (&json!("f"), &Value::Null));
     for (text, told) in [
         ("{\"comand\": []}", "the request -: line 1, column 9: unknown field `comand`"),
-        ("{\"command\": [\"ls\"], \"net\": \"x\"}", "net: "),
+        ("{\"command\": [\"ls\"], \"net\": \"x\"}", "line 1, column 31: net: \"x\" is not a network"),
         ("{\"command\": [\"ls\"], \"fork\": \"a/b\"}", "fork: "),
         ("{\"command\": [\"ls\"], \"retention\": \"apply\", \"readonly\": true}", "retention: "),
         ("", "line 1, column 0"),

@@ -69,7 +69,10 @@ fn a_recorded_session_is_a_list_that_can_be_run_again() {
     assert_eq!((expected(second).exit_code, expected(second).stdout), (Some(3), digest(&below.text())));
     assert_eq!(list.needs(1), [0]);
     assert_eq!(second.start.clone().unwrap().version, expected(first).version);
-    assert_eq!((second.request.cwd.as_deref(), second.request.env["A"].as_str()), (Some("src"), "b c"));
+    assert_eq!(
+        (second.request.cwd.as_deref(), second.request.env["A"].as_str()),
+        (Some(Path::new("src")), "b c")
+    );
     assert!(second.request.fork.is_none() && second.request.vault.is_none());
 
     // Again, each from what it began with: the same, to the time of every file.

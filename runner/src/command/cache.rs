@@ -1,15 +1,15 @@
 //! Remembered results at the edge: their output is passed on, and `avfs cache explain` is answered.
 
 use avfs_engine::{Executed, Outcome, Output, why_not_remembered};
-use avfs_request::request_file::SCHEMA_VERSION;
+use avfs_request::spec::SCHEMA_VERSION;
 use avfs_request::{ExecutionRequest, Streams};
 use avfs_types::{Zone, exit_code, printable};
 use avfs_wire::{Envelope, ErrorBody};
 
 use crate::command::args::Args;
 use crate::command::error::RunError;
+use crate::command::invocation::Invocation;
 use crate::command::render;
-use crate::command::run::ask;
 
 /// What a remembered run wrote goes where that of one that is executed goes. That nobody reads it is the reader's
 /// right.
@@ -37,7 +37,7 @@ pub fn give_output(args: &Args, executed: &mut Executed) -> Result<(), RunError>
 /// Says whether a remembered result would be taken.
 pub fn explain_cache(args: &Args) -> u8 {
     let mut asked = None;
-    let explained = ask(args, &mut asked).and_then(|(station, request)| {
+    let explained = Invocation::ask(args, &mut asked).and_then(|(station, request)| {
         // Asked about is the result, not where this answer goes.
         let request = ExecutionRequest { streams: Streams::Captured { bytes_max: usize::MAX }, ..request };
         Ok(avfs_present::cache_explained_of_look(&station.look(&request)?, &why_not_remembered(&request)))

@@ -1,38 +1,20 @@
 //! Everything `avfs-run` can refuse, and the exit code of each.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
-
 use avfs_engine::config_files::UnreadableConfig;
 use avfs_engine::{ExecuteError, LocateError, TrustError, UnreadablePolicy};
 use avfs_policy::{PolicyError, Verdict};
-use avfs_request::SecretError;
+use avfs_request::ResolveError;
 use avfs_request::config::SettingsError;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::exit_code;
-use avfs_types::ids::NameError;
 use avfs_vault::VaultError;
 
 use crate::command::request_file::BadRequest;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    #[error("there is no {}", path.display())]
-    NoPath { path: PathBuf },
-    #[error("{} has '..' in it", path.display())]
-    ParentDir { path: PathBuf },
-    #[error("{word:?} is neither NAME nor NAME=VALUE")]
-    BadEnv { word: OsString },
-    #[error("cannot read {}", path.display())]
-    EnvFile {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
-    #[error("line {line} of {} is not NAME=VALUE", path.display())]
-    EnvLine { path: PathBuf, line: usize },
     #[error(transparent)]
-    Secret(#[from] SecretError),
+    Resolve(#[from] ResolveError),
     #[error(transparent)]
     UnreadableConfig(#[from] UnreadableConfig),
     #[error(transparent)]
@@ -52,10 +34,6 @@ pub enum RunError {
         source: std::io::Error,
     },
     #[error(transparent)]
-    Name(#[from] NameError),
-    #[error(transparent)]
-    Reference(VaultError),
-    #[error(transparent)]
     Locate(#[from] LocateError),
     #[error(transparent)]
     Trust(#[from] TrustError),
@@ -71,10 +49,7 @@ pub enum RunError {
 impl Diagnose for RunError {
     fn code(&self) -> &'static str {
         match self {
-            Self::NoPath { .. } => "request.no_path",
-            Self::ParentDir { .. } => "request.parent_dir",
-            Self::BadEnv { .. } | Self::EnvFile { .. } | Self::EnvLine { .. } => "request.bad_env",
-            Self::Secret(error) => error.code(),
+            Self::Resolve(error) => error.code(),
             Self::UnreadableConfig(error) => error.code(),
             Self::Config(error) => error.code(),
             Self::UnreadablePolicy(error) => error.code(),
@@ -82,8 +57,7 @@ impl Diagnose for RunError {
             Self::Request(error) => error.code(),
             Self::BadFd { .. } => "request.bad_fd",
             Self::Host { .. } => "run.host",
-            Self::Name(error) => error.code(),
-            Self::Reference(error) | Self::Vault(error) => error.code(),
+            Self::Vault(error) => error.code(),
             Self::Locate(error) => error.code(),
             Self::Trust(error) => error.code(),
             Self::Refused(_) => "policy.denied",
@@ -93,21 +67,17 @@ impl Diagnose for RunError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::NoPath { .. } | Self::EnvFile { .. } | Self::Host { .. } => None,
-            Self::ParentDir { .. } => Some("name the path without it".to_owned()),
+            Self::Host { .. } => None,
+            Self::Resolve(error) => error.hint(),
             Self::Config(error) => error.hint(),
             Self::UnreadableConfig(error) => error.hint(),
-            Self::BadEnv { .. } => Some("pass one on with --env HOME, set one with --env A=b".to_owned()),
-            Self::Secret(error) => error.hint(),
-            Self::EnvLine { .. } => Some("write one NAME=VALUE on each line".to_owned()),
             Self::UnreadablePolicy(error) => error.hint(),
             Self::Policy(error) => error.hint(),
             Self::Request(error) => error.hint(),
             Self::BadFd { .. } => {
                 Some("open it in the shell: avfs-run --json-fd 3 -- cmd 3>result.json".to_owned())
             }
-            Self::Name(error) => error.hint(),
-            Self::Reference(error) | Self::Vault(error) => error.hint(),
+            Self::Vault(error) => error.hint(),
             Self::Locate(error) => error.hint(),
             Self::Trust(error) => error.hint(),
             Self::Refused(verdict) => verdict.hint.clone(),
@@ -123,12 +93,7 @@ impl RunError {
         match self {
             Self::Execute(error) => execute_code(error),
             Self::Refused(_) => exit_code::RUN_DENIED,
-            Self::NoPath { .. }
-            | Self::ParentDir { .. }
-            | Self::BadEnv { .. }
-            | Self::EnvFile { .. }
-            | Self::EnvLine { .. }
-            | Self::Secret(_)
+            Self::Resolve(_)
             | Self::UnreadableConfig(_)
             | Self::Config(_)
             | Self::UnreadablePolicy(_)
@@ -136,8 +101,6 @@ impl RunError {
             | Self::Request(_)
             | Self::BadFd { .. }
             | Self::Host { .. }
-            | Self::Name(_)
-            | Self::Reference(_)
             | Self::Locate(_)
             | Self::Trust(_)
             | Self::Vault(_) => exit_code::RUN_OWN,

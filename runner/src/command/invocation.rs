@@ -15,7 +15,7 @@ use avfs_hostfs::{machine, mask};
 use avfs_policy::{Opening, Policy};
 use avfs_request::config::Config;
 use avfs_request::request::NamedVault;
-use avfs_request::{ExecutionRequest, Retention};
+use avfs_request::{ExecutionRequest, Outside, Retention, Terminal};
 use avfs_types::clock::SystemClock;
 use avfs_types::{VAULT_DIR, VAULT_FILE, pause};
 use avfs_vault::backend::BackendError;
@@ -25,8 +25,9 @@ use avfs_vault::meter::Meter;
 use avfs_vault::{Context, Vault, VaultError};
 
 use crate::command::approve::AtTerminal;
-use crate::command::args::{Args, Outside, Terminal};
+use crate::command::args::Args;
 use crate::command::error::RunError;
+use crate::command::run::Asked;
 use crate::command::{render, settings};
 use crate::launch::SandboxLauncher;
 
@@ -49,9 +50,20 @@ pub struct Invocation {
 impl Invocation {
     /// Opens the vault that is meant, or makes one.
     pub fn open(args: &Args, around: Surroundings) -> Result<Self, RunError> {
-        let (vault, named) = open_vault(args, &around)?;
+        let vault = VaultAt::find(args, &around)?;
+        let settings = read_config(&around, vault.bound()?.as_deref())?;
+        Self::at(vault, settings, args, around)
+    }
+
+    /// The same with a vault and settings that are found already.
+    fn at(
+        vault: VaultAt,
+        (config, notes): (Config, Vec<Note>),
+        args: &Args,
+        around: Surroundings,
+    ) -> Result<Self, RunError> {
+        let (vault, named) = vault.open(args, &around)?;
         let bound = bound_dir(&vault)?;
-        let (config, notes) = read_config(&around, bound.as_deref())?;
         let boot_id = machine::boot_id()
             .map_err(|source| RunError::Host { operation: "read the machine's boot id", source })?;
         let (vault_id, cache_dir) = (vault.id()?, around.cache_dir()?);
@@ -70,14 +82,36 @@ impl Invocation {
         })
     }
 
+    /// Makes the request, and the vault it is for. What could never be run is refused before a vault is made.
+    pub fn ask(args: &Args, told: &mut Option<Asked>) -> Result<(Self, ExecutionRequest), RunError> {
+        let around = surroundings()?;
+        let outside = outside(args, &around);
+        let vault = VaultAt::find(args, &around)?;
+        let settings = read_config(&around, vault.bound()?.as_deref())?;
+        let mut request = args.request(&outside, &settings.0)?;
+        *told = Some(Asked::of(&request, None));
+        request.check(arguments_bytes_max()).map_err(ExecuteError::Request)?;
+        let invocation = Self::at(vault, settings, args, around)?;
+        invocation.complete(&mut request)?;
+        *told = Some(Asked::of(&request, invocation.vault.path()));
+        Ok((invocation, request))
+    }
+
     /// The request that the words stand for here.
-    pub fn request(&self, args: &Args, outside: &Outside) -> Result<ExecutionRequest, RunError> {
-        let workspace = args.at.as_deref().or(self.bound.as_deref());
+    pub fn request(&self, args: &Args) -> Result<ExecutionRequest, RunError> {
+        let mut request = args.request(&outside(args, &self.around), &self.config)?;
+        self.complete(&mut request)?;
+        Ok(request)
+    }
+
+    /// Adds what only the vault says.
+    fn complete(&self, request: &mut ExecutionRequest) -> Result<(), RunError> {
+        let workspace = request.at.as_deref().or(self.bound.as_deref());
         let extras =
             settings::extras(&self.config, &self.vault_id, workspace, &self.around, &self.cache_dir)?;
-        let mut request = args.request(outside, &self.config, extras)?;
+        request.put_beneath(extras);
         request.named.vault = self.named.clone();
-        Ok(request)
+        Ok(())
     }
 
     /// Takes a request to its end. The rules are read anew each time: somebody may have said "always".
@@ -181,15 +215,15 @@ pub fn arguments_bytes_max() -> usize {
     usize::try_from(stack.map_or(MOST, |stack| (stack / 4).clamp(LEAST, MOST))).unwrap_or(usize::MAX)
 }
 
-pub fn outside(args: &Args, around: &Surroundings) -> Result<Outside, RunError> {
+/// Whoever asks. Who reads JSON is no person.
+pub fn outside(args: &Args, around: &Surroundings) -> Outside {
     use std::io::IsTerminal;
-    let person = std::io::stdin().is_terminal() && render::stderr_is_terminal();
-    Ok(Outside {
+    let person = !args.json && std::io::stdin().is_terminal() && render::stderr_is_terminal();
+    Outside {
         cwd: around.cwd.clone(),
         environment: std::env::vars_os().collect(),
-        secrets: args.secrets(&around.cwd)?,
         terminal: if person { Terminal::There } else { Terminal::None },
-    })
+    }
 }
 
 /// The settings of the user and of the directory, and what the directory asked for in vain.
@@ -210,48 +244,87 @@ pub fn surroundings() -> Result<Surroundings, RunError> {
     Ok(Surroundings::of(cwd, std::env::vars_os()))
 }
 
-/// The vault that is meant; a new one in the working directory if there is none.
-fn open_vault(args: &Args, around: &Surroundings) -> Result<(Vault, Option<NamedVault>), RunError> {
-    let context = context();
-    let options = OpenOptions { on_close: OnClose::EmptyLog, ..OpenOptions::default() };
-    let say = |text: String| {
-        if !args.quiet {
-            render::say([text]);
-        }
-    };
-    match around.locate(args.vault.as_deref()) {
-        Ok(Located { path, source }) => {
-            if source != VaultSource::Option && path != around.cwd.join(VAULT_DIR).join(VAULT_FILE) {
-                say(format!("avfs-run: using the vault {}", path.display()));
+/// The vault that is meant.
+pub enum VaultAt {
+    There {
+        vault: Vault,
+        named: Option<NamedVault>,
+        source: VaultSource,
+    },
+    /// There is none: a new one would be made here, for this directory.
+    Nowhere {
+        path: PathBuf,
+        dir: PathBuf,
+    },
+}
+
+fn open_options() -> OpenOptions {
+    OpenOptions { on_close: OnClose::EmptyLog, ..OpenOptions::default() }
+}
+
+impl VaultAt {
+    /// Opens a vault that is there; makes none.
+    pub fn find(args: &Args, around: &Surroundings) -> Result<Self, RunError> {
+        match around.locate(args.spec.vault.as_ref().map(|vault| vault.as_os_str())) {
+            Ok(Located { path, source }) => {
+                let (vault, named) = match source {
+                    VaultSource::Option => open_judged(&path, around, open_options(), context())?,
+                    VaultSource::Environment | VaultSource::Nearest => {
+                        (Vault::open(&path, open_options(), context())?, None)
+                    }
+                };
+                Ok(Self::There { vault, named, source })
             }
-            match source {
-                VaultSource::Option => open_judged(&path, around, options, context),
-                VaultSource::Environment | VaultSource::Nearest => {
-                    Ok((Vault::open(&path, options, context)?, None))
+            Err(LocateError::NoneNear { cwd }) if !args.explain_cache => {
+                let place = read_config(around, None)?.0.vault_place.value;
+                let path = around.new_vault(place)?;
+                check_new_vault(args, around)?;
+                Ok(Self::Nowhere { path, dir: cwd })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub fn bound(&self) -> Result<Option<PathBuf>, RunError> {
+        match self {
+            Self::There { vault, .. } => Ok(bound_dir(vault)?),
+            Self::Nowhere { dir, .. } => Ok(Some(dir.clone())),
+        }
+    }
+
+    /// Makes one where there is none.
+    fn open(self, args: &Args, around: &Surroundings) -> Result<(Vault, Option<NamedVault>), RunError> {
+        let say = |text: String| {
+            if !args.quiet {
+                render::say([text]);
+            }
+        };
+        match self {
+            Self::There { vault, named, source } => {
+                let path = vault.path().unwrap_or(Path::new(""));
+                if source != VaultSource::Option && path != around.cwd.join(VAULT_DIR).join(VAULT_FILE) {
+                    say(format!("avfs-run: using the vault {}", path.display()));
+                }
+                Ok((vault, named))
+            }
+            Self::Nowhere { path, dir } => {
+                let make =
+                    || -> Result<Vault, RunError> { Ok(make_vault(&path, &dir, open_options(), context())?) };
+                let trusted = around.trusted_vaults()?;
+                match trusted.make(&path, TrustOrigin::Made, make) {
+                    // Another first run here was faster, or somebody else.
+                    Err(RunError::Vault(VaultError::Backend(BackendError::Exists { .. }))) => {
+                        trusted.check(&path)?;
+                        Ok((Vault::open(&path, open_options(), context())?, None))
+                    }
+                    made => {
+                        let vault = made?;
+                        say(format!("avfs-run: a new vault: {}", path.display()));
+                        Ok((vault, None))
+                    }
                 }
             }
         }
-        Err(LocateError::NoneNear { cwd }) if !args.explain_cache => {
-            let place = read_config(around, None)?.0.vault_place.value;
-            let path = around.new_vault(place)?;
-            check_new_vault(args, around)?;
-            let make =
-                || -> Result<Vault, RunError> { Ok(make_vault(&path, &cwd, options, context.clone())?) };
-            let trusted = around.trusted_vaults()?;
-            match trusted.make(&path, TrustOrigin::Made, make) {
-                // Another first run here was faster, or somebody else.
-                Err(RunError::Vault(VaultError::Backend(BackendError::Exists { .. }))) => {
-                    trusted.check(&path)?;
-                    Ok((Vault::open(&path, options, context)?, None))
-                }
-                made => {
-                    let vault = made?;
-                    say(format!("avfs-run: a new vault: {}", path.display()));
-                    Ok((vault, None))
-                }
-            }
-        }
-        Err(error) => Err(error.into()),
     }
 }
 
@@ -275,13 +348,13 @@ fn open_judged(
 }
 
 /// Fails where the rules let this caller make no vault.
-pub fn check_new_vault(args: &Args, around: &Surroundings) -> Result<(), RunError> {
-    let policy = policy(around, None)?.with_profiles(&args.policy);
+fn check_new_vault(args: &Args, around: &Surroundings) -> Result<(), RunError> {
+    let policy = policy(around, None)?.with_profiles(&args.spec.policy);
     policy.refuses(&Opening::NewVault).map_or(Ok(()), |verdict| Err(RunError::Refused(verdict)))
 }
 
 /// A vault that the words name, unless it is the one that is used here anyway.
-pub fn named_vault(path: &Path, around: &Surroundings) -> Result<Option<NamedVault>, RunError> {
+fn named_vault(path: &Path, around: &Surroundings) -> Result<Option<NamedVault>, RunError> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let path = real(path);
     if around.locate(None).is_ok_and(|found| real(&found.path) == path) {

@@ -6,26 +6,19 @@ use std::path::Path;
 
 use clap::{CommandFactory, Parser};
 
-use avfs_engine::{
-    ExecuteError, Executed, ExecutionResult, Exit, LocateError, OUTPUT_LOST, Outcome, Rehearsal, VaultSource,
-    bound_dir,
-};
+use avfs_engine::{ExecuteError, Executed, ExecutionResult, Exit, OUTPUT_LOST, Outcome, Rehearsal};
 use avfs_hostfs::mask::set_umask;
 use avfs_request::ExecutionRequest;
-use avfs_request::config::Config;
-use avfs_request::request_object::RequestObject;
+use avfs_request::spec::RequestObject;
 use avfs_types::secrets::Secrets;
 use avfs_types::{exit_code, printable};
-use avfs_vault::Vault;
-use avfs_vault::backend::sqlite::OpenOptions;
 use avfs_wire::{ErrorBody, ExecutionEnvelope};
 
 use crate::command::args::Args;
 use crate::command::cache::{explain_cache, give_output};
 use crate::command::error::{RunError, execute_code};
 use crate::command::invocation::{
-    Invocation, arguments_bytes_max, check_new_vault, context, named_vault, outside, policy, read_config,
-    surroundings,
+    Invocation, VaultAt, arguments_bytes_max, outside, policy, read_config, surroundings,
 };
 use crate::command::render;
 use crate::command::request_file::with_request;
@@ -161,27 +154,18 @@ fn rehearse(args: &Args, envelope_to: &EnvelopeTo) -> u8 {
 /// What a run would stand on; a vault that is not there is not made.
 fn plan(args: &Args) -> Result<(ExecutionRequest, Rehearsal), RunError> {
     let around = surroundings()?;
-    let outside = outside(args, &around)?;
-    let mut named = None;
-    let (vault, bound) = match around.locate(args.vault.as_deref()) {
-        Ok(located) => {
-            let vault = Vault::open(&located.path, OpenOptions::default(), context())?;
-            if located.source == VaultSource::Option {
-                named = named_vault(&located.path, &around)?;
-            }
-            (located.path, bound_dir(&vault)?)
-        }
-        Err(LocateError::NoneNear { cwd }) => {
-            let place = read_config(&around, None)?.0.vault_place.value;
-            check_new_vault(args, &around)?;
-            (around.new_vault(place)?, Some(cwd))
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let found = VaultAt::find(args, &around)?;
+    let bound = found.bound()?;
     let (config, _) = read_config(&around, bound.as_deref())?;
-    let mut request = args.request(&outside, &config, Vec::new())?;
-    request.named.vault = named;
+    let mut request = args.request(&outside(args, &around), &config)?;
     request.check(arguments_bytes_max()).map_err(ExecuteError::Request)?;
+    let vault = match found {
+        VaultAt::There { vault, named, .. } => {
+            request.named.vault = named;
+            vault.path().map(Path::to_owned).unwrap_or_default()
+        }
+        VaultAt::Nowhere { path, .. } => path,
+    };
     let policy = policy(&around, Some(&vault))?;
     let rehearsal = Rehearsal::of(&request, &policy, &vault, bound, &around, &around.cache_dir()?)
         .map_err(ExecuteError::Ground)?;
@@ -283,23 +267,9 @@ fn code_of(result: &ExecutionResult) -> u8 {
 }
 
 fn execute(args: &Args, told: &mut Option<Asked>) -> Result<(Executed, Asked), RunError> {
-    let (station, request) = ask(args, told)?;
-    let executed = station.execute(&request)?;
-    Ok((executed, Asked::of(&request, station.vault.path())))
-}
-
-/// Finds the vault, reads the settings, and makes the request that comes of them.
-pub fn ask(args: &Args, told: &mut Option<Asked>) -> Result<(Invocation, ExecutionRequest), RunError> {
-    let around = surroundings()?;
-    let outside = outside(args, &around)?;
-    // What cannot be followed is refused before a vault is made for it.
-    let request = args.request(&outside, &Config::default(), Vec::new())?;
-    *told = Some(Asked::of(&request, None));
-    request.check(arguments_bytes_max()).map_err(ExecuteError::Request)?;
-    let station = Invocation::open(args, around)?;
-    let request = station.request(args, &outside)?;
-    *told = Some(Asked::of(&request, station.vault.path()));
-    Ok((station, request))
+    let (invocation, request) = Invocation::ask(args, told)?;
+    let executed = invocation.execute(&request)?;
+    Ok((executed, Asked::of(&request, invocation.vault.path())))
 }
 
 /// Where the envelope goes.

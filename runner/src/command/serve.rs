@@ -9,16 +9,17 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use avfs_request::request_file::RequestFileError;
+use avfs_request::ExecutionRequest;
+use avfs_request::spec::SpecError;
 use avfs_types::exit_code;
 use avfs_types::ids::{BatchId, BatchItem};
 use avfs_wire::{ErrorBody, ExecutionEnvelope, Inspection, WorkItem};
 
 use crate::command::args::Args;
 use crate::command::error::RunError;
-use crate::command::invocation::{Invocation, outside, surroundings};
+use crate::command::invocation::{Invocation, surroundings};
 use crate::command::render;
-use crate::command::request_file::{BadRequest, fill};
+use crate::command::request_file::{BadRequest, over};
 use crate::command::run::{Asked, envelope_of};
 
 /// What a request is called that comes with an order.
@@ -106,19 +107,16 @@ fn follow(
     let path = Path::new(ITS_NAME);
     let malformed = |problem| BadRequest::Malformed { path: path.to_owned(), problem };
     let order = WorkItem::parse(line).map_err(malformed)?;
-    let file = order.request;
-    let command = file.command_line().map_err(malformed)?;
     let item = order.item.map(|item| {
         let batch = BatchId::parse(&item.batch);
         batch.map(|batch| BatchItem { batch, number: item.number })
     });
     let item = item
         .transpose()
-        .map_err(|error| malformed(RequestFileError::Key { key: "batch", problem: error.to_string() }))?;
-    let words = Args { serve: false, json: true, quiet: true, item, ..args.clone() };
-    let words = fill(words, file, command, path)?;
-    let outside = outside(&words, &station.around)?;
-    let request = station.request(&words, &outside)?;
+        .map_err(|error| malformed(SpecError::Key { key: "batch", problem: error.to_string() }))?;
+    let words = Args { serve: false, json: true, quiet: true, ..args.clone() };
+    let words = over(words, Ok(order.request), path)?;
+    let request = ExecutionRequest { item, ..station.request(&words)? };
     let asked = told.insert(Asked::of(&request, station.vault.path()));
     if order.look {
         return Ok(Reply::Inspection(avfs_present::inspection(&station.look(&request)?)));

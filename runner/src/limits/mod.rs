@@ -94,8 +94,8 @@ impl Keeper {
     pub fn prepare(plan: &LaunchPlan) -> Result<Self, LimitError> {
         let mut keeper = Self { enforced: Vec::new(), unified: None, old: OldGroups::default(), disk: None };
         let wanted: BTreeSet<Controller> =
-            plan.limits.set().filter_map(|(kind, _)| Controller::of(kind)).collect();
-        if plan.limits.set().next().is_none() {
+            plan.request.limits.set().filter_map(|(kind, _)| Controller::of(kind)).collect();
+        if plan.request.limits.set().next().is_none() {
             return Ok(keeper);
         }
         let (hierarchies, place) = match wanted.is_empty() {
@@ -116,7 +116,7 @@ impl Keeper {
             written,
         };
         loop {
-            keeper.enforced = choose::choose(&plan.limits, &offer)?;
+            keeper.enforced = choose::choose(&plan.request.limits, &offer)?;
             let Err((refused, error)) = keeper.make_groups(place.as_ref(), &hierarchies) else { break };
             // Inspection writable and is not: whatever comes next will do, and is told.
             tracing::debug!(%error, "no control group");

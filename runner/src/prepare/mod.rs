@@ -63,11 +63,11 @@ fn inner(path: &Path) -> Result<CString, SandboxError> {
 }
 
 pub fn prepare(plan: &LaunchPlan, keeper: &Keeper, umask: u32) -> Result<Prepared, SandboxError> {
-    let Confinement { seccomp, landlock, userns } = plan.confinement;
+    let Confinement { seccomp, landlock, userns } = plan.request.confinement;
     let view = view::compile(plan, keeper.pid_max())?;
     let isolated = [CloneFlags::MOUNT, CloneFlags::PID, CloneFlags::IPC, CloneFlags::UTS, CloneFlags::CGROUP];
     let mut namespaces = isolated.into_iter().fold(CloneFlags::USER, CloneFlags::and);
-    if plan.net.is_apart() {
+    if plan.request.net.is_apart() {
         namespaces = namespaces.and(CloneFlags::NET);
     }
     let landlock = Landlock::choose(landlock, userns, &plan.view);
@@ -78,8 +78,8 @@ pub fn prepare(plan: &LaunchPlan, keeper: &Keeper, umask: u32) -> Result<Prepare
         step_of: view.step_of,
         layers: view.layers,
         namespaces,
-        loopback: plan.net.is_apart(),
-        wants_listener: matches!(plan.net, NetMode::Allow(_)),
+        loopback: plan.request.net.is_apart(),
+        wants_listener: matches!(plan.request.net, NetMode::Allow(_)),
         shows_proc: keeper.wants_processes(),
         exec: program::exec_of(&plan.command, &plan.environment)?,
         cwd: c_path(&plan.cwd)?,
@@ -95,8 +95,8 @@ pub fn prepare(plan: &LaunchPlan, keeper: &Keeper, umask: u32) -> Result<Prepare
 
 /// Refused where sockets of the host's services are in sight, and the host's network is not meant to be reached.
 fn unix_sockets(plan: &LaunchPlan) -> UnixSockets {
-    match plan.profile {
-        Profile::Host if plan.net.is_apart() => UnixSockets::Refused,
+    match plan.request.profile {
+        Profile::Host if plan.request.net.is_apart() => UnixSockets::Refused,
         Profile::Host | Profile::Strict => UnixSockets::Allowed,
     }
 }

@@ -38,14 +38,18 @@ pub struct Compiled {
 
 /// Compiles the steps of a plan; `pid_max` is the highest process number, where one is set.
 pub fn compile(plan: &LaunchPlan, pid_max: Option<u64>) -> Result<Compiled, SandboxError> {
-    let Confinement { seccomp, userns, .. } = plan.confinement;
+    let Confinement { seccomp, userns, .. } = plan.request.confinement;
     let mut compiler = Compiler {
         ops: Vec::new(),
         step_of: Vec::new(),
         layers: None,
         step: 0,
-        secret_files: &plan.secret_files,
-        tmpfs: TmpfsBounds { bytes: plan.limits.tmpfs_bytes(), files: plan.limits.files, view: &plan.view },
+        secret_files: &plan.request.secret_files,
+        tmpfs: TmpfsBounds {
+            bytes: plan.request.limits.tmpfs_bytes(),
+            files: plan.request.limits.files,
+            view: &plan.view,
+        },
         pid_max,
         userns,
         otherwise: match seccomp {

@@ -12,7 +12,7 @@ use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 use serde::Serialize;
 
 use avfs_hostfs::size_limit;
-use avfs_request::request_file::SCHEMA_VERSION;
+use avfs_request::spec::SCHEMA_VERSION;
 use avfs_types::diagnose::{Diagnose, naming_vault, vault_words};
 use avfs_types::printable::Text;
 use avfs_types::{exit_code, printable};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use avfs_policy::ExecutionDecision;
-use avfs_request::request_object::RequestObject;
+use avfs_request::spec::RequestObject;
 use avfs_request::{ExecutionRequest, LimitKind};
 use avfs_types::clock::millis;
 use avfs_types::diagnose::{Diagnose, with_causes};

@@ -12,10 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use avfs_hostfs::held::FileId;
-use avfs_request::{
-    Confined, Confinement, EnforcedLimit, ExecutionTimeout, LimitKind, Limits, NetMode, Profile, RefusedCall,
-    SecretFile, Streams,
-};
+use avfs_request::{Confined, EnforcedLimit, ExecutionRequest, LimitKind, RefusedCall, Streams};
 use avfs_types::diagnose::Diagnose;
 
 /// Layers beneath one overlay: the cost of a lookup grows with each.
@@ -27,9 +24,8 @@ pub struct LaunchPlan {
     pub mountpoint: PathBuf,
     /// How the new root comes to be, in order: what lies above comes before what lies beneath.
     pub view: Vec<ViewStep>,
-    /// What the view was made by.
-    pub profile: Profile,
-    pub net: NetMode,
+    /// What was asked for: limits, network and confinement are the launcher's to enforce.
+    pub request: ExecutionRequest,
     /// The command's words; the first is looked for in PATH unless it has a slash.
     pub command: Vec<OsString>,
     pub environment: Vec<(OsString, OsString)>,
@@ -39,12 +35,6 @@ pub struct LaunchPlan {
     pub hostname: Option<&'static str>,
     pub umask: Option<u32>,
     pub streams: Streams,
-    pub timeout: ExecutionTimeout,
-    /// Between SIGTERM and SIGKILL.
-    pub grace: Duration,
-    pub limits: Limits,
-    pub confinement: Confinement,
-    pub secret_files: Vec<SecretFile>,
 }
 
 /// One step in making the root; paths are as the command will see them.

@@ -57,7 +57,7 @@ pub use mount_session::{MountSession, MountState, ScratchDir, SessionError};
 pub use orphans::{RunLife, Unsettled, bases_in_use};
 pub use permission::approval_rule::{RememberError, RememberFor, Remembered};
 pub use permission::net_offer::offered_networks;
-pub use permission::{Approver, Denial};
+pub use permission::{Approver, Denial, explain};
 pub use policy_files::{LayerText, POLICY_FILE, PolicyText, PolicyTexts, REGO_FILE, UnreadablePolicy};
 pub use proxy::{Executed, Outcome, ProxyRuntime, Site};
 pub use recover::{

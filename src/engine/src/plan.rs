@@ -78,8 +78,7 @@ impl ProxyRuntime<'_> {
         Ok(LaunchPlan {
             mountpoint,
             view: steps,
-            profile: request.profile,
-            net: request.net.clone(),
+            request: request.clone(),
             command: request.command.words(),
             environment: with_clock(with_proxy(&request.environment, &request.net), request),
             cwd: places.cwd.clone(),
@@ -91,11 +90,6 @@ impl ProxyRuntime<'_> {
             hostname: is_reproducible.then_some(HOSTNAME),
             umask: is_reproducible.then_some(UMASK),
             streams: self.streams(run)?,
-            timeout: request.timeout,
-            grace: request.grace,
-            limits: request.limits,
-            confinement: request.confinement,
-            secret_files: request.secret_files.clone(),
         })
     }
 

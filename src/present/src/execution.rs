@@ -2,7 +2,7 @@
 
 use avfs_engine::{Denial, Enforcement, Executed, Exit, Outcome};
 use avfs_policy::ExecutionDecision;
-use avfs_request::request_object::RequestObject;
+use avfs_request::spec::RequestObject;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ApprovalId, RunId};
 use avfs_vault::backend::ApprovalRecord;

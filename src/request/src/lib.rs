@@ -4,11 +4,11 @@
 //!
 //! ```
 //! use avfs_request::NetMode;
-//! use avfs_request::request_file::RequestFile;
+//! use avfs_request::spec::RunSpec;
 //! use avfs_types::CommandLine;
 //!
-//! let file = RequestFile::parse(br#"{"schema_version": 1, "command": ["make", "test"]}"#)?;
-//! assert_eq!(file.command_line()?, CommandLine::Argv(vec!["make".into(), "test".into()]));
+//! let spec = RunSpec::parse(br#"{"schema_version": 1, "command": ["make", "test"]}"#)?;
+//! assert_eq!(spec.command_line()?, CommandLine::Argv(vec!["make".into(), "test".into()]));
 //!
 //! let net: NetMode = "allow=crates.io,10.0.0.1:8080".parse()?;
 //! assert_eq!(net.kind(), "allow");
@@ -25,10 +25,8 @@ mod limits;
 pub mod net;
 pub mod reproducible;
 pub mod request;
-mod request_digest;
-pub mod request_file;
-pub mod request_object;
 mod secret;
+pub mod spec;
 mod streams;
 mod timeout;
 
@@ -43,7 +41,8 @@ pub use extra::{Extra, HostPath, Profile};
 pub use limits::{CpuLimit, Cpus, EnforcedLimit, LimitKind, Limits, Mechanism};
 pub use net::{AllowList, AllowRule, HostRule, NetError, NetMode, is_beneath, is_within};
 pub use reproducible::{ClockHeld, EPOCH_VARIABLE, FixedClock, Reproducible, seed};
-pub use request::{ExecutionRequest, Named, RequestError};
+pub use request::{ExecutionRequest, Named, Outside, RequestError, ResolveError, Terminal};
 pub use secret::{SECRET_BYTES_MAX, SECRETS_DIR, SecretError, SecretFile, SecretWord};
+pub use spec::RunSpec;
 pub use streams::{ProcMode, Streams};
 pub use timeout::ExecutionTimeout;

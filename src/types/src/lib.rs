@@ -43,6 +43,7 @@ pub mod reference;
 pub mod secrets;
 pub mod toml_source;
 mod units;
+mod value;
 mod words;
 mod zone;
 
@@ -51,5 +52,14 @@ pub use keep_count::KeepCount;
 pub use places::{CONFIG_FILE, VAULT_DIR, VAULT_FILE};
 pub use redact::redact;
 pub use units::{Limit, Since, Size, Span, UnitError, show_bytes_size};
+#[doc(hidden)]
+pub use value::Amount;
 pub use words::WordError;
 pub use zone::Zone;
+#[doc(hidden)]
+pub mod external {
+    //! What the macros of this crate need where they are used.
+    #[cfg(feature = "schema")]
+    pub use schemars;
+    pub use serde;
+}

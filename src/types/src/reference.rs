@@ -1,7 +1,7 @@
 //! References to versions as people type them. What one leads to is known by the vault.
 
 use crate::diagnose::Diagnose;
-use crate::ids::{CheckpointName, ForkName};
+use crate::ids::{CheckpointName, ForkName, VersionId};
 
 /// A text that is not a reference.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -88,6 +88,19 @@ impl Reference {
             Base::Name(name) if self.back == 0 => ForkName::parse(name).ok(),
             Base::Name(_) | Base::Checkpoint(..) | Base::Run(_) => None,
         }
+    }
+}
+
+impl From<VersionId> for Reference {
+    fn from(id: VersionId) -> Self {
+        let text = id.to_hex();
+        Self { base: Base::Name(text.clone()), back: 0, text }
+    }
+}
+
+impl std::fmt::Display for Reference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use avfs_request::request_file::SCHEMA_VERSION;
-use avfs_request::request_object::RequestObject;
+use avfs_request::spec::RequestObject;
+use avfs_request::spec::SCHEMA_VERSION;
 
 use crate::answer::ErrorBody;
 use crate::enforcement_object::EnforcementObject;

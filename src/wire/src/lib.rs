@@ -51,10 +51,9 @@ pub use answer::{Envelope, ErrorBody};
 pub use approvals::{ApprovalObject, ApprovalStateName, ApprovalsAnswer, ApprovalsList, ApprovalsShow};
 pub use asked_for::asked_for;
 pub use attempts::{AttemptState, Bisect, BisectProbe, EndedObject, Race, RaceAttempt, VerdictName};
-pub use avfs_request::request_file::{
-    REQUEST_BYTES_MAX, RequestFile, RequestFileError, SCHEMA_VERSION, amount_text,
+pub use avfs_request::spec::{
+    CommandText, REQUEST_BYTES_MAX, RequestObject, RunSpec, SCHEMA_VERSION, SpecError,
 };
-pub use avfs_request::request_object::{CommandText, RequestObject};
 pub use batch::{Batch, BatchAnswer, BatchCounts, BatchItemResult, BatchList, BatchObject, ItemState};
 pub use cache::{CacheExplain, CacheForget, CacheList, CacheObject, FoundObject, MemoObject, ReasonObject};
 pub use enforcement_object::{EnforcementObject, LandlockObject, LimitObject, ScratchObject};

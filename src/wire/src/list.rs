@@ -9,7 +9,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Error, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use avfs_request::request_file::RequestFile;
+use avfs_request::spec::RunSpec;
 
 /// The version of the format.
 pub const LIST_VERSION: u64 = 1;
@@ -65,7 +65,7 @@ pub struct ListItem {
     pub run: Option<String>,
     /// The request; its keys are part of this object.
     #[serde(flatten, serialize_with = "said_only")]
-    pub request: RequestFile,
+    pub request: RunSpec,
 }
 
 /// What a command began from, each in hex digits.
@@ -130,7 +130,7 @@ pub struct OutputNoise {
 }
 
 /// What a request says, and nothing of what it does not.
-pub(super) fn said_only<S: Serializer>(request: &RequestFile, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn said_only<S: Serializer>(request: &RunSpec, serializer: S) -> Result<S::Ok, S::Error> {
     request.said().map_err(serde::ser::Error::custom)?.serialize(serializer)
 }
 
@@ -153,7 +153,7 @@ impl<'de> Visitor<'de> for ItemVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ListItem, A::Error> {
         let mut own = Own::default();
-        let request = RequestFile::deserialize(MapAccessDeserializer::new(Split { map, own: &mut own }))?;
+        let request = RunSpec::deserialize(MapAccessDeserializer::new(Split { map, own: &mut own }))?;
         let Own { id, needs, start, expected, retries, noise, run } = own;
         Ok(ListItem {
             id: id.unwrap_or_default().0,

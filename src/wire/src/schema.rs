@@ -4,7 +4,7 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Value, json};
 
-use avfs_request::request_file::{RequestFile, SCHEMA_VERSION};
+use avfs_request::spec::{RunSpec, SCHEMA_VERSION};
 
 use crate::answer::ErrorBody;
 use crate::batch::{BatchAnswer, BatchItemResult};
@@ -134,7 +134,7 @@ pub fn document() -> Value {
 /// What is read: no envelope refers to it, and what may be left out of it is another matter.
 fn inputs() -> serde_json::Map<String, Value> {
     let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
-    generator.subschema_for::<RequestFile>();
+    generator.subschema_for::<RunSpec>();
     generator.subschema_for::<ListHeader>();
     generator.subschema_for::<ListItem>();
     generator.take_definitions(true)

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use avfs_request::request_file::{RequestFile, RequestFileError, json_problem};
+use avfs_request::spec::{RunSpec, SpecError, read_json};
 
 use crate::list::said_only;
 
@@ -12,7 +12,7 @@ use crate::list::said_only;
 pub struct WorkItem {
     /// As `avfs-run --request` takes it.
     #[serde(serialize_with = "said_only")]
-    pub request: RequestFile,
+    pub request: RunSpec,
     /// The item of a batch that it is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<WorkItemOfBatch>,
@@ -63,8 +63,8 @@ pub struct WorkItemOfBatch {
 
 impl WorkItem {
     /// Reads one line. Fails on invalid JSON, an unknown key, or a schema version that is not supported.
-    pub fn parse(line: &str) -> Result<Self, RequestFileError> {
-        let order: Self = serde_json::from_str(line).map_err(|error| json_problem(&error))?;
+    pub fn parse(line: &str) -> Result<Self, SpecError> {
+        let order: Self = read_json(line.as_bytes())?;
         order.request.check_version()?;
         Ok(order)
     }

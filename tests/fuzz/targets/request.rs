@@ -4,10 +4,10 @@
 
 use libfuzzer_sys::fuzz_target;
 
-use avfs_request::request_file::{RequestFile, RequestFileError};
+use avfs_request::spec::{RunSpec, SpecError};
 
 fuzz_target!(|bytes: &[u8]| {
-    let (one, two) = (RequestFile::parse(bytes), RequestFile::parse(bytes));
+    let (one, two) = (RunSpec::parse(bytes), RunSpec::parse(bytes));
     assert_eq!(format!("{one:?}"), format!("{two:?}"));
     match one {
         Ok(file) => {
@@ -17,10 +17,10 @@ fuzz_target!(|bytes: &[u8]| {
                 assert_eq!(file.command_line().as_ref(), Ok(&command));
             }
         }
-        Err(RequestFileError::Json { line, .. }) => {
+        Err(SpecError::Json { line, .. }) => {
             let lines = bytes.split(|byte| *byte == b'\n').count();
             assert!(line <= lines, "line {line} of {lines}");
         }
-        Err(RequestFileError::TooLong | RequestFileError::Key { .. }) => {}
+        Err(SpecError::TooLong | SpecError::Key { .. }) => {}
     }
 });

@@ -11,12 +11,11 @@ use avfs_hostfs::make;
 use avfs_policy::{
     Action, Asked, Categories, Category, Explanation, Judged, Opening, PolicyError, Widening, Word,
 };
-use avfs_request::choices::PolicyProfile;
 use avfs_request::request::NamedVault;
-use avfs_request::request_file::{RequestFile, RequestFileError};
-use avfs_request::{Confinement, Degradation, ExecutionTimeout, NestedUserns, NetMode, Profile, Retention};
+use avfs_request::spec::{RunSpec, SpecError};
+use avfs_request::{Confinement, Degradation, ExecutionTimeout, NestedUserns, NetMode, Profile};
 use avfs_types::diagnose::Diagnose;
-use avfs_types::ids::{ApprovalId, ForkName};
+use avfs_types::ids::ApprovalId;
 use avfs_vault::backend::ApprovalRecord;
 
 use crate::locate::Surroundings;
@@ -63,7 +62,7 @@ pub enum RememberError {
     BadRequest {
         id: ApprovalId,
         #[source]
-        source: RequestFileError,
+        source: SpecError,
     },
     #[error(transparent)]
     Unreadable(#[from] UnreadablePolicy),
@@ -129,43 +128,42 @@ impl Remembered {
     ) -> Result<Self, RememberError> {
         let id = &approval.id;
         let bad = |source| RememberError::BadRequest { id: id.clone(), source };
-        let request = RequestFile::parse(approval.request.as_bytes()).map_err(bad)?;
+        let request = RunSpec::parse(approval.request.as_bytes()).map_err(bad)?;
         let command = request.command_line().map_err(bad)?;
-        let workspace = request.at.as_deref().map_or(place.workspace, Path::new);
-        let fork = request.fork.as_deref().and_then(|fork| ForkName::parse(fork).ok());
-        let cwd = workspace.join(request.cwd.as_deref().unwrap_or_default());
-        let real = |path: &String| request.links.get(path).unwrap_or(path).clone();
-        let rw: Vec<PathBuf> = request.rw.iter().map(real).map(PathBuf::from).collect();
+        let workspace = request.at.as_deref().unwrap_or(place.workspace);
+        let cwd = workspace.join(request.cwd.as_deref().unwrap_or(Path::new("")));
+        let real = |path: &PathBuf| {
+            let linked = path.to_str().and_then(|path| request.links.get(path));
+            linked.unwrap_or(path).clone()
+        };
+        let rw: Vec<PathBuf> = request.rw.iter().map(real).collect();
         let rw: Vec<&Path> = rw.iter().map(PathBuf::as_path).collect();
         let files = request.secret_files.iter().flat_map(|file| match file.split_once('=') {
             Some((name, path)) => vec![name, path],
             None => vec![file.as_str()],
         });
         let secrets: Vec<&str> = request.secrets.iter().map(String::as_str).chain(files).collect();
-        let word = |word: &Option<String>| word.as_deref().unwrap_or_default().to_owned();
-        let net = word(&request.net).parse().unwrap_or(NetMode::None);
+        let net = request.net.clone().unwrap_or(NetMode::None);
         let variables: Vec<(&str, &str)> =
             request.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let asked = Asked {
             command: &command,
-            fork: fork.as_ref(),
+            fork: request.fork.as_ref(),
             cwd: &cwd,
             workspace,
             project: place.workspace,
             home: place.around.home.as_deref(),
             net: &net,
             confinement: confinement(&request),
-            profile: word(&request.profile).parse().unwrap_or(Profile::Strict),
+            profile: request.profile.unwrap_or(Profile::Strict),
             timeout: ExecutionTimeout::None,
             rw: &rw,
             secrets: &secrets,
             variables: &variables,
             openings: &openings(&request, workspace, place.workspace),
         };
-        let profiles: Vec<PolicyProfile> =
-            request.policy.iter().filter_map(|profile| profile.parse().ok()).collect();
         let texts = PolicyTexts::read(place.around, place.vault)?;
-        let before = texts.policy()?.with_profiles(&profiles);
+        let before = texts.policy()?.with_profiles(&request.policy);
         let begun = prefixes(id, &before.explain(&asked), prefix)?;
         let file = place.around.user_config().ok_or(RememberError::NoHome)?.with_file_name(POLICY_FILE);
         let old = texts.files().find(|(_, text)| text.path == file).and_then(|(_, text)| text.text.clone());
@@ -176,7 +174,7 @@ impl Remembered {
             id,
             place.workspace,
         );
-        let after = texts.clone().with_text(&file, &text).policy()?.with_profiles(&profiles);
+        let after = texts.clone().with_text(&file, &text).policy()?.with_profiles(&request.policy);
         let after = after.decide(&asked);
         if after.action >= Action::RequireApproval {
             return Err(RememberError::StillAsked {
@@ -201,12 +199,11 @@ impl Remembered {
 }
 
 /// What the request asked to be confined by.
-fn confinement(request: &RequestFile) -> Confinement {
+fn confinement(request: &RunSpec) -> Confinement {
     let Confinement { seccomp, landlock, .. } = Confinement::DEFAULT;
-    let word = |word: &Option<String>| word.as_deref().unwrap_or_default().to_owned();
     Confinement {
-        seccomp: word(&request.seccomp).parse().unwrap_or(seccomp),
-        landlock: word(&request.landlock).parse().unwrap_or(landlock),
+        seccomp: request.seccomp.unwrap_or(seccomp),
+        landlock: request.landlock.unwrap_or(landlock),
         userns: if request.allow_userns { NestedUserns::Allowed } else { NestedUserns::Refused },
     }
 }
@@ -337,24 +334,18 @@ fn with_rules(old: &str, begun: &[Begun], net: &NetMode, id: &ApprovalId, worksp
 }
 
 /// What the request would widen, as far as it is stored.
-fn openings(request: &RequestFile, workspace: &Path, project: &Path) -> Vec<Opening> {
-    let paths = |texts: &[String]| texts.iter().map(PathBuf::from).collect::<Vec<_>>();
-    let (ro, env_files) = (paths(&request.ro_named), paths(&request.env_files));
-    let tmpfs = request.tmpfs.iter().map(|path| ("--tmpfs", Path::new(path)));
-    let hide = request.hide.iter().map(|path| ("--hide", Path::new(path)));
+fn openings(request: &RunSpec, workspace: &Path, project: &Path) -> Vec<Opening> {
+    let tmpfs = request.tmpfs.iter().map(|path| ("--tmpfs", path.as_path()));
+    let hide = request.hide.iter().map(|path| ("--hide", path.as_path()));
     let covers: Vec<(&'static str, &Path)> = tmpfs.chain(hide).collect();
     let vault = request.vault.as_ref().filter(|_| request.vault_named);
     let widening = Widening {
         // In another one no approval would count.
-        vault: vault.map(|path| NamedVault { path: PathBuf::from(path), is_trusted: true }),
-        ro: &ro,
-        env_files: &env_files,
-        retention: request
-            .retention
-            .as_deref()
-            .and_then(|word| word.parse().ok())
-            .unwrap_or(Retention::Review),
-        at: request.at.as_deref().map(Path::new),
+        vault: vault.map(|path| NamedVault { path: path.clone(), is_trusted: true }),
+        ro: &request.ro_named,
+        env_files: &request.env_files,
+        retention: request.kept(),
+        at: request.at.as_deref(),
         degradation: if request.allow_degraded { Degradation::Allowed } else { Degradation::Refused },
         covers: &covers,
         workspace,

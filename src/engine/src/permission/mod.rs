@@ -5,11 +5,11 @@
 pub mod approval_rule;
 pub mod net_offer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use avfs_hostfs::random;
-use avfs_policy::{Action, Asked, ExecutionDecision, Opening, Policy, Widening};
+use avfs_policy::{Action, Asked, ExecutionDecision, Explanation, Opening, Policy, Widening};
 use avfs_request::request::NamedVault;
 use avfs_request::{ApprovalMode, ExecutionRequest, Extra, ForkChoice, Named, NetMode};
 use avfs_types::diagnose::shell_word;
@@ -21,9 +21,10 @@ use avfs_vault::backend::{ApprovalRecord, ApprovalState, RunRecord, RunState};
 
 use crate::journal;
 use crate::journal::journal_value;
+use crate::locate::Surroundings;
 use crate::proxy::{ProxyRuntime, Step};
 use crate::run::Run;
-use crate::workspace_root::{Places, UNBOUND_PATH};
+use crate::workspace_root::{GroundError, Places, UNBOUND_PATH};
 
 /// Between two looks at an approval that is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -184,6 +185,38 @@ pub(crate) fn decide(
     places: &Places,
     home: Option<&Path>,
 ) -> ExecutionDecision {
+    let decision = put(policy, request, places, home, Policy::decide);
+    let mut decision = only_where_approvals_count(decision, request.named.vault.as_ref());
+    if request.named.net {
+        decision.net = None;
+    }
+    let values = request.secrets();
+    ExecutionDecision {
+        reason: values.scrub_text(decision.reason),
+        hint: decision.hint.map(|hint| values.scrub_text(hint)),
+        ..decision
+    }
+}
+
+/// Everything on the way to what the rules would decide, in a workspace that is bound to `bound`.
+pub fn explain(
+    policy: &Policy,
+    request: &ExecutionRequest,
+    bound: PathBuf,
+    around: &Surroundings,
+) -> Result<Explanation, GroundError> {
+    let places = Places::find(request, Some(bound), &around.cwd)?;
+    Ok(put(policy, request, &places, around.home.as_deref(), Policy::explain))
+}
+
+/// Puts the question that a request is to the rules.
+fn put<T>(
+    policy: &Policy,
+    request: &ExecutionRequest,
+    places: &Places,
+    home: Option<&Path>,
+    answer: impl FnOnce(&Policy, &Asked<'_>) -> T,
+) -> T {
     let writable = request.extras.iter().filter(|extra| matches!(extra, Extra::ReadWrite(_)));
     // A rule is about the place itself: a link that a command has made must not lead out of what is allowed.
     let rw: Vec<&Path> = writable.map(Extra::source).collect();
@@ -202,7 +235,7 @@ pub(crate) fn decide(
         .brought()
         .filter_map(|(name, value)| Some((name.to_str()?, value.to_str().unwrap_or("\u{fffd}"))))
         .collect();
-    let decision = policy.decide(&Asked {
+    let asked = Asked {
         command: &request.command,
         fork: match &request.fork {
             ForkChoice::Ephemeral { .. } => None,
@@ -220,17 +253,8 @@ pub(crate) fn decide(
         secrets: &secrets,
         variables: &variables,
         openings: &openings,
-    });
-    let mut decision = only_where_approvals_count(decision, request.named.vault.as_ref());
-    if request.named.net {
-        decision.net = None;
-    }
-    let values = request.secrets();
-    ExecutionDecision {
-        reason: values.scrub_text(decision.reason),
-        hint: decision.hint.map(|hint| values.scrub_text(hint)),
-        ..decision
-    }
+    };
+    answer(policy, &asked)
 }
 
 /// What the request would widen, as its own words ask for it.

@@ -38,49 +38,7 @@ pub struct Around<'a> {
 
 /// Every part but the files it starts from.
 pub fn parts(request: &ExecutionRequest, around: &Around<'_>) -> Result<MemoParts, MemoError> {
-    // Taken apart, so that a field which is added cannot be forgotten.
-    let ExecutionRequest {
-        command,
-        writing,
-        scratch,
-        backend,
-        degradation,
-        timeout,
-        grace,
-        net,
-        proc,
-        profile,
-        extras,
-        environment,
-        secrets_in_files,
-        limits,
-        confinement,
-        inputs: named,
-        // Where they lead to is in the places.
-        at: _,
-        cwd: _,
-        // What it starts from is the base, wherever that comes from.
-        fork: _,
-        base: _,
-        // What becomes of the changes, and how they are told.
-        item: _,
-        retention: _,
-        checkpoint: _,
-        streams: _,
-        show: _,
-        // Whether it may be run.
-        policy: _,
-        approval: _,
-        approved: _,
-        named: _,
-        // With one nothing is remembered.
-        secret_files: _,
-        // Whether it may be remembered.
-        cache: _,
-        purity: _,
-        reproducible,
-        clock,
-    } = request;
+    let ExecutionRequest { command, environment, inputs: named, .. } = request;
     let mut parts = MemoParts::default();
     let (mode, words) = match command {
         CommandLine::Argv(words) => (&b"argv"[..], words.as_slice()),
@@ -95,42 +53,8 @@ pub fn parts(request: &ExecutionRequest, around: &Around<'_>) -> Result<MemoPart
     let pairs = pairs.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
     parts.set(ENVIRONMENT, &list(pairs));
 
-    let mut sandbox = Vec::with_capacity(512);
-    let mut put = |field: &[u8]| put_bytes(&mut sandbox, field);
-    for word in [
-        writing.word(),
-        scratch.word(),
-        backend.word(),
-        degradation.word(),
-        &timeout.to_string(),
-        &net.to_string(),
-        proc.word(),
-        profile.word(),
-        secrets_in_files.word(),
-        confinement.seccomp.word(),
-        confinement.landlock.word(),
-        confinement.userns.word(),
-        reproducible.word(),
-        &clock.map(|clock| clock.to_string()).unwrap_or_default(),
-    ] {
-        put(word.as_bytes());
-    }
-    put(&grace.as_millis().to_be_bytes());
-    put(&umask.to_be_bytes());
-    put(home.map_or(&b""[..], |home| home.as_os_str().as_bytes()));
-    let limits: Vec<_> = limits.set().collect();
-    put(&limits.len().to_be_bytes());
-    for (kind, value) in limits {
-        put(kind.word().as_bytes());
-        put(&value.to_be_bytes());
-    }
-    put(&extras.len().to_be_bytes());
-    for extra in extras {
-        put(extra.kind().as_bytes());
-        put(extra.path().as_os_str().as_bytes());
-        put(extra.source().as_os_str().as_bytes());
-    }
-    exclude.iter().for_each(|line| put(line.as_bytes()));
+    let mut sandbox = request.sandbox_key(*umask, *home);
+    exclude.iter().for_each(|line| put_bytes(&mut sandbox, line.as_bytes()));
     parts.set(SANDBOX, &sandbox);
 
     parts.set(INPUTS, &inputs(named)?);

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use avfs_request::request_file::REQUEST_BYTES_MAX;
+use avfs_request::spec::REQUEST_BYTES_MAX;
 use avfs_types::diagnose::Diagnose;
 use avfs_wire::LIST_VERSION;
 

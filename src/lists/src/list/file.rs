@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use avfs_hostfs::random;
-use avfs_request::request_file::REQUEST_BYTES_MAX;
+use avfs_request::spec::REQUEST_BYTES_MAX;
 use avfs_types::ids::ListDigest;
 use avfs_wire::{ListHeader, ListItem};
 

@@ -1,6 +1,6 @@
 //! One line of a list: what it is, and the item in it.
 
-use avfs_request::request_file::RequestFile;
+use avfs_request::spec::{RunSpec, SpecError, read_json};
 use avfs_types::base64::base64;
 use avfs_types::toml_source::nearest;
 use avfs_wire::{LIST_VERSION, ListHeader, ListItem};
@@ -35,10 +35,11 @@ impl Wrong {
         Self::Json { column: None, problem, near: None }
     }
 
-    fn json(error: &serde_json::Error) -> Self {
-        let text = error.to_string();
-        let text = text.split(" at line ").next().unwrap_or_default();
-        let (problem, known) = text.split_once(", expected one of ").unwrap_or((text, ""));
+    fn json(error: &SpecError) -> Self {
+        let SpecError::Json { column, problem: text, .. } = error else {
+            return Self::value(error.to_string());
+        };
+        let (problem, known) = text.split_once(", expected one of ").unwrap_or((text.as_str(), ""));
         let near = problem.strip_prefix("unknown field `").and_then(|rest| {
             let word = rest.trim_end_matches('`');
             let known = known.split(", ").map(|key| key.trim_matches('`'));
@@ -46,7 +47,7 @@ impl Wrong {
         });
         // What was expected is a list of every key there is, unless it is short.
         let problem = if problem.starts_with("unknown field") { problem } else { text };
-        let column = Some(error.column()).filter(|column| *column > 0);
+        let column = Some(*column).filter(|column| *column > 0);
         Self::Json { column, problem: problem.to_owned(), near }
     }
 }
@@ -67,12 +68,10 @@ pub fn header(line: &[u8]) -> Result<Option<ListHeader>, Wrong> {
     struct Version {
         avfs_list: Option<u64>,
     }
-    match serde_json::from_slice::<Version>(line) {
+    match read_json::<Version>(line) {
         Ok(Version { avfs_list: Some(version) }) if version > LIST_VERSION => Err(Wrong::Newer { version }),
         Ok(Version { avfs_list: Some(0) }) => Err(Wrong::value("avfs_list counts from 1".to_owned())),
-        Ok(Version { avfs_list: Some(_) }) => {
-            serde_json::from_slice(line).map(Some).map_err(|error| Wrong::json(&error))
-        }
+        Ok(Version { avfs_list: Some(_) }) => read_json(line).map(Some).map_err(|error| Wrong::json(&error)),
         // What is wrong with it is told where it is read as an item, unless it is the version itself.
         Ok(Version { avfs_list: None }) => Ok(None),
         Err(error) if line.windows(11).any(|part| part == b"\"avfs_list\"") => Err(Wrong::json(&error)),
@@ -85,8 +84,7 @@ pub fn item(line: &[u8], form: Form, number: u32) -> Result<ListItem, Wrong> {
     let mut item = match form {
         Form::Json => {
             // Without its end, or what is missing would be missed on the next line.
-            let item: ListItem =
-                serde_json::from_slice(line.trim_ascii_end()).map_err(|error| Wrong::json(&error))?;
+            let item: ListItem = read_json(line.trim_ascii_end()).map_err(|error| Wrong::json(&error))?;
             check(&item)?;
             item
         }
@@ -107,11 +105,11 @@ fn plain(line: &[u8]) -> Result<ListItem, Wrong> {
         return Err(Wrong::value("the line holds a NUL byte, which no program can be given".to_owned()));
     }
     let request = match std::str::from_utf8(line) {
-        Ok(text) => RequestFile { command: text.into(), ..RequestFile::default() },
-        Err(_) => RequestFile {
+        Ok(text) => RunSpec { command: text.into(), ..RunSpec::default() },
+        Err(_) => RunSpec {
             command_mode: Some("shell".to_owned()),
             command_base64: Some([b"/bin/sh", &b"-c"[..], line].map(base64).to_vec()),
-            ..RequestFile::default()
+            ..RunSpec::default()
         },
     };
     Ok(ListItem { request, ..ListItem::default() })

@@ -6,7 +6,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use avfs_request::request_file::RequestFile;
+use avfs_request::spec::RunSpec;
 use avfs_types::CommandLine;
 use avfs_types::diagnose::Diagnose;
 use avfs_wire::{LIST_VERSION, ListExpected, ListHeader, ListItem, ListNoise, ListStart, OutputNoise};
@@ -68,10 +68,10 @@ fn every_key_of_a_request_is_one_of_an_item() {
         "net": "allow=example.org", "readonly": true}"#;
     let text = String::from_utf8_lossy(text).replace('\n', " ");
     let item = open(text.as_bytes()).unwrap().item(0).unwrap();
-    let request = RequestFile::parse(&request_json(&item).unwrap()).unwrap();
+    let request = RunSpec::parse(&request_json(&item).unwrap()).unwrap();
     assert_eq!(request, item.request);
     assert_eq!(request.timeout_ms, Some(None));
-    assert_eq!(request, RequestFile::parse(text.as_bytes()).unwrap());
+    assert_eq!(request, RunSpec::parse(text.as_bytes()).unwrap());
 }
 
 #[test]
@@ -88,8 +88,16 @@ fn what_is_wrong_is_named_with_its_line() {
         (r#"{"command": []}"#, "list.malformed", "line 2: command: it is empty"),
         (r#"{"command": ["", "x"]}"#, "list.malformed", "line 2: command: it is empty"),
         (r#"{"command": ""}"#, "list.malformed", "line 2: command: it is empty"),
-        (r#"{"command": ["b"], "net": "all"}"#, "list.malformed", "line 2: net: "),
-        (r#"{"command": ["b"], "memory": "much"}"#, "list.malformed", "line 2: memory: "),
+        (
+            r#"{"command": ["b"], "net": "all"}"#,
+            "list.malformed",
+            "line 2, column 32: net: \"all\" is not a network",
+        ),
+        (
+            r#"{"command": ["b"], "memory": "much"}"#,
+            "list.malformed",
+            "line 2, column 36: memory: \"much\" is not",
+        ),
         (r#"{"command": ["b"], "retries": -1}"#, "list.malformed", "line 2, column "),
         (r#"{"command": ["b"], "start": {"tree": "abc"}}"#, "list.malformed", "start.tree: a digest has 64"),
         (r#"{"command": ["b"], "expected": {"exit_code": 300}}"#, "list.malformed", "expected u8"),
@@ -220,21 +228,21 @@ fn digest() -> impl Strategy<Value = Option<String>> {
     proptest::option::of("[0-9a-f]{64}")
 }
 
-fn request() -> impl Strategy<Value = RequestFile> {
+fn request() -> impl Strategy<Value = RunSpec> {
     let words = ("\\PC{1,12}", proptest::collection::vec("\\PC{0,12}", 0..3))
         .prop_map(|(program, words)| [vec![program], words].concat());
     let text = || proptest::option::of("\\PC{0,8}");
     let timeout = proptest::option::of(proptest::option::of(any::<u64>()));
     let env = proptest::collection::btree_map("[A-Z]{1,4}", "\\PC{0,8}", 0..3);
     (words, any::<bool>(), text(), timeout, env, any::<bool>()).prop_map(
-        |(words, shell, cwd, timeout_ms, env, readonly)| RequestFile {
+        |(words, shell, cwd, timeout_ms, env, readonly)| RunSpec {
             command: if shell { Value::from(words.join(" ")) } else { Value::from(words) },
-            cwd,
+            cwd: cwd.map(Into::into),
             timeout_ms,
             env,
             readonly,
-            memory: if readonly { json!(5) } else { Value::Null },
-            ..RequestFile::default()
+            memory: readonly.then_some(avfs_types::Limit(Some(5))),
+            ..RunSpec::default()
         },
     )
 }
@@ -301,7 +309,7 @@ proptest! {
         for (number, item) in items(&list).iter().enumerate() {
             prop_assert_eq!(item, &written[number]);
             prop_assert_eq!(list.id(number), &item.id);
-            let request = RequestFile::parse(&request_json(item).unwrap()).unwrap();
+            let request = RunSpec::parse(&request_json(item).unwrap()).unwrap();
             prop_assert_eq!(&request, &item.request);
         }
         // And the schema says the same.
@@ -354,7 +362,7 @@ fn a_long_list_costs_little() {
                     tree: digest.clone(),
                     content: digest.clone(),
                 }),
-                request: RequestFile { command, ..RequestFile::default() },
+                request: RunSpec { command, ..RunSpec::default() },
                 ..ListItem::default()
             })
             .unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use avfs_request::Retention;
-use avfs_request::request_file::RequestFile;
+use avfs_request::spec::RunSpec;
 use avfs_types::ids::{RunId, VersionId};
 use avfs_types::redact::REDACTED;
 use avfs_vault::backend::{Reader, RunRecord, RunState, VersionRecord};
@@ -71,11 +71,11 @@ pub fn count(vault: &Vault, selection: &Selection) -> Result<u64, VaultError> {
 }
 
 /// The request of a run that can be asked for again; else what the run is.
-fn replayable(run: &RunRecord) -> Result<RequestFile, &'static str> {
+fn replayable(run: &RunRecord) -> Result<RunSpec, &'static str> {
     if run.state != RunState::Completed {
         return Err(run.state.word());
     }
-    let request = RequestFile::parse(run.request.as_bytes()).map_err(|_| "unreadable")?;
+    let request = RunSpec::parse(run.request.as_bytes()).map_err(|_| "unreadable")?;
     request.check().map_err(|_| "unreadable")?;
     Ok(request)
 }
@@ -83,7 +83,7 @@ fn replayable(run: &RunRecord) -> Result<RequestFile, &'static str> {
 fn item(
     reader: &dyn Reader,
     run: &RunRecord,
-    request: RequestFile,
+    request: RunSpec,
     selection: &Selection,
 ) -> Result<ListItem, VaultError> {
     let version = |id: Option<VersionId>| {
@@ -126,8 +126,8 @@ fn needed(reader: &dyn Reader, maker: &str, selection: &Selection) -> Result<Opt
 }
 
 /// True if a run without a version may have changed something.
-fn is_dropped(run: &RunRecord, request: &RequestFile) -> bool {
-    run.discarded_at.is_some() || request.retention.as_deref() == Some(Retention::Discard.word())
+fn is_dropped(run: &RunRecord, request: &RunSpec) -> bool {
+    run.discarded_at.is_some() || request.retention == Some(Retention::Discard)
 }
 
 /// What the journal says of a result.
@@ -169,8 +169,8 @@ fn knows_outputs(request: &str) -> bool {
 }
 
 /// A request without what belongs to one vault, one fork or one host: whoever runs the list chooses those.
-fn portable(request: RequestFile) -> RequestFile {
-    RequestFile {
+fn portable(request: RunSpec) -> RunSpec {
+    RunSpec {
         schema_version: None,
         vault: None,
         fork: None,
@@ -179,7 +179,7 @@ fn portable(request: RequestFile) -> RequestFile {
         base: None,
         scratch: None,
         backend: None,
-        cache: Vec::new(),
+        cache_dirs: Vec::new(),
         ..request
     }
 }

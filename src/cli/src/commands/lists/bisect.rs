@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use clap::{ArgGroup, Args};
 
 use avfs_lists::bisect::{End, Finding, ProbeVerdict, Search};
+use avfs_request::Retention;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ForkName, RunPrefix};
 use avfs_types::reference::Reference;
@@ -116,7 +117,7 @@ pub fn run(ctx: &CommandContext, args: &BisectArgs) -> Outcome {
     let mut pool = WorkerPool::hire(
         usize::from(args.jobs),
         vault.path().unwrap_or(ctx.around.cwd.as_path()),
-        &args.options.words(),
+        args.options.words(),
     )?;
     let found = bisection.search(&mut pool, &asked);
     let dismissed = pool.dismiss(ctx, &vault);
@@ -223,8 +224,8 @@ impl<'a> Bisection<'a> {
         let kept =
             self.versions.iter().find(|other| other.content == version.content && other.pruned_at.is_none());
         let mut request = self.args.what.line().map(|line| command_request(&line)).unwrap_or_default();
-        request.from = Some(kept.unwrap_or(version).id.to_hex());
-        request.retention = Some("discard".to_owned());
+        request.from = Some(kept.unwrap_or(version).id.into());
+        request.retention = Some(Retention::Discard);
         pool.give(position, WorkItem { request, item: None, look: false, tail_bytes: None });
     }
 

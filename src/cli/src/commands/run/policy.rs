@@ -1,30 +1,22 @@
 //! `avfs policy check|explain|test`
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use clap::{ArgGroup, Args, Subcommand};
+use clap::{ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 
 use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{LocateError, PolicyText, PolicyTexts, bound_dir};
-use avfs_policy;
-use avfs_policy::{
-    Action, Asked, Effect, ExecutionDecision, Explained, Explanation, Layer, Opening, Script, Tier, Widening,
-    Word,
-};
+use avfs_policy::{Action, Effect, ExecutionDecision, Explained, Explanation, Layer, Script, Tier, Word};
 use avfs_request::choices::PolicyProfile;
-use avfs_request::config::Config;
-use avfs_request::{
-    Confinement, Degradation, ExecutionTimeout, LandlockMode, NestedUserns, NetMode, Profile, Retention,
-    SeccompProfile, SecretWord,
-};
-use avfs_types::ids::ForkName;
-use avfs_types::{CommandLine, WordError, exit_code};
+use avfs_request::{ExecutionRequest, Outside, Profile, RunSpec, Terminal};
+use avfs_types::exit_code;
 use avfs_wire::{ErrorBody, PolicyTest, PolicyTested};
 
 use crate::context::CommandContext;
 use crate::error::EdgeError;
+use crate::run_options::{run_options, typed};
 use crate::ui::{Failure, Out, Outcome, Painted, Tone};
 use crate::view::plural;
 
@@ -71,107 +63,62 @@ Examples:
     Test(TestArgs),
 }
 
-#[derive(Debug, Args)]
-#[command(group = ArgGroup::new("what").required(true).args(["command", "shell"]))]
+/// A run that is asked about: the options of avfs-run. `--profile` takes policy profiles too, whose words differ from
+/// those of the sandbox.
+#[derive(Clone, Debug)]
 struct AskArgs {
-    /// A line for /bin/sh -c, in place of a command
-    #[arg(long, value_name = "LINE")]
-    shell: Option<OsString>,
-    /// The command and its arguments
-    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
-    /// As if on this fork [default: $AVFS_FORK, else one of its own]
-    #[arg(long, value_name = "NAME")]
-    fork: Option<ForkName>,
-    /// As if with this network [possible values: none, host, allow=PLACE,...]
-    #[arg(long, value_name = "NET")]
-    net: Option<NetMode>,
-    /// As if so much of the host were seen, or with this policy profile too [possible values: strict, host,
-    /// agent, ci]
-    #[arg(long, value_name = "PROFILE")]
-    profile: Vec<AnyProfile>,
-    /// As if with this seccomp profile [possible values: default, strict, off]
-    #[arg(long, value_name = "PROFILE")]
-    seccomp: Option<SeccompProfile>,
-    /// As if with Landlock in this way [possible values: auto, required, off]
-    #[arg(long, value_name = "MODE")]
-    landlock: Option<LandlockMode>,
-    /// As if the command could make user namespaces of its own
-    #[arg(long)]
-    allow_userns: bool,
-    /// As if the command could write there
-    #[arg(long, value_name = "PATH")]
-    rw: Vec<PathBuf>,
-    /// As if it could read there
-    #[arg(long, value_name = "PATH")]
-    ro: Vec<PathBuf>,
-    /// As if its changes were written back to the directory
-    #[arg(long)]
-    apply: bool,
-    /// As if the workspace were seen there
-    #[arg(long, value_name = "PATH")]
-    at: Option<PathBuf>,
-    /// As if with variables from this file
-    #[arg(long, value_name = "FILE")]
-    env_file: Vec<PathBuf>,
-    /// As if it could run with less isolation
-    #[arg(long)]
-    allow_degraded: bool,
-    /// As if it were given this secret
-    #[arg(long, value_name = "NAME[=file|=PATH]")]
-    secret: Vec<OsString>,
-    /// As if it could run for so long
-    #[arg(long, value_name = "TIME")]
-    timeout: Option<ExecutionTimeout>,
-    /// The same for policy profiles alone, as avfs-run takes it [possible values: agent, ci]
-    #[arg(long, value_name = "PROFILE")]
-    policy: Vec<PolicyProfile>,
+    spec: Box<RunSpec>,
 }
 
-/// What `--profile` may name here: both kinds have words of their own.
-#[derive(Clone, Copy, Debug)]
-enum AnyProfile {
-    Sandbox(Profile),
-    Policy(PolicyProfile),
+/// The vault is the verb's own option.
+const LEFT_OUT: [&str; 1] = ["vault"];
+
+/// Reads the options of a run by themselves.
+#[derive(Parser)]
+struct Words {
+    #[command(flatten)]
+    spec: RunSpec,
 }
 
-impl FromStr for AnyProfile {
-    type Err = WordError;
+impl Args for AskArgs {
+    fn augment_args(command: Command) -> Command {
+        command
+            .args(run_options(&LEFT_OUT))
+            .mut_arg("profile", |arg| {
+                let words = [Profile::WORDS, PolicyProfile::WORDS].concat();
+                let values = format!("[possible values: {}]", words.join(", "));
+                arg.value_parser(words)
+                    .action(ArgAction::Append)
+                    .hide_possible_values(true)
+                    .help(format!("How much of the host is seen, or a policy profile to hold to {values}"))
+            })
+            .group(ArgGroup::new("what").required(true).args(["command", "shell"]))
+    }
 
-    fn from_str(text: &str) -> Result<Self, WordError> {
-        text.parse().map(Self::Sandbox).or_else(|_| text.parse().map(Self::Policy)).map_err(
-            |error: WordError| {
-                let choices = [Profile::WORDS, PolicyProfile::WORDS].concat().join(", ");
-                WordError { choices, ..error }
-            },
-        )
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
     }
 }
 
-impl AskArgs {
-    fn confinement(&self, config: &Config) -> Confinement {
-        let set = config.confinement();
-        Confinement {
-            seccomp: self.seccomp.unwrap_or(set.seccomp),
-            landlock: self.landlock.unwrap_or(set.landlock),
-            userns: if self.allow_userns { NestedUserns::Allowed } else { set.userns },
+impl FromArgMatches for AskArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let options = run_options(&[&LEFT_OUT[..], &["profile"]].concat());
+        let mut words = vec![OsString::new()];
+        words.extend(typed(&options, matches));
+        for profile in matches.get_many::<String>("profile").into_iter().flatten() {
+            let option = if Profile::WORDS.contains(&profile.as_str()) { "profile" } else { "policy" };
+            // The last one counts, as with every option that is given twice.
+            words.retain(|word| option == "policy" || !word.as_bytes().starts_with(b"--profile="));
+            words.push(format!("--{option}={profile}").into());
         }
+        words.push("--".into());
+        words.extend(matches.get_raw("command").into_iter().flatten().map(OsStr::to_owned));
+        Ok(Self { spec: Box::new(Words::try_parse_from(words)?.spec) })
     }
 
-    /// The last one counts, as with every option that is given twice.
-    fn sandbox_profile(&self) -> Option<Profile> {
-        self.profile.iter().rev().find_map(|profile| match profile {
-            AnyProfile::Sandbox(profile) => Some(*profile),
-            AnyProfile::Policy(_) => None,
-        })
-    }
-
-    fn policy_profiles(&self) -> Vec<PolicyProfile> {
-        let named = self.profile.iter().filter_map(|profile| match profile {
-            AnyProfile::Policy(profile) => Some(*profile),
-            AnyProfile::Sandbox(_) => None,
-        });
-        named.chain(self.policy.iter().copied()).collect()
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
     }
 }
 
@@ -313,66 +260,15 @@ impl Ground {
 fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts), Failure> {
     let ground = Ground::find(ctx)?;
     let texts = PolicyTexts::read(&ctx.around, ground.vault.as_deref())?;
-    let policy = texts.policy()?.with_profiles(&args.policy_profiles());
     let (config, _) = ConfigTexts::read(&ctx.around, ground.bound.as_deref())?.for_a_run()?;
-    let command = match &args.shell {
-        Some(line) => CommandLine::Shell(line.clone()),
-        None => CommandLine::Argv(args.command.clone()),
+    let outside = Outside {
+        cwd: ctx.around.cwd.clone(),
+        environment: ctx.around.variables.clone().into_iter().collect(),
+        terminal: Terminal::None,
     };
-    let from_env = ctx.around.variables.get("AVFS_FORK".as_ref() as &std::ffi::OsStr);
-    let fork = match (&args.fork, from_env) {
-        (Some(fork), _) => Some(fork.clone()),
-        (None, Some(name)) => Some(ForkName::parse(&name.to_string_lossy())?),
-        (None, None) => None,
-    };
-    let rw: Vec<PathBuf> = args.rw.iter().map(|path| real(&ctx.around.cwd, path)).collect();
-    let mut secrets = Vec::new();
-    for word in &args.secret {
-        secrets.extend(SecretWord::parse(word)?.handed_over(&ctx.around.cwd));
-    }
-    let workspace = ground.bound.as_deref().unwrap_or(&ctx.around.cwd);
-    let asked = Asked {
-        command: &command,
-        fork: fork.as_ref(),
-        cwd: &ctx.around.cwd,
-        workspace: args.at.as_deref().unwrap_or(workspace),
-        project: workspace,
-        home: ctx.around.home.as_deref(),
-        net: args.net.as_ref().unwrap_or(&config.run_net.value),
-        confinement: args.confinement(&config),
-        profile: args.sandbox_profile().unwrap_or(config.run_profile.value),
-        timeout: args.timeout.unwrap_or(config.run_timeout.value),
-        rw: &rw.iter().map(PathBuf::as_path).collect::<Vec<_>>(),
-        secrets: &secrets.iter().map(String::as_str).collect::<Vec<_>>(),
-        variables: &[],
-        openings: &args.openings(&ctx.around.cwd, workspace),
-    };
-    Ok((policy.explain(&asked), texts))
-}
-
-impl AskArgs {
-    /// What a run with these words would widen.
-    fn openings(&self, cwd: &Path, workspace: &Path) -> Vec<Opening> {
-        let real = |paths: &[PathBuf]| paths.iter().map(|path| real(cwd, path)).collect::<Vec<_>>();
-        let widening = Widening {
-            vault: None,
-            ro: &real(&self.ro),
-            env_files: &real(&self.env_file),
-            retention: if self.apply { Retention::Apply } else { Retention::Review },
-            at: self.at.as_deref(),
-            degradation: if self.allow_degraded { Degradation::Allowed } else { Degradation::Refused },
-            covers: &[],
-            workspace: self.at.as_deref().unwrap_or(workspace),
-            project: workspace,
-        };
-        widening.openings()
-    }
-}
-
-/// A cap is about the place itself, whatever links lead to it.
-fn real(cwd: &Path, path: &Path) -> PathBuf {
-    let path = cwd.join(path);
-    std::fs::canonicalize(&path).unwrap_or(path)
+    let request = ExecutionRequest::resolve(&args.spec, &outside, &config)?;
+    let bound = ground.bound.unwrap_or_else(|| ctx.around.cwd.clone());
+    Ok((avfs_engine::explain(&texts.policy()?, &request, bound, &ctx.around)?, texts))
 }
 
 fn test(ctx: &CommandContext, args: &TestArgs) -> Outcome {

@@ -1,12 +1,14 @@
 //! Runs a batch: gives ready items to the workers and takes what comes of them, until nothing is left to do.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use avfs_lists::batch::{Begins, Manner, Schedule, Standing};
-use avfs_request::CacheMode;
+use avfs_request::{CacheMode, Retention};
 use avfs_types::diagnose::Diagnose;
-use avfs_types::ids::{ForkName, VersionId, from_hex};
+use avfs_types::ids::{VersionId, from_hex};
+use avfs_types::reference::Reference;
 use avfs_vault::{Vault, VaultError};
 use avfs_wire::{Batch, BatchCounts, BatchItemResult, ItemState, ListItem, WorkItem, WorkItemOfBatch};
 
@@ -65,7 +67,7 @@ pub fn drive(ctx: &CommandContext, args: &BatchArgs, vault: &Vault, plan: &Plan)
         ctx,
         vault,
         plan,
-        work: Work::new(&ctx.ui, vault, schedule, plan.list.len(), jobs, &args.options.words())?,
+        work: Work::new(&ctx.ui, vault, schedule, plan.list.len(), jobs, args.options.words())?,
         versions: vec![None; plan.list.len()],
         chain: plan.fork.as_ref().map(|fork| Chain::new(ctx, vault, plan, fork)),
         tried: HashSet::new(),
@@ -228,17 +230,17 @@ impl Drive<'_> {
     fn order(&self, item: u32, read: ListItem, from: Option<VersionId>) -> WorkItem {
         let mut request = read.request;
         request.vault = None;
-        request.fork = self.plan.fork.as_ref().map(ForkName::to_string);
-        request.from = from.map(|version| version.to_hex());
-        request.retention = self.discard.then(|| "discard".to_owned());
+        request.fork = self.plan.fork.clone();
+        request.from = from.map(Reference::from);
+        request.retention = self.discard.then_some(Retention::Discard);
         if let Some(mode) = self.cache {
-            request.cache_mode = Some(mode.word().to_owned());
+            request.cache = Some(mode);
         }
         if self.attempts.contains_key(&item) || self.tried.contains(&item) {
             // What failed may be what is remembered.
-            request.cache_mode = Some(CacheMode::Off.word().to_owned());
+            request.cache = Some(CacheMode::Off);
         }
-        request.at = request.at.or_else(|| self.plan.list.header()?.at.clone());
+        request.at = request.at.or_else(|| self.plan.list.header()?.at.clone().map(PathBuf::from));
         let batch = self.plan.record.id.to_string();
         let item = Some(WorkItemOfBatch { batch, number: u64::from(item) });
         WorkItem { request, item, look: false, tail_bytes: Some(TAIL_BYTES) }
@@ -363,7 +365,7 @@ impl Drive<'_> {
             batch_id: plan.record.id.to_string(),
             mode: plan.manner.word(),
             base: plan.record.base.to_hex(),
-            fork: plan.fork.as_ref().map(ForkName::to_string),
+            fork: plan.fork.as_ref().map(ToString::to_string),
             counts,
             duration_ms: took.as_secs_f64() * 1e3,
             resumed: self.resumed,

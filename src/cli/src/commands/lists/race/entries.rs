@@ -1,7 +1,10 @@
 //! What the attempts of a race are asked to do: a request for each, all from the same version.
 
+use std::path::PathBuf;
+
 use avfs_lists::list::ListFile;
-use avfs_request::request_file::RequestFile;
+use avfs_request::{Retention, RunSpec};
+use avfs_types::reference::Reference;
 
 use super::RaceArgs;
 use super::error::RaceError;
@@ -9,7 +12,7 @@ use crate::run_options::command_request;
 use crate::ui::Failure;
 
 /// The attempts, by number, without where they begin.
-pub fn requests(args: &RaceArgs) -> Result<Vec<RequestFile>, Failure> {
+pub fn requests(args: &RaceArgs) -> Result<Vec<RunSpec>, Failure> {
     match (&args.list, args.what.line()) {
         (Some(list), _) => of_list(list),
         (None, line) => {
@@ -19,12 +22,12 @@ pub fn requests(args: &RaceArgs) -> Result<Vec<RequestFile>, Failure> {
     }
 }
 
-fn of_list(path: &std::path::Path) -> Result<Vec<RequestFile>, Failure> {
+fn of_list(path: &std::path::Path) -> Result<Vec<RunSpec>, Failure> {
     let list = ListFile::open(path, &std::env::temp_dir())?;
     if list.is_empty() {
         return Err(RaceError::Empty { list: path.to_owned() }.into());
     }
-    let at = list.header().and_then(|header| header.at.clone());
+    let at = list.header().and_then(|header| header.at.clone()).map(PathBuf::from);
     let mut requests = Vec::with_capacity(list.len());
     for number in 0..list.len() {
         let item = list.item(number)?;
@@ -41,8 +44,8 @@ fn of_list(path: &std::path::Path) -> Result<Vec<RequestFile>, Failure> {
 }
 
 /// A request of an attempt that begins with a version.
-pub fn from_version(request: RequestFile, attempt: u64, version: &str, retention: &str) -> RequestFile {
+pub fn from_version(request: RunSpec, attempt: u64, version: Reference, retention: Retention) -> RunSpec {
     let mut env = request.env;
     env.insert("AVFS_ATTEMPT".to_owned(), attempt.to_string());
-    RequestFile { from: Some(version.to_owned()), retention: Some(retention.to_owned()), env, ..request }
+    RunSpec { from: Some(version), retention: Some(retention), env, ..request }
 }

@@ -105,7 +105,7 @@ pub fn run(ctx: &CommandContext, args: &RaceArgs) -> Outcome {
     let asked = Asked::watch()?;
     let id = BatchId::from_random(random::bytes().map_err(EdgeError::Random)?);
     let jobs = args.jobs.map_or(JOBS_MAX, usize::from).min(requests.len());
-    let mut pool = WorkerPool::hire(jobs, vault.path().unwrap_or(&ctx.around.cwd), &args.options.words())?;
+    let mut pool = WorkerPool::hire(jobs, vault.path().unwrap_or(&ctx.around.cwd), args.options.words())?;
     let mut round = Round::new(ctx, args, &base, id.clone(), requests);
     let ran = round.run(&mut pool, &asked);
     let notes = pool.dismiss(ctx, &vault);

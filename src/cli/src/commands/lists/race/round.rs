@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 
 use avfs_lists::race::score_of;
-use avfs_request::request_file::RequestFile;
+use avfs_request::{Retention, RunSpec};
 use avfs_types::CommandLine;
 use avfs_types::ids::BatchId;
+use avfs_types::reference::Reference;
 use avfs_vault::backend::VersionRecord;
 use avfs_wire::{AttemptState, EndedObject, ErrorBody, RaceAttempt, WorkItem, WorkItemOfBatch};
 
@@ -32,7 +33,7 @@ pub struct Round<'a> {
     base: &'a VersionRecord,
     /// By this the runs of all attempts are found again, also of those that never answered.
     id: BatchId,
-    requests: Vec<RequestFile>,
+    requests: Vec<RunSpec>,
     waiting: VecDeque<Task>,
     under_way: usize,
     pub attempts: Vec<RaceAttempt>,
@@ -46,9 +47,9 @@ impl<'a> Round<'a> {
         args: &'a RaceArgs,
         base: &'a VersionRecord,
         id: BatchId,
-        requests: Vec<RequestFile>,
+        requests: Vec<RunSpec>,
     ) -> Self {
-        let attempt = |(number, request): (u64, &RequestFile)| RaceAttempt {
+        let attempt = |(number, request): (u64, &RunSpec)| RaceAttempt {
             attempt: number,
             command: request.command.clone(),
             state: AttemptState::NotBegun,
@@ -94,7 +95,7 @@ impl<'a> Round<'a> {
     }
 
     fn give(&mut self, pool: &mut WorkerPool<Task>, task: Task) {
-        let base = self.base.id.to_hex();
+        let base = Reference::from(self.base.id);
         let order = match task {
             Task::Attempt(number) => {
                 let attempt = &mut self.attempts[number];
@@ -102,15 +103,16 @@ impl<'a> Round<'a> {
                 attempt.state = AttemptState::Stopped;
                 let request = std::mem::take(&mut self.requests[number]);
                 let item = WorkItemOfBatch { batch: self.id.to_string(), number: attempt.attempt - 1 };
-                let request = from_version(request, attempt.attempt, &base, "review");
+                let request = from_version(request, attempt.attempt, base, Retention::Review);
                 WorkItem { request, item: Some(item), look: false, tail_bytes: None }
             }
             Task::Score(number) => {
                 let attempt = &self.attempts[number];
                 let line = self.args.score.as_ref().map(OsString::from).unwrap_or_default();
                 let request = command_request(&CommandLine::Shell(line));
-                let version = attempt.version.as_deref().unwrap_or(&base);
-                let request = from_version(request, attempt.attempt, version, "discard");
+                let version = attempt.version.as_deref().and_then(|version| version.parse().ok());
+                let version = version.unwrap_or(base);
+                let request = from_version(request, attempt.attempt, version, Retention::Discard);
                 WorkItem { request, item: None, look: false, tail_bytes: None }
             }
         };

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use avfs_changes::ChangeSummary;
 use avfs_hostfs::random;
 use avfs_lists::batch::{Begins, Manner, OnFailure, Schedule};
 use avfs_lists::replay::{Noise, Outputs, Seen, compare, loud, verdict};
-use avfs_request::CacheMode;
+use avfs_request::{CacheMode, CheckpointMode};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ForkName, RunId, VersionId};
 use avfs_types::printable;
@@ -99,7 +100,7 @@ pub fn drive(
         source,
         args,
         noise: args.noise(),
-        work: Work::new(&ctx.ui, vault, schedule, source.list.len(), jobs, &options)?,
+        work: Work::new(&ctx.ui, vault, schedule, source.list.len(), jobs, options)?,
         main: vault.fork(&ForkName::main())?.head,
         versions: vec![None; source.list.len()],
         begun: HashMap::new(),
@@ -190,12 +191,12 @@ impl Drive<'_> {
         let mut request = read.request.clone();
         self.begun.insert(item, Begun { read, look });
         (request.vault, request.fork, request.retention) = (None, None, None);
-        request.from = Some(from.to_hex());
-        request.at = request.at.or_else(|| self.source.list.header()?.at.clone());
+        request.from = Some(from.into());
+        request.at = request.at.or_else(|| self.source.list.header()?.at.clone().map(PathBuf::from));
         request.base = None;
-        request.approval_id = None;
-        request.checkpoint_mode = Some("never".to_owned());
-        request.cache_mode = Some(if look { "read" } else { "off" }.to_owned());
+        request.approved = None;
+        request.checkpoint = Some(CheckpointMode::Never);
+        request.cache = Some(if look { CacheMode::Read } else { CacheMode::Off });
         // Where there is no noise in outputs their digests tell everything.
         self.work.pool.give(item, WorkItem { request, item: None, look, tail_bytes: noise.then_some(0) });
         Ok(())

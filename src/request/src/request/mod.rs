@@ -1,0 +1,546 @@
+//! What is asked for, complete: one command, on which fork, with what around it.
+//!
+//! A field of [`ExecutionRequest`] is here in five places: its declaration, its default, where an option sets it, its
+//! part of the digest and of the result cache's key, and what envelopes say about it. The compiler asks for each.
+
+mod check;
+mod resolve;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use avfs_types::CommandLine;
+use avfs_types::base64::base64;
+use avfs_types::command_line::shown_word;
+use avfs_types::encode::put_bytes;
+use avfs_types::ids::{ApprovalPrefix, BatchItem, DigestKind, RequestDigest};
+use avfs_types::reference::Reference;
+use avfs_types::secrets::Secrets;
+
+use crate::choices::{
+    ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, Degradation, ForkChoice,
+    PolicyProfile, Purity, Retention, ScratchChoice, SecretsInFiles, Writing,
+};
+use crate::config::Config;
+use crate::confinement::{Confinement, NestedUserns};
+use crate::environment::Environment;
+use crate::extra::{Extra, Profile};
+use crate::limits::Limits;
+use crate::net::NetMode;
+use crate::reproducible::{FixedClock, Reproducible};
+use crate::secret::SecretFile;
+use crate::spec::{CommandText, RequestObject, RunSpec, brought};
+use crate::streams::{ProcMode, Streams};
+use crate::timeout::ExecutionTimeout;
+
+pub use check::RequestError;
+pub use resolve::{Outside, ResolveError, Terminal};
+
+/// One request, complete: nothing else decides what happens.
+#[derive(Clone, Debug)]
+pub struct ExecutionRequest {
+    pub command: CommandLine,
+    pub fork: ForkChoice,
+    pub retention: Retention,
+    pub writing: Writing,
+    pub base: BaseChoice,
+    pub scratch: ScratchChoice,
+    pub backend: BackendChoice,
+    pub checkpoint: CheckpointMode,
+    pub degradation: Degradation,
+    /// Where the workspace is seen inside; its own path if nothing is said.
+    pub at: Option<PathBuf>,
+    /// Inside; relative to the workspace.
+    pub cwd: Option<PathBuf>,
+    pub timeout: ExecutionTimeout,
+    pub grace: Duration,
+    pub net: NetMode,
+    pub proc: ProcMode,
+    pub profile: Profile,
+    pub extras: Vec<Extra>,
+    pub environment: Environment,
+    pub reproducible: Reproducible,
+    /// The time that is the present for it.
+    pub clock: Option<FixedClock>,
+    pub secret_files: Vec<SecretFile>,
+    /// Whether files that hold a secret's value are kept.
+    pub secrets_in_files: SecretsInFiles,
+    pub limits: Limits,
+    pub confinement: Confinement,
+    pub streams: Streams,
+    pub cache: CacheMode,
+    /// Files and directories of the host that the result depends on.
+    pub inputs: Vec<PathBuf>,
+    pub purity: Purity,
+    /// How its changes are told.
+    pub show: ChangeForm,
+    /// Policy profiles that hold for it beside those of the files.
+    pub policy: Vec<PolicyProfile>,
+    pub approval: ApprovalMode,
+    /// An approval that is shown with the request.
+    pub approved: Option<ApprovalPrefix>,
+    /// The item of a batch that it is made for.
+    pub item: Option<BatchItem>,
+    pub named: Named,
+}
+
+/// What a request itself names on the host: not what the settings add.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// A vault other than the one that would be found.
+    pub vault: Option<NamedVault>,
+    /// Real paths of `--ro`, and of `--env-file`.
+    pub ro: Vec<PathBuf>,
+    pub env_files: Vec<PathBuf>,
+    /// Whether it says itself which network it has, be it none.
+    pub net: bool,
+}
+
+impl ExecutionRequest {
+    /// A request for this command, with everything else as without options.
+    #[must_use]
+    pub fn of(command: CommandLine) -> Self {
+        Self {
+            command,
+            fork: ForkChoice::Ephemeral { from: None },
+            retention: Retention::Review,
+            writing: Writing::Allowed,
+            base: BaseChoice::Auto,
+            scratch: ScratchChoice::Auto,
+            backend: BackendChoice::Auto,
+            checkpoint: CheckpointMode::Auto,
+            degradation: Degradation::Refused,
+            at: None,
+            cwd: None,
+            timeout: ExecutionTimeout::DEFAULT,
+            grace: Duration::from_secs(5),
+            net: NetMode::None,
+            proc: ProcMode::Private,
+            profile: Profile::Strict,
+            extras: Vec::new(),
+            environment: Environment::default(),
+            reproducible: Reproducible::Off,
+            clock: None,
+            secret_files: Vec::new(),
+            secrets_in_files: SecretsInFiles::Refused,
+            limits: Limits::default(),
+            confinement: Confinement::DEFAULT,
+            streams: Streams::Passed,
+            cache: CacheMode::Off,
+            inputs: Vec::new(),
+            purity: Purity::Unknown,
+            show: ChangeForm::Summary,
+            policy: Vec::new(),
+            approval: ApprovalMode::Fail,
+            approved: None,
+            item: None,
+            named: Named::default(),
+        }
+    }
+
+    /// The request that a specification stands for, with the settings where it says nothing.
+    pub fn resolve(spec: &RunSpec, outside: &Outside, config: &Config) -> Result<Self, ResolveError> {
+        let default = Self::of(spec.command_line()?);
+        let set = (config.limits(), config.confinement());
+        let (reproducible, clock) = (resolve::reproducible(spec), resolve::clock(spec));
+        let (extras, named_ro) = resolve::extras(spec, &outside.cwd)?;
+        let (mut environment, env_files) = resolve::environment(spec, outside, config)?;
+        let secret_files = environment.take_secret_files();
+        Ok(Self {
+            fork: resolve::fork(spec, outside)?,
+            retention: spec.kept(),
+            writing: if spec.readonly { Writing::Refused } else { default.writing },
+            base: spec.base.unwrap_or(default.base),
+            scratch: spec.scratch.unwrap_or(config.run_scratch.value),
+            backend: spec.backend.unwrap_or(default.backend),
+            checkpoint: spec.checkpoint.unwrap_or(default.checkpoint),
+            degradation: if spec.allow_degraded { Degradation::Allowed } else { default.degradation },
+            at: spec.at.clone(),
+            cwd: spec.cwd.clone(),
+            timeout: resolve::timeout(spec).unwrap_or(config.run_timeout.value),
+            grace: resolve::grace(spec).unwrap_or(config.run_grace.value).duration().unwrap_or(Duration::MAX),
+            net: spec.net.clone().unwrap_or_else(|| config.run_net.value.clone()),
+            profile: spec.profile.unwrap_or(config.run_profile.value),
+            extras,
+            environment,
+            reproducible,
+            clock,
+            secret_files,
+            secrets_in_files: match spec.allow_secret_files {
+                true => SecretsInFiles::Allowed,
+                false => default.secrets_in_files,
+            },
+            limits: Limits {
+                memory: spec.memory.map_or(set.0.memory, |limit| limit.0),
+                cpus: spec.cpus.map_or(set.0.cpus, |limit| limit.0),
+                pids: spec.pids.map_or(set.0.pids, |limit| limit.0),
+                disk: spec.disk.map_or(set.0.disk, |limit| limit.0),
+                files: spec.files.map_or(set.0.files, |limit| limit.0),
+                file_size: spec.file_size.map_or(set.0.file_size, |limit| limit.0),
+            },
+            confinement: Confinement {
+                seccomp: spec.seccomp.unwrap_or(set.1.seccomp),
+                landlock: spec.landlock.unwrap_or(set.1.landlock),
+                userns: if spec.allow_userns { NestedUserns::Allowed } else { set.1.userns },
+            },
+            cache: spec.cache.unwrap_or(config.run_cache.value),
+            inputs: resolve::inputs(spec, &outside.cwd)?,
+            purity: if spec.pure { Purity::Declared } else { default.purity },
+            policy: spec.policy.clone(),
+            approval: spec.approval.unwrap_or(match outside.terminal {
+                Terminal::There => ApprovalMode::Ask,
+                Terminal::None => default.approval,
+            }),
+            approved: spec.approved.clone(),
+            named: Named { vault: None, ro: named_ro, env_files, net: spec.net.is_some() },
+            ..default
+        })
+    }
+
+    /// Puts what the settings show beneath what the request itself asks for; what both show is not shown twice.
+    pub fn put_beneath(&mut self, mut settings: Vec<Extra>) {
+        let own = std::mem::take(&mut self.extras);
+        settings.extend(own.into_iter().filter(|extra| !settings.contains(extra)).collect::<Vec<_>>());
+        self.extras = settings;
+    }
+
+    /// What an approval of this request is bound to: everything that is asked for, in the directory `cwd`. The
+    /// values of secrets are no part of it, since it is written down; how the answer is given is none either.
+    #[must_use]
+    pub fn digest(&self, cwd: &Path) -> RequestDigest {
+        // Taken apart, so that a field which is added cannot be forgotten.
+        let Self {
+            command,
+            fork,
+            retention,
+            writing,
+            base,
+            scratch,
+            backend,
+            checkpoint,
+            degradation,
+            at,
+            // Where it leads to is `cwd`.
+            cwd: _,
+            timeout,
+            grace,
+            net,
+            proc,
+            profile,
+            extras,
+            environment,
+            reproducible,
+            clock,
+            secret_files,
+            secrets_in_files,
+            limits,
+            confinement,
+            streams: _,
+            // A remembered result is what running the request has given.
+            cache: _,
+            inputs: _,
+            purity: _,
+            show: _,
+            policy,
+            approval: _,
+            approved: _,
+            item: _,
+            // What is shown and set is in here already.
+            named: Named { vault, ro: _, env_files: _, net: _ },
+        } = self;
+        let mut bytes = Vec::with_capacity(1024);
+        let mut put = |field: &[u8]| put_bytes(&mut bytes, field);
+        let (mode, words) = match command {
+            CommandLine::Argv(words) => ("argv", words.as_slice()),
+            CommandLine::Shell(line) => ("shell", std::slice::from_ref(line)),
+        };
+        put(mode.as_bytes());
+        put(&words.len().to_be_bytes());
+        words.iter().for_each(|word| put(word.as_bytes()));
+        let (fork, from) = match fork {
+            ForkChoice::Ephemeral { from } => ("", from.as_ref()),
+            ForkChoice::Persistent { name, from } => (name.as_str(), from.as_ref()),
+        };
+        put(fork.as_bytes());
+        put(from.map_or("", Reference::text).as_bytes());
+        for word in [
+            retention.word(),
+            writing.word(),
+            base.word(),
+            scratch.word(),
+            backend.word(),
+            checkpoint.word(),
+            degradation.word(),
+            &net.to_string(),
+            proc.word(),
+            profile.word(),
+            secrets_in_files.word(),
+            confinement.seccomp.word(),
+            confinement.landlock.word(),
+            confinement.userns.word(),
+        ] {
+            put(word.as_bytes());
+        }
+        put(at.as_ref().map_or(&b""[..], |at| at.as_os_str().as_bytes()));
+        put(cwd.as_os_str().as_bytes());
+        put(timeout.to_string().as_bytes());
+        put(&grace.as_millis().to_be_bytes());
+        put_limits(limits, &mut put);
+        put(&secret_files.len().to_be_bytes());
+        for file in secret_files {
+            put(file.name.as_bytes());
+            put(file.source.as_ref().map_or(&b""[..], |source| source.as_os_str().as_bytes()));
+        }
+        put(&policy.len().to_be_bytes());
+        policy.iter().for_each(|profile| put(profile.word().as_bytes()));
+        put_extras(extras, &mut put);
+        for (name, value) in environment.pairs() {
+            // A secret must not pass for a variable that is empty: the yes to one is no yes to the other.
+            let (kind, value) = match environment.is_secret(&name) {
+                true => ("secret", &b""[..]),
+                false => ("value", value.as_bytes()),
+            };
+            put(name.as_bytes());
+            put(kind.as_bytes());
+            put(value);
+        }
+        // Behind the variables, in their form and of another kind: without them the digest is what it always was.
+        if let Some(clock) = clock {
+            [&b"clock"[..], b"fixed", clock.epoch().as_bytes()].into_iter().for_each(&mut put);
+        }
+        match reproducible {
+            Reproducible::Off => {}
+            Reproducible::On => [&b"reproducible"[..], b"on", b""].into_iter().for_each(&mut put),
+        }
+        if let Some(NamedVault { path, .. }) = vault {
+            [&b"vault"[..], b"named", path.as_os_str().as_bytes()].into_iter().for_each(&mut put);
+        }
+        RequestDigest(DigestKind::Request.digest(&bytes))
+    }
+
+    /// What the result depends on of how it is confined: a part of the key that the result is remembered by.
+    #[must_use]
+    pub fn sandbox_key(&self, umask: u32, home: Option<&Path>) -> Vec<u8> {
+        // Taken apart, so that a field which is added cannot be forgotten.
+        let Self {
+            writing,
+            scratch,
+            backend,
+            degradation,
+            timeout,
+            grace,
+            net,
+            proc,
+            profile,
+            extras,
+            secrets_in_files,
+            limits,
+            confinement,
+            reproducible,
+            clock,
+            // Parts of their own.
+            command: _,
+            environment: _,
+            inputs: _,
+            // Where they lead to is in the places.
+            at: _,
+            cwd: _,
+            // What it starts from is the base, wherever that comes from.
+            fork: _,
+            base: _,
+            // What becomes of the changes, and how they are told.
+            item: _,
+            retention: _,
+            checkpoint: _,
+            streams: _,
+            show: _,
+            // Whether it may be run.
+            policy: _,
+            approval: _,
+            approved: _,
+            named: _,
+            // With one nothing is remembered.
+            secret_files: _,
+            // Whether it may be remembered.
+            cache: _,
+            purity: _,
+        } = self;
+        let mut bytes = Vec::with_capacity(512);
+        let mut put = |field: &[u8]| put_bytes(&mut bytes, field);
+        for word in [
+            writing.word(),
+            scratch.word(),
+            backend.word(),
+            degradation.word(),
+            &timeout.to_string(),
+            &net.to_string(),
+            proc.word(),
+            profile.word(),
+            secrets_in_files.word(),
+            confinement.seccomp.word(),
+            confinement.landlock.word(),
+            confinement.userns.word(),
+            reproducible.word(),
+            &clock.map(|clock| clock.to_string()).unwrap_or_default(),
+        ] {
+            put(word.as_bytes());
+        }
+        put(&grace.as_millis().to_be_bytes());
+        put(&umask.to_be_bytes());
+        put(home.map_or(&b""[..], |home| home.as_os_str().as_bytes()));
+        put_limits(limits, &mut put);
+        put_extras(extras, &mut put);
+        bytes
+    }
+
+    /// The values that nothing may hold which is kept or shown.
+    #[must_use]
+    pub fn secrets(&self) -> Secrets {
+        let variables = self.environment.secret_values();
+        let variables = variables.map(|(name, value)| (shown_word(name), value.as_bytes()));
+        let files = self.secret_files.iter().map(|file| (shown_word(&file.name), file.bytes.as_slice()));
+        Secrets::new(variables.chain(files))
+    }
+
+    /// Names of everything of the caller's own that it hands over. Of a file of the host the path counts too: the name
+    /// for it is the request's to choose.
+    #[must_use]
+    pub fn handed_over(&self) -> Vec<String> {
+        let mut names = self.environment.handed_over();
+        for file in &self.secret_files {
+            names.push(shown_word(&file.name));
+            names.extend(file.source.as_ref().map(|source| shown_word(source.as_os_str())));
+        }
+        names
+    }
+
+    /// The command on one line, without the values of secrets.
+    #[must_use]
+    pub fn shown_command(&self) -> String {
+        self.secrets().scrub_text(self.command.shown())
+    }
+}
+
+fn put_limits(limits: &Limits, put: &mut impl FnMut(&[u8])) {
+    let limits: Vec<_> = limits.set().collect();
+    put(&limits.len().to_be_bytes());
+    for (kind, value) in limits {
+        put(kind.word().as_bytes());
+        put(&value.to_be_bytes());
+    }
+}
+
+fn put_extras(extras: &[Extra], put: &mut impl FnMut(&[u8])) {
+    put(&extras.len().to_be_bytes());
+    for extra in extras {
+        put(extra.kind().as_bytes());
+        put(extra.path().as_os_str().as_bytes());
+        put(extra.source().as_os_str().as_bytes());
+    }
+}
+
+impl RequestObject {
+    #[must_use]
+    pub fn of(request: &ExecutionRequest, vault: Option<&std::path::Path>) -> Self {
+        let path = |path: &std::path::PathBuf| path.display().to_string();
+        let paths = |wanted: fn(&Extra) -> bool| {
+            let chosen = request.extras.iter().filter(|extra| wanted(extra));
+            chosen.map(|extra| extra.path().display().to_string()).collect::<Vec<_>>()
+        };
+        let words = request.command.words();
+        let is_text = words.iter().all(|word| word.to_str().is_some());
+        let secrets = request.secrets();
+        let scrubbed = |word: &OsString| secrets.scrub(word.as_encoded_bytes().to_vec());
+        let bytes = || words.iter().map(|word| base64(&scrubbed(word))).collect();
+        let shown = |word: &OsString| secrets.scrub_text(shown_word(word));
+        let (command, command_mode) = match &request.command {
+            CommandLine::Argv(words) => (CommandText::Argv(words.iter().map(shown).collect()), "argv"),
+            CommandLine::Shell(line) => (CommandText::Shell(shown(line)), "shell"),
+        };
+        Self {
+            command,
+            command_mode,
+            command_base64: (!is_text).then(bytes),
+            vault: vault.map(|vault| vault.display().to_string()),
+            vault_named: request.named.vault.is_some(),
+            fork: match &request.fork {
+                ForkChoice::Ephemeral { .. } => None,
+                ForkChoice::Persistent { name, .. } => Some(name.to_string()),
+            },
+            from: request.fork.from().map(|from| from.text().to_owned()),
+            cwd: request.cwd.as_ref().map(path),
+            at: request.at.as_ref().map(path),
+            readonly: request.writing == Writing::Refused,
+            timeout_ms: request.timeout.millis(),
+            grace_ms: u64::try_from(request.grace.as_millis()).unwrap_or(u64::MAX),
+            checkpoint_mode: request.checkpoint.word(),
+            net: request.net.to_string(),
+            retention: request.retention.word(),
+            base: request.base.word(),
+            scratch: request.scratch.word(),
+            backend: request.backend.word(),
+            profile: request.profile.word(),
+            allow_degraded: request.degradation == Degradation::Allowed,
+            ro: paths(|extra| matches!(extra, Extra::ReadOnly(_))),
+            rw: paths(|extra| matches!(extra, Extra::ReadWrite(_))),
+            links: request
+                .extras
+                .iter()
+                .filter_map(|extra| match extra {
+                    Extra::ReadOnly(shown) | Extra::ReadWrite(shown) if shown.path != shown.real => {
+                        Some((path(&shown.path), path(&shown.real)))
+                    }
+                    Extra::ReadOnly(_)
+                    | Extra::ReadWrite(_)
+                    | Extra::Tmpfs(_)
+                    | Extra::Hide(_)
+                    | Extra::Cache { .. } => None,
+                })
+                .collect(),
+            ro_named: request.named.ro.iter().map(path).collect(),
+            tmpfs: paths(|extra| matches!(extra, Extra::Tmpfs(_))),
+            hide: paths(|extra| matches!(extra, Extra::Hide(_))),
+            cache: paths(|extra| matches!(extra, Extra::Cache { .. })),
+            env: brought(request, &secrets),
+            env_files: request.named.env_files.iter().map(path).collect(),
+            reproducible: request.reproducible == Reproducible::On,
+            clock_fixed: request.clock.map(|clock| clock.to_string()),
+            environment: request.environment.names(),
+            secrets: request.environment.secret_names(),
+            secret_files: request
+                .secret_files
+                .iter()
+                .map(|file| match &file.source {
+                    Some(source) => format!("{}={}", shown_word(&file.name), source.display()),
+                    None => shown_word(&file.name),
+                })
+                .collect(),
+            allow_secret_files: request.secrets_in_files == SecretsInFiles::Allowed,
+            memory: request.limits.memory,
+            cpus: request.limits.cpus.map(|cpus| cpus.to_string()),
+            pids: request.limits.pids,
+            disk: request.limits.disk,
+            files: request.limits.files,
+            file_size: request.limits.file_size,
+            seccomp: request.confinement.seccomp.word(),
+            landlock: request.confinement.landlock.word(),
+            allow_userns: request.confinement.userns == NestedUserns::Allowed,
+            policy: request.policy.iter().map(|profile| profile.word()).collect(),
+            cache_mode: request.cache.word(),
+            inputs: request.inputs.iter().map(path).collect(),
+            pure: request.purity == Purity::Declared,
+        }
+    }
+}
+
+/// A vault that a request names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedVault {
+    pub path: PathBuf,
+    /// Its user made it or trusts it, so approvals in it are the user's.
+    pub is_trusted: bool,
+}

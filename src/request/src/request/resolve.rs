@@ -1,0 +1,250 @@
+//! From what is asked to what is meant: paths, variables and secrets of the caller.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::{ForkName, NameError};
+
+use crate::choices::{ForkChoice, Retention};
+use crate::config::Config;
+use crate::environment::{EnvChoice, Environment};
+use crate::extra::{Extra, HostPath};
+use crate::reproducible::{FixedClock, Reproducible, seed};
+use crate::secret::{SecretError, SecretWord};
+use crate::spec::{RunSpec, SpecError};
+use crate::timeout::ExecutionTimeout;
+
+/// Whoever asks: where they are, and what is set there.
+pub struct Outside {
+    pub cwd: PathBuf,
+    pub environment: Vec<(OsString, OsString)>,
+    pub terminal: Terminal,
+}
+
+/// Whether a person can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Terminal {
+    There,
+    None,
+}
+
+/// What a specification asks for that is not there, or means nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    #[error("the request: {0}")]
+    Spec(#[from] SpecError),
+    #[error("there is no {}", path.display())]
+    NoPath { path: PathBuf },
+    #[error("{} has '..' in it", path.display())]
+    ParentDir { path: PathBuf },
+    #[error("{word:?} is neither NAME nor NAME=VALUE")]
+    BadEnv { word: OsString },
+    #[error("cannot read {}", path.display())]
+    EnvFile {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("line {line} of {} is not NAME=VALUE", path.display())]
+    EnvLine { path: PathBuf, line: usize },
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
+
+impl Diagnose for ResolveError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Spec(_) => "request.malformed",
+            Self::NoPath { .. } => "request.no_path",
+            Self::ParentDir { .. } => "request.parent_dir",
+            Self::BadEnv { .. } | Self::EnvFile { .. } | Self::EnvLine { .. } => "request.bad_env",
+            Self::Secret(error) => error.code(),
+            Self::Name(error) => error.code(),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Spec(_) | Self::NoPath { .. } | Self::EnvFile { .. } => None,
+            Self::ParentDir { .. } => Some("name the path without it".to_owned()),
+            Self::BadEnv { .. } => Some("pass one on with --env HOME, set one with --env A=b".to_owned()),
+            Self::EnvLine { .. } => Some("write one NAME=VALUE on each line".to_owned()),
+            Self::Secret(error) => error.hint(),
+            Self::Name(error) => error.hint(),
+        }
+    }
+}
+
+pub fn reproducible(spec: &RunSpec) -> Reproducible {
+    if spec.reproducible { Reproducible::On } else { Reproducible::Off }
+}
+
+pub fn clock(spec: &RunSpec) -> Option<FixedClock> {
+    spec.clock_fixed.or(spec.reproducible.then_some(FixedClock::DEFAULT))
+}
+
+pub fn timeout(spec: &RunSpec) -> Option<ExecutionTimeout> {
+    let millis = |limit: Option<u64>| limit.map_or(ExecutionTimeout::None, ExecutionTimeout::Millis);
+    spec.timeout.or_else(|| spec.timeout_ms.map(millis))
+}
+
+pub fn grace(spec: &RunSpec) -> Option<ExecutionTimeout> {
+    spec.grace.or_else(|| spec.grace_ms.map(ExecutionTimeout::Millis))
+}
+
+/// The fork from the option, else from `$AVFS_FORK`.
+pub fn fork(spec: &RunSpec, outside: &Outside) -> Result<ForkChoice, NameError> {
+    let is_set = |(name, value): &&(OsString, OsString)| name == "AVFS_FORK" && !value.is_empty();
+    let name = match (&spec.fork, outside.environment.iter().find(is_set)) {
+        (Some(name), _) => Some(name.clone()),
+        (None, Some((_, value))) if spec.kept() != Retention::Apply => {
+            Some(ForkName::parse(&value.to_string_lossy())?)
+        }
+        (None, Some(_) | None) => None,
+    };
+    let from = spec.from.clone();
+    Ok(match name {
+        Some(name) => ForkChoice::Persistent { name, from },
+        None => ForkChoice::Ephemeral { from },
+    })
+}
+
+fn absolute(cwd: &Path, path: &Path) -> PathBuf {
+    cwd.join(path).components().collect()
+}
+
+/// What is shown, put or hidden, and the real paths of what is shown read-only.
+pub fn extras(spec: &RunSpec, cwd: &Path) -> Result<(Vec<Extra>, Vec<PathBuf>), ResolveError> {
+    let all = |paths: &[PathBuf]| paths.iter().map(|path| absolute(cwd, path)).collect::<Vec<_>>();
+    // Where `..` leads inside is not where it leads here: such a path would be judged as another one.
+    let climbs = |path: &&PathBuf| path.components().any(|part| part == Component::ParentDir);
+    let (tmpfs, hide) = (all(&spec.tmpfs), all(&spec.hide));
+    if let Some(path) = tmpfs.iter().chain(&hide).find(climbs) {
+        return Err(ResolveError::ParentDir { path: path.clone() });
+    }
+    let shown = |path: PathBuf| HostPath::resolve(path.clone()).map_err(|_| ResolveError::NoPath { path });
+    let ro = all(&spec.ro).into_iter().map(shown).collect::<Result<Vec<_>, _>>()?;
+    let rw = all(&spec.rw).into_iter().map(shown).collect::<Result<Vec<_>, _>>()?;
+    let named_ro = ro.iter().map(|shown| shown.real.clone()).collect();
+    let mut extras: Vec<Extra> = tmpfs.into_iter().map(Extra::Tmpfs).collect();
+    for extra in ro.into_iter().map(Extra::ReadOnly).chain(rw.into_iter().map(Extra::ReadWrite)) {
+        if !extras.contains(&extra) {
+            extras.push(extra);
+        }
+    }
+    extras.extend(hide.into_iter().map(Extra::Hide));
+    Ok((extras, named_ro))
+}
+
+pub fn inputs(spec: &RunSpec, cwd: &Path) -> Result<Vec<PathBuf>, ResolveError> {
+    let inputs: Vec<PathBuf> = spec.input.iter().map(|path| absolute(cwd, path)).collect();
+    match inputs.iter().find(|path| !path.exists()) {
+        Some(path) => Err(ResolveError::NoPath { path: path.clone() }),
+        None => Ok(inputs),
+    }
+}
+
+/// The variables and secrets of the command, and the files that some of them come from. What is said last wins:
+/// settings, files, JSON, options, secrets.
+pub fn environment(
+    spec: &RunSpec,
+    outside: &Outside,
+    config: &Config,
+) -> Result<(Environment, Vec<PathBuf>), ResolveError> {
+    // What the settings let in is the caller's too, and nobody named it for this run.
+    let settings = config.run_env.iter().filter(|_| !spec.reproducible);
+    let named = settings.map(|name| EnvChoice::PassBySetting(OsString::from(&name.value)));
+    let mut choices: Vec<EnvChoice> = named.collect();
+    let mut files = Vec::new();
+    for file in &spec.env_file {
+        let (variables, real) = env_file(file)?;
+        choices.extend(variables);
+        files.push(real);
+    }
+    choices.extend(spec.env.iter().map(|(name, value)| EnvChoice::Set(name.into(), value.into())));
+    let (reproducible, clock) = (reproducible(spec), clock(spec));
+    // The names in an envelope are those the command had, also of what was fixed for it.
+    let fixed = seed(reproducible, clock);
+    let is_passed = |name: &&String| {
+        !spec.secrets.contains(name)
+            && !spec.env.contains_key(*name)
+            && !fixed.iter().any(|(fixed, _)| fixed == name.as_str())
+            && outside.environment.iter().any(|(set, _)| set == name.as_str())
+    };
+    choices.extend(spec.environment.iter().filter(is_passed).map(|name| EnvChoice::Pass(name.into())));
+    for word in &spec.env_words {
+        choices.push(env_word(word).ok_or_else(|| ResolveError::BadEnv { word: word.clone() })?);
+    }
+    for word in secret_words(spec) {
+        choices.push(SecretWord::parse(&word)?.choice(&outside.cwd)?);
+    }
+    let variables = outside.environment.iter().cloned();
+    Ok((Environment::choose_over(variables, reproducible, clock, &choices), files))
+}
+
+/// Secrets as the option takes them. Envelopes have only the names of those that are files.
+fn secret_words(spec: &RunSpec) -> Vec<OsString> {
+    let as_file = |secret: &String| match secret.contains('=') {
+        true => secret.into(),
+        false => format!("{secret}=file").into(),
+    };
+    let mut words = spec.secret.clone();
+    words.extend(spec.secrets.iter().map(OsString::from));
+    words.extend(spec.secret_files.iter().map(as_file));
+    words
+}
+
+/// `NAME` or `NAME=VALUE`.
+fn env_word(word: &OsStr) -> Option<EnvChoice> {
+    let bytes = word.as_bytes();
+    match bytes.iter().position(|byte| *byte == b'=') {
+        Some(0) => None,
+        Some(at) => Some(EnvChoice::Set(
+            OsString::from_vec(bytes[..at].to_vec()),
+            OsString::from_vec(bytes[at + 1..].to_vec()),
+        )),
+        None if bytes.is_empty() => None,
+        None => Some(EnvChoice::Pass(word.to_owned())),
+    }
+}
+
+/// Lines of `NAME=VALUE`; empty ones and those that begin with `#` mean nothing.
+///
+/// Opened once: the real path, by which it is judged, is that of the file that was read.
+fn env_file(path: &Path) -> Result<(Vec<EnvChoice>, PathBuf), ResolveError> {
+    let read = || -> std::io::Result<(Vec<u8>, PathBuf)> {
+        let mut file = std::fs::File::open(path)?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        Ok((text, std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?))
+    };
+    let (text, real) = read().map_err(|source| ResolveError::EnvFile { path: path.to_owned(), source })?;
+    let mut choices = Vec::new();
+    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.trim_ascii();
+        if line.is_empty() || line[0] == b'#' {
+            continue;
+        }
+        match env_word(OsStr::from_bytes(line)) {
+            Some(EnvChoice::Set(name, value)) => choices.push(EnvChoice::SetByFile(name, value)),
+            Some(
+                EnvChoice::Pass(_)
+                | EnvChoice::SetByFile(..)
+                | EnvChoice::PassBySetting(_)
+                | EnvChoice::Secret(_)
+                | EnvChoice::SecretInFile(_)
+                | EnvChoice::SecretFile(_),
+            )
+            | None => {
+                return Err(ResolveError::EnvLine { path: path.to_owned(), line: number + 1 });
+            }
+        }
+    }
+    Ok((choices, real))
+}
