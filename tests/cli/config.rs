@@ -94,3 +94,14 @@ fn a_variable_wins_over_every_file() {
     assert_eq!(refused["error"]["code"], json!("config.bad_value"));
     assert!(refused["error"]["message"].as_str().unwrap().starts_with("$AVFS_RUN_PROFILE: "), "{refused}");
 }
+
+#[test]
+fn the_contract_says_what_a_directory_may_do_with_each_key() {
+    use avfs_request::config::Config;
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/CONTRACT.md")).unwrap();
+    for key in Config::KEYS {
+        let may = if Config::is_held_to(key) { "only tighten" } else { "choose" };
+        assert!(page.contains(&format!("| `{key}` | {may} |")), "docs/CONTRACT.md lacks {key}");
+    }
+}

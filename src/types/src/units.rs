@@ -118,6 +118,19 @@ impl fmt::Display for Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub i64);
 
+/// In the largest unit that says it exactly.
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(seconds) = *self;
+        for (unit, length) in [("d", SECONDS_PER_DAY), ("h", 60 * 60), ("m", 60)] {
+            if seconds != 0 && seconds % length == 0 {
+                return write!(f, "{}{unit}", seconds / length);
+            }
+        }
+        write!(f, "{seconds}s")
+    }
+}
+
 impl FromStr for Span {
     type Err = UnitError;
 
@@ -201,6 +214,13 @@ pub fn show_bytes_size(bytes: u64) -> impl fmt::Display {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spans_are_shown_in_their_largest_unit() {
+        for (span, shown) in [(7 * SECONDS_PER_DAY, "7d"), (90, "90s"), (0, "0s"), (7200, "2h")] {
+            assert_eq!(Span(span).to_string(), shown);
+        }
+    }
 
     #[test]
     fn sizes_are_read_with_their_units() {

@@ -136,7 +136,7 @@ mod tests {
             assert_eq!(timeout(&around), (ExecutionTimeout::Millis(seconds * 1000), of(place)));
         }
         around.variables.insert("AVFS_RUN_TIMEOUT".into(), "4s".into());
-        let origin = Origin::Variable { name: "AVFS_RUN_TIMEOUT" };
+        let origin = Origin::Variable { name: "AVFS_RUN_TIMEOUT".to_owned() };
         assert_eq!(timeout(&around), (ExecutionTimeout::Millis(4_000), origin));
     }
 

@@ -8,62 +8,46 @@ use std::str::FromStr;
 
 use avfs_types::toml_source::Problem;
 
-use super::keys::{Given, set};
+use super::given::Given;
 use super::{Config, Origin, Setting, SettingsError};
 
-/// Every key that a variable can set. Patterns and names of variables are not among them: where a list of
-/// those is cut is nobody's habit.
-pub const VARIABLES: &[(&str, &str)] = &[
-    ("AVFS_CACHE_DIRS", "cache.dirs"),
-    ("AVFS_RUN_TIMEOUT", "run.timeout"),
-    ("AVFS_RUN_GRACE", "run.grace"),
-    ("AVFS_RUN_NET", "run.net"),
-    ("AVFS_RUN_SCRATCH", "run.scratch"),
-    ("AVFS_RUN_RO", "run.ro"),
-    ("AVFS_RUN_PROFILE", "run.profile"),
-    ("AVFS_RUN_SECCOMP", "run.seccomp"),
-    ("AVFS_RUN_LANDLOCK", "run.landlock"),
-    ("AVFS_RUN_MEMORY", "run.memory"),
-    ("AVFS_RUN_CPUS", "run.cpus"),
-    ("AVFS_RUN_PIDS", "run.pids"),
-    ("AVFS_RUN_DISK", "run.disk"),
-    ("AVFS_RUN_FILES", "run.files"),
-    ("AVFS_RUN_FILE_SIZE", "run.file_size"),
-    ("AVFS_RUN_CACHE", "run.cache"),
-    ("AVFS_RUN_CACHE_EXPIRES", "run.cache_expires"),
-    ("AVFS_FORK_EXPIRES", "fork.expires"),
-    ("AVFS_CHECKPOINT_KEEP", "checkpoint.keep"),
-    ("AVFS_VAULT_PLACE", "vault.place"),
-];
+/// Keys that no variable can set: where a list of patterns, or of names, is cut is nobody's habit.
+const NOT_BY_VARIABLE: [&str; 2] = ["capture.exclude", "run.env"];
+
+/// The variable that sets a key.
+fn variable_of(key: &str) -> String {
+    format!("AVFS_{}", key.replace('.', "_").to_uppercase())
+}
 
 /// A variable that is set.
 struct Variable<'a> {
-    name: &'static str,
+    name: String,
     key: &'static str,
     text: &'a str,
 }
 
 /// Lays what the variables say over what is known so far; an empty one counts as not set.
 pub fn lay_over(config: &mut Config, variables: &BTreeMap<OsString, OsString>) -> Result<(), SettingsError> {
-    for (name, key) in VARIABLES {
-        let Some(value) = variables.get(std::ffi::OsStr::new(name)).filter(|value| !value.is_empty()) else {
+    for key in Config::KEYS.iter().filter(|key| !NOT_BY_VARIABLE.contains(key)) {
+        let name = variable_of(key);
+        let Some(value) = variables.get(std::ffi::OsStr::new(&name)).filter(|value| !value.is_empty()) else {
             continue;
         };
         // What is not UTF-8 fails below as any other value that means nothing.
-        set(config, &Variable { name, key, text: &value.to_string_lossy() })?;
+        config.set(&Variable { name, key, text: &value.to_string_lossy() })?;
     }
     Ok(())
 }
 
 impl Variable<'_> {
     fn sourced<T>(&self, value: T) -> Setting<T> {
-        Setting { value, origin: Origin::Variable { name: self.name } }
+        Setting { value, origin: Origin::Variable { name: self.name.clone() } }
     }
 
     fn bad(&self, text: &str, wanted: &'static str) -> SettingsError {
         let value = text.chars().take(80).collect();
         let problem = Problem::BadValue { key: self.key.to_owned(), value, wanted };
-        SettingsError::Variable { name: self.name, problem }
+        SettingsError::Variable { name: self.name.clone(), problem }
     }
 }
 
@@ -122,8 +106,8 @@ mod tests {
     #[test]
     fn every_key_with_one_value_has_a_variable_that_sets_it() {
         for shown in Config::default().shown() {
-            let name = format!("AVFS_{}", shown.key.replace('.', "_").to_uppercase());
-            let known = VARIABLES.contains(&(name.as_str(), shown.key));
+            let name = variable_of(shown.key);
+            let known = !NOT_BY_VARIABLE.contains(&shown.key);
             assert!(known || shown.arity == Arity::List, "{name} is not known");
             if !known {
                 continue;

@@ -8,46 +8,29 @@ use toml::de::DeValue;
 
 use avfs_types::toml_source::{Problem, Source, TomlValue, nearest};
 
-use super::keys::{Given, set};
+use super::given::Given;
 use super::{Config, ConfigError, Origin, Setting};
 
-const SECTIONS: &[(&str, &[&str])] = &[
-    ("capture", &["exclude"]),
-    ("cache", &["dirs"]),
-    (
-        "run",
-        &[
-            "timeout",
-            "grace",
-            "net",
-            "scratch",
-            "env",
-            "ro",
-            "profile",
-            "seccomp",
-            "landlock",
-            "memory",
-            "cpus",
-            "pids",
-            "disk",
-            "files",
-            "file_size",
-            "cache",
-            "cache_expires",
-        ],
-    ),
-    ("fork", &["expires"]),
-    ("checkpoint", &["keep"]),
-    ("vault", &["place"]),
-];
+/// The sections, each with its keys.
+fn sections() -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut sections: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (section, key) in Config::KEYS.iter().filter_map(|key| key.split_once('.')) {
+        match sections.iter_mut().find(|(known, _)| *known == section) {
+            Some((_, keys)) => keys.push(key),
+            None => sections.push((section, vec![key])),
+        }
+    }
+    sections
+}
 
 pub fn lay_over(config: &mut Config, file: &Path, text: &str) -> Result<(), ConfigError> {
     let source = Source { file, text };
     let document = source.document()?;
+    let sections = sections();
     for (name, section) in document.get_ref() {
         let name_text: &str = name.get_ref();
-        let Some((_, keys)) = SECTIONS.iter().find(|(known, _)| *known == name_text) else {
-            let known = SECTIONS.iter().map(|(name, _)| format!("[{name}]")).collect::<Vec<_>>().join(", ");
+        let Some((_, keys)) = sections.iter().find(|(known, _)| *known == name_text) else {
+            let known = sections.iter().map(|(name, _)| format!("[{name}]")).collect::<Vec<_>>().join(", ");
             return Err(unknown(&source, name.span().start, name_text, known));
         };
         let section = TomlValue { source: &source, key: name_text.to_owned(), value: section };
@@ -57,7 +40,7 @@ pub fn lay_over(config: &mut Config, file: &Path, text: &str) -> Result<(), Conf
             if !keys.contains(&key_text) {
                 return Err(unknown(&source, at, &full, keys.join(", ")));
             }
-            set(config, &TomlValue { source: &source, key: full, value })?;
+            config.set(&TomlValue { source: &source, key: full, value })?;
         }
     }
     Ok(())
@@ -66,12 +49,10 @@ pub fn lay_over(config: &mut Config, file: &Path, text: &str) -> Result<(), Conf
 /// What was meant by a key, or section, that is not known.
 fn near(key: &str) -> Option<String> {
     let Some((_, name)) = key.split_once('.') else {
-        return nearest(key, SECTIONS.iter().map(|(section, _)| *section)).map(str::to_owned);
+        return nearest(key, sections().into_iter().map(|(section, _)| section)).map(str::to_owned);
     };
-    let keys = || SECTIONS.iter().flat_map(|(section, keys)| keys.iter().map(move |key| (*section, *key)));
-    let elsewhere = keys().find(|(_, known)| *known == name).map(|(section, key)| format!("{section}.{key}"));
-    let all: Vec<String> = keys().map(|(section, key)| format!("{section}.{key}")).collect();
-    elsewhere.or_else(|| nearest(key, all.iter().map(String::as_str)).map(str::to_owned))
+    let elsewhere = Config::KEYS.iter().find(|known| known.split_once('.').is_some_and(|(_, it)| it == name));
+    elsewhere.copied().or_else(|| nearest(key, Config::KEYS.iter().copied())).map(str::to_owned)
 }
 
 fn unknown(source: &Source<'_>, at: usize, key: &str, known: String) -> ConfigError {
@@ -266,8 +247,8 @@ expires = \"2w\"
     #[test]
     fn every_known_key_can_be_set() {
         let mut config = Config::default();
-        for (section, keys) in SECTIONS {
-            for key in *keys {
+        for (section, keys) in sections() {
+            for key in keys {
                 let values = [
                     "\"data\"",
                     "5",
@@ -287,11 +268,7 @@ expires = \"2w\"
             }
         }
         let shown: Vec<&str> = config.shown().iter().map(|shown| shown.key).collect();
-        let known: Vec<String> = SECTIONS
-            .iter()
-            .flat_map(|(section, keys)| keys.iter().map(move |key| format!("{section}.{key}")))
-            .collect();
-        assert_eq!(shown, known);
+        assert_eq!(shown, Config::KEYS);
         assert!(
             config.shown().iter().all(|shown| shown.values.iter().all(|set| set.origin != Origin::Default))
         );

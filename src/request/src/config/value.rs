@@ -1,17 +1,5 @@
 //! The values a key may have, and how they are read and shown.
 
-use avfs_types::Span;
-
-/// A span in the largest unit that says it exactly.
-pub fn span_text(Span(seconds): Span) -> String {
-    for (unit, length) in [("d", 24 * 60 * 60), ("h", 60 * 60), ("m", 60)] {
-        if seconds != 0 && seconds % length == 0 {
-            return format!("{}{unit}", seconds / length);
-        }
-    }
-    format!("{seconds}s")
-}
-
 /// A pattern of gitignore that means something.
 pub fn is_ignore_pattern(text: &str) -> bool {
     let meaningful = !text.trim().is_empty() && !text.contains('\n');
@@ -37,13 +25,6 @@ pub fn is_path(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn spans_are_shown_in_their_largest_unit() {
-        assert_eq!(span_text(Span(7 * 24 * 60 * 60)), "7d");
-        assert_eq!(span_text(Span(90)), "90s");
-        assert_eq!(span_text(Span(0)), "0s");
-    }
 
     #[test]
     fn names_and_paths_are_checked() {

@@ -94,9 +94,7 @@ fn wire(shown: &Shown) -> ConfigSetting {
                 let (file, line) = (Some(path.to_string_lossy().into_owned()), Some(*line as u64));
                 ConfigValue { file, line, ..plain("file") }
             }
-            Origin::Variable { name } => {
-                ConfigValue { variable: Some((*name).to_owned()), ..plain("variable") }
-            }
+            Origin::Variable { name } => ConfigValue { variable: Some(name.clone()), ..plain("variable") },
         }
     });
     ConfigSetting { key: shown.key.to_owned(), list: shown.arity == Arity::List, values: values.collect() }
