@@ -2,6 +2,8 @@
 //! which codes are documented.
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the source should fail at once")]
 
+mod glossary;
+
 use std::path::{Path, PathBuf};
 
 /// Each crate and those of ours that it may depend on. A new crate is given its place here first.
