@@ -80,7 +80,7 @@ fn a_run_is_listed_shown_applied_and_discarded() {
     assert_eq!(shown["result"]["usage"]["user_ms"], json!(12));
     assert_eq!(shown["change_counts"]["total"], json!(3));
     let text = env.ok(&["runs", "show", &run_word(1)]);
-    for part in ["make test", "user_ms", "1 added, 1 modified, 1 deleted", name.as_str()] {
+    for part in ["make test", "decision   allow", "1 added, 1 modified, 1 deleted", name.as_str()] {
         assert!(text.contains(part), "{part:?} is not in {text}");
     }
     assert_eq!(env.ok(&["cat", &run_word(1), "new.txt"]), "new\n");
@@ -222,6 +222,49 @@ fn an_unbound_vault_has_nowhere_to_apply_to() {
     let env = TestEnv::new();
     drop(support::create_real_vault(&env.project().join("v.db")));
     env.refused(&["apply", "main", "--vault", "v.db"], 1, "vault.unbound");
+}
+
+#[test]
+fn every_verb_takes_a_run_by_its_id_and_by_its_age() {
+    let env = TestEnv::with_project();
+    land(&env, 1, &Changes::default().put("old.txt", "old\n"));
+    land(&env, 2, &Changes::default().put("new.txt", "new\n"));
+    let vault = support::open_vault(&env.vault_file());
+    let nothing = RunRecord {
+        request: json!({ "command": ["echo", "a b", "$HOME"] }).to_string(),
+        ..record(3, &main_fork())
+    };
+    Changes::default().land(&vault, Landing::RecordOnly, nothing).unwrap();
+    drop(vault);
+    let digits = run_id(2).as_str()[..4].to_owned();
+    assert!(env.ok(&["runs", "list"]).contains("echo 'a b' '$HOME'"));
+    for (word, id) in
+        [("last", run_id(3)), ("last~1", run_id(2)), ("run:last~2", run_id(1)), (&digits, run_id(2))]
+    {
+        assert_eq!(env.result(&["runs", "show", word])["id"], json!(id.as_str()), "{word}");
+    }
+    for word in ["last~1", &digits, &format!("run:{digits}")] {
+        assert_eq!(env.ok(&["cat", word, "new.txt"]), "new\n");
+        assert!(env.ok(&["diff", word]).contains("new.txt"));
+        assert_eq!(env.result(&["apply", word, "--dry-run"])["changes"][0]["path"], json!("new.txt"));
+        assert_eq!(
+            env.result(&["audit", "list", "--run", word])["rows"][0]["subject"],
+            json!(format!("run-{}", run_id(2)))
+        );
+    }
+    // Without a word it is the newest run that changed something.
+    for verb in [&["diff"][..], &["apply", "--dry-run"]] {
+        let told = env.run(verb);
+        assert_eq!(told.code, 0, "{told:?}");
+        assert!(told.stdout.contains("new.txt") && told.stderr.contains(run_id(2).as_str()), "{told:?}");
+    }
+    env.refused(&["apply", "last~7"], 1, "run.not_found");
+    env.refused(&["diff", "last~7"], 1, "ref.unknown");
+    // A fork of that name comes first.
+    env.ok(&["fork", "create", "last", "--from", "main"]);
+    env.refused(&["cat", "last", "new.txt"], 1, "path.not_found");
+    env.ok(&["discard", "run:last~1"]);
+    assert!(env.run(&["diff"]).stderr.contains(run_id(1).as_str()));
 }
 
 #[test]

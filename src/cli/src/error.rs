@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::ForkName;
-use avfs_vault::run::run_of_word;
-use avfs_vault::{Vault, VaultError};
+use avfs_vault::VaultError;
 
 use crate::ui::Failure;
 
@@ -14,6 +13,8 @@ use crate::ui::Failure;
 pub enum EdgeError {
     #[error("{} would be deleted with every version in it", vault.display())]
     NotConfirmed { vault: PathBuf },
+    #[error("no vault is made here: {reason}")]
+    NoNewVault { reason: String, hint: Option<String> },
     #[error("{pattern:?} is not a regular expression: {detail}")]
     BadPattern { pattern: String, detail: String },
     #[error("version {version} is the first: there is nothing before it to compare with")]
@@ -51,18 +52,6 @@ pub enum EdgeError {
 }
 
 impl EdgeError {
-    /// As [`Self::of_old_fork`], where a run could be named too.
-    pub fn of_changes(vault: &Vault, error: VaultError) -> Failure {
-        let run = match (&error, vault.read()) {
-            (VaultError::NoFork { name }, Ok(reader)) => run_of_word(&*reader, name.as_str()),
-            (_, Ok(_) | Err(_)) => None,
-        };
-        match run {
-            Some(id) => Self::Advised { error, hint: format!("did you mean run:{id}?") }.into(),
-            None => Self::of_old_fork(error),
-        }
-    }
-
     /// Who takes a fork away, or what it changed, does not want to make it.
     pub fn of_old_fork(error: VaultError) -> Failure {
         if !matches!(error, VaultError::NoFork { .. }) {
@@ -82,6 +71,7 @@ impl Diagnose for EdgeError {
     fn code(&self) -> &'static str {
         match self {
             Self::NotConfirmed { .. } => "vault.not_confirmed",
+            Self::NoNewVault { .. } => "policy.denied",
             Self::BadPattern { .. } => "grep.bad_pattern",
             Self::NoParent { .. } => "diff.no_parent",
             Self::TooLargeForJson { .. } => "cat.too_large",
@@ -102,6 +92,7 @@ impl Diagnose for EdgeError {
     fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Advised { hint, .. } => hint,
+            Self::NoNewVault { hint, .. } => return hint.clone(),
             Self::NotConfirmed { .. } => "confirm with: --yes",
             Self::BadPattern { .. } => "search for plain text with: -F",
             Self::NoParent { .. } => "name two versions: avfs diff A B",

@@ -141,7 +141,7 @@ fn elsewhere(error: &clap::Error) -> Option<(String, String)> {
 fn fork_by_option(error: &clap::Error) -> Option<(String, String)> {
     let word = word_of(error, ErrorKind::UnknownArgument, ContextKind::InvalidArg)?;
     let usage = usage_of(error)?;
-    let takes_one = ["FORK", "REF", "<A>"].iter().any(|place| usage.contains(place));
+    let takes_one = ["FORK", "REF", "[A]"].iter().any(|place| usage.contains(place));
     (word == "--fork" && takes_one).then(|| {
         (format!("a fork is named without {word} here"), format!("usage: {usage}; see more with: --help"))
     })

@@ -74,6 +74,15 @@ impl crate::diagnose::Diagnose for NameError {
     }
 }
 
+/// Checks a name whose parts are separated by slashes, as in `feature/login`.
+fn check_path_name(what: &'static str, name: &str) -> Result<(), NameError> {
+    if name.len() > NAME_BYTES_MAX {
+        let shown = name.chars().take(40).collect();
+        return Err(NameError::TooLong { what, name: shown, length: name.len() });
+    }
+    name.split('/').try_for_each(|part| check_name(what, part))
+}
+
 fn check_name(what: &'static str, name: &str) -> Result<(), NameError> {
     let shown = || name.chars().take(40).collect::<String>();
     if name.is_empty() {
@@ -92,16 +101,16 @@ fn check_name(what: &'static str, name: &str) -> Result<(), NameError> {
 }
 
 macro_rules! name_type {
-    ($(#[$doc:meta])* $type:ident, $what:literal) => {
+    ($(#[$doc:meta])* $type:ident, $what:literal, $check:path) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $type(String);
 
         impl $type {
             /// Checks a name: 1 to [`NAME_BYTES_MAX`] bytes of ASCII letters, digits, `.`, `_` and `-`, of which the
-            /// first is a letter or a digit.
+            /// first is a letter or a digit. The name of a fork may have several such parts with `/` between them.
             pub fn parse(name: &str) -> Result<Self, NameError> {
-                check_name($what, name)?;
+                $check($what, name)?;
                 Ok(Self(name.to_owned()))
             }
 
@@ -131,22 +140,26 @@ macro_rules! name_type {
 name_type!(
     /// The name of a fork.
     ForkName,
-    "fork"
+    "fork",
+    check_path_name
 );
 name_type!(
     /// The name of a checkpoint, unique in its fork.
     CheckpointName,
-    "checkpoint"
+    "checkpoint",
+    check_name
 );
 name_type!(
     /// The name of a recording.
     RecordingName,
-    "recording"
+    "recording",
+    check_name
 );
 name_type!(
     /// The name of a vault that lives among the user's named vaults.
     VaultName,
-    "vault"
+    "vault",
+    check_name
 );
 
 impl CheckpointName {
@@ -231,6 +244,14 @@ fn check_digits(
     Err(DrawnIdError { what, text: text.chars().take(40).collect() })
 }
 
+/// `last`, or `last~N`.
+fn steps_back(text: &str) -> Option<u64> {
+    match text.strip_prefix("last")? {
+        "" => Some(0),
+        rest => rest.strip_prefix('~')?.parse().ok(),
+    }
+}
+
 macro_rules! drawn_id {
     ($(#[$doc:meta])* $type:ident, $(#[$prefix_doc:meta])* $prefix:ident, $what:expr) => {
         $(#[$doc])*
@@ -268,20 +289,30 @@ macro_rules! drawn_id {
         pub struct $prefix(String);
 
         impl $prefix {
-            /// Reads at least [`PREFIX_HEX_DIGITS_MIN`] hex digits, in either case.
+            /// Reads at least [`PREFIX_HEX_DIGITS_MIN`] hex digits, in either case; of a run also `last`, and `last~N`
+            /// for the one N before it.
             pub fn parse(text: &str) -> Result<Self, DrawnIdError> {
                 let label = $what.word();
                 let digits = text.strip_prefix(label).and_then(|rest| rest.strip_prefix(':')).unwrap_or(text);
+                if $what == Drawn::Run && steps_back(digits).is_some() {
+                    return Ok(Self(digits.to_owned()));
+                }
                 let digits = digits.to_ascii_lowercase();
                 check_digits($what, &digits, PREFIX_HEX_DIGITS_MIN..=RUN_ID_HEX_DIGITS)
                     .map_err(|_| DrawnIdError { what: $what, text: text.chars().take(40).collect() })?;
                 Ok(Self(digits))
             }
 
-            /// The hex digits of the prefix, in lower case.
+            /// The hex digits of the prefix, in lower case; or `last` and what follows it.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+
+            /// How many before the newest one; nothing where digits name it.
+            #[must_use]
+            pub fn steps_back(&self) -> Option<u64> {
+                steps_back(&self.0)
             }
         }
 
@@ -305,6 +336,14 @@ macro_rules! drawn_id {
             }
         }
     };
+}
+
+impl RunPrefix {
+    /// The newest run.
+    #[must_use]
+    pub fn last() -> Self {
+        Self("last".to_owned())
+    }
 }
 
 drawn_id!(
@@ -504,7 +543,7 @@ mod tests {
 
     #[test]
     fn names_that_could_be_paths_or_refs_are_refused() {
-        for bad in ["", "a/b", "..", ".", "a\0b", "a~1", "a@b", "a:b", "-x", "naïve"] {
+        for bad in ["", "a//b", "/b", "a/", "..", ".", "a\0b", "a~1", "a@b", "a:b", "-x", "naïve"] {
             assert!(ForkName::parse(bad).is_err(), "{bad:?} was accepted");
         }
         assert!(matches!(ForkName::parse(&"x".repeat(300)), Err(NameError::TooLong { length: 300, .. })));
@@ -523,9 +562,13 @@ mod tests {
         for (text, digits) in [("0001", "0001"), ("run:00aB", "00ab"), ("0001ABCDFF", "0001abcdff")] {
             assert_eq!(RunPrefix::parse(text).unwrap().as_str(), digits);
         }
-        for bad in ["", "run:", "001", "0001abcdff0", "main", "run:run:0001"] {
+        for bad in ["", "run:", "001", "0001abcdff0", "main", "run:run:0001", "last~", "last~x", "last1"] {
             assert!(RunPrefix::parse(bad).is_err(), "{bad:?} was accepted");
         }
+        for (text, back) in [("last", Some(0)), ("run:last~2", Some(2)), ("0001", None)] {
+            assert_eq!(RunPrefix::parse(text).unwrap().steps_back(), back);
+        }
+        assert!(ApprovalPrefix::parse("last").is_err());
     }
 
     #[test]

@@ -69,8 +69,6 @@ pub enum VaultError {
     UnknownRef {
         /// The reference as it was typed.
         reference: String,
-        /// A run whose id it would be.
-        run: Option<RunId>,
     },
     /// A prefix of an id fits several versions.
     #[error("{reference:?} could be any of {count} versions, among them {examples}")]
@@ -496,11 +494,10 @@ impl Diagnose for VaultError {
                 "see what else is affected with: avfs fsck; put back what a directory has with: avfs fsck --heal DIR"
                     .to_owned()
             }
-            Self::UnknownRef { run: Some(id), .. } => format!("did you mean run:{id}?"),
-            Self::UnknownRef { run: None, reference } if reference.starts_with("run:") => {
+            Self::UnknownRef { reference } if reference.starts_with("run:") => {
                 "list runs with: avfs runs list".to_owned()
             }
-            Self::UnknownRef { run: None, .. } => {
+            Self::UnknownRef { .. } => {
                 "list them with: avfs fork list, or: avfs log; a version is named by at least four digits".to_owned()
             }
             Self::AmbiguousRef { .. } => "give more digits of the version".to_owned(),

@@ -25,7 +25,7 @@ use avfs_vault::gc::Trial;
 use avfs_vault::meter::Meter;
 use avfs_vault::own::is_in_own_dir;
 use avfs_vault::page::Node;
-use avfs_vault::run::{RunsOfFork, find_run};
+use avfs_vault::run::{Runs, find_run};
 use avfs_vault::set_ids::SetIds;
 use avfs_vault::version::{History, root_of};
 use avfs_vault::write_out::{FreshPages, OverlayNames, WriteOut};
@@ -57,10 +57,10 @@ impl Subject {
     /// The changes of a fork since it began, or since it was last applied as a whole; or those of one run.
     pub fn of(vault: &Vault, what: &ChangesOf) -> Result<Self, VaultError> {
         let reader = vault.read()?;
-        match what {
-            ChangesOf::Fork(name) => Self::of_fork(&*reader, name),
+        match what.meant(&*reader)? {
+            ChangesOf::Fork(name) => Self::of_fork(&*reader, &name),
             ChangesOf::Run(prefix) => {
-                let run = find_run(&*reader, prefix)?;
+                let run = find_run(&*reader, &prefix)?;
                 let run = run.ok_or_else(|| VaultError::NoRun { id: prefix.clone() })?;
                 Self::of_run(&*reader, &run)
             }
@@ -91,7 +91,7 @@ impl Subject {
             own.insert(version.id);
         }
         let mut made = Vec::new();
-        for run in RunsOfFork::new(reader, name) {
+        for run in Runs::of_fork(reader, name) {
             let run = run?;
             if let Some(after) = run.version_after.filter(|id| own.contains(id)) {
                 made.push((run, after));

@@ -153,6 +153,12 @@ pub struct Recoverable {
 impl Recoverable {
     /// The one that is meant.
     pub fn one(self, id: &RunPrefix) -> Result<Recovery, RecoverError> {
+        if let Some(back) = id.steps_back() {
+            let mut runs = self.runs;
+            runs.sort_by_key(|recovery| std::cmp::Reverse(recovery.record.started_at()));
+            let meant = usize::try_from(back).ok().and_then(|back| runs.into_iter().nth(back));
+            return meant.ok_or_else(|| RecoverError::None { id: id.clone() });
+        }
         let is_meant = |run: &str| run.starts_with(id.as_str());
         let mut named: Vec<Recovery> =
             self.runs.into_iter().filter(|recovery| is_meant(&recovery.record.run)).collect();

@@ -16,7 +16,7 @@ use crate::audit::Event;
 use crate::backend::{Durability, ForkRecord, ObjectKind, Reader, RunRecord, VersionRecord};
 use crate::memo::Forget;
 use crate::reach::{Object, refers_to};
-use crate::run::RunsOfFork;
+use crate::run::Runs;
 use crate::{Result, Vault, memo, require_version};
 
 /// Rows looked at in one transaction.
@@ -300,7 +300,7 @@ fn plan_prune(
     for fork in forks.iter().filter(|fork| fork.name != ForkName::main()) {
         kept.insert(fork.base);
         let applied = |run: &Result<RunRecord>| run.as_ref().map_or(true, |run| run.applied_at.is_some());
-        let last = RunsOfFork::new(reader, &fork.name).find(applied).transpose()?;
+        let last = Runs::of_fork(reader, &fork.name).find(applied).transpose()?;
         kept.extend(last.and_then(|run| run.version_after));
     }
     let by_hand = checkpoints.iter().filter(|checkpoint| !checkpoint.automatic);

@@ -7,7 +7,7 @@ use avfs_types::reference::BadReference;
 
 use super::audit::Event;
 use super::fork::{Deletion, refuse_deletion};
-use super::run::{RunsOfFork, find_run};
+use super::run::{Runs, find_run};
 use super::version::History;
 use crate::backend::{ForkRecord, Life, Reader, RunRecord};
 use crate::{Result, Transaction, Vault, VaultError};
@@ -27,12 +27,27 @@ impl std::str::FromStr for ChangesOf {
     fn from_str(text: &str) -> Result<Self> {
         let bad =
             |reason| VaultError::from(BadReference { reference: text.chars().take(80).collect(), reason });
-        if text.starts_with("run:") {
+        if text.starts_with("run:") || text.starts_with("last~") {
             let run =
                 RunPrefix::parse(text).map_err(|_| bad("run: takes four digits of a run's id or more"))?;
             return Ok(Self::Run(run));
         }
-        ForkName::parse(text).map(Self::Fork).map_err(|_| bad("it is neither a fork's name nor run:ID"))
+        ForkName::parse(text).map(Self::Fork).map_err(|_| bad("it is neither a fork nor a run"))
+    }
+}
+
+impl ChangesOf {
+    /// Whose changes are meant: a word that names no fork may be a run, by its digits or as `last`.
+    pub fn meant(&self, reader: &dyn Reader) -> Result<Self> {
+        let Self::Fork(name) = self else { return Ok(self.clone()) };
+        if reader.fork(name)?.is_some() {
+            return Ok(self.clone());
+        }
+        let run = match RunPrefix::parse(name.as_str()) {
+            Ok(prefix) => find_run(reader, &prefix)?,
+            Err(_) => None,
+        };
+        Ok(run.map_or_else(|| self.clone(), |run| Self::Run(RunPrefix::from(&run.id))))
     }
 }
 
@@ -48,12 +63,12 @@ pub struct Discarded {
 impl Vault {
     /// Deletes the ephemeral fork that holds a run's changes, or drops a run that was never captured.
     pub fn discard(&self, what: &ChangesOf) -> Result<Discarded> {
-        self.transact(|transaction| match what {
+        self.transact(|transaction| match what.meant(transaction.view())? {
             ChangesOf::Fork(name) => {
-                let fork = transaction.fork(name)?;
+                let fork = transaction.fork(&name)?;
                 discard_fork(transaction, fork)
             }
-            ChangesOf::Run(prefix) => discard_run(transaction, prefix),
+            ChangesOf::Run(prefix) => discard_run(transaction, &prefix),
         })
     }
 }
@@ -103,7 +118,7 @@ pub(crate) fn own_runs(reader: &dyn Reader, fork: &ForkRecord) -> Result<Vec<Run
         own.insert(version.id);
     }
     let is_own = |run: &RunRecord| run.version_after.is_some_and(|id| own.contains(&id));
-    RunsOfFork::new(reader, &fork.name).filter(|run| run.as_ref().map_or(true, is_own)).collect()
+    Runs::of_fork(reader, &fork.name).filter(|run| run.as_ref().map_or(true, is_own)).collect()
 }
 
 fn mark(transaction: &mut Transaction<'_>, mut runs: Vec<RunRecord>) -> Result<Vec<RunRecord>> {

@@ -214,8 +214,15 @@ impl Vault {
     }
 }
 
-/// The one run whose id begins with these digits.
+/// Runs that are looked at for `last~N`.
+const BACK_MAX: usize = 100_000;
+
+/// The one run whose id begins with these digits; of `last` and `last~N` the newest, or the one so many before it.
 pub fn find_run(reader: &dyn Reader, prefix: &RunPrefix) -> Result<Option<RunRecord>> {
+    if let Some(back) = prefix.steps_back() {
+        let Some(back) = usize::try_from(back).ok().filter(|back| *back < BACK_MAX) else { return Ok(None) };
+        return Runs::new(reader).nth(back).transpose();
+    }
     let mut found = reader.runs_with_prefix(prefix, 100)?;
     if found.len() > 1 {
         let examples: Vec<&str> = found.iter().take(EXAMPLES_MAX).map(|run| run.id.as_str()).collect();
@@ -225,37 +232,56 @@ pub fn find_run(reader: &dyn Reader, prefix: &RunPrefix) -> Result<Option<RunRec
     Ok(found.pop())
 }
 
-/// The run whose id a word is that was taken for something else.
-#[must_use]
-pub fn run_of_word(reader: &dyn Reader, word: &str) -> Option<RunId> {
-    let prefix = RunPrefix::parse(word).ok()?;
-    find_run(reader, &prefix).ok().flatten().map(|run| run.id)
+/// The newest run that changed the content of files, and whose changes were not discarded.
+pub fn last_change(reader: &dyn Reader) -> Result<Option<RunRecord>> {
+    for run in Runs::new(reader) {
+        let run = run?;
+        let (Some(after), None) = (run.version_after, run.discarded_at) else { continue };
+        let content = |id: Option<VersionId>| -> Result<_> {
+            Ok(id.map(|id| reader.version(&id)).transpose()?.flatten().map(|version| version.content))
+        };
+        let after = content(Some(after))?;
+        if after.is_some() && after != content(run.version_before)? {
+            return Ok(Some(run));
+        }
+    }
+    Ok(None)
 }
 
-/// Every run of a fork, newest first, some at a time: a journal may be long, and each row holds texts.
-pub struct RunsOfFork<'r> {
+/// Every run of a vault or of a fork, newest first, some at a time: a journal may be long, and each row holds texts.
+pub struct Runs<'r> {
     reader: &'r dyn Reader,
-    fork: &'r ForkName,
+    fork: Option<&'r ForkName>,
     read: std::vec::IntoIter<RunRecord>,
     /// Where to go on; nothing once there are no more.
     before: Option<i64>,
 }
 
-impl<'r> RunsOfFork<'r> {
-    /// The runs of `fork`, newest first, read in steps.
-    pub fn new(reader: &'r dyn Reader, fork: &'r ForkName) -> Self {
-        Self { reader, fork, read: Vec::new().into_iter(), before: Some(i64::MAX) }
+impl<'r> Runs<'r> {
+    /// All runs, newest first.
+    pub fn new(reader: &'r dyn Reader) -> Self {
+        Self { reader, fork: None, read: Vec::new().into_iter(), before: Some(i64::MAX) }
+    }
+
+    /// The runs of `fork`, newest first.
+    pub fn of_fork(reader: &'r dyn Reader, fork: &'r ForkName) -> Self {
+        Self { fork: Some(fork), ..Self::new(reader) }
     }
 }
 
-impl Iterator for RunsOfFork<'_> {
+impl Iterator for Runs<'_> {
     type Item = Result<RunRecord>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(run) = self.read.next() {
             return Some(Ok(run));
         }
-        match self.reader.runs_of_fork(self.fork, self.before.take()?, BATCH_ROWS) {
+        let before = self.before.take()?;
+        let more = match self.fork {
+            Some(fork) => self.reader.runs_of_fork(fork, before, BATCH_ROWS),
+            None => self.reader.runs(before, BATCH_ROWS),
+        };
+        match more {
             Ok(more) => {
                 self.before = more.last().filter(|_| more.len() == BATCH_ROWS).map(|run| run.seq);
                 self.read = more.into_iter();

@@ -6,7 +6,7 @@ use avfs_types::ids::{DIGEST_BYTES, DigestKind, ForkName, PREFIX_HEX_DIGITS_MIN,
 use avfs_types::path::TreePath;
 use avfs_types::reference::{Base, Reference};
 
-use super::run::{find_run, run_of_word};
+use super::run::find_run;
 use crate::backend::{Reader, VersionRecord};
 use crate::page::DirRef;
 use crate::tree::Pages;
@@ -93,6 +93,9 @@ pub fn full_root_of(reader: &dyn Reader, version: &VersionRecord) -> Result<DirR
 
 /// The version it leads to, and the fork it went through.
 pub fn resolve(reader: &dyn Reader, reference: &Reference) -> Result<(VersionRecord, Option<ForkName>)> {
+    if let Some(id) = of_last_run(reader, reference)? {
+        return Ok((require_version(reader, &id)?, None));
+    }
     let (id, fork) = match &reference.base {
         Base::Run(run) => (of_run(reader, reference, run)?, None),
         Base::Checkpoint(fork, name) => {
@@ -116,6 +119,22 @@ pub fn resolve(reader: &dyn Reader, reference: &Reference) -> Result<(VersionRec
     Ok((version, fork))
 }
 
+/// `last~N` counts runs, not versions. A fork of that name comes first.
+fn of_last_run(reader: &dyn Reader, reference: &Reference) -> Result<Option<VersionId>> {
+    let is_last = match &reference.base {
+        Base::Name(name) if name == "last" => {
+            reader.fork(&ForkName::parse(name).map_err(|_| unknown(reference))?)?.is_none()
+        }
+        Base::Name(_) => false,
+        Base::Run(name) => name == "last",
+        Base::Checkpoint(..) => false,
+    };
+    match is_last {
+        true => of_run(reader, reference, &format!("last~{}", reference.back)).map(Some),
+        false => Ok(None),
+    }
+}
+
 /// What a run made; where it changed nothing, what it began with.
 fn of_run(reader: &dyn Reader, reference: &Reference, text: &str) -> Result<VersionId> {
     let prefix = RunPrefix::parse(text).ok();
@@ -133,7 +152,8 @@ fn of_run(reader: &dyn Reader, reference: &Reference, text: &str) -> Result<Vers
     }
 }
 
-/// A fork of that name comes first; digits mean a version only where no fork has the name.
+/// A fork of that name comes first; digits mean a version only where no fork has the name, and a run where they are no
+/// version's.
 fn by_name(reader: &dyn Reader, reference: &Reference, name: &str) -> Result<(VersionId, Option<ForkName>)> {
     if let Some(fork) = reader.fork(&ForkName::parse(name).map_err(|_| unknown(reference))?)? {
         return Ok((fork.head, Some(fork.name)));
@@ -141,11 +161,11 @@ fn by_name(reader: &dyn Reader, reference: &Reference, name: &str) -> Result<(Ve
     let hex = name.to_ascii_lowercase();
     let digits = hex.len() >= PREFIX_HEX_DIGITS_MIN && hex.len() <= 2 * DIGEST_BYTES;
     if !digits || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return Err(unknown_to(reader, reference, name));
+        return Err(unknown(reference));
     }
     let found = reader.versions_with_prefix(&hex, 100)?;
     match found.as_slice() {
-        [] => Err(unknown_to(reader, reference, name)),
+        [] => Ok((of_run(reader, reference, &hex)?, None)),
         [only] => Ok((*only, None)),
         many => {
             let examples: Vec<String> = many.iter().take(EXAMPLES_MAX).map(VersionId::short).collect();
@@ -159,13 +179,7 @@ fn by_name(reader: &dyn Reader, reference: &Reference, name: &str) -> Result<(Ve
 }
 
 fn unknown(reference: &Reference) -> VaultError {
-    VaultError::UnknownRef { reference: reference.text().chars().take(80).collect(), run: None }
-}
-
-/// A run's id without `run:` is easily taken from a list of runs.
-fn unknown_to(reader: &dyn Reader, reference: &Reference, name: &str) -> VaultError {
-    let reference = reference.text().chars().take(80).collect();
-    VaultError::UnknownRef { reference, run: run_of_word(reader, name) }
+    VaultError::UnknownRef { reference: reference.text().chars().take(80).collect() }
 }
 
 /// A version and its first parents, newest first; stops at a version that is not there.

@@ -17,6 +17,7 @@ use avfs_vault::version::root_of;
 use avfs_wire::{Apply, ErrorBody};
 
 use crate::commands::patch;
+use crate::commands::runs::last_change;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::progress::Progress;
@@ -36,13 +37,15 @@ use crate::view::plural;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  avfs apply run:3f9a --dry-run
+  avfs apply --dry-run
+  avfs apply last
   avfs apply run:3f9a
   avfs apply experiment --include 'src/**' --exclude '*.tmp'")]
 pub struct ApplyArgs {
-    /// The fork, whose changes since it began are meant, or the run
-    #[arg(value_name = "FORK|run:ID")]
-    what: ChangesOf,
+    /// The fork, whose changes since it began are meant, or the run: its ID, last or last~N [default: the newest run
+    /// that changed something]
+    #[arg(value_name = "FORK|RUN")]
+    what: Option<ChangesOf>,
     /// Only paths that match; may be given more than once
     #[arg(long, value_name = "GLOB")]
     include: Vec<String>,
@@ -61,7 +64,11 @@ pub fn run(ctx: &CommandContext, args: &ApplyArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let dir = require_bound_dir(&vault)?;
     let filter = Filter::new(&args.include, &args.exclude)?;
-    let subject = Subject::of(&vault, &args.what).map_err(|error| EdgeError::of_changes(&vault, error))?;
+    let what = match &args.what {
+        Some(what) => what.clone(),
+        None => ChangesOf::Run(last_change(ctx, &vault)?),
+    };
+    let subject = Subject::of(&vault, &what).map_err(EdgeError::of_old_fork)?;
     let trial = if args.dry_run { Trial::DryRun } else { Trial::Real };
     let changes = changes_to_apply(&vault, &subject, &filter)?;
     let runs_on_host = called_out(&vault, &root_of(&subject.after)?, Some(&dir), &changes)?;

@@ -18,6 +18,7 @@ use avfs_wire::{Diff, ErrorBody};
 
 use crate::cli::tree_path;
 use crate::commands::patch;
+use crate::commands::runs::last_change;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::ui::{Failure, Format, Out, Outcome};
@@ -25,21 +26,24 @@ use crate::view::plural;
 
 /// Compare two versions
 ///
-/// With one REF: a fork that was made of a version and has moved since is compared with that version; anything
+/// With one REF, or a run: a fork that was made of a version and has moved since is compared with that version; anything
 /// else, the main fork too, is compared with its first parent. Files that went and came with the same content are shown as renamed;
 /// changes of nothing but a modification time are left out.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  avfs diff
+  avfs diff last --patch
   avfs diff main~1 main
   avfs diff experiment --stat
   avfs diff experiment --tree --limit 50
   avfs diff main experiment --patch -- src docs
   avfs diff main@good main --name-status --exit-code")]
 pub struct DiffArgs {
-    /// The older version; alone, the version whose changes are shown
+    /// The older version; alone, the version or the run whose changes are shown [default: the newest run that changed
+    /// something]
     #[arg(value_name = "A")]
-    before: Reference,
+    before: Option<Reference>,
     /// The newer version
     #[arg(value_name = "B")]
     after: Option<Reference>,
@@ -83,7 +87,11 @@ pub fn run(ctx: &CommandContext, args: &DiffArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let reader = vault.read()?;
     let reader = &*reader;
-    let (before, after) = sides(reader, args)?;
+    let first = match &args.before {
+        Some(first) => first.clone(),
+        None => format!("run:{}", last_change(ctx, &vault)?).parse().map_err(VaultError::from)?,
+    };
+    let (before, after) = sides(reader, &first, args.after.as_ref())?;
     let shown = if args.times { Shown::WithTimes } else { Shown::WithoutTimes };
     let pages: &dyn Pages = &reader;
     let roots = [root_of(&before)?, root_of(&after)?];
@@ -144,12 +152,16 @@ pub fn run(ctx: &CommandContext, args: &DiffArgs) -> Outcome {
 }
 
 /// The two versions to compare.
-fn sides(reader: &dyn Reader, args: &DiffArgs) -> Result<(VersionRecord, VersionRecord), Failure> {
-    let (first, fork) = avfs_vault::version::resolve(reader, &args.before)?;
-    if let Some(after) = &args.after {
+fn sides(
+    reader: &dyn Reader,
+    one: &Reference,
+    other: Option<&Reference>,
+) -> Result<(VersionRecord, VersionRecord), Failure> {
+    let (first, fork) = avfs_vault::version::resolve(reader, one)?;
+    if let Some(after) = other {
         return Ok((first, avfs_vault::version::resolve(reader, after)?.0));
     }
-    let moved_from = match (fork, args.before.fork_name()) {
+    let moved_from = match (fork, one.fork_name()) {
         (Some(name), Some(_)) => reader.fork(&name)?.map(|fork| fork.base).filter(|base| *base != first.id),
         (Some(_) | None, _) => None,
     };

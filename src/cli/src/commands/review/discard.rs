@@ -16,18 +16,19 @@ use crate::view::plural;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  avfs discard last
   avfs discard run:3f9a
   avfs discard run-3f9a01bc77
   avfs runs list && avfs discard run:3f9a && avfs gc")]
 pub struct DiscardArgs {
-    /// The fork of a run, or the run
-    #[arg(value_name = "FORK|run:ID")]
+    /// The fork of a run, or the run: its ID, last or last~N
+    #[arg(value_name = "FORK|RUN")]
     what: ChangesOf,
 }
 
 pub fn run(ctx: &CommandContext, args: &DiscardArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let discarded = vault.discard(&args.what).map_err(|error| EdgeError::of_changes(&vault, error))?;
+    let discarded = vault.discard(&args.what).map_err(EdgeError::of_old_fork)?;
     ctx.ui.answer(&avfs_present::discard(&discarded), |out| {
         let count = plural(discarded.runs.len() as u64, "run", "runs");
         let runs = discarded.runs.iter().enumerate().fold(Painted::default(), |shown, (at, run)| {

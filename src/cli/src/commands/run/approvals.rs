@@ -16,7 +16,7 @@ use avfs_vault::approval::{Answer, GRANTED_NET};
 use avfs_vault::backend::{ApprovalRecord, ApprovalState};
 use avfs_wire::{ApprovalStateName, ApprovalsAnswer, ApprovalsList, asked_for};
 
-use crate::commands::runs::command_of;
+use crate::commands::runs::{command_of, show_decision};
 use crate::context::CommandContext;
 use crate::ui::{Failure, Out, Outcome, Tone};
 use crate::view::{first_line, local_time};
@@ -178,13 +178,7 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
             let offers: Vec<String> = offers.iter().map(|net| format!("--net {net}")).collect();
             out.line(format_args!("approve    with {}", offers.join(", or ")))?;
         }
-        for (name, value) in [("request", &result.request), ("decision", &result.decision)] {
-            out.line(format_args!(""))?;
-            out.line(format_args!("{name}"))?;
-            let text = format!("{value:#}");
-            text.lines().try_for_each(|line| out.line(format_args!("    {line}")))?;
-        }
-        Ok(())
+        show_decision(out, &result.decision)
     })
 }
 

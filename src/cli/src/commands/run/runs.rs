@@ -1,17 +1,21 @@
 //! `avfs runs list|show`
 
+use std::ffi::OsStr;
+
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use avfs_changes::{ChangeSummary, Shown};
 use avfs_engine::journal::journal_value;
 use avfs_engine::{LocateError, RunLife, ScratchDir, Unsettled};
+use avfs_types::diagnose::shell_word;
 use avfs_types::ids::{ForkName, RunPrefix, VersionId};
+use avfs_types::show_bytes_size;
 use avfs_vault::backend::{Reader, RunRecord, RunState};
 use avfs_vault::tree::Pages;
 use avfs_vault::version::root_of;
 use avfs_vault::{Vault, VaultError};
-use avfs_wire::RunsList;
+use avfs_wire::{RunsList, asked_for};
 
 use crate::commands::patch;
 use crate::context::CommandContext;
@@ -55,11 +59,12 @@ struct ListArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  avfs runs show last
   avfs runs show 3f9a
   avfs runs show run:3f9a01bc77 --json")]
 struct ShowArgs {
-    /// The run: at least four digits of its id
-    #[arg(value_name = "ID")]
+    /// The run: at least four digits of its id, or last, or last~N
+    #[arg(value_name = "RUN")]
     id: RunPrefix,
 }
 
@@ -168,17 +173,25 @@ fn ended(run: &RunRecord) -> Option<String> {
     }
 }
 
+/// The newest run that changed something, named to whoever left out which one is meant.
+pub fn last_change(ctx: &CommandContext, vault: &Vault) -> Result<RunPrefix, Failure> {
+    let run = avfs_vault::run::last_change(&*vault.read()?)?;
+    let run = run.ok_or_else(|| VaultError::NoRun { id: RunPrefix::last() })?;
+    ctx.ui.note(format_args!("run {}: {}", run.id, first_line(&command_text(&run))));
+    Ok(RunPrefix::from(&run.id))
+}
+
 pub fn command_text(run: &RunRecord) -> String {
     command_of(&journal_value(&run.request))
 }
 
-/// The command of a request, on one line.
+/// The command of a request as a shell takes it.
 pub fn command_of(request: &Value) -> String {
     match &request["command"] {
         Value::String(text) => text.clone(),
         Value::Array(words) => {
-            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
-            words.join(" ")
+            let words = words.iter().filter_map(Value::as_str);
+            words.map(|word| shell_word(OsStr::new(word))).collect::<Vec<_>>().join(" ")
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => String::new(),
     }
@@ -202,20 +215,68 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
     let result = avfs_present::run_shown(&run, told);
     ctx.ui.answer(&result, |out| {
         show_record(out, &run)?;
-        for (name, value) in
-            [("request", &result.request), ("decision", &result.decision), ("result", &result.result)]
-        {
-            out.line(format_args!(""))?;
-            out.line(format_args!("{name}"))?;
-            let text = format!("{value:#}");
-            text.lines().try_for_each(|line| out.line(format_args!("    {line}")))?;
+        for (name, text) in asked_for(&result.request).into_iter().skip(1) {
+            out.line(format_args!("{name:<10} {text}"))?;
         }
+        show_decision(out, &result.decision)?;
+        show_result(out, &result.result)?;
         out.line(format_args!(""))?;
         match &summary {
             Some(summary) => patch::show_summary(out, summary),
             None => out.line(format_args!("its changes cannot be told: its versions are no longer kept")),
         }
     })
+}
+
+/// What the policy decided, and why.
+pub fn show_decision(out: &mut Out, decision: &Value) -> Result<(), Failure> {
+    let text = |key: &str| decision[key].as_str().unwrap_or_default();
+    let categories = decision["categories"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let categories = categories.collect::<Vec<_>>().join(", ");
+    out.line(format_args!("decision   {} by {} ({categories})", text("action"), text("rule")))?;
+    out.line(format_args!("because    {}", first_line(text("reason"))))
+}
+
+/// What it used, and what became of its output.
+fn show_result(out: &mut Out, result: &Value) -> Result<(), Failure> {
+    let number = |key: &str| result[key].as_f64();
+    let seconds = |millis: f64| millis / 1000.0;
+    if let (Some(execute), Some(user), Some(system)) =
+        (result["phases_ms"]["execute"].as_f64(), number("user_ms"), number("system_ms"))
+    {
+        out.line(format_args!(
+            "took       {:.2} s ({:.2} s user, {:.2} s system)",
+            seconds(execute),
+            seconds(user),
+            seconds(system)
+        ))?;
+    }
+    for (key, name) in [("max_rss_bytes", "memory"), ("bytes_written", "wrote")] {
+        if let Some(bytes) = result[key].as_u64() {
+            out.line(format_args!("{name:<10} {}", show_bytes_size(bytes)))?;
+        }
+    }
+    if let Some(limit) = result["stopped_by"].as_str() {
+        out.line(format_args!("stopped by the limit on {limit}"))?;
+    }
+    if result["timed_out"] == true {
+        out.line(format_args!("stopped by the timeout"))?;
+    }
+    for connection in result["connections"].as_array().into_iter().flatten() {
+        let text = |key: &str| connection[key].as_str().unwrap_or_default();
+        let bytes = connection["bytes_down"].as_u64().unwrap_or_default();
+        out.line(format_args!(
+            "network    {} {}:{} ({} received)",
+            text("verdict"),
+            text("host"),
+            connection["port"],
+            show_bytes_size(bytes)
+        ))?;
+    }
+    if let Some(message) = result["error"]["message"].as_str() {
+        out.line(format_args!("error      {}", first_line(message)))?;
+    }
+    Ok(())
 }
 
 /// A run that is not in the journal yet.

@@ -110,7 +110,10 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let query = AuditQuery {
         since: args.since.map(|since| since.at(vault.now(), &Zone::system())).transpose()?,
-        run: args.run.clone(),
+        run: match &args.run {
+            Some(run) if run.steps_back().is_some() => Some(RunPrefix::from(&vault.run(run)?.id)),
+            run => run.clone(),
+        },
         fork: args.fork.clone(),
         action: args.action.clone(),
     };
