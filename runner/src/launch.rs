@@ -185,9 +185,20 @@ fn hint_for_missing(command: &str) -> &'static str {
         "give the command a variable with: --env NAME=VALUE"
     } else if BUILTINS.contains(&command) || command.contains(|c: char| " \t\n|&;<>()$`".contains(c)) {
         "give a shell a line with: avfs-run --shell 'LINE'"
+    } else if is_on_host(command) {
+        "it is there outside; only the system and toolchains on PATH are visible inside: show it with --ro PATH"
     } else {
-        "only the system and toolchains on PATH are visible inside; show more with: --ro PATH"
+        "it is not on this host's PATH either: is it spelled right?"
     }
+}
+
+/// True if the program is found outside.
+fn is_on_host(command: &str) -> bool {
+    if command.contains('/') {
+        return std::path::Path::new(command).exists();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(command).is_file())
 }
 
 /// Starts commands in namespaces of this machine.

@@ -79,6 +79,10 @@ fn sysctl(name: &str) -> Option<u64> {
 
 /// Why this host refuses user namespaces, by what it says of itself.
 pub fn for_namespaces() -> String {
+    // Set for every command; also where another sandbox has passed it on, the advice is worth a try.
+    if std::env::var_os("AVFS_SANDBOX").is_some() {
+        return "this runs inside of another avfs-run, which has to be given --allow-userns".to_owned();
+    }
     if sysctl("kernel.unprivileged_userns_clone") == Some(0) {
         return "allow user namespaces: sudo sysctl -w kernel.unprivileged_userns_clone=1".to_owned();
     }

@@ -75,8 +75,13 @@ fn a_vault_where_something_else_is() {
 fn a_vault_that_is_there_already() {
     let env = TestEnv::with_project();
     let before = env.state();
-    env.refused(&["init"], 1, "vault.exists");
+    let again = env.result(&["init"]);
+    assert_eq!(again["made"], json!(false));
     assert_eq!(env.state(), before);
+    // One that belongs to another directory is not this one's.
+    std::fs::create_dir(env.at("elsewhere")).unwrap();
+    let vault = env.project().join(".avfs/vault.db");
+    env.refused(&["--vault", vault.to_str().unwrap(), "init", "../elsewhere"], 1, "vault.exists");
 }
 
 #[test]
@@ -84,7 +89,7 @@ fn names_that_are_none() {
     let env = TestEnv::with_project();
     let before = env.state();
     let long = "x".repeat(300);
-    for name in ["a/b", "..", "", "a b", "-x=", &long] {
+    for name in ["a//b", "/a", "a/", "a/.b", "..", "", "a b", "-x=", &long] {
         env.refused(&["fork", "create", "--", name], 2, "name.invalid");
         env.refused(&["checkpoint", "save", "--", name], 2, "name.invalid");
     }

@@ -63,7 +63,7 @@ fn a_manual_page_and_the_help_agree_on_how_a_verb_is_called() {
         assert_eq!(synopsis, usage, "{verb:?}");
     }
     let page = plain(&env.ok(&["man", "diff"]));
-    assert!(page.contains("avfs diff [OPTIONS] <A> [B] [-- <PATH>...]\n"), "{page}");
+    assert!(page.contains("avfs diff [OPTIONS] [A] [B] [-- <PATH>...]\n"), "{page}");
 }
 
 #[test]
@@ -100,12 +100,13 @@ fn examples_are_lines_that_the_command_takes() {
             if example.starts_with("avfs cache explain -") {
                 continue;
             }
-            // There is no vault here: a line that is understood comes as far as that.
-            let mut shell = env.clean("/bin/sh".as_ref());
+            // There is no vault here: a line that is understood comes as far as that, or to where it would make one.
+            let alone = TestEnv::new();
+            let mut shell = alone.clean("/bin/sh".as_ref());
             let answer = Answer::of(shell.args(["-c", &example]).env("PATH", &path));
-            assert_eq!(answer.code, 1, "{example}: {answer:?}");
             let told = [answer.stdout.as_str(), answer.stderr.as_str()].concat();
-            assert!(told.contains("there is no vault"), "{example}: {answer:?}");
+            let as_far = ["there is no vault", "cannot read the list", "made the vault"];
+            assert!(as_far.iter().any(|text| told.contains(text)), "{example}: {answer:?}");
             tried += 1;
         }
     }

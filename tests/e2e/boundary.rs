@@ -380,7 +380,8 @@ fn the_projects_own_policy_may_only_tighten() {
     std::fs::write(&place, "[caps]\nnet = 'none'\nsecrets = ['NPM_*']\ntimeout = '100ms'\n").unwrap();
     let capped = env.shell(&["--json", "--net", "host"], "true").expect(122).envelope();
     assert_eq!(capped["decision"]["rule"], json!("caps.net"));
-    let capped = env.shell(&["--json", "--secret", "TOKEN"], "true").expect(122).envelope();
+    let mut given = env.command(&["--json", "--secret", "TOKEN", "--shell", "true"]);
+    let capped = env.answer(given.env("TOKEN", "hush-hush")).expect(122).envelope();
     assert_eq!(capped["decision"]["rule"], json!("caps.secrets"));
     let lowered = env.json(&[], "true");
     assert_eq!(lowered["result"]["notes"][0]["code"], json!("timeout.capped"), "{lowered}");
@@ -424,7 +425,7 @@ fn a_request_is_json_too() {
     for (text, told) in [
         ("{\"comand\": []}", "the request -: line 1, column 9: unknown field `comand`"),
         ("{\"command\": [\"ls\"], \"net\": \"x\"}", "line 1, column 31: net: \"x\" is not a network"),
-        ("{\"command\": [\"ls\"], \"fork\": \"a/b\"}", "fork: "),
+        ("{\"command\": [\"ls\"], \"fork\": \"a b\"}", "fork: "),
         ("{\"command\": [\"ls\"], \"retention\": \"apply\", \"readonly\": true}", "retention: "),
         ("", "line 1, column 0"),
     ] {

@@ -414,9 +414,48 @@ fn a_command_that_is_none_gets_the_hint_it_needs() {
         ("ls|wc", "--shell 'LINE'"),
         ("cd", "--shell 'LINE'"),
         ("FOO=1", "--env NAME=VALUE"),
-        ("no-such-command", "--ro PATH"),
+        ("no-such-command", "is it spelled right?"),
+        ("./no-such-file", "is it spelled right?"),
     ] {
         let told = env.run(&["--", word]).expect(127);
         assert!(told.stderr.contains(hint), "{word}: {told:?}");
     }
+    // A program that is there outside is another matter.
+    env.put("../outside", b"#!/bin/sh\n");
+    let outside = env.at("outside");
+    let told = env.run(&["--", outside.to_str().unwrap()]).expect(127);
+    assert!(told.stderr.contains("--ro PATH"), "{told:?}");
+}
+
+#[test]
+fn little_memory_is_taken_for_a_missing_unit() {
+    let env = TestEnv::with_project();
+    let told = env.shell(&["--json", "--memory", "512"], "true").expect(125).envelope();
+    assert_eq!(told["error"]["code"], json!("request.little_memory"));
+    assert!(told["error"]["hint"].as_str().unwrap().contains("did you mean 512MiB?"), "{told}");
+    let mut set = env.command(&["--shell", "true"]);
+    env.answer(set.env("AVFS_RUN_MEMORY", "64")).expect(125);
+}
+
+#[test]
+fn make_is_told_why_its_clock_is_behind() {
+    let env = TestEnv::with_project();
+    let codes = |options: &[&str], line: &str| {
+        let envelope = env.json(options, line);
+        let notes = envelope["result"]["notes"].as_array().unwrap().clone();
+        notes.iter().filter(|note| note["code"] == json!("clock.skew")).count()
+    };
+    assert_eq!(codes(&["--reproducible"], "cd src && : make"), 1);
+    assert_eq!(codes(&["--reproducible"], ": remake"), 0);
+    assert_eq!(codes(&["--reproducible", "--clock-fixed=2040-01-01T00:00:00Z"], ": make"), 0);
+    assert_eq!(codes(&[], ": make"), 0);
+}
+
+#[test]
+fn a_run_inside_of_a_run_names_what_lets_it() {
+    let env = TestEnv::with_project();
+    let runner = crate::env::runner();
+    let dir = runner.parent().unwrap().to_str().unwrap();
+    let told = env.run(&["--ro", dir, "--", runner.to_str().unwrap(), "--", "true"]).expect(121);
+    assert!(told.stderr.contains("another avfs-run, which has to be given --allow-userns"), "{told:?}");
 }

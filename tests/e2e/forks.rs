@@ -333,3 +333,21 @@ fn a_home_as_the_workspace_is_told() {
     assert!(noted(&env.project()) && noted(&env.project().join("src")));
     assert!(!noted(&env.at("elsewhere")));
 }
+
+#[test]
+fn a_run_on_a_fork_applies_what_it_changed_itself() {
+    let env = TestEnv::with_project();
+    env.shell(&["--fork", "feature/one"], "echo first > first").expect(0);
+    let apply = |line: &str| {
+        let words = ["--json", "--fork", "feature/one", "--apply", "--shell", line];
+        crate::env::Running::start(&mut env.command(&words)).answer()
+    };
+    let applied = apply("echo second > second").expect(0).envelope();
+    assert_eq!(applied["result"]["applied"], json!(1), "{applied}");
+    assert!(env.project().join("second").exists() && !env.project().join("first").exists());
+    assert_eq!(env.cat("feature/one", "first"), "first\n");
+    // What the directory and the fork disagree on is refused as with avfs apply.
+    env.put("third", b"of the directory\n");
+    let refused = apply("echo fork > third");
+    assert_eq!(refused.envelope()["error"]["code"], json!("apply.conflict"), "{refused:?}");
+}

@@ -119,10 +119,11 @@ fn a_secret_is_a_file_that_nobody_can_change() {
         }
         assert_eq!(answer.expect(0).text(), told, "{options:?}");
     }
-    // Nothing is there for who has none, and what is missing is told.
-    let none = env.shell(&["--secret", "NONE=file"], "ls /run/secrets; echo ${NONE_FILE-unset}").expect(0);
-    assert_eq!(none.text(), "unset\n");
-    assert!(none.stderr.contains("NONE is not set"), "{none:?}");
+    // One that is not set is a mistake.
+    for secret in ["NONE", "NONE=file"] {
+        let none = env.shell(&["--json", "--secret", secret], "true").expect(125).envelope();
+        assert_eq!(none["error"]["code"], json!("secret.unset"), "{none}");
+    }
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{
     ExecuteError, Executed, LocateError, Located, Look, Machine, MemoSite, Note, Outcome, PolicyTexts,
-    ProxyRuntime, RememberFor, Site, Surroundings, TrustOrigin, UNBOUND_PATH, VaultSource, bound_dir,
-    cache_line, look, make_vault, stat_cache_path,
+    ProxyRuntime, RememberFor, Site, Surroundings, UNBOUND_PATH, VaultSource, bound_dir, cache_line, look,
+    make_first_vault, stat_cache_path,
 };
 use avfs_hostfs::held::HeldFile;
 use avfs_hostfs::{machine, mask};
@@ -18,7 +18,6 @@ use avfs_request::request::NamedVault;
 use avfs_request::{ExecutionRequest, Outside, Retention, Terminal};
 use avfs_types::clock::SystemClock;
 use avfs_types::{VAULT_DIR, VAULT_FILE, pause};
-use avfs_vault::backend::BackendError;
 use avfs_vault::backend::sqlite::{OnClose, OpenOptions};
 use avfs_vault::materialize::BaseCache;
 use avfs_vault::meter::Meter;
@@ -308,21 +307,12 @@ impl VaultAt {
                 Ok((vault, named))
             }
             Self::Nowhere { path, dir } => {
-                let make =
-                    || -> Result<Vault, RunError> { Ok(make_vault(&path, &dir, open_options(), context())?) };
-                let trusted = around.trusted_vaults()?;
-                match trusted.make(&path, TrustOrigin::Made, make) {
-                    // Another first run here was faster, or somebody else.
-                    Err(RunError::Vault(VaultError::Backend(BackendError::Exists { .. }))) => {
-                        trusted.check(&path)?;
-                        Ok((Vault::open(&path, open_options(), context())?, None))
-                    }
-                    made => {
-                        let vault = made?;
-                        say(format!("avfs-run: a new vault: {}", path.display()));
-                        Ok((vault, None))
-                    }
+                let (vault, made) =
+                    make_first_vault::<RunError>(around, (&path, &dir), open_options(), &context())?;
+                if made {
+                    say(format!("avfs-run: a new vault: {}", path.display()));
                 }
+                Ok((vault, None))
             }
         }
     }

@@ -7,8 +7,12 @@ use std::process::Command;
 use std::sync::Arc;
 
 use avfs_engine::config_files::ConfigTexts;
-use avfs_engine::{LocateError, ScratchDir, Surroundings, bases_in_use, cache_line, stat_cache_path};
+use avfs_engine::{
+    LocateError, PolicyTexts, ScratchDir, Surroundings, bases_in_use, cache_line, make_first_vault,
+    stat_cache_path,
+};
 use avfs_hostfs::machine;
+use avfs_policy::Opening;
 use avfs_types::clock::SystemClock;
 use avfs_types::diagnose::vault_words;
 use avfs_vault::backend::sqlite::{Mapped, OpenOptions};
@@ -42,6 +46,24 @@ impl CommandContext {
     /// For who has a long list to work through and is to stay small meanwhile.
     pub fn open_vault_unmapped(&self) -> Result<Vault, Failure> {
         self.open_vault_with(OpenOptions { mapped: Mapped::No, ..OpenOptions::default() })
+    }
+
+    /// For verbs that run commands: where there is no vault, one is made for the working directory, as `avfs-run` does.
+    pub fn open_or_make_vault(&self, mapped: Mapped) -> Result<Vault, Failure> {
+        let options = OpenOptions { mapped, ..OpenOptions::default() };
+        let Err(LocateError::NoneNear { cwd }) = self.around.locate(self.vault_option.as_deref()) else {
+            return self.open_vault_with(options);
+        };
+        let (config, _) = ConfigTexts::read(&self.around, None)?.for_a_run()?;
+        let path = self.around.new_vault(config.vault_place.value)?;
+        if let Some(verdict) = PolicyTexts::read(&self.around, None)?.policy()?.refuses(&Opening::NewVault) {
+            return Err(EdgeError::NoNewVault { reason: verdict.reason, hint: verdict.hint }.into());
+        }
+        let (vault, made) = make_first_vault::<Failure>(&self.around, (&path, &cwd), options, &self.actor)?;
+        if made {
+            self.ui.note(format_args!("made the vault {} for {}", path.display(), cwd.display()));
+        }
+        Ok(vault)
     }
 
     fn open_vault_with(&self, options: OpenOptions) -> Result<Vault, Failure> {

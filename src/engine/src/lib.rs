@@ -79,6 +79,8 @@ use session::session_record;
 pub use state::ProxyExecutionState;
 pub use trust::{TrustError, TrustOrigin, TrustedVaults};
 pub use view::{SecretFiles, ShownAs, ViewRequest, view};
-pub use workspace::{WorkspaceError, bound_dir, cache_line, make_vault, require_bound_dir, stat_cache_path};
+pub use workspace::{
+    WorkspaceError, bound_dir, cache_line, make_first_vault, make_vault, require_bound_dir, stat_cache_path,
+};
 pub use workspace_root::{GroundError, UNBOUND_PATH};
 pub use workspace_service::WorkspaceService;

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use avfs_hostfs::random;
 use avfs_policy::{ExecutionDecision, OnViolation, Policy};
 use avfs_request::{
-    BackendChoice, CacheMode, Degradation, ExecutionRequest, ForkChoice, ProcMode, Retention, ScratchChoice,
-    SecretsInFiles, Writing,
+    BackendChoice, CacheMode, Degradation, ExecutionRequest, FixedClock, ForkChoice, ProcMode, Retention,
+    ScratchChoice, SecretsInFiles, Writing,
 };
 use avfs_types::ids::{ApprovalId, ForkName, RunId, to_hex};
 use avfs_types::path::TreePath;
-use avfs_types::{KeepCount, redact};
+use avfs_types::{CommandLine, KeepCount, redact};
 use avfs_vault::backend::{ApprovalRecord, RunRecord, RunState};
 use avfs_vault::import::Imported;
 use avfs_vault::materialize::BaseCache;
@@ -185,6 +185,12 @@ impl ProxyRuntime<'_> {
         };
         for name in &request.environment.missing {
             run.note("env.missing", format!("{} is not set, so it is not passed on", name.to_string_lossy()));
+        }
+        if request.clock == Some(FixedClock::DEFAULT) && words_of(&request.command).any(|word| word == "make")
+        {
+            let text = "make may warn of clock skew: the files are newer than the fixed time; \
+                        choose a later one with --clock-fixed=TIME";
+            run.note("clock.skew", text.to_owned());
         }
         for name in secrets.not_searched() {
             run.note("secret.short", format!("{name} is too short to be looked for in files"));
@@ -488,4 +494,12 @@ pub(super) struct Ended<'g> {
     /// The import that ran beside the command.
     pub imported: Option<avfs_vault::Result<Imported>>,
     pub identity: VaultIdentity,
+}
+
+/// The words of a command, those of a line for a shell too.
+fn words_of(command: &CommandLine) -> impl Iterator<Item = String> {
+    let shown = command.shown();
+    let words: Vec<String> =
+        shown.split(|c: char| c.is_whitespace() || ";|&()".contains(c)).map(str::to_owned).collect();
+    words.into_iter()
 }

@@ -16,6 +16,9 @@ use avfs_vault::backend::sqlite::{COMPANIONS, OpenOptions, sibling};
 use avfs_vault::ignore::line_for;
 use avfs_vault::{Context, Vault, VaultError, key};
 
+use crate::locate::{LocateError, Surroundings};
+use crate::trust::{TrustError, TrustOrigin};
+
 /// The mark of a vault that lies in its directory's `.avfs`: it stays right when the directory is moved.
 const BOUND_ABOVE: &[u8] = b"..";
 
@@ -51,6 +54,43 @@ fn binding(path: &Path, dir: &Path) -> Vec<u8> {
         return BOUND_ABOVE.to_vec();
     }
     dir.as_os_str().as_bytes().to_vec()
+}
+
+/// Makes the vault that a directory has none of yet; where another process was faster, opens that one. True if it was
+/// made.
+pub fn make_first_vault<E>(
+    around: &Surroundings,
+    (path, dir): (&Path, &Path),
+    options: OpenOptions,
+    context: &Context,
+) -> Result<(Vault, bool), E>
+where
+    E: From<TrustError> + From<LocateError> + From<VaultError>,
+{
+    let trusted = around.trusted_vaults()?;
+    // An error of its own, so that a vault that is there already is not recorded as one that was made.
+    enum Failed<E> {
+        Exists,
+        Other(E),
+    }
+    impl<E: From<TrustError>> From<TrustError> for Failed<E> {
+        fn from(error: TrustError) -> Self {
+            Self::Other(error.into())
+        }
+    }
+    let make = || match make_vault(path, dir, options, context.clone()) {
+        Ok(vault) => Ok(vault),
+        Err(VaultError::Backend(BackendError::Exists { .. })) => Err(Failed::Exists),
+        Err(error) => Err(Failed::Other(E::from(error))),
+    };
+    match trusted.make(path, TrustOrigin::Made, make) {
+        Ok(vault) => Ok((vault, true)),
+        Err(Failed::Exists) => {
+            trusted.check(path)?;
+            Ok((Vault::open(path, options, context.clone())?, false))
+        }
+        Err(Failed::Other(error)) => Err(error),
+    }
 }
 
 /// Makes a vault for the files of `dir`, and the directory it lies in, which is closed to others; a `.avfs` keeps

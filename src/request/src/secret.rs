@@ -32,6 +32,8 @@ pub enum SecretError {
         #[source]
         source: std::io::Error,
     },
+    #[error("there is no variable {name} to give as a secret")]
+    Unset { name: String },
     #[error("the secret {name} has more than {SECRET_BYTES_MAX} bytes")]
     TooLong { name: String },
 }
@@ -41,6 +43,7 @@ impl Diagnose for SecretError {
         match self {
             Self::BadName => "secret.bad_name",
             Self::Unreadable { .. } => "secret.unreadable",
+            Self::Unset { .. } => "secret.unset",
             Self::TooLong { .. } => "secret.too_long",
         }
     }
@@ -54,6 +57,9 @@ impl Diagnose for SecretError {
                 "a value is never given on the command line: set the variable {name} and give --secret {name}, or \
                  name a file with --secret {name}=PATH"
             ),
+            Self::Unset { name } => {
+                format!("set it for avfs-run, or name a file with: --secret {name}=PATH")
+            }
             Self::TooLong { .. } => "show a large file with: --ro PATH".to_owned(),
         })
     }

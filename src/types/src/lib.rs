@@ -18,7 +18,7 @@
 //! assert_eq!(reference.back, 2);
 //! assert_eq!(reference.fork_name(), None, "it names an older version, not the fork");
 //!
-//! let error: NameError = ForkName::parse("a/b").unwrap_err();
+//! let error: NameError = ForkName::parse("a b").unwrap_err();
 //! assert_eq!(error.code(), "name.invalid");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -123,7 +123,8 @@ mod tests {
         assert_eq!(parse("main~2~").unwrap().back, 3);
         assert_eq!(parse("run:7").unwrap().base, Base::Run("7".to_owned()));
         assert!(matches!(parse("f@c~1").unwrap().base, Base::Checkpoint(..)));
-        for bad in ["", "~1", "main~x", "run:", "a@", "@b", "a/b", "a b"] {
+        assert_eq!(parse("fix/login~1").unwrap().base, Base::Name("fix/login".to_owned()));
+        for bad in ["", "~1", "main~x", "run:", "a@", "@b", "a//b", "/a", "a b"] {
             assert!(matches!(parse(bad), Err(BadReference { .. })), "{bad:?} was taken");
         }
     }

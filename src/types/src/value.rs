@@ -109,7 +109,7 @@ mod tests {
     fn values_are_read_where_they_stand() {
         let error = serde_json::from_str::<Vec<ForkName>>("[\"a\",\n \"b c\"]").unwrap_err();
         assert_eq!((error.line(), error.column()), (2, 7));
-        assert!(error.to_string().starts_with("\"b c\" is not"), "{error}");
+        assert!(error.to_string().starts_with("fork name \"b c\""), "{error}");
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub struct Init {
     pub id: String,
     /// The directory the vault is bound to.
     pub bound: String,
+    /// False if the vault was there already.
+    pub made: bool,
     /// The first version; null if nothing was imported.
     pub imported: Option<Import>,
 }

@@ -150,6 +150,8 @@ impl ExecutionRequest {
         let (extras, named_ro) = resolve::extras(spec, &outside.cwd)?;
         let (mut environment, env_files) = resolve::environment(spec, outside, config)?;
         let secret_files = environment.take_secret_files();
+        let memory = spec.memory.map_or(set.0.memory, |limit| limit.0);
+        resolve::check_memory(memory)?;
         Ok(Self {
             fork: resolve::fork(spec, outside)?,
             retention: spec.kept(),
@@ -175,7 +177,7 @@ impl ExecutionRequest {
                 false => default.secrets_in_files,
             },
             limits: Limits {
-                memory: spec.memory.map_or(set.0.memory, |limit| limit.0),
+                memory,
                 cpus: spec.cpus.map_or(set.0.cpus, |limit| limit.0),
                 pids: spec.pids.map_or(set.0.pids, |limit| limit.0),
                 disk: spec.disk.map_or(set.0.disk, |limit| limit.0),

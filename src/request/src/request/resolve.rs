@@ -18,6 +18,9 @@ use crate::secret::{SecretError, SecretWord};
 use crate::spec::{RunSpec, SpecError};
 use crate::timeout::ExecutionTimeout;
 
+/// Nothing can be started in less memory.
+const MEMORY_BYTES_MIN: u64 = 1 << 20;
+
 /// Whoever asks: where they are, and what is set there.
 pub struct Outside {
     pub cwd: PathBuf,
@@ -51,6 +54,8 @@ pub enum ResolveError {
     },
     #[error("line {line} of {} is not NAME=VALUE", path.display())]
     EnvLine { path: PathBuf, line: usize },
+    #[error("no program runs in {bytes} bytes of memory")]
+    LittleMemory { bytes: u64 },
     #[error(transparent)]
     Secret(#[from] SecretError),
     #[error(transparent)]
@@ -64,6 +69,7 @@ impl Diagnose for ResolveError {
             Self::NoPath { .. } => "request.no_path",
             Self::ParentDir { .. } => "request.parent_dir",
             Self::BadEnv { .. } | Self::EnvFile { .. } | Self::EnvLine { .. } => "request.bad_env",
+            Self::LittleMemory { .. } => "request.little_memory",
             Self::Secret(error) => error.code(),
             Self::Name(error) => error.code(),
         }
@@ -75,6 +81,7 @@ impl Diagnose for ResolveError {
             Self::ParentDir { .. } => Some("name the path without it".to_owned()),
             Self::BadEnv { .. } => Some("pass one on with --env HOME, set one with --env A=b".to_owned()),
             Self::EnvLine { .. } => Some("write one NAME=VALUE on each line".to_owned()),
+            Self::LittleMemory { bytes } => Some(format!("did you mean {bytes}MiB? A number alone is bytes")),
             Self::Secret(error) => error.hint(),
             Self::Name(error) => error.hint(),
         }
@@ -96,6 +103,14 @@ pub fn timeout(spec: &RunSpec) -> Option<ExecutionTimeout> {
 
 pub fn grace(spec: &RunSpec) -> Option<ExecutionTimeout> {
     spec.grace.or_else(|| spec.grace_ms.map(ExecutionTimeout::Millis))
+}
+
+/// A number alone is bytes, which is seldom what was meant.
+pub fn check_memory(bytes: Option<u64>) -> Result<(), ResolveError> {
+    match bytes {
+        Some(bytes) if bytes < MEMORY_BYTES_MIN => Err(ResolveError::LittleMemory { bytes }),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// The fork from the option, else from `$AVFS_FORK`.
@@ -185,7 +200,21 @@ pub fn environment(
         choices.push(SecretWord::parse(&word)?.choice(&outside.cwd)?);
     }
     let variables = outside.environment.iter().cloned();
-    Ok((Environment::choose_over(variables, reproducible, clock, &choices), files))
+    let environment = Environment::choose_over(variables, reproducible, clock, &choices);
+    let is_secret = |name: &&OsString| {
+        choices.iter().any(|choice| match choice {
+            EnvChoice::Secret(secret) | EnvChoice::SecretInFile(secret) => secret == *name,
+            EnvChoice::Pass(_)
+            | EnvChoice::PassBySetting(_)
+            | EnvChoice::Set(..)
+            | EnvChoice::SetByFile(..)
+            | EnvChoice::SecretFile(_) => false,
+        })
+    };
+    match environment.missing.iter().find(is_secret) {
+        Some(name) => Err(SecretError::Unset { name: name.to_string_lossy().into_owned() }.into()),
+        None => Ok((environment, files)),
+    }
 }
 
 /// Secrets as the option takes them. Envelopes have only the names of those that are files.

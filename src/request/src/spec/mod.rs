@@ -89,7 +89,7 @@ pub struct RunSpec {
 
     /// Write the changes to the host's directory if the command exits with 0
     #[serde(skip)]
-    [long, conflicts_with_all = ["discard", "readonly", "fork"], help_heading = "Changes"]
+    [long, conflicts_with_all = ["discard", "readonly"], help_heading = "Changes"]
     pub apply: bool => "profile.agent.apply caps.apply",
     /// Keep nothing but the record of the run
     #[serde(skip)]

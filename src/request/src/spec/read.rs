@@ -62,8 +62,8 @@ impl RunSpec {
     pub fn check(&self) -> Result<(), SpecError> {
         self.check_version()?;
         self.command_line()?;
-        if self.kept() == Retention::Apply && (self.fork.is_some() || self.readonly) {
-            return Err(bad("retention", "apply goes neither with a fork nor with readonly".to_owned()));
+        if self.kept() == Retention::Apply && self.readonly {
+            return Err(bad("retention", "a run that may not write has nothing to apply".to_owned()));
         }
         Ok(())
     }

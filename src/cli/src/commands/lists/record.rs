@@ -12,6 +12,7 @@ use avfs_types::clock::time_text;
 use avfs_types::ids::{ForkName, RecordingName, RunPrefix};
 use avfs_vault::Vault;
 use avfs_vault::backend::RecordingRecord;
+use avfs_vault::backend::sqlite::Mapped;
 use avfs_wire::{LIST_VERSION, ListHeader, RecordExport, RecordList, RecordOne, RecordStop};
 
 use crate::context::CommandContext;
@@ -127,7 +128,8 @@ pub fn run(ctx: &CommandContext, args: &RecordArgs) -> Outcome {
 }
 
 fn start(ctx: &CommandContext, args: &StartArgs) -> Outcome {
-    let recording = ctx.open_vault()?.start_recording(args.name.as_ref(), args.fork.as_ref())?;
+    let recording =
+        ctx.open_or_make_vault(Mapped::Yes)?.start_recording(args.name.as_ref(), args.fork.as_ref())?;
     let result = RecordOne { recording: avfs_present::recording(&recording) };
     ctx.ui.answer(&result, |out| {
         let name = out.paint(Tone::Name, &recording.name);

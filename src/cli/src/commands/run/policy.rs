@@ -10,7 +10,7 @@ use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{LocateError, PolicyText, PolicyTexts, bound_dir};
 use avfs_policy::{Action, Effect, ExecutionDecision, Explained, Explanation, Layer, Script, Tier, Word};
 use avfs_request::choices::PolicyProfile;
-use avfs_request::{ExecutionRequest, Outside, Profile, RunSpec, Terminal};
+use avfs_request::{ExecutionRequest, Outside, Profile, RunSpec, SecretWord, Terminal};
 use avfs_types::exit_code;
 use avfs_wire::{ErrorBody, PolicyTest, PolicyTested};
 
@@ -261,9 +261,16 @@ fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts
     let ground = Ground::find(ctx)?;
     let texts = PolicyTexts::read(&ctx.around, ground.vault.as_deref())?;
     let (config, _) = ConfigTexts::read(&ctx.around, ground.bound.as_deref())?.for_a_run()?;
+    let mut variables = ctx.around.variables.clone();
+    // As if it were given them: nothing is run.
+    for word in &args.spec.secret {
+        if let SecretWord::Variable(name) | SecretWord::InFile(name) = SecretWord::parse(word)? {
+            variables.entry(name).or_default();
+        }
+    }
     let outside = Outside {
         cwd: ctx.around.cwd.clone(),
-        environment: ctx.around.variables.clone().into_iter().collect(),
+        environment: variables.into_iter().collect(),
         terminal: Terminal::None,
     };
     let request = ExecutionRequest::resolve(&args.spec, &outside, &config)?;

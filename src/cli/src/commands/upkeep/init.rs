@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use avfs_engine::config_files::ConfigTexts;
-use avfs_engine::{LocateError, TrustOrigin, make_vault};
+use avfs_engine::{LocateError, TrustOrigin, bound_dir, make_vault};
 use avfs_types::VAULT_DIR;
 use avfs_types::diagnose::shell_word;
 use avfs_types::ids::ForkName;
@@ -22,7 +22,8 @@ use crate::ui::{Failure, Outcome};
 /// Make a vault for a directory
 ///
 /// The vault is the file DIR/.avfs/vault.db; with --vault it is made there instead. Either way it is bound to
-/// DIR: `avfs import` and `avfs status` use that directory when none is named.
+/// DIR: `avfs import` and `avfs status` use that directory when none is named. Where DIR has its vault already, nothing
+/// is done.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -44,6 +45,9 @@ pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
     std::fs::create_dir_all(&dir).map_err(EdgeError::host("create", &dir))?;
     let dir = dir.canonicalize().map_err(EdgeError::host("find", &dir))?;
     let made = place(ctx, &dir).and_then(|path| {
+        if let Some(vault) = existing(ctx, &path, &dir)? {
+            return Ok((path, vault, false));
+        }
         let make = || -> Result<Vault, Failure> {
             Ok(make_vault(&path, &dir, OpenOptions::default(), ctx.actor.clone())?)
         };
@@ -54,15 +58,16 @@ pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
         } else {
             ctx.around.trusted_vaults()?.make(&path, TrustOrigin::Chosen, make)?
         };
-        Ok((path, vault))
+        Ok((path, vault, true))
     });
     if made.is_err() && is_new {
         // Only where they are empty; one that somebody uses by now stays, and why there is no vault is what matters.
         let _ = std::fs::remove_dir(dir.join(VAULT_DIR));
         let _ = std::fs::remove_dir(&dir);
     }
-    let (path, vault) = made?;
-    ctx.ui.note(format_args!("made the vault {} for {}", path.display(), dir.display()));
+    let (path, vault, made) = made?;
+    let done = if made { "made the vault" } else { "there is a vault already:" };
+    ctx.ui.note(format_args!("{done} {} for {}", path.display(), dir.display()));
     let imported = if args.import {
         let fork = ForkName::main();
         Some(import::import(ctx, &vault, &dir, &fork, "first import", OnTrouble::Fail)?)
@@ -74,9 +79,22 @@ pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
         vault: path.to_string_lossy().into_owned(),
         id: vault.id()?,
         bound: dir.to_string_lossy().into_owned(),
+        made,
         imported: imported.as_ref().map(|done| done.result.clone()),
     };
     ctx.ui.answer(&result, |out| imported.as_ref().map_or(Ok(()), |done| done.show(out)))
+}
+
+/// A vault that was made before, for the same directory. One that is not the caller's is refused.
+fn existing(ctx: &CommandContext, path: &Path, dir: &Path) -> Result<Option<Vault>, Failure> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    if !is_named(ctx) {
+        ctx.around.trusted_vaults()?.check(path)?;
+    }
+    let vault = Vault::open(path, OpenOptions::default(), ctx.actor.clone())?;
+    Ok(if bound_dir(&vault)?.as_deref() == Some(dir) { Some(vault) } else { None })
 }
 
 fn place(ctx: &CommandContext, dir: &Path) -> Result<PathBuf, Failure> {

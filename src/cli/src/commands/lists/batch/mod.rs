@@ -21,6 +21,7 @@ use avfs_request::CacheMode;
 use avfs_types::exit_code;
 use avfs_types::ids::{BatchPrefix, ForkName};
 use avfs_types::reference::{BadReference, Reference};
+use avfs_vault::backend::sqlite::Mapped;
 use avfs_wire::{Batch, BatchAnswer, BatchList, BatchObject, ErrorBody, ItemState};
 
 use crate::context::CommandContext;
@@ -120,11 +121,12 @@ pub fn run(ctx: &CommandContext, args: &BatchArgs) -> Outcome {
     if args.list {
         return list(ctx);
     }
-    let vault = ctx.open_vault_unmapped()?;
     for path in args.junit.iter().chain(&args.summary) {
         check_place(path)?;
     }
-    let plan = Plan::make(ctx, args, &vault)?;
+    let list = Plan::read(args)?;
+    let vault = ctx.open_or_make_vault(Mapped::No)?;
+    let plan = Plan::make(ctx, args, &vault, list)?;
     let Ended { answer, interrupted } = drive(ctx, args, &vault, &plan)?;
     let code = show(ctx, args, &answer, plan.list_path())?;
     Ok(if interrupted { exit_code::INTERRUPTED } else { code })

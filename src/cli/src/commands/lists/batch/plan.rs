@@ -51,13 +51,23 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn make(ctx: &CommandContext, args: &BatchArgs, vault: &Vault) -> Result<Self, Failure> {
+    /// Reads the list. Comes before a vault is made for it.
+    pub fn read(args: &BatchArgs) -> Result<(ListFile, String), Failure> {
         let path = args.list_file.clone().unwrap_or_default();
         let list = ListFile::open(&path, &std::env::temp_dir())?;
         let list_path = path.display().to_string();
         if list.is_empty() {
             return Err(BatchError::Empty { list: list_path }.into());
         }
+        Ok((list, list_path))
+    }
+
+    pub fn make(
+        ctx: &CommandContext,
+        args: &BatchArgs,
+        vault: &Vault,
+        (list, list_path): (ListFile, String),
+    ) -> Result<Self, Failure> {
         match args.resume()? {
             Some(which) => Self::resume(ctx, args, vault, list, list_path, which),
             None => Self::begin(ctx, args, vault, list, list_path),
@@ -85,6 +95,12 @@ impl Plan {
             Manner::FanOut | Manner::Needs => None,
         };
         check(args, manner)?;
+        if manner == Manner::Chain && args.jobs.is_some_and(|jobs| jobs > 1) {
+            ctx.ui.note(format_args!(
+                "note: a chain runs one item at a time; items that do not need each other run at once with: \
+                 --mode fan-out"
+            ));
+        }
         let base = base(ctx, args, vault, fork.as_ref())?;
         let kept = BatchOptions {
             mode: manner.word().to_owned(),
