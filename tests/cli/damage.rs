@@ -210,7 +210,7 @@ fn damage_is_left_out_and_healed() {
 fn a_vault_that_is_not_of_the_format_it_says() {
     let env = TestEnv::with_project();
     let say = |format: i64| sql(&env.vault_file()).pragma_update(None, "user_version", format).unwrap();
-    for format in [-1, 0, 1, 2, 3] {
+    for format in [-1, 0, 1, 2, 3, 4] {
         say(format);
         let before = std::fs::read(env.vault_file()).unwrap();
         for words in [&["log"][..], &["fork", "create", "f"], &["import"], &["fsck"]] {
@@ -223,7 +223,7 @@ fn a_vault_that_is_not_of_the_format_it_says() {
         }
         assert_eq!(std::fs::read(env.vault_file()).unwrap(), before);
     }
-    say(4);
+    say(5);
     env.assert_sound();
 }
 

@@ -110,6 +110,10 @@ fn a_run_is_listed_shown_applied_and_discarded() {
     assert!(env.ok(&["discard", &run_word(1)]).contains(name.as_str()));
     env.refused(&["apply", &run_word(1)], 1, "run.no_version");
     env.refused(&["apply", name.as_str()], 1, "fork.not_found");
+    // What was applied can be taken back: its versions are kept for that.
+    env.ok(&["gc"]);
+    assert!(env.ok(&["ls", &run_word(1)]).contains("new.txt"));
+    env.ok(&["unapply", &run_word(1)]);
     env.ok(&["gc"]);
     env.refused(&["ls", &run_word(1)], 1, "run.no_version");
     let shown = env.result(&["runs", "show", &id]);
@@ -265,6 +269,52 @@ fn every_verb_takes_a_run_by_its_id_and_by_its_age() {
     env.refused(&["cat", "last", "new.txt"], 1, "path.not_found");
     env.ok(&["discard", "run:last~1"]);
     assert!(env.run(&["diff"]).stderr.contains(run_id(1).as_str()));
+}
+
+#[test]
+fn what_was_applied_is_taken_back() {
+    let env = TestEnv::with_project();
+    env.refused(&["unapply"], 1, "unapply.nothing");
+    land(&env, 1, &Changes::default().put("src/main.rs", "fn main() { run() }\n").put("new.txt", "new\n"));
+    let original = read(&env, "src/main.rs");
+    env.refused(&["unapply", "last"], 1, "unapply.nothing");
+    env.refused(&["undo"], 1, "undo.not_kept");
+    env.ok(&["apply", "--include", "*.txt"]);
+    assert!(env.ok(&["runs", "list"]).contains("(partly applied)"));
+    assert_eq!(env.result(&["runs", "show", "last"])["in_directory"], json!("partly_applied"));
+    let told = env.ok(&["apply"]);
+    assert!(told.contains("avfs unapply"), "{told}");
+    assert!(env.ok(&["runs", "list"]).contains("(applied)"));
+    let trial = env.result(&["unapply", "--dry-run"]);
+    assert_eq!((&trial["dry_run"], &trial["change_counts"]["total"]), (&json!(true), &json!(2)));
+    assert_eq!(read(&env, "new.txt").as_deref(), Some("new\n"));
+    // What somebody changed since is not lost.
+    env.put("new.txt", b"mine\n");
+    let refused = env.json(&["unapply"]);
+    assert_eq!(refused["error"]["code"], json!("unapply.conflict"), "{refused}");
+    assert_eq!(refused["result"]["conflicts"][0]["path"], json!("new.txt"), "{refused}");
+    assert_eq!(read(&env, "new.txt").as_deref(), Some("mine\n"));
+    env.put("new.txt", b"new\n");
+    let told = env.run(&["undo"]);
+    assert!(told.code == 0 && told.stderr.contains(run_id(1).as_str()), "{told:?}");
+    assert_eq!((read(&env, "new.txt"), read(&env, "src/main.rs")), (None, original));
+    assert!(env.ok(&["runs", "list"]).contains("(unapplied)"));
+    env.ok(&["apply"]);
+    assert_eq!(read(&env, "new.txt").as_deref(), Some("new\n"));
+}
+
+#[test]
+fn undo_without_a_fork_is_about_the_newest_run() {
+    let env = TestEnv::with_project();
+    env.ok(&["fork", "create", "work", "--from", "main"]);
+    let vault = support::open_vault(&env.vault_file());
+    let base = vault.fork(&fork("work")).unwrap().head;
+    let landing = Landing::Fork { name: &fork("work"), base };
+    Changes::default().put("new.txt", "new\n").land(&vault, landing, record(1, &fork("work"))).unwrap();
+    drop(vault);
+    let told = env.result(&["undo"]);
+    assert_eq!(told["fork"], json!("work"), "{told}");
+    env.refused(&["cat", "work", "new.txt"], 1, "path.not_found");
 }
 
 #[test]

@@ -34,6 +34,7 @@ pub enum Kind {
     Other,
 }
 
+#[derive(Clone)]
 pub struct Snapshot {
     pub facts: BTreeMap<Vec<u8>, Fact>,
     /// Blocks that files take on the disk.

@@ -27,6 +27,7 @@ use crate::support;
 use crate::support::pause::Pauses;
 use crate::support::snapshot::assert_same;
 use crate::support::{Dice, Scratch, fork, reference, snapshot};
+use crate::unapply::take_back;
 use crate::worker::{Worker, moments};
 
 /// A directory of the host, a vault that has it on main, and a changed copy that is on fork `side`.
@@ -113,7 +114,7 @@ pub fn apply_with(
         vault,
         &subject,
         dir,
-        &ApplyOptions { filter, set_ids: SetIds::Kept, trial, meter: &Meter::default() },
+        &ApplyOptions { filter, keep_seconds: 1000, set_ids: SetIds::Kept, trial, meter: &Meter::default() },
     )
 }
 
@@ -229,9 +230,17 @@ fn whatever_is_changed_arrives_exactly() {
             |dir| mix(dir, &mut Dice::seeded(seed), 25),
             |dir| mix(dir, &mut Dice::seeded(seed + 1000), 12),
         );
+        let original = snapshot::take(&stand.host());
         stand.apply().unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
         let found = snapshot::differences(&snapshot::take(&stand.copy()), &snapshot::take(&stand.host()));
         assert!(found.is_empty(), "seed {seed}: {found:#?}");
+        // And is taken back exactly, where there was anything to apply.
+        match take_back(&stand) {
+            Ok(_) | Err(ApplyError::NotApplied { .. }) => {}
+            Err(error) => panic!("seed {seed}: {error:?}"),
+        }
+        let found = snapshot::differences(&original, &snapshot::take(&stand.host()));
+        assert!(found.is_empty(), "taken back, seed {seed}: {found:#?}");
     }
 }
 
@@ -503,15 +512,25 @@ fn a_killed_apply_leaves_every_file_old_or_new_and_can_be_finished() {
             changed += usize::from(!staged && known[0] != Some(&fact.kind));
         }
         killed_in_between += usize::from(changed > 0);
-        stand.apply().unwrap_or_else(|error| panic!("killed at {moment}, {changed} changed: {error:?}"));
         // All but the time of a directory that no version has changed: the process that kept it was killed.
-        let timeless = |dir: &Path| {
-            let mut taken = snapshot::take(dir);
+        let timeless = |mut taken: snapshot::Snapshot| {
+            taken.facts.retain(|path, _| !path.starts_with(b".avfs-export-"));
             let dirs = taken.facts.values_mut().filter(|fact| fact.kind == snapshot::Kind::Dir);
             dirs.for_each(|fact| fact.mtime = (0, 0));
             taken
         };
-        let found = snapshot::differences(&timeless(&stand.copy()), &timeless(&stand.host()));
+        // What was begun can be taken back as far as it came, if it had come to be written down.
+        match take_back(&stand) {
+            Ok(_) | Err(ApplyError::NotApplied { .. }) => {}
+            Err(error) => panic!("killed at {moment}, {changed} changed: {error:?}"),
+        }
+        let found = snapshot::differences(&timeless(old.clone()), &timeless(snapshot::take(&stand.host())));
+        assert!(found.is_empty(), "killed at {moment} and taken back: {found:#?}");
+        stand.apply().unwrap_or_else(|error| panic!("killed at {moment}, {changed} changed: {error:?}"));
+        let found = snapshot::differences(
+            &timeless(snapshot::take(&stand.copy())),
+            &timeless(snapshot::take(&stand.host())),
+        );
         assert!(found.is_empty(), "killed at {moment}: {found:#?}");
     }
     assert!(

@@ -26,6 +26,7 @@ use avfs_vault::tree::{Pages, Walk};
 use avfs_vault::version::{History, root_of};
 use avfs_vault::{Advance, Result, Vault, VaultError, When, audit, content};
 
+use crate::journal::application;
 use crate::runs::Changes;
 use crate::support::{Scratch, fork, main_fork, path, reference};
 use crate::{runs, support};
@@ -163,7 +164,23 @@ fn operations<'a>(host: &'a Path) -> Vec<Operation<'a>> {
         ("undo", Box::new(|v| v.undo(&main_fork()).map(drop))),
         ("redo", Box::new(|v| v.redo(&fork("back")).map(drop))),
         ("discard", Box::new(|v| v.discard(&ChangesOf::Fork(fork("run-0"))).map(drop))),
-        ("mark applied", Box::new(|v| v.mark_applied(&fork("run-0"), &[runs::run_id(200)], "paths=1"))),
+        (
+            "begin an apply",
+            Box::new(|v| v.begin_application(&application(v, &fork("run-0"), &runs::run_id(200))).map(drop)),
+        ),
+        (
+            "end an apply",
+            Box::new(|v| {
+                let run = runs::run_id(200);
+                v.end_application(&application(v, &fork("run-0"), &run), &[run], "paths=1")
+            }),
+        ),
+        (
+            "take an apply back",
+            Box::new(|v| {
+                v.undo_applications(&[application(v, &fork("run-0"), &runs::run_id(200))], "paths=1")
+            }),
+        ),
         (
             "fork create",
             Box::new(|v| v.create_fork(&fork("third"), &reference("side"), Life::Persistent).map(drop)),

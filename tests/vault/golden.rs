@@ -9,8 +9,9 @@ use rustix::fs::{AtFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::{
     ApprovalId, ApprovalPrefix, BatchId, BatchItem, BatchPrefix, CheckpointName, ListDigest, RecordingName,
-    RequestDigest,
+    RequestDigest, RunPrefix,
 };
+use avfs_vault::application::{InDirectory, in_directory};
 use avfs_vault::approval::{Answer, Claim, Question};
 use avfs_vault::backend::sqlite::FORMAT;
 use avfs_vault::backend::{ApprovalRecord, BatchRecord, Life, RunRecord, RunState};
@@ -41,7 +42,12 @@ const GOLDEN_3_LISTING: &str = include_str!("../golden/vault-format-3.txt");
 /// One of format 4: also a recording, a remembered result, and a batch with two runs.
 const GOLDEN_4: &[u8] = include_bytes!("../golden/vault-format-4.db.zst");
 const GOLDEN_4_HEAD: &str = include_str!("../golden/vault-format-4.head");
-pub const GOLDEN_4_LISTING: &str = include_str!("../golden/vault-format-4.txt");
+const GOLDEN_4_LISTING: &str = include_str!("../golden/vault-format-4.txt");
+
+/// One of format 5: also what was written to the directory, and taken out again.
+const GOLDEN_5: &[u8] = include_bytes!("../golden/vault-format-5.db.zst");
+const GOLDEN_5_HEAD: &str = include_str!("../golden/vault-format-5.head");
+pub const GOLDEN_5_LISTING: &str = include_str!("../golden/vault-format-5.txt");
 
 /// A directory with something of every kind, the same at every making.
 fn make_golden_dir(dir: &Path) {
@@ -100,6 +106,10 @@ fn make_golden_vault(scratch: &Scratch, file: &Path) {
     land_golden_runs(&vault);
     ask_golden_question(&vault);
     record_golden_runs(&vault);
+    crate::journal::mark_applied(&vault, &fork("run-1"), &runs::run_id(1)).unwrap();
+    let applied = vault.read().unwrap().applications_of_fork(&fork("run-1")).unwrap();
+    vault.undo_applications(&applied, "paths=1").unwrap();
+    crate::journal::mark_applied(&vault, &fork("run-6"), &runs::run_id(6)).unwrap();
     vault.backend().settle().unwrap();
 }
 
@@ -214,6 +224,7 @@ fn golden_files_can_be_made() {
         return;
     }
     // What is made today is what was made then: same ids, same files, in every format.
+    assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_5_HEAD, GOLDEN_5_LISTING));
     assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_4_HEAD, GOLDEN_4_LISTING));
     assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_3_HEAD, GOLDEN_3_LISTING));
     assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_2_HEAD, GOLDEN_2_LISTING));
@@ -221,7 +232,7 @@ fn golden_files_can_be_made() {
 }
 
 pub fn golden(scratch: &Scratch) -> PathBuf {
-    unpack(scratch, GOLDEN_4)
+    unpack(scratch, GOLDEN_5)
 }
 
 fn unpack(scratch: &Scratch, compressed: &[u8]) -> PathBuf {
@@ -232,6 +243,27 @@ fn unpack(scratch: &Scratch, compressed: &[u8]) -> PathBuf {
 
 fn format_of(file: &Path) -> i64 {
     support::sql(file).pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn a_vault_of_format_5_opens_for_ever() {
+    let scratch = Scratch::new();
+    let file = unpack(&scratch, GOLDEN_5);
+    assert_eq!(format_of(&file), 5);
+    let vault = support::open_vault(&file);
+    assert_eq!(format_of(&file), FORMAT);
+    support::assert_clean(&vault);
+    let reader = vault.read().unwrap();
+    let state = |n| {
+        let run = vault.run(&RunPrefix::from(&runs::run_id(n))).unwrap();
+        in_directory(&*reader, &run).unwrap()
+    };
+    assert_eq!(
+        [state(1), state(2), state(6)],
+        [Some(InDirectory::Unapplied), None, Some(InDirectory::Applied)]
+    );
+    assert_eq!(reader.applications_after(Timestamp(0)).unwrap().len(), 2);
+    assert_eq!(audit::verify(&*reader, None).unwrap().problems, []);
 }
 
 #[test]

@@ -118,6 +118,7 @@ impl Hostile {
         let subject = Subject::of(vault, &ChangesOf::Fork(main_fork()))?;
         let options = ApplyOptions {
             filter: &Filter::default(),
+            keep_seconds: 0,
             trial: Trial::Real,
             set_ids: SetIds::Stripped,
             meter: &Meter::default(),

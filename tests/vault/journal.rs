@@ -2,19 +2,43 @@
 
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{BatchId, BatchItem, DIGEST_BYTES, ForkName, ListDigest, RunId, RunPrefix};
-use avfs_vault::backend::{BatchRecord, RunRecord};
+use avfs_vault::backend::{ApplicationRecord, BatchRecord, RunRecord};
 use avfs_vault::gc::{Keep, Trial};
 use avfs_vault::run::Landing;
 use avfs_vault::{Vault, audit};
 
 use crate::runs::{Changes, audit_rows, furnished, head, record, run_id};
 use crate::support;
-use crate::support::{Scratch, fork, main_fork, reference};
+use crate::support::{Scratch, fork, main_fork, path, reference};
 
 pub fn findings(vault: &Vault) -> Vec<String> {
     let report =
         vault.fsck(avfs_vault::fsck::Thoroughness::Full, &avfs_vault::meter::Meter::default()).unwrap();
     report.findings.into_iter().map(|finding| finding.what).collect()
+}
+
+/// What is written of a run, which is all there is on a fork.
+pub fn application(vault: &Vault, on: &ForkName, run: &RunId) -> ApplicationRecord {
+    let head = vault.fork(on).unwrap().head;
+    ApplicationRecord {
+        seq: 0,
+        fork: on.clone(),
+        runs: vec![run.clone()],
+        before: head,
+        after: head,
+        choice: "{}".to_owned(),
+        already: vec![path("x")],
+        started_at: vault.now(),
+        ended_at: None,
+        undone_at: None,
+        expires_at: vault.now().plus_seconds(1000),
+    }
+}
+
+/// Writes down that a run was applied.
+pub fn mark_applied(vault: &Vault, on: &ForkName, run: &RunId) -> avfs_vault::Result<()> {
+    let begun = vault.begin_application(&application(vault, on, run))?;
+    vault.end_application(&begun, std::slice::from_ref(run), "paths=1")
 }
 
 #[test]
@@ -92,13 +116,13 @@ fn marks_are_kept_in_the_journal() {
     let base = head(&vault, &main_fork());
     let landing = Landing::Fork { name: &main_fork(), base };
     Changes::default().put("x", "x").land(&vault, landing, record(1, &main_fork())).unwrap();
-    vault.mark_applied(&main_fork(), &[run_id(1)], "paths=1").unwrap();
+    mark_applied(&vault, &main_fork(), &run_id(1)).unwrap();
     let run = vault.run(&RunPrefix::from(&run_id(1))).unwrap();
     assert!(run.applied_at.is_some() && run.discarded_at.is_none());
     let (action, subject, detail) = audit_rows(&vault).pop().unwrap();
     assert_eq!((action.as_str(), subject.as_str()), ("run.apply", "main"));
     assert_eq!(detail, format!("run={} paths=1", run_id(1)));
-    assert_eq!(vault.mark_applied(&main_fork(), &[run_id(9)], "").unwrap_err().code(), "run.not_found");
+    assert_eq!(mark_applied(&vault, &main_fork(), &run_id(9)).unwrap_err().code(), "run.not_found");
     assert_eq!(audit::verify(&*vault.read().unwrap(), None).unwrap().problems, []);
 }
 

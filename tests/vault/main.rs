@@ -38,6 +38,7 @@ mod secrets;
 mod stat_cache;
 mod sweeping;
 mod syncs;
+mod unapply;
 mod undo;
 mod unreadable;
 mod worker;

@@ -124,7 +124,11 @@ fn next_steps(result: &ExecutionResult, vault: &str) -> Vec<String> {
     let Some(fork) = &result.fork else { return Vec::new() };
     if let Some(paths) = result.applied {
         let paths = if paths == 1 { "1 path was".to_owned() } else { format!("{paths} paths were") };
-        return vec![format!("{paths} written to the directory")];
+        let id = &result.run_id;
+        return vec![
+            format!("{paths} written to the directory"),
+            format!("  back:    avfs unapply{vault} run:{id}"),
+        ];
     }
     let id = &result.run_id;
     // Beside what it began from, wherever its fork or main have gone since.
@@ -136,7 +140,11 @@ fn next_steps(result: &ExecutionResult, vault: &str) -> Vec<String> {
             format!("  drop:    avfs discard{vault} run:{id}"),
         ]
     } else {
-        vec![look, format!("  back:    avfs undo{vault} {fork}")]
+        vec![
+            look,
+            format!("  take:    avfs apply{vault} {fork}"),
+            format!("  back:    avfs undo{vault} {fork}"),
+        ]
     };
     let labels: Vec<String> = [&result.checkpoint_before, &result.checkpoint_after]
         .into_iter()

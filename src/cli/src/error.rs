@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use avfs_types::diagnose::Diagnose;
-use avfs_types::ids::ForkName;
+use avfs_types::ids::{ForkName, RunId};
 use avfs_vault::VaultError;
 
 use crate::ui::Failure;
@@ -15,6 +15,8 @@ pub enum EdgeError {
     NotConfirmed { vault: PathBuf },
     #[error("no vault is made here: {reason}")]
     NoNewVault { reason: String, hint: Option<String> },
+    #[error("run {run} is neither on a fork with a name nor applied: it is only kept for review")]
+    NotKept { run: RunId },
     #[error("{pattern:?} is not a regular expression: {detail}")]
     BadPattern { pattern: String, detail: String },
     #[error("version {version} is the first: there is nothing before it to compare with")]
@@ -72,6 +74,7 @@ impl Diagnose for EdgeError {
         match self {
             Self::NotConfirmed { .. } => "vault.not_confirmed",
             Self::NoNewVault { .. } => "policy.denied",
+            Self::NotKept { .. } => "undo.not_kept",
             Self::BadPattern { .. } => "grep.bad_pattern",
             Self::NoParent { .. } => "diff.no_parent",
             Self::TooLargeForJson { .. } => "cat.too_large",
@@ -93,6 +96,7 @@ impl Diagnose for EdgeError {
         let hint = match self {
             Self::Advised { hint, .. } => hint,
             Self::NoNewVault { hint, .. } => return hint.clone(),
+            Self::NotKept { run } => return Some(format!("drop it with: avfs discard {run}")),
             Self::NotConfirmed { .. } => "confirm with: --yes",
             Self::BadPattern { .. } => "search for plain text with: -F",
             Self::NoParent { .. } => "name two versions: avfs diff A B",

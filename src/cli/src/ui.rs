@@ -210,6 +210,11 @@ pub struct Ui {
 }
 
 impl Ui {
+    /// The same for the answer of another verb.
+    pub fn of_kind(&self, kind: &str) -> Self {
+        Self { kind: kind.to_owned(), ..self.clone() }
+    }
+
     pub fn new(format: Format, kind: String) -> Self {
         let colour = |choice| choice != anstream::ColorChoice::Never;
         Self {

@@ -213,6 +213,7 @@ impl ProxyRuntime<'_> {
         };
         let options = ApplyOptions {
             filter: &Filter::default(),
+            keep_seconds: self.site.expires_seconds,
             set_ids: SetIds::Stripped,
             trial: Trial::Real,
             meter: self.site.meter,

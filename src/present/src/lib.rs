@@ -44,5 +44,8 @@ pub use records::{audit_line, audit_row, checkpoint, fork, run, run_state, versi
 pub use replay::difference;
 pub use result::{change_report, connection, phases, result, runs_on_host};
 pub use results::{diff_tree_line, edited, file_stat, fork_use, import, left_out, trouble};
-pub use runs::{applied, apply, apply_refused, denial, discard, redo, run_shown, undo, unsettled_run};
+pub use runs::{
+    applied, apply, apply_refused, conflicts, denial, discard, in_directory, path_texts, redo, run_shown,
+    undo, unsettled_run,
+};
 pub use work_item::inspection;

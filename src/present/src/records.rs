@@ -84,6 +84,7 @@ pub fn run(run: &RunRecord) -> RunObject {
         exit_code: run.exit_code,
         signal: run.signal,
         applied_at: run.applied_at.map(time_text),
+        in_directory: None,
         discarded_at: run.discarded_at.map(time_text),
         cached_from: crate::cache_use_of_run(run).and_then(|cache| cache.cached_from),
         command: command_of(&run.request),

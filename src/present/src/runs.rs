@@ -6,9 +6,11 @@ use avfs_engine::journal::journal_value;
 use avfs_request::Explanation;
 use avfs_types::clock::time_text;
 use avfs_types::path::TreePath;
+use avfs_vault::application::InDirectory;
 use avfs_vault::backend::RunRecord;
 use avfs_vault::discard::Discarded;
 use avfs_vault::undo::{Redone, Undone};
+use avfs_wire::RunObject;
 use avfs_wire::{
     Apply, ApplyConflict, ChangeObject, ChangeTotals, DenialObject, Discard, PathText, Redo, RunsShow, Undo,
     UnsettledRun,
@@ -92,17 +94,32 @@ pub fn applied(
     changes: Vec<ChangeObject>,
     change_counts: ChangeTotals,
 ) -> Apply {
-    let texts = |paths: &[TreePath]| paths.iter().map(PathText::of).collect();
-    let (kept_dirs, set_ids_stripped) = (texts(&applied.kept_dirs), texts(&applied.stripped));
+    let (kept_dirs, set_ids_stripped) = (path_texts(&applied.kept_dirs), path_texts(&applied.stripped));
     let (already, left_out) = (applied.already, applied.left_out);
     Apply { changes, change_counts, already, left_out, kept_dirs, set_ids_stripped, ..whole }
 }
 
 #[must_use]
-pub fn apply_refused(whole: Apply, conflicts: &[Conflict]) -> Apply {
-    let told = conflicts.iter().map(|conflict| ApplyConflict {
+pub fn apply_refused(whole: Apply, refused: &[Conflict]) -> Apply {
+    Apply { conflicts: conflicts(refused), ..whole }
+}
+
+#[must_use]
+pub fn conflicts(all: &[Conflict]) -> Vec<ApplyConflict> {
+    let told = all.iter().map(|conflict| ApplyConflict {
         path: PathText::of(&conflict.path),
         reason: conflict.reason.to_owned(),
     });
-    Apply { conflicts: told.collect(), ..whole }
+    told.collect()
+}
+
+/// A run, and what has become of its changes in the bound directory.
+#[must_use]
+pub fn in_directory(run: RunObject, state: Option<InDirectory>) -> RunObject {
+    RunObject { in_directory: state.map(|state| state.word().to_owned()), ..run }
+}
+
+#[must_use]
+pub fn path_texts(paths: &[TreePath]) -> Vec<PathText> {
+    paths.iter().map(PathText::of).collect()
 }

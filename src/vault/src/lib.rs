@@ -57,7 +57,8 @@ mod transfer;
 pub use care::{fsck, gc, quota};
 pub use error::{Result, VaultError};
 pub use history::{
-    approval, audit, audit_query, checkpoint, discard, fork, fork_use, join, memo, ops, run, undo, version,
+    application, approval, audit, audit_query, checkpoint, discard, fork, fork_use, join, memo, ops, run,
+    undo, version,
 };
 pub use object::file_content::{copy_content, read_content};
 pub use object::object_writer::Batch;

@@ -11,6 +11,7 @@ use avfs_types::clock::{Clock, Timestamp};
 use avfs_types::ids::{ForkName, VersionId, to_hex};
 
 use crate::audit::Event;
+use crate::backend::ApplicationRecord;
 use crate::backend::sqlite::{OpenOptions, SqliteBackend, sibling};
 use crate::backend::{
     Backend, BackendError, BlobRecord, Durability, ForkRecord, Life, Reader, VersionRecord, Writer,
@@ -155,12 +156,14 @@ impl Vault {
         self
     }
 
-    /// Those of the versions in use that are there.
+    /// Those of the versions in use that are there; what was applied can be taken back for a while.
     pub(super) fn versions_in_use(&self, reader: &dyn Reader) -> Result<Vec<VersionId>> {
         let told =
             self.in_use.as_ref().map_or(Ok(Vec::new()), |in_use| in_use()).map_err(VaultError::Input)?;
+        let applied = reader.applications_after(self.now())?.into_iter().filter(ApplicationRecord::stands);
+        let applied = applied.flat_map(|of| [of.before, of.after]);
         let mut there = Vec::new();
-        for id in told {
+        for id in told.into_iter().chain(applied) {
             if reader.version(&id)?.is_some() {
                 there.push(id);
             }

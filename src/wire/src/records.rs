@@ -128,6 +128,10 @@ pub struct RunObject {
     pub signal: Option<i32>,
     /// When its changes were applied to the directory; null if they were not.
     pub applied_at: Option<String>,
+    /// `applied`, `partly_applied` or `unapplied`: what has become of its changes in the bound directory. Only `avfs runs`
+    /// says so; null if they never were written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_directory: Option<String>,
     /// When its changes were discarded; null if they were not.
     pub discarded_at: Option<String>,
     /// The run whose result was taken for it.

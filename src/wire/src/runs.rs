@@ -248,6 +248,28 @@ pub struct Apply {
     pub runs_on_host: Vec<RunsOnHostObject>,
 }
 
+/// What was taken out of the bound directory, or (`dry_run`) would be; or, with `unapply.conflict`, what is in the way.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Unapply {
+    /// The runs whose changes they were.
+    pub runs: Vec<String>,
+    /// The directory that is written to.
+    pub dir: String,
+    /// True if nothing was written.
+    pub dry_run: bool,
+    /// What changes in the directory, changes of nothing but a time left out.
+    pub changes: Vec<ChangeObject>,
+    /// The changes by kind.
+    pub change_counts: ChangeTotals,
+    /// Changes that were gone from the directory already.
+    pub already: u64,
+    /// Directories that should have gone, but hold files that are not versioned.
+    pub kept_dirs: Vec<PathText>,
+    /// What is in the way; nothing was written if there are any.
+    pub conflicts: Vec<ApplyConflict>,
+}
+
 /// A path that was changed in the directory as well.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -61,6 +61,7 @@ pub const KINDS: &[Kind] = &[
     kind::<runs::RunsList>("runs.list"),
     kind::<runs::RunShown>("runs.show"),
     kind::<runs::Apply>("apply"),
+    kind::<runs::Unapply>("unapply"),
     kind::<runs::Discard>("discard"),
     kind::<runs::Recover>("recover"),
     kind::<runs::Doctor>("doctor"),

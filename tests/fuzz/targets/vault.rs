@@ -366,6 +366,7 @@ fn write_out(vault: &Vault, inside: &Path) -> Result<(), VaultError> {
     let subject = Subject::of(vault, &ChangesOf::Fork(ForkName::main()))?;
     let options = ApplyOptions {
         filter: &Filter::default(),
+        keep_seconds: 0,
         trial: Trial::Real,
         set_ids: SetIds::Stripped,
         meter: &meter,

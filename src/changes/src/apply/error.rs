@@ -18,6 +18,14 @@ pub struct Conflict {
 pub enum ApplyError {
     #[error("{} changed since the run began, so nothing was written: {}", dir.display(), list(conflicts))]
     Conflict { dir: PathBuf, conflicts: Vec<Conflict> },
+    #[error("{} changed since, so nothing was taken out of it: {}", dir.display(), list(conflicts))]
+    ChangedSince { dir: PathBuf, conflicts: Vec<Conflict> },
+    #[error("nothing of {what} is in the directory")]
+    NotApplied { what: String },
+    #[error("the record of what was applied cannot be read")]
+    Unreadable,
+    #[error("nothing that a run changed is in the directory")]
+    NothingApplied,
     #[error("no permission to change {path}; nothing was written")]
     NoPermission { path: TreePath },
     #[error("{path} lies on another file system than the directory; nothing was written")]
@@ -64,6 +72,9 @@ impl Diagnose for ApplyError {
     fn code(&self) -> &'static str {
         match self {
             Self::Conflict { .. } => "apply.conflict",
+            Self::ChangedSince { .. } => "unapply.conflict",
+            Self::NotApplied { .. } | Self::NothingApplied => "unapply.nothing",
+            Self::Unreadable => "unapply.unreadable",
             Self::NoPermission { .. } => "apply.no_permission",
             Self::OtherFileSystem { .. } => "apply.other_file_system",
             Self::BadPattern { .. } => "apply.bad_pattern",
@@ -87,6 +98,11 @@ impl Diagnose for ApplyError {
             Self::Conflict { .. } => {
                 "keep your changes and apply the rest with: --exclude PATH, or look at them: avfs status"
             }
+            Self::ChangedSince { .. } => {
+                "put those files back as they were applied (avfs diff shows how), then do it again"
+            }
+            Self::Unreadable => "check the vault with: avfs fsck",
+            Self::NotApplied { .. } | Self::NothingApplied => "see what was applied with: avfs runs list",
             Self::NoPermission { .. } => "change the permissions, or leave it out with: --exclude PATH",
             Self::OtherFileSystem { .. } => {
                 "leave it out with: --exclude PATH, and write it with: avfs export"

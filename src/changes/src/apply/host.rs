@@ -129,6 +129,23 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
+    /// The same for a name in a directory that goes too: one that is closed to its owner is opened for that.
+    pub fn require_removable(&self, path: &TreePath) -> Result<()> {
+        match self.require_writable(path) {
+            Err(ApplyError::NoPermission { path }) => {
+                let Some((parent, _)) = path.split() else { return Ok(()) };
+                let fd = self.open_dir(&parent).map_err(refused("open the directory of", &path))?;
+                let stat = rustix::fs::fstat(&fd);
+                let stat = stat.map_err(|errno| ApplyError::io("look at", &path)(errno.into()))?;
+                match stat.st_uid == rustix::process::geteuid().as_raw() {
+                    true => Ok(()),
+                    false => Err(ApplyError::NoPermission { path }),
+                }
+            }
+            checked => checked,
+        }
+    }
+
     pub fn found<'h>(&'h self, path: &'h TreePath, stat: HostStat) -> HostEntry<'h> {
         HostEntry { host: self, path, stat, content: None, xattrs: None }
     }

@@ -1,4 +1,5 @@
-//! From a fork's or a run's changes to the host directory they were made for: `avfs apply`, and a run's `--apply`.
+//! From a fork's or a run's changes to the host directory they were made for: `avfs apply`, and a run's `--apply`; and
+//! out of it again: `avfs unapply`.
 //!
 //! Every path is compared with the base version first; one that somebody changed since stops everything before
 //! anything is written. New content is complete beside the directory before the first name changes, and each
@@ -9,6 +10,7 @@ mod error;
 mod host;
 mod plan;
 mod select;
+mod unapply;
 mod write;
 
 use std::collections::HashSet;
@@ -18,7 +20,7 @@ use std::path::Path;
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::{ForkName, RunId};
 use avfs_types::path::TreePath;
-use avfs_vault::backend::{Reader, RunRecord, VersionRecord};
+use avfs_vault::backend::{ApplicationRecord, Reader, RunRecord, VersionRecord};
 use avfs_vault::diff::{Change, ChangeKind, Side, diff};
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
@@ -33,6 +35,7 @@ use avfs_vault::{Vault, VaultError, require_version};
 
 pub use error::{ApplyError, Conflict};
 pub use select::Filter;
+pub use unapply::{Standing, unapply};
 
 /// The changes that are to be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,6 +115,8 @@ impl Subject {
 
 pub struct ApplyOptions<'a> {
     pub filter: &'a Filter,
+    /// For how long it can be taken back.
+    pub keep_seconds: i64,
     pub set_ids: SetIds,
     pub trial: Trial,
     pub meter: &'a Meter,
@@ -153,14 +158,28 @@ pub fn apply(
     let stripped = changes.iter().filter(strips).map(|change| change.path.clone()).collect();
     let already = plan.already;
     let mut applied = Applied { already, stripped, left_out, changes, kept_dirs: Vec::new() };
-    if options.trial == Trial::DryRun {
+    if options.trial == Trial::DryRun || (applied.changes.is_empty() && subject.runs.is_empty()) {
         return Ok(applied);
     }
+    let now = vault.now();
+    let record = vault.begin_application(&ApplicationRecord {
+        seq: 0,
+        fork: subject.fork.clone(),
+        runs: subject.runs.clone(),
+        before: subject.before.id,
+        after: subject.after.id,
+        choice: options.filter.choice(set_ids).text(),
+        already: plan.there.clone(),
+        started_at: now,
+        ended_at: None,
+        undone_at: None,
+        expires_at: now.plus_seconds(options.keep_seconds),
+    })?;
     let wanted: HashSet<TreePath> = applied.changes.iter().map(|change| change.path.clone()).collect();
     applied.kept_dirs = write::carry_out(&host, &out, dir, plan, &wanted)?;
     let runs: &[RunId] = if left_out == 0 { &subject.runs } else { &[] };
     let detail = format!("paths={} left_out={left_out}", applied.changes.len());
-    vault.mark_applied(&subject.fork, runs, &detail)?;
+    vault.end_application(&record, runs, &detail)?;
     Ok(applied)
 }
 

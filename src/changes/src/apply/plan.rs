@@ -9,7 +9,7 @@ use avfs_types::clock::{FileTime, Timestamp};
 use avfs_types::ids::LinkId;
 use avfs_types::path::TreePath;
 use avfs_vault::diff::{Change, ChangeKind, Side};
-use avfs_vault::page::{DirMeta, DirRef, Node};
+use avfs_vault::page::{DirMeta, DirRef, FileContent, Node};
 use avfs_vault::tree::Pages;
 use avfs_vault::{links, tree};
 
@@ -66,6 +66,8 @@ pub struct Plan {
     pub tasks: Vec<Task>,
     /// Changes that need no step.
     pub already: u64,
+    /// Changes whose content is there already.
+    pub there: Vec<TreePath>,
     /// What was found where something changes.
     seen: Vec<(TreePath, Look)>,
     /// Directories that give way to something else.
@@ -116,9 +118,12 @@ struct Maker<'a> {
     /// Directories that come as a whole, and those that give way to something else.
     planted: HashSet<TreePath>,
     swapped: HashSet<TreePath>,
+    /// Directories that go.
+    going: HashSet<TreePath>,
     links: BTreeMap<LinkId, Vec<Member>>,
     tasks: Vec<Task>,
     already: u64,
+    there: Vec<TreePath>,
     seen: Vec<(TreePath, Look)>,
     /// Directories, and whether they came to their place in the time of doubt.
     moved: HashMap<TreePath, bool>,
@@ -138,9 +143,11 @@ pub fn make(
         asked: changes.iter().map(|change| &change.path).collect(),
         planted: HashSet::new(),
         swapped: HashSet::new(),
+        going: HashSet::new(),
         links: BTreeMap::new(),
         tasks: Vec::new(),
         already: 0,
+        there: Vec::new(),
         seen: Vec::new(),
         moved: HashMap::new(),
     };
@@ -164,7 +171,10 @@ pub fn make(
                 told.insert(change.path.clone());
                 conflicts.push(Conflict { path: change.path.clone(), reason });
             }
-            Step::Already => maker.already += 1,
+            Step::Already => {
+                maker.already += 1;
+                maker.there.push(change.path.clone());
+            }
             Step::Do(_) | Step::Settle(_) if goes_with_dir => {}
             Step::Do(task) => maker.add(task)?,
             Step::Settle(task) => {
@@ -177,8 +187,8 @@ pub fn make(
         return Err(ApplyError::Conflict { dir: host.dir().to_owned(), conflicts });
     }
     maker.join_links()?;
-    let Maker { tasks, already, seen, swapped, .. } = maker;
-    Ok(Plan { tasks, already, seen, swapped })
+    let Maker { tasks, already, there, seen, swapped, .. } = maker;
+    Ok(Plan { tasks, already, there, seen, swapped })
 }
 
 fn dir_of(side: Option<&Side>) -> Option<DirRef> {
@@ -268,7 +278,11 @@ impl Maker<'_> {
 
     fn dir_goes(&self, path: &TreePath, look: Look, old: &DirRef) -> Result<Step> {
         let Look::There(stat) = look else { return Ok(Step::Already) };
-        let meta = self.meta(old)?;
+        let mut meta = self.meta(old)?;
+        // One who was killed may have opened it.
+        if stat.mode == meta.mode | 0o700 {
+            meta.mode = stat.mode;
+        }
         Ok(if self.host.found(path, stat).is(&Node::Dir(*old), Some(&meta))? {
             Step::Do(Task::Rmdir { path: path.clone() })
         } else {
@@ -324,7 +338,8 @@ impl Maker<'_> {
     }
 
     /// A directory that an apply before this one has made may still lack its own mode.
-    fn dir_is_there(&self, path: &TreePath, stat: HostStat, new: &DirRef) -> Result<Step> {
+    fn dir_is_there(&mut self, path: &TreePath, stat: HostStat, new: &DirRef) -> Result<Step> {
+        self.there.push(path.clone());
         let meta = self.meta(new)?;
         let made = stat.kind == HostKind::Dir && [meta.mode, meta.mode | 0o700].contains(&stat.mode);
         if made && self.host.found(path, stat).has_xattrs(meta.xattrs.as_ref())? {
@@ -397,6 +412,10 @@ impl Maker<'_> {
 
     /// What is left to do where the content is as it should be: the time, and who shares the file.
     fn settled(&mut self, path: &TreePath, stat: HostStat, old: Option<&Node>, new: &Node) -> Result<Step> {
+        // Taken back, it would be content that others have written too.
+        if old.is_none_or(|old| content(old) != content(new)) {
+            self.there.push(path.clone());
+        }
         let mode = self.host.other_mode(new, &stat);
         let replaced = Task::Put { path: path.clone(), node: new.clone(), over: Over::File };
         if let Some(link) = new.link() {
@@ -435,7 +454,15 @@ impl Maker<'_> {
                     }
                 }
             }
-            Task::Unlink { path } | Task::Rmdir { path } => self.host.require_writable(path)?,
+            Task::Unlink { path } | Task::Rmdir { path } => {
+                match path.split().is_some_and(|(parent, _)| self.going.contains(&parent)) {
+                    true => self.host.require_removable(path)?,
+                    false => self.host.require_writable(path)?,
+                }
+                if matches!(task, Task::Rmdir { .. }) {
+                    self.going.insert(path.clone());
+                }
+            }
             Task::Adjust { .. } | Task::Finish { .. } => {}
         }
         self.tasks.push(task);
@@ -453,10 +480,20 @@ impl Maker<'_> {
             for Member { path, node, .. } in members.into_iter().filter(|member| member.there.is_some()) {
                 self.host.require_writable(&path)?;
                 self.already -= 1;
+                self.there.retain(|there| *there != path);
                 self.tasks.push(Task::Put { path, node, over: Over::File });
             }
         }
         Ok(())
+    }
+}
+
+/// What a file or link holds.
+fn content(node: &Node) -> Option<(Option<FileContent>, &[u8])> {
+    match node {
+        Node::File(file) => Some((Some(file.content), &[])),
+        Node::Symlink(link) => Some((None, &link.target)),
+        Node::Fifo(_) | Node::Dir(_) => None,
     }
 }
 

@@ -5,9 +5,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use globset::{GlobSet, GlobSetBuilder};
+use serde::{Deserialize, Serialize};
 
 use avfs_types::glob;
 use avfs_types::path::TreePath;
+use avfs_vault::set_ids::SetIds;
 
 use crate::apply::error::ApplyError;
 
@@ -17,13 +19,47 @@ use crate::apply::error::ApplyError;
 pub struct Filter {
     include: Option<GlobSet>,
     exclude: GlobSet,
+    patterns: [Vec<String>; 2],
+}
+
+/// What an application was to write, as its record keeps it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Choice {
+    include: Vec<String>,
+    exclude: Vec<String>,
+    keep_setid: bool,
+}
+
+impl Choice {
+    pub fn read(text: &str) -> Result<Self, ApplyError> {
+        serde_json::from_str(text).map_err(|_| ApplyError::Unreadable)
+    }
+
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    pub fn filter(&self) -> Result<Filter, ApplyError> {
+        Filter::new(&self.include, &self.exclude)
+    }
+
+    pub fn set_ids(&self) -> SetIds {
+        if self.keep_setid { SetIds::Kept } else { SetIds::Stripped }
+    }
 }
 
 impl Filter {
     /// Without `include` everything is asked for.
     pub fn new(include: &[String], exclude: &[String]) -> Result<Self, ApplyError> {
+        let patterns = [include.to_vec(), exclude.to_vec()];
         let include = if include.is_empty() { None } else { Some(set(include)?) };
-        Ok(Self { include, exclude: set(exclude)? })
+        Ok(Self { include, exclude: set(exclude)?, patterns })
+    }
+
+    pub(super) fn choice(&self, set_ids: SetIds) -> Choice {
+        let [include, exclude] = self.patterns.clone();
+        Choice { include, exclude, keep_setid: set_ids == SetIds::Kept }
     }
 
     #[must_use]

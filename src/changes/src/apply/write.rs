@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, AtFlags};
+
 use avfs_hostfs::beneath::{DIR, READ};
 use avfs_hostfs::make::{Over, Umask};
 use avfs_hostfs::remove::{remove_empty_dir, remove_file};
@@ -56,10 +58,15 @@ pub fn carry_out(
     }
     drop(stage);
     let mut kept = Vec::new();
+    let closed = open_up(host, tasks)?;
     for task in tasks.iter().rev() {
         if !remove(host, task)? {
             kept.push(task.path().clone());
         }
+    }
+    for (path, mode) in closed.iter().filter(|(path, _)| kept.contains(path)) {
+        let fd = host.open_dir(path).map_err(ApplyError::io("finish", path))?;
+        make::set_mode(fd.as_fd(), *mode).map_err(ApplyError::io("finish", path))?;
     }
     // The deepest first, after every name in them has its place.
     tasks.iter().rev().try_for_each(|task| adjust(host, out, task))?;
@@ -266,6 +273,23 @@ impl Stage<'_> {
         }
         Ok(())
     }
+}
+
+/// Opens directories that go and that their owner may not write to; gives their modes.
+fn open_up(host: &Host<'_>, tasks: &[Task]) -> Result<Vec<(TreePath, u32)>> {
+    let mut closed = Vec::new();
+    for task in tasks {
+        let Task::Rmdir { path } = task else { continue };
+        let failed = || ApplyError::io("remove", path);
+        let fd = host.open_dir(path).map_err(failed())?;
+        let may = Access::WRITE_OK | Access::EXEC_OK;
+        if rustix::fs::accessat(&fd, ".", may, AtFlags::EACCESS).is_err() {
+            let mode = beneath::fstat(fd.as_fd()).map_err(failed())?.mode;
+            make::set_mode(fd.as_fd(), mode | 0o700).map_err(failed())?;
+            closed.push((path.clone(), mode));
+        }
+    }
+    Ok(closed)
 }
 
 /// False for a directory that still holds something.

@@ -10,8 +10,8 @@ use avfs_types::ids::{
 
 use super::{Backend, Durability, Guard, Reader, Result, Writer};
 use crate::backend::{
-    ApprovalRecord, AuditRecord, BackendError, BatchRecord, BlobRecord, CheckpointRecord, ForkRecord,
-    MemoRecord, ObjectKind, RecordingRecord, RunRecord, VersionRecord,
+    ApplicationRecord, ApprovalRecord, AuditRecord, BackendError, BatchRecord, BlobRecord, CheckpointRecord,
+    ForkRecord, MemoRecord, ObjectKind, RecordingRecord, RunRecord, VersionRecord,
 };
 
 /// Counts down with every write; the one that reaches zero fails, the ones after it succeed again.
@@ -200,6 +200,11 @@ impl Writer for FaultWriter<'_> {
     fn put_batch_run(&mut self, item: &BatchItem, run: &RunId) -> Result<()> {
         self.fuse.burn("put_batch_run")?;
         self.inner.put_batch_run(item, run)
+    }
+
+    fn put_application(&mut self, application: &ApplicationRecord) -> Result<i64> {
+        self.fuse.burn("put_application")?;
+        self.inner.put_application(application)
     }
 
     fn put_recording(&mut self, recording: &RecordingRecord) -> Result<()> {

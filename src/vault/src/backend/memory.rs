@@ -11,8 +11,8 @@ use avfs_types::ids::{
 
 use super::{Backend, Durability, Guard, Reader, Result, Writer};
 use crate::backend::{
-    ApprovalRecord, AuditRecord, BatchRecord, BlobRecord, CheckpointRecord, Codec, ForkRecord, Life,
-    MemoRecord, ObjectKind, RecordingRecord, RunRecord, Usage, VersionRecord,
+    ApplicationRecord, ApprovalRecord, AuditRecord, BatchRecord, BlobRecord, CheckpointRecord, Codec,
+    ForkRecord, Life, MemoRecord, ObjectKind, RecordingRecord, RunRecord, Usage, VersionRecord,
 };
 
 /// A store that lives in memory only and is gone when it is dropped. For tests, and as a model of
@@ -36,6 +36,7 @@ struct State {
     runs: Vec<RunRecord>,
     approvals: Vec<ApprovalRecord>,
     recordings: Vec<RecordingRecord>,
+    applications: Vec<ApplicationRecord>,
     batches: Vec<BatchRecord>,
     batch_runs: Vec<(BatchItem, RunId)>,
     memos: Vec<MemoRecord>,
@@ -183,6 +184,14 @@ impl Reader for State {
     fn runs_of_fork_after(&self, fork: &ForkName, after: i64, limit: usize) -> Result<Vec<RunRecord>> {
         let of_fork = self.runs.iter().filter(|run| run.seq > after && run.fork == *fork);
         Ok(of_fork.take(limit).cloned().collect())
+    }
+
+    fn applications_of_fork(&self, fork: &ForkName) -> Result<Vec<ApplicationRecord>> {
+        Ok(self.applications.iter().rev().filter(|of| of.fork == *fork).cloned().collect())
+    }
+
+    fn applications_after(&self, at: Timestamp) -> Result<Vec<ApplicationRecord>> {
+        Ok(self.applications.iter().rev().filter(|of| of.expires_at > at).cloned().collect())
     }
 
     fn recordings(&self) -> Result<Vec<RecordingRecord>> {
@@ -412,6 +421,18 @@ impl Writer for MemoryWriter<'_> {
     fn put_batch_run(&mut self, item: &BatchItem, run: &RunId) -> Result<()> {
         self.work.batch_runs.push((item.clone(), run.clone()));
         Ok(())
+    }
+
+    fn put_application(&mut self, application: &ApplicationRecord) -> Result<i64> {
+        match self.work.applications.iter_mut().find(|known| known.seq == application.seq) {
+            Some(known) => *known = application.clone(),
+            None => {
+                let seq = self.work.applications.last().map_or(1, |last| last.seq + 1);
+                self.work.applications.push(ApplicationRecord { seq, ..application.clone() });
+                return Ok(seq);
+            }
+        }
+        Ok(application.seq)
     }
 
     fn put_recording(&mut self, recording: &RecordingRecord) -> Result<()> {

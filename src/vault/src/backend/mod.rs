@@ -10,11 +10,13 @@ pub mod memory;
 mod record;
 pub mod sqlite;
 
-pub use avfs_types::ids::BatchItem;
+pub use avfs_types::clock::Timestamp;
+use avfs_types::ids::BatchItem;
 pub use error::BackendError;
 pub use record::{
-    ApprovalRecord, ApprovalState, AuditRecord, BatchRecord, BlobRecord, CheckpointRecord, Codec, ForkRecord,
-    Life, MemoRecord, ObjectKind, RecordingRecord, RunRecord, RunState, Usage, VersionRecord,
+    ApplicationRecord, ApprovalRecord, ApprovalState, AuditRecord, BatchRecord, BlobRecord, CheckpointRecord,
+    Codec, ForkRecord, Life, MemoRecord, ObjectKind, RecordingRecord, RunRecord, RunState, Usage,
+    VersionRecord,
 };
 
 use avfs_types::ids::{
@@ -128,6 +130,10 @@ pub trait Reader {
     /// As [`Reader::runs_after`], those of one fork.
     fn runs_of_fork_after(&self, fork: &ForkName, after: i64, limit: usize) -> Result<Vec<RunRecord>>;
 
+    /// What was written to the bound directory of a fork's changes, newest first.
+    fn applications_of_fork(&self, fork: &ForkName) -> Result<Vec<ApplicationRecord>>;
+    /// Applications that expire after a moment, newest first.
+    fn applications_after(&self, at: Timestamp) -> Result<Vec<ApplicationRecord>>;
     /// Every recording, oldest first.
     fn recordings(&self) -> Result<Vec<RecordingRecord>>;
 
@@ -212,6 +218,8 @@ pub trait Writer {
     fn put_batch(&mut self, batch: &BatchRecord) -> Result<()>;
     /// Notes that a run was made for an item.
     fn put_batch_run(&mut self, item: &BatchItem, run: &RunId) -> Result<()>;
+    /// Keeps an application, a new one where its number is 0; gives its number.
+    fn put_application(&mut self, application: &ApplicationRecord) -> Result<i64>;
     /// Keeps a recording; one with the same name is replaced and keeps its place.
     fn put_recording(&mut self, recording: &RecordingRecord) -> Result<()>;
     /// Removes a recording; the runs stay.

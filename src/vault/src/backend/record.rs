@@ -5,6 +5,7 @@ use avfs_types::ids::{
     ApprovalId, AuditDigest, BatchId, BlobId, CheckpointName, ContentId, DIGEST_BYTES, ForkName, ListDigest,
     MemoKey, PartDigest, RecordingName, RequestDigest, RunId, TreeId, VersionId,
 };
+use avfs_types::path::TreePath;
 
 /// How a blob's data is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,6 +237,33 @@ pub struct RunRecord {
     pub decision: String,
     /// The result as JSON, which the vault does not look into.
     pub result: String,
+}
+
+/// Changes that were written to the bound directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApplicationRecord {
+    /// The order of applications, given by the store: 0 for one that is new.
+    pub seq: i64,
+    /// The fork whose changes they are.
+    pub fork: ForkName,
+    /// The runs that made them.
+    pub runs: Vec<RunId>,
+    /// The version they are changes of.
+    pub before: VersionId,
+    /// The version with all of them.
+    pub after: VersionId,
+    /// Which of them were to be written, as JSON, which the vault does not look into.
+    pub choice: String,
+    /// Paths of those that the directory had already.
+    pub already: Vec<TreePath>,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// When everything was written; `None` if it was interrupted.
+    pub ended_at: Option<Timestamp>,
+    /// When it was taken out of the directory again.
+    pub undone_at: Option<Timestamp>,
+    /// Until then the versions are kept.
+    pub expires_at: Timestamp,
 }
 
 /// A list of commands that was begun.

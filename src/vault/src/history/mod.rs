@@ -1,5 +1,6 @@
 //! What is recorded about versions: forks, checkpoints, runs, approvals, the audit log.
 
+pub mod application;
 pub mod approval;
 pub mod audit;
 pub mod audit_query;

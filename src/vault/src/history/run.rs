@@ -195,23 +195,6 @@ impl Vault {
     pub fn runs_of_fork(&self, fork: &ForkName, before: i64, limit: usize) -> Result<Vec<RunRecord>> {
         Ok(self.read()?.runs_of_fork(fork, before, limit)?)
     }
-
-    /// Writes into the journal that the changes of these runs are in the bound directory now.
-    pub fn mark_applied(&self, subject: &ForkName, runs: &[RunId], detail: &str) -> Result<()> {
-        self.transact(|transaction| {
-            let now = transaction.now();
-            let mut names = Vec::new();
-            for id in runs {
-                let found = transaction.view().run(id)?;
-                let run = found.ok_or_else(|| VaultError::NoRun { id: RunPrefix::from(id) })?;
-                transaction.writer.put_run(&RunRecord { applied_at: Some(now), ..run })?;
-                names.push(format!("run={id} "));
-            }
-            let detail = format!("{}{detail}", names.concat());
-            let (action, subject) = ("run.apply", subject.as_str());
-            transaction.record(&Event { action, subject, before: None, after: None, detail: &detail })
-        })
-    }
 }
 
 /// Runs that are looked at for `last~N`.

@@ -2,38 +2,80 @@
 
 use clap::Args;
 
-use avfs_types::ids::ForkName;
+use avfs_types::ids::{ForkName, RunPrefix};
+use avfs_vault::application::{InDirectory, in_directory};
+use avfs_vault::backend::{Life, RunRecord};
+use avfs_vault::discard::ChangesOf;
+use avfs_vault::run::last_change;
+use avfs_vault::{Vault, VaultError};
 
-use crate::commands::edited;
+use crate::commands::runs::command_text;
+use crate::commands::{edited, unapply};
 use crate::context::CommandContext;
 use crate::error::EdgeError;
-use crate::ui::Outcome;
+use crate::ui::{Failure, Outcome};
+use crate::view::first_line;
 
 /// Take back the last run of a fork, or its last version if no run made that
 ///
 /// A new version that equals the one before is added, and says what it undid: nothing is rewritten. `avfs undo` once
 /// more goes another step back, to where the fork began at most, and `avfs redo` comes forward again. A run, an import
-/// or an edit after an undo ends what can be redone. The files of the bound directory stay as they are: what was applied
-/// there is taken back by `avfs undo FORK` and then `avfs apply FORK`; on main the next import brings them back.
+/// or an edit after an undo ends what can be redone. The files of the bound directory stay as they are.
+///
+/// Without FORK it is about the newest run that changed something: on a fork with a name it goes a step back there;
+/// what was applied is taken out of the directory, as `avfs unapply` does.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs undo
   avfs undo experiment
-  avfs undo experiment && avfs apply experiment
   avfs undo experiment && avfs redo experiment")]
 pub struct UndoArgs {
-    /// The fork that goes a step back
-    #[arg(value_name = "FORK", default_value = "main")]
-    fork: ForkName,
+    /// The fork that goes a step back [default: that of the newest run, else main]
+    #[arg(value_name = "FORK")]
+    fork: Option<ForkName>,
 }
 
 pub fn run(ctx: &CommandContext, args: &UndoArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let undone = vault.undo(&args.fork).map_err(EdgeError::of_old_fork)?;
-    let result = avfs_present::undo(&args.fork, &undone);
-    if args.fork == ForkName::main() && undone.committed.changed() {
+    let fork = match &args.fork {
+        Some(fork) => fork.clone(),
+        None => match last_change(&*vault.read()?)? {
+            None => ForkName::main(),
+            Some(run) => match meant(&vault, &run)? {
+                Meant::Fork(fork) => {
+                    ctx.ui.note(format_args!("run {}: {}", run.id, first_line(&command_text(&run))));
+                    fork
+                }
+                Meant::Directory => {
+                    let what = ChangesOf::Run(RunPrefix::from(&run.id));
+                    return unapply::take_back(ctx, &ctx.ui.of_kind("unapply"), Some(&what), false);
+                }
+            },
+        },
+    };
+    let undone = vault.undo(&fork).map_err(EdgeError::of_old_fork)?;
+    let result = avfs_present::undo(&fork, &undone);
+    if fork == ForkName::main() && undone.committed.changed() {
         ctx.ui.note(format_args!("note: the files of the directory stay as they are"));
     }
-    ctx.ui.answer(&result, |out| edited::show(out, &args.fork, &undone.committed))
+    ctx.ui.answer(&result, |out| edited::show(out, &fork, &undone.committed))
+}
+
+/// What the newest run is taken back in.
+enum Meant {
+    Fork(ForkName),
+    Directory,
+}
+
+fn meant(vault: &Vault, run: &RunRecord) -> Result<Meant, Failure> {
+    match vault.fork(&run.fork) {
+        Ok(fork) if fork.life == Life::Persistent => return Ok(Meant::Fork(fork.name)),
+        Ok(_) | Err(VaultError::NoFork { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match in_directory(&*vault.read()?, run)? {
+        Some(InDirectory::Applied | InDirectory::Partly) => Ok(Meant::Directory),
+        Some(InDirectory::Unapplied) | None => Err(EdgeError::NotKept { run: run.id.clone() }.into()),
+    }
 }

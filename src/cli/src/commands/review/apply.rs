@@ -7,6 +7,7 @@ use clap::Args;
 use avfs_changes::{
     Applied, ApplyError, ApplyOptions, ChangeSummary, Filter, Subject, apply, called_out, changes_to_apply,
 };
+use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::require_bound_dir;
 use avfs_types::path::TreePath;
 use avfs_vault::diff::ChangeKind;
@@ -76,10 +77,11 @@ pub fn run(ctx: &CommandContext, args: &ApplyArgs) -> Outcome {
     for one in &runs_on_host {
         ctx.ui.note(format_args!("{one}"));
     }
+    let keep_seconds = ConfigTexts::read(&ctx.around, Some(&dir))?.merged()?.fork_expires.value.0;
     let outcome = {
         let progress = Progress::interruptible("applying")?;
         let set_ids = if args.keep_setid { SetIds::Kept } else { SetIds::Stripped };
-        let options = ApplyOptions { filter: &filter, set_ids, trial, meter: &progress.meter };
+        let options = ApplyOptions { filter: &filter, keep_seconds, set_ids, trial, meter: &progress.meter };
         apply(&vault, &subject, &dir, &options)
     };
     let result = avfs_present::apply(&subject, &dir, args.dry_run, &runs_on_host);
@@ -138,7 +140,11 @@ fn show(
     }
     show_left_out(out, applied)?;
     let word = if args.dry_run { "would be applied to" } else { "applied to" };
-    out.line(format_args!("{word} {}", dir.display()))
+    out.line(format_args!("{word} {}", dir.display()))?;
+    match args.dry_run {
+        true => Ok(()),
+        false => out.line(format_args!("take it back with: avfs unapply")),
+    }
 }
 
 /// Files that are written without bits that would take effect on the host.

@@ -5,3 +5,4 @@ pub mod diff;
 pub mod discard;
 pub mod patch;
 pub mod status;
+pub mod unapply;

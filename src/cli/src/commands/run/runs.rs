@@ -8,9 +8,12 @@ use serde_json::Value;
 use avfs_changes::{ChangeSummary, Shown};
 use avfs_engine::journal::journal_value;
 use avfs_engine::{LocateError, RunLife, ScratchDir, Unsettled};
+use avfs_present::in_directory;
 use avfs_types::diagnose::shell_word;
 use avfs_types::ids::{ForkName, RunPrefix, VersionId};
 use avfs_types::show_bytes_size;
+use avfs_vault::application;
+use avfs_vault::application::InDirectory;
 use avfs_vault::backend::{Reader, RunRecord, RunState};
 use avfs_vault::tree::Pages;
 use avfs_vault::version::root_of;
@@ -87,16 +90,23 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     if more {
         ctx.ui.note(format_args!("note: there are older runs; see more with: --limit N"));
     }
+    let reader = vault.read()?;
+    let states =
+        runs.iter().map(|run| application::in_directory(&*reader, run)).collect::<Result<Vec<_>, _>>()?;
     let result = RunsList {
         unsettled: unsettled.iter().map(avfs_present::unsettled_run).collect(),
-        runs: runs.iter().map(avfs_present::run).collect(),
+        runs: runs
+            .iter()
+            .zip(&states)
+            .map(|(run, state)| in_directory(avfs_present::run(run), *state))
+            .collect(),
         more,
     };
     ctx.ui.answer(&result, |out| {
         for run in &unsettled {
             show_unsettled(out, run)?;
         }
-        runs.iter().try_for_each(|run| show_line(out, run))
+        runs.iter().zip(&states).try_for_each(|(run, state)| show_line(out, run, *state))
     })
 }
 
@@ -146,13 +156,15 @@ fn newest(vault: &Vault, args: &ListArgs) -> Result<(Vec<RunRecord>, bool), Fail
     Ok((runs, more))
 }
 
-fn show_line(out: &mut Out, run: &RunRecord) -> Result<(), Failure> {
+fn show_line(out: &mut Out, run: &RunRecord, state: Option<InDirectory>) -> Result<(), Failure> {
     let (id, fork) = (out.paint(Tone::Id, &run.id), out.paint(Tone::Name, &run.fork));
     let cached = avfs_present::cache_use_of_run(run).is_some_and(|cache| cache.cached_from.is_some());
     let cached = if cached { "  (cached)" } else { "" };
-    let marks = match (run.applied_at, run.discarded_at, run.version_after) {
+    let marks = match (state, run.discarded_at, run.version_after) {
         (_, Some(_), _) => "  (discarded)",
-        (Some(_), None, _) => "  (applied)",
+        (Some(InDirectory::Applied), None, _) => "  (applied)",
+        (Some(InDirectory::Partly), None, _) => "  (partly applied)",
+        (Some(InDirectory::Unapplied), None, _) => "  (unapplied)",
         (None, None, None) if run.state == RunState::Completed => "  (no changes)",
         (None, None, _) => "",
     };
@@ -212,7 +224,8 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
             avfs_present::change_totals(&summary.counts),
         )
     });
-    let result = avfs_present::run_shown(&run, told);
+    let mut result = avfs_present::run_shown(&run, told);
+    result.run = in_directory(result.run, application::in_directory(&*reader, &run)?);
     ctx.ui.answer(&result, |out| {
         show_record(out, &run)?;
         for (name, text) in asked_for(&result.request).into_iter().skip(1) {

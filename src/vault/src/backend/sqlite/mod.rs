@@ -4,6 +4,7 @@
 //! after both are given back one fdatasync of the log, so that writers that come together share the disk's
 //! time. Only then is the commit acknowledged. Moving the log into the file never happens inside a commit.
 
+mod applications;
 mod approvals;
 mod batches;
 mod connect;

@@ -13,8 +13,9 @@ use avfs_types::ids::{
 
 use super::{Conn, SqliteBackend};
 use crate::backend::{
-    ApprovalRecord, AuditRecord, BackendError, BatchRecord, BlobRecord, CheckpointRecord, Codec, ForkRecord,
-    Life, MemoRecord, ObjectKind, Reader, RecordingRecord, Result, RunRecord, Usage, VersionRecord,
+    ApplicationRecord, ApprovalRecord, AuditRecord, BackendError, BatchRecord, BlobRecord, CheckpointRecord,
+    Codec, ForkRecord, Life, MemoRecord, ObjectKind, Reader, RecordingRecord, Result, RunRecord, Usage,
+    VersionRecord,
 };
 
 /// A connection inside a transaction: reading, or the reading half of a writer.
@@ -304,6 +305,14 @@ impl Reader for Session<'_> {
 
     fn runs_of_fork_after(&self, fork: &ForkName, after: i64, at_most: usize) -> Result<Vec<RunRecord>> {
         self.runs_of_since(fork, after, at_most)
+    }
+
+    fn applications_of_fork(&self, fork: &ForkName) -> Result<Vec<ApplicationRecord>> {
+        self.applications_of(fork)
+    }
+
+    fn applications_after(&self, at: Timestamp) -> Result<Vec<ApplicationRecord>> {
+        self.applications_since(at)
     }
 
     fn recordings(&self) -> Result<Vec<RecordingRecord>> {

@@ -7,17 +7,20 @@ use rusqlite::types::ValueRef;
 pub(crate) const APPLICATION_ID: i64 = 0x6176_6673;
 
 /// One step for each format: `MIGRATIONS[n]` makes format n + 1 out of format n.
-const MIGRATIONS: &[&[&str]] = &[&[FORMAT_1], &[FORMAT_2], &[FORMAT_3], FORMAT_4];
+const MIGRATIONS: &[&[&str]] =
+    &[&[FORMAT_1], &[FORMAT_2], &[FORMAT_3], FORMAT_4, &[super::applications::TABLE]];
 
 /// The format this avfs writes, kept in `user_version`.
-pub const FORMAT: i64 = 4;
+pub const FORMAT: i64 = 5;
 const _: () = assert!(MIGRATIONS.len() as i64 == FORMAT);
 /// The oldest format that can be read as it is, where the file cannot be written and so not be migrated.
 pub(crate) const READABLE: i64 = 1;
-/// The first format with a journal, with approvals, and with recordings, batches and remembered results.
+/// The first format with a journal, with approvals, with recordings, batches and remembered results, and with
+/// applications.
 pub(crate) const JOURNALED: i64 = 2;
 pub(crate) const APPROVED: i64 = 3;
 pub(crate) const RECORDED: i64 = 4;
+pub(crate) const APPLIED: i64 = 5;
 
 // A CHECK with IN and more than two values makes SQLite build a table of them for every row that is written, which
 // takes two thirds as long as the row itself: the tables that every run writes compare instead.

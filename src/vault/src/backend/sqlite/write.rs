@@ -12,10 +12,11 @@ use avfs_types::ids::{
 use avfs_types::pause;
 
 use super::read::{Session, run};
-use super::{SqliteBackend, approvals, batches, maintain, memos, pack, recordings, runs};
+use super::{SqliteBackend, applications, approvals, batches, maintain, memos, pack, recordings, runs};
 use crate::backend::{
-    ApprovalRecord, AuditRecord, BatchRecord, BlobRecord, CheckpointRecord, Durability, ForkRecord, Life,
-    MemoRecord, ObjectKind, Reader, RecordingRecord, Result, RunRecord, VersionRecord, Writer,
+    ApplicationRecord, ApprovalRecord, AuditRecord, BatchRecord, BlobRecord, CheckpointRecord, Durability,
+    ForkRecord, Life, MemoRecord, ObjectKind, Reader, RecordingRecord, Result, RunRecord, VersionRecord,
+    Writer,
 };
 
 const SET_META: &str =
@@ -65,6 +66,11 @@ impl<'a> SqliteWriter<'a> {
         let connection = &self.session.conn()?.sql;
         let run = || connection.prepare_cached(sql)?.execute(params);
         run().map_err(|error| self.session.backend.translate(error))
+    }
+
+    /// The number of the row that was inserted last.
+    fn last_row(&mut self) -> Result<i64> {
+        Ok(self.session.conn()?.sql.last_insert_rowid())
     }
 }
 
@@ -209,6 +215,17 @@ impl Writer for SqliteWriter<'_> {
     fn put_batch_run(&mut self, item: &BatchItem, run: &RunId) -> Result<()> {
         let number = i64::try_from(item.number).unwrap_or(i64::MAX);
         self.execute(batches::PUT_RUN, (item.batch.as_str(), number, run.as_str())).map(drop)
+    }
+
+    fn put_application(&mut self, application: &ApplicationRecord) -> Result<i64> {
+        let mut values = applications::values(application);
+        if application.seq == 0 {
+            self.execute(applications::INSERT, rusqlite::params_from_iter(values))?;
+            return self.last_row();
+        }
+        values.push(application.seq.into());
+        self.execute(applications::UPDATE, rusqlite::params_from_iter(values))?;
+        Ok(application.seq)
     }
 
     fn put_recording(&mut self, recording: &RecordingRecord) -> Result<()> {

@@ -1,0 +1,144 @@
+//! Takes what was applied out of the host directory again: exactly what was written, and only if it is still there.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use avfs_types::clock::Timestamp;
+use avfs_types::ids::{ForkName, LinkId, RunPrefix};
+use avfs_types::path::TreePath;
+use avfs_vault::application::applications_of_run;
+use avfs_vault::backend::{ApplicationRecord, Reader, RunRecord};
+use avfs_vault::diff::{Change, diff};
+use avfs_vault::discard::ChangesOf;
+use avfs_vault::gc::Trial;
+use avfs_vault::meter::Meter;
+use avfs_vault::run::Runs;
+use avfs_vault::version::root_of;
+use avfs_vault::write_out::{FreshPages, OverlayNames, WriteOut};
+use avfs_vault::{Vault, VaultError, require_version};
+
+use super::select::Choice;
+use super::{Applied, ApplyError, chosen, host, plan, write};
+
+/// What was written of a run's changes and not taken back: applications between the same two versions, newest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    pub applications: Vec<ApplicationRecord>,
+}
+
+impl Standing {
+    /// Everything that stands of a run, newest first. An application of several runs is taken back as a whole.
+    pub fn of_run(reader: &dyn Reader, run: &RunRecord) -> Result<Vec<Self>, ApplyError> {
+        let mut all = applications_of_run(reader, run)?;
+        if let (true, Some(at), Some(before), Some(after)) =
+            (all.is_empty(), run.applied_at, run.version_before, run.version_after)
+        {
+            // From before applications were recorded.
+            all.push(ApplicationRecord {
+                seq: 0,
+                fork: run.fork.clone(),
+                runs: vec![run.id.clone()],
+                before,
+                after,
+                choice: Choice::default().text(),
+                already: Vec::new(),
+                started_at: at,
+                ended_at: Some(at),
+                undone_at: None,
+                expires_at: at,
+            });
+        }
+        if all.is_empty() {
+            return Err(ApplyError::NotApplied { what: format!("run {}", run.id) });
+        }
+        Ok(Self::grouped(all))
+    }
+
+    /// Everything that stands of a fork, newest first.
+    pub fn of_fork(reader: &dyn Reader, fork: &ForkName) -> Result<Vec<Self>, ApplyError> {
+        let mut all = reader.applications_of_fork(fork).map_err(VaultError::from)?;
+        all.retain(ApplicationRecord::stands);
+        if all.is_empty() {
+            return Err(ApplyError::NotApplied { what: format!("fork {fork}") });
+        }
+        Ok(Self::grouped(all))
+    }
+
+    fn grouped(all: Vec<ApplicationRecord>) -> Vec<Self> {
+        let mut groups: Vec<Self> = Vec::new();
+        for of in all {
+            let ends = |group: &Self| (group.applications[0].before, group.applications[0].after);
+            match groups.iter_mut().find(|group| ends(group) == (of.before, of.after)) {
+                Some(group) => group.applications.push(of),
+                None => groups.push(Self { applications: vec![of] }),
+            }
+        }
+        groups
+    }
+
+    /// Whose changes were applied last and stand.
+    pub fn newest(reader: &dyn Reader) -> Result<ChangesOf, ApplyError> {
+        let all = reader.applications_after(Timestamp(i64::MIN)).map_err(VaultError::from)?;
+        if let Some(of) = all.into_iter().find(ApplicationRecord::stands) {
+            let run = of.runs.first().map(|run| ChangesOf::Run(RunPrefix::from(run)));
+            return Ok(run.unwrap_or(ChangesOf::Fork(of.fork)));
+        }
+        let applied =
+            |run: &Result<RunRecord, VaultError>| run.as_ref().map_or(true, |run| run.applied_at.is_some());
+        let run = Runs::new(reader).find(applied).transpose()?.ok_or(ApplyError::NothingApplied)?;
+        Ok(ChangesOf::Run(RunPrefix::from(&run.id)))
+    }
+}
+
+/// Takes it out of `dir` and records that, unless it is a trial.
+pub fn unapply(
+    vault: &Vault,
+    standing: &Standing,
+    dir: &Path,
+    trial: Trial,
+    meter: &Meter,
+) -> Result<Applied, ApplyError> {
+    let _pin = vault.backend().pin().map_err(VaultError::from)?;
+    let pages = FreshPages::new(vault);
+    let reader = vault.read()?;
+    let newest = &standing.applications[0];
+    let root = |id| -> Result<_, VaultError> { root_of(&require_version(&*reader, id)?) };
+    let (before, after) = (root(&newest.before)?, root(&newest.after)?);
+    let forward = diff(&pages, &before, &after)?;
+    let mut written: HashSet<TreePath> = HashSet::new();
+    for of in &standing.applications {
+        let (changes, _) = chosen(forward.clone(), &Choice::read(&of.choice)?.filter()?);
+        let already: HashSet<&TreePath> = of.already.iter().collect();
+        let own = changes.into_iter().map(|change| change.path).filter(|path| !already.contains(path));
+        written.extend(own);
+    }
+    with_linked(&forward, &mut written);
+    let mut changes = diff(&pages, &after, &before)?;
+    changes.retain(|change| written.contains(&change.path));
+    let set_ids = Choice::read(&newest.choice)?.set_ids();
+    let out = WriteOut { vault, overlay_names: OverlayNames::Plain, set_ids, meter, unwritten: None };
+    let host = host::Host::open(dir, &out)?;
+    let plan = plan::make(&host, &pages, &changes, None).map_err(since)?;
+    let mut taken = Applied { already: plan.already, changes, ..Applied::default() };
+    if trial == Trial::DryRun {
+        return Ok(taken);
+    }
+    taken.kept_dirs = write::carry_out(&host, &out, dir, plan, &written).map_err(since)?;
+    vault.undo_applications(&standing.applications, &format!("paths={}", taken.changes.len()))?;
+    Ok(taken)
+}
+
+/// Names that were one file are made one again together, also those whose content stayed as it was.
+fn with_linked(forward: &[Change], written: &mut HashSet<TreePath>) {
+    let link = |change: &Change| change.before.as_ref().and_then(|side| side.node.link());
+    let links: HashSet<LinkId> =
+        forward.iter().filter(|change| written.contains(&change.path)).filter_map(link).collect();
+    let linked = forward.iter().filter(|change| link(change).is_some_and(|link| links.contains(&link)));
+    written.extend(linked.map(|change| change.path.clone()));
+}
+
+/// A conflict means something else here.
+fn since(error: ApplyError) -> ApplyError {
+    let ApplyError::Conflict { dir, conflicts } = error else { return error };
+    ApplyError::ChangedSince { dir, conflicts }
+}

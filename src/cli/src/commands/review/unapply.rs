@@ -1,0 +1,122 @@
+//! `avfs unapply`
+
+use clap::Args;
+
+use avfs_changes::{Applied, ApplyError, ChangeSummary, Standing, unapply};
+use avfs_engine::require_bound_dir;
+use avfs_types::ids::RunId;
+use avfs_vault::diff::ChangeKind;
+use avfs_vault::discard::ChangesOf;
+use avfs_vault::gc::Trial;
+use avfs_wire::{ErrorBody, Unapply};
+
+use crate::commands::patch;
+use crate::commands::runs::command_text;
+use crate::context::CommandContext;
+use crate::progress::Progress;
+use crate::ui::{Format, Outcome, Tone, Ui};
+use crate::view::first_line;
+
+/// Take what was applied out of the bound directory again
+///
+/// Exactly what `avfs apply` or a run with --apply wrote is taken back, also where only a part was applied or where it
+/// was done in several steps. If one of those paths was changed since, nothing is touched and all such paths are named.
+/// The run and its version stay: `avfs apply` writes the changes once more. What was applied can be taken back for as
+/// long as fork.expires says, 7 days by default.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs unapply
+  avfs unapply last --dry-run
+  avfs unapply 3f9a && avfs apply 3f9a --exclude '*.lock'")]
+pub struct UnapplyArgs {
+    /// The run: its ID, last or last~N; or the fork [default: what was applied last]
+    #[arg(value_name = "FORK|RUN")]
+    what: Option<ChangesOf>,
+    /// Only compare, and tell what would be taken out
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub fn run(ctx: &CommandContext, args: &UnapplyArgs) -> Outcome {
+    take_back(ctx, &ctx.ui, args.what.as_ref(), args.dry_run)
+}
+
+/// Takes back what was applied, and answers as this verb does.
+pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_run: bool) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let dir = require_bound_dir(&vault)?;
+    let reader = vault.read()?;
+    let what = match what {
+        Some(what) => what.meant(&*reader)?,
+        None => Standing::newest(&*reader)?,
+    };
+    let (groups, again) = match &what {
+        ChangesOf::Fork(name) => (Standing::of_fork(&*reader, name)?, name.to_string()),
+        ChangesOf::Run(prefix) => {
+            let run = vault.run(prefix)?;
+            let groups = Standing::of_run(&*reader, &run)?;
+            ui.note(format_args!("run {}: {}", run.id, first_line(&command_text(&run))));
+            (groups, run.id.to_string())
+        }
+    };
+    drop(reader);
+    let trial = if dry_run { Trial::DryRun } else { Trial::Real };
+    let mut all = Applied::default();
+    let mut runs: Vec<RunId> = Vec::new();
+    let mut conflicts = None;
+    {
+        let progress = Progress::interruptible("taking back")?;
+        for group in &groups {
+            match unapply(&vault, group, &dir, trial, &progress.meter) {
+                Ok(taken) => {
+                    all.already += taken.already;
+                    all.changes.extend(taken.changes);
+                    all.kept_dirs.extend(taken.kept_dirs);
+                    runs.extend(group.applications.iter().flat_map(|of| of.runs.iter().cloned()));
+                }
+                Err(error @ ApplyError::ChangedSince { .. }) => {
+                    conflicts = Some(error);
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    runs.sort();
+    runs.dedup();
+    let told = all.changes.iter().filter(|change| change.kind != ChangeKind::Time).cloned().collect();
+    let summary = ChangeSummary::of(told);
+    let result = Unapply {
+        runs: runs.iter().map(ToString::to_string).collect(),
+        dir: dir.to_string_lossy().into_owned(),
+        dry_run,
+        changes: summary.changes.iter().map(avfs_present::change).collect(),
+        change_counts: avfs_present::change_totals(&summary.counts),
+        already: all.already,
+        kept_dirs: avfs_present::path_texts(&all.kept_dirs),
+        conflicts: match &conflicts {
+            Some(ApplyError::ChangedSince { conflicts, .. }) => avfs_present::conflicts(conflicts),
+            Some(_) | None => Vec::new(),
+        },
+    };
+    if let Some(error) = conflicts {
+        return match ui.format {
+            Format::Json => ui.answer_no(&result, &ErrorBody::of(&error), |_| Ok(())),
+            Format::Human => Err(error.into()),
+        };
+    }
+    ui.answer(&result, |out| {
+        patch::show_summary(out, &summary)?;
+        for kept in &all.kept_dirs {
+            let word = out.paint(Tone::Changed, "kept    ");
+            out.line(format_args!("{word}  {kept}/  (it holds files that are not versioned)"))?;
+        }
+        let word = if dry_run { "would be taken out of" } else { "taken out of" };
+        out.line(format_args!("{word} {}", dir.display()))?;
+        match dry_run {
+            true => Ok(()),
+            false => out.line(format_args!("apply it again with: avfs apply {again}")),
+        }
+    })
+}

@@ -1,0 +1,122 @@
+//! Applications: what was written to the bound directory, so that exactly that can be taken out again.
+//!
+//! An application is recorded before its first name changes. One that was interrupted is finished, or taken back, by
+//! the same record.
+
+use avfs_types::ids::{ForkName, RunId, RunPrefix};
+use avfs_types::words;
+
+use super::audit::Event;
+use crate::backend::{ApplicationRecord, Reader, RunRecord};
+use crate::{Result, Transaction, Vault, VaultError};
+
+words!(
+    /// What has become of a run's changes in the bound directory.
+    InDirectory, "state in the directory", {
+        /// All of them were written.
+        Applied = "applied",
+        /// Some of them were.
+        Partly = "partly_applied",
+        /// They were, and were taken out again.
+        Unapplied = "unapplied",
+    }
+);
+
+impl ApplicationRecord {
+    /// Whether what it wrote is still in the directory, as far as the vault knows.
+    #[must_use]
+    pub fn stands(&self) -> bool {
+        self.undone_at.is_none()
+    }
+}
+
+impl Vault {
+    /// Records what is about to be written. One of the same changes that did not come to its end is gone on with.
+    pub fn begin_application(&self, new: &ApplicationRecord) -> Result<ApplicationRecord> {
+        self.transact(|transaction| {
+            let known = transaction.view().applications_of_fork(&new.fork)?;
+            let same = |old: &ApplicationRecord| {
+                old.stands()
+                    && old.ended_at.is_none()
+                    && (&old.runs, &old.choice) == (&new.runs, &new.choice)
+                    && (old.before, old.after) == (new.before, new.after)
+            };
+            if let Some(old) = known.into_iter().find(same) {
+                return Ok(old);
+            }
+            let seq = transaction.writer.put_application(new)?;
+            record(transaction, "apply.begin", &new.fork, &new.runs, "")?;
+            Ok(ApplicationRecord { seq, ..new.clone() })
+        })
+    }
+
+    /// Writes down that an application has ended, and that the changes of these runs are in the directory now.
+    pub fn end_application(&self, of: &ApplicationRecord, whole: &[RunId], detail: &str) -> Result<()> {
+        self.transact(|transaction| {
+            let now = transaction.now();
+            transaction.writer.put_application(&ApplicationRecord { ended_at: Some(now), ..of.clone() })?;
+            for run in runs(transaction, whole)? {
+                transaction.writer.put_run(&RunRecord { applied_at: Some(now), ..run })?;
+            }
+            record(transaction, "run.apply", &of.fork, whole, detail)
+        })
+    }
+
+    /// Writes down that what these applications wrote is out of the directory again.
+    pub fn undo_applications(&self, all: &[ApplicationRecord], detail: &str) -> Result<()> {
+        self.transact(|transaction| {
+            let now = transaction.now();
+            for of in all {
+                transaction
+                    .writer
+                    .put_application(&ApplicationRecord { undone_at: Some(now), ..of.clone() })?;
+                for run in runs(transaction, &of.runs)? {
+                    transaction.writer.put_run(&RunRecord { applied_at: None, ..run })?;
+                }
+                record(transaction, "run.unapply", &of.fork, &of.runs, detail)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn runs(transaction: &mut Transaction<'_>, ids: &[RunId]) -> Result<Vec<RunRecord>> {
+    let view = transaction.view();
+    let found =
+        ids.iter().map(|id| view.run(id)?.ok_or_else(|| VaultError::NoRun { id: RunPrefix::from(id) }));
+    found.collect()
+}
+
+fn record(
+    transaction: &mut Transaction<'_>,
+    action: &'static str,
+    fork: &ForkName,
+    runs: &[RunId],
+    detail: &str,
+) -> Result<()> {
+    let names: String = runs.iter().map(|id| format!("run={id} ")).collect();
+    let detail = format!("{names}{detail}");
+    let subject = fork.as_str();
+    transaction.record(&Event { action, subject, before: None, after: None, detail: detail.trim_end() })
+}
+
+/// The applications of a run that stand, newest first.
+pub fn applications_of_run(reader: &dyn Reader, run: &RunRecord) -> Result<Vec<ApplicationRecord>> {
+    let mut all = reader.applications_of_fork(&run.fork)?;
+    all.retain(|of| of.stands() && of.runs.contains(&run.id));
+    Ok(all)
+}
+
+/// What has become of a run's changes in the bound directory; nothing if they never were written.
+pub fn in_directory(reader: &dyn Reader, run: &RunRecord) -> Result<Option<InDirectory>> {
+    if run.applied_at.is_some() {
+        return Ok(Some(InDirectory::Applied));
+    }
+    let all = reader.applications_of_fork(&run.fork)?;
+    let mut own = all.iter().filter(|of| of.runs.contains(&run.id)).peekable();
+    Ok(match (own.peek().is_some(), own.any(ApplicationRecord::stands)) {
+        (false, _) => None,
+        (true, true) => Some(InDirectory::Partly),
+        (true, false) => Some(InDirectory::Unapplied),
+    })
+}

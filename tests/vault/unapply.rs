@@ -1,0 +1,157 @@
+//! What was applied is taken out of the directory again: exactly that, and only where it is still as it was written.
+
+use std::fs;
+use std::path::Path;
+
+use avfs_changes::{Applied, ApplyError, Filter, Standing, unapply};
+use avfs_types::diagnose::Diagnose;
+use avfs_types::ids::RunPrefix;
+use avfs_vault::application::{InDirectory, in_directory};
+use avfs_vault::discard::ChangesOf;
+use avfs_vault::gc::Trial;
+use avfs_vault::meter::Meter;
+
+use crate::apply::{Stand, apply_with, change_everything, everything, put};
+use crate::apply_runs::land_run;
+use crate::runs;
+use crate::support::snapshot::assert_same;
+use crate::support::{fork, snapshot};
+
+fn filter(include: &[&str], exclude: &[&str]) -> Filter {
+    let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    Filter::new(&owned(include), &owned(exclude)).unwrap()
+}
+
+pub fn take_back(stand: &Stand) -> Result<Vec<Applied>, ApplyError> {
+    let groups = Standing::of_fork(&*stand.vault.read().unwrap(), &fork("side"))?;
+    let each = groups
+        .iter()
+        .map(|group| unapply(&stand.vault, group, &stand.host(), Trial::Real, &Meter::default()));
+    each.collect()
+}
+
+fn keep_original(stand: &Stand) -> std::path::PathBuf {
+    let original = stand.scratch.join("original");
+    let copied = std::process::Command::new("cp").arg("-a").arg(stand.host()).arg(&original).status();
+    assert!(copied.unwrap().success());
+    original
+}
+
+#[test]
+fn every_kind_of_change_is_taken_back_exactly() {
+    let stand = Stand::new(everything, change_everything);
+    let original = keep_original(&stand);
+    stand.apply().unwrap();
+    assert_same(&stand.copy(), &stand.host());
+    take_back(&stand).unwrap();
+    assert_same(&original, &stand.host());
+    // And once more in the other direction.
+    stand.apply().unwrap();
+    assert_same(&stand.copy(), &stand.host());
+    take_back(&stand).unwrap();
+    assert_same(&original, &stand.host());
+    assert_eq!(take_back(&stand).unwrap_err().code(), "unapply.nothing");
+}
+
+#[test]
+fn parts_that_were_applied_one_after_the_other_are_taken_back_together() {
+    let stand = Stand::new(everything, change_everything);
+    let original = keep_original(&stand);
+    let apply =
+        |filter: &Filter| apply_with(&stand.vault, "side", &stand.host(), filter, Trial::Real).unwrap();
+    assert!(apply(&filter(&["a"], &[])).left_out > 0);
+    let half = snapshot::take(&stand.host());
+    apply(&filter(&[], &["a"]));
+    assert_ne!(half.facts, snapshot::take(&stand.host()).facts);
+    take_back(&stand).unwrap();
+    assert_same(&original, &stand.host());
+}
+
+#[test]
+fn what_was_left_out_or_was_there_already_stays() {
+    let make = |dir: &Path| {
+        put(dir, "kept", "old\n");
+        put(dir, "both", "old\n");
+    };
+    let change = |dir: &Path| {
+        put(dir, "kept", "new\n");
+        put(dir, "both", "new\n");
+        put(dir, "left", "new\n");
+    };
+    let stand = Stand::new(make, change);
+    // Somebody had the same idea.
+    put(&stand.host(), "both", "new\n");
+    put(&stand.host(), "left", "mine\n");
+    apply_with(&stand.vault, "side", &stand.host(), &filter(&[], &["left"]), Trial::Real).unwrap();
+    take_back(&stand).unwrap();
+    let read = |path: &str| fs::read_to_string(stand.host().join(path)).unwrap();
+    assert_eq!(
+        (read("kept").as_str(), read("both").as_str(), read("left").as_str()),
+        ("old\n", "new\n", "mine\n")
+    );
+}
+
+#[test]
+fn what_was_changed_since_is_named_and_nothing_is_touched() {
+    let stand = Stand::new(everything, change_everything);
+    stand.apply().unwrap();
+    put(&stand.host(), "a/one", "my own work\n");
+    put(&stand.host(), "a/unversioned/file", "x");
+    let before = snapshot::take(&stand.host());
+    let refused = take_back(&stand).unwrap_err();
+    assert_eq!(refused.code(), "unapply.conflict", "{refused}");
+    let ApplyError::ChangedSince { conflicts, .. } = refused else { panic!("{refused:?}") };
+    assert!(conflicts.iter().any(|conflict| conflict.path.to_string() == "a/one"), "{conflicts:?}");
+    assert!(snapshot::differences(&before, &snapshot::take(&stand.host())).is_empty());
+}
+
+#[test]
+fn the_journal_tells_what_is_in_the_directory_and_versions_are_kept_for_it() {
+    let stand = Stand::new(everything, change_everything);
+    let original = keep_original(&stand);
+    let vault = &stand.vault;
+    land_run(&stand, vault.now());
+    let what = format!("run:{}", runs::run_id(1));
+    let run = || vault.run(&RunPrefix::from(&runs::run_id(1))).unwrap();
+    let state = || in_directory(&*vault.read().unwrap(), &run()).unwrap();
+    assert_eq!(state(), None);
+    apply_with(vault, &what, &stand.host(), &filter(&["a"], &[]), Trial::Real).unwrap();
+    assert_eq!(state(), Some(InDirectory::Partly));
+    apply_with(vault, &what, &stand.host(), &Filter::default(), Trial::Real).unwrap();
+    assert_eq!(state(), Some(InDirectory::Applied));
+    // Nothing but the application leads to the versions now.
+    vault.discard(&ChangesOf::Fork(fork("run-1"))).unwrap();
+    vault.delete_fork(&fork("side"), avfs_vault::fork::Deletion::Careful).unwrap();
+    vault.gc(&|_| {}).unwrap();
+    let groups = Standing::of_run(&*vault.read().unwrap(), &run()).unwrap();
+    for group in &groups {
+        unapply(vault, group, &stand.host(), Trial::Real, &Meter::default()).unwrap();
+    }
+    assert_same(&original, &stand.host());
+    assert_eq!(state(), Some(InDirectory::Unapplied));
+    assert!(run().applied_at.is_none());
+    assert_eq!(avfs_vault::audit::verify(&*vault.read().unwrap(), None).unwrap().problems, []);
+    vault.gc(&|_| {}).unwrap();
+    assert!(Standing::of_run(&*vault.read().unwrap(), &run()).is_err());
+}
+
+#[test]
+fn an_apply_that_was_interrupted_is_taken_back_as_far_as_it_came() {
+    let stand = Stand::new(
+        |dir| put(dir, "one", "old\n"),
+        |dir| {
+            put(dir, "one", "new\n");
+            put(dir, "two", "new\n");
+        },
+    );
+    let original = keep_original(&stand);
+    // Of what was begun, one name was changed.
+    apply_with(&stand.vault, "side", &stand.host(), &Filter::default(), Trial::Real).unwrap();
+    fs::remove_file(stand.host().join("two")).unwrap();
+    take_back(&stand).unwrap();
+    assert_eq!(
+        fs::read_to_string(original.join("one")).unwrap(),
+        fs::read_to_string(stand.host().join("one")).unwrap()
+    );
+    assert!(!stand.host().join("two").exists());
+}
