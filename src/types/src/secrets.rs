@@ -4,6 +4,7 @@
 //! text, hexadecimal, percent-encoded, with `\x` and `\u` escapes, as a string of JSON; in upper and lower case alike, since
 //! host names and hexadecimal digits have no case. Never shows a value: what is told is its name.
 
+use data_encoding::{BASE32_NOPAD, BASE64_NOPAD, BASE64URL_NOPAD, Encoding, HEXLOWER};
 use memchr::memmem::Finder;
 
 /// Shorter values would be found everywhere.
@@ -15,10 +16,6 @@ const ENCODED_BYTES_MAX: usize = 64 << 10;
 /// Content that is looked through at once.
 const WINDOW_BYTES: usize = 1 << 20;
 const SCRUBBED: &[u8] = b"[secret]";
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-const URL_DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-const DIGITS_32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 /// Where Base64 is broken into lines: by base64(1) and in mails, and in key files.
 const LINE_DIGITS: [usize; 2] = [76, 64];
 
@@ -208,20 +205,20 @@ fn forms(value: &[u8]) -> Vec<Vec<u8>> {
     if !(SEARCHED_BYTES_MIN..=ENCODED_BYTES_MAX).contains(&core.len()) {
         return forms;
     }
-    for digits in [DIGITS, URL_DIGITS] {
-        forms.extend((0..3).map(|ahead| in_digits(core, ahead, digits)));
-        let whole = in_digits(core, 0, digits);
+    for encoding in [&BASE64_NOPAD, &BASE64URL_NOPAD] {
+        forms.extend((0..3).map(|ahead| in_digits(core, ahead, encoding)));
+        let whole = in_digits(core, 0, encoding);
         forms.extend(LINE_DIGITS.map(|line| whole.chunks(line).collect::<Vec<_>>().join(&b'\n')));
     }
-    forms.extend((0..5).map(|ahead| in_digits(core, ahead, DIGITS_32)));
+    forms.extend((0..5).map(|ahead| in_digits(core, ahead, &BASE32_NOPAD)));
+    let hex = HEXLOWER.encode(core).into_bytes();
     let escaped = |mark: &[u8], stays: &dyn Fn(u8) -> bool| -> Vec<u8> {
-        let written =
-            |byte: &u8| if stays(*byte) { vec![*byte] } else { [mark, &hex_digits(*byte)].concat() };
-        core.iter().flat_map(written).collect()
+        let digits = core.iter().zip(hex.chunks(2));
+        digits.flat_map(|(byte, hex)| if stays(*byte) { vec![*byte] } else { [mark, hex].concat() }).collect()
     };
     let in_url = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     forms.extend([
-        escaped(b"", &|_| false),
+        hex.clone(),
         escaped(b"%", &|_| false),
         escaped(b"%", &in_url),
         // In a path slashes stay.
@@ -246,20 +243,11 @@ fn unicode_escapes(c: char) -> String {
 }
 
 /// The digits of Base64 or Base32 that stand for these bytes alone, with so many others ahead of them, and any behind.
-fn in_digits<const N: usize>(value: &[u8], ahead: usize, digits: &[u8; N]) -> Vec<u8> {
-    let width = N.ilog2() as usize;
+fn in_digits(value: &[u8], ahead: usize, encoding: &Encoding) -> Vec<u8> {
+    let width = encoding.bit_width();
     let bytes = [&[0; 4][..ahead], value].concat();
     let own = (ahead * 8).div_ceil(width)..bytes.len() * 8 / width;
-    let digit = |place: usize| {
-        let (at, bit) = (place * width / 8, place * width % 8);
-        let pair = u16::from_be_bytes([bytes[at], bytes.get(at + 1).copied().unwrap_or(0)]);
-        digits[usize::from(pair >> (16 - width - bit)) & (N - 1)]
-    };
-    own.map(digit).collect()
-}
-
-fn hex_digits(byte: u8) -> [u8; 2] {
-    [byte >> 4, byte & 15].map(|digit| HEX_DIGITS[usize::from(digit)])
+    encoding.encode(&bytes).as_bytes()[own].to_vec()
 }
 
 /// How much of the text's end is the beginning of a value.
@@ -302,22 +290,6 @@ mod tests {
         String::from_utf8(secrets.scrub(text.as_bytes().to_vec())).unwrap()
     }
 
-    /// Base64 or Base32 the long way.
-    fn plain_digits<const N: usize>(bytes: &[u8], digits: &[u8; N]) -> String {
-        let width = N.ilog2() as usize;
-        let mut bits = String::new();
-        bytes.iter().for_each(|byte| bits.push_str(&format!("{byte:08b}")));
-        let digits = bits.as_bytes().chunks(width).map(|group| {
-            let group = format!("{:0<width$}", std::str::from_utf8(group).unwrap());
-            char::from(digits[usize::from_str_radix(&group, 2).unwrap()])
-        });
-        digits.collect()
-    }
-
-    fn plain_base64(bytes: &[u8]) -> String {
-        plain_digits(bytes, DIGITS)
-    }
-
     #[test]
     fn values_are_taken_out_longest_first() {
         let secrets = secrets(&[("TOKEN", b"abcd"), ("AWS_KEY", b"abcd1234")]);
@@ -344,7 +316,6 @@ mod tests {
     #[test]
     fn encoded_values_are_found() {
         let secrets = secrets(&[("TOKEN", VALUE)]);
-        let url = |text: &str| text.replace('+', "-").replace('/', "_");
         for (name, text) in [
             ("hex", "733363723374 2f766131".replace(' ', "") + "75652b776974683f616c6c"),
             ("upper hex", "7333637233742F76613175652B776974683F616C6C".to_owned()),
@@ -355,13 +326,13 @@ mod tests {
             ("\\x", VALUE.iter().map(|byte| format!("\\x{byte:02X}")).collect()),
             ("\\u", VALUE.iter().map(|byte| format!("\\u{byte:04x}")).collect()),
             ("upper case", "S3CR3T/VA1UE+WITH?ALL".to_owned()),
-            ("base32", plain_digits(VALUE, DIGITS_32)),
-            ("lower base32", plain_digits(&[b"user:", VALUE, b"!"].concat(), DIGITS_32).to_lowercase()),
-            ("base64", plain_base64(VALUE)),
-            ("url base64", url(&plain_base64(VALUE))),
-            ("second byte", plain_base64(&[b":", VALUE, b"\n"].concat())),
-            ("third byte", plain_base64(&[b"u:", VALUE, b"@"].concat())),
-            ("url third byte", url(&plain_base64(&[b"u:", VALUE].concat()))),
+            ("base32", BASE32_NOPAD.encode(VALUE)),
+            ("lower base32", BASE32_NOPAD.encode(&[b"user:", VALUE, b"!"].concat()).to_lowercase()),
+            ("base64", BASE64_NOPAD.encode(VALUE)),
+            ("url base64", BASE64URL_NOPAD.encode(VALUE)),
+            ("second byte", BASE64_NOPAD.encode(&[b":", VALUE, b"\n"].concat())),
+            ("third byte", BASE64_NOPAD.encode(&[b"u:", VALUE, b"@"].concat())),
+            ("url third byte", BASE64URL_NOPAD.encode(&[b"u:", VALUE].concat())),
         ] {
             let text = format!("a {text} b");
             assert_eq!(secrets.held_by(text.as_bytes()), Some("TOKEN"), "{name}");
@@ -380,7 +351,7 @@ mod tests {
         let secrets = secrets(&[("KEY", key.as_bytes())]);
         let core = key.trim();
         let broken = |line: usize| {
-            let digits = plain_base64(core.as_bytes());
+            let digits = BASE64_NOPAD.encode(core.as_bytes());
             digits
                 .as_bytes()
                 .chunks(line)
@@ -454,7 +425,7 @@ mod tests {
             prop_assume!(value.trim_ascii().len() >= SEARCHED_BYTES_MIN);
             let secrets = secrets(&[("V", &value)]);
             let bytes = [before, value, after].concat();
-            for text in [plain_base64(&bytes), plain_digits(&bytes, DIGITS_32)] {
+            for text in [BASE64_NOPAD.encode(&bytes), BASE32_NOPAD.encode(&bytes)] {
                 prop_assert_eq!(secrets.held_by(text.as_bytes()), Some("V"));
             }
         }
