@@ -1,4 +1,7 @@
 //! Results as JUnit XML: what CI systems show as tests.
+//!
+//! Written by hand because quick-junit keeps the whole report in memory (320 MiB for 10,000 results with full output),
+//! drops the tabs of output and writes U+FFFE, which no XML reader takes.
 
 use std::io;
 use std::io::Write;
