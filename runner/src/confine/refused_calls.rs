@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use avfs_request::RefusedCall;
 use avfs_seccomp::{Answer, REFUSALS, STRICT_REFUSAL};
 
-use super::numbers::{CALLS, Row};
+use super::numbers::{name_on_aarch64, name_on_x86_64};
 use crate::sys::{Errno, receive_notification, refuse_notification};
 
 #[derive(Debug, Default)]
@@ -67,11 +67,8 @@ impl RefusedCalls {
 }
 
 fn name_of(number: i32) -> &'static str {
-    let here = |row: &&Row| {
-        let known = if cfg!(target_arch = "aarch64") { row.2 } else { row.1 };
-        known.map(i64::from) == Some(i64::from(number))
-    };
-    CALLS.iter().find(here).map_or("a call without a name", |row| row.0)
+    let name_here = if cfg!(target_arch = "aarch64") { name_on_aarch64 } else { name_on_x86_64 };
+    u32::try_from(number).ok().and_then(name_here).unwrap_or("a call without a name")
 }
 
 /// The same that the filter would say by itself.
