@@ -3,11 +3,13 @@
 //! Times do not count, nor do owners; names, kinds, modes and content do.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use avfs_types::encode::put_bytes;
+use walkdir::WalkDir;
 
 use super::MemoError;
 
@@ -31,35 +33,35 @@ pub fn inputs(paths: &[PathBuf]) -> Result<Vec<u8>, MemoError> {
 fn input(path: &Path) -> Result<Vec<u8>, MemoError> {
     let real = std::fs::canonicalize(path).map_err(unreadable(path))?;
     let mut bytes = Vec::new();
-    let mut waiting = vec![real.clone()];
-    while let Some(path) = waiting.pop() {
-        let below = path.strip_prefix(&real).unwrap_or(&path);
+    // Sorted, for the bytes must not depend on the order in which a file system lists names.
+    for entry in WalkDir::new(&real).sort_by_file_name() {
+        let entry = entry.map_err(|error| {
+            let path = error.path().unwrap_or(&real).to_owned();
+            // Only a loop has no cause, and where no link is followed there is none.
+            let source = error.into_io_error().unwrap_or_else(|| ErrorKind::Other.into());
+            MemoError::Input { path, source }
+        })?;
+        let path = entry.path();
+        let below = path.strip_prefix(&real).unwrap_or(path);
         put_bytes(&mut bytes, below.as_os_str().as_bytes());
-        let meta = path.symlink_metadata().map_err(unreadable(&path))?;
+        let meta = path.symlink_metadata().map_err(unreadable(path))?;
         let mode = (meta.permissions().mode() & MODE_BITS).to_be_bytes();
         if meta.is_symlink() {
-            let target = std::fs::read_link(&path).map_err(unreadable(&path))?;
+            let target = std::fs::read_link(path).map_err(unreadable(path))?;
             put_bytes(&mut bytes, b"link");
             put_bytes(&mut bytes, target.as_os_str().as_bytes());
         } else if meta.is_dir() {
             put_bytes(&mut bytes, b"dir");
             put_bytes(&mut bytes, &mode);
-            let listing = std::fs::read_dir(&path).map_err(unreadable(&path))?;
-            let mut names =
-                listing.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>();
-            if let Ok(names) = &mut names {
-                names.sort_by(|a, b| b.cmp(a));
-            }
-            waiting.extend(names.map_err(unreadable(&path))?);
         } else if meta.is_file() {
             let mut hasher = blake3::Hasher::new();
-            let file = File::open(&path).map_err(unreadable(&path))?;
-            hasher.update_reader(file).map_err(unreadable(&path))?;
+            let file = File::open(path).map_err(unreadable(path))?;
+            hasher.update_reader(file).map_err(unreadable(path))?;
             put_bytes(&mut bytes, b"file");
             put_bytes(&mut bytes, &mode);
             put_bytes(&mut bytes, hasher.finalize().as_bytes());
         } else {
-            return Err(MemoError::OddInput { path });
+            return Err(MemoError::OddInput { path: path.to_owned() });
         }
     }
     Ok(bytes)
@@ -104,5 +106,24 @@ mod tests {
         assert_eq!(inputs(&[at("none")]).unwrap_err().code(), "cache.input_unreadable");
         let odd = inputs(&["/dev/null".into()]).unwrap_err();
         assert_eq!((odd.code(), odd.hint().is_some()), ("cache.input_odd", true));
+    }
+
+    #[test]
+    fn bytes_do_not_depend_on_the_order_in_which_files_were_made() {
+        let made = |names: [&str; 4]| {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::create_dir(dir.path().join("a")).unwrap();
+            names.iter().for_each(|name| std::fs::write(dir.path().join(name), name).unwrap());
+            input(dir.path()).unwrap()
+        };
+        let bytes = made(["a/z", "a/b", "a-b", "b"]);
+        assert_eq!(made(["b", "a-b", "a/b", "a/z"]), bytes);
+        let at = |name: &[u8]| {
+            let mut wanted = Vec::new();
+            put_bytes(&mut wanted, name);
+            put_bytes(&mut wanted, b"file");
+            bytes.windows(wanted.len()).position(|window| window == wanted).unwrap()
+        };
+        assert!([b"a/b", b"a/z", b"a-b"].map(|name| at(name)).is_sorted());
     }
 }
