@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use caps::{CapSet, Capability};
+
 use crate::sys::Pid;
 
 /// The step that failed, for the person who has to allow it.
@@ -19,7 +21,8 @@ pub struct MapError {
 /// themselves.
 pub fn write(pid: Pid) -> Result<(), MapError> {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-    if uid.is_root() && write_all_ids(pid).is_ok() {
+    // Asked before: a map is written once, and after one of the two the other way would be closed.
+    if uid.is_root() && may_map_others() && write_all_ids(pid).is_ok() {
         return Ok(());
     }
     // The kernel demands it of who is not privileged: else a group that denies access could be dropped.
@@ -28,7 +31,12 @@ pub fn write(pid: Pid) -> Result<(), MapError> {
     put(pid, "gid_map", &format!("{gid} {gid} 1\n"))
 }
 
-/// Root of a container may lack the right to do so; its own id alone then has to do.
+/// Root of a container may lack the capabilities; its own id alone then has to do.
+fn may_map_others() -> bool {
+    let has = |capability| caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false);
+    has(Capability::CAP_SETUID) && has(Capability::CAP_SETGID)
+}
+
 fn write_all_ids(pid: Pid) -> Result<(), MapError> {
     for map in ["uid_map", "gid_map"] {
         let own = PathBuf::from("/proc/self").join(map);

@@ -1,5 +1,7 @@
 //! The pieces of a sandbox that a host may refuse, and what its owner can do about each.
 
+use caps::{CapSet, Capability};
+
 /// A piece of the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
@@ -82,6 +84,13 @@ pub fn for_namespaces() -> String {
     // Set for every command; also where another sandbox has passed it on, the advice is worth a try.
     if std::env::var_os("AVFS_SANDBOX").is_some() {
         return "this runs inside of another avfs-run, which has to be given --allow-userns".to_owned();
+    }
+    // Since Linux 5.12 the kernel asks for it before root becomes root of another namespace.
+    let setfcap = caps::has_cap(None, CapSet::Effective, Capability::CAP_SETFCAP).unwrap_or(true);
+    if rustix::process::geteuid().is_root() && !setfcap {
+        return "root lacks CAP_SETFCAP here, without which it cannot be root in a user namespace: in Docker run the \
+                container with --cap-add SETFCAP; or run avfs as another user"
+            .to_owned();
     }
     if sysctl("kernel.unprivileged_userns_clone") == Some(0) {
         return "allow user namespaces: sudo sysctl -w kernel.unprivileged_userns_clone=1".to_owned();

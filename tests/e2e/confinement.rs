@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::path::Path;
 
+use caps::{CapSet, Capability};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -488,4 +489,33 @@ fn cargo_notices_nothing() {
         assert_eq!(stdout(&envelope), "built\n", "{profile}: {envelope}");
         assert_eq!(refused(&envelope), [], "{profile}");
     }
+}
+
+/// What a thread without a capability gets: it and what it starts never have it again.
+fn without<T: Send>(capability: Capability, answer: impl FnOnce() -> T + Send) -> T {
+    let limited = || {
+        for set in [CapSet::Bounding, CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
+            caps::drop(None, set, capability).unwrap();
+        }
+        answer()
+    };
+    std::thread::scope(|scope| scope.spawn(limited).join().unwrap())
+}
+
+#[test]
+fn root_of_a_container_runs_with_the_ids_that_it_may_map() {
+    if !is_root() {
+        return support::skip(
+            "root_of_a_container_runs_with_the_ids_that_it_may_map",
+            "only root has more than one",
+        );
+    }
+    let env = TestEnv::with_project();
+    for missing in [Capability::CAP_SETUID, Capability::CAP_SETGID] {
+        let maps = without(missing, || env.ok(&[], "cat /proc/self/uid_map /proc/self/gid_map"));
+        let maps: Vec<&str> = maps.split_whitespace().collect();
+        assert_eq!(maps, ["0", "0", "1", "0", "0", "1"], "without {missing}");
+    }
+    let refused = without(Capability::CAP_SETFCAP, || env.shell(&[], "true")).expect(121);
+    assert!(refused.stderr.contains("--cap-add SETFCAP"), "{refused:?}");
 }

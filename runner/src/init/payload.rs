@@ -72,6 +72,8 @@ fn install(filter: &Filter, inherited: &Inherited<'_>) -> sys::Result<()> {
 }
 
 /// Empties every set: a process of uid 0 would get them all back from the bounding set by an exec.
+///
+/// Not with `caps`, whose sets and errors allocate, and which leaves what a newer kernel has.
 fn drop_capabilities() -> sys::Result<()> {
     rustix::thread::clear_ambient_capability_set()?;
     for number in 0..64 {
