@@ -68,7 +68,8 @@ fn group_of(groups: &str, wanted: impl Fn(&str) -> bool) -> Option<&str> {
     })
 }
 
-/// A line of mountinfo, as far as it matters here.
+/// A line of mountinfo, as far as it matters here; as bytes, since one mount point that is not UTF-8 must not hide the
+/// others, as it would with procfs.
 struct Mount<'a> {
     root: &'a [u8],
     point: &'a [u8],

@@ -2,6 +2,9 @@
 //!
 //! Strict where two readers could differ: line ends, lengths, folded lines. What goes on to the server is written anew
 //! and says where it goes; nothing that was meant for this hop is in it.
+//!
+//! Not read by httparse: it takes lines that end in LF alone, empty lines before the first, and targets that are not
+//! ASCII, so that every check here would stay; and it gives fields without the blanks that are passed on as they came.
 
 use crate::body::Body;
 use crate::target::{HostError, Target, shown};

@@ -160,7 +160,8 @@ fn why_not_live(dir: &Path, cache_dir: &Path) -> Result<Option<String>, GroundEr
     Ok(mounts_beneath(&mounts, dir).next().map(|at| format!("{} is mounted in it", at.display())))
 }
 
-/// The mounts beneath a directory, from the kernel's list.
+/// The mounts beneath a directory, from the kernel's list. Not read by procfs, which fails at a mount point that is
+/// not UTF-8 and leaves the kernel's escapes as they are.
 pub(super) fn mounts_beneath(mountinfo: &[u8], dir: &Path) -> impl Iterator<Item = PathBuf> {
     use std::os::unix::ffi::OsStringExt;
     let points =

@@ -202,7 +202,8 @@ impl Surroundings {
         Some(self.xdg(self.config_home.as_deref(), ".config")?.join("avfs").join(CONFIG_FILE))
     }
 
-    /// The base directory specification: a relative path counts as not set.
+    /// The base directory specification: a relative path counts as not set. Not by etcetera, which reads the process's
+    /// own environment and home; here they are given.
     fn xdg(&self, set: Option<&Path>, beneath_home: &str) -> Option<PathBuf> {
         let set = set.filter(|path| path.is_absolute()).map(Path::to_owned);
         let home = self.home.as_deref().filter(|path| path.is_absolute());
