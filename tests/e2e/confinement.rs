@@ -507,7 +507,7 @@ fn root_of_a_container_runs_with_the_ids_that_it_may_map() {
     if !is_root() {
         return support::skip(
             "root_of_a_container_runs_with_the_ids_that_it_may_map",
-            "only root has more than one",
+            "only root has more than one id to map",
         );
     }
     let env = TestEnv::with_project();

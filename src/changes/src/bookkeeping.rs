@@ -1,0 +1,121 @@
+//! Files that programs write for their own use while they read a workspace: modification times, compiled Python, lock
+//! files, git's refreshed index.
+//!
+//! A read-only command that changed nothing else has changed nothing worth a version. Only compares: drops nothing itself.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::BorrowedFd;
+
+use avfs_hostfs::beneath;
+use avfs_types::path::TreePath;
+use avfs_vault::capture::Captured;
+use avfs_vault::edit::Edit;
+use avfs_vault::page::{DirRef, FileNode, Node};
+use avfs_vault::{Result, Vault, VaultError, read_content, tree};
+
+use crate::git_index::{INDEX_BYTES_MAX, is_index, same_entries};
+
+/// Which paths are bookkeeping, whatever they contain.
+enum Pattern {
+    /// A directory of this name, and everything in it.
+    Directory(&'static [u8]),
+    /// A file whose name ends in this suffix.
+    Suffix(&'static [u8]),
+    /// The same, somewhere below a directory of the first name.
+    SuffixBelow(&'static [u8], &'static [u8]),
+}
+
+const PATTERNS: [Pattern; 8] = [
+    Pattern::Directory(b"__pycache__"),
+    Pattern::Directory(b".pytest_cache"),
+    Pattern::Directory(b".mypy_cache"),
+    Pattern::Directory(b".ruff_cache"),
+    Pattern::Suffix(b".pyc"),
+    Pattern::Suffix(b".cargo-lock"),
+    Pattern::SuffixBelow(b".git", b".lock"),
+    Pattern::SuffixBelow(b".git", b"gc.pid"),
+];
+
+fn matches_pattern(path: &TreePath) -> bool {
+    let parts: Vec<&[u8]> = path.as_bytes().split(|byte| *byte == b'/').collect();
+    let Some((name, parents)) = parts.split_last() else { return false };
+    PATTERNS.iter().any(|pattern| match pattern {
+        Pattern::Directory(dir) => parts.contains(dir),
+        Pattern::Suffix(suffix) => name.ends_with(suffix),
+        Pattern::SuffixBelow(dir, suffix) => parents.contains(dir) && name.ends_with(suffix),
+    })
+}
+
+/// The touched paths that are more than bookkeeping. `upper` holds what the command wrote.
+pub fn changed_content(
+    vault: &Vault,
+    before: &DirRef,
+    captured: &Captured<'_>,
+    upper: BorrowedFd<'_>,
+    touched: Vec<TreePath>,
+) -> Result<Vec<TreePath>> {
+    let reader = vault.read()?;
+    let mut changed = Vec::new();
+    for path in touched {
+        if matches_pattern(&path) {
+            continue;
+        }
+        let is_bookkeeping = match (tree::lookup(&&*reader, before, &path)?, captured.edits.get(&path)) {
+            (Some(Node::File(old)), Some(Edit::Put(Node::File(new)))) => {
+                differs_in_time_only(&old, new)
+                    || (may_be_refreshed_index(&path, &old, new)
+                        && same_entries(&read_content(&*reader, &old)?, &read_bounded(upper, &path)?))
+            }
+            (_, _) => false,
+        };
+        if !is_bookkeeping {
+            changed.push(path);
+        }
+    }
+    Ok(changed)
+}
+
+fn differs_in_time_only(old: &FileNode, new: &FileNode) -> bool {
+    (old.mode, old.size, old.content, old.xattrs, old.link)
+        == (new.mode, new.size, new.content, new.xattrs, new.link)
+}
+
+fn may_be_refreshed_index(path: &TreePath, old: &FileNode, new: &FileNode) -> bool {
+    is_index(path)
+        && old.size.max(new.size) <= INDEX_BYTES_MAX
+        && (old.mode, old.xattrs) == (new.mode, new.xattrs)
+}
+
+fn read_bounded(upper: BorrowedFd<'_>, path: &TreePath) -> Result<Vec<u8>> {
+    let file = beneath::open(upper, path.as_bytes(), beneath::READ).map_err(VaultError::Input)?;
+    let mut bytes = Vec::new();
+    File::from(file).take(INDEX_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(VaultError::Input)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_bookkeeping_and_nothing_similar() {
+        let is = |path: &str| matches_pattern(&TreePath::parse(path.as_bytes()).unwrap());
+        for good in [
+            "__pycache__",
+            "src/__pycache__/m.cpython-311.pyc",
+            "old.pyc",
+            ".git/index.lock",
+            ".git/refs/heads/main.lock",
+            "target/debug/.cargo-lock",
+            ".pytest_cache/v/cache/lastfailed",
+        ] {
+            assert!(is(good), "{good}");
+        }
+        for bad in
+            ["Cargo.lock", "yarn.lock", ".git/index", ".git/HEAD", "pycache", "a.pyc.txt", "index.lock"]
+        {
+            assert!(!is(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Reads git's index to distinguish a refresh from a change.
+//!
+//! `git status` rewrites the index to cache the times and inodes of files. A refresh leaves entries, modes, ids and flags
+//! alone. Untrusted input: parsing is bounded by the file's size, and anything unexpected counts as a change.
+
+use avfs_types::path::TreePath;
+
+/// A larger index is compared byte by byte.
+pub const INDEX_BYTES_MAX: u64 = 64 << 20;
+
+const SIGNATURE: &[u8] = b"DIRC";
+/// Times, device, inode, mode, owner and size, 4 bytes each; the object id and the flags follow.
+const STAT_BYTES: usize = 40;
+const MODE_AT: usize = 24;
+const ID_BYTES: usize = 20;
+const CHECKSUM_BYTES: usize = 20;
+/// This flag announces a second word of flags.
+const EXTENDED: u16 = 0x4000;
+
+/// The meaning of an entry: mode, object id, flags and name.
+type Entry = (u32, [u8; ID_BYTES], [u16; 2], Vec<u8>);
+
+/// True for the index of a repository, a worktree or a submodule.
+#[must_use]
+pub fn is_index(path: &TreePath) -> bool {
+    let parts: Vec<&[u8]> = path.as_bytes().split(|byte| *byte == b'/').collect();
+    let Some((&b"index", dirs)) = parts.split_last() else { return false };
+    match dirs {
+        [.., b".git"] => true,
+        _ => {
+            let git = dirs.iter().position(|dir| *dir == b".git");
+            let kind = git.and_then(|at| dirs.get(at + 1));
+            kind.is_some_and(|kind| [&b"modules"[..], b"worktrees"].contains(kind))
+        }
+    }
+}
+
+/// True if two index files have the same entries, modes, ids and flags; false if either cannot be parsed.
+#[must_use]
+pub fn same_entries(one: &[u8], other: &[u8]) -> bool {
+    match (entries(one), entries(other)) {
+        (Some(one), Some(other)) => one == other,
+        (_, _) => false,
+    }
+}
+
+fn entries(text: &[u8]) -> Option<Vec<Entry>> {
+    let number = |bytes: &[u8]| Some(u32::from_be_bytes(bytes.try_into().ok()?));
+    if text.get(..4)? != SIGNATURE {
+        return None;
+    }
+    let version = number(text.get(4..8)?)?;
+    if !(2..=4).contains(&version) {
+        return None;
+    }
+    let count = usize::try_from(number(text.get(8..12)?)?).ok()?;
+    let body = text.get(..text.len().checked_sub(CHECKSUM_BYTES)?)?;
+    let mut at = 12;
+    let mut found: Vec<Entry> = Vec::new();
+    for _ in 0..count {
+        let begun = at;
+        let fixed = body.get(at..at + STAT_BYTES + ID_BYTES + 2)?;
+        let mode = number(&fixed[MODE_AT..MODE_AT + 4])?;
+        let id: [u8; ID_BYTES] = fixed[STAT_BYTES..STAT_BYTES + ID_BYTES].try_into().ok()?;
+        let mut flags = [u16::from_be_bytes(fixed[STAT_BYTES + ID_BYTES..].try_into().ok()?), 0];
+        at += fixed.len();
+        if flags[0] & EXTENDED != 0 {
+            flags[1] = u16::from_be_bytes(body.get(at..at + 2)?.try_into().ok()?);
+            at += 2;
+        }
+        let name = if version == 4 {
+            // The previous name without its last bytes, then a new suffix.
+            let dropped = varint(body, &mut at)?;
+            let before = found.last().map_or(&[][..], |entry| entry.3.as_slice());
+            let kept = before.len().checked_sub(dropped)?;
+            [&before[..kept], until_nul(body, &mut at)?].concat()
+        } else {
+            let name = until_nul(body, &mut at)?.to_vec();
+            // NULs up to a multiple of eight, at least one.
+            at = begun + (at - begun).next_multiple_of(8);
+            name
+        };
+        found.push((mode, id, flags, name));
+    }
+    // Extensions in lower case, such as a split index, change the meaning of the entries.
+    while at < body.len() {
+        let head = body.get(at..at + 8)?;
+        if !head[0].is_ascii_uppercase() {
+            return None;
+        }
+        at = at.checked_add(8)?.checked_add(usize::try_from(number(&head[4..])?).ok()?)?;
+    }
+    (at == body.len()).then_some(found)
+}
+
+fn until_nul<'t>(text: &'t [u8], at: &mut usize) -> Option<&'t [u8]> {
+    let rest = text.get(*at..)?;
+    let end = memchr::memchr(0, rest)?;
+    *at += end + 1;
+    Some(&rest[..end])
+}
+
+/// Git's offset encoding: seven bits a byte, most significant first, with an implied +1 for every continuation.
+fn varint(text: &[u8], at: &mut usize) -> Option<usize> {
+    let mut value: usize = 0;
+    loop {
+        let byte = *text.get(*at)?;
+        *at += 1;
+        value = value.checked_mul(128)?.checked_add(usize::from(byte & 0x7f))?;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+        value = value.checked_add(1)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::process::Command;
+
+    use super::*;
+
+    fn git(dir: &Path, words: &[&str]) {
+        let mut command = Command::new("git");
+        let settings = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false"];
+        command.current_dir(dir).env_clear().env("PATH", "/usr/bin:/bin").env("HOME", dir);
+        let done = command.args(settings).args(words).output().unwrap();
+        assert!(done.status.success(), "git {words:?}: {done:?}");
+    }
+
+    #[test]
+    fn a_refresh_is_no_change_in_any_index_version() {
+        for version in ["2", "3", "4"] {
+            let dir = tempfile::tempdir().unwrap();
+            let at = dir.path();
+            git(at, &["init", "-q"]);
+            for name in ["a", "dir/one", "dir/other", "dir/z"] {
+                std::fs::create_dir_all(at.join("dir")).unwrap();
+                std::fs::write(at.join(name), name).unwrap();
+            }
+            git(at, &["add", "."]);
+            git(at, &["commit", "-qm", "x"]);
+            git(at, &["update-index", "--index-version", version]);
+            if version == "3" {
+                git(at, &["update-index", "--skip-worktree", "a"]);
+            }
+            let index = || std::fs::read(at.join(".git/index")).unwrap();
+            let before = index();
+            assert_eq!(entries(&before).unwrap().len(), 4, "version {version}");
+            let times = std::fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+            let file = std::fs::File::options().write(true).open(at.join("dir/one")).unwrap();
+            file.set_times(times).unwrap();
+            git(at, &["update-index", "--refresh"]);
+            assert_ne!(before, index());
+            assert!(same_entries(&before, &index()), "version {version}");
+            let refreshed = index();
+            std::fs::write(at.join("dir/one"), "changed").unwrap();
+            git(at, &["add", "dir/one"]);
+            assert!(!same_entries(&refreshed, &index()), "version {version}");
+            let staged = index();
+            git(at, &["update-index", "--assume-unchanged", "dir/z"]);
+            assert!(!same_entries(&staged, &index()), "a flag is a change");
+        }
+    }
+
+    #[test]
+    fn malformed_indexes_are_never_equal() {
+        for text in [&b""[..], b"DIRC", b"DIRC\0\0\0\x02\xff\xff\xff\xff", &[0xff; 100]] {
+            assert!(!same_entries(text, text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn index_paths() {
+        let is = |path: &str| is_index(&TreePath::parse(path.as_bytes()).unwrap());
+        assert!(is(".git/index") && is("sub/.git/index") && is(".git/modules/a/b/index"));
+        assert!(is(".git/worktrees/w/index"));
+        assert!(!is("index") && !is(".git/indexes") && !is("git/index") && !is(".git/hooks/index"));
+    }
+}
