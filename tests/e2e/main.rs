@@ -28,6 +28,7 @@ mod kernel_facts;
 mod kills;
 mod limits;
 mod lists;
+mod looking;
 mod network;
 mod oracle;
 mod person;

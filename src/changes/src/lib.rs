@@ -21,9 +21,11 @@
 #![forbid(unsafe_code)]
 
 mod apply;
+pub mod bookkeeping;
 mod change_report;
 mod change_summary;
 mod change_view;
+mod git_index;
 mod host_executed;
 mod line_diff;
 mod linked_paths;

@@ -1,14 +1,14 @@
 //! From a command that has ended to a run that is kept: captured once, journaled, or left for a recovery.
 
 use std::collections::HashSet;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Instant;
 
-use avfs_changes::{ChangeReport, ChangeSummary, RunsOnHost, read_only_check};
+use avfs_changes::{ChangeReport, ChangeSummary, RunsOnHost, bookkeeping, read_only_check};
 use avfs_policy::OnViolation;
 use avfs_request::confinement::refused_text;
-use avfs_request::{FixedClock, ForkChoice, Retention, SecretsInFiles, Writing};
+use avfs_request::{CheckpointMode, FixedClock, ForkChoice, Retention, SecretsInFiles, Writing};
 use avfs_types::clock::{FileTime, Timestamp};
 use avfs_types::ids::VersionId;
 use avfs_types::path::TreePath;
@@ -53,6 +53,22 @@ struct KeptRun {
     runs_on_host: Vec<RunsOnHost>,
     /// It was taken for a command that only looks.
     violated: bool,
+}
+
+/// What becomes of captured changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CaptureFate {
+    Kept,
+    /// A read-only command changed content, and the policy discards that.
+    DroppedByPolicy,
+    /// Nothing but bookkeeping or the times of directories changed.
+    WithoutContent,
+}
+
+struct Judged {
+    /// What a command that was classified read-only changed.
+    violation: Option<String>,
+    capture: CaptureFate,
 }
 
 /// The note of a run whose output did not all reach who it was for.
@@ -188,11 +204,12 @@ impl ProxyRuntime<'_> {
                     modes_journal: &modes_journal,
                     meter: self.site.meter,
                 };
-                Some(vault.capture(upper.as_fd(), &before.root, &options)?)
+                let captured = vault.capture(upper.as_fd(), &before.root, &options)?;
+                Some((captured, upper))
             }
             Some(_) | None => None,
         };
-        for path in captured.iter().flat_map(|captured| &captured.bad_ignore_files) {
+        for path in captured.iter().flat_map(|(captured, _)| &captured.bad_ignore_files) {
             run.note(
                 "ignore.bad_line",
                 format!("{path} has lines that are no patterns; they were not applied"),
@@ -203,8 +220,8 @@ impl ProxyRuntime<'_> {
         // A vault that was moved away would take the changes with it without anybody noticing.
         ended.identity.check(vault)?;
         let none = Edits::new();
-        let bytes_written = captured.as_ref().map_or(0, |captured| captured.bytes_read);
-        let size = captured.as_ref().map(Captured::footprint).unwrap_or_default();
+        let bytes_written = captured.as_ref().map_or(0, |(captured, _)| captured.bytes_read);
+        let size = captured.as_ref().map(|(captured, _)| captured.footprint()).unwrap_or_default();
         let mut record = self.record(run, ended, before.as_ref(), bytes_written);
         let mut told = run.told();
         // Known only once it is known what is kept: the texts of the row tell it too.
@@ -216,19 +233,16 @@ impl ProxyRuntime<'_> {
             avfs_vault::Result::Ok(memo)
         };
         let (landed, left_out) = match (captured, before.as_ref()) {
-            (Some(captured), Some(before)) => {
+            (Some((captured, upper)), Some(before)) => {
                 let left_out = captured.left_out.clone();
-                // Most runs may write and leave nothing out: what they touched is of no account then.
-                let touched = match run.decision.looks_only() || Self::may_be_trace(run, &captured) {
-                    true => Some(read_only_check::touched(vault, &before.root, &captured)?),
-                    false => None,
+                let judged = self.judge(run, before, &captured, upper.as_fd())?;
+                told.violation = judged.violation;
+                record.discarded_at =
+                    record.ended_at.filter(|_| judged.capture == CaptureFate::DroppedByPolicy);
+                let edits = match judged.capture {
+                    CaptureFate::Kept => &captured.edits,
+                    CaptureFate::DroppedByPolicy | CaptureFate::WithoutContent => &none,
                 };
-                told.violation = touched.as_deref().and_then(|touched| Self::violation(run, touched));
-                let dropped = told.violation.is_some() && run.decision.on_violation == OnViolation::Discard;
-                record.discarded_at = record.ended_at.filter(|_| dropped);
-                let untouched = touched.is_some_and(|touched| touched.is_empty());
-                let gone = dropped || (untouched && Self::may_be_trace(run, &captured));
-                let edits = if gone { &none } else { &captured.edits };
                 let memo = remember(run, &mut record, &left_out, told.violation.is_some())?;
                 let finished = self.finished(run, record, edits, Some(before), told.as_told(), memo);
                 (finished.land(vault, captured.batch)?, left_out)
@@ -265,6 +279,35 @@ impl ProxyRuntime<'_> {
         Ok(KeptRun { landed, changes, report, left_out, runs_on_host, violated })
     }
 
+    /// Decides whether the captured changes become a version.
+    fn judge(
+        &self,
+        run: &mut Run,
+        before: &Before,
+        captured: &Captured<'_>,
+        upper: BorrowedFd<'_>,
+    ) -> avfs_vault::Result<Judged> {
+        let vault = self.site.vault;
+        let drops_bookkeeping = run.decision.looks_only() && run.request.checkpoint != CheckpointMode::Always;
+        let may_be_trace = Self::may_be_trace(run, captured);
+        if !run.decision.looks_only() && !may_be_trace {
+            return Ok(Judged { violation: None, capture: CaptureFate::Kept });
+        }
+        let mut touched = read_only_check::touched(vault, &before.root, captured)?;
+        if drops_bookkeeping {
+            touched = bookkeeping::changed_content(vault, &before.root, captured, upper, touched)?;
+        }
+        let violation = Self::violation(run, &touched);
+        let capture = match run.decision.on_violation {
+            OnViolation::Discard if violation.is_some() => CaptureFate::DroppedByPolicy,
+            OnViolation::Keep | OnViolation::Discard => match touched.is_empty() {
+                true if drops_bookkeeping || may_be_trace => CaptureFate::WithoutContent,
+                true | false => CaptureFate::Kept,
+            },
+        };
+        Ok(Judged { violation, capture })
+    }
+
     /// True if a run of its own may have done nothing but make files that are not versioned: where it touched
     /// nothing else, all that is left of it is the time of the directories they are in.
     fn may_be_trace(run: &Run, captured: &Captured<'_>) -> bool {
@@ -281,11 +324,11 @@ impl ProxyRuntime<'_> {
         let what = read_only_check::violation(touched).filter(|_| run.decision.looks_only())?;
         let kept = match run.decision.on_violation {
             OnViolation::Keep => "",
-            OnViolation::Discard => "; the policy has them dropped",
+            OnViolation::Discard => "; the policy discards the changes",
         };
         run.note(
             "classification_violated",
-            format!("the command was taken for one that only looks, but it changed {what}{kept}"),
+            format!("the command was classified read-only, but it modified {what}{kept}"),
         );
         Some(what)
     }

@@ -1,5 +1,6 @@
 //! Everything the launcher is told: the view, the workspace in it, and where what is written goes.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use avfs_egress::with_proxy;
@@ -29,6 +30,9 @@ const EARLIER_ROWS: usize = 6;
 
 /// How much of each stream is kept for the digest of a run that is recorded: as much as `--json` keeps.
 const RECORDED_BYTES_MAX: usize = 10 << 20;
+
+/// Keeps `git status` and other read-only commands from rewriting the index.
+const GIT_WITHOUT_LOCKS: (&str, &str) = ("GIT_OPTIONAL_LOCKS", "0");
 
 impl ProxyRuntime<'_> {
     /// Where what the command writes goes; the most that one of the last runs wrote has a say.
@@ -80,7 +84,7 @@ impl ProxyRuntime<'_> {
             view: steps,
             request: request.clone(),
             command: request.command.words(),
-            environment: with_clock(with_proxy(&request.environment, &request.net), request),
+            environment: self.environment(run),
             cwd: places.cwd.clone(),
             // What is typed in is no part of what a result is remembered by.
             input: match request.cache {
@@ -91,6 +95,17 @@ impl ProxyRuntime<'_> {
             umask: is_reproducible.then_some(UMASK),
             streams: self.streams(run)?,
         })
+    }
+
+    /// The command's variables. Read-only commands get git without optional locks.
+    fn environment(&self, run: &Run) -> Vec<(OsString, OsString)> {
+        let request = &run.request;
+        let mut all = with_clock(with_proxy(&request.environment, &request.net), request);
+        let (name, value) = GIT_WITHOUT_LOCKS;
+        if run.decision.looks_only() && !all.iter().any(|(set, _)| set == name) {
+            all.push((name.into(), value.into()));
+        }
+        all
     }
 
     /// While a fork is recorded, or a result is to be remembered, what runs write is kept too.

@@ -14,6 +14,12 @@ pub struct Conflict {
     pub reason: &'static str,
 }
 
+impl Conflict {
+    fn is_in_repository(&self) -> bool {
+        self.path.as_bytes().split(|byte| *byte == b'/').any(|part| part == b".git")
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     #[error("{} changed since the run began, so nothing was written: {}", dir.display(), list(conflicts))]
@@ -95,6 +101,10 @@ impl Diagnose for ApplyError {
 
     fn hint(&self) -> Option<String> {
         let hint = match self {
+            // Without its index or its refs a commit leaves the repository broken.
+            Self::Conflict { conflicts, .. } if conflicts.iter().any(Conflict::is_in_repository) => {
+                "the repository changed too; fetch the commits instead: avfs export REF ../copy && git pull ../copy"
+            }
             Self::Conflict { .. } => {
                 "keep your changes and apply the rest with: --exclude PATH, or look at them: avfs status"
             }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::File;
+use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -18,9 +19,10 @@ use avfs_types::path::TreePath;
 use avfs_vault::ingest::ReadBlocks;
 use avfs_vault::page::{DirMeta, FileContent, FileNode, Node};
 use avfs_vault::write_out::WriteOut;
-use avfs_vault::{ingest, set_ids};
+use avfs_vault::{ingest, read_content, set_ids};
 
 use crate::apply::error::ApplyError;
+use crate::git_index::{INDEX_BYTES_MAX, is_index, same_entries};
 
 type Result<T> = std::result::Result<T, ApplyError>;
 
@@ -217,6 +219,22 @@ impl HostEntry<'_> {
                 self.has_xattrs(meta.and_then(|meta| meta.xattrs.as_ref()))
             }
         }
+    }
+
+    /// True for a git index with the same entries as the version's: only cached times and inodes differ.
+    pub fn is_refreshed_index(&mut self, node: &Node) -> Result<bool> {
+        let Node::File(file) = node else { return Ok(false) };
+        let is_small = self.stat.size.max(file.size) <= INDEX_BYTES_MAX;
+        let is_alike = self.stat.kind == HostKind::File && set_ids::has_mode(self.stat.mode, file.mode);
+        if !is_index(self.path) || !is_small || !is_alike {
+            return Ok(false);
+        }
+        let mut text = Vec::new();
+        let read = File::from(self.open()?).take(INDEX_BYTES_MAX + 1).read_to_end(&mut text);
+        read.map_err(refused("read", self.path))?;
+        let reader = self.host.out.vault.read().map_err(ApplyError::Vault)?;
+        let known = read_content(&*reader, file).map_err(ApplyError::Vault)?;
+        Ok(same_entries(&known, &text))
     }
 
     fn is_file(&mut self, file: &FileNode) -> Result<bool> {

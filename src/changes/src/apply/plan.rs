@@ -387,6 +387,9 @@ impl Maker<'_> {
         if found.is(new, None)? {
             return self.settled(path, stat, Some(old), new);
         }
+        if found.is_refreshed_index(old)? {
+            return Ok(Step::Do(Task::Put { path: path.clone(), node: new.clone(), over: Over::File }));
+        }
         Ok(Step::Conflict("it was changed"))
     }
 
