@@ -422,6 +422,7 @@ fn judged(plan: &LaunchPlan, step: u16) -> Option<&Path> {
         }
         ViewStep::Bind { lookup: Lookup::FollowLinks | Lookup::NoLinks, .. }
         | ViewStep::Dir { .. }
+        | ViewStep::File { .. }
         | ViewStep::Symlink { .. }
         | ViewStep::Tmpfs { .. }
         | ViewStep::Proc { .. }
@@ -470,6 +471,7 @@ fn what_of_step(step: &ViewStep) -> (Piece, String) {
         ViewStep::Dir { path, .. } | ViewStep::MountPoint { path } => {
             (Piece::Mounts, at("make the directory", path))
         }
+        ViewStep::File { path, .. } => (Piece::Mounts, at("write", path)),
         ViewStep::Symlink { path, .. } => (Piece::Mounts, at("make the link", path)),
         ViewStep::Bind { source, .. } => (Piece::Mounts, at("show inside the sandbox", source)),
         ViewStep::Overlaid { source, .. } => (Piece::Shown, at("show inside the sandbox", source)),

@@ -126,6 +126,7 @@ impl Prober<'_> {
             profile: Profile::Strict,
             workspace,
             home: None,
+            git_config: None,
             search_path: "/usr/bin:/bin".as_ref(),
             net: &net,
             proc,

@@ -1,30 +1,12 @@
 //! Read-only commands record no version for the bookkeeping of programs, such as git's refreshed index.
 
-use std::path::Path;
-use std::process::Command;
-
 use serde_json::json;
 
 use crate::env::TestEnv;
-
-/// Runs git on the host, outside the sandbox.
-pub fn git(env: &TestEnv, words: &[&str]) {
-    let settings = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false"];
-    let mut git: Command = env.clean(Path::new("/usr/bin/git"));
-    let done = git.current_dir(env.project()).args(settings).args(words).output().unwrap();
-    assert!(done.status.success(), "git {words:?}: {done:?}");
-}
-
-pub fn with_repository() -> TestEnv {
-    let env = TestEnv::with_project();
-    git(&env, &["init", "-q"]);
-    git(&env, &["add", "README.md", "src"]);
-    git(&env, &["commit", "-qm", "first"]);
-    env
-}
+use crate::git::{git, with_repository};
 
 /// Makes a file older than the index has it, so that git refreshes the index.
-pub fn age(env: &TestEnv, path: &str) {
+fn age(env: &TestEnv, path: &str) {
     let file = std::fs::File::options().write(true).open(env.project().join(path)).unwrap();
     file.set_times(std::fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH)).unwrap();
 }

@@ -24,6 +24,7 @@ mod evasions;
 mod faults;
 mod forks;
 mod generated;
+mod git;
 mod kernel_facts;
 mod kills;
 mod limits;

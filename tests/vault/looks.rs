@@ -30,6 +30,7 @@ fn site<'a>(vault: &'a Vault, scratch: &Scratch, meter: &'a Meter, machine: &'a 
         bound: None,
         cwd: scratch.path().to_owned(),
         home: None,
+        git_configs: Vec::new(),
         cache_dir: scratch.join("cache"),
         boot_id: "boot".to_owned(),
         layers: BaseCache::new(&scratch.join("cache"), "boot"),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{
-    ExecuteError, Executed, LocateError, Located, Look, Machine, MemoSite, Note, Outcome, PolicyTexts,
-    ProxyRuntime, RememberFor, Site, Surroundings, UNBOUND_PATH, VaultSource, bound_dir, cache_line, look,
-    make_first_vault, stat_cache_path,
+    ExecuteError, Executed, LocateError, Located, Look, Machine, MemoSite, NewVault, Note, Outcome,
+    PolicyTexts, ProxyRuntime, RememberFor, Site, Surroundings, UNBOUND_PATH, VaultSource, bound_dir,
+    cache_line, look, make_first_vault, stat_cache_path,
 };
 use avfs_hostfs::held::HeldFile;
 use avfs_hostfs::{machine, mask};
@@ -184,6 +184,7 @@ impl Invocation {
             bound,
             cwd: around.cwd.clone(),
             home: around.home.clone(),
+            git_configs: around.git_configs(),
             layers: BaseCache::new(&self.cache_dir, &self.boot_id),
             cache_dir: self.cache_dir.clone(),
             boot_id: self.boot_id.clone(),
@@ -251,10 +252,7 @@ pub enum VaultAt {
         source: VaultSource,
     },
     /// There is none: a new one would be made here, for this directory.
-    Nowhere {
-        path: PathBuf,
-        dir: PathBuf,
-    },
+    Nowhere(NewVault),
 }
 
 fn open_options() -> OpenOptions {
@@ -274,11 +272,11 @@ impl VaultAt {
                 };
                 Ok(Self::There { vault, named, source })
             }
-            Err(LocateError::NoneNear { cwd }) if !args.explain_cache => {
+            Err(LocateError::NoneNear { .. }) if !args.explain_cache => {
                 let place = read_config(around, None)?.0.vault_place.value;
-                let path = around.new_vault(place)?;
+                let new = around.new_vault(place)?;
                 check_new_vault(args, around)?;
-                Ok(Self::Nowhere { path, dir: cwd })
+                Ok(Self::Nowhere(new))
             }
             Err(error) => Err(error.into()),
         }
@@ -287,7 +285,7 @@ impl VaultAt {
     pub fn bound(&self) -> Result<Option<PathBuf>, RunError> {
         match self {
             Self::There { vault, .. } => Ok(bound_dir(vault)?),
-            Self::Nowhere { dir, .. } => Ok(Some(dir.clone())),
+            Self::Nowhere(new) => Ok(Some(new.dir.clone())),
         }
     }
 
@@ -306,10 +304,13 @@ impl VaultAt {
                 }
                 Ok((vault, named))
             }
-            Self::Nowhere { path, dir } => {
+            Self::Nowhere(NewVault { path, dir }) => {
                 let (vault, made) =
                     make_first_vault::<RunError>(around, (&path, &dir), open_options(), &context())?;
-                if made {
+                if made && dir != around.cwd {
+                    let (path, dir) = (path.display(), dir.display());
+                    say(format!("avfs-run: a new vault: {path}, for the repository {dir}"));
+                } else if made {
                     say(format!("avfs-run: a new vault: {}", path.display()));
                 }
                 Ok((vault, None))

@@ -164,7 +164,7 @@ fn plan(args: &Args) -> Result<(ExecutionRequest, Rehearsal), RunError> {
             request.named.vault = named;
             vault.path().map(Path::to_owned).unwrap_or_default()
         }
-        VaultAt::Nowhere { path, .. } => path,
+        VaultAt::Nowhere(new) => new.path,
     };
     let policy = policy(&around, Some(&vault))?;
     let rehearsal = Rehearsal::of(&request, &policy, &vault, bound, &around, &around.cache_dir()?)

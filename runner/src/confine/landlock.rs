@@ -176,6 +176,7 @@ fn writable(view: &[ViewStep]) -> Vec<Writable> {
             | ViewStep::Overlaid { .. }
             | ViewStep::Workspace(WorkspaceMount::ReadOnly { .. })
             | ViewStep::Dir { .. }
+            | ViewStep::File { .. }
             | ViewStep::Symlink { .. }
             | ViewStep::Secrets { .. }
             | ViewStep::Hide { .. }

@@ -19,7 +19,7 @@ use rustix::mount::{
 use avfs_engine::Lookup;
 use avfs_hostfs::held::FileId;
 
-use crate::prepare::{Execution, Layers, Op, Otherwise, Prepared, Upper, UpperFace};
+use crate::prepare::{Execution, IfThere, Layers, Op, Otherwise, Prepared, Upper, UpperFace};
 use crate::stage::{At, Failed, REPLACED, Stage};
 use crate::sys::{MountAttr, Result, set_mount_attr};
 
@@ -153,7 +153,10 @@ fn run(op: &Op, layers: Option<&Opened>, empty: Option<&OwnedFd>) -> Result<()> 
         },
         Op::Hide { path } => hide(path),
         Op::MountPoint { path } => mount_point(path),
-        Op::Secret { path, bytes } => write_secret(path, bytes),
+        Op::File { path, bytes, mode, if_there: IfThere::Fail } => write_file(path, bytes, *mode),
+        Op::File { path, bytes, mode, if_there: IfThere::Keep } => {
+            fine_if_there(write_file(path, bytes, *mode))
+        }
         Op::SealMount { path } => {
             let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
             mount_remount(Options::name_of(&inside(path, OFlags::empty())?)?.as_c_str()?, flags, c"")
@@ -240,9 +243,9 @@ fn set(path: &CStr, value: &[u8]) -> Result<()> {
     rustix::io::write(&file, value).map(drop)
 }
 
-fn write_secret(path: &CStr, bytes: &[u8]) -> Result<()> {
+fn write_file(path: &CStr, bytes: &[u8], mode: u32) -> Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = in_parent(path, |dir, name| openat(dir, name, flags, Mode::from_raw_mode(0o400)))?;
+    let file = in_parent(path, |dir, name| openat(dir, name, flags, Mode::from_raw_mode(mode)))?;
     let mut rest = bytes;
     while !rest.is_empty() {
         let written = rustix::io::write(&file, rest)?;

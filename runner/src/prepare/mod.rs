@@ -20,7 +20,7 @@ use crate::launch::SandboxError;
 use crate::limits::Keeper;
 use crate::sys::{CloneFlags, Exec};
 
-pub use ops::{Execution, Layers, Op, Otherwise, Upper, UpperFace};
+pub use ops::{Execution, IfThere, Layers, Op, Otherwise, Upper, UpperFace};
 
 pub struct Prepared {
     pub mountpoint: CString,

@@ -67,10 +67,12 @@ pub enum Op {
     MountPoint {
         path: CString,
     },
-    /// A file with this content, for its owner to read.
-    Secret {
+    /// A file with this content.
+    File {
         path: CString,
         bytes: Vec<u8>,
+        mode: u32,
+        if_there: IfThere,
     },
     /// Remounts a file system of ours so that nothing can be made in it.
     SealMount {
@@ -82,6 +84,13 @@ pub enum Op {
 pub enum Execution {
     Allowed,
     Refused,
+}
+
+/// What becomes of a file that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfThere {
+    Keep,
+    Fail,
 }
 
 /// What holds if the kernel's setting cannot be written.

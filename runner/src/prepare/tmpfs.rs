@@ -52,9 +52,10 @@ enum Covered {
 
 fn made(step: &ViewStep) -> Option<Made<'_>> {
     let (path, covered) = match step {
-        ViewStep::Dir { path, .. } | ViewStep::Symlink { path, .. } | ViewStep::MountPoint { path } => {
-            (path, Covered::No)
-        }
+        ViewStep::Dir { path, .. }
+        | ViewStep::File { path, .. }
+        | ViewStep::Symlink { path, .. }
+        | ViewStep::MountPoint { path } => (path, Covered::No),
         ViewStep::Bind { path, .. }
         | ViewStep::Overlaid { path, .. }
         | ViewStep::Tmpfs { path, .. }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use avfs_engine::{Access, LaunchPlan, Lookup, TmpfsSize, UpperPlace, UpperRoot, ViewStep, WorkspaceMount};
 use avfs_request::{Confinement, NestedUserns, SeccompProfile, SecretFile};
 
-use super::ops::{Execution, Layers, Op, Otherwise, Upper, UpperFace};
+use super::ops::{Execution, IfThere, Layers, Op, Otherwise, Upper, UpperFace};
 use super::tmpfs::TmpfsBounds;
 use super::{c_path, c_string, inner};
 use crate::confine::{Seal, seals};
@@ -91,6 +91,10 @@ impl Compiler<'_> {
             ViewStep::Dir { path, mode } => self.push(Op::Mkdir { path: inner(path)?, mode: *mode }),
             ViewStep::Symlink { path, target } => {
                 self.push(Op::Symlink { path: inner(path)?, target: c_path(target)? });
+            }
+            ViewStep::File { path, bytes } => {
+                let (path, if_there) = (inner(path)?, IfThere::Keep);
+                self.push(Op::File { path, bytes: bytes.clone(), mode: 0o600, if_there });
             }
             ViewStep::Bind { source, path, access, lookup } => {
                 self.bind(source, path, *access, *lookup)?;
@@ -232,7 +236,7 @@ impl Compiler<'_> {
         self.mount("tmpfs", dir, &options, Execution::Refused)?;
         for file in files {
             let path = inner(&dir.join(&file.name))?;
-            self.push(Op::Secret { path, bytes: file.bytes.clone() });
+            self.push(Op::File { path, bytes: file.bytes.clone(), mode: 0o400, if_there: IfThere::Fail });
         }
         self.push(Op::SealMount { path: inner(dir)? });
         Ok(())

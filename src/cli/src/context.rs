@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{
-    LocateError, PolicyTexts, ScratchDir, Surroundings, bases_in_use, cache_line, make_first_vault,
+    LocateError, NewVault, PolicyTexts, ScratchDir, Surroundings, bases_in_use, cache_line, make_first_vault,
     stat_cache_path,
 };
 use avfs_hostfs::machine;
@@ -48,20 +48,20 @@ impl CommandContext {
         self.open_vault_with(OpenOptions { mapped: Mapped::No, ..OpenOptions::default() })
     }
 
-    /// For verbs that run commands: where there is no vault, one is made for the working directory, as `avfs-run` does.
+    /// For verbs that run commands: where there is no vault, one is made as `avfs-run` makes it.
     pub fn open_or_make_vault(&self, mapped: Mapped) -> Result<Vault, Failure> {
         let options = OpenOptions { mapped, ..OpenOptions::default() };
-        let Err(LocateError::NoneNear { cwd }) = self.around.locate(self.vault_option.as_deref()) else {
+        let Err(LocateError::NoneNear { .. }) = self.around.locate(self.vault_option.as_deref()) else {
             return self.open_vault_with(options);
         };
         let (config, _) = ConfigTexts::read(&self.around, None)?.for_a_run()?;
-        let path = self.around.new_vault(config.vault_place.value)?;
+        let NewVault { path, dir } = self.around.new_vault(config.vault_place.value)?;
         if let Some(verdict) = PolicyTexts::read(&self.around, None)?.policy()?.refuses(&Opening::NewVault) {
             return Err(EdgeError::NoNewVault { reason: verdict.reason, hint: verdict.hint }.into());
         }
-        let (vault, made) = make_first_vault::<Failure>(&self.around, (&path, &cwd), options, &self.actor)?;
+        let (vault, made) = make_first_vault::<Failure>(&self.around, (&path, &dir), options, &self.actor)?;
         if made {
-            self.ui.note(format_args!("made the vault {} for {}", path.display(), cwd.display()));
+            self.ui.note(format_args!("made the vault {} for {}", path.display(), dir.display()));
         }
         Ok(vault)
     }

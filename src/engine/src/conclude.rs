@@ -31,7 +31,7 @@ use crate::journal;
 use crate::launcher::{Completion, ConnectionVerdict, Exit};
 use crate::mount_session::{MountSession, SessionError};
 use crate::post_run::enforcement;
-use crate::proxy::{Ended, ProxyRuntime, Step};
+use crate::proxy::{Ended, ProxyRuntime, Step, words_of};
 use crate::recover::leftover;
 use crate::result::{ExecutionResult, Phases};
 use crate::run::Run;
@@ -89,6 +89,7 @@ impl ProxyRuntime<'_> {
         let base = before.as_ref().ok().and_then(|before| Some(before.as_ref()?.version));
         self.note_room(&mut run, &ended);
         self.note_limits(&mut run, &ended.completion);
+        note_worktree(&mut run, &ended.completion);
         let kept = match before.and_then(|before| self.keep(&mut run, &session, &ended, &secrets, before)) {
             Ok(kept) => kept,
             Err(error) => {
@@ -424,6 +425,20 @@ impl ProxyRuntime<'_> {
             Err(lost) => ExecuteError::CaptureLost { id, lost: Box::new(lost), source },
         }
     }
+}
+
+/// Git cannot commit in a linked worktree, whose repository is shown read-only.
+fn note_worktree(run: &mut Run, completion: &Completion) {
+    let Some(common) = &run.common_dir else { return };
+    if completion.exit == Exit::Code(0) || !words_of(&run.request.command).any(|word| word == "git") {
+        return;
+    }
+    let text = format!(
+        "the workspace is a linked worktree, and its repository {} is read-only inside: \
+         apply the changes and commit them outside, or work in a clone",
+        common.display()
+    );
+    run.note("git.linked_worktree", text);
 }
 
 /// Nothing that is written down or shown holds a secret's value.

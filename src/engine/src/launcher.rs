@@ -49,6 +49,11 @@ pub enum ViewStep {
         path: PathBuf,
         target: PathBuf,
     },
+    /// A file with this content, for its owner to read and write, unless something is there already.
+    File {
+        path: PathBuf,
+        bytes: Vec<u8>,
+    },
     /// Files of the host, everything mounted beneath included.
     Bind {
         source: PathBuf,

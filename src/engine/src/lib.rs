@@ -21,6 +21,7 @@ mod conclude;
 mod discover;
 mod error;
 mod finished;
+mod git;
 pub mod journal;
 mod launcher;
 mod permission;
@@ -52,7 +53,7 @@ pub use launcher::{
     LaunchPlan, Launcher, Lookup, Output, Refused, TmpfsSize, UpperPlace, UpperRoot, Usage, ViewStep,
     WorkspaceMount,
 };
-pub use locate::{LocateError, Located, Surroundings, VaultChoice, VaultSource, directory_config};
+pub use locate::{LocateError, Located, NewVault, Surroundings, VaultChoice, VaultSource, directory_config};
 pub use mount_session::{MountSession, MountState, ScratchDir, SessionError};
 pub use orphans::{RunLife, Unsettled, bases_in_use};
 pub use permission::approval_rule::{RememberError, RememberFor, Remembered};

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use avfs_egress::with_proxy;
 use avfs_request::reproducible::{HOSTNAME, UMASK, with_clock};
-use avfs_request::{CacheMode, ExecutionRequest, Extra, Profile, Reproducible, Streams, Writing};
+use avfs_request::{
+    CacheMode, ExecutionRequest, Extra, GitIdentity, HostPath, Profile, Reproducible, Streams, Writing,
+};
 use avfs_types::VAULT_DIR;
 use avfs_types::path::TreePath;
 use avfs_vault::backend::RunState;
@@ -13,6 +15,7 @@ use avfs_vault::export::{ExportOptions, Overwrite};
 use avfs_vault::set_ids::SetIds;
 
 use crate::aliases::aliases;
+use crate::git::identity::GitIdentity as HostIdentity;
 use crate::journal;
 use crate::launcher::{Input, LaunchPlan, UpperPlace, UpperRoot, WorkspaceMount};
 use crate::mount_session::{MountSession, ScratchDir, SessionError};
@@ -60,17 +63,22 @@ impl ProxyRuntime<'_> {
         if let Some(vault) = site.vault.path() {
             secret.extend(vault_files(vault, places));
         }
-        let aliases = aliases(&shown_dirs(request), &secret)
+        let extras = extras(run)?;
+        let aliases = aliases(&shown_dirs(request.profile, &extras), &secret)
             .map_err(|source| GroundError::Io { path: "/proc/self/mountinfo".into(), source })?;
         secret.extend(aliases);
         let steps = view(ViewRequest {
             profile: request.profile,
             workspace,
             home: site.home.as_deref(),
+            git_config: match request.git_identity {
+                GitIdentity::Host => HostIdentity::read(&site.git_configs, site.home.as_deref()).as_config(),
+                GitIdentity::None => None,
+            },
             search_path: request.environment.toolchain_path(),
             net: &request.net,
             proc: request.proc,
-            extras: &request.extras,
+            extras: &extras,
             shown_as: run.shown_as,
             secret: &secret,
             secret_files: match request.secret_files.is_empty() {
@@ -169,15 +177,25 @@ impl ProxyRuntime<'_> {
     }
 }
 
+/// What is shown or hidden beside the profile: the repository of a linked worktree, then what the request asks for.
+fn extras(run: &Run) -> Result<Vec<Extra>, GroundError> {
+    let common = run.common_dir.as_ref().map(|path| {
+        let shown = HostPath::resolve(path.clone());
+        shown.map_err(|source| GroundError::Io { path: path.clone(), source })
+    });
+    let common = common.transpose()?.map(Extra::ReadOnly);
+    Ok(common.into_iter().chain(run.request.extras.iter().cloned()).collect())
+}
+
 /// Directories of the host that are shown beside the system and the workspace, and where they are seen.
-fn shown_dirs(request: &ExecutionRequest) -> Vec<(&Path, &Path)> {
+fn shown_dirs(profile: Profile, extras: &[Extra]) -> Vec<(&Path, &Path)> {
     let root = Path::new("/");
-    match request.profile {
+    match profile {
         Profile::Host => vec![(root, root)],
         Profile::Strict => Vec::new(),
     }
     .into_iter()
-    .chain(request.extras.iter().filter_map(|extra| match extra {
+    .chain(extras.iter().filter_map(|extra| match extra {
         Extra::ReadOnly(_) | Extra::ReadWrite(_) => Some((extra.source(), extra.path())),
         Extra::Tmpfs(_) | Extra::Hide(_) | Extra::Cache { .. } => None,
     }))

@@ -25,6 +25,7 @@ use avfs_vault::{Vault, VaultError};
 use crate::checkpoint::CheckpointService;
 use crate::conclude::VaultIdentity;
 use crate::error::ExecuteError;
+use crate::git::repository;
 use crate::journal;
 use crate::launcher::{Completion, Launcher, Refused};
 use crate::mount_session::{MountSession, ScratchDir};
@@ -53,6 +54,8 @@ pub struct Site<'a> {
     pub bound: Option<PathBuf>,
     pub cwd: PathBuf,
     pub home: Option<PathBuf>,
+    /// The caller's global git configuration files, in the order in which git reads them.
+    pub git_configs: Vec<PathBuf>,
     pub cache_dir: PathBuf,
     /// Tells one start of the machine from another.
     pub boot_id: String,
@@ -182,6 +185,7 @@ impl ProxyRuntime<'_> {
             degraded: Vec::new(),
             shown_as: ShownAs::Overlay,
             phases: Phases::default(),
+            common_dir: None,
         };
         for name in &request.environment.missing {
             run.note("env.missing", format!("{} is not set, so it is not passed on", name.to_string_lossy()));
@@ -344,6 +348,7 @@ impl ProxyRuntime<'_> {
         // Only now: what the run is made from may have expired, and somebody wants it.
         workspaces.expire_forks(run);
         enter(state, State::Mounting, session);
+        run.common_dir = places.bound.as_deref().and_then(repository::common_dir);
         let room = self.room(&run.request)?;
         let plan = self.plan(run, places, &ground, scratch, session, room)?;
         Ok((ground, room, plan))
@@ -497,7 +502,7 @@ pub(super) struct Ended<'g> {
 }
 
 /// The words of a command, those of a line for a shell too.
-fn words_of(command: &CommandLine) -> impl Iterator<Item = String> {
+pub(super) fn words_of(command: &CommandLine) -> impl Iterator<Item = String> {
     let shown = command.shown();
     let words: Vec<String> =
         shown.split(|c: char| c.is_whitespace() || ";|&()".contains(c)).map(str::to_owned).collect();

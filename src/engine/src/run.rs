@@ -1,5 +1,6 @@
 //! One run while it takes place: what is known of it, and what is to be said about it.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use avfs_policy::ExecutionDecision;
@@ -43,6 +44,8 @@ pub struct Run {
     pub degraded: Vec<String>,
     pub shown_as: ShownAs,
     pub phases: Phases,
+    /// The repository's common directory, if the workspace is a linked worktree.
+    pub common_dir: Option<PathBuf>,
 }
 
 impl Run {

@@ -21,6 +21,9 @@ const USER_SHARED: [&str; 2] = ["share/pipx", "share/uv"];
 /// What a toolchain in a home directory has beside its `bin`; the rest of its prefix may hold credentials.
 const BESIDE_BIN: [&str; 7] = ["lib", "lib64", "libexec", "share", "include", "versions", "toolchains"];
 
+/// Git's global configuration, below the home directory.
+pub const GIT_CONFIG: &str = ".gitconfig";
+
 /// How directories of the host that the request names are shown read-only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownAs {
@@ -34,6 +37,8 @@ pub struct ViewRequest<'a> {
     pub profile: Profile,
     pub workspace: WorkspaceMount,
     pub home: Option<&'a Path>,
+    /// The global git configuration in a private home.
+    pub git_config: Option<Vec<u8>>,
     /// `$PATH`
     pub search_path: &'a OsStr,
     pub net: &'a NetMode,
@@ -74,6 +79,10 @@ pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
             let home = request.home.filter(|home| is_private_home(home, &workspace));
             if let Some(home) = home {
                 shown.push((home.to_owned(), private_dir(home, 0o700)));
+                if let Some(bytes) = request.git_config {
+                    let path = home.join(GIT_CONFIG);
+                    shown.push((path.clone(), ViewStep::File { path, bytes }));
+                }
             }
             // What lies in the workspace is seen there, as it is on the fork.
             let toolchains = toolchains(request.search_path, request.home)
@@ -266,6 +275,7 @@ mod tests {
             profile: Profile::Strict,
             workspace: WorkspaceMount::Copy { path: workspace.into(), source: "/src".into() },
             home: Some(home),
+            git_config: None,
             search_path: OsStr::new("/usr/bin"),
             net: &NetMode::None,
             proc: ProcMode::Private,

@@ -39,6 +39,15 @@ words!(
 );
 
 words!(
+    /// Whose name commits of the command carry where the repository sets none.
+    GitIdentity, "git identity", {
+        /// `user.name` and `user.email` of the caller's global git configuration.
+        Host = "host",
+        None = "none",
+    }
+);
+
+words!(
     /// What becomes of the changes.
     Retention, "way to keep changes", {
         /// They are kept for somebody to look at.

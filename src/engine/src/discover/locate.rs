@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use avfs_request::VaultPlace;
@@ -14,6 +15,8 @@ use avfs_types::ids::{NameError, VaultName, to_hex};
 use avfs_types::{CONFIG_FILE, VAULT_DIR, VAULT_FILE};
 
 use super::trust::{TrustError, TrustedVaults};
+use crate::git::repository;
+use crate::view::GIT_CONFIG;
 
 /// Where the administrator's files are. No variable moves it: users could evade them.
 const SYSTEM_DIR: &str = "/etc/avfs";
@@ -124,6 +127,14 @@ pub enum VaultSource {
     Nearest,
 }
 
+/// A vault that does not exist yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewVault {
+    pub path: PathBuf,
+    /// The directory it is for.
+    pub dir: PathBuf,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
     pub path: PathBuf,
@@ -175,13 +186,36 @@ impl Surroundings {
             || self.trusted_vaults()?.contains(vault)?)
     }
 
-    /// Where a run makes a vault if there is none: for the working directory, unless that holds the user's home.
-    pub fn new_vault(&self, place: VaultPlace) -> Result<PathBuf, LocateError> {
-        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        if self.home.as_deref().is_some_and(|home| real(home).starts_with(real(&self.cwd))) {
+    /// The vault that a first run makes, and the directory it makes it for: the root of the repository around the
+    /// working directory, or the working directory.
+    pub fn new_vault(&self, place: VaultPlace) -> Result<NewVault, LocateError> {
+        if self.holds_home(&self.cwd) {
             return Err(LocateError::AroundHome { dir: self.cwd.clone() });
         }
-        self.place_for(&self.cwd, place)
+        let dir = self.own_repository().unwrap_or_else(|| self.cwd.clone());
+        Ok(NewVault { path: self.place_for(&dir, place)?, dir })
+    }
+
+    /// The root of the repository around the working directory, unless it holds the user's home, belongs to another
+    /// user or lies on another file system.
+    fn own_repository(&self) -> Option<PathBuf> {
+        let root = repository::root_of(&self.cwd).filter(|root| !self.holds_home(root))?;
+        let (here, there) = (self.cwd.metadata().ok()?, root.metadata().ok()?);
+        let is_own = there.uid() == rustix::process::geteuid().as_raw();
+        (is_own && here.dev() == there.dev()).then_some(root)
+    }
+
+    fn holds_home(&self, dir: &Path) -> bool {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        self.home.as_deref().is_some_and(|home| real(home).starts_with(real(dir)))
+    }
+
+    /// The caller's global git configuration files, in the order in which git reads them.
+    #[must_use]
+    pub fn git_configs(&self) -> Vec<PathBuf> {
+        let xdg = self.xdg(self.config_home.as_deref(), ".config").map(|dir| dir.join("git/config"));
+        let home = self.home.as_ref().map(|home| home.join(GIT_CONFIG));
+        xdg.into_iter().chain(home).collect()
     }
 
     /// Where everything lives that can be made again.

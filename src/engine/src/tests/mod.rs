@@ -78,6 +78,7 @@ impl Bench {
             bound: Some(self.project()),
             cwd: self.project(),
             home: None,
+            git_configs: Vec::new(),
             layers: BaseCache::new(&self.cache(), &self.boot_id),
             cache_dir: self.cache(),
             boot_id: self.boot_id.clone(),

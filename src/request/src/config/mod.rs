@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::{KeepCount, Limit, Span};
 
-use crate::choices::{CacheMode, ScratchChoice, VaultPlace};
+use crate::choices::{CacheMode, GitIdentity, ScratchChoice, VaultPlace};
 use crate::confinement::{Confinement, LandlockMode, NestedUserns, SeccompProfile};
 use crate::extra::Profile;
 use crate::limits::{CpuLimit, Limits};
@@ -150,6 +150,9 @@ settings! {
         list(is_absolute, "an absolute path, or one that begins with ~/"), Tighten(|own, new| new == own);
     run_profile "run.profile": Setting<Profile> = Setting::default(Profile::Strict),
         one("strict or host"), Tighten(|own, new| new.value == Profile::Strict || new == own);
+    /// Whose name commits carry where the repository sets none.
+    run_git_identity "run.git_identity": Setting<GitIdentity> = Setting::default(GitIdentity::Host),
+        one("host or none"), Tighten(|own, new| new.value == GitIdentity::None || new == own);
     /// Which system calls are refused.
     run_seccomp "run.seccomp": Setting<SeccompProfile> = Setting::default(SeccompProfile::Default),
         one("default, strict or off"), Tighten(|own, new| new.value >= own.value);
@@ -384,7 +387,7 @@ mod tests {
     fn every_key_says_what_a_directory_may_do_with_it() {
         // For each key a value that is wider than the user's below, or simply another.
         let user = "[run]\nmemory = '1GiB'\ncpus = 1\npids = 10\ndisk = '1GiB'\nfiles = 10\nfile_size = '1GiB'\n\
-                    seccomp = 'strict'\nlandlock = 'required'";
+                    seccomp = 'strict'\nlandlock = 'required'\ngit_identity = 'none'";
         let wider = [
             ("capture.exclude", "['x']"),
             ("cache.dirs", "['x']"),
@@ -395,6 +398,7 @@ mod tests {
             ("run.env", "['X']"),
             ("run.ro", "['/x']"),
             ("run.profile", "'host'"),
+            ("run.git_identity", "'host'"),
             ("run.seccomp", "'off'"),
             ("run.landlock", "'off'"),
             ("run.memory", "'none'"),

@@ -23,7 +23,7 @@ use avfs_types::secrets::Secrets;
 
 use crate::choices::{
     ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, Degradation, ForkChoice,
-    PolicyProfile, Purity, Retention, ScratchChoice, SecretsInFiles, Writing,
+    GitIdentity, PolicyProfile, Purity, Retention, ScratchChoice, SecretsInFiles, Writing,
 };
 use crate::config::Config;
 use crate::confinement::{Confinement, NestedUserns};
@@ -61,6 +61,7 @@ pub struct ExecutionRequest {
     pub net: NetMode,
     pub proc: ProcMode,
     pub profile: Profile,
+    pub git_identity: GitIdentity,
     pub extras: Vec<Extra>,
     pub environment: Environment,
     pub reproducible: Reproducible,
@@ -121,6 +122,7 @@ impl ExecutionRequest {
             net: NetMode::None,
             proc: ProcMode::Private,
             profile: Profile::Strict,
+            git_identity: GitIdentity::Host,
             extras: Vec::new(),
             environment: Environment::default(),
             reproducible: Reproducible::Off,
@@ -152,6 +154,7 @@ impl ExecutionRequest {
         let secret_files = environment.take_secret_files();
         let memory = spec.memory.map_or(set.0.memory, |limit| limit.0);
         resolve::check_memory(memory)?;
+        let cache = spec.cache.unwrap_or(config.run_cache.value);
         Ok(Self {
             fork: resolve::fork(spec, outside)?,
             retention: spec.kept(),
@@ -167,6 +170,13 @@ impl ExecutionRequest {
             grace: resolve::grace(spec).unwrap_or(config.run_grace.value).duration().unwrap_or(Duration::MAX),
             net: spec.net.clone().unwrap_or_else(|| config.run_net.value.clone()),
             profile: spec.profile.unwrap_or(config.run_profile.value),
+            // What comes out must not depend on who runs it.
+            git_identity: match (reproducible, cache) {
+                (Reproducible::Off, CacheMode::Off) => {
+                    spec.git_identity.unwrap_or(config.run_git_identity.value)
+                }
+                (Reproducible::On, _) | (_, CacheMode::Read | CacheMode::Write) => GitIdentity::None,
+            },
             extras,
             environment,
             reproducible,
@@ -189,7 +199,7 @@ impl ExecutionRequest {
                 landlock: spec.landlock.unwrap_or(set.1.landlock),
                 userns: if spec.allow_userns { NestedUserns::Allowed } else { set.1.userns },
             },
-            cache: spec.cache.unwrap_or(config.run_cache.value),
+            cache,
             inputs: resolve::inputs(spec, &outside.cwd)?,
             purity: if spec.pure { Purity::Declared } else { default.purity },
             policy: spec.policy.clone(),
@@ -233,6 +243,8 @@ impl ExecutionRequest {
             net,
             proc,
             profile,
+            // A name is no permission.
+            git_identity: _,
             extras,
             environment,
             reproducible,
@@ -365,6 +377,8 @@ impl ExecutionRequest {
             approval: _,
             approved: _,
             named: _,
+            // There is none where results are remembered.
+            git_identity: _,
             // With one nothing is remembered.
             secret_files: _,
             // Whether it may be remembered.
@@ -486,6 +500,14 @@ impl RequestObject {
             scratch: request.scratch.word(),
             backend: request.backend.word(),
             profile: request.profile.word(),
+            git_identity: match request.git_identity {
+                GitIdentity::None
+                    if request.reproducible == Reproducible::Off && request.cache == CacheMode::Off =>
+                {
+                    Some(GitIdentity::None.word())
+                }
+                GitIdentity::None | GitIdentity::Host => None,
+            },
             allow_degraded: request.degradation == Degradation::Allowed,
             ro: paths(|extra| matches!(extra, Extra::ReadOnly(_))),
             rw: paths(|extra| matches!(extra, Extra::ReadWrite(_))),

@@ -20,8 +20,8 @@ use avfs_types::reference::Reference;
 use avfs_types::{Limit, Size, amount_values, text_values};
 
 use crate::choices::{
-    ApprovalMode, BackendChoice, BaseChoice, CacheMode, CheckpointMode, PolicyProfile, Retention,
-    ScratchChoice,
+    ApprovalMode, BackendChoice, BaseChoice, CacheMode, CheckpointMode, GitIdentity, PolicyProfile,
+    Retention, ScratchChoice,
 };
 use crate::confinement::{LandlockMode, SeccompProfile};
 use crate::extra::Profile;
@@ -199,6 +199,10 @@ pub struct RunSpec {
     /// Keep files in which the value of a secret is found
     [long, help_heading = "Sandbox"]
     pub allow_secret_files: bool => "keeps what the command was given already",
+    /// Show git the user.name and user.email of the host's global configuration, and nothing else of it; not with
+    /// --reproducible or --cache [default: host] [possible values: host, none]
+    [long, value_name = "WHOSE", help_heading = "Sandbox"]
+    pub git_identity: Option<GitIdentity> => "the name that commits carry",
     /// Which system calls are refused; avfs doctor --explain-denials lists them [default: default] [possible values:
     /// default, strict, off]
     [long, value_name = "PROFILE", help_heading = "Sandbox"]
@@ -308,6 +312,9 @@ pub struct RequestObject {
     pub scratch: &'static str,
     pub backend: &'static str,
     pub profile: &'static str,
+    /// `none` if the command was to commit without the caller's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub git_identity: Option<&'static str>,
     /// Whether it may run with less isolation where the host refuses a piece.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allow_degraded: bool,
@@ -372,6 +379,7 @@ text_values!(
     CheckpointMode,
     ExecutionTimeout,
     FixedClock,
+    GitIdentity,
     LandlockMode,
     NetMode,
     PolicyProfile,

@@ -1,0 +1,251 @@
+//! The identity of commits: `user.name` and `user.email` of the caller's global git configuration, and nothing else.
+
+use std::path::{Path, PathBuf};
+
+use super::read_small;
+
+/// A larger configuration is not read.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
+/// How deep `include.path` is followed, as in git.
+const INCLUDE_DEPTH_MAX: usize = 10;
+
+/// Who commits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GitIdentity {
+    name: Option<String>,
+    email: Option<String>,
+}
+
+impl GitIdentity {
+    /// Reads the global configuration files in git's order; the last one that sets a value wins. `includeIf` is not
+    /// followed.
+    #[must_use]
+    pub fn read(configs: &[PathBuf], home: Option<&Path>) -> Self {
+        let mut identity = Self::default();
+        for config in configs {
+            identity.read_file(config, home, 0);
+        }
+        identity
+    }
+
+    /// A global configuration with this identity alone; `None` if there is nothing to say.
+    #[must_use]
+    pub fn as_config(&self) -> Option<Vec<u8>> {
+        let set = [("name", &self.name), ("email", &self.email)];
+        let lines: String = set
+            .iter()
+            .filter_map(|(key, value)| Some(format!("\t{key} = {}\n", quoted(value.as_deref()?))))
+            .collect();
+        (!lines.is_empty()).then(|| format!("[user]\n{lines}").into_bytes())
+    }
+
+    fn read_file(&mut self, file: &Path, home: Option<&Path>, depth: usize) {
+        let Some(text) = read_small(file, CONFIG_BYTES_MAX) else { return };
+        for (section, key, value) in Entries::of(&text) {
+            match (section.as_str(), key.as_str()) {
+                ("user", "name") => self.name = Some(value),
+                ("user", "email") => self.email = Some(value),
+                ("include", "path") if depth < INCLUDE_DEPTH_MAX => {
+                    let included = match (value.strip_prefix("~/"), home) {
+                        (Some(below), Some(home)) => home.join(below),
+                        (Some(_), None) => continue,
+                        (None, _) => file.parent().unwrap_or(Path::new("/")).join(value),
+                    };
+                    self.read_file(&included, home, depth + 1);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A value as git reads it back.
+fn quoted(value: &str) -> String {
+    let mut text = String::from("\"");
+    for character in value.chars() {
+        match character {
+            '"' | '\\' => text.extend(['\\', character]),
+            '\n' => text.push_str("\\n"),
+            '\t' => text.push_str("\\t"),
+            // Git takes no other control character into an identity either.
+            _ if character.is_control() => {}
+            _ => text.push(character),
+        }
+    }
+    text.push('"');
+    text
+}
+
+/// The settings of a configuration file: section and key in lower case, and the value. What follows a syntax error is
+/// not read.
+struct Entries<'t> {
+    rest: std::iter::Peekable<std::str::Chars<'t>>,
+    section: String,
+}
+
+impl<'t> Entries<'t> {
+    fn of(text: &'t str) -> Self {
+        Self {
+            rest: text.strip_prefix('\u{feff}').unwrap_or(text).chars().peekable(),
+            section: String::new(),
+        }
+    }
+
+    fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> String {
+        let mut taken = String::new();
+        while let Some(character) = self.rest.next_if(|character| wanted(*character)) {
+            taken.push(character);
+        }
+        taken
+    }
+
+    /// `[section]` or `[section "subsection"]`; a subsection makes it another section.
+    fn header(&mut self) -> Option<()> {
+        self.section = self.take_while(|c| c.is_alphanumeric() || "-.".contains(c)).to_lowercase();
+        let rest = self.take_while(|c| c != ']' && c != '\n');
+        self.section.push_str(rest.trim_end());
+        (self.rest.next()? == ']').then_some(())
+    }
+
+    /// The rest of a line behind `=`, with quotes, escapes and continued lines resolved.
+    fn value(&mut self) -> Option<String> {
+        self.take_while(|c| c == ' ' || c == '\t');
+        let (mut value, mut length, mut is_quoted) = (String::new(), 0, false);
+        loop {
+            match self.rest.next() {
+                None | Some('\n') if is_quoted => return None,
+                None | Some('\n') => break,
+                Some('"') => is_quoted = !is_quoted,
+                Some('\\') => match self.rest.next()? {
+                    '\n' => {}
+                    'n' => value.push('\n'),
+                    't' => value.push('\t'),
+                    'b' => value.push('\u{8}'),
+                    escaped @ ('"' | '\\') => value.push(escaped),
+                    _ => return None,
+                },
+                Some('#' | ';') if !is_quoted => {
+                    self.take_while(|c| c != '\n');
+                }
+                Some('\r') if self.rest.peek() == Some(&'\n') => {}
+                Some(character) => value.push(character),
+            }
+            if is_quoted || !value.ends_with([' ', '\t']) {
+                length = value.len();
+            }
+        }
+        value.truncate(length);
+        Some(value)
+    }
+}
+
+impl Iterator for Entries<'_> {
+    type Item = (String, String, String);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            self.take_while(char::is_whitespace);
+            match *self.rest.peek()? {
+                '#' | ';' => {
+                    self.take_while(|c| c != '\n');
+                }
+                '[' => {
+                    self.rest.next();
+                    self.header()?;
+                }
+                _ => {
+                    let key = self.take_while(|c| c.is_alphanumeric() || c == '-').to_lowercase();
+                    self.take_while(|c| c == ' ' || c == '\t');
+                    if key.is_empty() {
+                        return None;
+                    }
+                    // A key alone means true, which is nobody's name.
+                    if self.rest.next_if_eq(&'=').is_some() {
+                        return Some((self.section.clone(), key, self.value()?));
+                    }
+                    self.take_while(|c| c != '\n');
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &str) -> GitIdentity {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config");
+        std::fs::write(&file, text).unwrap();
+        GitIdentity::read(&[file], None)
+    }
+
+    /// What git itself reads from the file.
+    fn git(file: &Path, key: &str) -> Option<String> {
+        let mut git = Command::new("git");
+        git.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/nonexistent");
+        git.args(["config", "-z", "--includes", "--file"]).arg(file).args(["--get", key]);
+        let done = git.output().unwrap();
+        let text = String::from_utf8(done.stdout).unwrap();
+        done.status.success().then(|| text.trim_end_matches('\0').to_owned())
+    }
+
+    #[test]
+    fn values_are_those_that_git_reads() {
+        for text in [
+            "[user]\n\tname = A B\n\temail = a@b\n",
+            "[User]\nNAME=\"A  B\"  # comment\nemail = a@b ; other\n",
+            "[user]\nname = A \\\"B\\\" \\\\ C\nemail = a\\\n@b\n",
+            "[core]\nname = no\n[user \"x\"]\nname = no\n[user]\nname = yes\nname = last\n",
+            "[user]\nname\nemail = \"a#b\" c\n[include]\n[other]\nx = y\n",
+            "[user] name = same line\n",
+            "[user]\r\n\tname = A\r\n\temail = b\r\n",
+            "\u{feff}[user]\nname = \"  padded  \" \n",
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let file = dir.path().join("config");
+            std::fs::write(&file, text).unwrap();
+            let identity = GitIdentity::read(std::slice::from_ref(&file), None);
+            let of_git = |key| git(&file, key).filter(|value| !value.is_empty());
+            assert_eq!(identity.name, of_git("user.name"), "{text:?}");
+            assert_eq!(identity.email, of_git("user.email"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_configuration_gives_no_identity() {
+        for text in ["", "[user", "[user]\nname = \"open\n", "\0\u{1}", "[user]\nname = bad \\escape\n"] {
+            assert_eq!(read(text).as_config(), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn included_files_are_read_in_place_and_loops_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("config"), "[user]\nname = before\n[include]\npath = config\npath = ~/more\n")
+            .unwrap();
+        std::fs::write(at("more"), "[user]\nname = after\nemail = a@b\n").unwrap();
+        let identity = GitIdentity::read(&[at("config"), at("missing")], Some(dir.path()));
+        let expected = GitIdentity { name: Some("after".to_owned()), email: Some("a@b".to_owned()) };
+        assert_eq!(identity, expected);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn git_reads_back_what_is_written(name in "[^\\x00-\\x1f\\x7f-\\x9f]{1,40}") {
+            let identity = GitIdentity { name: Some(name.clone()), email: None };
+            let dir = tempfile::tempdir().unwrap();
+            let file = dir.path().join("config");
+            std::fs::write(&file, identity.as_config().unwrap()).unwrap();
+            prop_assert_eq!(git(&file, "user.name"), Some(name));
+            prop_assert_eq!(GitIdentity::read(&[file], None), identity);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Which directories belong to one repository: its root, and the common directory of a linked worktree.
+//!
+//! A `.git` file in a workspace is untrusted: it only points somewhere if what it points to points back.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::read_small;
+
+const GIT: &str = ".git";
+/// `.git` files and their like hold one path.
+const POINTER_BYTES_MAX: u64 = 8 << 10;
+
+/// The root of the repository that a directory lies in; of the outermost one for a submodule.
+#[must_use]
+pub fn root_of(dir: &Path) -> Option<PathBuf> {
+    let root = dir.ancestors().find(|above| is_root(above))?;
+    let outer = pointer(root).and_then(|gitdir| {
+        let mut above = root.ancestors().skip(1);
+        above.find(|above| gitdir.starts_with(above.join(GIT).join("modules"))).map(Path::to_owned)
+    });
+    Some(outer.unwrap_or_else(|| root.to_owned()))
+}
+
+fn is_root(dir: &Path) -> bool {
+    let git = dir.join(GIT);
+    match git.symlink_metadata() {
+        Ok(meta) if meta.is_dir() => git.join("HEAD").symlink_metadata().is_ok(),
+        Ok(meta) => meta.is_file() && pointer(dir).is_some(),
+        Err(_) => false,
+    }
+}
+
+/// Where the `.git` file of a submodule or a linked worktree points to, without links and `..`.
+fn pointer(root: &Path) -> Option<PathBuf> {
+    let git = root.join(GIT);
+    if !git.symlink_metadata().ok()?.is_file() {
+        return None;
+    }
+    let text = read_small(&git, POINTER_BYTES_MAX)?;
+    let target = text.strip_prefix("gitdir:")?.trim();
+    root.join(target).canonicalize().ok()
+}
+
+/// The common directory of the repository that a linked worktree belongs to, if it belongs to the caller and lists this
+/// very worktree.
+#[must_use]
+pub fn common_dir(worktree: &Path) -> Option<PathBuf> {
+    let gitdir = pointer(worktree)?;
+    let worktrees = gitdir.parent().filter(|dir| dir.ends_with("worktrees"))?;
+    let common = worktrees.parent()?;
+    let back = read_small(&gitdir.join("gitdir"), POINTER_BYTES_MAX)?;
+    let points_back =
+        gitdir.join(back.trim()).canonicalize().ok()? == worktree.canonicalize().ok()?.join(GIT);
+    let is_own = common.metadata().ok()?.uid() == rustix::process::geteuid().as_raw();
+    let is_outside = !common.starts_with(worktree.canonicalize().ok()?);
+    (points_back && is_own && is_outside).then(|| common.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{create_dir_all, write};
+
+    use super::*;
+
+    #[test]
+    fn roots_of_repositories_and_submodules() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path().canonicalize().unwrap();
+        create_dir_all(top.join("repo/src/deep")).unwrap();
+        assert_eq!(root_of(&top.join("repo/src")), None);
+        create_dir_all(top.join("repo/.git/modules/sub")).unwrap();
+        write(top.join("repo/.git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        assert_eq!(root_of(&top.join("repo/src/deep")), Some(top.join("repo")));
+        assert_eq!(root_of(&top.join("repo")), Some(top.join("repo")));
+        create_dir_all(top.join("repo/sub/dir")).unwrap();
+        write(top.join("repo/sub/.git"), "gitdir: ../.git/modules/sub\n").unwrap();
+        assert_eq!(root_of(&top.join("repo/sub/dir")), Some(top.join("repo")));
+        // An empty directory or a file of that name makes no repository.
+        create_dir_all(top.join("other/.git")).unwrap();
+        assert_eq!(root_of(&top.join("other")), None);
+        std::fs::remove_dir(top.join("other/.git")).unwrap();
+        write(top.join("other/.git"), "gitdir: nowhere\n").unwrap();
+        assert_eq!(root_of(&top.join("other")), None);
+    }
+
+    #[test]
+    fn a_worktree_must_be_known_to_its_repository() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path().canonicalize().unwrap();
+        let (tree, common) = (top.join("tree"), top.join("repo/.git"));
+        let entry = common.join("worktrees/tree");
+        create_dir_all(&tree).unwrap();
+        create_dir_all(&entry).unwrap();
+        let point = |to: &Path| write(tree.join(GIT), format!("gitdir: {}\n", to.display())).unwrap();
+        point(&entry);
+        assert_eq!(common_dir(&tree), None, "nothing points back");
+        write(entry.join("gitdir"), format!("{}\n", top.join("elsewhere/.git").display())).unwrap();
+        assert_eq!(common_dir(&tree), None, "it points to another worktree");
+        write(entry.join("gitdir"), format!("{}\n", tree.join(GIT).display())).unwrap();
+        assert_eq!(common_dir(&tree), Some(common.clone()));
+        // A workspace cannot open another directory by pointing to it.
+        create_dir_all(top.join("secret/worktrees")).unwrap();
+        point(&top.join("secret/worktrees"));
+        assert_eq!(common_dir(&tree), None);
+        // Nor by bringing an entry of its own that claims another common directory.
+        let own = tree.join("evil/worktrees/tree");
+        create_dir_all(&own).unwrap();
+        write(own.join("gitdir"), format!("{}\n", tree.join(GIT).display())).unwrap();
+        write(own.join("commondir"), top.join("secret").to_str().unwrap()).unwrap();
+        point(&own);
+        assert_eq!(common_dir(&tree), None);
+        // A link to another user's directory, or no pointer at all.
+        std::fs::remove_file(tree.join(GIT)).unwrap();
+        assert_eq!(common_dir(&tree), None);
+    }
+}

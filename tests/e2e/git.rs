@@ -1,0 +1,150 @@
+//! Repositories as workspaces: identity, the root that a first run binds, submodules, linked worktrees.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::env::{Answer, Running, TestEnv};
+
+/// Runs git on the host, outside the sandbox.
+pub fn git(env: &TestEnv, words: &[&str]) {
+    let settings = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false"];
+    let mut git: Command = env.clean(Path::new("/usr/bin/git"));
+    let done = git.current_dir(env.project()).args(settings).args(words).output().unwrap();
+    assert!(done.status.success(), "git {words:?}: {done:?}");
+}
+
+pub fn with_repository() -> TestEnv {
+    let env = TestEnv::with_project();
+    git(&env, &["init", "-q"]);
+    git(&env, &["add", "README.md", "src"]);
+    git(&env, &["commit", "-qm", "first"]);
+    env
+}
+
+/// Runs git on the host in another directory than the project.
+fn git_in(env: &TestEnv, dir: &Path, words: &[&str]) {
+    git(env, &[&["-C", dir.to_str().unwrap()], words].concat());
+}
+
+/// The environment with a global identity on the host.
+fn with_identity() -> TestEnv {
+    let env = with_repository();
+    let config =
+        "[user]\n\tname = Ada \\\"L\\\" Lovelace\n\temail = ada@example.org\n[alias]\n\tevil = !true\n";
+    std::fs::write(env.at("home/.gitconfig"), config).unwrap();
+    env
+}
+
+/// `avfs-run` in a directory below the project.
+fn run_in(env: &TestEnv, dir: &Path, words: &[&str]) -> Answer {
+    Running::start(env.command(words).current_dir(dir)).answer()
+}
+
+const COMMIT: &str = "echo more >> README.md && git commit -qam more && git log -1 --format='%an <%ae>'";
+
+#[test]
+fn commits_carry_the_identity_of_the_host_and_nothing_else_of_its_configuration() {
+    let env = with_identity();
+    assert_eq!(env.ok(&[], COMMIT), "Ada \"L\" Lovelace <ada@example.org>\n");
+    let expected = "[user]\n\tname = \"Ada \\\"L\\\" Lovelace\"\n\temail = \"ada@example.org\"\n";
+    assert_eq!(env.ok(&[], "cat ~/.gitconfig"), expected);
+    // The repository's own setting wins.
+    git(&env, &["config", "user.name", "Project"]);
+    assert_eq!(env.ok(&[], COMMIT), "Project <ada@example.org>\n");
+}
+
+#[test]
+fn no_identity_is_shown_where_it_is_switched_off_or_results_must_not_depend_on_it() {
+    let env = with_identity();
+    let absent = "test ! -e ~/.gitconfig";
+    for options in [&["--git-identity", "none"][..], &["--reproducible"], &["--cache", "write"]] {
+        env.ok(options, absent);
+    }
+    let refused = env.shell(&["--git-identity", "none"], COMMIT);
+    assert_ne!(refused.code, Some(0), "{refused:?}");
+    // The user's setting switches it off; a directory's setting cannot switch it on again.
+    std::fs::write(env.at("config/avfs/avfs.toml"), "[run]\ngit_identity = \"none\"\n").unwrap();
+    std::fs::write(env.project().join(".avfs/avfs.toml"), "[run]\ngit_identity = \"host\"\n").unwrap();
+    env.ok(&[], absent);
+    env.ok(&["--git-identity", "host"], "test -e ~/.gitconfig");
+}
+
+#[test]
+fn the_first_run_in_a_subdirectory_binds_the_repository() {
+    let env = TestEnv::new();
+    env.put("README.md", b"hello\n");
+    env.put("deep/er/file", b"1\n");
+    git(&env, &["init", "-q"]);
+    let dir = env.project().join("deep/er");
+    let answer = run_in(&env, &dir, &["--shell", "pwd; git status --short; echo 2 > file"]).expect(0);
+    assert!(answer.text().starts_with(dir.to_str().unwrap()), "{answer:?}");
+    assert!(answer.text().contains("?? ../../README.md"), "{answer:?}");
+    let said = format!("for the repository {}", env.project().display());
+    assert!(answer.stderr.contains(&said), "{answer:?}");
+    assert!(env.vault_file().exists() && !dir.join(".avfs").exists());
+    env.avfs(&["apply"]).expect(0);
+    assert_eq!(std::fs::read(dir.join("file")).unwrap(), b"2\n");
+}
+
+#[test]
+fn a_repository_around_the_home_is_not_bound() {
+    let env = TestEnv::new();
+    git_in(&env, env.project().parent().unwrap(), &["init", "-q"]);
+    env.run(&["true"]).expect(0);
+    assert!(env.vault_file().exists());
+}
+
+#[test]
+fn submodules_work() {
+    let env = with_identity();
+    let library = env.at("library");
+    std::fs::create_dir(&library).unwrap();
+    git_in(&env, &library, &["init", "-q"]);
+    std::fs::write(library.join("lib.c"), "int x;\n").unwrap();
+    git_in(&env, &library, &["add", "."]);
+    git_in(&env, &library, &["commit", "-qm", "library"]);
+    std::fs::remove_dir_all(env.project().join(".avfs")).unwrap();
+    let add =
+        ["-c", "protocol.file.allow=always", "submodule", "add", "-q", library.to_str().unwrap(), "sub"];
+    git(&env, &add);
+    git(&env, &["commit", "-qm", "submodule"]);
+    // The first run, in the submodule, binds the outer repository: the submodule's objects are there.
+    let line = "echo 'int y;' >> lib.c && git commit -qam y && git log --oneline | wc -l";
+    let answer = run_in(&env, &env.project().join("sub"), &["--shell", line]).expect(0);
+    assert_eq!(answer.text().trim(), "2", "{answer:?}");
+    assert!(env.vault_file().exists());
+    env.avfs(&["apply"]).expect(0);
+    git_in(&env, &env.project().join("sub"), &["diff", "--exit-code", "HEAD"]);
+    git(&env, &["fsck", "--strict"]);
+}
+
+#[test]
+fn a_linked_worktree_can_be_read_and_names_the_way_to_commit() {
+    let env = with_identity();
+    let tree = env.at("tree");
+    git(&env, &["worktree", "add", "-q", tree.to_str().unwrap()]);
+    let looked = run_in(&env, &tree, &["--shell", "git log --oneline && git status --short"]).expect(0);
+    assert_eq!(looked.text().lines().count(), 1, "{looked:?}");
+    assert!(tree.join(".avfs/vault.db").exists());
+    let line = "echo more >> README.md && git commit -qam more";
+    let refused = run_in(&env, &tree, &["--json", "--shell", line]);
+    assert_ne!(refused.code, Some(0), "{refused:?}");
+    let notes = refused.envelope()["result"]["notes"].clone();
+    let codes: Vec<_> = notes.as_array().unwrap().iter().map(|note| note["code"].clone()).collect();
+    assert!(codes.contains(&json!("git.linked_worktree")), "{notes}");
+    // The repository cannot be written, nor another directory be opened by a forged pointer.
+    let common = env.project().join(".git");
+    let touch = format!("touch {}/planted", common.display());
+    assert_ne!(run_in(&env, &tree, &["--shell", &touch]).code, Some(0));
+    let secret = env.at("secret");
+    std::fs::create_dir_all(secret.join("worktrees/tree")).unwrap();
+    std::fs::write(secret.join("key"), "k").unwrap();
+    let pointer = format!("gitdir: {}/worktrees/tree\n", secret.display());
+    std::fs::write(tree.join(".git"), pointer).unwrap();
+    let look = format!("cat {}/key", secret.display());
+    assert_ne!(run_in(&env, &tree, &["--shell", &look]).code, Some(0));
+    // The control: the file could be read if it were shown.
+    run_in(&env, &tree, &["--ro", secret.to_str().unwrap(), "--shell", &look]).expect(0);
+}
