@@ -56,6 +56,7 @@ fn every_kind_of_answer_matches_the_schema() {
         &["discard", "run:0200"],
         &["recover"],
         &["unapply"],
+        &["sync", "f"],
         &["undo", "main"],
         &["redo"],
         &["record", "start", "r"],

@@ -351,3 +351,50 @@ fn a_run_on_a_fork_applies_what_it_changed_itself() {
     let refused = apply("echo fork > third");
     assert_eq!(refused.envelope()["error"]["code"], json!("apply.conflict"), "{refused:?}");
 }
+
+#[test]
+fn changes_of_the_directory_come_into_a_fork() {
+    let env = TestEnv::with_project();
+    env.json(&["--fork", "task"], "echo agent >> src/main.rs");
+    let noted = |answer: &Value| {
+        let notes = answer["result"]["notes"].as_array().unwrap();
+        notes.iter().any(|note| note["code"] == "fork.behind")
+    };
+    assert!(!noted(&env.json(&["--fork", "task"], "echo agent > agent")));
+    env.put("README.md", b"by hand\n");
+    // A run does not scan the directory: it knows of the change once it is imported.
+    env.avfs(&["import"]).expect(0);
+    assert!(noted(&env.json(&["--fork", "task"], "true")));
+    env.avfs(&["sync", "task"]).expect(0);
+    assert_eq!(env.ok(&["--fork", "task"], "cat README.md agent"), "by hand\nagent\n");
+    assert!(!noted(&env.json(&["--fork", "task"], "true")));
+    // The agent goes on from the user's text, and only that is applied.
+    env.json(&["--fork", "task"], "echo agent >> README.md");
+    let diff = env.avfs(&["diff", "task"]).expect(0).text();
+    assert!(diff.contains("README.md") && diff.contains("src/main.rs"), "{diff}");
+    env.put("src/data.bin", b"edited meanwhile");
+    env.avfs(&["apply", "task"]).expect(0);
+    assert_eq!(std::fs::read(env.project().join("README.md")).unwrap(), b"by hand\nagent\n");
+    assert_eq!(std::fs::read(env.project().join("src/data.bin")).unwrap(), b"edited meanwhile");
+    // Both change one file: nothing is merged, the path is named, and a side can be chosen.
+    env.put("agent", b"by hand\n");
+    env.json(&["--fork", "task"], "echo again > agent");
+    let refused = env.avfs(&["--json", "sync", "task"]).expect(1).envelope();
+    assert_eq!(refused["error"]["code"], "sync.conflict");
+    assert_eq!(refused["result"]["conflicts"][0]["path"], "agent");
+    assert_eq!(env.ok(&["--fork", "task"], "cat agent"), "again\n");
+    env.avfs(&["sync", "task", "--prefer", "directory"]).expect(0);
+    assert_eq!(env.ok(&["--fork", "task"], "cat agent"), "by hand\n");
+    env.avfs(&["undo", "task"]).expect(0);
+    assert_eq!(env.ok(&["--fork", "task"], "cat agent"), "again\n");
+}
+
+#[test]
+fn a_run_says_that_a_path_it_changed_was_edited_in_the_directory() {
+    let env = TestEnv::with_project();
+    env.json(&["--fork", "task"], "echo agent > agent");
+    env.put("README.md", b"by hand, and longer\n");
+    let answer = env.json(&["--fork", "task"], "echo agent >> README.md");
+    let notes = answer["result"]["notes"].to_string();
+    assert!(notes.contains("fork.behind") && notes.contains("avfs sync task"), "{notes}");
+}

@@ -1,7 +1,7 @@
 //! The glossary and the code agree: every verb of `avfs` has an entry, and every public type of the vault is in the
 //! table at its end, with the first sentence of its documentation.
 //!
-//! `AVFS_GOLDEN_REGENERATE=1 scripts/test layers::glossary` writes the table.
+//! `AVFS_GOLDEN_REGENERATE=1 cargo test -p avfs --test layers glossary` writes the table.
 
 use std::path::Path;
 

@@ -37,6 +37,7 @@ mod runs;
 mod secrets;
 mod stat_cache;
 mod sweeping;
+mod sync;
 mod syncs;
 mod unapply;
 mod undo;

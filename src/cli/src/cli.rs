@@ -16,7 +16,7 @@ use crate::commands::{
     apply, approvals, audit, batch, bisect, cache, cat, checkpoint, compact, completions, config, cp, diff,
     discard, doctor, execute, export, find, fork, fsck, gc, grep, import, init, log, ls, man, materialize,
     mkdir, mv, policy, proxy, prune, quota, race, record, recover, redo, replay, restore, rm, runs, schema,
-    show, stats, status, tree, unapply, undo, vault, write,
+    show, stats, status, sync, tree, unapply, undo, vault, write,
 };
 
 /// Keeps every version of a directory in one file: fork it, compare, restore, export
@@ -65,6 +65,7 @@ pub enum Verb {
     Proxy(proxy::ProxyArgs),
     Apply(apply::ApplyArgs),
     Unapply(unapply::UnapplyArgs),
+    Sync(sync::SyncArgs),
     Discard(discard::DiscardArgs),
     Record(record::RecordArgs),
     Recover(recover::RecoverArgs),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ForkName, RunId};
+use avfs_types::path::TreePath;
 use avfs_vault::VaultError;
 
 use crate::ui::Failure;
@@ -17,6 +18,8 @@ pub enum EdgeError {
     NoNewVault { reason: String, hint: Option<String> },
     #[error("run {run} is neither on a fork with a name nor applied: it is only kept for review")]
     NotKept { run: RunId },
+    #[error("both {fork} and the directory changed, so nothing was merged: {}", list(paths))]
+    SyncConflict { fork: ForkName, paths: Vec<TreePath> },
     #[error("{pattern:?} is not a regular expression: {detail}")]
     BadPattern { pattern: String, detail: String },
     #[error("version {version} is the first: there is nothing before it to compare with")]
@@ -53,6 +56,11 @@ pub enum EdgeError {
     },
 }
 
+fn list(paths: &[TreePath]) -> String {
+    let shown: Vec<String> = paths.iter().map(ToString::to_string).collect();
+    shown.join(", ")
+}
+
 impl EdgeError {
     /// Who takes a fork away, or what it changed, does not want to make it.
     pub fn of_old_fork(error: VaultError) -> Failure {
@@ -75,6 +83,7 @@ impl Diagnose for EdgeError {
             Self::NotConfirmed { .. } => "vault.not_confirmed",
             Self::NoNewVault { .. } => "policy.denied",
             Self::NotKept { .. } => "undo.not_kept",
+            Self::SyncConflict { .. } => "sync.conflict",
             Self::BadPattern { .. } => "grep.bad_pattern",
             Self::NoParent { .. } => "diff.no_parent",
             Self::TooLargeForJson { .. } => "cat.too_large",
@@ -97,6 +106,12 @@ impl Diagnose for EdgeError {
             Self::Advised { hint, .. } => hint,
             Self::NoNewVault { hint, .. } => return hint.clone(),
             Self::NotKept { run } => return Some(format!("drop it with: avfs discard {run}")),
+            Self::SyncConflict { fork, .. } => {
+                return Some(format!(
+                    "choose a side with: avfs sync {fork} --prefer fork or --prefer directory; \
+                     see what the fork changed with: avfs diff {fork}"
+                ));
+            }
             Self::NotConfirmed { .. } => "confirm with: --yes",
             Self::BadPattern { .. } => "search for plain text with: -F",
             Self::NoParent { .. } => "name two versions: avfs diff A B",

@@ -271,6 +271,9 @@ impl ProxyRuntime<'_> {
                 run.note("run.afterwards", format!("the run is kept, but: {error}"));
             }
         }
+        if let Err(error) = self.note_behind(run, &changes) {
+            run.note("run.afterwards", format!("the run is kept, but: {error}"));
+        }
         let runs_on_host = self.acts_on_host(&landed.landed, &changes).unwrap_or_else(|error| {
             run.note("changes.unknown", format!("what the host would execute cannot be told: {error}"));
             Vec::new()

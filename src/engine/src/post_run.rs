@@ -2,22 +2,31 @@
 //!
 //! Nothing here can take back that the run is in the vault.
 
+use std::os::fd::{AsFd, BorrowedFd};
+
 use avfs_changes::{
     ApplyOptions, ChangeReport, ChangeSummary, ChangeSummaryService, Filter, RunsOnHost, Subject, apply,
     called_out,
 };
+use avfs_hostfs::beneath;
+use avfs_hostfs::stat::HostKind;
 use avfs_request::reproducible::clock_held;
-use avfs_request::{LimitKind, Retention};
+use avfs_request::{ForkChoice, LimitKind, Retention};
 use avfs_types::ids::{ForkName, VersionId};
+use avfs_types::path::TreePath;
 use avfs_vault::backend::RunRecord;
 use avfs_vault::capture::LeftOut;
 use avfs_vault::diff::ChangeKind;
 use avfs_vault::gc::Trial;
 use avfs_vault::layers::{Footprint, Made};
-use avfs_vault::require_version;
+use avfs_vault::page::Node;
 use avfs_vault::run::{Landed, LandedRun};
 use avfs_vault::set_ids::SetIds;
+use avfs_vault::sync::{LastSync, last_sync};
 use avfs_vault::version::{full_root_of, root_of};
+use avfs_vault::{require_version, tree};
+
+use rustix::fs::OFlags;
 
 use crate::conclude::Before;
 use crate::error::ExecuteError;
@@ -28,6 +37,11 @@ use crate::result::{Backend, BaseUsed, Enforcement};
 use crate::run::Run;
 use crate::scratch_size::Scratch;
 use crate::workspace_service::{Ground, import_options};
+
+/// How far back a run looks for the last sync of its fork; beyond that it says nothing.
+const SYNC_VERSIONS_MAX: usize = 64;
+/// How many changed paths are compared with the directory.
+const PATHS_COMPARED_MAX: usize = 100;
 
 impl ProxyRuntime<'_> {
     /// What changed, as people are told.
@@ -101,6 +115,47 @@ impl ProxyRuntime<'_> {
                     dir.display()
                 ),
             );
+        }
+        Ok(())
+    }
+
+    /// Says that the directory has changed since a fork began or was last synced, as far as it is known without
+    /// scanning it: something newer was imported, or a path that this run changed is no longer what the fork began with.
+    pub(super) fn note_behind(&self, run: &mut Run, changes: &ChangeSummary) -> avfs_vault::Result<()> {
+        let ForkChoice::Persistent { name, .. } = &run.request.fork else { return Ok(()) };
+        let Some(dir) = self.site.bound.as_deref() else { return Ok(()) };
+        let reader = self.site.vault.read()?;
+        let (Some(fork), Some(main)) = (reader.fork(name)?, reader.fork(&ForkName::main())?) else {
+            return Ok(());
+        };
+        let base = match fork.base == main.head {
+            true => Some(fork.base),
+            false => match last_sync(&*reader, &fork, SYNC_VERSIONS_MAX)? {
+                LastSync::Found { merged, .. } => Some(merged),
+                LastSync::Never => Some(fork.base),
+                LastSync::Unknown => None,
+            },
+        };
+        let Some(base) = base.map(|base| require_version(&*reader, &base)).transpose()? else {
+            return Ok(());
+        };
+        let is_behind = require_version(&*reader, &main.head)?.content != base.content || {
+            let root = full_root_of(&*reader, &base)?;
+            let Ok(host) = beneath::open_root(dir) else { return Ok(()) };
+            let mut differs = false;
+            for change in changes.changes.iter().take(PATHS_COMPARED_MAX) {
+                let began = tree::lookup(&&*reader, &root, &change.path)?;
+                let now = change.after.as_ref().map(|side| &side.node);
+                differs = differs || !is_one_of(host.as_fd(), &change.path, [began.as_ref(), now]);
+            }
+            differs
+        };
+        if is_behind {
+            let text = format!(
+                "the directory has changed since fork {name} began or was last synced; \
+                 bring the changes in with: avfs sync {name}"
+            );
+            run.note("fork.behind", text);
         }
         Ok(())
     }
@@ -259,4 +314,21 @@ pub(super) fn enforcement(run: &Run, ground: &Ground, room: Scratch, completion:
         scratch: room,
         degraded: run.degraded.clone(),
     }
+}
+
+/// Whether a path of the host looks like one of these entries. Files are compared by size and time alone, and nothing
+/// but files: this is worth a note, not a decision.
+fn is_one_of(dir: BorrowedFd<'_>, path: &TreePath, known: [Option<&Node>; 2]) -> bool {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW;
+    let file = beneath::open(dir, path.as_bytes(), flags).and_then(|file| beneath::fstat(file.as_fd()));
+    let stat = match file {
+        Ok(stat) => stat,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return known.contains(&None),
+        Err(_) => return true,
+    };
+    stat.kind != HostKind::File
+        || known.iter().flatten().any(|node| match node {
+            Node::File(file) => (file.size, file.mtime) == (stat.size, stat.mtime),
+            Node::Dir(_) | Node::Symlink(_) | Node::Fifo(_) => false,
+        })
 }

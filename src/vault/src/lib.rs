@@ -58,7 +58,7 @@ pub use care::{fsck, gc, quota};
 pub use error::{Result, VaultError};
 pub use history::{
     application, approval, audit, audit_query, checkpoint, discard, fork, fork_use, join, memo, ops, run,
-    undo, version,
+    sync, undo, version,
 };
 pub use object::file_content::{copy_content, read_content};
 pub use object::object_writer::Batch;

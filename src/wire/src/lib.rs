@@ -81,7 +81,7 @@ pub use results::{
 };
 pub use runs::{
     Apply, ApplyConflict, DenialObject, Discard, Doctor, DoctorCheck, Recover, RecoverOne, RecoverUnreadable,
-    Redo, RunShown, RunsList, RunsShow, Unapply, Undo, UnsettledRun,
+    Redo, RunShown, RunsList, RunsShow, Sync, Unapply, Undo, UnsettledRun,
 };
 #[cfg(feature = "schema")]
 pub use schema::{KINDS, Kind, document};

@@ -270,6 +270,28 @@ pub struct Unapply {
     pub conflicts: Vec<ApplyConflict>,
 }
 
+/// What a sync merged into a fork; or, with `sync.conflict`, the paths that both sides changed.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Sync {
+    /// The fork.
+    pub fork: String,
+    /// The directory.
+    pub dir: String,
+    /// The directory's present state, as a version of main.
+    pub directory_version: String,
+    /// The fork's head.
+    pub version: String,
+    /// True if a version was added to the fork.
+    pub merged: bool,
+    /// What the fork gained, changes of nothing but a time left out.
+    pub changes: Vec<ChangeObject>,
+    /// The changes by kind.
+    pub change_counts: ChangeTotals,
+    /// Paths that both sides changed in different ways; nothing was merged if there are any.
+    pub conflicts: Vec<PathText>,
+}
+
 /// A path that was changed in the directory as well.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

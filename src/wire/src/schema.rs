@@ -62,6 +62,7 @@ pub const KINDS: &[Kind] = &[
     kind::<runs::RunShown>("runs.show"),
     kind::<runs::Apply>("apply"),
     kind::<runs::Unapply>("unapply"),
+    kind::<runs::Sync>("sync"),
     kind::<runs::Discard>("discard"),
     kind::<runs::Recover>("recover"),
     kind::<runs::Doctor>("doctor"),

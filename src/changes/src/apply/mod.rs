@@ -13,7 +13,7 @@ mod select;
 mod unapply;
 mod write;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -29,6 +29,7 @@ use avfs_vault::own::is_in_own_dir;
 use avfs_vault::page::Node;
 use avfs_vault::run::{Runs, find_run};
 use avfs_vault::set_ids::SetIds;
+use avfs_vault::sync::{LastSync, last_sync};
 use avfs_vault::version::{History, root_of};
 use avfs_vault::write_out::{FreshPages, OverlayNames, WriteOut};
 use avfs_vault::{Vault, VaultError, require_version};
@@ -57,7 +58,7 @@ fn doubt(run: &RunRecord, before: &VersionRecord) -> Option<RangeInclusive<Times
 }
 
 impl Subject {
-    /// The changes of a fork since it began, or since it was last applied as a whole; or those of one run.
+    /// The changes of a fork since it began, was last applied as a whole or was synced; or those of one run.
     pub fn of(vault: &Vault, what: &ChangesOf) -> Result<Self, VaultError> {
         let reader = vault.read()?;
         match what.meant(&*reader)? {
@@ -85,18 +86,20 @@ impl Subject {
 
     fn of_fork(reader: &dyn Reader, name: &ForkName) -> Result<Self, VaultError> {
         let fork = reader.fork(name)?.ok_or_else(|| VaultError::NoFork { name: name.clone() })?;
-        let mut own = HashSet::from([fork.head]);
+        // Every version of the fork, and how many steps it is behind the head.
+        let mut own = HashMap::from([(fork.head, 0)]);
         for version in History::new(reader, fork.head) {
             let version = version?;
             if version.id == fork.base {
                 break;
             }
-            own.insert(version.id);
+            let steps = own.len();
+            own.entry(version.id).or_insert(steps);
         }
         let mut made = Vec::new();
         for run in Runs::of_fork(reader, name) {
             let run = run?;
-            if let Some(after) = run.version_after.filter(|id| own.contains(id)) {
+            if let Some(after) = run.version_after.filter(|id| own.contains_key(id)) {
                 made.push((run, after));
             }
         }
@@ -105,6 +108,15 @@ impl Subject {
         let mut base = fork.base;
         while let Some((_, after)) = made.pop_if(|(run, _)| run.applied_at.is_some()) {
             base = after;
+        }
+        // Since a sync the changes are changes of the version that it merged.
+        if let LastSync::Found { version, merged } = last_sync(reader, &fork, usize::MAX)? {
+            let is_newer = match (own.get(&version), own.get(&base)) {
+                (Some(synced), Some(applied)) => synced < applied,
+                (_, None) => true,
+                (None, Some(_)) => false,
+            };
+            base = if is_newer { merged } else { base };
         }
         let (before, after) = (require_version(reader, &base)?, require_version(reader, &fork.head)?);
         let doubt = made.last().and_then(|(oldest, _)| doubt(oldest, &before));

@@ -14,7 +14,7 @@ pub use history::{checkpoint, fork, log, redo, restore, show, undo};
 pub use host::{completions, config, doctor, man, proxy, schema};
 pub use lists::{batch, bisect, race, record, replay};
 use review::patch;
-pub use review::{apply, diff, discard, status, unapply};
+pub use review::{apply, diff, discard, status, sync, unapply};
 pub use run::{approvals, cache, execute, policy, recover, runs};
 pub use upkeep::{audit, compact, fsck, gc, init, prune, quota, stats, vault};
 
@@ -39,6 +39,7 @@ pub fn run(ctx: &CommandContext, verb: Verb) -> Outcome {
         Verb::Approvals(args) => approvals::run(ctx, &args),
         Verb::Apply(args) => apply::run(ctx, &args),
         Verb::Unapply(args) => unapply::run(ctx, &args),
+        Verb::Sync(args) => sync::run(ctx, &args),
         Verb::Discard(args) => discard::run(ctx, &args),
         Verb::Policy(args) => policy::run(ctx, &args),
         Verb::Doctor(args) => doctor::run(ctx, &args),

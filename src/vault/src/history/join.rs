@@ -60,7 +60,7 @@ fn join(
         let bases = bases.iter().map(|base| root_of(view, base)).collect::<Result<Vec<_>>>()?;
         let made = root_of(view, version)?;
         let pages: &dyn Pages = &view;
-        match onto(pages, &bases, &root, &made)? {
+        match onto(pages, &bases, &root, &made, OnClash::Refuse)? {
             Ok(edits) => root = ops::apply_edits(transaction, &root, &edits, Manner::Exact)?,
             Err(paths) => return Ok(Joined::Clash { version: *version, paths }),
         }
@@ -75,7 +75,7 @@ fn join(
     Ok(Joined::New(version))
 }
 
-fn root_of(reader: &dyn Reader, id: &VersionId) -> Result<DirRef> {
+pub(super) fn root_of(reader: &dyn Reader, id: &VersionId) -> Result<DirRef> {
     full_root_of(reader, &require_version(reader, id)?)
 }
 
@@ -130,7 +130,11 @@ const BEHIND: u8 = 4;
 
 /// The nearest versions that one and the others were made of: several where what they were made of was joined more
 /// than once.
-fn common(reader: &dyn Reader, joined: &[VersionId], version: &VersionId) -> Result<Vec<VersionId>> {
+pub(super) fn common(
+    reader: &dyn Reader,
+    joined: &[VersionId],
+    version: &VersionId,
+) -> Result<Vec<VersionId>> {
     let mut sides: HashMap<VersionId, u8> = joined.iter().map(|id| (*id, JOINED)).collect();
     *sides.entry(*version).or_default() |= OTHER;
     let mut left = Newest::default();
@@ -162,13 +166,25 @@ fn is_behind(sides: &HashMap<VersionId, u8>, id: &VersionId) -> bool {
     sides.get(id).is_some_and(|side| side & BEHIND != 0)
 }
 
+/// What becomes of a path that both sides changed in different ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnClash {
+    /// Nothing is merged, and the paths are named.
+    Refuse,
+    /// The head keeps what it has.
+    KeepHead,
+    /// The other side's is taken. A clash that involves a directory is still named.
+    TakeOther,
+}
+
 /// What is left to do so that `head` has what was done to make `made` of `bases`; or the paths that both changed in
 /// different ways.
-fn onto(
+pub(super) fn onto(
     pages: &dyn Pages,
     bases: &[DirRef],
     head: &DirRef,
     made: &DirRef,
+    on_clash: OnClash,
 ) -> Result<std::result::Result<Edits, Vec<TreePath>>> {
     let mut edits = Edits::new();
     for base in bases {
@@ -184,18 +200,25 @@ fn onto(
             were.push(tree::lookup(pages, base, &path)?);
         }
         let there = tree::lookup(pages, head, &path)?;
+        let is_dir = matches!(there, Some(Node::Dir(_))) || matches!(edit, Edit::Dir(_));
+        let made_here = edit.clone();
         let met = match edit {
             Edit::Dir(meta) => dirs_meet(pages, &were, &meta, there.as_ref())?,
             Edit::Put(node) => meet(&were, Some(node), there),
             Edit::Remove => meet(&were, None, there),
         };
         match met {
-            Met::Take(_) if above_is_gone(pages, head, &path, &wanted)? => clashes.push(path),
-            Met::Take(edit) => {
+            Met::Take(edit) if !above_is_gone(pages, head, &path, &wanted)? => {
                 wanted.insert(path, edit);
             }
             Met::Leave => {}
-            Met::Clash => clashes.push(path),
+            Met::Take(_) | Met::Clash => match on_clash {
+                OnClash::KeepHead => {}
+                OnClash::TakeOther if !is_dir && !above_is_gone(pages, head, &path, &wanted)? => {
+                    wanted.insert(path, made_here);
+                }
+                OnClash::Refuse | OnClash::TakeOther => clashes.push(path),
+            },
         }
     }
     Ok(if clashes.is_empty() { Ok(wanted) } else { Err(clashes) })

@@ -15,5 +15,6 @@ pub mod ops;
 pub mod rebase;
 pub mod recording;
 pub mod run;
+pub mod sync;
 pub mod undo;
 pub mod version;

@@ -78,7 +78,7 @@ fn go_to(
 }
 
 /// What was done to a fork since it began, without the undos and redos.
-struct Line<'a> {
+pub(super) struct Line<'a> {
     reader: &'a dyn Reader,
     /// What lies before it belongs to the fork it was made from.
     began: VersionId,
@@ -93,7 +93,7 @@ struct Passed<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn of(reader: &'a dyn Reader, fork: &ForkRecord) -> Self {
+    pub(super) fn of(reader: &'a dyn Reader, fork: &ForkRecord) -> Self {
         let passed = Passed { places: HashMap::new(), rest: History::new(reader, fork.head) };
         Self { reader, began: fork.base, passed: RefCell::new(passed) }
     }
@@ -127,7 +127,7 @@ impl<'a> Line<'a> {
     }
 
     /// The version on the line that a version of the fork shows.
-    fn stands_at(&self, id: &VersionId) -> Result<VersionRecord> {
+    pub(super) fn stands_at(&self, id: &VersionId) -> Result<VersionRecord> {
         let version = require_version(self.reader, id)?;
         Ok(match self.went_to(&version)? {
             // What it went to may be pruned: it has the same tree, and keeps it.
@@ -136,8 +136,17 @@ impl<'a> Line<'a> {
         })
     }
 
+    /// The version of another fork that a sync merged into this version of the line.
+    pub(super) fn merged(&self, version: &VersionRecord) -> Result<Option<VersionId>> {
+        let is_own = version.id != self.began && version.run.is_none();
+        match version.parents.as_slice() {
+            [_, merged] if is_own && self.went_to(version)?.is_none() => Ok(Some(*merged)),
+            _ => Ok(None),
+        }
+    }
+
     /// The version on the line before this one; nothing where the fork began.
-    fn before(&self, version: &VersionRecord) -> Result<Option<VersionRecord>> {
+    pub(super) fn before(&self, version: &VersionRecord) -> Result<Option<VersionRecord>> {
         match version.parents.first() {
             Some(parent) if version.id != self.began => self.stands_at(parent).map(Some),
             Some(_) | None => Ok(None),

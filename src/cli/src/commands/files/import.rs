@@ -7,7 +7,7 @@ use clap::Args;
 
 use avfs_changes::{ChangeCounts, ChangeSummary, Shown};
 use avfs_engine::{bound_dir, require_bound_dir};
-use avfs_types::ids::ForkName;
+use avfs_types::ids::{ForkName, VersionId};
 use avfs_types::path::TreePath;
 use avfs_types::show_bytes_size;
 use avfs_vault::import::{ImportError, ImportOptions, Imported, OnTrouble};
@@ -167,6 +167,11 @@ fn count_changes(vault: &Vault, imported: &Imported) -> Result<Option<ChangeCoun
 }
 
 impl Done {
+    /// The version that the fork has now.
+    pub fn version(&self) -> VersionId {
+        self.imported.committed.version.id
+    }
+
     pub fn show(&self, out: &mut Out) -> Result<(), Failure> {
         edited::show(out, &self.fork, &self.imported.committed)?;
         let (version, scanned) = (&self.imported.committed.version, &self.imported.scanned);

@@ -11,6 +11,7 @@ use avfs_types::path::TreePath;
 use avfs_types::reference::Reference;
 use avfs_vault::backend::{Reader, VersionRecord};
 use avfs_vault::page::DirRef;
+use avfs_vault::sync::{LastSync, last_sync};
 use avfs_vault::tree::Pages;
 use avfs_vault::version::root_of;
 use avfs_vault::{VaultError, require_version, tree};
@@ -162,7 +163,16 @@ fn sides(
         return Ok((first, avfs_vault::version::resolve(reader, after)?.0));
     }
     let moved_from = match (fork, one.fork_name()) {
-        (Some(name), Some(_)) => reader.fork(&name)?.map(|fork| fork.base).filter(|base| *base != first.id),
+        (Some(name), Some(_)) => match reader.fork(&name)? {
+            Some(fork) => {
+                let base = match last_sync(reader, &fork, usize::MAX)? {
+                    LastSync::Found { merged, .. } => merged,
+                    LastSync::Never | LastSync::Unknown => fork.base,
+                };
+                Some(base).filter(|base| *base != first.id)
+            }
+            None => None,
+        },
         (Some(_) | None, _) => None,
     };
     // The main fork begins empty: what it has gained since is everything, so its last step is shown.

@@ -5,4 +5,5 @@ pub mod diff;
 pub mod discard;
 pub mod patch;
 pub mod status;
+pub mod sync;
 pub mod unapply;

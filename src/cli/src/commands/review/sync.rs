@@ -1,0 +1,106 @@
+//! `avfs sync`
+
+use clap::{Args, ValueEnum};
+
+use avfs_changes::{ChangeSummary, Shown};
+use avfs_engine::require_bound_dir;
+use avfs_types::ids::ForkName;
+use avfs_vault::import::OnTrouble;
+use avfs_vault::join::OnClash;
+use avfs_vault::sync::Synced;
+use avfs_vault::tree::Pages;
+use avfs_vault::version::root_of;
+use avfs_vault::{Vault, require_version};
+use avfs_wire::{ErrorBody, Sync};
+
+use crate::commands::{import, patch};
+use crate::context::CommandContext;
+use crate::error::EdgeError;
+use crate::ui::{Failure, Format, Outcome};
+
+/// Bring what changed in the bound directory into a fork
+///
+/// The directory is imported onto main; what changed there since the fork began, or since its last sync, is merged into
+/// the fork as a new version. The fork keeps its own changes: `avfs diff FORK` and `avfs apply FORK` still show and
+/// write only those. If both sides changed one path in different ways, nothing is merged and all such paths are
+/// listed. `avfs undo FORK` takes a sync back.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs sync task-1
+  avfs sync task-1 --prefer fork
+  avfs sync task-1 --json")]
+pub struct SyncArgs {
+    /// The fork
+    #[arg(value_name = "FORK")]
+    fork: ForkName,
+    /// Which side wins where both changed one path; a conflict that involves a directory stays a conflict
+    #[arg(long, value_name = "SIDE")]
+    prefer: Option<Side>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Side {
+    Fork,
+    Directory,
+}
+
+pub fn run(ctx: &CommandContext, args: &SyncArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let dir = require_bound_dir(&vault)?;
+    vault.fork(&args.fork)?;
+    let main = ForkName::main();
+    let imported = import::import(ctx, &vault, &dir, &main, "sync", OnTrouble::Fail)?;
+    let on_clash = match args.prefer {
+        None => OnClash::Refuse,
+        Some(Side::Fork) => OnClash::KeepHead,
+        Some(Side::Directory) => OnClash::TakeOther,
+    };
+    let synced = vault.sync(&args.fork, &imported.version(), on_clash)?;
+    let (changes, conflicts) = match &synced {
+        Synced::UpToDate => (ChangeSummary::default(), Vec::new()),
+        Synced::Merged(committed) => {
+            (brought_in(&vault, committed.previous, committed.version.id)?, Vec::new())
+        }
+        Synced::Conflicts(paths) => (ChangeSummary::default(), paths.clone()),
+    };
+    let result = Sync {
+        fork: args.fork.to_string(),
+        dir: dir.to_string_lossy().into_owned(),
+        directory_version: imported.version().to_hex(),
+        version: vault.fork(&args.fork)?.head.to_hex(),
+        merged: matches!(synced, Synced::Merged(_)),
+        changes: changes.changes.iter().map(avfs_present::change).collect(),
+        change_counts: avfs_present::change_totals(&changes.counts),
+        conflicts: avfs_present::path_texts(&conflicts),
+    };
+    if !conflicts.is_empty() {
+        let error = EdgeError::SyncConflict { fork: args.fork.clone(), paths: conflicts };
+        return match ctx.ui.format {
+            Format::Json => ctx.ui.answer_no(&result, &ErrorBody::of(&error), |_| Ok(())),
+            Format::Human => Err(error.into()),
+        };
+    }
+    ctx.ui.answer(&result, |out| match synced {
+        Synced::Merged(_) => {
+            patch::show_summary(out, &changes)?;
+            out.line(format_args!("merged from {} into {}", dir.display(), args.fork))
+        }
+        Synced::UpToDate | Synced::Conflicts(_) => {
+            out.line(format_args!("{} has everything that is in {}", args.fork, dir.display()))
+        }
+    })
+}
+
+/// What the fork gained.
+fn brought_in(
+    vault: &Vault,
+    before: avfs_types::ids::VersionId,
+    after: avfs_types::ids::VersionId,
+) -> Result<ChangeSummary, Failure> {
+    let reader = vault.read()?;
+    let reader = &*reader;
+    let (before, after) = (require_version(reader, &before)?, require_version(reader, &after)?);
+    let pages: &dyn Pages = &reader;
+    Ok(ChangeSummary::compare(pages, &root_of(&before)?, &root_of(&after)?, &[], Shown::WithoutTimes)?)
+}
