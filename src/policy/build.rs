@@ -27,7 +27,7 @@ const EFFECTS: [(&str, &str); 12] = [
 ];
 
 /// Keys of a rule that are conditions; the value is a list of words, a number or `true`.
-const CONDITIONS: [(&str, &str); 27] = [
+const CONDITIONS: [(&str, &str); 32] = [
     ("name", "Name"),
     ("any", "Any"),
     ("without", "Without"),
@@ -42,6 +42,11 @@ const CONDITIONS: [(&str, &str); 27] = [
     ("given", "Given"),
     ("absent", "Absent"),
     ("unlisted", "Unlisted"),
+    ("listed", "Listed"),
+    ("set", "Set"),
+    ("lacks", "Lacks"),
+    ("local_paths", "LocalPaths"),
+    ("loopback", "Loopback"),
     ("operand", "Operand"),
     ("operand_not", "OperandNot"),
     ("names", "Names"),
@@ -158,12 +163,21 @@ fn program(entry: &mut Table) -> Result<String> {
         code if code.is_empty() => "None".to_owned(),
         code => format!("Some({code})"),
     };
+    let screen = match entry.remove("screen") {
+        Some(Value::Table(mut screen)) => {
+            let (batch, instead) = (text(&mut screen, "batch")?, text(&mut screen, "instead")?);
+            empty(&screen)?;
+            format!("Some(Screen {{ batch: {batch:?}, instead: {instead:?} }})")
+        }
+        Some(_) => return Err("screen is not a table".into()),
+        None => "None".to_owned(),
+    };
     let (any_option, options_first) = (flag(entry, "any_option")?, flag(entry, "options_first")?);
     let closed = flag(entry, "closed")?;
     Ok(format!(
         "Program {{ options: &[{options}], any_option: {any_option}, closed: {closed}, \
          options_first: {options_first}, rules: &[{rules}], does: &[{does_all}], operands: Operands::{operands}, \
-         verbs: {verbs}, runs: Runs::{runs}, code: {code} }}"
+         verbs: {verbs}, runs: Runs::{runs}, code: {code}, screen: {screen} }}"
     ))
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use criterion::{Criterion, criterion_group, criterion_main};
 
 use avfs_policy::{Asked, read};
-use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile};
+use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile, Terminal};
 use avfs_types::CommandLine;
 
 fn commands() -> Vec<(&'static str, CommandLine)> {
@@ -38,6 +38,7 @@ fn reading(criterion: &mut Criterion) {
             secrets: &[],
             variables: &[],
             openings: &[],
+            terminal: Terminal::None,
         };
         criterion.bench_function(name, |bencher| bencher.iter(|| read(black_box(&asked))));
     }

@@ -85,6 +85,7 @@ fn decision(action: Action) -> ExecutionDecision {
         rule: Some("builtin.networked".to_owned()),
         reason: "`make test` may write to the workspace".to_owned(),
         hint: Some("add --net host".to_owned()),
+        allow_rule: None,
         on_violation: OnViolation::Keep,
         timeout_max: ExecutionTimeout::None,
         limits_max: Limits::default(),

@@ -103,7 +103,7 @@ fn approval_id(envelope: &Value) -> String {
     envelope["decision"]["approval_id"].as_str().unwrap_or_else(|| panic!("{envelope}")).to_owned()
 }
 
-const ASKED: &str = "curl --max-time 1 http://127.0.0.1:9/ || echo ran";
+const ASKED: &str = "curl --max-time 1 http://0.0.0.0:9/ || echo ran";
 
 #[test]
 fn an_approval_lets_the_very_same_request_through_once() {
@@ -118,7 +118,7 @@ fn an_approval_lets_the_very_same_request_through_once() {
     env.avfs(&["approvals", "approve", &id]).expect(0);
     // Another request is another question: other words, another fork, another network.
     for (options, line) in [
-        (&[][..], "curl --max-time 1 http://127.0.0.1:9/ || echo run"),
+        (&[][..], "curl --max-time 1 http://0.0.0.0:9/ || echo run"),
         (&["--fork", "f"], ASKED),
         (&["--env", "A=b"], ASKED),
     ] {
@@ -211,7 +211,7 @@ fn whoever_sits_at_the_terminal_is_asked() {
     assert!(always.contains("code 0"), "{always}");
     let policy = std::fs::read_to_string(env.at("config/avfs/policy.toml")).unwrap();
     assert!(policy.contains("prefix = [\"curl\"]"), "{policy}");
-    let after = env.json(&[], "curl --max-time 1 http://127.0.0.1:9/other || echo ran");
+    let after = env.json(&[], "curl --max-time 1 http://0.0.0.0:9/other || echo ran");
     assert_eq!((&after["state"], &after["result"]["stdout"]), (&json!("completed"), &json!("ran\n")));
     assert!(after["decision"]["rule"].as_str().unwrap().starts_with("approved-"), "{after}");
 }
@@ -221,12 +221,12 @@ fn always_is_a_rule_of_the_users_own() {
     let env = fresh();
     let ask = |line: &str| approval_id(&env.shell(&["--json"], line).expect(120).envelope());
     env.policy("# mine\nprofile = 'agent'\n");
-    let id = ask("curl http://127.0.0.1:9/");
+    let id = ask("curl http://0.0.0.0:9/");
     let result = env.avfs_result(&["approvals", "approve", &id, "--always"]);
     assert_eq!(result["rules"], json!(["curl"]));
     let text = std::fs::read_to_string(env.at("config/avfs/policy.toml")).unwrap();
     assert!(text.starts_with("# mine\n") && text.contains("[[rule]]"), "{text}");
-    env.shell(&[], "curl http://127.0.0.1:9/ -o /dev/null").expect(7);
+    env.shell(&[], "curl http://0.0.0.0:9/ -o /dev/null").expect(7);
     // What cannot be told by its first words is not allowed for good.
     let doubtful = ask("$(cat README.md) x");
     let answer = env.avfs(&["--json", "approvals", "approve", &doubtful, "--always"]).expect(1).envelope();
@@ -235,7 +235,7 @@ fn always_is_a_rule_of_the_users_own() {
     // Nor what a file asks about that is not the user's.
     let rule = "[[rule]]\nprefix = ['wget']\naction = 'require_approval'\n";
     std::fs::write(env.project().join(".avfs/policy.toml"), rule).unwrap();
-    let theirs = ask("wget http://127.0.0.1:9/");
+    let theirs = ask("wget http://0.0.0.0:9/");
     let answer = env.avfs(&["--json", "approvals", "approve", &theirs, "--always"]).expect(1).envelope();
     assert_eq!(answer["error"]["code"], json!("approval.still_asked"));
 }
@@ -256,7 +256,7 @@ fn always_is_refused_for_options_that_no_rule_covers() {
         (&["--tmpfs", "/proc"], "drop --tmpfs /proc".to_owned()),
         (&["--allow-degraded"], "drop --allow-degraded".to_owned()),
     ] {
-        for command in [&["curl", "http://127.0.0.1:9/"][..], &["true"]] {
+        for command in [&["curl", "http://0.0.0.0:9/"][..], &["true"]] {
             let words = [&["--json", "--policy", "agent"], options, &["--"], command].concat();
             let asked = env.run(&words).expect(120).envelope();
             let id = approval_id(&asked);
@@ -269,8 +269,7 @@ fn always_is_refused_for_options_that_no_rule_covers() {
         }
     }
     // The files that variables come from are shown to whoever answers.
-    let asked =
-        env.run(&["--json", "--env-file", variables, "--", "curl", "http://127.0.0.1:9/"]).expect(120);
+    let asked = env.run(&["--json", "--env-file", variables, "--", "curl", "http://0.0.0.0:9/"]).expect(120);
     let asked = asked.envelope();
     assert_eq!(asked["request"]["env_files"], json!([variables]));
     let id = approval_id(&asked);
@@ -278,7 +277,7 @@ fn always_is_refused_for_options_that_no_rule_covers() {
     assert!(shown.contains("env-files") && shown.contains(variables), "{shown}");
     // Control: where nobody asks about the option, the rule lets the same request through.
     always(&id).expect(0);
-    let ran = || env.run(&["--env-file", variables, "--", "curl", "-s", "http://127.0.0.1:9/"]);
+    let ran = || env.run(&["--env-file", variables, "--", "curl", "-s", "http://0.0.0.0:9/"]);
     assert_eq!((ran().code, ran().code), (Some(7), Some(7)));
     // What the settings show is not the request's.
     std::fs::write(env.at("config/avfs/avfs.toml"), format!("[run]\nro = ['{outside}']\n")).unwrap();

@@ -61,7 +61,7 @@ fn a_secret_by_another_name_is_one() {
 #[test]
 fn a_yes_without_the_secret_is_no_yes_with_it() {
     let env = fresh();
-    let line = ["--shell", "curl http://127.0.0.1:9/ || true"];
+    let line = ["--shell", "curl http://0.0.0.0:9/ || true"];
     let asked =
         with_token(&env, &[&["--json", "--env", "TOKEN="][..], &line].concat()).expect(120).envelope();
     let id = asked["decision"]["approval_id"].as_str().unwrap();
@@ -90,12 +90,12 @@ fn a_command_that_will_not_end_has_no_more_time_for_it() {
 #[test]
 fn a_yes_to_the_network_for_good_is_no_yes_to_the_host() {
     let env = fresh();
-    let asked = env.shell(&["--json"], "curl http://127.0.0.1:9/").expect(120).envelope();
+    let asked = env.shell(&["--json"], "curl http://0.0.0.0:9/").expect(120).envelope();
     let id = asked["decision"]["approval_id"].as_str().unwrap();
     env.avfs(&["approvals", "approve", id, "--always"]).expect(0);
-    let allowed = env.shell(&["--json"], "curl http://127.0.0.1:9/other").expect(7).envelope();
+    let allowed = env.shell(&["--json"], "curl http://0.0.0.0:9/other").expect(7).envelope();
     assert!(rule(&allowed).starts_with("approved-"), "{allowed}");
-    let denied = env.shell(&["--json"], "curl -o /etc/motd http://127.0.0.1:9/").expect(122).envelope();
+    let denied = env.shell(&["--json"], "curl -o /etc/motd http://0.0.0.0:9/").expect(122).envelope();
     assert_eq!(rule(&denied), "builtin.host_escape_risk");
 }
 
@@ -103,7 +103,7 @@ fn a_yes_to_the_network_for_good_is_no_yes_to_the_host() {
 fn whoever_is_asked_sees_the_whole_command() {
     let env = fresh();
     let tail = format!("echo {} the-end", "x".repeat(100));
-    let line = format!("curl http://127.0.0.1:9/ || {tail}");
+    let line = format!("curl http://0.0.0.0:9/ || {tail}");
     let seen =
         person(&env, "wait_for(b'no: '); send(b'n\\n')", &["-q", "--net", "none", "--shell", &line]).text();
     assert!(seen.contains(&tail), "{seen}");
@@ -121,7 +121,7 @@ fn whoever_is_asked_sees_the_whole_command() {
 #[test]
 fn every_request_that_waits_is_in_the_journal() {
     let env = fresh();
-    let line = "curl http://127.0.0.1:9/";
+    let line = "curl http://0.0.0.0:9/";
     let asked = env.shell(&["--json"], line).expect(120).envelope();
     let id = asked["decision"]["approval_id"].as_str().unwrap();
     let shown = env.shell(&["--json", "--approved", id], line).expect(120).envelope();

@@ -21,6 +21,7 @@ mod confinement;
 mod contract;
 mod env;
 mod evasions;
+mod everyday;
 mod faults;
 mod forks;
 mod generated;

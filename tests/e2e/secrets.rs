@@ -383,7 +383,7 @@ fn credentials_in_a_command_are_not_written_down() {
     env.shell(&["--json", "--", &token], "true");
     env.run(&["--json", "--", &token, "--header", "Authorization: Bearer hunter2"]);
     // One that waits for an approval is shown without it, and approved for what it is.
-    let curl = format!("curl -u x:{token} http://127.0.0.1:9/; echo did");
+    let curl = format!("curl -u x:{token} http://0.0.0.0:9/; echo did");
     let asked = env.shell(&["--json"], &curl).expect(120).envelope();
     let approval = asked["decision"]["approval_id"].as_str().unwrap().to_owned();
     let seen = env.avfs(&["approvals", "show", &approval]).expect(0).text();

@@ -10,7 +10,7 @@ mod shells;
 use std::path::Path;
 
 use avfs_policy::{Asked, Category, Reading, read};
-use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile};
+use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile, Terminal};
 use avfs_types::CommandLine;
 
 /// The workspace of every test, with one more directory that may be written to.
@@ -31,6 +31,7 @@ fn reading(command: &CommandLine) -> Reading {
         secrets: &[],
         variables: &[],
         openings: &[],
+        terminal: Terminal::None,
     })
 }
 

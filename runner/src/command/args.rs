@@ -121,6 +121,7 @@ mod tests {
             cwd: "/w".into(),
             environment: vec![("PATH".into(), "/bin".into())],
             terminal: Terminal::None,
+            streams: Terminal::None,
         };
         let args = Args::try_parse_from(["avfs-run"].iter().chain(words)).unwrap();
         args.request(&outside, &Config::default())
@@ -161,7 +162,12 @@ mod tests {
         let args = Args::try_parse_from(["avfs-run", "--timeout", "9s", "--apply", "--ro", "/a", "--", "y"]);
         let spec = args.unwrap().spec.over(below.unwrap());
         let request = |spec: &RunSpec| {
-            let outside = Outside { cwd: "/".into(), environment: Vec::new(), terminal: Terminal::None };
+            let outside = Outside {
+                cwd: "/".into(),
+                environment: Vec::new(),
+                terminal: Terminal::None,
+                streams: Terminal::None,
+            };
             ExecutionRequest::resolve(spec, &outside, &Config::default())
         };
         assert_eq!(spec.ro, [PathBuf::from("/a"), PathBuf::from("/b")]);

@@ -218,11 +218,13 @@ pub fn arguments_bytes_max() -> usize {
 /// Whoever asks. Who reads JSON is no person.
 pub fn outside(args: &Args, around: &Surroundings) -> Outside {
     use std::io::IsTerminal;
-    let person = !args.json && std::io::stdin().is_terminal() && render::stderr_is_terminal();
+    let there = |is_terminal: bool| if is_terminal { Terminal::There } else { Terminal::None };
+    let types = !args.json && std::io::stdin().is_terminal();
     Outside {
         cwd: around.cwd.clone(),
         environment: std::env::vars_os().collect(),
-        terminal: if person { Terminal::There } else { Terminal::None },
+        terminal: there(types && render::stderr_is_terminal()),
+        streams: there(types && std::io::stdout().is_terminal()),
     }
 }
 

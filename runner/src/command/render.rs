@@ -217,9 +217,11 @@ pub fn rehearsal(request: &ExecutionRequest, rehearsal: &Rehearsal) -> Vec<Strin
 }
 
 /// Why nothing was run, and what to do next.
-pub fn refusal(error: &ErrorBody) -> Vec<String> {
-    let hint = error.hint.as_ref().map(|hint| format!("hint: {hint}"));
-    [format!("avfs-run: {}", error.message)].into_iter().chain(hint).collect()
+pub fn refusal(error: &ErrorBody, allow_rule: Option<&str>) -> Vec<String> {
+    let colon = if allow_rule.is_some() { ":" } else { "" };
+    let hint = error.hint.as_ref().map(|hint| format!("hint: {hint}{colon}"));
+    let rule = allow_rule.into_iter().flat_map(str::lines).map(str::to_owned);
+    [format!("avfs-run: {}", error.message)].into_iter().chain(hint).chain(rule).collect()
 }
 
 /// What failed, why, and what to do next.

@@ -120,7 +120,11 @@ fn tell(args: &Args, executed: &Executed, asked: Asked, envelope_to: &EnvelopeTo
     if let (Some(error), true) = (&envelope.error, human || written.is_err()) {
         match &executed.outcome {
             Err(error) => render::say_failure(error, &vault, &secrets),
-            Ok(_) => render::say(render::refusal(error)),
+            Ok(_) => {
+                let decision = executed.decision.as_ref();
+                let rule = decision.and_then(|decision| decision.allow_rule.as_deref());
+                render::say(render::refusal(error, rule));
+            }
         }
     }
     match written {

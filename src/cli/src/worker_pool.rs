@@ -115,10 +115,11 @@ impl From<Fault> for ErrorBody {
 impl Answer {
     /// True if what failed is about this one command: another may fare better.
     pub fn is_of_the_command(&self) -> bool {
-        const AREAS: [&str; 8] = [
+        const AREAS: [&str; 9] = [
             "command.",
             "request.",
             "policy.denied",
+            "policy.no_terminal",
             "approval.",
             "ref.",
             "secret.",

@@ -34,6 +34,8 @@ pub struct ExecutionDecision {
     pub reason: String,
     /// What the caller can do about it.
     pub hint: Option<String>,
+    /// Rules in TOML with which the user's own file would let a denied request through.
+    pub allow_rule: Option<String>,
     pub on_violation: OnViolation,
     /// No command may run for longer, whatever was asked.
     pub timeout_max: ExecutionTimeout,

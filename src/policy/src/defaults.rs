@@ -1,15 +1,21 @@
 //! What holds where no file says anything: the sandbox confines already, so only what it cannot take back or
 //! cannot give is asked about or refused.
 
-use avfs_request::NetMode;
+use avfs_request::{NetMode, Terminal};
 
 use crate::category::{Categories, Category};
 use crate::decision::Action;
-use crate::reading::{Asked, Judged};
+use crate::reading::{Asked, Judged, Screen};
 use crate::verdict::{Verdict, shown};
 
 /// The flag that gives a command the network.
 pub const NET_FLAG: &str = "--net allow=DOMAIN,… or --net host";
+
+/// The rule that refuses a full-screen program where there is no terminal.
+pub const NO_TERMINAL: &str = "builtin.no_terminal";
+
+/// The rule that refuses what reaches beyond the sandbox.
+pub const HOST_ESCAPE: &str = "builtin.host_escape_risk";
 
 /// The one that explains most comes first among those that are equally strict.
 const TOLD_FIRST: [Category; 6] = [
@@ -50,7 +56,21 @@ pub fn doubt(doubts: &[String]) -> Verdict {
     }
 }
 
+/// A program that draws on a terminal that is not there would only wait, until its time is over.
+fn without_terminal(Screen { program, instead }: &Screen) -> Verdict {
+    Verdict {
+        action: Action::Deny,
+        rule: NO_TERMINAL.to_owned(),
+        reason: format!("`{program}` fills a terminal and waits for keys, and there is no terminal"),
+        hint: Some(format!("run it on a terminal and without --json, or use {instead}")),
+    }
+}
+
 fn by_category(asked: &Asked<'_>, command: &Judged, category: Category) -> Verdict {
+    if let (Category::Interactive, Terminal::None, Some(screen)) = (category, asked.terminal, &command.screen)
+    {
+        return without_terminal(screen);
+    }
     let why = |otherwise: &str| {
         let finding = command.findings.iter().find(|finding| finding.category == category);
         finding.map_or_else(|| format!("{} {otherwise}", shown(command)), |finding| finding.why.clone())

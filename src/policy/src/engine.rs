@@ -11,6 +11,7 @@ use crate::decision::{Action, ExecutionDecision, OnViolation};
 use crate::defaults;
 use crate::explanation::{Explained, Explanation};
 use crate::layer::{Authority, Layer};
+use crate::offer;
 use crate::opening::Opening;
 use crate::profile::Profiles;
 use crate::reading::{Asked, Judged, Reading};
@@ -81,7 +82,9 @@ impl Policy {
 
     #[must_use]
     pub fn explain(&self, asked: &Asked<'_>) -> Explanation {
-        self.judge(asked, super::read(asked))
+        let mut explanation = self.judge(asked, super::read(asked));
+        explanation.decision.allow_rule = offer::rules_for(self, asked, &explanation);
+        explanation
     }
 
     /// Why an opening is refused before anything else of its request is looked at; nothing if it may be.
@@ -136,7 +139,8 @@ impl Policy {
     /// Only rules that are about any command whatsoever fit one without words, and they may only tighten: nobody
     /// can have meant to allow what cannot be read.
     fn judge_doubts(&self, asked: &Asked<'_>, doubts: &[String]) -> Explained {
-        let nothing = Judged { words: Vec::new(), categories: Categories::NONE, findings: Vec::new() };
+        let nothing =
+            Judged { words: Vec::new(), categories: Categories::NONE, findings: Vec::new(), screen: None };
         self.hear_layers(asked, nothing, self.doubt(doubts), |_, _| Authority::Tighten)
     }
 
@@ -188,6 +192,7 @@ impl Policy {
             rule: Some(strictest.rule),
             reason: strictest.reason,
             hint: strictest.hint,
+            allow_rule: None,
             on_violation: if discards { OnViolation::Discard } else { OnViolation::Keep },
             timeout_max: timeouts.map(|cap| cap.value).fold(ExecutionTimeout::None, shorter),
             limits_max: self

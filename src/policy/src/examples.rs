@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 
-use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile};
+use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile, Terminal};
 use avfs_types::CommandLine;
 
 use crate::decision::Action;
@@ -115,5 +115,6 @@ fn asked(command: &CommandLine) -> Asked<'_> {
         secrets: &[],
         variables: &[],
         openings: &[],
+        terminal: Terminal::None,
     }
 }

@@ -361,10 +361,15 @@ mod tests {
         };
         let words: Vec<Word> = asked.command.shown().split_whitespace().map(word).collect();
         if words.is_empty() {
-            return Reading { commands: Vec::new(), doubts: vec!["it is empty".to_owned()] };
+            return Reading { doubts: vec!["it is empty".to_owned()], ..Reading::default() };
         }
-        let command = Judged { words, categories: Categories::of(Category::Mutating), findings: Vec::new() };
-        Reading { commands: vec![command], doubts: Vec::new() }
+        let command = Judged {
+            words,
+            categories: Categories::of(Category::Mutating),
+            findings: Vec::new(),
+            screen: None,
+        };
+        Reading { commands: vec![command], ..Reading::default() }
     }
 
     fn parse(text: &str) -> Result<Layer, PolicyError> {

@@ -7,7 +7,7 @@
 //! use std::path::Path;
 //!
 //! use avfs_policy::{Action, Asked, Category, Policy};
-//! use avfs_request::ExecutionRequest;
+//! use avfs_request::{ExecutionRequest, Terminal};
 //! use avfs_types::CommandLine;
 //!
 //! let request = ExecutionRequest::of(CommandLine::Shell("ls | wc -l".into()));
@@ -27,6 +27,7 @@
 //!     secrets: &[],
 //!     variables: &[],
 //!     openings: &[],
+//!     terminal: Terminal::None,
 //! };
 //! let decision = Policy::builtin().decide(&asked);
 //! assert_eq!(decision.action, Action::Allow);
@@ -44,6 +45,7 @@ mod examples;
 mod explanation;
 mod file;
 mod layer;
+mod offer;
 mod opening;
 mod profile;
 mod read;
@@ -58,16 +60,18 @@ mod verdict;
 pub use caps::{Cap, Caps};
 pub use category::{Categories, Category};
 pub use decision::{Action, ExecutionDecision, OnViolation};
+pub use defaults::NO_TERMINAL;
 pub use engine::Policy;
 pub use error::PolicyError;
 pub use examples::{Example, ExampleFault, FailedExample, Wanted};
 pub use explanation::{Effect, Explained, Explanation, Said};
 pub use layer::Layer;
+pub use offer::quoted;
 pub use opening::{Opening, OpeningKind, Widening};
 pub use profile::Profiles;
 pub use read::read;
 pub use read::{BRACE_WORDS_MAX, COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX};
-pub use reading::{Asked, Finding, Judged, Reading, Word};
+pub use reading::{Asked, Finding, Judged, Reading, Screen, Word};
 pub use rego::Script;
 pub use rules::{ArgPattern, Conditions, Pattern, Rule};
 pub use verdict::{Fit, Placed, RulePlace, Tier, Verdict};

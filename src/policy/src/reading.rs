@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile};
+use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile, Terminal};
 use avfs_types::CommandLine;
 use avfs_types::ids::ForkName;
 
@@ -34,6 +34,8 @@ pub struct Asked<'a> {
     /// Variables that the request itself brings, with their values.
     pub variables: &'a [(&'a str, &'a str)],
     pub openings: &'a [Opening],
+    /// Whether its input and output are a terminal.
+    pub terminal: Terminal,
 }
 
 /// One word of a command as the shell would pass it on.
@@ -80,6 +82,16 @@ pub struct Judged {
     pub words: Vec<Word>,
     pub categories: Categories,
     pub findings: Vec<Finding>,
+    /// Set for a program that draws on the whole terminal and waits for keys.
+    pub screen: Option<Screen>,
+}
+
+/// A program that cannot do anything without a terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Screen {
+    pub program: String,
+    /// A form of it, or another program, that needs no terminal.
+    pub instead: String,
 }
 
 /// A whole command, read.
@@ -89,6 +101,8 @@ pub struct Reading {
     pub commands: Vec<Judged>,
     /// Why it cannot be told what will be run: bad syntax, a computed program, a construct that is not known.
     pub doubts: Vec<String>,
+    /// Variables whose values its texts for a shell use, but for those that the texts set themselves.
+    pub variables: Vec<String>,
 }
 
 impl Reading {

@@ -133,7 +133,7 @@ fn message_of(told: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile};
+    use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile, Terminal};
     use avfs_types::CommandLine;
     use avfs_types::diagnose::Diagnose;
 
@@ -174,7 +174,12 @@ decision := {"action": "allow"} if {
             false => Word::Known(text.to_owned()),
         };
         let words = text.split_whitespace().map(word).collect();
-        let command = Judged { words, categories: Categories::of(Category::Mutating), findings: Vec::new() };
+        let command = Judged {
+            words,
+            categories: Categories::of(Category::Mutating),
+            findings: Vec::new(),
+            screen: None,
+        };
         let line = CommandLine::Shell(text.into());
         let asked = Asked {
             command: &line,
@@ -191,9 +196,10 @@ decision := {"action": "allow"} if {
             secrets: &[],
             variables: &[],
             openings: &[],
+            terminal: Terminal::None,
         };
         let layer = Layer { script: Some(script.clone()), ..Layer::new(tier) };
-        let reading = Reading { commands: vec![command], doubts: Vec::new() };
+        let reading = Reading { commands: vec![command], ..Reading::default() };
         let decision = Policy::builtin().with(layer).judge(&asked, reading).decision;
         (decision.action, decision.rule.unwrap(), decision.reason)
     }

@@ -15,6 +15,7 @@ pub fn denial_body(denial: &Denial, decision: Option<&ExecutionDecision>) -> Err
     let advice = decision.and_then(|decision| decision.hint.clone());
     let (code, message, hint) = match denial {
         Denial::Policy => ("policy.denied", format!("denied: {reason}"), advice),
+        Denial::NoTerminal => ("policy.no_terminal", format!("denied: {reason}"), advice),
         Denial::Person { .. } => ("approval.denied", format!("denied: {reason}"), advice),
         Denial::BadApproval { shown, fault } => {
             let hint = "leave it out to ask for a new one".to_owned();
@@ -46,6 +47,7 @@ pub fn decision(decision: &ExecutionDecision, approval: Option<&ApprovalId>) -> 
         rule: decision.rule.clone(),
         reason: decision.reason.clone(),
         hint: decision.hint.clone(),
+        allow_rule: decision.allow_rule.clone(),
         approval_id: approval.map(ApprovalId::to_string),
     }
 }

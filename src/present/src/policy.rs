@@ -62,6 +62,7 @@ pub fn policy_decision(decision: &ExecutionDecision) -> PolicyDecision {
         rule: decision.rule.clone(),
         reason: decision.reason.clone(),
         hint: decision.hint.clone(),
+        allow_rule: decision.allow_rule.clone(),
         on_violation: decision.on_violation.word(),
         timeout_max_ms: decision.timeout_max.millis(),
         limits_max: decision

@@ -69,6 +69,9 @@ pub struct DecisionObject {
     pub reason: String,
     /// What the caller can do about it.
     pub hint: Option<String>,
+    /// Rules with which your own policy.toml would let a denied request through.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_rule: Option<String>,
     /// The approval that let the request through, or that it waits for.
     pub approval_id: Option<String>,
 }

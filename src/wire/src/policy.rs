@@ -26,6 +26,9 @@ pub struct PolicyDecision {
     pub reason: String,
     /// What the caller can do about it.
     pub hint: Option<String>,
+    /// Rules with which your own policy.toml would let a denied request through.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_rule: Option<String>,
     /// What becomes of a run that was said to look only, and wrote: `keep` or `discard`.
     pub on_violation: &'static str,
     /// No command may run for longer; null where there is no such cap.

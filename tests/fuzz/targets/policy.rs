@@ -8,7 +8,7 @@ use std::path::Path;
 use libfuzzer_sys::fuzz_target;
 
 use avfs_policy::{Asked, Category, Layer, Policy, Reading, Tier, read};
-use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile};
+use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile, Terminal};
 use avfs_types::CommandLine;
 
 const TEXT_BYTES_MAX: usize = 4096;
@@ -32,6 +32,7 @@ fn asked<T>(command: &CommandLine, with: impl FnOnce(&Asked<'_>) -> T) -> T {
         secrets: &[],
         variables: &[],
         openings: &[],
+        terminal: Terminal::None,
     })
 }
 

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use avfs_hostfs::make;
 use avfs_policy::{
-    Action, Asked, Categories, Category, Explanation, Judged, Opening, PolicyError, Widening, Word,
+    Action, Asked, Categories, Category, Explanation, Judged, Opening, PolicyError, Widening, Word, quoted,
 };
 use avfs_request::request::NamedVault;
 use avfs_request::spec::{RunSpec, SpecError};
-use avfs_request::{Confinement, Degradation, ExecutionTimeout, NestedUserns, NetMode, Profile};
+use avfs_request::{Confinement, Degradation, ExecutionTimeout, NestedUserns, NetMode, Profile, Terminal};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::ApprovalId;
 use avfs_vault::backend::ApprovalRecord;
@@ -161,6 +161,7 @@ impl Remembered {
             secrets: &secrets,
             variables: &variables,
             openings: &openings(&request, workspace, place.workspace),
+            terminal: Terminal::None,
         };
         let texts = PolicyTexts::read(place.around, place.vault)?;
         let before = texts.policy()?.with_profiles(&request.policy);
@@ -354,20 +355,6 @@ fn openings(request: &RunSpec, workspace: &Path, project: &Path) -> Vec<Opening>
     widening.openings()
 }
 
-/// A basic string of TOML.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(c))),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
 /// A path that stands for itself where a glob is read.
 fn glob_escaped(path: &str) -> String {
     globset::escape(path)
@@ -420,18 +407,10 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_those_of_toml() {
-        for text in ["plain", "a \"b\" \\c", "line\nbreak \u{1}"] {
-            let parsed: toml::Table = format!("x = {}", quoted(text)).parse().unwrap();
-            assert_eq!(parsed["x"].as_str(), Some(text));
-        }
-    }
-
-    #[test]
     fn a_program_and_its_verb_are_enough() {
         let words = |line: &[&str]| {
             let words = line.iter().map(|word| Word::Known((*word).to_owned())).collect();
-            first_words(&Judged { words, categories: Categories::NONE, findings: Vec::new() })
+            first_words(&Judged { words, categories: Categories::NONE, findings: Vec::new(), screen: None })
         };
         assert_eq!(words(&["npm", "install", "left-pad"]), ["npm", "install"]);
         assert_eq!(words(&["curl", "https://example.org"]), ["curl"]);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use avfs_hostfs::random;
-use avfs_policy::{Action, Asked, ExecutionDecision, Explanation, Opening, Policy, Widening};
+use avfs_policy::{Action, Asked, ExecutionDecision, Explanation, NO_TERMINAL, Opening, Policy, Widening};
 use avfs_request::request::NamedVault;
 use avfs_request::{ApprovalMode, ExecutionRequest, Extra, ForkChoice, Named, NetMode};
 use avfs_types::diagnose::shell_word;
@@ -52,6 +52,8 @@ pub enum Permission {
 pub enum Denial {
     /// The rules say no.
     Policy,
+    /// A full-screen program would have no terminal.
+    NoTerminal,
     /// A person said no.
     Person { approval: ApprovalId, by: String },
     /// The approval that was shown is worth nothing.
@@ -65,6 +67,7 @@ impl ProxyRuntime<'_> {
             Action::Allow | Action::AllowWithCheckpoint => {
                 return Ok(Permission::Granted { approval: None, net: None });
             }
+            Action::Deny if run.decision.rule.as_deref() == Some(NO_TERMINAL) => Denial::NoTerminal,
             Action::Deny => Denial::Policy,
             Action::RequireApproval => {
                 let digest = run.request.digest(&places.cwd);
@@ -194,6 +197,8 @@ pub(crate) fn decide(
     ExecutionDecision {
         reason: values.scrub_text(decision.reason),
         hint: decision.hint.map(|hint| values.scrub_text(hint)),
+        // With a word taken out of it the rule would be about another command.
+        allow_rule: decision.allow_rule.filter(|rule| values.scrub_text(rule.clone()) == *rule),
         ..decision
     }
 }
@@ -253,6 +258,7 @@ fn put<T>(
         secrets: &secrets,
         variables: &variables,
         openings: &openings,
+        terminal: request.terminal,
     };
     answer(policy, &asked)
 }

@@ -4,17 +4,31 @@ use super::super::reading::Word;
 use super::found::{Found, shown};
 use super::options::lists;
 use super::programs::data;
+use super::reader::Reader;
 
 /// Values that switch a pager or an editor off.
 const OFF: &[&str] = &["", "cat", "true", ":", "less"];
 
 /// A variable that gets a value nobody knows: by `read`, a loop, `${x:=…}`.
-pub fn judge_name(name: &str, found: &mut Found) {
+pub fn judge_name(name: &str, found: &mut Found, reader: &mut Reader<'_>) {
     let name = name.split('[').next().unwrap_or("");
-    judge(name, &Word::Unknown(String::new()), found);
+    judge(name, &Word::Unknown(String::new()), found, reader);
 }
 
-pub fn judge(name: &str, value: &Word, found: &mut Found) {
+/// True for a variable that can send a connection elsewhere than the command line says: a proxy, or where settings
+/// are read from.
+fn redirects(name: &str) -> bool {
+    let is_proxy = name.len() > 6 && name.to_ascii_lowercase().ends_with("_proxy") && name != "NO_PROXY";
+    is_proxy
+        || lists(data::CONNECTION_VARIABLES, name)
+        || data::CONNECTION_VARIABLE_PREFIXES.split(' ').any(|prefix| name.starts_with(prefix))
+}
+
+pub fn judge(name: &str, value: &Word, found: &mut Found, reader: &mut Reader<'_>) {
+    reader.assign(name);
+    if redirects(name) {
+        reader.redirect_connections();
+    }
     let is_known = lists(data::RUN_VARIABLES, name)
         || data::RUN_VARIABLE_PREFIXES.split(' ').any(|prefix| name.starts_with(prefix));
     if !is_known || lists(data::HARMLESS_VARIABLES, name) {

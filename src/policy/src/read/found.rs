@@ -1,7 +1,7 @@
 //! What is found out about one simple command while it is judged.
 
 use super::super::category::{Categories, Category};
-use super::super::reading::{Finding, Word};
+use super::super::reading::{Finding, Screen, Word};
 use super::limits::SHOWN_CHARS_MAX;
 
 /// A simple command as its judge sees it.
@@ -11,6 +11,8 @@ pub struct Call<'c> {
     pub name: &'c str,
     pub args: &'c [Word],
     pub input: Input<'c>,
+    /// A variable can send its connections elsewhere than its arguments say.
+    pub redirected: bool,
 }
 
 /// What a command is given to read.
@@ -42,6 +44,7 @@ impl Call<'_> {
 pub struct Found {
     categories: Categories,
     findings: Vec<Finding>,
+    screen: Option<Screen>,
 }
 
 impl Found {
@@ -86,6 +89,26 @@ impl Found {
 
     pub fn talks(&mut self, why: impl Into<String>) {
         self.add(Category::Interactive, why);
+    }
+
+    /// It draws on the whole terminal and waits for keys; `instead` is a form of it that does not.
+    pub fn fills_screen(&mut self, name: &str, instead: &str) {
+        let screen = || Screen { program: name.to_owned(), instead: instead.to_owned() };
+        self.screen.get_or_insert_with(screen);
+    }
+
+    pub fn screen(&self) -> Option<Screen> {
+        self.screen.clone()
+    }
+
+    /// Adds what was found by another judge, but for some categories.
+    pub fn take_over(&mut self, other: Self, but: Categories) {
+        for Finding { category, why } in other.findings {
+            if !but.contains(category) {
+                self.note(category, why);
+            }
+        }
+        self.screen = self.screen.take().or(other.screen);
     }
 
     pub fn is_empty(&self) -> bool {

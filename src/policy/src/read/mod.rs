@@ -11,6 +11,7 @@ mod places;
 mod programs;
 mod reader;
 mod shell;
+mod variables;
 
 use avfs_types::CommandLine;
 

@@ -2,17 +2,18 @@
 
 use std::ffi::OsStr;
 
-use super::super::category::Categories;
+use super::super::category::{Categories, Category};
 use super::super::reading::{Asked, Judged, Reading, Word};
 use super::assignments;
 use super::found::{Call, Found, Input, shown};
-use super::limits::{COMMANDS_MAX, NESTING_MAX};
+use super::limits::{COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX};
 use super::options::{self, lists, may_split};
 use super::places::{Place, Places};
 use super::programs::{self, data};
 use super::shell::{
     self, Assignment, Defined, Dialect, Direction, Item, Redirect, Script, Setting, Simple, Stdin,
 };
+use super::variables;
 
 pub struct Reader<'a> {
     pub places: Places<'a>,
@@ -20,23 +21,49 @@ pub struct Reader<'a> {
     depth: usize,
     /// Functions that are certain to be defined.
     functions: Vec<String>,
+    /// Variables that were given a value so far.
+    assigned: Vec<String>,
+    /// One of them can send a connection elsewhere than the command line says.
+    redirected: bool,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(asked: &'a Asked<'a>) -> Self {
-        Self { places: Places::new(asked), reading: Reading::default(), depth: 0, functions: Vec::new() }
+        Self {
+            places: Places::new(asked),
+            reading: Reading::default(),
+            depth: 0,
+            functions: Vec::new(),
+            assigned: Vec::new(),
+            redirected: false,
+        }
     }
 
     pub fn finish(mut self) -> Reading {
+        let assigned = std::mem::take(&mut self.assigned);
+        self.reading.variables.retain(|name| !assigned.contains(name));
         if self.reading.commands.is_empty() && self.reading.doubts.is_empty() {
             let (categories, findings) = Found::default().finish(":");
             self.reading.commands.push(Judged {
                 words: vec![Word::Known(":".to_owned())],
                 categories,
                 findings,
+                screen: None,
             });
         }
         self.reading
+    }
+
+    /// A variable gets a value.
+    pub fn assign(&mut self, name: &str) {
+        if self.assigned.len() < COMMANDS_MAX && !self.assigned.iter().any(|known| known == name) {
+            self.assigned.push(name.to_owned());
+        }
+    }
+
+    /// From here on an address on the command line need not be where a program connects to.
+    pub fn redirect_connections(&mut self) {
+        self.redirected = true;
     }
 
     /// It cannot be told what will be run.
@@ -75,6 +102,7 @@ impl<'a> Reader<'a> {
             self.doubt(format!("it is nested deeper than {NESTING_MAX}"));
             return;
         }
+        self.mention(text);
         let home = self.places.home.clone();
         let script = shell::parse(text, Setting { dialect, home: home.as_deref(), depth: self.depth });
         self.depth += 1;
@@ -85,6 +113,19 @@ impl<'a> Reader<'a> {
         self.places.leave();
         self.functions = functions;
         self.depth -= 1;
+    }
+
+    /// Notes the variables that a text for a shell has values in.
+    fn mention(&mut self, text: &str) {
+        if text.len() > TEXT_BYTES_MAX {
+            return;
+        }
+        for name in variables::mentioned(text) {
+            let known = &mut self.reading.variables;
+            if known.len() < COMMANDS_MAX && !known.iter().any(|it| it == name) {
+                known.push(name.to_owned());
+            }
+        }
     }
 
     fn script(&mut self, script: Script, dialect: Dialect) {
@@ -107,7 +148,7 @@ impl<'a> Reader<'a> {
     fn simple(&mut self, simple: Simple, here: &[Word], dialect: Dialect) {
         let mut found = Found::default();
         for assignment in &simple.assignments {
-            assignments::judge(&assignment.name, &assignment.value, &mut found);
+            assignments::judge(&assignment.name, &assignment.value, &mut found, self);
             // `x='a[$(rm f)]'; echo $((x))`: bash runs it where a number is wanted.
             if assignment.value.known().is_some_and(holds_running_index) {
                 self.doubt(format!("`{}` may run what is in the index of an array", assignment.name));
@@ -149,7 +190,7 @@ impl<'a> Reader<'a> {
     /// A variable that the request brings: judged as an assignment in front of the command would be.
     pub fn given(&mut self, name: &str, value: &str) {
         let mut found = Found::default();
-        assignments::judge(name, &Word::Known(value.to_owned()), &mut found);
+        assignments::judge(name, &Word::Known(value.to_owned()), &mut found, self);
         if !found.is_empty() {
             self.keep(vec![Word::Known(format!("{name}={value}"))], found, "a shell");
         }
@@ -158,15 +199,15 @@ impl<'a> Reader<'a> {
     /// Of most names nothing is to be said.
     fn assigned(&mut self, name: &str) {
         let mut found = Found::default();
-        assignments::judge_name(name, &mut found);
+        assignments::judge_name(name, &mut found, self);
         if !found.is_empty() {
             self.keep(vec![Word::Unknown(format!("{name}=…"))], found, "a shell");
         }
     }
 
     fn keep(&mut self, words: Vec<Word>, found: Found, name: &str) {
-        let (categories, findings) = found.finish(name);
-        self.reading.commands.push(Judged { words, categories, findings });
+        let judged = judged(words, found, name);
+        self.reading.commands.push(judged);
     }
 
     fn redirect(&mut self, redirect: &Redirect, found: &mut Found) {
@@ -204,14 +245,14 @@ impl<'a> Reader<'a> {
         }
         // Its place is before what it runs.
         let place = self.reading.commands.len();
-        let waiting = Judged { words: Vec::new(), categories: Categories::NONE, findings: Vec::new() };
+        let waiting =
+            Judged { words: Vec::new(), categories: Categories::NONE, findings: Vec::new(), screen: None };
         self.reading.commands.push(waiting);
         self.depth += 1;
         let name = self.program(&words, input, &mut found);
         self.depth -= 1;
-        let (categories, findings) = found.finish(&name);
-        if let Some(judged) = self.reading.commands.get_mut(place) {
-            *judged = Judged { words, categories, findings };
+        if let Some(place) = self.reading.commands.get_mut(place) {
+            *place = judged(words, found, &name);
         }
     }
 
@@ -233,10 +274,11 @@ impl<'a> Reader<'a> {
             }
             Some(_) => {
                 found.mutates(format!("`{}` is a program of the workspace", shown(program)));
+                self.of_workspace(name, args, input, found);
                 return name.to_owned();
             }
         }
-        let call = Call { name, args, input };
+        let call = Call { name, args, input, redirected: self.redirected };
         match programs::find(name) {
             None => found.mutates(format!("it is not known what `{}` does", shown(name))),
             Some(_) if is_question(args) => {}
@@ -244,6 +286,23 @@ impl<'a> Reader<'a> {
         }
         name.to_owned()
     }
+
+    /// `.venv/bin/pip` does what `pip` does. But a script of the workspace that is called `mount` is not the one that
+    /// changes the host, and no file is a builtin of a shell.
+    fn of_workspace(&mut self, name: &str, args: &[Word], input: Input<'_>, found: &mut Found) {
+        let known = programs::find(name).filter(|_| !lists(data::BUILTINS, name) && !is_question(args));
+        let Some(program) = known else { return };
+        let mut by_name = Found::default();
+        let call = Call { name, args, input, redirected: self.redirected };
+        programs::judge(program, &call, &mut by_name, self);
+        found.take_over(by_name, Categories::of(Category::HostEscapeRisk));
+    }
+}
+
+fn judged(words: Vec<Word>, found: Found, name: &str) -> Judged {
+    let screen = found.screen();
+    let (categories, findings) = found.finish(name);
+    Judged { words, categories, findings, screen }
 }
 
 /// Whether a text may be an element of an array whose index is a command.

@@ -6,7 +6,7 @@ mod rules;
 
 use std::path::Path;
 
-use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile, SeccompProfile};
+use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile, SeccompProfile, Terminal};
 use avfs_types::CommandLine;
 use avfs_types::ids::ForkName;
 
@@ -64,6 +64,7 @@ impl Request {
             secrets: &self.secrets,
             variables: &self.variables,
             openings: &self.openings,
+            terminal: Terminal::None,
         }
     }
 
@@ -87,11 +88,12 @@ fn command(text: &str, categories: &[Category]) -> Judged {
         words: text.split_whitespace().map(word).collect(),
         categories: categories.iter().copied().collect(),
         findings: categories.iter().map(finding).collect(),
+        screen: None,
     }
 }
 
 fn reading(commands: impl IntoIterator<Item = Judged>) -> Reading {
-    Reading { commands: commands.into_iter().collect(), doubts: Vec::new() }
+    Reading { commands: commands.into_iter().collect(), ..Reading::default() }
 }
 
 fn one(text: &str, categories: &[Category]) -> Reading {

@@ -73,6 +73,8 @@ pub struct ExecutionRequest {
     pub limits: Limits,
     pub confinement: Confinement,
     pub streams: Streams,
+    /// Whether its input and output are a terminal.
+    pub terminal: Terminal,
     pub cache: CacheMode,
     /// Files and directories of the host that the result depends on.
     pub inputs: Vec<PathBuf>,
@@ -132,6 +134,7 @@ impl ExecutionRequest {
             limits: Limits::default(),
             confinement: Confinement::DEFAULT,
             streams: Streams::Passed,
+            terminal: Terminal::None,
             cache: CacheMode::Off,
             inputs: Vec::new(),
             purity: Purity::Unknown,
@@ -152,6 +155,8 @@ impl ExecutionRequest {
         let (extras, named_ro) = resolve::extras(spec, &outside.cwd)?;
         let (mut environment, env_files) = resolve::environment(spec, outside, config)?;
         let secret_files = environment.take_secret_files();
+        let cache = spec.cache.unwrap_or(config.run_cache.value);
+        let terminal = resolve::terminal(outside, cache);
         let memory = spec.memory.map_or(set.0.memory, |limit| limit.0);
         resolve::check_memory(memory)?;
         let cache = spec.cache.unwrap_or(config.run_cache.value);
@@ -166,7 +171,8 @@ impl ExecutionRequest {
             degradation: if spec.allow_degraded { Degradation::Allowed } else { default.degradation },
             at: spec.at.clone(),
             cwd: spec.cwd.clone(),
-            timeout: resolve::timeout(spec).unwrap_or(config.run_timeout.value),
+            timeout: resolve::timeout(spec).unwrap_or_else(|| resolve::timeout_by_default(config, terminal)),
+            terminal,
             grace: resolve::grace(spec).unwrap_or(config.run_grace.value).duration().unwrap_or(Duration::MAX),
             net: spec.net.clone().unwrap_or_else(|| config.run_net.value.clone()),
             profile: spec.profile.unwrap_or(config.run_profile.value),
@@ -254,6 +260,7 @@ impl ExecutionRequest {
             limits,
             confinement,
             streams: _,
+            terminal: _,
             // A remembered result is what running the request has given.
             cache: _,
             inputs: _,
@@ -371,6 +378,7 @@ impl ExecutionRequest {
             retention: _,
             checkpoint: _,
             streams: _,
+            terminal: _,
             show: _,
             // Whether it may be run.
             policy: _,

@@ -9,8 +9,8 @@ use std::path::{Component, Path, PathBuf};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ForkName, NameError};
 
-use crate::choices::{ForkChoice, Retention};
-use crate::config::Config;
+use crate::choices::{CacheMode, ForkChoice, Retention};
+use crate::config::{Config, Origin};
 use crate::environment::{EnvChoice, Environment};
 use crate::extra::{Extra, HostPath};
 use crate::reproducible::{FixedClock, Reproducible, seed};
@@ -25,10 +25,13 @@ const MEMORY_BYTES_MIN: u64 = 1 << 20;
 pub struct Outside {
     pub cwd: PathBuf,
     pub environment: Vec<(OsString, OsString)>,
+    /// Whether a person can be asked.
     pub terminal: Terminal,
+    /// Whether the command's input and output would be a terminal.
+    pub streams: Terminal,
 }
 
-/// Whether a person can be asked.
+/// Whether there is a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Terminal {
     There,
@@ -99,6 +102,22 @@ pub fn clock(spec: &RunSpec) -> Option<FixedClock> {
 pub fn timeout(spec: &RunSpec) -> Option<ExecutionTimeout> {
     let millis = |limit: Option<u64>| limit.map_or(ExecutionTimeout::None, ExecutionTimeout::Millis);
     spec.timeout.or_else(|| spec.timeout_ms.map(millis))
+}
+
+/// The terminal that the command has: without its input there is none to speak of.
+pub fn terminal(outside: &Outside, cache: CacheMode) -> Terminal {
+    match cache {
+        CacheMode::Off => outside.streams,
+        CacheMode::Read | CacheMode::Write => Terminal::None,
+    }
+}
+
+/// How long a command may run if neither the request nor a setting says so: whoever sits at a terminal ends it.
+pub fn timeout_by_default(config: &Config, terminal: Terminal) -> ExecutionTimeout {
+    match (&config.run_timeout.origin, terminal) {
+        (Origin::Default, Terminal::There) => ExecutionTimeout::None,
+        (Origin::Default | Origin::File { .. } | Origin::Variable { .. }, _) => config.run_timeout.value,
+    }
 }
 
 pub fn grace(spec: &RunSpec) -> Option<ExecutionTimeout> {

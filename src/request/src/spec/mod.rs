@@ -235,7 +235,7 @@ pub struct RunSpec {
     [long, help_heading = "Sandbox"]
     pub allow_degraded: bool => "profile.agent.degraded caps.degraded",
 
-    /// How long the command may run: 90s, 10m, 2h, or none [default: 300s]
+    /// How long the command may run: 90s, 10m, 2h, or none [default: 300s; none on a terminal]
     [long, value_name = "TIME", help_heading = "Limits"]
     pub timeout: Option<ExecutionTimeout> => "caps.timeout",
     /// Milliseconds; null means that it may run for ever, nothing at all the default.

@@ -1,6 +1,7 @@
 //! `avfs policy check|explain|test`
 
 use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -161,7 +162,10 @@ fn check(ctx: &CommandContext, args: &AskArgs) -> Outcome {
     let (code, message, hint) = (code.to_owned(), decision.reason.clone(), decision.hint.clone());
     ctx.ui.answer_no(&result, &ErrorBody { code, message, hint }, human)?;
     if let Some(hint) = &decision.hint {
-        ctx.ui.note(format_args!("hint: {hint}"));
+        ctx.ui.note(format_args!("hint: {hint}{}", colon(&decision)));
+    }
+    for line in decision.allow_rule.iter().flat_map(|rule| rule.lines()) {
+        ctx.ui.note(format_args!("{line}"));
     }
     Ok(exit)
 }
@@ -225,10 +229,19 @@ fn show_decision(out: &mut Out, decision: &ExecutionDecision) -> Result<(), Fail
     let action = out.paint(tone(decision.action), decision.action);
     let rule = out.paint(Tone::Name, decision.rule.as_deref().unwrap_or("-"));
     out.line(format_args!("{action} by {rule}: {}", decision.reason))?;
-    match &decision.hint {
-        Some(hint) => out.line(format_args!("hint: {hint}")),
-        None => Ok(()),
+    if let Some(hint) = &decision.hint {
+        out.line(format_args!("hint: {hint}{}", colon(decision)))?;
     }
+    decision
+        .allow_rule
+        .iter()
+        .flat_map(|rule| rule.lines())
+        .try_for_each(|line| out.line(format_args!("{line}")))
+}
+
+/// Between a hint and the rule that follows it.
+fn colon(decision: &ExecutionDecision) -> &'static str {
+    if decision.allow_rule.is_some() { ":" } else { "" }
 }
 
 fn tone(action: Action) -> Tone {
@@ -272,6 +285,10 @@ fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts
         cwd: ctx.around.cwd.clone(),
         environment: variables.into_iter().collect(),
         terminal: Terminal::None,
+        streams: match std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
+            true => Terminal::There,
+            false => Terminal::None,
+        },
     };
     let request = ExecutionRequest::resolve(&args.spec, &outside, &config)?;
     let bound = ground.bound.unwrap_or_else(|| ctx.around.cwd.clone());

@@ -9,7 +9,7 @@ use crate::read::reader::Reader;
 use crate::read::shell::Dialect;
 use crate::reading::Word;
 
-pub fn declare(_: &'static Program, call: &Call<'_>, found: &mut Found, _: &mut Reader<'_>) {
+pub fn declare(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
     let is_reference = |word: &Word| word.shown().starts_with('-') && word.shown().contains('n');
     if call.name != "export" && call.args.iter().any(is_reference) {
         found.mutates(format!("`{} -n` makes a name stand for another variable", call.name));
@@ -20,24 +20,24 @@ pub fn declare(_: &'static Program, call: &Call<'_>, found: &mut Found, _: &mut 
             Word::Known(_) => Word::Known(value.to_owned()),
             Word::Unknown(_) => Word::Unknown(value.to_owned()),
         };
-        assignments::judge(name, &value, found);
+        assignments::judge(name, &value, found, reader);
     }
 }
 
-pub fn printf(_: &'static Program, call: &Call<'_>, found: &mut Found, _: &mut Reader<'_>) {
+pub fn printf(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
     let variable = match call.args {
         [flag, name, ..] if flag.shown() == "-v" => Some(name.shown()),
         [attached, ..] => attached.shown().strip_prefix("-v"),
         [] => None,
     };
     if let Some(name) = variable {
-        assignments::judge_name(name, found);
+        assignments::judge_name(name, found, reader);
     }
 }
 
-pub fn getopts(_: &'static Program, call: &Call<'_>, found: &mut Found, _: &mut Reader<'_>) {
+pub fn getopts(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
     if let Some(name) = call.args.get(1) {
-        assignments::judge_name(name.shown(), found);
+        assignments::judge_name(name.shown(), found, reader);
     }
 }
 
@@ -98,6 +98,6 @@ pub fn read(program: &'static Program, call: &Call<'_>, found: &mut Found, reade
     }
     let array = parsed.value("a").filter(|_| call.name == "read");
     for name in parsed.operands.iter().copied().chain(array) {
-        assignments::judge_name(name.shown(), found);
+        assignments::judge_name(name.shown(), found, reader);
     }
 }

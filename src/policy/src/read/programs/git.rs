@@ -1,6 +1,7 @@
 //! `git`: the options before its subcommand, the settings it is given on the way, and addresses that run a program.
 
 use super::judge::by_table;
+use super::rules::is_local_path;
 use super::verbs;
 use super::{Program, SUBCOMMANDS, data};
 use crate::read::found::{Call, Found, shown};
@@ -13,9 +14,13 @@ use crate::reading::Word;
 pub fn git(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
     let parsed = parse(call.args, program.options, Order::OptionsFirst);
     reader.places.enter();
+    let mut redirected = call.redirected;
     for given in &parsed.given {
         match (given.name, &given.value) {
-            ("c", Some(value)) => setting(value, found, reader),
+            ("c", Some(value)) => {
+                setting(value, found, reader);
+                redirected |= value.known().is_none_or(names_addresses);
+            }
             ("config-env", _) => found.mutates("`git --config-env` can make git run something"),
             ("exec-path", Some(_)) => found.mutates("`git --exec-path` makes git run other programs"),
             ("C" | "work-tree", Some(directory)) => reader.places.change(directory.known()),
@@ -36,7 +41,7 @@ pub fn git(program: &'static Program, call: &Call<'_>, found: &mut Found, reader
         [_, Word::Known(only)] if lists("-h --help", only) => {}
         [Word::Known(verb), rest @ ..] => {
             if let Some(verbs) = program.verbs {
-                verbs::judge(verbs, &Call { name: "git", args, ..*call }, found, reader);
+                verbs::judge(verbs, &Call { name: "git", args, redirected, ..*call }, found, reader);
             }
             // What `git log` does with an option, the others do too.
             if let Some(log) = SUBCOMMANDS.find("git log").filter(|_| verb != "log") {
@@ -78,6 +83,12 @@ fn setting(setting: &Word, found: &mut Found, reader: &mut Reader<'_>) {
     reader.text(&Word::Known(text), Dialect::Sh);
 }
 
+/// True for a setting that gives an address, or a path, another meaning.
+fn names_addresses(setting: &str) -> bool {
+    let setting = setting.to_ascii_lowercase();
+    ["url.", "remote.", "include.", "includeif."].iter().any(|section| setting.starts_with(section))
+}
+
 /// Subcommands that talk to another repository: where it is, and what its address runs.
 pub fn connects(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
     by_table(program, call, found, reader);
@@ -86,9 +97,15 @@ pub fn connects(program: &'static Program, call: &Call<'_>, found: &mut Found, r
         found.mutates("an address with `ext::` runs a command");
         reader.text(&Word::Known(text.to_owned()), Dialect::Sh);
     }
-    let is_path = |word: &&Word| word.shown().starts_with(['.', '/']) || word.shown().starts_with("file://");
-    let may_be_local = matches!(call.name, "git clone" | "git ls-remote");
-    if !(may_be_local && parsed.operands.first().is_some_and(is_path)) {
+    let is_path = |word: &&Word| is_local_path(word.shown()) || word.shown().starts_with("file://");
+    let may_be_local = matches!(call.name, "git clone" | "git ls-remote" | "git fetch" | "git pull");
+    // Submodules and further remotes have addresses of their own.
+    let elsewhere = call.redirected
+        || parsed.hidden.is_some()
+        || parsed.given.iter().any(|given| {
+            ["recurse", "recursive", "all", "multiple"].iter().any(|start| given.name.starts_with(start))
+        });
+    if elsewhere || !may_be_local || !parsed.operands.first().is_some_and(is_path) {
         found.networks(format!("`{}` talks to another machine", call.name));
     }
     if let ("git clone", [_, directory]) = (call.name, parsed.operands.as_slice()) {

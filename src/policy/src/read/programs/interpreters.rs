@@ -29,8 +29,9 @@ pub fn python(program: &'static Program, call: &Call<'_>, found: &mut Found, rea
         if lists(PRINT, name.shown()) || name.shown() == "json.tool" && files < 2 {
             return;
         }
-        if lists("http.server SimpleHTTPServer smtpd ftplib pyftpdlib", name.shown()) {
-            found.networks(format!("`{} -m {}` serves over the network", call.name, name.shown()));
+        // Who listens needs no network: without one it serves the run's own loopback.
+        if name.shown() == "ftplib" {
+            found.networks(format!("`{} -m {}` makes connections", call.name, name.shown()));
         }
     }
     by_table(program, call, found, reader);

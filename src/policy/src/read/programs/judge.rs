@@ -13,6 +13,12 @@ pub fn judge(program: &'static Program, call: &Call<'_>, found: &mut Found, read
         Some(code) => code(program, call, found, reader),
         None => by_table(program, call, found, reader),
     }
+    if let Some(screen) = &program.screen
+        && call.may_ask()
+        && !screen.is_batch(call)
+    {
+        found.fills_screen(call.name, screen.instead);
+    }
 }
 
 pub fn by_table(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
@@ -88,7 +94,7 @@ fn run(program: &Program, call: &Call<'_>, parsed: &Parsed<'_>, found: &mut Foun
         }
         Runs::Assignments => {
             let rest = after(call, parsed, 0, reader);
-            let rest = after_assignments(rest, found, is_variable);
+            let rest = after_assignments(rest, found, reader, is_variable);
             // A shell's own `time` takes `!` too.
             let is_bang = rest.first().is_some_and(|first| first.known() == Some("!"));
             reader.inner(rest.get(usize::from(is_bang)..).unwrap_or_default(), call.input);
@@ -116,6 +122,7 @@ pub fn after<'c>(call: &Call<'c>, parsed: &Parsed<'_>, skip: usize, reader: &mut
 pub fn after_assignments<'c>(
     mut rest: &'c [Word],
     found: &mut Found,
+    reader: &mut Reader<'_>,
     accepts: impl Fn(&str) -> bool,
 ) -> &'c [Word] {
     while let Some((word, more)) = rest.split_first() {
@@ -125,7 +132,7 @@ pub fn after_assignments<'c>(
             Word::Unknown(_) if is_variable(name) => Word::Unknown(value.to_owned()),
             Word::Known(_) | Word::Unknown(_) => break,
         };
-        assignments::judge(name, &value, found);
+        assignments::judge(name, &value, found, reader);
         rest = more;
     }
     rest

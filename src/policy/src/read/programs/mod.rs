@@ -7,9 +7,11 @@ mod files;
 mod git;
 mod interpreters;
 mod judge;
+mod loopback;
 mod network;
 mod rules;
 mod runners;
+mod screen;
 mod sed;
 mod shells;
 #[cfg(test)]
@@ -41,6 +43,15 @@ pub struct Program {
     verbs: Option<&'static Verbs>,
     runs: Runs,
     code: Option<Code>,
+    screen: Option<Screen>,
+}
+
+/// A program that draws on the whole terminal and waits for keys.
+struct Screen {
+    /// Options, without their dashes, with which it does not.
+    batch: &'static str,
+    /// What to run where there is no terminal.
+    instead: &'static str,
 }
 
 /// What follows from some words, whatever else is in the command.
@@ -79,6 +90,16 @@ enum When {
     Absent(&'static str),
     /// An option is not in the table.
     Unlisted,
+    /// Every option is in the table and written out, and every argument is known.
+    Listed,
+    /// Each of these options is given, without a value.
+    Set(&'static str),
+    /// No argument contains one of these.
+    Lacks(&'static str),
+    /// There are operands, and each is a path; so is each value of `-e`.
+    LocalPaths,
+    /// Every operand is an address of this machine, and no option or variable can lead elsewhere.
+    Loopback,
     /// The first operand is one of these.
     Operand(&'static str),
     /// There is a first operand, and it is none of these.

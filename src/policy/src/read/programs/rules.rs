@@ -1,6 +1,6 @@
 //! Conditions on the arguments of a program.
 
-use super::{Program, When};
+use super::{Program, When, loopback};
 use crate::read::found::Call;
 use crate::read::options::{self, Parsed, lists, may_be_option};
 use crate::reading::Word;
@@ -37,6 +37,26 @@ pub fn holds(when: &When, program: &Program, call: &Call<'_>, parsed: &Parsed<'_
         When::Unlisted => {
             parsed.given.iter().any(|given| options::find(program.options, given.name).is_none())
         }
+        When::Listed => {
+            is_listed(program, call, parsed) && call.args.iter().all(|word| word.known().is_some())
+        }
+        When::Set(list) => each(list).all(|name| {
+            let mut given = parsed.given.iter().filter(|given| given.name == name).peekable();
+            given.peek().is_some() && given.all(|given| given.value.is_none())
+        }),
+        When::Lacks(list) => !words.any(|word| each(list).any(|part| word.contains(part))),
+        When::LocalPaths => {
+            let editable = parsed.given.iter().filter(|given| lists("e editable", given.name));
+            let mut paths =
+                parsed.operands.iter().copied().chain(editable.filter_map(|it| it.value.as_ref()));
+            paths.clone().next().is_some() && paths.all(|word| is_local_path(word.shown()))
+        }
+        When::Loopback => {
+            !call.redirected
+                && is_listed(program, call, parsed)
+                && !parsed.operands.is_empty()
+                && parsed.operands.iter().all(|word| loopback::is_loopback(word))
+        }
         When::Operand(list) => operand.is_some_and(|operand| lists(list, operand)),
         When::OperandNot(list) => operand.is_some_and(|operand| !lists(list, operand)),
         When::Names => {
@@ -52,6 +72,23 @@ pub fn holds(when: &When, program: &Program, call: &Call<'_>, parsed: &Parsed<'_
         When::OperandsMin(count) => parsed.operands.len() >= count,
         When::OperandsMax(count) => parsed.operands.len() <= count,
     }
+}
+
+/// True if the table knows every option by the name that is written, and no word can become several or an option.
+fn is_listed(program: &Program, call: &Call<'_>, parsed: &Parsed<'_>) -> bool {
+    let is_known = |name: &str| program.options.iter().any(|option| lists(option.0, name));
+    let long = call.args.iter().map(Word::shown).take_while(|word| *word != "--");
+    let mut long = long.filter_map(|word| word.strip_prefix("--"));
+    parsed.hidden.is_none()
+        && parsed.given.iter().all(|given| is_known(given.name))
+        // Cut short, it may be another option to the program.
+        && long.all(|word| is_known(word.split('=').next().unwrap_or_default()))
+        && !call.args.iter().any(|word| options::may_split(word) && !loopback::is_bracketed(word))
+}
+
+/// `.`, `./x`, `../x`, `/x`: no name of a package, a remote or a host can be written like this.
+pub fn is_local_path(path: &str) -> bool {
+    matches!(path, "." | "..") || [".[", "./", "../", "/"].iter().any(|start| path.starts_with(start))
 }
 
 /// `host:path`.

@@ -11,7 +11,8 @@ use crate::reading::Word;
 
 pub fn env(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
     let parsed = parse(call.args, program.options, Order::OptionsFirst);
-    let rest = after_assignments(after(call, &parsed, 0, reader), found, |_| true);
+    let rest = after(call, &parsed, 0, reader);
+    let rest = after_assignments(rest, found, reader, |_| true);
     reader.places.enter();
     if let Some(directory) = parsed.value("C chdir") {
         reader.places.change(directory.known());
@@ -45,7 +46,7 @@ pub fn xargs(program: &'static Program, call: &Call<'_>, found: &mut Found, read
         None => parsed.has("i replace").then(|| "{}".to_owned()),
     };
     if let Some(name) = parsed.value("process-slot-var") {
-        assignments::judge_name(name.shown(), found);
+        assignments::judge_name(name.shown(), found, reader);
     }
     if parsed.has("p interactive") {
         found.talks("`xargs -p` asks before each command");

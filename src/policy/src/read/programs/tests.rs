@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile};
+use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile, Terminal};
 use avfs_types::CommandLine;
 
 use super::{NAMES, Names, PROGRAMS, Program, SUBCOMMANDS, Verbs, When};
@@ -26,6 +26,7 @@ fn read(command: &str) -> Reading {
         secrets: &[],
         variables: &[],
         openings: &[],
+        terminal: Terminal::None,
     })
 }
 

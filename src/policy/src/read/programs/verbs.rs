@@ -1,6 +1,6 @@
 //! Programs whose first word says what they do.
 
-use super::{SUBCOMMANDS, Verbs, judge::judge as judge_program};
+use super::{Runs, SUBCOMMANDS, Verbs, judge::judge as judge_program};
 use crate::read::found::{Call, Found, shown};
 use crate::read::options::{Does, apply, lists};
 use crate::read::reader::Reader;
@@ -60,7 +60,9 @@ pub fn judge(verbs: &'static Verbs, call: &Call<'_>, found: &mut Found, reader: 
     let pair = rest.first().and_then(Word::known).and_then(|next| group(&format!("{verb}/{next}")));
     let does = pair.or_else(|| group(verb));
     let is_help = matches!(rest, [Word::Known(only)] if only == "--help");
-    if is_help && is_sure && does.is_some_and(|does| !does.iter().any(escapes)) {
+    let subcommand = SUBCOMMANDS.find(&full).filter(|subcommand| subcommand.code.is_none());
+    let known = does.or_else(|| subcommand.filter(|it| it.runs == Runs::Nothing).map(|it| it.does));
+    if is_help && is_sure && known.is_some_and(|does| !does.iter().any(escapes)) {
         return;
     }
     match (does, SUBCOMMANDS.find(&full)) {

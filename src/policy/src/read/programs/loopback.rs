@@ -1,0 +1,143 @@
+//! Addresses that surely lead to this machine, which a command has without any network.
+//!
+//! Stricter than any program that takes addresses: what programs read in different ways is none.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::read::options::may_split;
+use crate::reading::Word;
+
+/// Schemes whose host stands where it does in `http`.
+const SCHEMES: [&str; 6] = ["http", "https", "ftp", "ftps", "ws", "wss"];
+
+/// True for `localhost`, an address of `127.0.0.0/8` or `[::1]`, with or without a scheme, a port and a path.
+pub fn is_loopback(word: &Word) -> bool {
+    match word {
+        Word::Known(address) => is_address(address, End::OfWordToo),
+        // `"http://localhost:8080/$name"`: what the shell puts in comes after the host.
+        Word::Unknown(written) if !may_split(word) => {
+            written.strip_prefix('"').is_some_and(|address| is_address(address, End::Slash))
+        }
+        Word::Unknown(written) if is_bracketed(word) => is_address(written, End::OfWordToo),
+        Word::Unknown(_) => false,
+    }
+}
+
+/// `http://[::1]/x` without quotes: to a shell the brackets are a pattern, of files whose names nobody can reach.
+pub fn is_bracketed(word: &Word) -> bool {
+    let Word::Unknown(written) = word else { return false };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '/' | '.' | '_' | '-');
+    written.contains("[::1]") && written.replacen("[::1]", "", 1).chars().all(is_plain)
+}
+
+/// What may end the host and port.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Slash,
+    OfWordToo,
+}
+
+fn is_address(address: &str, end: End) -> bool {
+    let rest = match address.split_once("://") {
+        Some((scheme, rest)) if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+            if !SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+                return false;
+            }
+            rest
+        }
+        Some(_) | None => address,
+    };
+    // A `?`, a `#` or a backslash ends the host for some programs and not for others.
+    let (authority, slash) = match rest.split_once('/') {
+        Some((authority, _)) => (authority, true),
+        None => (rest, false),
+    };
+    (slash || end == End::OfWordToo) && is_authority(authority)
+}
+
+/// A host and perhaps a port; nothing else, so no `user@`.
+fn is_authority(authority: &str) -> bool {
+    let (host, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, port)) => {
+            if !host.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback()) {
+                return false;
+            }
+            match port.strip_prefix(':') {
+                Some(port) => return is_port(port),
+                None => return port.is_empty(),
+            }
+        }
+        None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
+    };
+    let is_host = host.eq_ignore_ascii_case("localhost")
+        || host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback());
+    is_host && port.is_none_or(is_port)
+}
+
+fn is_port(port: &str) -> bool {
+    port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_surely_leads_here_is_loopback() {
+        for here in [
+            "localhost",
+            "LocalHost:8080",
+            "http://localhost",
+            "http://localhost/",
+            "HTTPS://localhost:8443/x?y#z",
+            "127.0.0.1",
+            "http://127.8.9.1:80/@evil.com",
+            "http://[::1]/",
+            "[::1]:8080",
+            "localhost/http://evil.com",
+            "ws://localhost:1/x",
+        ] {
+            assert!(is_loopback(&Word::Known(here.to_owned())), "{here}");
+        }
+        for elsewhere in [
+            "",
+            "/",
+            "http://",
+            "localhost.evil.com",
+            "http://localhost.evil.com/",
+            "evil.localhost",
+            "http://127.0.0.1@evil.com/",
+            "http://localhost:80@evil.com/",
+            "http://localhost:@evil.com/",
+            "http://localhost#@evil.com/",
+            "http://localhost?@evil.com/",
+            "http://localhost\\@evil.com/",
+            "http://localhost%2eevil.com/",
+            "http:/localhost",
+            "http:localhost",
+            "gopher://localhost/",
+            "http://{localhost,evil.com}/",
+            "http://[::1].evil.com/",
+            "http://[::1",
+            "http://[::ffff:1.2.3.4]/",
+            "http://127.1/",
+            "http://127.0.0.1.evil.com/",
+            "http://2130706433/",
+            "http://localhost:99999/",
+            "http://localhost:8o/",
+            "http://localhost /",
+            "http://локалхост/",
+            "x://y://localhost/",
+        ] {
+            assert!(!is_loopback(&Word::Known(elsewhere.to_owned())), "{elsewhere}");
+        }
+        let written = |text: &str| is_loopback(&Word::Unknown(text.to_owned()));
+        assert!(written("\"http://localhost:8080/$path\""));
+        assert!(written("http://[::1]:8080/x") && !written("http://[::1]/*") && !written("http://[::1]x/"));
+        for open in
+            ["\"http://localhost:$port/\"", "\"http://localhost$x/\"", "http://localhost/$x", "\"$x/\"", "$x"]
+        {
+            assert!(!written(open), "{open}");
+        }
+    }
+}

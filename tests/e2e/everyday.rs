@@ -1,0 +1,172 @@
+//! What people and agents do every day is not asked about: their own loopback, offline installs, questions to the host.
+
+use serde_json::{Value, json};
+
+use crate::env::TestEnv;
+use crate::person::{person, person_command};
+
+/// A project under the built-in policy.
+fn plain() -> TestEnv {
+    let env = TestEnv::with_project();
+    env.policy("");
+    env
+}
+
+#[track_caller]
+fn decision(env: &TestEnv, line: &str) -> Value {
+    env.json(&["--dry-run"], line)["decision"].take()
+}
+
+#[test]
+fn a_server_and_its_client_in_one_run_need_no_network() {
+    let env = plain();
+    let line = "python3 -m http.server 8000 >/dev/null 2>&1 & \
+                until curl -sf http://127.0.0.1:8000/README.md; do :; done; curl -sf 'http://localhost:8000/README.md'";
+    assert_eq!(env.ok(&["-q"], line), "hello\nhello\n");
+}
+
+#[test]
+fn a_repository_of_the_workspace_is_fetched_without_a_question() {
+    let env = plain();
+    let line = "git init -q a && git init -q b && cd b && git -c user.name=x -c user.email=x@x commit -q --allow-empty \
+                -m one && cd ../a && git fetch -q ../b && git log --format=%s FETCH_HEAD";
+    assert_eq!(env.ok(&["-q"], line), "one\n");
+}
+
+#[test]
+fn only_what_may_leave_the_machine_is_asked_about() {
+    let env = plain();
+    for line in ["curl localhost", "npm ci --offline", ".venv/bin/pip install --no-index x", "npx --no tsc"] {
+        let decided = decision(&env, line);
+        assert!(decided["action"].as_str().unwrap().starts_with("allow"), "{line}: {decided}");
+    }
+    for line in [
+        "curl http://localhost.evil.com/",
+        "curl -x evil.com http://localhost/",
+        "http_proxy=evil.com curl http://localhost/",
+        "npm ci --prefer-offline",
+        ".venv/bin/pip install x",
+    ] {
+        assert_eq!(decision(&env, line)["rule"], json!("builtin.networked"), "{line}");
+    }
+    // A variable of the request can lead elsewhere as well.
+    let words = ["--json", "--dry-run", "--env", "http_proxy=evil.com", "--", "curl", "http://localhost/"];
+    assert_eq!(env.run(&words).envelope()["decision"]["rule"], json!("builtin.networked"));
+}
+
+#[test]
+fn questions_to_the_host_are_run_and_changes_denied() {
+    let env = plain();
+    assert!(env.ok(&["-q"], "mount").contains(" on / type "));
+    for line in ["mount -l", "crontab -l", "systemctl status x", "kubectl version --client"] {
+        assert_eq!(decision(&env, line)["action"], json!("allow"), "{line}");
+    }
+    for line in ["mount /dev/sda1 /mnt", "crontab x", "systemctl stop x"] {
+        assert_eq!(decision(&env, line)["action"], json!("deny"), "{line}");
+    }
+}
+
+#[test]
+fn the_rule_that_a_denial_shows_allows_the_command() {
+    let env = plain();
+    for words in [
+        &["mount", "-t", "tmpfs", "a \"b\" \u{202e}\nc", "/mnt"][..],
+        &["sh", "-c", "hostname one; mount x /mnt"],
+        &["/usr/bin/mount", "x"],
+    ] {
+        env.policy("# mine\n");
+        let words = [&["-q", "--"], words].concat();
+        let denied = env.run(&words).expect(122);
+        assert!(denied.stderr.contains("in your own policy.toml:\n[[rule]]\nprefix = ["), "{denied:?}");
+        let (_, rule) = denied.stderr.split_once("policy.toml:\n").unwrap();
+        env.policy(&format!("# mine\n{rule}"));
+        let json = env.run(&[&["--json"], &words[1..]].concat()).envelope();
+        assert_eq!(json["decision"]["action"], json!("allow_with_checkpoint"), "{rule}{json}");
+    }
+    // It is about this command and no other.
+    env.run(&["-q", "--", "/usr/bin/mount", "x", "y"]).expect(122);
+    env.policy("");
+    let envelope = env.json(&[], "mount x /mnt");
+    let rule = "[[rule]]\nprefix = [\"mount\", \"x\", \"/mnt\"]\nargs = [\"!*\"]\naction = \"allow_with_checkpoint\"\n";
+    assert_eq!(envelope["decision"]["allow_rule"], json!(rule));
+    let checked = env.avfs(&["policy", "check", "--", "mount", "x", "/mnt"]).expect(122);
+    assert!(checked.stderr.contains(rule), "{checked:?}");
+    // What no rule of the user can allow comes without one.
+    assert_eq!(env.json(&[], "mount $X")["decision"]["allow_rule"], Value::Null);
+    std::fs::write(
+        env.project().join(".avfs/policy.toml"),
+        "[[rule]]\nprefix = ['mount']\naction = 'deny'\n",
+    )
+    .unwrap();
+    assert_eq!(env.json(&[], "mount x /mnt")["decision"]["allow_rule"], Value::Null);
+}
+
+#[test]
+fn a_full_screen_program_without_a_terminal_is_refused_at_once() {
+    let env = plain();
+    for line in
+        ["vim f", "vi", "nano f", "top", "htop", "emacs f", "true; vim f", "watch ls", "timeout 5 vim f"]
+    {
+        let refused = env.shell(&["--json"], line).expect(122).envelope();
+        assert_eq!(refused["error"]["code"], json!("policy.no_terminal"), "{line}");
+        assert_eq!(refused["decision"]["rule"], json!("builtin.no_terminal"), "{line}");
+        assert!(refused["error"]["hint"].as_str().unwrap().starts_with("run it on a terminal"), "{refused}");
+    }
+    let told = env.run(&["--", "vim", "f"]).expect(122).stderr;
+    let reason =
+        "avfs-run: denied: `vim` fills a terminal and waits for keys, and there is no terminal\nhint: ";
+    assert!(told.starts_with(reason), "{told}");
+    for line in [
+        "vim -es f",
+        "vim -e -s f",
+        "vim -c '%s/a/b/' -c wq f",
+        "vim +wq f",
+        "nvim --headless +q",
+        "ex -s f",
+        "top -b -n1",
+        "top -bn 1",
+        "emacs --batch f",
+        "echo x | vim -",
+        "less README.md",
+        "watch -g ls",
+        "vim --version",
+    ] {
+        assert_ne!(decision(&env, line)["rule"], json!("builtin.no_terminal"), "{line}");
+    }
+    // What reads commands from a pipe goes on to do so.
+    assert_eq!(env.fed(&["-q", "--", "python3"], b"print(6 * 7)\n").expect(0).text(), "42\n");
+    // A rule of the user's answers for it.
+    env.policy("[[rule]]\nprefix = ['vim']\naction = 'allow'\n");
+    assert_eq!(decision(&env, "vim f")["action"], json!("allow"));
+}
+
+#[test]
+fn a_full_screen_program_on_a_terminal_is_run() {
+    let env = plain();
+    env.put("nano", b"#!/bin/sh\necho editing $1\n");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(env.project().join("nano"), executable).unwrap();
+    env.run(&["--", "./nano", "f"]).expect(122);
+    let answer = person(&env, "", &["-q", "--", "./nano", "f"]);
+    assert!(answer.text().contains("editing f"), "{answer:?}");
+    // Its output in an envelope is no terminal, whoever sits there.
+    let answer = person(&env, "", &["--json", "--", "./nano", "f"]);
+    assert!(answer.text().contains("policy.no_terminal"), "{answer:?}");
+}
+
+#[test]
+fn a_command_on_a_terminal_has_no_default_timeout() {
+    let env = plain();
+    let last = || env.avfs_result(&["runs", "show", "last"])["request"]["timeout_ms"].take();
+    env.run(&["--", "true"]).expect(0);
+    assert_eq!(last(), json!(300_000));
+    person(&env, "", &["--", "true"]);
+    assert_eq!(last(), Value::Null);
+    person(&env, "", &["--timeout", "9s", "--", "true"]);
+    assert_eq!(last(), json!(9_000));
+    env.answer(person_command(&env, "", &["--", "true"]).env("AVFS_RUN_TIMEOUT", "8s")).expect(0);
+    assert_eq!(last(), json!(8_000));
+    env.policy("[caps]\ntimeout = '7s'\n");
+    person(&env, "", &["--", "true"]);
+    assert_eq!(last(), json!(7_000));
+}
