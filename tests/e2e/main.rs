@@ -43,3 +43,4 @@ mod secrets;
 mod shared;
 mod streams;
 mod terminal;
+mod variables;

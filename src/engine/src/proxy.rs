@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use avfs_hostfs::random;
-use avfs_policy::{ExecutionDecision, OnViolation, Policy};
+use avfs_policy::{ExecutionDecision, OnViolation, Policy, variables_of};
 use avfs_request::{
     BackendChoice, CacheMode, Degradation, ExecutionRequest, FixedClock, ForkChoice, ProcMode, Retention,
     ScratchChoice, SecretsInFiles, Writing,
 };
 use avfs_types::ids::{ApprovalId, ForkName, RunId, to_hex};
 use avfs_types::path::TreePath;
+use avfs_types::redact::is_credential_name;
 use avfs_types::{CommandLine, KeepCount, redact};
 use avfs_vault::backend::{ApprovalRecord, RunRecord, RunState};
 use avfs_vault::import::Imported;
@@ -44,6 +45,9 @@ use crate::workspace_service::{Ground, WorkspaceService, import_dir};
 
 /// However short the time that the rules allow: programs need some to end in order.
 const GRACE_KEPT: Duration = Duration::from_secs(5);
+
+/// Variables that are not passed on and told of; a script that uses more is told of these.
+const WITHHELD_TOLD_MAX: usize = 8;
 
 /// Where the runtime works, as the edge found it.
 pub struct Site<'a> {
@@ -189,6 +193,13 @@ impl ProxyRuntime<'_> {
         };
         for name in &request.environment.missing {
             run.note("env.missing", format!("{} is not set, so it is not passed on", name.to_string_lossy()));
+        }
+        for name in withheld_variables(request).into_iter().take(WITHHELD_TOLD_MAX) {
+            let option = if is_credential_name(&name) { "--secret" } else { "--env" };
+            let text = format!(
+                "{name} is set outside and not passed on, so it is empty here; pass it with {option} {name}"
+            );
+            run.note("env.withheld", text);
         }
         if request.clock == Some(FixedClock::DEFAULT) && words_of(&request.command).any(|word| word == "make")
         {
@@ -499,6 +510,16 @@ pub(super) struct Ended<'g> {
     /// The import that ran beside the command.
     pub imported: Option<avfs_vault::Result<Imported>>,
     pub identity: VaultIdentity,
+}
+
+/// Variables of the caller that the command's text uses and the command does not get.
+fn withheld_variables(request: &ExecutionRequest) -> Vec<String> {
+    // Most commands have no text for a shell with a variable in it.
+    if !request.environment.has_withheld() {
+        return Vec::new();
+    }
+    let used = variables_of(&request.command);
+    used.into_iter().filter(|name| request.environment.is_withheld(name)).collect()
 }
 
 /// The words of a command, those of a line for a shell too.

@@ -89,6 +89,8 @@ pub struct Environment {
     caller_path: OsString,
     /// Asked for, and not set outside.
     pub missing: Vec<OsString>,
+    /// Set outside and not passed on; kept only for a command whose text may use variables.
+    withheld: Vec<OsString>,
 }
 
 impl std::fmt::Debug for Environment {
@@ -167,6 +169,24 @@ impl Environment {
             }
         }
         chosen
+    }
+
+    /// Writes down which of the caller's variables the command does not get. Names alone: no value is kept.
+    pub fn withhold<'a>(&mut self, outside: impl IntoIterator<Item = &'a OsString>) {
+        let left = outside.into_iter().filter(|name| !self.variables.contains_key(*name));
+        self.withheld = left.cloned().collect();
+    }
+
+    /// True if any name was written down by [`Environment::withhold`].
+    #[must_use]
+    pub fn has_withheld(&self) -> bool {
+        !self.withheld.is_empty()
+    }
+
+    /// True for a variable that the caller has and the command does not get, as far as that was written down.
+    #[must_use]
+    pub fn is_withheld(&self, name: &str) -> bool {
+        self.withheld.iter().any(|withheld| withheld == name)
     }
 
     /// A file, and the variable that tells where it is.

@@ -85,6 +85,17 @@ const TOKENS: [Token; 32] = [
     token("dckr_pat_", is_url_digit, 20, Edge::Any),
 ];
 
+/// A variable with one of these in its name is taken for a credential, whatever its value looks like.
+const CREDENTIAL_NAMES: [&str; 8] = ["TOKEN", "SECRET", "PASS", "KEY", "CRED", "AUTH", "COOKIE", "PRIVATE"];
+
+/// True if a variable of this name is likely to hold a credential.
+#[must_use]
+pub fn is_credential_name(name: &str) -> bool {
+    // Who wrote something is no secret.
+    let name = name.to_ascii_uppercase().replace("AUTHOR_", "");
+    CREDENTIAL_NAMES.iter().any(|part| name.contains(part))
+}
+
 /// By so much of its body a token is known.
 const TOKEN_BEGIN_BYTES: usize = 64;
 /// The first four letters of an AWS access key's id; sixteen capitals and digits follow.

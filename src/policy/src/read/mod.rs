@@ -13,11 +13,38 @@ mod reader;
 mod shell;
 mod variables;
 
+use std::path::Path;
+
+use avfs_request::{Confinement, ExecutionTimeout, NetMode, Profile, Terminal};
 use avfs_types::CommandLine;
 
 use super::reading::{Asked, Reading, Word};
 
 pub use limits::{BRACE_WORDS_MAX, COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX};
+
+/// The variables whose values the command's texts for a shell use, but for those that the texts set themselves.
+#[must_use]
+pub fn variables_of(command: &CommandLine) -> Vec<String> {
+    let nowhere = Path::new("/");
+    let asked = Asked {
+        command,
+        fork: None,
+        cwd: nowhere,
+        workspace: nowhere,
+        project: nowhere,
+        home: None,
+        net: &NetMode::None,
+        confinement: Confinement::DEFAULT,
+        profile: Profile::Strict,
+        timeout: ExecutionTimeout::None,
+        rw: &[],
+        secrets: &[],
+        variables: &[],
+        openings: &[],
+        terminal: Terminal::None,
+    };
+    read(&asked).variables
+}
 
 /// Every simple command in it, judged.
 #[must_use]

@@ -24,9 +24,10 @@ use crate::net::NetMode;
 use crate::timeout::ExecutionTimeout;
 
 use given::Given;
-use value::{is_absolute, is_ignore_pattern, is_path, is_variable};
+use value::{is_absolute, is_ignore_pattern, is_path, is_variable_pattern};
 
 pub use avfs_types::toml_source::{Fault, Problem};
+pub(crate) use value::is_variable;
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,9 +143,9 @@ settings! {
     /// Where the changes of a run are held while it runs.
     run_scratch "run.scratch": Setting<ScratchChoice> = Setting::default(ScratchChoice::Auto),
         one("auto, memory or disk"), Choose;
-    /// Names of further variables that are let through.
+    /// Names of further variables that are let through; `NAME*` for all that begin so, credentials left out.
     run_env "run.env": Vec<Setting<String>> = Vec::new(),
-        list(is_variable, "the name of a variable"), Tighten(|own, new| new == own);
+        list(is_variable_pattern, "the name of a variable, or NAME*"), Tighten(|own, new| new == own);
     /// Further paths that are visible inside, read-only.
     run_ro "run.ro": Vec<Setting<String>> = Vec::new(),
         list(is_absolute, "an absolute path, or one that begins with ~/"), Tighten(|own, new| new == own);

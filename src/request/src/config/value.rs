@@ -12,6 +12,11 @@ pub fn is_variable(text: &str) -> bool {
     text.bytes().next().is_some_and(first) && text.bytes().all(|b| first(b) || b.is_ascii_digit())
 }
 
+/// The same, or the beginning of one and a `*`.
+pub fn is_variable_pattern(text: &str) -> bool {
+    is_variable(text.strip_suffix('*').unwrap_or(text))
+}
+
 /// An absolute path, or one in the user's home.
 pub fn is_absolute(text: &str) -> bool {
     is_path(text) && (text.starts_with('/') || text.starts_with("~/"))
@@ -30,6 +35,8 @@ mod tests {
     fn names_and_paths_are_checked() {
         assert!(is_variable("CARGO_HOME") && is_variable("_x1"));
         assert!(!is_variable("") && !is_variable("1X") && !is_variable("A=B") && !is_variable("A B"));
+        assert!(is_variable_pattern("NPM_*") && is_variable_pattern("X") && !is_variable_pattern("*"));
+        assert!(!is_variable_pattern("A*B") && !is_variable_pattern("A**"));
         assert!(is_path("target") && is_path("a/b") && !is_path("") && !is_path("../up"));
         assert!(is_absolute("/opt/x") && is_absolute("~/.cargo/registry") && !is_absolute("opt"));
         assert!(is_ignore_pattern("*.tmp") && !is_ignore_pattern(" ") && !is_ignore_pattern("a\nb"));

@@ -155,6 +155,9 @@ impl ExecutionRequest {
         let (extras, named_ro) = resolve::extras(spec, &outside.cwd)?;
         let (mut environment, env_files) = resolve::environment(spec, outside, config)?;
         let secret_files = environment.take_secret_files();
+        if resolve::may_use_variables(&default.command) {
+            environment.withhold(outside.environment.iter().map(|(name, _)| name));
+        }
         let cache = spec.cache.unwrap_or(config.run_cache.value);
         let terminal = resolve::terminal(outside, cache);
         let memory = spec.memory.map_or(set.0.memory, |limit| limit.0);

@@ -8,9 +8,11 @@ use std::path::{Component, Path, PathBuf};
 
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ForkName, NameError};
+use avfs_types::redact::is_credential_name;
+use avfs_types::{CommandLine, redact};
 
 use crate::choices::{CacheMode, ForkChoice, Retention};
-use crate::config::{Config, Origin};
+use crate::config::{Config, Origin, is_variable};
 use crate::environment::{EnvChoice, Environment};
 use crate::extra::{Extra, HostPath};
 use crate::reproducible::{FixedClock, Reproducible, seed};
@@ -82,7 +84,9 @@ impl Diagnose for ResolveError {
         match self {
             Self::Spec(_) | Self::NoPath { .. } | Self::EnvFile { .. } => None,
             Self::ParentDir { .. } => Some("name the path without it".to_owned()),
-            Self::BadEnv { .. } => Some("pass one on with --env HOME, set one with --env A=b".to_owned()),
+            Self::BadEnv { .. } => Some(
+                "pass one on with --env HOME, several with --env 'NPM_*', set one with --env A=b".to_owned(),
+            ),
             Self::EnvLine { .. } => Some("write one NAME=VALUE on each line".to_owned()),
             Self::LittleMemory { bytes } => Some(format!("did you mean {bytes}MiB? A number alone is bytes")),
             Self::Secret(error) => error.hint(),
@@ -193,7 +197,9 @@ pub fn environment(
 ) -> Result<(Environment, Vec<PathBuf>), ResolveError> {
     // What the settings let in is the caller's too, and nobody named it for this run.
     let settings = config.run_env.iter().filter(|_| !spec.reproducible);
-    let named = settings.map(|name| EnvChoice::PassBySetting(OsString::from(&name.value)));
+    let named = settings.flat_map(|name| {
+        expanded(OsStr::new(&name.value), outside).into_iter().map(EnvChoice::PassBySetting)
+    });
     let mut choices: Vec<EnvChoice> = named.collect();
     let mut files = Vec::new();
     for file in &spec.env_file {
@@ -213,7 +219,18 @@ pub fn environment(
     };
     choices.extend(spec.environment.iter().filter(is_passed).map(|name| EnvChoice::Pass(name.into())));
     for word in &spec.env_words {
-        choices.push(env_word(word).ok_or_else(|| ResolveError::BadEnv { word: word.clone() })?);
+        match env_word(word).ok_or_else(|| ResolveError::BadEnv { word: word.clone() })? {
+            EnvChoice::Pass(name) if name.as_bytes().contains(&b'*') => {
+                if !is_pattern(&name) {
+                    return Err(ResolveError::BadEnv { word: word.clone() });
+                }
+                let found = expanded(&name, outside);
+                // Of a pattern that stands for nothing the note tells.
+                let found = if found.is_empty() { vec![name] } else { found };
+                choices.extend(found.into_iter().map(EnvChoice::Pass));
+            }
+            choice => choices.push(choice),
+        }
     }
     for word in secret_words(spec) {
         choices.push(SecretWord::parse(&word)?.choice(&outside.cwd)?);
@@ -246,6 +263,33 @@ fn secret_words(spec: &RunSpec) -> Vec<OsString> {
     words.extend(spec.secrets.iter().map(OsString::from));
     words.extend(spec.secret_files.iter().map(as_file));
     words
+}
+
+/// `NAME*`.
+fn is_pattern(name: &OsStr) -> bool {
+    name.to_str().and_then(|name| name.strip_suffix('*')).is_some_and(is_variable)
+}
+
+/// The caller's variables that `NAME*` stands for; any other name stands for itself. What looks
+/// like a credential, by its name or by its value, has to be named in full.
+fn expanded(name: &OsStr, outside: &Outside) -> Vec<OsString> {
+    let Some(start) = name.to_str().and_then(|name| name.strip_suffix('*')) else {
+        return vec![name.to_owned()];
+    };
+    let is_meant = |(name, value): &&(OsString, OsString)| {
+        let value = value.to_string_lossy();
+        name.to_str().is_some_and(|name| name.starts_with(start) && !is_credential_name(name))
+            && redact(&value) == value
+    };
+    outside.environment.iter().filter(is_meant).map(|(name, _)| name.clone()).collect()
+}
+
+/// True if a shell may put values of variables into the command.
+pub fn may_use_variables(command: &CommandLine) -> bool {
+    match command {
+        CommandLine::Shell(line) => line.as_bytes().contains(&b'$'),
+        CommandLine::Argv(words) => words.iter().any(|word| word.as_bytes().contains(&b'$')),
+    }
 }
 
 /// `NAME` or `NAME=VALUE`.

@@ -173,9 +173,9 @@ pub struct RunSpec {
     /// Names of variables that are passed on where the caller has them, but for those that are fixed.
     [skip]
     pub environment: Vec<String>,
-    /// Pass a variable on, or set it
+    /// Pass a variable on, or set it; NAME* passes all that begin so, but none that looks like a credential
     #[serde(skip)]
-    [id = "env", long = "env", value_name = "NAME[=VALUE]", help_heading = "Sandbox"]
+    [id = "env", long = "env", value_name = "NAME[*]|NAME=VALUE", help_heading = "Sandbox"]
     pub env_words: Vec<OsString> => "profile.agent.secrets caps.secrets",
     /// Set the variables of a file of NAME=VALUE lines
     #[serde(skip)]

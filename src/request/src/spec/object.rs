@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use avfs_types::redact;
-use avfs_types::redact::redact_words;
+use avfs_types::redact::{is_credential_name, redact_words};
 use avfs_types::secrets::Secrets;
 
 use super::{CommandText, RequestObject};
@@ -23,9 +23,6 @@ impl RequestObject {
     }
 }
 
-/// A variable with one of these in its name is taken for a credential, whatever it looks like.
-const SECRET_NAMES: [&str; 8] = ["TOKEN", "SECRET", "PASS", "KEY", "CRED", "AUTH", "COOKIE", "PRIVATE"];
-
 /// What the request sets, as far as it may be told. A value that is missing has to be given once more; one that is kept
 /// cannot be taken back.
 pub(crate) fn brought(request: &ExecutionRequest, secrets: &Secrets) -> BTreeMap<String, String> {
@@ -33,11 +30,7 @@ pub(crate) fn brought(request: &ExecutionRequest, secrets: &Secrets) -> BTreeMap
         request.environment.brought().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
     let harmless = texts.filter(|(name, value)| {
         let told = format!("{name}={value}");
-        // Who wrote something is no secret.
-        let name = name.to_ascii_uppercase().replace("AUTHOR_", "");
-        !SECRET_NAMES.iter().any(|secret| name.contains(secret))
-            && redact(&told) == told
-            && secrets.scrub_text(told.clone()) == told
+        !is_credential_name(name) && redact(&told) == told && secrets.scrub_text(told.clone()) == told
     });
     harmless.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }

@@ -1,0 +1,87 @@
+//! Variables that a command does not get are named, and several are passed on with a pattern.
+
+use serde_json::{Value, json};
+
+use crate::env::TestEnv;
+
+/// The notes of one code, of a run with these variables outside.
+fn notes(env: &TestEnv, code: &str, words: &[&str]) -> Vec<String> {
+    let mut command = env.command(&[&["--json"], words].concat());
+    command.env("DATABASE", "db-7").env("NPM_TOKEN", "hush").env("OTHER", "x");
+    let answer = env.answer(&mut command);
+    assert!(!answer.text().contains("db-7") || words.contains(&"DATABASE"), "{answer:?}");
+    assert!(!answer.text().contains("hush"), "{answer:?}");
+    let envelope = answer.envelope();
+    let notes = envelope["result"]["notes"].as_array().unwrap();
+    let of_code = notes.iter().filter(|note| note["code"] == json!(code));
+    of_code.map(|note| note["text"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_variable_that_the_text_uses_and_does_not_get_is_named() {
+    let env = TestEnv::with_project();
+    let withheld = |words: &[&str]| notes(&env, "env.withheld", words);
+    let told = "DATABASE is set outside and not passed on, so it is empty here; pass it with --env DATABASE";
+    for words in [
+        &["--shell", "echo $DATABASE"][..],
+        &["--shell", "echo \"${DATABASE:-none}\" $DATABASE"],
+        &["--", "sh", "-c", "echo $DATABASE"],
+        &["--", "timeout", "9", "bash", "-lc", "echo $DATABASE"],
+        &["--shell", "sh -c 'echo $DATABASE'"],
+    ] {
+        assert_eq!(withheld(words), [told], "{words:?}");
+    }
+    // What looks like a credential is passed on as a secret.
+    let told = withheld(&["--shell", "echo $NPM_TOKEN $NOWHERE_SET"]);
+    assert_eq!(told.len(), 1);
+    assert!(told[0].ends_with("; pass it with --secret NPM_TOKEN"), "{told:?}");
+    for words in [
+        &["--shell", "DATABASE=mine; echo $DATABASE"][..],
+        &["--shell", "for DATABASE in a b; do echo $DATABASE; done"],
+        &["--shell", "echo mine | { read DATABASE; echo $DATABASE; }"],
+        &["--shell", "export DATABASE=mine; sh -c 'echo $DATABASE'"],
+        &["--shell", "echo '$DATABASE' \\$DATABASE $PATH $PWD $1"],
+        &["--", "echo", "$DATABASE"],
+        &["--", "printenv", "DATABASE"],
+        &["--env", "DATABASE", "--shell", "echo $DATABASE"],
+        &["--env", "DATABASE=mine", "--shell", "echo $DATABASE"],
+    ] {
+        assert_eq!(withheld(words), [""; 0], "{words:?}");
+    }
+    // As a person sees it.
+    let mut command = env.command(&["--shell", "echo $DATABASE"]);
+    let seen = env.answer(command.env("DATABASE", "db-7")).stderr;
+    assert!(seen.contains("pass it with --env DATABASE") && !seen.contains("db-7"), "{seen}");
+}
+
+#[test]
+fn a_pattern_passes_all_that_begin_so_but_no_credential() {
+    let env = TestEnv::with_project();
+    let outside = [
+        ("APP_MODE", "fast"),
+        ("APP_URL", "http://x.org"),
+        ("APP_TOKEN", "hush"),
+        ("APP_api_key", "hush"),
+        ("APP_DB", "https://me:hush-hush@db.org/x"),
+        ("APPLE", "no"),
+    ];
+    let seen = |options: &[&str]| {
+        let words = [options, &["-q", "--shell", "printenv | grep ^APP | sort"]].concat();
+        env.answer(env.command(&words).envs(outside)).text()
+    };
+    assert_eq!(seen(&["--env", "APP_*"]), "APP_MODE=fast\nAPP_URL=http://x.org\n");
+    assert_eq!(seen(&[]), "");
+    std::fs::write(env.at("config/avfs/avfs.toml"), "run.env = ['APP_M*']\n").unwrap();
+    assert_eq!(seen(&[]), "APP_MODE=fast\n");
+    // In full it is named, and goes in.
+    assert_eq!(seen(&["--env", "APP_TOKEN"]), "APP_MODE=fast\nAPP_TOKEN=hush\n");
+    assert_eq!(notes(&env, "env.missing", &["--env", "NONE_*", "--", "true"]).len(), 1);
+    for bad in ["*", "A*B", "*A"] {
+        let refused = env.run(&["--json", "--env", bad, "--", "true"]).expect(125).envelope();
+        assert_eq!(refused["error"]["code"], json!("request.bad_env"), "{bad}");
+    }
+    // To the policy each of them is a variable that the request takes.
+    let words = ["--json", "--dry-run", "--policy", "agent", "--env", "APP_*", "--", "true"];
+    let decided: Value = env.answer(env.command(&words).envs(outside)).envelope()["decision"].take();
+    assert_eq!(decided["rule"], json!("profile.agent.secrets"), "{decided}");
+}
