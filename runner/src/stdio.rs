@@ -17,7 +17,7 @@ use rustix::termios::{
     OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr, tcsetwinsize,
 };
 
-use avfs_engine::{Input, Output};
+use avfs_engine::{Input, Output, OutputBuffer};
 
 use crate::init::{Stdio, Stream};
 use crate::sys::Result;
@@ -366,12 +366,12 @@ fn drain(from: OwnedFd, into: OwnedFd) -> std::io::Result<()> {
 fn keep(from: OwnedFd, into: Option<OwnedFd>, bytes_max: usize) -> Kept {
     let mut from = File::from(from);
     let mut into = into.map(File::from);
-    let mut output = Output::default();
+    let mut output = OutputBuffer::new(bytes_max);
     let mut buffer = vec![0; PUMP_BYTES];
     loop {
         match from.read(&mut buffer) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Ok(0) | Err(_) => return (Some(output), Ok(())),
+            Ok(0) | Err(_) => return (Some(output.finish()), Ok(())),
             Ok(length) => {
                 let bytes = &buffer[..length];
                 match into.as_mut().map_or(Ok(()), |into| deliver(into, bytes)) {
@@ -379,9 +379,7 @@ fn keep(from: OwnedFd, into: Option<OwnedFd>, bytes_max: usize) -> Kept {
                     Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return (None, Ok(())),
                     Err(error) => return (None, Err(error)),
                 }
-                let room = bytes_max - output.bytes.len();
-                output.bytes.extend_from_slice(&bytes[..length.min(room)]);
-                output.truncated |= length > room;
+                output.add(bytes);
             }
         }
     }

@@ -9,7 +9,8 @@ use serde_json::Value;
 use avfs_changes::{ChangeSummary, HostUse, RunsOnHost};
 use avfs_engine::{
     Backend, BaseUsed, Connection, ConnectionVerdict, Connections, Denial, Enforcement, ExecuteError,
-    Executed, ExecutionResult, Exit, LaunchError, Note, Outcome, Output, Phases, Refused, Scratch, Usage,
+    Executed, ExecutionResult, Exit, LaunchError, Note, Omitted, Outcome, Output, Phases, Refused, Scratch,
+    Usage,
 };
 use avfs_hostfs::held::HeldFile;
 use avfs_policy::{Action, Categories, Category, ExecutionDecision, OnViolation};
@@ -96,7 +97,7 @@ fn decision(action: Action) -> ExecutionDecision {
 
 fn result(exit: Exit, timed_out: bool) -> ExecutionResult {
     let run_id = RunId::parse("00112233aa").unwrap();
-    let output = |text: &[u8], truncated| Output { bytes: text.to_vec(), truncated };
+    let output = |text: &[u8], omitted| Output { bytes: text.to_vec(), omitted };
     ExecutionResult {
         fork: Some(ForkName::parse("fix-1").unwrap()),
         version_before: Some(VersionId([1; 32])),
@@ -108,8 +109,8 @@ fn result(exit: Exit, timed_out: bool) -> ExecutionResult {
         stopped_by: None,
         started_at: Timestamp(1_700_000_000_000_000_000),
         duration: Duration::from_micros(12_345),
-        stdout: Some(output(b"out\n", false)),
-        stderr: Some(output(&[0xff, b'\n'], true)),
+        stdout: Some(output(b"out\n", None)),
+        stderr: Some(output(&[0xff, b'\n'], Some(Omitted { offset: 1, bytes: 7 }))),
         changes: ChangeSummary::default(),
         change_report: None,
         left_out: Vec::new(),

@@ -143,6 +143,7 @@ fn what_was_written_is_written_again() {
         (&cut["result"]["stdout_truncated"], cut["result"]["stdout"].as_str().unwrap().len()),
         (&json!(true), 100)
     );
+    assert_eq!(cut["result"]["stdout_omitted"], json!({ "offset": 50, "bytes": 2_999_900 }));
     // Bytes that are no text come back as they are.
     let bytes = remembered(&env, "printf '\\377\\000\\n'");
     let again = env.json(&["--cache", "read"], "printf '\\377\\000\\n'");

@@ -33,6 +33,7 @@ mod lists;
 mod looking;
 mod network;
 mod oracle;
+mod output;
 mod person;
 mod race;
 mod recordings;

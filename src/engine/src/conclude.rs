@@ -28,6 +28,7 @@ use crate::checkpoint::CheckpointService;
 use crate::error::ExecuteError;
 use crate::finished::{FinishedRun, LandsOn};
 use crate::journal;
+use crate::journal::JournalLastLines;
 use crate::launcher::{Completion, ConnectionVerdict, Exit};
 use crate::mount_session::{MountSession, SessionError};
 use crate::post_run::enforcement;
@@ -185,7 +186,7 @@ impl ProxyRuntime<'_> {
             Some(before) if wanted => {
                 let upper = self.open_upper(session, ended)?;
                 if ended.completion.memory.is_none() {
-                    self.outcome(&ended.completion, Some(before.version))
+                    self.outcome(run, &ended.completion, Some(before.version))
                         .write(session, &run.id)
                         .map_err(as_input)?;
                 }
@@ -229,7 +230,9 @@ impl ProxyRuntime<'_> {
         let remember = |run: &mut Run, record: &mut RunRecord, left_out: &[LeftOut], violated| {
             let memo = self.memo(run, ended, before.as_ref(), left_out, violated)?;
             if let Some(cache) = &run.cache {
-                record.result = journal::result(&ended.completion, &run.phases, bytes_written, Some(cache));
+                let last_lines = JournalLastLines::of(&run.request, &ended.completion);
+                record.result =
+                    journal::result(&ended.completion, &run.phases, bytes_written, Some(cache), last_lines);
             }
             avfs_vault::Result::Ok(memo)
         };
@@ -384,12 +387,23 @@ impl ProxyRuntime<'_> {
             version_before: before.map(|before| before.version),
             exit_code,
             signal,
-            result: journal::result(&ended.completion, &run.phases, bytes_written, None),
+            result: journal::result(
+                &ended.completion,
+                &run.phases,
+                bytes_written,
+                None,
+                JournalLastLines::of(&run.request, &ended.completion),
+            ),
             ..self.not_run(run, RunState::Completed)
         }
     }
 
-    fn outcome(&self, completion: &Completion, version_before: Option<VersionId>) -> SessionOutcome {
+    fn outcome(
+        &self,
+        run: &Run,
+        completion: &Completion,
+        version_before: Option<VersionId>,
+    ) -> SessionOutcome {
         let (exit_code, signal) = match completion.exit {
             Exit::Code(code) => (Some(code), None),
             Exit::Signal(signal) => (None, Some(signal)),
@@ -399,7 +413,13 @@ impl ProxyRuntime<'_> {
             signal,
             ended_at: self.site.vault.now().0,
             version_before: version_before.map(|version| version.to_hex()),
-            result: journal::result(completion, &Phases::default(), 0, None),
+            result: journal::result(
+                completion,
+                &Phases::default(),
+                0,
+                None,
+                JournalLastLines::of(&run.request, completion),
+            ),
         }
     }
 
@@ -420,7 +440,7 @@ impl ProxyRuntime<'_> {
         };
         let saved = saved.and_then(|()| match session.read_outcome()? {
             Some(_) => Ok(()),
-            None => self.outcome(completion, base).write(&session, &run.id),
+            None => self.outcome(run, completion, base).write(&session, &run.id),
         });
         let (id, source) = (run.id.clone(), Box::new(source));
         match saved.and_then(|()| session.keep()) {
@@ -447,8 +467,7 @@ fn note_worktree(run: &mut Run, completion: &Completion) {
 /// Nothing that is written down or shown holds a secret's value.
 fn scrub(secrets: &Secrets, completion: &mut Completion) {
     for output in [&mut completion.stdout, &mut completion.stderr].into_iter().flatten() {
-        let bytes = std::mem::take(&mut output.bytes);
-        output.bytes = if output.truncated { secrets.scrub_cut(bytes) } else { secrets.scrub(bytes) };
+        *output = std::mem::take(output).scrubbed(secrets);
     }
     // A name that is asked for can carry a value out; it must not carry it into the record.
     for connection in &mut completion.connections.list {

@@ -12,10 +12,12 @@ use avfs_request::{ExecutionRequest, LimitKind};
 use avfs_types::clock::millis;
 use avfs_types::diagnose::{Diagnose, with_causes};
 use avfs_types::ids::{ApprovalId, MemoKey, RunId};
-use avfs_types::redact;
+use avfs_types::printable::text_of;
 use avfs_types::secrets::Secrets;
+use avfs_types::{LAST_LINES_BYTES_MAX, last_lines, redact};
 
-use crate::launcher::{Completion, Connection, Output};
+use crate::launcher::{Completion, Connection, Exit};
+use crate::output::Output;
 use crate::result::Phases;
 use crate::result_cache::{CacheUse, Reason};
 use crate::state::ProxyExecutionState;
@@ -35,6 +37,9 @@ struct JournalResult {
     stderr_digest: Option<String>,
     stdout_truncated: bool,
     stderr_truncated: bool,
+    /// The end of the output of a batch item that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_lines: Option<JournalLastLines>,
     /// What it asked of the network, where that goes through a proxy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     connections: Vec<JournalConnection>,
@@ -43,6 +48,29 @@ struct JournalResult {
     /// What the cache had to do with it, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     cache: Option<JournalCache>,
+}
+
+/// The last lines of each stream, without values of secrets and without what looks like a credential.
+#[derive(Serialize)]
+pub struct JournalLastLines {
+    stdout: String,
+    stderr: String,
+}
+
+impl JournalLastLines {
+    /// Those of a batch item that failed; `None` of any other run. Values of secrets were scrubbed before.
+    pub fn of(request: &ExecutionRequest, completion: &Completion) -> Option<Self> {
+        if request.item.is_none() || completion.exit == Exit::Code(0) {
+            return None;
+        }
+        let end = |output: &Option<Output>| {
+            let bytes = output.as_ref().map_or(&b""[..], |output| &output.bytes);
+            // Escaped bytes take up more room than they did: what is cut off twice is only less.
+            let from = bytes.len().saturating_sub(LAST_LINES_BYTES_MAX);
+            redact(last_lines(&text_of(&bytes[from..]))).into_owned()
+        };
+        Some(Self { stdout: end(&completion.stdout), stderr: end(&completion.stderr) })
+    }
 }
 
 #[derive(Serialize)]
@@ -206,8 +234,9 @@ pub fn result(
     phases: &Phases,
     bytes_written: u64,
     cache: Option<&CacheUse>,
+    last_lines: Option<JournalLastLines>,
 ) -> String {
-    let truncated = |output: &Option<Output>| output.as_ref().is_some_and(|output| output.truncated);
+    let truncated = |output: &Option<Output>| output.as_ref().is_some_and(Output::is_truncated);
     text(&JournalResult {
         timed_out: completion.timed_out,
         stopped_by: completion.stopped_by.map(LimitKind::word),
@@ -220,6 +249,7 @@ pub fn result(
         stderr_digest: completion.stderr.as_ref().map(Output::digest),
         stdout_truncated: truncated(&completion.stdout),
         stderr_truncated: truncated(&completion.stderr),
+        last_lines,
         connections: completion.connections.list.iter().map(JournalConnection::from).collect(),
         connections_left_off: completion.connections.left_off,
         cache: cache.map(JournalCache::from),

@@ -15,6 +15,8 @@ use avfs_hostfs::held::FileId;
 use avfs_request::{Confined, EnforcedLimit, ExecutionRequest, LimitKind, RefusedCall, Streams};
 use avfs_types::diagnose::Diagnose;
 
+use crate::output::Output;
+
 /// Layers beneath one overlay: the cost of a lookup grows with each.
 pub const LOWERS_MAX: usize = 16;
 
@@ -179,21 +181,6 @@ pub struct Usage {
     pub user: Duration,
     pub system: Duration,
     pub max_rss_bytes: u64,
-}
-
-/// What a stream gave, cut off at the limit.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Output {
-    pub bytes: Vec<u8>,
-    pub truncated: bool,
-}
-
-impl Output {
-    /// BLAKE3 of what is there, in hex digits.
-    #[must_use]
-    pub fn digest(&self) -> String {
-        avfs_types::ids::to_hex(blake3::hash(&self.bytes).as_bytes())
-    }
 }
 
 /// A command that was run: that it failed is no failure of the launch.

@@ -24,6 +24,7 @@ mod finished;
 mod git;
 pub mod journal;
 mod launcher;
+mod output;
 mod permission;
 mod plan;
 mod post_run;
@@ -50,12 +51,12 @@ use discover::trust;
 pub use error::ExecuteError;
 pub use launcher::{
     Access, Completion, Connection, ConnectionVerdict, Connections, Exit, Input, LOWERS_MAX, LaunchError,
-    LaunchPlan, Launcher, Lookup, Output, Refused, TmpfsSize, UpperPlace, UpperRoot, Usage, ViewStep,
-    WorkspaceMount,
+    LaunchPlan, Launcher, Lookup, Refused, TmpfsSize, UpperPlace, UpperRoot, Usage, ViewStep, WorkspaceMount,
 };
 pub use locate::{LocateError, Located, NewVault, Surroundings, VaultChoice, VaultSource, directory_config};
 pub use mount_session::{MountSession, MountState, ScratchDir, SessionError};
 pub use orphans::{RunLife, Unsettled, bases_in_use};
+pub use output::{Omitted, Output, OutputBuffer};
 pub use permission::approval_rule::{RememberError, RememberFor, Remembered};
 pub use permission::net_offer::offered_networks;
 pub use permission::{Approver, Denial, explain};

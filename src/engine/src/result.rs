@@ -10,7 +10,8 @@ use avfs_types::words;
 use avfs_vault::capture::LeftOut;
 use avfs_vault::run::Landed;
 
-use crate::launcher::{Connections, Exit, Output, Usage};
+use crate::launcher::{Connections, Exit, Usage};
+use crate::output::Output;
 use crate::result_cache::CacheUse;
 use crate::scratch_size::Scratch;
 

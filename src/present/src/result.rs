@@ -8,8 +8,9 @@ use avfs_types::clock::{millis, time_text};
 use avfs_types::ids::{CheckpointName, ForkName, RunId, VersionId};
 use avfs_vault::run::Landed;
 use avfs_wire::{
-    CHANGES_MAX, ChangeObject, ChangeReportObject, ConnectionObject, NoteObject, PathText, PhasesObject,
-    RefusedCallObject, ResultObject, RunLeftOutObject as LeftOutObject, RunsOnHostObject, UsageObject,
+    CHANGES_MAX, ChangeObject, ChangeReportObject, ConnectionObject, NoteObject, OmittedObject, PathText,
+    PhasesObject, RefusedCallObject, ResultObject, RunLeftOutObject as LeftOutObject, RunsOnHostObject,
+    UsageObject,
 };
 
 fn stream(output: Option<&Output>) -> (String, &'static str) {
@@ -18,6 +19,11 @@ fn stream(output: Option<&Output>) -> (String, &'static str) {
         Ok(text) => (text.to_owned(), "utf-8"),
         Err(_) => (base64(bytes), "base64"),
     }
+}
+
+fn omitted(output: Option<&Output>) -> Option<OmittedObject> {
+    let omitted = output?.omitted?;
+    Some(OmittedObject { offset: omitted.offset as u64, bytes: omitted.bytes })
 }
 
 #[must_use]
@@ -89,8 +95,10 @@ pub fn result(result: &ExecutionResult) -> ResultObject {
         duration_ms: millis(result.duration),
         stdout,
         stderr,
-        stdout_truncated: result.stdout.as_ref().is_some_and(|output| output.truncated),
-        stderr_truncated: result.stderr.as_ref().is_some_and(|output| output.truncated),
+        stdout_truncated: result.stdout.as_ref().is_some_and(Output::is_truncated),
+        stderr_truncated: result.stderr.as_ref().is_some_and(Output::is_truncated),
+        stdout_omitted: omitted(result.stdout.as_ref()),
+        stderr_omitted: omitted(result.stderr.as_ref()),
         stdout_encoding,
         stderr_encoding,
         stdout_digest: result.stdout.as_ref().map(Output::digest),

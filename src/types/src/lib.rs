@@ -34,6 +34,7 @@ pub mod exit_code;
 pub mod glob;
 pub mod ids;
 mod keep_count;
+mod last_lines;
 pub mod path;
 pub mod pause;
 mod places;
@@ -49,6 +50,7 @@ mod zone;
 
 pub use command_line::CommandLine;
 pub use keep_count::KeepCount;
+pub use last_lines::{LAST_LINES_BYTES_MAX, LAST_LINES_MAX, last_lines};
 pub use places::{CONFIG_FILE, VAULT_DIR, VAULT_FILE};
 pub use redact::redact;
 pub use units::{Limit, Since, Size, Span, UnitError, show_bytes_size};

@@ -134,6 +134,16 @@ impl Secrets {
         self.scrub(text)
     }
 
+    /// The same for text whose beginning was cut off: the end of a value at its start goes too.
+    #[must_use]
+    pub fn scrub_begun(&self, mut text: Vec<u8>) -> Vec<u8> {
+        let longest = self.forms.first().map_or(0, |form| form.finder.needle().len());
+        let start = text[..text.len().min(longest)].to_ascii_lowercase();
+        let ended = self.forms.iter().map(|form| ended_at_start(&start, form.finder.needle()));
+        text.drain(..ended.max().unwrap_or(0));
+        self.scrub(text)
+    }
+
     /// As [`Secrets::scrub`], for what is text and stays text.
     #[must_use]
     pub fn scrub_text(&self, text: String) -> String {
@@ -255,6 +265,12 @@ fn begun_at_end(text: &[u8], value: &[u8]) -> usize {
     (1..value.len().min(text.len() + 1)).rev().find(|length| text.ends_with(&value[..*length])).unwrap_or(0)
 }
 
+/// How much of the text's start is the end of a value.
+fn ended_at_start(text: &[u8], value: &[u8]) -> usize {
+    let mut lengths = (1..value.len().min(text.len() + 1)).rev();
+    lengths.find(|length| text.starts_with(&value[value.len() - length..])).unwrap_or(0)
+}
+
 /// A text and the same in lower case, both without what is found in the latter.
 fn replace((text, lower): (Vec<u8>, Vec<u8>), what: &Finder<'_>) -> (Vec<u8>, Vec<u8>) {
     let found: Vec<usize> = what.find_iter(&lower).collect();
@@ -300,6 +316,10 @@ mod tests {
         let cuts = [("x abcd12", "x "), ("x ABCD1234", "x [secret]"), ("x Ab", "x "), ("x ~", "x ~")];
         for (cut, left) in cuts {
             assert_eq!(secrets.scrub_cut(cut.into()), left.as_bytes(), "{cut}");
+        }
+        let begun = [("cd1234 x", " x"), ("ABCD1234 x", "[secret] x"), ("d x", " x"), ("~ x", "~ x")];
+        for (begun, left) in begun {
+            assert_eq!(secrets.scrub_begun(begun.into()), left.as_bytes(), "{begun}");
         }
     }
 

@@ -71,7 +71,7 @@ pub use records::{
 pub use replay::{DifferenceObject, Replay, ReplayCounts, ReplayItemResult, ReplayVerdict};
 pub use result_object::{
     CHANGES_MAX, ChangeReportObject, ConnectionObject, LeftOutObject as RunLeftOutObject, NoteObject,
-    PhasesObject, RefusedCallObject, ResultObject, RunsOnHostObject, UsageObject,
+    OmittedObject, PhasesObject, RefusedCallObject, ResultObject, RunsOnHostObject, UsageObject,
 };
 pub use results::{
     Cat, CatFile, CheckpointInfo, CheckpointList, CheckpointOne, Diff, DiffTreeLine, Edited, Entries, Export,

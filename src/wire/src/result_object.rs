@@ -1,6 +1,6 @@
 //! What came of a run, as an envelope tells it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cache::CacheObject;
 use crate::entry::{ChangeObject, ChangeTotals};
@@ -121,6 +121,16 @@ pub struct ChangeReportObject {
     pub shortened: u64,
 }
 
+/// A part of a stream that was omitted: the beginning and the end are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OmittedObject {
+    /// Where it would be, in bytes from the start of the text, or of what Base64 stands for.
+    pub offset: u64,
+    /// How many bytes of the stream were omitted.
+    pub bytes: u64,
+}
+
 /// What came of a command that ran.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -157,6 +167,10 @@ pub struct ResultObject {
     pub stdout_truncated: bool,
     /// Whether `stderr` lacks a part of the output.
     pub stderr_truncated: bool,
+    /// The part of the output that `stdout` lacks; null if it is complete.
+    pub stdout_omitted: Option<OmittedObject>,
+    /// The part of the output that `stderr` lacks; null if it is complete.
+    pub stderr_omitted: Option<OmittedObject>,
     /// `utf-8` or `base64`.
     pub stdout_encoding: &'static str,
     /// `utf-8` or `base64`.

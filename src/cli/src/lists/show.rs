@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use avfs_types::printable;
+use avfs_types::{last_lines, printable};
 use avfs_wire::{BatchItemResult, ItemState};
 
 use crate::ui::{Format, Ui, error_line, stderr_is_terminal};
 
 /// Characters of a command that fit beside what else is told.
 const COMMAND_CHARS: usize = 60;
+/// Characters of a line of output that are shown.
+const OUTPUT_CHARS: usize = 200;
 /// Running items that have a line of their own.
 const LINES_MAX: usize = 8;
 const TICK: Duration = Duration::from_millis(200);
@@ -89,6 +91,19 @@ impl Show {
         let well = result.state == ItemState::Succeeded;
         let ending = if well && !result.cached { "ok".to_owned() } else { result.ending() };
         self.told(well, &result.id, &ending, result.duration_ms, &result.command);
+        if !well {
+            self.last_lines("stdout", result.stdout.as_deref());
+            self.last_lines("stderr", result.stderr.as_deref());
+        }
+    }
+
+    /// The end of what an item wrote.
+    fn last_lines(&self, stream: &str, text: Option<&str>) {
+        for line in last_lines(text.unwrap_or_default()).lines() {
+            let shown: String = line.chars().take(OUTPUT_CHARS).collect();
+            let more = if shown.len() < line.len() { "…" } else { "" };
+            self.line(&format!("  {stream}: {shown}{more}"));
+        }
     }
 
     /// An item is over, well or not.

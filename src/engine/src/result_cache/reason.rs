@@ -10,6 +10,7 @@ use avfs_vault::memo::{Lost, MemoParts};
 
 use super::key;
 use crate::launcher::{Completion, Exit};
+use crate::output::Output;
 use crate::run::Run;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +118,7 @@ pub fn of_ending(ending: &Ending<'_>) -> Vec<Reason> {
     let outputs = [&completion.stdout, &completion.stderr];
     let unknown = outputs.iter().any(|output| output.is_none());
     tell(unknown, "output.unknown", "what it wrote is not known");
-    let truncated = outputs.into_iter().flatten().any(|output| output.truncated);
+    let truncated = outputs.into_iter().flatten().any(Output::is_truncated);
     tell(truncated, "output.truncated", "it wrote more than is kept (--output-max)");
     let noted = |code: &str| run.notes.iter().any(|note| note.code == code);
     tell(noted("limit.reached"), "limit.reached", "it came up against a limit");

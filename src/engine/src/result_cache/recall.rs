@@ -18,7 +18,9 @@ use super::look::{Search, find, parts_of};
 use super::{CacheUse, reason};
 use crate::conclude::{Before, VaultIdentity};
 use crate::journal;
-use crate::launcher::{Completion, Exit, Output};
+use crate::journal::JournalLastLines;
+use crate::launcher::{Completion, Exit};
+use crate::output::Output;
 use crate::proxy::{ProxyRuntime, Step};
 use crate::result::ExecutionResult;
 use crate::run::Run;
@@ -131,7 +133,13 @@ impl ProxyRuntime<'_> {
         let record = RunRecord {
             version_before: Some(before.version),
             exit_code: Some(memo.exit_code),
-            result: journal::result(&completion, &run.phases, 0, run.cache.as_ref()),
+            result: journal::result(
+                &completion,
+                &run.phases,
+                0,
+                run.cache.as_ref(),
+                JournalLastLines::of(&run.request, &completion),
+            ),
             ..self.not_run(&run, RunState::Completed)
         };
         let told = run.told();
@@ -186,12 +194,9 @@ impl ProxyRuntime<'_> {
 }
 
 /// As much of the output as the request wants to have.
-fn cut(mut bytes: Vec<u8>, streams: Streams) -> Output {
-    let bytes_max = match streams {
-        Streams::Captured { bytes_max } => bytes_max,
-        Streams::Passed | Streams::Teed { .. } => usize::MAX,
-    };
-    let truncated = bytes.len() > bytes_max;
-    bytes.truncate(bytes_max);
-    Output { bytes, truncated }
+fn cut(bytes: Vec<u8>, streams: Streams) -> Output {
+    match streams {
+        Streams::Captured { bytes_max } if bytes.len() > bytes_max => Output::bounded(&bytes, bytes_max),
+        Streams::Captured { .. } | Streams::Passed | Streams::Teed { .. } => Output { bytes, omitted: None },
+    }
 }

@@ -267,7 +267,7 @@ pub struct RunSpec {
     /// How large one file may become, or none; a file of the workspace that is larger cannot be changed
     [long, value_name = "SIZE", help_heading = "Limits"]
     pub file_size: Option<Limit> => "caps.file_size",
-    /// How much of each stream is kept with --json [default: 10MiB]
+    /// Keep this much of each stream with --json, half from its beginning and half from its end [default: 10MiB]
     #[serde(skip)]
     [long, value_name = "SIZE", help_heading = "Limits"]
     pub output_max: Option<Size> => "how much of the output is kept",

@@ -286,6 +286,11 @@ fn show_result(out: &mut Out, result: &Value) -> Result<(), Failure> {
             show_bytes_size(bytes)
         ))?;
     }
+    for stream in ["stdout", "stderr"] {
+        for line in result["last_lines"][stream].as_str().unwrap_or_default().lines() {
+            out.line(format_args!("{stream:<10} {line}"))?;
+        }
+    }
     if let Some(message) = result["error"]["message"].as_str() {
         out.line(format_args!("error      {}", first_line(message)))?;
     }
