@@ -125,6 +125,7 @@ fn result(exit: Exit, timed_out: bool) -> ExecutionResult {
         connections: connections(),
         refused_calls: vec![RefusedCall { call: "mount".to_owned(), count: 2 }],
         applied: None,
+        kept_until: None,
         usage: Usage {
             user: Duration::from_millis(3),
             system: Duration::from_micros(1500),

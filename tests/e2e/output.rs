@@ -1,6 +1,6 @@
 //! Output where it is needed: the end of what failed, both ends of what is too long, and what is kept for later.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::env::{Running, TestEnv, avfs};
 use crate::lists::list;
@@ -35,4 +35,96 @@ fn last_lines_of_a_failed_item_are_on_the_console_and_in_the_journal() {
     let well = runs["runs"].as_array().unwrap().iter().find(|run| run["exit_code"] == 0).unwrap();
     let shown = env.avfs_result(&["runs", "show", well["id"].as_str().unwrap()]);
     assert_eq!(shown["result"]["last_lines"], Value::Null);
+}
+
+const NOISY: &str = "mkdir -p node_modules/a build src; seq 1 30 | while read n; do echo $n > node_modules/a/$n; done; \
+    echo x > build/out.o; echo log > trace.log; echo new > src/new.rs; echo readme > README.md; \
+    mkdir sub; echo '*.tmp' > sub/.gitignore; echo x > sub/a.tmp; echo x > sub/b.txt";
+
+#[test]
+fn what_git_ignores_is_listed_last() {
+    let env = TestEnv::with_project();
+    env.put(".gitignore", b"node_modules/\n/build\n*.log\n!keep.log\n");
+    let told = env.shell(&[], NOISY).expect(0).stderr;
+    let listed: Vec<&str> = told.lines().filter_map(|line| line.strip_prefix("avfs-run:   ")).collect();
+    let wanted =
+        ["M README.md (7 B)", "A src/new.rs (4 B)", "A sub/", "A sub/.gitignore (6 B)", "A sub/b.txt (2 B)"];
+    assert_eq!(listed[..5], wanted, "{told}");
+    assert_eq!(listed[5], "A build/  (ignored by git)", "{told}");
+    assert!(listed[5..10].iter().all(|line| line.ends_with("  (ignored by git)")), "{told}");
+    assert!(told.contains("\navfs-run:   and 31 more\n"), "{told}");
+    // The changes are kept for review, and for how long is said.
+    let envelope = env.json(&[], "echo more > more");
+    let until = envelope["result"]["kept_until"].as_str().unwrap();
+    assert!(until.ends_with('Z'), "{until}");
+    assert!(told.contains("\navfs-run:   kept until 20"), "{told}");
+    let id = envelope["run_id"].as_str().unwrap();
+    assert_eq!(env.avfs_result(&["runs", "show", id])["kept_until"], *until);
+    assert!(env.avfs(&["runs", "show", id]).expect(0).text().contains("\nkept until 20"));
+    // On a fork with a name nothing expires, nor where nothing changed.
+    assert_eq!(env.json(&["--fork", "f"], "echo x > x")["result"]["kept_until"], Value::Null);
+    assert_eq!(env.json(&[], "true")["result"]["kept_until"], Value::Null);
+    let shown = env.avfs(&["runs", "show", "last~3"]).expect(0).text();
+    let place = |text: &str| shown.find(text).unwrap_or_else(|| panic!("no {text}: {shown}"));
+    assert!(place("sub/b.txt") < place("build/out.o"), "{shown}");
+}
+
+#[test]
+fn a_compact_envelope_has_what_a_model_needs_and_is_bounded() {
+    let env = TestEnv::with_project();
+    env.put(".gitignore", b"node_modules/\n/build\n*.log\n");
+    let compact = |line: &str| {
+        let answer = env.shell(&["--json=compact"], line);
+        assert!(answer.stdout.len() <= 16 << 10, "{} bytes", answer.stdout.len());
+        let value = answer.envelope();
+        assert!(!answer.text().contains("null"), "{value}");
+        (answer.code, value)
+    };
+    let (code, small) = compact("echo out; echo err >&2; echo x > x; exit 3");
+    assert_eq!(code, Some(3));
+    assert_eq!(
+        (&small["kind"], &small["success"], &small["exit_code"], &small["stdout"], &small["stderr"]),
+        (&json!("execution.compact"), &json!(false), &json!(3), &json!("out\n"), &json!("err\n"))
+    );
+    assert_eq!(small["changes"], json!({ "counts": { "added": 1 }, "paths": ["A x (2 B)"] }));
+    assert!(small["kept_until"].is_string() && small["fork"].is_string(), "{small}");
+    // Nothing that is empty is there.
+    let (_, nothing) = compact("true");
+    for absent in ["stdout", "stderr", "changes", "signal", "timed_out", "notes", "error", "fork", "left_off"]
+    {
+        assert!(nothing.get(absent).is_none(), "{absent}: {nothing}");
+    }
+    let (_, noisy) = compact(NOISY);
+    assert_eq!(noisy["changes"]["paths"].as_array().unwrap().len(), 5, "{noisy}");
+    let ignored = json!([
+        { "path": "node_modules", "changes": 32 },
+        { "path": "build", "changes": 2 },
+        { "path": "sub/a.tmp", "changes": 1 },
+        { "path": "trace.log", "changes": 1 },
+    ]);
+    assert_eq!(noisy["changes"]["ignored"], ignored, "{noisy}");
+    // Much of everything, and all of it has to be escaped.
+    let many = "mkdir -p a/b c; seq 1 500 | while read n; do echo $n > a/b/$n; echo $n > c/$n; done; \
+        long=$(printf 'x%.0s' $(seq 1 200)); seq 1 50 | while read n; do > \"$(printf '\\033\\001')$long$n\"; done; \
+        yes \"$(printf '\\033[31m')\" | head -c 100000; yes \"$(printf '\\377')\" | head -c 100000 >&2";
+    let (_, much) = compact(many);
+    let dirs: Vec<&str> =
+        much["changes"]["dirs"].as_array().unwrap().iter().map(|dir| dir["path"].as_str().unwrap()).collect();
+    assert!(dirs.contains(&"a/b") && dirs.contains(&"c"), "{much}");
+    let omitted = &much["stdout_omitted"];
+    assert!(omitted["bytes"].as_u64().unwrap() > 90_000, "{much}");
+    let at = usize::try_from(omitted["offset"].as_u64().unwrap()).unwrap();
+    let marker = format!("\n[{} bytes omitted]\n", omitted["bytes"]);
+    assert!(much["stdout"].as_str().unwrap()[at..].starts_with(&marker), "{much}");
+    assert!(much["stderr"].as_str().unwrap().starts_with("\\xff\n"), "{much}");
+    // Errors too, of the command line as well.
+    let error = env.run(&["--json=compact", "--no-such-option", "ls"]).expect(125).envelope();
+    assert_eq!((&error["kind"], &error["error"]["code"]), (&json!("execution.compact"), &json!("usage")));
+    let (code, missing) = compact("exec no-such-program");
+    assert_eq!((code, missing["exit_code"].as_u64()), (Some(127), Some(127)), "{missing}");
+    // The same under its other name; other verbs have one form.
+    let other = env.avfs(&["run", "--json=compact", "--", "echo", "hi"]).expect(0).envelope();
+    assert_eq!((&other["kind"], &other["stdout"]), (&json!("execution.compact"), &json!("hi\n")));
+    env.avfs(&["--json=compact", "log"]).expect(2);
+    assert_eq!(env.json(&[], "true")["kind"], "execution");
 }

@@ -15,7 +15,12 @@ static VALIDATORS: LazyLock<Mutex<BTreeMap<String, Validator>>> = LazyLock::new(
 #[track_caller]
 pub fn validate(avfs: &Path, value: &Value) {
     let kind = value["kind"].as_str().unwrap_or_default();
-    validate_as(avfs, if kind == "execution" { "ExecutionEnvelope" } else { kind }, value);
+    let name = match kind {
+        "execution" => "ExecutionEnvelope",
+        "execution.compact" => "CompactEnvelope",
+        other => other,
+    };
+    validate_as(avfs, name, value);
     assert_eq!(value["schema_version"], json!(1));
 }
 

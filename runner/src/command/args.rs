@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Parser};
 
 use avfs_request::config::Config;
-use avfs_request::{ChangeForm, ExecutionRequest, Outside, ResolveError, RunSpec, Streams};
+use avfs_request::{ChangeForm, ExecutionRequest, JsonForm, Outside, ResolveError, RunSpec, Streams};
 use avfs_types::diagnose::vault_words;
 
 /// What is kept of each stream where nobody says otherwise.
@@ -39,6 +39,7 @@ Examples:
   avfs-run --apply -- cargo fmt
   avfs-run --fork fix-1 --net host --shell 'npm install && npm test'
   avfs-run --json -- python3 script.py
+  avfs-run --json=compact --policy agent -- make test
   avfs-run --json --request request.json
   avfs-run --cache write -- make test
   avfs-run --reproducible --fork work -- make dist
@@ -55,9 +56,13 @@ pub struct Args {
     /// How to tell the changes [default: summary] [possible values: summary, tree, stat, patch]
     #[arg(long, value_name = "FORM", help_heading = "Output")]
     pub show: Option<ChangeForm>,
-    /// Print one JSON envelope to stdout, the command's output in it
-    #[arg(long, help_heading = "Output")]
-    pub json: bool,
+    /// Print one JSON envelope to stdout, the command's output in it. compact: without what is null, changes by
+    /// directory, at most 16 KiB [default: full] [possible values: full, compact]
+    #[arg(
+        long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "full",
+        help_heading = "Output"
+    )]
+    pub json: Option<JsonForm>,
     /// Write the JSON envelope to this descriptor; the command's output streams
     #[arg(long, value_name = "FD", conflicts_with = "json", help_heading = "Output")]
     pub json_fd: Option<i32>,
@@ -100,7 +105,7 @@ impl Args {
     /// What becomes of the output: JSON holds it.
     fn streams(&self) -> Streams {
         let bytes_max = self.spec.output_max.map_or(OUTPUT_BYTES_MAX, |size| size.0);
-        match self.json {
+        match self.json.is_some() {
             true => Streams::Captured { bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX) },
             false => Streams::Passed,
         }
@@ -132,6 +137,18 @@ mod tests {
         let args = Args::try_parse_from(["avfs-run", "--json", "--", "ls", "--json", "--fork"]).unwrap();
         assert_eq!(args.spec.words, ["ls", "--json", "--fork"]);
         assert!(args.spec.fork.is_none());
+    }
+
+    #[test]
+    fn json_does_not_take_the_next_word() {
+        let form = |words: &[&str]| {
+            let args = Args::try_parse_from(["avfs-run"].iter().chain(words)).unwrap();
+            (args.json, args.spec.words)
+        };
+        assert_eq!(form(&["--json", "compact"]), (Some(JsonForm::Full), vec!["compact".into()]));
+        assert_eq!(form(&["--json=compact", "ls"]), (Some(JsonForm::Compact), vec!["ls".into()]));
+        assert_eq!(form(&["ls"]), (None, vec!["ls".into()]));
+        assert!(Args::try_parse_from(["avfs-run", "--json=tiny", "ls"]).is_err());
     }
 
     #[test]

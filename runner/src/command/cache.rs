@@ -16,7 +16,7 @@ use crate::command::render;
 pub fn give_output(args: &Args, executed: &mut Executed) -> Result<(), RunError> {
     let Ok(Outcome::Ran(result)) = &mut executed.outcome else { return Ok(()) };
     let cached = result.cache.as_ref().is_some_and(|cache| cache.from.is_some());
-    if !cached || args.json {
+    if !cached || args.json.is_some() {
         return Ok(());
     }
     let bytes = |output: &mut Option<Output>| {
@@ -49,11 +49,11 @@ pub fn explain_cache(args: &Args) -> u8 {
     let secrets = asked.map(|asked| asked.secrets).unwrap_or_default();
     let body =
         error.as_ref().map(|error| ErrorBody::of(error).without(&secrets).naming_vault(&args.vault_words()));
-    if let (Some(error), false) = (&error, args.json) {
+    if let (Some(error), false) = (&error, args.json.is_some()) {
         render::say_failure(error, &args.vault_words(), &secrets);
     }
     // An answer that nobody reads to its end is no failure.
-    let _ = match (&explained, args.json) {
+    let _ = match (&explained, args.json.is_some()) {
         (_, true) => {
             let (result, error) = (explained.as_ref(), body.as_ref());
             let success = result.is_some();

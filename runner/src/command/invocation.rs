@@ -219,7 +219,7 @@ pub fn arguments_bytes_max() -> usize {
 pub fn outside(args: &Args, around: &Surroundings) -> Outside {
     use std::io::IsTerminal;
     let there = |is_terminal: bool| if is_terminal { Terminal::There } else { Terminal::None };
-    let types = !args.json && std::io::stdin().is_terminal();
+    let types = args.json.is_none() && std::io::stdin().is_terminal();
     Outside {
         cwd: around.cwd.clone(),
         environment: std::env::vars_os().collect(),

@@ -5,6 +5,7 @@ mod args;
 mod cache;
 mod error;
 mod invocation;
+mod listed;
 mod render;
 mod request_file;
 mod run;

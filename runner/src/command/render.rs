@@ -14,19 +14,19 @@ use avfs_request::{ExecutionRequest, ForkChoice, NetMode};
 use avfs_types::diagnose::{Diagnose, naming_vault};
 use avfs_types::ids::ForkName;
 use avfs_types::secrets::Secrets;
-use avfs_types::{printable, show_bytes_size};
+use avfs_types::{Zone, printable, show_bytes_size};
 use avfs_vault::diff::{Change, ChangeKind};
 use avfs_vault::run::Landed;
 use avfs_wire::ErrorBody;
 
-/// Changes that are named; the rest is counted.
-const CHANGES_SHOWN: usize = 10;
 const LEFT_OUT_SHOWN: usize = 5;
 const REFUSED_SHOWN: usize = 10;
 const RUNS_ON_HOST_SHOWN: usize = 10;
 
 /// What to tell about a run, in lines.
-pub fn summary(result: &ExecutionResult, vault_words: &str) -> Vec<String> {
+///
+/// `first` has the places of the changes that are named, and whether git ignores them.
+pub fn summary(result: &ExecutionResult, first: &[(usize, bool)], vault_words: &str) -> Vec<String> {
     let mut lines: Vec<String> = result.notes.iter().map(|note| format!("note: {}", note.text)).collect();
     if result.timed_out {
         lines.push("the command ran for too long and was ended".to_owned());
@@ -61,9 +61,12 @@ pub fn summary(result: &ExecutionResult, vault_words: &str) -> Vec<String> {
     match &result.change_report {
         Some(report) => lines.extend(report_lines(report)),
         None => {
-            let shown = result.changes.changes.iter().take(CHANGES_SHOWN);
-            lines.extend(shown.map(|change| format!("  {}", one_line(change))));
-            let more = result.changes.changes.len().saturating_sub(CHANGES_SHOWN);
+            for (place, is_ignored) in first {
+                let ignored = if *is_ignored { "  (ignored by git)" } else { "" };
+                let change = result.changes.changes.get(*place).map(one_line).unwrap_or_default();
+                lines.push(format!("  {change}{ignored}"));
+            }
+            let more = result.changes.changes.len().saturating_sub(first.len());
             if more > 0 {
                 lines.push(format!("  and {more} more"));
             }
@@ -146,6 +149,9 @@ fn next_steps(result: &ExecutionResult, vault: &str) -> Vec<String> {
             format!("  back:    avfs undo{vault} {fork}"),
         ]
     };
+    if let Some(until) = result.kept_until {
+        lines.push(format!("  kept until {}", Zone::system().show(until)));
+    }
     let labels: Vec<String> = [&result.checkpoint_before, &result.checkpoint_after]
         .into_iter()
         .flatten()

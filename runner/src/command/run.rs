@@ -6,10 +6,11 @@ use std::path::Path;
 
 use clap::{CommandFactory, Parser};
 
+use avfs_changes::FoldedChanges;
 use avfs_engine::{ExecuteError, Executed, ExecutionResult, Exit, OUTPUT_LOST, Outcome, Rehearsal};
 use avfs_hostfs::mask::set_umask;
-use avfs_request::ExecutionRequest;
 use avfs_request::spec::RequestObject;
+use avfs_request::{ExecutionRequest, JsonForm};
 use avfs_types::secrets::Secrets;
 use avfs_types::{exit_code, printable};
 use avfs_wire::{ErrorBody, ExecutionEnvelope};
@@ -20,6 +21,7 @@ use crate::command::error::{RunError, execute_code};
 use crate::command::invocation::{
     Invocation, VaultAt, arguments_bytes_max, outside, policy, read_config, surroundings,
 };
+use crate::command::listed::Listed;
 use crate::command::render;
 use crate::command::request_file::with_request;
 use crate::command::serve::serve;
@@ -55,11 +57,11 @@ pub fn run(args: Args) -> u8 {
     }
     let mut asked = None;
     match execute(&args, &mut asked) {
-        Ok((mut executed, asked)) => {
+        Ok((mut executed, asked, listed)) => {
             if let Err(error) = give_output(&args, &mut executed) {
                 return tell_failure(&error, Some(asked), &envelope_to, &vault);
             }
-            tell(&args, &executed, asked, &envelope_to)
+            tell(&args, &executed, asked, &listed, &envelope_to)
         }
         Err(error) => tell_failure(&error, asked, &envelope_to, &vault),
     }
@@ -90,17 +92,21 @@ pub fn envelope_of(asked: &Asked, executed: &Executed) -> ExecutionEnvelope {
 }
 
 /// Says what came of a request, to people and to scripts.
-fn tell(args: &Args, executed: &Executed, asked: Asked, envelope_to: &EnvelopeTo) -> u8 {
+fn tell(args: &Args, executed: &Executed, asked: Asked, listed: &Listed, envelope_to: &EnvelopeTo) -> u8 {
     let vault = args.vault_words();
     let mut envelope = envelope_of(&asked, executed);
     envelope.error = envelope.error.map(|error| error.naming_vault(&vault));
     let secrets = asked.secrets;
-    let written = envelope_to.write(&envelope);
-    let human = !matches!(envelope_to, EnvelopeTo::Stdout);
+    let ran = match &executed.outcome {
+        Ok(Outcome::Ran(result)) => Some((&**result, &listed.folded)),
+        Ok(Outcome::Denied(_) | Outcome::ApprovalRequired(_)) | Err(_) => None,
+    };
+    let written = envelope_to.write(&envelope, ran);
+    let human = !matches!(envelope_to, EnvelopeTo::Stdout(_));
     let code = match &executed.outcome {
         Ok(Outcome::Ran(result)) => {
             if human && !args.quiet {
-                render::say(summary_lines(args, result));
+                render::say(summary_lines(args, result, listed));
             }
             match (code_of(result), result.notes.iter().find(|note| note.code == OUTPUT_LOST)) {
                 // Where the command itself writes there, it is the one to fail.
@@ -140,13 +146,13 @@ fn tell(args: &Args, executed: &Executed, asked: Asked, envelope_to: &EnvelopeTo
 /// Says what would be done.
 fn rehearse(args: &Args, envelope_to: &EnvelopeTo) -> u8 {
     let told = plan(args).and_then(|(request, rehearsal)| {
-        if !args.quiet && !args.json {
+        if !args.quiet && args.json.is_none() {
             render::say(render::rehearsal(&request, &rehearsal));
         }
         let object = RequestObject::of(&request, Some(&rehearsal.vault));
         let envelope = avfs_present::execution_planned(object, &rehearsal.decision, &rehearsal.enforcement);
         envelope_to
-            .write(&envelope)
+            .write(&envelope, None)
             .map_err(|source| RunError::Host { operation: "write the envelope", source })
     });
     match told {
@@ -182,8 +188,8 @@ fn tell_failure(error: &RunError, asked: Option<Asked>, envelope_to: &EnvelopeTo
     let secrets = secrets.unwrap_or_default();
     let envelope =
         ExecutionEnvelope::failed(object, ErrorBody::of(error).without(&secrets).naming_vault(vault));
-    let written = envelope_to.write(&envelope);
-    if !matches!(envelope_to, EnvelopeTo::Stdout) || written.is_err() {
+    let written = envelope_to.write(&envelope, None);
+    if !matches!(envelope_to, EnvelopeTo::Stdout(_)) || written.is_err() {
         render::say_failure(error, vault, &secrets);
     }
     error.exit_code()
@@ -191,11 +197,16 @@ fn tell_failure(error: &RunError, asked: Option<Asked>, envelope_to: &EnvelopeTo
 
 /// Bad words, for those who asked for JSON too.
 pub fn tell_usage(error: &clap::Error, words: &[OsString]) -> u8 {
-    let before_command = words.iter().take_while(|word| *word != "--");
-    if before_command.into_iter().any(|word| word == "--json") {
+    let mut before_command = words.iter().take_while(|word| *word != "--");
+    let form = before_command.find_map(|word| match word.to_str() {
+        Some("--json=compact") => Some(JsonForm::Compact),
+        Some(word) if word == "--json" || word.starts_with("--json=") => Some(JsonForm::Full),
+        Some(_) | None => None,
+    });
+    if let Some(form) = form {
         let body = usage_body(error);
         // Where stdout is closed the exit code has to do.
-        let _ = EnvelopeTo::Stdout.write(&ExecutionEnvelope::failed(None, body));
+        let _ = EnvelopeTo::Stdout(form).write(&ExecutionEnvelope::failed(None, body), None);
         return exit_code::RUN_OWN;
     }
     if lacks_command(error) {
@@ -241,7 +252,7 @@ fn probe() -> u8 {
     });
     match told {
         Ok(()) => exit_code::OK,
-        Err(error) => tell_failure(&error, None, &EnvelopeTo::Stdout, ""),
+        Err(error) => tell_failure(&error, None, &EnvelopeTo::Stdout(JsonForm::Full), ""),
     }
 }
 
@@ -255,8 +266,8 @@ fn man() -> u8 {
     written.map_or(exit_code::RUN_OWN, |()| exit_code::OK)
 }
 
-fn summary_lines(args: &Args, result: &ExecutionResult) -> Vec<String> {
-    let lines = render::summary(result, &args.vault_words());
+fn summary_lines(args: &Args, result: &ExecutionResult, listed: &Listed) -> Vec<String> {
+    let lines = render::summary(result, &listed.first, &args.vault_words());
     lines.iter().map(|line| format!("avfs-run: {line}")).collect()
 }
 
@@ -270,16 +281,17 @@ fn code_of(result: &ExecutionResult) -> u8 {
     }
 }
 
-fn execute(args: &Args, told: &mut Option<Asked>) -> Result<(Executed, Asked), RunError> {
+fn execute(args: &Args, told: &mut Option<Asked>) -> Result<(Executed, Asked, Listed), RunError> {
     let (invocation, request) = Invocation::ask(args, told)?;
     let executed = invocation.execute(&request)?;
-    Ok((executed, Asked::of(&request, invocation.vault.path())))
+    let listed = Listed::of(args, &invocation.vault, &executed);
+    Ok((executed, Asked::of(&request, invocation.vault.path()), listed))
 }
 
 /// Where the envelope goes.
 enum EnvelopeTo {
     Nowhere,
-    Stdout,
+    Stdout(JsonForm),
     Fd(std::fs::File),
 }
 
@@ -287,18 +299,23 @@ impl EnvelopeTo {
     /// Checked before anything runs: a result that nobody can be given is not worth a run.
     fn of(args: &Args) -> Result<Self, RunError> {
         match (args.json, args.json_fd) {
-            (true, _) => Ok(Self::Stdout),
-            (false, None) => Ok(Self::Nowhere),
-            (false, Some(fd)) => crate::sys::adopt_fd(fd).map(Self::Fd).map_err(|_| RunError::BadFd { fd }),
+            (Some(form), _) => Ok(Self::Stdout(form)),
+            (None, None) => Ok(Self::Nowhere),
+            (None, Some(fd)) => crate::sys::adopt_fd(fd).map(Self::Fd).map_err(|_| RunError::BadFd { fd }),
         }
     }
 
-    fn write(&self, envelope: &ExecutionEnvelope) -> std::io::Result<()> {
-        let text = printable::json_line(envelope)?;
+    /// `ran` is the run, if there was one, with its changes as a compact envelope has them.
+    fn write(
+        &self,
+        envelope: &ExecutionEnvelope,
+        ran: Option<(&ExecutionResult, &FoldedChanges)>,
+    ) -> std::io::Result<()> {
         match self {
             Self::Nowhere => Ok(()),
-            Self::Stdout => render::pass_on(&text),
-            Self::Fd(file) => (&mut &*file).write_all(&text),
+            Self::Stdout(JsonForm::Full) => render::pass_on(&printable::json_line(envelope)?),
+            Self::Stdout(JsonForm::Compact) => render::pass_on(&avfs_present::compact_line(envelope, ran)?),
+            Self::Fd(file) => (&mut &*file).write_all(&printable::json_line(envelope)?),
         }
     }
 }

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use avfs_request::ExecutionRequest;
 use avfs_request::spec::SpecError;
+use avfs_request::{ExecutionRequest, JsonForm};
 use avfs_types::exit_code;
 use avfs_types::ids::{BatchId, BatchItem};
 use avfs_wire::{ErrorBody, ExecutionEnvelope, Inspection, WorkItem};
@@ -114,7 +114,7 @@ fn follow(
     let item = item
         .transpose()
         .map_err(|error| malformed(SpecError::Key { key: "batch", problem: error.to_string() }))?;
-    let words = Args { serve: false, json: true, quiet: true, ..args.clone() };
+    let words = Args { serve: false, json: Some(JsonForm::Full), quiet: true, ..args.clone() };
     let words = over(words, Ok(order.request), path)?;
     let request = ExecutionRequest { item, ..station.request(&words)? };
     let asked = told.insert(Asked::of(&request, station.vault.path()));

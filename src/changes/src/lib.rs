@@ -25,6 +25,7 @@ pub mod bookkeeping;
 mod change_report;
 mod change_summary;
 mod change_view;
+mod git_ignored;
 mod git_index;
 mod host_executed;
 mod line_diff;
@@ -42,4 +43,5 @@ pub use change_view::{
     CHANGES_SHOWN_MAX, Extent, PatchLeftOff, PatchLimits, StatView, TreeLine, TreeView, beside_content,
     file_sizes, is_dir, kind_words, patch_view, stat_view, tree_view,
 };
+pub use git_ignored::{FoldedChanges, GitIgnored};
 pub use host_executed::{HostUse, RunsOnHost, called_out, runs_on_host};

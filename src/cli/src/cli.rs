@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::builder::{OsStringValueParser, PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
+use avfs_request::JsonForm;
 use avfs_types::ids::ForkName;
 use avfs_types::path::{PathError, TreePath};
 use avfs_types::redact;
@@ -41,9 +42,12 @@ pub struct Cli {
     /// nearest .avfs/vault.db at or above the working directory]
     #[arg(long, global = true, help_heading = "Global options", value_name = "PATH|NAME", value_hint = clap::ValueHint::FilePath, value_parser = vault_word())]
     pub vault: Option<OsString>,
-    /// Answer with one JSON object (its schema: avfs schema)
-    #[arg(long, global = true, help_heading = "Global options")]
-    pub json: bool,
+    /// Answer with one JSON object (its schema: avfs schema); =compact is for runs
+    #[arg(
+        long, global = true, value_name = "FORM", num_args = 0..=1, require_equals = true,
+        default_missing_value = "full", help_heading = "Global options"
+    )]
+    pub json: Option<JsonForm>,
     #[command(subcommand)]
     pub verb: Verb,
 }

@@ -41,8 +41,11 @@ fn main() -> ExitCode {
 }
 
 fn run(kind: String, cli: Cli) -> u8 {
-    let ui = Ui::new(if cli.json { Format::Json } else { Format::Human }, kind);
+    let ui = Ui::new(if cli.json.is_some() { Format::Json } else { Format::Human }, kind);
     let ui = ui.for_vault(cli.vault.as_deref());
+    if let Err(code) = usage::check_form(&ui, cli.json, &cli.verb) {
+        return code;
+    }
     let outcome = CommandContext::gather(ui.clone(), cli.vault).and_then(|ctx| commands::run(&ctx, cli.verb));
     ui.conclude(outcome)
 }

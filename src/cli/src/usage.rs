@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory};
 
+use avfs_request::JsonForm;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{DrawnIdError, NameError};
 use avfs_types::path::PathError;
@@ -13,7 +14,7 @@ use avfs_types::{UnitError, exit_code, printable};
 use avfs_vault::VaultError;
 use avfs_wire::ErrorBody;
 
-use crate::cli::Cli;
+use crate::cli::{Cli, Verb};
 use crate::ui::{Failure, Format, Ui, error_line, print_clap};
 
 /// The kind of answer of a parsed command: `fork.create`.
@@ -57,9 +58,27 @@ fn kind_of_words(words: &[OsString]) -> String {
     if at.has_subcommands() { "usage".to_owned() } else { kind.join(".") }
 }
 
+/// Whether a word asks for JSON, in any form.
+fn is_json(word: &OsString) -> bool {
+    word == "--json" || word.as_encoded_bytes().starts_with(b"--json=")
+}
+
+/// Fails unless the verb has the form of JSON that was asked for.
+pub fn check_form(ui: &Ui, form: Option<JsonForm>, verb: &Verb) -> Result<(), u8> {
+    match (form, verb) {
+        (Some(JsonForm::Compact), Verb::Run(_) | Verb::Proxy(_)) | (None | Some(JsonForm::Full), _) => Ok(()),
+        (Some(JsonForm::Compact), _) => {
+            let message = "--json=compact is for runs".to_owned();
+            let hint = Some("use --json, or: avfs run --json=compact -- COMMAND".to_owned());
+            ui.tell_body(&ErrorBody { code: "usage".to_owned(), message, hint });
+            Err(exit_code::USAGE)
+        }
+    }
+}
+
 /// Tells what clap found and gives the exit code.
 pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
-    let json = words.iter().skip(1).take_while(|word| *word != "--").any(|word| word == "--json");
+    let json = words.iter().skip(1).take_while(|word| *word != "--").any(is_json);
     let format = if json { Format::Json } else { Format::Human };
     let ui = Ui::new(format, kind_of_words(words));
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {

@@ -107,7 +107,8 @@ impl ProxyRuntime<'_> {
             run.note("seccomp.refused", text);
         }
         run.notes.extend(leftover(run.id.as_str(), session.captured()));
-        let LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered } = kept.landed;
+        let LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered, expires_at } =
+            kept.landed;
         if let Some(cache) = &mut run.cache {
             cache.remembered = remembered;
         }
@@ -137,6 +138,7 @@ impl ProxyRuntime<'_> {
             connections,
             refused_calls,
             applied,
+            kept_until: expires_at.filter(|_| applied.is_none()),
             usage,
             phases: run.phases,
             enforcement: Some(enforcement),

@@ -31,6 +31,23 @@ impl Output {
         buffer.finish()
     }
 
+    /// The same in fewer bytes, half of them from the beginning and half from the end.
+    #[must_use]
+    pub fn shortened(&self, bytes_max: usize) -> Self {
+        if self.bytes.len() <= bytes_max {
+            return self.clone();
+        }
+        let (head, tail) = match self.omitted {
+            Some(omitted) => self.bytes.split_at(omitted.offset.min(self.bytes.len())),
+            None => (self.bytes.as_slice(), self.bytes.as_slice()),
+        };
+        let head_max = bytes_max.div_ceil(2);
+        let head = &head[..head.len().min(head_max)];
+        let tail = &tail[tail.len().saturating_sub(bytes_max - head_max)..];
+        let whole = self.bytes.len() as u64 + self.omitted.map_or(0, |omitted| omitted.bytes);
+        joined(head, tail, whole)
+    }
+
     /// Whether a part of the stream is missing.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
@@ -91,18 +108,23 @@ impl OutputBuffer {
     #[must_use]
     pub fn finish(self) -> Output {
         let Self { head: mut bytes, tail, omitted, .. } = self;
-        let mut tail = Vec::from(tail);
+        let tail = Vec::from(tail);
         if omitted == 0 {
-            bytes.append(&mut tail);
+            bytes.extend_from_slice(&tail);
             return Output { bytes, omitted: None };
         }
-        // A character that was cut in two would make text something else.
-        let (begun, ended) = (begun_at_end(&bytes), ended_at_start(&tail));
-        bytes.truncate(bytes.len() - begun);
-        let offset = bytes.len();
-        bytes.extend_from_slice(&tail[ended..]);
-        Output { bytes, omitted: Some(Omitted { offset, bytes: omitted + (begun + ended) as u64 }) }
+        let whole = (bytes.len() + tail.len()) as u64 + omitted;
+        joined(&bytes, &tail, whole)
     }
+}
+
+/// The beginning and the end of a stream that had `whole` bytes. A character that was cut in two goes: it would make
+/// text something else.
+fn joined(head: &[u8], tail: &[u8], whole: u64) -> Output {
+    let (head, tail) = (&head[..head.len() - begun_at_end(head)], &tail[ended_at_start(tail)..]);
+    let kept = (head.len() + tail.len()) as u64;
+    let omitted = Some(Omitted { offset: head.len(), bytes: whole - kept });
+    Output { bytes: [head, tail].concat(), omitted }
 }
 
 /// How many of the last bytes are the beginning of a UTF-8 character.
@@ -161,6 +183,20 @@ mod tests {
             let omitted = output.omitted.map_or(0, |omitted| omitted.bytes);
             assert_eq!(output.bytes.len() as u64 + omitted, stream.len() as u64);
         }
+    }
+
+    #[test]
+    fn output_is_shortened_from_the_middle() {
+        let stream: Vec<u8> = (0..100).map(|number| b'a' + number % 26).collect();
+        for first_max in [30, 61, 100] {
+            let kept = Output::bounded(&stream, first_max).shortened(20);
+            assert_eq!(kept, Output::bounded(&stream, 20), "{first_max}");
+        }
+        let text = "ä".repeat(50);
+        let kept = Output::bounded(text.as_bytes(), 100).shortened(21);
+        assert_eq!((kept.bytes.len(), kept.omitted), (20, Some(Omitted { offset: 10, bytes: 80 })));
+        assert_eq!(Output::bounded(b"abc", 3).shortened(3).omitted, None);
+        assert_eq!(Output::bounded(b"abc", 3).shortened(0).omitted, Some(Omitted { offset: 0, bytes: 3 }));
     }
 
     #[test]

@@ -102,6 +102,8 @@ pub struct ExecutionResult {
     pub refused_calls: Vec<RefusedCall>,
     /// Paths that were written to the host's directory.
     pub applied: Option<u64>,
+    /// When changes that were kept for review are dropped, if nobody has applied them by then.
+    pub kept_until: Option<Timestamp>,
     pub usage: Usage,
     pub phases: Phases,
     pub notes: Vec<Note>,

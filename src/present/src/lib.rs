@@ -15,6 +15,7 @@
 mod approvals;
 mod batch;
 mod cache;
+mod compact;
 mod enforcement;
 mod entry;
 mod execution;
@@ -32,6 +33,7 @@ pub use batch::batch;
 pub use cache::{
     cache_explained_of_look, cache_explained_of_run, cache_use, cache_use_of_run, found, memo, reason,
 };
+pub use compact::compact_line;
 pub use enforcement::{enforcement, limit};
 pub use entry::{change, change_kind, change_totals, entry, node_kind};
 pub use execution::{approval_body, decision, denial_body, execution, execution_planned};

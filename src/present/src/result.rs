@@ -128,6 +128,7 @@ pub fn result(result: &ExecutionResult) -> ResultObject {
             .map(|it| RefusedCallObject { call: it.call.clone(), count: it.count })
             .collect(),
         applied: result.applied,
+        kept_until: result.kept_until.map(time_text),
         cached: from.is_some(),
         cached_from: from.map(RunId::to_string),
         remembered: result.cache.as_ref().is_some_and(|cache| cache.remembered),

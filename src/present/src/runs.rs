@@ -4,7 +4,7 @@ use avfs_changes::{Applied, Conflict, RunsOnHost, Subject};
 use avfs_engine::Unsettled;
 use avfs_engine::journal::journal_value;
 use avfs_request::Explanation;
-use avfs_types::clock::time_text;
+use avfs_types::clock::{Timestamp, time_text};
 use avfs_types::path::TreePath;
 use avfs_vault::application::InDirectory;
 use avfs_vault::backend::RunRecord;
@@ -31,7 +31,11 @@ pub fn unsettled_run(run: &Unsettled) -> UnsettledRun {
 }
 
 #[must_use]
-pub fn run_shown(run: &RunRecord, changes: Option<(Vec<ChangeObject>, ChangeTotals)>) -> RunsShow {
+pub fn run_shown(
+    run: &RunRecord,
+    changes: Option<(Vec<ChangeObject>, ChangeTotals)>,
+    kept_until: Option<Timestamp>,
+) -> RunsShow {
     let (changes, change_counts) = changes.unzip();
     RunsShow {
         run: crate::run(run),
@@ -40,6 +44,7 @@ pub fn run_shown(run: &RunRecord, changes: Option<(Vec<ChangeObject>, ChangeTota
         result: journal_value(&run.result),
         changes,
         change_counts,
+        kept_until: kept_until.map(time_text),
     }
 }
 

@@ -157,6 +157,16 @@ words!(
 );
 
 words!(
+    /// How much an envelope tells.
+    JsonForm, "form of JSON", {
+        /// Everything.
+        Full = "full",
+        /// What fits in a small context.
+        Compact = "compact",
+    }
+);
+
+words!(
     /// How the changes of a run are told.
     ChangeForm, "way to show changes", {
         /// Counts and the first paths.

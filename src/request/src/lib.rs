@@ -32,7 +32,7 @@ mod timeout;
 
 pub use choices::{
     ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, Degradation, ForkChoice,
-    GitIdentity, Purity, Retention, ScratchChoice, SecretsInFiles, VaultPlace, Writing,
+    GitIdentity, JsonForm, Purity, Retention, ScratchChoice, SecretsInFiles, VaultPlace, Writing,
 };
 pub use confinement::{Confined, Confinement, LandlockMode, NestedUserns, RefusedCall, SeccompProfile};
 pub use confinement::{Explanation, explanations};

@@ -30,6 +30,7 @@ mod asked_for;
 mod attempts;
 mod batch;
 mod cache;
+mod compact;
 mod enforcement_object;
 mod entry;
 mod execution;
@@ -56,6 +57,7 @@ pub use avfs_request::spec::{
 };
 pub use batch::{Batch, BatchAnswer, BatchCounts, BatchItemResult, BatchList, BatchObject, ItemState};
 pub use cache::{CacheExplain, CacheForget, CacheList, CacheObject, FoundObject, MemoObject, ReasonObject};
+pub use compact::{COMPACT_BYTES_MAX, CompactChanges, CompactDir, CompactEnvelope, CompactError};
 pub use enforcement_object::{EnforcementObject, LandlockObject, LimitObject, ScratchObject};
 pub use entry::{ChangeKindName, ChangeObject, ChangeTotals, EntryObject, NodeKind};
 pub use execution::{DecisionObject, ExecutionEnvelope, StateName};

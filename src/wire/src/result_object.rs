@@ -203,6 +203,8 @@ pub struct ResultObject {
     pub refused_calls: Vec<RefusedCallObject>,
     /// Paths written to the bound directory; null if that was not asked for.
     pub applied: Option<u64>,
+    /// When changes that are not applied by then are dropped, RFC 3339 in UTC; null if they do not expire.
+    pub kept_until: Option<String>,
     /// Nothing was executed: the result of another run was taken.
     pub cached: bool,
     /// That run.

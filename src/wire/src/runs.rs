@@ -71,6 +71,8 @@ pub struct RunsShow {
     pub changes: Option<Vec<ChangeObject>>,
     /// The changes by kind; null where `changes` is.
     pub change_counts: Option<ChangeTotals>,
+    /// When changes that are not applied by then are dropped, RFC 3339 in UTC; null if they do not expire.
+    pub kept_until: Option<String>,
 }
 
 /// Whether avfs-run works on this host.

@@ -8,6 +8,7 @@ use avfs_request::spec::{RunSpec, SCHEMA_VERSION};
 
 use crate::answer::ErrorBody;
 use crate::batch::{BatchAnswer, BatchItemResult};
+use crate::compact::CompactEnvelope;
 use crate::execution::ExecutionEnvelope;
 use crate::list::{ListHeader, ListItem};
 use crate::replay::{Replay, ReplayItemResult};
@@ -116,6 +117,7 @@ pub fn document() -> Value {
         .collect();
     // What avfs-run prints has more to tell than a result.
     let execution = generator.subschema_for::<ExecutionEnvelope>();
+    let compact = generator.subschema_for::<CompactEnvelope>();
     // Lines of avfs batch --results, and of avfs replay --results.
     generator.subschema_for::<BatchItemResult>();
     generator.subschema_for::<ReplayItemResult>();
@@ -124,6 +126,7 @@ pub fn document() -> Value {
     let names = envelopes.iter().map(|(name, _)| *name);
     let mut choices: Vec<Value> = names.map(|name| json!({ "$ref": format!("#/$defs/{name}") })).collect();
     choices.push(execution.to_value());
+    choices.push(compact.to_value());
     definitions.extend(envelopes.into_iter().map(|(name, schema)| (name.to_owned(), schema)));
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",

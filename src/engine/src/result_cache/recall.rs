@@ -154,7 +154,8 @@ impl ProxyRuntime<'_> {
             run.note("changes.unknown", format!("what changed cannot be told: {error}"));
             (ChangeSummary::default(), None)
         });
-        let LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered: _ } = landed;
+        let LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered: _, expires_at } =
+            landed;
         let applied = self.apply_if_asked(&mut run, &completion, &record, &landed)?;
         let runs_on_host = self.acts_on_host(&landed, &changes).unwrap_or_else(|error| {
             run.note("changes.unknown", format!("what the host would execute cannot be told: {error}"));
@@ -183,6 +184,7 @@ impl ProxyRuntime<'_> {
             connections,
             refused_calls: Vec::new(),
             applied,
+            kept_until: expires_at.filter(|_| applied.is_none()),
             usage,
             phases: run.phases,
             enforcement: None,

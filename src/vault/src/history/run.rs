@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use avfs_types::KeepCount;
+use avfs_types::clock::Timestamp;
 use avfs_types::ids::{
     BatchItem, CheckpointName, DIGEST_BYTES, ForkName, NAME_BYTES_MAX, RunId, RunPrefix, VersionId,
 };
@@ -158,6 +159,8 @@ pub struct LandedRun {
     pub checkpoint_after: Option<CheckpointName>,
     /// Its result can be found again.
     pub remembered: bool,
+    /// When the fork that was made for the changes expires; `None` if none was made, or it does not.
+    pub expires_at: Option<Timestamp>,
 }
 
 impl Vault {
@@ -330,6 +333,10 @@ fn land(transaction: &mut Transaction<'_>, run: RunLanding<'_>, batch: Batch<'_>
     let retired = if saved { checkpoint::retire(transaction, &fork, run.checkpoints_keep)? } else { 0 };
     let before = Some(course.onto);
     let record = RunRecord { fork, version_before: before, version_after: Some(version), ..record };
+    let expires_at = match &course.place {
+        RunPlace::New { life: Life::Ephemeral { expires_at }, .. } => Some(*expires_at),
+        RunPlace::New { life: Life::Persistent, .. } | RunPlace::Head(_) => None,
+    };
     let (landed, mut how) = match course.place {
         RunPlace::New { name, parent, diverted: Some(paths), .. } => {
             (Landed::Diverted { fork: name, version, paths }, format!(" diverted from {parent}"))
@@ -348,7 +355,7 @@ fn land(transaction: &mut Transaction<'_>, run: RunLanding<'_>, batch: Batch<'_>
         how.push_str(&format!(" checkpoints_retired={retired}"));
     }
     let record = keep(transaction, record, told, &how)?;
-    Ok(LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered: false })
+    Ok(LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered: false, expires_at })
 }
 
 /// A run is captured once: what has a version, or has ended without one, does not land again.
@@ -364,7 +371,14 @@ fn refuse_second(reader: &dyn Reader, id: &RunId) -> Result<()> {
 fn record_only(transaction: &mut Transaction<'_>, record: RunRecord, told: Told<'_>) -> Result<LandedRun> {
     let record = keep(transaction, record, told, "")?;
     let landed = Landed::Nothing;
-    Ok(LandedRun { landed, record, checkpoint_before: None, checkpoint_after: None, remembered: false })
+    Ok(LandedRun {
+        landed,
+        record,
+        checkpoint_before: None,
+        checkpoint_after: None,
+        remembered: false,
+        expires_at: None,
+    })
 }
 
 /// Writes the row of a run that did not take place, and what the audit log says of it.

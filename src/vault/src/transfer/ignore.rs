@@ -98,7 +98,7 @@ impl Rules {
 
     /// As [`Rules::with`], leaving out lines that are no patterns; false if there were any.
     #[must_use]
-    pub(crate) fn with_readable(&self, dir: &TreePath, text: &[u8]) -> (Self, bool) {
+    pub fn with_readable(&self, dir: &TreePath, text: &[u8]) -> (Self, bool) {
         let (mut rules, mut all) = (self.clone(), true);
         let lines: Vec<&[u8]> = lines(text).collect();
         for some in lines.chunks(LAYER_LINES_MAX) {

@@ -5,16 +5,17 @@ use std::ffi::OsStr;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use avfs_changes::{ChangeSummary, Shown};
+use avfs_changes::{ChangeSummary, GitIgnored, Shown};
 use avfs_engine::journal::journal_value;
 use avfs_engine::{LocateError, RunLife, ScratchDir, Unsettled};
 use avfs_present::in_directory;
+use avfs_types::clock::Timestamp;
 use avfs_types::diagnose::shell_word;
 use avfs_types::ids::{ForkName, RunPrefix, VersionId};
 use avfs_types::show_bytes_size;
 use avfs_vault::application;
 use avfs_vault::application::InDirectory;
-use avfs_vault::backend::{Reader, RunRecord, RunState};
+use avfs_vault::backend::{Life, Reader, RunRecord, RunState};
 use avfs_vault::tree::Pages;
 use avfs_vault::version::root_of;
 use avfs_vault::{Vault, VaultError};
@@ -224,10 +225,14 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
             avfs_present::change_totals(&summary.counts),
         )
     });
-    let mut result = avfs_present::run_shown(&run, told);
+    let kept_until = kept_until(&*reader, &run)?;
+    let mut result = avfs_present::run_shown(&run, told, kept_until);
     result.run = in_directory(result.run, application::in_directory(&*reader, &run)?);
     ctx.ui.answer(&result, |out| {
         show_record(out, &run)?;
+        if let Some(until) = kept_until {
+            out.line(format_args!("kept until {}", local_time(until)))?;
+        }
         for (name, text) in asked_for(&result.request).into_iter().skip(1) {
             out.line(format_args!("{name:<10} {text}"))?;
         }
@@ -235,10 +240,37 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
         show_result(out, &result.result)?;
         out.line(format_args!(""))?;
         match &summary {
-            Some(summary) => patch::show_summary(out, summary),
+            Some(summary) => patch::show_summary(out, &ignored_last(&*reader, &run, summary)?),
             None => out.line(format_args!("its changes cannot be told: its versions are no longer kept")),
         }
     })
+}
+
+/// When the changes of a run are dropped that nobody has applied; nothing if they stay.
+fn kept_until(reader: &dyn Reader, run: &RunRecord) -> Result<Option<Timestamp>, Failure> {
+    if run.version_after.is_none() || run.applied_at.is_some() || run.discarded_at.is_some() {
+        return Ok(None);
+    }
+    Ok(match reader.fork(&run.fork)?.map(|fork| fork.life) {
+        Some(Life::Ephemeral { expires_at }) => Some(expires_at),
+        Some(Life::Persistent) | None => None,
+    })
+}
+
+/// The changes as people are shown them.
+fn ignored_last(
+    reader: &dyn Reader,
+    run: &RunRecord,
+    summary: &ChangeSummary,
+) -> Result<ChangeSummary, Failure> {
+    let after = match run.version_after {
+        Some(after) => reader.version(&after)?,
+        None => None,
+    };
+    match after {
+        Some(after) => Ok(GitIgnored::new(reader, root_of(&after)?).sorted(summary)?),
+        None => Ok(summary.clone()),
+    }
 }
 
 /// What the policy decided, and why.

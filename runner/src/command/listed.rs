@@ -1,0 +1,54 @@
+//! The order in which the changes of a run are listed: what git ignores comes last, or is folded.
+
+use avfs_changes::{FoldedChanges, GitIgnored};
+use avfs_engine::{Executed, ExecutionResult, Outcome};
+use avfs_request::{ChangeForm, JsonForm};
+use avfs_vault::version::root_of;
+use avfs_vault::{Vault, require_version};
+
+use crate::command::args::Args;
+
+/// Changes that are named; the rest is counted.
+pub const CHANGES_SHOWN: usize = 10;
+
+/// What is listed of the changes of a run.
+#[derive(Default)]
+pub struct Listed {
+    /// Places of the changes that a summary names, and whether git ignores them.
+    pub first: Vec<(usize, bool)>,
+    /// All changes by directory, for a compact envelope.
+    pub folded: FoldedChanges,
+}
+
+impl Listed {
+    /// What the caller is going to be shown, and nothing that it is not.
+    pub fn of(args: &Args, vault: &Vault, executed: &Executed) -> Self {
+        let Ok(Outcome::Ran(result)) = &executed.outcome else { return Self::default() };
+        let listed = match args.json {
+            Some(JsonForm::Full) => Ok(Self::default()),
+            None if args.quiet || args.show.is_some_and(|form| form != ChangeForm::Summary) => {
+                Ok(Self::default())
+            }
+            None | Some(JsonForm::Compact) => Self::look(args, vault, result),
+        };
+        // The run is kept: that its changes are listed in another order is no failure.
+        listed.unwrap_or_else(|error| {
+            tracing::warn!(%error, "what git ignores is not known");
+            let places = 0..result.changes.changes.len();
+            let folded = FoldedChanges { others: places.clone().collect(), ..FoldedChanges::default() };
+            Self { first: places.take(CHANGES_SHOWN).map(|place| (place, false)).collect(), folded }
+        })
+    }
+
+    fn look(args: &Args, vault: &Vault, result: &ExecutionResult) -> avfs_vault::Result<Self> {
+        let (Some(version), changes) = (result.version_after, &result.changes.changes) else {
+            return Ok(Self::default());
+        };
+        let reader = vault.read()?;
+        let mut ignored = GitIgnored::new(&*reader, root_of(&require_version(&*reader, &version)?)?);
+        Ok(match args.json {
+            Some(_) => Self { folded: ignored.fold(changes)?, ..Self::default() },
+            None => Self { first: ignored.last_in(changes, CHANGES_SHOWN)?, ..Self::default() },
+        })
+    }
+}

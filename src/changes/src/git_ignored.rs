@@ -1,0 +1,182 @@
+//! Which changed paths git ignores: build output and dependencies, which are listed last and folded.
+//!
+//! The rules are those of the `.gitignore` files in the version itself. Files are read as they are needed, and both
+//! their number and their size are bounded: a version may hold anything.
+
+use std::collections::{BTreeMap, HashMap};
+
+use avfs_types::path::TreePath;
+use avfs_vault::backend::Reader;
+use avfs_vault::diff::Change;
+use avfs_vault::ignore::Rules;
+use avfs_vault::page::{DirRef, FileNode, Node};
+use avfs_vault::tree::lookup;
+use avfs_vault::{Result, read_content};
+
+use crate::change_summary::ChangeSummary;
+use crate::change_view::is_dir;
+
+const FILE_NAME: &[u8] = b".gitignore";
+/// git's own directory, which git never lists.
+const GIT_DIR: &[u8] = b".git";
+/// Longer files are not read.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+/// Directories that are looked into; what lies in others has the rules of the directory above.
+const DIRS_MAX: usize = 1000;
+/// Changes that are looked at; those behind them are taken as not ignored.
+const CHANGES_LOOKED_AT_MAX: usize = 100_000;
+/// Directories that changes are folded into.
+const FOLDED_DIRS_MAX: usize = 20;
+/// Levels of directories that are told apart.
+const FOLDED_DEPTH_MAX: usize = 4;
+
+/// The rules of the `.gitignore` files of one version.
+pub struct GitIgnored<'r> {
+    reader: &'r dyn Reader,
+    root: DirRef,
+    /// Of the directories that were looked into.
+    rules: HashMap<TreePath, Rules>,
+    /// The last ignored directory: changes come sorted, and everything beneath it is ignored too.
+    last: Option<TreePath>,
+}
+
+impl<'r> GitIgnored<'r> {
+    /// Of the version with this root.
+    #[must_use]
+    pub fn new(reader: &'r dyn Reader, root: DirRef) -> Self {
+        Self { reader, root, rules: HashMap::new(), last: None }
+    }
+
+    /// The path itself, or the topmost directory above it, that git ignores; `None` if it ignores neither.
+    pub fn covering(&mut self, path: &TreePath, is_dir: bool) -> Result<Option<TreePath>> {
+        if let Some(last) = self.last.as_ref().filter(|last| last.contains(path)) {
+            return Ok(Some(last.clone()));
+        }
+        let (mut at, mut rules) = (TreePath::root(), self.rules_in(&TreePath::root(), &Rules::default())?);
+        let mut names = path.components().peekable();
+        while let Some(name) = names.next() {
+            at = at.join(name);
+            let is_dir = is_dir || names.peek().is_some();
+            if name == GIT_DIR || rules.ignores(&at, is_dir) {
+                self.last = Some(at.clone()).filter(|_| is_dir);
+                return Ok(Some(at));
+            }
+            if names.peek().is_some() {
+                rules = self.rules_in(&at, &rules)?;
+            }
+        }
+        Ok(None)
+    }
+
+    fn rules_in(&mut self, dir: &TreePath, above: &Rules) -> Result<Rules> {
+        if let Some(rules) = self.rules.get(dir) {
+            return Ok(rules.clone());
+        }
+        if self.rules.len() >= DIRS_MAX {
+            return Ok(above.clone());
+        }
+        let rules = match lookup(&self.reader, &self.root, &dir.join(FILE_NAME))? {
+            Some(Node::File(file @ FileNode { size: 0..=FILE_BYTES_MAX, .. })) => {
+                above.with_readable(dir, &read_content(self.reader, &file)?).0
+            }
+            Some(Node::File(_) | Node::Dir(_) | Node::Symlink(_) | Node::Fifo(_)) | None => above.clone(),
+        };
+        self.rules.insert(dir.clone(), rules.clone());
+        Ok(rules)
+    }
+
+    /// Places of the first `wanted` changes in the order in which people are shown them: those that git ignores come
+    /// behind the others. With each, whether it does.
+    pub fn last_in(&mut self, changes: &[Change], wanted: usize) -> Result<Vec<(usize, bool)>> {
+        let (mut first, mut behind) = (Vec::new(), Vec::new());
+        for (place, change) in changes.iter().enumerate().take(CHANGES_LOOKED_AT_MAX) {
+            if first.len() == wanted {
+                break;
+            }
+            match self.covering(&change.path, is_dir(change))? {
+                None => first.push((place, false)),
+                Some(_) if behind.len() < wanted => behind.push((place, true)),
+                Some(_) => {}
+            }
+        }
+        first.extend(behind);
+        first.truncate(wanted);
+        Ok(first)
+    }
+
+    /// All changes, those that git ignores behind the others.
+    pub fn sorted(&mut self, summary: &ChangeSummary) -> Result<ChangeSummary> {
+        let (mut others, mut ignored) = (Vec::new(), Vec::new());
+        for (place, change) in summary.changes.iter().enumerate() {
+            let is_ignored =
+                place < CHANGES_LOOKED_AT_MAX && self.covering(&change.path, is_dir(change))?.is_some();
+            if is_ignored { &mut ignored } else { &mut others }.push(change.clone());
+        }
+        others.append(&mut ignored);
+        Ok(ChangeSummary { changes: others, counts: summary.counts })
+    }
+
+    /// All changes, folded into directories.
+    pub fn fold(&mut self, changes: &[Change]) -> Result<FoldedChanges> {
+        let mut folded = FoldedChanges::default();
+        let mut parents: BTreeMap<TreePath, u64> = BTreeMap::new();
+        for (place, change) in changes.iter().enumerate() {
+            let covering = match place < CHANGES_LOOKED_AT_MAX {
+                true => self.covering(&change.path, is_dir(change))?,
+                false => None,
+            };
+            match covering {
+                Some(path) => *folded.ignored.entry(path).or_default() += 1,
+                None => {
+                    let parent = change.path.split().map(|(parent, _)| parent).unwrap_or_default();
+                    *parents.entry(parent).or_default() += 1;
+                    folded.others.push(place);
+                }
+            }
+        }
+        folded.dirs = in_few(&parents);
+        Ok(folded)
+    }
+}
+
+/// Changes by directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoldedChanges {
+    /// Places of the changes that git does not ignore.
+    pub others: Vec<usize>,
+    /// How many of those lie in each directory.
+    pub dirs: BTreeMap<TreePath, u64>,
+    /// Paths that git ignores, and how many changes are at or beneath each.
+    pub ignored: BTreeMap<TreePath, u64>,
+}
+
+/// Counts by directory, with as many levels told apart as leave few of them.
+fn in_few(parents: &BTreeMap<TreePath, u64>) -> BTreeMap<TreePath, u64> {
+    let at_depth = |depth: usize| {
+        let mut dirs: BTreeMap<TreePath, u64> = BTreeMap::new();
+        for (parent, count) in parents {
+            let above = parent.components().take(depth).fold(TreePath::root(), |dir, name| dir.join(name));
+            *dirs.entry(above).or_default() += count;
+        }
+        dirs
+    };
+    let few = (1..=FOLDED_DEPTH_MAX).rev().map(at_depth).find(|dirs| dirs.len() <= FOLDED_DIRS_MAX);
+    few.unwrap_or_else(|| at_depth(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_folded_until_they_are_few() {
+        let path = |text: String| TreePath::parse(text.as_bytes()).unwrap();
+        let few: BTreeMap<TreePath, u64> = [(path("a/b/c/d/e".into()), 2), (path("a/b".into()), 1)].into();
+        let folded: Vec<(String, u64)> =
+            in_few(&few).into_iter().map(|(dir, count)| (dir.to_string(), count)).collect();
+        assert_eq!(folded, [("a/b".to_owned(), 1), ("a/b/c/d".to_owned(), 2)]);
+        let many: BTreeMap<TreePath, u64> = (0..100).map(|n| (path(format!("a/{n}")), 1)).collect();
+        let folded = in_few(&many);
+        assert_eq!((folded.len(), folded.values().sum::<u64>()), (1, 100));
+    }
+}

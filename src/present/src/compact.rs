@@ -1,0 +1,205 @@
+//! The compact envelope of a run.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use avfs_changes::{FoldedChanges, file_sizes, is_dir, kind_words};
+use avfs_engine::{ConnectionVerdict, ExecutionResult, Omitted, Output};
+use avfs_request::spec::SCHEMA_VERSION;
+use avfs_types::clock::time_text;
+use avfs_types::path::TreePath;
+use avfs_types::printable::{json_line, text_of};
+use avfs_types::show_bytes_size;
+use avfs_vault::diff::{Change, ChangeKind};
+use avfs_wire::{
+    COMPACT_BYTES_MAX, CompactChanges, CompactDir, CompactEnvelope, CompactError, ExecutionEnvelope,
+    OmittedObject,
+};
+
+/// How much there is room for.
+#[derive(Clone, Copy)]
+struct Room {
+    /// Of each stream.
+    output_bytes: usize,
+    /// Entries of each list.
+    entries: usize,
+    /// Of each text that is not output.
+    text_chars: usize,
+}
+
+const ROOM: Room = Room { output_bytes: 5 << 10, entries: 20, text_chars: 300 };
+
+/// A compact envelope as one line of JSON, which is never longer than [`COMPACT_BYTES_MAX`]. `ran` is the run with its
+/// changes folded, where there was one.
+pub fn compact_line(
+    envelope: &ExecutionEnvelope,
+    ran: Option<(&ExecutionResult, &FoldedChanges)>,
+) -> io::Result<Vec<u8>> {
+    let mut room = ROOM;
+    loop {
+        let line = json_line(&compact(envelope, ran, room))?;
+        // What is hidden is escaped, and so longer than it was: only the line itself tells whether it fits.
+        if line.len() <= COMPACT_BYTES_MAX || room.text_chars == 0 {
+            return Ok(line);
+        }
+        room = Room {
+            output_bytes: room.output_bytes / 2,
+            entries: room.entries.div_ceil(2).min(room.entries.saturating_sub(1)),
+            text_chars: room.text_chars / 2,
+        };
+    }
+}
+
+/// Lists that are cut, and how much of them was.
+struct Lists {
+    room: Room,
+    left_off: u64,
+}
+
+impl Lists {
+    fn text(&self, text: &str) -> String {
+        let mut cut: String = text.chars().take(self.room.text_chars).collect();
+        if cut.len() < text.len() {
+            cut.push('…');
+        }
+        cut
+    }
+
+    fn list<T, U>(&mut self, all: &[T], show: impl Fn(&Self, &T) -> U) -> Vec<U> {
+        let shown = all.len().min(self.room.entries);
+        self.left_off += (all.len() - shown) as u64;
+        all[..shown].iter().map(|one| show(self, one)).collect()
+    }
+}
+
+fn compact(
+    envelope: &ExecutionEnvelope,
+    ran: Option<(&ExecutionResult, &FoldedChanges)>,
+    room: Room,
+) -> CompactEnvelope {
+    let mut lists = Lists { room, left_off: 0 };
+    let said = envelope.result.as_ref();
+    let (stdout, stdout_omitted) = stream(ran.and_then(|(run, _)| run.stdout.as_ref()), room);
+    let (stderr, stderr_omitted) = stream(ran.and_then(|(run, _)| run.stderr.as_ref()), room);
+    let refused: Vec<String> = ran.map(|(run, _)| refused(run)).unwrap_or_default();
+    CompactEnvelope {
+        schema_version: SCHEMA_VERSION,
+        kind: "execution.compact",
+        success: envelope.success,
+        state: envelope.state,
+        run_id: envelope.run_id.clone(),
+        exit_code: said.and_then(|result| result.exit_code),
+        signal: said.and_then(|result| result.signal),
+        timed_out: said.is_some_and(|result| result.timed_out),
+        stopped_by: said.and_then(|result| result.stopped_by),
+        cached: said.is_some_and(|result| result.cached),
+        duration_ms: said.map(|result| result.duration_ms),
+        stdout,
+        stderr,
+        stdout_omitted,
+        stderr_omitted,
+        changes: ran.and_then(|(run, folded)| changes(&mut lists, run, folded)),
+        fork: said.and_then(|result| result.fork.clone()),
+        kept_until: ran.and_then(|(run, _)| run.kept_until).map(time_text),
+        applied: said.and_then(|result| result.applied),
+        runs_on_host: ran
+            .map(|(run, _)| lists.list(&run.runs_on_host, |lists, one| lists.text(&one.to_string())))
+            .unwrap_or_default(),
+        left_out: ran
+            .map(|(run, _)| {
+                lists
+                    .list(&run.left_out, |lists, left| lists.text(&format!("{}: {}", left.path, left.reason)))
+            })
+            .unwrap_or_default(),
+        refused_connections: lists.list(&refused, |lists, one| lists.text(one)),
+        notes: ran
+            .map(|(run, _)| {
+                lists.list(&run.notes, |lists, note| lists.text(&format!("{}: {}", note.code, note.text)))
+            })
+            .unwrap_or_default(),
+        approval_id: envelope.decision.as_ref().and_then(|decision| decision.approval_id.clone()),
+        error: envelope.error.as_ref().map(|error| {
+            let CompactError { code, message, hint } = CompactError::from(error);
+            CompactError { code, message: lists.text(&message), hint: hint.map(|hint| lists.text(&hint)) }
+        }),
+        left_off: lists.left_off,
+    }
+}
+
+fn refused(run: &ExecutionResult) -> Vec<String> {
+    let told = run.connections.list.iter().filter_map(|one| match &one.verdict {
+        ConnectionVerdict::Refused(why) => Some(format!("{}:{}: {why}", one.host, one.port)),
+        ConnectionVerdict::Allowed | ConnectionVerdict::Failed(_) => None,
+    });
+    let mut told: Vec<String> = told.collect();
+    told.sort();
+    told.dedup();
+    told
+}
+
+/// A stream as text, with a line where something is missing.
+fn stream(output: Option<&Output>, room: Room) -> (String, Option<OmittedObject>) {
+    let Some(output) = output.map(|output| output.shortened(room.output_bytes)) else {
+        return (String::new(), None);
+    };
+    let Some(Omitted { offset, bytes }) = output.omitted else {
+        return (text_of(&output.bytes).into_owned(), None);
+    };
+    let (head, tail) = output.bytes.split_at(offset);
+    let head = text_of(head);
+    let text = format!("{head}\n[{bytes} bytes omitted]\n{}", text_of(tail));
+    (text, Some(OmittedObject { offset: head.len() as u64, bytes }))
+}
+
+fn changes(lists: &mut Lists, run: &ExecutionResult, folded: &FoldedChanges) -> Option<CompactChanges> {
+    let counts = &run.changes.counts;
+    let kinds = [
+        ("added", counts.added),
+        ("modified", counts.modified),
+        ("deleted", counts.deleted),
+        ("renamed", counts.renamed),
+        ("mode", counts.mode),
+        ("type", counts.type_changed),
+        ("time", counts.time),
+    ];
+    let counts: BTreeMap<&'static str, u64> = kinds.into_iter().filter(|(_, count)| *count > 0).collect();
+    if counts.is_empty() {
+        return None;
+    }
+    let all: Vec<&Change> =
+        folded.others.iter().filter_map(|place| run.changes.changes.get(*place)).collect();
+    let shown = all.len().min(lists.room.entries);
+    let paths = all[..shown].iter().map(|change| lists.text(&one_change(change))).collect();
+    let dirs = match all.len() > shown {
+        // What is not listed is counted there.
+        true => counted(lists, &folded.dirs),
+        false => Vec::new(),
+    };
+    let ignored = counted(lists, &folded.ignored);
+    Some(CompactChanges { counts, paths, dirs, ignored })
+}
+
+fn counted(lists: &mut Lists, dirs: &BTreeMap<TreePath, u64>) -> Vec<CompactDir> {
+    let mut dirs: Vec<(&TreePath, u64)> = dirs.iter().map(|(path, count)| (path, *count)).collect();
+    dirs.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    lists.list(&dirs, |lists, (path, changes)| {
+        let path = if path.is_root() { ".".to_owned() } else { lists.text(&path.to_string()) };
+        CompactDir { path, changes: *changes }
+    })
+}
+
+/// `M src/main.rs (12 B)`.
+fn one_change(change: &Change) -> String {
+    let (_, letter) = kind_words(&change.kind);
+    let slash = if is_dir(change) { "/" } else { "" };
+    let size = file_sizes(change).1.map(|size| format!(" ({})", show_bytes_size(size))).unwrap_or_default();
+    match &change.kind {
+        ChangeKind::Renamed { from } => format!("{letter} {from} -> {}{slash}", change.path),
+        ChangeKind::Added
+        | ChangeKind::Modified
+        | ChangeKind::Deleted
+        | ChangeKind::Mode
+        | ChangeKind::Type
+        | ChangeKind::Time => format!("{letter} {}{slash}{size}", change.path),
+    }
+}

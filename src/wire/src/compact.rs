@@ -1,0 +1,143 @@
+//! The compact envelope: what `avfs-run --json=compact` prints, for a reader with little room, such as a model.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::answer::ErrorBody;
+use crate::execution::StateName;
+use crate::result_object::OmittedObject;
+
+/// Bytes that a compact envelope has at most.
+pub const COMPACT_BYTES_MAX: usize = 16 * 1024;
+
+/// A run in few words. What is null, false or empty elsewhere is absent here.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CompactEnvelope {
+    /// The version of the JSON; a change of meaning is another version.
+    pub schema_version: u32,
+    /// Always `execution.compact`.
+    pub kind: &'static str,
+    /// The command ran, exited with 0, and its changes are kept as was asked.
+    pub success: bool,
+    /// What became of the request.
+    pub state: StateName,
+    /// What the journal has it as.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    /// The exit status; absent if the command was killed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<u8>,
+    /// The signal that killed the command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// The command was killed at its timeout.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub timed_out: bool,
+    /// The limit the command was ended for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped_by: Option<&'static str>,
+    /// Nothing was executed: the result of another run was taken.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cached: bool,
+    /// Wall-clock time of the command in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<f64>,
+    /// Standard output, its beginning and its end; bytes that are not UTF-8 as `\xff`. A line in brackets stands where
+    /// something was omitted.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub stdout: String,
+    /// Standard error, in the same way.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub stderr: String,
+    /// The part of the output that `stdout` lacks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdout_omitted: Option<OmittedObject>,
+    /// The part of the output that `stderr` lacks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stderr_omitted: Option<OmittedObject>,
+    /// What the command changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changes: Option<CompactChanges>,
+    /// The fork with the changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fork: Option<String>,
+    /// When changes that are not applied by then are dropped, RFC 3339 in UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_until: Option<String>,
+    /// Paths written to the bound directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub applied: Option<u64>,
+    /// Changes that tools of the host execute or read by themselves once they are applied.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub runs_on_host: Vec<String>,
+    /// What the command left in the workspace that is in no version, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
+    /// Connections that were refused, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused_connections: Vec<String>,
+    /// What else the caller should know.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// The approval that the request waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<String>,
+    /// Why the request failed or did not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<CompactError>,
+    /// How many entries of all lists were left off.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub left_off: u64,
+}
+
+/// Changes in few words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CompactChanges {
+    /// How many changes there are of each kind: `added`, `modified` and so on.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// The first changes that git does not ignore, as `A src/new.rs`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    /// How many of the changes that git does not ignore lie in which directory; only if `paths` does not have them all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dirs: Vec<CompactDir>,
+    /// What git ignores, with `.git` itself, and how many changes are at or beneath each path.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<CompactDir>,
+}
+
+/// A directory or an ignored path, and how many changes it stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CompactDir {
+    /// The path, `.` for the workspace itself.
+    pub path: String,
+    /// How many changes.
+    pub changes: u64,
+}
+
+/// What failed and what to do next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CompactError {
+    /// Stable: never renamed.
+    pub code: String,
+    /// What failed.
+    pub message: String,
+    /// What to do next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl From<&ErrorBody> for CompactError {
+    fn from(error: &ErrorBody) -> Self {
+        Self { code: error.code.clone(), message: error.message.clone(), hint: error.hint.clone() }
+    }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
