@@ -76,6 +76,8 @@ fn every_kind_of_answer_matches_the_schema() {
         &["compact"],
         &["fsck"],
         &["stats"],
+        &["du"],
+        &["clean", "--dry-run"],
         &["config", "show"],
         &["approvals", "list"],
         &["approvals", "show", "0303"],

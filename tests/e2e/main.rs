@@ -19,6 +19,7 @@ mod cache;
 mod cache_reasons;
 mod confinement;
 mod contract;
+mod disk_use;
 mod env;
 mod evasions;
 mod everyday;

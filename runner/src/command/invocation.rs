@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{
-    ExecuteError, Executed, LocateError, Located, Look, Machine, MemoSite, NewVault, Note, Outcome,
-    PolicyTexts, ProxyRuntime, RememberFor, Site, Surroundings, UNBOUND_PATH, VaultSource, bound_dir,
-    cache_line, look, make_first_vault, stat_cache_path,
+    CacheKeeper, CacheOwners, ExecuteError, Executed, LocateError, Located, Look, Machine, MemoSite,
+    NewVault, Note, Outcome, PolicyTexts, ProxyRuntime, RememberFor, Site, Surroundings, UNBOUND_PATH,
+    VaultSource, bound_dir, cache_line, look, make_first_vault, stat_cache_path,
 };
 use avfs_hostfs::held::HeldFile;
 use avfs_hostfs::{machine, mask};
@@ -41,6 +41,7 @@ pub struct Invocation {
     notes: Vec<Note>,
     vault_id: String,
     cache_dir: PathBuf,
+    layers: BaseCache,
     boot_id: String,
     umask: u32,
     machine: Machine,
@@ -74,6 +75,7 @@ impl Invocation {
             config,
             notes,
             vault_id,
+            layers: BaseCache::new(&cache_dir, &boot_id),
             cache_dir,
             boot_id,
             umask: mask::set_umask(),
@@ -106,6 +108,9 @@ impl Invocation {
     /// Adds what only the vault says.
     fn complete(&self, request: &mut ExecutionRequest) -> Result<(), RunError> {
         let workspace = request.at.as_deref().or(self.bound.as_deref());
+        if !self.config.cache_dirs.is_empty() {
+            CacheOwners::new(&self.cache_dir).register(&self.vault_id, self.vault.path());
+        }
         let extras =
             settings::extras(&self.config, &self.vault_id, workspace, &self.around, &self.cache_dir)?;
         request.put_beneath(extras);
@@ -163,6 +168,16 @@ impl Invocation {
         }
     }
 
+    /// What looks after the cache once a run was answered.
+    pub fn cache_keeper(&self) -> CacheKeeper {
+        CacheKeeper {
+            dir: self.cache_dir.clone(),
+            layers: self.layers.clone(),
+            bytes_max: self.config.cache_max.value.0,
+            vault: Some((self.vault_id.clone(), self.vault.path().map(Path::to_owned))),
+        }
+    }
+
     /// Whether a result is remembered that would be taken for the request; nothing is written.
     pub fn look(&self, request: &ExecutionRequest) -> Result<Look, RunError> {
         let (meter, policy) = (Meter::default(), policy(&self.around, self.vault.path())?);
@@ -185,7 +200,7 @@ impl Invocation {
             cwd: around.cwd.clone(),
             home: around.home.clone(),
             git_configs: around.git_configs(),
-            layers: BaseCache::new(&self.cache_dir, &self.boot_id),
+            layers: self.layers.clone(),
             cache_dir: self.cache_dir.clone(),
             boot_id: self.boot_id.clone(),
             expires_seconds: config.fork_expires.value.0,

@@ -7,10 +7,14 @@ use std::path::Path;
 use clap::{CommandFactory, Parser};
 
 use avfs_changes::FoldedChanges;
-use avfs_engine::{ExecuteError, Executed, ExecutionResult, Exit, OUTPUT_LOST, Outcome, Rehearsal};
+use avfs_engine::{
+    CacheKeeper, ExecuteError, Executed, ExecutionResult, Exit, OUTPUT_LOST, Outcome, Rehearsal,
+};
 use avfs_hostfs::mask::set_umask;
 use avfs_request::spec::RequestObject;
 use avfs_request::{ExecutionRequest, JsonForm};
+use avfs_types::clock::{Clock as _, SystemClock};
+use avfs_types::diagnose::with_causes;
 use avfs_types::secrets::Secrets;
 use avfs_types::{exit_code, printable};
 use avfs_wire::{ErrorBody, ExecutionEnvelope};
@@ -57,11 +61,15 @@ pub fn run(args: Args) -> u8 {
     }
     let mut asked = None;
     match execute(&args, &mut asked) {
-        Ok((mut executed, asked, listed)) => {
+        Ok((mut executed, asked, listed, keeper)) => {
             if let Err(error) = give_output(&args, &mut executed) {
                 return tell_failure(&error, Some(asked), &envelope_to, &vault);
             }
-            tell(&args, &executed, asked, &listed, &envelope_to)
+            let code = tell(&args, &executed, asked, &listed, &envelope_to);
+            // Whoever reads the answer has it by now.
+            let failed = keep_cache(&keeper).err().filter(|_| !args.quiet && args.json.is_none());
+            failed.iter().for_each(|text| render::say([format!("avfs-run: {text}")]));
+            code
         }
         Err(error) => tell_failure(&error, asked, &envelope_to, &vault),
     }
@@ -281,11 +289,22 @@ fn code_of(result: &ExecutionResult) -> u8 {
     }
 }
 
-fn execute(args: &Args, told: &mut Option<Asked>) -> Result<(Executed, Asked, Listed), RunError> {
+fn execute(
+    args: &Args,
+    told: &mut Option<Asked>,
+) -> Result<(Executed, Asked, Listed, CacheKeeper), RunError> {
     let (invocation, request) = Invocation::ask(args, told)?;
     let executed = invocation.execute(&request)?;
     let listed = Listed::of(args, &invocation.vault, &executed);
-    Ok((executed, Asked::of(&request, invocation.vault.path()), listed))
+    let asked = Asked::of(&request, invocation.vault.path());
+    Ok((executed, asked, listed, invocation.cache_keeper()))
+}
+
+/// Brings the cache within its limit. Tells what kept it from that: the run itself has been answered.
+pub fn keep_cache(keeper: &CacheKeeper) -> Result<(), String> {
+    let kept = keeper.after_run(SystemClock.now());
+    kept.map(drop)
+        .map_err(|error| format!("the cache was not brought within its limit: {}", with_causes(&error)))
 }
 
 /// Where the envelope goes.

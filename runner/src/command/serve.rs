@@ -20,7 +20,7 @@ use crate::command::error::RunError;
 use crate::command::invocation::{Invocation, surroundings};
 use crate::command::render;
 use crate::command::request_file::{BadRequest, over};
-use crate::command::run::{Asked, envelope_of};
+use crate::command::run::{Asked, envelope_of, keep_cache};
 
 /// What a request is called that comes with an order.
 const ITS_NAME: &str = "of the item";
@@ -45,6 +45,7 @@ fn serve_all(args: &Args) -> Result<(), RunError> {
         return Ok(());
     }
     let station = Invocation::open(args, surroundings()?)?;
+    let keeper = station.cache_keeper();
     for line in BufReader::new(orders).lines() {
         let line = line.map_err(|source| RunError::Host { operation: "read an order", source })?;
         let mut text = match answer(args, &station, &line) {
@@ -57,6 +58,10 @@ fn serve_all(args: &Args) -> Result<(), RunError> {
         }
         text.and_then(|text| answers.write_all(&text))
             .map_err(|source| RunError::Host { operation: "answer an order", source })?;
+        if let Err(text) = keep_cache(&keeper) {
+            // The next one tries again; the items have been answered.
+            tracing::warn!("{text}");
+        }
     }
     Ok(())
 }

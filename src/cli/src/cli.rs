@@ -14,10 +14,10 @@ use avfs_types::redact;
 use avfs_vault::ops::Target;
 
 use crate::commands::{
-    apply, approvals, audit, batch, bisect, cache, cat, checkpoint, compact, completions, config, cp, diff,
-    discard, doctor, execute, export, find, fork, fsck, gc, grep, import, init, log, ls, man, materialize,
-    mkdir, mv, policy, proxy, prune, quota, race, record, recover, redo, replay, restore, rm, runs, schema,
-    show, stats, status, sync, tree, unapply, undo, vault, write,
+    apply, approvals, audit, batch, bisect, cache, cat, checkpoint, clean, compact, completions, config, cp,
+    diff, discard, doctor, du, execute, export, find, fork, fsck, gc, grep, import, init, log, ls, man,
+    materialize, mkdir, mv, policy, proxy, prune, quota, race, record, recover, redo, replay, restore, rm,
+    runs, schema, show, stats, status, sync, tree, unapply, undo, vault, write,
 };
 
 /// Keeps every version of a directory in one file: fork it, compare, restore, export
@@ -99,6 +99,8 @@ pub enum Verb {
     Compact(compact::CompactArgs),
     Fsck(fsck::FsckArgs),
     Stats(stats::StatsArgs),
+    Du(du::DuArgs),
+    Clean(clean::CleanArgs),
     Quota(quota::QuotaArgs),
     Config(config::ConfigArgs),
     Policy(policy::PolicyArgs),

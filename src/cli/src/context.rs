@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{
-    LocateError, NewVault, PolicyTexts, ScratchDir, Surroundings, bases_in_use, cache_line, make_first_vault,
-    stat_cache_path,
+    CacheKeeper, CacheOwners, LocateError, NewVault, PolicyTexts, ScratchDir, Surroundings, bases_in_use,
+    cache_line, make_first_vault, stat_cache_path,
 };
 use avfs_hostfs::machine;
 use avfs_policy::Opening;
@@ -94,7 +94,14 @@ impl CommandContext {
     /// Where the stat cache of a directory lies; nowhere without a home.
     pub fn stat_cache(&self, vault: &Vault, dir: &std::path::Path) -> Result<Option<PathBuf>, Failure> {
         match self.around.cache_dir() {
-            Ok(cache_dir) => Ok(Some(stat_cache_path(&cache_dir, &vault.id()?, dir))),
+            Ok(cache_dir) => {
+                let id = vault.id()?;
+                let path = stat_cache_path(&cache_dir, &id, dir);
+                if !path.exists() {
+                    CacheOwners::new(&cache_dir).register(&id, vault.path());
+                }
+                Ok(Some(path))
+            }
             Err(LocateError::NoHome { .. }) => Ok(None),
             Err(other) => Err(other.into()),
         }
@@ -109,6 +116,18 @@ impl CommandContext {
 
     pub fn base_cache(&self) -> Result<BaseCache, Failure> {
         Ok(BaseCache::new(&self.around.cache_dir()?, &self.boot_id()?))
+    }
+
+    /// What looks after the cache.
+    pub fn cache_keeper(&self) -> Result<CacheKeeper, Failure> {
+        // A directory has no say: the cache is shared by all of them.
+        let config = ConfigTexts::read(&self.around, None)?.merged()?;
+        Ok(CacheKeeper {
+            dir: self.around.cache_dir()?,
+            layers: self.base_cache()?,
+            bytes_max: config.cache_max.value.0,
+            vault: None,
+        })
     }
 
     /// Tells one start of the machine from another.

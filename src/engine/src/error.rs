@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use avfs_changes::ApplyError;
+use avfs_hostfs::cause::Cause;
 use avfs_request::RequestError;
 use avfs_types::diagnose::{Diagnose, with_causes};
 use avfs_types::ids::RunId;
@@ -77,6 +78,21 @@ impl ExecuteError {
             Self::CaptureFailed { .. } | Self::CaptureLost { .. } | Self::NotApplied { .. } => false,
         }
     }
+}
+
+/// True if something could not be written because the disk is full.
+#[must_use]
+pub fn is_disk_full<E: Diagnose + 'static>(error: &E) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<std::io::Error>()
+            && Cause::of(error) == Cause::DiskFull
+        {
+            return true;
+        }
+        cause = error.source();
+    }
+    error.code() == "vault.disk_full"
 }
 
 impl Diagnose for ExecuteError {

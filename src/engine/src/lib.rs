@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod aliases;
+mod cache_care;
 mod checkpoint;
 mod conclude;
 mod discover;
@@ -42,13 +43,14 @@ mod workspace;
 mod workspace_root;
 mod workspace_service;
 
+pub use cache_care::{CacheCareError, CacheKeeper, CacheOwners, CacheUsage, Orphans, Part, Swept};
 pub use checkpoint::CheckpointService;
 pub use conclude::OUTPUT_LOST;
 pub use discover::config_files;
 use discover::locate;
 use discover::policy_files;
 use discover::trust;
-pub use error::ExecuteError;
+pub use error::{ExecuteError, is_disk_full};
 pub use launcher::{
     Access, Completion, Connection, ConnectionVerdict, Connections, Exit, Input, LOWERS_MAX, LaunchError,
     LaunchPlan, Launcher, Lookup, Refused, TmpfsSize, UpperPlace, UpperRoot, Usage, ViewStep, WorkspaceMount,

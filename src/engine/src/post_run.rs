@@ -212,6 +212,7 @@ impl ProxyRuntime<'_> {
             (None, _) | (Some(_), Scratch::Disk) => {
                 if rustix::fs::statvfs(self.site.cache_dir.as_path()).is_ok_and(full) {
                     let dir = self.site.cache_dir.display();
+                    self.site.layers.account().note_disk_full();
                     run.note("scratch.full", format!("the file system of {dir} is full; free some space"));
                 }
             }

@@ -23,9 +23,10 @@ use avfs_vault::materialize::BaseCache;
 use avfs_vault::meter::Meter;
 use avfs_vault::{Vault, VaultError};
 
+use crate::cache_care::{CacheKeeper, DIRS_RUN_BYTES, lease_dirs};
 use crate::checkpoint::CheckpointService;
 use crate::conclude::VaultIdentity;
-use crate::error::ExecuteError;
+use crate::error::{ExecuteError, is_disk_full};
 use crate::git::repository;
 use crate::journal;
 use crate::launcher::{Completion, Launcher, Refused};
@@ -249,12 +250,21 @@ impl ProxyRuntime<'_> {
     /// Where the host refuses a piece that can be had in another way, that way is taken and said; nothing was
     /// executed by then.
     fn attempts(&self, decided: State, mut run: Run, places: &Places) -> Step<ExecutionResult> {
+        let mut room_was_made = false;
         loop {
             let mut state = decided;
             let error = match self.attempt(&mut state, run.clone(), places) {
                 Ok(result) => return Ok(result),
                 Err(error) => error,
             };
+            if error.is_of_no_run()
+                && !room_was_made
+                && self.is_cache_full(&error)
+                && self.make_room(&mut run)
+            {
+                room_was_made = true;
+                continue;
+            }
             if let ExecuteError::Launch(launch) = &error {
                 let room = self.room(&run.request)?;
                 if detour(&mut run, launch.refused, room) {
@@ -271,11 +281,47 @@ impl ProxyRuntime<'_> {
         }
     }
 
+    /// True if an error comes from a full disk that the cache is on.
+    fn is_cache_full(&self, error: &ExecuteError) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let device = |path: &Path| std::fs::metadata(path).ok().map(|meta| meta.dev());
+        let is_of_vault = matches!(error, ExecuteError::Vault(VaultError::Backend(_)));
+        let shares_disk = || {
+            let vault = self.site.vault.path().and_then(device);
+            vault.is_some() && vault == device(&self.site.cache_dir)
+        };
+        is_disk_full(error) && (!is_of_vault || shares_disk())
+    }
+
+    /// Removes what can be made again from a full disk; false if there was nothing.
+    fn make_room(&self, run: &mut Run) -> bool {
+        let site = self.site;
+        let (dir, layers) = (site.cache_dir.clone(), site.layers.clone());
+        let keeper = CacheKeeper { dir, layers, bytes_max: None, vault: None };
+        let freed = keeper.make_room().unwrap_or_else(|error| {
+            tracing::warn!(%error, "no room could be made in the cache");
+            0
+        });
+        if freed > 0 {
+            let size = avfs_types::show_bytes_size(freed);
+            let dir = site.cache_dir.display();
+            run.note(
+                "cache.made_room",
+                format!("the disk was full: removed {size} of {dir} that can be made again"),
+            );
+        }
+        freed > 0
+    }
+
     fn attempt(&self, state: &mut State, mut run: Run, places: &Places) -> Step<ExecutionResult> {
         let site = self.site;
         // A command whose run cannot be kept is not begun.
         site.vault.backend().check_writable().map_err(VaultError::from)?;
         let identity = VaultIdentity::of(site.vault);
+        let dirs = lease_dirs(&run.request.extras)?;
+        if !dirs.is_empty() {
+            site.layers.account().add(DIRS_RUN_BYTES);
+        }
         let scratch = ScratchDir::new(&site.cache_dir);
         let mut session = scratch.prepare(&run.id)?;
         let hidden = hidden(&run.request, places);
@@ -327,6 +373,7 @@ impl ProxyRuntime<'_> {
         run.phases.execute = completion.executing;
         let ended = Ended { completion, room, hidden, ground: &ground, imported, identity };
         let result = self.conclude(run, session, ended)?;
+        drop(dirs);
         state.become_next(State::Completed);
         Ok(result)
     }

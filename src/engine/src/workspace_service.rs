@@ -9,10 +9,11 @@ use avfs_types::reference::Reference;
 use avfs_vault::VaultError;
 use avfs_vault::backend::{Life, VersionRecord};
 use avfs_vault::import::{ImportOptions, Imported, OnTrouble};
-use avfs_vault::layers::Stack;
+use avfs_vault::layers::{Made, Stack};
 use avfs_vault::page::DirRef;
 use avfs_vault::version::full_root_of;
 
+use crate::cache_care::CacheOwners;
 use crate::proxy::Site;
 use crate::run::Run;
 use crate::workspace_root::{Beneath, GroundError, Places};
@@ -74,6 +75,9 @@ impl WorkspaceService<'_> {
             return Ok(Ground::Copied { version, root });
         }
         let stack = site.vault.stack(&root, &site.layers, site.meter)?;
+        if stack.made == Made::Materialized {
+            CacheOwners::new(&site.cache_dir).register(&site.vault_id, site.vault.path());
+        }
         Ok(Ground::Stacked { stack, version, root })
     }
 
@@ -194,6 +198,9 @@ impl WorkspaceService<'_> {
 
 /// Brings the bound directory's present state onto the main fork.
 pub(super) fn import_dir(site: &Site<'_>, dir: &Path) -> avfs_vault::Result<Imported> {
+    if site.stat_cache.as_ref().is_some_and(|cache| !cache.exists()) {
+        CacheOwners::new(&site.cache_dir).register(&site.vault_id, site.vault.path());
+    }
     site.vault.import(dir, &ForkName::main(), "import before a run", &import_options(site))
 }
 

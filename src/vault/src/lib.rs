@@ -64,7 +64,9 @@ pub use object::file_content::{copy_content, read_content};
 pub use object::object_writer::Batch;
 pub use object::{chunk, codec, content, delta, diff, edit, expansion, ingest, links, page, pages, tree};
 pub use store::{Advance, Committed, Context, Transaction, Vault, When, key, require_version};
-pub use transfer::{capture, export, ignore, import, layers, materialize, own, set_ids, write_out};
+pub use transfer::{
+    account, capture, evict, export, ignore, import, layers, materialize, own, set_ids, write_out,
+};
 
 use care::witness;
 use object::reach;

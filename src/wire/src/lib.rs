@@ -11,7 +11,8 @@
 //! use avfs_types::reference::Reference;
 //! use avfs_wire::{Envelope, ErrorBody, SCHEMA_VERSION, VaultDelete};
 //!
-//! let result = VaultDelete { vault: "/home/user/project/.avfs/vault.db".to_owned() };
+//! let vault = "/home/user/project/.avfs/vault.db".to_owned();
+//! let result = VaultDelete { vault, cache_freed_bytes: 0 };
 //! let (schema_version, kind) = (SCHEMA_VERSION, "vault.delete");
 //! let envelope = Envelope { schema_version, kind, success: true, result: Some(&result), error: None };
 //! let json = serde_json::to_value(&envelope)?;
@@ -89,9 +90,9 @@ pub use runs::{
 pub use schema::{KINDS, Kind, document};
 pub use text::{PathText, tail};
 pub use upkeep::{
-    AuditExport, AuditList, AuditVerify, AuditVerifyHead, Compact, Completions, ConfigFile, ConfigSetting,
-    ConfigShow, ConfigValue, Fsck, FsckFinding, FsckHealed, Gc, Man, ManPage, Prune, PruneCheckpoint,
-    QuotaShow, SchemaResult, Stats,
+    AuditExport, AuditList, AuditVerify, AuditVerifyHead, Clean, Compact, Completions, ConfigFile,
+    ConfigSetting, ConfigShow, ConfigValue, Du, DuCache, DuPart, DuScratch, DuVault, Fsck, FsckFinding,
+    FsckHealed, Gc, Man, ManPage, Prune, PruneCheckpoint, QuotaShow, SchemaResult, Stats,
 };
 pub use work_item::{Inspection, InspectionHit, WorkItem, WorkItemOfBatch};
 

@@ -89,6 +89,8 @@ pub struct VaultTrust {
 pub struct VaultDelete {
     /// The path of the vault file that was deleted.
     pub vault: String,
+    /// Bytes of the cache that were freed with it.
+    pub cache_freed_bytes: u64,
 }
 
 /// A version was added to a fork, unless nothing changed.

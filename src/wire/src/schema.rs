@@ -93,6 +93,8 @@ pub const KINDS: &[Kind] = &[
     kind::<upkeep::Compact>("compact"),
     kind::<upkeep::Fsck>("fsck"),
     kind::<upkeep::Stats>("stats"),
+    kind::<upkeep::Du>("du"),
+    kind::<upkeep::Clean>("clean"),
     kind::<upkeep::QuotaShow>("quota.show"),
     kind::<upkeep::QuotaShow>("quota.set"),
     kind::<upkeep::ConfigShow>("config.show"),

@@ -173,6 +173,98 @@ pub struct Stats {
     pub free_bytes: u64,
 }
 
+/// The result of `avfs du`. Sizes are bytes on the disk.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Du {
+    /// The vault that the working directory uses; null without one.
+    pub vault: Option<DuVault>,
+    /// The cache directory, which all vaults of a user share.
+    pub cache: DuCache,
+    /// What runs have written and no vault has yet; in the cache directory too.
+    pub scratch: DuScratch,
+}
+
+/// A vault's part of `avfs du`.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DuVault {
+    /// The path of the vault file.
+    pub path: String,
+    /// Bytes of the vault file and of the files beside it that belong to it.
+    pub bytes: u64,
+}
+
+/// The cache's part of `avfs du`.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DuCache {
+    /// The path of the directory.
+    pub path: String,
+    /// Bytes of everything in it, scratches included.
+    pub bytes: u64,
+    /// The setting `cache.max`; null for no limit.
+    pub max_bytes: Option<u64>,
+    /// Versions as directories.
+    pub bases: DuPart,
+    /// Layers over them.
+    pub layers: DuPart,
+    /// The directories of the setting `cache.dirs`.
+    pub dirs: DuPart,
+    /// What imports know of the files they read.
+    pub stat_caches: DuPart,
+    /// What processes are building or removing, or left when they were killed.
+    pub unfinished: DuPart,
+}
+
+/// The scratches' part of `avfs du`.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DuScratch {
+    /// Of runs that are executed now.
+    pub running: DuPart,
+    /// Of runs whose changes `avfs recover` can keep.
+    pub recoverable: DuPart,
+    /// Those of them whose vault is gone.
+    pub orphaned: DuPart,
+    /// Of runs that were killed with their command.
+    pub dead: DuPart,
+}
+
+/// How many of something there are, and what they take.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DuPart {
+    /// How many there are.
+    pub count: u64,
+    /// Bytes on the disk.
+    pub bytes: u64,
+}
+
+/// The result of `avfs clean`. Counts what was removed.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Clean {
+    /// True if nothing was removed, but only counted.
+    pub dry_run: bool,
+    /// Bytes that were freed.
+    pub freed_bytes: u64,
+    /// Bytes that are left: in use, or changes that `avfs recover` can keep.
+    pub kept_bytes: u64,
+    /// Versions as directories.
+    pub bases: u64,
+    /// Layers over them.
+    pub layers: u64,
+    /// Directories of the setting `cache.dirs`.
+    pub dirs: u64,
+    /// What imports knew of the files they had read.
+    pub stat_caches: u64,
+    /// Scratches of runs that were killed; with `--orphans` also of runs whose vault is gone.
+    pub scratches: u64,
+    /// What other killed processes had not finished.
+    pub leftovers: u64,
+}
+
 /// The result of `avfs quota show` and `avfs quota set`. A limit is null if there is none.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -16,7 +16,7 @@ pub use lists::{batch, bisect, race, record, replay};
 use review::patch;
 pub use review::{apply, diff, discard, status, sync, unapply};
 pub use run::{approvals, cache, execute, policy, recover, runs};
-pub use upkeep::{audit, compact, fsck, gc, init, prune, quota, stats, vault};
+pub use upkeep::{audit, clean, compact, du, fsck, gc, init, prune, quota, stats, vault};
 
 use crate::cli::Verb;
 use crate::context::CommandContext;
@@ -71,6 +71,8 @@ pub fn run(ctx: &CommandContext, verb: Verb) -> Outcome {
         Verb::Compact(args) => compact::run(ctx, &args),
         Verb::Fsck(args) => fsck::run(ctx, &args),
         Verb::Stats(args) => stats::run(ctx, &args),
+        Verb::Du(args) => du::run(ctx, &args),
+        Verb::Clean(args) => clean::run(ctx, &args),
         Verb::Quota(args) => quota::run(ctx, &args),
         Verb::Config(args) => config::run(ctx, &args),
         Verb::Schema(args) => schema::run(ctx, &args),

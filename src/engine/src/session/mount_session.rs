@@ -434,6 +434,20 @@ impl MountSession {
         self.remove()
     }
 
+    /// Removes what the command of a dead run wrote; what is needed to journal the run stays.
+    pub(crate) fn strip(&self) -> Result<(), SessionError> {
+        for entry in std::fs::read_dir(&self.dir).map_err(SessionError::host("list", &self.dir))? {
+            let path = entry.map_err(SessionError::host("list", &self.dir))?.path();
+            let removed = match path.is_dir() && !path.is_symlink() {
+                _ if path.ends_with(RECORD) => Ok(()),
+                true => remove_tree(&path),
+                false => std::fs::remove_file(&path),
+            };
+            removed.map_err(SessionError::host("remove", &path))?;
+        }
+        Ok(())
+    }
+
     /// Leaves everything for a recovery.
     pub fn keep(mut self) -> Result<PathBuf, SessionError> {
         self.become_next(MountState::Kept)?;

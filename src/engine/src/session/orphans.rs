@@ -31,6 +31,16 @@ pub enum RunLife {
 }
 
 impl RunLife {
+    /// That of the run of a scratch; `None` if the scratch is being cleared away.
+    pub(crate) fn of(scratch: &Path) -> Option<Self> {
+        match FileLock::try_existing(scratch, Mode::Shared) {
+            Ok(Some(_)) if scratch.join(OUTCOME).exists() => Some(Self::Recoverable),
+            Ok(Some(_)) => Some(Self::Dead),
+            Ok(None) => Some(Self::Running),
+            Err(_) => None,
+        }
+    }
+
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -51,12 +61,7 @@ impl Unsettled {
             if record.vault_id != vault_id {
                 continue;
             }
-            let life = match FileLock::try_existing(&dir, Mode::Shared) {
-                Ok(Some(_)) if dir.join(OUTCOME).exists() => RunLife::Recoverable,
-                Ok(Some(_)) => RunLife::Dead,
-                Ok(None) => RunLife::Running,
-                Err(_) => continue,
-            };
+            let Some(life) = RunLife::of(&dir) else { continue };
             found.push(Self { record, stands: stood_at(&dir), life, dir });
         }
         found.sort_by(|a, b| a.record.run.cmp(&b.record.run));

@@ -126,6 +126,13 @@ use DirectoryMay::{Choose, Tighten};
 const SIZE: &str = "a size such as 512MiB, or none";
 const COUNT: &str = "a number, or none";
 
+/// The default of `cache.max`.
+const CACHE_BYTES_MAX: u64 = 10 << 30;
+/// The default of `import.warn_files`.
+const IMPORT_WARN_FILES: u64 = 100_000;
+/// The default of `import.warn_bytes`.
+const IMPORT_WARN_BYTES: u64 = 2 << 30;
+
 settings! {
     /// What is never versioned, in gitignore's syntax.
     capture_exclude "capture.exclude": Vec<Setting<String>> = Vec::new(),
@@ -133,6 +140,14 @@ settings! {
     /// Directories that persist between runs outside of the versions; `~/` is the user's home. Those of a directory's
     /// file lie in the workspace.
     cache_dirs "cache.dirs": Vec<Setting<String>> = Vec::new(), list(is_path, "a path without '..'"), Choose;
+    /// How large the cache may stay. It is shared by all workspaces of the user, so a directory has no say.
+    cache_max "cache.max": Setting<Limit> = Setting::default(Limit(Some(CACHE_BYTES_MAX))),
+        amount(SIZE), Tighten(|own, new| new == own);
+    /// From how many files, or bytes, on a first import is announced with what it costs.
+    import_warn_files "import.warn_files": Setting<Limit> = Setting::default(Limit(Some(IMPORT_WARN_FILES))),
+        amount(COUNT), Choose;
+    import_warn_bytes "import.warn_bytes": Setting<Limit> = Setting::default(Limit(Some(IMPORT_WARN_BYTES))),
+        amount(SIZE), Choose;
     run_timeout "run.timeout": Setting<ExecutionTimeout> = Setting::default(ExecutionTimeout::DEFAULT),
         one("a duration such as 300s, or none"), Tighten(is_shorter);
     /// Between the polite signal and the last one.
@@ -392,6 +407,9 @@ mod tests {
         let wider = [
             ("capture.exclude", "['x']"),
             ("cache.dirs", "['x']"),
+            ("cache.max", "'1KiB'"),
+            ("import.warn_files", "1"),
+            ("import.warn_bytes", "'1KiB'"),
             ("run.timeout", "'none'"),
             ("run.grace", "'1h'"),
             ("run.net", "'host'"),

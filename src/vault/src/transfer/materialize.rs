@@ -9,6 +9,7 @@
 //! CACHE/base/TREE    a base, as shelf.rs has it
 //! CACHE/layer/ID     a layer that lies over a base, see layers
 //! CACHE/stack/TREE   which base and which layers show a tree
+//! CACHE/account      how much was written since the cache was last measured, see account
 //! ```
 
 use std::fs::File;
@@ -24,8 +25,9 @@ use avfs_hostfs::{beneath, xattr};
 use avfs_types::ids::{BlobId, TreeId};
 use avfs_types::path::TreePath;
 
+use super::account::Account;
 use super::set_ids::SetIds;
-use super::shelf::{Item, Shelf, host, make_private};
+use super::shelf::{Item, Shelf, host, item_bytes, make_private};
 use super::write_out::{FreshPages, OverlayNames, WriteOut};
 use crate::backend::Guard;
 use crate::meter::Meter;
@@ -42,6 +44,7 @@ pub struct BaseCache {
     pub(crate) bases: Shelf,
     pub(crate) layers: Shelf,
     pub(crate) stacks: PathBuf,
+    pub(crate) account: Account,
     /// Tells one boot from another: what was not synced is not to be trusted after a power loss.
     pub(crate) boot_id: String,
 }
@@ -94,12 +97,24 @@ impl BaseCache {
             bases: Shelf { dir: cache_dir.join("base") },
             layers: Shelf { dir: cache_dir.join("layer") },
             stacks: cache_dir.join("stack"),
+            account: Account::new(cache_dir),
             boot_id: boot_id.to_owned(),
         }
     }
 
+    /// Counts what is written to the cache.
+    #[must_use]
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// How the seal of every base of this boot goes on after its tree.
+    pub(crate) fn boot_line(&self) -> String {
+        format!("boot {}\n", self.boot_id)
+    }
+
     fn seal_head(&self, tree: &TreeId) -> String {
-        format!("{SEAL_FORMAT}\ntree {tree}\nboot {}\n", self.boot_id)
+        format!("{SEAL_FORMAT}\ntree {tree}\n{}", self.boot_line())
     }
 
     fn seal_text(&self, root: &DirRef) -> String {
@@ -140,34 +155,10 @@ impl BaseCache {
     /// The bases that are whole, least recently used first.
     pub fn list(&self) -> Result<Vec<CachedBase>> {
         let item = |item: Item| CachedBase { tree: item.name, bytes: item.bytes, last_used: item.last_used };
-        let mut bases: Vec<CachedBase> = self.bases.items()?.into_iter().map(item).collect();
+        let whole = self.bases.items()?.into_iter().filter(|item| !item.sealed.is_empty());
+        let mut bases: Vec<CachedBase> = whole.map(item).collect();
         bases.sort_by_key(|base| base.last_used);
         Ok(bases)
-    }
-
-    /// Removes what is left of dead builders, layers that are of no use any more, and bases and layers nobody
-    /// uses until the rest is within `bytes_max`. Tells how many bytes of bases and layers went.
-    pub fn evict(&self, bytes_max: u64) -> Result<u64> {
-        self.bases.sweep()?;
-        self.layers.sweep()?;
-        let mut freed = self.drop_useless_layers()?;
-        let mut items: Vec<(&Shelf, Item)> = Vec::new();
-        for shelf in [&self.bases, &self.layers] {
-            items.extend(shelf.items()?.into_iter().map(|item| (shelf, item)));
-        }
-        items.sort_by_key(|(_, item)| item.last_used);
-        let mut total: u64 = items.iter().map(|(_, item)| item.bytes).sum();
-        for (shelf, item) in items {
-            if total <= bytes_max {
-                break;
-            }
-            if shelf.evict(&item.name)? {
-                total -= item.bytes;
-                freed += item.bytes;
-            }
-        }
-        // What lay over a base that has gone shows nothing any more.
-        Ok(freed + self.drop_useless_layers()?)
     }
 }
 
@@ -219,7 +210,11 @@ impl Vault {
             return Err(error);
         }
         // If the name is taken somebody else was faster; theirs is as good.
-        cache.bases.publish(draft, &root.tree.to_hex())
+        let published = cache.bases.publish(draft, &root.tree.to_hex())?;
+        if published.is_some() {
+            cache.account.add(item_bytes(root.totals.entries, root.totals.bytes));
+        }
+        Ok(published)
     }
 
     fn fill_base(&self, root: &DirRef, cache: &BaseCache, at: &Path, meter: &Meter) -> Result<()> {
@@ -236,6 +231,8 @@ impl Vault {
         };
         let unfinished = out.write(root, fd.as_fd(), &|_, _| true)?.unfinished;
         out.finish(fd.as_fd(), &unfinished)?;
+        let vault = at.join("vault");
+        std::fs::write(&vault, self.id()?).map_err(host("write", &vault))?;
         let sealed = at.join("sealed");
         std::fs::write(&sealed, cache.seal_text(root)).map_err(host("write", &sealed))
     }

@@ -1,6 +1,8 @@
 //! Between the vault and directories of the host: import, capture, export, materialize.
 
+pub mod account;
 pub mod capture;
+pub mod evict;
 pub mod export;
 pub mod ignore;
 pub mod import;

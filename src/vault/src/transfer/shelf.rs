@@ -5,6 +5,7 @@
 //! SHELF/NAME/root/     the directory
 //! SHELF/NAME/sealed    written last: what it is, and since which boot
 //! SHELF/NAME/lease     locked by users; its time is that of the last use
+//! SHELF/NAME/vault     of a base: the id of the vault it was built from
 //! SHELF/.new-X         being built, and locked by its builder
 //! SHELF/.old-X         on its way out
 //! ```
@@ -23,6 +24,9 @@ use crate::{Result, VaultError};
 
 /// What an entry takes on the disk beside its bytes, for the cache's account.
 pub(crate) const ENTRY_BYTES: u64 = 4096;
+/// What an item takes beside its entries: its directory and its root, the seal, the lease, the name of its vault or
+/// its stack.
+pub(crate) const ITEM_BYTES: u64 = 5 * ENTRY_BYTES;
 
 /// How long to wait for others who move something out of the way, each for a rename's time.
 const TURN_PATIENCE: Duration = Duration::from_secs(60);
@@ -44,6 +48,8 @@ pub(crate) struct Item {
     pub(crate) name: String,
     pub(crate) bytes: u64,
     pub(crate) last_used: SystemTime,
+    /// The text of its seal; empty without one.
+    pub(crate) sealed: String,
 }
 
 impl Shelf {
@@ -118,18 +124,18 @@ impl Shelf {
         }
     }
 
-    /// What is whole, in no order.
+    /// Everything that has a name, in no order.
     pub(crate) fn items(&self) -> Result<Vec<Item>> {
         let mut items = Vec::new();
         for (name, path) in self.entries()?.into_iter().filter(|(name, _)| !name.starts_with('.')) {
-            let Ok(sealed) = std::fs::read_to_string(path.join("sealed")) else { continue };
+            let sealed = std::fs::read_to_string(path.join("sealed")).unwrap_or_default();
             let number = |key: &str| -> u64 {
                 let line = sealed.lines().find_map(|line| line.strip_prefix(key));
                 line.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
             };
-            let bytes = number("bytes ") + number("entries ") * ENTRY_BYTES;
+            let bytes = item_bytes(number("entries "), number("bytes "));
             let used = std::fs::metadata(path.join("lease")).and_then(|meta| meta.modified());
-            items.push(Item { name, bytes, last_used: used.unwrap_or(SystemTime::UNIX_EPOCH) });
+            items.push(Item { name, bytes, last_used: used.unwrap_or(SystemTime::UNIX_EPOCH), sealed });
         }
         Ok(items)
     }
@@ -145,10 +151,21 @@ impl Shelf {
         Ok(named.collect())
     }
 
+    /// What builders and evictions have not finished, whether or not they are alive.
+    pub(crate) fn unfinished(&self) -> Result<Vec<PathBuf>> {
+        let unfinished = self.entries()?.into_iter().filter(|(name, _)| name.starts_with('.'));
+        Ok(unfinished.map(|(_, path)| path).collect())
+    }
+
     /// Removes what is left of dead builders.
     pub(crate) fn sweep(&self) -> Result<()> {
-        let left = self.entries()?.into_iter().filter(|(name, _)| name.starts_with('.'));
-        left.map(|(_, path)| path).try_for_each(|path| remove_unleased(&path))
+        self.unfinished()?.iter().try_for_each(|path| remove_unleased(path))
+    }
+
+    /// True if somebody has a lease on it.
+    pub(crate) fn is_in_use(&self, name: &str) -> bool {
+        let lease = self.place(name).join("lease");
+        lease.exists() && !matches!(FileLock::try_acquire(&lease, Mode::Exclusive), Ok(Some(_)))
     }
 
     /// Looking at something and moving it away are one step for all who do both: another one that somebody
@@ -177,6 +194,11 @@ impl Shelf {
         }
         Ok(true)
     }
+}
+
+/// What something takes on the disk, for the cache's account.
+pub(crate) fn item_bytes(entries: u64, bytes: u64) -> u64 {
+    bytes.saturating_add(entries.saturating_mul(ENTRY_BYTES)).saturating_add(ITEM_BYTES)
 }
 
 pub(crate) fn make_private(path: &Path) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use avfs_engine::{CacheOwners, is_disk_full};
 use avfs_types::Size;
 use avfs_types::reference::Reference;
 use avfs_vault::materialize::{Built, Trust};
@@ -30,14 +31,15 @@ pub struct MaterializeArgs {
     /// Compare every file with the version, and build the base again if one differs
     #[arg(long)]
     check: bool,
-    /// How large the cache may stay
-    #[arg(long, value_name = "SIZE", default_value = "10GiB")]
-    cache_max: Size,
+    /// How large the cache may stay [default: the setting cache.max]
+    #[arg(long, value_name = "SIZE")]
+    cache_max: Option<Size>,
 }
 
 pub fn run(ctx: &CommandContext, args: &MaterializeArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let cache = ctx.base_cache()?;
+    let keeper = ctx.cache_keeper()?;
+    let cache = &keeper.layers;
     let (id, root) = {
         let view = View::open(&vault, &args.reference)?;
         (view.version.id, view.root)
@@ -45,10 +47,19 @@ pub fn run(ctx: &CommandContext, args: &MaterializeArgs) -> Outcome {
     let trust = if args.check { Trust::Nothing } else { Trust::Seal };
     let base = {
         let progress = Progress::interruptible("materializing")?;
-        vault.materialize(&root, &cache, trust, &progress.meter)?
+        let materialize = || vault.materialize(&root, cache, trust, &progress.meter);
+        match materialize() {
+            Err(error) if is_disk_full(&error) && keeper.make_room()? > 0 => materialize()?,
+            other => other?,
+        }
     };
+    CacheOwners::new(&keeper.dir).register(&vault.id()?, vault.path());
     // The base that was just asked for is leased, so it stays even if it alone exceeds the limit.
-    let evicted_bytes = cache.evict(args.cache_max.0)?;
+    let evicted = match args.cache_max.map(|max| max.0).or(keeper.bytes_max) {
+        Some(bytes_max) => keeper.evict_to(bytes_max)?,
+        None => None,
+    };
+    let evicted_bytes = evicted.map_or(0, |swept| swept.freed_bytes);
     let built = match base.built {
         Built::Reused => "reused",
         Built::New => "new",

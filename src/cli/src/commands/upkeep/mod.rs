@@ -1,7 +1,9 @@
 //! The vault itself: made, checked, kept small.
 
 pub mod audit;
+pub mod clean;
 pub mod compact;
+pub mod du;
 pub mod fsck;
 pub mod gc;
 pub mod init;

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 
 use avfs_engine::{LocateError, TrustOrigin, TrustedVaults, bound_dir};
 use avfs_types::clock::{Timestamp, time_text};
-use avfs_types::diagnose::shell_word;
+use avfs_types::diagnose::{shell_word, with_causes};
 use avfs_types::{VAULT_DIR, VAULT_FILE, show_bytes_size};
 use avfs_vault::backend::BackendError;
 use avfs_vault::backend::sqlite::{COMPANIONS, FORMAT, OpenOptions, sibling};
@@ -21,6 +21,8 @@ use crate::error::EdgeError;
 use crate::ui::{Failure, Outcome, Tone};
 use crate::view::local_time;
 
+/// From here on it is worth telling people what was freed.
+const FREED_TOLD_BYTES: u64 = 1 << 20;
 /// How long a delete waits for others to leave the vault.
 const DELETE_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -73,7 +75,8 @@ struct TrustArgs {
 
 /// Delete a vault with every version in it
 ///
-/// The files of the directory it is bound to stay. A vault that somebody writes to is not deleted; who reads it
+/// The files of the directory it is bound to stay. What the vault has in the cache goes too, with the scratches of its
+/// runs that were never captured. A vault that somebody writes to is not deleted; who reads it
 /// goes on with what is open. A symbolic link that leads to it goes too if it is what is named.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -217,14 +220,39 @@ fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
     if !args.yes {
         return Err(EdgeError::NotConfirmed { vault: path }.into());
     }
+    let id = vault.id()?;
     vault.delete(DELETE_PATIENCE)?;
     if named.is_symlink() {
         std::fs::remove_file(&named).map_err(EdgeError::host("remove", &named))?;
     }
     remove_home(&named);
     remove_home(&path);
-    let result = VaultDelete { vault: path.to_string_lossy().into_owned() };
-    ctx.ui.answer(&result, |out| out.line(format_args!("deleted the vault {}", path.display())))
+    let cache_freed_bytes = free_cache(ctx, &id, &path);
+    let result = VaultDelete { vault: path.to_string_lossy().into_owned(), cache_freed_bytes };
+    ctx.ui.answer(&result, |out| {
+        out.line(format_args!("deleted the vault {}", path.display()))?;
+        match cache_freed_bytes {
+            FREED_TOLD_BYTES.. => {
+                out.line(format_args!("freed {} of the cache", show_bytes_size(cache_freed_bytes)))
+            }
+            _ => Ok(()),
+        }
+    })
+}
+
+/// Removes what the vault left in the cache. The vault is gone by now: what fails is removed by a later sweep.
+fn free_cache(ctx: &CommandContext, id: &str, path: &Path) -> u64 {
+    // Without a home there is no cache.
+    let Ok(keeper) = ctx.cache_keeper() else { return 0 };
+    match keeper.forget_vault(id, path) {
+        Ok(swept) => swept.freed_bytes,
+        Err(error) => {
+            let error = with_causes(&error);
+            ctx.ui
+                .note(format_args!("note: the part of the cache that was its own is removed later: {error}"));
+            0
+        }
+    }
 }
 
 /// What avfs cannot read it does not delete: it may be anything. Whoever knows better has the command.

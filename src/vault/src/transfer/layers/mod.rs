@@ -23,7 +23,7 @@ use avfs_hostfs::{beneath, random};
 use avfs_types::ids::TreeId;
 
 use super::materialize::{BaseCache, Built, Trust};
-use super::shelf::{Draft, ENTRY_BYTES, host, make_private};
+use super::shelf::{Draft, ENTRY_BYTES, host, item_bytes, make_private};
 use super::write_out::FreshPages;
 use crate::meter::Meter;
 use crate::page::{DirRef, Totals};
@@ -215,6 +215,7 @@ impl BaseCache {
             let taken = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
             return Err(host("move to", &self.layers.place(&name))(taken));
         };
+        self.account.add(item_bytes(entries, bytes));
         make_private(&self.stacks)?;
         let place = self.stack_place(&record.tree);
         avfs_types::pause::point("stack");

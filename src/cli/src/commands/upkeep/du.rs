@@ -1,0 +1,108 @@
+//! `avfs du`
+
+use std::path::Path;
+
+use clap::Args;
+
+use avfs_engine::{CacheUsage, LocateError, Part};
+use avfs_types::show_bytes_size;
+use avfs_vault::backend::sqlite::{COMPANIONS, sibling};
+use avfs_wire::{Du, DuCache, DuPart, DuScratch, DuVault};
+
+use crate::context::CommandContext;
+use crate::ui::{Failure, Out, Outcome};
+
+/// Show the disk use of the vault, the cache and the scratches
+///
+/// The cache is shared by all vaults of a user. It is kept within cache.max without your doing: what is least recently
+/// used goes first, after a run. Whatever is in it except scratches is made again when it is needed; avfs clean
+/// empties it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs du
+  avfs du --json")]
+pub struct DuArgs {}
+
+pub fn run(ctx: &CommandContext, _: &DuArgs) -> Outcome {
+    let vault = match ctx.around.locate(ctx.vault_option.as_deref()) {
+        Ok(located) => Some(of_vault(&located.path)),
+        Err(LocateError::NoneNear { .. }) => None,
+        Err(other) => return Err(other.into()),
+    };
+    let keeper = ctx.cache_keeper()?;
+    let usage = keeper.usage()?;
+    let part = |part: Part| DuPart { count: part.count, bytes: part.bytes };
+    let CacheUsage {
+        bases,
+        layers,
+        dirs,
+        stat_caches,
+        unfinished,
+        running,
+        recoverable,
+        orphaned,
+        dead,
+        total_bytes,
+    } = usage;
+    let result = Du {
+        vault,
+        cache: DuCache {
+            path: keeper.dir.to_string_lossy().into_owned(),
+            bytes: total_bytes,
+            max_bytes: keeper.bytes_max,
+            bases: part(bases),
+            layers: part(layers),
+            dirs: part(dirs),
+            stat_caches: part(stat_caches),
+            unfinished: part(unfinished),
+        },
+        scratch: DuScratch {
+            running: part(running),
+            recoverable: part(recoverable),
+            orphaned: part(orphaned),
+            dead: part(dead),
+        },
+    };
+    ctx.ui.answer(&result, |out| show(out, &result, &ctx.vault_words()))
+}
+
+fn of_vault(path: &Path) -> DuVault {
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
+    let beside: u64 = COMPANIONS.iter().map(|suffix| size(&sibling(path, suffix))).sum();
+    DuVault { path: path.to_string_lossy().into_owned(), bytes: size(path).saturating_add(beside) }
+}
+
+fn show(out: &mut Out, du: &Du, vault_words: &str) -> Result<(), Failure> {
+    let size = |bytes: u64| show_bytes_size(bytes).to_string();
+    if let Some(DuVault { path, bytes }) = &du.vault {
+        out.line(format_args!("{:>10}  vault {path}", size(*bytes)))?;
+    }
+    let DuCache { path, bytes, max_bytes, bases, layers, dirs, stat_caches, unfinished } = &du.cache;
+    let of = max_bytes.map_or_else(|| "no limit".to_owned(), |max| format!("of {} at most", size(max)));
+    out.line(format_args!("{:>10}  cache {path} ({of})", size(*bytes)))?;
+    let DuScratch { running, recoverable, orphaned, dead } = &du.scratch;
+    let parts = [
+        ("versions as directories", bases),
+        ("layers over them", layers),
+        ("directories of cache.dirs", dirs),
+        ("stat caches of imports", stat_caches),
+        ("unfinished or left behind", unfinished),
+        ("scratches of runs under way", running),
+        ("scratches to recover", recoverable),
+        ("scratches of killed runs", dead),
+    ];
+    for (name, DuPart { count, bytes }) in parts.into_iter().filter(|(_, part)| part.count > 0) {
+        out.line(format_args!("{:>10}    {count:>6} {name}", size(*bytes)))?;
+    }
+    if recoverable.count > orphaned.count {
+        out.line(format_args!("what runs left is kept with: avfs{vault_words} recover --list"))?;
+    }
+    if orphaned.count > 0 {
+        out.line(format_args!(
+            "the vault of {} of them is gone; give them up with: avfs clean --orphans",
+            orphaned.count
+        ))?;
+    }
+    Ok(())
+}

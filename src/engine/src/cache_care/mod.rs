@@ -1,0 +1,472 @@
+//! Keeps the cache directory within its limit, without anybody's care and without walking it for each run.
+//!
+//! Whatever is put into the cache is added to an account (`avfs_vault::account`). After a run has been answered, and
+//! only if the account says that the limit may be exceeded, or nobody has looked for an hour, the cache is measured:
+//! leftovers of dead processes go, then what vaults left whose files are gone, then what is least recently used.
+//!
+//! Never removed: what somebody has a lease on, and a scratch that `avfs recover` can finish.
+
+mod dirs;
+mod measure;
+mod owners;
+mod scratches;
+mod usage;
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use avfs_hostfs::lock::{FileLock, Mode};
+use avfs_hostfs::make;
+use avfs_hostfs::remove::remove_tree;
+use avfs_types::clock::Timestamp;
+use avfs_types::diagnose::Diagnose;
+use avfs_vault::VaultError;
+use avfs_vault::evict::{CacheItem, CacheItemKind};
+use avfs_vault::gc::Trial;
+use avfs_vault::materialize::BaseCache;
+
+use crate::mount_session::{ScratchDir, SessionError};
+
+pub(crate) use dirs::{RUN_BYTES as DIRS_RUN_BYTES, lease_all as lease_dirs};
+pub use owners::CacheOwners;
+pub use usage::{CacheUsage, Part};
+
+/// How long a cache that nothing is written to goes without a look at leftovers.
+const LOOK_EVERY: Duration = Duration::from_secs(60 * 60);
+/// Below the limit by this part of it after an eviction, so that not each run has one.
+const SLACK_PART: u64 = 8;
+
+/// Why the cache could not be looked after.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheCareError {
+    #[error("cannot {operation} {}", path.display())]
+    Host {
+        operation: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+impl CacheCareError {
+    fn host(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Host { operation, path, source }
+    }
+}
+
+impl Diagnose for CacheCareError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Host { .. } => "host.io",
+            Self::Vault(error) => error.code(),
+            Self::Session(error) => error.code(),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Host { .. } => None,
+            Self::Vault(error) => error.hint(),
+            Self::Session(error) => error.hint(),
+        }
+    }
+}
+
+type Result<T> = std::result::Result<T, CacheCareError>;
+
+/// What was removed, or would be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    pub bases: u64,
+    pub layers: u64,
+    /// Directories of `cache.dirs`.
+    pub dirs: u64,
+    pub stat_caches: u64,
+    pub scratches: u64,
+    /// What dead processes had not finished.
+    pub leftovers: u64,
+    pub freed_bytes: u64,
+    /// What is left: in use, or within the limit.
+    pub kept_bytes: u64,
+}
+
+impl Swept {
+    fn add(&mut self, what: Kind, bytes: u64) {
+        let count = match what {
+            Kind::Item(CacheItemKind::Base) => &mut self.bases,
+            Kind::Item(CacheItemKind::Layer) => &mut self.layers,
+            Kind::Dir => &mut self.dirs,
+            Kind::StatCache => &mut self.stat_caches,
+        };
+        *count += 1;
+        self.freed_bytes = self.freed_bytes.saturating_add(bytes);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Item(CacheItemKind),
+    Dir,
+    StatCache,
+}
+
+/// Something that can go if nobody uses it.
+enum Candidate {
+    Item(CacheItem),
+    Dir(dirs::CacheDir),
+    StatCache { path: PathBuf, bytes: u64, last_used: SystemTime },
+}
+
+impl Candidate {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Item(item) => Kind::Item(item.kind),
+            Self::Dir(_) => Kind::Dir,
+            Self::StatCache { .. } => Kind::StatCache,
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Item(item) => item.bytes,
+            Self::Dir(dir) => dir.bytes,
+            Self::StatCache { bytes, .. } => *bytes,
+        }
+    }
+
+    /// What costs least to make again goes first: bases, layers and directories by their last use. Without its stat
+    /// cache an import reads every file, for a few bytes that are gained.
+    fn order(&self) -> (bool, SystemTime) {
+        match self {
+            Self::Item(item) => (false, item.last_used),
+            Self::Dir(dir) => (false, dir.last_used),
+            Self::StatCache { last_used, .. } => (true, *last_used),
+        }
+    }
+
+    /// True for what was made before the machine was last started: nobody trusts it.
+    fn is_useless(&self) -> bool {
+        matches!(self, Self::Item(item) if !item.is_usable)
+    }
+
+    fn is_of(&self, vaults: &[String]) -> bool {
+        match self {
+            Self::Item(item) => item.vault.as_ref().is_some_and(|vault| vaults.contains(vault)),
+            Self::Dir(dir) => vaults.contains(&dir.vault),
+            Self::StatCache { path, .. } => {
+                let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                name.split_once('-').is_some_and(|(vault, _)| vaults.iter().any(|gone| gone == vault))
+            }
+        }
+    }
+}
+
+/// How much may stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bound {
+    /// Nothing is evicted as long as there is no more than this.
+    max: u64,
+    /// What an eviction leaves at most.
+    target: u64,
+}
+
+/// Which scratches a clean takes beside those of which nothing is left to keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orphans {
+    /// A scratch whose changes were never captured stays, also if its vault is gone: it may come back.
+    Kept,
+    /// Changes of runs whose vault is gone are given up.
+    Discarded,
+}
+
+/// Looks after one cache directory.
+#[derive(Clone, Debug)]
+pub struct CacheKeeper {
+    pub dir: PathBuf,
+    pub layers: BaseCache,
+    /// `cache.max`.
+    pub bytes_max: Option<u64>,
+    /// The vault that is in use, and where it is.
+    pub vault: Option<(String, Option<PathBuf>)>,
+}
+
+impl CacheKeeper {
+    /// Brings the cache within its limit if it may be beyond it, or if nobody has looked for a while. Costs one look at
+    /// a file's time where nothing was written to the cache.
+    pub fn after_run(&self, now: Timestamp) -> Result<Option<Swept>> {
+        let account = self.layers.account();
+        if account.take_disk_full() {
+            let freed_bytes = self.make_room()?;
+            return Ok(Some(Swept { freed_bytes, ..Swept::default() }));
+        }
+        let is_stale = account.measured_at().is_none_or(|at| {
+            let now = SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(now.0).unwrap_or(0));
+            // A clock that was set back must not keep everybody from looking.
+            now.duration_since(at).unwrap_or(LOOK_EVERY) >= LOOK_EVERY
+        });
+        let may_exceed = || account.wrote() && self.bytes_max.is_some_and(|max| account.may_exceed(max));
+        if !is_stale && !may_exceed() {
+            return Ok(None);
+        }
+        self.hold_within(self.bytes_max.map(|max| Bound { max, target: max - max / SLACK_PART }))
+    }
+
+    /// Brings the cache within `bytes_max`, if nobody else is doing so.
+    pub fn evict_to(&self, bytes_max: u64) -> Result<Option<Swept>> {
+        self.hold_within(Some(Bound { max: bytes_max, target: bytes_max }))
+    }
+
+    /// Removes whatever can be made again and nobody uses, because the disk is full. Bases and layers first: what is
+    /// in the directories of `cache.dirs` costs more. Tells how many bytes went.
+    pub fn make_room(&self) -> Result<u64> {
+        let swept = self.sweep_leftovers(Trial::Real)?;
+        let mut freed = swept.freed_bytes.saturating_add(self.layers.evict(0)?);
+        if freed == 0 {
+            let rest = self.evict_all(Trial::Real)?;
+            freed = rest.freed_bytes;
+        }
+        Ok(freed)
+    }
+
+    /// Removes everything that can be made again and nobody uses.
+    pub fn clean(&self, trial: Trial, orphans: Orphans) -> Result<Swept> {
+        let mut swept = self.sweep_leftovers(trial)?;
+        if orphans == Orphans::Discarded {
+            let (count, bytes) = scratches::discard_orphans(&self.scratch(), trial)?;
+            swept.scratches += count;
+            swept.freed_bytes += bytes;
+        }
+        let rest = self.evict_all(trial)?;
+        let Swept { bases, layers, dirs, stat_caches, freed_bytes, kept_bytes, .. } = rest;
+        let freed_bytes = swept.freed_bytes.saturating_add(freed_bytes);
+        Ok(Swept { bases, layers, dirs, stat_caches, freed_bytes, kept_bytes, ..swept })
+    }
+
+    /// Removes what a vault that was deleted left, scratches of its runs included. `path` is where it was.
+    pub fn forget_vault(&self, id: &str, path: &Path) -> Result<Swept> {
+        let mut swept = Swept::default();
+        let (count, bytes) = scratches::discard_of(&self.scratch(), id, path)?;
+        swept.scratches = count;
+        swept.freed_bytes = bytes;
+        self.evict_of(&[id.to_owned()], &mut swept)?;
+        Ok(swept)
+    }
+
+    fn scratch(&self) -> ScratchDir {
+        ScratchDir::new(&self.dir)
+    }
+
+    fn owners(&self) -> CacheOwners {
+        CacheOwners::new(&self.dir)
+    }
+
+    fn hold_within(&self, bound: Option<Bound>) -> Result<Option<Swept>> {
+        make::private_dirs(&self.dir).map_err(CacheCareError::host("create", &self.dir))?;
+        let turn = self.dir.join("sweep.lock");
+        let Some(_turn) = FileLock::try_acquire(&turn, Mode::Exclusive)
+            .map_err(|error| CacheCareError::host("lock", &turn)(std::io::Error::other(error)))?
+        else {
+            return Ok(None);
+        };
+        avfs_types::pause::point("sweep-cache");
+        let account = self.layers.account();
+        let begun = account.begin();
+        if let Some((id, path)) = &self.vault {
+            self.owners().update(id, path.as_deref());
+        }
+        let mut swept = self.sweep_leftovers(Trial::Real)?;
+        let gone = self.owners().gone().map_err(CacheCareError::host("list", &self.dir.join("vault")))?;
+        if !gone.is_empty() {
+            self.evict_of(&gone, &mut swept)?;
+        }
+        swept.freed_bytes = swept.freed_bytes.saturating_add(self.layers.sweep()?);
+        let mut candidates = Vec::new();
+        for candidate in self.candidates()? {
+            match candidate.is_useless() && self.remove(&candidate)? {
+                true => swept.add(candidate.kind(), candidate.bytes()),
+                false => candidates.push(candidate),
+            }
+        }
+        let mut total: u64 = candidates.iter().map(Candidate::bytes).sum();
+        total = total.saturating_add(scratches::kept_bytes(&self.scratch())?);
+        if let Some(bound) = bound.filter(|bound| total > bound.max) {
+            candidates.sort_by_key(Candidate::order);
+            for candidate in candidates {
+                if total <= bound.target {
+                    break;
+                }
+                if self.remove(&candidate)? {
+                    total = total.saturating_sub(candidate.bytes());
+                    swept.add(candidate.kind(), candidate.bytes());
+                }
+            }
+            // What lay over a base that has gone shows nothing any more.
+            let freed = self.layers.sweep()?;
+            total = total.saturating_sub(freed);
+            swept.freed_bytes = swept.freed_bytes.saturating_add(freed);
+        }
+        swept.kept_bytes = total;
+        account
+            .settle(begun, total, bound.map_or(u64::MAX, |bound| bound.max))
+            .map_err(CacheCareError::host("write the account in", &self.dir))?;
+        Ok(Some(swept))
+    }
+
+    /// What dead processes left: half-built and half-removed directories, and scratches of which nothing is promised.
+    fn sweep_leftovers(&self, trial: Trial) -> Result<Swept> {
+        let mut swept = Swept::default();
+        let unfinished = || -> Result<Vec<PathBuf>> {
+            let mut found = self.layers.unfinished()?;
+            found.extend(
+                dirs::unfinished(&self.dir).map_err(CacheCareError::host("list", &self.dir.join("dirs")))?,
+            );
+            found.extend(abandoned(&self.dir).map_err(CacheCareError::host("list", &self.dir))?);
+            Ok(found)
+        };
+        let before = unfinished()?;
+        if trial == Trial::DryRun {
+            swept.leftovers = before.len() as u64;
+            swept.freed_bytes = before.iter().map(|path| measure::disk_bytes(path)).sum();
+        } else if !before.is_empty() {
+            let bytes: Vec<u64> = before.iter().map(|path| measure::disk_bytes(path)).collect();
+            self.layers.sweep()?;
+            let ours = before.iter().filter(|path| path.exists() && !self.is_on_shelf(path));
+            for path in ours {
+                remove_tree(path).map_err(CacheCareError::host("remove", path))?;
+            }
+            for (_, bytes) in before.iter().zip(bytes).filter(|(path, _)| !path.exists()) {
+                swept.leftovers += 1;
+                swept.freed_bytes = swept.freed_bytes.saturating_add(bytes);
+            }
+        }
+        let (count, bytes) = scratches::sweep(&self.scratch(), trial)?;
+        swept.scratches = count;
+        swept.freed_bytes = swept.freed_bytes.saturating_add(bytes);
+        Ok(swept)
+    }
+
+    /// True for what is locked by its builder: it stays where that one lives.
+    fn is_on_shelf(&self, path: &Path) -> bool {
+        ["base", "layer"].iter().any(|shelf| path.starts_with(self.dir.join(shelf)))
+    }
+
+    fn candidates(&self) -> Result<Vec<Candidate>> {
+        let mut found: Vec<Candidate> = self.layers.items()?.into_iter().map(Candidate::Item).collect();
+        let place = self.dir.join("dirs");
+        let listed = dirs::list(&self.dir).map_err(CacheCareError::host("list", &place))?;
+        found.extend(listed.into_iter().map(Candidate::Dir));
+        let place = self.dir.join("stat");
+        let listed = stat_caches(&place).map_err(CacheCareError::host("list", &place))?;
+        found.extend(listed);
+        Ok(found)
+    }
+
+    fn evict_of(&self, vaults: &[String], swept: &mut Swept) -> Result<()> {
+        for candidate in self.candidates()?.into_iter().filter(|candidate| candidate.is_of(vaults)) {
+            if self.remove(&candidate)? {
+                swept.add(candidate.kind(), candidate.bytes());
+            }
+        }
+        swept.freed_bytes = swept.freed_bytes.saturating_add(self.layers.sweep()?);
+        for id in vaults {
+            self.owners()
+                .forget(id)
+                .map_err(CacheCareError::host("remove", &self.dir.join("vault").join(id)))?;
+        }
+        Ok(())
+    }
+
+    fn evict_all(&self, trial: Trial) -> Result<Swept> {
+        let begun = self.layers.account().begin();
+        let mut swept = Swept::default();
+        for candidate in self.candidates()? {
+            let goes = match trial {
+                Trial::DryRun => !self.is_in_use(&candidate),
+                Trial::Real => self.remove(&candidate)?,
+            };
+            match goes {
+                true => swept.add(candidate.kind(), candidate.bytes()),
+                false => swept.kept_bytes = swept.kept_bytes.saturating_add(candidate.bytes()),
+            }
+        }
+        let kept = scratches::kept_bytes(&self.scratch())?;
+        swept.kept_bytes = swept.kept_bytes.saturating_add(kept);
+        if trial == Trial::Real {
+            self.layers.sweep()?;
+            self.layers
+                .account()
+                .settle(begun, swept.kept_bytes, self.bytes_max.unwrap_or(u64::MAX))
+                .map_err(CacheCareError::host("write the account in", &self.dir))?;
+        }
+        Ok(swept)
+    }
+
+    fn is_in_use(&self, candidate: &Candidate) -> bool {
+        match candidate {
+            Candidate::Item(item) => self.layers.is_in_use(item),
+            Candidate::Dir(dir) => dirs::is_in_use(dir),
+            Candidate::StatCache { .. } => false,
+        }
+    }
+
+    fn remove(&self, candidate: &Candidate) -> Result<bool> {
+        match candidate {
+            Candidate::Item(item) => Ok(self.layers.remove(item)?),
+            Candidate::Dir(dir) => {
+                dirs::evict(&self.dir, dir).map_err(CacheCareError::host("remove", &dir.path))
+            }
+            Candidate::StatCache { path, .. } => match std::fs::remove_file(path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    Err(CacheCareError::host("remove", path)(error))
+                }
+                Ok(()) | Err(_) => Ok(true),
+            },
+        }
+    }
+}
+
+/// Directories of checks of the host, and stat caches that were never finished, whose process is gone.
+fn abandoned(cache_dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let is_dead = |process: &str| {
+        process.parse::<u32>().is_ok_and(|process| !Path::new("/proc").join(process.to_string()).exists())
+    };
+    let mut found = Vec::new();
+    for (dir, mark) in [(cache_dir.to_owned(), "doctor-"), (cache_dir.join("stat"), ".new-")] {
+        let listing = match std::fs::read_dir(&dir) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        for entry in listing.flatten() {
+            let name = entry.file_name();
+            let process = name.to_str().and_then(|name| name.rsplit_once(mark)).map(|(_, process)| process);
+            if process.is_some_and(is_dead) {
+                found.push(entry.path());
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn stat_caches(dir: &Path) -> std::io::Result<Vec<Candidate>> {
+    let listing = match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut found = Vec::new();
+    for entry in listing.flatten() {
+        // One that is being replaced in this moment, or removed.
+        let Ok(meta) = entry.metadata() else { continue };
+        let last_used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        let bytes = measure::disk_bytes(&entry.path());
+        if !entry.file_name().to_string_lossy().contains(".new-") {
+            found.push(Candidate::StatCache { path: entry.path(), bytes, last_used });
+        }
+    }
+    Ok(found)
+}

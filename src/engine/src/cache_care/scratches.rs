@@ -1,0 +1,96 @@
+//! Scratches of runs that are dead. Those that run are bounded by `--disk` and go with their run.
+
+use std::path::Path;
+
+use avfs_vault::gc::Trial;
+
+use super::Result;
+use super::measure::disk_bytes;
+use crate::mount_session::{MountSession, ScratchDir};
+use crate::orphans::RunLife;
+use crate::session_record::SessionRecord;
+
+/// Removes what nobody can finish: of a run that was killed with its command, whatever the command wrote. That it was
+/// killed is journaled by the next run of its vault, so its record stays as long as there is that vault. Tells how many
+/// there were, and how many bytes.
+pub(super) fn sweep(scratch: &ScratchDir, trial: Trial) -> Result<(u64, u64)> {
+    let (mut count, mut freed) = (0, 0_u64);
+    for (name, session) in scratch.dead()? {
+        if session.read_outcome()?.is_some() {
+            continue;
+        }
+        let before = disk_bytes(session.dir());
+        let dir = session.dir().to_owned();
+        let is_expected = SessionRecord::read(&session, &name).is_ok_and(|record| !is_orphan(&record));
+        if is_expected && !session.has_more_than_record() {
+            continue;
+        }
+        if trial == Trial::Real {
+            match is_expected {
+                true => session.strip()?,
+                false => session.discard()?,
+            }
+            freed = freed.saturating_add(before.saturating_sub(disk_bytes(&dir)));
+        } else {
+            freed = freed.saturating_add(before);
+        }
+        count += 1;
+    }
+    Ok((count, freed))
+}
+
+/// True if the vault of a run is not where it was.
+pub(super) fn is_orphan(record: &SessionRecord) -> bool {
+    record.vault.as_ref().is_some_and(|vault| !Path::new(vault).exists())
+}
+
+/// Gives up the changes of dead runs whose vault is gone.
+pub(super) fn discard_orphans(scratch: &ScratchDir, trial: Trial) -> Result<(u64, u64)> {
+    discard(scratch, trial, is_orphan)
+}
+
+/// Gives up the changes of dead runs of a vault that was deleted.
+pub(super) fn discard_of(scratch: &ScratchDir, vault_id: &str, path: &Path) -> Result<(u64, u64)> {
+    discard(scratch, Trial::Real, |record| {
+        let theirs = record.vault.as_ref().is_none_or(|vault| Path::new(vault) == path);
+        record.vault_id == vault_id && (theirs || is_orphan(record))
+    })
+}
+
+fn discard(scratch: &ScratchDir, trial: Trial, goes: impl Fn(&SessionRecord) -> bool) -> Result<(u64, u64)> {
+    let (mut count, mut freed) = (0, 0_u64);
+    for (name, session) in scratch.dead()? {
+        if !SessionRecord::read(&session, &name).is_ok_and(|record| goes(&record)) {
+            continue;
+        }
+        freed = freed.saturating_add(disk_bytes(session.dir()));
+        count += 1;
+        if trial == Trial::Real {
+            session.discard()?;
+        }
+    }
+    Ok((count, freed))
+}
+
+/// What scratches of dead runs take.
+pub(super) fn kept_bytes(scratch: &ScratchDir) -> Result<u64> {
+    let dead = scratch.dead()?;
+    Ok(dead.iter().map(|(_, session)| disk_bytes(session.dir())).sum())
+}
+
+/// Every scratch: what became of its run, whether its vault is gone, and what it takes.
+pub(super) fn list(scratch: &ScratchDir) -> Result<Vec<(RunLife, bool, u64)>> {
+    let mut found = Vec::new();
+    for dir in scratch.dirs()? {
+        let Some(life) = RunLife::of(&dir) else { continue };
+        let orphan = SessionRecord::read_in(&dir).is_ok_and(|record| is_orphan(&record));
+        found.push((life, orphan, disk_bytes(&dir)));
+    }
+    Ok(found)
+}
+
+impl MountSession {
+    fn has_more_than_record(&self) -> bool {
+        std::fs::read_dir(self.dir()).is_ok_and(|entries| entries.count() > 1)
+    }
+}

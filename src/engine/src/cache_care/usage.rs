@@ -1,0 +1,92 @@
+//! What the cache directory takes on the disk, measured.
+
+use avfs_vault::evict::CacheItemKind;
+
+use super::measure::disk_bytes;
+use super::{CacheCareError, CacheKeeper, Result, abandoned, dirs, scratches, stat_caches};
+use crate::orphans::RunLife;
+
+/// How many of something there are, and what they take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    pub count: u64,
+    pub bytes: u64,
+}
+
+impl Part {
+    fn add(&mut self, bytes: u64) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+/// What is in a cache directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheUsage {
+    pub bases: Part,
+    pub layers: Part,
+    /// Directories of `cache.dirs`.
+    pub dirs: Part,
+    pub stat_caches: Part,
+    /// What builders and evictions are working on, or have left.
+    pub unfinished: Part,
+    /// Scratches of runs that are executed now.
+    pub running: Part,
+    /// Scratches that `avfs recover` can finish.
+    pub recoverable: Part,
+    /// Of those, the ones whose vault is gone.
+    pub orphaned: Part,
+    /// Scratches of runs that were killed with their command.
+    pub dead: Part,
+    /// Everything, the rest included.
+    pub total_bytes: u64,
+}
+
+impl CacheKeeper {
+    /// Measures the cache: every entry in it is looked at.
+    pub fn usage(&self) -> Result<CacheUsage> {
+        let mut usage = CacheUsage { total_bytes: disk_bytes(&self.dir), ..CacheUsage::default() };
+        for item in self.layers.items()? {
+            match item.kind {
+                CacheItemKind::Base => usage.bases.count += 1,
+                CacheItemKind::Layer => usage.layers.count += 1,
+            }
+        }
+        let shelf = |name: &str| disk_bytes(&self.dir.join(name));
+        usage.bases.bytes = shelf("base");
+        usage.layers.bytes = shelf("layer").saturating_add(shelf("stack"));
+        for path in self.layers.unfinished()? {
+            usage.unfinished.add(disk_bytes(&path));
+        }
+        let on_shelves = usage.unfinished.bytes;
+        let dirs_place = self.dir.join("dirs");
+        let list = |error| CacheCareError::host("list", &dirs_place)(error);
+        for dir in dirs::list(&self.dir).map_err(list)? {
+            usage.dirs.add(dir.bytes);
+        }
+        let mut left = dirs::unfinished(&self.dir).map_err(CacheCareError::host("list", &dirs_place))?;
+        left.extend(abandoned(&self.dir).map_err(CacheCareError::host("list", &self.dir))?);
+        for path in left {
+            usage.unfinished.add(disk_bytes(&path));
+        }
+        // Counted with the shelf they are on.
+        usage.unfinished.bytes = usage.unfinished.bytes.saturating_sub(on_shelves);
+        let place = self.dir.join("stat");
+        for cache in stat_caches(&place).map_err(CacheCareError::host("list", &place))? {
+            usage.stat_caches.add(cache.bytes());
+        }
+        for (life, orphan, bytes) in scratches::list(&self.scratch())? {
+            match life {
+                RunLife::Running => usage.running.add(bytes),
+                RunLife::Dead => usage.dead.add(bytes),
+                RunLife::Recoverable => {
+                    usage.recoverable.add(bytes);
+                    if orphan {
+                        usage.orphaned.add(bytes);
+                    }
+                }
+            }
+        }
+        Ok(usage)
+    }
+}

@@ -1,0 +1,265 @@
+//! The cache stays within its limit without anybody's care, what is in use or can be recovered stays, and people see
+//! where their disk went.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+
+use crate::env::{Running, TestEnv, avfs, wait_for};
+use crate::limits::{notes, on_a_host};
+use crate::lists::{good, list};
+use crate::shared::{Shared, kill_at};
+use crate::support::noise;
+
+const MEET: &str = ": > $S/ready; while [ ! -e $S/go ]; do sleep 0.02; done";
+
+/// Everything in the cache, as `avfs du` measures it.
+fn cache_bytes(env: &TestEnv) -> u64 {
+    env.avfs_result(&["du"])["cache"]["bytes"].as_u64().unwrap()
+}
+
+fn settings(env: &TestEnv, text: &str) {
+    std::fs::write(env.at("config/avfs/avfs.toml"), text).unwrap();
+}
+
+/// Makes the next run look at the whole cache.
+fn long_ago(env: &TestEnv) {
+    let checked = std::fs::File::open(env.at("cache/avfs/checked")).unwrap();
+    checked.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1)).unwrap();
+}
+
+fn shelf(env: &TestEnv, name: &str) -> Vec<PathBuf> {
+    let Ok(listing) = std::fs::read_dir(env.at("cache/avfs").join(name)) else { return Vec::new() };
+    listing.map(|entry| entry.unwrap().path()).collect()
+}
+
+/// A chain whose items write half a megabyte each, over what others have written.
+fn chain(env: &TestEnv, name: &str) -> PathBuf {
+    let line = |n: usize| format!("head -c 500000 /dev/urandom > file-{}\n", n % 3);
+    let lines: String = (0..24).map(line).collect();
+    list(env, name, &lines)
+}
+
+#[test]
+fn many_runs_leave_no_more_in_the_cache_than_its_limit() {
+    const MAX: u64 = 6 << 20;
+    let env = TestEnv::with_project();
+    settings(&env, "cache.max = 'none'");
+    good(&env, &chain(&env, "unbounded.txt"), &[]);
+    assert!(cache_bytes(&env) > MAX, "without a limit it grows: {}", cache_bytes(&env));
+    // The limit holds from the next run that writes to the cache.
+    settings(&env, &format!("cache.max = {MAX}"));
+    let came = good(&env, &chain(&env, "bounded.txt"), &[]);
+    let du = env.avfs_result(&["du"]);
+    assert!(du["cache"]["bytes"].as_u64().unwrap() <= MAX, "{du}");
+    assert_eq!(du["cache"]["max_bytes"], json!(MAX));
+    assert!(du["cache"]["layers"]["count"].as_u64().unwrap() > 0, "not everything goes: {du}");
+    // What was evicted is made again from the vault.
+    let fork = came.result()["fork"].as_str().unwrap().to_owned();
+    let (first, last) = (came.text("1", "version").to_owned(), came.text("24", "version").to_owned());
+    assert_eq!(env.ok(&["--from", &first], "ls | grep -c file-"), "1\n");
+    assert_eq!(env.ok(&["--from", &last], "ls | grep -c file-"), "3\n");
+    assert_eq!(env.ok(&["--fork", &fork], "cat file-* | wc -c"), "1500000\n");
+    env.assert_sound();
+    let shown = env.avfs(&["du"]).expect(0).text();
+    assert!(shown.contains("vault ") && shown.contains("(of 6.0 MiB at most)"), "{shown}");
+}
+
+#[test]
+fn a_run_that_writes_nothing_to_the_cache_does_not_look_at_it() {
+    let env = TestEnv::with_project();
+    env.ok(&[], "true");
+    // A leftover stays until somebody looks, which is at most once an hour.
+    let left = env.at("cache/avfs/base/.new-0");
+    std::fs::create_dir_all(&left).unwrap();
+    env.ok(&[], "echo x > x");
+    assert!(left.exists());
+    long_ago(&env);
+    env.ok(&[], "true");
+    assert!(!left.exists());
+}
+
+#[test]
+fn what_is_in_use_or_can_be_recovered_is_never_evicted() {
+    let env = TestEnv::with_project();
+    env.put("large", &noise(1, 1 << 20));
+    settings(&env, "cache.max = '64KiB'\ncache.dirs = ['target']");
+    // A run whose changes the vault does not take: they wait in its scratch.
+    env.avfs(&["import"]).expect(0);
+    env.avfs(&["quota", "set", "--files", "1"]).expect(0);
+    env.shell(&["--fork", "lost", "--scratch", "disk"], "head -c 300000 /dev/urandom > kept").expect(123);
+    let scratches = env.scratches();
+    assert_eq!(scratches.len(), 1);
+    let shared = Shared::new(&env);
+    let line = format!("echo built > target/object; {MEET}; cat large | wc -c; cat target/object");
+    let running = shared.start(&env, &["--fork", "held", "--from", "main"], &line);
+    let running = shared.wait_for_word(running, "ready");
+    // Its base and its cache directory stay, whoever cleans or evicts.
+    let du = env.avfs_result(&["du"]);
+    assert_eq!(du["scratch"]["running"]["count"], json!(1), "{du}");
+    assert_eq!(du["scratch"]["recoverable"]["count"], json!(1), "{du}");
+    let would = env.avfs_result(&["clean", "--dry-run"]);
+    assert_eq!(
+        (&would["dry_run"], &would["bases"], &would["dirs"]),
+        (&json!(true), &json!(0), &json!(0)),
+        "{would}"
+    );
+    let cleaned = env.avfs_result(&["clean"]);
+    assert_eq!(
+        (&cleaned["bases"], &cleaned["dirs"], &cleaned["scratches"]),
+        (&json!(0), &json!(0), &json!(0))
+    );
+    assert!(cleaned["kept_bytes"].as_u64().unwrap() > 1 << 20, "{cleaned}");
+    shared.put("go");
+    let answer = running.answer().expect(0);
+    assert_eq!(answer.text(), "1048576\nbuilt\n");
+    // Once nobody uses it, it goes; the changes of the lost run are still there.
+    wait_for("the leases", || {
+        env.avfs(&["clean"]).expect(0);
+        shelf(&env, "base").is_empty() && shelf(&env, "dirs").is_empty()
+    });
+    assert_eq!(env.scratches(), scratches);
+    env.avfs(&["quota", "set", "--files", "none"]).expect(0);
+    let recovered = env.avfs_result(&["recover"]);
+    assert_eq!(recovered["runs"][0]["action"], json!("captured"), "{recovered}");
+    env.avfs(&["cat", "lost", "kept"]).expect(0);
+    // And a cache directory is made again.
+    assert_eq!(env.ok(&[], "ls target | wc -l"), "0\n");
+    env.assert_sound();
+}
+
+#[test]
+fn cache_directories_count_and_the_least_recently_used_goes() {
+    let env = TestEnv::with_project();
+    settings(&env, "cache.max = '3MiB'\ncache.dirs = ['target']");
+    env.ok(&[], "head -c 1000000 /dev/urandom > target/a");
+    assert_eq!(env.ok(&[], "ls target"), "a\n", "within the limit");
+    let dir =
+        &shelf(&env, &format!("dirs/{}", shelf(&env, "dirs")[0].file_name().unwrap().to_str().unwrap()))[0];
+    assert_eq!(std::fs::metadata(dir.join("a")).unwrap().len(), 1_000_000);
+    env.ok(&[], "head -c 4000000 /dev/urandom > target/b");
+    wait_for("the lease", || {
+        env.ok(&[], "true");
+        cache_bytes(&env) < 3 << 20
+    });
+}
+
+#[test]
+fn leftovers_of_killed_processes_are_swept() {
+    let env = TestEnv::with_project();
+    crate::support::many_files(&env.project().join("many"), 50);
+    env.avfs(&["import"]).expect(0);
+    // Killed while a base is built, and while a base is removed.
+    kill_at(&env, &mut env.command(&["--from", "main", "--", "true"]), "publish");
+    env.avfs(&["materialize", "main"]).expect(0);
+    let mut clean = env.clean(&avfs());
+    kill_at(&env, clean.arg("clean"), "move-aside");
+    kill_at(&env, &mut clean, "remove-tree");
+    let is_left = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        name.starts_with(".new-") || name.starts_with(".old-")
+    };
+    let left = || shelf(&env, "base").iter().filter(|path| is_left(path)).count();
+    assert!(left() >= 1, "{:?}", shelf(&env, "base"));
+    assert_eq!(env.scratches().len(), 1, "that of the killed run");
+    let du = env.avfs_result(&["du"]);
+    assert!(du["cache"]["unfinished"]["count"].as_u64().unwrap() >= 1, "{du}");
+    std::fs::write(env.at("cache/avfs/checked"), "").unwrap();
+    long_ago(&env);
+    // The next run of whatever vault.
+    let other = env.at("other");
+    std::fs::create_dir(&other).unwrap();
+    let mut command = env.command(&["--shell", "echo x > x"]);
+    Running::start(command.current_dir(&other)).answer().expect(0);
+    assert_eq!(left(), 0, "{:?}", shelf(&env, "base"));
+    env.ok(&[], "true");
+    assert_eq!(env.scratches(), [""; 0]);
+}
+
+/// What the command of a killed run wrote goes with the next sweep, of whatever vault; that it was killed is journaled
+/// by its own vault.
+#[test]
+fn what_a_killed_run_wrote_is_freed_before_its_vault_is_used_again() {
+    let env = TestEnv::with_project();
+    let line = "head -c 2000000 /dev/urandom > big";
+    kill_at(&env, &mut env.command(&["--scratch", "disk", "--shell", line]), "session-Released");
+    let run = env.scratches().pop().unwrap();
+    assert!(env.at("cache/avfs/run").join(&run).join("upper/big").exists());
+    let cleaned = env.avfs_result(&["clean"]);
+    assert_eq!(cleaned["scratches"], json!(1), "{cleaned}");
+    assert!(cleaned["freed_bytes"].as_u64().unwrap() >= 2_000_000, "{cleaned}");
+    assert_eq!(env.avfs_result(&["clean"])["scratches"], json!(0));
+    env.ok(&[], "true");
+    let shown = env.avfs_result(&["runs", "show", &run]);
+    assert_eq!(shown["state"], json!("interrupted"), "{shown}");
+    assert_eq!(env.scratches(), [""; 0]);
+}
+
+fn base_of_new_vault(env: &TestEnv, name: &str) -> PathBuf {
+    let dir = env.at(name);
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::write(dir.join("file"), noise(7, 400_000)).unwrap();
+    let mut command = env.command(&["--fork", "f", "--shell", "echo x > x"]);
+    Running::start(command.current_dir(&dir)).answer().expect(0);
+    dir
+}
+
+fn avfs_in(env: &TestEnv, dir: &Path, words: &[&str]) -> Value {
+    let mut command = env.clean(&avfs());
+    let answer = Running::start(command.current_dir(dir).arg("--json").args(words)).answer();
+    answer.expect(0).envelope()["result"].take()
+}
+
+#[test]
+fn a_vault_that_is_deleted_leaves_nothing_in_the_cache() {
+    let env = TestEnv::with_project();
+    env.ok(&["--fork", "mine"], "echo mine > mine");
+    let own = (shelf(&env, "base"), shelf(&env, "stat"), shelf(&env, "layer").len());
+    let dir = base_of_new_vault(&env, "other");
+    assert_eq!(shelf(&env, "base").len(), 2);
+    let deleted = avfs_in(&env, &dir, &["vault", "delete", "--yes"]);
+    assert!(deleted["cache_freed_bytes"].as_u64().unwrap() >= 400_000, "{deleted}");
+    assert_eq!((shelf(&env, "base"), shelf(&env, "stat"), shelf(&env, "layer").len()), own);
+    // One whose file is removed by hand goes with the next look at the cache.
+    let dir = base_of_new_vault(&env, "third");
+    assert_eq!(shelf(&env, "base").len(), 2);
+    std::fs::remove_dir_all(dir.join(".avfs")).unwrap();
+    long_ago(&env);
+    env.ok(&[], "true");
+    assert_eq!((shelf(&env, "base"), shelf(&env, "stat"), shelf(&env, "layer").len()), own);
+    assert_eq!(env.ok(&["--fork", "mine"], "cat mine"), "mine\n");
+}
+
+#[test]
+fn changes_of_a_run_whose_vault_is_gone_are_given_up_only_if_asked() {
+    let env = TestEnv::with_project();
+    env.avfs(&["import"]).expect(0);
+    env.avfs(&["quota", "set", "--files", "1"]).expect(0);
+    env.shell(&["--scratch", "disk"], "echo kept > kept").expect(123);
+    std::fs::rename(env.project().join(".avfs"), env.at("away")).unwrap();
+    assert_eq!(env.avfs_result(&["clean"])["scratches"], json!(0));
+    let du = env.avfs_result(&["du"]);
+    assert_eq!((&du["vault"], &du["scratch"]["orphaned"]["count"]), (&json!(null), &json!(1)), "{du}");
+    assert!(env.avfs(&["du"]).expect(0).text().contains("avfs clean --orphans"));
+    assert_eq!(env.avfs_result(&["clean", "--orphans", "--dry-run"])["scratches"], json!(1));
+    assert_eq!(env.scratches().len(), 1);
+    assert_eq!(env.avfs_result(&["clean", "--orphans"])["scratches"], json!(1));
+    assert_eq!(env.scratches(), [""; 0]);
+}
+
+#[test]
+fn a_full_cache_disk_makes_room_for_the_next_run() {
+    let env = TestEnv::with_project();
+    env.put("one", &noise(1, 3 << 20));
+    // Room for one base with a file of three megabytes and for a scratch, not for two bases.
+    let script = "set -e; mount -t tmpfs -o size=6m,mode=700 t \"$CACHE\"; \"$AVFS\" import > /dev/null; \
+        \"$RUN\" --quiet --fork a --scratch memory -- true; head -c 3145728 /dev/urandom > one; \
+        \"$AVFS\" import --fork main > /dev/null; \
+        exec \"$RUN\" --json --fork b --scratch memory -- wc -c one";
+    let answer = Running::start(&mut on_a_host(&env, script)).answer().expect(0);
+    let envelope = answer.envelope();
+    assert_eq!(envelope["result"]["stdout"], json!("3145728 one\n"));
+    assert!(notes(&envelope).contains(&"cache.made_room"), "{envelope}");
+    env.assert_sound();
+}
