@@ -40,8 +40,6 @@ mod state;
 mod tests;
 mod view;
 mod workspace;
-mod workspace_root;
-mod workspace_service;
 
 pub use cache_care::{CacheCareError, CacheKeeper, CacheOwners, CacheUsage, Orphans, Part, Swept};
 pub use checkpoint::CheckpointService;
@@ -83,8 +81,9 @@ use session::session_record;
 pub use state::ProxyExecutionState;
 pub use trust::{TrustError, TrustOrigin, TrustedVaults};
 pub use view::{SecretFiles, ShownAs, ViewRequest, view};
-pub use workspace::{
+pub use workspace::binding::{
     WorkspaceError, bound_dir, cache_line, make_first_vault, make_vault, require_bound_dir, stat_cache_path,
 };
-pub use workspace_root::{GroundError, UNBOUND_PATH};
-pub use workspace_service::WorkspaceService;
+pub use workspace::workspace_root::{GroundError, UNBOUND_PATH};
+pub use workspace::workspace_service::WorkspaceService;
+use workspace::{workspace_root, workspace_service};

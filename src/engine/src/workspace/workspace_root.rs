@@ -162,7 +162,7 @@ fn why_not_live(dir: &Path, cache_dir: &Path) -> Result<Option<String>, GroundEr
 
 /// The mounts beneath a directory, from the kernel's list. Not read by procfs, which fails at a mount point that is
 /// not UTF-8 and leaves the kernel's escapes as they are.
-pub(super) fn mounts_beneath(mountinfo: &[u8], dir: &Path) -> impl Iterator<Item = PathBuf> {
+pub(crate) fn mounts_beneath(mountinfo: &[u8], dir: &Path) -> impl Iterator<Item = PathBuf> {
     use std::os::unix::ffi::OsStringExt;
     let points =
         mountinfo.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));

@@ -22,7 +22,7 @@ use crate::workspace_root::{Beneath, GroundError, Places};
 const NAMED_MAX: usize = 5;
 
 /// What lies beneath a run.
-pub(super) enum Ground {
+pub(crate) enum Ground {
     /// The directory itself; its version is made beside the command.
     Live(PathBuf),
     Stacked {
@@ -45,7 +45,7 @@ pub struct WorkspaceService<'a> {
 
 impl WorkspaceService<'_> {
     /// What the command will stand on.
-    pub(super) fn ground<E: From<GroundError> + From<VaultError>>(
+    pub(crate) fn ground<E: From<GroundError> + From<VaultError>>(
         &self,
         places: &Places,
         run: &mut Run,
@@ -82,7 +82,7 @@ impl WorkspaceService<'_> {
     }
 
     /// The version that a run on no live base stands on; what is not in the vault yet is brought in.
-    pub(super) fn base(&self, places: &Places, run: &mut Run) -> avfs_vault::Result<VersionRecord> {
+    pub(crate) fn base(&self, places: &Places, run: &mut Run) -> avfs_vault::Result<VersionRecord> {
         match run.request.fork.clone() {
             ForkChoice::Ephemeral { from: Some(from) } => {
                 let (version, parent) = avfs_vault::version::resolve(&*self.site.vault.read()?, &from)?;
@@ -101,7 +101,7 @@ impl WorkspaceService<'_> {
     }
 
     /// The files that would be, with and without times; nothing is brought in or made.
-    pub(super) fn base_now(
+    pub(crate) fn base_now(
         &self,
         request: &ExecutionRequest,
         places: &Places,
@@ -181,7 +181,7 @@ impl WorkspaceService<'_> {
 
     /// Deletes forks that have expired; the one this run is for is used, so it stays. Failing to is no reason
     /// not to run.
-    pub(super) fn expire_forks(&self, run: &mut Run) {
+    pub(crate) fn expire_forks(&self, run: &mut Run) {
         let text = match self.site.vault.expire_forks(std::slice::from_ref(&run.fork)) {
             Ok(gone) if gone.is_empty() => return,
             Ok(gone) => {
@@ -197,7 +197,7 @@ impl WorkspaceService<'_> {
 }
 
 /// Brings the bound directory's present state onto the main fork.
-pub(super) fn import_dir(site: &Site<'_>, dir: &Path) -> avfs_vault::Result<Imported> {
+pub(crate) fn import_dir(site: &Site<'_>, dir: &Path) -> avfs_vault::Result<Imported> {
     if site.stat_cache.as_ref().is_some_and(|cache| !cache.exists()) {
         CacheOwners::new(&site.cache_dir).register(&site.vault_id, site.vault.path());
     }
@@ -205,7 +205,7 @@ pub(super) fn import_dir(site: &Site<'_>, dir: &Path) -> avfs_vault::Result<Impo
 }
 
 /// How the bound directory is read.
-pub(super) fn import_options<'a>(site: &'a Site<'_>) -> ImportOptions<'a> {
+pub(crate) fn import_options<'a>(site: &'a Site<'_>) -> ImportOptions<'a> {
     ImportOptions {
         on_trouble: OnTrouble::KeepGoing,
         stat_cache: site.stat_cache.as_deref(),

@@ -1,0 +1,5 @@
+//! Workspaces: the directory a vault is bound to, where a run sees it, and what a run stands on.
+
+pub mod binding;
+pub mod workspace_root;
+pub mod workspace_service;
