@@ -269,12 +269,12 @@ pub struct Flow {
     stop: Option<OwnedFd>,
     feeders: Vec<JoinHandle<()>>,
     drains: Vec<JoinHandle<std::io::Result<()>>>,
-    kept: [Option<JoinHandle<Kept>>; 2],
+    kept: [Option<JoinHandle<KeptOutput>>; 2],
     screen: Option<Screen>,
 }
 
 /// What was kept of a stream, if it is known; and why some of it was not passed on.
-type Kept = (Option<Output>, std::io::Result<()>);
+type KeptOutput = (Option<Output>, std::io::Result<()>);
 
 /// What the streams gave.
 pub struct Flowed {
@@ -363,7 +363,7 @@ fn drain(from: OwnedFd, into: OwnedFd) -> std::io::Result<()> {
 
 /// Keeps the command's output until its end, and passes it on first: who reads along sets the pace. If it cannot be
 /// passed on the command finds its pipe broken, as in [`drain`], and how much came by then is chance: nothing is known.
-fn keep(from: OwnedFd, into: Option<OwnedFd>, bytes_max: usize) -> Kept {
+fn keep(from: OwnedFd, into: Option<OwnedFd>, bytes_max: usize) -> KeptOutput {
     let mut from = File::from(from);
     let mut into = into.map(File::from);
     let mut output = OutputBuffer::new(bytes_max);

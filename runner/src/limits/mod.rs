@@ -65,7 +65,7 @@ enum GroupKind {
 
 /// How the limits were kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct LimitsReport {
     pub limits: Vec<EnforcedLimit>,
     /// What the command was stopped for.
     pub stopped_by: Option<LimitKind>,
@@ -236,7 +236,7 @@ impl Keeper {
 
     /// Tells how the limits were kept, with nobody left inside.
     #[must_use]
-    pub fn settle(self, ended: Ended, watch: Option<Watch>) -> Kept {
+    pub fn settle(self, ended: Ended, watch: Option<Watch>) -> LimitsReport {
         let looks = watch.and_then(Watch::finish);
         let mut stopped_by = ended.stopped_by_watch();
         let mut reached = Vec::new();
@@ -260,7 +260,7 @@ impl Keeper {
             let in_the_end = looks.and_then(|looks| looks.exceeded_in_the_end());
             reached.extend(in_the_end.filter(|kind| !reached.contains(kind)));
         }
-        Kept { limits: self.enforced, stopped_by, reached }
+        LimitsReport { limits: self.enforced, stopped_by, reached }
     }
 }
 

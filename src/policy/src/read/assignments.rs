@@ -1,7 +1,7 @@
 //! Variables that make a program run something else, or run something it would not.
 
 use super::super::reading::Word;
-use super::found::{Found, shown};
+use super::findings::{Findings, shown};
 use super::options::lists;
 use super::programs::data;
 use super::reader::Reader;
@@ -10,7 +10,7 @@ use super::reader::Reader;
 const OFF: &[&str] = &["", "cat", "true", ":", "less"];
 
 /// A variable that gets a value nobody knows: by `read`, a loop, `${x:=…}`.
-pub fn judge_name(name: &str, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn judge_name(name: &str, found: &mut Findings, reader: &mut Reader<'_>) {
     let name = name.split('[').next().unwrap_or("");
     judge(name, &Word::Unknown(String::new()), found, reader);
 }
@@ -24,7 +24,7 @@ fn redirects(name: &str) -> bool {
         || data::CONNECTION_VARIABLE_PREFIXES.split(' ').any(|prefix| name.starts_with(prefix))
 }
 
-pub fn judge(name: &str, value: &Word, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn judge(name: &str, value: &Word, found: &mut Findings, reader: &mut Reader<'_>) {
     reader.assign(name);
     if redirects(name) {
         reader.redirect_connections();

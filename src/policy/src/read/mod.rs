@@ -4,10 +4,10 @@
 //! that grows with its length.
 
 mod assignments;
-mod found;
+mod findings;
 mod limits;
 mod options;
-mod places;
+mod path_location;
 mod programs;
 mod reader;
 mod shell;
@@ -60,7 +60,7 @@ pub fn read(asked: &Asked<'_>) -> Reading {
             }
             let words: Vec<Word> =
                 words.iter().map(|word| Word::Known(word.to_string_lossy().into_owned())).collect();
-            reader.inner(&words, found::Input::Inherited);
+            reader.inner(&words, findings::Input::Inherited);
         }
     }
     reader.finish()

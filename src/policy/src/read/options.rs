@@ -1,8 +1,8 @@
 //! Options of programs as data, and what of them stands in a command.
 
 use super::super::reading::Word;
-use super::found::{Found, shown};
-use super::places::Place;
+use super::findings::{Findings, shown};
+use super::path_location::PathLocation;
 use super::reader::Reader;
 use super::shell::Dialect;
 
@@ -227,7 +227,7 @@ fn full_name<'n>(opts: &[Opt], name: &'n str) -> &'n str {
 }
 
 /// Notes what `what` does; `value` is that of an option.
-pub fn apply(does: Does, what: &str, value: Option<&Word>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn apply(does: Does, what: &str, value: Option<&Word>, found: &mut Findings, reader: &mut Reader<'_>) {
     match does {
         Does::Nothing | Does::Looks => {}
         Does::Pipes(why) => match value {
@@ -240,7 +240,7 @@ pub fn apply(does: Does, what: &str, value: Option<&Word>, found: &mut Found, re
             // `-o -` and `-o /dev/null` are nothing.
             Some(Word::Known(path)) if path == "-" => {}
             Some(word) => {
-                if reader.places.of(word) != Place::Stream {
+                if reader.paths.of(word) != PathLocation::Stream {
                     found.mutates(format!("{what} {why}"));
                 }
                 writes(what, word, found, reader);
@@ -250,7 +250,7 @@ pub fn apply(does: Does, what: &str, value: Option<&Word>, found: &mut Found, re
         Does::Mutates(why) => found.mutates(format!("{what} {why}")),
         Does::Changes(why) => {
             found.mutates(format!("{what} changes {why}"));
-            if reader.places.of_path(".") == Place::Outside {
+            if reader.paths.of_path(".") == PathLocation::Outside {
                 found.escapes(format!("{what} changes {why} outside of the workspace"));
             }
         }
@@ -274,12 +274,14 @@ pub fn apply(does: Does, what: &str, value: Option<&Word>, found: &mut Found, re
 }
 
 /// A file that is written: what matters is where it lies.
-pub fn writes(what: &str, word: &Word, found: &mut Found, reader: &Reader<'_>) {
-    match reader.places.of(word) {
-        Place::Inside | Place::Unknown => found.mutates(format!("{what} writes `{}`", shown(word.shown()))),
-        Place::Stream => {}
-        Place::Network => found.networks(format!("`{}` is a connection", shown(word.shown()))),
-        Place::Outside => {
+pub fn writes(what: &str, word: &Word, found: &mut Findings, reader: &Reader<'_>) {
+    match reader.paths.of(word) {
+        PathLocation::Inside | PathLocation::Unknown => {
+            found.mutates(format!("{what} writes `{}`", shown(word.shown())))
+        }
+        PathLocation::Stream => {}
+        PathLocation::Network => found.networks(format!("`{}` is a connection", shown(word.shown()))),
+        PathLocation::Outside => {
             let why = format!("{what} writes `{}`, outside of the workspace", shown(word.shown()));
             found.mutates(why.clone());
             found.escapes(why);

@@ -5,10 +5,10 @@ use std::ffi::OsStr;
 use super::super::category::{Categories, Category};
 use super::super::reading::{Asked, Judged, Reading, Word};
 use super::assignments;
-use super::found::{Call, Found, Input, shown};
+use super::findings::{Call, Findings, Input, shown};
 use super::limits::{COMMANDS_MAX, NESTING_MAX, TEXT_BYTES_MAX};
 use super::options::{self, lists, may_split};
-use super::places::{Place, Places};
+use super::path_location::{PathLocation, PathLocator};
 use super::programs::{self, data};
 use super::shell::{
     self, Assignment, Defined, Dialect, Direction, Item, Redirect, Script, Setting, Simple, Stdin,
@@ -16,7 +16,7 @@ use super::shell::{
 use super::variables;
 
 pub struct Reader<'a> {
-    pub places: Places<'a>,
+    pub paths: PathLocator<'a>,
     reading: Reading,
     depth: usize,
     /// Functions that are certain to be defined.
@@ -30,7 +30,7 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     pub fn new(asked: &'a Asked<'a>) -> Self {
         Self {
-            places: Places::new(asked),
+            paths: PathLocator::new(asked),
             reading: Reading::default(),
             depth: 0,
             functions: Vec::new(),
@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
         let assigned = std::mem::take(&mut self.assigned);
         self.reading.variables.retain(|name| !assigned.contains(name));
         if self.reading.commands.is_empty() && self.reading.doubts.is_empty() {
-            let (categories, findings) = Found::default().finish(":");
+            let (categories, findings) = Findings::default().finish(":");
             self.reading.commands.push(Judged {
                 words: vec![Word::Known(":".to_owned())],
                 categories,
@@ -103,14 +103,14 @@ impl<'a> Reader<'a> {
             return;
         }
         self.mention(text);
-        let home = self.places.home.clone();
+        let home = self.paths.home.clone();
         let script = shell::parse(text, Setting { dialect, home: home.as_deref(), depth: self.depth });
         self.depth += 1;
         // Another shell knows none of this one's functions.
         let functions = std::mem::take(&mut self.functions);
-        self.places.enter();
+        self.paths.enter();
         self.script(script, dialect);
-        self.places.leave();
+        self.paths.leave();
         self.functions = functions;
         self.depth -= 1;
     }
@@ -136,8 +136,8 @@ impl<'a> Reader<'a> {
                 Item::Function(name, Defined::Surely) => self.functions.push(name),
                 Item::Function(_, Defined::Perhaps) => {}
                 Item::Assigned(name) => self.assigned(&name),
-                Item::Enter => self.places.enter(),
-                Item::Leave => self.places.leave(),
+                Item::Enter => self.paths.enter(),
+                Item::Leave => self.paths.leave(),
             }
         }
         for why in doubts {
@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
     }
 
     fn simple(&mut self, simple: Simple, here: &[Word], dialect: Dialect) {
-        let mut found = Found::default();
+        let mut found = Findings::default();
         for assignment in &simple.assignments {
             assignments::judge(&assignment.name, &assignment.value, &mut found, self);
             // `x='a[$(rm f)]'; echo $((x))`: bash runs it where a number is wanted.
@@ -189,7 +189,7 @@ impl<'a> Reader<'a> {
 
     /// A variable that the request brings: judged as an assignment in front of the command would be.
     pub fn given(&mut self, name: &str, value: &str) {
-        let mut found = Found::default();
+        let mut found = Findings::default();
         assignments::judge(name, &Word::Known(value.to_owned()), &mut found, self);
         if !found.is_empty() {
             self.keep(vec![Word::Known(format!("{name}={value}"))], found, "a shell");
@@ -198,23 +198,23 @@ impl<'a> Reader<'a> {
 
     /// Of most names nothing is to be said.
     fn assigned(&mut self, name: &str) {
-        let mut found = Found::default();
+        let mut found = Findings::default();
         assignments::judge_name(name, &mut found, self);
         if !found.is_empty() {
             self.keep(vec![Word::Unknown(format!("{name}=…"))], found, "a shell");
         }
     }
 
-    fn keep(&mut self, words: Vec<Word>, found: Found, name: &str) {
+    fn keep(&mut self, words: Vec<Word>, found: Findings, name: &str) {
         let judged = judged(words, found, name);
         self.reading.commands.push(judged);
     }
 
-    fn redirect(&mut self, redirect: &Redirect, found: &mut Found) {
+    fn redirect(&mut self, redirect: &Redirect, found: &mut Findings) {
         let is_descriptor = |text: &str| text.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit());
         match redirect.direction {
             Direction::Read => {
-                if self.places.of(&redirect.target) == Place::Network {
+                if self.paths.of(&redirect.target) == PathLocation::Network {
                     found.networks(format!("`{}` is a connection", shown(redirect.target.shown())));
                 }
             }
@@ -233,12 +233,12 @@ impl<'a> Reader<'a> {
             if may_split(word) && word.known().is_none() {
                 self.doubt(format!("the program is only known when it runs: `{}`", shown(word.shown())));
             }
-            self.command(words.to_vec(), input, Found::default());
+            self.command(words.to_vec(), input, Findings::default());
         }
     }
 
     /// One simple command; `found` has what its assignments and redirections do.
-    fn command(&mut self, words: Vec<Word>, input: Input<'_>, mut found: Found) {
+    fn command(&mut self, words: Vec<Word>, input: Input<'_>, mut found: Findings) {
         if self.reading.commands.len() >= COMMANDS_MAX || self.depth >= NESTING_MAX {
             self.doubt(format!("it has more than {COMMANDS_MAX} commands, or they are nested too deep"));
             return;
@@ -257,7 +257,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Judges by the program; gives its name.
-    fn program(&mut self, words: &[Word], input: Input<'_>, found: &mut Found) -> String {
+    fn program(&mut self, words: &[Word], input: Input<'_>, found: &mut Findings) -> String {
         let Some((program, args)) = words.split_first() else { return String::new() };
         let Word::Known(program) = program else {
             self.doubt(format!("the program is only known when it runs: `{}`", shown(program.shown())));
@@ -289,17 +289,17 @@ impl<'a> Reader<'a> {
 
     /// `.venv/bin/pip` does what `pip` does. But a script of the workspace that is called `mount` is not the one that
     /// changes the host, and no file is a builtin of a shell.
-    fn of_workspace(&mut self, name: &str, args: &[Word], input: Input<'_>, found: &mut Found) {
+    fn of_workspace(&mut self, name: &str, args: &[Word], input: Input<'_>, found: &mut Findings) {
         let known = programs::find(name).filter(|_| !lists(data::BUILTINS, name) && !is_question(args));
         let Some(program) = known else { return };
-        let mut by_name = Found::default();
+        let mut by_name = Findings::default();
         let call = Call { name, args, input, redirected: self.redirected };
         programs::judge(program, &call, &mut by_name, self);
         found.take_over(by_name, Categories::of(Category::HostEscapeRisk));
     }
 }
 
-fn judged(words: Vec<Word>, found: Found, name: &str) -> Judged {
+fn judged(words: Vec<Word>, found: Findings, name: &str) -> Judged {
     let screen = found.screen();
     let (categories, findings) = found.finish(name);
     Judged { words, categories, findings, screen }

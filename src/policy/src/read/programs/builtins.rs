@@ -3,13 +3,13 @@
 use super::Program;
 use super::shells::names_script;
 use crate::read::assignments;
-use crate::read::found::{Call, Found, shown};
+use crate::read::findings::{Call, Findings, shown};
 use crate::read::options::{Order, parse};
 use crate::read::reader::Reader;
 use crate::read::shell::Dialect;
 use crate::reading::Word;
 
-pub fn declare(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn declare(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let is_reference = |word: &Word| word.shown().starts_with('-') && word.shown().contains('n');
     if call.name != "export" && call.args.iter().any(is_reference) {
         found.mutates(format!("`{} -n` makes a name stand for another variable", call.name));
@@ -24,7 +24,7 @@ pub fn declare(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: 
     }
 }
 
-pub fn printf(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn printf(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let variable = match call.args {
         [flag, name, ..] if flag.shown() == "-v" => Some(name.shown()),
         [attached, ..] => attached.shown().strip_prefix("-v"),
@@ -35,26 +35,26 @@ pub fn printf(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &
     }
 }
 
-pub fn getopts(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn getopts(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     if let Some(name) = call.args.get(1) {
         assignments::judge_name(name.shown(), found, reader);
     }
 }
 
-pub fn cd(_: &'static Program, call: &Call<'_>, _: &mut Found, reader: &mut Reader<'_>) {
+pub fn cd(_: &'static Program, call: &Call<'_>, _: &mut Findings, reader: &mut Reader<'_>) {
     let to = call.args.iter().find(|word| !word.shown().starts_with('-') || word.shown() == "-");
     match to {
-        _ if call.name == "popd" => reader.places.change(None),
-        Some(Word::Known(path)) if path != "-" => reader.places.change(Some(path)),
-        Some(_) => reader.places.change(None),
+        _ if call.name == "popd" => reader.paths.change(None),
+        Some(Word::Known(path)) if path != "-" => reader.paths.change(Some(path)),
+        Some(_) => reader.paths.change(None),
         None => {
-            let home = reader.places.home.clone();
-            reader.places.change(home.as_deref());
+            let home = reader.paths.home.clone();
+            reader.paths.change(home.as_deref());
         }
     }
 }
 
-pub fn source(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn source(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     found.mutates(format!("`{}` runs a script", call.name));
     // What is in a script of the workspace is not read: it counts as writing, as any program of the workspace does.
     match call.args.first() {
@@ -63,7 +63,7 @@ pub fn source(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &
     }
 }
 
-pub fn trap(_: &'static Program, call: &Call<'_>, _: &mut Found, reader: &mut Reader<'_>) {
+pub fn trap(_: &'static Program, call: &Call<'_>, _: &mut Findings, reader: &mut Reader<'_>) {
     match call.args {
         [Word::Known(dashes), text, ..] if dashes == "--" => reader.text(text, Dialect::Sh),
         [Word::Known(flag), ..] if flag.starts_with('-') => {}
@@ -72,7 +72,7 @@ pub fn trap(_: &'static Program, call: &Call<'_>, _: &mut Found, reader: &mut Re
     }
 }
 
-pub fn alias(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn alias(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     for word in call.args {
         match word {
             Word::Known(text) => {
@@ -85,12 +85,12 @@ pub fn alias(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &m
     }
 }
 
-pub fn unset(_: &'static Program, _: &Call<'_>, _: &mut Found, reader: &mut Reader<'_>) {
+pub fn unset(_: &'static Program, _: &Call<'_>, _: &mut Findings, reader: &mut Reader<'_>) {
     reader.forget_functions();
 }
 
 /// What is read into a variable; `mapfile -C` runs a text for each line.
-pub fn read(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn read(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let parsed = parse(call.args, program.options, Order::Any);
     if let Some(text) = parsed.value("C") {
         found.mutates(format!("`{} -C` runs a text", call.name));

@@ -3,15 +3,15 @@
 use super::judge::by_table;
 use super::rules::is_remote;
 use super::{Program, find as find_program};
-use crate::read::found::{Call, Found, Input, shown};
+use crate::read::findings::{Call, Findings, Input, shown};
 use crate::read::options::{self, Order, may_be_option, parse};
-use crate::read::places::Place;
+use crate::read::path_location::PathLocation;
 use crate::read::reader::Reader;
 use crate::read::shell::Dialect;
 use crate::reading::Word;
 
 /// `dd`: a file is an operand of its own kind, and may be a device.
-pub fn dd(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn dd(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     for word in call.args {
         let text = word.shown().trim_start_matches('"');
         let file = match (word, text.strip_prefix("of=")) {
@@ -22,14 +22,14 @@ pub fn dd(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut 
             (Word::Known(_) | Word::Unknown(_), None) => continue,
         };
         options::writes(&format!("`{}`", call.name), &file, found, reader);
-        if file.shown().starts_with("/dev/") && reader.places.of(&file) == Place::Outside {
+        if file.shown().starts_with("/dev/") && reader.paths.of(&file) == PathLocation::Outside {
             found.destroys(format!("`{}` overwrites the device `{}`", call.name, shown(file.shown())));
         }
     }
 }
 
 /// A compiler: only a word of its own is sure to be `-o`.
-pub fn compiler(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn compiler(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     by_table(program, call, found, reader);
     for pair in call.args.windows(2) {
         if let [option, file] = pair
@@ -41,7 +41,7 @@ pub fn compiler(program: &'static Program, call: &Call<'_>, found: &mut Found, r
 }
 
 /// `tar`: letters without a dash, archives on other machines, and actions that run a command.
-pub fn tar(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn tar(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let args = dashed(program, call.args);
     let parsed = parse(&args, program.options, Order::Any);
     let writes = parsed.has("c create r append u update delete");
@@ -86,7 +86,7 @@ fn dashed(program: &Program, args: &[Word]) -> Vec<Word> {
     words
 }
 
-fn checkpoint_action(value: &Word, found: &mut Found, reader: &mut Reader<'_>) {
+fn checkpoint_action(value: &Word, found: &mut Findings, reader: &mut Reader<'_>) {
     match value.shown().split_once('=') {
         Some(("exec", text)) => {
             found.mutates("`tar --checkpoint-action` runs a command");
@@ -100,7 +100,7 @@ fn checkpoint_action(value: &Word, found: &mut Found, reader: &mut Reader<'_>) {
 }
 
 /// `find`: an expression with actions.
-pub fn find(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn find(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let is_expression = |word: &Word| {
         word.shown().starts_with('-') && word.shown().len() > 1 || matches!(word.shown(), "(" | "!")
     };
@@ -166,7 +166,7 @@ fn executes(words: &[Word], starts: &[Word], reader: &mut Reader<'_>) {
 }
 
 /// `fd`: what it runs stands at the end, or behind `=`.
-pub fn fd(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn fd(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let file = Word::Known("./{}".to_owned());
     for (at, word) in call.args.iter().enumerate() {
         let attached = ["--exec=", "--exec-batch="].iter().find_map(|flag| word.shown().strip_prefix(flag));

@@ -4,16 +4,16 @@ use super::judge::by_table;
 use super::rules::is_local_path;
 use super::verbs;
 use super::{Program, SUBCOMMANDS, data};
-use crate::read::found::{Call, Found, shown};
+use crate::read::findings::{Call, Findings, shown};
 use crate::read::options::{self, Order, lists, parse};
-use crate::read::places::Place;
+use crate::read::path_location::PathLocation;
 use crate::read::reader::Reader;
 use crate::read::shell::Dialect;
 use crate::reading::Word;
 
-pub fn git(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn git(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let parsed = parse(call.args, program.options, Order::OptionsFirst);
-    reader.places.enter();
+    reader.paths.enter();
     let mut redirected = call.redirected;
     for given in &parsed.given {
         match (given.name, &given.value) {
@@ -23,8 +23,8 @@ pub fn git(program: &'static Program, call: &Call<'_>, found: &mut Found, reader
             }
             ("config-env", _) => found.mutates("`git --config-env` can make git run something"),
             ("exec-path", Some(_)) => found.mutates("`git --exec-path` makes git run other programs"),
-            ("C" | "work-tree", Some(directory)) => reader.places.change(directory.known()),
-            ("git-dir", Some(directory)) if reader.places.of(directory) == Place::Outside => {
+            ("C" | "work-tree", Some(directory)) => reader.paths.change(directory.known()),
+            ("git-dir", Some(directory)) if reader.paths.of(directory) == PathLocation::Outside => {
                 // Its settings are not the workspace's own.
                 found.mutates("`git --git-dir` uses the settings of another repository");
             }
@@ -50,11 +50,11 @@ pub fn git(program: &'static Program, call: &Call<'_>, found: &mut Found, reader
             }
         }
     }
-    reader.places.leave();
+    reader.paths.leave();
 }
 
 /// `-c key=value`.
-fn setting(setting: &Word, found: &mut Found, reader: &mut Reader<'_>) {
+fn setting(setting: &Word, found: &mut Findings, reader: &mut Reader<'_>) {
     let Word::Known(text) = setting else {
         found.mutates("it is not known what `git -c` sets");
         return;
@@ -90,7 +90,7 @@ fn names_addresses(setting: &str) -> bool {
 }
 
 /// Subcommands that talk to another repository: where it is, and what its address runs.
-pub fn connects(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn connects(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     by_table(program, call, found, reader);
     let parsed = parse(call.args, program.options, Order::Any);
     for text in parsed.operands.iter().filter_map(|word| word.shown().strip_prefix("ext::")) {
@@ -114,7 +114,7 @@ pub fn connects(program: &'static Program, call: &Call<'_>, found: &mut Found, r
 }
 
 /// A setting stays, and later git runs it.
-pub fn config(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn config(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     by_table(program, call, found, reader);
     let operands: Vec<&str> =
         call.args.iter().map(Word::shown).filter(|word| !word.starts_with('-')).collect();

@@ -2,7 +2,7 @@
 
 use super::Program;
 use super::judge::by_table;
-use crate::read::found::{Call, Found};
+use crate::read::findings::{Call, Findings};
 use crate::read::options::{lists, parse};
 use crate::read::reader::Reader;
 use crate::read::shell::Dialect;
@@ -14,7 +14,7 @@ const PROGRAMS: &str = "pip pip3 pipx poetry uv black ruff mypy flake8 isort";
 /// Modules that only print.
 const PRINT: &str = "tokenize ast dis this calendar platform sysconfig site";
 
-pub fn python(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn python(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let module = call.args.iter().position(|word| word.shown() == "-m" || is_flags_with_m(word.shown()));
     let code = call.args.iter().position(|word| !word.shown().starts_with('-') || word.shown() == "-c");
     // After `-i` it asks for code when the module is done.
@@ -44,7 +44,7 @@ fn is_flags_with_m(word: &str) -> bool {
 }
 
 /// A database's shell: `.shell rm x`, `.system rm x`.
-pub fn database(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn database(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let operands = || call.args.iter().map(Word::shown).filter(|word| !word.starts_with('-'));
     for line in operands().flat_map(|word| word.split([';', '\n'])) {
         let text = [".shell ", ".system "].iter().find_map(|dot| line.trim().strip_prefix(dot));
@@ -59,7 +59,7 @@ pub fn database(program: &'static Program, call: &Call<'_>, found: &mut Found, r
 }
 
 /// `awk`: a program only looks if it has nothing in it that could run or write.
-pub fn awk(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn awk(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     by_table(program, call, found, reader);
     let parsed = parse(call.args, program.options, program.order());
     let sources = parsed.given.iter().filter(|given| matches!(given.name, "e" | "source"));

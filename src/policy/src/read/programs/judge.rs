@@ -2,13 +2,13 @@
 
 use super::{Operands, Program, Rule, Runs, rules, verbs};
 use crate::read::assignments;
-use crate::read::found::{Call, Found, shown};
+use crate::read::findings::{Call, Findings, shown};
 use crate::read::options::{self, Does, Parsed, apply, find, may_split, parse};
 use crate::read::reader::Reader;
 use crate::read::shell::Dialect;
 use crate::reading::Word;
 
-pub fn judge(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn judge(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     match program.code {
         Some(code) => code(program, call, found, reader),
         None => by_table(program, call, found, reader),
@@ -21,7 +21,7 @@ pub fn judge(program: &'static Program, call: &Call<'_>, found: &mut Found, read
     }
 }
 
-pub fn by_table(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn by_table(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let parsed = parse(call.args, program.options, program.order());
     let only_looks = by_options(program, call, &parsed, found, reader);
     let what = format!("`{}`", call.name);
@@ -56,7 +56,7 @@ fn by_options(
     program: &Program,
     call: &Call<'_>,
     parsed: &Parsed<'_>,
-    found: &mut Found,
+    found: &mut Findings,
     reader: &mut Reader<'_>,
 ) -> bool {
     let mut only_looks = false;
@@ -79,7 +79,13 @@ fn by_options(
     only_looks
 }
 
-fn run(program: &Program, call: &Call<'_>, parsed: &Parsed<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+fn run(
+    program: &Program,
+    call: &Call<'_>,
+    parsed: &Parsed<'_>,
+    found: &mut Findings,
+    reader: &mut Reader<'_>,
+) {
     match program.runs {
         Runs::Nothing => {}
         Runs::Words { skip } => {
@@ -121,7 +127,7 @@ pub fn after<'c>(call: &Call<'c>, parsed: &Parsed<'_>, skip: usize, reader: &mut
 /// Judges the assignments in front of a program and gives what follows them; what is one is for `accepts` to say.
 pub fn after_assignments<'c>(
     mut rest: &'c [Word],
-    found: &mut Found,
+    found: &mut Findings,
     reader: &mut Reader<'_>,
     accepts: impl Fn(&str) -> bool,
 ) -> &'c [Word] {

@@ -18,14 +18,14 @@ mod shells;
 mod tests;
 mod verbs;
 
-use super::found::{Call, Found};
+use super::findings::{Call, Findings};
 use super::options::{Does, Opt, Order, Takes};
 use super::reader::Reader;
 
 pub use judge::judge;
 
 /// Judges a program whose words need more than a table.
-type Code = fn(&'static Program, &Call<'_>, &mut Found, &mut Reader<'_>);
+type Code = fn(&'static Program, &Call<'_>, &mut Findings, &mut Reader<'_>);
 
 /// What is known about a program, or about a subcommand of one.
 pub struct Program {

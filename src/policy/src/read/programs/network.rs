@@ -2,14 +2,14 @@
 
 use super::Program;
 use super::judge::{by_table, joined};
-use crate::read::found::{Call, Found, shown};
+use crate::read::findings::{Call, Findings, shown};
 use crate::read::options::{Order, parse};
 use crate::read::reader::Reader;
 use crate::read::shell::Dialect;
 use crate::reading::Word;
 
 /// `ssh`, `scp`: `-o ProxyCommand=…` runs here. What a shell of another machine runs counts as well.
-pub fn ssh(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn ssh(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     by_table(program, call, found, reader);
     let parsed = parse(call.args, program.options, program.order());
     for value in
@@ -32,7 +32,7 @@ pub fn ssh(program: &'static Program, call: &Call<'_>, found: &mut Found, reader
 }
 
 /// `socat … EXEC:text`, in any case.
-pub fn netcat(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn netcat(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     by_table(program, call, found, reader);
     for word in call.args {
         let (kind, text) = word.shown().split_once(':').unwrap_or_default();

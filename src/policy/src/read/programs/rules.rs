@@ -1,7 +1,7 @@
 //! Conditions on the arguments of a program.
 
 use super::{Program, When, loopback};
-use crate::read::found::Call;
+use crate::read::findings::Call;
 use crate::read::options::{self, Parsed, lists, may_be_option};
 use crate::reading::Word;
 

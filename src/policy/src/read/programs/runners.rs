@@ -3,25 +3,25 @@
 use super::judge::{after, after_assignments, by_table, joined};
 use super::{Program, data};
 use crate::read::assignments;
-use crate::read::found::{Call, Found, Input, shown};
+use crate::read::findings::{Call, Findings, Input, shown};
 use crate::read::options::{self, Order, parse};
 use crate::read::reader::Reader;
 use crate::read::shell::Dialect;
 use crate::reading::Word;
 
-pub fn env(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn env(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let parsed = parse(call.args, program.options, Order::OptionsFirst);
     let rest = after(call, &parsed, 0, reader);
     let rest = after_assignments(rest, found, reader, |_| true);
-    reader.places.enter();
+    reader.paths.enter();
     if let Some(directory) = parsed.value("C chdir") {
-        reader.places.change(directory.known());
+        reader.paths.change(directory.known());
     }
     match parsed.value("S split-string") {
         Some(text) => split_string(text, rest, reader),
         None => reader.inner(rest, call.input),
     }
-    reader.places.leave();
+    reader.paths.leave();
 }
 
 /// `env -S`: a text that is split, and words after it.
@@ -39,7 +39,7 @@ fn split_string(text: &Word, rest: &[Word], reader: &mut Reader<'_>) {
     reader.text(&whole, Dialect::Bash);
 }
 
-pub fn xargs(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn xargs(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let parsed = parse(call.args, program.options, Order::OptionsFirst);
     let mark = match parsed.value("I i replace").and_then(Word::known) {
         Some(mark) => Some(mark.to_owned()),
@@ -78,7 +78,7 @@ fn fed(words: &[Word], mark: Option<&str>, reader: &mut Reader<'_>) {
 }
 
 /// `parallel` hands its words to a shell.
-pub fn parallel(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn parallel(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let parsed = parse(call.args, program.options, Order::OptionsFirst);
     if parsed.has("S sshlogin sshloginfile") {
         found.networks("`parallel -S` runs on other machines");
@@ -98,7 +98,7 @@ pub fn parallel(program: &'static Program, call: &Call<'_>, found: &mut Found, r
     }
 }
 
-pub fn flock(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn flock(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let parsed = parse(call.args, program.options, Order::OptionsFirst);
     if let Some(file) = parsed.operands.first() {
         options::writes("`flock`", file, found, reader);
@@ -115,14 +115,14 @@ pub fn flock(program: &'static Program, call: &Call<'_>, found: &mut Found, read
 }
 
 /// `setarch x86_64 -R rm f`: the architecture comes before the options.
-pub fn setarch(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn setarch(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let skip = usize::from(call.first().is_some_and(|first| !first.starts_with('-')));
     let args = call.args.get(skip..).unwrap_or_default();
     by_table(program, &Call { args, ..*call }, found, reader);
 }
 
 /// `su`, `runuser`: a text, a program after `-u`, or a shell.
-pub fn su(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn su(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     by_table(program, call, found, reader);
     let parsed = parse(call.args, program.options, Order::Any);
     if parsed.has("u user") && !parsed.has("c command") {
@@ -132,7 +132,7 @@ pub fn su(program: &'static Program, call: &Call<'_>, found: &mut Found, reader:
 }
 
 /// An editor or a pager: `:!rm x`, `+!rm x` and `-c '!rm x'` run a command without anybody.
-pub fn editor(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn editor(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     by_table(program, call, found, reader);
     for word in call.args.iter().filter(|word| word.shown().starts_with(['+', ':', '!', '%'])) {
         if let Some((_, text)) = word.shown().split_once('!') {

@@ -1,7 +1,7 @@
 //! Forms of full-screen programs that need no terminal.
 
 use super::Screen;
-use crate::read::found::Call;
+use crate::read::findings::Call;
 use crate::read::options::lists;
 use crate::reading::Word;
 

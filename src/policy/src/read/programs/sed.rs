@@ -2,13 +2,13 @@
 
 use super::Program;
 use super::judge::by_table;
-use crate::read::found::{Call, Found};
+use crate::read::findings::{Call, Findings};
 use crate::read::options::{self, Order, parse};
 use crate::read::reader::Reader;
 use crate::read::shell::Dialect;
 use crate::reading::Word;
 
-pub fn judge(program: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn judge(program: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     by_table(program, call, found, reader);
     let parsed = parse(call.args, program.options, Order::Any);
     let scripts = parsed.given.iter().filter(|given| matches!(given.name, "e" | "expression"));
@@ -23,7 +23,7 @@ pub fn judge(program: &'static Program, call: &Call<'_>, found: &mut Found, read
     }
 }
 
-fn judge_script(script: &Word, found: &mut Found, reader: &mut Reader<'_>) {
+fn judge_script(script: &Word, found: &mut Findings, reader: &mut Reader<'_>) {
     let Word::Known(script) = script else {
         found.mutates("it is not known what the script of `sed` does");
         return;

@@ -1,22 +1,22 @@
 //! Shells: the text they are given is read, what they would read later is a doubt.
 
 use super::Program;
-use crate::read::found::{Call, Found, Input, shown};
+use crate::read::findings::{Call, Findings, Input, shown};
 use crate::read::options::may_split;
 use crate::read::reader::Reader;
 use crate::read::shell::Dialect;
 use crate::reading::Word;
 
 /// A shell of POSIX.
-pub fn posix(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn posix(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     shell(call, Dialect::Sh, found, reader);
 }
 
-pub fn bash(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn bash(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     shell(call, Dialect::Bash, found, reader);
 }
 
-pub fn zsh(_: &'static Program, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn zsh(_: &'static Program, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     shell(call, Dialect::Zsh, found, reader);
 }
 
@@ -62,7 +62,7 @@ fn flags(args: &[Word]) -> Option<Flags> {
     Some(flags)
 }
 
-fn shell(call: &Call<'_>, dialect: Dialect, found: &mut Found, reader: &mut Reader<'_>) {
+fn shell(call: &Call<'_>, dialect: Dialect, found: &mut Findings, reader: &mut Reader<'_>) {
     let name = call.name;
     let Some(flags) = flags(call.args) else {
         found.mutates(format!("`{name}` runs a script"));
@@ -105,7 +105,7 @@ fn standard_input(
     call: &Call<'_>,
     dialect: Dialect,
     flags: &Flags,
-    found: &mut Found,
+    found: &mut Findings,
     reader: &mut Reader<'_>,
 ) {
     let name = call.name;

@@ -1,7 +1,7 @@
 //! Programs whose first word says what they do.
 
 use super::{Runs, SUBCOMMANDS, Verbs, judge::judge as judge_program};
-use crate::read::found::{Call, Found, shown};
+use crate::read::findings::{Call, Findings, shown};
 use crate::read::options::{Does, apply, lists};
 use crate::read::reader::Reader;
 use crate::reading::Word;
@@ -41,7 +41,7 @@ fn split<'c>(verbs: &Verbs, args: &'c [Word]) -> Split<'c> {
     Split { verb: None, rest: &[], is_sure }
 }
 
-pub fn judge(verbs: &'static Verbs, call: &Call<'_>, found: &mut Found, reader: &mut Reader<'_>) {
+pub fn judge(verbs: &'static Verbs, call: &Call<'_>, found: &mut Findings, reader: &mut Reader<'_>) {
     let Split { verb, rest, is_sure } = split(verbs, call.args);
     let name = format!("`{}`", call.name);
     let escapes = |does: &Does| matches!(does, Does::Escapes(_));
@@ -87,6 +87,6 @@ pub fn judge(verbs: &'static Verbs, call: &Call<'_>, found: &mut Found, reader: 
     }
 }
 
-fn note(all: &[Does], what: &str, found: &mut Found, reader: &mut Reader<'_>) {
+fn note(all: &[Does], what: &str, found: &mut Findings, reader: &mut Reader<'_>) {
     all.iter().for_each(|does| apply(*does, what, None, found, reader));
 }

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use super::super::reading::{Asked, Word};
 
+/// Where a path lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PathLocation {
     /// Where writing is what the workspace is for.
     Inside,
     /// `/dev/null`, the command's own streams.
@@ -29,14 +30,15 @@ const SCRATCH_WORDS: &[&str] = &["$TMPDIR", "${TMPDIR", "$(mktemp", "`mktemp"];
 const STREAMS: &[&str] =
     &["/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero", "/dev/full"];
 
-pub struct Places<'a> {
+/// Locates the paths of one request.
+pub struct PathLocator<'a> {
     asked: &'a Asked<'a>,
     pub home: Option<String>,
     /// The working directory of the command being judged, of the texts around it beneath. Nothing if it is not known.
     cwds: Vec<Option<String>>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> PathLocator<'a> {
     pub fn new(asked: &'a Asked<'a>) -> Self {
         let home = asked.home.and_then(Path::to_str).map(str::to_owned);
         Self { asked, home, cwds: vec![asked.cwd.to_str().map(str::to_owned)] }
@@ -78,48 +80,48 @@ impl<'a> Places<'a> {
         Some(format!("/{}", parts.join("/")))
     }
 
-    pub fn of(&self, word: &Word) -> Place {
+    pub fn of(&self, word: &Word) -> PathLocation {
         match word {
             Word::Known(path) => self.of_path(path),
             Word::Unknown(written) => self.of_written(written),
         }
     }
 
-    pub fn of_path(&self, path: &str) -> Place {
-        let Some(path) = self.absolute(path) else { return Place::Unknown };
+    pub fn of_path(&self, path: &str) -> PathLocation {
+        let Some(path) = self.absolute(path) else { return PathLocation::Unknown };
         if STREAMS.contains(&path.as_str())
             || path.starts_with("/dev/fd/")
             || path.starts_with("/proc/self/fd/")
         {
-            return Place::Stream;
+            return PathLocation::Stream;
         }
         if path.starts_with("/dev/tcp/") || path.starts_with("/dev/udp/") {
-            return Place::Network;
+            return PathLocation::Network;
         }
         let mut ours = SCRATCH.iter().map(Path::new).chain(self.asked.rw.iter().copied());
         let path = Path::new(&path);
         if path.starts_with(self.asked.workspace) || ours.any(|directory| path.starts_with(directory)) {
-            Place::Inside
+            PathLocation::Inside
         } else {
-            Place::Outside
+            PathLocation::Outside
         }
     }
 
     /// Of a word that is not known, as far as its beginning tells.
-    fn of_written(&self, written: &str) -> Place {
+    fn of_written(&self, written: &str) -> PathLocation {
         let written = written.strip_prefix('"').unwrap_or(written);
         if SCRATCH_WORDS.iter().any(|word| written.starts_with(word)) {
-            return Place::Inside;
+            return PathLocation::Inside;
         }
         if ["~", "$HOME", "${HOME"].iter().any(|home| written.starts_with(home)) {
-            return Place::Outside;
+            return PathLocation::Outside;
         }
         let plain = written.split(['$', '`', '*', '?', '[', '{', '"', '\'', '\\']).next().unwrap_or("");
         // The part up to the last slash is certain.
         match plain.rsplit_once('/') {
-            Some(("", _)) => Place::Outside,
+            Some(("", _)) => PathLocation::Outside,
             Some((directory, _)) => self.of_path(directory),
-            None => Place::Unknown,
+            None => PathLocation::Unknown,
         }
     }
 }

@@ -40,14 +40,15 @@ impl Call<'_> {
     }
 }
 
+/// The categories and findings of one simple command.
 #[derive(Default)]
-pub struct Found {
+pub struct Findings {
     categories: Categories,
     findings: Vec<Finding>,
     screen: Option<Screen>,
 }
 
-impl Found {
+impl Findings {
     pub fn add(&mut self, category: Category, why: impl Into<String>) {
         let why = why.into();
         match category {
