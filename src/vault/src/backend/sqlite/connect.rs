@@ -294,6 +294,9 @@ fn open_named(uri: &Path, path: &Path, flags: OpenFlags, options: &OpenOptions) 
         sql.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
         sql.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
         sql.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+        // A misspelled column is an error, not a string.
+        sql.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
+        sql.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DDL, false)?;
         let mapped = match options.mapped {
             Mapped::Yes => MMAP_BYTES,
             Mapped::No => 0,
@@ -474,5 +477,16 @@ mod tests {
         assert!(matches!(told(rusqlite::ffi::SQLITE_IOERR_READ), BackendError::Sqlite { .. }));
         let of_gone = told_of("/there/is/none", rusqlite::ffi::SQLITE_IOERR_FSTAT);
         assert!(matches!(of_gone, BackendError::NotFound { .. }), "{of_gone:?}");
+    }
+
+    /// None of this depends on the flags that SQLite was built with.
+    #[test]
+    fn connections_refuse_strings_in_double_quotes_and_extensions() {
+        let dir = tempfile::tempdir().unwrap();
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        let conn = open_raw(&dir.path().join("x.db"), flags, &OpenOptions::default()).unwrap();
+        for refused in ["SELECT \"x\"", "CREATE TABLE t (a DEFAULT (\"x\"))", "SELECT load_extension('x')"] {
+            assert!(conn.sql.execute_batch(refused).is_err(), "{refused}");
+        }
     }
 }
