@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::builder::{OsStringValueParser, PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
+use avfs_engine::version_message;
 use avfs_request::JsonForm;
 use avfs_types::ids::ForkName;
 use avfs_types::path::{PathError, TreePath};
@@ -126,6 +127,13 @@ pub struct EditOptions {
     /// What the version's record says [default: the edit itself]
     #[arg(short, long, value_name = "TEXT", value_parser = remark)]
     pub message: Option<String>,
+}
+
+impl EditOptions {
+    /// The message that was given, or the edit itself.
+    pub fn message_or(&self, edit: impl FnOnce() -> String) -> String {
+        self.message.clone().unwrap_or_else(|| version_message(&edit()))
+    }
 }
 
 /// Reads the path or name of a vault: an empty one, such as a script's variable that is not set, means none.

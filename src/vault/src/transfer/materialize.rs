@@ -26,9 +26,8 @@ use avfs_types::ids::{BlobId, TreeId};
 use avfs_types::path::TreePath;
 
 use super::account::Account;
-use super::set_ids::SetIds;
 use super::shelf::{Item, Shelf, host, item_bytes, make_private};
-use super::write_out::{FreshPages, OverlayNames, WriteOut};
+use super::write_out::{FreshPages, WriteOut};
 use crate::backend::Guard;
 use crate::meter::Meter;
 use crate::page::{DirRef, Node};
@@ -222,13 +221,7 @@ impl Vault {
         make_private(&dir)?;
         let fd = beneath::open_root(&dir).map_err(host("open", &dir))?;
         meter.expect(root.totals.entries, root.totals.bytes);
-        let out = WriteOut {
-            vault: self,
-            overlay_names: OverlayNames::Escaped,
-            set_ids: SetIds::Kept,
-            meter,
-            unwritten: None,
-        };
+        let out = WriteOut::for_overlay(self, meter);
         let unfinished = out.write(root, fd.as_fd(), &|_, _| true)?.unfinished;
         out.finish(fd.as_fd(), &unfinished)?;
         let vault = at.join("vault");
@@ -241,13 +234,8 @@ impl Vault {
     fn is_intact(&self, root: &DirRef, dir: &Path) -> Result<bool> {
         let top = beneath::open_root(dir).map_err(host("open", dir))?;
         let pages = FreshPages::new(self);
-        let out = WriteOut {
-            vault: self,
-            overlay_names: OverlayNames::Escaped,
-            set_ids: SetIds::Kept,
-            meter: &Meter::default(),
-            unwritten: None,
-        };
+        let meter = Meter::default();
+        let out = WriteOut::for_overlay(self, &meter);
         let same_xattrs = |fd: BorrowedFd<'_>, wanted: Option<&BlobId>| -> Result<bool> {
             let found = xattr::read(fd).map_err(VaultError::Input)?;
             Ok(if found.is_empty() { wanted.is_none() } else { found == out.wanted_xattrs(wanted)? })

@@ -127,6 +127,14 @@ struct Shared<'a> {
     failure: Mutex<Option<VaultError>>,
 }
 
+impl<'a> WriteOut<'a> {
+    /// For a layer beneath an overlay: everything is written, and attributes of overlayfs are escaped.
+    pub(crate) fn for_overlay(vault: &'a Vault, meter: &'a Meter) -> Self {
+        let overlay_names = OverlayNames::Escaped;
+        Self { vault, overlay_names, set_ids: SetIds::Kept, meter, unwritten: None }
+    }
+}
+
 impl WriteOut<'_> {
     /// Writes what `root` holds (what `wanted` lets pass of it) into the directory `into`.
     ///

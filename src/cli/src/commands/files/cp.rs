@@ -2,7 +2,6 @@
 
 use clap::Args;
 
-use avfs_engine::version_message;
 use avfs_types::path::TreePath;
 use avfs_vault::ops::{Depth, Target};
 
@@ -33,11 +32,7 @@ pub struct CpArgs {
 
 pub fn run(ctx: &CommandContext, args: &CpArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let message = args
-        .edit
-        .message
-        .clone()
-        .unwrap_or_else(|| version_message(&format!("cp {} {}", args.from, args.to.path)));
+    let message = args.edit.message_or(|| format!("cp {} {}", args.from, args.to.path));
     let depth = if args.recursive { Depth::Recursive } else { Depth::FilesOnly };
     let committed = vault.copy_path(&args.edit.on.fork, &args.from, args.to.clone(), depth, &message)?;
     edited::answer(ctx, &args.edit.on.fork, &committed)

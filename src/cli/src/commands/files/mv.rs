@@ -2,7 +2,6 @@
 
 use clap::Args;
 
-use avfs_engine::version_message;
 use avfs_types::path::TreePath;
 use avfs_vault::ops::Target;
 
@@ -30,11 +29,7 @@ pub struct MvArgs {
 
 pub fn run(ctx: &CommandContext, args: &MvArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let message = args
-        .edit
-        .message
-        .clone()
-        .unwrap_or_else(|| version_message(&format!("mv {} {}", args.from, args.to.path)));
+    let message = args.edit.message_or(|| format!("mv {} {}", args.from, args.to.path));
     let committed = vault.move_path(&args.edit.on.fork, &args.from, args.to.clone(), &message)?;
     edited::answer(ctx, &args.edit.on.fork, &committed)
 }

@@ -2,7 +2,6 @@
 
 use clap::Args;
 
-use avfs_engine::version_message;
 use avfs_types::path::TreePath;
 use avfs_vault::ops::Depth;
 
@@ -30,9 +29,9 @@ pub struct RmArgs {
 
 pub fn run(ctx: &CommandContext, args: &RmArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let message = args.edit.message.clone().unwrap_or_else(|| {
+    let message = args.edit.message_or(|| {
         let names: Vec<String> = args.paths.iter().map(TreePath::to_string).collect();
-        version_message(&format!("rm {}", names.join(" ")))
+        format!("rm {}", names.join(" "))
     });
     let depth = if args.recursive { Depth::Recursive } else { Depth::FilesOnly };
     let committed = vault.remove(&args.edit.on.fork, &args.paths, depth, &message)?;

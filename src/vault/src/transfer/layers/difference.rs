@@ -12,9 +12,8 @@ use crate::diff::Change;
 use crate::export::ExportError;
 use crate::meter::Meter;
 use crate::page::{DirRef, Node};
-use crate::set_ids::SetIds;
 use crate::tree::Pages;
-use crate::write_out::{OverlayNames, WriteOut};
+use crate::write_out::WriteOut;
 use crate::{Result, Vault, diff};
 
 #[derive(Default)]
@@ -83,13 +82,7 @@ impl Difference {
         into: BorrowedFd<'_>,
         meter: &Meter,
     ) -> Result<()> {
-        let out = WriteOut {
-            vault,
-            overlay_names: OverlayNames::Escaped,
-            set_ids: SetIds::Kept,
-            meter,
-            unwritten: None,
-        };
+        let out = WriteOut::for_overlay(vault, meter);
         let wanted = |path: &TreePath, is_dir: bool| {
             if is_dir { self.dirs.contains(path) } else { self.files.contains(path) }
         };
