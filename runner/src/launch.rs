@@ -102,11 +102,14 @@ impl Diagnose for SandboxError {
             Self::Host { .. } => "run.host",
         }
     }
+}
 
-    fn hint(&self) -> Option<String> {
+impl SandboxError {
+    /// What the owner of the host can do about it.
+    pub fn remedy(&self) -> Option<String> {
         match self {
             Self::Namespaces(_) | Self::Map(_) => Some(remedy::for_namespaces()),
-            Self::Limit(error) => error.hint(),
+            Self::Limit(error) => error.remedy(),
             Self::Setup { piece, source, .. } => piece.remedy(source),
             Self::Landlock { .. } => Some(
                 "use --landlock auto; or Linux 5.19 or later with landlock in its lsm= list (see: avfs doctor)"
@@ -123,9 +126,7 @@ impl Diagnose for SandboxError {
             Self::Nul { .. } | Self::Interrupted { .. } | Self::Host { .. } => None,
         }
     }
-}
 
-impl SandboxError {
     /// What was refused that there may be another way for.
     fn refused(&self) -> Refused {
         if let Self::Limit(error) = self {
@@ -169,7 +170,12 @@ impl SandboxError {
 
 impl From<SandboxError> for LaunchError {
     fn from(error: SandboxError) -> Self {
-        Self { refused: error.refused(), exit_code: error.exit_code(), error: Box::new(error) }
+        Self {
+            refused: error.refused(),
+            exit_code: error.exit_code(),
+            remedy: error.remedy(),
+            error: Box::new(error),
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use avfs_request::{
     SeccompProfile, Streams,
 };
 use avfs_types::CommandLine;
-use avfs_types::diagnose::Diagnose;
+use avfs_types::diagnose::{Diagnose, with_causes};
 use avfs_wire::DoctorCheck;
 
 use crate::launch::SandboxLauncher;
@@ -236,8 +236,7 @@ fn told(name: &str, required: bool, outcome: Result<(), Failure>) -> DoctorCheck
             DoctorCheck::failed(name, required, piece.code(), what, hint)
         }
         Err(Failure::Launch(error)) => {
-            let body = avfs_wire::ErrorBody::of(&error);
-            DoctorCheck::failed(name, required, error.code(), body.message, body.hint)
+            DoctorCheck::failed(name, required, error.code(), with_causes(&error), error.remedy)
         }
     }
 }

@@ -14,6 +14,7 @@ use avfs_engine::{
 };
 use avfs_hostfs::held::HeldFile;
 use avfs_policy::{Action, Categories, Category, ExecutionDecision, OnViolation};
+use avfs_present::Avfs;
 use avfs_request::spec::RequestObject;
 use avfs_request::spec::RunSpec;
 use avfs_request::{
@@ -44,14 +45,15 @@ impl Diagnose for NoSandbox {
     fn code(&self) -> &'static str {
         "sandbox.user_namespace"
     }
-
-    fn hint(&self) -> Option<String> {
-        Some("see: avfs doctor".to_owned())
-    }
 }
 
 fn no_sandbox() -> LaunchError {
-    LaunchError { refused: Refused::Other, exit_code: 121, error: Box::new(NoSandbox) }
+    LaunchError {
+        refused: Refused::Other,
+        exit_code: 121,
+        remedy: Some("see: avfs doctor".to_owned()),
+        error: Box::new(NoSandbox),
+    }
 }
 
 fn request() -> ExecutionRequest {
@@ -202,7 +204,7 @@ fn executed(action: Action, outcome: Result<Outcome, ExecuteError>) -> Execution
         outcome,
     };
     let object = RequestObject::of(&request(), Some(Path::new("/srv/app/.avfs/vault.db")));
-    avfs_present::execution(object, &executed)
+    avfs_present::execution(object, &executed, &Avfs::default())
 }
 
 /// Every way out, by name.

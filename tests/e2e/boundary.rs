@@ -96,7 +96,7 @@ fn hints_name_the_vault_that_was_named() {
     let human = env.shell(&["--vault", "../a vault.db"], ASKED).expect(120);
     assert!(human.stderr.contains(named), "{human:?}");
     let ran = env.shell(&["--vault", "../a vault.db"], "touch new").expect(0);
-    assert!(ran.stderr.contains("avfs apply --vault '../a vault.db' run:"), "{ran:?}");
+    assert!(ran.stderr.contains("avfs --vault '../a vault.db' apply run:"), "{ran:?}");
 }
 
 fn approval_id(envelope: &Value) -> String {

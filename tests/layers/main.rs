@@ -19,7 +19,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("changes", &["types", "hostfs", "vault", "request"]),
     ("engine", &["types", "hostfs", "vault", "request", "policy", "egress", "changes"]),
     ("lists", &["types", "hostfs", "vault", "request", "wire"]),
-    ("present", &["types", "vault", "request", "policy", "changes", "engine", "lists", "wire"]),
+    ("present", &["types", "hostfs", "vault", "request", "policy", "changes", "engine", "lists", "wire"]),
 ];
 
 /// Entries of one folder; one with more wants to be two.

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use avfs_engine::journal::journal_value;
 use avfs_engine::{Approver, RememberFor, Remembered, offered_networks};
 use avfs_policy::{Category, ExecutionDecision};
+use avfs_present::Avfs;
 use avfs_request::NetMode;
 use avfs_types::printable;
 use avfs_vault::approval::Answer;
@@ -56,7 +57,8 @@ impl Approver for AtTerminal<'_> {
                     Ok(()) => Some(approved),
                     Err(error) => {
                         // The yes was meant for good: what could not be kept is for the person to decide again.
-                        let _ = terminal.write_all(render::printed(render::failure(&error, "")).as_bytes());
+                        let _ = terminal
+                            .write_all(render::printed(render::failure(&error, &Avfs::default())).as_bytes());
                         None
                     }
                 }

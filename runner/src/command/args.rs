@@ -1,12 +1,13 @@
 //! The command line of `avfs-run`: the options of a run, and those about the answer.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Parser};
 
+use avfs_present::Avfs;
 use avfs_request::config::Config;
 use avfs_request::{ChangeForm, ExecutionRequest, JsonForm, Outside, ResolveError, RunSpec, Streams};
-use avfs_types::diagnose::vault_words;
 
 /// What is kept of each stream where nobody says otherwise.
 const OUTPUT_BYTES_MAX: u64 = 10 << 20;
@@ -84,12 +85,18 @@ pub struct Args {
     /// Take orders from standard input, one line of JSON each, and answer each with one (for avfs batch)
     #[arg(long, hide = true)]
     pub serve: bool,
+    /// With --serve: how the user named the vault, for commands in hints
+    #[arg(long, hide = true)]
+    pub vault_typed: Option<OsString>,
 }
 
 impl Args {
-    /// What names the vault in commands that are told to call.
-    pub fn vault_words(&self) -> String {
-        vault_words(self.spec.vault.as_ref().map(|vault| vault.as_os_str()))
+    /// How hints call `avfs`.
+    pub fn avfs(&self) -> Avfs {
+        match self.serve {
+            true => Avfs { vault: self.vault_typed.clone() },
+            false => Avfs::on(self.spec.vault.as_ref().map(|vault| vault.as_os_str())),
+        }
     }
 
     /// The request that the words stand for.

@@ -1,10 +1,11 @@
 //! Remembered results at the edge: their output is passed on, and `avfs cache explain` is answered.
 
 use avfs_engine::{Executed, Outcome, Output, why_not_remembered};
+use avfs_present::error_body;
 use avfs_request::spec::SCHEMA_VERSION;
 use avfs_request::{ExecutionRequest, Streams};
 use avfs_types::{Zone, exit_code, printable};
-use avfs_wire::{Envelope, ErrorBody};
+use avfs_wire::Envelope;
 
 use crate::command::args::Args;
 use crate::command::error::RunError;
@@ -47,10 +48,10 @@ pub fn explain_cache(args: &Args) -> u8 {
         Err(error) => (None, Some(error)),
     };
     let secrets = asked.map(|asked| asked.secrets).unwrap_or_default();
-    let body =
-        error.as_ref().map(|error| ErrorBody::of(error).without(&secrets).naming_vault(&args.vault_words()));
+    let avfs = args.avfs();
+    let body = error.as_ref().map(|error| error_body(error, &avfs).without(&secrets));
     if let (Some(error), false) = (&error, args.json.is_some()) {
-        render::say_failure(error, &args.vault_words(), &secrets);
+        render::say_failure(error, &avfs, &secrets);
     }
     // An answer that nobody reads to its end is no failure.
     let _ = match (&explained, args.json.is_some()) {

@@ -1,8 +1,8 @@
 //! Everything `avfs-run` can refuse, and the exit code of each.
 
-use avfs_engine::config_files::UnreadableConfig;
-use avfs_engine::{ExecuteError, LocateError, TrustError, UnreadablePolicy};
+use avfs_engine::{ExecuteError, LocateError, TrustError, UnreadableFile};
 use avfs_policy::{PolicyError, Verdict};
+use avfs_present::hint;
 use avfs_request::ResolveError;
 use avfs_request::config::SettingsError;
 use avfs_types::diagnose::Diagnose;
@@ -16,11 +16,9 @@ pub enum RunError {
     #[error(transparent)]
     Resolve(#[from] ResolveError),
     #[error(transparent)]
-    UnreadableConfig(#[from] UnreadableConfig),
-    #[error(transparent)]
     Config(#[from] SettingsError),
     #[error(transparent)]
-    UnreadablePolicy(#[from] UnreadablePolicy),
+    UnreadableFile(#[from] UnreadableFile),
     #[error(transparent)]
     Policy(#[from] PolicyError),
     #[error(transparent)]
@@ -50,9 +48,8 @@ impl Diagnose for RunError {
     fn code(&self) -> &'static str {
         match self {
             Self::Resolve(error) => error.code(),
-            Self::UnreadableConfig(error) => error.code(),
             Self::Config(error) => error.code(),
-            Self::UnreadablePolicy(error) => error.code(),
+            Self::UnreadableFile(error) => error.code(),
             Self::Policy(error) => error.code(),
             Self::Request(error) => error.code(),
             Self::BadFd { .. } => "request.bad_fd",
@@ -64,27 +61,24 @@ impl Diagnose for RunError {
             Self::Execute(error) => error.code(),
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Host { .. } => None,
-            Self::Resolve(error) => error.hint(),
-            Self::Config(error) => error.hint(),
-            Self::UnreadableConfig(error) => error.hint(),
-            Self::UnreadablePolicy(error) => error.hint(),
-            Self::Policy(error) => error.hint(),
-            Self::Request(error) => error.hint(),
-            Self::BadFd { .. } => {
-                Some("open it in the shell: avfs-run --json-fd 3 -- cmd 3>result.json".to_owned())
-            }
-            Self::Vault(error) => error.hint(),
-            Self::Locate(error) => error.hint(),
-            Self::Trust(error) => error.hint(),
-            Self::Refused(verdict) => verdict.hint.clone(),
-            Self::Execute(error) => error.hint(),
-        }
-    }
 }
+
+hint!(RunError, |error, avfs| match error {
+    Self::Host { .. } => None,
+    Self::Resolve(error) => error.hint(avfs),
+    Self::Config(error) => error.hint(avfs),
+    Self::UnreadableFile(error) => error.hint(avfs),
+    Self::Policy(error) => error.hint(avfs),
+    Self::Request(error) => error.hint(avfs),
+    Self::BadFd { .. } => {
+        Some("open it in the shell: avfs-run --json-fd 3 -- cmd 3>result.json".to_owned())
+    }
+    Self::Vault(error) => error.hint(avfs),
+    Self::Locate(error) => error.hint(avfs),
+    Self::Trust(error) => error.hint(avfs),
+    Self::Refused(verdict) => verdict.hint.clone(),
+    Self::Execute(error) => error.hint(avfs),
+});
 
 impl RunError {
     /// The exit code of the contract.
@@ -94,9 +88,8 @@ impl RunError {
             Self::Execute(error) => execute_code(error),
             Self::Refused(_) => exit_code::RUN_DENIED,
             Self::Resolve(_)
-            | Self::UnreadableConfig(_)
             | Self::Config(_)
-            | Self::UnreadablePolicy(_)
+            | Self::UnreadableFile(_)
             | Self::Policy(_)
             | Self::Request(_)
             | Self::BadFd { .. }

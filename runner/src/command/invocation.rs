@@ -13,6 +13,7 @@ use avfs_engine::{
 use avfs_hostfs::held::HeldFile;
 use avfs_hostfs::{machine, mask};
 use avfs_policy::{Opening, Policy};
+use avfs_present::{Avfs, Hint};
 use avfs_request::config::Config;
 use avfs_request::request::NamedVault;
 use avfs_request::{ExecutionRequest, Outside, Retention, Terminal};
@@ -131,6 +132,7 @@ impl Invocation {
             policy: &policy,
             approver: &AtTerminal { place },
             launcher: &SandboxLauncher::new(self.umask),
+            hint: |error| error.hint(&Avfs::default()),
         };
         let mut executed = runtime.execute(request);
         if let Ok(Outcome::Ran(result)) = &mut executed.outcome {

@@ -10,8 +10,8 @@ use avfs_changes::{ChangeCounts, ChangeReport, file_sizes, is_dir};
 use avfs_egress::{Host, place as place_of};
 use avfs_engine::{ConnectionVerdict, ExecutionResult, Rehearsal, Scratch};
 use avfs_hostfs::size_limit;
+use avfs_present::{Avfs, Hint};
 use avfs_request::{ExecutionRequest, ForkChoice, NetMode};
-use avfs_types::diagnose::{Diagnose, naming_vault};
 use avfs_types::ids::ForkName;
 use avfs_types::secrets::Secrets;
 use avfs_types::{Zone, printable, show_bytes_size};
@@ -26,7 +26,7 @@ const RUNS_ON_HOST_SHOWN: usize = 10;
 /// What to tell about a run, in lines.
 ///
 /// `first` has the places of the changes that are named, and whether git ignores them.
-pub fn summary(result: &ExecutionResult, first: &[(usize, bool)], vault_words: &str) -> Vec<String> {
+pub fn summary(result: &ExecutionResult, first: &[(usize, bool)], avfs: &Avfs) -> Vec<String> {
     let mut lines: Vec<String> = result.notes.iter().map(|note| format!("note: {}", note.text)).collect();
     if result.timed_out {
         lines.push("the command ran for too long and was ended".to_owned());
@@ -72,7 +72,7 @@ pub fn summary(result: &ExecutionResult, first: &[(usize, bool)], vault_words: &
             }
         }
     }
-    lines.extend(next_steps(result, vault_words));
+    lines.extend(next_steps(result, avfs));
     lines
 }
 
@@ -123,31 +123,23 @@ fn report_lines(report: &ChangeReport) -> Vec<String> {
     lines
 }
 
-fn next_steps(result: &ExecutionResult, vault: &str) -> Vec<String> {
+fn next_steps(result: &ExecutionResult, avfs: &Avfs) -> Vec<String> {
     let Some(fork) = &result.fork else { return Vec::new() };
     if let Some(paths) = result.applied {
         let paths = if paths == 1 { "1 path was".to_owned() } else { format!("{paths} paths were") };
         let id = &result.run_id;
         return vec![
             format!("{paths} written to the directory"),
-            format!("  back:    avfs unapply{vault} run:{id}"),
+            format!("  back:    {avfs} unapply run:{id}"),
         ];
     }
     let id = &result.run_id;
     // Beside what it began from, wherever its fork or main have gone since.
-    let look = format!("  look:    avfs diff{vault} run:{id}");
+    let look = format!("  look:    {avfs} diff run:{id}");
     let mut lines = if *fork == ForkName::of_run(id) {
-        vec![
-            look,
-            format!("  take:    avfs apply{vault} run:{id}"),
-            format!("  drop:    avfs discard{vault} run:{id}"),
-        ]
+        vec![look, format!("  take:    {avfs} apply run:{id}"), format!("  drop:    {avfs} discard run:{id}")]
     } else {
-        vec![
-            look,
-            format!("  take:    avfs apply{vault} {fork}"),
-            format!("  back:    avfs undo{vault} {fork}"),
-        ]
+        vec![look, format!("  take:    {avfs} apply {fork}"), format!("  back:    {avfs} undo {fork}")]
     };
     if let Some(until) = result.kept_until {
         lines.push(format!("  kept until {}", Zone::system().show(until)));
@@ -231,7 +223,7 @@ pub fn refusal(error: &ErrorBody, allow_rule: Option<&str>) -> Vec<String> {
 }
 
 /// What failed, why, and what to do next.
-pub fn failure<E: Diagnose>(error: &E, vault_words: &str) -> Vec<String> {
+pub fn failure(error: &dyn Hint, avfs: &Avfs) -> Vec<String> {
     let mut lines = vec![format!("error: {error}")];
     let mut cause = error.source();
     while let Some(found) = cause {
@@ -241,7 +233,7 @@ pub fn failure<E: Diagnose>(error: &E, vault_words: &str) -> Vec<String> {
     if size_limit::met() {
         lines.push("caused by: a limit on the size of files (ulimit -f)".to_owned());
     }
-    lines.extend(error.hint().map(|hint| format!("hint: {}", naming_vault(&hint, vault_words))));
+    lines.extend(error.hint(avfs).map(|hint| format!("hint: {hint}")));
     lines
 }
 
@@ -256,8 +248,8 @@ pub fn say<T: AsRef<str>>(lines: impl IntoIterator<Item = T>) {
 }
 
 /// Says what failed, without the values of secrets.
-pub fn say_failure<E: Diagnose>(error: &E, vault_words: &str, secrets: &Secrets) {
-    say(failure(error, vault_words).into_iter().map(|line| secrets.scrub_text(line)));
+pub fn say_failure(error: &dyn Hint, avfs: &Avfs, secrets: &Secrets) {
+    say(failure(error, avfs).into_iter().map(|line| secrets.scrub_text(line)));
 }
 
 /// Lines on stdout.

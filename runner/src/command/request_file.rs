@@ -5,6 +5,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use avfs_present::hint;
 use avfs_request::spec::{REQUEST_BYTES_MAX, RunSpec, SpecError};
 use avfs_types::diagnose::Diagnose;
 
@@ -29,14 +30,12 @@ impl Diagnose for BadRequest {
             Self::Malformed { .. } => "request.malformed",
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Unreadable { .. } => None,
-            Self::Malformed { .. } => Some("see every key with: avfs schema, under RequestFile".to_owned()),
-        }
-    }
 }
+
+hint!(BadRequest, |error, _| match error {
+    Self::Unreadable { .. } => None,
+    Self::Malformed { .. } => Some("see every key with: avfs schema, under RequestFile".to_owned()),
+});
 
 /// The options with what the request file says, if there is one.
 pub fn with_request(args: Args) -> Result<Args, BadRequest> {

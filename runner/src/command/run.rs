@@ -11,6 +11,7 @@ use avfs_engine::{
     CacheKeeper, ExecuteError, Executed, ExecutionResult, Exit, OUTPUT_LOST, Outcome, Rehearsal,
 };
 use avfs_hostfs::mask::set_umask;
+use avfs_present::{Avfs, error_body};
 use avfs_request::spec::RequestObject;
 use avfs_request::{ExecutionRequest, JsonForm};
 use avfs_types::clock::{Clock as _, SystemClock};
@@ -44,14 +45,14 @@ pub fn run(args: Args) -> u8 {
     let envelope_to = match EnvelopeTo::of(&args) {
         Ok(to) => to,
         Err(error) => {
-            render::say(render::failure(&error, ""));
+            render::say(render::failure(&error, &args.avfs()));
             return error.exit_code();
         }
     };
-    let vault = args.vault_words();
+    let avfs = args.avfs();
     let args = match with_request(args) {
         Ok(args) => args,
-        Err(error) => return tell_failure(&error.into(), None, &envelope_to, &vault),
+        Err(error) => return tell_failure(&error.into(), None, &envelope_to, &avfs),
     };
     if args.dry_run {
         return rehearse(&args, &envelope_to);
@@ -63,7 +64,7 @@ pub fn run(args: Args) -> u8 {
     match execute(&args, &mut asked) {
         Ok((mut executed, asked, listed, keeper)) => {
             if let Err(error) = give_output(&args, &mut executed) {
-                return tell_failure(&error, Some(asked), &envelope_to, &vault);
+                return tell_failure(&error, Some(asked), &envelope_to, &avfs);
             }
             let code = tell(&args, &executed, asked, &listed, &envelope_to);
             // Whoever reads the answer has it by now.
@@ -71,7 +72,7 @@ pub fn run(args: Args) -> u8 {
             failed.iter().for_each(|text| render::say([format!("avfs-run: {text}")]));
             code
         }
-        Err(error) => tell_failure(&error, asked, &envelope_to, &vault),
+        Err(error) => tell_failure(&error, asked, &envelope_to, &avfs),
     }
 }
 
@@ -87,23 +88,22 @@ impl Asked {
     }
 
     /// That it failed before it reached the boundary, for scripts.
-    pub fn failed(asked: Self, error: &RunError) -> ExecutionEnvelope {
-        ExecutionEnvelope::failed(Some(asked.object), ErrorBody::of(error).without(&asked.secrets))
+    pub fn failed(asked: Self, error: &RunError, avfs: &Avfs) -> ExecutionEnvelope {
+        ExecutionEnvelope::failed(Some(asked.object), error_body(error, avfs).without(&asked.secrets))
     }
 }
 
 /// What came of a request, for scripts.
-pub fn envelope_of(asked: &Asked, executed: &Executed) -> ExecutionEnvelope {
-    let mut envelope = avfs_present::execution(asked.object.clone(), executed);
+pub fn envelope_of(asked: &Asked, executed: &Executed, avfs: &Avfs) -> ExecutionEnvelope {
+    let mut envelope = avfs_present::execution(asked.object.clone(), executed, avfs);
     envelope.error = envelope.error.map(|error| error.without(&asked.secrets));
     envelope
 }
 
 /// Says what came of a request, to people and to scripts.
 fn tell(args: &Args, executed: &Executed, asked: Asked, listed: &Listed, envelope_to: &EnvelopeTo) -> u8 {
-    let vault = args.vault_words();
-    let mut envelope = envelope_of(&asked, executed);
-    envelope.error = envelope.error.map(|error| error.naming_vault(&vault));
+    let avfs = args.avfs();
+    let envelope = envelope_of(&asked, executed, &avfs);
     let secrets = asked.secrets;
     let ran = match &executed.outcome {
         Ok(Outcome::Ran(result)) => Some((&**result, &listed.folded)),
@@ -133,7 +133,7 @@ fn tell(args: &Args, executed: &Executed, asked: Asked, listed: &Listed, envelop
     };
     if let (Some(error), true) = (&envelope.error, human || written.is_err()) {
         match &executed.outcome {
-            Err(error) => render::say_failure(error, &vault, &secrets),
+            Err(error) => render::say_failure(error, &avfs, &secrets),
             Ok(_) => {
                 let decision = executed.decision.as_ref();
                 let rule = decision.and_then(|decision| decision.allow_rule.as_deref());
@@ -145,7 +145,7 @@ fn tell(args: &Args, executed: &Executed, asked: Asked, listed: &Listed, envelop
         Ok(()) => code,
         Err(source) => {
             let error = RunError::Host { operation: "write the envelope", source };
-            render::say(render::failure(&error, ""));
+            render::say(render::failure(&error, &avfs));
             error.exit_code()
         }
     }
@@ -165,7 +165,7 @@ fn rehearse(args: &Args, envelope_to: &EnvelopeTo) -> u8 {
     });
     match told {
         Ok(()) => exit_code::OK,
-        Err(error) => tell_failure(&error, None, envelope_to, &args.vault_words()),
+        Err(error) => tell_failure(&error, None, envelope_to, &args.avfs()),
     }
 }
 
@@ -191,14 +191,13 @@ fn plan(args: &Args) -> Result<(ExecutionRequest, Rehearsal), RunError> {
 }
 
 /// Says what failed, to people and to scripts.
-fn tell_failure(error: &RunError, asked: Option<Asked>, envelope_to: &EnvelopeTo, vault: &str) -> u8 {
+fn tell_failure(error: &RunError, asked: Option<Asked>, envelope_to: &EnvelopeTo, avfs: &Avfs) -> u8 {
     let (object, secrets) = asked.map(|asked| (asked.object, asked.secrets)).unzip();
     let secrets = secrets.unwrap_or_default();
-    let envelope =
-        ExecutionEnvelope::failed(object, ErrorBody::of(error).without(&secrets).naming_vault(vault));
+    let envelope = ExecutionEnvelope::failed(object, error_body(error, avfs).without(&secrets));
     let written = envelope_to.write(&envelope, None);
     if !matches!(envelope_to, EnvelopeTo::Stdout(_)) || written.is_err() {
-        render::say_failure(error, vault, &secrets);
+        render::say_failure(error, avfs, &secrets);
     }
     error.exit_code()
 }
@@ -260,7 +259,7 @@ fn probe() -> u8 {
     });
     match told {
         Ok(()) => exit_code::OK,
-        Err(error) => tell_failure(&error, None, &EnvelopeTo::Stdout(JsonForm::Full), ""),
+        Err(error) => tell_failure(&error, None, &EnvelopeTo::Stdout(JsonForm::Full), &Avfs::default()),
     }
 }
 
@@ -275,7 +274,7 @@ fn man() -> u8 {
 }
 
 fn summary_lines(args: &Args, result: &ExecutionResult, listed: &Listed) -> Vec<String> {
-    let lines = render::summary(result, &listed.first, &args.vault_words());
+    let lines = render::summary(result, &listed.first, &args.avfs());
     lines.iter().map(|line| format!("avfs-run: {line}")).collect()
 }
 

@@ -9,11 +9,12 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
+use avfs_present::error_body;
 use avfs_request::spec::SpecError;
 use avfs_request::{ExecutionRequest, JsonForm};
 use avfs_types::exit_code;
 use avfs_types::ids::{BatchId, BatchItem};
-use avfs_wire::{ErrorBody, ExecutionEnvelope, Inspection, WorkItem};
+use avfs_wire::{ExecutionEnvelope, Inspection, WorkItem};
 
 use crate::command::args::Args;
 use crate::command::error::RunError;
@@ -29,7 +30,7 @@ pub fn serve(args: &Args) -> u8 {
     match serve_all(args) {
         Ok(()) => exit_code::OK,
         Err(error) => {
-            render::say(render::failure(&error, ""));
+            render::say(render::failure(&error, &args.avfs()));
             error.exit_code()
         }
     }
@@ -97,8 +98,8 @@ fn answer(args: &Args, station: &Invocation, line: &str) -> Reply {
     match follow(args, station, line, &mut told) {
         Ok(reply) => reply,
         Err(error) => Reply::Outcome(Box::new(match told {
-            Some(asked) => Asked::failed(asked, &error),
-            None => ExecutionEnvelope::failed(None, ErrorBody::of(&error)),
+            Some(asked) => Asked::failed(asked, &error, &args.avfs()),
+            None => ExecutionEnvelope::failed(None, error_body(&error, &args.avfs())),
         })),
     }
 }
@@ -127,7 +128,7 @@ fn follow(
         return Ok(Reply::Inspection(avfs_present::inspection(&station.look(&request)?)));
     }
     let executed = station.execute(&request)?;
-    let mut envelope = envelope_of(asked, &executed);
+    let mut envelope = envelope_of(asked, &executed, &args.avfs());
     if let (Some(bytes), Some(result)) = (order.tail_bytes, &mut envelope.result) {
         result.keep_tails(bytes);
     }

@@ -47,19 +47,9 @@ impl LimitError {
             Self::Group(_) | Self::Process { .. } | Self::Root { .. } => None,
         }
     }
-}
 
-impl Diagnose for LimitError {
-    fn code(&self) -> &'static str {
-        match self {
-            Self::Unenforceable { .. } => "limits.unenforceable",
-            Self::Group(_) => "limits.group",
-            Self::Process { .. } => "limits.process",
-            Self::Root { .. } => "limits.scratch",
-        }
-    }
-
-    fn hint(&self) -> Option<String> {
+    /// What the owner of the host can do about it.
+    pub fn remedy(&self) -> Option<String> {
         let without = "or run without it: --allow-degraded";
         match self {
             Self::Unenforceable { kind: LimitKind::Cpus, .. } => {
@@ -76,6 +66,17 @@ impl Diagnose for LimitError {
             }),
             Self::Group(_) => Some(DELEGATED.to_owned()),
             Self::Process { .. } | Self::Root { .. } => None,
+        }
+    }
+}
+
+impl Diagnose for LimitError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Unenforceable { .. } => "limits.unenforceable",
+            Self::Group(_) => "limits.group",
+            Self::Process { .. } => "limits.process",
+            Self::Root { .. } => "limits.scratch",
         }
     }
 }

@@ -14,7 +14,6 @@ use avfs_engine::{
 use avfs_hostfs::machine;
 use avfs_policy::Opening;
 use avfs_types::clock::SystemClock;
-use avfs_types::diagnose::vault_words;
 use avfs_vault::backend::sqlite::{Mapped, OpenOptions};
 use avfs_vault::materialize::BaseCache;
 use avfs_vault::{Context, Vault};
@@ -84,11 +83,6 @@ impl CommandContext {
         let vault_id = vault.id()?;
         let in_use = move || bases_in_use(&ScratchDir::new(&cache_dir), &vault_id);
         Ok(vault.sparing(move || in_use().map_err(std::io::Error::other)))
-    }
-
-    /// ` --vault X` as it was typed, for lines that tell what to call next.
-    pub fn vault_words(&self) -> String {
-        vault_words(self.vault_option.as_deref())
     }
 
     /// Where the stat cache of a directory lies; nowhere without a home.

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use avfs_present::hint;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ForkName, RunId};
 use avfs_types::path::TreePath;
@@ -38,6 +39,9 @@ pub enum EdgeError {
     Unanswered(#[source] Box<dyn std::error::Error>),
     #[error("a file may not grow any further: there is a limit on the size of files (ulimit -f)")]
     FileSizeLimit(#[source] Box<dyn std::error::Error>),
+    /// A fork to take away, or to take changes from, is not there.
+    #[error(transparent)]
+    NoOldFork(VaultError),
     /// What the library refused, where the verb knows better what to do next.
     #[error("{error}")]
     Advised { error: VaultError, hint: String },
@@ -64,11 +68,10 @@ fn list(paths: &[TreePath]) -> String {
 impl EdgeError {
     /// Who takes a fork away, or what it changed, does not want to make it.
     pub fn of_old_fork(error: VaultError) -> Failure {
-        if !matches!(error, VaultError::NoFork { .. }) {
-            return error.into();
+        match matches!(error, VaultError::NoFork { .. }) {
+            true => Self::NoOldFork(error).into(),
+            false => error.into(),
         }
-        let hint = "list them with: avfs fork list".to_owned();
-        Self::Advised { error, hint }.into()
     }
 
     pub fn host(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
@@ -91,7 +94,7 @@ impl Diagnose for EdgeError {
             Self::TwoForks { .. } | Self::TwoVaults { .. } => "usage",
             Self::Output(_) | Self::Unanswered(_) => "io.output",
             Self::FileSizeLimit(_) => "host.file_size_limit",
-            Self::Advised { error, .. } => error.code(),
+            Self::Advised { error, .. } | Self::NoOldFork(error) => error.code(),
             Self::Random(_) => "io.random",
             Self::Signals(_) => "io.signals",
             Self::Threads(_) => "host.threads",
@@ -100,50 +103,51 @@ impl Diagnose for EdgeError {
             Self::Host { .. } => "host.io",
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
-            Self::Advised { hint, .. } => hint,
-            Self::NoNewVault { hint, .. } => return hint.clone(),
-            Self::NotKept { run } => return Some(format!("drop it with: avfs discard {run}")),
-            Self::SyncConflict { fork, .. } => {
-                return Some(format!(
-                    "choose a side with: avfs sync {fork} --prefer fork or --prefer directory; \
-                     see what the fork changed with: avfs diff {fork}"
-                ));
-            }
-            Self::NotConfirmed { .. } => "confirm with: --yes",
-            Self::BadPattern { .. } => "search for plain text with: -F",
-            Self::NoParent { .. } => "name two versions: avfs diff A B",
-            Self::TooLargeForJson { .. } => "without --json it is written as it is: avfs cat REF PATH > FILE",
-            Self::UnknownVerb { verb } if verb == "avfs-run" => "print it with: avfs-run --man | man -l -",
-            Self::UnknownVerb { .. } => "list them with: avfs --help",
-            Self::TwoForks { .. } | Self::TwoVaults { .. } => "leave one of them out",
-            Self::FileSizeLimit(_) => "raise it with: ulimit -f unlimited",
-            Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
-                "choose a place you may write to"
-            }
-            Self::Host { source, .. } if source.kind() == ErrorKind::StorageFull => {
-                "free some space, then try again"
-            }
-            Self::Host { operation: "read", source, .. } if source.kind() == ErrorKind::NotFound => {
-                "check how it is written, or choose another file"
-            }
-            Self::Host { source, .. } if source.kind() == ErrorKind::NotFound => {
-                "make the directory first, or choose another place"
-            }
-            Self::Host { source, .. }
-                if matches!(source.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory) =>
-            {
-                "a file stands where a directory has to be: choose another place"
-            }
-            Self::Threads(_) => "end some processes, or raise the limit on them (ulimit -u); then try again",
-            Self::Host { .. }
-            | Self::Output(_)
-            | Self::Unanswered(_)
-            | Self::Random(_)
-            | Self::Signals(_) => return None,
-        };
-        Some(hint.to_owned())
-    }
 }
+
+hint!(EdgeError, |error, avfs| {
+    let hint = match error {
+        Self::Advised { hint, .. } => hint,
+        Self::NoOldFork(_) => return Some(format!("list them with: {avfs} fork list")),
+        Self::NoNewVault { hint, .. } => return hint.clone(),
+        Self::NotKept { run } => return Some(format!("drop it with: {avfs} discard {run}")),
+        Self::SyncConflict { fork, .. } => {
+            return Some(format!(
+                "choose a side with: {avfs} sync {fork} --prefer fork or --prefer directory; \
+                 see what the fork changed with: {avfs} diff {fork}"
+            ));
+        }
+        Self::NotConfirmed { .. } => "confirm with: --yes",
+        Self::BadPattern { .. } => "search for plain text with: -F",
+        Self::NoParent { .. } => return Some(format!("name two versions: {avfs} diff A B")),
+        Self::TooLargeForJson { .. } => {
+            return Some(format!("without --json it is written as it is: {avfs} cat REF PATH > FILE"));
+        }
+        Self::UnknownVerb { verb } if verb == "avfs-run" => "print it with: avfs-run --man | man -l -",
+        Self::UnknownVerb { .. } => "list them with: avfs --help",
+        Self::TwoForks { .. } | Self::TwoVaults { .. } => "leave one of them out",
+        Self::FileSizeLimit(_) => "raise it with: ulimit -f unlimited",
+        Self::Host { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+            "choose a place you may write to"
+        }
+        Self::Host { source, .. } if source.kind() == ErrorKind::StorageFull => {
+            "free some space, then try again"
+        }
+        Self::Host { operation: "read", source, .. } if source.kind() == ErrorKind::NotFound => {
+            "check how it is written, or choose another file"
+        }
+        Self::Host { source, .. } if source.kind() == ErrorKind::NotFound => {
+            "make the directory first, or choose another place"
+        }
+        Self::Host { source, .. }
+            if matches!(source.kind(), ErrorKind::AlreadyExists | ErrorKind::NotADirectory) =>
+        {
+            "a file stands where a directory has to be: choose another place"
+        }
+        Self::Threads(_) => "end some processes, or raise the limit on them (ulimit -u); then try again",
+        Self::Host { .. } | Self::Output(_) | Self::Unanswered(_) | Self::Random(_) | Self::Signals(_) => {
+            return None;
+        }
+    };
+    Some(hint.to_owned())
+});

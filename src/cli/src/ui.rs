@@ -12,8 +12,8 @@ use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 use serde::Serialize;
 
 use avfs_hostfs::size_limit;
+use avfs_present::{Avfs, Hint, error_body};
 use avfs_request::spec::SCHEMA_VERSION;
-use avfs_types::diagnose::{Diagnose, naming_vault, vault_words};
 use avfs_types::printable::Text;
 use avfs_types::{exit_code, printable};
 use avfs_vault::VaultError;
@@ -33,14 +33,14 @@ pub enum Format {
 
 /// Why a command ended early.
 pub enum Failure {
-    Error(Box<dyn Diagnose>),
+    Error(Box<dyn Hint>),
     /// What a worker failed at, as it told it.
     Told(ErrorBody),
     /// Nobody reads the answer any more, which is the reader's right.
     BrokenPipe,
 }
 
-impl<E: Diagnose + 'static> From<E> for Failure {
+impl<E: Hint + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
         Self::Error(Box::new(error))
     }
@@ -203,8 +203,8 @@ pub fn print_clap(error: &clap::Error) -> std::io::Result<()> {
 pub struct Ui {
     pub format: Format,
     kind: String,
-    /// ` --vault X` as it was typed: commands that are told to be called next are for the same vault.
-    vault_words: String,
+    /// How commands to call next begin: they are for the same vault.
+    pub avfs: Avfs,
     out_colour: bool,
     err_colour: bool,
 }
@@ -220,7 +220,7 @@ impl Ui {
         Self {
             format,
             kind,
-            vault_words: String::new(),
+            avfs: Avfs::default(),
             out_colour: colour(anstream::AutoStream::choice(&stdout())),
             err_colour: colour(anstream::AutoStream::choice(&stderr())),
         }
@@ -228,7 +228,7 @@ impl Ui {
 
     /// The same, for a command that was told its vault.
     pub fn for_vault(self, vault: Option<&OsStr>) -> Self {
-        Self { vault_words: vault_words(vault), ..self }
+        Self { avfs: Avfs::on(vault), ..self }
     }
 
     /// The stream for data.
@@ -266,10 +266,7 @@ impl Ui {
         let mut out = self.out();
         let written = match self.format {
             Format::Human => human(&mut out),
-            Format::Json => {
-                let why_not = why_not.map(|error| error.clone().naming_vault(&self.vault_words));
-                out.envelope(&self.kind, Some(result), why_not.as_ref())
-            }
+            Format::Json => out.envelope(&self.kind, Some(result), why_not),
         };
         written.and_then(|()| out.flush()).map_err(Failure::after_the_fact)?;
         Ok(if why_not.is_none() { exit_code::OK } else { exit_code::FAILED })
@@ -277,10 +274,6 @@ impl Ui {
 
     /// A word to people beside the answer; scripts have it in theirs.
     pub fn note(&self, text: fmt::Arguments<'_>) {
-        self.note_as_it_is(&naming_vault(&text.to_string(), &self.vault_words));
-    }
-
-    fn note_as_it_is(&self, text: &str) {
         if self.format == Format::Human {
             error_line(format_args!("{text}"));
         }
@@ -293,7 +286,7 @@ impl Ui {
         {
             match encoding.as_str() {
                 "utf-8" => {
-                    text.lines().for_each(|line| self.note_as_it_is(&format!("    {line}")));
+                    text.lines().for_each(|line| self.note(format_args!("    {line}")));
                 }
                 _ => self.note(format_args!("    ({name} is not text)")),
             }
@@ -318,9 +311,9 @@ impl Ui {
     }
 
     /// Tells what failed, why, and what to do next.
-    pub fn tell(&self, error: &dyn Diagnose) {
+    pub fn tell(&self, error: &dyn Hint) {
         match self.format {
-            Format::Json => self.tell_json(&ErrorBody::of(error)),
+            Format::Json => self.tell_json(&error_body(error, &self.avfs)),
             Format::Human => {
                 self.labelled(Tone::Failure, "error:", error);
                 let mut cause = error.source();
@@ -328,7 +321,7 @@ impl Ui {
                     self.labelled(Tone::Deleted, "caused by:", found);
                     cause = found.source();
                 }
-                self.tell_hint(error.hint().as_deref());
+                self.tell_hint(error.hint(&self.avfs).as_deref());
             }
         }
     }
@@ -348,7 +341,7 @@ impl Ui {
 
     fn tell_hint(&self, hint: Option<&str>) {
         if let Some(hint) = hint {
-            self.labelled(Tone::Hint, "hint:", naming_vault(hint, &self.vault_words));
+            self.labelled(Tone::Hint, "hint:", hint);
         }
     }
 
@@ -359,10 +352,7 @@ impl Ui {
 
     pub fn tell_json(&self, error: &ErrorBody) {
         let mut out = self.out();
-        match out
-            .envelope::<()>(&self.kind, None, Some(&error.clone().naming_vault(&self.vault_words)))
-            .and_then(|()| out.flush())
-        {
+        match out.envelope::<()>(&self.kind, None, Some(error)).and_then(|()| out.flush()) {
             Ok(()) | Err(Failure::BrokenPipe) => {}
             // Where the answer cannot be written its error would be lost too.
             Err(Failure::Error(_) | Failure::Told(_)) => self.tell_people(error),
@@ -381,7 +371,7 @@ fn code_for(error: &str) -> u8 {
 }
 
 /// Where a limit on the size of files was met, that is why: of SQLite it only comes as a failure of the disk.
-fn with_cause(error: Box<dyn Diagnose>) -> Box<dyn Diagnose> {
+fn with_cause(error: Box<dyn Hint>) -> Box<dyn Hint> {
     let of_the_host = error.code().ends_with(".io")
         || ["vault.sqlite", "vault.disk_full", "io.output"].contains(&error.code());
     if of_the_host && size_limit::met() {

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory};
 
+use avfs_present::Hint;
 use avfs_request::JsonForm;
-use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{DrawnIdError, NameError};
 use avfs_types::path::PathError;
 use avfs_types::reference::BadReference;
@@ -106,14 +106,14 @@ pub fn explain(error: &clap::Error, words: &[OsString]) -> u8 {
 }
 
 /// A word that the library refused knows its own code and hint.
-fn refused_value(error: &clap::Error) -> Option<&dyn Diagnose> {
+fn refused_value(error: &clap::Error) -> Option<&dyn Hint> {
     let source = std::error::Error::source(error)?;
-    let name = source.downcast_ref::<NameError>().map(|error| error as &dyn Diagnose);
-    name.or_else(|| source.downcast_ref::<PathError>().map(|error| error as &dyn Diagnose))
-        .or_else(|| source.downcast_ref::<BadReference>().map(|error| error as &dyn Diagnose))
-        .or_else(|| source.downcast_ref::<VaultError>().map(|error| error as &dyn Diagnose))
-        .or_else(|| source.downcast_ref::<UnitError>().map(|error| error as &dyn Diagnose))
-        .or_else(|| source.downcast_ref::<DrawnIdError>().map(|error| error as &dyn Diagnose))
+    let name = source.downcast_ref::<NameError>().map(|error| error as &dyn Hint);
+    name.or_else(|| source.downcast_ref::<PathError>().map(|error| error as &dyn Hint))
+        .or_else(|| source.downcast_ref::<BadReference>().map(|error| error as &dyn Hint))
+        .or_else(|| source.downcast_ref::<VaultError>().map(|error| error as &dyn Hint))
+        .or_else(|| source.downcast_ref::<UnitError>().map(|error| error as &dyn Hint))
+        .or_else(|| source.downcast_ref::<DrawnIdError>().map(|error| error as &dyn Hint))
 }
 
 /// Verbs of other tools, and what does here what they do there.

@@ -18,6 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
 use avfs_engine::{HalfCaptured, Note, RecoverError, ScratchDir, sweep};
+use avfs_present::{Avfs, error_body, hint};
 use avfs_types::diagnose::Diagnose;
 use avfs_vault::Vault;
 use avfs_wire::{ErrorBody, Inspection, WorkItem};
@@ -57,7 +58,7 @@ pub struct Answer {
     pub run_id: Option<String>,
     pub success: bool,
     pub result: Option<Ran>,
-    pub error: Option<Fault>,
+    pub error: Option<ErrorBody>,
     /// The code of what the error came from.
     #[serde(default)]
     pub error_cause: Option<String>,
@@ -99,19 +100,6 @@ impl Ran {
     }
 }
 
-#[derive(Clone, Debug, Deserialize)]
-pub struct Fault {
-    pub code: String,
-    pub message: String,
-    pub hint: Option<String>,
-}
-
-impl From<Fault> for ErrorBody {
-    fn from(Fault { code, message, hint }: Fault) -> Self {
-        Self { code, message, hint }
-    }
-}
-
 impl Answer {
     /// True if what failed is about this one command: another may fare better.
     pub fn is_of_the_command(&self) -> bool {
@@ -136,10 +124,10 @@ impl Answer {
     pub fn ran(self) -> Result<Ran, ErrorBody> {
         match (self.state.as_str(), self.result, self.error) {
             ("completed", Some(ran), _) => Ok(ran),
-            (_, _, Some(fault)) => Err(fault.into()),
+            (_, _, Some(fault)) => Err(fault),
             (state, _, None) => {
                 let problem = format!("it has the state {state}, but neither a result nor an error");
-                Err(ErrorBody::of(&WorkerError::Garbled { problem }))
+                Err(error_body(&WorkerError::Garbled { problem }, &Avfs::default()))
             }
         }
     }
@@ -176,15 +164,13 @@ impl Diagnose for WorkerError {
             Self::Garbled { .. } => "worker.garbled",
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Start { .. } => Some("check the limits on processes and open files (ulimit -a)".to_owned()),
-            Self::Died { .. } => Some("see what became of it with: avfs runs list".to_owned()),
-            Self::Garbled { .. } => None,
-        }
-    }
 }
+
+hint!(WorkerError, |error, avfs| match error {
+    Self::Start { .. } => Some("check the limits on processes and open files (ulimit -a)".to_owned()),
+    Self::Died { .. } => Some(format!("see what became of it with: {avfs} runs list")),
+    Self::Garbled { .. } => None,
+});
 
 /// A task that is over.
 pub struct Done<T> {
@@ -208,13 +194,16 @@ pub struct WorkerPool<T> {
 
 impl<T: Send + 'static> WorkerPool<T> {
     /// Up to `size` workers on a vault, started when there is something to do. `options` are avfs-run's, for all requests.
-    pub fn hire(size: usize, vault: &Path, options: &[OsString]) -> Result<Self, EdgeError> {
+    pub fn hire(size: usize, avfs: &Avfs, vault: &Path, options: &[OsString]) -> Result<Self, EdgeError> {
         let (tasks, given) = channel();
         let (report, done) = channel();
         let given = Arc::new(Mutex::new(given));
         let pids = Arc::new(Mutex::new(vec![None; size]));
         let killed = Arc::new(AtomicBool::new(false));
         let mut words: Vec<OsString> = vec!["--serve".into(), "--vault".into(), vault.into()];
+        if let Some(typed) = &avfs.vault {
+            words.extend(["--vault-typed".into(), typed.clone()]);
+        }
         words.extend_from_slice(options);
         let threads = (0..size).map(|number| {
             let (given, report) = (Arc::clone(&given), report.clone());

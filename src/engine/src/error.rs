@@ -122,26 +122,6 @@ impl Diagnose for ExecuteError {
             | Self::NotApplied { .. } => None,
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Request(error) => error.hint(),
-            Self::Ground(error) => error.hint(),
-            Self::Session(error) => error.hint(),
-            Self::Vault(error) => error.hint(),
-            Self::Memo(error) => error.hint(),
-            Self::Launch(error) => error.hint(),
-            Self::CaptureFailed { id, source, .. } => {
-                let first = source.hint().map(|hint| format!("{hint}; then ")).unwrap_or_default();
-                Some(format!("{first}finish it with: avfs recover {id}"))
-            }
-            Self::CaptureLost { source, .. } => source.hint(),
-            Self::NotApplied { id, source } => {
-                let first = source.hint().map(|hint| format!("{hint}; then ")).unwrap_or_default();
-                Some(format!("{first}try again with: avfs apply run:{id}"))
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -218,10 +218,14 @@ struct JournalFailure {
     error: Option<JournalError>,
 }
 
-pub fn failure(stood: ProxyExecutionState, error: &impl Diagnose, secrets: &Secrets) -> String {
+pub fn failure(
+    stood: ProxyExecutionState,
+    error: &impl Diagnose,
+    hint: Option<String>,
+    secrets: &Secrets,
+) -> String {
     let told = |text: String| redact(&secrets.scrub_text(text)).into_owned();
-    let error =
-        JournalError { code: error.code(), message: told(with_causes(error)), hint: error.hint().map(told) };
+    let error = JournalError { code: error.code(), message: told(with_causes(error)), hint: hint.map(told) };
     text(&JournalFailure { stood: stood.word(), error: Some(error) })
 }
 

@@ -307,6 +307,8 @@ pub struct LaunchError {
     pub refused: Refused,
     /// How a program that runs commands for others exits then.
     pub exit_code: u8,
+    /// What the owner of the host can do about it.
+    pub remedy: Option<String>,
     pub error: Box<dyn Diagnose>,
 }
 
@@ -325,10 +327,6 @@ impl Error for LaunchError {
 impl Diagnose for LaunchError {
     fn code(&self) -> &'static str {
         self.error.code()
-    }
-
-    fn hint(&self) -> Option<String> {
-        self.error.hint()
     }
 
     fn cause(&self) -> Option<&'static str> {

@@ -45,6 +45,7 @@ pub use cache_care::{CacheCareError, CacheKeeper, CacheOwners, CacheUsage, Orpha
 pub use checkpoint::CheckpointService;
 pub use conclude::OUTPUT_LOST;
 pub use discover::config_files;
+pub use discover::file_text::{FileText, UnreadableFile};
 use discover::locate;
 use discover::policy_files;
 use discover::trust;
@@ -60,7 +61,7 @@ pub use output::{Omitted, Output, OutputBuffer};
 pub use permission::approval_rule::{RememberError, RememberFor, Remembered};
 pub use permission::net_offer::offered_networks;
 pub use permission::{Approver, Denial, explain};
-pub use policy_files::{LayerText, POLICY_FILE, PolicyText, PolicyTexts, REGO_FILE, UnreadablePolicy};
+pub use policy_files::{LayerText, POLICY_FILE, PolicyTexts, REGO_FILE};
 pub use proxy::{Executed, Outcome, ProxyRuntime, Site};
 pub use recover::{
     Doubt, HalfCaptured, RecoverError, RecoverOptions, Recoverable, Recovered, Recovery, sweep,
@@ -79,7 +80,7 @@ use session::recover;
 use session::scratch_size;
 use session::session_record;
 pub use state::ProxyExecutionState;
-pub use trust::{TrustError, TrustOrigin, TrustedVaults};
+pub use trust::{TrustError, TrustOrigin, TrustedVaults, Unsafe};
 pub use view::{SecretFiles, ShownAs, ViewRequest, view};
 pub use workspace::binding::{
     WorkspaceError, bound_dir, cache_line, make_first_vault, make_vault, require_bound_dir, stat_cache_path,

@@ -85,6 +85,8 @@ pub struct ProxyRuntime<'a> {
     pub policy: &'a Policy,
     pub approver: &'a dyn Approver,
     pub launcher: &'a dyn Launcher,
+    /// What a user can do about an error, for the journal.
+    pub hint: fn(&ExecuteError) -> Option<String>,
 }
 
 /// What came of a request.
@@ -453,7 +455,7 @@ impl ProxyRuntime<'_> {
     /// The record of a run that came to nothing. That it cannot be kept is no reason to hide why.
     fn journal_failure(&self, run: &Run, stood: State, error: &ExecuteError) {
         let record = RunRecord {
-            result: journal::failure(stood, error, &run.request.secrets()),
+            result: journal::failure(stood, error, (self.hint)(error), &run.request.secrets()),
             ..self.not_run(run, RunState::Failed)
         };
         if let Err(error) = self.site.vault.journal_refused(&record, run.told().as_told()) {

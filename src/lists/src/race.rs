@@ -23,10 +23,6 @@ impl Diagnose for ScoreError {
             Self::Nothing | Self::NotANumber { .. } => "race.bad_score",
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        Some("print a number as the last line".to_owned())
-    }
 }
 
 /// The number in the last line of what a score command printed.

@@ -50,10 +50,6 @@ impl avfs_types::diagnose::Diagnose for NoiseError {
     fn code(&self) -> &'static str {
         "replay.bad_noise"
     }
-
-    fn hint(&self) -> Option<String> {
-        Some("write paths as globs (build/**) and outputs as regular expressions".to_owned())
-    }
 }
 
 impl Noise {

@@ -38,28 +38,4 @@ impl Diagnose for PolicyError {
             Self::Rego { .. } => "policy.rego",
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::File(fault) => match &fault.problem {
-                Problem::Syntax(_) => "the file is TOML: see https://toml.io".to_owned(),
-                Problem::UnknownKey { known, .. } => format!("known are: {known}"),
-                Problem::WrongType { .. } | Problem::BadValue { .. } => {
-                    format!("correct it, then try it with: avfs policy test {}", fault.file.display())
-                }
-            },
-            Self::Missing { place, .. } => {
-                format!("add it, then try it with: avfs policy test {}", place.file.display())
-            }
-            Self::Example(failed) => {
-                format!("see every example that fails with: avfs policy test {}", failed.place.file.display())
-            }
-            Self::RegoLeftOut { .. } => {
-                "remove the file, or build avfs with: cargo build --features rego".to_owned()
-            }
-            Self::Rego { file, .. } => {
-                format!("correct it, then try it with: avfs policy test {}", file.display())
-            }
-        })
-    }
 }

@@ -8,6 +8,8 @@ use avfs_types::ids::{ApprovalId, RunId};
 use avfs_vault::backend::ApprovalRecord;
 use avfs_wire::{DecisionObject, ErrorBody, ExecutionEnvelope, StateName};
 
+use crate::hints::{Avfs, error_body};
+
 /// Why nothing was run.
 #[must_use]
 pub fn denial_body(denial: &Denial, decision: Option<&ExecutionDecision>) -> ErrorBody {
@@ -27,9 +29,13 @@ pub fn denial_body(denial: &Denial, decision: Option<&ExecutionDecision>) -> Err
 
 /// What has to happen first.
 #[must_use]
-pub fn approval_body(approval: &ApprovalRecord, decision: Option<&ExecutionDecision>) -> ErrorBody {
+pub fn approval_body(
+    approval: &ApprovalRecord,
+    decision: Option<&ExecutionDecision>,
+    avfs: &Avfs,
+) -> ErrorBody {
     let approve =
-        |how| format!("approve it{how} with: avfs approvals approve {}, then run it again", approval.id);
+        |how| format!("approve it{how} with: {avfs} approvals approve {}, then run it again", approval.id);
     // An approval adds nothing to a request: no network that it does not ask for.
     let hint = match decision.and_then(|decision| decision.hint.clone()) {
         Some(advice) => format!("{advice}; or {}", approve(" as it is")),
@@ -54,7 +60,7 @@ pub fn decision(decision: &ExecutionDecision, approval: Option<&ApprovalId>) -> 
 
 /// What came of a request that reached the boundary.
 #[must_use]
-pub fn execution(request: RequestObject, executed: &Executed) -> ExecutionEnvelope {
+pub fn execution(request: RequestObject, executed: &Executed, avfs: &Avfs) -> ExecutionEnvelope {
     let decided =
         executed.decision.as_ref().map(|decision| crate::decision(decision, executed.approval.as_ref()));
     let envelope = ExecutionEnvelope {
@@ -77,11 +83,11 @@ pub fn execution(request: RequestObject, executed: &Executed) -> ExecutionEnvelo
         }
         Ok(Outcome::ApprovalRequired(approval)) => ExecutionEnvelope {
             state: StateName::ApprovalRequired,
-            error: Some(crate::approval_body(approval, executed.decision.as_ref())),
+            error: Some(crate::approval_body(approval, executed.decision.as_ref(), avfs)),
             ..envelope
         },
         Err(error) => ExecutionEnvelope {
-            error: Some(ErrorBody::of(error)),
+            error: Some(error_body(error, avfs)),
             error_cause: error.cause().map(str::to_owned),
             ..envelope
         },

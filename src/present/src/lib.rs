@@ -1,4 +1,4 @@
-//! From what the other crates return to what is printed as JSON: one function for each wire type.
+//! From what the other crates return to what is printed: one function for each wire type, and a hint for each error.
 //!
 //! The wire types themselves are in `avfs-wire`, which knows nothing of vaults and runs. Nothing here prints.
 //!
@@ -19,6 +19,7 @@ mod compact;
 mod enforcement;
 mod entry;
 mod execution;
+mod hints;
 mod policy;
 mod recordings;
 mod records;
@@ -37,6 +38,7 @@ pub use compact::compact_line;
 pub use enforcement::{enforcement, limit};
 pub use entry::{change, change_kind, change_totals, entry, node_kind};
 pub use execution::{approval_body, decision, denial_body, execution, execution_planned};
+pub use hints::{Avfs, Hint, error_body};
 pub use policy::{
     policy_cap, policy_check, policy_command, policy_decision, policy_explain, policy_failure, policy_said,
     policy_verdict,

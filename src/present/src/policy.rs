@@ -15,7 +15,7 @@ fn words(categories: Categories) -> Vec<&'static str> {
 }
 
 fn files(texts: &PolicyTexts) -> Vec<PolicyFile> {
-    let file = |(tier, file): (Tier, &avfs_engine::PolicyText)| PolicyFile {
+    let file = |(tier, file): (Tier, &avfs_engine::FileText)| PolicyFile {
         layer: tier.word(),
         path: file.path.to_string_lossy().into_owned(),
         found: file.text.is_some(),

@@ -81,13 +81,6 @@ impl Diagnose for NetError {
     fn code(&self) -> &'static str {
         "value.invalid"
     }
-
-    fn hint(&self) -> Option<String> {
-        Some(
-            "write for example: allow=github.com,*.crates.io:443,10.0.0.0/8:5432; without a port 80 and 443 are meant"
-                .to_owned(),
-        )
-    }
 }
 
 impl FromStr for NetMode {

@@ -47,22 +47,6 @@ impl Diagnose for SecretError {
             Self::TooLong { .. } => "secret.too_long",
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::BadName => {
-                "name a variable: --secret NAME, --secret NAME=file or --secret NAME=PATH".to_owned()
-            }
-            Self::Unreadable { name, .. } => format!(
-                "a value is never given on the command line: set the variable {name} and give --secret {name}, or \
-                 name a file with --secret {name}=PATH"
-            ),
-            Self::Unset { name } => {
-                format!("set it for avfs-run, or name a file with: --secret {name}=PATH")
-            }
-            Self::TooLong { .. } => "show a large file with: --ro PATH".to_owned(),
-        })
-    }
 }
 
 /// One `--secret`, understood.
@@ -205,7 +189,7 @@ mod tests {
     #[test]
     fn a_value_given_in_place_of_a_path_is_not_told() {
         let error = parse("KEY=hunter2-hunter2").unwrap().choice(Path::new("/nowhere")).unwrap_err();
-        let told = format!("{error} {:?} {error:?}", error.hint());
+        let told = format!("{error} {error:?}");
         assert!(told.contains("KEY") && !told.contains("hunter2"), "{told}");
     }
 }

@@ -16,7 +16,7 @@ pub const PREFIX_HEX_DIGITS_MIN: usize = 4;
 /// Random bytes behind a run's id.
 pub(crate) const RUN_ID_BYTES: usize = 5;
 /// Hex digits of a run's id.
-pub(crate) const RUN_ID_HEX_DIGITS: usize = 2 * RUN_ID_BYTES;
+pub const RUN_ID_HEX_DIGITS: usize = 2 * RUN_ID_BYTES;
 /// The most bytes that a name of a fork, checkpoint, recording or vault may have.
 pub const NAME_BYTES_MAX: usize = 100;
 
@@ -62,17 +62,6 @@ pub enum NameError {
 impl crate::diagnose::Diagnose for NameError {
     fn code(&self) -> &'static str {
         "name.invalid"
-    }
-
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::BadCharacter { name, found: ':', .. } if name.starts_with("run:") => {
-                "a run's own fork is called run-ID; list runs with: avfs runs list".to_owned()
-            }
-            Self::Empty { .. } | Self::TooLong { .. } | Self::BadCharacter { .. } | Self::BadStart { .. } => {
-                "choose a name such as fix-1 or release_2.0".to_owned()
-            }
-        })
     }
 }
 
@@ -188,9 +177,12 @@ impl ForkName {
 
 /// What an id of random digits names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Drawn {
+pub enum Drawn {
+    /// A run.
     Run,
+    /// An approval.
     Approval,
+    /// A batch.
     Batch,
 }
 
@@ -202,35 +194,20 @@ impl Drawn {
             Self::Batch => "batch",
         }
     }
-
-    const fn listing(self) -> &'static str {
-        match self {
-            Self::Run => "avfs runs list",
-            Self::Approval => "avfs approvals list",
-            Self::Batch => "avfs batch --list",
-        }
-    }
 }
 
 /// A text that is neither the id of a run, approval or batch nor a prefix of one.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{text:?} is not the id of {} {}", if *what == Drawn::Approval { "an" } else { "a" }, what.word())]
 pub struct DrawnIdError {
-    what: Drawn,
+    /// The kind of id that was expected.
+    pub what: Drawn,
     text: String,
 }
 
 impl crate::diagnose::Diagnose for DrawnIdError {
     fn code(&self) -> &'static str {
         "ref.invalid"
-    }
-
-    fn hint(&self) -> Option<String> {
-        Some(format!(
-            "an id is {RUN_ID_HEX_DIGITS} hex digits, of which {PREFIX_HEX_DIGITS_MIN} may do; list them \
-             with: {}",
-            self.what.listing()
-        ))
     }
 }
 

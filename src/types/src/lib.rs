@@ -1,7 +1,7 @@
 //! Ids, units, words and other small values that every part of avfs shares.
 //!
 //! Values are parsed once, at the edge, into types that cannot hold anything invalid: a [`ids::ForkName`] is a valid
-//! name, a [`path::TreePath`] never leaves its tree. Errors implement [`diagnose::Diagnose`]: a stable code and a hint.
+//! name, a [`path::TreePath`] never leaves its tree. Errors implement [`diagnose::Diagnose`]: a stable code.
 //!
 //! This crate depends on no other crate of avfs. It never opens a file or starts a process, and reads the machine's
 //! clock in [`clock::SystemClock`] only.

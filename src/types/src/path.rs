@@ -38,10 +38,6 @@ impl crate::diagnose::Diagnose for PathError {
     fn code(&self) -> &'static str {
         "path.invalid"
     }
-
-    fn hint(&self) -> Option<String> {
-        Some("name a path inside the workspace, such as src/main.rs".to_owned())
-    }
 }
 
 /// Components joined by `/`, none of them empty, `.` or `..`; empty for the root.

@@ -17,13 +17,6 @@ impl Diagnose for BadReference {
     fn code(&self) -> &'static str {
         "ref.invalid"
     }
-
-    fn hint(&self) -> Option<String> {
-        Some(
-            "a reference is FORK, FORK@CHECKPOINT, FORK~N, run:ID or at least four digits of a version"
-                .to_owned(),
-        )
-    }
 }
 /// A reference as it was typed: `BASE` followed by any number of `~N`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -38,20 +38,6 @@ impl Diagnose for UnitError {
     fn code(&self) -> &'static str {
         "value.invalid"
     }
-
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
-            Self::Size(_) => "write a size such as 4096, 500K, 20MiB or 10GiB",
-            Self::Nothing(_) => "write none for no limit",
-            Self::Cpus(_) => "write a number such as 2 or 0.5",
-            Self::Span(_) => "write a duration such as 90s, 30m, 12h, 7d or 2w",
-            Self::Clock(_) => "write a time such as 2026-01-31T12:00:00Z, or @ and seconds since 1970",
-            Self::Since(_) => {
-                "write a duration such as 12h, or a time such as 2026-01-31, '2026-01-31 12:00:00' or 2026-01-31T12:00:00Z"
-            }
-        };
-        Some(hint.to_owned())
-    }
 }
 
 /// Splits a number from the unit behind it.

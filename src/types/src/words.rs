@@ -18,10 +18,6 @@ impl Diagnose for WordError {
     fn code(&self) -> &'static str {
         "value.invalid"
     }
-
-    fn hint(&self) -> Option<String> {
-        None
-    }
 }
 
 /// Declares a public enum whose variants have one word each, with `Display` and `FromStr`.

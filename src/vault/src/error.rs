@@ -1,9 +1,6 @@
 //! What a vault can refuse, in one enum: the failed thing, its operands, and what to do next.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-
-use avfs_types::diagnose::{Diagnose, shell_word};
+use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{
     ApprovalId, ApprovalPrefix, BatchPrefix, CheckpointName, ForkName, RecordingName, RunId, RunPrefix,
     VersionId,
@@ -17,7 +14,7 @@ use crate::codec::DecodeError;
 /// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, VaultError>;
 
-/// Why an operation of the vault failed. Implements [`Diagnose`]: each variant has a code and a hint.
+/// Why an operation of the vault failed. Implements [`Diagnose`]: each variant has a code.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     /// The store failed.
@@ -478,131 +475,5 @@ impl Diagnose for VaultError {
             Self::Threads(_) => "host.threads",
             Self::Quota { .. } => "quota.exceeded",
         }
-    }
-
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
-            Self::Backend(error) => return error.hint(),
-            Self::Path(error) => return error.hint(),
-            Self::Import(error) => return error.hint(),
-            Self::Capture(error) => return error.hint(),
-            Self::Export(error) => return error.hint(),
-            Self::InFile { .. } => "put back what a directory has with: avfs fsck --heal DIR; \
-                 write the rest out with: avfs export --keep-going"
-                .to_owned(),
-            Self::MissingObject { .. } | Self::DamagedObject { .. } => {
-                "see what else is affected with: avfs fsck; put back what a directory has with: avfs fsck --heal DIR"
-                    .to_owned()
-            }
-            Self::UnknownRef { reference } if reference.starts_with("run:") => {
-                "list runs with: avfs runs list".to_owned()
-            }
-            Self::UnknownRef { .. } => {
-                "list them with: avfs fork list, or: avfs log; a version is named by at least four digits".to_owned()
-            }
-            Self::AmbiguousRef { .. } => "give more digits of the version".to_owned(),
-            Self::BadRef(error) => return error.hint(),
-            Self::BeforeFirst { .. } => "see how far back it goes with: avfs log".to_owned(),
-            Self::Pruned { .. } => "choose a version that avfs log does not show as pruned".to_owned(),
-            Self::NoFork { name } => {
-                format!("list them with: avfs fork list, or make it with: avfs fork create {name}")
-            }
-            Self::ForkExists { name } if *name == ForkName::main() => {
-                "choose another name: main is there from the beginning".to_owned()
-            }
-            Self::ForkExists { name } => format!("choose another name, or: avfs fork delete {name}"),
-            Self::MainFork { .. } => "delete the whole vault with: avfs vault delete".to_owned(),
-            Self::ForkHasCheckpoints { name, .. } => {
-                format!("delete them with it: avfs fork delete --force {name}")
-            }
-            Self::PersistentFork { name } if *name == ForkName::main() => {
-                "take its last version back with: avfs undo".to_owned()
-            }
-            Self::PersistentFork { name } => {
-                format!("delete it with: avfs fork delete {name}, or take a version back: avfs undo {name}")
-            }
-            Self::ForkMoved { .. } => "look at the new state and try again".to_owned(),
-            Self::NothingToUndo { fork } => {
-                format!(
-                    "see its versions with: avfs log {fork}; go to any of them with: avfs restore REF --fork {fork}"
-                )
-            }
-            Self::NothingToRedo { fork } => {
-                format!(
-                    "only an undo can be taken back, until something else changes the fork: avfs log {fork}, \
-                     avfs restore REF --fork {fork}"
-                )
-            }
-            Self::NoCheckpoint { fork, .. } => format!("list them with: avfs checkpoint list --fork {fork}"),
-            Self::CheckpointExists { .. } => "choose another name, or delete that one first".to_owned(),
-            Self::Moved { path } => format!("put it back to {}", path.display()),
-            Self::NoRun { .. } => "list them with: avfs runs list".to_owned(),
-            Self::NotRelated { .. } | Self::NothingToJoin => "join versions of one history".to_owned(),
-            Self::NoBatch { .. } => "list them with: avfs batch --list".to_owned(),
-            Self::AmbiguousBatch { .. } => "give more digits of the batch's id".to_owned(),
-            Self::AmbiguousRun { .. } => "give more digits of the run's id".to_owned(),
-            Self::RunCaptured { id } | Self::RunWithoutVersion { id, .. } => {
-                format!("see what became of it with: avfs runs show {id}")
-            }
-            Self::NoApproval { .. } => "list them with: avfs approvals list".to_owned(),
-            Self::AmbiguousApproval { .. } => "give more digits of the approval's id".to_owned(),
-            Self::ApprovalSettled { id, .. } => {
-                format!("see what became of it with: avfs approvals show {id}")
-            }
-            Self::ApprovalExpired { .. } => "run the command again to be asked again".to_owned(),
-            Self::NoRecording { .. } => "list them with: avfs record list".to_owned(),
-            Self::RecordingExists { name } => {
-                format!("choose another name, or: avfs record delete {name}")
-            }
-            Self::RecordingStopped { name } => {
-                format!("write its list with: avfs record export {name} > list.jsonl")
-            }
-            Self::NotRecording => "begin with: avfs record start".to_owned(),
-            Self::SeveralRecordings { .. } => "name the one that is to end: avfs record stop NAME".to_owned(),
-            Self::NoPath { .. } => "see what there is with: avfs ls REF".to_owned(),
-            Self::NotADirectory { .. } | Self::PathExists { .. } | Self::OwnPath { .. } => {
-                "choose another path".to_owned()
-            }
-            Self::IsADirectory { path } | Self::PathCycle { from: path, .. } if path.is_root() => {
-                "name what is in it; see what there is with: avfs ls REF".to_owned()
-            }
-            Self::IsADirectory { .. } => "name a file in it, or add -r to rm or cp for all of it".to_owned(),
-            Self::NotAFile { path, .. } => {
-                let path = shell_word(OsStr::from_bytes(path.as_bytes()));
-                format!("see what it is with: avfs ls -l REF {path}")
-            }
-            Self::PathCycle { from, to } if from == to => "choose another target".to_owned(),
-            Self::PathCycle { .. } => "choose a target outside of it".to_owned(),
-            Self::TooManyEntries { .. } | Self::TooDeep { .. } => {
-                "leave out what need not be versioned with lines in .avfsignore".to_owned()
-            }
-            Self::SharedTooOften { .. } => {
-                "if you did not make the vault, do not use it; otherwise take what you need with: avfs export"
-                    .to_owned()
-            }
-            Self::FileTooLarge { .. } => "leave it out with a line in .avfsignore".to_owned(),
-            Self::Quota { what: "files", .. } => {
-                "remove some with: avfs rm, or allow more with: avfs quota set --files N".to_owned()
-            }
-            Self::Quota { what: "versions", limit: 0..2, .. } => {
-                "allow more with: avfs quota set --versions N".to_owned()
-            }
-            // There has to be room for one more than are kept.
-            Self::Quota { what: "versions", limit, .. } => format!(
-                "free some with: avfs prune --keep-last {} && avfs gc, or allow more with: avfs quota set \
-                 --versions N",
-                (limit - 1).min(10)
-            ),
-            Self::Quota { .. } => {
-                "take large files out with: avfs rm PATH, free what older versions hold with: avfs prune --keep-last 1 && \
-                 avfs gc, or allow more with: avfs quota set --bytes N"
-                    .to_owned()
-            }
-            Self::Threads(_) => {
-                "end some processes, or raise the limit on them (ulimit -u); then try again".to_owned()
-            }
-            Self::Input(_) | Self::Output(_) => return None,
-        };
-        Some(hint)
     }
 }

@@ -1,8 +1,7 @@
 //! The one object every verb prints with `--json`.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use avfs_types::diagnose::{Diagnose, naming_vault, with_causes};
 use avfs_types::secrets::Secrets;
 
 /// What every verb of `avfs` prints with `--json`: one object on one line.
@@ -21,7 +20,7 @@ pub struct Envelope<'a, T: Serialize> {
 }
 
 /// What failed, or why the answer is "no".
-#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorBody {
     /// Stable: never renamed.
@@ -33,19 +32,6 @@ pub struct ErrorBody {
 }
 
 impl ErrorBody {
-    /// An error as it is printed: its code, its message with the causes, and its hint.
-    #[must_use]
-    pub fn of(error: &dyn Diagnose) -> Self {
-        let message = with_causes(&error);
-        Self { code: error.code().to_owned(), message, hint: error.hint() }
-    }
-
-    /// The same with [`avfs_types::diagnose::vault_words`] in the commands that the hint tells to call.
-    #[must_use]
-    pub fn naming_vault(self, words: &str) -> Self {
-        Self { hint: self.hint.map(|hint| naming_vault(&hint, words)), ..self }
-    }
-
     /// The same without the values of secrets.
     #[must_use]
     pub fn without(self, secrets: &Secrets) -> Self {

@@ -15,7 +15,9 @@ pub struct Conflict {
 }
 
 impl Conflict {
-    fn is_in_repository(&self) -> bool {
+    /// True for a path inside a git repository's own directory.
+    #[must_use]
+    pub fn is_in_repository(&self) -> bool {
         self.path.as_bytes().split(|byte| *byte == b'/').any(|part| part == b".git")
     }
 }
@@ -97,31 +99,5 @@ impl Diagnose for ApplyError {
             Self::Io { .. } => "apply.io",
             Self::Vault(error) => error.code(),
         }
-    }
-
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
-            // Without its index or its refs a commit leaves the repository broken.
-            Self::Conflict { conflicts, .. } if conflicts.iter().any(Conflict::is_in_repository) => {
-                "the repository changed too; fetch the commits instead: avfs export REF ../copy && git pull ../copy"
-            }
-            Self::Conflict { .. } => {
-                "keep your changes and apply the rest with: --exclude PATH, or look at them: avfs status"
-            }
-            Self::ChangedSince { .. } => {
-                "put those files back as they were applied (avfs diff shows how), then do it again"
-            }
-            Self::Unreadable => "check the vault with: avfs fsck",
-            Self::NotApplied { .. } | Self::NothingApplied => "see what was applied with: avfs runs list",
-            Self::NoPermission { .. } => "change the permissions, or leave it out with: --exclude PATH",
-            Self::OtherFileSystem { .. } => {
-                "leave it out with: --exclude PATH, and write it with: avfs export"
-            }
-            Self::BadPattern { .. } => "write a pattern such as 'src/**' or '*.rs'",
-            Self::Dir { .. } => "make sure that the bound directory is there: avfs vault info",
-            Self::Io { .. } => "what was written is whole; apply again to finish",
-            Self::Vault(error) => return error.hint(),
-        };
-        Some(hint.to_owned())
     }
 }

@@ -32,7 +32,7 @@ impl Work {
         options: &[OsString],
     ) -> Result<Self, EdgeError> {
         let path = vault.path().unwrap_or(std::path::Path::new(""));
-        let pool = WorkerPool::hire(jobs.min(items), path, options)?;
+        let pool = WorkerPool::hire(jobs.min(items), &ui.avfs, path, options)?;
         Ok(Self { schedule, pool, show: Show::start(ui, items as u64, jobs), stopped: None })
     }
 

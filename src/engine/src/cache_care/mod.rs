@@ -68,14 +68,6 @@ impl Diagnose for CacheCareError {
             Self::Session(error) => error.code(),
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Host { .. } => None,
-            Self::Vault(error) => error.hint(),
-            Self::Session(error) => error.hint(),
-        }
-    }
 }
 
 type Result<T> = std::result::Result<T, CacheCareError>;

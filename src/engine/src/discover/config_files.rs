@@ -2,79 +2,42 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use avfs_request::config::{Config, ConfigError, SettingsError};
-use avfs_types::diagnose::Diagnose;
 
+use super::file_text::{FileText, FileUse, UnreadableFile};
 use crate::locate::{Surroundings, directory_config};
-
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read the settings in {}", path.display())]
-pub struct UnreadableConfig {
-    pub path: PathBuf,
-    #[source]
-    pub source: std::io::Error,
-}
-
-impl Diagnose for UnreadableConfig {
-    fn code(&self) -> &'static str {
-        "config.io"
-    }
-
-    fn hint(&self) -> Option<String> {
-        Some("make it readable, or remove it".to_owned())
-    }
-}
-
-/// A place where settings may be; without a text where nothing is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigText {
-    pub path: PathBuf,
-    pub text: Option<String>,
-}
-
-impl ConfigText {
-    fn read(path: PathBuf) -> Result<Self, UnreadableConfig> {
-        match std::fs::read_to_string(&path) {
-            Ok(text) => Ok(Self { path, text: Some(text) }),
-            Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {
-                Ok(Self { path, text: None })
-            }
-            Err(source) => Err(UnreadableConfig { path, source }),
-        }
-    }
-}
 
 /// The layers as they were found: the files of the administrator, the user and the bound directory, and the
 /// user's variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigTexts {
-    pub system: Option<ConfigText>,
-    pub user: Option<ConfigText>,
-    pub directory: Option<ConfigText>,
+    pub system: Option<FileText>,
+    pub user: Option<FileText>,
+    pub directory: Option<FileText>,
     pub variables: BTreeMap<OsString, OsString>,
 }
 
 impl ConfigTexts {
-    pub fn read(around: &Surroundings, bound: Option<&Path>) -> Result<Self, UnreadableConfig> {
+    pub fn read(around: &Surroundings, bound: Option<&Path>) -> Result<Self, UnreadableFile> {
+        let settings = |path| FileText::read(FileUse::Settings, path);
         Ok(Self {
-            system: around.system_config().map(ConfigText::read).transpose()?,
-            user: around.user_config().map(ConfigText::read).transpose()?,
-            directory: bound.map(directory_config).map(ConfigText::read).transpose()?,
+            system: around.system_config().map(settings).transpose()?,
+            user: around.user_config().map(settings).transpose()?,
+            directory: bound.map(directory_config).map(settings).transpose()?,
             variables: around.variables.clone(),
         })
     }
 
     /// The files, each with whose it is, in the order in which they are laid over each other.
-    pub fn layers(&self) -> impl Iterator<Item = (&'static str, &ConfigText)> {
+    pub fn layers(&self) -> impl Iterator<Item = (&'static str, &FileText)> {
         let layers = [("system", &self.system), ("user", &self.user), ("directory", &self.directory)];
         layers.into_iter().filter_map(|(layer, file)| Some((layer, file.as_ref()?)))
     }
 
     /// Files of those who may open a sandbox.
-    fn trusted(&self) -> impl Iterator<Item = &ConfigText> {
+    fn trusted(&self) -> impl Iterator<Item = &FileText> {
         self.system.iter().chain(&self.user)
     }
 
@@ -87,14 +50,14 @@ impl ConfigTexts {
     pub fn for_a_run(&self) -> Result<(Config, Vec<&'static str>), SettingsError> {
         let own = merge(self.trusted())?;
         let (config, refused) = match &self.directory {
-            Some(ConfigText { path, text: Some(text) }) => own.with_directory(path, text)?,
-            Some(ConfigText { text: None, .. }) | None => (own, Vec::new()),
+            Some(FileText { path, text: Some(text) }) => own.with_directory(path, text)?,
+            Some(FileText { text: None, .. }) | None => (own, Vec::new()),
         };
         Ok((config.with_variables(&self.variables)?, refused))
     }
 }
 
-fn merge<'a>(mut files: impl Iterator<Item = &'a ConfigText>) -> Result<Config, ConfigError> {
+fn merge<'a>(mut files: impl Iterator<Item = &'a FileText>) -> Result<Config, ConfigError> {
     files.try_fold(Config::default(), |config, file| match &file.text {
         Some(text) => config.with(&file.path, text),
         None => Ok(config),
@@ -143,9 +106,9 @@ mod tests {
     #[test]
     fn the_administrator_and_variables_may_open_what_a_directory_may_not() {
         let texts = |system: &str, directory: &str, net: Option<&str>| ConfigTexts {
-            system: Some(ConfigText { path: "/s".into(), text: Some(system.to_owned()) }),
+            system: Some(FileText { path: "/s".into(), text: Some(system.to_owned()) }),
             user: None,
-            directory: Some(ConfigText { path: "/d".into(), text: Some(directory.to_owned()) }),
+            directory: Some(FileText { path: "/d".into(), text: Some(directory.to_owned()) }),
             variables: net.map(|net| ("AVFS_RUN_NET".into(), net.into())).into_iter().collect(),
         };
         let (config, refused) = texts("", "run.net = 'host'", None).for_a_run().unwrap();

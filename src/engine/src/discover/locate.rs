@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use avfs_request::VaultPlace;
-use avfs_types::diagnose::{Diagnose, shell_word};
+use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{NameError, VaultName, to_hex};
 use avfs_types::{CONFIG_FILE, VAULT_DIR, VAULT_FILE};
 
@@ -54,8 +54,10 @@ pub enum LocateError {
     #[error("there is no vault at {}", path.display())]
     NoneAt {
         path: PathBuf,
-        /// What makes one there, after `avfs init`.
-        words: String,
+        /// What the user named.
+        typed: OsString,
+        /// It is a directory, in which there is no vault.
+        is_dir: bool,
     },
     #[error("{name} is a directory with a vault in it, and the name of another vault")]
     Ambiguous { name: VaultName, named: PathBuf },
@@ -78,30 +80,6 @@ impl Diagnose for LocateError {
             Self::Trust(error) => error.code(),
             Self::Name(error) => error.code(),
             Self::NoHome { .. } => "env.no_home",
-        }
-    }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::NoneNear { .. } => Some("make one with: avfs init, or name one with --vault".to_owned()),
-            Self::NoneNamed { name } => {
-                Some(format!("make it with: avfs init --vault {name}, or list them with: avfs vault list"))
-            }
-            Self::NoneAt { words, .. } => {
-                Some(format!("make it with: avfs init {words}, or name another with --vault"))
-            }
-            Self::Ambiguous { name, named } => {
-                Some(format!("say which: ./{name} for the directory's, {} for the other", named.display()))
-            }
-            Self::AroundHome { .. } => Some(
-                "go to the directory of a project first; if every file below is meant: avfs init".to_owned(),
-            ),
-            Self::Trust(error) => error.hint(),
-            Self::Name(error) => error.hint(),
-            Self::NoHome { variable: VAULTS_HOME } => {
-                Some("set HOME, or name the vault by its path with --vault".to_owned())
-            }
-            Self::NoHome { variable } => Some(format!("set HOME or {variable}")),
         }
     }
 }
@@ -326,9 +304,8 @@ impl Surroundings {
         let path = self.meant_by(text)?;
         // What else may be wrong with it is told when it is opened.
         if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-            let word = shell_word(text);
-            let words = if self.cwd.join(text).is_dir() { word } else { format!("--vault {word}") };
-            return Err(LocateError::NoneAt { path, words });
+            let is_dir = self.cwd.join(text).is_dir();
+            return Err(LocateError::NoneAt { path, typed: text.to_owned(), is_dir });
         }
         Ok(path)
     }
@@ -489,9 +466,9 @@ mod tests {
             none.to_string(),
             format!("there is no vault at {}/project/.avfs/vault.db", dir.path().display())
         );
-        assert!(none.hint().unwrap().contains("avfs init project"), "{:?}", none.hint());
+        assert!(matches!(none, LocateError::NoneAt { is_dir: true, .. }), "{none:?}");
         let none = near.locate(Some(OsStr::new("./no.db"))).unwrap_err();
-        assert!(none.hint().unwrap().contains("avfs init --vault ./no.db"), "{:?}", none.hint());
+        assert!(matches!(none, LocateError::NoneAt { is_dir: false, .. }), "{none:?}");
     }
 
     #[test]

@@ -3,82 +3,38 @@
 //! A file that is there and cannot be read is an error, never an empty policy.
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use avfs_policy;
 use avfs_policy::{Layer, Policy, PolicyError, Script, Tier};
-use avfs_types::diagnose::Diagnose;
 use avfs_types::{VAULT_DIR, VAULT_FILE};
 
+use super::file_text::{FileText, FileUse, UnreadableFile};
 use super::locate::Surroundings;
 
 pub const POLICY_FILE: &str = "policy.toml";
 pub const REGO_FILE: &str = "policy.rego";
 
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read the policy in {}", path.display())]
-pub struct UnreadablePolicy {
-    pub path: PathBuf,
-    #[source]
-    pub source: std::io::Error,
-}
-
-impl Diagnose for UnreadablePolicy {
-    fn code(&self) -> &'static str {
-        "policy.io"
-    }
-
-    fn hint(&self) -> Option<String> {
-        Some("make it readable, or remove it".to_owned())
-    }
-}
-
-/// A place where a policy may be; without a text where nothing is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PolicyText {
-    pub path: PathBuf,
-    pub text: Option<String>,
-}
-
-impl PolicyText {
-    pub fn read(path: PathBuf) -> Result<Self, UnreadablePolicy> {
-        match std::fs::read_to_string(&path) {
-            Ok(text) => Ok(Self { path, text: Some(text) }),
-            // A link that leads nowhere is a policy that somebody has lost, not none.
-            Err(error)
-                if is_absent(&error) && path.symlink_metadata().is_err_and(|error| is_absent(&error)) =>
-            {
-                Ok(Self { path, text: None })
-            }
-            Err(source) => Err(UnreadablePolicy { path, source }),
-        }
-    }
-}
-
-fn is_absent(error: &std::io::Error) -> bool {
-    [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind())
-}
-
 /// The files of one tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerText {
     pub tier: Tier,
-    pub rules: PolicyText,
-    pub script: PolicyText,
+    pub rules: FileText,
+    pub script: FileText,
 }
 
 impl LayerText {
-    fn read(tier: Tier, (rules, script): (PathBuf, PathBuf)) -> Result<Self, UnreadablePolicy> {
-        Ok(Self { tier, rules: PolicyText::read(rules)?, script: PolicyText::read(script)? })
+    fn read(tier: Tier, (rules, script): (PathBuf, PathBuf)) -> Result<Self, UnreadableFile> {
+        let policy = |path| FileText::read(FileUse::Policy, path);
+        Ok(Self { tier, rules: policy(rules)?, script: policy(script)? })
     }
 
     /// What they say; nothing where neither is there.
     fn layer(&self) -> Result<Option<Layer>, PolicyError> {
-        let PolicyText { path, text } = &self.rules;
+        let FileText { path, text } = &self.rules;
         let rules =
             text.as_ref().map(|text| Layer::parse(self.tier, path, text, avfs_policy::read)).transpose()?;
-        let PolicyText { path, text } = &self.script;
+        let FileText { path, text } = &self.script;
         let Some(script) = text.as_ref().map(|text| Script::parse(path, text)).transpose()? else {
             return Ok(rules);
         };
@@ -95,7 +51,7 @@ pub struct PolicyTexts {
 
 impl PolicyTexts {
     /// Those of the administrator and the user, and those that lie beside a vault.
-    pub fn read(around: &Surroundings, vault: Option<&Path>) -> Result<Self, UnreadablePolicy> {
+    pub fn read(around: &Surroundings, vault: Option<&Path>) -> Result<Self, UnreadableFile> {
         let beside = |config: PathBuf| (config.with_file_name(POLICY_FILE), config.with_file_name(REGO_FILE));
         let places = [
             (Tier::System, around.system_config().map(beside)),
@@ -125,7 +81,7 @@ impl PolicyTexts {
     }
 
     /// Every place that was looked at, with whose it is.
-    pub fn files(&self) -> impl Iterator<Item = (Tier, &PolicyText)> {
+    pub fn files(&self) -> impl Iterator<Item = (Tier, &FileText)> {
         self.layers.iter().flat_map(|layer| [(layer.tier, &layer.rules), (layer.tier, &layer.script)])
     }
 }
@@ -152,6 +108,8 @@ fn beside_vault(vault: &Path) -> (PathBuf, PathBuf) {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+
+    use avfs_types::diagnose::Diagnose;
 
     use super::*;
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use avfs_hostfs::lock::{FileLock, LockError, Mode};
 use avfs_hostfs::owner::hand_over;
-use avfs_types::diagnose::{Diagnose, shell_word};
+use avfs_types::diagnose::Diagnose;
 
 /// The file of the user's data directory that lists trusted vaults, one a line:
 /// `ORIGIN DEVICE INODE BIRTH PATH`.
@@ -65,25 +65,6 @@ impl Diagnose for TrustError {
             Self::Unsafe { .. } => "vault.unsafe",
             Self::Hidden { .. } => "vault.no_permission",
             Self::List { .. } => "vault.trust_list",
-        }
-    }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Unknown { vault } => Some(format!(
-                "if you know where it comes from, use it from now on with: avfs vault trust {}",
-                shell_word(directory_of(vault).as_os_str())
-            )),
-            Self::Unsafe { reason: Unsafe::WorldWritable, path, .. } => Some(format!(
-                "run: chmod o-w {}, or name the vault with --vault",
-                shell_word(path.as_os_str())
-            )),
-            Self::Unsafe { reason: Unsafe::Symlink, .. } => Some("name the vault with --vault".to_owned()),
-            Self::Hidden { vault } => {
-                let dir = vault.parent().unwrap_or(vault);
-                Some(format!("see who may with: ls -ld {}", shell_word(dir.as_os_str())))
-            }
-            Self::List { .. } => Some("name the vault with --vault, which needs no list".to_owned()),
         }
     }
 }

@@ -18,8 +18,9 @@ use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::ApprovalId;
 use avfs_vault::backend::ApprovalRecord;
 
+use crate::discover::file_text::{FileText, FileUse, UnreadableFile};
 use crate::locate::Surroundings;
-use crate::policy_files::{POLICY_FILE, PolicyText, PolicyTexts, UnreadablePolicy};
+use crate::policy_files::{POLICY_FILE, PolicyTexts};
 
 /// Words of a rule that nobody spelled out: a program and what it is told to do.
 const WORDS_BY_ITSELF: usize = 2;
@@ -65,7 +66,7 @@ pub enum RememberError {
         source: SpecError,
     },
     #[error(transparent)]
-    Unreadable(#[from] UnreadablePolicy),
+    Unreadable(#[from] UnreadableFile),
     #[error(transparent)]
     Policy(#[from] PolicyError),
     #[error("cannot write {}", path.display())]
@@ -88,24 +89,6 @@ impl Diagnose for RememberError {
             Self::Unreadable(error) => error.code(),
             Self::Policy(error) => error.code(),
             Self::Write { .. } => "policy.io",
-        }
-    }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::NoPrefix { id, .. } => {
-                Some(format!("approve it this once with: avfs approvals approve {id}"))
-            }
-            Self::OtherPrefix { .. } => Some("give words that one of its commands begins with".to_owned()),
-            Self::StillAsked { id, instead: Some(instead), .. } => {
-                Some(format!("{instead}, or approve it this once with: avfs approvals approve {id}"))
-            }
-            Self::StillAsked { .. } => Some("see who asks with: avfs policy explain -- COMMAND".to_owned()),
-            Self::Changed { .. } => Some("look at it, then answer again with: avfs approvals".to_owned()),
-            Self::NoHome => Some("set HOME".to_owned()),
-            Self::BadRequest { .. } | Self::Write { .. } => None,
-            Self::Unreadable(error) => error.hint(),
-            Self::Policy(error) => error.hint(),
         }
     }
 }
@@ -191,7 +174,7 @@ impl Remembered {
     /// Puts the file in place, all at once. A person may take hours to answer: what was written to it meanwhile
     /// is not lost.
     pub fn write(&self) -> Result<(), RememberError> {
-        if PolicyText::read(self.file.clone())?.text != self.old {
+        if FileText::read(FileUse::Policy, self.file.clone())?.text != self.old {
             return Err(RememberError::Changed { path: self.file.clone() });
         }
         let failed = |source| RememberError::Write { path: self.file.clone(), source };

@@ -91,14 +91,4 @@ impl Diagnose for MemoError {
             Self::Vault(error) => error.code(),
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Input { .. } | Self::OddInput { .. } => {
-                Some("name files that you can read with --input, or leave --cache out".to_owned())
-            }
-            Self::Ground(error) => error.hint(),
-            Self::Vault(error) => error.hint(),
-        }
-    }
 }

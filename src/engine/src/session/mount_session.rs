@@ -79,19 +79,6 @@ impl Diagnose for SessionError {
             Self::BadRecord { .. } => "scratch.bad_record",
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Host { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
-                Some("free some space in the cache directory, or set XDG_CACHE_HOME".to_owned())
-            }
-            Self::Host { .. } => Some("set XDG_CACHE_HOME to a directory you can write".to_owned()),
-            Self::State { .. } => None,
-            Self::BadRecord { id, .. } => {
-                Some(format!("remove run/{id} from the cache directory to give it up"))
-            }
-        }
-    }
 }
 
 /// Where a session is.

@@ -61,25 +61,6 @@ impl Diagnose for RecoverError {
             Self::Vault(error) => error.code(),
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::None { .. } => Some("see what can be recovered with: avfs recover --list".to_owned()),
-            Self::Ambiguous { .. } => Some("give more digits".to_owned()),
-            Self::Restarted { id } => Some(format!(
-                "take it as it is with: avfs recover --force {id}, or give it up with: --discard"
-            )),
-            Self::SecretsUnknown { id, names } => {
-                let values: String = names.iter().map(|name| format!("{name}=… ")).collect();
-                Some(format!(
-                    "leave out the files that hold them with: {values}avfs recover {id}, or keep every file with: \
-                     avfs recover --allow-secret-files {id}"
-                ))
-            }
-            Self::Session(error) => error.hint(),
-            Self::Vault(error) => error.hint(),
-        }
-    }
 }
 
 /// A scratch that can be finished.

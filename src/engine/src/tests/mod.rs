@@ -91,7 +91,8 @@ impl Bench {
             meter: &meter,
         };
         let policy = Policy::builtin();
-        ProxyRuntime { site: &site, policy: &policy, approver: &Nobody, launcher }.execute(request)
+        ProxyRuntime { site: &site, policy: &policy, approver: &Nobody, launcher, hint: |_| None }
+            .execute(request)
     }
 
     fn ran(&self, request: &ExecutionRequest, launcher: &ScriptedLauncher) -> ExecutionResult {

@@ -37,7 +37,9 @@ impl ScriptedLauncher {
 
     /// A launch that the host refuses.
     pub fn refusing(self, refused: Refused) -> Self {
-        self.then(move |_| Err(LaunchError { refused, exit_code: 121, error: Box::new(NoSandbox) }))
+        self.then(move |_| {
+            Err(LaunchError { refused, exit_code: 121, remedy: None, error: Box::new(NoSandbox) })
+        })
     }
 }
 
@@ -48,10 +50,6 @@ struct NoSandbox;
 impl Diagnose for NoSandbox {
     fn code(&self) -> &'static str {
         "sandbox.test"
-    }
-
-    fn hint(&self) -> Option<String> {
-        None
     }
 }
 

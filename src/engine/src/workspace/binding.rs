@@ -37,13 +37,6 @@ impl Diagnose for WorkspaceError {
             Self::Vault(error) => error.code(),
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Unbound { .. } => Some("name the directory: avfs import DIR".to_owned()),
-            Self::Vault(error) => error.hint(),
-        }
-    }
 }
 
 /// What a vault at `path` says of the directory it is for.

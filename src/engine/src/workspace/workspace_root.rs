@@ -40,15 +40,6 @@ impl Diagnose for GroundError {
             Self::Io { .. } => "workspace.io",
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::BadPlace { .. } => Some("choose a path such as /srv/project".to_owned()),
-            Self::CwdOutside { .. } => Some("name a directory of the workspace: --cwd src".to_owned()),
-            Self::NotLive { .. } | Self::NothingLive => Some("leave out --base live".to_owned()),
-            Self::Io { .. } => None,
-        }
-    }
 }
 
 /// The places of a run.

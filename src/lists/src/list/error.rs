@@ -87,26 +87,4 @@ impl Diagnose for ListError {
             Self::Unwritable { .. } => "list.unwritable",
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::Unreadable { .. } => {
-                "name a file with one command a line, or - for standard input".to_owned()
-            }
-            Self::Spool { .. } => "make room there, or set TMPDIR to another directory".to_owned(),
-            Self::Line { near: Some(near), .. } => format!("did you mean {near}?"),
-            Self::Line { near: None, .. } | Self::Unwritable { .. } => {
-                "see every key with: avfs schema, under ListItem".to_owned()
-            }
-            Self::LineTooLong { .. } => "put long input into a file of the workspace".to_owned(),
-            Self::TooMany { .. } => "cut it into several lists".to_owned(),
-            Self::Newer { .. } => "use the avfs that recorded it, or a newer one".to_owned(),
-            Self::Duplicate { .. } => "give it another id, or none: then it is the item's number".to_owned(),
-            Self::UnknownNeed { .. } => {
-                "needs names ids; an item without one has its number, from 1".to_owned()
-            }
-            Self::Cycle { .. } => "take one of these needs out".to_owned(),
-            Self::Changed { .. } => "start again, and leave the file alone until it is done".to_owned(),
-        })
-    }
 }

@@ -122,12 +122,11 @@ fn what_is_wrong_is_named_with_its_line() {
         let error = open(format!("{good}{line}\n").as_bytes()).unwrap_err();
         assert_eq!(error.code(), code, "{line}: {error}");
         assert!(error.to_string().contains(told), "{line}: {error}");
-        assert!(error.hint().is_some(), "{line}");
     }
     let slip = open(b"{\"command\": [], \"timout\": \"1s\"}").unwrap_err();
-    assert_eq!(slip.hint().as_deref(), Some("did you mean timeout?"));
+    assert!(matches!(&slip, ListError::Line { near: Some(near), .. } if near == "timeout"), "{slip:?}");
     let slip = open(b"{\"command\": [], \"need\": []}").unwrap_err();
-    assert_eq!(slip.hint().as_deref(), Some("did you mean needs?"));
+    assert!(matches!(&slip, ListError::Line { near: Some(near), .. } if near == "needs"), "{slip:?}");
 }
 
 #[test]

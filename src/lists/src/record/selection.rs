@@ -42,16 +42,6 @@ impl Diagnose for SelectionError {
             Self::Unknown { .. } => "record.unknown",
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Vault(error) => error.hint(),
-            Self::Ambiguous { name } => Some(format!("say which: {FORK}{name} or {RECORDING}{name}")),
-            Self::Unknown { .. } => {
-                Some("list them with: avfs fork list, avfs record list, avfs runs list".to_owned())
-            }
-        }
-    }
 }
 
 impl Selection {

@@ -331,23 +331,9 @@ const fn code_of(problem: &Problem) -> &'static str {
     }
 }
 
-fn hint_of(problem: &Problem) -> String {
-    match problem {
-        Problem::Syntax(_) => "the file is TOML: see https://toml.io".to_owned(),
-        Problem::UnknownKey { known, .. } => format!("known are: {known}"),
-        Problem::WrongType { .. } | Problem::BadValue { .. } => {
-            "see every key and its value with: avfs config show, after correcting this one".to_owned()
-        }
-    }
-}
-
 impl Diagnose for ConfigError {
     fn code(&self) -> &'static str {
         code_of(&self.0.problem)
-    }
-
-    fn hint(&self) -> Option<String> {
-        Some(hint_of(&self.0.problem))
     }
 }
 
@@ -365,13 +351,6 @@ impl Diagnose for SettingsError {
         match self {
             Self::File(error) => error.code(),
             Self::Variable { problem, .. } => code_of(problem),
-        }
-    }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::File(error) => error.hint(),
-            Self::Variable { problem, .. } => Some(hint_of(problem)),
         }
     }
 }

@@ -33,16 +33,6 @@ impl Diagnose for RequestError {
             Self::WordTooLong { .. } | Self::TooLong { .. } => "request.too_long",
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::Empty => "give a command: avfs-run -- make test".to_owned(),
-            Self::Nul { .. } | Self::NulInVariable { .. } => "take it out".to_owned(),
-            Self::WordTooLong { .. } | Self::TooLong { .. } => {
-                "put it into a file of the workspace, or on the command's standard input".to_owned()
-            }
-        })
-    }
 }
 
 impl ExecutionRequest {

@@ -79,20 +79,6 @@ impl Diagnose for ResolveError {
             Self::Name(error) => error.code(),
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Spec(_) | Self::NoPath { .. } | Self::EnvFile { .. } => None,
-            Self::ParentDir { .. } => Some("name the path without it".to_owned()),
-            Self::BadEnv { .. } => Some(
-                "pass one on with --env HOME, several with --env 'NPM_*', set one with --env A=b".to_owned(),
-            ),
-            Self::EnvLine { .. } => Some("write one NAME=VALUE on each line".to_owned()),
-            Self::LittleMemory { bytes } => Some(format!("did you mean {bytes}MiB? A number alone is bytes")),
-            Self::Secret(error) => error.hint(),
-            Self::Name(error) => error.hint(),
-        }
-    }
 }
 
 pub fn reproducible(spec: &RunSpec) -> Reproducible {

@@ -3,13 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::io::Errno;
-
 use avfs_hostfs::cause::Cause;
 use avfs_hostfs::lock::LockError;
-use avfs_types::diagnose::{Diagnose, shell_word};
+use avfs_types::diagnose::Diagnose;
 
-/// Why the store of a vault cannot be used. Implements [`Diagnose`]: each variant has a code and a hint.
+/// Why the store of a vault cannot be used. Implements [`Diagnose`]: each variant has a code.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
     /// There is no file.
@@ -170,67 +168,6 @@ impl Diagnose for BackendError {
             Self::Sqlite { .. } => "vault.sqlite",
             Self::Injected { .. } => "vault.injected",
         }
-    }
-
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
-            Self::NotFound { path } if path.is_symlink() => {
-                format!(
-                    "it is a link to nothing: see where it leads with: ls -l {}",
-                    shell_word(path.as_ref())
-                )
-            }
-            Self::NotFound { .. } => "make one with: avfs init, or name one with --vault".to_owned(),
-            Self::Exists { .. } => "use it as it is, or choose another place with --vault".to_owned(),
-            Self::Foreign { .. } => "name another file with --vault, or move this one away".to_owned(),
-            Self::ForeignObject { .. } => {
-                "do not use this file: somebody added it to act within avfs; ask where the vault comes from"
-                    .to_owned()
-            }
-            Self::Newer { .. } => "use the avfs that made it, or a later one".to_owned(),
-            Self::Corrupt { path, .. } => {
-                format!("see how much is whole with: avfs fsck --vault {}", shell_word(path.as_ref()))
-            }
-            Self::ReadOnly { path } | Self::NoPermission { path } => {
-                // What lies beside the file needs its directory.
-                let of_the_file = rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_err();
-                match path.parent().filter(|_| !of_the_file) {
-                    Some(dir) => format!("check with: ls -ld {}", shell_word(dir.as_ref())),
-                    None => format!("check with: ls -l {}", shell_word(path.as_ref())),
-                }
-            }
-            Self::NoPlace { at, .. } => format!(
-                "check with: ls -ld {}, or keep the vault elsewhere: avfs init --vault NAME|PATH",
-                shell_word(at.as_ref())
-            ),
-            Self::Busy { path, .. } => {
-                format!("try again, or see who uses it with: fuser -v {}", shell_word(path.as_ref()))
-            }
-            Self::Unsteady { .. } => {
-                "try again: who may not write a vault cannot hold its writers off, and reads it as it stands"
-                    .to_owned()
-            }
-            Self::DiskFull { .. } => "free some space, then try again; nothing was changed".to_owned(),
-            Self::Linked { path } => {
-                let vault = shell_word(path.as_os_str());
-                format!(
-                    "make it a file of its own with: cp {vault} {vault}.copy && mv {vault}.copy {vault}, or remove the other name"
-                )
-            }
-            Self::LocksUnsupported { .. } => {
-                "put the vault on a local disk with: avfs init --vault PATH".to_owned()
-            }
-            Self::Io { source, path, .. } => match source.raw_os_error().map(Errno::from_raw_os_error) {
-                Some(Errno::NAMETOOLONG) => "choose a shorter name".to_owned(),
-                Some(Errno::LOOP) => format!("see where it leads with: ls -l {}", shell_word(path.as_ref())),
-                Some(Errno::MFILE | Errno::NFILE) => {
-                    "allow more open files with: ulimit -n 1024, then try again".to_owned()
-                }
-                _ => return None,
-            },
-            Self::Sqlite { .. } | Self::Injected { .. } => return None,
-        };
-        Some(hint)
     }
 }
 

@@ -130,24 +130,6 @@ impl Diagnose for ExportError {
             Self::Interrupted => "interrupted",
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
-            Self::Exists { .. } | Self::Came { .. } => {
-                "choose an empty directory, or replace files there with: --overwrite"
-            }
-            Self::NotADirectory { .. } | Self::NoPermission { .. } => "choose another directory",
-            Self::InTheWay { .. } => "move it away, then try again; nothing was changed",
-            Self::Io { source, .. } | Self::Host { source, .. } if Cause::of(source) == Cause::DiskFull => {
-                "free some space, then try again; nothing was left behind"
-            }
-            Self::Io { .. } | Self::Host { .. } => {
-                "choose another directory, or see what this one refuses with: ls -ld DIR"
-            }
-            Self::Interrupted => return None,
-        };
-        Some(hint.to_owned())
-    }
 }
 
 /// What may happen to files that are there.

@@ -18,7 +18,8 @@ use avfs_types::path::TreePath;
 use crate::content::WHOLE_BYTES_MAX;
 use crate::ingest::read_full;
 
-pub(crate) const FILE_NAME: &[u8] = b".avfsignore";
+/// The name of an ignore file.
+pub const FILE_NAME: &[u8] = b".avfsignore";
 const TEXT_BYTES_MAX: usize = WHOLE_BYTES_MAX;
 /// All patterns of a layer are one automaton, which has a size that it may not exceed.
 const LAYER_LINES_MAX: usize = 1000;

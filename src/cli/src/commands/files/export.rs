@@ -92,7 +92,8 @@ pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
         return ctx.ui.answer(&result, show);
     }
     let message = format!("{} could not be written whole", plural(left_out.len() as u64, "path", "paths"));
-    let hint = "put back what a directory still has with: avfs fsck --heal DIR, then export again";
-    let error = ErrorBody { code: "export.left_out".to_owned(), message, hint: Some(hint.to_owned()) };
+    let avfs = &ctx.ui.avfs;
+    let hint = format!("put back what a directory still has with: {avfs} fsck --heal DIR, then export again");
+    let error = ErrorBody { code: "export.left_out".to_owned(), message, hint: Some(hint) };
     ctx.ui.answer_no(&result, &error, show)
 }

@@ -132,7 +132,7 @@ pub fn import(
     }
     if imported.scanned.mended > 0 {
         let blobs = plural(imported.scanned.mended, "blob", "blobs");
-        let rest = "see what else is damaged with: avfs fsck";
+        let rest = format_args!("see what else is damaged with: {} fsck", ctx.ui.avfs);
         ctx.ui.note(format_args!("note: damaged in the vault, and stored again: {blobs}; {rest}"));
     }
     // The version is there, whatever is wrong with the one before it.

@@ -35,15 +35,15 @@ pub fn run(ctx: &CommandContext, args: &MkdirArgs) -> Outcome {
     let message = args.edit.message.clone().unwrap_or_else(|| format!("mkdir {}", args.path));
     let parents = if args.parents { Parents::Made } else { Parents::Required };
     let made = vault.make_dir(&args.edit.on.fork, &args.path, parents, &message);
-    let committed = made.map_err(|error| advised(args, error))?;
+    let committed = made.map_err(|error| advised(ctx, args, error))?;
     edited::answer(ctx, &args.edit.on.fork, &committed)
 }
 
-fn advised(args: &MkdirArgs, error: VaultError) -> Failure {
+fn advised(ctx: &CommandContext, args: &MkdirArgs, error: VaultError) -> Failure {
     if !matches!(error, VaultError::NoPath { .. }) {
         return error.into();
     }
     let path = args.path.to_string();
-    let hint = format!("make it too with: avfs mkdir -p {}", shell_word(path.as_ref()));
+    let hint = format!("make it too with: {} mkdir -p {}", ctx.ui.avfs, shell_word(path.as_ref()));
     EdgeError::Advised { error, hint }.into()
 }

@@ -163,7 +163,7 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     let mut checkpoints = vault.checkpoints()?;
     checkpoints.retain(|checkpoint| args.fork.as_ref().is_none_or(|fork| checkpoint.fork == *fork));
     if checkpoints.is_empty() {
-        ctx.ui.note(format_args!("there are no checkpoints; save one with: avfs checkpoint save"));
+        ctx.ui.note(format_args!("there are no checkpoints; save one with: {} checkpoint save", ctx.ui.avfs));
     }
     let result = CheckpointList { checkpoints: checkpoints.iter().map(avfs_present::checkpoint).collect() };
     ctx.ui.answer(&result, |out| {

@@ -176,6 +176,6 @@ fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
     let fork = vault.delete_fork(&args.name, deletion).map_err(EdgeError::of_old_fork)?;
     ctx.ui.answer(&ForkOne { fork: avfs_present::fork(&fork) }, |out| {
         let name = out.paint(Tone::Name, &fork.name);
-        out.line(format_args!("deleted fork {name}; give its space back with: avfs{} gc", ctx.vault_words()))
+        out.line(format_args!("deleted fork {name}; give its space back with: {} gc", ctx.ui.avfs))
     })
 }

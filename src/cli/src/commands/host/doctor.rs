@@ -11,7 +11,6 @@ use avfs_wire::{DenialObject, Doctor, DoctorCheck, ErrorBody};
 use crate::context::{CommandContext, OWN, own_command};
 use crate::error::EdgeError;
 use crate::ui::{Failure, Out, Outcome, Tone};
-use crate::worker_pool::Fault;
 
 /// Find out what this host allows, by doing it
 ///
@@ -91,7 +90,7 @@ fn explain(out: &mut Out, denial: &DenialObject) -> Result<(), Failure> {
 /// What the runner answers where it cannot try.
 #[derive(Deserialize)]
 struct Refusal {
-    error: Fault,
+    error: ErrorBody,
 }
 
 /// Tries in a process of its own: what is tried changes the process.
@@ -99,7 +98,7 @@ fn probe() -> Result<Vec<DoctorCheck>, Failure> {
     let own = Path::new(OWN);
     let output = own_command("run").arg("--probe").output().map_err(EdgeError::host("start", own))?;
     if let Ok(refusal) = serde_json::from_slice::<Refusal>(&output.stdout) {
-        return Err(Failure::Told(refusal.error.into()));
+        return Err(Failure::Told(refusal.error));
     }
     let answer = serde_json::from_slice(&output.stdout);
     Ok(answer.map_err(|error| {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use clap::{ArgGroup, Args};
 
 use avfs_lists::bisect::{End, Finding, ProbeVerdict, Search};
+use avfs_present::hint;
 use avfs_request::Retention;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{ForkName, RunPrefix};
@@ -91,22 +92,22 @@ impl Diagnose for BisectError {
             Self::Interrupted => "bisect.interrupted",
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
-            Self::NotAncestor { .. } => "see which versions did with: avfs log FORK",
-            Self::NothingBetween { .. } | Self::NotGood { .. } => {
-                "name a version where it passes with: --good REF; see what it prints with: --verbose"
-            }
-            Self::NotBad { .. } => {
-                "name a version where it fails with: --bad REF; see what it prints with: --verbose"
-            }
-            Self::Untestable { .. } => "name another with: --good REF, --bad REF",
-            Self::Interrupted => return None,
-        };
-        Some(hint.to_owned())
-    }
 }
+
+hint!(BisectError, |error, avfs| {
+    let hint = match error {
+        Self::NotAncestor { .. } => return Some(format!("see which versions did with: {avfs} log FORK")),
+        Self::NothingBetween { .. } | Self::NotGood { .. } => {
+            "name a version where it passes with: --good REF; see what it prints with: --verbose"
+        }
+        Self::NotBad { .. } => {
+            "name a version where it fails with: --bad REF; see what it prints with: --verbose"
+        }
+        Self::Untestable { .. } => "name another with: --good REF, --bad REF",
+        Self::Interrupted => return None,
+    };
+    Some(hint.to_owned())
+});
 
 pub fn run(ctx: &CommandContext, args: &BisectArgs) -> Outcome {
     let vault = ctx.open_vault()?;
@@ -116,6 +117,7 @@ pub fn run(ctx: &CommandContext, args: &BisectArgs) -> Outcome {
     let asked = Asked::watch()?;
     let mut pool = WorkerPool::hire(
         usize::from(args.jobs),
+        &ctx.ui.avfs,
         vault.path().unwrap_or(ctx.around.cwd.as_path()),
         args.options.words(),
     )?;
@@ -311,7 +313,7 @@ impl<'a> Bisection<'a> {
             message: format!(
                 "the first bad version is one of {count}: those before the last cannot be tested"
             ),
-            hint: Some("see what each of them changed with: avfs show REF".to_owned()),
+            hint: Some(format!("see what each of them changed with: {} show REF", ctx.ui.avfs)),
         };
         ctx.ui.answer_no(&result, &why, |out| {
             out.line(format_args!("one of these is the first bad version:"))?;
@@ -353,7 +355,7 @@ fn show(
     version: &VersionRecord,
     run: Option<&RunRecord>,
 ) -> Result<(), Failure> {
-    let (id, vault) = (version.id.short(), ctx.vault_words());
+    let (id, avfs) = (version.id.short(), &ctx.ui.avfs);
     out.line(format_args!("first bad version  {}", out.paint(Tone::Id, version.id)))?;
     out.line(format_args!("made at            {}", local_time(version.at)))?;
     match run {
@@ -366,6 +368,6 @@ fn show(
         }
         None => out.line(format_args!("message            {}", first_line(&version.message)))?,
     }
-    out.line(format_args!("  look:    avfs diff{vault} {id}~1 {id}"))?;
-    out.line(format_args!("  more:    avfs show{vault} {id}"))
+    out.line(format_args!("  look:    {avfs} diff {id}~1 {id}"))?;
+    out.line(format_args!("  more:    {avfs} show {id}"))
 }

@@ -134,7 +134,7 @@ fn start(ctx: &CommandContext, args: &StartArgs) -> Outcome {
     ctx.ui.answer(&result, |out| {
         let name = out.paint(Tone::Name, &recording.name);
         let of = recording.fork.as_ref().map_or(String::new(), |fork| format!(" of fork {fork}"));
-        out.line(format_args!("recording {name}: all runs{of} until avfs record stop {}", recording.name))
+        out.line(format_args!("recording {name}: all runs{of} until {} record stop {name}", ctx.ui.avfs))
     })
 }
 
@@ -146,8 +146,8 @@ fn stop(ctx: &CommandContext, args: &StopArgs) -> Outcome {
     ctx.ui.answer(&result, |out| {
         let (name, runs) = (out.paint(Tone::Name, &recording.name), plural(runs, "run", "runs"));
         out.line(format_args!(
-            "{name} has {runs}; write its list with: avfs record export {} > list.jsonl",
-            recording.name
+            "{name} has {runs}; write its list with: {} record export {} > list.jsonl",
+            ctx.ui.avfs, recording.name
         ))
     })
 }
@@ -155,7 +155,7 @@ fn stop(ctx: &CommandContext, args: &StopArgs) -> Outcome {
 fn list(ctx: &CommandContext) -> Outcome {
     let recordings = ctx.open_vault()?.recordings()?;
     if recordings.is_empty() {
-        ctx.ui.note(format_args!("there are no recordings; begin one with: avfs record start"));
+        ctx.ui.note(format_args!("there are no recordings; begin one with: {} record start", ctx.ui.avfs));
     }
     let result = RecordList { recordings: recordings.iter().map(avfs_present::recording).collect() };
     ctx.ui.answer(&result, |out| recordings.iter().try_for_each(|recording| show_line(out, recording)))

@@ -9,13 +9,14 @@ use avfs_changes::{
 };
 use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::require_bound_dir;
+use avfs_present::error_body;
 use avfs_types::path::TreePath;
 use avfs_vault::diff::ChangeKind;
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
 use avfs_vault::set_ids::SetIds;
 use avfs_vault::version::root_of;
-use avfs_wire::{Apply, ErrorBody};
+use avfs_wire::Apply;
 
 use crate::commands::patch;
 use crate::commands::runs::last_change;
@@ -95,9 +96,8 @@ pub fn run(ctx: &CommandContext, args: &ApplyArgs) -> Outcome {
 fn refuse(ctx: &CommandContext, result: Apply, error: ApplyError) -> Outcome {
     match (&error, ctx.ui.format) {
         (ApplyError::Conflict { conflicts, .. }, Format::Json) => {
-            ctx.ui.answer_no(&avfs_present::apply_refused(result, conflicts), &ErrorBody::of(&error), |_| {
-                Ok(())
-            })
+            let why = error_body(&error, &ctx.ui.avfs);
+            ctx.ui.answer_no(&avfs_present::apply_refused(result, conflicts), &why, |_| Ok(()))
         }
         (_, Format::Json | Format::Human) => Err(error.into()),
     }
@@ -109,10 +109,11 @@ fn answer(ctx: &CommandContext, args: &ApplyArgs, dir: &Path, result: Apply, app
     let changes = summary.changes.iter().map(avfs_present::change).collect();
     let counts = avfs_present::change_totals(&summary.counts);
     let result = avfs_present::applied(result, &applied, changes, counts);
-    ctx.ui.answer(&result, |out| show(out, args, dir, &summary, &applied))
+    ctx.ui.answer(&result, |out| show(ctx, out, args, dir, &summary, &applied))
 }
 
 fn show(
+    ctx: &CommandContext,
     out: &mut Out,
     args: &ApplyArgs,
     dir: &Path,
@@ -143,7 +144,7 @@ fn show(
     out.line(format_args!("{word} {}", dir.display()))?;
     match args.dry_run {
         true => Ok(()),
-        false => out.line(format_args!("take it back with: avfs unapply")),
+        false => out.line(format_args!("take it back with: {} unapply", ctx.ui.avfs)),
     }
 }
 

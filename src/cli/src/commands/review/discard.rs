@@ -46,6 +46,6 @@ pub fn run(ctx: &CommandContext, args: &DiscardArgs) -> Outcome {
             ))?,
             None => out.line(format_args!("discarded {runs}"))?,
         }
-        out.line(format_args!("give the space back with: avfs{} gc", ctx.vault_words()))
+        out.line(format_args!("give the space back with: {} gc", ctx.ui.avfs))
     })
 }

@@ -4,14 +4,15 @@ use clap::{Args, ValueEnum};
 
 use avfs_changes::{ChangeSummary, Shown};
 use avfs_engine::require_bound_dir;
-use avfs_types::ids::ForkName;
+use avfs_present::error_body;
+use avfs_types::ids::{ForkName, VersionId};
 use avfs_vault::import::OnTrouble;
 use avfs_vault::join::OnClash;
 use avfs_vault::sync::Synced;
 use avfs_vault::tree::Pages;
 use avfs_vault::version::root_of;
 use avfs_vault::{Vault, require_version};
-use avfs_wire::{ErrorBody, Sync};
+use avfs_wire::Sync;
 
 use crate::commands::{import, patch};
 use crate::context::CommandContext;
@@ -77,7 +78,7 @@ pub fn run(ctx: &CommandContext, args: &SyncArgs) -> Outcome {
     if !conflicts.is_empty() {
         let error = EdgeError::SyncConflict { fork: args.fork.clone(), paths: conflicts };
         return match ctx.ui.format {
-            Format::Json => ctx.ui.answer_no(&result, &ErrorBody::of(&error), |_| Ok(())),
+            Format::Json => ctx.ui.answer_no(&result, &error_body(&error, &ctx.ui.avfs), |_| Ok(())),
             Format::Human => Err(error.into()),
         };
     }
@@ -93,11 +94,7 @@ pub fn run(ctx: &CommandContext, args: &SyncArgs) -> Outcome {
 }
 
 /// What the fork gained.
-fn brought_in(
-    vault: &Vault,
-    before: avfs_types::ids::VersionId,
-    after: avfs_types::ids::VersionId,
-) -> Result<ChangeSummary, Failure> {
+fn brought_in(vault: &Vault, before: VersionId, after: VersionId) -> Result<ChangeSummary, Failure> {
     let reader = vault.read()?;
     let reader = &*reader;
     let (before, after) = (require_version(reader, &before)?, require_version(reader, &after)?);

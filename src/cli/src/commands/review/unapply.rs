@@ -4,11 +4,12 @@ use clap::Args;
 
 use avfs_changes::{Applied, ApplyError, ChangeSummary, Standing, unapply};
 use avfs_engine::require_bound_dir;
+use avfs_present::error_body;
 use avfs_types::ids::RunId;
 use avfs_vault::diff::ChangeKind;
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
-use avfs_wire::{ErrorBody, Unapply};
+use avfs_wire::Unapply;
 
 use crate::commands::patch;
 use crate::commands::runs::command_text;
@@ -102,7 +103,7 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
     };
     if let Some(error) = conflicts {
         return match ui.format {
-            Format::Json => ui.answer_no(&result, &ErrorBody::of(&error), |_| Ok(())),
+            Format::Json => ui.answer_no(&result, &error_body(&error, &ui.avfs), |_| Ok(())),
             Format::Human => Err(error.into()),
         };
     }
@@ -116,7 +117,7 @@ pub fn take_back(ctx: &CommandContext, ui: &Ui, what: Option<&ChangesOf>, dry_ru
         out.line(format_args!("{word} {}", dir.display()))?;
         match dry_run {
             true => Ok(()),
-            false => out.line(format_args!("apply it again with: avfs apply {again}")),
+            false => out.line(format_args!("apply it again with: {} apply {again}", ui.avfs)),
         }
     })
 }

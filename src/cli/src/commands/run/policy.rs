@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 
 use avfs_engine::config_files::ConfigTexts;
-use avfs_engine::{LocateError, PolicyText, PolicyTexts, bound_dir};
+use avfs_engine::{FileText, LocateError, PolicyTexts, bound_dir};
 use avfs_policy::{Action, Effect, ExecutionDecision, Explained, Explanation, Layer, Script, Tier, Word};
 use avfs_request::choices::PolicyProfile;
 use avfs_request::{ExecutionRequest, Outside, Profile, RunSpec, SecretWord, Terminal};
@@ -296,11 +296,11 @@ fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts
 }
 
 fn test(ctx: &CommandContext, args: &TestArgs) -> Outcome {
-    let texts: Vec<PolicyText> = match &args.file {
+    let texts: Vec<FileText> = match &args.file {
         Some(file) => {
             let file = ctx.around.cwd.join(file);
             let text = std::fs::read_to_string(&file).map_err(EdgeError::host("read", &file))?;
-            vec![PolicyText { path: file, text: Some(text) }]
+            vec![FileText { path: file, text: Some(text) }]
         }
         None => {
             let texts = PolicyTexts::read(&ctx.around, Ground::find(ctx)?.vault.as_deref())?;
@@ -308,7 +308,7 @@ fn test(ctx: &CommandContext, args: &TestArgs) -> Outcome {
         }
     };
     let mut result = PolicyTest { files: Vec::new(), failures: Vec::new() };
-    for PolicyText { path, text } in &texts {
+    for FileText { path, text } in &texts {
         if let Some(text) = text {
             test_file(path, text, &mut result)?;
         }

@@ -116,7 +116,7 @@ pub fn note_fork(ctx: &CommandContext, vault: &Vault, fork: Option<&ForkName>) {
     if let Some(fork) = fork
         && matches!(vault.fork(fork), Err(VaultError::NoFork { .. }))
     {
-        ctx.ui.note(format_args!("note: there is no fork {fork}; list them with: avfs fork list"));
+        ctx.ui.note(format_args!("note: there is no fork {fork}; list them with: {} fork list", ctx.ui.avfs));
     }
 }
 
@@ -344,7 +344,9 @@ fn show_one_unsettled(ctx: &CommandContext, vault: &Vault, id: &RunPrefix) -> Ou
         match run.life {
             RunLife::Running => Ok(()),
             RunLife::Dead => out.line(format_args!("the next run clears away what it left")),
-            RunLife::Recoverable => out.line(format_args!("finish it with: avfs recover {}", run.record.run)),
+            RunLife::Recoverable => {
+                out.line(format_args!("finish it with: {} recover {}", ctx.ui.avfs, run.record.run))
+            }
         }
     })
 }

@@ -121,8 +121,10 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     if found.rows.is_empty() && found.left_off == 0 {
         note_fork(ctx, &vault, args.fork.as_ref());
         if let Some(run) = &args.run {
-            ctx.ui
-                .note(format_args!("note: the log has nothing of run {run}; list runs with: avfs runs list"));
+            ctx.ui.note(format_args!(
+                "note: the log has nothing of run {run}; list runs with: {} runs list",
+                ctx.ui.avfs
+            ));
         }
     }
     if found.left_off > 0 {

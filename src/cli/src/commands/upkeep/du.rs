@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::Args;
 
 use avfs_engine::{CacheUsage, LocateError, Part};
+use avfs_present::Avfs;
 use avfs_types::show_bytes_size;
 use avfs_vault::backend::sqlite::{COMPANIONS, sibling};
 use avfs_wire::{Du, DuCache, DuPart, DuScratch, DuVault};
@@ -64,7 +65,7 @@ pub fn run(ctx: &CommandContext, _: &DuArgs) -> Outcome {
             dead: part(dead),
         },
     };
-    ctx.ui.answer(&result, |out| show(out, &result, &ctx.vault_words()))
+    ctx.ui.answer(&result, |out| show(out, &result, &ctx.ui.avfs))
 }
 
 fn of_vault(path: &Path) -> DuVault {
@@ -73,7 +74,7 @@ fn of_vault(path: &Path) -> DuVault {
     DuVault { path: path.to_string_lossy().into_owned(), bytes: size(path).saturating_add(beside) }
 }
 
-fn show(out: &mut Out, du: &Du, vault_words: &str) -> Result<(), Failure> {
+fn show(out: &mut Out, du: &Du, avfs: &Avfs) -> Result<(), Failure> {
     let size = |bytes: u64| show_bytes_size(bytes).to_string();
     if let Some(DuVault { path, bytes }) = &du.vault {
         out.line(format_args!("{:>10}  vault {path}", size(*bytes)))?;
@@ -96,7 +97,7 @@ fn show(out: &mut Out, du: &Du, vault_words: &str) -> Result<(), Failure> {
         out.line(format_args!("{:>10}    {count:>6} {name}", size(*bytes)))?;
     }
     if recoverable.count > orphaned.count {
-        out.line(format_args!("what runs left is kept with: avfs{vault_words} recover --list"))?;
+        out.line(format_args!("what runs left is kept with: {avfs} recover --list"))?;
     }
     if orphaned.count > 0 {
         out.line(format_args!(

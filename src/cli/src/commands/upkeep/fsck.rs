@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use avfs_engine::require_bound_dir;
+use avfs_present::{Avfs, error_body};
 use avfs_vault::fsck::{Report, Thoroughness};
 use avfs_vault::import::{ImportError, ImportOptions, OnTrouble};
 use avfs_vault::{Vault, VaultError};
@@ -38,17 +39,19 @@ pub struct FsckArgs {
 }
 
 pub fn run(ctx: &CommandContext, args: &FsckArgs) -> Outcome {
-    let vault = ctx.open_vault().map_err(beyond_checking)?;
+    let avfs = &ctx.ui.avfs;
+    let vault = ctx.open_vault().map_err(|failure| beyond_checking(avfs, failure))?;
     let how = if args.quick { Thoroughness::Quick } else { Thoroughness::Full };
     let from = match &args.heal {
         None => None,
-        Some(Some(dir)) => Some(directory(ctx.around.cwd.join(dir))?),
+        Some(Some(dir)) => Some(directory(avfs, ctx.around.cwd.join(dir))?),
         Some(None) => Some(require_bound_dir(&vault)?),
     };
     let (report, healed) = match &from {
         None => (vault.fsck(how, &Progress::start("checking").meter)?, None),
         Some(from) => {
-            let (report, healed) = heal(ctx, &vault, how, from).map_err(beyond_healing)?;
+            let (report, healed) =
+                heal(ctx, &vault, how, from).map_err(|failure| beyond_healing(avfs, failure))?;
             (report, Some(healed))
         }
     };
@@ -89,24 +92,23 @@ pub fn run(ctx: &CommandContext, args: &FsckArgs) -> Outcome {
         return ctx.ui.answer(&result, show);
     }
     let message = format!("found {}", plural(result.findings.len() as u64, "problem", "problems"));
-    let hint = if from.is_none() && !report.broken.is_empty() {
-        "put back what a directory still has with: avfs fsck --heal DIR; save what is whole with: \
-         avfs export --keep-going REF DEST"
+    let save = format!("save what is whole with: {avfs} export --keep-going REF DEST");
+    let hint = Some(if from.is_none() && !report.broken.is_empty() {
+        format!("put back what a directory still has with: {avfs} fsck --heal DIR; {save}")
     } else {
-        "save what is whole with: avfs export --keep-going REF DEST"
-    };
-    let hint = Some(hint.to_owned());
+        save
+    });
     ctx.ui.answer_no(&result, &ErrorBody { code: "fsck.findings".to_owned(), message, hint }, show)
 }
 
 /// Before a long check, at the end of which this would be told.
-fn directory(dir: PathBuf) -> Result<PathBuf, Failure> {
+fn directory(avfs: &Avfs, dir: PathBuf) -> Result<PathBuf, Failure> {
     if dir.is_dir() {
         return Ok(dir);
     }
     let missing = VaultError::from(ImportError::NoDirectory { path: dir });
-    let hint = Some("name a directory that has the files: avfs fsck --heal DIR".to_owned());
-    Err(Failure::Told(ErrorBody { hint, ..ErrorBody::of(&missing) }))
+    let hint = Some(format!("name a directory that has the files: {avfs} fsck --heal DIR"));
+    Err(Failure::Told(ErrorBody { hint, ..error_body(&missing, avfs) }))
 }
 
 fn heal(
@@ -126,27 +128,25 @@ fn heal(
 }
 
 /// What cannot even be opened: the hint to check it would lead here.
-fn beyond_checking(failure: Failure) -> Failure {
-    instead_of_checking(
-        failure,
-        "too little of it is left to be checked: put a copy back, or save what can be read with: \
-         sqlite3 VAULT .recover",
-    )
+fn beyond_checking(avfs: &Avfs, failure: Failure) -> Failure {
+    let hint = "too little of it is left to be checked: put a copy back, or save what can be read with: \
+         sqlite3 VAULT .recover";
+    instead_of_checking(avfs, failure, hint.to_owned())
 }
 
 /// What cannot be written: the pages that rows lie in are damaged themselves.
-fn beyond_healing(failure: Failure) -> Failure {
-    instead_of_checking(
-        failure,
-        "nothing can be put back into such a file: save what is whole with: avfs export --keep-going REF DEST, and \
-         import that into a new vault",
-    )
+fn beyond_healing(avfs: &Avfs, failure: Failure) -> Failure {
+    let hint = format!(
+        "nothing can be put back into such a file: save what is whole with: {avfs} export --keep-going REF DEST, \
+         and import that into a new vault"
+    );
+    instead_of_checking(avfs, failure, hint)
 }
 
-fn instead_of_checking(failure: Failure, hint: &str) -> Failure {
+fn instead_of_checking(avfs: &Avfs, failure: Failure, hint: String) -> Failure {
     match failure {
         Failure::Error(error) if error.code() == "vault.corrupt" => {
-            Failure::Told(ErrorBody { hint: Some(hint.to_owned()), ..ErrorBody::of(&*error) })
+            Failure::Told(ErrorBody { hint: Some(hint), ..error_body(&*error, avfs) })
         }
         other @ (Failure::Error(_) | Failure::Told(_) | Failure::BrokenPipe) => other,
     }

@@ -6,8 +6,8 @@ use clap::Args;
 
 use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{LocateError, TrustOrigin, bound_dir, make_vault};
+use avfs_present::Avfs;
 use avfs_types::VAULT_DIR;
-use avfs_types::diagnose::shell_word;
 use avfs_types::ids::ForkName;
 use avfs_vault::Vault;
 use avfs_vault::backend::sqlite::OpenOptions;
@@ -72,7 +72,7 @@ pub fn run(ctx: &CommandContext, args: &InitArgs) -> Outcome {
         let fork = ForkName::main();
         Some(import::import(ctx, &vault, &dir, &fork, "first import", OnTrouble::Fail)?)
     } else {
-        ctx.ui.note(format_args!("next: avfs{} import", words_for(ctx, &path, &dir)));
+        ctx.ui.note(format_args!("next: {} import", avfs_for(ctx, &path, &dir)));
         None
     };
     let result = Init {
@@ -123,11 +123,11 @@ fn is_named(ctx: &CommandContext) -> bool {
     ctx.around.chosen(ctx.vault_option.as_deref()).is_some()
 }
 
-/// The words that lead to the new vault from here: none where it is found without any.
-fn words_for(ctx: &CommandContext, path: &Path, dir: &Path) -> String {
+/// How the new vault is named from here: not at all where it is found without.
+fn avfs_for(ctx: &CommandContext, path: &Path, dir: &Path) -> Avfs {
     let found = ctx.around.locate(ctx.vault_option.as_deref());
     if found.is_ok_and(|found| found.path == path) {
-        return ctx.vault_words();
+        return ctx.ui.avfs.clone();
     }
-    format!(" --vault {}", shell_word(dir.as_os_str()))
+    Avfs::on(Some(dir.as_os_str()))
 }

@@ -65,7 +65,7 @@ pub fn run(ctx: &CommandContext, args: &PruneArgs) -> Outcome {
         if args.dry_run {
             out.line(format_args!("{count} would be pruned"))
         } else {
-            out.line(format_args!("pruned {count}; give the space back with: avfs{} gc", ctx.vault_words()))
+            out.line(format_args!("pruned {count}; give the space back with: {} gc", ctx.ui.avfs))
         }
     })
 }

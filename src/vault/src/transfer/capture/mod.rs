@@ -25,8 +25,7 @@ use super::import::shared::{Flavour, Outlet, ScannedTree, Shared, lock};
 use super::import::upper::{Over, Upper};
 use super::import::{CHANNEL_BATCHES, ImportError, TroubleReason};
 use super::layers::Footprint;
-use super::set_ids::SetIds;
-use super::write_out::{FreshPages, OverlayNames, WriteOut};
+use super::write_out::{FreshPages, WriteOut};
 use crate::backend::{BlobRecord, Guard};
 use crate::edit::{Edit, Edits};
 use crate::meter::Meter;
@@ -95,16 +94,6 @@ impl Diagnose for CaptureError {
             Self::Journal { .. } => "capture.journal",
             Self::Interrupted => "interrupted",
         }
-    }
-
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
-            Self::NotQuiet { .. } => "end what still writes there, then: avfs recover",
-            Self::BadExclude { .. } => "patterns are those of gitignore(5)",
-            Self::Interrupted => "the upper is kept: avfs recover",
-            Self::Io { .. } | Self::Journal { .. } => return None,
-        };
-        Some(hint.to_owned())
     }
 }
 
@@ -393,14 +382,7 @@ impl Vault {
     /// Gives an empty upper the root directory's own mode, time and attributes: overlayfs shows the upper's,
     /// never the base's.
     pub fn prepare_upper(&self, upper: BorrowedFd<'_>, base: &DirRef) -> Result<()> {
-        let out = WriteOut {
-            vault: self,
-            overlay_names: OverlayNames::Escaped,
-            set_ids: SetIds::Kept,
-            meter: &Meter::default(),
-            unwritten: None,
-        };
-        out.finish_root(upper, base)
+        WriteOut::for_overlay(self, &Meter::default()).finish_root(upper, base)
     }
 }
 

@@ -19,12 +19,10 @@ use build::Built;
 use scan::Scan;
 use shared::Outlet;
 
-use avfs_hostfs::cause::Cause;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{BlobId, ForkName, VersionId};
 use avfs_types::path::{DEPTH_MAX, PATH_BYTES_MAX, TreePath, shorten};
 
-use super::ignore::line_for;
 use super::stat_cache::{NewCache, StatCache};
 use crate::backend::{BlobRecord, VersionRecord};
 use crate::chunk::FILE_BYTES_MAX;
@@ -136,45 +134,6 @@ impl Diagnose for ImportError {
             Self::Interrupted => "interrupted",
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
-            Self::NotADirectory { .. } | Self::NoDirectory { .. } => {
-                "name a directory: avfs import DIR".to_owned()
-            }
-            Self::NoPermission { path } if is_ignore_file(path) => {
-                "make it readable: what it leaves out would be kept otherwise".to_owned()
-            }
-            Self::NoPermission { path } => match line_for(path) {
-                Some(line) => format!("make it readable, or leave it out with a line in .avfsignore: {line}"),
-                None => "make it readable".to_owned(),
-            },
-            Self::Torn { path } if is_ignore_file(path) => "import again when it is quiet".to_owned(),
-            Self::Vanished { .. } | Self::Torn { .. } => {
-                "import again when it is quiet, or take what is there with: avfs import --keep-going"
-                    .to_owned()
-            }
-            Self::TooLarge { path, .. } => match line_for(path) {
-                Some(line) => format!("leave it out with a line in .avfsignore: {line}"),
-                None => "leave it out with a line in .avfsignore".to_owned(),
-            },
-            Self::TooDeep { .. } => "leave it out with a line in .avfsignore".to_owned(),
-            Self::BadIgnore { .. } | Self::BadExclude { .. } => {
-                "patterns are those of gitignore(5)".to_owned()
-            }
-            Self::Io { path, source, .. }
-                if Cause::of(source) == Cause::Unreadable && !is_ignore_file(path) =>
-            {
-                "take what can be read with: avfs import --keep-going".to_owned()
-            }
-            Self::Io { .. } | Self::Interrupted => return None,
-        };
-        Some(hint)
-    }
-}
-
-fn is_ignore_file(path: &TreePath) -> bool {
-    path.split().is_some_and(|(_, name)| name == super::ignore::FILE_NAME)
 }
 
 /// What to do about files that vanish, cannot be read, or do not hold still.

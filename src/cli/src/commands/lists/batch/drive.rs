@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use avfs_lists::batch::{Begins, Manner, Schedule, Standing};
+use avfs_present::Hint;
 use avfs_request::{CacheMode, Retention};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{VersionId, from_hex};
@@ -165,7 +166,7 @@ impl Items for Drive<'_> {
                     return self.settle(item, result);
                 }
                 Err(error) => {
-                    self.work.stop(told(&error));
+                    self.stop_for(&error);
                     return self.settle(item, failed(self.plan, item, &command, &error));
                 }
             },
@@ -204,7 +205,7 @@ impl Items for Drive<'_> {
                     self.work.schedule.again(item);
                     return Ok(());
                 }
-                Err(error) => self.work.stop(told(&error)),
+                Err(error) => self.stop_for(&error),
             }
         }
         self.settle(item, result)
@@ -246,6 +247,12 @@ impl Drive<'_> {
         WorkItem { request, item, look: false, tail_bytes: Some(TAIL_BYTES) }
     }
 
+    /// Nothing that could be done next would fare better; with what helps.
+    fn stop_for(&mut self, error: &dyn Hint) {
+        let hint = error.hint(&self.ctx.ui.avfs).map(|hint| format!("; {hint}")).unwrap_or_default();
+        self.work.stop(format!("{error}{hint}"));
+    }
+
     /// A worker that died may have done what it was asked for, and only not have told.
     fn died(&mut self, item: u32, result: &mut BatchItemResult, error: &WorkerError) -> Result<(), Failure> {
         if let Some(run) = landed(self.ctx, self.vault, &self.plan.record.id, item)? {
@@ -255,7 +262,7 @@ impl Drive<'_> {
         (result.state, result.code) = (ItemState::Error, Some(error.code().to_owned()));
         result.reason = Some(error.to_string());
         if error.is_for_all() {
-            self.work.stop(told(error));
+            self.stop_for(error);
         }
         Ok(())
     }
@@ -382,10 +389,4 @@ fn failed(plan: &Plan, item: u32, command: &str, error: &dyn Diagnose) -> BatchI
     (result.state, result.code) = (ItemState::Error, Some(error.code().to_owned()));
     result.reason = Some(error.to_string());
     result
-}
-
-/// Why a batch is stopped, with what helps.
-fn told(error: &dyn Diagnose) -> String {
-    let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-    format!("{error}{hint}")
 }

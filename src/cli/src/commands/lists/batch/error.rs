@@ -1,6 +1,7 @@
 //! What keeps a batch from being begun or gone on with.
 
 use avfs_hostfs::lock::LockError;
+use avfs_present::hint;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::BatchId;
 
@@ -42,20 +43,18 @@ impl Diagnose for BatchError {
             Self::OtherMode { .. } | Self::ForkWithoutChain { .. } | Self::DiscardInSequence => "usage",
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::Empty { .. } => "write one command a line".to_owned(),
-            Self::NothingToResume { .. } => "begin it without --resume, or see: avfs batch --list".to_owned(),
-            Self::OtherList { .. } => {
-                "undo the change of the list, or begin a new batch without --resume".to_owned()
-            }
-            Self::AllDone { .. } => "run it again without --resume".to_owned(),
-            Self::BadPlan { .. } => "begin a new batch without --resume".to_owned(),
-            Self::Held { .. } => "wait until it has ended, or end it with ^C".to_owned(),
-            Self::OtherMode { .. } => "leave --mode out, or begin a new batch without --resume".to_owned(),
-            Self::ForkWithoutChain { .. } => "leave one of them out".to_owned(),
-            Self::DiscardInSequence => "use it with --mode fan-out".to_owned(),
-        })
-    }
 }
+
+hint!(BatchError, |error, avfs| Some(match error {
+    Self::Empty { .. } => "write one command a line".to_owned(),
+    Self::NothingToResume { .. } => format!("begin it without --resume, or see: {avfs} batch --list"),
+    Self::OtherList { .. } => {
+        "undo the change of the list, or begin a new batch without --resume".to_owned()
+    }
+    Self::AllDone { .. } => "run it again without --resume".to_owned(),
+    Self::BadPlan { .. } => "begin a new batch without --resume".to_owned(),
+    Self::Held { .. } => "wait until it has ended, or end it with ^C".to_owned(),
+    Self::OtherMode { .. } => "leave --mode out, or begin a new batch without --resume".to_owned(),
+    Self::ForkWithoutChain { .. } => "leave one of them out".to_owned(),
+    Self::DiscardInSequence => "use it with --mode fan-out".to_owned(),
+}));

@@ -134,20 +134,22 @@ pub fn run(ctx: &CommandContext, args: &BatchArgs) -> Outcome {
 
 fn show(ctx: &CommandContext, args: &BatchArgs, batch: &Batch, list: &str) -> Outcome {
     let answer = BatchAnswer::Ran(Box::new(batch.clone()));
+    let avfs = &ctx.ui.avfs;
+    let go_on = format!("go on with: {avfs} batch {list} --resume {}", batch.batch_id);
     let human = |out: &mut Out| {
         for result in batch.unsuccessful.iter().filter(|result| result.state != ItemState::LeftOut) {
             let (id, ending) = (out.paint(Tone::Deleted, &result.id), result.ending());
             out.line(format_args!("{id}  {ending}  {}", first_line(&result.command)))?;
             if let Some(run) = &result.run_id {
-                out.line(format_args!("    avfs runs show {run}"))?;
+                out.line(format_args!("    {avfs} runs show {run}"))?;
             }
         }
         let seconds = batch.duration_ms / 1e3;
         out.line(format_args!("batch {}: {}", batch.batch_id, markdown::sentence(&batch.counts, seconds)))?;
         match &batch.fork {
-            Some(fork) => out.line(format_args!("the result is on fork {fork}: avfs diff {fork}"))?,
+            Some(fork) => out.line(format_args!("the result is on fork {fork}: {avfs} diff {fork}"))?,
             None if batch.counts.succeeded > 0 && !args.discard => {
-                out.line(format_args!("what each item changed is on a fork of its own: avfs fork list"))?;
+                out.line(format_args!("what each item changed is on a fork of its own: {avfs} fork list"))?;
             }
             None => {}
         }
@@ -155,7 +157,7 @@ fn show(ctx: &CommandContext, args: &BatchArgs, batch: &Batch, list: &str) -> Ou
             out.line(format_args!("stopped: {stopped}"))?;
         }
         if !batch.counts.all_succeeded() {
-            out.line(format_args!("go on with: avfs batch {list} --resume {}", batch.batch_id))?;
+            out.line(format_args!("{go_on}"))?;
         }
         Ok(())
     };
@@ -168,7 +170,7 @@ fn show(ctx: &CommandContext, args: &BatchArgs, batch: &Batch, list: &str) -> Ou
             Some(stopped) => format!("the batch was stopped: {stopped}"),
             None => "not every item succeeded".to_owned(),
         },
-        hint: Some(format!("go on with: avfs batch {list} --resume {}", batch.batch_id)),
+        hint: Some(go_on.clone()),
     };
     ctx.ui.answer_no(&answer, &why, human)
 }

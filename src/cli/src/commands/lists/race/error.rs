@@ -1,5 +1,6 @@
 //! Why a race has no winner.
 
+use avfs_present::hint;
 use avfs_types::diagnose::Diagnose;
 use avfs_wire::RaceAttempt;
 
@@ -43,19 +44,19 @@ impl Diagnose for RaceError {
             Self::Interrupted => "race.interrupted",
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
-            Self::NoWinner { base, kept, .. } => match kept {
-                Some(fork) => format!("what they changed is kept for review: avfs diff {base} {fork}"),
-                None => "see what they print with: --verbose".to_owned(),
-            },
-            Self::Empty { .. } => "write one command on each line".to_owned(),
-            Self::Needs { .. } => "run such a list with: avfs batch LIST".to_owned(),
-            Self::Interrupted => {
-                "attempts that had ended are kept for review; see them with: avfs runs list".to_owned()
-            }
-        };
-        Some(hint)
-    }
 }
+
+hint!(RaceError, |error, avfs| {
+    let hint = match error {
+        Self::NoWinner { base, kept, .. } => match kept {
+            Some(fork) => format!("what they changed is kept for review: {avfs} diff {base} {fork}"),
+            None => "see what they print with: --verbose".to_owned(),
+        },
+        Self::Empty { .. } => "write one command on each line".to_owned(),
+        Self::Needs { .. } => format!("run such a list with: {avfs} batch LIST"),
+        Self::Interrupted => {
+            format!("attempts that had ended are kept for review; see them with: {avfs} runs list")
+        }
+    };
+    Some(hint)
+});

@@ -13,13 +13,14 @@ use round::Round;
 use avfs_engine::{Recovery, ScratchDir, bound_dir};
 use avfs_hostfs::random;
 use avfs_lists::race::{Aim, best};
+use avfs_present::error_body;
 use avfs_types::ids::{BatchId, ForkName, RunPrefix};
 use avfs_types::reference::Reference;
 use avfs_vault::backend::{Life, RunRecord, VersionRecord};
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::import::OnTrouble;
 use avfs_vault::{Vault, VaultError, require_version};
-use avfs_wire::{AttemptState, ErrorBody, Race};
+use avfs_wire::{AttemptState, Race};
 
 use crate::commands::import::import;
 use crate::context::CommandContext;
@@ -105,7 +106,8 @@ pub fn run(ctx: &CommandContext, args: &RaceArgs) -> Outcome {
     let asked = Asked::watch()?;
     let id = BatchId::from_random(random::bytes().map_err(EdgeError::Random)?);
     let jobs = args.jobs.map_or(JOBS_MAX, usize::from).min(requests.len());
-    let mut pool = WorkerPool::hire(jobs, vault.path().unwrap_or(&ctx.around.cwd), args.options.words())?;
+    let mut pool =
+        WorkerPool::hire(jobs, &ctx.ui.avfs, vault.path().unwrap_or(&ctx.around.cwd), args.options.words())?;
     let mut round = Round::new(ctx, args, &base, id.clone(), requests);
     let ran = round.run(&mut pool, &asked);
     let notes = pool.dismiss(ctx, &vault);
@@ -238,17 +240,17 @@ fn show(
         result.fork.as_ref().map(|fork| Painted::plain(", kept on fork ").then(out.paint(Tone::Name, fork)));
     let (on, nothing) = (on.unwrap_or_default(), if changed { "" } else { ", and changed nothing" });
     out.line(format_args!("{name} of {} won{score}{nothing}{on}", result.attempts.len()))?;
-    let (vault, base) = (ctx.vault_words(), base.id.short());
+    let (avfs, base) = (&ctx.ui.avfs, base.id.short());
     match (&result.fork, &attempt.ended.run_id) {
         (Some(fork), Some(run)) if changed && *fork == format!("run-{run}") => {
-            out.line(format_args!("  look:    avfs diff{vault} {base} run:{run}"))?;
-            out.line(format_args!("  take:    avfs apply{vault} run:{run}"))?;
-            out.line(format_args!("  drop:    avfs discard{vault} run:{run}"))
+            out.line(format_args!("  look:    {avfs} diff {base} run:{run}"))?;
+            out.line(format_args!("  take:    {avfs} apply run:{run}"))?;
+            out.line(format_args!("  drop:    {avfs} discard run:{run}"))
         }
         (Some(fork), _) if changed => {
-            out.line(format_args!("  look:    avfs diff{vault} {base} {fork}"))?;
-            out.line(format_args!("  take:    avfs apply{vault} {fork}"))?;
-            out.line(format_args!("  drop:    avfs fork delete{vault} {fork}"))
+            out.line(format_args!("  look:    {avfs} diff {base} {fork}"))?;
+            out.line(format_args!("  take:    {avfs} apply {fork}"))?;
+            out.line(format_args!("  drop:    {avfs} fork delete {fork}"))
         }
         (_, _) => Ok(()),
     }
@@ -256,7 +258,7 @@ fn show(
 
 fn nobody(ctx: &CommandContext, base: &VersionRecord, round: Round<'_>) -> Outcome {
     let error = RaceError::no_winner(base.id.short(), &round.attempts);
-    let why = ErrorBody::of(&error);
+    let why = error_body(&error, &ctx.ui.avfs);
     let result =
         Race { base: base.id.to_hex(), winner: None, fork: None, version: None, attempts: round.attempts };
     ctx.ui.answer_no(&result, &why, |_| {

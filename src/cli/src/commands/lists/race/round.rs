@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 
 use avfs_lists::race::score_of;
+use avfs_present::{Avfs, error_body};
 use avfs_request::{Retention, RunSpec};
 use avfs_types::CommandLine;
 use avfs_types::ids::BatchId;
@@ -121,7 +122,7 @@ impl<'a> Round<'a> {
     }
 
     fn ended(&mut self, number: usize, came: Result<Answer, WorkerError>) {
-        let (run_id, ran) = told(came);
+        let (run_id, ran) = told(came, &self.ctx.ui.avfs);
         let attempt = &mut self.attempts[number];
         attempt.ended.run_id = run_id;
         let how = match ran {
@@ -164,7 +165,7 @@ impl<'a> Round<'a> {
     }
 
     fn scored(&mut self, number: usize, came: Result<Answer, WorkerError>) {
-        let (_, ran) = told(came);
+        let (_, ran) = told(came, &self.ctx.ui.avfs);
         let output = ran.as_ref().ok().cloned();
         let scored = ran.and_then(|ran| score(&ran));
         let attempt = &mut self.attempts[number];
@@ -192,10 +193,10 @@ impl<'a> Round<'a> {
 }
 
 /// The run, and how its command ended or why there is no telling.
-fn told(came: Result<Answer, WorkerError>) -> (Option<String>, Result<Ran, ErrorBody>) {
+fn told(came: Result<Answer, WorkerError>, avfs: &Avfs) -> (Option<String>, Result<Ran, ErrorBody>) {
     match came {
         Ok(answer) => (answer.run_id.clone(), answer.ran()),
-        Err(error) => (None, Err(ErrorBody::of(&error))),
+        Err(error) => (None, Err(error_body(&error, avfs))),
     }
 }
 
@@ -208,7 +209,7 @@ fn score(ran: &Ran) -> Result<f64, ErrorBody> {
         return Err(bad("the score command printed more than is kept of it".to_owned()));
     }
     match ran.stdout_encoding.as_str() {
-        "utf-8" => score_of(&ran.stdout).map_err(|error| ErrorBody::of(&error)),
+        "utf-8" => score_of(&ran.stdout).map_err(|error| error_body(&error, &Avfs::default())),
         _ => Err(bad("the score command printed what is no text".to_owned())),
     }
 }

@@ -1,5 +1,6 @@
 //! What keeps a replay from being begun.
 
+use avfs_present::hint;
 use avfs_types::diagnose::Diagnose;
 
 #[derive(Debug, thiserror::Error)]
@@ -25,21 +26,19 @@ impl Diagnose for ReplayError {
             Self::OnlyReads => "usage",
         }
     }
-
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::Empty { .. } => "see what was run with: avfs runs list".to_owned(),
-            Self::Unknown { .. } => {
-                "list what there is with: avfs fork list, avfs record list, avfs runs list".to_owned()
-            }
-            Self::UnknownBase { .. } => {
-                "name the vault that it was recorded in with --vault, or a copy of that file".to_owned()
-            }
-            Self::GoneBase { .. } => {
-                "name a copy of the vault that still has it with --vault; a checkpoint keeps a version from prune and gc"
-                    .to_owned()
-            }
-            Self::OnlyReads => "use --cache read, or --cache off".to_owned(),
-        })
-    }
 }
+
+hint!(ReplayError, |error, avfs| Some(match error {
+    Self::Empty { .. } => format!("see what was run with: {avfs} runs list"),
+    Self::Unknown { .. } => {
+        format!("list what there is with: {avfs} fork list, {avfs} record list, {avfs} runs list")
+    }
+    Self::UnknownBase { .. } => {
+        "name the vault that it was recorded in with --vault, or a copy of that file".to_owned()
+    }
+    Self::GoneBase { .. } => {
+        "name a copy of the vault that still has it with --vault; a checkpoint keeps a version from prune and gc"
+                    .to_owned()
+    }
+    Self::OnlyReads => "use --cache read, or --cache off".to_owned(),
+}));

@@ -105,7 +105,7 @@ fn show(ctx: &CommandContext, args: &ReplayArgs, replayed: &Replayed) -> Outcome
             }
             if let (Some(old), Some(new)) = (&first.expected_version, &first.version) {
                 let short = |id: &String| id.chars().take(12).collect::<String>();
-                out.line(format_args!("  avfs diff {} {}", short(old), short(new)))?;
+                out.line(format_args!("  {} diff {} {}", ctx.ui.avfs, short(old), short(new)))?;
             }
         }
         let told =

@@ -1,0 +1,51 @@
+//! Hints for names, ids, paths and values that cannot be read.
+
+use avfs_types::ids::{Drawn, DrawnIdError, NameError, PREFIX_HEX_DIGITS_MIN, RUN_ID_HEX_DIGITS};
+use avfs_types::path::PathError;
+use avfs_types::reference::BadReference;
+use avfs_types::{UnitError, WordError};
+
+use crate::hint;
+
+hint!(BadReference, |_, _| Some(
+    "a reference is FORK, FORK@CHECKPOINT, FORK~N, run:ID or at least four digits of a version".into(),
+));
+
+hint!(PathError, |_, _| Some("name a path inside the workspace, such as src/main.rs".into()));
+
+hint!(UnitError, |error, _| {
+    let hint = match error {
+        Self::Size(_) => "write a size such as 4096, 500K, 20MiB or 10GiB",
+        Self::Nothing(_) => "write none for no limit",
+        Self::Cpus(_) => "write a number such as 2 or 0.5",
+        Self::Span(_) => "write a duration such as 90s, 30m, 12h, 7d or 2w",
+        Self::Clock(_) => "write a time such as 2026-01-31T12:00:00Z, or @ and seconds since 1970",
+        Self::Since(_) => {
+            "write a duration such as 12h, or a time such as 2026-01-31, '2026-01-31 12:00:00' or 2026-01-31T12:00:00Z"
+        }
+    };
+    Some(hint.into())
+});
+
+hint!(WordError, |_, _| None);
+
+hint!(NameError, |error, avfs| Some(match error {
+    Self::BadCharacter { name, found: ':', .. } if name.starts_with("run:") => {
+        format!("a run's own fork is called run-ID; list runs with: {avfs} runs list")
+    }
+    Self::Empty { .. } | Self::TooLong { .. } | Self::BadCharacter { .. } | Self::BadStart { .. } => {
+        "choose a name such as fix-1 or release_2.0".into()
+    }
+}));
+
+hint!(DrawnIdError, |error, avfs| {
+    let listing = match error.what {
+        Drawn::Run => "runs list",
+        Drawn::Approval => "approvals list",
+        Drawn::Batch => "batch --list",
+    };
+    Some(format!(
+        "an id is {RUN_ID_HEX_DIGITS} hex digits, of which {PREFIX_HEX_DIGITS_MIN} may do; list them with: \
+             {avfs} {listing}"
+    ))
+});

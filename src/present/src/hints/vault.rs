@@ -1,0 +1,252 @@
+//! Hints for the vault: its file, its history, imports, captures and exports.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use avfs_hostfs::cause::Cause;
+use avfs_types::diagnose::shell_word;
+use avfs_types::ids::ForkName;
+use avfs_types::path::TreePath;
+use avfs_vault::VaultError;
+use avfs_vault::backend::BackendError;
+use avfs_vault::capture::CaptureError;
+use avfs_vault::export::ExportError;
+use avfs_vault::ignore::{FILE_NAME, line_for};
+use avfs_vault::import::ImportError;
+
+use crate::hint;
+
+hint!(BackendError, |error, _| {
+    let word = |path: &Path| shell_word(path.as_os_str());
+    Some(match error {
+        Self::NotFound { path } if path.is_symlink() => {
+            format!("it is a link to nothing: see where it leads with: ls -l {}", word(path))
+        }
+        Self::NotFound { .. } => "make one with: avfs init, or name one with --vault".into(),
+        Self::Exists { .. } => "use it as it is, or choose another place with --vault".into(),
+        Self::Foreign { .. } => "name another file with --vault, or move this one away".into(),
+        Self::ForeignObject { .. } => {
+            "do not use this file: somebody added it to act within avfs; ask where the vault comes from"
+                .into()
+        }
+        Self::Newer { .. } => "use the avfs that made it, or a later one".into(),
+        Self::Corrupt { path, .. } => {
+            format!("see how much is whole with: avfs fsck --vault {}", word(path))
+        }
+        Self::ReadOnly { path } | Self::NoPermission { path } => {
+            // What lies beside the file needs its directory.
+            let of_the_file = rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_err();
+            match path.parent().filter(|_| !of_the_file) {
+                Some(dir) => format!("check with: ls -ld {}", word(dir)),
+                None => format!("check with: ls -l {}", word(path)),
+            }
+        }
+        Self::NoPlace { at, .. } => format!(
+            "check with: ls -ld {}, or keep the vault elsewhere: avfs init --vault NAME|PATH",
+            word(at)
+        ),
+        Self::Busy { path, .. } => {
+            format!("try again, or see who uses it with: fuser -v {}", word(path))
+        }
+        Self::Unsteady { .. } => {
+            "try again: without permission to write, the vault is read without locking out writers".into()
+        }
+        Self::DiskFull { .. } => "free some space, then try again; nothing was changed".into(),
+        Self::Linked { path } => {
+            let vault = word(path);
+            format!(
+                "make it a file of its own with: cp {vault} {vault}.copy && mv {vault}.copy {vault}, or remove the other name"
+            )
+        }
+        Self::LocksUnsupported { .. } => "put the vault on a local disk with: avfs init --vault PATH".into(),
+        Self::Io { source, path, .. } => match Errno::from_io_error(source) {
+            Some(Errno::NAMETOOLONG) => "choose a shorter name".into(),
+            Some(Errno::LOOP) => format!("see where it leads with: ls -l {}", word(path)),
+            Some(Errno::MFILE | Errno::NFILE) => {
+                "allow more open files with: ulimit -n 1024, then try again".into()
+            }
+            _ => return None,
+        },
+        Self::Sqlite { .. } | Self::Injected { .. } => return None,
+    })
+});
+
+hint!(VaultError, |error, avfs| Some(match error {
+    Self::Backend(error) => return error.hint(avfs),
+    Self::Path(error) => return error.hint(avfs),
+    Self::Import(error) => return error.hint(avfs),
+    Self::Capture(error) => return error.hint(avfs),
+    Self::Export(error) => return error.hint(avfs),
+    Self::BadRef(error) => return error.hint(avfs),
+    Self::InFile { .. } => format!(
+        "put back what a directory has with: {avfs} fsck --heal DIR; write the rest out with: \
+                 {avfs} export --keep-going"
+    ),
+    Self::MissingObject { .. } | Self::DamagedObject { .. } => format!(
+        "see what else is affected with: {avfs} fsck; put back what a directory has with: \
+                 {avfs} fsck --heal DIR"
+    ),
+    Self::UnknownRef { reference } if reference.starts_with("run:") => {
+        format!("list runs with: {avfs} runs list")
+    }
+    Self::UnknownRef { .. } => format!(
+        "list them with: {avfs} fork list, or: {avfs} log; a version is named by at least four digits"
+    ),
+    Self::AmbiguousRef { .. } => "give more digits of the version".into(),
+    Self::BeforeFirst { .. } => format!("see how far back it goes with: {avfs} log"),
+    Self::Pruned { .. } => "choose a version that avfs log does not show as pruned".into(),
+    Self::NoFork { name } => {
+        format!("list them with: {avfs} fork list, or make it with: {avfs} fork create {name}")
+    }
+    Self::ForkExists { name } if *name == ForkName::main() => {
+        "choose another name: main is there from the beginning".into()
+    }
+    Self::ForkExists { name } => format!("choose another name, or: {avfs} fork delete {name}"),
+    Self::MainFork { .. } => format!("delete the whole vault with: {avfs} vault delete"),
+    Self::ForkHasCheckpoints { name, .. } => {
+        format!("delete them with it: {avfs} fork delete --force {name}")
+    }
+    Self::PersistentFork { name } if *name == ForkName::main() => {
+        format!("take its last version back with: {avfs} undo")
+    }
+    Self::PersistentFork { name } => {
+        format!("delete it with: {avfs} fork delete {name}, or take a version back: {avfs} undo {name}")
+    }
+    Self::ForkMoved { .. } => "look at the new state and try again".into(),
+    Self::NothingToUndo { fork } => format!(
+        "see its versions with: {avfs} log {fork}; go to any of them with: {avfs} restore REF --fork {fork}"
+    ),
+    Self::NothingToRedo { fork } => format!(
+        "only an undo can be taken back, until something else changes the fork: {avfs} log {fork}, \
+                 {avfs} restore REF --fork {fork}"
+    ),
+    Self::NoCheckpoint { fork, .. } => {
+        format!("list them with: {avfs} checkpoint list --fork {fork}")
+    }
+    Self::CheckpointExists { .. } => "choose another name, or delete that one first".into(),
+    Self::Moved { path } => format!("put it back to {}", path.display()),
+    Self::NoRun { .. } => format!("list them with: {avfs} runs list"),
+    Self::NotRelated { .. } | Self::NothingToJoin => "join versions of one history".into(),
+    Self::NoBatch { .. } => format!("list them with: {avfs} batch --list"),
+    Self::AmbiguousBatch { .. } => "give more digits of the batch's id".into(),
+    Self::AmbiguousRun { .. } => "give more digits of the run's id".into(),
+    Self::RunCaptured { id } | Self::RunWithoutVersion { id, .. } => {
+        format!("see what became of it with: {avfs} runs show {id}")
+    }
+    Self::NoApproval { .. } => format!("list them with: {avfs} approvals list"),
+    Self::AmbiguousApproval { .. } => "give more digits of the approval's id".into(),
+    Self::ApprovalSettled { id, .. } => {
+        format!("see what became of it with: {avfs} approvals show {id}")
+    }
+    Self::ApprovalExpired { .. } => "run the command again to be asked again".into(),
+    Self::NoRecording { .. } => format!("list them with: {avfs} record list"),
+    Self::RecordingExists { name } => {
+        format!("choose another name, or: {avfs} record delete {name}")
+    }
+    Self::RecordingStopped { name } => {
+        format!("write its list with: {avfs} record export {name} > list.jsonl")
+    }
+    Self::NotRecording => format!("begin with: {avfs} record start"),
+    Self::SeveralRecordings { .. } => {
+        format!("name the one that is to end: {avfs} record stop NAME")
+    }
+    Self::NoPath { .. } => format!("see what there is with: {avfs} ls REF"),
+    Self::NotADirectory { .. } | Self::PathExists { .. } | Self::OwnPath { .. } => {
+        "choose another path".into()
+    }
+    Self::IsADirectory { path } | Self::PathCycle { from: path, .. } if path.is_root() => {
+        format!("name what is in it; see what there is with: {avfs} ls REF")
+    }
+    Self::IsADirectory { .. } => "name a file in it, or add -r to rm or cp for all of it".into(),
+    Self::NotAFile { path, .. } => {
+        let path = shell_word(OsStr::from_bytes(path.as_bytes()));
+        format!("see what it is with: {avfs} ls -l REF {path}")
+    }
+    Self::PathCycle { from, to } if from == to => "choose another target".into(),
+    Self::PathCycle { .. } => "choose a target outside of it".into(),
+    Self::TooManyEntries { .. } | Self::TooDeep { .. } => {
+        "leave out what need not be versioned with lines in .avfsignore".into()
+    }
+    Self::SharedTooOften { .. } => format!(
+        "if you did not make the vault, do not use it; otherwise take what you need with: {avfs} export"
+    ),
+    Self::FileTooLarge { .. } => "leave it out with a line in .avfsignore".into(),
+    Self::Quota { what: "files", .. } => {
+        format!("remove some with: {avfs} rm, or allow more with: {avfs} quota set --files N")
+    }
+    Self::Quota { what: "versions", limit: 0..2, .. } => {
+        format!("allow more with: {avfs} quota set --versions N")
+    }
+    // There has to be room for one more than are kept.
+    Self::Quota { what: "versions", limit, .. } => format!(
+        "free some with: {avfs} prune --keep-last {} && {avfs} gc, or allow more with: \
+                 {avfs} quota set --versions N",
+        (limit - 1).min(10)
+    ),
+    Self::Quota { .. } => format!(
+        "take large files out with: {avfs} rm PATH, free what older versions hold with: \
+                 {avfs} prune --keep-last 1 && {avfs} gc, or allow more with: {avfs} quota set --bytes N"
+    ),
+    Self::Threads(_) => {
+        "end some processes, or raise the limit on them (ulimit -u); then try again".into()
+    }
+    Self::Input(_) | Self::Output(_) => return None,
+}));
+
+fn is_ignore_file(path: &TreePath) -> bool {
+    path.split().is_some_and(|(_, name)| name == FILE_NAME)
+}
+
+hint!(ImportError, |error, avfs| Some(match error {
+    Self::NotADirectory { .. } | Self::NoDirectory { .. } => {
+        format!("name a directory: {avfs} import DIR")
+    }
+    Self::NoPermission { path } if is_ignore_file(path) => {
+        "make it readable: what it leaves out would be kept otherwise".into()
+    }
+    Self::NoPermission { path } => match line_for(path) {
+        Some(line) => format!("make it readable, or leave it out with a line in .avfsignore: {line}"),
+        None => "make it readable".into(),
+    },
+    Self::Torn { path } if is_ignore_file(path) => "import again when it is quiet".into(),
+    Self::Vanished { .. } | Self::Torn { .. } =>
+        format!("import again when it is quiet, or take what is there with: {avfs} import --keep-going"),
+    Self::TooLarge { path, .. } => match line_for(path) {
+        Some(line) => format!("leave it out with a line in .avfsignore: {line}"),
+        None => "leave it out with a line in .avfsignore".into(),
+    },
+    Self::TooDeep { .. } => "leave it out with a line in .avfsignore".into(),
+    Self::BadIgnore { .. } | Self::BadExclude { .. } => "patterns are those of gitignore(5)".into(),
+    Self::Io { path, source, .. } if Cause::of(source) == Cause::Unreadable && !is_ignore_file(path) => {
+        format!("take what can be read with: {avfs} import --keep-going")
+    }
+    Self::Io { .. } | Self::Interrupted => return None,
+}));
+
+hint!(CaptureError, |error, avfs| match error {
+    Self::NotQuiet { .. } => Some(format!("end what still writes there, then: {avfs} recover")),
+    Self::BadExclude { .. } => Some("patterns are those of gitignore(5)".into()),
+    Self::Interrupted => Some(format!("the upper is kept: {avfs} recover")),
+    Self::Io { .. } | Self::Journal { .. } => None,
+});
+
+hint!(ExportError, |error, _| {
+    let hint = match error {
+        Self::Exists { .. } | Self::Came { .. } => {
+            "choose an empty directory, or replace files there with: --overwrite"
+        }
+        Self::NotADirectory { .. } | Self::NoPermission { .. } => "choose another directory",
+        Self::InTheWay { .. } => "move it away, then try again; nothing was changed",
+        Self::Io { source, .. } | Self::Host { source, .. } if Cause::of(source) == Cause::DiskFull => {
+            "free some space, then try again; nothing was left behind"
+        }
+        Self::Io { .. } | Self::Host { .. } => {
+            "choose another directory, or see what this one refuses with: ls -ld DIR"
+        }
+        Self::Interrupted => return None,
+    };
+    Some(hint.into())
+});
