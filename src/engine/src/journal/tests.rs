@@ -1,0 +1,164 @@
+//! What is written is read back. Rows of every format that has a journal are read by the types that write them.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use avfs_policy::{Action, Categories, Category, OnViolation};
+use avfs_request::spec::RunSpec;
+use avfs_request::{CacheMode, ExecutionRequest, ExecutionTimeout, Limits};
+use avfs_types::CommandLine;
+use avfs_vault::backend::sqlite::OpenOptions;
+use avfs_vault::{Context, Vault};
+
+use super::*;
+use crate::launcher::{ConnectionVerdict, Exit, Usage};
+use crate::{ExecuteError, GroundError};
+
+/// One text a line, after the format of the vault and what the text is. Lines of older formats have the fields that
+/// avfs wrote then; lines of the present format are written by `today`.
+const ROWS: &str = include_str!("../../../../tests/golden/journal.txt");
+const NOW: &str = "5";
+
+const VAULTS: [(&str, &[u8]); 4] = [
+    ("2", include_bytes!("../../../../tests/golden/vault-format-2.db.zst")),
+    ("3", include_bytes!("../../../../tests/golden/vault-format-3.db.zst")),
+    ("4", include_bytes!("../../../../tests/golden/vault-format-4.db.zst")),
+    ("5", include_bytes!("../../../../tests/golden/vault-format-5.db.zst")),
+];
+
+/// The text as its type writes it again.
+fn again(kind: &str, stored: &'static str) -> serde_json::Result<String> {
+    Ok(match kind {
+        "decision" => text(&serde_json::from_str::<JournalDecision>(stored)?),
+        "result" => text(&serde_json::from_str::<JournalResult>(stored)?),
+        "failure" => text(&serde_json::from_str::<JournalFailure>(stored)?),
+        other => panic!("{other} is no text of the journal"),
+    })
+}
+
+fn object(text: &str) -> Map<String, Value> {
+    serde_json::from_str(text).unwrap()
+}
+
+fn today() -> Vec<(&'static str, String)> {
+    let request = ExecutionRequest::of(CommandLine::Argv(vec!["make".into(), "test".into()]));
+    let judged = ExecutionDecision {
+        action: Action::RequireApproval,
+        categories: Categories::from_iter([Category::Mutating, Category::Networked]),
+        rule: Some("builtin.networked".to_owned()),
+        reason: "`make test` may write to the workspace".to_owned(),
+        hint: Some("add --net host".to_owned()),
+        on_violation: OnViolation::Keep,
+        timeout_max: ExecutionTimeout::None,
+        limits_max: Limits::default(),
+        approval_seconds: ExecutionDecision::APPROVAL_SECONDS,
+        net: None,
+    };
+    let ms = Duration::from_millis;
+    let phases = Phases { resolve: ms(1), mount: ms(2), execute: ms(3), capture: ms(4), commit: ms(5) };
+    let connection = Connection {
+        host: "example.org".to_owned(),
+        port: 443,
+        address: Some([192, 0, 2, 1].into()),
+        verdict: ConnectionVerdict::Refused("it is not on the list".to_owned()),
+        bytes_up: 1,
+        bytes_down: 2,
+        began: ms(1),
+        lasted: ms(2),
+    };
+    let mut ended = Completion::of(Exit::Code(0));
+    ended.usage = Usage { user: ms(20), system: ms(10), max_rss_bytes: 1 << 20 };
+    ended.stdout = Some(Output { bytes: b"out\n".to_vec(), truncated: false });
+    ended.stderr = Some(Output { bytes: Vec::new(), truncated: true });
+    let plain = result(&ended, &phases, 4096, None);
+    ended.stopped_by = Some(LimitKind::Memory);
+    ended.connections.list.push(connection);
+    ended.connections.left_off = 3;
+    let reason = Reason { code: "cache.unknown", text: "there is no result of it".to_owned() };
+    let cache = CacheUse {
+        mode: CacheMode::Write,
+        key: None,
+        from: None,
+        missed: vec![reason.clone()],
+        not_remembered: vec![reason],
+        remembered: false,
+    };
+    let failed = ExecuteError::Ground(GroundError::BadPlace { path: "x".into() });
+    let hint = Some("choose a path such as /srv/project".to_owned());
+    vec![
+        ("request", super::request(&request, None)),
+        ("decision", decision(&judged, Some(&ApprovalId::from_random([3; 5])))),
+        ("result", plain),
+        ("result", result(&ended, &phases, 4096, Some(&cache))),
+        ("failure", failure(ProxyExecutionState::Mounting, &failed, hint, &Secrets::default())),
+        ("failure", interrupted(ProxyExecutionState::Executing)),
+    ]
+}
+
+#[test]
+fn rows_are_written_as_they_were_and_read_back_whole() {
+    if std::env::var_os("AVFS_GOLDEN_REGENERATE").is_some() {
+        let older = ROWS.lines().filter(|line| !line.starts_with(NOW)).map(str::to_owned);
+        let now = today().into_iter().map(|(kind, text)| format!("{NOW} {kind} {text}"));
+        let lines: String = older.chain(now).map(|line| line + "\n").collect();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/journal.txt");
+        return std::fs::write(path, lines).unwrap();
+    }
+    let mut written = today().into_iter();
+    for line in ROWS.lines() {
+        let mut words = line.splitn(3, ' ');
+        let (format, kind, stored) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+        if format == NOW {
+            assert_eq!(written.next(), Some((kind, stored.to_owned())));
+        }
+        if kind == "request" {
+            let request = RunSpec::parse(stored.as_bytes()).unwrap();
+            assert_eq!(request.command, object(stored)["command"]);
+        } else if format == "2" {
+            // Fields were added since; those that were there have their values.
+            let read = object(&again(kind, stored).unwrap());
+            assert!(object(stored).iter().all(|(key, value)| read.get(key) == Some(value)), "{line}");
+        } else {
+            assert_eq!(again(kind, stored).unwrap(), stored, "format {format}");
+        }
+    }
+    assert_eq!(written.next(), None);
+}
+
+#[test]
+fn the_journals_of_older_vaults_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    for (format, packed) in VAULTS {
+        let file = dir.path().join(format);
+        std::fs::write(&file, zstd::decode_all(packed).unwrap()).unwrap();
+        let context =
+            Context { clock: std::sync::Arc::new(avfs_types::clock::SystemClock), actor: "test".into() };
+        let vault = Vault::open(&file, OpenOptions::default(), context).unwrap();
+        let runs = vault.runs(i64::MAX, 100).unwrap();
+        assert!(runs.len() > 1, "format {format}");
+        for run in runs {
+            assert!(RunSpec::parse(run.request.as_bytes()).unwrap().command.is_array());
+            for (kind, stored) in [("decision", run.decision), ("result", run.result)] {
+                let (before, read) = (object(&stored), object(&again(kind, stored.leak()).unwrap()));
+                let kept = before.iter().filter(|(key, _)| read.contains_key(*key));
+                assert!(kept.clone().all(|(key, value)| read[key] == *value), "format {format}: {before:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_written_is_read_back() {
+    assert_eq!(bytes_written("{\"bytes_written\": 7, \"x\": 1}"), 7);
+    assert_eq!(bytes_written("{}"), 0);
+    assert_eq!(bytes_written("not json"), 0);
+}
+
+#[test]
+fn a_request_that_cannot_be_read_has_no_command() {
+    assert_eq!(command_of(r#"{"command":["a"],"x":1}"#), serde_json::json!(["a"]));
+    for damaged in ["", r#"{"command":"a","x":dalse}"#, "[]", "7", r#""text""#, "{}"] {
+        assert_eq!(command_of(damaged), Value::Null, "{damaged}");
+    }
+}
