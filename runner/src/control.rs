@@ -20,6 +20,7 @@ pub const LISTENER: u8 = b'l';
 pub const NOTIFIER: u8 = b'c';
 const NO_NOTIFIER: u8 = b'n';
 pub const PROC: u8 = b'p';
+const WRITTEN: u8 = b'w';
 const END: u8 = b'e';
 
 const GO: u8 = b'g';
@@ -72,6 +73,8 @@ pub enum Message {
     Notifier(Option<OwnedFd>),
     /// The sandbox's own /proc.
     Proc(OwnedFd),
+    /// A private directory in which the command left something, by its number. Comes right before the end.
+    Written(usize, OwnedFd),
     End(End),
 }
 
@@ -127,6 +130,7 @@ impl Channel<'_> {
             (_, NOTIFIER, Some(fd)) => Ok(Some(Message::Notifier(Some(fd)))),
             (_, NO_NOTIFIER, None) => Ok(Some(Message::Notifier(None))),
             (_, PROC, Some(fd)) => Ok(Some(Message::Proc(fd))),
+            (2, WRITTEN, Some(fd)) => Ok(Some(Message::Written(usize::from(bytes[1]), fd))),
             (_, END, _) => Ok(Some(Message::End(decode_end(&bytes)))),
             _ => Err(Errno::PROTO),
         }
@@ -151,14 +155,22 @@ impl Channel<'_> {
     }
 
     pub fn send_fd(&self, kind: u8, fd: BorrowedFd<'_>) -> Result<()> {
+        self.send_with(&[kind], fd)
+    }
+
+    /// A private directory that is not empty.
+    pub fn send_written(&self, number: u8, fd: BorrowedFd<'_>) -> Result<()> {
+        self.send_with(&[WRITTEN, number], fd)
+    }
+
+    fn send_with(&self, bytes: &[u8], fd: BorrowedFd<'_>) -> Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         let fds = [fd];
         if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
             return Err(Errno::NOBUFS);
         }
-        let bytes = [kind];
-        sendmsg(self.0, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL).map(drop)
+        sendmsg(self.0, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL).map(drop)
     }
 
     pub fn send_no_notifier(&self) -> Result<()> {
@@ -213,6 +225,8 @@ mod tests {
         assert!(matches!(supervisor.next_message().unwrap(), Some(Message::Memory(_))));
         init.send_fd(NOTIFIER, file.as_fd()).unwrap();
         assert!(matches!(supervisor.next_message().unwrap(), Some(Message::Notifier(Some(_)))));
+        init.send_written(2, file.as_fd()).unwrap();
+        assert!(matches!(supervisor.next_message().unwrap(), Some(Message::Written(2, _))));
         init.send_no_notifier().unwrap();
         assert!(matches!(supervisor.next_message().unwrap(), Some(Message::Notifier(None))));
         let usage = TreeUsage { user_micros: 1, system_micros: 2, max_rss_kib: 3 };

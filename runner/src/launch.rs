@@ -371,7 +371,7 @@ impl Starting {
                 Ok(Some(Message::Listener(fd))) => sandbox.listener = Some(fd),
                 Ok(Some(Message::Notifier(fd))) => sandbox.refused = RefusedCalls::new(fd),
                 Ok(Some(Message::Proc(fd))) => sandbox.proc = Some(fd),
-                Ok(Some(Message::End(_)) | None) | Err(_) => {
+                Ok(Some(Message::End(_) | Message::Written(..)) | None) | Err(_) => {
                     supervisor::kill_and_reap(sandbox.pid);
                     return Err(SandboxError::Vanished);
                 }

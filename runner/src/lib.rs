@@ -12,6 +12,7 @@ mod idmap;
 mod init;
 mod launch;
 mod limits;
+mod outside_writes;
 mod prepare;
 mod probe;
 mod remedy;

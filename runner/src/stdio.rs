@@ -18,6 +18,7 @@ use rustix::termios::{
 };
 
 use avfs_engine::{Input, Output, OutputBuffer};
+use avfs_request::MergedOutput;
 
 use crate::init::{Stdio, Stream};
 use crate::sys::Result;
@@ -38,6 +39,14 @@ enum Inner {
     Null,
 }
 
+/// What the bytes that are kept are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KeptAs {
+    OneStream,
+    /// Both streams, in the order in which they were written.
+    Merged,
+}
+
 /// What has to be done on our side.
 enum Outer {
     Nothing,
@@ -56,6 +65,7 @@ enum Outer {
         from: OwnedFd,
         into: Option<OwnedFd>,
         bytes_max: usize,
+        kept_as: KeptAs,
     },
     Terminal {
         host: OwnedFd,
@@ -65,12 +75,21 @@ enum Outer {
 pub struct Streams {
     inner: Vec<Inner>,
     outer: Vec<Outer>,
+    /// How much is kept of what goes to a terminal.
+    screen_bytes_max: Option<usize>,
 }
 
 impl Streams {
     pub fn prepare(input_from: Input, mode: avfs_request::Streams) -> Result<Self> {
         let host = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
-        let mut streams = Self { inner: Vec::with_capacity(3), outer: Vec::with_capacity(3) };
+        let screen_bytes_max = match mode {
+            avfs_request::Streams::Teed { bytes_max, merged: MergedOutput::Kept } => Some(bytes_max),
+            avfs_request::Streams::Teed { merged: MergedOutput::Passed, .. }
+            | avfs_request::Streams::Passed
+            | avfs_request::Streams::Captured { .. } => None,
+        };
+        let (inner, outer) = (Vec::with_capacity(3), Vec::with_capacity(3));
+        let mut streams = Self { inner, outer, screen_bytes_max };
         let (inner, outer) = match input_from {
             Input::Passed => input(host[0], mode)?,
             Input::Empty => (Inner::Null, Outer::Nothing),
@@ -80,12 +99,21 @@ impl Streams {
         let is_passed = matches!(input_from, Input::Passed);
         for number in [1, 2] {
             let (inner, outer) = match mode {
-                avfs_request::Streams::Captured { bytes_max } => kept(None, bytes_max)?,
+                avfs_request::Streams::Captured { bytes_max } => kept(None, bytes_max, KeptAs::OneStream)?,
                 // Two pipes for one file would mix up the order of what is written.
                 avfs_request::Streams::Passed if number == 2 && is_one_pumped(host[1], host[2]) => {
                     (Inner::SameAs(1), Outer::Nothing)
                 }
                 avfs_request::Streams::Passed => output(host[number])?,
+                // Kept as one, in order.
+                avfs_request::Streams::Teed { bytes_max, merged: MergedOutput::Kept }
+                    if is_passed && (is_one_pumped(host[1], host[2]) || is_one_pipe(host[1], host[2])) =>
+                {
+                    match number {
+                        2 => (Inner::SameAs(1), Outer::Nothing),
+                        _ => kept(Some(own(host[number])?), bytes_max, KeptAs::Merged)?,
+                    }
+                }
                 // The same for one pipe, which is passed on as it is: what is in order cannot be told apart. But whose
                 // input is empty is to be remembered, and that matters more than order between streams, or a terminal.
                 avfs_request::Streams::Teed { .. } if is_passed && is_one_pumped(host[1], host[2]) => {
@@ -97,11 +125,11 @@ impl Streams {
                 avfs_request::Streams::Teed { .. } if is_passed && is_one_pipe(host[1], host[2]) => {
                     output(host[number])?
                 }
-                avfs_request::Streams::Teed { bytes_max } => match kind(host[number]) {
+                avfs_request::Streams::Teed { bytes_max, .. } => match kind(host[number]) {
                     Kind::Terminal if is_passed => output(host[number])?,
-                    Kind::Closed => kept(None, bytes_max)?,
+                    Kind::Closed => kept(None, bytes_max, KeptAs::OneStream)?,
                     Kind::Terminal | Kind::Null | Kind::Pipe | Kind::Other => {
-                        kept(Some(own(host[number])?), bytes_max)?
+                        kept(Some(own(host[number])?), bytes_max, KeptAs::OneStream)?
                     }
                 },
             };
@@ -152,6 +180,7 @@ impl Streams {
             feeders: Vec::new(),
             drains: Vec::new(),
             kept: [None, None],
+            merged: None,
             screen: None,
         };
         let mut hosts = [None, None, None];
@@ -165,14 +194,18 @@ impl Streams {
                 Outer::Drain { from, into } => {
                     flow.drains.push(thread(move || drain(from, into))?);
                 }
-                Outer::Keep { from, into, bytes_max } => {
-                    flow.kept[number - 1] = Some(thread(move || keep(from, into, bytes_max))?);
+                Outer::Keep { from, into, bytes_max, kept_as } => {
+                    let keeping = Some(thread(move || keep(from, into, bytes_max))?);
+                    match kept_as {
+                        KeptAs::OneStream => flow.kept[number - 1] = keeping,
+                        KeptAs::Merged => flow.merged = keeping,
+                    }
                 }
                 Outer::Terminal { host } => hosts[number] = Some(host),
             }
         }
         if let Some(terminal) = terminal {
-            flow.screen = Some(Screen::start(terminal, hosts, stopped, &mut flow)?);
+            flow.screen = Some(Screen::start(terminal, hosts, stopped, self.screen_bytes_max, &mut flow)?);
         }
         Ok(flow)
     }
@@ -199,9 +232,9 @@ fn is_one(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
 }
 
 /// A pipe whose other end is kept, and passed on to a stream of ours if there is one.
-fn kept(ours: Option<OwnedFd>, bytes_max: usize) -> Result<(Inner, Outer)> {
+fn kept(ours: Option<OwnedFd>, bytes_max: usize, kept_as: KeptAs) -> Result<(Inner, Outer)> {
     let (from, into) = pipe_with(PipeFlags::CLOEXEC)?;
-    Ok((Inner::Piped(into), Outer::Keep { from, into: ours, bytes_max }))
+    Ok((Inner::Piped(into), Outer::Keep { from, into: ours, bytes_max, kept_as }))
 }
 
 /// What one of our own streams is, as far as it matters.
@@ -270,6 +303,8 @@ pub struct Flow {
     feeders: Vec<JoinHandle<()>>,
     drains: Vec<JoinHandle<std::io::Result<()>>>,
     kept: [Option<JoinHandle<KeptOutput>>; 2],
+    /// Both streams as one.
+    merged: Option<JoinHandle<KeptOutput>>,
     screen: Option<Screen>,
 }
 
@@ -281,6 +316,8 @@ pub struct Flowed {
     /// Nothing where it was not kept.
     pub stdout: Option<Output>,
     pub stderr: Option<Output>,
+    /// Both as one, where that was to be kept.
+    pub merged: Option<Output>,
     /// Why some of the output did not reach our own streams.
     pub undelivered: Option<std::io::Error>,
 }
@@ -304,14 +341,15 @@ impl Flow {
         for feeder in self.feeders.drain(..) {
             let _ = feeder.join();
         }
-        let [stdout, stderr] = self.kept.map(|thread| {
+        let [stdout, stderr] = self.kept;
+        let [stdout, stderr, merged] = [stdout, stderr, self.merged].map(|thread| {
             let kept = thread.map(JoinHandle::join);
             let (output, delivered) =
                 kept.map(|kept| kept.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))?;
             undelivered = undelivered.take().or(delivered.err());
             output
         });
-        Flowed { stdout, stderr, undelivered }
+        Flowed { stdout, stderr, merged, undelivered }
     }
 }
 
@@ -417,7 +455,13 @@ struct Screen {
 }
 
 impl Screen {
-    fn start(main: OwnedFd, hosts: [Option<OwnedFd>; 3], stopped: OwnedFd, flow: &mut Flow) -> Result<Self> {
+    fn start(
+        main: OwnedFd,
+        hosts: [Option<OwnedFd>; 3],
+        stopped: OwnedFd,
+        bytes_max: Option<usize>,
+        flow: &mut Flow,
+    ) -> Result<Self> {
         let clone = |fd: &OwnedFd| fd.try_clone().map_err(|_| rustix::io::Errno::MFILE);
         let [stdin, stdout, stderr] = hosts;
         // Where the pseudo terminal shows what it echoes and what the command writes.
@@ -426,7 +470,18 @@ impl Screen {
         let mut screen = Self { main, host: clone(shown_on)?, before: None };
         screen.resize();
         let (from, into) = (clone(&screen.main)?, clone(shown_on)?);
-        flow.drains.push(thread(move || drain(from, into))?);
+        match (bytes_max, &stdout, &stderr) {
+            (Some(bytes_max), Some(_), Some(_)) => {
+                flow.merged = Some(thread(move || keep(from, Some(into), bytes_max))?);
+            }
+            (Some(bytes_max), Some(_), None) => {
+                flow.kept[0] = Some(thread(move || keep(from, Some(into), bytes_max))?);
+            }
+            (Some(bytes_max), None, Some(_)) => {
+                flow.kept[1] = Some(thread(move || keep(from, Some(into), bytes_max))?);
+            }
+            (Some(_), None, None) | (None, _, _) => flow.drains.push(thread(move || drain(from, into))?),
+        }
         if let Some(stdin) = stdin
             && is_foreground(&stdin)
         {

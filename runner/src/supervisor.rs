@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, WaitOptions, kill_process, waitpid};
 
-use avfs_engine::{Completion, Exit, LaunchPlan, Usage};
+use avfs_engine::{Completion, Exit, LaunchPlan, OutsideWrites, Usage, ViewStep};
 use avfs_request::{Confined, LimitKind, NetMode};
 use avfs_types::pause;
 
@@ -18,9 +18,10 @@ use crate::control::{Channel, End, Message, Order};
 use crate::egress::Egress;
 use crate::launch::SandboxError;
 use crate::limits::Keeper;
+use crate::outside_writes::{PRIVATE_DIRS_MAX, private_dirs};
 use crate::stdio::{Flowed, Streams};
 use crate::sys::{Pid, SignalFd, SignalSet};
-use crate::{limits, sys};
+use crate::{limits, outside_writes, sys};
 
 /// Passed on to the command.
 const FORWARDED: [i32; 6] =
@@ -171,6 +172,8 @@ struct Watch<'a> {
     deadline: Option<Instant>,
     grace: Duration,
     refused: RefusedCalls,
+    /// Private directories in which the command left something, by their numbers.
+    written: Vec<(usize, OwnedFd)>,
 }
 
 /// Watches to the end: when this returns nobody is left inside but init, and that only to be taken down.
@@ -208,9 +211,11 @@ pub fn watch(
         deadline: plan.request.timeout.duration().and_then(|limit| begun.checked_add(limit)),
         grace: plan.request.grace,
         refused,
+        written: Vec::new(),
     };
     let end = watch.until_the_end(signals, &flow);
-    let Watch { signalled, timed_out, exceeded, refused, .. } = watch;
+    let Watch { signalled, timed_out, exceeded, refused, written, .. } = watch;
+    let outside_writes = outside_writes(written, &plan.view);
     let mut leaving = Leaving(Some(pid));
     let killed = match end {
         // Init has reaped everybody else and does nothing more but exit, with all mounts and namespaces to give back.
@@ -222,7 +227,7 @@ pub fn watch(
     };
     let executing = begun.elapsed();
     let connections = egress.map(Egress::finish).unwrap_or_default();
-    let Flowed { stdout, stderr, undelivered } = flow.finish();
+    let Flowed { stdout, stderr, merged, undelivered } = flow.finish();
     // What the command did is worth more than our own reaction to signals.
     if memory.is_none() {
         take_signals();
@@ -237,6 +242,7 @@ pub fn watch(
         timed_out,
         stdout,
         stderr,
+        merged,
         usage: end.map(|end| usage_of(&end)).unwrap_or_default(),
         mounting: Duration::ZERO,
         executing,
@@ -249,8 +255,19 @@ pub fn watch(
         signalled,
         connections,
         refused_calls: refused.told(),
+        outside_writes,
     };
     Ok((completion, leaving))
+}
+
+/// What the command left in the directories that init has handed over.
+fn outside_writes(written: Vec<(usize, OwnedFd)>, view: &[ViewStep]) -> OutsideWrites {
+    if written.is_empty() {
+        return OutsideWrites::default();
+    }
+    let paths = private_dirs(view);
+    let dirs = written.into_iter().filter_map(|(number, dir)| Some((*paths.get(number)?, dir)));
+    outside_writes::look(&dirs.collect::<Vec<_>>(), view)
 }
 
 /// The proxy, where the command has one.
@@ -285,13 +302,18 @@ impl Watch<'_> {
             if !fds[0].revents().is_empty() {
                 return match self.control.next_message() {
                     Ok(Some(Message::End(end))) => Some(end),
+                    Ok(Some(Message::Written(number, dir))) if self.written.len() < PRIVATE_DIRS_MAX => {
+                        self.written.push((number, dir));
+                        continue;
+                    }
                     Ok(
                         Some(
                             Message::Memory(_)
                             | Message::Terminal(_)
                             | Message::Listener(_)
                             | Message::Notifier(_)
-                            | Message::Proc(_),
+                            | Message::Proc(_)
+                            | Message::Written(..),
                         )
                         | None,
                     )

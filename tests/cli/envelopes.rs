@@ -9,8 +9,8 @@ use serde_json::Value;
 use avfs_changes::{ChangeSummary, HostUse, RunsOnHost};
 use avfs_engine::{
     Backend, BaseUsed, Connection, ConnectionVerdict, Connections, Denial, Enforcement, ExecuteError,
-    Executed, ExecutionResult, Exit, LaunchError, Note, Omitted, Outcome, Output, Phases, Refused, Scratch,
-    Usage,
+    Executed, ExecutionResult, Exit, LaunchError, Note, Omitted, Outcome, Output, OutsideWrites, Phases,
+    Refused, Scratch, Usage,
 };
 use avfs_hostfs::held::HeldFile;
 use avfs_policy::{Action, Categories, Category, ExecutionDecision, OnViolation};
@@ -126,6 +126,7 @@ fn result(exit: Exit, timed_out: bool) -> ExecutionResult {
         }],
         connections: connections(),
         refused_calls: vec![RefusedCall { call: "mount".to_owned(), count: 2 }],
+        outside_writes: OutsideWrites::default(),
         applied: None,
         kept_until: None,
         usage: Usage {

@@ -35,6 +35,7 @@ mod looking;
 mod network;
 mod oracle;
 mod output;
+mod outside;
 mod person;
 mod race;
 mod recordings;

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::env::{Running, TestEnv, avfs};
 use crate::lists::list;
+use crate::person::person;
 
 #[test]
 fn last_lines_of_a_failed_item_are_on_the_console_and_in_the_journal() {
@@ -66,7 +67,7 @@ fn what_git_ignores_is_listed_last() {
     assert_eq!(env.json(&[], "true")["result"]["kept_until"], Value::Null);
     let shown = env.avfs(&["runs", "show", "last~3"]).expect(0).text();
     let place = |text: &str| shown.find(text).unwrap_or_else(|| panic!("no {text}: {shown}"));
-    assert!(place("sub/b.txt") < place("build/out.o"), "{shown}");
+    assert!(place("added     sub/b.txt") < place("added     build/out.o"), "{shown}");
 }
 
 #[test]
@@ -127,4 +128,81 @@ fn a_compact_envelope_has_what_a_model_needs_and_is_bounded() {
     assert_eq!((&other["kind"], &other["stdout"]), (&json!("execution.compact"), &json!("hi\n")));
     env.avfs(&["--json=compact", "log"]).expect(2);
     assert_eq!(env.json(&[], "true")["kind"], "execution");
+}
+
+#[test]
+fn kept_output_can_be_printed_later() {
+    let env = TestEnv::with_project();
+    let mut command = env.command(&["--keep-output", "--secret", "TOKEN", "--shell"]);
+    command.arg("echo out; printf 'tok %s\\377\\n' $TOKEN; printf 'err \\033[1m\\n' >&2; echo x > x; exit 4");
+    let answer = env.answer(command.env("TOKEN", "a-token-of-some-length")).expect(4);
+    // What streams is passed on as it is.
+    assert_eq!(answer.stdout, b"out\ntok a-token-of-some-length\xff\n");
+    let shown = env.avfs(&["runs", "show", "--output"]).expect(0);
+    assert_eq!(shown.stdout, b"out\ntok [secret]\xff\n");
+    assert_eq!(shown.stderr, "err \\u{1b}[1m\n");
+    let json = env.avfs_result(&["runs", "show", "last", "--output"]);
+    assert_eq!((&json["stderr"], &json["merged"]), (&json!("err \u{1b}[1m\n"), &json!(false)));
+    assert_eq!((&json["stdout_encoding"], &json["stdout_omitted"]), (&json!("base64"), &Value::Null));
+    assert!(
+        env.avfs(&["runs", "show"])
+            .expect(0)
+            .text()
+            .contains("\noutput     kept; print it with: avfs runs show ")
+    );
+    // It is no remembered result, and goes when the changes do.
+    assert_eq!(env.avfs_result(&["cache", "list"])["results"], json!([]));
+    env.avfs(&["gc"]).expect(0);
+    env.assert_sound();
+    assert!(env.avfs(&["runs", "show", "--output"]).expect(0).text().starts_with("out\n"));
+    env.avfs(&["discard", "last"]).expect(0);
+    env.avfs(&["gc"]).expect(0);
+    let gone = env.avfs(&["--json", "runs", "show", "last", "--output"]).expect(1).envelope();
+    assert_eq!(gone["error"]["code"], "output.not_kept");
+    // Only where it was asked for.
+    env.shell(&[], "echo not kept").expect(0);
+    env.avfs(&["runs", "show", "--output"]).expect(1);
+    env.assert_sound();
+}
+
+#[test]
+fn output_is_kept_with_json_with_the_cache_and_within_a_bound() {
+    let env = TestEnv::with_project();
+    let kept = |run: &str| env.avfs_result(&["runs", "show", run, "--output"]);
+    env.json(&["--keep-output", "--output-max", "100"], "seq 1 1000");
+    let long = kept("last");
+    assert!(long["stdout"].as_str().unwrap().starts_with("1\n2\n"), "{long}");
+    assert!(long["stdout"].as_str().unwrap().ends_with("\n1000\n"), "{long}");
+    assert_eq!(long["stdout_omitted"], json!({ "offset": 50, "bytes": 3793 }));
+    // Of a run that is recalled too; and of one that remembers its result.
+    env.json(&["--cache", "write", "--keep-output"], "echo twice");
+    let hit = env.json(&["--cache", "read", "--keep-output"], "echo twice");
+    assert_eq!(hit["result"]["cached"], json!(true));
+    assert_eq!((&kept("last")["stdout"], &kept("last~1")["stdout"]), (&json!("twice\n"), &json!("twice\n")));
+    assert_eq!(env.avfs_result(&["cache", "list"])["results"].as_array().unwrap().len(), 1);
+    env.avfs(&["cache", "forget", "--all"]).expect(0);
+    env.avfs(&["gc"]).expect(0);
+    assert_eq!(kept("last")["stdout"], "twice\n");
+    // Items of a list.
+    let list = list(&env, "list.txt", "echo one\necho two; exit 1\n");
+    env.avfs(&["batch", list.to_str().unwrap(), "--keep-output"]).expect(1);
+    assert_eq!((&kept("last")["stdout"], &kept("last~1")["stdout"]), (&json!("two\n"), &json!("one\n")));
+    env.assert_sound();
+}
+
+#[test]
+fn output_of_one_pipe_or_a_terminal_is_kept_in_order() {
+    let env = TestEnv::with_project();
+    let line = "for n in 1 2 3; do echo out $n; echo err $n >&2; done";
+    let mut both = env.clean(std::path::Path::new("/bin/sh"));
+    both.arg("-c").arg("\"$RUN\" --quiet --keep-output --shell \"$LINE\" 2>&1 | cat");
+    both.env("RUN", crate::env::runner()).env("LINE", line);
+    let wanted = "out 1\nerr 1\nout 2\nerr 2\nout 3\nerr 3\n";
+    assert_eq!(env.answer(&mut both).expect(0).text(), wanted);
+    let kept = env.avfs_result(&["runs", "show", "--output"]);
+    assert_eq!((&kept["stdout"], &kept["merged"]), (&json!(wanted), &json!(true)));
+    let seen = person(&env, "", &["--quiet", "--keep-output", "--shell", "tty; echo seen; echo too >&2"]);
+    assert!(seen.text().contains("/dev/pts/"), "{seen:?}");
+    let kept = env.avfs_result(&["runs", "show", "--output"]);
+    assert!(kept["stdout"].as_str().unwrap().ends_with("seen\r\ntoo\r\n"), "{kept}");
 }

@@ -114,6 +114,7 @@ impl Changes {
             checkpoint_after: label("after"),
             checkpoints_keep: KeepCount::DEFAULT,
             memo,
+            kept: None,
             record,
             item,
             told: Told { request: "true", decision: "allow", ..Told::default() },

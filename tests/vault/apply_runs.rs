@@ -70,6 +70,7 @@ pub fn land_run(stand: &Stand, started_at: Timestamp) -> LandedRun {
         checkpoint_after: None,
         checkpoints_keep: KeepCount::DEFAULT,
         memo: None,
+        kept: None,
         record: RunRecord { started_at, version_before: Some(base), ..runs::record(1, &name) },
         item: None,
         told: Told::default(),

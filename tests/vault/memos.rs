@@ -7,7 +7,7 @@ use avfs_vault::backend::{Life, MemoRecord};
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::fsck::Thoroughness;
 use avfs_vault::gc::{Keep, Trial};
-use avfs_vault::memo::{Forget, Lost, Memo, MemoParts, lost, read_output};
+use avfs_vault::memo::{Forget, Lost, Memo, MemoParts, lost, of_run, read_output};
 use avfs_vault::meter::Meter;
 use avfs_vault::run::Landing;
 use avfs_vault::{Result, Vault, audit};
@@ -37,7 +37,7 @@ fn remember(vault: &Vault, n: u8, memo: Memo) -> Result<MemoRecord> {
     let changes = Changes::default().put("made", &format!("by run {n}"));
     let landed = changes.land_with(vault, landing, record(n, &name), Some(memo))?;
     assert!(landed.remembered);
-    Ok(vault.read()?.memo_of_run(&run_id(n))?.unwrap())
+    Ok(of_run(&*vault.read()?, &run_id(n))?.unwrap())
 }
 
 fn actions(vault: &Vault) -> Vec<String> {
@@ -79,7 +79,7 @@ fn a_result_is_kept_with_its_run_and_found_by_its_key() {
         remember(&vault, 9, memo(&[1], b"newer", LATER)).unwrap();
         let reader = vault.read().unwrap();
         assert_eq!(reader.memo(&parts(&[1]).key()).unwrap().unwrap().run, run_id(9));
-        assert_eq!(reader.memo_of_run(&run_id(1)).unwrap(), None);
+        assert_eq!(of_run(&*reader, &run_id(1)).unwrap(), None);
         assert_eq!(reader.memos(i64::MAX, 10).unwrap().len(), outputs.len());
     }
 }
@@ -141,7 +141,7 @@ fn a_run_without_changes_needs_no_version() {
     support::write(&vault, "top", b"new");
     vault.prune(&Keep { last: Some(1), since: None }, None, Trial::Real).unwrap();
     vault.gc(&|_| {}).unwrap();
-    let kept = vault.read().unwrap().memo_of_run(&run_id(1)).unwrap().unwrap();
+    let kept = of_run(&*vault.read().unwrap(), &run_id(1)).unwrap().unwrap();
     assert_eq!(lost(&*vault.read().unwrap(), &kept, vault.now()).unwrap(), None);
     assert_eq!(read_output(&*vault.read().unwrap(), &kept.stdout).unwrap(), b"looked");
 }

@@ -7,7 +7,9 @@ use clap::{ArgGroup, Parser};
 
 use avfs_present::Avfs;
 use avfs_request::config::Config;
-use avfs_request::{ChangeForm, ExecutionRequest, JsonForm, Outside, ResolveError, RunSpec, Streams};
+use avfs_request::{
+    ChangeForm, ExecutionRequest, JsonForm, MergedOutput, Outside, ResolveError, RunSpec, Streams,
+};
 
 /// What is kept of each stream where nobody says otherwise.
 const OUTPUT_BYTES_MAX: u64 = 10 << 20;
@@ -112,9 +114,11 @@ impl Args {
     /// What becomes of the output: JSON holds it.
     fn streams(&self) -> Streams {
         let bytes_max = self.spec.output_max.map_or(OUTPUT_BYTES_MAX, |size| size.0);
-        match self.json.is_some() {
-            true => Streams::Captured { bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX) },
-            false => Streams::Passed,
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        match (self.json, self.spec.keep_output) {
+            (Some(_), _) => Streams::Captured { bytes_max },
+            (None, true) => Streams::Teed { bytes_max, merged: MergedOutput::Kept },
+            (None, false) => Streams::Passed,
         }
     }
 }

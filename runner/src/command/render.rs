@@ -5,14 +5,16 @@
 
 use std::io;
 use std::io::{IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
 
 use avfs_changes::{ChangeCounts, ChangeReport, file_sizes, is_dir};
 use avfs_egress::{Host, place as place_of};
-use avfs_engine::{ConnectionVerdict, ExecutionResult, Rehearsal, Scratch};
+use avfs_engine::{ConnectionVerdict, ExecutionResult, OutsideWrites, Rehearsal, Scratch};
 use avfs_hostfs::size_limit;
 use avfs_present::{Avfs, Hint};
 use avfs_request::{ExecutionRequest, ForkChoice, NetMode};
 use avfs_types::ids::ForkName;
+use avfs_types::printable::text_of;
 use avfs_types::secrets::Secrets;
 use avfs_types::{Zone, printable, show_bytes_size};
 use avfs_vault::diff::{Change, ChangeKind};
@@ -21,6 +23,7 @@ use avfs_wire::ErrorBody;
 
 const LEFT_OUT_SHOWN: usize = 5;
 const REFUSED_SHOWN: usize = 10;
+const OUTSIDE_SHOWN: usize = 5;
 const RUNS_ON_HOST_SHOWN: usize = 10;
 
 /// What to tell about a run, in lines.
@@ -40,6 +43,7 @@ pub fn summary(result: &ExecutionResult, first: &[(usize, bool)], avfs: &Avfs) -
         lines.push(format!("the command was stopped: it {}", limit.kind.exceeded(limit.value)));
     }
     lines.extend(refused_connections(result));
+    lines.extend(outside_writes(&result.outside_writes));
     for left in result.left_out.iter().take(LEFT_OUT_SHOWN) {
         lines.push(format!("not kept: {}: {}", left.path, left.reason));
     }
@@ -73,6 +77,29 @@ pub fn summary(result: &ExecutionResult, first: &[(usize, bool)], avfs: &Avfs) -
         }
     }
     lines.extend(next_steps(result, avfs));
+    lines
+}
+
+/// What the command left in directories that go with the sandbox.
+fn outside_writes(writes: &OutsideWrites) -> Vec<String> {
+    if writes.is_empty() {
+        return Vec::new();
+    }
+    let files = match writes.files {
+        0 => "empty directories".to_owned(),
+        1 => format!("1 file ({})", show_bytes_size(writes.bytes)),
+        files => format!("{files} files ({})", show_bytes_size(writes.bytes)),
+    };
+    let more = if writes.is_complete { "" } else { " or more" };
+    let mut lines = vec![format!("dropped, outside of the workspace: {files}{more}")];
+    for one in writes.paths.iter().take(OUTSIDE_SHOWN) {
+        let size = one.size.map(|size| format!(" ({})", show_bytes_size(size))).unwrap_or_default();
+        lines.push(format!("  {}{size}", text_of(one.path.as_os_str().as_bytes())));
+    }
+    let more = writes.left_off + writes.paths.len().saturating_sub(OUTSIDE_SHOWN) as u64;
+    if more > 0 {
+        lines.push(format!("  and {more} more"));
+    }
     lines
 }
 

@@ -5,6 +5,7 @@
 
 mod listener;
 mod payload;
+mod private_dirs;
 mod reap;
 mod rootfs;
 
@@ -14,6 +15,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{DumpableBehavior, Signal};
 use rustix::termios::{OptionalActions, Termios, Winsize, tcsetattr, tcsetwinsize};
 
+use self::private_dirs::PrivateDirs;
 use crate::control::Channel;
 use crate::prepare::Prepared;
 use crate::stage::{At, Failed, Stage};
@@ -58,7 +60,7 @@ pub struct Inherited<'a> {
 /// The exit code is for nobody: the report and the control channel have told everything.
 pub fn run(inherited: &Inherited<'_>) -> u8 {
     match start(inherited) {
-        Ok(Some(payload)) => reap::until_the_end(payload, &inherited.control),
+        Ok(Some((payload, private))) => reap::until_the_end(payload, &inherited.control, &private),
         // The supervisor is gone.
         Ok(None) => 1,
         Err(failed) => {
@@ -69,7 +71,7 @@ pub fn run(inherited: &Inherited<'_>) -> u8 {
     }
 }
 
-fn start(inherited: &Inherited<'_>) -> Result<Option<sys::Pid>, Failed> {
+fn start<'a>(inherited: &Inherited<'a>) -> Result<Option<(sys::Pid, PrivateDirs<'a>)>, Failed> {
     let prepared = inherited.prepared;
     // The supervisor's end of the channel makes this certain; the signal makes it quick.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).at(Stage::Start)?;
@@ -92,6 +94,7 @@ fn start(inherited: &Inherited<'_>) -> Result<Option<sys::Pid>, Failed> {
     let null =
         if inherited.stdio.wants_null() { Some(rootfs::open_null().at(Stage::Session)?) } else { None };
     rootfs::enter().at(Stage::Pivot)?;
+    let private = PrivateDirs::note(&prepared.private_dirs);
     if prepared.loopback {
         sys::raise_loopback().at(Stage::Loopback)?;
     }
@@ -110,7 +113,7 @@ fn start(inherited: &Inherited<'_>) -> Result<Option<sys::Pid>, Failed> {
     // Before all others are closed by their numbers: a descriptor that is closed twice ends a debug build.
     drop((terminal, null));
     inherited.control.keep_alone().at(Stage::Fork)?;
-    Ok(Some(payload))
+    Ok(Some((payload, private)))
 }
 
 /// A pseudo terminal of the sandbox's own: its name means something inside.

@@ -4,12 +4,13 @@ use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::private_dirs::PrivateDirs;
 use crate::control::{Channel, End, Order};
 use crate::sys;
 use crate::sys::{Errno, Pid, SignalFd, SignalSet};
 
 /// Waits for the command, then for everybody else after killing them, and tells how it was.
-pub fn until_the_end(payload: Pid, control: &Channel<'_>) -> u8 {
+pub fn until_the_end(payload: Pid, control: &Channel<'_>, private: &PrivateDirs<'_>) -> u8 {
     let Ok(children) = SignalFd::new(&SignalSet::of(&[libc::SIGCHLD])) else { return 1 };
     let mut status = None;
     while status.is_none() {
@@ -47,6 +48,7 @@ pub fn until_the_end(payload: Pid, control: &Channel<'_>) -> u8 {
             Err(_) => return 1,
         }
     }
+    private.hand_over(control);
     let end = End { status: status.unwrap_or(0), usage: sys::children_usage() };
     u8::from(control.send_end(&end).is_err())
 }

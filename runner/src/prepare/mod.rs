@@ -18,6 +18,7 @@ use avfs_request::{Confined, Confinement, NetMode, Profile};
 use crate::confine::{Filter, Landlock, UnixSockets};
 use crate::launch::SandboxError;
 use crate::limits::Keeper;
+use crate::outside_writes::private_dirs;
 use crate::sys::{CloneFlags, Exec};
 
 pub use ops::{Execution, IfThere, Layers, Op, Otherwise, Upper, UpperFace};
@@ -42,6 +43,8 @@ pub struct Prepared {
     pub filter: Option<Filter>,
     /// The processors it has are its limit, so it must not take others.
     pub pinned: bool,
+    /// Directories in memory that are the sandbox's own, and that the command may leave something in.
+    pub private_dirs: Vec<CString>,
     /// How large a file of its may become.
     pub file_size: Option<Rlimit>,
     /// What holds once all of it is done.
@@ -89,6 +92,7 @@ pub fn prepare(plan: &LaunchPlan, keeper: &Keeper, umask: u32) -> Result<Prepare
         landlock,
         filter: Filter::choose(seccomp, unix_sockets(plan), userns),
         pinned: keeper.pins_processors(),
+        private_dirs: private_dirs(&plan.view).into_iter().map(c_path).collect::<Result<_, _>>()?,
         file_size: keeper.file_size(),
     })
 }

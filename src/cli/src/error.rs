@@ -21,6 +21,8 @@ pub enum EdgeError {
     NotKept { run: RunId },
     #[error("both {fork} and the directory changed, so nothing was merged: {}", list(paths))]
     SyncConflict { fork: ForkName, paths: Vec<TreePath> },
+    #[error("the output of run {run} was not kept, or is no longer")]
+    NoOutput { run: RunId },
     #[error("{pattern:?} is not a regular expression: {detail}")]
     BadPattern { pattern: String, detail: String },
     #[error("version {version} is the first: there is nothing before it to compare with")]
@@ -87,6 +89,7 @@ impl Diagnose for EdgeError {
             Self::NoNewVault { .. } => "policy.denied",
             Self::NotKept { .. } => "undo.not_kept",
             Self::SyncConflict { .. } => "sync.conflict",
+            Self::NoOutput { .. } => "output.not_kept",
             Self::BadPattern { .. } => "grep.bad_pattern",
             Self::NoParent { .. } => "diff.no_parent",
             Self::TooLargeForJson { .. } => "cat.too_large",
@@ -117,6 +120,7 @@ hint!(EdgeError, |error, avfs| {
                  see what the fork changed with: {avfs} diff {fork}"
             ));
         }
+        Self::NoOutput { .. } => "keep it with: avfs-run --keep-output -- COMMAND",
         Self::NotConfirmed { .. } => "confirm with: --yes",
         Self::BadPattern { .. } => "search for plain text with: -F",
         Self::NoParent { .. } => return Some(format!("name two versions: {avfs} diff A B")),

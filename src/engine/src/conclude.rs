@@ -1,14 +1,18 @@
 //! From a command that has ended to a run that is kept: captured once, journaled, or left for a recovery.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::time::Instant;
 
 use avfs_changes::{ChangeReport, ChangeSummary, RunsOnHost, bookkeeping, read_only_check};
 use avfs_policy::OnViolation;
 use avfs_request::confinement::refused_text;
-use avfs_request::{CheckpointMode, FixedClock, ForkChoice, Retention, SecretsInFiles, Writing};
+use avfs_request::{
+    CheckpointMode, FixedClock, ForkChoice, OutputRetention, Retention, SecretsInFiles, Writing,
+};
 use avfs_types::clock::{FileTime, Timestamp};
 use avfs_types::ids::VersionId;
 use avfs_types::path::TreePath;
@@ -18,7 +22,8 @@ use avfs_vault::capture::{CaptureOptions, Captured, LeftOut, Times, UpperKind};
 use avfs_vault::chunk::FILE_BYTES_MAX;
 use avfs_vault::edit::Edits;
 use avfs_vault::import::Imported;
-use avfs_vault::memo::Memo;
+use avfs_vault::kept_output::KeptOutput;
+use avfs_vault::memo::{Memo, is_full};
 use avfs_vault::page::DirRef;
 use avfs_vault::run::{LandedRun, Told};
 use avfs_vault::version::full_root_of;
@@ -28,9 +33,9 @@ use crate::checkpoint::CheckpointService;
 use crate::error::ExecuteError;
 use crate::finished::{FinishedRun, LandsOn};
 use crate::journal;
-use crate::journal::JournalLastLines;
 use crate::launcher::{Completion, ConnectionVerdict, Exit};
 use crate::mount_session::{MountSession, SessionError};
+use crate::output::Output;
 use crate::post_run::enforcement;
 use crate::proxy::{Ended, ProxyRuntime, Step, words_of};
 use crate::recover::leftover;
@@ -115,7 +120,7 @@ impl ProxyRuntime<'_> {
         let applied = self.apply_if_asked(&mut run, &ended.completion, &record, &landed)?;
         let enforcement = enforcement(&run, ended.ground, ended.room, &ended.completion);
         let Completion { exit, timed_out, stdout, stderr, usage, .. } = ended.completion;
-        let Completion { stopped_by, connections, refused_calls, .. } = ended.completion;
+        let Completion { stopped_by, connections, refused_calls, outside_writes, .. } = ended.completion;
         Ok(ExecutionResult {
             fork: landed.version().map(|_| record.fork.clone()),
             version_before: record.version_before,
@@ -137,6 +142,7 @@ impl ProxyRuntime<'_> {
             runs_on_host: kept.runs_on_host,
             connections,
             refused_calls,
+            outside_writes,
             applied,
             kept_until: expires_at.filter(|_| applied.is_none()),
             usage,
@@ -232,9 +238,9 @@ impl ProxyRuntime<'_> {
         let remember = |run: &mut Run, record: &mut RunRecord, left_out: &[LeftOut], violated| {
             let memo = self.memo(run, ended, before.as_ref(), left_out, violated)?;
             if let Some(cache) = &run.cache {
-                let last_lines = JournalLastLines::of(&run.request, &ended.completion);
+                let completion = &ended.completion;
                 record.result =
-                    journal::result(&ended.completion, &run.phases, bytes_written, Some(cache), last_lines);
+                    journal::result(&run.request, completion, &run.phases, bytes_written, Some(cache));
             }
             avfs_vault::Result::Ok(memo)
         };
@@ -250,12 +256,16 @@ impl ProxyRuntime<'_> {
                     CaptureFate::DroppedByPolicy | CaptureFate::WithoutContent => &none,
                 };
                 let memo = remember(run, &mut record, &left_out, told.violation.is_some())?;
+                let kept = self.kept_output(run, &ended.completion)?;
                 let finished = self.finished(run, record, edits, Some(before), told.as_told(), memo);
+                let finished = FinishedRun { kept, ..finished };
                 (finished.land(vault, captured.batch)?, left_out)
             }
             (Some(_) | None, _) => {
                 let memo = remember(run, &mut record, &[], false)?;
+                let kept = self.kept_output(run, &ended.completion)?;
                 let finished = self.finished(run, record, &none, None, told.as_told(), memo);
+                let finished = FinishedRun { kept, ..finished };
                 (finished.land(vault, Batch::new(vault)?)?, Vec::new())
             }
         };
@@ -375,9 +385,35 @@ impl ProxyRuntime<'_> {
             labels: checkpoints.labels(run.decision.action, &run.id),
             checkpoints_keep: checkpoints.keep,
             memo,
+            kept: None,
             item: run.request.item.as_ref(),
             told,
         }
+    }
+
+    /// What the command wrote, if that is to be kept and the vault has room for it.
+    pub(super) fn kept_output(
+        &self,
+        run: &mut Run,
+        completion: &Completion,
+    ) -> avfs_vault::Result<Option<KeptOutput>> {
+        if run.request.output == OutputRetention::Dropped {
+            return Ok(None);
+        }
+        let bytes = |output: &'_ Option<Output>| output.as_ref().map_or_else(Vec::new, |it| it.bytes.clone());
+        let (stdout, stderr) = match (&completion.merged, &completion.stdout, &completion.stderr) {
+            (Some(merged), _, _) => (merged.bytes.clone(), Vec::new()),
+            (None, None, None) => {
+                run.note("output.not_kept", "what the command wrote is not known".to_owned());
+                return Ok(None);
+            }
+            (None, stdout, stderr) => (bytes(stdout), bytes(stderr)),
+        };
+        if is_full(&*self.site.vault.read()?)? {
+            run.note("output.not_kept", "the quota of the vault leaves no room for the output".to_owned());
+            return Ok(None);
+        }
+        KeptOutput::new([&stdout, &stderr], self.site.expires_seconds).map(Some)
     }
 
     fn record(&self, run: &Run, ended: &Ended<'_>, before: Option<&Before>, bytes_written: u64) -> RunRecord {
@@ -389,13 +425,7 @@ impl ProxyRuntime<'_> {
             version_before: before.map(|before| before.version),
             exit_code,
             signal,
-            result: journal::result(
-                &ended.completion,
-                &run.phases,
-                bytes_written,
-                None,
-                JournalLastLines::of(&run.request, &ended.completion),
-            ),
+            result: journal::result(&run.request, &ended.completion, &run.phases, bytes_written, None),
             ..self.not_run(run, RunState::Completed)
         }
     }
@@ -415,13 +445,7 @@ impl ProxyRuntime<'_> {
             signal,
             ended_at: self.site.vault.now().0,
             version_before: version_before.map(|version| version.to_hex()),
-            result: journal::result(
-                completion,
-                &Phases::default(),
-                0,
-                None,
-                JournalLastLines::of(&run.request, completion),
-            ),
+            result: journal::result(&run.request, completion, &Phases::default(), 0, None),
         }
     }
 
@@ -468,8 +492,13 @@ fn note_worktree(run: &mut Run, completion: &Completion) {
 
 /// Nothing that is written down or shown holds a secret's value.
 fn scrub(secrets: &Secrets, completion: &mut Completion) {
-    for output in [&mut completion.stdout, &mut completion.stderr].into_iter().flatten() {
+    let outputs = [&mut completion.stdout, &mut completion.stderr, &mut completion.merged];
+    for output in outputs.into_iter().flatten() {
         *output = std::mem::take(output).scrubbed(secrets);
+    }
+    for one in &mut completion.outside_writes.paths {
+        let path = std::mem::take(&mut one.path).into_os_string().into_vec();
+        one.path = OsString::from_vec(secrets.scrub(path)).into();
     }
     // A name that is asked for can carry a value out; it must not carry it into the record.
     for connection in &mut completion.connections.list {

@@ -4,6 +4,7 @@ use avfs_types::KeepCount;
 use avfs_types::ids::{BatchItem, ForkName, VersionId};
 use avfs_vault::backend::{Life, RunRecord};
 use avfs_vault::edit::Edits;
+use avfs_vault::kept_output::KeptOutput;
 use avfs_vault::memo::Memo;
 use avfs_vault::run::{LandedRun, Landing, RunLanding, Told};
 use avfs_vault::{Batch, Vault};
@@ -24,6 +25,8 @@ pub(crate) struct FinishedRun<'a> {
     pub checkpoints_keep: KeepCount,
     /// Its result, where that is to be remembered.
     pub memo: Option<Memo>,
+    /// What it wrote, where that is to be kept.
+    pub kept: Option<KeptOutput>,
     pub item: Option<&'a BatchItem>,
     pub told: Told<'a>,
 }
@@ -55,6 +58,7 @@ impl FinishedRun<'_> {
             checkpoint_after: self.labels.after,
             checkpoints_keep: self.checkpoints_keep,
             memo: self.memo,
+            kept: self.kept,
             record: self.record,
             item: self.item,
             told: self.told,

@@ -3,12 +3,14 @@
 //! A format of its own, which later versions of avfs read: fields are only added. It shares [`RequestObject`] with the
 //! envelope, because a journaled request can be run again.
 
+use std::os::unix::ffi::OsStrExt;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use avfs_policy::ExecutionDecision;
 use avfs_request::spec::RequestObject;
-use avfs_request::{ExecutionRequest, LimitKind};
+use avfs_request::{ExecutionRequest, LimitKind, OutputRetention};
 use avfs_types::clock::millis;
 use avfs_types::diagnose::{Diagnose, with_causes};
 use avfs_types::ids::{ApprovalId, MemoKey, RunId};
@@ -16,7 +18,7 @@ use avfs_types::printable::text_of;
 use avfs_types::secrets::Secrets;
 use avfs_types::{LAST_LINES_BYTES_MAX, last_lines, redact};
 
-use crate::launcher::{Completion, Connection, Exit};
+use crate::launcher::{Completion, Connection, Exit, OutsideWrite, OutsideWrites};
 use crate::output::Output;
 use crate::result::Phases;
 use crate::result_cache::{CacheUse, Reason};
@@ -39,9 +41,15 @@ struct JournalResult {
     stderr_digest: Option<String>,
     stdout_truncated: bool,
     stderr_truncated: bool,
+    /// What is kept of the output, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept_output: Option<JournalKeptOutput>,
     /// The end of the output of a batch item that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_lines: Option<JournalLastLines>,
+    /// What it left outside of the workspace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outside_writes: Option<JournalOutsideWrites>,
     /// What it asked of the network, where that goes through a proxy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     connections: Vec<JournalConnection>,
@@ -52,16 +60,52 @@ struct JournalResult {
     cache: Option<JournalCache>,
 }
 
+/// What is kept of the output of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalKeptOutput {
+    /// Both streams are kept as stdout, in the order in which they were written.
+    pub merged: bool,
+    /// The part of stdout that is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout_omitted: Option<JournalOmitted>,
+    /// The part of stderr that is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr_omitted: Option<JournalOmitted>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalOmitted {
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+impl JournalKeptOutput {
+    /// Of a run whose output is to be kept.
+    fn of(completion: &Completion) -> Self {
+        let omitted = |output: &Option<Output>| {
+            let omitted = output.as_ref()?.omitted?;
+            Some(JournalOmitted { offset: omitted.offset as u64, bytes: omitted.bytes })
+        };
+        let stdout = if completion.merged.is_some() { &completion.merged } else { &completion.stdout };
+        Self {
+            merged: completion.merged.is_some(),
+            stdout_omitted: omitted(stdout),
+            stderr_omitted: omitted(&completion.stderr),
+        }
+    }
+}
+
 /// The last lines of each stream, without values of secrets and without what looks like a credential.
 #[derive(Serialize)]
-pub struct JournalLastLines {
+#[cfg_attr(test, derive(Default, Deserialize), serde(default))]
+struct JournalLastLines {
     stdout: String,
     stderr: String,
 }
 
 impl JournalLastLines {
     /// Those of a batch item that failed; `None` of any other run. Values of secrets were scrubbed before.
-    pub fn of(request: &ExecutionRequest, completion: &Completion) -> Option<Self> {
+    fn of(request: &ExecutionRequest, completion: &Completion) -> Option<Self> {
         if request.item.is_none() || completion.exit == Exit::Code(0) {
             return None;
         }
@@ -72,6 +116,34 @@ impl JournalLastLines {
             redact(last_lines(&text_of(&bytes[from..]))).into_owned()
         };
         Some(Self { stdout: end(&completion.stdout), stderr: end(&completion.stderr) })
+    }
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(Default, Deserialize), serde(default))]
+struct JournalOutsideWrites {
+    files: u64,
+    dirs: u64,
+    bytes: u64,
+    paths: Vec<String>,
+    left_off: u64,
+    complete: bool,
+}
+
+impl JournalOutsideWrites {
+    fn of(writes: &OutsideWrites) -> Option<Self> {
+        if writes.is_empty() {
+            return None;
+        }
+        let path = |one: &OutsideWrite| redact(&text_of(one.path.as_os_str().as_bytes())).into_owned();
+        Some(Self {
+            files: writes.files,
+            dirs: writes.dirs,
+            bytes: writes.bytes,
+            paths: writes.paths.iter().map(path).collect(),
+            left_off: writes.left_off,
+            complete: writes.is_complete,
+        })
     }
 }
 
@@ -235,11 +307,11 @@ pub fn interrupted(stood: ProxyExecutionState) -> String {
 }
 
 pub fn result(
+    request: &ExecutionRequest,
     completion: &Completion,
     phases: &Phases,
     bytes_written: u64,
     cache: Option<&CacheUse>,
-    last_lines: Option<JournalLastLines>,
 ) -> String {
     let truncated = |output: &Option<Output>| output.as_ref().is_some_and(Output::is_truncated);
     text(&JournalResult {
@@ -254,11 +326,22 @@ pub fn result(
         stderr_digest: completion.stderr.as_ref().map(Output::digest),
         stdout_truncated: truncated(&completion.stdout),
         stderr_truncated: truncated(&completion.stderr),
-        last_lines,
+        kept_output: match request.output {
+            OutputRetention::Kept => Some(JournalKeptOutput::of(completion)),
+            OutputRetention::Dropped => None,
+        },
+        last_lines: JournalLastLines::of(request, completion),
+        outside_writes: JournalOutsideWrites::of(&completion.outside_writes),
         connections: completion.connections.list.iter().map(JournalConnection::from).collect(),
         connections_left_off: completion.connections.left_off,
         cache: cache.map(JournalCache::from),
     })
+}
+
+/// What the row of a run tells of its kept output.
+#[must_use]
+pub fn kept_output_of(result: &str) -> Option<JournalKeptOutput> {
+    serde_json::from_value(journal_value(result).get_mut("kept_output")?.take()).ok()
 }
 
 /// How much a run wrote, by its row.

@@ -191,6 +191,8 @@ pub struct Completion {
     /// Nothing where it was not kept.
     pub stdout: Option<Output>,
     pub stderr: Option<Output>,
+    /// Both as one, where they could not be told apart and were to be kept.
+    pub merged: Option<Output>,
     pub usage: Usage,
     /// Until the command's first instruction, and from there to its end.
     pub mounting: Duration,
@@ -211,6 +213,8 @@ pub struct Completion {
     pub connections: Connections,
     /// System calls it was refused, as far as the kernel tells.
     pub refused_calls: Vec<RefusedCall>,
+    /// What it left in its private home and in /tmp.
+    pub outside_writes: OutsideWrites,
 }
 
 impl Completion {
@@ -222,6 +226,7 @@ impl Completion {
             timed_out: false,
             stdout: None,
             stderr: None,
+            merged: None,
             usage: Usage::default(),
             mounting: Duration::ZERO,
             executing: Duration::ZERO,
@@ -234,8 +239,48 @@ impl Completion {
             signalled: false,
             connections: Connections::default(),
             refused_calls: Vec::new(),
+            outside_writes: OutsideWrites::default(),
         }
     }
+}
+
+/// What a command left outside of the workspace, in directories that go with the sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutsideWrites {
+    /// Everything that is not a directory.
+    pub files: u64,
+    pub dirs: u64,
+    /// The sizes of the files together.
+    pub bytes: u64,
+    /// The first paths, nearest to the top first.
+    pub paths: Vec<OutsideWrite>,
+    /// Paths that are not listed.
+    pub left_off: u64,
+    /// Whether everything was looked at.
+    pub is_complete: bool,
+}
+
+impl Default for OutsideWrites {
+    fn default() -> Self {
+        Self { files: 0, dirs: 0, bytes: 0, paths: Vec::new(), left_off: 0, is_complete: true }
+    }
+}
+
+impl OutsideWrites {
+    /// Whether the command left anything there.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.files == 0 && self.dirs == 0
+    }
+}
+
+/// One path outside of the workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutsideWrite {
+    /// As the command saw it.
+    pub path: PathBuf,
+    /// `None` of a directory that could not be looked into.
+    pub size: Option<u64>,
 }
 
 /// Connections in the order in which they began, up to a bound.

@@ -52,7 +52,8 @@ use discover::trust;
 pub use error::{ExecuteError, is_disk_full};
 pub use launcher::{
     Access, Completion, Connection, ConnectionVerdict, Connections, Exit, Input, LOWERS_MAX, LaunchError,
-    LaunchPlan, Launcher, Lookup, Refused, TmpfsSize, UpperPlace, UpperRoot, Usage, ViewStep, WorkspaceMount,
+    LaunchPlan, Launcher, Lookup, OutsideWrite, OutsideWrites, Refused, TmpfsSize, UpperPlace, UpperRoot,
+    Usage, ViewStep, WorkspaceMount,
 };
 pub use locate::{LocateError, Located, NewVault, Surroundings, VaultChoice, VaultSource, directory_config};
 pub use mount_session::{MountSession, MountState, ScratchDir, SessionError};

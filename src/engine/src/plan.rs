@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use avfs_egress::with_proxy;
 use avfs_request::reproducible::{HOSTNAME, UMASK, with_clock};
 use avfs_request::{
-    CacheMode, ExecutionRequest, Extra, GitIdentity, HostPath, Profile, Reproducible, Streams, Writing,
+    CacheMode, ExecutionRequest, Extra, GitIdentity, HostPath, MergedOutput, Profile, Reproducible, Streams,
+    Writing,
 };
 use avfs_types::VAULT_DIR;
 use avfs_types::path::TreePath;
@@ -122,7 +123,7 @@ impl ProxyRuntime<'_> {
             Streams::Passed
                 if run.request.cache == CacheMode::Write || self.site.vault.is_recorded(&run.fork)? =>
             {
-                Ok(Streams::Teed { bytes_max: RECORDED_BYTES_MAX })
+                Ok(Streams::Teed { bytes_max: RECORDED_BYTES_MAX, merged: MergedOutput::Passed })
             }
             asked @ (Streams::Passed | Streams::Captured { .. } | Streams::Teed { .. }) => Ok(asked),
         }

@@ -10,7 +10,7 @@ use avfs_types::words;
 use avfs_vault::capture::LeftOut;
 use avfs_vault::run::Landed;
 
-use crate::launcher::{Connections, Exit, Usage};
+use crate::launcher::{Connections, Exit, OutsideWrites, Usage};
 use crate::output::Output;
 use crate::result_cache::CacheUse;
 use crate::scratch_size::Scratch;
@@ -100,6 +100,8 @@ pub struct ExecutionResult {
     pub runs_on_host: Vec<RunsOnHost>,
     pub connections: Connections,
     pub refused_calls: Vec<RefusedCall>,
+    /// What the command left in its private home and in /tmp, which go with the sandbox.
+    pub outside_writes: OutsideWrites,
     /// Paths that were written to the host's directory.
     pub applied: Option<u64>,
     /// When changes that were kept for review are dropped, if nobody has applied them by then.

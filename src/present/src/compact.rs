@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 
 use avfs_changes::{FoldedChanges, file_sizes, is_dir, kind_words};
 use avfs_engine::{ConnectionVerdict, ExecutionResult, Omitted, Output};
@@ -102,6 +103,7 @@ fn compact(
         fork: said.and_then(|result| result.fork.clone()),
         kept_until: ran.and_then(|(run, _)| run.kept_until).map(time_text),
         applied: said.and_then(|result| result.applied),
+        outside_writes: ran.map(|(run, _)| outside_writes(&mut lists, run)).unwrap_or_default(),
         runs_on_host: ran
             .map(|(run, _)| lists.list(&run.runs_on_host, |lists, one| lists.text(&one.to_string())))
             .unwrap_or_default(),
@@ -124,6 +126,19 @@ fn compact(
         }),
         left_off: lists.left_off,
     }
+}
+
+fn outside_writes(lists: &mut Lists, run: &ExecutionResult) -> Vec<String> {
+    let writes = &run.outside_writes;
+    if writes.is_empty() {
+        return Vec::new();
+    }
+    let mut told = vec![format!("{} files, {}", writes.files, show_bytes_size(writes.bytes))];
+    told.extend(
+        lists.list(&writes.paths, |lists, one| lists.text(&text_of(one.path.as_os_str().as_bytes()))),
+    );
+    lists.left_off += writes.left_off;
+    told
 }
 
 fn refused(run: &ExecutionResult) -> Vec<String> {

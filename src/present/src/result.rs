@@ -1,16 +1,19 @@
 //! Results of runs as wire types.
 
+use std::os::unix::ffi::OsStrExt;
+
 use avfs_changes::{ChangeReport, RunsOnHost};
-use avfs_engine::{Connection, ExecutionResult, Exit, Output, Phases};
+use avfs_engine::{Connection, ExecutionResult, Exit, Output, OutsideWrite, OutsideWrites, Phases};
 use avfs_request::LimitKind;
 use avfs_types::base64::base64;
 use avfs_types::clock::{millis, time_text};
 use avfs_types::ids::{CheckpointName, ForkName, RunId, VersionId};
+use avfs_types::printable::text_of;
 use avfs_vault::run::Landed;
 use avfs_wire::{
-    CHANGES_MAX, ChangeObject, ChangeReportObject, ConnectionObject, NoteObject, OmittedObject, PathText,
-    PhasesObject, RefusedCallObject, ResultObject, RunLeftOutObject as LeftOutObject, RunsOnHostObject,
-    UsageObject,
+    CHANGES_MAX, ChangeObject, ChangeReportObject, ConnectionObject, NoteObject, OmittedObject,
+    OutsideWriteObject, OutsideWritesObject, PathText, PhasesObject, RefusedCallObject, ResultObject,
+    RunLeftOutObject as LeftOutObject, RunsOnHostObject, UsageObject,
 };
 
 fn stream(output: Option<&Output>) -> (String, &'static str) {
@@ -24,6 +27,25 @@ fn stream(output: Option<&Output>) -> (String, &'static str) {
 fn omitted(output: Option<&Output>) -> Option<OmittedObject> {
     let omitted = output?.omitted?;
     Some(OmittedObject { offset: omitted.offset as u64, bytes: omitted.bytes })
+}
+
+fn outside_writes(writes: &OutsideWrites) -> Option<OutsideWritesObject> {
+    if writes.is_empty() {
+        return None;
+    }
+    let one = |one: &OutsideWrite| {
+        let bytes = one.path.as_os_str().as_bytes();
+        let path_base64 = std::str::from_utf8(bytes).is_err().then(|| base64(bytes));
+        OutsideWriteObject { path: text_of(bytes).into_owned(), path_base64, size: one.size }
+    };
+    Some(OutsideWritesObject {
+        files: writes.files,
+        dirs: writes.dirs,
+        bytes: writes.bytes,
+        paths: writes.paths.iter().map(one).collect(),
+        left_off: writes.left_off,
+        complete: writes.is_complete,
+    })
 }
 
 #[must_use]
@@ -127,6 +149,7 @@ pub fn result(result: &ExecutionResult) -> ResultObject {
             .iter()
             .map(|it| RefusedCallObject { call: it.call.clone(), count: it.count })
             .collect(),
+        outside_writes: outside_writes(&result.outside_writes),
         applied: result.applied,
         kept_until: result.kept_until.map(time_text),
         cached: from.is_some(),

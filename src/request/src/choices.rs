@@ -157,6 +157,16 @@ words!(
 );
 
 words!(
+    /// Whether what a command wrote is kept in the vault.
+    OutputRetention, "way to keep output", {
+        /// It goes with the run.
+        Dropped = "dropped",
+        /// It is kept.
+        Kept = "kept",
+    }
+);
+
+words!(
     /// How much an envelope tells.
     JsonForm, "form of JSON", {
         /// Everything.

@@ -32,7 +32,8 @@ mod timeout;
 
 pub use choices::{
     ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, Degradation, ForkChoice,
-    GitIdentity, JsonForm, Purity, Retention, ScratchChoice, SecretsInFiles, VaultPlace, Writing,
+    GitIdentity, JsonForm, OutputRetention, Purity, Retention, ScratchChoice, SecretsInFiles, VaultPlace,
+    Writing,
 };
 pub use confinement::{Confined, Confinement, LandlockMode, NestedUserns, RefusedCall, SeccompProfile};
 pub use confinement::{Explanation, explanations};
@@ -44,5 +45,5 @@ pub use reproducible::{ClockHeld, EPOCH_VARIABLE, FixedClock, Reproducible, seed
 pub use request::{ExecutionRequest, Named, Outside, RequestError, ResolveError, Terminal};
 pub use secret::{SECRET_BYTES_MAX, SECRETS_DIR, SecretError, SecretFile, SecretWord};
 pub use spec::RunSpec;
-pub use streams::{ProcMode, Streams};
+pub use streams::{MergedOutput, ProcMode, Streams};
 pub use timeout::ExecutionTimeout;

@@ -12,6 +12,15 @@ words!(
     }
 );
 
+/// What becomes of output whose streams cannot be told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergedOutput {
+    /// Neither stream is kept.
+    Passed,
+    /// Both are kept as one.
+    Kept,
+}
+
 /// What becomes of the command's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
@@ -19,7 +28,6 @@ pub enum Streams {
     Passed,
     /// It is kept, up to this many bytes of each.
     Captured { bytes_max: usize },
-    /// Both. What goes to a terminal is not kept, nor is it where both streams go to one pipe or file: their order
-    /// counts more.
-    Teed { bytes_max: usize },
+    /// Both. Where both streams go to one terminal, pipe or file their order counts more than telling them apart.
+    Teed { bytes_max: usize, merged: MergedOutput },
 }

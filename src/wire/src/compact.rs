@@ -69,6 +69,9 @@ pub struct CompactEnvelope {
     /// Paths written to the bound directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applied: Option<u64>,
+    /// What the command left outside of the workspace, which is dropped: how much, and the first paths.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outside_writes: Vec<String>,
     /// Changes that tools of the host execute or read by themselves once they are applied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runs_on_host: Vec<String>,

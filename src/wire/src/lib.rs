@@ -70,7 +70,8 @@ pub use records::{
 pub use replay::{DifferenceObject, Replay, ReplayCounts, ReplayItemResult, ReplayVerdict};
 pub use result_object::{
     CHANGES_MAX, ChangeReportObject, ConnectionObject, LeftOutObject as RunLeftOutObject, NoteObject,
-    OmittedObject, PhasesObject, RefusedCallObject, ResultObject, RunsOnHostObject, UsageObject,
+    OmittedObject, OutsideWriteObject, OutsideWritesObject, PhasesObject, RefusedCallObject, ResultObject,
+    RunsOnHostObject, UsageObject,
 };
 pub use results::{
     Cat, CatFile, CheckpointInfo, CheckpointList, CheckpointOne, Diff, DiffTreeLine, Edited, Entries, Export,
@@ -80,7 +81,7 @@ pub use results::{
 };
 pub use runs::{
     Apply, ApplyConflict, DenialObject, Discard, Doctor, DoctorCheck, Recover, RecoverOne, RecoverUnreadable,
-    Redo, RunShown, RunsList, RunsShow, Sync, Unapply, Undo, UnsettledRun,
+    Redo, RunOutput, RunShown, RunsList, RunsShow, Sync, Unapply, Undo, UnsettledRun,
 };
 #[cfg(feature = "schema")]
 pub use schema::{KINDS, Kind, document};

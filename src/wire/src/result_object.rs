@@ -63,6 +63,37 @@ pub struct RunsOnHostObject {
     pub link: Option<PathText>,
 }
 
+/// What a command left outside of the workspace, in directories that go with the sandbox.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OutsideWritesObject {
+    /// Everything that is not a directory.
+    pub files: u64,
+    /// Directories.
+    pub dirs: u64,
+    /// The sizes of the files together.
+    pub bytes: u64,
+    /// The first paths, nearest to the top first.
+    pub paths: Vec<OutsideWriteObject>,
+    /// Paths that are not listed.
+    pub left_off: u64,
+    /// False if a bound was met or a directory could not be read: there may be more.
+    pub complete: bool,
+}
+
+/// One path outside of the workspace.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OutsideWriteObject {
+    /// The absolute path as the command saw it.
+    pub path: String,
+    /// Only for a path that is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_base64: Option<String>,
+    /// Its size in bytes; null of a directory that could not be looked into.
+    pub size: Option<u64>,
+}
+
 /// A system call that seccomp refused.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -201,6 +232,8 @@ pub struct ResultObject {
     pub connections_left_off: u64,
     /// System calls the command was refused, as far as the kernel tells.
     pub refused_calls: Vec<RefusedCallObject>,
+    /// What the command left outside of the workspace, in its private home and in /tmp, which are dropped; null if nothing.
+    pub outside_writes: Option<OutsideWritesObject>,
     /// Paths written to the bound directory; null if that was not asked for.
     pub applied: Option<u64>,
     /// When changes that are not applied by then are dropped, RFC 3339 in UTC; null if they do not expire.

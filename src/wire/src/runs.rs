@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::entry::{ChangeObject, ChangeTotals};
 use crate::records::{ForkObject, RunObject, VersionObject};
-use crate::result_object::RunsOnHostObject;
+use crate::result_object::{OmittedObject, RunsOnHostObject};
 use crate::results::Edited;
 use crate::text::PathText;
 
@@ -52,6 +52,30 @@ pub enum RunShown {
     Settled(Box<RunsShow>),
     /// It is running, or it died.
     Unsettled(UnsettledRun),
+    /// With `--output`.
+    Output(RunOutput),
+}
+
+/// What a run wrote, as far as it was kept.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RunOutput {
+    /// The id of the run: 10 hex digits.
+    pub id: String,
+    /// Both streams are in `stdout`, in the order in which they were written.
+    pub merged: bool,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+    /// `utf-8` or `base64`.
+    pub stdout_encoding: &'static str,
+    /// `utf-8` or `base64`.
+    pub stderr_encoding: &'static str,
+    /// The part of the output that `stdout` lacks; null if it is complete.
+    pub stdout_omitted: Option<OmittedObject>,
+    /// The part of the output that `stderr` lacks; null if it is complete.
+    pub stderr_omitted: Option<OmittedObject>,
 }
 
 /// A run that has ended.

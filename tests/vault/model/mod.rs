@@ -150,6 +150,7 @@ fn run(vault: &Vault, pair: &Pair, which: &str, step: &Step) -> Result<usize, Va
                 checkpoint_after: None,
                 checkpoints_keep: KeepCount::DEFAULT,
                 memo: None,
+                kept: None,
                 record: runs::record(*number, new.as_ref().unwrap_or(&parent)),
                 item: None,
                 told: Told::default(),

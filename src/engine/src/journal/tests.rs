@@ -13,6 +13,7 @@ use avfs_vault::{Context, Vault};
 
 use super::*;
 use crate::launcher::{ConnectionVerdict, Exit, Usage};
+use crate::output::Omitted;
 use crate::{ExecuteError, GroundError};
 
 /// One text a line, after the format of the vault and what the text is. Lines of older formats have the fields that
@@ -54,6 +55,7 @@ fn today() -> Vec<(&'static str, String)> {
         limits_max: Limits::default(),
         approval_seconds: ExecutionDecision::APPROVAL_SECONDS,
         net: None,
+        allow_rule: None,
     };
     let ms = Duration::from_millis;
     let phases = Phases { resolve: ms(1), mount: ms(2), execute: ms(3), capture: ms(4), commit: ms(5) };
@@ -69,9 +71,9 @@ fn today() -> Vec<(&'static str, String)> {
     };
     let mut ended = Completion::of(Exit::Code(0));
     ended.usage = Usage { user: ms(20), system: ms(10), max_rss_bytes: 1 << 20 };
-    ended.stdout = Some(Output { bytes: b"out\n".to_vec(), truncated: false });
-    ended.stderr = Some(Output { bytes: Vec::new(), truncated: true });
-    let plain = result(&ended, &phases, 4096, None);
+    ended.stdout = Some(Output { bytes: b"out\n".to_vec(), omitted: None });
+    ended.stderr = Some(Output { bytes: Vec::new(), omitted: Some(Omitted { offset: 0, bytes: 1 }) });
+    let plain = result(&request, &ended, &phases, 4096, None);
     ended.stopped_by = Some(LimitKind::Memory);
     ended.connections.list.push(connection);
     ended.connections.left_off = 3;
@@ -90,7 +92,7 @@ fn today() -> Vec<(&'static str, String)> {
         ("request", super::request(&request, None)),
         ("decision", decision(&judged, Some(&ApprovalId::from_random([3; 5])))),
         ("result", plain),
-        ("result", result(&ended, &phases, 4096, Some(&cache))),
+        ("result", result(&request, &ended, &phases, 4096, Some(&cache))),
         ("failure", failure(ProxyExecutionState::Mounting, &failed, hint, &Secrets::default())),
         ("failure", interrupted(ProxyExecutionState::Executing)),
     ]

@@ -17,9 +17,9 @@ use super::key::set_base;
 use super::look::{Search, find, parts_of};
 use super::{CacheUse, reason};
 use crate::conclude::{Before, VaultIdentity};
+use crate::finished::FinishedRun;
 use crate::journal;
-use crate::journal::JournalLastLines;
-use crate::launcher::{Completion, Exit};
+use crate::launcher::{Completion, Exit, OutsideWrites};
 use crate::output::Output;
 use crate::proxy::{ProxyRuntime, Step};
 use crate::result::ExecutionResult;
@@ -133,17 +133,13 @@ impl ProxyRuntime<'_> {
         let record = RunRecord {
             version_before: Some(before.version),
             exit_code: Some(memo.exit_code),
-            result: journal::result(
-                &completion,
-                &run.phases,
-                0,
-                run.cache.as_ref(),
-                JournalLastLines::of(&run.request, &completion),
-            ),
+            result: journal::result(&run.request, &completion, &run.phases, 0, run.cache.as_ref()),
             ..self.not_run(&run, RunState::Completed)
         };
         let told = run.told();
+        let kept = self.kept_output(&mut run, &completion)?;
         let finished = self.finished(&run, record, &edits, Some(&before), told.as_told(), None);
+        let finished = FinishedRun { kept, ..finished };
         let landed = finished.land(vault, Batch::new(vault)?)?;
         // What follows may wait for a sweep.
         drop(pin);
@@ -183,6 +179,7 @@ impl ProxyRuntime<'_> {
             runs_on_host,
             connections,
             refused_calls: Vec::new(),
+            outside_writes: OutsideWrites::default(),
             applied,
             kept_until: expires_at.filter(|_| applied.is_none()),
             usage,

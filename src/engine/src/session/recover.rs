@@ -326,6 +326,7 @@ fn unchanged<'a>(
         labels: Labels { before: None, after: None },
         checkpoints_keep: KeepCount::DEFAULT,
         memo: None,
+        kept: None,
         item,
         told: session.told(),
     }

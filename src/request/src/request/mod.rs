@@ -23,7 +23,7 @@ use avfs_types::secrets::Secrets;
 
 use crate::choices::{
     ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, Degradation, ForkChoice,
-    GitIdentity, PolicyProfile, Purity, Retention, ScratchChoice, SecretsInFiles, Writing,
+    GitIdentity, OutputRetention, PolicyProfile, Purity, Retention, ScratchChoice, SecretsInFiles, Writing,
 };
 use crate::config::Config;
 use crate::confinement::{Confinement, NestedUserns};
@@ -75,6 +75,8 @@ pub struct ExecutionRequest {
     pub streams: Streams,
     /// Whether its input and output are a terminal.
     pub terminal: Terminal,
+    /// Whether what the command writes is kept in the vault.
+    pub output: OutputRetention,
     pub cache: CacheMode,
     /// Files and directories of the host that the result depends on.
     pub inputs: Vec<PathBuf>,
@@ -135,6 +137,7 @@ impl ExecutionRequest {
             confinement: Confinement::DEFAULT,
             streams: Streams::Passed,
             terminal: Terminal::None,
+            output: OutputRetention::Dropped,
             cache: CacheMode::Off,
             inputs: Vec::new(),
             purity: Purity::Unknown,
@@ -208,6 +211,7 @@ impl ExecutionRequest {
                 landlock: spec.landlock.unwrap_or(set.1.landlock),
                 userns: if spec.allow_userns { NestedUserns::Allowed } else { set.1.userns },
             },
+            output: if spec.keep_output { OutputRetention::Kept } else { default.output },
             cache,
             inputs: resolve::inputs(spec, &outside.cwd)?,
             purity: if spec.pure { Purity::Declared } else { default.purity },
@@ -264,6 +268,7 @@ impl ExecutionRequest {
             confinement,
             streams: _,
             terminal: _,
+            output: _,
             // A remembered result is what running the request has given.
             cache: _,
             inputs: _,
@@ -382,6 +387,7 @@ impl ExecutionRequest {
             checkpoint: _,
             streams: _,
             terminal: _,
+            output: _,
             show: _,
             // Whether it may be run.
             policy: _,
@@ -567,6 +573,7 @@ impl RequestObject {
             policy: request.policy.iter().map(|profile| profile.word()).collect(),
             cache_mode: request.cache.word(),
             inputs: request.inputs.iter().map(path).collect(),
+            keep_output: request.output == OutputRetention::Kept,
             pure: request.purity == Purity::Declared,
         }
     }

@@ -267,7 +267,11 @@ pub struct RunSpec {
     /// How large one file may become, or none; a file of the workspace that is larger cannot be changed
     [long, value_name = "SIZE", help_heading = "Limits"]
     pub file_size: Option<Limit> => "caps.file_size",
-    /// Keep this much of each stream with --json, half from its beginning and half from its end [default: 10MiB]
+    /// Keep what the command writes in the vault, as long as its changes are kept: avfs runs show --output prints it.
+    /// Values of --secret are taken out
+    [long, help_heading = "Changes"]
+    pub keep_output: bool => "keeps what the caller is shown anyway",
+    /// Keep this much of each stream with --json or --keep-output, half from its beginning and half from its end [default: 10MiB]
     #[serde(skip)]
     [long, value_name = "SIZE", help_heading = "Limits"]
     pub output_max: Option<Size> => "how much of the output is kept",
@@ -367,6 +371,9 @@ pub struct RequestObject {
     pub cache_mode: &'static str,
     /// Paths of the host that the result depends on.
     pub inputs: Vec<String>,
+    /// Whether what the command wrote is kept in the vault.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub keep_output: bool,
     /// The caller vouches that the network and what is shown of the host make no difference.
     pub pure: bool,
 }

@@ -11,6 +11,7 @@ use avfs_types::encode::put_bytes;
 use avfs_types::ids::{BlobId, DIGEST_BYTES, DigestKind, MemoKey, PartDigest, RunId, from_hex};
 
 use super::audit::Event;
+use super::kept_output::is_kept_output;
 use super::run::{Landed, LandedRun};
 use crate::backend::{BlobRecord, Codec, MemoRecord, Reader};
 use crate::chunk::{Piece, PieceReader};
@@ -81,21 +82,21 @@ impl MemoParts {
 pub struct Memo {
     parts: MemoParts,
     exit_code: u8,
-    stdout: Output,
-    stderr: Output,
+    stdout: StoredOutput,
+    stderr: StoredOutput,
     expires_at: Timestamp,
 }
 
 /// What a stream gave, as blobs.
 #[derive(Clone, Debug)]
-struct Output {
-    id: BlobId,
-    digest: [u8; DIGEST_BYTES],
-    blobs: Vec<BlobRecord>,
+pub(crate) struct StoredOutput {
+    pub(crate) id: BlobId,
+    pub(crate) digest: [u8; DIGEST_BYTES],
+    pub(crate) blobs: Vec<BlobRecord>,
 }
 
-impl Output {
-    fn of(bytes: &[u8]) -> Result<Self> {
+impl StoredOutput {
+    pub(crate) fn of(bytes: &[u8]) -> Result<Self> {
         let mut collected = Collected(Vec::new());
         let stored = ingest(&mut ReadBlocks(bytes), &mut collected)?;
         Ok(Self { id: *stored.content.id(), digest: *blake3::hash(bytes).as_bytes(), blobs: collected.0 })
@@ -124,7 +125,7 @@ impl Memo {
         [stdout, stderr]: [&[u8]; 2],
         expires_at: Timestamp,
     ) -> Result<Self> {
-        let (stdout, stderr) = (Output::of(stdout)?, Output::of(stderr)?);
+        let (stdout, stderr) = (StoredOutput::of(stdout)?, StoredOutput::of(stderr)?);
         Ok(Self { parts, exit_code, stdout, stderr, expires_at })
     }
 }
@@ -234,7 +235,12 @@ pub fn read_output(reader: &dyn Reader, id: &BlobId) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Every result, newest first.
+/// What is remembered of this run.
+pub fn of_run(reader: &dyn Reader, run: &RunId) -> Result<Option<MemoRecord>> {
+    Ok(reader.memo_of_run(run)?.filter(|memo| !is_kept_output(memo)))
+}
+
+/// Every result and every kept output, newest first.
 pub(crate) fn all(reader: &dyn Reader) -> Result<Vec<MemoRecord>> {
     newer_than(reader, 0)
 }
@@ -270,7 +276,18 @@ pub enum Forget {
 impl Vault {
     /// Results with a sequence number below `before`, newest first.
     pub fn memos(&self, before: i64, limit: usize) -> Result<Vec<MemoRecord>> {
-        Ok(self.read()?.memos(before, limit)?)
+        let reader = self.read()?;
+        let (mut found, mut before) = (Vec::new(), before);
+        loop {
+            let rows = reader.memos(before, BATCH_ROWS)?;
+            let Some(last) = rows.last() else { return Ok(found) };
+            before = last.seq;
+            found.extend(rows.into_iter().filter(|memo| !is_kept_output(memo)));
+            if found.len() >= limit {
+                found.truncate(limit);
+                return Ok(found);
+            }
+        }
     }
 
     /// Gives results up; those that went. Where there are none it is one look and no write.
@@ -292,8 +309,8 @@ impl Vault {
 fn chosen(reader: &dyn Reader, which: &Forget, now: Timestamp) -> Result<Vec<(MemoRecord, &'static str)>> {
     let asked = |memo| (memo, "asked");
     Ok(match which {
-        Forget::All => all(reader)?.into_iter().map(asked).collect(),
-        Forget::OfRun(run) => reader.memo_of_run(run)?.into_iter().map(asked).collect(),
+        Forget::All => all(reader)?.into_iter().filter(|memo| !is_kept_output(memo)).map(asked).collect(),
+        Forget::OfRun(run) => of_run(reader, run)?.into_iter().map(asked).collect(),
         Forget::Lost(key, why) => reader.memo(key)?.into_iter().map(|memo| (memo, why.word())).collect(),
         Forget::AllLost => {
             let mut gone = Vec::new();

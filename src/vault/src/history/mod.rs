@@ -10,6 +10,7 @@ pub mod discard;
 pub mod fork;
 pub mod fork_use;
 pub mod join;
+pub mod kept_output;
 pub mod memo;
 pub mod ops;
 pub mod rebase;

@@ -14,10 +14,11 @@ use avfs_types::ids::{
 use avfs_types::path::TreePath;
 
 use super::audit::Event;
+use super::kept_output::KeptOutput;
 use super::memo::Memo;
 use super::rebase::{Rebase, rebase};
 use super::version::{Draft, full_root_of};
-use super::{checkpoint, memo, ops};
+use super::{checkpoint, kept_output, memo, ops};
 use crate::backend::{CheckpointRecord, ForkRecord, Life, Reader, RunRecord, RunState};
 use crate::edit::{Edits, Manner};
 use crate::tree::Pages;
@@ -83,6 +84,8 @@ pub struct RunLanding<'a> {
     pub checkpoints_keep: KeepCount,
     /// Its result, where that is to be remembered.
     pub memo: Option<Memo>,
+    /// What it wrote, where that is to be kept.
+    pub kept: Option<KeptOutput>,
     /// Its row. The versions are filled in, and the fork where the changes went to another.
     pub record: RunRecord,
     /// The item of a batch that it was made for.
@@ -169,10 +172,14 @@ impl Vault {
     /// The caller holds a pin from before the first blob went into `batch` until this returns.
     pub fn land_run(&self, mut run: RunLanding<'_>, batch: Batch<'_>) -> Result<LandedRun> {
         self.transact(|transaction| {
-            let memo = run.memo.take();
+            let (memo, kept) = (run.memo.take(), run.kept.take());
             let mut landed = land(transaction, run, batch)?;
             if let Some(memo) = memo {
                 landed.remembered = memo::remember(transaction, memo, &landed)?;
+            }
+            // A remembered result has the output already.
+            if let (Some(kept), false) = (kept, landed.remembered) {
+                kept_output::keep(transaction, kept, &landed)?;
             }
             Ok(landed)
         })

@@ -8,7 +8,7 @@ use avfs_types::Zone;
 use avfs_types::ids::RunPrefix;
 use avfs_vault::Vault;
 use avfs_vault::backend::MemoRecord;
-use avfs_vault::memo::{Forget, lost};
+use avfs_vault::memo::{Forget, lost, of_run};
 use avfs_wire::{CacheForget, CacheList, MemoObject};
 
 use crate::commands::execute::run_as;
@@ -111,7 +111,7 @@ fn explain(ctx: &CommandContext, args: &ExplainArgs) -> Outcome {
     }
     let vault = ctx.open_vault()?;
     let run = vault.run(&RunPrefix::parse(&id)?)?;
-    let remembered = vault.read()?.memo_of_run(&run.id)?;
+    let remembered = of_run(&*vault.read()?, &run.id)?;
     let result = avfs_present::cache_explained_of_run(&run, remembered.is_some());
     ui.answer(&result, |out| {
         result.lines(&Zone::system()).iter().try_for_each(|line| out.line(format_args!("{line}")))

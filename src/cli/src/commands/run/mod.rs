@@ -3,6 +3,7 @@
 pub mod approvals;
 pub mod cache;
 pub mod execute;
+pub mod kept_output;
 pub mod policy;
 pub mod recover;
 pub mod runs;

@@ -11,7 +11,7 @@ use avfs_engine::{LocateError, RunLife, ScratchDir, Unsettled};
 use avfs_present::in_directory;
 use avfs_types::clock::Timestamp;
 use avfs_types::diagnose::shell_word;
-use avfs_types::ids::{ForkName, RunPrefix, VersionId};
+use avfs_types::ids::{ForkName, RunId, RunPrefix, VersionId};
 use avfs_types::show_bytes_size;
 use avfs_vault::application;
 use avfs_vault::application::InDirectory;
@@ -65,11 +65,15 @@ struct ListArgs {
 Examples:
   avfs runs show last
   avfs runs show 3f9a
+  avfs runs show last --output
   avfs runs show run:3f9a01bc77 --json")]
 struct ShowArgs {
     /// The run: at least four digits of its id, or last, or last~N
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "RUN", default_value = "last")]
     id: RunPrefix,
+    /// Print what the command wrote, where that was kept (avfs-run --keep-output)
+    #[arg(long)]
+    output: bool,
 }
 
 pub fn run(ctx: &CommandContext, args: &RunsArgs) -> Outcome {
@@ -217,6 +221,9 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
         Err(VaultError::NoRun { id }) => return show_one_unsettled(ctx, &vault, &id),
         Err(error) => return Err(error.into()),
     };
+    if args.output {
+        return super::kept_output::show(ctx, &vault, &run);
+    }
     let reader = vault.read()?;
     let summary = changes_of(&*reader, &run)?;
     let told = summary.as_ref().map(|summary| {
@@ -237,7 +244,7 @@ fn show(ctx: &CommandContext, args: &ShowArgs) -> Outcome {
             out.line(format_args!("{name:<10} {text}"))?;
         }
         show_decision(out, &result.decision)?;
-        show_result(out, &result.result)?;
+        show_result(out, &run.id, &result.result)?;
         out.line(format_args!(""))?;
         match &summary {
             Some(summary) => patch::show_summary(out, &ignored_last(&*reader, &run, summary)?),
@@ -283,7 +290,7 @@ pub fn show_decision(out: &mut Out, decision: &Value) -> Result<(), Failure> {
 }
 
 /// What it used, and what became of its output.
-fn show_result(out: &mut Out, result: &Value) -> Result<(), Failure> {
+fn show_result(out: &mut Out, id: &RunId, result: &Value) -> Result<(), Failure> {
     let number = |key: &str| result[key].as_f64();
     let seconds = |millis: f64| millis / 1000.0;
     if let (Some(execute), Some(user), Some(system)) =
@@ -307,6 +314,14 @@ fn show_result(out: &mut Out, result: &Value) -> Result<(), Failure> {
     if result["timed_out"] == true {
         out.line(format_args!("stopped by the timeout"))?;
     }
+    let outside = &result["outside_writes"];
+    if let (Some(files), Some(bytes)) = (outside["files"].as_u64(), outside["bytes"].as_u64()) {
+        let size = show_bytes_size(bytes);
+        out.line(format_args!("dropped    {files} files ({size}) outside of the workspace"))?;
+        for path in outside["paths"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            out.line(format_args!("           {}", first_line(path)))?;
+        }
+    }
     for connection in result["connections"].as_array().into_iter().flatten() {
         let text = |key: &str| connection[key].as_str().unwrap_or_default();
         let bytes = connection["bytes_down"].as_u64().unwrap_or_default();
@@ -317,6 +332,9 @@ fn show_result(out: &mut Out, result: &Value) -> Result<(), Failure> {
             connection["port"],
             show_bytes_size(bytes)
         ))?;
+    }
+    if result["kept_output"].is_object() {
+        out.line(format_args!("output     kept; print it with: avfs runs show {id} --output"))?;
     }
     for stream in ["stdout", "stderr"] {
         for line in result["last_lines"][stream].as_str().unwrap_or_default().lines() {

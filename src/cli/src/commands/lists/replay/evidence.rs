@@ -3,6 +3,7 @@
 use avfs_lists::replay::Seen;
 use avfs_types::ids::{RunId, RunPrefix, VersionId, from_hex};
 use avfs_vault::diff::{Change, diff};
+use avfs_vault::memo;
 use avfs_vault::memo::read_output;
 use avfs_vault::tree::Pages;
 use avfs_vault::version::full_root_of;
@@ -79,6 +80,6 @@ pub fn recorded_outputs(vault: &Vault, read: &ListItem) -> avfs_vault::Result<St
 /// What a run wrote, where that is remembered.
 pub fn remembered_outputs(vault: &Vault, run: &RunId) -> avfs_vault::Result<Streams> {
     let reader = vault.read()?;
-    let Some(memo) = reader.memo_of_run(run)? else { return Ok([None, None]) };
+    let Some(memo) = memo::of_run(&*reader, run)? else { return Ok([None, None]) };
     Ok([Some(read_output(&*reader, &memo.stdout)?), Some(read_output(&*reader, &memo.stderr)?)])
 }

@@ -1,0 +1,100 @@
+//! What a run wrote, kept for later readers.
+//!
+//! Kept outputs are rows of the table of remembered results: gc and fsck know their blobs. They are found by the run
+//! alone, never by a command, so that no run takes one for its result. A run whose result is remembered needs no second
+//! row.
+
+use avfs_types::clock::Timestamp;
+use avfs_types::ids::{DigestKind, PartDigest, RunId};
+
+use super::audit::Event;
+use super::memo::{MemoParts, StoredOutput, read_output};
+use super::run::LandedRun;
+use crate::backend::{MemoRecord, Reader};
+use crate::{Result, Transaction};
+
+/// The only part of such a row: the run.
+const RUN_PART: &str = "kept-output-of-run";
+/// What such a row has for its command, as no command has.
+const NO_COMMAND: &[u8] = b"kept output";
+
+/// What a run wrote, to be kept with it.
+#[derive(Clone, Debug)]
+pub struct KeptOutput {
+    stdout: StoredOutput,
+    stderr: StoredOutput,
+    /// How long it is kept if nothing else says so.
+    expires_seconds: i64,
+}
+
+impl KeptOutput {
+    /// Hashes and compresses: before the transaction, never in it. The output of a run that changed nothing is kept for
+    /// `expires_seconds`, that of any other run as long as its changes.
+    pub fn new([stdout, stderr]: [&[u8]; 2], expires_seconds: i64) -> Result<Self> {
+        let (stdout, stderr) = (StoredOutput::of(stdout)?, StoredOutput::of(stderr)?);
+        Ok(Self { stdout, stderr, expires_seconds })
+    }
+}
+
+fn no_command() -> PartDigest {
+    PartDigest(DigestKind::MemoPart.digest(NO_COMMAND))
+}
+
+fn parts_of(run: &RunId) -> MemoParts {
+    let mut parts = MemoParts::default();
+    parts.set(RUN_PART, run.as_str().as_bytes());
+    parts
+}
+
+/// Whether a row is the kept output of a run, and no remembered result.
+#[must_use]
+pub(crate) fn is_kept_output(memo: &MemoRecord) -> bool {
+    memo.command == no_command()
+}
+
+/// Keeps the output of a run in the transaction that lands it.
+pub(crate) fn keep(transaction: &mut Transaction<'_>, kept: KeptOutput, landed: &LandedRun) -> Result<()> {
+    let KeptOutput { stdout, stderr, expires_seconds } = kept;
+    transaction.put_blobs(&stdout.blobs)?;
+    transaction.put_blobs(&stderr.blobs)?;
+    let run = &landed.record;
+    let expires_at = match (landed.expires_at, run.version_after) {
+        (Some(expires_at), _) => expires_at,
+        // As long as its version.
+        (None, Some(_)) => Timestamp(i64::MAX),
+        (None, None) => transaction.now().plus_seconds(expires_seconds),
+    };
+    let parts = parts_of(&run.id);
+    let record = MemoRecord {
+        seq: 0,
+        key: parts.key(),
+        command: no_command(),
+        parts: parts.to_json(),
+        run: run.id.clone(),
+        exit_code: run.exit_code.unwrap_or_default(),
+        stdout: stdout.id,
+        stderr: stderr.id,
+        stdout_digest: stdout.digest,
+        stderr_digest: stderr.digest,
+        // What it began with may go: the output needs neither.
+        version_before: None,
+        version_after: run.version_after,
+        created_at: transaction.now(),
+        expires_at,
+    };
+    transaction.writer.put_memo(&record)?;
+    let detail = format!("run={}", run.id);
+    transaction.record(&Event {
+        action: "run.keep_output",
+        subject: run.fork.as_str(),
+        before: None,
+        after: Some(record.key.0),
+        detail: &detail,
+    })
+}
+
+/// What a run wrote to stdout and stderr; `None` if that was not kept, or is no longer.
+pub fn read_kept_output(reader: &dyn Reader, run: &RunId) -> Result<Option<[Vec<u8>; 2]>> {
+    let Some(kept) = reader.memo_of_run(run)? else { return Ok(None) };
+    Ok(Some([read_output(reader, &kept.stdout)?, read_output(reader, &kept.stderr)?]))
+}

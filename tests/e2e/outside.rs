@@ -1,0 +1,75 @@
+//! What a command leaves outside of the workspace: reported before it is dropped.
+
+use serde_json::{Value, json};
+
+use crate::env::TestEnv;
+
+fn outside(env: &TestEnv, line: &str) -> Value {
+    env.json(&[], line)["result"]["outside_writes"].take()
+}
+
+fn paths(writes: &Value) -> Vec<String> {
+    let listed = writes["paths"].as_array().unwrap_or_else(|| panic!("{writes}"));
+    listed.iter().map(|one| one["path"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn an_installer_shows_what_it_put_into_the_home() {
+    let env = TestEnv::with_project();
+    let line = "echo 'export PATH' > ~/.profile; mkdir -p ~/.local/bin ~/empty; echo tool > ~/.local/bin/tool; \
+        echo scratch > /tmp/scratch; echo in > inside";
+    let writes = outside(&env, line);
+    let home = env.at("home").display().to_string();
+    let wanted = ["/tmp/scratch".to_owned(), format!("{home}/.profile"), format!("{home}/.local/bin/tool")];
+    assert_eq!(paths(&writes), wanted, "{writes}");
+    let counts = ["files", "dirs", "bytes", "left_off"].map(|key| writes[key].as_u64().unwrap());
+    assert_eq!((counts, &writes["complete"]), ([3, 3, 25, 0], &json!(true)), "{writes}");
+    assert_eq!(writes["paths"][0]["size"], 8);
+    // People are told, whether or not the workspace changed, and later too.
+    let told = env.shell(&[], "echo x > ~/.bashrc").expect(0).stderr;
+    let wanted = format!(
+        "avfs-run: dropped, outside of the workspace: 1 file (2 B)\navfs-run:   {home}/.bashrc (2 B)\n"
+    );
+    assert_eq!(told, wanted);
+    let shown = env.avfs(&["runs", "show"]).expect(0).text();
+    assert!(shown.contains("dropped    1 files (2 B) outside of the workspace\n"), "{shown}");
+    assert!(shown.contains(&format!("           {home}/.bashrc\n")), "{shown}");
+    let compact = env.shell(&["--json=compact"], "echo x > ~/.bashrc").expect(0).envelope();
+    assert_eq!(compact["outside_writes"], json!(["1 files, 2 B", format!("{home}/.bashrc")]));
+    // It is gone for the next run.
+    assert_eq!(env.shell(&["-q"], "ls -A ~ /tmp/scratch").code, Some(2));
+    env.assert_sound();
+}
+
+#[test]
+fn nothing_is_reported_where_nothing_is_left() {
+    let env = TestEnv::with_project();
+    assert_eq!(outside(&env, "true"), Value::Null);
+    assert_eq!(outside(&env, "echo x > /tmp/x; mkdir ~/d; rm /tmp/x; rmdir ~/d"), Value::Null);
+    assert_eq!(outside(&env, "echo x > inside"), Value::Null);
+    assert_eq!(env.shell(&[], "true").expect(0).stderr, "");
+    // A command that was killed has left what it left.
+    let killed = env.json(&[], "echo x > /tmp/x; kill -KILL $$");
+    assert_eq!(paths(&killed["result"]["outside_writes"]), ["/tmp/x"], "{killed}");
+}
+
+#[test]
+fn hostile_trees_are_reported_within_bounds() {
+    let env = TestEnv::with_project();
+    let line = r#"cd /tmp; ln -s / root; mkfifo pipe; printf x > "$(printf 'a\033[31m\nb\377')"; mkdir closed; echo x > closed/in; chmod 0 closed
+        i=0; while [ $i -lt 300 ]; do mkdir -p d && cd d; i=$((i+1)); done; cd ~; seq 1 12000 | xargs touch"#;
+    let writes = outside(&env, line);
+    assert_eq!((&writes["complete"], paths(&writes).len()), (&json!(false), 20), "{writes}");
+    assert!(
+        writes["files"].as_u64().unwrap() < 11_000 && writes["left_off"].as_u64().unwrap() > 0,
+        "{writes}"
+    );
+    let odd = writes["paths"].as_array().unwrap().iter().find(|one| one["path_base64"].is_string()).unwrap();
+    assert_eq!(odd["path"], "/tmp/a\u{1b}[31m\nb\\xff");
+    assert!(paths(&writes).contains(&"/tmp/root".to_owned()), "{writes}");
+    let told = env.shell(&[], r#"printf x > "/tmp/$(printf 'a\033[31m\nb')""#).expect(0).stderr;
+    assert!(told.contains("avfs-run:   /tmp/a\\u{1b}[31m\\nb (1 B)\n"), "{told}");
+    let mut secret = env.command(&["--json", "--secret", "TOKEN", "--shell", "echo x > /tmp/$TOKEN"]);
+    let envelope = env.answer(secret.env("TOKEN", "a-token-of-some-length")).expect(0).envelope();
+    assert_eq!(paths(&envelope["result"]["outside_writes"]), ["/tmp/[secret]"]);
+}
