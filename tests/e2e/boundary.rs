@@ -103,7 +103,7 @@ fn approval_id(envelope: &Value) -> String {
     envelope["decision"]["approval_id"].as_str().unwrap_or_else(|| panic!("{envelope}")).to_owned()
 }
 
-const ASKED: &str = "curl --max-time 1 http://0.0.0.0:9/ || echo ran";
+const ASKED: &str = "curl -f --max-time 1 http://0.0.0.0:9/ || echo ran";
 
 #[test]
 fn an_approval_lets_the_very_same_request_through_once() {
@@ -118,7 +118,7 @@ fn an_approval_lets_the_very_same_request_through_once() {
     env.avfs(&["approvals", "approve", &id]).expect(0);
     // Another request is another question: other words, another fork, another network.
     for (options, line) in [
-        (&[][..], "curl --max-time 1 http://0.0.0.0:9/ || echo run"),
+        (&[][..], "curl -f --max-time 1 http://0.0.0.0:9/ || echo run"),
         (&["--fork", "f"], ASKED),
         (&["--env", "A=b"], ASKED),
     ] {
@@ -211,7 +211,7 @@ fn whoever_sits_at_the_terminal_is_asked() {
     assert!(always.contains("code 0"), "{always}");
     let policy = std::fs::read_to_string(env.at("config/avfs/policy.toml")).unwrap();
     assert!(policy.contains("prefix = [\"curl\"]"), "{policy}");
-    let after = env.json(&[], "curl --max-time 1 http://0.0.0.0:9/other || echo ran");
+    let after = env.json(&[], "curl -f --max-time 1 http://0.0.0.0:9/other || echo ran");
     assert_eq!((&after["state"], &after["result"]["stdout"]), (&json!("completed"), &json!("ran\n")));
     assert!(after["decision"]["rule"].as_str().unwrap().starts_with("approved-"), "{after}");
 }

@@ -37,6 +37,7 @@ mod oracle;
 mod output;
 mod outside;
 mod person;
+mod presets;
 mod race;
 mod recordings;
 mod replay;

@@ -36,6 +36,7 @@ fn an_agent_gets_nothing_more_by_an_option() {
         (&["--apply"], "profile.agent.apply"),
         (&["--at", "/elsewhere"], "profile.agent.at"),
         (&["--allow-degraded"], "profile.agent.degraded"),
+        (&["--preset", "rust", "--net", "none"], "profile.agent.preset"),
         (&["--tmpfs", "/proc"], "profile.agent.cover"),
         (&["--tmpfs", "/dev/shm"], "profile.agent.cover"),
         (&["--hide", project], "profile.agent.cover"),

@@ -109,11 +109,17 @@ impl Invocation {
     /// Adds what only the vault says.
     fn complete(&self, request: &mut ExecutionRequest) -> Result<(), RunError> {
         let workspace = request.at.as_deref().or(self.bound.as_deref());
-        if !self.config.cache_dirs.is_empty() {
+        if !self.config.cache_dirs.is_empty() || !request.presets.is_empty() {
             CacheOwners::new(&self.cache_dir).register(&self.vault_id, self.vault.path());
         }
-        let extras =
-            settings::extras(&self.config, &self.vault_id, workspace, &self.around, &self.cache_dir)?;
+        let extras = settings::extras(
+            &self.config,
+            &request.presets,
+            &self.vault_id,
+            workspace,
+            &self.around,
+            &self.cache_dir,
+        )?;
         request.put_beneath(extras);
         request.named.vault = self.named.clone();
         Ok(())

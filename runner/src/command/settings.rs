@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use avfs_engine::{Surroundings, UNBOUND_PATH};
 use avfs_hostfs::make;
 use avfs_request::config::Config;
-use avfs_request::{Extra, HostPath};
+use avfs_request::{Extra, HostPath, Preset};
 use avfs_types::ids::to_hex;
 
 use crate::command::error::RunError;
@@ -21,6 +21,7 @@ fn place(text: &str, home: Option<&Path>, workspace: &Path) -> Option<PathBuf> {
 /// Directories of the cache are the vault's own: two projects with a `target` have two.
 pub fn extras(
     config: &Config,
+    presets: &[Preset],
     vault_id: &str,
     workspace: Option<&Path>,
     around: &Surroundings,
@@ -34,9 +35,16 @@ pub fn extras(
         // What is listed for other machines too may be missing on this one.
         extras.extend(path.and_then(|path| HostPath::resolve(path).ok()).map(Extra::ReadOnly));
     }
-    for setting in &config.cache_dirs {
-        let Some(path) = place(&setting.value, home, workspace) else { continue };
-        let name = to_hex(&blake3::hash(setting.value.as_bytes()).as_bytes()[..8]);
+    let of_presets = presets.iter().flat_map(|preset| preset.data().caches).copied();
+    let mut dirs: Vec<&str> = Vec::new();
+    for dir in config.cache_dirs.iter().map(|setting| setting.value.as_str()).chain(of_presets) {
+        if !dirs.contains(&dir) {
+            dirs.push(dir);
+        }
+    }
+    for dir in dirs {
+        let Some(path) = place(dir, home, workspace) else { continue };
+        let name = to_hex(&blake3::hash(dir.as_bytes()).as_bytes()[..8]);
         let source = cache_dir.join("dirs").join(vault_id).join(name);
         make::private_dirs(&source)
             .and_then(|()| make::close_to_others(&cache_dir.join("dirs")))

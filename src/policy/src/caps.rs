@@ -68,6 +68,7 @@ pub const fn opening_key(kind: OpeningKind) -> &'static str {
         OpeningKind::At => "caps.at",
         OpeningKind::Degraded => "caps.degraded",
         OpeningKind::Cover => "caps.cover",
+        OpeningKind::Preset => "caps.preset",
     }
 }
 

@@ -52,6 +52,7 @@ const CAPS: &[&str] = &[
     "at",
     "cover",
     "degraded",
+    "preset",
     "memory",
     "cpus",
     "pids",
@@ -147,7 +148,7 @@ fn opening_cap(field: &TomlValue<'_>, kind: OpeningKind) -> Result<OpeningCap, F
         | OpeningKind::EnvFile
         | OpeningKind::At
         | OpeningKind::Cover => Ok(OpeningCap::Paths(patterns(field, path_pattern)?)),
-        OpeningKind::NewVault | OpeningKind::Apply | OpeningKind::Degraded => {
+        OpeningKind::NewVault | OpeningKind::Apply | OpeningKind::Degraded | OpeningKind::Preset => {
             match field.value.get_ref().as_bool() {
                 Some(allowed) => Ok(OpeningCap::Allowed(allowed)),
                 None => Err(field.bad(field.value, "it", "true or false")),
@@ -415,6 +416,7 @@ env_file = []
 at = []
 cover = []
 degraded = true
+preset = false
 memory = "2GiB"
 cpus = 1.5
 pids = 100

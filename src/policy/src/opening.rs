@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use avfs_request::request::NamedVault;
-use avfs_request::{Degradation, Retention};
+use avfs_request::{Degradation, Preset, Retention};
 use avfs_types::diagnose::shell_word;
 use avfs_types::words;
 
@@ -24,6 +24,7 @@ words!(
         At = "at",
         Degraded = "degraded",
         Cover = "cover",
+        Preset = "preset",
     }
 );
 
@@ -46,6 +47,8 @@ pub enum Opening {
         option: &'static str,
         path: PathBuf,
     },
+    /// `--preset`: directories that persist from run to run.
+    Preset(Preset),
 }
 
 /// What the words of a request name by which it may get more.
@@ -59,6 +62,7 @@ pub struct Widening<'a> {
     pub degradation: Degradation,
     /// `--tmpfs` and `--hide`, each with its path.
     pub covers: &'a [(&'static str, &'a Path)],
+    pub presets: &'a [Preset],
     /// Where the workspace is shown, and its own directory.
     pub workspace: &'a Path,
     pub project: &'a Path,
@@ -84,6 +88,7 @@ impl Widening<'_> {
                 openings.push(Opening::Cover { option, path: path.to_path_buf() });
             }
         }
+        openings.extend(self.presets.iter().copied().map(Opening::Preset));
         openings
     }
 }
@@ -100,6 +105,7 @@ impl Opening {
             Self::At(_) => OpeningKind::At,
             Self::Degraded => OpeningKind::Degraded,
             Self::Cover { .. } => OpeningKind::Cover,
+            Self::Preset(_) => OpeningKind::Preset,
         }
     }
 
@@ -112,7 +118,7 @@ impl Opening {
             | Self::EnvFile(path)
             | Self::At(path)
             | Self::Cover { path, .. } => Some(path),
-            Self::NewVault | Self::Apply | Self::Degraded => None,
+            Self::NewVault | Self::Apply | Self::Degraded | Self::Preset(_) => None,
         }
     }
 
@@ -129,6 +135,9 @@ impl Opening {
             Self::At(_) => format!("the workspace shown at {path}"),
             Self::Degraded => "a run with less isolation".to_owned(),
             Self::Cover { path, .. } => format!("a cover over {}", path.display()),
+            Self::Preset(preset) => {
+                format!("caches that persist between runs: {}", preset.data().caches.join(", "))
+            }
         }
     }
 
@@ -145,6 +154,7 @@ impl Opening {
             Self::At(path) => drop("--at", path),
             Self::Degraded => "drop --allow-degraded".to_owned(),
             Self::Cover { option, path } => drop(option, path),
+            Self::Preset(preset) => format!("drop --preset {preset}"),
         }
     }
 
@@ -159,7 +169,8 @@ impl Opening {
             | Self::EnvFile(_)
             | Self::At(_)
             | Self::Degraded
-            | Self::Cover { .. } => Action::RequireApproval,
+            | Self::Cover { .. }
+            | Self::Preset(_) => Action::RequireApproval,
         };
         Verdict {
             action,

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use crate::preset::CI_VARIABLES;
 use crate::reproducible::{FixedClock, Reproducible, seed};
 use crate::secret::{SecretFile, file_variable, path_inside};
 
@@ -224,10 +225,10 @@ impl Environment {
         &self.caller_path
     }
 
-    /// True for a variable that every command gets, whoever asks.
+    /// True for a variable that every command gets, whoever asks; in CI some more.
     #[must_use]
     pub fn is_usual(name: &str) -> bool {
-        is_common(OsStr::new(name))
+        is_common(OsStr::new(name)) || CI_VARIABLES.contains(&name)
     }
 
     /// The variables whose values the request itself brings.

@@ -332,6 +332,7 @@ fn openings(request: &RunSpec, workspace: &Path, project: &Path) -> Vec<Opening>
         at: request.at.as_deref(),
         degradation: if request.allow_degraded { Degradation::Allowed } else { Degradation::Refused },
         covers: &covers,
+        presets: &request.preset,
         workspace,
         project,
     };

@@ -274,7 +274,7 @@ fn openings(request: &ExecutionRequest, places: &Places) -> Vec<Opening> {
             Extra::ReadOnly(_) | Extra::ReadWrite(_) | Extra::Cache { .. } => None,
         })
         .collect();
-    let Named { vault, ro, env_files, net: _ } = &request.named;
+    let Named { vault, ro, env_files, net: _, presets } = &request.named;
     let widening = Widening {
         vault: vault.clone(),
         ro,
@@ -283,6 +283,7 @@ fn openings(request: &ExecutionRequest, places: &Places) -> Vec<Opening> {
         at: request.at.as_deref(),
         degradation: request.degradation,
         covers: &covers,
+        presets,
         workspace: &places.workspace,
         project: places.bound.as_deref().unwrap_or(Path::new(UNBOUND_PATH)),
     };

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use avfs_request::choices::PolicyProfile;
 use avfs_request::request::NamedVault;
-use avfs_request::{LandlockMode, NestedUserns};
+use avfs_request::{LandlockMode, NestedUserns, Preset};
 
 use super::*;
 
@@ -109,6 +109,7 @@ fn openings() -> Vec<Opening> {
         Opening::At(path.clone()),
         Opening::Degraded,
         Opening::Cover { option: "--tmpfs", path },
+        Opening::Preset(Preset::Rust),
     ]
 }
 
@@ -134,10 +135,11 @@ fn an_agent_is_asked_about_everything_that_widens_what_it_gets() {
 #[test]
 fn caps_hold_openings_and_confinement() {
     let caps = "[caps]\nvault = ['/srv/ok']\nnew_vault = false\napply = false\nro = ['/srv/ok']\n\
-                env_file = []\nat = ['/srv/ok']\ncover = []\ndegraded = false\nseccomp = 'default'\nlandlock = 'auto'\n\
+                env_file = []\nat = ['/srv/ok']\ncover = []\ndegraded = false\npreset = false\nseccomp = 'default'\nlandlock = 'auto'\n\
                 userns = 'refused'";
     let layer = |text: &str| Layer::parse_unchecked(Tier::User, Path::new("/p.toml"), text).unwrap();
-    let (capped, open) = (policy([layer(caps)]), "[caps]\nnew_vault = true\napply = true\ndegraded = true");
+    let (capped, open) =
+        (policy([layer(caps)]), "[caps]\nnew_vault = true\napply = true\ndegraded = true\npreset = true");
     for opening in openings() {
         let request = Request { openings: vec![opening.clone()], ..Request::plain() };
         let decision = request.decided(&capped, one("ls", READ));

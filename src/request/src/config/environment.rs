@@ -112,13 +112,15 @@ mod tests {
             if !known {
                 continue;
             }
-            let set = ["data", "5", "auto", "read", "5s", "none", "strict", "/x:/y"].iter().any(|value| {
-                with(&name, value).is_ok_and(|config| {
-                    let all = config.shown();
-                    let after = all.iter().find(|after| after.key == shown.key).unwrap();
-                    after.values.iter().all(|set| matches!(set.origin, Origin::Variable { .. }))
-                })
-            });
+            let set = ["data", "5", "auto", "read", "5s", "none", "strict", "node:go", "/x:/y"].iter().any(
+                |value| {
+                    with(&name, value).is_ok_and(|config| {
+                        let all = config.shown();
+                        let after = all.iter().find(|after| after.key == shown.key).unwrap();
+                        after.values.iter().all(|set| matches!(set.origin, Origin::Variable { .. }))
+                    })
+                },
+            );
             assert!(set, "{name} takes none of the values");
         }
     }

@@ -21,12 +21,15 @@ use crate::confinement::{Confinement, LandlockMode, NestedUserns, SeccompProfile
 use crate::extra::Profile;
 use crate::limits::{CpuLimit, Limits};
 use crate::net::NetMode;
+use crate::preset::Preset;
 use crate::timeout::ExecutionTimeout;
 
 use given::Given;
-use value::{is_absolute, is_ignore_pattern, is_path, is_variable_pattern};
+use value::{is_absolute, is_ignore_pattern, is_path, is_preset, is_variable_pattern};
 
 pub use avfs_types::toml_source::{Fault, Problem};
+#[cfg(test)]
+pub(crate) use value::is_path as is_path_in_tests;
 pub(crate) use value::is_variable;
 
 /// Where a value came from.
@@ -161,6 +164,9 @@ settings! {
     /// Names of further variables that are let through; `NAME*` for all that begin so, credentials left out.
     run_env "run.env": Vec<Setting<String>> = Vec::new(),
         list(is_variable_pattern, "the name of a variable, or NAME*"), Tighten(|own, new| new == own);
+    /// What the tools of a language need: caches, hosts and variables.
+    run_preset "run.preset": Vec<Setting<String>> = Vec::new(),
+        list(is_preset, "node, python, rust, go or java"), Tighten(|own, new| new == own);
     /// Further paths that are visible inside, read-only.
     run_ro "run.ro": Vec<Setting<String>> = Vec::new(),
         list(is_absolute, "an absolute path, or one that begins with ~/"), Tighten(|own, new| new == own);
@@ -289,6 +295,13 @@ impl Config {
         }
     }
 
+    /// The presets of every run.
+    #[must_use]
+    pub fn presets(&self) -> Vec<Preset> {
+        // Each was checked when it was read.
+        self.run_preset.iter().filter_map(|setting| setting.value.parse().ok()).collect()
+    }
+
     /// What a run is confined by, unless it says otherwise.
     #[must_use]
     pub fn confinement(&self) -> Confinement {
@@ -394,6 +407,7 @@ mod tests {
             ("run.net", "'host'"),
             ("run.scratch", "'disk'"),
             ("run.env", "['X']"),
+            ("run.preset", "['node']"),
             ("run.ro", "['/x']"),
             ("run.profile", "'host'"),
             ("run.git_identity", "'host'"),

@@ -1,5 +1,7 @@
 //! The values a key may have, and how they are read and shown.
 
+use crate::preset::Preset;
+
 /// A pattern of gitignore that means something.
 pub fn is_ignore_pattern(text: &str) -> bool {
     let meaningful = !text.trim().is_empty() && !text.contains('\n');
@@ -20,6 +22,11 @@ pub fn is_variable_pattern(text: &str) -> bool {
 /// An absolute path, or one in the user's home.
 pub fn is_absolute(text: &str) -> bool {
     is_path(text) && (text.starts_with('/') || text.starts_with("~/"))
+}
+
+/// The name of a preset.
+pub fn is_preset(text: &str) -> bool {
+    text.parse::<Preset>().is_ok()
 }
 
 /// A path that stays where it begins.

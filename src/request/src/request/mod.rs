@@ -31,6 +31,7 @@ use crate::environment::Environment;
 use crate::extra::{Extra, Profile};
 use crate::limits::Limits;
 use crate::net::NetMode;
+use crate::preset::Preset;
 use crate::reproducible::{FixedClock, Reproducible};
 use crate::secret::SecretFile;
 use crate::spec::{CommandText, RequestObject, RunSpec, brought};
@@ -63,6 +64,9 @@ pub struct ExecutionRequest {
     pub profile: Profile,
     pub git_identity: GitIdentity,
     pub extras: Vec<Extra>,
+    /// Those that the request names and those of the settings; what they add is in the other fields already, but for
+    /// their caches.
+    pub presets: Vec<Preset>,
     pub environment: Environment,
     pub reproducible: Reproducible,
     /// The time that is the present for it.
@@ -103,6 +107,7 @@ pub struct Named {
     pub env_files: Vec<PathBuf>,
     /// Whether it says itself which network it has, be it none.
     pub net: bool,
+    pub presets: Vec<Preset>,
 }
 
 impl ExecutionRequest {
@@ -128,6 +133,7 @@ impl ExecutionRequest {
             profile: Profile::Strict,
             git_identity: GitIdentity::Host,
             extras: Vec::new(),
+            presets: Vec::new(),
             environment: Environment::default(),
             reproducible: Reproducible::Off,
             clock: None,
@@ -156,13 +162,15 @@ impl ExecutionRequest {
         let set = (config.limits(), config.confinement());
         let (reproducible, clock) = (resolve::reproducible(spec), resolve::clock(spec));
         let (extras, named_ro) = resolve::extras(spec, &outside.cwd)?;
-        let (mut environment, env_files) = resolve::environment(spec, outside, config)?;
+        let cache = spec.cache.unwrap_or(config.run_cache.value);
+        let terminal = resolve::terminal(outside, cache);
+        let (presets, net) = (resolve::presets(spec, config), resolve::net(spec, config));
+        let around = resolve::Around { outside, config, net: &net, cache };
+        let (mut environment, env_files) = resolve::environment(spec, &around)?;
         let secret_files = environment.take_secret_files();
         if resolve::may_use_variables(&default.command) {
             environment.withhold(outside.environment.iter().map(|(name, _)| name));
         }
-        let cache = spec.cache.unwrap_or(config.run_cache.value);
-        let terminal = resolve::terminal(outside, cache);
         let memory = spec.memory.map_or(set.0.memory, |limit| limit.0);
         resolve::check_memory(memory)?;
         let cache = spec.cache.unwrap_or(config.run_cache.value);
@@ -180,7 +188,8 @@ impl ExecutionRequest {
             timeout: resolve::timeout(spec).unwrap_or_else(|| resolve::timeout_by_default(config, terminal)),
             terminal,
             grace: resolve::grace(spec).unwrap_or(config.run_grace.value).duration().unwrap_or(Duration::MAX),
-            net: spec.net.clone().unwrap_or_else(|| config.run_net.value.clone()),
+            net,
+            presets,
             profile: spec.profile.unwrap_or(config.run_profile.value),
             // What comes out must not depend on who runs it.
             git_identity: match (reproducible, cache) {
@@ -221,7 +230,13 @@ impl ExecutionRequest {
                 Terminal::None => default.approval,
             }),
             approved: spec.approved.clone(),
-            named: Named { vault: None, ro: named_ro, env_files, net: spec.net.is_some() },
+            named: Named {
+                vault: None,
+                ro: named_ro,
+                env_files,
+                net: spec.net.is_some() || !spec.preset.is_empty(),
+                presets: spec.preset.clone(),
+            },
             ..default
         })
     }
@@ -259,6 +274,8 @@ impl ExecutionRequest {
             // A name is no permission.
             git_identity: _,
             extras,
+            // What they add is in the other fields.
+            presets: _,
             environment,
             reproducible,
             clock,
@@ -279,7 +296,7 @@ impl ExecutionRequest {
             approved: _,
             item: _,
             // What is shown and set is in here already.
-            named: Named { vault, ro: _, env_files: _, net: _ },
+            named: Named { vault, ro: _, env_files: _, net: _, presets: _ },
         } = self;
         let mut bytes = Vec::with_capacity(1024);
         let mut put = |field: &[u8]| put_bytes(&mut bytes, field);
@@ -371,6 +388,8 @@ impl ExecutionRequest {
             confinement,
             reproducible,
             clock,
+            // Their caches are among the extras.
+            presets: _,
             // Parts of their own.
             command: _,
             environment: _,
@@ -528,6 +547,7 @@ impl RequestObject {
             allow_degraded: request.degradation == Degradation::Allowed,
             ro: paths(|extra| matches!(extra, Extra::ReadOnly(_))),
             rw: paths(|extra| matches!(extra, Extra::ReadWrite(_))),
+            preset: request.named.presets.iter().map(|preset| preset.word()).collect(),
             links: request
                 .extras
                 .iter()

@@ -15,6 +15,8 @@ use crate::choices::{CacheMode, ForkChoice, Retention};
 use crate::config::{Config, Origin, is_variable};
 use crate::environment::{EnvChoice, Environment};
 use crate::extra::{Extra, HostPath};
+use crate::net::NetMode;
+use crate::preset::{CI_VARIABLES, Preset, with_hosts};
 use crate::reproducible::{FixedClock, Reproducible, seed};
 use crate::secret::{SecretError, SecretWord};
 use crate::spec::{RunSpec, SpecError};
@@ -174,19 +176,87 @@ pub fn inputs(spec: &RunSpec, cwd: &Path) -> Result<Vec<PathBuf>, ResolveError> 
     }
 }
 
+/// What the variables of a command depend on beside the specification.
+pub struct Around<'a> {
+    pub outside: &'a Outside,
+    pub config: &'a Config,
+    pub net: &'a NetMode,
+    pub cache: CacheMode,
+}
+
+impl Outside {
+    fn has(&self, name: &str) -> bool {
+        self.environment.iter().any(|(set, _)| set == name)
+    }
+}
+
+/// The presets of the settings and of the request.
+pub fn presets(spec: &RunSpec, config: &Config) -> Vec<Preset> {
+    let mut presets = config.presets();
+    presets.extend(&spec.preset);
+    presets.sort_unstable();
+    presets.dedup();
+    presets
+}
+
+/// The network with the hosts of the presets. Whoever says none means it: the request of its own presets too, a setting
+/// of those of the settings.
+pub fn net(spec: &RunSpec, config: &Config) -> NetMode {
+    match &spec.net {
+        Some(NetMode::None) => NetMode::None,
+        Some(net) => with_hosts(net.clone(), &presets(spec, config)),
+        None if config.run_net.value == NetMode::None && config.run_net.origin != Origin::Default => {
+            with_hosts(NetMode::None, &spec.preset)
+        }
+        None => with_hosts(config.run_net.value.clone(), &presets(spec, config)),
+    }
+}
+
+/// What is built and by which job, where the caller is one of CI. Not where a result is remembered: it would be that of
+/// one job.
+fn ci_variables(spec: &RunSpec, around: &Around<'_>) -> Vec<EnvChoice> {
+    let is_ci = around.outside.environment.iter().any(|(name, value)| name == "CI" && value == "true");
+    if !is_ci || spec.reproducible || around.cache != CacheMode::Off {
+        return Vec::new();
+    }
+    let set = CI_VARIABLES.iter().filter(|name| around.outside.has(name));
+    set.map(|name| EnvChoice::PassBySetting(name.into())).collect()
+}
+
+/// The variables of the presets: those of the request are the request's own, as if `--env` named them.
+fn preset_variables(spec: &RunSpec, around: &Around<'_>) -> Vec<EnvChoice> {
+    let mut choices = Vec::new();
+    let by_setting: &[Preset] = &if spec.reproducible { Vec::new() } else { around.config.presets() };
+    for (presets, choice) in [
+        (by_setting, EnvChoice::PassBySetting as fn(OsString) -> EnvChoice),
+        (spec.preset.as_slice(), EnvChoice::Pass),
+    ] {
+        for data in presets.iter().map(|preset| preset.data()) {
+            let passed = data.pass.iter().filter(|name| around.outside.has(name));
+            choices.extend(passed.map(|name| choice(name.into())));
+            let with_list = match around.net {
+                NetMode::Allow(_) => data.set_with_list,
+                NetMode::None | NetMode::Host => &[],
+            };
+            let set = data.set.iter().chain(with_list);
+            choices.extend(set.map(|(name, value)| EnvChoice::Set(name.into(), value.into())));
+        }
+    }
+    choices
+}
+
 /// The variables and secrets of the command, and the files that some of them come from. What is said last wins:
 /// settings, files, JSON, options, secrets.
-pub fn environment(
-    spec: &RunSpec,
-    outside: &Outside,
-    config: &Config,
-) -> Result<(Environment, Vec<PathBuf>), ResolveError> {
+pub fn environment(spec: &RunSpec, around: &Around<'_>) -> Result<(Environment, Vec<PathBuf>), ResolveError> {
+    let Around { outside, config, .. } = around;
     // What the settings let in is the caller's too, and nobody named it for this run.
     let settings = config.run_env.iter().filter(|_| !spec.reproducible);
     let named = settings.flat_map(|name| {
         expanded(OsStr::new(&name.value), outside).into_iter().map(EnvChoice::PassBySetting)
     });
-    let mut choices: Vec<EnvChoice> = named.collect();
+    let mut choices: Vec<EnvChoice> = ci_variables(spec, around);
+    choices.extend(preset_variables(spec, around));
+    choices.extend(named);
     let mut files = Vec::new();
     for file in &spec.env_file {
         let (variables, real) = env_file(file)?;

@@ -27,6 +27,7 @@ use crate::confinement::{LandlockMode, SeccompProfile};
 use crate::extra::Profile;
 use crate::limits::CpuLimit;
 use crate::net::NetMode;
+use crate::preset::Preset;
 use crate::reproducible::FixedClock;
 use crate::timeout::ExecutionTimeout;
 
@@ -146,6 +147,10 @@ pub struct RunSpec {
     /// allow=PLACE,...]
     [long, value_name = "NET", help_heading = "Sandbox"]
     pub net: Option<NetMode> => "profile.agent.net caps.net",
+    /// Add what the tools of a language need: caches that persist between runs, the hosts of its packages to the list of
+    /// --net, and a few variables; --net none keeps the hosts out [possible values: node, python, rust, go, java]
+    [long, value_name = "PRESET", help_heading = "Sandbox"]
+    pub preset: Vec<Preset> => "profile.agent.preset caps.preset profile.agent.net caps.net profile.agent.secrets caps.secrets",
     /// How much of the host is seen [default: strict] [possible values: strict, host]
     [long, value_name = "PROFILE", help_heading = "Sandbox"]
     pub profile: Option<Profile> => "profile.agent.profile caps.profile",
@@ -325,6 +330,9 @@ pub struct RequestObject {
     /// What was shown, put or hidden beside the profile.
     pub ro: Vec<String>,
     pub rw: Vec<String>,
+    /// The presets that the request names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub preset: Vec<&'static str>,
     /// Names in `ro` and `rw` that lead elsewhere, and where: that is what was judged and shown.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub links: BTreeMap<String, String>,
@@ -390,6 +398,7 @@ text_values!(
     LandlockMode,
     NetMode,
     PolicyProfile,
+    Preset,
     Profile,
     Retention,
     ScratchChoice,

@@ -2,7 +2,8 @@
 //!
 //! Stricter than any program that takes addresses: what programs read in different ways is none.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+// Of `core`: it has addresses, and nothing that connects.
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::read::options::may_split;
 use crate::reading::Word;

@@ -1,0 +1,104 @@
+//! Presets: what the tools of a language need, by one word. The files of `presets` say what each of them adds.
+
+use avfs_types::words;
+
+use crate::net::{AllowList, NetMode};
+
+words!(
+    /// The tools of a language.
+    Preset, "preset", {
+        Node = "node",
+        Python = "python",
+        Rust = "rust",
+        Go = "go",
+        Java = "java",
+    }
+);
+
+/// What a preset adds to a request.
+pub struct PresetData {
+    /// Directories that persist between runs, as `cache.dirs` has them.
+    pub caches: &'static [&'static str],
+    /// Places that are added to the list of `--net allow=`.
+    pub hosts: &'static [&'static str],
+    /// Variables that are passed on where the caller has them.
+    pub pass: &'static [&'static str],
+    /// Variables that are set, unless the request sets them.
+    pub set: &'static [(&'static str, &'static str)],
+    /// The same, where the network is a list.
+    pub set_with_list: &'static [(&'static str, &'static str)],
+}
+
+include!(concat!(env!("OUT_DIR"), "/presets.rs"));
+
+impl Preset {
+    #[must_use]
+    pub fn data(self) -> &'static PresetData {
+        let at = match self {
+            Self::Node => 0,
+            Self::Python => 1,
+            Self::Rust => 2,
+            Self::Go => 3,
+            Self::Java => 4,
+        };
+        &PRESETS[at]
+    }
+}
+
+/// A network with the places of presets added to it. The host's has them already.
+#[must_use]
+pub fn with_hosts(net: NetMode, presets: &[Preset]) -> NetMode {
+    let hosts: Vec<&str> = presets.iter().flat_map(|preset| preset.data().hosts).copied().collect();
+    let listed = match &net {
+        NetMode::Host => return net,
+        NetMode::None => hosts.join(","),
+        NetMode::Allow(list) => {
+            std::iter::once(list.to_string().as_str()).chain(hosts).collect::<Vec<_>>().join(",")
+        }
+    };
+    // Without a place nothing is added, and every place is one: a test reads them all.
+    AllowList::parse(&listed).map_or(net, NetMode::Allow)
+}
+
+#[cfg(test)]
+mod tests {
+    use avfs_types::redact::is_credential_name;
+
+    use super::*;
+    use crate::config::{is_path_in_tests as is_path, is_variable};
+
+    #[test]
+    fn every_preset_can_be_read_and_hands_over_no_credential() {
+        for preset in Preset::ALL {
+            let data = preset.data();
+            assert!(!data.hosts.is_empty(), "{preset}");
+            for host in data.hosts {
+                AllowList::parse(host).unwrap();
+            }
+            assert!(data.caches.iter().all(|path| is_path(path) && path.starts_with("~/")), "{preset}");
+            let set = data.set.iter().chain(data.set_with_list).map(|(name, _)| name);
+            for name in data.pass.iter().chain(set) {
+                assert!(is_variable(name) && !is_credential_name(name), "{name}");
+            }
+        }
+        assert!(Preset::Node.data().hosts.contains(&"registry.npmjs.org"));
+        assert!(Preset::Java.data().caches.contains(&"~/.m2/repository"));
+    }
+
+    #[test]
+    fn no_variable_of_ci_is_a_credential() {
+        for name in CI_VARIABLES {
+            assert!(is_variable(name) && !is_credential_name(name), "{name}");
+        }
+        assert!(CI_VARIABLES.contains(&"GITHUB_SHA") && !CI_VARIABLES.contains(&"CI_REPOSITORY_URL"));
+    }
+
+    #[test]
+    fn hosts_are_added_to_a_list() {
+        let net = |text: &str, presets: &[Preset]| with_hosts(text.parse().unwrap(), presets).to_string();
+        assert_eq!(net("none", &[]), "none");
+        assert_eq!(net("none", &[Preset::Rust]), "allow=index.crates.io,static.crates.io");
+        assert_eq!(net("allow=a.org", &[Preset::Go]), "allow=a.org,proxy.golang.org,sum.golang.org");
+        assert_eq!(net("host", &[Preset::Go]), "host");
+    }
+}
