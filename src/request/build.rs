@@ -62,9 +62,9 @@ fn pairs(data: &mut Table, key: &str) -> Result<Vec<(String, String)>> {
         Some(Value::Table(pairs)) => pairs,
         Some(_) => return Err(format!("{key} is no table").into()),
     };
-    let text = |(name, value): (String, Value)| match value {
-        Value::String(value) => Ok((name, value)),
-        _ => Err(format!("{name} is not a text").into()),
+    let text = |(name, value): (String, Value)| {
+        let value = value.as_str().ok_or_else(|| format!("{name} is not a text"))?.to_owned();
+        Ok((name, value))
     };
     pairs.into_iter().map(text).collect()
 }

@@ -247,7 +247,7 @@ pub fn outside(args: &Args, around: &Surroundings) -> Outside {
         cwd: around.cwd.clone(),
         environment: std::env::vars_os().collect(),
         terminal: there(types && render::stderr_is_terminal()),
-        streams: there(types && std::io::stdout().is_terminal()),
+        streams: there(types && render::stdout_is_terminal()),
     }
 }
 

@@ -302,6 +302,11 @@ pub fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
+#[expect(clippy::disallowed_methods, reason = "nothing is written to it")]
+pub fn stdout_is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
 /// As clap would say it.
 #[expect(clippy::disallowed_methods, reason = "nothing in it comes from outside")]
 pub fn print_version() -> io::Result<()> {

@@ -173,6 +173,10 @@ pub fn stderr_is_terminal() -> bool {
     stderr().is_terminal()
 }
 
+pub fn stdout_is_terminal() -> bool {
+    stdout().is_terminal()
+}
+
 /// A line on stderr. Where it is closed nobody wants to know.
 pub fn error_line(text: fmt::Arguments<'_>) {
     let _ = stderr().lock().write_all(Line::of(text).as_bytes());

@@ -275,17 +275,19 @@ pub fn environment(spec: &RunSpec, around: &Around<'_>) -> Result<(Environment, 
     };
     choices.extend(spec.environment.iter().filter(is_passed).map(|name| EnvChoice::Pass(name.into())));
     for word in &spec.env_words {
-        match env_word(word).ok_or_else(|| ResolveError::BadEnv { word: word.clone() })? {
-            EnvChoice::Pass(name) if name.as_bytes().contains(&b'*') => {
-                if !is_pattern(&name) {
-                    return Err(ResolveError::BadEnv { word: word.clone() });
-                }
-                let found = expanded(&name, outside);
-                // Of a pattern that stands for nothing the note tells.
-                let found = if found.is_empty() { vec![name] } else { found };
-                choices.extend(found.into_iter().map(EnvChoice::Pass));
-            }
-            choice => choices.push(choice),
+        let bad = || ResolveError::BadEnv { word: word.clone() };
+        let choice = env_word(word).ok_or_else(bad)?;
+        let EnvChoice::Pass(name) = &choice else {
+            choices.push(choice);
+            continue;
+        };
+        if name.as_bytes().contains(&b'*') && !is_pattern(name) {
+            return Err(bad());
+        }
+        match expanded(name, outside) {
+            // Of a pattern that stands for nothing the note tells.
+            found if found.is_empty() => choices.push(choice),
+            found => choices.extend(found.into_iter().map(EnvChoice::Pass)),
         }
     }
     for word in secret_words(spec) {

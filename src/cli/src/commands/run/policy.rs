@@ -18,7 +18,7 @@ use avfs_wire::{ErrorBody, PolicyTest, PolicyTested};
 use crate::context::CommandContext;
 use crate::error::EdgeError;
 use crate::run_options::{run_options, typed};
-use crate::ui::{Failure, Out, Outcome, Painted, Tone};
+use crate::ui::{Failure, Out, Outcome, Painted, Tone, stdout_is_terminal};
 use crate::view::plural;
 
 /// Tell what the policies say of a command, without running it
@@ -285,7 +285,7 @@ fn ask(ctx: &CommandContext, args: &AskArgs) -> Result<(Explanation, PolicyTexts
         cwd: ctx.around.cwd.clone(),
         environment: variables.into_iter().collect(),
         terminal: Terminal::None,
-        streams: match std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
+        streams: match std::io::stdin().is_terminal() && stdout_is_terminal() {
             true => Terminal::There,
             false => Terminal::None,
         },
