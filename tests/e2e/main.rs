@@ -29,6 +29,7 @@ mod generated;
 mod git;
 mod kernel_facts;
 mod kills;
+mod large_directories;
 mod limits;
 mod lists;
 mod looking;

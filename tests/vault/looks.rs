@@ -1,6 +1,6 @@
 //! The library call that only looks for a remembered result: from outside, and without a trace.
 
-use avfs_engine::{Look, Machine, MemoSite, Site, look};
+use avfs_engine::{Look, Machine, MemoSite, Site, WarnAbove, look};
 use avfs_policy::Policy;
 use avfs_request::{CacheMode, EnvChoice, Environment, ExecutionRequest, ForkChoice, NetMode, Streams};
 use avfs_types::{CommandLine, KeepCount};
@@ -36,6 +36,7 @@ fn site<'a>(vault: &'a Vault, scratch: &Scratch, meter: &'a Meter, machine: &'a 
         layers: BaseCache::new(&scratch.join("cache"), "boot"),
         stat_cache: None,
         exclude: Vec::new(),
+        warn_above: WarnAbove { files: None, bytes: None },
         expires_seconds: 1,
         arguments_bytes_max: 1 << 20,
         checkpoints_keep: KeepCount::DEFAULT,

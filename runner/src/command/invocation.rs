@@ -8,7 +8,7 @@ use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{
     CacheKeeper, CacheOwners, ExecuteError, Executed, LocateError, Located, Look, Machine, MemoSite,
     NewVault, Note, Outcome, PolicyTexts, ProxyRuntime, RememberFor, Site, Surroundings, UNBOUND_PATH,
-    VaultSource, bound_dir, cache_line, look, make_first_vault, stat_cache_path,
+    VaultSource, WarnAbove, bound_dir, cache_line, look, make_first_vault, stat_cache_path,
 };
 use avfs_hostfs::held::HeldFile;
 use avfs_hostfs::{machine, mask};
@@ -28,6 +28,7 @@ use crate::command::approve::AtTerminal;
 use crate::command::args::Args;
 use crate::command::error::RunError;
 use crate::command::run::Asked;
+use crate::command::waiting::{Audience, Waiting};
 use crate::command::{render, settings};
 use crate::launch::SandboxLauncher;
 
@@ -46,6 +47,8 @@ pub struct Invocation {
     boot_id: String,
     umask: u32,
     machine: Machine,
+    /// Who looks on while an import goes on.
+    audience: Audience,
 }
 
 impl Invocation {
@@ -81,6 +84,11 @@ impl Invocation {
             boot_id,
             umask: mask::set_umask(),
             machine: Machine::default(),
+            audience: match (args.serve || args.quiet || args.json.is_some(), render::stderr_is_terminal()) {
+                (true, _) => Audience::Nobody,
+                (false, true) => Audience::Terminal,
+                (false, false) => Audience::Log,
+            },
         })
     }
 
@@ -129,7 +137,7 @@ impl Invocation {
     pub fn execute(&self, request: &ExecutionRequest) -> Result<Executed, RunError> {
         let around = &self.around;
         let policy = policy(around, self.vault.path())?;
-        let meter = Meter::default();
+        let meter = Meter::watched(Box::new(Waiting::new(self.audience)));
         let site = self.site(&meter);
         let workspace = site.bound.as_deref().unwrap_or(Path::new(UNBOUND_PATH));
         let place = RememberFor { around, vault: self.vault.path(), workspace };
@@ -211,6 +219,10 @@ impl Invocation {
             layers: self.layers.clone(),
             cache_dir: self.cache_dir.clone(),
             boot_id: self.boot_id.clone(),
+            warn_above: WarnAbove {
+                files: config.import_warn_files.value.0,
+                bytes: config.import_warn_bytes.value.0,
+            },
             expires_seconds: config.fork_expires.value.0,
             arguments_bytes_max: arguments_bytes_max(),
             checkpoints_keep: config.checkpoint_keep.value,

@@ -11,6 +11,7 @@ mod request_file;
 mod run;
 mod serve;
 mod settings;
+mod waiting;
 
 use std::ffi::OsString;
 

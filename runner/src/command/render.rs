@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use avfs_changes::{ChangeCounts, ChangeReport, file_sizes, is_dir};
 use avfs_egress::{Host, place as place_of};
-use avfs_engine::{ConnectionVerdict, ExecutionResult, OutsideWrites, Rehearsal, Scratch};
+use avfs_engine::{ConnectionVerdict, ExecutionResult, IMPORT_LARGE, OutsideWrites, Rehearsal, Scratch};
 use avfs_hostfs::size_limit;
 use avfs_present::{Avfs, Hint};
 use avfs_request::{ExecutionRequest, ForkChoice, NetMode};
@@ -30,7 +30,9 @@ const RUNS_ON_HOST_SHOWN: usize = 10;
 ///
 /// `first` has the places of the changes that are named, and whether git ignores them.
 pub fn summary(result: &ExecutionResult, first: &[(usize, bool)], avfs: &Avfs) -> Vec<String> {
-    let mut lines: Vec<String> = result.notes.iter().map(|note| format!("note: {}", note.text)).collect();
+    // That one was told before the command began.
+    let notes = result.notes.iter().filter(|note| note.code != IMPORT_LARGE);
+    let mut lines: Vec<String> = notes.map(|note| format!("note: {}", note.text)).collect();
     if result.timed_out {
         lines.push("the command ran for too long and was ended".to_owned());
     }

@@ -23,7 +23,7 @@ pub use process::{
 pub use seccomp::{
     Instruction, install_filter, install_filter_with_listener, receive_notification, refuse_notification,
 };
-pub use signals::{SignalFd, SignalSet, block, reset_to_default, unblock_all};
+pub use signals::{SignalFd, SignalSet, block, block_also, reset_to_default, set_blocked, unblock_all};
 
 pub use rustix::io::Errno;
 

@@ -35,6 +35,19 @@ pub fn block(set: &SignalSet) -> Result<()> {
     mask(libc::SIG_BLOCK, set)
 }
 
+/// As [`block`]; gives what was held back before.
+pub fn block_also(set: &SignalSet) -> Result<SignalSet> {
+    let mut before = SignalSet::of(&[]);
+    // SAFETY: both sets are valid, and the old one is written to a set of our own.
+    let failed = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set.0, &raw mut before.0) };
+    if failed == 0 { Ok(before) } else { Err(Errno::from_raw_os_error(failed)) }
+}
+
+/// Holds these signals back in this thread, and no others.
+pub fn set_blocked(set: &SignalSet) -> Result<()> {
+    mask(libc::SIG_SETMASK, set)
+}
+
 pub fn unblock_all() -> Result<()> {
     mask(libc::SIG_SETMASK, &SignalSet::of(&[]))
 }

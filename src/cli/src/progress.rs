@@ -3,19 +3,23 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use avfs_hostfs::machine;
+use avfs_types::show_bytes_size;
 use avfs_vault::meter::Meter;
 
 use crate::error::EdgeError;
-use crate::ui::stderr_is_terminal;
+use crate::ui::{error_line, stderr_is_terminal};
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// When somebody who has no terminal is told for the first time, and then again and again.
+const LINE_AFTER: Duration = Duration::from_secs(5);
+const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Work with a meter; dropped, its bar is gone.
 pub struct Progress {
@@ -26,17 +30,18 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Shows how far work has come, where there is a terminal to show it on.
+    /// Shows how far work has come: on a terminal at once, elsewhere with a line from time to time.
     pub fn start(label: &'static str) -> Self {
         let meter = Arc::new(Meter::default());
         let drawn = || {
             let (done, seen) = (Arc::new(AtomicBool::new(false)), Arc::clone(&meter));
             let ended = Arc::clone(&done);
-            let thread = std::thread::Builder::new().spawn(move || draw(label, &seen, &ended));
+            let show = if stderr_is_terminal() { draw } else { tell };
+            let thread = std::thread::Builder::new().spawn(move || show(label, &seen, &ended));
             // The work is done whether or not somebody can look on.
             Some((done, thread.ok()?))
         };
-        let shown = stderr_is_terminal().then(drawn).flatten();
+        let shown = drawn();
         Self { meter, shown, signals: None }
     }
 
@@ -73,6 +78,22 @@ impl Drop for Progress {
             thread.thread().unpark();
             // A bar that failed to draw must not hide the work's own outcome.
             let _ = thread.join();
+        }
+    }
+}
+
+/// For the log of a job: nothing about work that is soon done.
+fn tell(label: &'static str, meter: &Meter, done: &AtomicBool) {
+    let (begun, mut next_line) = (Instant::now(), LINE_AFTER);
+    while !done.load(Ordering::Relaxed) {
+        std::thread::park_timeout(next_line.saturating_sub(begun.elapsed()));
+        if begun.elapsed() >= next_line && !done.load(Ordering::Relaxed) {
+            next_line += LINE_EVERY;
+            let (files, total) =
+                (meter.files.load(Ordering::Relaxed), meter.files_total.load(Ordering::Relaxed));
+            let of = if total > 0 { format!(" of {total}") } else { String::new() };
+            let bytes = show_bytes_size(meter.bytes.load(Ordering::Relaxed));
+            error_line(format_args!("{label}: {files}{of} files, {bytes} so far"));
         }
     }
 }

@@ -469,8 +469,12 @@ impl ProxyRuntime<'_> {
             None => self.outcome(run, completion, base).write(&session, &run.id),
         });
         let (id, source) = (run.id.clone(), Box::new(source));
+        let exit = completion.exit;
         match saved.and_then(|()| session.keep()) {
-            Ok(_) => ExecuteError::CaptureFailed { id, dir, exit: completion.exit, source },
+            Ok(_) => match self.site.meter.stopped_by() {
+                Some(signal) => ExecuteError::CaptureInterrupted { id, dir, exit, signal },
+                None => ExecuteError::CaptureFailed { id, dir, exit, source },
+            },
             Err(lost) => ExecuteError::CaptureLost { id, lost: Box::new(lost), source },
         }
     }

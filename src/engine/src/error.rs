@@ -28,6 +28,12 @@ pub enum ExecuteError {
     Memo(MemoError),
     #[error(transparent)]
     Launch(#[from] LaunchError),
+    #[error("interrupted before the command began")]
+    Interrupted { signal: i32 },
+    #[error(
+        "interrupted before what the command changed was captured: it is kept in {}", dir.display()
+    )]
+    CaptureInterrupted { id: RunId, dir: PathBuf, exit: Exit, signal: i32 },
     #[error("the command ended, but what it changed could not be captured; it is kept in {}", dir.display())]
     CaptureFailed {
         id: RunId,
@@ -74,8 +80,12 @@ impl ExecuteError {
             | Self::Session(_)
             | Self::Vault(_)
             | Self::Memo(_)
+            | Self::Interrupted { .. }
             | Self::Launch(_) => true,
-            Self::CaptureFailed { .. } | Self::CaptureLost { .. } | Self::NotApplied { .. } => false,
+            Self::CaptureInterrupted { .. }
+            | Self::CaptureFailed { .. }
+            | Self::CaptureLost { .. }
+            | Self::NotApplied { .. } => false,
         }
     }
 }
@@ -104,6 +114,7 @@ impl Diagnose for ExecuteError {
             Self::Vault(error) => error.code(),
             Self::Memo(error) => error.code(),
             Self::Launch(error) => error.code(),
+            Self::Interrupted { .. } | Self::CaptureInterrupted { .. } => "interrupted",
             Self::CaptureFailed { .. } => "capture.failed",
             Self::CaptureLost { .. } => "capture.lost",
             Self::NotApplied { source, .. } => source.code(),
@@ -118,6 +129,8 @@ impl Diagnose for ExecuteError {
             | Self::Session(_)
             | Self::Vault(_)
             | Self::Memo(_)
+            | Self::Interrupted { .. }
+            | Self::CaptureInterrupted { .. }
             | Self::Launch(_)
             | Self::NotApplied { .. } => None,
         }

@@ -46,10 +46,12 @@ pub use checkpoint::CheckpointService;
 pub use conclude::OUTPUT_LOST;
 pub use discover::config_files;
 pub use discover::file_text::{FileText, UnreadableFile};
+use discover::first_import;
 use discover::locate;
 use discover::policy_files;
 use discover::trust;
 pub use error::{ExecuteError, is_disk_full};
+pub use first_import::WarnAbove;
 pub use launcher::{
     Access, Completion, Connection, ConnectionVerdict, Connections, Exit, Input, LOWERS_MAX, LaunchError,
     LaunchPlan, Launcher, Lookup, OutsideWrite, OutsideWrites, Refused, TmpfsSize, UpperPlace, UpperRoot,
@@ -87,5 +89,5 @@ pub use workspace::binding::{
     WorkspaceError, bound_dir, cache_line, make_first_vault, make_vault, require_bound_dir, stat_cache_path,
 };
 pub use workspace::workspace_root::{GroundError, UNBOUND_PATH};
-pub use workspace::workspace_service::WorkspaceService;
+pub use workspace::workspace_service::{IMPORT_LARGE, WorkspaceService};
 use workspace::{workspace_root, workspace_service};

@@ -5,6 +5,7 @@
 //! where it stands and what a recovery needs.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use avfs_hostfs::random;
@@ -27,6 +28,7 @@ use crate::cache_care::{CacheKeeper, DIRS_RUN_BYTES, lease_dirs};
 use crate::checkpoint::CheckpointService;
 use crate::conclude::VaultIdentity;
 use crate::error::{ExecuteError, is_disk_full};
+use crate::first_import::WarnAbove;
 use crate::git::repository;
 use crate::journal;
 use crate::launcher::{Completion, Launcher, Refused};
@@ -69,6 +71,8 @@ pub struct Site<'a> {
     pub stat_cache: Option<PathBuf>,
     /// Never versioned, as lines of an ignore file.
     pub exclude: Vec<String>,
+    /// From which size on a first import is announced.
+    pub warn_above: WarnAbove,
     /// How long changes nobody has looked at are kept.
     pub expires_seconds: i64,
     /// What the system takes for the words and variables of a program.
@@ -242,7 +246,11 @@ impl ProxyRuntime<'_> {
     /// A remembered result. Without one the run is where it was: decided.
     fn try_recall(&self, decided: State, run: &mut Run, places: &Places) -> Step<Option<ExecutionResult>> {
         let mut state = decided;
-        self.recall(&mut state, run, places).inspect_err(|error| {
+        let recalled = self.recall(&mut state, run, places).map_err(|error| {
+            let signal = self.site.meter.stopped_by();
+            signal.map_or(error, |signal| ExecuteError::Interrupted { signal })
+        });
+        recalled.inspect_err(|error| {
             if error.is_of_no_run() {
                 self.journal_failure(run, state, error);
             }
@@ -337,14 +345,22 @@ impl ProxyRuntime<'_> {
         };
         run.phases.resolve = run.begun.elapsed();
         session.mounted()?;
-        let wants_version = run.request.retention != Retention::Discard;
+        let wants_version = wants_version(&run.request);
         let (launched, imported) = std::thread::scope(|scope| {
             let mut import = None;
+            let (ended, end) = std::sync::mpsc::channel();
+            let mut ended = Some(ended);
             let mut started = || {
                 enter(state, State::Executing, &session);
                 if let (Ground::Live(dir), true) = (&ground, wants_version) {
                     let thread = std::thread::Builder::new();
-                    let thread = thread.spawn_scoped(scope, || stand_on_import(site, dir, &session));
+                    let ended = ended.take();
+                    let thread = thread.spawn_scoped(scope, || {
+                        let imported = stand_on_import(site, dir, &session);
+                        // It is told by being dropped.
+                        drop(ended);
+                        imported
+                    });
                     // Where there can be no thread it is done when the command has ended.
                     import = Some((dir, thread.ok()));
                 }
@@ -357,7 +373,10 @@ impl ProxyRuntime<'_> {
             };
             let launched = self.launcher.launch(&plan, &mut meanwhile, &mut started);
             let import = import.map(|(dir, thread)| match thread {
-                Some(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                Some(thread) => {
+                    wait_for_import(site, &end);
+                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                }
                 None => stand_on_import(site, dir, &session),
             });
             (launched, import)
@@ -398,7 +417,14 @@ impl ProxyRuntime<'_> {
             HalfCaptured::Finish { boot_id: &self.site.boot_id },
         )?);
         let workspaces = WorkspaceService { site: self.site };
-        let ground = workspaces.ground::<ExecuteError>(places, run)?;
+        if wants_version(&run.request) {
+            workspaces.announce_first_import(places, run)?;
+        }
+        let ground = workspaces.ground::<ExecuteError>(places, run);
+        if let Some(signal) = self.site.meter.stopped_by() {
+            return Err(ExecuteError::Interrupted { signal });
+        }
+        let ground = ground?;
         match &ground {
             Ground::Live(_) => {}
             Ground::Stacked { version, .. } | Ground::Copied { version, .. } => {
@@ -476,6 +502,30 @@ pub(super) fn capped(request: ExecutionRequest, decision: &ExecutionDecision) ->
         net: decision.net.clone().unwrap_or(request.net),
         ..request
     }
+}
+
+/// True if what the command changes is to be kept, so that there has to be a version that it is a change of.
+fn wants_version(request: &ExecutionRequest) -> bool {
+    request.retention != Retention::Discard && request.writing == Writing::Allowed
+}
+
+/// Between two looks at an import that somebody waits for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Waits for the import beside a command that has ended. A signal stops it: what the command changed is kept for a
+/// recovery then.
+fn wait_for_import(site: &Site<'_>, end: &Receiver<()>) {
+    let has_ended = |patience| !matches!(end.recv_timeout(patience), Err(RecvTimeoutError::Timeout));
+    // Mostly it is done by now, or in a moment: nobody has to know of it.
+    if has_ended(LOOK_EVERY) {
+        return;
+    }
+    site.meter.waited_for(|| {
+        avfs_types::pause::point("waits-for-import");
+        while !has_ended(LOOK_EVERY) {
+            site.meter.look();
+        }
+    });
 }
 
 /// Imports the directory that the run works on, and writes down what it became.

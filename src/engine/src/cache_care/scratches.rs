@@ -74,8 +74,8 @@ fn discard(scratch: &ScratchDir, trial: Trial, goes: impl Fn(&SessionRecord) -> 
 
 /// What scratches of dead runs take.
 pub(super) fn kept_bytes(scratch: &ScratchDir) -> Result<u64> {
-    let dead = scratch.dead()?;
-    Ok(dead.iter().map(|(_, session)| disk_bytes(session.dir())).sum())
+    let dead = list(scratch)?.into_iter().filter(|(life, ..)| *life != RunLife::Running);
+    Ok(dead.map(|(.., bytes)| bytes).sum())
 }
 
 /// Every scratch: what became of its run, whether its vault is gone, and what it takes.

@@ -425,11 +425,11 @@ impl MountSession {
     pub(crate) fn strip(&self) -> Result<(), SessionError> {
         for entry in std::fs::read_dir(&self.dir).map_err(SessionError::host("list", &self.dir))? {
             let path = entry.map_err(SessionError::host("list", &self.dir))?.path();
-            let removed = match path.is_dir() && !path.is_symlink() {
-                _ if path.ends_with(RECORD) => Ok(()),
-                true => remove_tree(&path),
-                false => std::fs::remove_file(&path),
-            };
+            if path.ends_with(RECORD) {
+                continue;
+            }
+            let is_dir = path.is_dir() && !path.is_symlink();
+            let removed = if is_dir { remove_tree(&path) } else { std::fs::remove_file(&path) };
             removed.map_err(SessionError::host("remove", &path))?;
         }
         Ok(())

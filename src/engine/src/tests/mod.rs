@@ -26,6 +26,7 @@ use avfs_vault::tree::{Pages, lookup};
 use avfs_vault::version::root_of;
 use avfs_vault::{Context, Vault, read_content, require_version};
 
+use crate::first_import::WarnAbove;
 use crate::launcher::{Exit, Refused, WorkspaceMount};
 use crate::permission::Approver;
 use crate::proxy::{Executed, Outcome, ProxyRuntime, Site};
@@ -84,6 +85,7 @@ impl Bench {
             boot_id: self.boot_id.clone(),
             stat_cache: None,
             exclude: Vec::new(),
+            warn_above: WarnAbove { files: None, bytes: None },
             expires_seconds: 3600,
             arguments_bytes_max: 128 << 10,
             checkpoints_keep: KeepCount::DEFAULT,

@@ -14,12 +14,16 @@ use avfs_vault::page::DirRef;
 use avfs_vault::version::full_root_of;
 
 use crate::cache_care::CacheOwners;
+use crate::first_import::announcement;
 use crate::proxy::Site;
 use crate::run::Run;
 use crate::workspace_root::{Beneath, GroundError, Places};
 
 /// Forks named in the note about those that went.
 const NAMED_MAX: usize = 5;
+
+/// The note of a run that begins with the first import of a large directory. People are told at once.
+pub const IMPORT_LARGE: &str = "import.large";
 
 /// What lies beneath a run.
 pub(crate) enum Ground {
@@ -74,11 +78,33 @@ impl WorkspaceService<'_> {
         if request.backend == BackendChoice::Copy {
             return Ok(Ground::Copied { version, root });
         }
-        let stack = site.vault.stack(&root, &site.layers, site.meter)?;
+        site.meter.restart();
+        let stack = site.meter.waited_for(|| site.vault.stack(&root, &site.layers, site.meter))?;
         if stack.made == Made::Materialized {
             CacheOwners::new(&site.cache_dir).register(&site.vault_id, site.vault.path());
         }
         Ok(Ground::Stacked { stack, version, root })
+    }
+
+    /// Says what the first import of the directory will cost, if that is much. It is not waited for an answer.
+    pub(crate) fn announce_first_import(&self, places: &Places, run: &mut Run) -> avfs_vault::Result<()> {
+        let site = self.site;
+        let (Some(dir), ForkChoice::Ephemeral { from: None } | ForkChoice::Persistent { from: None, .. }) =
+            (&places.bound, &run.request.fork)
+        else {
+            return Ok(());
+        };
+        // The stat cache comes with the first import: mostly this is all that is asked.
+        if site.stat_cache.as_ref().is_none_or(|cache| cache.exists())
+            || self.head(&ForkName::main())?.entries > 0
+        {
+            return Ok(());
+        }
+        if let Some(lines) = announcement(dir, &site.exclude, site.warn_above) {
+            site.meter.announce(&lines);
+            run.note(IMPORT_LARGE, lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join("; "));
+        }
+        Ok(())
     }
 
     /// The version that a run on no live base stands on; what is not in the vault yet is brought in.
@@ -91,7 +117,7 @@ impl WorkspaceService<'_> {
             }
             ForkChoice::Ephemeral { from: None } => {
                 if let Some(dir) = &places.bound {
-                    let imported = import_dir(self.site, dir)?;
+                    let imported = self.site.meter.waited_for(|| import_dir(self.site, dir))?;
                     run.note_import(&imported);
                 }
                 self.head(&ForkName::main())
@@ -158,7 +184,7 @@ impl WorkspaceService<'_> {
             (Some(from), _) => from,
             // Of the directory as it is now, or the first run would find nothing.
             (None, Some(dir)) => {
-                let imported = import_dir(site, dir)?;
+                let imported = site.meter.waited_for(|| import_dir(site, dir))?;
                 run.note_import(&imported);
                 &main
             }

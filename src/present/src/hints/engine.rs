@@ -75,6 +75,8 @@ hint!(ExecuteError, |error, avfs| {
         Self::Vault(error) => error.hint(avfs),
         Self::Memo(error) => error.hint(avfs),
         Self::Launch(error) => error.hint(avfs),
+        Self::Interrupted { .. } => None,
+        Self::CaptureInterrupted { id, .. } => Some(format!("finish it with: {avfs} recover {id}")),
         Self::CaptureFailed { id, source, .. } => {
             Some(after(&**source, format!("finish it with: {avfs} recover {id}")))
         }

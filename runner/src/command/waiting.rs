@@ -1,0 +1,180 @@
+//! While somebody waits for long work of ours, before the command begins or after it has ended: how far it is, and a
+//! way to end it.
+//!
+//! Signals are held back meanwhile and read by the threads that do the work, so that nothing is started for it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+
+use avfs_hostfs::machine;
+use avfs_vault::meter::{Meter, Onlooker};
+
+use crate::command::render;
+use crate::sys::{self, SignalFd, SignalSet};
+
+/// Between two looks at signals and at the work.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Work that is done by then needs no bar.
+const BAR_AFTER: Duration = Duration::from_millis(300);
+/// When somebody who has no terminal is told for the first time, and then again and again.
+const LINE_AFTER: Duration = Duration::from_secs(5);
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// Who looks on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    Nobody,
+    Terminal,
+    /// A file or a pipe, such as the log of a CI job.
+    Log,
+}
+
+/// Shows long work and has it stopped by a signal.
+#[derive(Debug)]
+pub struct Waiting {
+    audience: Audience,
+    state: Mutex<Option<Wait>>,
+    is_waited_for: AtomicBool,
+}
+
+struct Wait {
+    begun: Instant,
+    next_look: Instant,
+    next_line: Duration,
+    bar: Option<ProgressBar>,
+    /// The signals, and those that were held back before.
+    signals: Option<(SignalFd, SignalSet)>,
+}
+
+impl std::fmt::Debug for Wait {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wait").field("begun", &self.begun).finish_non_exhaustive()
+    }
+}
+
+impl Waiting {
+    #[must_use]
+    pub fn new(audience: Audience) -> Self {
+        Self { audience, state: Mutex::new(None), is_waited_for: AtomicBool::new(false) }
+    }
+}
+
+/// Where signals cannot be held back they do what they do to any process.
+fn hold_signals() -> Option<(SignalFd, SignalSet)> {
+    let mut ends = vec![libc::SIGINT, libc::SIGTERM];
+    // Who was started to outlive its terminal is not asked to end by its end.
+    ends.extend((!machine::ignores(libc::SIGHUP)).then_some(libc::SIGHUP));
+    let set = SignalSet::of(&ends);
+    let before = sys::block_also(&set).ok()?;
+    match SignalFd::new(&set) {
+        Ok(signals) => Some((signals, before)),
+        Err(_) => {
+            let _ = sys::set_blocked(&before);
+            None
+        }
+    }
+}
+
+impl Onlooker for Waiting {
+    fn wait_begins(&self) {
+        let now = Instant::now();
+        let wait = Wait {
+            begun: now,
+            next_look: now + LOOK_EVERY,
+            next_line: LINE_AFTER,
+            bar: None,
+            signals: hold_signals(),
+        };
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Some(wait);
+        self.is_waited_for.store(true, Ordering::Release);
+    }
+
+    fn looks(&self, meter: &Meter) {
+        if !self.is_waited_for.load(Ordering::Acquire) {
+            return;
+        }
+        // Another thread is looking.
+        let Ok(mut state) = self.state.try_lock() else { return };
+        let Some(wait) = state.as_mut() else { return };
+        let now = Instant::now();
+        if now < wait.next_look {
+            return;
+        }
+        wait.next_look = now + LOOK_EVERY;
+        take_signal(wait, meter);
+        match self.audience {
+            Audience::Nobody => {}
+            Audience::Terminal if now - wait.begun >= BAR_AFTER => draw(wait, meter),
+            Audience::Terminal => {}
+            Audience::Log if now - wait.begun >= wait.next_line => {
+                wait.next_line += LINE_EVERY;
+                render::say([format!("avfs-run: {}", line(meter))]);
+            }
+            Audience::Log => {}
+        }
+    }
+
+    fn wait_ends(&self, meter: &Meter) {
+        self.is_waited_for.store(false, Ordering::Release);
+        let wait = self.state.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut wait) = wait else { return };
+        if let Some(bar) = &wait.bar {
+            bar.finish_and_clear();
+        }
+        take_signal(&mut wait, meter);
+        if let Some((signals, before)) = wait.signals {
+            drop(signals);
+            if let Err(errno) = sys::set_blocked(&before) {
+                tracing::warn!(%errno, "signals are held back until the end");
+            }
+        }
+    }
+
+    fn announces(&self, lines: &[String]) {
+        match self.audience {
+            Audience::Nobody => {}
+            Audience::Terminal | Audience::Log => {
+                render::say(lines.iter().map(|line| format!("avfs-run: {line}")));
+            }
+        }
+    }
+}
+
+fn take_signal(wait: &mut Wait, meter: &Meter) {
+    let Some((signals, _)) = &wait.signals else { return };
+    if let Ok(Some(signal)) = signals.read() {
+        meter.stop_for(signal);
+    }
+}
+
+fn what(meter: &Meter) -> &'static str {
+    if meter.files_total.load(Ordering::Relaxed) > 0 { "writing out" } else { "importing" }
+}
+
+fn line(meter: &Meter) -> String {
+    let (files, total) = (meter.files.load(Ordering::Relaxed), meter.files_total.load(Ordering::Relaxed));
+    let bytes = avfs_types::show_bytes_size(meter.bytes.load(Ordering::Relaxed));
+    match total {
+        0 => format!("{}: {files} files, {bytes} so far", what(meter)),
+        total => format!("{}: {files} of {total} files, {bytes} so far", what(meter)),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "numbers alone are shown")]
+fn draw(wait: &mut Wait, meter: &Meter) {
+    if wait.bar.is_none() {
+        let Ok(style) = ProgressStyle::with_template("avfs-run: {prefix} {spinner} {pos} files, {msg}")
+        else {
+            return;
+        };
+        wait.bar = Some(ProgressBar::new_spinner().with_style(style));
+    }
+    let Some(bar) = &wait.bar else { return };
+    bar.set_prefix(what(meter));
+    bar.set_position(meter.files.load(Ordering::Relaxed));
+    bar.set_message(format!("{} (^C ends it)", HumanBytes(meter.bytes.load(Ordering::Relaxed))));
+    bar.tick();
+}

@@ -1,0 +1,178 @@
+//! What a first import will cost: a short look at a directory before it is taken into an empty vault.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ignore::WalkBuilder;
+use ignore::gitignore::GitignoreBuilder;
+
+use avfs_types::{VAULT_DIR, show_bytes_size};
+
+/// How long the look may take; a directory that is not through by then is told by what was seen.
+const LOOK_MAX: Duration = Duration::from_millis(300);
+/// Entries between two looks at the clock.
+const CLOCK_EVERY: u64 = 4096;
+/// Directories that tools fill and fill again.
+const MADE_AGAIN: [&str; 11] = [
+    "node_modules",
+    "target",
+    ".venv",
+    "venv",
+    ".tox",
+    ".gradle",
+    ".next",
+    "dist",
+    "build",
+    "__pycache__",
+    ".cache",
+];
+/// From here on a file is worth naming.
+const LARGE_FILE_BYTES: u64 = 50 << 20;
+/// How many suggestions are made.
+const SUGGESTED_MAX: usize = 5;
+
+/// From how many files or bytes on a first import is announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WarnAbove {
+    pub files: Option<u64>,
+    pub bytes: Option<u64>,
+}
+
+/// What was seen of a directory.
+#[derive(Debug, Default)]
+struct Seen {
+    files: u64,
+    bytes: u64,
+    /// Whether all of it was seen.
+    is_whole: bool,
+    /// Directories that are made again, and large files: a line for an ignore file, and what it would leave out.
+    heavy: Vec<(String, u64, u64)>,
+}
+
+/// What to tell of a directory that is about to be imported for the first time; nothing if it is not large.
+pub(crate) fn announcement(dir: &Path, exclude: &[String], above: WarnAbove) -> Option<Vec<String>> {
+    let seen = look(dir, exclude);
+    let exceeds = |count: u64, max: Option<u64>| max.is_some_and(|max| count > max);
+    (exceeds(seen.files, above.files) || exceeds(seen.bytes, above.bytes)).then(|| lines(dir, &seen))
+}
+
+fn lines(dir: &Path, seen: &Seen) -> Vec<String> {
+    let least = if seen.is_whole { "" } else { "at least " };
+    let size = show_bytes_size(seen.bytes);
+    let mut lines = vec![
+        format!("{} has {least}{} files, {least}{size}:", dir.display(), seen.files),
+        "  the first import reads all of it and stores it in the vault; later ones read what changed"
+            .to_owned(),
+    ];
+    for (line, files, bytes) in seen.heavy.iter().take(SUGGESTED_MAX) {
+        let size = show_bytes_size(*bytes);
+        let files = if *files == 1 { String::new() } else { format!("{files} files, ") };
+        lines.push(format!("  leave out:  echo '{line}' >> .avfsignore   ({files}{size})"));
+    }
+    lines.push("  keep nothing of a run:  avfs-run --discard …".to_owned());
+    lines.push(
+        "  do not wait for it to begin:  --base live (without --fork and --cache), which imports meanwhile"
+            .to_owned(),
+    );
+    lines
+}
+
+fn look(dir: &Path, exclude: &[String]) -> Seen {
+    let begun = Instant::now();
+    let mut patterns = GitignoreBuilder::new(dir);
+    for line in exclude {
+        // A line that is no pattern is reported by the import itself.
+        let _ = patterns.add_line(None, line);
+    }
+    let patterns = patterns.build().ok();
+    let is_wanted = move |path: &Path, is_dir: bool| {
+        let excluded = patterns.as_ref().is_some_and(|patterns| patterns.matched(path, is_dir).is_ignore());
+        !excluded && !path.ends_with(VAULT_DIR)
+    };
+    let walk = WalkBuilder::new(dir)
+        .standard_filters(false)
+        .add_custom_ignore_filename(".avfsignore")
+        .filter_entry(move |entry| {
+            is_wanted(entry.path(), entry.file_type().is_some_and(|kind| kind.is_dir()))
+        })
+        .build();
+    let mut seen = Seen { is_whole: true, ..Seen::default() };
+    for entry in walk.flatten() {
+        let Ok(meta) = entry.metadata() else { continue };
+        if !meta.is_dir() {
+            let bytes = meta.blocks().saturating_mul(512).min(meta.len());
+            seen.files += 1;
+            seen.bytes = seen.bytes.saturating_add(bytes);
+            note_heavy(&mut seen.heavy, entry.path().strip_prefix(dir).unwrap_or(entry.path()), bytes);
+        }
+        if seen.files.is_multiple_of(CLOCK_EVERY) && begun.elapsed() > LOOK_MAX {
+            seen.is_whole = false;
+            break;
+        }
+    }
+    seen.heavy.sort_by_key(|(_, _, bytes)| std::cmp::Reverse(*bytes));
+    seen
+}
+
+/// Adds a file to the outermost directory around it that is made again, or tells it by itself if it is large.
+fn note_heavy(heavy: &mut Vec<(String, u64, u64)>, path: &Path, bytes: u64) {
+    let mut above = PathBuf::new();
+    let parent = path.parent().unwrap_or(Path::new(""));
+    let made_again = parent.components().find_map(|part| {
+        above.push(part);
+        let is_known = MADE_AGAIN.iter().any(|name| above.ends_with(name));
+        is_known.then(|| format!("/{}/", above.display()))
+    });
+    let line = match made_again {
+        Some(line) => line,
+        None if bytes >= LARGE_FILE_BYTES => format!("/{}", path.display()),
+        None => return,
+    };
+    // A name that a shell or an ignore file would read in another way is not suggested.
+    if !line.chars().all(|c| c.is_alphanumeric() || "/._-+@".contains(c)) {
+        return;
+    }
+    match heavy.iter_mut().find(|(known, _, _)| *known == line) {
+        Some((_, files, sum)) => {
+            *files += 1;
+            *sum = sum.saturating_add(bytes);
+        }
+        None => heavy.push((line, 1, bytes)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(dir: &Path, path: &str, bytes: usize) {
+        let path = dir.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, vec![b'x'; bytes]).unwrap();
+    }
+
+    #[test]
+    fn what_is_ignored_does_not_count_and_what_is_made_again_is_suggested() {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 0..5 {
+            put(dir.path(), &format!("app/node_modules/m{n}/dist/index.js"), 5000);
+            put(dir.path(), &format!("src/f{n}"), 10);
+            put(dir.path(), &format!("logs/l{n}.log"), 10);
+        }
+        put(dir.path(), ".avfs/vault.db", 100_000);
+        put(dir.path(), "it's/target/x", 9000);
+        let above = WarnAbove { files: Some(10), bytes: None };
+        let exclude = ["*.log".to_owned()];
+        let told = announcement(dir.path(), &exclude, above).unwrap().join("\n");
+        assert!(told.contains(" has 11 files, "), "{told}");
+        assert!(told.contains("echo '/app/node_modules/' >> .avfsignore   (5 files, "), "{told}");
+        assert!(!told.contains("it's"), "{told}");
+        put(dir.path(), ".avfsignore", 0);
+        std::fs::write(dir.path().join(".avfsignore"), "/app/node_modules/\n").unwrap();
+        assert_eq!(announcement(dir.path(), &exclude, above), None);
+        let above = WarnAbove { files: None, bytes: Some(1000) };
+        assert!(announcement(dir.path(), &exclude, above).is_some());
+        assert_eq!(announcement(dir.path(), &exclude, WarnAbove { files: None, bytes: None }), None);
+    }
+}

@@ -1,0 +1,170 @@
+//! The first import of a large directory: what it costs is told before, how far it is while somebody waits, and a
+//! signal ends it without a loss.
+
+use std::process::Stdio;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::env::{Answer, Running, TestEnv, wait_for};
+use crate::limits::notes;
+use crate::person::person_command;
+use crate::support::pause::Pauses;
+
+/// A project with a directory that tools make again; bounds that it exceeds.
+fn large() -> TestEnv {
+    let env = TestEnv::with_project();
+    for n in 0..4 {
+        env.put(&format!("web/node_modules/m{n}/index.js"), b"x\n");
+    }
+    std::fs::write(env.at("config/avfs/avfs.toml"), "import.warn_files = 5\n").unwrap();
+    env
+}
+
+/// How many entries the main fork has.
+fn imported(env: &TestEnv) -> Value {
+    env.avfs_result(&["log", "main", "--limit", "1"])["versions"][0]["entries"].clone()
+}
+
+#[test]
+fn the_first_run_in_a_large_directory_tells_what_it_costs_and_the_ways_around() {
+    let env = large();
+    let answer = env.shell(&[], "echo ran").expect(0);
+    assert_eq!(answer.text(), "ran\n", "it does not wait for an answer");
+    let told = &answer.stderr;
+    assert!(told.contains(" has 8 files, "), "{told}");
+    assert!(told.contains("echo '/web/node_modules/' >> .avfsignore   (4 files, "), "{told}");
+    assert!(told.contains("--discard") && told.contains("--base live"), "{told}");
+    assert_eq!(told.matches("node_modules").count(), 1, "told once: {told}");
+    // Once it is imported there is nothing to tell.
+    let answer = env.shell(&[], "true").expect(0);
+    assert!(!answer.stderr.contains("files"), "{answer:?}");
+    // For programs it is a note.
+    let env = large();
+    let envelope = env.json(&["--fork", "f"], "true");
+    assert!(notes(&envelope).contains(&"import.large"), "{envelope}");
+    // What is suggested helps, and so does a higher bound.
+    let env = large();
+    env.put(".avfsignore", b"/web/node_modules/\n");
+    assert!(!env.shell(&[], "true").expect(0).stderr.contains("files"));
+    let env = large();
+    let answer = env.answer(env.command(&["--", "true"]).env("AVFS_IMPORT_WARN_FILES", "none")).expect(0);
+    assert!(!answer.stderr.contains("files"), "{answer:?}");
+}
+
+#[test]
+fn a_run_that_keeps_nothing_imports_nothing() {
+    for options in [&["--readonly"][..], &["--discard"]] {
+        let env = large();
+        let envelope = env.json(options, "cat README.md");
+        assert_eq!(envelope["result"]["stdout"], json!("hello\n"), "{envelope}");
+        assert_eq!(envelope["result"]["version_before"], json!(null), "{envelope}");
+        assert_eq!(notes(&envelope), [""; 0], "{envelope}");
+        assert_eq!(imported(&env), json!(0), "{options:?}");
+        // The next one that keeps something does.
+        env.ok(&[], "echo x > x");
+        assert_ne!(imported(&env), json!(0));
+    }
+}
+
+#[test]
+fn a_signal_during_the_import_before_a_command_ends_it() {
+    for words in
+        [&["--json", "--fork", "f"][..], &["--json", "--base", "cached"], &["--json", "--cache", "write"]]
+    {
+        for signal in [Signal::INT, Signal::TERM] {
+            let env = TestEnv::with_project();
+            let pauses = Pauses::new(&env.at(""));
+            pauses.hold("work");
+            let mut command = env.command(words);
+            let mut running = Running::start(pauses.set(command.args(["--shell", "echo ran > ran"])));
+            pauses.wait("work", &mut running.child);
+            running.signal(signal);
+            pauses.release("work");
+            let answer = running.answer().expect(128 + signal.as_raw());
+            let envelope = answer.envelope();
+            assert_eq!(envelope["error"]["code"], json!("interrupted"), "{envelope}");
+            assert_eq!(env.scratches(), [""; 0]);
+            env.assert_sound();
+            // Nothing stands in the way of the next attempt.
+            let again = env.json(&words[1..], "cat README.md");
+            assert_eq!(again["result"]["stdout"], json!("hello\n"), "{again}");
+            assert_eq!(env.avfs(&["cat", "main", "README.md"]).expect(0).text(), "hello\n");
+        }
+    }
+}
+
+/// Waits until avfs-run waits for the import, asks it to end, and lets the import see that.
+fn interrupt_the_wait(pauses: &Pauses, running: &mut Running) {
+    pauses.wait("waits-for-import", &mut running.child);
+    running.signal(Signal::INT);
+    pauses.release("waits-for-import");
+    pauses.wait("stopped", &mut running.child);
+    pauses.release("work");
+    pauses.release("stopped");
+}
+
+#[test]
+fn a_signal_after_the_command_ends_the_import_and_loses_nothing() {
+    for scratch in ["memory", "disk"] {
+        let env = TestEnv::with_project();
+        let pauses = Pauses::new(&env.at(""));
+        pauses.hold("work").hold("waits-for-import").hold("stopped");
+        let words = ["--json", "--scratch", scratch, "--shell", "echo made > made; rm README.md"];
+        let mut running = Running::start(pauses.set(&mut env.command(&words)));
+        interrupt_the_wait(&pauses, &mut running);
+        let envelope = running.answer().expect(130).envelope();
+        assert_eq!(envelope["error"]["code"], json!("interrupted"), "{envelope}");
+        let hint = envelope["error"]["hint"].as_str().unwrap();
+        assert!(hint.contains("avfs recover "), "{hint}");
+        assert_eq!(imported(&env), json!(0), "the import was not finished");
+        let recovered = env.avfs_result(&["recover"]);
+        let run = &recovered["runs"][0];
+        assert_eq!(run["action"], json!("captured"), "{scratch}: {recovered}");
+        let fork = run["fork"].as_str().unwrap();
+        assert_eq!(env.cat(fork, "made"), "made\n");
+        env.avfs(&["cat", fork, "README.md"]).expect(1);
+        env.assert_sound();
+    }
+}
+
+#[test]
+fn somebody_without_a_terminal_gets_a_line_from_time_to_time() {
+    let env = TestEnv::with_project();
+    let pauses = Pauses::new(&env.at(""));
+    pauses.hold("work");
+    let log = env.at("log");
+    let mut command = env.command(&["--shell", "echo x > x"]);
+    command.stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
+    let mut child = pauses.set(&mut command).spawn().unwrap();
+    let text = || std::fs::read_to_string(&log).unwrap();
+    wait_for("a line about the import", || {
+        assert!(child.try_wait().unwrap().is_none(), "{}", text());
+        text().lines().any(|line| line.starts_with("avfs-run: importing: ") && line.ends_with(" so far"))
+    });
+    pauses.release("work");
+    assert!(child.wait().unwrap().success(), "{}", text());
+    assert!(text().contains("1 added in run "), "{}", text());
+}
+
+#[test]
+fn a_terminal_shows_how_far_the_import_is_and_ctrl_c_ends_it() {
+    let env = TestEnv::with_project();
+    let pauses = Pauses::new(&env.at(""));
+    pauses.hold("work").hold("stopped");
+    let script = r"
+import time
+pauses = os.environ['AVFS_TEST_PAUSE']
+wait_for(b'importing')
+send(b'\x03')
+while not os.path.exists(pauses + '/held-stopped'): time.sleep(0.01)
+for name in ['work', 'stopped']: os.remove(pauses + '/hold-' + name)
+";
+    let mut command = person_command(&env, script, &["--shell", "echo made > made"]);
+    let answer: Answer = Running::start(pauses.set(&mut command)).answer().expect(0);
+    let text = answer.text().replace('\r', "");
+    assert!(text.contains("(^C ends it)"), "{text}");
+    assert!(text.contains("interrupted") && text.contains("avfs recover "), "{text}");
+    assert!(text.ends_with("modes as before, code 130\n"), "{text}");
+    env.avfs(&["recover"]).expect(0);
+}
