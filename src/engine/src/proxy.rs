@@ -4,8 +4,7 @@
 //! decision. A run is journaled in the same transaction that keeps its changes; until then its scratch holds
 //! where it stands and what a recovery needs.
 
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use avfs_hostfs::random;
@@ -24,10 +23,10 @@ use avfs_vault::materialize::BaseCache;
 use avfs_vault::meter::Meter;
 use avfs_vault::{Vault, VaultError};
 
-use crate::cache_care::{CacheKeeper, DIRS_RUN_BYTES, lease_dirs};
+use crate::cache_care::{DIRS_RUN_BYTES, lease_dirs};
 use crate::checkpoint::CheckpointService;
 use crate::conclude::VaultIdentity;
-use crate::error::{ExecuteError, is_disk_full};
+use crate::error::ExecuteError;
 use crate::first_import::WarnAbove;
 use crate::git::repository;
 use crate::journal;
@@ -44,7 +43,7 @@ use crate::session_record::SessionRecord;
 use crate::state::ProxyExecutionState as State;
 use crate::view::ShownAs;
 use crate::workspace_root::Places;
-use crate::workspace_service::{Ground, WorkspaceService, import_dir};
+use crate::workspace_service::{Ground, WorkspaceService, stand_on_import, wait_for_import};
 
 /// However short the time that the rules allow: programs need some to end in order.
 const GRACE_KEPT: Duration = Duration::from_secs(5);
@@ -291,38 +290,6 @@ impl ProxyRuntime<'_> {
         }
     }
 
-    /// True if an error comes from a full disk that the cache is on.
-    fn is_cache_full(&self, error: &ExecuteError) -> bool {
-        use std::os::unix::fs::MetadataExt;
-        let device = |path: &Path| std::fs::metadata(path).ok().map(|meta| meta.dev());
-        let is_of_vault = matches!(error, ExecuteError::Vault(VaultError::Backend(_)));
-        let shares_disk = || {
-            let vault = self.site.vault.path().and_then(device);
-            vault.is_some() && vault == device(&self.site.cache_dir)
-        };
-        is_disk_full(error) && (!is_of_vault || shares_disk())
-    }
-
-    /// Removes what can be made again from a full disk; false if there was nothing.
-    fn make_room(&self, run: &mut Run) -> bool {
-        let site = self.site;
-        let (dir, layers) = (site.cache_dir.clone(), site.layers.clone());
-        let keeper = CacheKeeper { dir, layers, bytes_max: None, vault: None };
-        let freed = keeper.make_room().unwrap_or_else(|error| {
-            tracing::warn!(%error, "no room could be made in the cache");
-            0
-        });
-        if freed > 0 {
-            let size = avfs_types::show_bytes_size(freed);
-            let dir = site.cache_dir.display();
-            run.note(
-                "cache.made_room",
-                format!("the disk was full: removed {size} of {dir} that can be made again"),
-            );
-        }
-        freed > 0
-    }
-
     fn attempt(&self, state: &mut State, mut run: Run, places: &Places) -> Step<ExecutionResult> {
         let site = self.site;
         // A command whose run cannot be kept is not begun.
@@ -507,34 +474,6 @@ pub(super) fn capped(request: ExecutionRequest, decision: &ExecutionDecision) ->
 /// True if what the command changes is to be kept, so that there has to be a version that it is a change of.
 fn wants_version(request: &ExecutionRequest) -> bool {
     request.retention != Retention::Discard && request.writing == Writing::Allowed
-}
-
-/// Between two looks at an import that somebody waits for.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// Waits for the import beside a command that has ended. A signal stops it: what the command changed is kept for a
-/// recovery then.
-fn wait_for_import(site: &Site<'_>, end: &Receiver<()>) {
-    let has_ended = |patience| !matches!(end.recv_timeout(patience), Err(RecvTimeoutError::Timeout));
-    // Mostly it is done by now, or in a moment: nobody has to know of it.
-    if has_ended(LOOK_EVERY) {
-        return;
-    }
-    site.meter.waited_for(|| {
-        avfs_types::pause::point("waits-for-import");
-        while !has_ended(LOOK_EVERY) {
-            site.meter.look();
-        }
-    });
-}
-
-/// Imports the directory that the run works on, and writes down what it became.
-fn stand_on_import(site: &Site<'_>, dir: &Path, session: &MountSession) -> avfs_vault::Result<Imported> {
-    let imported = import_dir(site, dir)?;
-    if let Err(error) = session.note_base(&imported.committed.version.id) {
-        tracing::warn!(%error, "the base of the run was not written down");
-    }
-    Ok(imported)
 }
 
 /// Goes on to the next state, and writes down that it did. That is for somebody who looks later: not worth

@@ -7,6 +7,7 @@
 //! Never removed: what somebody has a lease on, and a scratch that `avfs recover` can finish.
 
 mod dirs;
+mod full_disk;
 mod measure;
 mod owners;
 mod scratches;

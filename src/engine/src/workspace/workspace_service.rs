@@ -2,6 +2,8 @@
 //! nobody has looked at them in time.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use avfs_request::{BackendChoice, ExecutionRequest, ForkChoice};
 use avfs_types::ids::{ContentId, ForkName, TreeId};
@@ -15,6 +17,7 @@ use avfs_vault::version::full_root_of;
 
 use crate::cache_care::CacheOwners;
 use crate::first_import::announcement;
+use crate::mount_session::MountSession;
 use crate::proxy::Site;
 use crate::run::Run;
 use crate::workspace_root::{Beneath, GroundError, Places};
@@ -238,4 +241,36 @@ pub(crate) fn import_options<'a>(site: &'a Site<'_>) -> ImportOptions<'a> {
         exclude: &site.exclude,
         meter: site.meter,
     }
+}
+
+/// Between two looks at an import that somebody waits for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Waits for the import beside a command that has ended. A signal stops it: what the command changed is kept for a
+/// recovery then.
+pub(super) fn wait_for_import(site: &Site<'_>, end: &Receiver<()>) {
+    let has_ended = |patience| !matches!(end.recv_timeout(patience), Err(RecvTimeoutError::Timeout));
+    // Mostly it is done by now, or in a moment: nobody has to know of it.
+    if has_ended(LOOK_EVERY) {
+        return;
+    }
+    site.meter.waited_for(|| {
+        avfs_types::pause::point("waits-for-import");
+        while !has_ended(LOOK_EVERY) {
+            site.meter.look();
+        }
+    });
+}
+
+/// Imports the directory that the run works on, and writes down what it became.
+pub(super) fn stand_on_import(
+    site: &Site<'_>,
+    dir: &Path,
+    session: &MountSession,
+) -> avfs_vault::Result<Imported> {
+    let imported = import_dir(site, dir)?;
+    if let Err(error) = session.note_base(&imported.committed.version.id) {
+        tracing::warn!(%error, "the base of the run was not written down");
+    }
+    Ok(imported)
 }
