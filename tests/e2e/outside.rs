@@ -73,3 +73,63 @@ fn hostile_trees_are_reported_within_bounds() {
     let envelope = env.answer(secret.env("TOKEN", "a-token-of-some-length")).expect(0).envelope();
     assert_eq!(paths(&envelope["result"]["outside_writes"]), ["/tmp/[secret]"]);
 }
+
+#[test]
+fn a_fork_keeps_its_home_and_tmp_where_that_is_asked_for() {
+    let env = TestEnv::with_project();
+    let kept = ["-q", "--fork", "one", "--home", "persistent", "--keep-tmp"];
+    env.shell(&kept, "mkdir -p ~/.local/bin; echo hi > ~/.local/bin/tool; echo t > /tmp/t").expect(0);
+    assert_eq!(env.ok(&kept, "cat ~/.local/bin/tool /tmp/t"), "hi\nt\n");
+    // What is kept is not told as dropped.
+    let mut words = vec!["--json"];
+    words.extend(&kept[1..]);
+    let envelope = env.shell(&words, "echo x > ~/x; echo y > /var/tmp/y").expect(0).envelope();
+    assert_eq!(paths(&envelope["result"]["outside_writes"]), ["/var/tmp/y"], "{envelope}");
+    assert_eq!(
+        (&envelope["request"]["home"], &envelope["request"]["keep_tmp"]),
+        (&json!("persistent"), &json!(true))
+    );
+    // One at a time, and only where it is asked for; other forks and the host have nothing of it.
+    assert_eq!(env.ok(&["-q", "--fork", "one", "--keep-tmp"], "cat /tmp/t; ls -A ~"), "t\n");
+    assert_eq!(env.ok(&["-q", "--fork", "one"], "ls -A ~; ls -A /tmp | grep -v avfs-test || true"), "");
+    assert_eq!(env.ok(&["-q", "--fork", "two", "--home", "persistent"], "ls -A ~"), "");
+    assert_eq!(std::fs::read_dir(env.at("home")).unwrap().count(), 0);
+    let closed = env.at("cache/avfs/forks").metadata().unwrap().permissions();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&closed) & 0o777, 0o700);
+    // It goes with the fork, and a new fork of that name begins with nothing.
+    let count = || {
+        let vaults = std::fs::read_dir(env.at("cache/avfs/forks")).unwrap();
+        vaults.map(|vault| std::fs::read_dir(vault.unwrap().path()).unwrap().count()).sum::<usize>()
+    };
+    assert_eq!(count(), 2);
+    env.avfs(&["fork", "delete", "one"]).expect(0);
+    assert_eq!(count(), 1);
+    assert_eq!(env.ok(&kept, "ls -A ~"), "");
+    // Without a fork there is nobody to keep it.
+    let refused = env.json(&["--home", "persistent"], "true");
+    assert_eq!(refused["error"]["code"], "request.no_fork");
+    let refused = env.json(&["--keep-tmp"], "true");
+    assert_eq!(refused["error"]["code"], "request.no_fork");
+    env.assert_sound();
+}
+
+#[test]
+fn an_agent_is_asked_before_a_home_persists() {
+    let env = TestEnv::with_project();
+    for option in [&["--home", "persistent"][..], &["--keep-tmp"]] {
+        let options = [&["--policy", "agent", "--fork", "one"], option].concat();
+        let asked = env.json(&options, "true");
+        assert_eq!(
+            (&asked["state"], &asked["decision"]["rule"]),
+            (&json!("approval_required"), &json!("profile.agent.persist")),
+            "{asked}"
+        );
+    }
+    env.policy("doubt = 'allow'\n[caps]\npersist = false\n");
+    let denied = env.json(&["--fork", "one", "--keep-tmp"], "true");
+    assert_eq!(
+        (&denied["state"], &denied["decision"]["rule"]),
+        (&json!("denied"), &json!("caps.persist")),
+        "{denied}"
+    );
+}

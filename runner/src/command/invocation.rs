@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use avfs_engine::config_files::ConfigTexts;
 use avfs_engine::{
-    CacheKeeper, CacheOwners, ExecuteError, Executed, LocateError, Located, Look, Machine, MemoSite,
-    NewVault, Note, Outcome, PolicyTexts, ProxyRuntime, RememberFor, Site, Surroundings, UNBOUND_PATH,
-    VaultSource, WarnAbove, bound_dir, cache_line, look, make_first_vault, stat_cache_path,
+    CacheKeeper, CacheOwners, ExecuteError, Executed, ForkDirs, LocateError, Located, Look, Machine,
+    MemoSite, NewVault, Note, Outcome, PolicyTexts, ProxyRuntime, RememberFor, Site, Surroundings,
+    UNBOUND_PATH, VaultSource, WarnAbove, bound_dir, cache_line, look, make_first_vault, stat_cache_path,
 };
 use avfs_hostfs::held::HeldFile;
 use avfs_hostfs::{machine, mask};
@@ -16,7 +16,7 @@ use avfs_policy::{Opening, Policy};
 use avfs_present::{Avfs, Hint};
 use avfs_request::config::Config;
 use avfs_request::request::NamedVault;
-use avfs_request::{ExecutionRequest, Outside, Retention, Terminal};
+use avfs_request::{ExecutionRequest, Extra, ForkChoice, HomeMode, Outside, Retention, Terminal, TmpMode};
 use avfs_types::clock::SystemClock;
 use avfs_types::{VAULT_DIR, VAULT_FILE, pause};
 use avfs_vault::backend::sqlite::{OnClose, OpenOptions};
@@ -129,8 +129,36 @@ impl Invocation {
             &self.cache_dir,
         )?;
         request.put_beneath(extras);
+        let kept = self.kept_dirs(request)?;
+        request.extras.splice(0..0, kept);
         request.named.vault = self.named.clone();
         Ok(())
+    }
+
+    /// The home and the /tmp that a fork keeps, if the request has them. They lie beneath everything else that is shown.
+    fn kept_dirs(&self, request: &ExecutionRequest) -> Result<Vec<Extra>, RunError> {
+        let ForkChoice::Persistent { name, .. } = &request.fork else { return Ok(Vec::new()) };
+        let (home, tmp) = (request.home == HomeMode::Persistent, request.tmp == TmpMode::Kept);
+        if !home && !tmp {
+            return Ok(Vec::new());
+        }
+        let io = |source| RunError::Host { operation: "make a directory that the fork keeps", source };
+        let dirs = ForkDirs::new(&self.cache_dir, &self.vault_id);
+        if matches!(self.vault.fork(name), Err(VaultError::NoFork { .. })) {
+            // What an earlier fork of this name left is not the new one's.
+            dirs.remove(name).map_err(io)?;
+        }
+        let workspace = request.at.as_deref().or(self.bound.as_deref()).unwrap_or(Path::new(UNBOUND_PATH));
+        let mut kept = Vec::new();
+        // A home in the workspace is the workspace's.
+        let at_home = self.around.home.as_deref().filter(|path| home && !path.starts_with(workspace));
+        if let Some(path) = at_home.filter(|path| path.is_absolute() && *path != Path::new("/")) {
+            kept.push(Extra::Cache { source: dirs.home(name).map_err(io)?, path: path.to_owned() });
+        }
+        if tmp {
+            kept.push(Extra::Cache { source: dirs.tmp(name).map_err(io)?, path: "/tmp".into() });
+        }
+        Ok(kept)
     }
 
     /// Takes a request to its end. The rules are read anew each time: somebody may have said "always".

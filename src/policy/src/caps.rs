@@ -69,6 +69,7 @@ pub const fn opening_key(kind: OpeningKind) -> &'static str {
         OpeningKind::Degraded => "caps.degraded",
         OpeningKind::Cover => "caps.cover",
         OpeningKind::Preset => "caps.preset",
+        OpeningKind::Persist => "caps.persist",
     }
 }
 

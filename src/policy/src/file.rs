@@ -53,6 +53,7 @@ const CAPS: &[&str] = &[
     "cover",
     "degraded",
     "preset",
+    "persist",
     "memory",
     "cpus",
     "pids",
@@ -148,12 +149,14 @@ fn opening_cap(field: &TomlValue<'_>, kind: OpeningKind) -> Result<OpeningCap, F
         | OpeningKind::EnvFile
         | OpeningKind::At
         | OpeningKind::Cover => Ok(OpeningCap::Paths(patterns(field, path_pattern)?)),
-        OpeningKind::NewVault | OpeningKind::Apply | OpeningKind::Degraded | OpeningKind::Preset => {
-            match field.value.get_ref().as_bool() {
-                Some(allowed) => Ok(OpeningCap::Allowed(allowed)),
-                None => Err(field.bad(field.value, "it", "true or false")),
-            }
-        }
+        OpeningKind::NewVault
+        | OpeningKind::Apply
+        | OpeningKind::Degraded
+        | OpeningKind::Preset
+        | OpeningKind::Persist => match field.value.get_ref().as_bool() {
+            Some(allowed) => Ok(OpeningCap::Allowed(allowed)),
+            None => Err(field.bad(field.value, "it", "true or false")),
+        },
     }
 }
 

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use avfs_request::request::NamedVault;
-use avfs_request::{Degradation, Preset, Retention};
+use avfs_request::{Degradation, HomeMode, Preset, Retention, TmpMode};
 use avfs_types::diagnose::shell_word;
 use avfs_types::words;
 
@@ -25,6 +25,7 @@ words!(
         Degraded = "degraded",
         Cover = "cover",
         Preset = "preset",
+        Persist = "persist",
     }
 );
 
@@ -49,6 +50,10 @@ pub enum Opening {
     },
     /// `--preset`: directories that persist from run to run.
     Preset(Preset),
+    /// `--home persistent` or `--keep-tmp`: what one run leaves there acts in the next.
+    Persist {
+        option: &'static str,
+    },
 }
 
 /// What the words of a request name by which it may get more.
@@ -60,6 +65,8 @@ pub struct Widening<'a> {
     pub retention: Retention,
     pub at: Option<&'a Path>,
     pub degradation: Degradation,
+    pub home: HomeMode,
+    pub tmp: TmpMode,
     /// `--tmpfs` and `--hide`, each with its path.
     pub covers: &'a [(&'static str, &'a Path)],
     pub presets: &'a [Preset],
@@ -81,6 +88,12 @@ impl Widening<'_> {
         openings.extend(elsewhere.map(|at| Opening::At(at.to_owned())));
         if self.degradation == Degradation::Allowed {
             openings.push(Opening::Degraded);
+        }
+        if self.home == HomeMode::Persistent {
+            openings.push(Opening::Persist { option: "--home persistent" });
+        }
+        if self.tmp == TmpMode::Kept {
+            openings.push(Opening::Persist { option: "--keep-tmp" });
         }
         for (option, path) in self.covers {
             let is_kernels = ["/proc", "/dev"].iter().any(|kernels| path.starts_with(kernels));
@@ -106,6 +119,7 @@ impl Opening {
             Self::Degraded => OpeningKind::Degraded,
             Self::Cover { .. } => OpeningKind::Cover,
             Self::Preset(_) => OpeningKind::Preset,
+            Self::Persist { .. } => OpeningKind::Persist,
         }
     }
 
@@ -118,7 +132,7 @@ impl Opening {
             | Self::EnvFile(path)
             | Self::At(path)
             | Self::Cover { path, .. } => Some(path),
-            Self::NewVault | Self::Apply | Self::Degraded | Self::Preset(_) => None,
+            Self::NewVault | Self::Apply | Self::Degraded | Self::Preset(_) | Self::Persist { .. } => None,
         }
     }
 
@@ -138,6 +152,8 @@ impl Opening {
             Self::Preset(preset) => {
                 format!("caches that persist between runs: {}", preset.data().caches.join(", "))
             }
+            Self::Persist { option: "--keep-tmp" } => "a /tmp that outlives the run".to_owned(),
+            Self::Persist { .. } => "a home that outlives the run".to_owned(),
         }
     }
 
@@ -155,6 +171,7 @@ impl Opening {
             Self::Degraded => "drop --allow-degraded".to_owned(),
             Self::Cover { option, path } => drop(option, path),
             Self::Preset(preset) => format!("drop --preset {preset}"),
+            Self::Persist { option } => format!("drop {option}"),
         }
     }
 
@@ -170,7 +187,8 @@ impl Opening {
             | Self::At(_)
             | Self::Degraded
             | Self::Cover { .. }
-            | Self::Preset(_) => Action::RequireApproval,
+            | Self::Preset(_)
+            | Self::Persist { .. } => Action::RequireApproval,
         };
         Verdict {
             action,

@@ -167,6 +167,26 @@ words!(
 );
 
 words!(
+    /// What the command has as its home.
+    HomeMode, "home", {
+        /// An empty one, which goes with the run.
+        Private = "private",
+        /// One that the fork keeps.
+        Persistent = "persistent",
+    }
+);
+
+words!(
+    /// What the command has as /tmp.
+    TmpMode, "/tmp", {
+        /// An empty one, which goes with the run.
+        Private = "private",
+        /// One that the fork keeps.
+        Kept = "kept",
+    }
+);
+
+words!(
     /// How much an envelope tells.
     JsonForm, "form of JSON", {
         /// Everything.

@@ -33,8 +33,8 @@ mod timeout;
 
 pub use choices::{
     ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, Degradation, ForkChoice,
-    GitIdentity, JsonForm, OutputRetention, Purity, Retention, ScratchChoice, SecretsInFiles, VaultPlace,
-    Writing,
+    GitIdentity, HomeMode, JsonForm, OutputRetention, Purity, Retention, ScratchChoice, SecretsInFiles,
+    TmpMode, VaultPlace, Writing,
 };
 pub use confinement::{Confined, Confinement, LandlockMode, NestedUserns, RefusedCall, SeccompProfile};
 pub use confinement::{Explanation, explanations};

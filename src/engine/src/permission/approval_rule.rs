@@ -13,7 +13,9 @@ use avfs_policy::{
 };
 use avfs_request::request::NamedVault;
 use avfs_request::spec::{RunSpec, SpecError};
-use avfs_request::{Confinement, Degradation, ExecutionTimeout, NestedUserns, NetMode, Profile, Terminal};
+use avfs_request::{
+    Confinement, Degradation, ExecutionTimeout, HomeMode, NestedUserns, NetMode, Profile, Terminal, TmpMode,
+};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::ApprovalId;
 use avfs_vault::backend::ApprovalRecord;
@@ -331,6 +333,8 @@ fn openings(request: &RunSpec, workspace: &Path, project: &Path) -> Vec<Opening>
         retention: request.kept(),
         at: request.at.as_deref(),
         degradation: if request.allow_degraded { Degradation::Allowed } else { Degradation::Refused },
+        home: request.home.unwrap_or(HomeMode::Private),
+        tmp: if request.keep_tmp { TmpMode::Kept } else { TmpMode::Private },
         covers: &covers,
         presets: &request.preset,
         workspace,

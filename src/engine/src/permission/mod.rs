@@ -282,6 +282,8 @@ fn openings(request: &ExecutionRequest, places: &Places) -> Vec<Opening> {
         retention: request.retention,
         at: request.at.as_deref(),
         degradation: request.degradation,
+        home: request.home,
+        tmp: request.tmp,
         covers: &covers,
         presets,
         workspace: &places.workspace,

@@ -1,5 +1,6 @@
 //! The scratch of one run: made, used, finished by somebody else if need be.
 
+pub mod fork_dirs;
 pub mod mount_session;
 pub mod orphans;
 pub mod recover;

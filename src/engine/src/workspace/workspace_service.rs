@@ -248,7 +248,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Waits for the import beside a command that has ended. A signal stops it: what the command changed is kept for a
 /// recovery then.
-pub(super) fn wait_for_import(site: &Site<'_>, end: &Receiver<()>) {
+pub(crate) fn wait_for_import(site: &Site<'_>, end: &Receiver<()>) {
     let has_ended = |patience| !matches!(end.recv_timeout(patience), Err(RecvTimeoutError::Timeout));
     // Mostly it is done by now, or in a moment: nobody has to know of it.
     if has_ended(LOOK_EVERY) {
@@ -263,7 +263,7 @@ pub(super) fn wait_for_import(site: &Site<'_>, end: &Receiver<()>) {
 }
 
 /// Imports the directory that the run works on, and writes down what it became.
-pub(super) fn stand_on_import(
+pub(crate) fn stand_on_import(
     site: &Site<'_>,
     dir: &Path,
     session: &MountSession,

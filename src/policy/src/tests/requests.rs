@@ -108,6 +108,7 @@ fn openings() -> Vec<Opening> {
         Opening::EnvFile(path.clone()),
         Opening::At(path.clone()),
         Opening::Degraded,
+        Opening::Persist { option: "--keep-tmp" },
         Opening::Cover { option: "--tmpfs", path },
         Opening::Preset(Preset::Rust),
     ]
@@ -135,11 +136,13 @@ fn an_agent_is_asked_about_everything_that_widens_what_it_gets() {
 #[test]
 fn caps_hold_openings_and_confinement() {
     let caps = "[caps]\nvault = ['/srv/ok']\nnew_vault = false\napply = false\nro = ['/srv/ok']\n\
-                env_file = []\nat = ['/srv/ok']\ncover = []\ndegraded = false\npreset = false\nseccomp = 'default'\nlandlock = 'auto'\n\
+                env_file = []\nat = ['/srv/ok']\ncover = []\ndegraded = false\npreset = false\npersist = false\nseccomp = 'default'\nlandlock = 'auto'\n\
                 userns = 'refused'";
     let layer = |text: &str| Layer::parse_unchecked(Tier::User, Path::new("/p.toml"), text).unwrap();
-    let (capped, open) =
-        (policy([layer(caps)]), "[caps]\nnew_vault = true\napply = true\ndegraded = true\npreset = true");
+    let (capped, open) = (
+        policy([layer(caps)]),
+        "[caps]\nnew_vault = true\napply = true\ndegraded = true\npreset = true\npersist = true",
+    );
     for opening in openings() {
         let request = Request { openings: vec![opening.clone()], ..Request::plain() };
         let decision = request.decided(&capped, one("ls", READ));

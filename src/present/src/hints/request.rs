@@ -13,6 +13,7 @@ hint!(ResolveError, |error, avfs| match error {
         Some("pass one on with --env HOME, several with --env 'NPM_*', set one with --env A=b".into())
     }
     Self::EnvLine { .. } => Some("write one NAME=VALUE on each line".into()),
+    Self::NoFork { .. } => Some("name one with: --fork NAME".into()),
     Self::LittleMemory { bytes } => Some(format!("did you mean {bytes}MiB? A number alone is bytes")),
     Self::Secret(error) => error.hint(avfs),
     Self::Name(error) => error.hint(avfs),

@@ -23,7 +23,8 @@ use avfs_types::secrets::Secrets;
 
 use crate::choices::{
     ApprovalMode, BackendChoice, BaseChoice, CacheMode, ChangeForm, CheckpointMode, Degradation, ForkChoice,
-    GitIdentity, OutputRetention, PolicyProfile, Purity, Retention, ScratchChoice, SecretsInFiles, Writing,
+    GitIdentity, HomeMode, OutputRetention, PolicyProfile, Purity, Retention, ScratchChoice, SecretsInFiles,
+    TmpMode, Writing,
 };
 use crate::config::Config;
 use crate::confinement::{Confinement, NestedUserns};
@@ -67,6 +68,9 @@ pub struct ExecutionRequest {
     /// Those that the request names and those of the settings; what they add is in the other fields already, but for
     /// their caches.
     pub presets: Vec<Preset>,
+    /// Whether the fork keeps the home and /tmp of the command; where they are kept is in the extras.
+    pub home: HomeMode,
+    pub tmp: TmpMode,
     pub environment: Environment,
     pub reproducible: Reproducible,
     /// The time that is the present for it.
@@ -134,6 +138,8 @@ impl ExecutionRequest {
             git_identity: GitIdentity::Host,
             extras: Vec::new(),
             presets: Vec::new(),
+            home: HomeMode::Private,
+            tmp: TmpMode::Private,
             environment: Environment::default(),
             reproducible: Reproducible::Off,
             clock: None,
@@ -174,8 +180,10 @@ impl ExecutionRequest {
         let memory = spec.memory.map_or(set.0.memory, |limit| limit.0);
         resolve::check_memory(memory)?;
         let cache = spec.cache.unwrap_or(config.run_cache.value);
+        let fork = resolve::fork(spec, outside)?;
+        resolve::check_kept(spec, &fork)?;
         Ok(Self {
-            fork: resolve::fork(spec, outside)?,
+            fork,
             retention: spec.kept(),
             writing: if spec.readonly { Writing::Refused } else { default.writing },
             base: spec.base.unwrap_or(default.base),
@@ -199,6 +207,8 @@ impl ExecutionRequest {
                 (Reproducible::On, _) | (_, CacheMode::Read | CacheMode::Write) => GitIdentity::None,
             },
             extras,
+            home: spec.home.unwrap_or(default.home),
+            tmp: if spec.keep_tmp { TmpMode::Kept } else { default.tmp },
             environment,
             reproducible,
             clock,
@@ -276,6 +286,9 @@ impl ExecutionRequest {
             extras,
             // What they add is in the other fields.
             presets: _,
+            // What the fork keeps is among the extras.
+            home: _,
+            tmp: _,
             environment,
             reproducible,
             clock,
@@ -383,6 +396,9 @@ impl ExecutionRequest {
             proc,
             profile,
             extras,
+            // What the fork keeps is among the extras.
+            home: _,
+            tmp: _,
             secrets_in_files,
             limits,
             confinement,
@@ -565,6 +581,8 @@ impl RequestObject {
             ro_named: request.named.ro.iter().map(path).collect(),
             tmpfs: paths(|extra| matches!(extra, Extra::Tmpfs(_))),
             hide: paths(|extra| matches!(extra, Extra::Hide(_))),
+            home: Some(request.home.word()).filter(|_| request.home == HomeMode::Persistent),
+            keep_tmp: request.tmp == TmpMode::Kept,
             cache: paths(|extra| matches!(extra, Extra::Cache { .. })),
             env: brought(request, &secrets),
             env_files: request.named.env_files.iter().map(path).collect(),

@@ -11,7 +11,7 @@ use avfs_types::ids::{ForkName, NameError};
 use avfs_types::redact::is_credential_name;
 use avfs_types::{CommandLine, redact};
 
-use crate::choices::{CacheMode, ForkChoice, Retention};
+use crate::choices::{CacheMode, ForkChoice, HomeMode, Retention};
 use crate::config::{Config, Origin, is_variable};
 use crate::environment::{EnvChoice, Environment};
 use crate::extra::{Extra, HostPath};
@@ -61,6 +61,8 @@ pub enum ResolveError {
     },
     #[error("line {line} of {} is not NAME=VALUE", path.display())]
     EnvLine { path: PathBuf, line: usize },
+    #[error("{option} keeps something for the next run on the same fork, and the request names no fork")]
+    NoFork { option: &'static str },
     #[error("no program runs in {bytes} bytes of memory")]
     LittleMemory { bytes: u64 },
     #[error(transparent)]
@@ -76,6 +78,7 @@ impl Diagnose for ResolveError {
             Self::NoPath { .. } => "request.no_path",
             Self::ParentDir { .. } => "request.parent_dir",
             Self::BadEnv { .. } | Self::EnvFile { .. } | Self::EnvLine { .. } => "request.bad_env",
+            Self::NoFork { .. } => "request.no_fork",
             Self::LittleMemory { .. } => "request.little_memory",
             Self::Secret(error) => error.code(),
             Self::Name(error) => error.code(),
@@ -139,6 +142,16 @@ pub fn fork(spec: &RunSpec, outside: &Outside) -> Result<ForkChoice, NameError> 
         Some(name) => ForkChoice::Persistent { name, from },
         None => ForkChoice::Ephemeral { from },
     })
+}
+
+/// Fails where something is to be kept for a fork that ends with the run.
+pub fn check_kept(spec: &RunSpec, fork: &ForkChoice) -> Result<(), ResolveError> {
+    let option = match (spec.home, spec.keep_tmp) {
+        (Some(HomeMode::Persistent), _) => "--home persistent",
+        (Some(HomeMode::Private) | None, true) => "--keep-tmp",
+        (Some(HomeMode::Private) | None, false) => return Ok(()),
+    };
+    if fork.is_ephemeral() { Err(ResolveError::NoFork { option }) } else { Ok(()) }
 }
 
 fn absolute(cwd: &Path, path: &Path) -> PathBuf {

@@ -20,7 +20,7 @@ use avfs_types::reference::Reference;
 use avfs_types::{Limit, Size, amount_values, text_values};
 
 use crate::choices::{
-    ApprovalMode, BackendChoice, BaseChoice, CacheMode, CheckpointMode, GitIdentity, PolicyProfile,
+    ApprovalMode, BackendChoice, BaseChoice, CacheMode, CheckpointMode, GitIdentity, HomeMode, PolicyProfile,
     Retention, ScratchChoice,
 };
 use crate::confinement::{LandlockMode, SeccompProfile};
@@ -172,6 +172,13 @@ pub struct RunSpec {
     /// Hide a path
     [long, value_name = "PATH", help_heading = "Sandbox"]
     pub hide: Vec<PathBuf> => "profile.agent.cover caps.cover",
+    /// What the command has as its home: an empty one, or one that the fork keeps between its runs. Needs --fork
+    /// [default: private] [possible values: private, persistent]
+    [long, value_name = "HOME", help_heading = "Sandbox"]
+    pub home: Option<HomeMode> => "profile.agent.persist caps.persist",
+    /// Keep /tmp between the runs of the fork. Needs --fork
+    [long, help_heading = "Sandbox"]
+    pub keep_tmp: bool => "profile.agent.persist caps.persist",
     /// Variables and their values.
     [skip]
     pub env: BTreeMap<String, String>,
@@ -341,6 +348,12 @@ pub struct RequestObject {
     pub ro_named: Vec<String>,
     pub tmpfs: Vec<String>,
     pub hide: Vec<String>,
+    /// `persistent` where the fork keeps the home of the command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub home: Option<&'static str>,
+    /// Whether the fork keeps /tmp.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub keep_tmp: bool,
     /// Directories that persist between runs.
     pub cache: Vec<String>,
     /// Variables that the request sets, with their values; without those that hold what looks like a credential.
@@ -395,6 +408,7 @@ text_values!(
     ExecutionTimeout,
     FixedClock,
     GitIdentity,
+    HomeMode,
     LandlockMode,
     NetMode,
     PolicyProfile,

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 
+use avfs_engine::ForkDirs;
 use avfs_types::ids::ForkName;
 use avfs_types::reference::Reference;
 use avfs_types::{Span, show_bytes_size};
@@ -174,6 +175,11 @@ fn delete(ctx: &CommandContext, args: &DeleteArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let deletion = if args.force { Deletion::Forced } else { Deletion::Careful };
     let fork = vault.delete_fork(&args.name, deletion).map_err(EdgeError::of_old_fork)?;
+    // Without a cache directory it has kept nothing.
+    if let Ok(cache_dir) = ctx.around.cache_dir() {
+        let removed = ForkDirs::new(&cache_dir, &vault.id()?).remove(&fork.name);
+        removed.map_err(EdgeError::host("remove what the fork kept in", &cache_dir))?;
+    }
     ctx.ui.answer(&ForkOne { fork: avfs_present::fork(&fork) }, |out| {
         let name = out.paint(Tone::Name, &fork.name);
         out.line(format_args!("deleted fork {name}; give its space back with: {} gc", ctx.ui.avfs))

@@ -4,10 +4,13 @@ use std::sync::atomic::Ordering;
 
 use clap::Args;
 
+use avfs_engine::ForkDirs;
+use avfs_types::ids::ForkName;
 use avfs_types::show_bytes_size;
 use avfs_wire::Gc;
 
 use crate::context::CommandContext;
+use crate::error::EdgeError;
 use crate::progress::Progress;
 use crate::ui::Outcome;
 use crate::view::plural;
@@ -30,6 +33,11 @@ pub fn run(ctx: &CommandContext, _: &GcArgs) -> Outcome {
         let progress = Progress::start("sweeping");
         vault.gc(&|looked_at| progress.meter.files.store(looked_at, Ordering::Relaxed))?
     };
+    if let Ok(cache_dir) = ctx.around.cache_dir() {
+        let forks: Vec<ForkName> = vault.read()?.forks()?.into_iter().map(|fork| fork.name).collect();
+        let swept = ForkDirs::new(&cache_dir, &vault.id()?).sweep(&forks);
+        swept.map_err(EdgeError::host("remove what forks that are gone kept in", &cache_dir))?;
+    }
     let result = Gc {
         forks: swept.forks,
         versions: swept.versions,

@@ -1,0 +1,106 @@
+//! Directories that a fork keeps between its runs: a home and a /tmp, in the cache, for one vault and one fork.
+//!
+//! They are beside the directories of `cache.dirs`, closed to other users, and go with the fork.
+
+use std::collections::HashSet;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use avfs_hostfs::make;
+use avfs_hostfs::remove::remove_tree;
+use avfs_types::ids::{ForkName, to_hex};
+
+/// Beneath the cache directory.
+const PLACE: &str = "forks";
+/// Bytes of the digest that is a fork's name here: names may be longer than a file's.
+const NAME_BYTES: usize = 16;
+
+/// The kept directories of one vault.
+pub struct ForkDirs {
+    dir: PathBuf,
+}
+
+impl ForkDirs {
+    #[must_use]
+    pub fn new(cache_dir: &Path, vault_id: &str) -> Self {
+        Self { dir: cache_dir.join(PLACE).join(vault_id) }
+    }
+
+    fn of(&self, fork: &ForkName) -> PathBuf {
+        self.dir.join(name_of(fork))
+    }
+
+    /// The home of a fork; made if it is not there.
+    pub fn home(&self, fork: &ForkName) -> io::Result<PathBuf> {
+        self.make(self.of(fork).join("home"), 0o700)
+    }
+
+    /// The /tmp of a fork; made if it is not there.
+    pub fn tmp(&self, fork: &ForkName) -> io::Result<PathBuf> {
+        self.make(self.of(fork).join("tmp"), 0o1777)
+    }
+
+    fn make(&self, dir: PathBuf, mode: u32) -> io::Result<PathBuf> {
+        make::private_dirs(&dir)?;
+        make::close_to_others(&self.dir)?;
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(mode))?;
+        Ok(dir)
+    }
+
+    /// Removes what a fork has kept; fine if it has kept nothing.
+    pub fn remove(&self, fork: &ForkName) -> io::Result<()> {
+        match remove_tree(&self.of(fork)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Removes what forks have kept that are gone; how many.
+    pub fn sweep<'f>(&self, forks: impl IntoIterator<Item = &'f ForkName>) -> io::Result<u64> {
+        let listing = match std::fs::read_dir(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            other => other?,
+        };
+        let kept: HashSet<String> = forks.into_iter().map(name_of).collect();
+        let mut removed = 0;
+        for entry in listing {
+            let entry = entry?;
+            if entry.file_name().to_str().is_none_or(|name| !kept.contains(name)) {
+                remove_tree(&entry.path())?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+}
+
+fn name_of(fork: &ForkName) -> String {
+    to_hex(&blake3::hash(fork.as_str().as_bytes()).as_bytes()[..NAME_BYTES])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_directories_go_with_their_fork() {
+        let cache = tempfile::tempdir().unwrap();
+        let dirs = ForkDirs::new(cache.path(), "0123456789");
+        let fork = |name: &str| ForkName::parse(name).unwrap();
+        let (one, other) = (fork("one"), fork("a/b"));
+        for fork in [&one, &other] {
+            std::fs::write(dirs.home(fork).unwrap().join(".profile"), "x").unwrap();
+            dirs.tmp(fork).unwrap();
+        }
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode(&dirs.home(&one).unwrap()), mode(&dirs.tmp(&one).unwrap())), (0o700, 0o1777));
+        assert_eq!(mode(&cache.path().join(PLACE).join("0123456789")), 0o700);
+        dirs.remove(&one).unwrap();
+        dirs.remove(&one).unwrap();
+        assert!(!dirs.of(&one).exists() && dirs.of(&other).exists());
+        assert_eq!(dirs.sweep([&one, &other]).unwrap(), 0);
+        assert_eq!(dirs.sweep([&one]).unwrap(), 1);
+        assert_eq!(dirs.sweep([]).unwrap(), 0);
+    }
+}
