@@ -14,8 +14,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, openat2,
 
 use avfs_engine::{OutsideWrite, OutsideWrites, TmpfsSize, ViewStep};
 
-/// Directories that are private to a sandbox: the home, /tmp and /var/tmp.
-pub const PRIVATE_DIRS_MAX: usize = 4;
+/// Directories that are private to a sandbox: the home, /tmp, /var/tmp and those of `--tmpfs`.
+pub const PRIVATE_DIRS_MAX: usize = 16;
 /// Entries that are looked at in all directories together.
 const ENTRIES_MAX: u64 = 10_000;
 /// Levels of directories.
@@ -28,14 +28,24 @@ const BUFFER_BYTES: usize = 32 << 10;
 
 /// The directories of a view that are private and empty at the start. One that something else lies on is not.
 pub fn private_dirs(view: &[ViewStep]) -> Vec<&Path> {
-    let is_covered = |place: usize, path: &Path| {
-        view[place + 1..].iter().any(|later| matches!(later, ViewStep::Bind { path: over, .. } | ViewStep::Overlaid { path: over, .. } if over == path))
+    let covers = |step: &ViewStep, path: &Path| match step {
+        ViewStep::Bind { path: over, .. }
+        | ViewStep::Overlaid { path: over, .. }
+        | ViewStep::Tmpfs { path: over, .. } => over == path,
+        ViewStep::Dir { .. }
+        | ViewStep::Symlink { .. }
+        | ViewStep::Proc { .. }
+        | ViewStep::Devices { .. }
+        | ViewStep::Workspace(_)
+        | ViewStep::Hide { .. }
+        | ViewStep::MountPoint { .. }
+        | ViewStep::Secrets { .. }
+        | ViewStep::SealRoot => false,
     };
-    let private = view.iter().enumerate().filter_map(|(place, step)| match step {
-        ViewStep::Tmpfs { path, size: TmpfsSize::Default, .. } if !is_covered(place, path) => {
-            Some(path.as_path())
-        }
-        _ => None,
+    let is_covered = |place: usize, path: &Path| view[place + 1..].iter().any(|later| covers(later, path));
+    let private = view.iter().enumerate().filter_map(|(place, step)| {
+        let ViewStep::Tmpfs { path, size: TmpfsSize::Default, .. } = step else { return None };
+        Some(path.as_path()).filter(|path| !is_covered(place, path))
     });
     private.take(PRIVATE_DIRS_MAX).collect()
 }
@@ -270,5 +280,6 @@ mod tests {
         };
         assert_eq!(private_dirs(&[tmpfs(home), tmpfs(Path::new("/tmp"))]), [home, Path::new("/tmp")]);
         assert_eq!(private_dirs(&[tmpfs(home), kept]), [] as [&Path; 0]);
+        assert_eq!(private_dirs(&[tmpfs(home), tmpfs(home)]), [home]);
     }
 }

@@ -420,6 +420,7 @@ at = []
 cover = []
 degraded = true
 preset = false
+persist = true
 memory = "2GiB"
 cpus = 1.5
 pids = 100
