@@ -33,6 +33,7 @@ pub fn private_dirs(view: &[ViewStep]) -> Vec<&Path> {
         | ViewStep::Overlaid { path: over, .. }
         | ViewStep::Tmpfs { path: over, .. } => over == path,
         ViewStep::Dir { .. }
+        | ViewStep::File { .. }
         | ViewStep::Symlink { .. }
         | ViewStep::Proc { .. }
         | ViewStep::Devices { .. }
