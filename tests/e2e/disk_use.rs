@@ -263,3 +263,18 @@ fn a_full_cache_disk_makes_room_for_the_next_run() {
     assert!(notes(&envelope).contains(&"cache.made_room"), "{envelope}");
     env.assert_sound();
 }
+
+#[test]
+fn what_forks_keep_is_shown_and_goes_with_the_vault() {
+    let env = TestEnv::with_project();
+    env.ok(&["--fork", "task", "--home", "persistent"], "echo kept > ~/state");
+    let kept = |env: &TestEnv| env.avfs_result(&["du"])["cache"]["fork_dirs"].clone();
+    assert_eq!(kept(&env)["count"], json!(1));
+    assert_ne!(kept(&env)["bytes"], json!(0));
+    // It cannot be made again, so it is not cleaned.
+    env.avfs(&["clean"]).expect(0);
+    assert_eq!(env.ok(&["--fork", "task", "--home", "persistent"], "cat ~/state"), "kept\n");
+    env.avfs(&["vault", "delete", "--yes"]).expect(0);
+    env.avfs(&["init"]).expect(0);
+    assert_eq!(kept(&env)["count"], json!(0));
+}

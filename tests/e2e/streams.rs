@@ -153,8 +153,19 @@ fn variables_are_passed_set_and_read_from_files() {
     }
     let mut names: Vec<&str> = lines.iter().map(|line| line.split('=').next().unwrap()).collect();
     names.sort_unstable();
-    let expected =
-        ["AVFS_SANDBOX", "FROM_FILE", "HOME", "LC_ALL", "PASSED", "PATH", "SET", "TMPDIR", "TWICE", "TZ"];
+    let expected = [
+        "AVFS_SANDBOX",
+        "FROM_FILE",
+        "GIT_OPTIONAL_LOCKS",
+        "HOME",
+        "LC_ALL",
+        "PASSED",
+        "PATH",
+        "SET",
+        "TMPDIR",
+        "TWICE",
+        "TZ",
+    ];
     assert_eq!(names, expected);
     assert!(answer.stderr.contains("MISSING is not set"), "{answer:?}");
     std::fs::write(env.at("vars"), "no value\n").unwrap();

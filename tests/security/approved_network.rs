@@ -37,7 +37,7 @@ fn approve(env: &TestEnv, fetch: &[&str], words: &[&str]) {
 
 #[test]
 fn a_yes_grants_the_network_that_was_named_and_no_other() {
-    let url = format!("http://127.0.0.1:{}/", server());
+    let url = format!("http://0.0.0.0:{}/", server());
     let fetch = ["curl", "-s", "--max-time", "60", &url];
     let env = without_policy();
     approve(&env, &fetch, &["--net", "none"]);
@@ -55,7 +55,7 @@ fn a_yes_grants_the_network_that_was_named_and_no_other() {
 
 #[test]
 fn a_cap_holds_for_what_is_approved_too() {
-    let url = format!("http://127.0.0.1:{}/", server());
+    let url = format!("http://0.0.0.0:{}/", server());
     let fetch = ["curl", "-s", &url];
     let env = without_policy();
     env.policy("[caps]\nnet = 'none'\n");
@@ -66,7 +66,7 @@ fn a_cap_holds_for_what_is_approved_too() {
 
 #[test]
 fn a_rule_for_good_includes_the_network() {
-    let url = format!("http://127.0.0.1:{}/", server());
+    let url = format!("http://0.0.0.0:{}/", server());
     let fetch = ["curl", "-s", &url];
     let env = without_policy();
     approve(&env, &fetch, &["--net", "host", "--always"]);

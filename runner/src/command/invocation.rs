@@ -117,7 +117,8 @@ impl Invocation {
     /// Adds what only the vault says.
     fn complete(&self, request: &mut ExecutionRequest) -> Result<(), RunError> {
         let workspace = request.at.as_deref().or(self.bound.as_deref());
-        if !self.config.cache_dirs.is_empty() || !request.presets.is_empty() {
+        let is_kept = request.home == HomeMode::Persistent || request.tmp == TmpMode::Kept;
+        if is_kept || !self.config.cache_dirs.is_empty() || !request.presets.is_empty() {
             CacheOwners::new(&self.cache_dir).register(&self.vault_id, self.vault.path());
         }
         let extras = settings::extras(

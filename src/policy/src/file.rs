@@ -467,7 +467,7 @@ expires = "2h"
         let timeout = caps.timeout.unwrap();
         assert_eq!((timeout.value, timeout.place.line), (ExecutionTimeout::Millis(600_000), 27));
         assert_eq!(caps.landlock.unwrap().value, LandlockMode::Required);
-        assert_eq!(caps.openings.len(), 9);
+        assert_eq!(caps.openings.len(), 10);
         assert_eq!((caps.rw.unwrap().value.len(), caps.secrets.unwrap().value.len()), (1, 1));
         assert_eq!((layer.on_violation, layer.approval_seconds), (Some(OnViolation::Discard), Some(7_200)));
         assert!(parse("").unwrap().rules.is_empty());

@@ -211,6 +211,8 @@ pub struct DuCache {
     pub layers: DuPart,
     /// The directories of the setting `cache.dirs`.
     pub dirs: DuPart,
+    /// What forks keep between their runs (`--home persistent`, `--keep-tmp`).
+    pub fork_dirs: DuPart,
     /// What imports know of the files they read.
     pub stat_caches: DuPart,
     /// What processes are building or removing, or left when they were killed.

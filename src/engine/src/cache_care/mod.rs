@@ -27,6 +27,7 @@ use avfs_vault::evict::{CacheItem, CacheItemKind};
 use avfs_vault::gc::Trial;
 use avfs_vault::materialize::BaseCache;
 
+use crate::fork_dirs::ForkDirs;
 use crate::mount_session::{ScratchDir, SessionError};
 
 pub(crate) use dirs::{RUN_BYTES as DIRS_RUN_BYTES, lease_all as lease_dirs};
@@ -368,6 +369,12 @@ impl CacheKeeper {
         }
         swept.freed_bytes = swept.freed_bytes.saturating_add(self.layers.sweep()?);
         for id in vaults {
+            let kept = ForkDirs::new(&self.dir, id);
+            if kept.dir().exists() {
+                let bytes = measure::disk_bytes(kept.dir());
+                remove_tree(kept.dir()).map_err(CacheCareError::host("remove", kept.dir()))?;
+                swept.freed_bytes = swept.freed_bytes.saturating_add(bytes);
+            }
             self.owners()
                 .forget(id)
                 .map_err(CacheCareError::host("remove", &self.dir.join("vault").join(id)))?;

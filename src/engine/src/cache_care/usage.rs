@@ -4,6 +4,7 @@ use avfs_vault::evict::CacheItemKind;
 
 use super::measure::disk_bytes;
 use super::{CacheCareError, CacheKeeper, Result, abandoned, dirs, scratches, stat_caches};
+use crate::fork_dirs::ForkDirs;
 use crate::orphans::RunLife;
 
 /// How many of something there are, and what they take.
@@ -27,6 +28,8 @@ pub struct CacheUsage {
     pub layers: Part,
     /// Directories of `cache.dirs`.
     pub dirs: Part,
+    /// What forks keep between their runs: `--home persistent` and `--keep-tmp`.
+    pub fork_dirs: Part,
     pub stat_caches: Part,
     /// What builders and evictions are working on, or have left.
     pub unfinished: Part,
@@ -71,6 +74,10 @@ impl CacheKeeper {
         }
         // Counted with the shelf they are on.
         usage.unfinished.bytes = usage.unfinished.bytes.saturating_sub(on_shelves);
+        let place = self.dir.join("forks");
+        for dir in ForkDirs::list(&self.dir).map_err(CacheCareError::host("list", &place))? {
+            usage.fork_dirs.add(disk_bytes(&dir));
+        }
         let place = self.dir.join("stat");
         for cache in stat_caches(&place).map_err(CacheCareError::host("list", &place))? {
             usage.stat_caches.add(cache.bytes());

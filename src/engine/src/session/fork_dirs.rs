@@ -27,6 +27,31 @@ impl ForkDirs {
         Self { dir: cache_dir.join(PLACE).join(vault_id) }
     }
 
+    /// Where all of them are.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What each fork of every vault has kept.
+    pub(crate) fn list(cache_dir: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut found = vec![cache_dir.join(PLACE)];
+        for _level in ["vault", "fork"] {
+            let mut below = Vec::new();
+            for dir in found {
+                match std::fs::read_dir(dir) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    listing => {
+                        for entry in listing? {
+                            below.push(entry?.path());
+                        }
+                    }
+                }
+            }
+            found = below;
+        }
+        Ok(found)
+    }
+
     fn of(&self, fork: &ForkName) -> PathBuf {
         self.dir.join(name_of(fork))
     }

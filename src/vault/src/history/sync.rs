@@ -22,7 +22,7 @@ pub enum Synced {
     /// The fork has everything already.
     UpToDate,
     /// The version that was added to the fork.
-    Merged(Committed),
+    Merged(Box<Committed>),
     /// Both sides changed these paths in different ways; nothing was merged.
     Conflicts(Vec<TreePath>),
 }
@@ -50,7 +50,8 @@ impl Vault {
             let message = format!("sync with {}", version.short());
             let advance = Advance { action: "fork.sync", message: &message, run: None, when: When::Always };
             let parents = vec![record.head, *version];
-            transaction.advance_to(&record, &root, parents, advance).map(Synced::Merged)
+            let committed = transaction.advance_to(&record, &root, parents, advance)?;
+            Ok(Synced::Merged(Box::new(committed)))
         })
     }
 }

@@ -38,6 +38,7 @@ pub fn run(ctx: &CommandContext, _: &DuArgs) -> Outcome {
         bases,
         layers,
         dirs,
+        fork_dirs,
         stat_caches,
         unfinished,
         running,
@@ -55,6 +56,7 @@ pub fn run(ctx: &CommandContext, _: &DuArgs) -> Outcome {
             bases: part(bases),
             layers: part(layers),
             dirs: part(dirs),
+            fork_dirs: part(fork_dirs),
             stat_caches: part(stat_caches),
             unfinished: part(unfinished),
         },
@@ -79,7 +81,8 @@ fn show(out: &mut Out, du: &Du, avfs: &Avfs) -> Result<(), Failure> {
     if let Some(DuVault { path, bytes }) = &du.vault {
         out.line(format_args!("{:>10}  vault {path}", size(*bytes)))?;
     }
-    let DuCache { path, bytes, max_bytes, bases, layers, dirs, stat_caches, unfinished } = &du.cache;
+    let DuCache { path, bytes, max_bytes, bases, layers, dirs, fork_dirs, stat_caches, unfinished } =
+        &du.cache;
     let of = max_bytes.map_or_else(|| "no limit".to_owned(), |max| format!("of {} at most", size(max)));
     out.line(format_args!("{:>10}  cache {path} ({of})", size(*bytes)))?;
     let DuScratch { running, recoverable, orphaned, dead } = &du.scratch;
@@ -87,6 +90,7 @@ fn show(out: &mut Out, du: &Du, avfs: &Avfs) -> Result<(), Failure> {
         ("versions as directories", bases),
         ("layers over them", layers),
         ("directories of cache.dirs", dirs),
+        ("homes and /tmp that forks keep", fork_dirs),
         ("stat caches of imports", stat_caches),
         ("unfinished or left behind", unfinished),
         ("scratches of runs under way", running),
