@@ -236,7 +236,7 @@ impl SandboxLauncher {
         let started_up = start(&prepared, &keeper, streams).and_then(|sandbox| {
             pause::point("launched");
             meanwhile();
-            sandbox.wait_for_the_command(&signals, plan)
+            sandbox.wait_for_the_command(plan)
         });
         let sandbox = match started_up {
             Ok(sandbox) => sandbox,
@@ -331,14 +331,15 @@ impl Starting {
         supervisor::kill_and_reap(pid);
     }
 
-    fn wait_for_the_command(
-        self,
-        signals: &sys::SignalFd,
-        plan: &LaunchPlan,
-    ) -> Result<Supervised, SandboxError> {
-        if let Err(signal) = supervisor::wait_readable(self.report.as_fd(), signals) {
+    fn wait_for_the_command(self, plan: &LaunchPlan) -> Result<Supervised, SandboxError> {
+        let refused = match supervisor::wait_readable(self.report.as_fd()) {
+            Ok(Ok(())) => None,
+            Ok(Err(signal)) => Some(SandboxError::Interrupted { signal }),
+            Err(errno) => Some(SandboxError::host("wait for the command")(errno)),
+        };
+        if let Some(error) = refused {
             self.abandon();
-            return Err(SandboxError::Interrupted { signal });
+            return Err(error);
         }
         // Read before reaping: if init has died its status would hide the cause.
         let mut bytes = Vec::new();

@@ -26,6 +26,8 @@ use crate::{limits, outside_writes, sys};
 /// Passed on to the command.
 const FORWARDED: [i32; 6] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
+/// Those of them that end a run whose command has not begun.
+const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT];
 /// How long init may take to reap the killed before it is killed itself.
 const REAPING: Duration = Duration::from_secs(5);
 
@@ -89,22 +91,23 @@ pub fn take_signals() {
 }
 
 /// Waits for a descriptor, unless a signal to end comes first: that one.
-pub fn wait_readable(fd: BorrowedFd<'_>, signals: &SignalFd) -> Result<(), i32> {
+///
+/// The command may run already when this returns. Other signals are its own, so they are left pending for [`watch`].
+pub fn wait_readable(fd: BorrowedFd<'_>) -> sys::Result<Result<(), i32>> {
+    let ending = SignalFd::new(&SignalSet::of(&ENDING))?;
     loop {
         let mut fds = [
             PollFd::from_borrowed_fd(fd, PollFlags::IN),
-            PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(ending.as_fd(), PollFlags::IN),
         ];
         if poll(&mut fds, None).is_err() {
             continue;
         }
         if !fds[0].revents().is_empty() {
-            return Ok(());
+            return Ok(Ok(()));
         }
-        if let Ok(Some(signal @ (libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT))) =
-            signals.read()
-        {
-            return Err(signal);
+        if let Ok(Some(signal)) = ending.read() {
+            return Ok(Err(signal));
         }
     }
 }
@@ -416,5 +419,23 @@ fn usage_of(end: &End) -> Usage {
         user: Duration::from_micros(end.usage.user_micros),
         system: Duration::from_micros(end.usage.system_micros),
         max_rss_bytes: end.usage.max_rss_kib.saturating_mul(1024),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::signal::{Signal, raise};
+
+    use super::*;
+
+    #[test]
+    fn signals_for_the_command_wait_until_it_is_watched() {
+        let signals = hold_signals().unwrap();
+        raise(Signal::SIGUSR1).unwrap();
+        raise(Signal::SIGTERM).unwrap();
+        let (report, _open) = rustix::pipe::pipe().unwrap();
+        assert_eq!(wait_readable(report.as_fd()).unwrap(), Err(libc::SIGTERM));
+        assert_eq!(signals.read().unwrap(), Some(libc::SIGUSR1));
+        assert_eq!(signals.read().unwrap(), None);
     }
 }
