@@ -30,7 +30,7 @@ const RUNS_ON_HOST_SHOWN: usize = 10;
 ///
 /// `first` has the places of the changes that are named, and whether git ignores them.
 pub fn summary(result: &ExecutionResult, first: &[(usize, bool)], avfs: &Avfs) -> Vec<String> {
-    // That one was told before the command began.
+    // Already printed before the command began.
     let notes = result.notes.iter().filter(|note| note.code != IMPORT_LARGE);
     let mut lines: Vec<String> = notes.map(|note| format!("note: {}", note.text)).collect();
     if result.timed_out {

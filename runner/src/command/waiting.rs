@@ -19,7 +19,7 @@ use crate::sys::{self, SignalFd, SignalSet};
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Work that is done by then needs no bar.
 const BAR_AFTER: Duration = Duration::from_millis(300);
-/// When somebody who has no terminal is told for the first time, and then again and again.
+/// Without a terminal: when the first line about progress is printed, and how often after that.
 const LINE_AFTER: Duration = Duration::from_secs(5);
 const LINE_EVERY: Duration = Duration::from_secs(10);
 

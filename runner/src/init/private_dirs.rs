@@ -35,7 +35,7 @@ impl<'a> PrivateDirs<'a> {
         for (number, (path, id)) in (0_u8..).zip(self.paths.iter().zip(self.ids)) {
             let Some(dir) = id.and_then(|id| opened(path, id)) else { continue };
             if !is_empty(&dir) {
-                // What cannot be told is not worth the end of the run.
+                // Failing to print progress must not end the run.
                 let _ = control.send_written(number, dir.as_fd());
             }
         }

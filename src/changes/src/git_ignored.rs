@@ -27,7 +27,7 @@ const DIRS_MAX: usize = 1000;
 const CHANGES_LOOKED_AT_MAX: usize = 100_000;
 /// Directories that changes are folded into.
 const FOLDED_DIRS_MAX: usize = 20;
-/// Levels of directories that are told apart.
+/// Levels of directories that are counted separately.
 const FOLDED_DEPTH_MAX: usize = 4;
 
 /// The rules of the `.gitignore` files of one version.
@@ -150,7 +150,7 @@ pub struct FoldedChanges {
     pub ignored: BTreeMap<TreePath, u64>,
 }
 
-/// Counts by directory, with as many levels told apart as leave few of them.
+/// Counts by directory, with as many levels as keep the list short.
 fn in_few(parents: &BTreeMap<TreePath, u64>) -> BTreeMap<TreePath, u64> {
     let at_depth = |depth: usize| {
         let mut dirs: BTreeMap<TreePath, u64> = BTreeMap::new();

@@ -17,7 +17,7 @@ use crate::error::EdgeError;
 use crate::ui::{error_line, stderr_is_terminal};
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// When somebody who has no terminal is told for the first time, and then again and again.
+/// Without a terminal: when the first line about progress is printed, and how often after that.
 const LINE_AFTER: Duration = Duration::from_secs(5);
 const LINE_EVERY: Duration = Duration::from_secs(10);
 

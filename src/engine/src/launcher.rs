@@ -191,7 +191,7 @@ pub struct Completion {
     /// Nothing where it was not kept.
     pub stdout: Option<Output>,
     pub stderr: Option<Output>,
-    /// Both as one, where they could not be told apart and were to be kept.
+    /// Both streams as one, if they share a pipe or terminal and the output is kept.
     pub merged: Option<Output>,
     pub usage: Usage,
     /// Until the command's first instruction, and from there to its end.

@@ -48,7 +48,7 @@ use crate::workspace_service::{Ground, WorkspaceService, stand_on_import, wait_f
 /// However short the time that the rules allow: programs need some to end in order.
 const GRACE_KEPT: Duration = Duration::from_secs(5);
 
-/// Variables that are not passed on and told of; a script that uses more is told of these.
+/// How many withheld variables a note lists; a script that uses more gets a note about these.
 const WITHHELD_TOLD_MAX: usize = 8;
 
 /// Where the runtime works, as the edge found it.
@@ -324,7 +324,7 @@ impl ProxyRuntime<'_> {
                     let ended = ended.take();
                     let thread = thread.spawn_scoped(scope, || {
                         let imported = stand_on_import(site, dir, &session);
-                        // It is told by being dropped.
+                        // Dropping the sender signals the end.
                         drop(ended);
                         imported
                     });

@@ -39,7 +39,7 @@ pub fn compact_line(
     let mut room = ROOM;
     loop {
         let line = json_line(&compact(envelope, ran, room))?;
-        // What is hidden is escaped, and so longer than it was: only the line itself tells whether it fits.
+        // Escaping makes text longer, so the escaped line is what has to fit.
         if line.len() <= COMPACT_BYTES_MAX || room.text_chars == 0 {
             return Ok(line);
         }

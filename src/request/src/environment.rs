@@ -225,7 +225,7 @@ impl Environment {
         &self.caller_path
     }
 
-    /// True for a variable that every command gets, whoever asks; in CI some more.
+    /// True for a variable that every command gets; in CI there are some more.
     #[must_use]
     pub fn is_usual(name: &str) -> bool {
         is_common(OsStr::new(name)) || CI_VARIABLES.contains(&name)

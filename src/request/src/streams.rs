@@ -12,7 +12,7 @@ words!(
     }
 );
 
-/// What becomes of output whose streams cannot be told apart.
+/// What becomes of the output if both streams go to the same pipe or terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergedOutput {
     /// Neither stream is kept.

@@ -85,7 +85,7 @@ const TOKENS: [Token; 32] = [
     token("dckr_pat_", is_url_digit, 20, Edge::Any),
 ];
 
-/// A variable with one of these in its name is taken for a credential, whatever its value looks like.
+/// A variable with one of these in its name counts as a credential, whatever its value.
 const CREDENTIAL_NAMES: [&str; 8] = ["TOKEN", "SECRET", "PASS", "KEY", "CRED", "AUTH", "COOKIE", "PRIVATE"];
 
 /// True if a variable of this name is likely to hold a credential.

@@ -9,7 +9,7 @@ use ignore::gitignore::GitignoreBuilder;
 
 use avfs_types::{VAULT_DIR, show_bytes_size};
 
-/// How long the look may take; a directory that is not through by then is told by what was seen.
+/// How long the survey may take. Of a directory that takes longer, only what was seen by then is reported.
 const LOOK_MAX: Duration = Duration::from_millis(300);
 /// Entries between two looks at the clock.
 const CLOCK_EVERY: u64 = 4096;
@@ -115,7 +115,7 @@ fn look(dir: &Path, exclude: &[String]) -> Seen {
     seen
 }
 
-/// Adds a file to the outermost directory around it that is made again, or tells it by itself if it is large.
+/// Counts a file for the outermost rebuildable directory around it, or lists it separately if it is large.
 fn note_heavy(heavy: &mut Vec<(String, u64, u64)>, path: &Path, bytes: u64) {
     let mut above = PathBuf::new();
     let parent = path.parent().unwrap_or(Path::new(""));

@@ -338,7 +338,7 @@ pub fn result(
     })
 }
 
-/// What the row of a run tells of its kept output.
+/// What the journal row of a run says about its kept output.
 #[must_use]
 pub fn kept_output_of(result: &str) -> Option<JournalKeptOutput> {
     serde_json::from_value(journal_value(result).get_mut("kept_output")?.take()).ok()

@@ -25,7 +25,7 @@ use crate::workspace_root::{Beneath, GroundError, Places};
 /// Forks named in the note about those that went.
 const NAMED_MAX: usize = 5;
 
-/// The note of a run that begins with the first import of a large directory. People are told at once.
+/// The note of a run that starts with the first import of a large directory. On stderr it is printed at once.
 pub const IMPORT_LARGE: &str = "import.large";
 
 /// What lies beneath a run.

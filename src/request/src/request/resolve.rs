@@ -107,7 +107,7 @@ pub fn terminal(outside: &Outside, cache: CacheMode) -> Terminal {
     }
 }
 
-/// How long a command may run if neither the request nor a setting says so: whoever sits at a terminal ends it.
+/// How long a command may run if neither the request nor a setting says so. At a terminal, the user can end it.
 pub fn timeout_by_default(config: &Config, terminal: Terminal) -> ExecutionTimeout {
     match (&config.run_timeout.origin, terminal) {
         (Origin::Default, Terminal::There) => ExecutionTimeout::None,
@@ -298,7 +298,7 @@ pub fn environment(spec: &RunSpec, around: &Around<'_>) -> Result<(Environment, 
             return Err(bad());
         }
         match expanded(name, outside) {
-            // Of a pattern that stands for nothing the note tells.
+            // A pattern that matches nothing gets a note.
             found if found.is_empty() => choices.push(choice),
             found => choices.extend(found.into_iter().map(EnvChoice::Pass)),
         }

@@ -1,24 +1,22 @@
 //! From a command that has ended to a run that is kept: captured once, journaled, or left for a recovery.
 
-use std::collections::HashSet;
+mod judge;
+
 use std::ffi::OsString;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::time::Instant;
 
-use avfs_changes::{ChangeReport, ChangeSummary, RunsOnHost, bookkeeping, read_only_check};
-use avfs_policy::OnViolation;
+use avfs_changes::{ChangeReport, ChangeSummary, RunsOnHost};
 use avfs_request::confinement::refused_text;
-use avfs_request::{
-    CheckpointMode, FixedClock, ForkChoice, OutputRetention, Retention, SecretsInFiles, Writing,
-};
+use avfs_request::{FixedClock, ForkChoice, OutputRetention, Retention, SecretsInFiles, Writing};
 use avfs_types::clock::{FileTime, Timestamp};
 use avfs_types::ids::VersionId;
 use avfs_types::path::TreePath;
 use avfs_types::secrets::Secrets;
 use avfs_vault::backend::{RunRecord, RunState};
-use avfs_vault::capture::{CaptureOptions, Captured, LeftOut, Times, UpperKind};
+use avfs_vault::capture::{CaptureOptions, LeftOut, Times, UpperKind};
 use avfs_vault::chunk::FILE_BYTES_MAX;
 use avfs_vault::edit::Edits;
 use avfs_vault::import::Imported;
@@ -28,6 +26,8 @@ use avfs_vault::page::DirRef;
 use avfs_vault::run::{LandedRun, Told};
 use avfs_vault::version::full_root_of;
 use avfs_vault::{Batch, Vault, VaultError};
+
+use judge::CaptureFate;
 
 use crate::checkpoint::CheckpointService;
 use crate::error::ExecuteError;
@@ -59,22 +59,6 @@ struct KeptRun {
     runs_on_host: Vec<RunsOnHost>,
     /// It was taken for a command that only looks.
     violated: bool,
-}
-
-/// What becomes of captured changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CaptureFate {
-    Kept,
-    /// A read-only command changed content, and the policy discards that.
-    DroppedByPolicy,
-    /// Nothing but bookkeeping or the times of directories changed.
-    WithoutContent,
-}
-
-struct Judged {
-    /// What a command that was classified read-only changed.
-    violation: Option<String>,
-    capture: CaptureFate,
 }
 
 /// The note of a run whose output did not all reach who it was for.
@@ -296,60 +280,6 @@ impl ProxyRuntime<'_> {
         let left_out = left_out.into_iter().map(|left| without_secrets(secrets, left)).collect();
         let violated = told.violation.is_some();
         Ok(KeptRun { landed, changes, report, left_out, runs_on_host, violated })
-    }
-
-    /// Decides whether the captured changes become a version.
-    fn judge(
-        &self,
-        run: &mut Run,
-        before: &Before,
-        captured: &Captured<'_>,
-        upper: BorrowedFd<'_>,
-    ) -> avfs_vault::Result<Judged> {
-        let vault = self.site.vault;
-        let drops_bookkeeping = run.decision.looks_only() && run.request.checkpoint != CheckpointMode::Always;
-        let may_be_trace = Self::may_be_trace(run, captured);
-        if !run.decision.looks_only() && !may_be_trace {
-            return Ok(Judged { violation: None, capture: CaptureFate::Kept });
-        }
-        let mut touched = read_only_check::touched(vault, &before.root, captured)?;
-        if drops_bookkeeping {
-            touched = bookkeeping::changed_content(vault, &before.root, captured, upper, touched)?;
-        }
-        let violation = Self::violation(run, &touched);
-        let capture = match run.decision.on_violation {
-            OnViolation::Discard if violation.is_some() => CaptureFate::DroppedByPolicy,
-            OnViolation::Keep | OnViolation::Discard => match touched.is_empty() {
-                true if drops_bookkeeping || may_be_trace => CaptureFate::WithoutContent,
-                true | false => CaptureFate::Kept,
-            },
-        };
-        Ok(Judged { violation, capture })
-    }
-
-    /// True if a run of its own may have done nothing but make files that are not versioned: where it touched
-    /// nothing else, all that is left of it is the time of the directories they are in.
-    fn may_be_trace(run: &Run, captured: &Captured<'_>) -> bool {
-        if !run.request.fork.is_ephemeral() || captured.left_out.is_empty() {
-            return false;
-        }
-        let parents: HashSet<TreePath> =
-            captured.left_out.iter().filter_map(|left| Some(left.path.split()?.0)).collect();
-        captured.edits.keys().all(|path| parents.contains(path))
-    }
-
-    /// What a command changed that was said to look only.
-    fn violation(run: &mut Run, touched: &[TreePath]) -> Option<String> {
-        let what = read_only_check::violation(touched).filter(|_| run.decision.looks_only())?;
-        let kept = match run.decision.on_violation {
-            OnViolation::Keep => "",
-            OnViolation::Discard => "; the policy discards the changes",
-        };
-        run.note(
-            "classification_violated",
-            format!("the command was classified read-only, but it modified {what}{kept}"),
-        );
-        Some(what)
     }
 
     fn open_upper(&self, session: &MountSession, ended: &Ended<'_>) -> avfs_vault::Result<OwnedFd> {
