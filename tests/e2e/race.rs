@@ -85,7 +85,8 @@ fn nearly_won(env: &TestEnv, shared: &Shared, scratch: &str) -> (Running, Pauses
     command.args(["--rw", shared.text(), "--env", &set, "--shell", line]);
     let mut running = Running::start(pauses.set(&mut command));
     pauses.wait("completed#1", &mut running.child);
-    wait_for("the other runs", || pauses.reached().iter().filter(|point| *point == "executing").count() == 2);
+    // The last point that it passes before its command ends: from here on the number of points stands still.
+    wait_for("the other runs", || pauses.reached().iter().filter(|point| *point == "streams").count() == 2);
     (running, pauses)
 }
 
