@@ -83,6 +83,11 @@ fn a_run_on_a_fork_can_be_killed_at_any_moment() {
 }
 
 #[test]
+fn a_run_on_a_fork_over_the_directory_can_be_killed_at_any_moment() {
+    killed_at_every_moment(&["--scratch", "disk", "--fork", "f", "--base", "live"]);
+}
+
+#[test]
 fn a_run_on_a_copy_can_be_killed_at_any_moment() {
     killed_at_every_moment(&["--backend", "copy"]);
 }

@@ -27,6 +27,7 @@ mod faults;
 mod forks;
 mod generated;
 mod git;
+mod host_base;
 mod kernel_facts;
 mod kills;
 mod large_directories;

@@ -14,7 +14,8 @@ use avfs_vault::capture::{CaptureOptions, UpperKind};
 use avfs_vault::chunk::FILE_BYTES_MAX;
 use avfs_vault::export::{ExportOptions, Overwrite};
 use avfs_vault::gc::{Keep, Trial};
-use avfs_vault::layers::{Footprint, KeptUpper, LAYERS_MAX, Made, NotKept, Stack};
+use avfs_vault::import::{ImportOptions, OnTrouble};
+use avfs_vault::layers::{Distance, Footprint, HostBase, KeptUpper, LAYERS_MAX, Made, NotKept, Stack};
 use avfs_vault::materialize::BaseCache;
 use avfs_vault::meter::Meter;
 use avfs_vault::page::DirRef;
@@ -62,6 +63,25 @@ impl Bench {
 
     fn stack(&self) -> Stack {
         self.vault.stack(&self.head(), &self.cache, &Meter::default()).unwrap()
+    }
+
+    /// The stack over the directory that was imported, as a scan finds it now.
+    fn stack_over_host(&self) -> Stack {
+        let dir = self.scratch.join("dir");
+        let options = ImportOptions {
+            on_trouble: OnTrouble::KeepGoing,
+            stat_cache: None,
+            exclude: &[],
+            meter: &Meter::default(),
+        };
+        let (root, _, scanned) = self.vault.survey(&dir, &support::main_fork(), &options).unwrap();
+        let found = HostBase::of(&dir, root.tree, &scanned).unwrap();
+        let veil = self.scratch.join("veil");
+        if veil.exists() {
+            avfs_hostfs::remove::remove_tree(&veil).unwrap();
+        }
+        let (cache, meter) = (&self.cache, &Meter::default());
+        self.vault.stack_over_host(&self.head(), &found, Distance::Any, cache, &veil, meter).unwrap().unwrap()
     }
 
     fn count(&self, kind: &str) -> usize {
@@ -519,6 +539,27 @@ proptest! {
             drop(stack);
             bench.assert_shows_head(&bench.stack());
         }
+    }
+
+    #[test]
+    fn any_chain_of_runs_is_shown_over_the_directory(
+        setup in prop::collection::vec(any_step(), 0..30),
+        runs in prop::collection::vec(prop::collection::vec(any_step(), 1..25), 10..11),
+    ) {
+        if !overlay::works("any_chain_of_runs_is_shown_over_the_directory") {
+            return Ok(());
+        }
+        let scratch = Scratch::new();
+        let ignored = "echo '*.log' >.avfsignore; echo x >fill/0/a.log; mkdir -p fill/b.log/c; echo y >fill/b.log/c/d";
+        let bench = Bench::new(&format!("{}\n{ignored}", overlay::script_of(&scratch, &setup)));
+        bench.assert_shows_head(&bench.stack_over_host());
+        for steps in runs {
+            let stack = bench.stack_over_host();
+            bench.run(&stack, &overlay::script_of(&bench.scratch, &steps));
+            drop(stack);
+            bench.assert_shows_head(&bench.stack_over_host());
+        }
+        assert_eq!(bench.count("base"), 0);
     }
 }
 

@@ -48,10 +48,13 @@ pub fn make(prepared: &Prepared) -> std::result::Result<Made, Failed> {
     let opened = match &prepared.layers {
         None => None,
         Some(layers) => {
+            // Before memory is mounted over the scratch, which may hold one of them.
+            let lowers = Opened::lowers(layers).at(Stage::Layers)?;
             if let Upper::Memory { at, options, root } = &layers.upper {
                 memory = Some(memory_upper(at, options, root).at(Stage::Memory)?);
             }
-            Some(Opened::open(layers, memory.as_ref()).at(Stage::Layers)?)
+            let upper = Opened::upper(layers, memory.as_ref()).at(Stage::Layers)?;
+            Some(Opened { lowers, upper })
         }
     };
     // Before the root is mounted over it.
@@ -310,12 +313,14 @@ fn memory_upper(at: &CStr, options: &CStr, face: &UpperFace) -> Result<OwnedFd> 
 
 /// Layers by descriptor: their paths may be longer than an option, or hold what an option cannot.
 struct Opened {
-    lowers: [Option<OwnedFd>; avfs_engine::LOWERS_MAX],
+    lowers: Lowers,
     upper: Option<(OwnedFd, OwnedFd)>,
 }
 
+type Lowers = [Option<OwnedFd>; avfs_engine::LOWERS_MAX];
+
 impl Opened {
-    fn open(layers: &Layers, memory: Option<&OwnedFd>) -> Result<Self> {
+    fn lowers(layers: &Layers) -> Result<Lowers> {
         let mut lowers = [const { None }; avfs_engine::LOWERS_MAX];
         if layers.lowers.len() > lowers.len() {
             return Err(Errno::TOOBIG);
@@ -323,8 +328,12 @@ impl Opened {
         for (slot, path) in lowers.iter_mut().zip(&layers.lowers) {
             *slot = Some(dir(path)?);
         }
+        Ok(lowers)
+    }
+
+    fn upper(layers: &Layers, memory: Option<&OwnedFd>) -> Result<Option<(OwnedFd, OwnedFd)>> {
         let inside = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let upper = match (&layers.upper, memory) {
+        Ok(match (&layers.upper, memory) {
             (Upper::None, _) => None,
             (Upper::Disk { upper, work }, _) => Some((dir(upper)?, dir(work)?)),
             (Upper::Memory { .. }, Some(memory)) => Some((
@@ -332,8 +341,7 @@ impl Opened {
                 openat(memory, c"work", inside, Mode::empty())?,
             )),
             (Upper::Memory { .. }, None) => return Err(Errno::INVAL),
-        };
-        Ok(Self { lowers, upper })
+        })
     }
 
     fn mount(&self, path: &CStr) -> Result<()> {

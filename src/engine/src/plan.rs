@@ -147,7 +147,9 @@ impl ProxyRuntime<'_> {
             }
             Ground::Stacked { stack, .. } => {
                 let top = stack.dirs.first().map(PathBuf::as_path).unwrap_or(Path::new("/"));
-                (stack.dirs.clone(), upper_root(top, Names::Stored, Vec::new())?)
+                let is_host = stack.host_dir().is_some_and(|(dir, _)| dir == top);
+                let names = if is_host { Names::Plain } else { Names::Stored };
+                (stack.dirs.clone(), upper_root(top, names, Vec::new())?)
             }
             Ground::Copied { root, .. } => {
                 let options = ExportOptions {

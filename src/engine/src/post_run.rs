@@ -105,9 +105,16 @@ impl ProxyRuntime<'_> {
         ground: &Ground,
         before: &Before,
     ) -> avfs_vault::Result<()> {
-        let Ground::Live(dir) = ground else { return Ok(()) };
+        let (dir, tree) = match ground {
+            Ground::Live(dir) => (dir.as_path(), &before.root.tree),
+            Ground::Stacked { stack, .. } => match stack.host_dir() {
+                Some(host) => host,
+                None => return Ok(()),
+            },
+            Ground::Copied { .. } => return Ok(()),
+        };
         let (root, _, _) = self.site.vault.survey(dir, &ForkName::main(), &import_options(self.site))?;
-        if root.tree != before.root.tree {
+        if root.tree != *tree {
             run.note(
                 "host.changed",
                 format!(
@@ -180,6 +187,8 @@ impl ProxyRuntime<'_> {
         };
         match ended.completion.memory {
             None => site.layers.keep_upper(stack, &session.upper_dir(), left_out, size, &root).map(drop),
+            // The next run scans the directory, and writes the layer if it can stand on it again.
+            Some(_) if stack.host_dir().is_some() => Ok(()),
             // Memory goes with the run: the layer is written from what the vault has now.
             Some(_) => site.vault.stack(&root, &site.layers, site.meter).map(drop),
         }
@@ -301,6 +310,7 @@ pub(super) fn enforcement(run: &Run, ground: &Ground, room: Scratch, completion:
                 Made::Reused => BaseUsed::Reused,
                 Made::Layered => BaseUsed::Layered,
                 Made::Materialized => BaseUsed::Materialized,
+                Made::OverHost => BaseUsed::Live,
             },
         ),
         Ground::Copied { .. } => (Backend::Copy, BaseUsed::Materialized),

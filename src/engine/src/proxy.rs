@@ -187,6 +187,7 @@ impl ProxyRuntime<'_> {
             cache: None,
             memo: None,
             base: None,
+            found: None,
             parent: ForkName::main(),
             message: message(&redact(&shown)),
             begun,
@@ -387,7 +388,7 @@ impl ProxyRuntime<'_> {
         if wants_version(&run.request) {
             workspaces.announce_first_import(places, run)?;
         }
-        let ground = workspaces.ground::<ExecuteError>(places, run);
+        let ground = workspaces.ground::<ExecuteError>(places, run, session);
         if let Some(signal) = self.site.meter.stopped_by() {
             return Err(ExecuteError::Interrupted { signal });
         }

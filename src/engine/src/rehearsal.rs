@@ -36,7 +36,7 @@ impl Rehearsal {
         let decision = decide(policy, request, &places, around.home.as_deref());
         let base = match Beneath::choose(request, &places, cache_dir)? {
             Beneath::Live(_) => BaseUsed::Live,
-            Beneath::Cached => BaseUsed::Reused,
+            Beneath::UnderFork(_) | Beneath::Cached => BaseUsed::Reused,
         };
         let backend = match request.backend {
             BackendChoice::Copy => Backend::Copy,

@@ -9,6 +9,7 @@ use avfs_types::clock::Timestamp;
 use avfs_types::ids::{ApprovalId, ForkName, RunId};
 use avfs_vault::backend::VersionRecord;
 use avfs_vault::import::Imported;
+use avfs_vault::layers::HostBase;
 use avfs_vault::memo::MemoParts;
 use avfs_vault::run::Told;
 
@@ -33,6 +34,8 @@ pub struct Run {
     /// was looked into.
     pub memo: Option<MemoParts>,
     pub base: Option<VersionRecord>,
+    /// The directory as its import before this run found it.
+    pub found: Option<HostBase>,
     /// Where its changes will go.
     pub fork: ForkName,
     /// Where a fork made for the run begins.

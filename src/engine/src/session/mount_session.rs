@@ -6,6 +6,7 @@
 //! CACHE/run/ID/outcome    how the command ended: from here on there is something to recover
 //! CACHE/run/ID/upper      what the command wrote, unless that went to memory
 //! CACHE/run/ID/work       overlayfs's own
+//! CACHE/run/ID/veil       hides unversioned files of the host's directory from a run on a fork
 //! CACHE/mnt               an empty directory that every run mounts its root on
 //! ```
 //!
@@ -43,6 +44,7 @@ const MAKING_TRIES_MAX: usize = 5000;
 pub const UPPER: &str = "upper";
 const WORK: &str = "work";
 const COPY: &str = "copy";
+const VEIL: &str = "veil";
 /// Where a capture notes the modes it opened up.
 const MODES: &str = "modes";
 
@@ -273,6 +275,11 @@ impl MountSession {
     #[must_use]
     pub fn copy_dir(&self) -> PathBuf {
         self.dir.join(COPY)
+    }
+
+    #[must_use]
+    pub fn veil_dir(&self) -> PathBuf {
+        self.dir.join(VEIL)
     }
 
     #[must_use]

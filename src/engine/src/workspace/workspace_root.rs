@@ -21,7 +21,7 @@ pub enum GroundError {
     CwdOutside { cwd: PathBuf, workspace: PathBuf },
     #[error("{} cannot lie beneath the run as it is: {why}", dir.display())]
     NotLive { dir: PathBuf, why: String },
-    #[error("a run on a persistent fork, from a version, or on a vault without a directory has no live base")]
+    #[error("a run from a version, or on a vault without a directory, has no live base")]
     NothingLive,
     #[error("cannot look at {}", path.display())]
     Io {
@@ -96,6 +96,8 @@ impl Places {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Beneath {
     Live(PathBuf),
+    /// If it holds a version that is near to the fork's, and without its unversioned files.
+    UnderFork(PathBuf),
     Cached,
 }
 
@@ -105,14 +107,18 @@ impl Beneath {
         places: &Places,
         cache_dir: &Path,
     ) -> Result<Self, GroundError> {
-        let of_dir = matches!(request.fork, ForkChoice::Ephemeral { from: None });
-        let dir = places.bound.as_ref().filter(|_| of_dir && request.backend != BackendChoice::Copy);
+        let found_as: Option<fn(PathBuf) -> Self> = match request.fork {
+            ForkChoice::Ephemeral { from: None } => Some(Self::Live),
+            ForkChoice::Persistent { .. } => Some(Self::UnderFork),
+            ForkChoice::Ephemeral { from: Some(_) } => None,
+        };
+        let dir = places.bound.as_ref().zip(found_as).filter(|_| request.backend != BackendChoice::Copy);
         if request.cache != CacheMode::Off {
             // A result is remembered by the version the run stood on, so there has to be one.
             return match (request.base, dir) {
                 (BaseChoice::Auto | BaseChoice::Cached, _) => Ok(Self::Cached),
                 (BaseChoice::Live, None) => Err(GroundError::NothingLive),
-                (BaseChoice::Live, Some(dir)) => {
+                (BaseChoice::Live, Some((dir, _))) => {
                     let why = "with --cache a run stands on a version".to_owned();
                     Err(GroundError::NotLive { dir: dir.clone(), why })
                 }
@@ -121,9 +127,9 @@ impl Beneath {
         match (request.base, dir) {
             (BaseChoice::Cached, _) | (BaseChoice::Auto, None) => Ok(Self::Cached),
             (BaseChoice::Live, None) => Err(GroundError::NothingLive),
-            (BaseChoice::Auto | BaseChoice::Live, Some(dir)) => {
+            (BaseChoice::Auto | BaseChoice::Live, Some((dir, found_as))) => {
                 match (why_not_live(dir, cache_dir)?, request.base) {
-                    (None, _) => Ok(Self::Live(dir.clone())),
+                    (None, _) => Ok(found_as(dir.clone())),
                     (Some(why), BaseChoice::Live) => Err(GroundError::NotLive { dir: dir.clone(), why }),
                     (Some(why), BaseChoice::Auto | BaseChoice::Cached) => {
                         tracing::debug!(%why, "the directory cannot be a lower layer");

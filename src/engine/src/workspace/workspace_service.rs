@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use avfs_request::{BackendChoice, ExecutionRequest, ForkChoice};
+use avfs_request::{BackendChoice, BaseChoice, ExecutionRequest, ForkChoice};
 use avfs_types::ids::{ContentId, ForkName, TreeId};
 use avfs_types::reference::Reference;
 use avfs_vault::VaultError;
 use avfs_vault::backend::{Life, VersionRecord};
 use avfs_vault::import::{ImportOptions, Imported, OnTrouble};
-use avfs_vault::layers::{Made, Stack};
+use avfs_vault::layers::{Distance, HostBase, Made, STANDS_ON_HOST_MAX, Stack};
 use avfs_vault::page::DirRef;
 use avfs_vault::version::full_root_of;
 
@@ -24,6 +24,9 @@ use crate::workspace_root::{Beneath, GroundError, Places};
 
 /// Forks named in the note about those that went.
 const NAMED_MAX: usize = 5;
+
+/// A smaller tree is written to the cache in less time than the runs on its fork would spend on scans.
+const ENTRIES_ON_HOST_MIN: u64 = 1000;
 
 /// The note of a run that starts with the first import of a large directory. On stderr it is printed at once.
 pub const IMPORT_LARGE: &str = "import.large";
@@ -56,6 +59,7 @@ impl WorkspaceService<'_> {
         &self,
         places: &Places,
         run: &mut Run,
+        session: &MountSession,
     ) -> Result<Ground, E> {
         let site = self.site;
         let request = run.request.clone();
@@ -67,9 +71,11 @@ impl WorkspaceService<'_> {
                 "the workspace is your home directory, or lies around it: the command can read all of it";
             run.note("workspace.home", text.to_owned());
         }
-        if let Beneath::Live(dir) = Beneath::choose(request, places, &site.cache_dir)? {
-            return Ok(Ground::Live(dir));
-        }
+        let under_fork = match Beneath::choose(request, places, &site.cache_dir)? {
+            Beneath::Live(dir) => return Ok(Ground::Live(dir)),
+            Beneath::UnderFork(dir) => Some(dir),
+            Beneath::Cached => None,
+        };
         let version = match run.base.clone() {
             Some(version) => version,
             None => self.base(places, run)?,
@@ -82,11 +88,53 @@ impl WorkspaceService<'_> {
             return Ok(Ground::Copied { version, root });
         }
         site.meter.restart();
-        let stack = site.meter.waited_for(|| site.vault.stack(&root, &site.layers, site.meter))?;
-        if stack.made == Made::Materialized {
+        let over_host = || match &under_fork {
+            Some(dir) => self.stack_over_host(dir, run, &root, session),
+            None => Ok(None),
+        };
+        let stack = site.meter.waited_for(|| match request.base {
+            BaseChoice::Live => over_host(),
+            BaseChoice::Auto | BaseChoice::Cached => {
+                site.vault.stack_unless(&root, &site.layers, site.meter, over_host).map(Some)
+            }
+        })?;
+        let Some(stack) = stack else {
+            let dir = under_fork.unwrap_or_default();
+            let why = "it holds something else than a version near to the fork's".to_owned();
+            return Err(GroundError::NotLive { dir, why }.into());
+        };
+        if matches!(stack.made, Made::Materialized | Made::OverHost) {
             CacheOwners::new(&site.cache_dir).register(&site.vault_id, site.vault.path());
         }
         Ok(Ground::Stacked { stack, version, root })
+    }
+
+    /// The directory itself beneath a run on a fork, if it holds a version that is near to the fork's.
+    fn stack_over_host(
+        &self,
+        dir: &Path,
+        run: &Run,
+        root: &DirRef,
+        session: &MountSession,
+    ) -> avfs_vault::Result<Option<Stack>> {
+        let site = self.site;
+        let wanted = run.request.base == BaseChoice::Live;
+        if !wanted && root.totals.entries < ENTRIES_ON_HOST_MIN {
+            return Ok(None);
+        }
+        let found = match &run.found {
+            Some(found) => Some(found.clone()),
+            None => {
+                let (now, _, scanned) = site.vault.survey(dir, &ForkName::main(), &import_options(site))?;
+                HostBase::of(dir, now.tree, &scanned)
+            }
+        };
+        let Some(found) = found else { return Ok(None) };
+        if site.layers.count_host_use(&found)? > STANDS_ON_HOST_MAX && !wanted {
+            return Ok(None);
+        }
+        let distance = if wanted { Distance::Any } else { Distance::Near };
+        site.vault.stack_over_host(root, &found, distance, &site.layers, &session.veil_dir(), site.meter)
     }
 
     /// Says what the first import of the directory will cost, if that is much. It is not waited for an answer.
@@ -189,6 +237,7 @@ impl WorkspaceService<'_> {
             (None, Some(dir)) => {
                 let imported = site.meter.waited_for(|| import_dir(site, dir))?;
                 run.note_import(&imported);
+                run.found = HostBase::of(dir, imported.committed.version.root, &imported.scanned);
                 &main
             }
             (None, None) => &main,

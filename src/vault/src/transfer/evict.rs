@@ -27,7 +27,7 @@ pub struct CacheItem {
     pub bytes: u64,
     /// When somebody last had a lease on it.
     pub last_used: SystemTime,
-    /// The id of the vault that a base was built from. Layers go with their base.
+    /// The id of the vault that it was built from. Layers over a base of the cache have none: they go with it.
     pub vault: Option<String>,
     /// False for what nobody can use any more: it has no seal, or one from before the machine was last started.
     pub is_usable: bool,
@@ -48,12 +48,7 @@ impl BaseCache {
         let mut items = Vec::new();
         for kind in [CacheItemKind::Base, CacheItemKind::Layer] {
             for Item { name, bytes, last_used, sealed } in self.shelf(kind).items()? {
-                let vault = match kind {
-                    CacheItemKind::Base => {
-                        std::fs::read_to_string(self.bases.place(&name).join("vault")).ok()
-                    }
-                    CacheItemKind::Layer => None,
-                };
+                let vault = std::fs::read_to_string(self.shelf(kind).place(&name).join("vault")).ok();
                 let is_usable = sealed.contains(&boot);
                 items.push(CacheItem { kind, bytes, last_used, vault, is_usable, name });
             }

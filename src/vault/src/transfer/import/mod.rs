@@ -199,6 +199,9 @@ impl std::fmt::Display for TroubleReason {
     }
 }
 
+/// Unversioned paths that a scan lists; one more says that there are too many.
+pub const UNVERSIONED_MAX: usize = 4096;
+
 /// What a scan of a directory found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scanned {
@@ -210,6 +213,9 @@ pub struct Scanned {
     pub mended: u64,
     /// Paths that are not in the version as they were on the host.
     pub troubles: Vec<Trouble>,
+    /// What the directory holds and no version does: ignored and excluded paths, the vault, sockets and devices. Only the
+    /// outermost path of each, and at most [`UNVERSIONED_MAX`] + 1 of them.
+    pub unversioned: Vec<TreePath>,
     /// Set when the import was good but its stat cache could not be kept: the next one reads every file.
     pub cache_unsaved: Option<String>,
 }

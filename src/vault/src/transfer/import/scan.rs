@@ -299,6 +299,7 @@ impl Shared<'_> {
         let mut listing = Listing { clean: cached.is_some(), ..Listing::new(job, fd, names.len()) };
         for listed in names {
             if holds_vault && self.own_file.is_called(&listed.name) || self.is_left_out(&listing, &listed) {
+                self.leave_unversioned(|| job.path.join(&listed.name));
                 continue;
             }
             while known.next_if(|entry| entry.name < listed.name.as_slice()).is_some() {
@@ -351,6 +352,7 @@ impl Shared<'_> {
                 return Ok(());
             };
             if self.own_file.is_file(&stat) {
+                self.leave_unversioned(path);
                 return Ok(());
             }
             stat
@@ -383,12 +385,10 @@ impl Shared<'_> {
                 read.map_or(What::Gone, |target| What::Symlink { target })
             }
             (HostKind::Fifo, _) => What::Fifo,
-            (HostKind::Whiteout, _) => {
-                self.report(path(), TroubleReason::Special("character device"));
-                return Ok(());
-            }
-            (HostKind::Special(kind), _) => {
+            (kind @ (HostKind::Whiteout | HostKind::Special(_)), _) => {
+                let kind = if let HostKind::Special(kind) = kind { kind } else { "character device" };
                 self.report(path(), TroubleReason::Special(kind));
+                self.leave_unversioned(path);
                 return Ok(());
             }
         };

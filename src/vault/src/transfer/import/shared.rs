@@ -17,7 +17,7 @@ use avfs_types::ids::BlobId;
 use avfs_types::path::TreePath;
 
 use super::upper::{Over, Upper};
-use super::{ImportError, ImportOptions, Keep, OnTrouble, Scanned, Trouble, TroubleReason};
+use super::{ImportError, ImportOptions, Keep, OnTrouble, Scanned, Trouble, TroubleReason, UNVERSIONED_MAX};
 use crate::backend::{BlobRecord, ObjectKind};
 use crate::capture::UpperKind;
 use crate::ignore::Rules;
@@ -151,6 +151,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) next_dir: AtomicU32,
     pub(crate) dirs: Mutex<Vec<(u32, ScannedDir)>>,
     troubles: Mutex<Vec<Trouble>>,
+    unversioned: Mutex<Vec<TreePath>>,
     failure: Mutex<Option<VaultError>>,
 }
 
@@ -191,6 +192,7 @@ impl<'a> Shared<'a> {
             next_dir: AtomicU32::new(1),
             dirs: Mutex::default(),
             troubles: Mutex::default(),
+            unversioned: Mutex::default(),
             failure: Mutex::default(),
         }
     }
@@ -263,6 +265,14 @@ impl<'a> Shared<'a> {
 
     pub(crate) fn report(&self, path: TreePath, reason: TroubleReason) {
         lock(&self.troubles).push(Trouble { path, reason });
+    }
+
+    /// Lists a path that no version has.
+    pub(super) fn leave_unversioned(&self, path: impl FnOnce() -> TreePath) {
+        let mut unversioned = lock(&self.unversioned);
+        if unversioned.len() <= UNVERSIONED_MAX {
+            unversioned.push(path());
+        }
     }
 
     /// The attributes of a file as its user sees them, and whether a directory of an upper is opaque.
@@ -445,6 +455,7 @@ impl<'a> Shared<'a> {
                 troubles.dedup();
                 troubles
             },
+            unversioned: std::mem::take(&mut *lock(&self.unversioned)),
             cache_unsaved: None,
         };
         Ok(ScannedTree { dirs, scanned })

@@ -43,6 +43,26 @@ impl Difference {
         Ok(difference)
     }
 
+    /// True if a layer for it costs less than half of what a base for the whole tree costs.
+    pub(crate) fn is_small_for(&self, root: &DirRef) -> bool {
+        self.size.cost().saturating_mul(2) <= Footprint::of(&root.totals).cost()
+    }
+
+    /// What hides these paths.
+    pub(crate) fn hiding(paths: &[TreePath]) -> Self {
+        let mut difference = Self::default();
+        for path in paths {
+            difference.whiteouts.push(path.clone());
+            difference.show_way_to(path);
+        }
+        difference
+    }
+
+    /// Directories that the layer has.
+    pub(crate) fn dirs(&self) -> impl Iterator<Item = &TreePath> {
+        self.dirs.iter()
+    }
+
     fn add(&mut self, change: Change, gone: &mut HashSet<TreePath>) {
         let Change { path, before, after, .. } = change;
         let was_dir = before.as_ref().map(|side| matches!(side.node, Node::Dir(_)));
@@ -65,7 +85,12 @@ impl Difference {
                 self.files.insert(path.clone());
             }
         }
-        let mut up = path;
+        self.show_way_to(&path);
+    }
+
+    /// Adds the directories on the way to a path.
+    fn show_way_to(&mut self, path: &TreePath) {
+        let mut up = path.clone();
         while let Some((parent, _)) = up.split() {
             if !self.dirs.insert(parent.clone()) {
                 break;

@@ -13,7 +13,6 @@ use avfs_hostfs::beneath::DIR;
 use avfs_hostfs::remove::remove_tree;
 use avfs_hostfs::{beneath, make, overlay};
 
-use super::record::StackRecord;
 use super::{Footprint, LAYERS_MAX, Stack};
 use crate::Result;
 use crate::capture::LeftOut;
@@ -83,8 +82,7 @@ impl BaseCache {
             }
             return Err(host("move", upper)(error));
         }
-        let record = StackRecord { tree: tree.tree, base: below.base, layers: below.layers.clone() };
-        self.publish_layer(draft, record, size)?;
+        self.publish_layer(draft, below, &tree.tree, size)?;
         Ok(KeptUpper::Layer)
     }
 }

@@ -3,17 +3,19 @@
 //! A *stack* for a tree is a list of directories, topmost first, that overlayfs shows as that tree. The upper
 //! of a run that was captured becomes the top layer of the stack for the version it made, so that a run after
 //! a run writes nothing out. Where there is no stack, a layer with the difference from a base that is near is
-//! written from the vault, and where none is near, a new base.
+//! written from the vault, and where none is near, a new base. The host's own directory can be the base too
+//! (`host_base`).
 //!
 //! Layers follow the rules of bases: complete or absent, used under a lease, of this boot only, and made again
 //! from the vault if they are gone. A stack is one small file that names them; it promises nothing, and is
 //! believed only if a lease on each of them can be had.
 
 mod difference;
+mod host_base;
 mod keep;
 mod record;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use difference::Difference;
 
@@ -28,8 +30,9 @@ use super::write_out::FreshPages;
 use crate::meter::Meter;
 use crate::page::{DirRef, Totals};
 use crate::{Result, Vault, VaultError, pages};
+pub use host_base::{Distance, HostBase, STANDS_ON_HOST_MAX};
 pub use keep::{KeptUpper, NotKept};
-use record::StackRecord;
+use record::{BaseOrigin, StackRecord};
 
 /// Layers over a base. With more of them looking up a name costs too much.
 pub const LAYERS_MAX: usize = 8;
@@ -45,12 +48,14 @@ pub struct Stack {
     pub dirs: Vec<PathBuf>,
     /// What was written for this call.
     pub made: Made,
+    /// The directory of the host that is the base, and the id of the vault that its layers are made from.
+    host: Option<(PathBuf, String)>,
     /// What it shows.
     tree: TreeId,
     base: TreeId,
     /// The names of the layers over the base, topmost first.
     layers: Vec<String>,
-    _leases: Vec<FileLock>,
+    leases: Vec<FileLock>,
 }
 
 /// What had to be written.
@@ -62,6 +67,34 @@ pub enum Made {
     Layered,
     /// A base.
     Materialized,
+    /// Nothing but what hides the unversioned files of the host's directory, which is the base.
+    OverHost,
+}
+
+impl Stack {
+    /// A base without layers.
+    fn of_base(dir: PathBuf, made: Made, tree: TreeId, lease: FileLock) -> Self {
+        Self { dirs: vec![dir], made, host: None, tree, base: tree, layers: Vec::new(), leases: vec![lease] }
+    }
+
+    /// Puts a layer on top.
+    fn put(&mut self, dir: PathBuf, name: String, lease: FileLock) {
+        self.dirs.insert(0, dir);
+        self.layers.insert(0, name);
+        self.leases.push(lease);
+    }
+
+    /// The base, if it is a directory of the host, and the tree that it held when it was scanned.
+    #[must_use]
+    pub fn host_dir(&self) -> Option<(&Path, &TreeId)> {
+        self.host.as_ref().map(|(dir, _)| (dir.as_path(), &self.base))
+    }
+
+    /// What the next layer lies over.
+    fn record(&self, tree: &TreeId) -> StackRecord {
+        let origin = if self.host.is_some() { BaseOrigin::Host } else { BaseOrigin::Cache };
+        StackRecord { tree: *tree, base: self.base, origin, layers: self.layers.clone() }
+    }
 }
 
 /// How large a layer is, for the cache's account.
@@ -85,11 +118,25 @@ impl Vault {
     /// The lower layers for a tree: a stack that is there, else a layer over a base that is near, else a new
     /// base. Concurrent callers may each make one; all of them are good.
     pub fn stack(&self, root: &DirRef, cache: &BaseCache, meter: &Meter) -> Result<Stack> {
+        self.stack_unless(root, cache, meter, || Ok(None))
+    }
+
+    /// As [`Vault::stack`], but a new base is made only if `other` gives no stack either.
+    pub fn stack_unless(
+        &self,
+        root: &DirRef,
+        cache: &BaseCache,
+        meter: &Meter,
+        other: impl FnOnce() -> Result<Option<Stack>>,
+    ) -> Result<Stack> {
         let pin = self.backend().pin()?;
-        if let Some(stack) = cache.known_stack(root)? {
+        if let Some(stack) = cache.ready_stack(root)? {
             return Ok(stack);
         }
         if let Some(stack) = self.stack_on_near_base(root, cache, meter)? {
+            return Ok(stack);
+        }
+        if let Some(stack) = other()? {
             return Ok(stack);
         }
         let base = self.materialize_pinned(&pin, root, cache, Trust::Seal, meter)?;
@@ -97,8 +144,7 @@ impl Vault {
             Built::Reused => Made::Reused,
             Built::New | Built::Rebuilt => Made::Materialized,
         };
-        let (dirs, leases) = (vec![base.root], vec![base.lease]);
-        Ok(Stack { dirs, made, tree: root.tree, base: root.tree, layers: Vec::new(), _leases: leases })
+        Ok(Stack::of_base(base.root, made, root.tree, base.lease))
     }
 
     /// Writes a layer over the base that is nearest, if one is near enough for that to pay.
@@ -125,29 +171,35 @@ impl Vault {
                 nearest = Some((tree, difference));
             }
         }
-        let Some((base, difference)) = nearest else { return Ok(None) };
-        if difference.size.cost().saturating_mul(2) > Footprint::of(&root.totals).cost() {
+        let Some((base, difference)) = nearest.filter(|(_, difference)| difference.is_small_for(root)) else {
             return Ok(None);
-        }
+        };
         let Some(base_lease) = cache.lease_tree(&base)? else { return Ok(None) };
         let base_dir = cache.bases.place(&base.to_hex()).join("root");
+        let mut stack = Stack::of_base(base_dir, Made::Layered, base, base_lease);
+        self.put_difference(&difference, &mut stack, root, cache, meter)?;
+        Ok(Some(stack))
+    }
+
+    /// Writes a difference as a layer over `stack`, which shows `root` then.
+    fn put_difference(
+        &self,
+        difference: &Difference,
+        stack: &mut Stack,
+        root: &DirRef,
+        cache: &BaseCache,
+        meter: &Meter,
+    ) -> Result<()> {
         let draft = cache.begin_layer()?;
-        let filled = self.fill_layer(root, &difference, &draft, meter);
-        if let Err(error) = filled {
+        if let Err(error) = self.fill_layer(root, difference, &draft, meter) {
             // What cannot be removed now is removed by the next eviction.
             let _ = remove_tree(&draft.path);
             return Err(error);
         }
-        let record = StackRecord { tree: root.tree, base, layers: Vec::new() };
-        let (name, lease) = cache.publish_layer(draft, record, difference.size)?;
-        Ok(Some(Stack {
-            dirs: vec![cache.layers.place(&name).join("root"), base_dir],
-            made: Made::Layered,
-            tree: root.tree,
-            base,
-            layers: vec![name],
-            _leases: vec![lease, base_lease],
-        }))
+        let (name, lease) = cache.publish_layer(draft, stack, &root.tree, difference.size)?;
+        stack.put(cache.layers.place(&name).join("root"), name, lease);
+        stack.tree = root.tree;
+        Ok(())
     }
 
     fn fill_layer(&self, root: &DirRef, difference: &Difference, at: &Draft, meter: &Meter) -> Result<()> {
@@ -161,30 +213,33 @@ impl Vault {
 
 impl BaseCache {
     /// The stack for a tree, if everything it needs is there.
-    fn known_stack(&self, root: &DirRef) -> Result<Option<Stack>> {
+    fn ready_stack(&self, root: &DirRef) -> Result<Option<Stack>> {
         let base_dir = |tree: &TreeId| self.bases.place(&tree.to_hex()).join("root");
         if let Some(lease) = self.lease(root)? {
-            let (dirs, leases) = (vec![base_dir(&root.tree)], vec![lease]);
-            let (made, tree, layers) = (Made::Reused, root.tree, Vec::new());
-            return Ok(Some(Stack { dirs, made, tree, base: tree, layers, _leases: leases }));
+            return Ok(Some(Stack::of_base(base_dir(&root.tree), Made::Reused, root.tree, lease)));
         }
         let Some(record) = self.read_stack(&root.tree)? else { return Ok(None) };
         let Some(base_lease) = self.lease_tree(&record.base)? else {
-            return self.forget_stack(&root.tree).map(|()| None);
-        };
-        let (mut dirs, mut leases) = (Vec::new(), Vec::new());
-        let head = self.layer_head();
-        for name in &record.layers {
-            let Some(lease) = self.layers.lease(name, |sealed| sealed.starts_with(&head))? else {
-                return self.forget_stack(&root.tree).map(|()| None);
+            return match record.origin {
+                BaseOrigin::Host => Ok(None),
+                BaseOrigin::Cache => self.forget_stack(&root.tree).map(|()| None),
             };
-            dirs.push(self.layers.place(name).join("root"));
-            leases.push(lease);
+        };
+        let stack = Stack::of_base(base_dir(&record.base), Made::Reused, record.base, base_lease);
+        self.with_layers(stack, record)
+    }
+
+    /// Puts the layers of a record over its base; nothing, and the record is forgotten, if one of them is gone.
+    fn with_layers(&self, mut stack: Stack, record: StackRecord) -> Result<Option<Stack>> {
+        let head = self.layer_head();
+        for name in record.layers.into_iter().rev() {
+            let Some(lease) = self.layers.lease(&name, |sealed| sealed.starts_with(&head))? else {
+                return self.forget_stack(&record.tree).map(|()| None);
+            };
+            stack.put(self.layers.place(&name).join("root"), name, lease);
         }
-        dirs.push(base_dir(&record.base));
-        leases.push(base_lease);
-        let StackRecord { tree, base, layers } = record;
-        Ok(Some(Stack { dirs, made: Made::Reused, tree, base, layers, _leases: leases }))
+        stack.tree = record.tree;
+        Ok(Some(stack))
     }
 
     fn begin_layer(&self) -> Result<Draft> {
@@ -197,11 +252,17 @@ impl BaseCache {
         Err(host("begin a layer in", &self.layers.dir)(busy))
     }
 
-    /// Seals a layer that is whole, gives it a name, and writes the stack it is the top of; `below` has what
-    /// lies under it.
-    fn publish_layer(&self, draft: Draft, below: StackRecord, size: Footprint) -> Result<(String, FileLock)> {
+    /// Seals a layer that is whole, gives it a name, and writes the stack it is the top of: over `below` it shows
+    /// `tree`.
+    fn publish_layer(
+        &self,
+        draft: Draft,
+        below: &Stack,
+        tree: &TreeId,
+        size: Footprint,
+    ) -> Result<(String, FileLock)> {
         let name = random::suffix().map_err(VaultError::Output)?;
-        let mut record = below;
+        let mut record = below.record(tree);
         record.layers.insert(0, name.clone());
         let write = |file: &str, text: String| {
             let path = draft.path.join(file);
@@ -209,6 +270,10 @@ impl BaseCache {
         };
         let Footprint { entries, bytes } = size;
         write("sealed", format!("{}entries {entries}\nbytes {bytes}\n", self.layer_head()))?;
+        if let Some((_, vault)) = &below.host {
+            // No base in the cache says whose it is.
+            write("vault", vault.clone())?;
+        }
         // Written beside the layer and moved from there: nothing of it is left if the process dies.
         write("stack", self.stack_text(&record))?;
         let Some(lease) = self.layers.publish(draft, &name)? else {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use avfs_types::ids::{TreeId, from_hex};
 
+use super::host_base;
 use crate::Result;
 use crate::materialize::BaseCache;
 use crate::shelf::host;
@@ -13,10 +14,29 @@ use crate::shelf::host;
 const STACK_FORMAT: &str = "avfs-stack 1";
 const LAYER_FORMAT: &str = "avfs-layer 1";
 
+/// Where the base of a stack comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BaseOrigin {
+    /// It lay in the cache: the stack goes with it.
+    Cache,
+    /// It was the host's directory. The stack is good whenever that holds the same tree again, or the cache does.
+    Host,
+}
+
+impl BaseOrigin {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Cache => "base",
+            Self::Host => "live",
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StackRecord {
     pub(crate) tree: TreeId,
     pub(crate) base: TreeId,
+    pub(crate) origin: BaseOrigin,
     /// Topmost first.
     pub(crate) layers: Vec<String>,
 }
@@ -32,9 +52,9 @@ impl BaseCache {
     }
 
     pub(super) fn stack_text(&self, record: &StackRecord) -> String {
-        let StackRecord { tree, base, layers } = record;
-        let (boot, count) = (&self.boot_id, layers.len());
-        let mut text = format!("{STACK_FORMAT}\nboot {boot}\ntree {tree}\nbase {base}\nlayers {count}\n");
+        let StackRecord { tree, base, origin, layers } = record;
+        let (boot, word, count) = (&self.boot_id, origin.word(), layers.len());
+        let mut text = format!("{STACK_FORMAT}\nboot {boot}\ntree {tree}\n{word} {base}\nlayers {count}\n");
         layers.iter().for_each(|name| text.push_str(&format!("layer {name}\n")));
         text
     }
@@ -57,7 +77,10 @@ impl BaseCache {
         }
         let tree_of = |text: &str| from_hex(text).and_then(|bytes| TreeId::from_slice(&bytes));
         let tree = tree_of(lines.next()?.strip_prefix("tree ")?)?;
-        let base = tree_of(lines.next()?.strip_prefix("base ")?)?;
+        let (word, base) = lines.next()?.split_once(' ')?;
+        let origin =
+            [BaseOrigin::Cache, BaseOrigin::Host].into_iter().find(|origin| origin.word() == word)?;
+        let base = tree_of(base)?;
         // A name with a slash would lead out of the cache.
         let name = |line: &str| {
             let name = line.strip_prefix("layer ")?;
@@ -65,7 +88,7 @@ impl BaseCache {
         };
         let count: usize = lines.next()?.strip_prefix("layers ")?.parse().ok()?;
         let layers: Vec<String> = lines.map(name).collect::<Option<_>>()?;
-        (layers.len() == count).then_some(StackRecord { tree, base, layers })
+        (layers.len() == count).then_some(StackRecord { tree, base, origin, layers })
     }
 
     pub(super) fn forget_stack(&self, tree: &TreeId) -> Result<()> {
@@ -88,6 +111,9 @@ impl BaseCache {
         };
         for entry in listing.into_iter().flatten() {
             let place = entry.map_err(host("list", &self.stacks))?.path();
+            if host_base::is_recent_count(&place) {
+                continue;
+            }
             let record = match std::fs::read_to_string(&place) {
                 Ok(text) => self.parse_stack(&text),
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
@@ -95,7 +121,7 @@ impl BaseCache {
                 Err(error) => return Err(host("read", &place)(error)),
             };
             let whole = record.filter(|record| {
-                self.bases.place(&record.base.to_hex()).exists()
+                (record.origin == BaseOrigin::Host || self.bases.place(&record.base.to_hex()).exists())
                     && record.layers.iter().all(|name| self.layers.place(name).exists())
             });
             match whole {
@@ -127,14 +153,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let cache = BaseCache::new(dir.path(), "boot-1");
         let (tree, base) = (TreeId([1; 32]), TreeId([2; 32]));
-        let record = StackRecord { tree, base, layers: vec!["0a".to_owned(), "0b".to_owned()] };
-        let text = cache.stack_text(&record);
-        assert_eq!(cache.parse_stack(&text), Some(record));
-        assert_eq!(BaseCache::new(dir.path(), "boot-2").parse_stack(&text), None);
-        assert_eq!(cache.parse_stack(&text.replace("layer 0a", "layer ../0a")), None);
-        assert_eq!(cache.parse_stack(&text.replace("stack 1", "stack 2")), None);
-        for cut in 0..text.len() {
-            assert_eq!(cache.parse_stack(&text[..cut]), None, "cut at {cut}");
+        for origin in [BaseOrigin::Cache, BaseOrigin::Host] {
+            let record = StackRecord { tree, base, origin, layers: vec!["0a".to_owned(), "0b".to_owned()] };
+            let text = cache.stack_text(&record);
+            assert_eq!(cache.parse_stack(&text), Some(record));
+            assert_eq!(BaseCache::new(dir.path(), "boot-2").parse_stack(&text), None);
+            assert_eq!(cache.parse_stack(&text.replace("layer 0a", "layer ../0a")), None);
+            assert_eq!(cache.parse_stack(&text.replace("stack 1", "stack 2")), None);
+            for cut in 0..text.len() {
+                assert_eq!(cache.parse_stack(&text[..cut]), None, "cut at {cut}");
+            }
         }
     }
 }
