@@ -86,7 +86,7 @@ fn its_own_errors_are_125_and_told_in_words_and_in_json() {
         &["--at", "relative", "--", "true"],
         &["--at", "/", "--", "true"],
         &["--fork", "f", "--from", "no-such-ref", "--", "true"],
-        &["--fork", "f", "--base", "live", "--", "true"],
+        &["--from", "main", "--base", "live", "--", "true"],
     ] {
         let human = env.run(words).expect(125);
         assert!(human.stderr.contains("error: "), "{words:?}: {human:?}");
