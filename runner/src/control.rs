@@ -20,6 +20,8 @@ pub const LISTENER: u8 = b'l';
 pub const NOTIFIER: u8 = b'c';
 const NO_NOTIFIER: u8 = b'n';
 pub const PROC: u8 = b'p';
+pub const INPUT: u8 = b'i';
+const NO_INPUT: u8 = b'I';
 const WRITTEN: u8 = b'w';
 const END: u8 = b'e';
 
@@ -73,6 +75,8 @@ pub enum Message {
     Notifier(Option<OwnedFd>),
     /// The sandbox's own /proc.
     Proc(OwnedFd),
+    /// Stdin, opened again, if init could do that.
+    Input(Option<OwnedFd>),
     /// A private directory in which the command left something, by its number. Comes right before the end.
     Written(usize, OwnedFd),
     End(End),
@@ -130,6 +134,8 @@ impl Channel<'_> {
             (_, NOTIFIER, Some(fd)) => Ok(Some(Message::Notifier(Some(fd)))),
             (_, NO_NOTIFIER, None) => Ok(Some(Message::Notifier(None))),
             (_, PROC, Some(fd)) => Ok(Some(Message::Proc(fd))),
+            (_, INPUT, Some(fd)) => Ok(Some(Message::Input(Some(fd)))),
+            (_, NO_INPUT, None) => Ok(Some(Message::Input(None))),
             (2, WRITTEN, Some(fd)) => Ok(Some(Message::Written(usize::from(bytes[1]), fd))),
             (_, END, _) => Ok(Some(Message::End(decode_end(&bytes)))),
             _ => Err(Errno::PROTO),
@@ -175,6 +181,10 @@ impl Channel<'_> {
 
     pub fn send_no_notifier(&self) -> Result<()> {
         self.send(&[NO_NOTIFIER])
+    }
+
+    pub fn send_no_input(&self) -> Result<()> {
+        self.send(&[NO_INPUT])
     }
 
     pub fn send_end(&self, end: &End) -> Result<()> {
@@ -229,6 +239,10 @@ mod tests {
         assert!(matches!(supervisor.next_message().unwrap(), Some(Message::Written(2, _))));
         init.send_no_notifier().unwrap();
         assert!(matches!(supervisor.next_message().unwrap(), Some(Message::Notifier(None))));
+        init.send_fd(INPUT, file.as_fd()).unwrap();
+        assert!(matches!(supervisor.next_message().unwrap(), Some(Message::Input(Some(_)))));
+        init.send_no_input().unwrap();
+        assert!(matches!(supervisor.next_message().unwrap(), Some(Message::Input(None))));
         let usage = TreeUsage { user_micros: 1, system_micros: 2, max_rss_kib: 3 };
         let end = End { status: 256, usage };
         init.send_end(&end).unwrap();

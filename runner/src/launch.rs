@@ -306,6 +306,7 @@ fn start(prepared: &Prepared, keeper: &Keeper, mut streams: Streams) -> Result<S
     let wanted = [
         prepared.layers.as_ref().is_some_and(|layers| layers.upper.is_memory()),
         streams.wants_terminal(),
+        streams.wants_input(),
         prepared.wants_listener,
         prepared.filter.is_some(),
         prepared.shows_proc,
@@ -360,6 +361,7 @@ impl Starting {
             control: self.control,
             memory: None,
             terminal: None,
+            input: None,
             listener: None,
             proc: None,
             streams: self.streams,
@@ -369,6 +371,7 @@ impl Starting {
             match Channel(sandbox.control.as_fd()).next_message() {
                 Ok(Some(Message::Memory(fd))) => sandbox.memory = Some(fd),
                 Ok(Some(Message::Terminal(fd))) => sandbox.terminal = Some(fd),
+                Ok(Some(Message::Input(fd))) => sandbox.input = fd,
                 Ok(Some(Message::Listener(fd))) => sandbox.listener = Some(fd),
                 Ok(Some(Message::Notifier(fd))) => sandbox.refused = RefusedCalls::new(fd),
                 Ok(Some(Message::Proc(fd))) => sandbox.proc = Some(fd),

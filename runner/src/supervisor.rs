@@ -37,6 +37,8 @@ pub struct Supervised {
     pub control: OwnedFd,
     pub memory: Option<OwnedFd>,
     pub terminal: Option<OwnedFd>,
+    /// Stdin, where init has opened a regular file again.
+    pub input: Option<OwnedFd>,
     /// Where the command's connections come in, if it has an allow-list.
     pub listener: Option<OwnedFd>,
     /// Of the sandbox, where its processes are looked at.
@@ -186,11 +188,11 @@ pub fn watch(
     plan: &LaunchPlan,
     mut keeper: Keeper,
 ) -> Result<(Completion, Leaving), SandboxError> {
-    let Supervised { pid, control, memory, terminal, listener, proc, streams, refused } = sandbox;
+    let Supervised { pid, control, memory, terminal, input, listener, proc, streams, refused } = sandbox;
     let begun = Instant::now();
     pause::point("streams");
     // Without its streams the command is of no use, and nobody may go on writing.
-    let flow = streams.start(terminal).map_err(|errno| {
+    let flow = streams.start(terminal, input).map_err(|errno| {
         kill_and_reap(pid);
         SandboxError::host("start the streams")(errno)
     })?;
@@ -316,6 +318,7 @@ impl Watch<'_> {
                             | Message::Listener(_)
                             | Message::Notifier(_)
                             | Message::Proc(_)
+                            | Message::Input(_)
                             | Message::Written(..),
                         )
                         | None,

@@ -46,6 +46,59 @@ fn a_command_that_does_not_read_ends_all_the_same() {
     drop(held);
 }
 
+/// A line of a shell, with `$RUN` for `avfs-run -q`.
+#[track_caller]
+fn shell_around(env: &TestEnv, line: &str) -> String {
+    let mut command = env.clean(Path::new("/bin/sh"));
+    command.args(["-c", &line.replace("$RUN", "\"$RUNNER\" -q")]).env("RUNNER", runner());
+    env.answer(&mut command).expect(0).text()
+}
+
+#[test]
+fn what_the_command_does_not_read_of_a_file_stays_unread() {
+    let env = TestEnv::with_project();
+    let input = env.at("input");
+    std::fs::write(&input, "one\ntwo\nthree\n").unwrap();
+    for (line, seen) in [
+        ("while read l; do $RUN -- echo \"got $l\"; done", "got one\ngot two\ngot three\n"),
+        ("$RUN -- true; cat", "one\ntwo\nthree\n"),
+        // It reads ahead, and goes back.
+        ("$RUN -- head -n 1; cat", "one\ntwo\nthree\n"),
+        ("$RUN -- dd bs=1 count=5 status=none; echo /; cat", "one\nt/\nwo\nthree\n"),
+        ("$RUN -- cat; echo /; cat", "one\ntwo\nthree\n/\n"),
+        ("read l; $RUN -- tail -c 6; echo /; cat", "three\n/\n"),
+        ("$RUN --json -- head -n 2 | grep -c three; cat", "0\nthree\n"),
+        // Its offset is the command's own.
+        ("$RUN -- python3 -c 'import os; os.lseek(0, 4, 0)'; cat", "two\nthree\n"),
+        ("$RUN -- sh -c 'read l; kill -9 $$'; cat", "two\nthree\n"),
+    ] {
+        assert_eq!(shell_around(&env, &format!("{{ {line}; }} < {}", input.display())), seen, "{line}");
+    }
+}
+
+/// A here-document of some shells is a file that has no name any more. It is larger than what fits in a pipe.
+#[test]
+fn what_the_command_does_not_read_of_a_deleted_file_stays_unread() {
+    let env = TestEnv::with_project();
+    for (line, rest) in [
+        ("$RUN -- head -c 100000 >/dev/null; wc -c", "200000\n"),
+        ("$RUN -- true; wc -c", "300000\n"),
+        ("$RUN -- cat >/dev/null; wc -c", "0\n"),
+        ("head -c 5 >/dev/null; $RUN -- sh -c 'exec <&-; exec sleep 0'; wc -c", "299995\n"),
+    ] {
+        std::fs::write(env.at("input"), noise(5, 300_000)).unwrap();
+        let line = format!("exec 3< {0}; rm {0}; {{ {line}; }} <&3", env.at("input").display());
+        assert_eq!(shell_around(&env, &line), rest, "{line}");
+    }
+}
+
+#[test]
+fn a_file_of_the_kernel_is_read_as_from_a_pipe() {
+    let env = TestEnv::with_project();
+    let line = "{ $RUN -- sh -c 'read word; test -p /dev/stdin && echo $word'; cat; } < /proc/self/comm";
+    assert_eq!(shell_around(&env, line), "sh\n");
+}
+
 /// A socket is neither a file nor a pipe: it has to be fed too, and may stay open for ever.
 #[test]
 fn a_socket_as_input_is_fed() {

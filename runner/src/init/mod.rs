@@ -19,6 +19,7 @@ use self::private_dirs::PrivateDirs;
 use crate::control::Channel;
 use crate::prepare::Prepared;
 use crate::stage::{At, Failed, Stage};
+use crate::stdio::InputFile;
 use crate::{control, sys};
 
 /// The command's three streams.
@@ -32,6 +33,8 @@ pub struct Stdio<'a> {
 #[derive(Clone, Copy)]
 pub enum Stream<'a> {
     Fd(BorrowedFd<'a>),
+    /// A regular file that init opens again; where it cannot, this descriptor.
+    File(&'a InputFile, BorrowedFd<'a>),
     /// The pseudo terminal that init makes.
     Terminal,
     /// `/dev/null`, which init opens.
@@ -93,6 +96,7 @@ fn start<'a>(inherited: &Inherited<'a>) -> Result<Option<(sys::Pid, PrivateDirs<
     let terminal = open_terminal(inherited)?;
     let null =
         if inherited.stdio.wants_null() { Some(rootfs::open_null().at(Stage::Session)?) } else { None };
+    let input = open_input(inherited)?;
     rootfs::enter().at(Stage::Pivot)?;
     let private = PrivateDirs::note(&prepared.private_dirs);
     if prepared.loopback {
@@ -107,13 +111,34 @@ fn start<'a>(inherited: &Inherited<'a>) -> Result<Option<(sys::Pid, PrivateDirs<
     // Held back from before there is a child, so that the end of none is missed.
     sys::block(&sys::SignalSet::of(&[libc::SIGCHLD])).at(Stage::Fork)?;
     let payload = sys::clone_process(sys::CloneFlags::default(), || {
-        payload::run(inherited, terminal.as_ref().map(OwnedFd::as_fd), null.as_ref().map(OwnedFd::as_fd))
+        let opened = payload::Opened {
+            terminal: terminal.as_ref().map(OwnedFd::as_fd),
+            null: null.as_ref().map(OwnedFd::as_fd),
+            input: input.as_ref().map(OwnedFd::as_fd),
+        };
+        payload::run(inherited, &opened)
     })
     .at(Stage::Fork)?;
     // Before all others are closed by their numbers: a descriptor that is closed twice ends a debug build.
-    drop((terminal, null));
+    drop((terminal, null, input));
     inherited.control.keep_alone().at(Stage::Fork)?;
     Ok(Some((payload, private)))
+}
+
+/// Opens a regular file that was given as stdin again, and reports it. The supervisor reads the command's offset from it.
+fn open_input(inherited: &Inherited<'_>) -> Result<Option<OwnedFd>, Failed> {
+    let file = inherited.stdio.streams.iter().find_map(|stream| match stream {
+        Stream::File(file, _) => Some(file),
+        Stream::Fd(_) | Stream::Terminal | Stream::Null => None,
+    });
+    let Some(file) = file else { return Ok(None) };
+    let again = rootfs::open_again(file).ok();
+    match &again {
+        Some(again) => inherited.control.send_fd(control::INPUT, again.as_fd()),
+        None => inherited.control.send_no_input(),
+    }
+    .at(Stage::Session)?;
+    Ok(again)
 }
 
 /// A pseudo terminal of the sandbox's own: its name means something inside.

@@ -9,8 +9,15 @@ use crate::confine::Filter;
 use crate::stage::{At, Failed, Stage};
 use crate::{confine, control, limits, sys};
 
-pub fn run(inherited: &Inherited<'_>, terminal: Option<BorrowedFd<'_>>, null: Option<BorrowedFd<'_>>) -> u8 {
-    let failed = match prepare(inherited, terminal, null) {
+/// What init has opened for the command's streams.
+pub struct Opened<'a> {
+    pub terminal: Option<BorrowedFd<'a>>,
+    pub null: Option<BorrowedFd<'a>>,
+    pub input: Option<BorrowedFd<'a>>,
+}
+
+pub fn run(inherited: &Inherited<'_>, opened: &Opened<'_>) -> u8 {
+    let failed = match prepare(inherited, opened) {
         Ok(()) => Failed { stage: Stage::Exec, errno: inherited.prepared.exec.run() },
         Err(failed) => failed,
     };
@@ -19,23 +26,20 @@ pub fn run(inherited: &Inherited<'_>, terminal: Option<BorrowedFd<'_>>, null: Op
     1
 }
 
-fn prepare(
-    inherited: &Inherited<'_>,
-    terminal: Option<BorrowedFd<'_>>,
-    null: Option<BorrowedFd<'_>>,
-) -> Result<(), Failed> {
+fn prepare(inherited: &Inherited<'_>, opened: &Opened<'_>) -> Result<(), Failed> {
     let prepared = inherited.prepared;
     // A session of its own: no signal to its group reaches the host, no input can be pushed into a terminal
     // of the host.
     rustix::process::setsid().at(Stage::Session)?;
-    if let Some(terminal) = terminal {
+    if let Some(terminal) = opened.terminal {
         rustix::process::ioctl_tiocsctty(terminal).at(Stage::Session)?;
     }
     for (number, stream) in (0..).zip(inherited.stdio.streams) {
         let fd = match stream {
             Stream::Fd(fd) => Ok(fd),
-            Stream::Terminal => terminal.ok_or(sys::Errno::NOTTY),
-            Stream::Null => null.ok_or(sys::Errno::BADF),
+            Stream::File(_, pipe) => Ok(opened.input.unwrap_or(pipe)),
+            Stream::Terminal => opened.terminal.ok_or(sys::Errno::NOTTY),
+            Stream::Null => opened.null.ok_or(sys::Errno::BADF),
         };
         sys::dup_to(fd.at(Stage::Session)?, number).at(Stage::Session)?;
     }

@@ -7,8 +7,8 @@ use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, XattrFlags, fsetxattr, fstat,
-    mkdirat, mknodat, open, openat, openat2, symlinkat, utimensat,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, SeekFrom, Timespec, Timestamps, XattrFlags,
+    fsetxattr, fstat, mkdirat, mknodat, open, openat, openat2, seek, symlinkat, utimensat,
 };
 use rustix::io::Errno;
 use rustix::mount::{
@@ -21,6 +21,7 @@ use avfs_hostfs::held::FileId;
 
 use crate::prepare::{Execution, IfThere, Layers, Op, Otherwise, Prepared, Upper, UpperFace};
 use crate::stage::{At, Failed, REPLACED, Stage};
+use crate::stdio::InputFile;
 use crate::sys::{MountAttr, Result, set_mount_attr};
 
 /// Room for the options of the overlay: descriptors, not paths.
@@ -238,6 +239,18 @@ pub fn open_null() -> Result<OwnedFd> {
     let host = open(c"/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     bind(c"/dev/null", &host, MountAttr::READ_ONLY.and(MountAttr::NO_SUID))?;
     open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// A regular file of the host through a read-only mount that is attached nowhere: opening it again through /proc for
+/// writing, or changing its mode, meets that mount. Only mounts of this namespace can be cloned, so the file is looked up
+/// by its path.
+pub fn open_again(file: &InputFile) -> Result<OwnedFd> {
+    let tree = open_tree(same(&file.path, file.id)?, c"", CLONE | OpenTreeFlags::AT_EMPTY_PATH)?;
+    set_mount_attr(tree.as_fd(), MountAttr::READ_ONLY.and(MountAttr::NO_SUID).and(MountAttr::NO_DEV))?;
+    let name = Options::name_of(&tree)?;
+    let again = open(name.as_c_str()?, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    seek(&again, SeekFrom::Start(file.offset))?;
+    Ok(again)
 }
 
 /// Gives one of the kernel's settings a value.

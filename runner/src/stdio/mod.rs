@@ -1,29 +1,32 @@
 //! The command's streams: passed through where that is harmless, pumped where it is not, kept where asked.
 //!
-//! A file of the host is never given to the command: it could open it again through /proc for writing, change its
-//! mode, or find its way from it. It gets a pipe, and a thread moves the bytes. So it is for a named pipe, whose mode
-//! fchmod(2) would change. A terminal of the host is replaced by a pseudo terminal, /dev/null by one that is opened
+//! A descriptor of a file of the host is never given to the command: the command could open it again through /proc for
+//! writing, or change the mode of the file. A regular file as stdin is opened again through a read-only mount, see
+//! [`input_file`]. For every other file, and for a named pipe, whose mode fchmod(2) would change, the command gets a pipe,
+//! and a thread moves the bytes. A terminal of the host is replaced by a pseudo terminal, /dev/null by one that is opened
 //! inside. Pipes without a name are given as they are.
 
-use std::fs::File;
-use std::io::{Read, Write};
+mod input_file;
+mod pump;
+mod screen;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::FileType;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::termios::{
-    OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr, tcsetwinsize,
-};
+use rustix::termios::{tcgetattr, tcgetwinsize};
 
-use avfs_engine::{Input, Output, OutputBuffer};
+use avfs_engine::{Input, Output};
 use avfs_request::MergedOutput;
 
+pub use self::input_file::InputFile;
+use self::input_file::InputPipe;
+use self::pump::{KeptOutput, drain, feed, keep};
+use self::screen::{Screen, is_foreground};
 use crate::init::{Stdio, Stream};
 use crate::sys::Result;
 
-const PUMP_BYTES: usize = 64 * 1024;
 /// The file system of pipes without a name, as statfs(2) gives it.
 const PIPEFS_MAGIC: i64 = 0x5049_5045;
 
@@ -33,6 +36,8 @@ enum Inner {
     Ours(OwnedFd),
     /// The end of a pipe that a thread serves.
     Piped(OwnedFd),
+    /// A regular file that init opens again, or the end of a pipe where init cannot.
+    File(InputFile, OwnedFd),
     /// The same as the stream with this number.
     SameAs(usize),
     Terminal,
@@ -54,6 +59,12 @@ enum Outer {
     Feed {
         from: OwnedFd,
         into: OwnedFd,
+    },
+    /// From a regular file into a pipe, where init cannot open the file again.
+    FeedFile {
+        file: OwnedFd,
+        offset: u64,
+        pipe: InputPipe,
     },
     /// From a pipe to a stream of ours.
     Drain {
@@ -143,20 +154,32 @@ impl Streams {
         self.outer.iter().any(|outer| matches!(outer, Outer::Terminal { .. }))
     }
 
+    /// True if init reports whether it has opened stdin again.
+    pub fn wants_input(&self) -> bool {
+        self.outer.iter().any(|outer| matches!(outer, Outer::FeedFile { .. }))
+    }
+
     /// The command's side, for init.
     pub fn inner(&self) -> Stdio<'_> {
         let stream = |number: usize| match &self.inner[number] {
             Inner::Ours(fd) | Inner::Piped(fd) => Stream::Fd(fd.as_fd()),
+            Inner::File(file, pipe) => Stream::File(file, pipe.as_fd()),
             Inner::Terminal | Inner::SameAs(_) => Stream::Terminal,
             Inner::Null => Stream::Null,
         };
         let resolve = |number: usize| match &self.inner[number] {
             Inner::SameAs(other) => stream(*other),
-            Inner::Ours(_) | Inner::Piped(_) | Inner::Terminal | Inner::Null => stream(number),
+            Inner::Ours(_) | Inner::Piped(_) | Inner::File(..) | Inner::Terminal | Inner::Null => {
+                stream(number)
+            }
         };
         let terminal = |number: usize| match &self.outer[number] {
             Outer::Terminal { host } => Some(host),
-            Outer::Nothing | Outer::Feed { .. } | Outer::Drain { .. } | Outer::Keep { .. } => None,
+            Outer::Nothing
+            | Outer::Feed { .. }
+            | Outer::FeedFile { .. }
+            | Outer::Drain { .. }
+            | Outer::Keep { .. } => None,
         };
         Stdio {
             streams: [resolve(0), resolve(1), resolve(2)],
@@ -172,18 +195,19 @@ impl Streams {
         }
     }
 
-    /// Starts the threads.
-    pub fn start(self, terminal: Option<OwnedFd>) -> Result<Flow> {
+    /// Starts the threads. `input` is stdin as init has opened it again.
+    pub fn start(self, terminal: Option<OwnedFd>, input: Option<OwnedFd>) -> Result<Flow> {
         let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC)?;
         let mut flow = Flow {
             stop: Some(stop),
             feeders: Vec::new(),
             drains: Vec::new(),
+            input: None,
             kept: [None, None],
             merged: None,
             screen: None,
         };
-        let mut hosts = [None, None, None];
+        let (mut hosts, mut input) = ([None, None, None], input);
         for (number, outer) in self.outer.into_iter().enumerate() {
             match outer {
                 Outer::Nothing => {}
@@ -191,6 +215,13 @@ impl Streams {
                     let stopped = stopped.try_clone().map_err(|_| rustix::io::Errno::MFILE)?;
                     flow.feeders.push(thread(move || feed(from, into, &stopped))?);
                 }
+                Outer::FeedFile { file, offset, pipe } => match input.take() {
+                    Some(again) => flow.input = Some(Reopened { file, offset, again }),
+                    None => {
+                        let stopped = stopped.try_clone().map_err(|_| rustix::io::Errno::MFILE)?;
+                        flow.feeders.push(thread(move || pipe.feed(&file, offset, &stopped))?);
+                    }
+                },
                 Outer::Drain { from, into } => {
                     flow.drains.push(thread(move || drain(from, into))?);
                 }
@@ -277,10 +308,17 @@ fn input(fd: BorrowedFd<'_>, mode: avfs_request::Streams) -> Result<(Inner, Oute
             (Inner::Terminal, Outer::Terminal { host: own(fd)? })
         }
         (Kind::Pipe, _) => (Inner::Ours(own(fd)?), Outer::Nothing),
-        (Kind::Other, _) => {
-            let (from, into) = pipe_with(PipeFlags::CLOEXEC)?;
-            (Inner::Piped(from), Outer::Feed { from: own(fd)?, into })
-        }
+        (Kind::Other, _) => match InputFile::of(fd) {
+            Some(file) => {
+                let (offset, file_fd) = (file.offset, own(fd)?);
+                let (pipe, inner) = InputPipe::new()?;
+                (Inner::File(file, inner), Outer::FeedFile { file: file_fd, offset, pipe })
+            }
+            None => {
+                let (from, into) = pipe_with(PipeFlags::CLOEXEC)?;
+                (Inner::Piped(from), Outer::Feed { from: own(fd)?, into })
+            }
+        },
     })
 }
 
@@ -302,14 +340,22 @@ pub struct Flow {
     stop: Option<OwnedFd>,
     feeders: Vec<JoinHandle<()>>,
     drains: Vec<JoinHandle<std::io::Result<()>>>,
+    input: Option<Reopened>,
     kept: [Option<JoinHandle<KeptOutput>>; 2],
     /// Both streams as one.
     merged: Option<JoinHandle<KeptOutput>>,
     screen: Option<Screen>,
 }
 
-/// What was kept of a stream, if it is known; and why some of it was not passed on.
-type KeptOutput = (Option<Output>, std::io::Result<()>);
+/// A regular file as stdin.
+struct Reopened {
+    /// Shares its offset with the caller's descriptor.
+    file: OwnedFd,
+    /// Of `file`, when the command was started.
+    offset: u64,
+    /// Shares its offset with the command's descriptor.
+    again: OwnedFd,
+}
 
 /// What the streams gave.
 pub struct Flowed {
@@ -337,6 +383,11 @@ impl Flow {
             let drained = drain.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             undelivered = undelivered.or(drained.err());
         }
+        if let Some(Reopened { file, offset, again }) = &self.input
+            && let Ok(end) = rustix::fs::tell(again)
+        {
+            input_file::leave_at(file, *offset, end);
+        }
         self.stop = None;
         for feeder in self.feeders.drain(..) {
             let _ = feeder.join();
@@ -350,168 +401,5 @@ impl Flow {
             output
         });
         Flowed { stdout, stderr, merged, undelivered }
-    }
-}
-
-/// Moves our input until it ends, the command is gone, or `stopped` is closed.
-fn feed(from: OwnedFd, into: OwnedFd, stopped: &OwnedFd) {
-    let mut into = File::from(into);
-    let mut buffer = vec![0; PUMP_BYTES];
-    loop {
-        let mut fds = [
-            PollFd::from_borrowed_fd(from.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(stopped.as_fd(), PollFlags::IN),
-        ];
-        if poll(&mut fds, None).is_err() {
-            continue;
-        }
-        if !fds[1].revents().is_empty() {
-            return;
-        }
-        match rustix::io::read(&from, &mut buffer) {
-            Err(rustix::io::Errno::INTR) => {}
-            Ok(0) | Err(_) => return,
-            // The command does not want more.
-            Ok(length) => {
-                if into.write_all(&buffer[..length]).is_err() {
-                    return;
-                }
-            }
-        }
-    }
-}
-
-/// Moves the command's output until its end. If it cannot be written the command finds its pipe broken, unless it
-/// has ended by then: so the failure is told. That nobody reads any more is the reader's right.
-fn drain(from: OwnedFd, into: OwnedFd) -> std::io::Result<()> {
-    let (mut from, mut into) = (File::from(from), File::from(into));
-    let mut buffer = vec![0; PUMP_BYTES];
-    loop {
-        match from.read(&mut buffer) {
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            // A pseudo terminal ends with an error.
-            Ok(0) | Err(_) => return Ok(()),
-            Ok(length) => match deliver(&mut into, &buffer[..length]) {
-                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
-                other => other?,
-            },
-        }
-    }
-}
-
-/// Keeps the command's output until its end, and passes it on first: who reads along sets the pace. If it cannot be
-/// passed on the command finds its pipe broken, as in [`drain`], and how much came by then is chance: nothing is known.
-fn keep(from: OwnedFd, into: Option<OwnedFd>, bytes_max: usize) -> KeptOutput {
-    let mut from = File::from(from);
-    let mut into = into.map(File::from);
-    let mut output = OutputBuffer::new(bytes_max);
-    let mut buffer = vec![0; PUMP_BYTES];
-    loop {
-        match from.read(&mut buffer) {
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Ok(0) | Err(_) => return (Some(output.finish()), Ok(())),
-            Ok(length) => {
-                let bytes = &buffer[..length];
-                match into.as_mut().map_or(Ok(()), |into| deliver(into, bytes)) {
-                    Ok(()) => {}
-                    Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return (None, Ok(())),
-                    Err(error) => return (None, Err(error)),
-                }
-                output.add(bytes);
-            }
-        }
-    }
-}
-
-/// Writes everything, also where whoever gave us the stream has made it refuse to wait.
-fn deliver(into: &mut File, mut bytes: &[u8]) -> std::io::Result<()> {
-    while !bytes.is_empty() {
-        match into.write(bytes) {
-            Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
-            Ok(written) => bytes = &bytes[written..],
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                match poll(&mut [PollFd::from_borrowed_fd(into.as_fd(), PollFlags::OUT)], None) {
-                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                    Err(errno) => return Err(errno.into()),
-                }
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Whether the terminal is ours: in the background it belongs to somebody else.
-fn is_foreground(terminal: &OwnedFd) -> bool {
-    tcgetpgrp(terminal).is_ok_and(|group| group == rustix::process::getpgrp())
-}
-
-/// The real terminal, raw while the command has a pseudo terminal in its place.
-struct Screen {
-    main: OwnedFd,
-    host: OwnedFd,
-    before: Option<Termios>,
-}
-
-impl Screen {
-    fn start(
-        main: OwnedFd,
-        hosts: [Option<OwnedFd>; 3],
-        stopped: OwnedFd,
-        bytes_max: Option<usize>,
-        flow: &mut Flow,
-    ) -> Result<Self> {
-        let clone = |fd: &OwnedFd| fd.try_clone().map_err(|_| rustix::io::Errno::MFILE);
-        let [stdin, stdout, stderr] = hosts;
-        // Where the pseudo terminal shows what it echoes and what the command writes.
-        let shown_on = [&stdout, &stderr, &stdin].into_iter().flatten().next();
-        let Some(shown_on) = shown_on else { return Err(rustix::io::Errno::NOTTY) };
-        let mut screen = Self { main, host: clone(shown_on)?, before: None };
-        screen.resize();
-        let (from, into) = (clone(&screen.main)?, clone(shown_on)?);
-        match (bytes_max, &stdout, &stderr) {
-            (Some(bytes_max), Some(_), Some(_)) => {
-                flow.merged = Some(thread(move || keep(from, Some(into), bytes_max))?);
-            }
-            (Some(bytes_max), Some(_), None) => {
-                flow.kept[0] = Some(thread(move || keep(from, Some(into), bytes_max))?);
-            }
-            (Some(bytes_max), None, Some(_)) => {
-                flow.kept[1] = Some(thread(move || keep(from, Some(into), bytes_max))?);
-            }
-            (Some(_), None, None) | (None, _, _) => flow.drains.push(thread(move || drain(from, into))?),
-        }
-        if let Some(stdin) = stdin
-            && is_foreground(&stdin)
-        {
-            screen.make_raw(&stdin);
-            let into = clone(&screen.main)?;
-            flow.feeders.push(thread(move || feed(stdin, into, &stopped))?);
-        }
-        Ok(screen)
-    }
-
-    fn make_raw(&mut self, terminal: &OwnedFd) {
-        let Ok(before) = tcgetattr(terminal) else { return };
-        let mut raw = before.clone();
-        raw.make_raw();
-        if tcsetattr(terminal, OptionalActions::Drain, &raw).is_ok() {
-            self.before = Some(before);
-        }
-    }
-
-    fn resize(&self) {
-        if let Ok(size) = tcgetwinsize(&self.host) {
-            let _ = tcsetwinsize(&self.main, size);
-        }
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        if let Some(before) = &self.before {
-            let _ = tcsetattr(&self.host, OptionalActions::Drain, before);
-        }
     }
 }

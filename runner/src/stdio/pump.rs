@@ -1,0 +1,103 @@
+//! Threads that move the bytes of a stream.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use avfs_engine::{Output, OutputBuffer};
+
+pub const PUMP_BYTES: usize = 64 * 1024;
+
+/// What was kept of a stream, if it is known; and why some of it was not passed on.
+pub type KeptOutput = (Option<Output>, std::io::Result<()>);
+
+/// Moves our input until it ends, the command is gone, or `stopped` is closed.
+pub fn feed(from: OwnedFd, into: OwnedFd, stopped: &OwnedFd) {
+    let mut into = File::from(into);
+    let mut buffer = vec![0; PUMP_BYTES];
+    loop {
+        let mut fds = [
+            PollFd::from_borrowed_fd(from.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(stopped.as_fd(), PollFlags::IN),
+        ];
+        if poll(&mut fds, None).is_err() {
+            continue;
+        }
+        if !fds[1].revents().is_empty() {
+            return;
+        }
+        match rustix::io::read(&from, &mut buffer) {
+            Err(rustix::io::Errno::INTR) => {}
+            Ok(0) | Err(_) => return,
+            // The command does not want more.
+            Ok(length) => {
+                if into.write_all(&buffer[..length]).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Moves the command's output until its end. If it cannot be written the command finds its pipe broken, unless it
+/// has ended by then: so the failure is told. That nobody reads any more is the reader's right.
+pub fn drain(from: OwnedFd, into: OwnedFd) -> std::io::Result<()> {
+    let (mut from, mut into) = (File::from(from), File::from(into));
+    let mut buffer = vec![0; PUMP_BYTES];
+    loop {
+        match from.read(&mut buffer) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            // A pseudo terminal ends with an error.
+            Ok(0) | Err(_) => return Ok(()),
+            Ok(length) => match deliver(&mut into, &buffer[..length]) {
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+                other => other?,
+            },
+        }
+    }
+}
+
+/// Keeps the command's output until its end, and passes it on first: who reads along sets the pace. If it cannot be
+/// passed on the command finds its pipe broken, as in [`drain`], and how much came by then is chance: nothing is known.
+pub fn keep(from: OwnedFd, into: Option<OwnedFd>, bytes_max: usize) -> KeptOutput {
+    let mut from = File::from(from);
+    let mut into = into.map(File::from);
+    let mut output = OutputBuffer::new(bytes_max);
+    let mut buffer = vec![0; PUMP_BYTES];
+    loop {
+        match from.read(&mut buffer) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Ok(0) | Err(_) => return (Some(output.finish()), Ok(())),
+            Ok(length) => {
+                let bytes = &buffer[..length];
+                match into.as_mut().map_or(Ok(()), |into| deliver(into, bytes)) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return (None, Ok(())),
+                    Err(error) => return (None, Err(error)),
+                }
+                output.add(bytes);
+            }
+        }
+    }
+}
+
+/// Writes everything, also where whoever gave us the stream has made it refuse to wait.
+fn deliver(into: &mut File, mut bytes: &[u8]) -> std::io::Result<()> {
+    while !bytes.is_empty() {
+        match into.write(bytes) {
+            Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                match poll(&mut [PollFd::from_borrowed_fd(into.as_fd(), PollFlags::OUT)], None) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
