@@ -23,6 +23,7 @@ mod disk_use;
 mod env;
 mod evasions;
 mod everyday;
+mod exact_files;
 mod faults;
 mod forks;
 mod generated;

@@ -130,7 +130,9 @@ pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
     let mut steps = Vec::with_capacity(shown.len() * 2);
     let mut made = BTreeSet::from([PathBuf::from("/")]);
     for (path, step) in shown {
-        for parent in parents(&path) {
+        // What is not there need not be hidden, so nothing is made on the way to it.
+        let hides = matches!(step, ViewStep::Hide { .. });
+        for parent in parents(&path).into_iter().filter(|_| !hides) {
             if made.insert(parent.clone()) {
                 steps.push(if mount_points.iter().any(|point| inside(point, &parent, &workspace)) {
                     ViewStep::MountPoint { path: parent }
@@ -142,7 +144,9 @@ pub fn view(request: ViewRequest<'_>) -> Vec<ViewStep> {
         if mount_points.contains(&path) {
             steps.push(ViewStep::MountPoint { path: path.clone() });
         }
-        made.insert(path);
+        if !hides {
+            made.insert(path);
+        }
         steps.push(step);
     }
     steps.extend(request.secret.iter().map(|path| ViewStep::Hide { path: path.clone() }));

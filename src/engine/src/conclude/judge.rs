@@ -6,10 +6,12 @@ use std::os::fd::BorrowedFd;
 use avfs_changes::{bookkeeping, read_only_check};
 use avfs_policy::OnViolation;
 use avfs_request::CheckpointMode;
+use avfs_types::clock::FileTime;
 use avfs_types::path::TreePath;
-use avfs_vault::capture::Captured;
+use avfs_vault::capture::{Captured, Times};
+use avfs_vault::edit::Edit;
 
-use super::Before;
+use super::{Before, earliest_time, times};
 use crate::proxy::ProxyRuntime;
 use crate::run::Run;
 
@@ -19,7 +21,7 @@ pub(super) enum CaptureFate {
     Kept,
     /// A read-only command changed content, and the policy discards that.
     DroppedByPolicy,
-    /// Nothing but bookkeeping or the times of directories changed.
+    /// Nothing but bookkeeping or directory times changed.
     WithoutContent,
 }
 
@@ -40,7 +42,7 @@ impl ProxyRuntime<'_> {
     ) -> avfs_vault::Result<Judged> {
         let vault = self.site.vault;
         let drops_bookkeeping = run.decision.looks_only() && run.request.checkpoint != CheckpointMode::Always;
-        let may_be_trace = Self::may_be_trace(run, captured);
+        let may_be_trace = may_be_trace(run, captured);
         if !run.decision.looks_only() && !may_be_trace {
             return Ok(Judged { violation: None, capture: CaptureFate::Kept });
         }
@@ -59,17 +61,6 @@ impl ProxyRuntime<'_> {
         Ok(Judged { violation, capture })
     }
 
-    /// True if a run of its own may have done nothing but make files that are not versioned: where it touched
-    /// nothing else, all that is left of it is the time of the directories they are in.
-    fn may_be_trace(run: &Run, captured: &Captured<'_>) -> bool {
-        if !run.request.fork.is_ephemeral() || captured.left_out.is_empty() {
-            return false;
-        }
-        let parents: HashSet<TreePath> =
-            captured.left_out.iter().filter_map(|left| Some(left.path.split()?.0)).collect();
-        captured.edits.keys().all(|path| parents.contains(path))
-    }
-
     /// What a command changed that was said to look only.
     fn violation(run: &mut Run, touched: &[TreePath]) -> Option<String> {
         let what = read_only_check::violation(touched).filter(|_| run.decision.looks_only())?;
@@ -83,4 +74,22 @@ impl ProxyRuntime<'_> {
         );
         Some(what)
     }
+}
+
+/// True if a run without a fork may have left nothing but directory times: of directories in which it made files that are
+/// not versioned, or that it removed again. A time from before the run was set on purpose.
+fn may_be_trace(run: &Run, captured: &Captured<'_>) -> bool {
+    if !run.request.fork.is_ephemeral() {
+        return false;
+    }
+    let parents: HashSet<TreePath> =
+        captured.left_out.iter().filter_map(|left| Some(left.path.split()?.0)).collect();
+    let is_of_run = |mtime: FileTime| match times(run.request.clock, run.started_at) {
+        Times::Fixed { to, .. } => mtime == to,
+        Times::AsWritten => mtime >= earliest_time(run.started_at),
+    };
+    captured.edits.iter().all(|(path, edit)| match edit {
+        Edit::Dir(meta) => parents.contains(path) || is_of_run(meta.mtime),
+        Edit::Put(_) | Edit::Remove => false,
+    })
 }

@@ -491,10 +491,12 @@ const CLOCK_TICK_NANOS: i64 = 10_000_000;
 #[must_use]
 pub fn times(clock: Option<FixedClock>, started_at: Timestamp) -> Times {
     match clock {
-        Some(clock) => {
-            let since = FileTime::from_nanos(started_at.0.saturating_sub(CLOCK_TICK_NANOS));
-            Times::Fixed { since, to: clock.time() }
-        }
+        Some(clock) => Times::Fixed { since: earliest_time(started_at), to: clock.time() },
         None => Times::AsWritten,
     }
+}
+
+/// The earliest time that the kernel gives to what a run writes that began then.
+fn earliest_time(started_at: Timestamp) -> FileTime {
+    FileTime::from_nanos(started_at.0.saturating_sub(CLOCK_TICK_NANOS))
 }

@@ -31,7 +31,7 @@ use crate::edit::{Edit, Edits};
 use crate::meter::Meter;
 use crate::page::DirRef;
 use crate::path_set::PathSet;
-use crate::{Advance, Batch, Committed, Result, Vault, VaultError, threads};
+use crate::{Advance, Batch, Committed, Result, Vault, VaultError, threads, tree};
 
 /// Why changes cannot be captured from the upper directory of an overlay.
 #[derive(Debug, thiserror::Error)]
@@ -293,8 +293,8 @@ impl Vault {
                 edits.remove(path);
             }
         }
-        let mut left_out: Vec<LeftOut> = notes
-            .left_out
+        let mut left_out: Vec<LeftOut> = self
+            .drop_mount_points(base, options.hidden, &mut edits, notes.left_out)?
             .into_iter()
             .map(|(path, reason)| {
                 let base_is_gone = matches!(edits.get(&path), Some(Edit::Remove));
@@ -305,6 +305,33 @@ impl Vault {
         let (files_read, bytes_read) = (found.scanned.files_read, found.scanned.bytes_read);
         let bad_ignore_files = notes.bad_ignore_files;
         Ok(Captured { edits, batch, left_out, bad_ignore_files, files_read, bytes_read, _pin: pin })
+    }
+
+    /// Drops directories that lead to a hidden path, that the base does not have and that hold nothing else: they were
+    /// made to mount something on. Gives what is left out, with such a directory in place of what lies beneath it.
+    fn drop_mount_points(
+        &self,
+        base: &DirRef,
+        hidden: &[TreePath],
+        edits: &mut Edits,
+        mut left_out: Vec<(TreePath, LeftOutReason)>,
+    ) -> Result<Vec<(TreePath, LeftOutReason)>> {
+        for dir in hidden.iter().flat_map(TreePath::ancestors).filter(|dir| !dir.is_root()) {
+            let is_made = matches!(edits.get(&dir), Some(Edit::Dir(_)));
+            if !is_made || edits.keys().any(|path| *path != dir && dir.contains(path)) {
+                continue;
+            }
+            let others = |(path, reason): &(TreePath, LeftOutReason)| {
+                dir.contains(path) && *reason != LeftOutReason::Hidden
+            };
+            if left_out.iter().any(others) || tree::lookup(&FreshPages::new(self), base, &dir)?.is_some() {
+                continue;
+            }
+            edits.remove(&dir);
+            left_out.retain(|(path, _)| !dir.contains(path));
+            left_out.push((dir, LeftOutReason::Hidden));
+        }
+        Ok(left_out)
     }
 
     fn scan_upper(
