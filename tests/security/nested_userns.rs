@@ -20,6 +20,8 @@ fn a_namespace_in_the_namespace_undoes_nothing() {
     );
     for options in [&[][..], &["--allow-userns"], &["--allow-userns", "--profile", "host"]] {
         let text = env.shell(options, &line).text();
+        // The attempt is one only if the namespace is made, as root too.
+        assert_eq!(text.contains("end"), options.contains(&"--allow-userns"), "{options:?}: {text}");
         assert!(text.ends_with("over\n") && !text.contains("gained") && !text.contains("vault"), "{text}");
     }
 }
@@ -53,4 +55,15 @@ fn no_namespace_is_made_unless_it_was_asked_for() {
     for options in [&[][..], &["--seccomp", "strict"], &["--seccomp", "off"]] {
         assert_nothing_gained(&inside(&env, options, MAKE), &NAMES);
     }
+}
+
+#[test]
+fn root_of_a_nested_namespace_does_not_lift_its_limits() {
+    let env = TestEnv::with_project();
+    let line = "unshare -Urm sh -c 'echo made; mount -t tmpfs t /tmp && echo mounted'; \
+                unshare -UrmC sh -c 'mount -t cgroup2 c /tmp && ls /tmp/cgroup.procs && echo lifted' 2>/dev/null; echo over";
+    let text = env.shell(&["--allow-userns"], line).text();
+    assert!(text.starts_with("made\nmounted\n") && text.ends_with("over\n"), "{text}");
+    // Its own control groups are root's files; anybody else finds none that are theirs.
+    assert!(!text.contains("lifted") || !crate::support::is_root(), "{text}");
 }

@@ -72,6 +72,21 @@ fn a_vault_is_not_used_through_a_link_nor_where_everybody_writes() {
     std::os::unix::fs::symlink(env.at("real"), &home).unwrap();
     let refused = env.avfs(&["--json", "log"]).expect(1).envelope();
     assert_eq!(refused["error"]["code"], json!("vault.unsafe"), "{refused}");
+    let dir = env.project();
+    for words in [&["--vault", dir.to_str().unwrap(), "--json", "log"][..], &["--json", "init"]] {
+        let refused = env.avfs(words).expect(1).envelope();
+        assert_eq!(refused["error"]["code"], json!("vault.unsafe"), "{words:?}: {refused}");
+    }
+    // One that leads nowhere, or to a directory without a vault, is refused too: nothing is made behind it.
+    for target in ["nowhere", "src"] {
+        std::fs::remove_file(&home).unwrap();
+        std::os::unix::fs::symlink(target, &home).unwrap();
+        for cwd in [env.project(), env.project().join("src")] {
+            let refused = in_dir(&env, &runner(), &cwd, &["--json", "--", "true"]).expect(125).envelope();
+            assert_eq!(refused["error"]["code"], json!("vault.unsafe"), "{target}: {refused}");
+        }
+    }
+    assert!(!dir.join("src/vault.db").exists() && !dir.join("nowhere").exists());
     std::fs::remove_file(&home).unwrap();
     std::fs::rename(env.at("real"), &home).unwrap();
     let mode = |mode| {

@@ -47,7 +47,7 @@ fn prepare(inherited: &Inherited<'_>, opened: &Opened<'_>) -> Result<(), Failed>
     sys::keep_only_low_fds().at(Stage::Confine)?;
     sys::join_new_session_keyring().at(Stage::Confine)?;
     rustix::process::chdir(prepared.cwd.as_c_str()).at(Stage::Cwd)?;
-    drop_capabilities().at(Stage::Confine)?;
+    drop_capabilities(prepared.kept_capability).at(Stage::Confine)?;
     rustix::thread::set_no_new_privs(true).at(Stage::Confine)?;
     sys::reset_to_default();
     sys::unblock_all().at(Stage::Confine)?;
@@ -75,20 +75,22 @@ fn install(filter: &Filter, inherited: &Inherited<'_>) -> sys::Result<()> {
     }
 }
 
-/// Empties every set: a process of uid 0 would get them all back from the bounding set by an exec.
+/// Empties every set but for one capability: a process of uid 0 would get them all back from the bounding set by an exec.
 ///
 /// Not with `caps`, whose sets and errors allocate, and which leaves what a newer kernel has.
-fn drop_capabilities() -> sys::Result<()> {
+fn drop_capabilities(kept: CapabilitySet) -> sys::Result<()> {
     rustix::thread::clear_ambient_capability_set()?;
     for number in 0..64 {
         let Some(bit) = 1_u64.checked_shl(number) else { break };
+        if kept.bits() & bit != 0 {
+            continue;
+        }
         match rustix::thread::remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(bit)) {
             // Past the last one this kernel knows.
             Err(sys::Errno::INVAL) => break,
             other => other?,
         }
     }
-    let none = CapabilitySet::empty();
-    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     rustix::thread::set_capabilities(None, sets)
 }

@@ -11,9 +11,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::process::Rlimit;
+use rustix::thread::CapabilitySet;
 
 use avfs_engine::LaunchPlan;
-use avfs_request::{Confined, Confinement, NetMode, Profile};
+use avfs_request::{Confined, Confinement, NestedUserns, NetMode, Profile};
 
 use crate::confine::{Filter, Landlock, UnixSockets};
 use crate::launch::SandboxError;
@@ -47,8 +48,19 @@ pub struct Prepared {
     pub private_dirs: Vec<CString>,
     /// How large a file of its may become.
     pub file_size: Option<Rlimit>,
+    /// What the command keeps of its capabilities.
+    pub kept_capability: CapabilitySet,
     /// What holds once all of it is done.
     pub confined: Confined,
+}
+
+/// The kernel lets root of a namespace be mapped in a nested one only if CAP_SETFCAP was held by whoever made that. It
+/// allows nothing else here: no mount of the sandbox honours the capabilities of files.
+fn kept_capability(userns: NestedUserns) -> CapabilitySet {
+    match userns {
+        NestedUserns::Allowed if rustix::process::geteuid().is_root() => CapabilitySet::SETFCAP,
+        NestedUserns::Allowed | NestedUserns::Refused => CapabilitySet::empty(),
+    }
 }
 
 fn c_string(bytes: &[u8]) -> Result<CString, SandboxError> {
@@ -88,6 +100,7 @@ pub fn prepare(plan: &LaunchPlan, keeper: &Keeper, umask: u32) -> Result<Prepare
         cwd: c_path(&plan.cwd)?,
         umask,
         hostname: plan.hostname,
+        kept_capability: kept_capability(userns),
         confined: Confined { seccomp, landlock_abi: landlock.as_ref().map(Landlock::abi), userns },
         landlock,
         filter: Filter::choose(seccomp, unix_sockets(plan), userns),

@@ -17,6 +17,8 @@ use crate::sys::MountAttr;
 const PROC_SEALED: [&str; 5] = ["sys", "sysrq-trigger", "irq", "bus", "fs"];
 /// The kernel's setting, in /proc.
 const USERNS_MAX: &str = "sys/user/max_user_namespaces";
+/// The same for namespaces of control groups.
+const CGROUPNS_MAX: &str = "sys/user/max_cgroup_namespaces";
 /// Memory comes in pages, and the largest there are have this many bytes.
 const SECRET_ROOM_BYTES: usize = 64 << 10;
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -188,6 +190,11 @@ impl Compiler<'_> {
             self.push(Op::Set { path: inner(&path.join("sys/kernel/pid_max"))?, value });
         }
         if rustix::process::geteuid().is_root() {
+            if self.userns == NestedUserns::Allowed {
+                // Root could mount the control groups in one, and lift its own limits.
+                let path = inner(&path.join(CGROUPNS_MAX))?;
+                self.push(Op::Set { path, value: c_string(b"0")? });
+            }
             for part in PROC_SEALED {
                 self.push(Op::Seal { path: inner(&path.join(part))? });
             }

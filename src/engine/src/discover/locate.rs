@@ -236,6 +236,7 @@ impl Surroundings {
         // Rebuilt from its components, which drops every `.` on the way.
         let path: PathBuf = self.cwd.join(text).components().collect();
         if let Some(inside) = path.is_dir().then(|| path.join(VAULT_DIR).join(VAULT_FILE)) {
+            TrustedVaults::check_link(&inside)?;
             let name = VaultName::parse(&text.to_string_lossy());
             // Any directory may happen to have the name of a vault; only one with a vault can be what is meant.
             return match name {
@@ -336,7 +337,9 @@ impl Surroundings {
         self.cwd.ancestors().find_map(|dir| {
             let here = dir.join(VAULT_DIR).join(VAULT_FILE);
             let elsewhere = || kept.as_ref().map(|kept| kept_vault(kept, dir));
-            let found = Some(here).filter(|place| is_vault_place(place));
+            // One behind a link is not passed by: the check of its place refuses it.
+            let is_here = is_vault_place(&here) || dir.join(VAULT_DIR).is_symlink();
+            let found = Some(here).filter(|_| is_here);
             found
                 .or_else(|| elsewhere().filter(|place| is_vault_place(place)))
                 .map(|path| (dir.to_owned(), path))

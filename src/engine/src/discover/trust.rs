@@ -232,6 +232,18 @@ impl TrustedVaults {
         Ok(writers)
     }
 
+    /// Fails if the `.avfs` in which a vault is looked for is a symbolic link. Whoever names the file itself has looked.
+    pub fn check_link(vault: &Path) -> Result<(), TrustError> {
+        let path = vault.parent().unwrap_or(vault);
+        match path.is_symlink() {
+            true => {
+                let (vault, path) = (vault.to_owned(), path.to_owned());
+                Err(TrustError::Unsafe { vault, path, reason: Unsafe::Symlink })
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Fails unless a vault that was found at `DIR/.avfs/vault.db` may be used.
     pub fn check(&self, vault: &Path) -> Result<(), TrustError> {
         let foreign_group = Self::check_place(vault)? == Writers::AnotherGroup;
