@@ -1,8 +1,15 @@
 //! What a command does to files has the result that it has outside, and nothing that a run only looks like is kept.
 
-use serde_json::json;
+use std::os::unix::fs::MetadataExt;
 
-use crate::env::TestEnv;
+use serde_json::{Value, json};
+
+use crate::env::{Running, TestEnv, runner};
+use crate::support;
+
+fn notes(answer: &Value) -> Vec<&str> {
+    answer["result"]["notes"].as_array().unwrap().iter().map(|note| note["code"].as_str().unwrap()).collect()
+}
 
 #[test]
 fn a_file_that_was_made_and_removed_again_is_no_change() {
@@ -53,4 +60,102 @@ fn covers_inside_the_workspace_leave_no_directories_in_the_version() {
         );
     }
     env.assert_sound();
+}
+
+/// `avfs-run` as an unprivileged user who is in the group 1234 too; the project becomes theirs.
+fn as_user(env: &TestEnv, words: &[&str]) -> Value {
+    const USER: u32 = 65534;
+    let mut waiting = vec![env.at("")];
+    while let Some(path) = waiting.pop() {
+        let meta = path.symlink_metadata().unwrap();
+        std::os::unix::fs::lchown(&path, Some(USER), Some(USER).filter(|_| meta.gid() != 1234)).unwrap();
+        if meta.is_dir() {
+            waiting.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    let mut command = env.clean("setpriv".as_ref());
+    command.args(["--reuid", "65534", "--regid", "65534", "--groups", "1234"]).arg(runner()).args(words);
+    Running::start(&mut command).answer().envelope()
+}
+
+/// An access list that lets another user write.
+const LIST_FOR_ANOTHER: &str = "import os, struct, sys
+rows = [(1, 6, -1), (2, 6, 1234), (4, 4, -1), (16, 6, -1), (32, 4, -1)]
+packed = b''.join(struct.pack('<HHi', *row) for row in rows)
+os.setxattr(sys.argv[1], 'system.posix_acl_' + sys.argv[2], struct.pack('<I', 2) + packed)";
+
+fn give_list(env: &TestEnv, path: &str, kind: &str) -> bool {
+    let mut python = env.clean("python3".as_ref());
+    let answer = Running::start(python.args(["-c", LIST_FOR_ANOTHER, path, kind])).answer();
+    answer.code == Some(0)
+}
+
+#[test]
+fn files_of_another_group_can_be_written() {
+    const NAME: &str = "files_of_another_group_can_be_written";
+    if !support::is_root() {
+        // Nobody else can give a file to a group that is not theirs.
+        return support::skip(NAME, "only root gives files away");
+    }
+    let shared = || {
+        let env = TestEnv::new();
+        env.put("f", b"1\n");
+        env.put("shared/in", b"2\n");
+        for (path, mode) in [("f", 0o664), ("shared", 0o2775), ("shared/in", 0o664)] {
+            let path = env.project().join(path);
+            std::os::unix::fs::chown(&path, None, Some(1234)).unwrap();
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        }
+        env
+    };
+    let line = "echo x >> f && echo y >> shared/in && echo z > shared/new && chmod 600 f";
+    let answer = shared().json(&[], line);
+    assert_eq!(answer["result"]["exit_code"], json!(0), "{answer}");
+    assert_eq!(answer["enforcement"]["base"], json!("live"), "{answer}");
+    // The same for a user who is in the group: its sandbox can map only the user.
+    let env = shared();
+    let user = as_user(&env, &["--json", "--shell", line]);
+    assert_eq!(user["result"]["exit_code"], json!(0), "{user}");
+    assert_eq!(user["enforcement"]["base"], json!("materialized"), "{user}");
+    let again = as_user(&env, &["--json", "--shell", "echo more >> shared/in"]);
+    assert_eq!(again["result"]["exit_code"], json!(0), "{again}");
+    // The control: the directory itself beneath, as the kernel takes it.
+    let live = as_user(&env, &["--json", "--base", "live", "--shell", line]);
+    assert_ne!(live["result"]["exit_code"], json!(0), "{live}");
+}
+
+#[test]
+fn files_with_access_lists_can_be_written() {
+    const NAME: &str = "files_with_access_lists_can_be_written";
+    let env = TestEnv::new();
+    env.put("listed", b"1\n");
+    env.put("dir/in", b"2\n");
+    if !give_list(&env, "listed", "access") || !give_list(&env, "dir", "default") {
+        return support::skip(NAME, "no access lists on this file system");
+    }
+    for _ in 0..2 {
+        let answer =
+            env.json(&[], "echo x >> listed && echo y > dir/new && echo z >> dir/in && mkdir dir/more");
+        assert_eq!(answer["result"]["exit_code"], json!(0), "{answer}");
+        let is_cached = answer["enforcement"]["base"] != json!("live");
+        assert_eq!(is_cached, !support::is_root(), "{answer}");
+    }
+}
+
+#[test]
+fn files_that_become_anothers_are_known_from_the_next_run_on() {
+    const NAME: &str = "files_that_become_anothers_are_known_from_the_next_run_on";
+    if support::is_root() {
+        return support::skip(NAME, "root ignores modes");
+    }
+    let env = TestEnv::with_project();
+    env.ok(&[], "true");
+    if !give_list(&env, "README.md", "access") {
+        return support::skip(NAME, "no access lists on this file system");
+    }
+    let answer = env.json(&[], "echo x >> README.md");
+    assert!(notes(&answer).contains(&"base.foreign"), "{answer}");
+    let answer = env.json(&[], "echo x >> README.md");
+    assert_eq!(answer["result"]["exit_code"], json!(0), "{answer}");
+    assert_eq!(answer["enforcement"]["base"], json!("materialized"), "{answer}");
 }

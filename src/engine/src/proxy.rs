@@ -42,7 +42,7 @@ use crate::scratch_size::Scratch;
 use crate::session_record::SessionRecord;
 use crate::state::ProxyExecutionState as State;
 use crate::view::ShownAs;
-use crate::workspace_root::Places;
+use crate::workspace_root::{Files, Places};
 use crate::workspace_service::{Ground, WorkspaceService, stand_on_import, wait_for_import};
 
 /// However short the time that the rules allow: programs need some to end in order.
@@ -197,6 +197,7 @@ impl ProxyRuntime<'_> {
             shown_as: ShownAs::Overlay,
             phases: Phases::default(),
             common_dir: None,
+            files: Files::Mapped,
         };
         for name in &request.environment.missing {
             run.note("env.missing", format!("{} is not set, so it is not passed on", name.to_string_lossy()));

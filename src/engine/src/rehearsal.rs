@@ -10,7 +10,7 @@ use crate::locate::Surroundings;
 use crate::permission::decide;
 use crate::result::{Backend, BaseUsed, Enforcement};
 use crate::scratch_size::Room;
-use crate::workspace_root::{Beneath, GroundError, Places};
+use crate::workspace_root::{Beneath, Files, GroundError, Places};
 
 /// The places of a run that did not take place, and what would hold in it.
 #[derive(Clone, Debug)]
@@ -34,7 +34,8 @@ impl Rehearsal {
     ) -> Result<Self, GroundError> {
         let places = Places::find(request, bound, &around.cwd)?;
         let decision = decide(policy, request, &places, around.home.as_deref());
-        let base = match Beneath::choose(request, &places, cache_dir)? {
+        // Whether files cannot be mapped is known to who looks at them.
+        let base = match Beneath::choose(request, &places, cache_dir, Files::Mapped)? {
             Beneath::Live(_) => BaseUsed::Live,
             Beneath::UnderFork(_) | Beneath::Cached => BaseUsed::Reused,
         };

@@ -16,6 +16,7 @@ use avfs_vault::run::Told;
 use crate::result::{Note, Phases};
 use crate::result_cache::CacheUse;
 use crate::view::ShownAs;
+use crate::workspace_root::Files;
 
 /// Characters of a command in the message of its version.
 const MESSAGE_CHARS: usize = 200;
@@ -49,6 +50,8 @@ pub struct Run {
     pub phases: Phases,
     /// The repository's common directory, if the workspace is a linked worktree.
     pub common_dir: Option<PathBuf>,
+    /// Whether files of the directory cannot be mapped in its sandbox.
+    pub files: Files,
 }
 
 impl Run {

@@ -23,6 +23,7 @@
 pub mod beneath;
 pub mod cause;
 pub mod copy;
+pub mod foreign;
 pub mod held;
 pub mod lock;
 pub mod machine;

@@ -35,6 +35,8 @@ pub struct HostStat {
     pub device: u64,
     pub inode: u64,
     pub links: u64,
+    pub owner: u32,
+    pub group: u32,
 }
 
 impl HostStat {
@@ -65,6 +67,8 @@ impl HostStat {
             device: stat.st_dev as u64,
             inode: stat.st_ino as u64,
             links: stat.st_nlink as u64,
+            owner: stat.st_uid,
+            group: stat.st_gid,
         }
     }
 

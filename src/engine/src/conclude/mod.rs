@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use avfs_changes::{ChangeReport, ChangeSummary, RunsOnHost};
 use avfs_request::confinement::refused_text;
-use avfs_request::{FixedClock, ForkChoice, OutputRetention, Retention, SecretsInFiles, Writing};
+use avfs_request::{BaseChoice, FixedClock, ForkChoice, OutputRetention, Retention, SecretsInFiles, Writing};
 use avfs_types::clock::{FileTime, Timestamp};
 use avfs_types::ids::VersionId;
 use avfs_types::path::TreePath;
@@ -60,6 +60,11 @@ struct KeptRun {
     /// It was taken for a command that only looks.
     violated: bool,
 }
+
+/// The note of a run on the directory itself that turned out to hold files of others.
+const BASE_FOREIGN: &str = "base.foreign";
+const BASE_FOREIGN_TEXT: &str = "some files belong to another user or group, or have access lists that name one: this run \
+     could not write them (\"Value too large for defined data type\"); the next run can";
 
 /// The note of a run whose output did not all reach who it was for.
 pub const OUTPUT_LOST: &str = "output.lost";
@@ -150,6 +155,9 @@ impl ProxyRuntime<'_> {
             (Ground::Live(_), Some(imported)) => {
                 let imported = imported?;
                 run.note_import(&imported);
+                if imported.scanned.foreign.is_any() && run.request.base == BaseChoice::Auto {
+                    run.note(BASE_FOREIGN, BASE_FOREIGN_TEXT.to_owned());
+                }
                 let version = imported.committed.version;
                 let root = full_root_of(&*self.site.vault.read()?, &version)?;
                 Ok(Some(Before { version: version.id, root }))

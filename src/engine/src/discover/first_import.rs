@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ignore::WalkBuilder;
 use ignore::gitignore::GitignoreBuilder;
 
+use avfs_hostfs::foreign::Mapped;
 use avfs_types::{VAULT_DIR, show_bytes_size};
 
 /// How long the survey may take. Of a directory that takes longer, only what was seen by then is reported.
@@ -46,15 +47,26 @@ struct Seen {
     bytes: u64,
     /// Whether all of it was seen.
     is_whole: bool,
+    is_foreign: bool,
     /// Directories that are made again, and large files: a line for an ignore file, and what it would leave out.
     heavy: Vec<(String, u64, u64)>,
 }
 
-/// What to tell of a directory that is about to be imported for the first time; nothing if it is not large.
-pub(crate) fn announcement(dir: &Path, exclude: &[String], above: WarnAbove) -> Option<Vec<String>> {
+/// What is known of a directory before its first import.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FirstLook {
+    /// What to tell; nothing if the directory is not large.
+    pub announcement: Option<Vec<String>>,
+    /// Some files have owners or access lists that no sandbox of this user can map.
+    pub is_foreign: bool,
+}
+
+/// Looks at a directory that is about to be imported for the first time.
+pub(crate) fn first_look(dir: &Path, exclude: &[String], above: WarnAbove) -> FirstLook {
     let seen = look(dir, exclude);
     let exceeds = |count: u64, max: Option<u64>| max.is_some_and(|max| count > max);
-    (exceeds(seen.files, above.files) || exceeds(seen.bytes, above.bytes)).then(|| lines(dir, &seen))
+    let is_large = exceeds(seen.files, above.files) || exceeds(seen.bytes, above.bytes);
+    FirstLook { announcement: is_large.then(|| lines(dir, &seen)), is_foreign: seen.is_foreign }
 }
 
 fn lines(dir: &Path, seen: &Seen) -> Vec<String> {
@@ -98,8 +110,12 @@ fn look(dir: &Path, exclude: &[String]) -> Seen {
         })
         .build();
     let mut seen = Seen { is_whole: true, ..Seen::default() };
+    let mapped = Mapped::here();
     for entry in walk.flatten() {
         let Ok(meta) = entry.metadata() else { continue };
+        seen.is_foreign = seen.is_foreign
+            || !mapped.has(meta.uid(), meta.gid())
+            || (!meta.is_symlink() && mapped.lacks_listed_at(entry.path()));
         if !meta.is_dir() {
             let bytes = meta.blocks().saturating_mul(512).min(meta.len());
             seen.files += 1;
@@ -164,15 +180,16 @@ mod tests {
         put(dir.path(), "it's/target/x", 9000);
         let above = WarnAbove { files: Some(10), bytes: None };
         let exclude = ["*.log".to_owned()];
-        let told = announcement(dir.path(), &exclude, above).unwrap().join("\n");
+        let announcement = |above| first_look(dir.path(), &exclude, above).announcement;
+        let told = announcement(above).unwrap().join("\n");
         assert!(told.contains(" has 11 files, "), "{told}");
         assert!(told.contains("echo '/app/node_modules/' >> .avfsignore   (5 files, "), "{told}");
         assert!(!told.contains("it's"), "{told}");
         put(dir.path(), ".avfsignore", 0);
         std::fs::write(dir.path().join(".avfsignore"), "/app/node_modules/\n").unwrap();
-        assert_eq!(announcement(dir.path(), &exclude, above), None);
+        assert_eq!(announcement(above), None);
         let above = WarnAbove { files: None, bytes: Some(1000) };
-        assert!(announcement(dir.path(), &exclude, above).is_some());
-        assert_eq!(announcement(dir.path(), &exclude, WarnAbove { files: None, bytes: None }), None);
+        assert!(announcement(above).is_some());
+        assert_eq!(announcement(WarnAbove { files: None, bytes: None }), None);
     }
 }

@@ -3,6 +3,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use avfs_hostfs::foreign::Mapped;
 use avfs_hostfs::stat::HostStat;
 use avfs_hostfs::{beneath, overlay, xattr};
 use avfs_request::{BackendChoice, BaseChoice, CacheMode, ExecutionRequest, ForkChoice};
@@ -101,11 +102,20 @@ pub enum Beneath {
     Cached,
 }
 
+/// Whether the kernel can copy up every file of a directory for its user, as far as that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Files {
+    Mapped,
+    /// Some have owners, groups or access lists that no sandbox of the user can map.
+    Foreign,
+}
+
 impl Beneath {
     pub fn choose(
         request: &ExecutionRequest,
         places: &Places,
         cache_dir: &Path,
+        files: Files,
     ) -> Result<Self, GroundError> {
         let found_as: Option<fn(PathBuf) -> Self> = match request.fork {
             ForkChoice::Ephemeral { from: None } => Some(Self::Live),
@@ -127,6 +137,11 @@ impl Beneath {
         match (request.base, dir) {
             (BaseChoice::Cached, _) | (BaseChoice::Auto, None) => Ok(Self::Cached),
             (BaseChoice::Live, None) => Err(GroundError::NothingLive),
+            // Whoever asks for the directory itself gets it: only writing to those files fails.
+            (BaseChoice::Auto, Some(_)) if files == Files::Foreign => {
+                tracing::debug!("files have owners or access lists that cannot be mapped");
+                Ok(Self::Cached)
+            }
             (BaseChoice::Auto | BaseChoice::Live, Some((dir, found_as))) => {
                 match (why_not_live(dir, cache_dir)?, request.base) {
                     (None, _) => Ok(found_as(dir.clone())),
@@ -149,6 +164,10 @@ fn why_not_live(dir: &Path, cache_dir: &Path) -> Result<Option<String>, GroundEr
     let owner = std::os::unix::fs::MetadataExt::uid(&meta);
     if owner != uid.as_raw() && !uid.is_root() {
         return Ok(Some(format!("it belongs to uid {owner}")));
+    }
+    let group = std::os::unix::fs::MetadataExt::gid(&meta);
+    if !Mapped::here().has(owner, group) {
+        return Ok(Some(format!("it belongs to group {group}")));
     }
     if cache_dir.starts_with(dir) {
         return Ok(Some("the cache directory lies in it".to_owned()));

@@ -10,17 +10,17 @@ use avfs_types::ids::{ContentId, ForkName, TreeId};
 use avfs_types::reference::Reference;
 use avfs_vault::VaultError;
 use avfs_vault::backend::{Life, VersionRecord};
-use avfs_vault::import::{ImportOptions, Imported, OnTrouble};
+use avfs_vault::import::{Foreign, ImportOptions, Imported, OnTrouble};
 use avfs_vault::layers::{Distance, HostBase, Made, STANDS_ON_HOST_MAX, Stack};
 use avfs_vault::page::DirRef;
 use avfs_vault::version::full_root_of;
 
 use crate::cache_care::CacheOwners;
-use crate::first_import::announcement;
+use crate::first_import::first_look;
 use crate::mount_session::MountSession;
 use crate::proxy::Site;
 use crate::run::Run;
-use crate::workspace_root::{Beneath, GroundError, Places};
+use crate::workspace_root::{Beneath, Files, GroundError, Places};
 
 /// Forks named in the note about those that went.
 const NAMED_MAX: usize = 5;
@@ -71,7 +71,10 @@ impl WorkspaceService<'_> {
                 "the workspace is your home directory, or lies around it: the command can read all of it";
             run.note("workspace.home", text.to_owned());
         }
-        let under_fork = match Beneath::choose(request, places, &site.cache_dir)? {
+        if site.stat_cache.as_deref().is_some_and(|cache| Foreign::last_seen(cache).is_any()) {
+            run.files = Files::Foreign;
+        }
+        let under_fork = match Beneath::choose(request, places, &site.cache_dir, run.files)? {
             Beneath::Live(dir) => return Ok(Ground::Live(dir)),
             Beneath::UnderFork(dir) => Some(dir),
             Beneath::Cached => None,
@@ -100,7 +103,9 @@ impl WorkspaceService<'_> {
         })?;
         let Some(stack) = stack else {
             let dir = under_fork.unwrap_or_default();
-            let why = "it holds something else than a version near to the fork's".to_owned();
+            let why =
+                "it holds no version near to the fork's, or files that cannot be kept or changed as they are"
+                    .to_owned();
             return Err(GroundError::NotLive { dir, why }.into());
         };
         if matches!(stack.made, Made::Materialized | Made::OverHost) {
@@ -137,7 +142,8 @@ impl WorkspaceService<'_> {
         site.vault.stack_over_host(root, &found, distance, &site.layers, &session.veil_dir(), site.meter)
     }
 
-    /// Says what the first import of the directory will cost, if that is much. It is not waited for an answer.
+    /// Says what the first import of the directory will cost, if that is much. It is not waited for an answer. The
+    /// same look tells whether files cannot be mapped; later the last import has told it.
     pub(crate) fn announce_first_import(&self, places: &Places, run: &mut Run) -> avfs_vault::Result<()> {
         let site = self.site;
         let (Some(dir), ForkChoice::Ephemeral { from: None } | ForkChoice::Persistent { from: None, .. }) =
@@ -151,7 +157,11 @@ impl WorkspaceService<'_> {
         {
             return Ok(());
         }
-        if let Some(lines) = announcement(dir, &site.exclude, site.warn_above) {
+        let seen = first_look(dir, &site.exclude, site.warn_above);
+        if seen.is_foreign {
+            run.files = Files::Foreign;
+        }
+        if let Some(lines) = seen.announcement {
             site.meter.announce(&lines);
             run.note(IMPORT_LARGE, lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join("; "));
         }

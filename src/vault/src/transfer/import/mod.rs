@@ -23,6 +23,7 @@ use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{BlobId, ForkName, VersionId};
 use avfs_types::path::{DEPTH_MAX, PATH_BYTES_MAX, TreePath, shorten};
 
+pub use super::stat_cache::Foreign;
 use super::stat_cache::{NewCache, StatCache};
 use crate::backend::{BlobRecord, VersionRecord};
 use crate::chunk::FILE_BYTES_MAX;
@@ -218,6 +219,8 @@ pub struct Scanned {
     pub unversioned: Vec<TreePath>,
     /// Set when the import was good but its stat cache could not be kept: the next one reads every file.
     pub cache_unsaved: Option<String>,
+    /// What of the directory no sandbox of this user can map.
+    pub foreign: Foreign,
 }
 
 /// A directory that became a version.
@@ -336,10 +339,14 @@ impl Vault {
         let mut scanned = built.scanned;
         let version = committed.as_ref().map(|committed| committed.version.id);
         // The version it names may be given up; this one has the same.
-        let renamed = || cache.as_ref().filter(|cache| version.is_some() && cache.version() != version);
+        let foreign = scanned.foreign;
+        let is_outdated = |cache: &StatCache| {
+            (version.is_some() && cache.version() != version) || cache.foreign() != foreign
+        };
+        let renamed = || cache.as_ref().filter(|cache| is_outdated(cache));
         let new_cache = built.cache.or_else(|| renamed().map(NewCache::again));
         if let (Some(path), Some(cache)) = (options.stat_cache, new_cache) {
-            let saved = cache.save(path, &vault_id, version);
+            let saved = cache.save(path, &vault_id, version, foreign);
             scanned.cache_unsaved = saved.err().map(|error| format!("{}: {error}", path.display()));
         }
         Ok((committed, scanned))

@@ -239,6 +239,7 @@ impl Shared<'_> {
         };
         let stat = beneath::fstat(fd.as_fd()).map_err(io("stat"))?;
         let holds_vault = self.own_file.is_in(&stat);
+        self.note_owner(&stat);
         let stat = match &self.flavour {
             Flavour::Host { .. } => stat,
             Flavour::Upper(upper) => self.settle_dir_time(upper, &job, &fd, stat)?,
@@ -355,6 +356,7 @@ impl Shared<'_> {
                 self.leave_unversioned(path);
                 return Ok(());
             }
+            self.note_owner(&stat);
             stat
         };
         let vouched = known.filter(|entry| entry.vouches_for(&stat)).map(|entry| entry.kind);
@@ -492,5 +494,7 @@ fn stat_of_dir() -> HostStat {
         device: 0,
         inode: 0,
         links: 0,
+        owner: 0,
+        group: 0,
     }
 }

@@ -4,11 +4,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use avfs_hostfs::cause::Cause;
+use avfs_hostfs::foreign::Mapped;
 use avfs_hostfs::overlay::Shows;
 use avfs_hostfs::stat::HostStat;
 use avfs_hostfs::{beneath, overlay, xattr};
@@ -25,7 +26,7 @@ use crate::ingest::Known;
 use crate::meter::Meter;
 use crate::own::OwnFile;
 use crate::page::FileContent;
-use crate::stat_cache::StatCache;
+use crate::stat_cache::{Foreign, StatCache};
 use crate::{Result, Vault, VaultError, content};
 
 /// The kernel stamps files with a clock that may lag behind the real one by some ticks.
@@ -138,6 +139,10 @@ pub(crate) struct Shared<'a> {
     pub(crate) files_read: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     mended: AtomicU64,
+    /// Of a directory of the host.
+    mapped: Mapped,
+    foreign_owners: AtomicBool,
+    foreign_lists: AtomicBool,
     pub(super) large: Mutex<Vec<LargeFile>>,
     pub(super) facts: Mutex<Vec<Facts>>,
     pub(crate) cache: Option<&'a StatCache>,
@@ -181,6 +186,9 @@ impl<'a> Shared<'a> {
             files_read: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
             mended: AtomicU64::new(0),
+            mapped: Mapped::Everybody,
+            foreign_owners: AtomicBool::new(false),
+            foreign_lists: AtomicBool::new(false),
             large: Mutex::default(),
             facts: Mutex::default(),
             cache: None,
@@ -210,7 +218,8 @@ impl<'a> Shared<'a> {
             Rules::excluding(options.exclude).map_err(|source| ImportError::BadExclude { source })?;
         let shared = Self::new(vault, Flavour::Host { exclude }, root, outlet, options.meter);
         let own_file = OwnFile::of(vault, dir);
-        Ok(Self { on_trouble: options.on_trouble, cache, own_file, ..shared })
+        let mapped = Mapped::here();
+        Ok(Self { on_trouble: options.on_trouble, cache, own_file, mapped, ..shared })
     }
 
     pub(crate) fn failed(&self) -> bool {
@@ -285,12 +294,22 @@ impl<'a> Shared<'a> {
         let mut unkept = None;
         let xattrs = xattr::read_noting(file, |name| unkept = unkept.or_else(|| what_is_lost_with(name)))?;
         if let Some(what) = unkept {
+            if what == ACCESS_LIST && self.mapped.lacks_listed(file) {
+                self.foreign_lists.store(true, Ordering::Relaxed);
+            }
             lock(&self.troubles).push(Trouble { path: path(), reason: TroubleReason::Attribute(what) });
         }
         Ok(match &self.flavour {
             Flavour::Upper(upper) if upper.kind == UpperKind::Layer => overlay::unescape(xattrs),
             Flavour::Host { .. } | Flavour::Upper(_) => (xattrs, Shows::Beneath),
         })
+    }
+
+    /// Notes a file whose owner or group no sandbox of this user can map.
+    pub(crate) fn note_owner(&self, stat: &HostStat) {
+        if !self.mapped.has(stat.owner, stat.group) {
+            self.foreign_owners.store(true, Ordering::Relaxed);
+        }
     }
 
     /// The mode of a file as its user left it.
@@ -457,15 +476,24 @@ impl<'a> Shared<'a> {
             },
             unversioned: std::mem::take(&mut *lock(&self.unversioned)),
             cache_unsaved: None,
+            foreign: Foreign {
+                owners: self.foreign_owners.load(Ordering::Relaxed),
+                // Files that the cache vouches for are not opened, so what was seen of them before still counts.
+                lists: self.foreign_lists.load(Ordering::Relaxed)
+                    || self.cache.is_some_and(|cache| cache.foreign().lists),
+            },
         };
         Ok(ScannedTree { dirs, scanned })
     }
 }
 
+/// What a file loses without its list.
+const ACCESS_LIST: &str = "access list";
+
 /// What a file loses without an attribute that is not its user's; nothing for what the system sets by itself.
 fn what_is_lost_with(name: &[u8]) -> Option<&'static str> {
     match name {
-        b"system.posix_acl_access" | b"system.posix_acl_default" => Some("access list"),
+        b"system.posix_acl_access" | b"system.posix_acl_default" => Some(ACCESS_LIST),
         b"security.capability" => Some("capabilities"),
         _ if name.starts_with(b"trusted.") && !name.starts_with(b"trusted.overlay.") => {
             Some("trusted attributes")

@@ -56,12 +56,13 @@ pub struct HostBase {
 }
 
 impl HostBase {
-    /// Nothing if the directory cannot stand for the tree: something in it could not be kept as it is, or there is too
-    /// much to hide.
+    /// Nothing if the directory cannot stand for the tree: something in it could not be kept as it is or is not the
+    /// user's own, or there is too much to hide.
     #[must_use]
     pub fn of(dir: &Path, tree: TreeId, scanned: &Scanned) -> Option<Self> {
         let is_hidden = |reason: &TroubleReason| matches!(reason, TroubleReason::Special(_));
-        let exact = scanned.troubles.iter().all(|trouble| is_hidden(&trouble.reason));
+        let exact =
+            !scanned.foreign.is_any() && scanned.troubles.iter().all(|trouble| is_hidden(&trouble.reason));
         let unversioned = scanned.unversioned.clone();
         let dir = dir.to_owned();
         (exact && unversioned.len() <= UNVERSIONED_MAX).then_some(Self { dir, tree, unversioned })

@@ -26,18 +26,59 @@ pub(crate) use dir::{CachedDir, CachedEntry, CachedKind, Stamp};
 use dir::{decode_dir, decode_head, encode_dir};
 
 const MAGIC: &[u8; 8] = b"avfsstat";
-const FORMAT: u8 = 4;
+const FORMAT: u8 = 5;
+/// Where what is known of foreign files stands, in one byte that no checksum covers.
+const FOREIGN_AT: usize = MAGIC.len() + 1;
 type Checksum = [u8; 32];
 /// The length of a part, and what stands before each directory in it: its number and its length.
 const PART_BYTES: usize = 8;
 const NUMBER_BYTES: usize = 4;
 const LENGTH_BYTES: usize = 4;
 
+/// What of a directory no sandbox of its user can map, so that the directory cannot be a lower layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Foreign {
+    /// Files of another user or group.
+    pub owners: bool,
+    /// Files whose access list names another user or group.
+    pub lists: bool,
+}
+
+impl Foreign {
+    /// What the last import of a directory found, from its stat cache; nothing where there is none. Reads some bytes.
+    #[must_use]
+    pub fn last_seen(stat_cache: &Path) -> Self {
+        let mut head = [0; FOREIGN_AT + 1];
+        let read = File::open(stat_cache).and_then(|file| file.read_exact_at(&mut head, 0));
+        match read {
+            Ok(()) if head.starts_with(MAGIC) && head[FOREIGN_AT - 1] == FORMAT => {
+                Self::from_byte(head[FOREIGN_AT])
+            }
+            Ok(()) | Err(_) => Self::default(),
+        }
+    }
+
+    /// True if there is something of the kind.
+    #[must_use]
+    pub fn is_any(self) -> bool {
+        self.owners || self.lists
+    }
+
+    fn from_byte(byte: u8) -> Self {
+        Self { owners: byte & 1 != 0, lists: byte & 2 != 0 }
+    }
+
+    fn byte(self) -> u8 {
+        u8::from(self.owners) | u8::from(self.lists) << 1
+    }
+}
+
 /// A cache as it was read; directory 0 is the root.
 pub(crate) struct StatCache {
     data: Vec<u8>,
     parts: Parts,
     root: DirRef,
+    foreign: Foreign,
     /// Where it was read from, if more can be written there.
     file: Option<File>,
 }
@@ -65,13 +106,19 @@ impl StatCache {
         file.read_to_end(&mut data).ok()?;
         let parts = Parts::of(&data, vault_id).ok()?;
         let root = decode_head(&mut Decoder::new(&data[*parts.starts.first()?..])).ok()?.dir;
-        Some(Self { data, parts, root, file: Some(file).filter(|_| can_write) })
+        let foreign = Foreign::from_byte(data[FOREIGN_AT]);
+        Some(Self { data, parts, root, foreign, file: Some(file).filter(|_| can_write) })
     }
 
     /// The tree the cache describes.
     #[must_use]
     pub(crate) fn root(&self) -> DirRef {
         self.root
+    }
+
+    #[must_use]
+    pub(crate) fn foreign(&self) -> Foreign {
+        self.foreign
     }
 
     /// The version that has what the cache names: only while that is kept can its blobs be relied on. None while the
@@ -110,11 +157,12 @@ impl Parts {
         if decoder.take(MAGIC.len())? != MAGIC || decoder.byte()? != FORMAT {
             return Err(DecodeError::Rule("it is not a stat cache"));
         }
+        decoder.byte()?;
         if decoder.bytes()? != vault_id.as_bytes() {
             return Err(DecodeError::Rule("it belongs to another vault"));
         }
         let head_end = data.len() - decoder.left();
-        let checksum = *blake3::hash(&data[..head_end]).as_bytes();
+        let checksum = head_checksum(&data[..head_end]);
         let mut parts = Self { version: None, starts: Vec::new(), first_end: 0, end: head_end, checksum };
         while let Some(body) = parts.next(&mut decoder) {
             parts.index(body, parts.end + PART_BYTES)?;
@@ -163,6 +211,12 @@ impl Parts {
 const NO_VERSION: VersionId = VersionId([0; 32]);
 /// What is known of a part when it is saved: its length, and the version.
 const PART_HEAD_BYTES: usize = PART_BYTES + size_of::<VersionId>();
+
+/// Of everything but the byte that changes.
+fn head_checksum(head: &[u8]) -> Checksum {
+    let (before, after) = (&head[..FOREIGN_AT], &head[FOREIGN_AT + 1..]);
+    *blake3::Hasher::new().update(before).update(after).finalize().as_bytes()
+}
 
 fn checksum_of(before: &Checksum, body: &[u8]) -> Checksum {
     *blake3::Hasher::new().update(before).update(body).finalize().as_bytes()
@@ -238,6 +292,7 @@ impl<'a> NewCache<'a> {
         path: &Path,
         vault_id: &str,
         version: Option<VersionId>,
+        foreign: Foreign,
     ) -> std::io::Result<()> {
         avfs_types::pause::point("cache-save");
         let length = (self.part.len() - PART_BYTES) as u64;
@@ -248,12 +303,13 @@ impl<'a> NewCache<'a> {
                 file.set_permissions(Permissions::from_mode(0o600))?;
             }
             self.part.extend(checksum_of(&old.checksum, &self.part[PART_BYTES..]));
+            file.write_all_at(&[foreign.byte()], FOREIGN_AT as u64)?;
             return file.write_all_at(&self.part, old.end as u64);
         }
         let mut head = MAGIC.to_vec();
-        head.push(FORMAT);
+        head.extend([FORMAT, foreign.byte()]);
         put_bytes(&mut head, vault_id.as_bytes());
-        self.part.extend(checksum_of(blake3::hash(&head).as_bytes(), &self.part[PART_BYTES..]));
+        self.part.extend(checksum_of(&head_checksum(&head), &self.part[PART_BYTES..]));
         // Names, and digests by which short content can be guessed, of directories that may be closed to others.
         if let Some(parent) = path.parent() {
             make::private_dirs(parent)?;
@@ -326,7 +382,7 @@ mod tests {
     fn save(path: &Path, dirs: &[CachedDir<'_>]) {
         let mut cache = NewCache::like(None);
         (0..).zip(dirs).for_each(|(number, dir)| cache.push(number, dir));
-        cache.save(path, "v1", VERSION).unwrap();
+        cache.save(path, "v1", VERSION, Foreign::default()).unwrap();
     }
 
     fn load(path: &Path) -> Option<StatCache> {
@@ -355,12 +411,12 @@ mod tests {
         copy.keep(0, cache.encoded(0).unwrap());
         copy.keep(1, cache.encoded(1).unwrap());
         let before = std::fs::read(&path).unwrap();
-        copy.save(&path, "v1", VERSION).unwrap();
+        copy.save(&path, "v1", VERSION, Foreign::default()).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), before);
         // Under other names it stays what it is, and as short.
         for name in 1..100 {
             let version = Some(VersionId([name; 32]));
-            NewCache::again(&load(&path).unwrap()).save(&path, "v1", version).unwrap();
+            NewCache::again(&load(&path).unwrap()).save(&path, "v1", version, Foreign::default()).unwrap();
             let renamed = load(&path).unwrap();
             assert_eq!((renamed.dir(0), renamed.dir(1)), (Some(sample()), Some(sample())));
             assert_eq!(renamed.version(), version);
@@ -379,9 +435,27 @@ mod tests {
         // One that was made before is closed when it is written again.
         std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         let cache = load(&path).unwrap();
-        NewCache::onto(&cache).unwrap().save(&path, "v1", None).unwrap();
+        NewCache::onto(&cache).unwrap().save(&path, "v1", None, Foreign::default()).unwrap();
         assert_eq!(load(&path).unwrap().version(), None);
         assert_eq!(mode(&path), 0o600);
+    }
+
+    #[test]
+    fn what_is_foreign_is_known_from_the_head() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cache");
+        assert_eq!(Foreign::last_seen(&path), Foreign::default());
+        save(&path, &[sample()]);
+        assert_eq!(Foreign::last_seen(&path), Foreign::default());
+        for (owners, lists) in [(true, false), (true, true), (false, true), (false, false)] {
+            let foreign = Foreign { owners, lists };
+            NewCache::onto(&load(&path).unwrap()).unwrap().save(&path, "v1", VERSION, foreign).unwrap();
+            assert_eq!((Foreign::last_seen(&path), load(&path).unwrap().foreign()), (foreign, foreign));
+            NewCache::like(None).save(&dir.path().join("whole"), "v1", VERSION, foreign).unwrap();
+            assert_eq!(Foreign::last_seen(&dir.path().join("whole")), foreign);
+        }
+        std::fs::write(&path, b"avfsstat\x04\x03").unwrap();
+        assert_eq!(Foreign::last_seen(&path), Foreign::default());
     }
 
     #[test]
@@ -400,7 +474,7 @@ mod tests {
                 break;
             }
             let version = VersionId([u8::try_from(mode).unwrap(); 32]);
-            new.save(&path, "v1", Some(version)).unwrap();
+            new.save(&path, "v1", Some(version), Foreign::default()).unwrap();
             assert_eq!(load(&path).unwrap().version(), Some(version));
             now[3] = mode;
             now.push(mode + 100);
@@ -421,7 +495,7 @@ mod tests {
         let add = |to: &StatCache, mode| {
             let mut new = NewCache::onto(to).unwrap();
             new.push(1, &of_mode(mode));
-            new.save(&path, "v1", VERSION).unwrap();
+            new.save(&path, "v1", VERSION, Foreign::default()).unwrap();
         };
         add(&first, 11);
         let added = std::fs::read(&path).unwrap();

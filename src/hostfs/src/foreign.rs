@@ -1,0 +1,120 @@
+//! Users and groups that a sandbox of this process cannot map. Root maps everybody, anyone else only themselves: the
+//! kernel refuses to copy up a file of another user or group (EOVERFLOW), or one whose access list names one (EINVAL).
+
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use rustix::fs::{fgetxattr, lgetxattr};
+use rustix::io::Errno;
+
+const ACCESS_LISTS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
+/// Room for what nearly every list has.
+const LIST_BYTES_USUAL: usize = 512;
+/// More than the longest list that a file system keeps.
+const LIST_BYTES_MAX: usize = 64 << 10;
+const LIST_HEAD_BYTES: usize = 4;
+const LIST_ENTRY_BYTES: usize = 8;
+/// The tags of entries that name a user and a group.
+const NAMED_USER: u16 = 0x02;
+const NAMED_GROUP: u16 = 0x08;
+
+/// Whom a user namespace of this process can map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mapped {
+    Everybody,
+    Only { user: u32, group: u32 },
+}
+
+impl Mapped {
+    #[must_use]
+    pub fn here() -> Self {
+        let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+        if user.is_root() {
+            return Self::Everybody;
+        }
+        Self::Only { user: user.as_raw(), group: group.as_raw() }
+    }
+
+    /// True if both the owner and the group of a file are mapped.
+    #[must_use]
+    pub fn has(self, owner: u32, owning_group: u32) -> bool {
+        match self {
+            Self::Everybody => true,
+            Self::Only { user, group } => (owner, owning_group) == (user, group),
+        }
+    }
+
+    /// True if an access list of the file names somebody who is not mapped. A list that cannot be read names nobody.
+    #[must_use]
+    pub fn lacks_listed(self, file: BorrowedFd<'_>) -> bool {
+        self.lacks_one_of(|name, list| fgetxattr(file, name, list))
+    }
+
+    /// The same for a path that is not a link.
+    #[must_use]
+    pub fn lacks_listed_at(self, path: &Path) -> bool {
+        self.lacks_one_of(|name, list| lgetxattr(path, name, list))
+    }
+
+    fn lacks_one_of(self, read: impl Fn(&str, &mut [u8]) -> rustix::io::Result<usize>) -> bool {
+        let Self::Only { user, group } = self else { return false };
+        ACCESS_LISTS.iter().any(|name| {
+            let mut short = [0; LIST_BYTES_USUAL];
+            match read(name, &mut short) {
+                Ok(length) => names_another(&short[..length.min(LIST_BYTES_USUAL)], user, group),
+                Err(Errno::RANGE) => {
+                    let mut list = vec![0; LIST_BYTES_MAX];
+                    let length = read(name, &mut list).unwrap_or(0);
+                    names_another(&list[..length.min(LIST_BYTES_MAX)], user, group)
+                }
+                Err(_) => false,
+            }
+        })
+    }
+}
+
+fn names_another(list: &[u8], user: u32, group: u32) -> bool {
+    let entries = list.get(LIST_HEAD_BYTES..).unwrap_or_default().chunks_exact(LIST_ENTRY_BYTES);
+    entries.into_iter().any(|entry| {
+        let tag = u16::from_le_bytes([entry[0], entry[1]]);
+        let id = u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]]);
+        match tag {
+            NAMED_USER => id != user,
+            NAMED_GROUP => id != group,
+            _ => false,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(entries: &[(u16, u32)]) -> Vec<u8> {
+        let mut bytes = 2_u32.to_le_bytes().to_vec();
+        for (tag, id) in entries {
+            bytes.extend(tag.to_le_bytes());
+            bytes.extend(6_u16.to_le_bytes());
+            bytes.extend(id.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn lists_that_name_others_are_recognised() {
+        const NOBODY: u32 = u32::MAX;
+        let plain = [(0x01, NOBODY), (0x04, NOBODY), (0x10, NOBODY), (0x20, NOBODY)];
+        assert!(!names_another(&list(&plain), 7, 8));
+        assert!(!names_another(&list(&[(NAMED_USER, 7), (NAMED_GROUP, 8)]), 7, 8));
+        assert!(names_another(&list(&[(NAMED_USER, 8)]), 7, 8));
+        assert!(names_another(&list(&[(NAMED_USER, 7), (NAMED_GROUP, 7)]), 7, 8));
+        assert!(!names_another(&[], 7, 8) && !names_another(&[2, 0, 0, 0, 2, 0, 6], 7, 8));
+    }
+
+    #[test]
+    fn a_file_of_another_group_is_not_mapped() {
+        let only = Mapped::Only { user: 7, group: 8 };
+        assert!(only.has(7, 8) && !only.has(7, 9) && !only.has(6, 8));
+        assert!(Mapped::Everybody.has(1, 2));
+    }
+}
