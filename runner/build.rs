@@ -17,7 +17,9 @@ use seccompiler::{
 #[path = "src/confine/numbers.rs"]
 mod numbers;
 
-use avfs_seccomp::{Answer, Nesting, REFUSALS, Refusal, STRICT_CALLS, STRICT_REFUSAL, UNIX_REFUSAL, When};
+use avfs_seccomp::{
+    Answer, Nesting, REFUSALS, Refusal, STRICT_CALLS, STRICT_REFUSAL, UNIX_REFUSAL, WATCHED_CALLS, When,
+};
 
 const SOURCES: [&str; 2] = ["build.rs", "src/confine/numbers.rs"];
 
@@ -31,6 +33,8 @@ const JUMP: u16 = 0x05;
 const JUMP_IF_AT_LEAST: u16 = 0x35;
 const RETURN: u16 = 0x06;
 const ALLOW: u32 = 0x7fff_0000;
+/// Allowed, with a mark that the kernel does not look at.
+const WATCH: u32 = ALLOW | 1;
 const ERRNO: u32 = 0x0005_0000;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -47,6 +51,8 @@ struct Choice {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Allow,
+    /// Allowed; in the program with a listener the supervisor hears of it.
+    Watch,
     Refuse(Answer),
     /// Its arguments decide: the block with this number.
     Look(usize),
@@ -91,7 +97,8 @@ fn calls(arch: TargetArch) -> Result<BTreeMap<&'static str, u32>> {
 /// A name that no architecture has is a slip of the pen, and would leave the call open.
 fn check_names() -> Result<()> {
     let (x86_64, aarch64) = (calls(TargetArch::x86_64)?, calls(TargetArch::aarch64)?);
-    let mut named = REFUSALS.iter().flat_map(|refusal| refusal.calls).chain(STRICT_CALLS);
+    let mut named =
+        REFUSALS.iter().flat_map(|refusal| refusal.calls).chain(STRICT_CALLS).chain(WATCHED_CALLS);
     match named.find(|name| !x86_64.contains_key(*name) && !aarch64.contains_key(*name)) {
         Some(name) => {
             Err(format!("{name} is in the table of refusals, but not among the kernel's calls").into())
@@ -107,8 +114,13 @@ fn program(arch: TargetArch, choice: Choice) -> Result<Vec<sock_filter>> {
     let mut verdicts = vec![Fate::Refuse(Answer::NoSuchCall); usize::try_from(last)? + 1];
     for (name, number) in &known {
         let open = !choice.strict || STRICT_CALLS.contains(name);
-        verdicts[usize::try_from(*number)?] =
-            if open { Fate::Allow } else { Fate::Refuse(STRICT_REFUSAL.answer) };
+        verdicts[usize::try_from(*number)?] = if WATCHED_CALLS.contains(name) {
+            Fate::Watch
+        } else if open {
+            Fate::Allow
+        } else {
+            Fate::Refuse(STRICT_REFUSAL.answer)
+        };
     }
     let mut blocks = Vec::new();
     for refusal in REFUSALS {
@@ -163,6 +175,7 @@ fn search(
     if let [(_, verdict)] = ranges {
         code.push(match verdict {
             Fate::Allow => op(RETURN, 0, 0, ALLOW),
+            Fate::Watch => op(RETURN, 0, 0, WATCH),
             Fate::Refuse(answer) => op(RETURN, 0, 0, ERRNO | u32::from(answer.number())),
             Fate::Look(block) => {
                 looks.push((code.len(), *block));

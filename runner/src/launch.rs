@@ -20,6 +20,7 @@ use crate::init::Inherited;
 use crate::limits::{Keeper, LimitError};
 use crate::prepare::Prepared;
 use crate::remedy::Piece;
+use crate::renames::Renames;
 use crate::stage::{Failed, REPLACED, REPORT_BYTES, Stage};
 use crate::stdio::Streams;
 use crate::supervisor::{Leaving, Supervised};
@@ -373,7 +374,9 @@ impl Starting {
                 Ok(Some(Message::Terminal(fd))) => sandbox.terminal = Some(fd),
                 Ok(Some(Message::Input(fd))) => sandbox.input = fd,
                 Ok(Some(Message::Listener(fd))) => sandbox.listener = Some(fd),
-                Ok(Some(Message::Notifier(fd))) => sandbox.refused = RefusedCalls::new(fd),
+                Ok(Some(Message::Notifier(fd))) => {
+                    sandbox.refused = RefusedCalls::new(fd, Renames::new(plan))
+                }
                 Ok(Some(Message::Proc(fd))) => sandbox.proc = Some(fd),
                 Ok(Some(Message::End(_) | Message::Written(..)) | None) | Err(_) => {
                     supervisor::kill_and_reap(sandbox.pid);

@@ -16,10 +16,11 @@ mod outside_writes;
 mod prepare;
 mod probe;
 mod remedy;
+mod renames;
 mod stage;
 mod stdio;
 mod supervisor;
 #[expect(unsafe_code, reason = "calls to the kernel that no crate offers safely")]
 mod sys;
 
-pub use command::main;
+pub use command::{as_helper, main};

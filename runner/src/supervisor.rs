@@ -219,7 +219,8 @@ pub fn watch(
         written: Vec::new(),
     };
     let end = watch.until_the_end(signals, &flow);
-    let Watch { signalled, timed_out, exceeded, refused, written, .. } = watch;
+    let Watch { signalled, timed_out, exceeded, mut refused, written, .. } = watch;
+    let dirs_not_renamed = refused.finish_renames();
     let outside_writes = outside_writes(written, &plan.view);
     let mut leaving = Leaving(Some(pid));
     let killed = match end {
@@ -260,6 +261,7 @@ pub fn watch(
         signalled,
         connections,
         refused_calls: refused.told(),
+        dirs_not_renamed,
         outside_writes,
     };
     Ok((completion, leaving))
@@ -304,6 +306,7 @@ impl Watch<'_> {
             }
             let came = |at: Option<usize>| at.map_or(PollFlags::empty(), |at| fds[at].revents());
             let (told, limit) = (came(refused_at), came(limit_at));
+            let signalled = !fds[1].revents().is_empty();
             if !fds[0].revents().is_empty() {
                 return match self.control.next_message() {
                     Ok(Some(Message::End(end))) => Some(end),
@@ -329,7 +332,7 @@ impl Watch<'_> {
             if !limit.is_empty() {
                 self.limit_exceeded();
             }
-            while let Ok(Some(signal)) = signals.read() {
+            while signalled && let Ok(Some(signal)) = signals.read() {
                 self.signal(signal, flow);
             }
             if told.contains(PollFlags::IN) {

@@ -43,6 +43,7 @@ mod person;
 mod presets;
 mod race;
 mod recordings;
+mod renames;
 mod replay;
 mod reproducible;
 mod resources;

@@ -137,7 +137,7 @@ impl Trial<'_> {
     }
 
     #[track_caller]
-    fn agrees(&self, ways: &[Way<'_>]) {
+    pub fn agrees(&self, ways: &[Way<'_>]) {
         for way in ways {
             let found = self.differences(*way);
             assert!(found.is_empty(), "{way:?}: {found:#?}");

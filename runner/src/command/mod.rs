@@ -21,9 +21,23 @@ use clap::Parser;
 use avfs_hostfs::{mask, size_limit};
 use avfs_types::exit_code;
 
+use crate::renames;
+
+/// The exit code of a helper of a run, if that is what these words start.
+#[must_use]
+pub fn as_helper(words: &[OsString]) -> Option<u8> {
+    match words {
+        [_, word, rest @ ..] if word == renames::WORD => Some(renames::help(rest)),
+        _ => None,
+    }
+}
+
 /// Does what these words say, the first of which is the program's name. Gives the exit code.
 #[must_use]
 pub fn main(words: Vec<OsString>) -> u8 {
+    if let Some(code) = as_helper(&words) {
+        return code;
+    }
     // Scripts ask for it before anything else; the options take longer to set up than the answer.
     if let [_, word] = words.as_slice()
         && (word == "--version" || word == "-V")

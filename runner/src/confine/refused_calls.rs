@@ -1,15 +1,16 @@
-//! Answers calls that the filter refused, and counts them by name.
+//! Answers calls that the filter refused, and counts them by name; renames are passed on.
 //!
-//! Nothing of the caller's memory is read: which call it is, and its first arguments, come with the notification. The
+//! Nothing of the caller's memory decides about a refusal: which call it is comes with the notification. The
 //! number of names is bounded by the kernel's, so no flood makes this grow.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use avfs_request::RefusedCall;
-use avfs_seccomp::{Answer, REFUSALS, STRICT_REFUSAL};
+use avfs_seccomp::{Answer, REFUSALS, STRICT_REFUSAL, WATCHED_CALLS};
 
 use super::numbers::{name_on_aarch64, name_on_x86_64};
+use crate::renames::Renames;
 use crate::sys::{Errno, receive_notification, refuse_notification};
 
 #[derive(Debug, Default)]
@@ -17,12 +18,13 @@ pub struct RefusedCalls {
     /// None where the kernel gave none, and when nobody is left who could call.
     listener: Option<OwnedFd>,
     counts: BTreeMap<&'static str, u64>,
+    renames: Renames,
 }
 
 impl RefusedCalls {
     #[must_use]
-    pub fn new(listener: Option<OwnedFd>) -> Self {
-        Self { listener, counts: BTreeMap::new() }
+    pub fn new(listener: Option<OwnedFd>, renames: Renames) -> Self {
+        Self { listener, counts: BTreeMap::new(), renames }
     }
 
     /// To be polled.
@@ -34,13 +36,17 @@ impl RefusedCalls {
     /// Answers one call and no more: whoever calls in a loop has to wait for its turn among everything else the
     /// supervisor looks after.
     pub fn answer_one(&mut self) {
-        let Some(listener) = self.listener() else { return };
+        let Some(listener) = self.listener.as_ref().map(OwnedFd::as_fd) else { return };
         let outcome = receive_notification(listener).and_then(|notification| {
             let name = name_of(notification.number);
-            refuse_notification(listener, notification.id, answer_to(name).number()).map(|()| name)
+            if WATCHED_CALLS.contains(&name) {
+                return self.renames.answer(listener, &notification).map(|()| None);
+            }
+            refuse_notification(listener, notification.id, answer_to(name).number()).map(|()| Some(name))
         });
         match outcome {
-            Ok(name) => *self.counts.entry(name).or_default() += 1,
+            Ok(None) => {}
+            Ok(Some(name)) => *self.counts.entry(name).or_default() += 1,
             // It was killed, or a signal took it out of the call; if it calls again that is counted.
             Err(Errno::NOENT | Errno::INTR) => {}
             // Without a listener the kernel refuses by itself, with ENOSYS.
@@ -51,6 +57,12 @@ impl RefusedCalls {
     /// Nobody is left whom the filter holds.
     pub fn nobody_left(&mut self) {
         self.listener = None;
+    }
+
+    /// Waits for what is still done for the command; gives how many directories it could not rename.
+    #[must_use]
+    pub fn finish_renames(&mut self) -> u64 {
+        std::mem::take(&mut self.renames).finish()
     }
 
     /// Most often refused first.

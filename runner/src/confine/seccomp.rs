@@ -58,6 +58,16 @@ pub enum UnixSockets {
     Refused,
 }
 
+/// Whether the supervisor hears of the calls in [`avfs_seccomp::WATCHED_CALLS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    Yes,
+    No,
+}
+
+/// What ends a program for one of those calls.
+const WATCH: u32 = libc::SECCOMP_RET_ALLOW | 1;
+
 /// A filter, ready to be installed.
 pub struct Filter {
     told: Vec<Instruction>,
@@ -66,9 +76,14 @@ pub struct Filter {
 
 impl Filter {
     /// None for the profile that has no filter.
-    pub fn choose(profile: SeccompProfile, sockets: UnixSockets, userns: NestedUserns) -> Option<Self> {
+    pub fn choose(
+        profile: SeccompProfile,
+        sockets: UnixSockets,
+        userns: NestedUserns,
+        renames: Told,
+    ) -> Option<Self> {
         let plain = program(&PROGRAMS, profile, sockets, userns)?;
-        Some(Self { told: plain.iter().map(told).collect(), plain })
+        Some(Self { told: plain.iter().map(|instruction| told(instruction, renames)).collect(), plain })
     }
 
     /// Installs it for this process and all it starts. Gives the listener, where there can be one.
@@ -105,8 +120,15 @@ fn program(
 
 /// What is refused goes to the listener. But ENOSYS is for calls that programs try as a matter of course, and
 /// stays an answer of the filter itself.
-fn told(instruction: &Instruction) -> Instruction {
+fn told(instruction: &Instruction, renames: Told) -> Instruction {
     let Instruction { code, jt, jf, k } = *instruction;
+    if code == RETURN && k == WATCH {
+        let action = match renames {
+            Told::Yes => libc::SECCOMP_RET_USER_NOTIF,
+            Told::No => libc::SECCOMP_RET_ALLOW,
+        };
+        return op(code, jt, jf, action);
+    }
     let action = k & libc::SECCOMP_RET_ACTION_FULL;
     let untold = k & libc::SECCOMP_RET_DATA == libc::ENOSYS.unsigned_abs();
     if code == RETURN && action == libc::SECCOMP_RET_ERRNO && !untold {
@@ -154,7 +176,10 @@ mod tests {
 
         fn answer(&self, choice: Choice, number: u32, arguments: [u64; 6]) -> u32 {
             let program = program(self.programs, choice.0, choice.1, choice.2).unwrap();
-            run(program, &Call { number, arch: self.arch, arguments })
+            match run(program, &Call { number, arch: self.arch, arguments }) {
+                WATCH => ALLOW,
+                other => other,
+            }
         }
     }
 
@@ -319,7 +344,7 @@ mod tests {
 
     #[test]
     fn what_is_told_is_sent_and_the_rest_of_the_program_is_the_same() {
-        let filter = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2).unwrap();
+        let filter = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2, Told::Yes).unwrap();
         let arch = if cfg!(target_arch = "x86_64") { AUDIT_X86_64 } else { AUDIT_AARCH64 };
         let here = if cfg!(target_arch = "x86_64") { &MACHINES[0] } else { &MACHINES[1] };
         for refusal in REFUSALS {
@@ -335,10 +360,18 @@ mod tests {
                 }
             }
         }
+        for name in avfs_seccomp::WATCHED_CALLS {
+            let Some(number) = here.number(name) else { continue };
+            let call = Call { number, arch, arguments: [0; 6] };
+            assert_eq!(run(&filter.told, &call), libc::SECCOMP_RET_USER_NOTIF, "{name}");
+            let unwatched = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2, Told::No).unwrap();
+            assert_eq!(run(&unwatched.told, &call), ALLOW, "{name}");
+            assert_eq!(run(unwatched.plain, &call) & libc::SECCOMP_RET_ACTION_FULL, ALLOW, "{name}");
+        }
         let read = Call { number: here.number("read").unwrap(), arch, arguments: [0; 6] };
         assert_eq!(run(&filter.told, &read), ALLOW);
         assert_eq!(run(&filter.told, &Call { arch: AUDIT_I386, ..read }), KILL);
-        assert!(Filter::choose(SeccompProfile::Off, PLAIN.1, PLAIN.2).is_none());
+        assert!(Filter::choose(SeccompProfile::Off, PLAIN.1, PLAIN.2, Told::No).is_none());
     }
 
     /// What a process sees of a refused call after it has installed filters; the errno as its exit code.
@@ -356,13 +389,13 @@ mod tests {
 
     #[test]
     fn a_call_fails_when_nobody_listens_any_more() {
-        let filter = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2).unwrap();
+        let filter = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2, Told::Yes).unwrap();
         assert_eq!(errno_after(|| filter.install().map(drop)), Some(libc::ENOSYS));
     }
 
     #[test]
     fn where_somebody_listens_already_the_filter_answers_by_itself() {
-        let filter = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2).unwrap();
+        let filter = Filter::choose(PLAIN.0, PLAIN.1, PLAIN.2, Told::Yes).unwrap();
         let twice = || {
             let listener = filter.install()?;
             let second = filter.install()?;

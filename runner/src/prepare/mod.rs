@@ -16,10 +16,11 @@ use rustix::thread::CapabilitySet;
 use avfs_engine::LaunchPlan;
 use avfs_request::{Confined, Confinement, NestedUserns, NetMode, Profile};
 
-use crate::confine::{Filter, Landlock, UnixSockets};
+use crate::confine::{Filter, Landlock, Told, UnixSockets};
 use crate::launch::SandboxError;
 use crate::limits::Keeper;
 use crate::outside_writes::private_dirs;
+use crate::renames;
 use crate::sys::{CloneFlags, Exec};
 
 pub use ops::{Execution, IfThere, Layers, Op, Otherwise, Upper, UpperFace};
@@ -87,6 +88,7 @@ pub fn prepare(plan: &LaunchPlan, keeper: &Keeper, umask: u32) -> Result<Prepare
     }
     let landlock = Landlock::choose(landlock, userns, &plan.view);
     let landlock = landlock.map_err(|gap| SandboxError::Landlock { gap })?;
+    let renames = if renames::are_watched(plan) { Told::Yes } else { Told::No };
     Ok(Prepared {
         mountpoint: c_path(&plan.mountpoint)?,
         ops: view.ops,
@@ -103,7 +105,7 @@ pub fn prepare(plan: &LaunchPlan, keeper: &Keeper, umask: u32) -> Result<Prepare
         kept_capability: kept_capability(userns),
         confined: Confined { seccomp, landlock_abi: landlock.as_ref().map(Landlock::abi), userns },
         landlock,
-        filter: Filter::choose(seccomp, unix_sockets(plan), userns),
+        filter: Filter::choose(seccomp, unix_sockets(plan), userns, renames),
         pinned: keeper.pins_processors(),
         private_dirs: private_dirs(&plan.view).into_iter().map(c_path).collect::<Result<_, _>>()?,
         file_size: keeper.file_size(),

@@ -6,6 +6,7 @@
 mod exec;
 mod fds;
 mod landlock;
+mod memory;
 mod mounts;
 mod network;
 mod process;
@@ -15,13 +16,15 @@ mod signals;
 pub use exec::{Exec, StringTable};
 pub use fds::{adopt_fd, close_all_but, close_in_child, dup_to, keep_only_low_fds};
 pub use landlock::{Ruleset, RulesetAttr, landlock_abi};
+pub use memory::read_memory;
 pub use mounts::{MountAttr, set_mount_attr};
 pub use network::{own_addresses, raise_loopback};
 pub use process::{
     CloneFlags, Pid, TreeUsage, children_usage, clone_process, join_new_session_keyring, kill_all, reap_any,
 };
 pub use seccomp::{
-    Instruction, install_filter, install_filter_with_listener, receive_notification, refuse_notification,
+    Instruction, Notification, continue_notification, install_filter, install_filter_with_listener,
+    receive_notification, refuse_notification,
 };
 pub use signals::{SignalFd, SignalSet, block, block_also, reset_to_default, set_blocked, unblock_all};
 

@@ -11,6 +11,8 @@ pub type Instruction = libc::sock_filter;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notification {
     pub id: u64,
+    /// Who calls, as this process sees it.
+    pub thread: u32,
     pub number: i32,
     pub arguments: [u64; 6],
 }
@@ -22,7 +24,13 @@ pub fn install_filter(program: &[Instruction]) -> Result<()> {
 
 /// The same, with a descriptor that calls are sent to for which the filter says so.
 pub fn install_filter_with_listener(program: &[Instruction]) -> Result<OwnedFd> {
-    let fd = install(program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;
+    // Whoever waits for an answer sees no other signal than one that kills: these calls fail with EINTR nowhere else.
+    let unbroken = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    let fd = match install(program, unbroken) {
+        // A kernel before 5.19.
+        Err(Errno::INVAL) => install(program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?,
+        other => other?,
+    };
     let fd = i32::try_from(fd).map_err(|_| Errno::OVERFLOW)?;
     // SAFETY: the call succeeded, so `fd` is open and nobody else's.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
@@ -46,15 +54,29 @@ pub fn receive_notification(listener: BorrowedFd<'_>) -> Result<Notification> {
     check(libc::c_long::from(unsafe {
         libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut record)
     }))?;
-    Ok(Notification { id: record.id, number: record.data.nr, arguments: record.data.args })
+    Ok(Notification {
+        id: record.id,
+        thread: record.pid,
+        number: record.data.nr,
+        arguments: record.data.args,
+    })
 }
 
 /// Lets the call fail with an errno. [`Errno::NOENT`] if nobody waits for the answer any more.
 pub fn refuse_notification(listener: BorrowedFd<'_>, id: u64, errno: u16) -> Result<()> {
-    let answer = libc::seccomp_notif_resp { id, val: 0, error: -i32::from(errno), flags: 0 };
+    answer(listener, &libc::seccomp_notif_resp { id, val: 0, error: -i32::from(errno), flags: 0 })
+}
+
+/// Lets the kernel carry out the call as if there were no listener. Whatever the caller's memory holds by then counts.
+pub fn continue_notification(listener: BorrowedFd<'_>, id: u64) -> Result<()> {
+    let flags = u32::try_from(libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE).map_err(|_| Errno::INVAL)?;
+    answer(listener, &libc::seccomp_notif_resp { id, val: 0, error: 0, flags })
+}
+
+fn answer(listener: BorrowedFd<'_>, answer: &libc::seccomp_notif_resp) -> Result<()> {
     // SAFETY: the request names the size of the record, which lives through the call.
     check(libc::c_long::from(unsafe {
-        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const answer)
+        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, std::ptr::from_ref(answer))
     }))
     .map(drop)
 }

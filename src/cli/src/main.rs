@@ -26,10 +26,14 @@ use ui::{Format, Ui};
 use avfs_hostfs::{mask, size_limit};
 
 fn main() -> ExitCode {
+    let words: Vec<_> = std::env::args_os().collect();
+    if let Some(code) = avfs_run::as_helper(&words) {
+        return ExitCode::from(code);
+    }
     log_if_asked();
     size_limit::handle_sigxfsz();
     mask::set_umask();
-    let words = usage::help_of_help(std::env::args_os().collect());
+    let words = usage::help_of_help(words);
     let parsed = Cli::command().try_get_matches_from(&words);
     let parsed = parsed.and_then(|matches| Ok((usage::kind_of(&matches), Cli::from_arg_matches(&matches)?)));
     let code = match parsed {

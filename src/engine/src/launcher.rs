@@ -213,6 +213,8 @@ pub struct Completion {
     pub connections: Connections,
     /// System calls it was refused, as far as the kernel tells.
     pub refused_calls: Vec<RefusedCall>,
+    /// Directories that were there before it, and that it could not rename.
+    pub dirs_not_renamed: u64,
     /// What it left in its private home and in /tmp.
     pub outside_writes: OutsideWrites,
 }
@@ -239,6 +241,7 @@ impl Completion {
             signalled: false,
             connections: Connections::default(),
             refused_calls: Vec::new(),
+            dirs_not_renamed: 0,
             outside_writes: OutsideWrites::default(),
         }
     }

@@ -92,6 +92,10 @@ const NEW_NAMESPACES: &[u32] =
 const NEW_NAMESPACES_UNSHARED: &[u32] =
     &[0x80, 0x0002_0000, 0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000];
 
+/// Calls that the supervisor hears of before the kernel carries them out, where it has something to prepare for them:
+/// overlayfs does not rename directories of a lower layer.
+pub const WATCHED_CALLS: &[&str] = &["rename", "renameat", "renameat2"];
+
 /// Refused by `default` and by `strict`.
 pub const REFUSALS: &[Refusal] = &[
     Refusal {

@@ -66,6 +66,11 @@ const BASE_FOREIGN: &str = "base.foreign";
 const BASE_FOREIGN_TEXT: &str = "some files belong to another user or group, or have access lists that name one: this run \
      could not write them (\"Value too large for defined data type\"); the next run can";
 
+/// The note of a run that overlayfs refused to rename a directory for.
+const RENAME_REFUSED: &str = "rename.refused";
+const RENAME_REFUSED_TEXT: &str = "a directory that was there before the run could not be renamed (\"Invalid cross-device \
+     link\"); programs that copy instead go on, for others use: --backend copy";
+
 /// The note of a run whose output did not all reach who it was for.
 pub const OUTPUT_LOST: &str = "output.lost";
 
@@ -99,6 +104,9 @@ impl ProxyRuntime<'_> {
         }
         if let Some(text) = refused_text(&ended.completion.refused_calls) {
             run.note("seccomp.refused", text);
+        }
+        if ended.completion.dirs_not_renamed > 0 {
+            run.note(RENAME_REFUSED, RENAME_REFUSED_TEXT.to_owned());
         }
         run.notes.extend(leftover(run.id.as_str(), session.captured()));
         let LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered, expires_at } =

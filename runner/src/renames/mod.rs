@@ -1,0 +1,241 @@
+//! Lets a command rename directories that were there before it.
+//!
+//! overlayfs refuses that (EXDEV), because it would have to copy the whole directory. The filter tells the supervisor of
+//! every rename before the kernel does it. If it is of a directory of a lower layer, a helper first replaces that directory
+//! by one of the upper with the same entries; then, as for every other rename, the kernel carries out the call. So the
+//! call has its own effects and errors. What is read of the caller is a hint only: a caller that changes the path
+//! meanwhile has another directory of its workspace copied up, or none.
+
+mod helper;
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
+
+use rustix::fs::{Mode, OFlags, fstatfs, open, readlinkat};
+
+use avfs_engine::{LaunchPlan, ViewStep, WorkspaceMount};
+use avfs_request::NestedUserns;
+
+use crate::sys::{Notification, Result, continue_notification, read_memory};
+
+pub use helper::{WORD, run as help};
+
+/// Helpers at a time; a directory beyond them is not helped.
+const MOVES_MAX: usize = 32;
+const PATH_BYTES_MAX: usize = 4096;
+const PAGE_BYTES: usize = 4096;
+const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
+const RENAME_EXCHANGE: u64 = 2;
+
+/// The workspace whose directories can be renamed.
+#[derive(Clone, Debug)]
+struct Workspace {
+    /// Inside.
+    path: PathBuf,
+    /// Outside.
+    lowers: Vec<PathBuf>,
+}
+
+/// The renames of one run.
+#[derive(Debug, Default)]
+pub struct Renames {
+    workspace: Option<Workspace>,
+    /// Each gives whether it was done.
+    moves: Vec<JoinHandle<bool>>,
+    failed: u64,
+}
+
+/// Whether the filter tells of renames: only over an overlay that can be written. In a nested namespace another view could
+/// be seen at the same paths.
+pub fn are_watched(plan: &LaunchPlan) -> bool {
+    workspace_of(plan).is_some()
+}
+
+fn workspace_of(plan: &LaunchPlan) -> Option<Workspace> {
+    if plan.request.confinement.userns == NestedUserns::Allowed {
+        return None;
+    }
+    plan.view.iter().find_map(|step| match step {
+        ViewStep::Workspace(WorkspaceMount::Overlay { path, lowers, .. }) => {
+            Some(Workspace { path: path.clone(), lowers: lowers.clone() })
+        }
+        _ => None,
+    })
+}
+
+impl Renames {
+    pub fn new(plan: &LaunchPlan) -> Self {
+        Self { workspace: workspace_of(plan), ..Self::default() }
+    }
+
+    /// Lets the kernel carry out a rename, at once or when its directories can be moved.
+    pub fn answer(&mut self, listener: BorrowedFd<'_>, call: &Notification) -> Result<()> {
+        let dirs = self.workspace.as_ref().map_or_else(Vec::new, |workspace| workspace.dirs_of(call));
+        let workspace = self.workspace.as_ref().filter(|_| !dirs.is_empty()).map(|it| it.path.clone());
+        let Some(workspace) = workspace else { return continue_notification(listener, call.id) };
+        self.count_ended();
+        if self.moves.len() < MOVES_MAX
+            && let Ok(answered) = listener.try_clone_to_owned()
+        {
+            let id = call.id;
+            let helped = std::thread::Builder::new().spawn(move || {
+                let done = dirs.into_iter().all(|dir| dir.make_movable(&workspace));
+                // The caller may be dead.
+                let _ = continue_notification(answered.as_fd(), id);
+                done
+            });
+            if let Ok(helped) = helped {
+                self.moves.push(helped);
+                return Ok(());
+            }
+        }
+        self.failed += 1;
+        continue_notification(listener, call.id)
+    }
+
+    fn count_ended(&mut self) {
+        let (ended, alive) = self.moves.drain(..).partition(JoinHandle::is_finished);
+        self.moves = alive;
+        self.join(ended);
+    }
+
+    fn join(&mut self, moves: Vec<JoinHandle<bool>>) {
+        let failed = moves.into_iter().filter_map(|it| it.join().ok()).filter(|done| !done).count();
+        self.failed += u64::try_from(failed).unwrap_or(u64::MAX);
+    }
+
+    /// Waits until no helper writes any more; gives how many directories could not be moved. A helper is never ended
+    /// half-way, which would leave a directory in two parts.
+    #[must_use]
+    pub fn finish(mut self) -> u64 {
+        let moves = std::mem::take(&mut self.moves);
+        self.join(moves);
+        self.failed
+    }
+}
+
+/// A directory as the caller names it.
+struct Named {
+    base: OwnedFd,
+    path: Vec<u8>,
+    user: OwnedFd,
+    mount: OwnedFd,
+}
+
+impl Workspace {
+    /// The directories of a rename that overlayfs would refuse to move.
+    fn dirs_of(&self, call: &Notification) -> Vec<Named> {
+        let [first, second, third, fourth, flags, _] = call.arguments;
+        let number = libc::c_long::from(call.number);
+        let names = match number {
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_rename => vec![(None, first)],
+            libc::SYS_renameat2 if flags & RENAME_EXCHANGE != 0 => {
+                vec![(Some(first), second), (Some(third), fourth)]
+            }
+            libc::SYS_renameat | libc::SYS_renameat2 => vec![(Some(first), second)],
+            _ => Vec::new(),
+        };
+        names.into_iter().filter_map(|(dir, at)| self.named(call.thread, dir, at)).collect()
+    }
+
+    /// Nothing for whatever is not a directory of a lower layer.
+    fn named(&self, thread: u32, dir: Option<u64>, at: u64) -> Option<Named> {
+        let path = read_path(thread, at)?;
+        let is_absolute = path.starts_with(b"/");
+        // The kernel takes the low half for a number with a sign.
+        let number = dir.map(|dir| dir as u32 as i32);
+        let base = match number {
+            _ if is_absolute => format!("/proc/{thread}/root"),
+            None | Some(libc::AT_FDCWD) => format!("/proc/{thread}/cwd"),
+            Some(number) => format!("/proc/{thread}/fd/{number}"),
+        };
+        let only_path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // One call says of a file that it is none. A link on the way may be resolved in our root: what is found then
+        // is on no overlay of the run, or only looked at.
+        let mut whole = base.clone().into_bytes();
+        whole.push(b'/');
+        whole.extend_from_slice(&path);
+        let found = open(OsStr::from_bytes(&whole), only_path | OFlags::NOFOLLOW, Mode::empty()).ok()?;
+        let kind = fstatfs(&found).ok()?.f_type;
+        if u64::try_from(kind).ok()? != OVERLAYFS_MAGIC || !self.is_in_lower(&found) {
+            return None;
+        }
+        let base = open(base, only_path, Mode::empty()).ok()?;
+        let namespace =
+            |kind| open(format!("/proc/{thread}/ns/{kind}"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        Some(Named { base, path, user: namespace("user").ok()?, mount: namespace("mnt").ok()? })
+    }
+
+    /// True if a lower layer has a directory at the same place. One that the command made anew there is taken for it.
+    fn is_in_lower(&self, dir: &OwnedFd) -> bool {
+        use std::os::fd::AsRawFd;
+        let link = format!("/proc/self/fd/{}", dir.as_raw_fd());
+        let Ok(seen) = readlinkat(rustix::fs::CWD, link, Vec::new()) else { return false };
+        let seen = PathBuf::from(std::ffi::OsString::from_vec(seen.into_bytes()));
+        let Ok(below) = seen.strip_prefix(&self.path) else { return false };
+        self.lowers.iter().any(|lower| lower.join(below).symlink_metadata().is_ok_and(|meta| meta.is_dir()))
+    }
+}
+
+impl Named {
+    /// True if the directory is one of the upper afterwards.
+    fn make_movable(self, workspace: &Path) -> bool {
+        let Self { base, path, user, mount } = self;
+        let helper = Command::new("/proc/self/exe")
+            .arg(WORD)
+            .arg(workspace)
+            .arg(OsStr::from_bytes(&path))
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::from(user))
+            .stdout(Stdio::from(mount))
+            .stderr(Stdio::from(base))
+            .status();
+        match helper {
+            Ok(status) => status.success(),
+            Err(error) => {
+                tracing::warn!(%error, "no helper could be started to move a directory");
+                false
+            }
+        }
+    }
+}
+
+/// A path in the memory of a thread, page by page: the next one may not be there.
+fn read_path(thread: u32, at: u64) -> Option<Vec<u8>> {
+    let mut path = Vec::new();
+    while path.len() < PATH_BYTES_MAX {
+        let from = at.checked_add(path.len() as u64)?;
+        let page = PAGE_BYTES - usize::try_from(from % PAGE_BYTES as u64).ok()?;
+        let mut bytes = [0; PAGE_BYTES];
+        let read = read_memory(thread, from, &mut bytes[..page]).ok().filter(|read| *read > 0)?;
+        match bytes[..read].iter().position(|byte| *byte == 0) {
+            Some(end) => {
+                path.extend_from_slice(&bytes[..end]);
+                return Some(path).filter(|path| !path.is_empty() && path.len() < PATH_BYTES_MAX);
+            }
+            None => path.extend_from_slice(&bytes[..read]),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_read_up_to_its_end() {
+        let text = [&[b'x'; 5000][..], b"/name\0more"].concat();
+        let read = |at: usize| read_path(std::process::id(), text[at..].as_ptr() as u64);
+        assert_eq!(read(4990).as_deref(), Some(&b"xxxxxxxxxx/name"[..]));
+        assert_eq!(read(5005), None, "an empty path");
+        assert_eq!(read(0), None, "a path that is too long");
+        assert_eq!(read_path(std::process::id(), 8), None);
+    }
+}

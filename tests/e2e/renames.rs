@@ -1,0 +1,122 @@
+//! rename(2) of directories that were there before the run.
+
+use serde_json::json;
+
+use crate::env::TestEnv;
+use crate::oracle::{Ends, Trial, WAYS, mixed};
+
+/// Calls rename(2) itself, without the copies that mv(1) falls back to.
+const RENAME: &str = "python3 -c 'import os, sys; os.rename(*sys.argv[1:])'";
+
+#[test]
+fn directories_are_renamed_as_in_a_plain_directory() {
+    let lines = [
+        format!("set -e; {RENAME} d renamed; {RENAME} x empty; {RENAME} renamed/e/f up"),
+        "set -e; echo more >> renamed/a; rm renamed/b; echo new > up/new; chmod 700 empty".to_owned(),
+        format!(
+            "set -e; mkdir made; {RENAME} renamed made/d; {RENAME} made moved; {RENAME} \"$PWD/up\" moved/d/up"
+        ),
+    ];
+    Trial { fixture: &mixed, lines: &lines, of_the_host: &[], ends: Ends::Well }.agrees(&WAYS);
+}
+
+#[test]
+fn renamed_directories_keep_modes_attributes_and_times() {
+    let set =
+        "import os; os.setxattr(\"d/e\", \"user.k\", b\"v\"); os.setxattr(\"d\", \"user.overlay.x\", b\"1\")";
+    let lines = [
+        format!(
+            "set -e; python3 -c '{set}'; chmod 2751 d/e; chmod 555 d/e/f; touch -d 2001-02-03 d/e d/e/f d"
+        ),
+        format!("set -e; {RENAME} d moved"),
+        format!("set -e; cd moved; {RENAME} e ../e; cd ..; chmod 755 e/f; {RENAME} e/f f"),
+    ];
+    Trial { fixture: &mixed, lines: &lines, of_the_host: &[], ends: Ends::Well }.agrees(&WAYS);
+}
+
+#[test]
+fn what_rename_refuses_it_refuses_as_in_a_plain_directory() {
+    let env = TestEnv::new();
+    mixed(&env);
+    let script = "import os
+def tried(*names):
+    try: os.rename(*names); print('done')
+    except OSError as error: print(error.strerror)
+tried('d', 'x')
+tried('d', 'd/e/below')
+tried('d', 'a')
+tried('a', 'd')
+tried('missing', 'other')
+tried('d', 'nowhere/d')
+tried('x', 'x')";
+    std::fs::write(env.project().join("try.py"), script).unwrap();
+    let inside = env.ok(&[], "python3 try.py; ls -R d x");
+    let mut plain = env.clean("sh".as_ref());
+    let outside = crate::env::Running::start(plain.args(["-c", "python3 try.py; ls -R d x"])).answer().text();
+    assert_eq!(inside, outside);
+    assert!(inside.starts_with("Directory not empty\nInvalid argument\n"), "{inside}");
+}
+
+#[test]
+fn git_moves_directories() {
+    let env = crate::git::with_repository();
+    let answer = env.json(&[], "git mv src source && git status --short");
+    assert_eq!(answer["result"]["exit_code"], json!(0), "{answer}");
+    assert!(answer["result"]["stdout"].as_str().unwrap().contains("source/main.rs"), "{answer}");
+}
+
+#[test]
+fn an_open_file_is_still_the_file_after_its_directory_was_renamed() {
+    let env = TestEnv::new();
+    env.put("d/log", b"one\n");
+    let script = "import os; f = open('d/log', 'a'); os.rename('d', 'e'); f.write('two\\n'); f.close(); \
+                  print(open('e/log').read(), end='')";
+    assert_eq!(env.run(&["--", "python3", "-c", script]).expect(0).text(), "one\ntwo\n");
+}
+
+#[test]
+fn where_nobody_hears_of_it_the_kernel_refuses() {
+    let env = TestEnv::new();
+    env.put("d/f", b"");
+    let line = format!("{RENAME} d e");
+    let refused = env.json(&["--seccomp", "off"], &line);
+    assert!(refused["result"]["stderr"].as_str().unwrap().contains("Invalid cross-device link"), "{refused}");
+    // It works on a copy, whatever the filter.
+    let copied = env.json(&["--seccomp", "off", "--backend", "copy"], &line);
+    assert_eq!(copied["result"]["exit_code"], json!(0), "{copied}");
+}
+
+#[test]
+fn a_directory_that_cannot_be_copied_up_stays_whole() {
+    let env = TestEnv::new();
+    env.put("d/small", b"1");
+    env.put("d/sub/large", &crate::support::noise(3, 3 << 20));
+    env.put("d/sub/other", b"2");
+    let line = format!("{RENAME} d e; ls -R");
+    let answer = env.json(&["--scratch", "memory", "--disk", "1MiB"], &line);
+    assert_eq!(
+        answer["result"]["stdout"],
+        json!(".:\nd\n\n./d:\nsmall\nsub\n\n./d/sub:\nlarge\nother\n"),
+        "{answer}"
+    );
+    let notes = answer["result"]["notes"].to_string();
+    assert!(notes.contains("rename.refused") && notes.contains("--backend copy"), "{answer}");
+}
+
+#[test]
+fn many_renames_at_once_are_all_done() {
+    let env = TestEnv::new();
+    for dir in 0..40 {
+        env.put(&format!("d{dir}/in/f"), b"x");
+    }
+    let script = "import os, threading
+def move(n):
+    os.rename(f'd{n}', f'e{n}')
+    for i in range(50): os.rename(f'e{n}/in', f'e{n}/out'); os.rename(f'e{n}/out', f'e{n}/in')
+threads = [threading.Thread(target=move, args=(n,)) for n in range(20)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(sorted(os.listdir('.')))";
+    let listed = env.run(&["--", "python3", "-c", script]).expect(0).text();
+    let count = |letter: &str| listed.matches(&format!("'{letter}")).count();
+    assert_eq!((count("d"), count("e")), (20, 20), "{listed}");
+}
