@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Signal, kill_process};
 
 use avfs_engine::{Completion, Exit, LaunchPlan, OutsideWrites, Usage, ViewStep};
 use avfs_request::{Confined, LimitKind, NetMode};
@@ -20,7 +20,7 @@ use crate::launch::SandboxError;
 use crate::limits::Keeper;
 use crate::outside_writes::{PRIVATE_DIRS_MAX, private_dirs};
 use crate::stdio::{Flowed, Streams};
-use crate::sys::{Pid, SignalFd, SignalSet};
+use crate::sys::{Pid, SignalFd, SignalSet, Wait};
 use crate::{limits, outside_writes, sys};
 
 /// Passed on to the command.
@@ -65,7 +65,7 @@ fn let_signals_through() -> sys::Result<()> {
     let refused = |error: std::io::Error| sys::Errno::from_io_error(&error).unwrap_or(sys::Errno::INVAL);
     if ASKED.get().is_none() {
         let asked = ASKED.get_or_init(Arc::default);
-        for signal in FORWARDED {
+        for signal in FORWARDED.into_iter().filter(|signal| !sys::is_ignored_by_caller(*signal)) {
             match signal {
                 // They ask for nothing, and must not end what was not told to end.
                 libc::SIGUSR1 | libc::SIGUSR2 => flag::register(signal, Arc::default()),
@@ -96,7 +96,8 @@ pub fn take_signals() {
 ///
 /// The command may run already when this returns. Other signals are its own, so they are left pending for [`watch`].
 pub fn wait_readable(fd: BorrowedFd<'_>) -> sys::Result<Result<(), i32>> {
-    let ending = SignalFd::new(&SignalSet::of(&ENDING))?;
+    let ending = ENDING.into_iter().filter(|signal| !sys::is_ignored_by_caller(*signal));
+    let ending = SignalFd::new(&SignalSet::of(&ending.collect::<Vec<_>>()))?;
     loop {
         let mut fds = [
             PollFd::from_borrowed_fd(fd, PollFlags::IN),
@@ -115,10 +116,11 @@ pub fn wait_readable(fd: BorrowedFd<'_>) -> sys::Result<Result<(), i32>> {
 }
 
 pub fn kill_and_reap(pid: Pid) {
-    let Some(pid) = rustix::process::Pid::from_raw(pid) else { return };
-    // It may have ended by itself; waiting is what matters.
-    let _ = kill_process(pid, Signal::KILL);
-    let _ = waitpid(Some(pid), WaitOptions::empty());
+    if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+        // It may have ended by itself; waiting is what matters.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+    let _ = sys::reap(pid, Wait::UntilItEnds);
 }
 
 /// Init on its way out; waited for at the latest when this is dropped.
@@ -127,9 +129,8 @@ pub struct Leaving(Option<Pid>);
 impl Leaving {
     /// Waits for it; gives the signal it was killed by.
     pub fn wait(&mut self) -> Option<i32> {
-        let pid = rustix::process::Pid::from_raw(self.0.take()?)?;
-        let (_, status) = waitpid(Some(pid), WaitOptions::empty()).ok().flatten()?;
-        status.terminating_signal()
+        let status = sys::reap(self.0.take()?, Wait::UntilItEnds).ok().flatten()?;
+        libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))
     }
 
     fn kill(&mut self) -> Option<i32> {
@@ -362,7 +363,8 @@ impl Watch<'_> {
         }
         self.signalled = true;
         pause::point("signalled");
-        if signal == libc::SIGINT || signal == libc::SIGTERM {
+        // The command ignores what the caller ignores, unless it has a handler of its own.
+        if (signal == libc::SIGINT || signal == libc::SIGTERM) && !sys::is_ignored_by_caller(signal) {
             self.requests += 1;
             if self.requests > 1 {
                 self.kill();

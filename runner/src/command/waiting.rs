@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 
-use avfs_hostfs::machine;
 use avfs_vault::meter::{Meter, Onlooker};
 
 use crate::command::render;
@@ -64,10 +63,9 @@ impl Waiting {
 
 /// Where signals cannot be held back they do what they do to any process.
 fn hold_signals() -> Option<(SignalFd, SignalSet)> {
-    let mut ends = vec![libc::SIGINT, libc::SIGTERM];
-    // Who was started to outlive its terminal is not asked to end by its end.
-    ends.extend((!machine::ignores(libc::SIGHUP)).then_some(libc::SIGHUP));
-    let set = SignalSet::of(&ends);
+    // A process that was started with nohup does not end with its terminal.
+    let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter();
+    let set = SignalSet::of(&ends.filter(|signal| !sys::is_ignored_by_caller(*signal)).collect::<Vec<_>>());
     let before = sys::block_also(&set).ok()?;
     match SignalFd::new(&set) {
         Ok(signals) => Some((signals, before)),

@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::private_dirs::PrivateDirs;
 use crate::control::{Channel, End, Order};
 use crate::sys;
-use crate::sys::{Errno, Pid, SignalFd, SignalSet};
+use crate::sys::{Errno, Pid, SignalFd, SignalSet, Wait};
 
 /// Waits for the command, then for everybody else after killing them, and tells how it was.
 pub fn until_the_end(payload: Pid, control: &Channel<'_>, private: &PrivateDirs<'_>) -> u8 {
@@ -23,9 +23,21 @@ pub fn until_the_end(payload: Pid, control: &Channel<'_>, private: &PrivateDirs<
         }
         let ordered = !fds[1].revents().is_empty();
         while let Ok(Some(_)) = children.read() {}
-        while let Ok(Some(reaped)) = sys::reap_any(false) {
-            if reaped.pid == payload {
-                status = Some(reaped.status);
+        loop {
+            match sys::reap_any(Wait::No) {
+                Ok(Some(reaped)) if reaped.pid == payload => status = Some(reaped.status),
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                // The signal that came is not repeated, so the command is asked for by its number.
+                Err(_) if status.is_none() => match sys::reap(payload, Wait::No) {
+                    Ok(found) => {
+                        status = found;
+                        break;
+                    }
+                    // Its status is lost; the supervisor sees that this process ends without it.
+                    Err(_) => return 1,
+                },
+                Err(_) => break,
             }
         }
         if ordered && status.is_none() {
@@ -42,7 +54,7 @@ pub fn until_the_end(payload: Pid, control: &Channel<'_>, private: &PrivateDirs<
     // What the dead have used is only counted if they are waited for.
     let _ = sys::kill_all(libc::SIGKILL);
     loop {
-        match sys::reap_any(true) {
+        match sys::reap_any(Wait::UntilItEnds) {
             Ok(_) => {}
             Err(Errno::CHILD) => break,
             Err(_) => return 1,

@@ -20,13 +20,17 @@ pub use memory::read_memory;
 pub use mounts::{MountAttr, set_mount_attr};
 pub use network::{own_addresses, raise_loopback};
 pub use process::{
-    CloneFlags, Pid, TreeUsage, children_usage, clone_process, join_new_session_keyring, kill_all, reap_any,
+    CloneFlags, Pid, TreeUsage, Wait, children_usage, clone_process, join_new_session_keyring, kill_all,
+    reap, reap_any,
 };
 pub use seccomp::{
     Instruction, Notification, continue_notification, install_filter, install_filter_with_listener,
     receive_notification, refuse_notification,
 };
-pub use signals::{SignalFd, SignalSet, block, block_also, reset_to_default, set_blocked, unblock_all};
+pub use signals::{
+    SignalFd, SignalSet, block, block_also, is_ignored_by_caller, restore_dispositions, set_blocked,
+    unblock_all,
+};
 
 pub use rustix::io::Errno;
 

@@ -51,19 +51,69 @@ pub struct Reaped {
     pub status: i32,
 }
 
+/// Whether to wait for a child that has not ended yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    No,
+    UntilItEnds,
+}
+
 /// Takes the status of any child that has ended; nothing if there are children but none has. With no
 /// children at all it is [`Errno::CHILD`].
-pub fn reap_any(wait: bool) -> Result<Option<Reaped>> {
+pub fn reap_any(wait: Wait) -> Result<Option<Reaped>> {
+    wait4(-1, wait)
+}
+
+/// Takes the status of one child, as wait(2) gives it; nothing if it has not ended. If wait4(2) fails, as it does under
+/// some tracers and filters, waitid(2) is asked.
+pub fn reap(pid: Pid, wait: Wait) -> Result<Option<i32>> {
+    match wait4(pid, wait) {
+        Ok(reaped) => Ok(reaped.map(|reaped| reaped.status)),
+        Err(_) => waitid(pid, wait),
+    }
+}
+
+fn wait4(pid: Pid, wait: Wait) -> Result<Option<Reaped>> {
     let mut status = 0;
-    let options = if wait { 0 } else { libc::WNOHANG };
+    let options = match wait {
+        Wait::No => libc::WNOHANG,
+        Wait::UntilItEnds => 0,
+    };
     loop {
         // SAFETY: `status` lives through the call.
-        let pid = unsafe { libc::waitpid(-1, &raw mut status, options) };
+        let pid = unsafe { libc::waitpid(pid, &raw mut status, options) };
         match check(libc::c_long::from(pid)) {
             Ok(0) => return Ok(None),
             Ok(_) => return Ok(Some(Reaped { pid, status })),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
+        }
+    }
+}
+
+fn waitid(pid: Pid, wait: Wait) -> Result<Option<i32>> {
+    let options = match wait {
+        Wait::No => libc::WEXITED | libc::WNOHANG,
+        Wait::UntilItEnds => libc::WEXITED,
+    };
+    loop {
+        // SAFETY: an all-zero siginfo_t is a valid value of a plain struct.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: `info` is valid for writing.
+        let outcome = unsafe { libc::waitid(libc::P_PID, pid.unsigned_abs(), &raw mut info, options) };
+        match check(libc::c_long::from(outcome)) {
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+            Ok(_) => {
+                // SAFETY: waitid fills in the fields of a child, or leaves all of them zero.
+                let (ended, status) = unsafe { (info.si_pid(), info.si_status()) };
+                return Ok(match (ended, info.si_code) {
+                    (0, _) => None,
+                    (_, libc::CLD_EXITED) => Some((status & 0xff) << 8),
+                    (_, libc::CLD_DUMPED) => Some(status | 0x80),
+                    (_, _) => Some(status),
+                });
+            }
         }
     }
 }
@@ -110,5 +160,28 @@ pub fn join_new_session_keyring() -> Result<()> {
         // A kernel without keyrings, or a filter that forbids the call, leaves none to be reached either way.
         Ok(_) | Err(Errno::NOSYS | Errno::PERM) => Ok(()),
         Err(errno) => Err(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waitid_gives_the_status_that_wait4_gives() {
+        for (code, signal) in [(0, 0), (7, 0), (255, 0), (0, libc::SIGKILL)] {
+            let status = [reap, |pid, wait| waitid(pid, wait)].map(
+                |wait_for: fn(Pid, Wait) -> Result<Option<i32>>| {
+                    let child = clone_process(CloneFlags::default(), || {
+                        // SAFETY: takes numbers only; this is a process of its own.
+                        unsafe { libc::kill(libc::getpid(), signal) };
+                        code
+                    });
+                    wait_for(child.unwrap(), Wait::UntilItEnds).unwrap().unwrap()
+                },
+            );
+            assert_eq!(status[0], status[1]);
+        }
+        assert_eq!(waitid(std::process::id().cast_signed(), Wait::No), Err(Errno::CHILD));
     }
 }

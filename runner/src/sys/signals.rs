@@ -1,6 +1,7 @@
 //! Signals: blocked, read from a descriptor, and given back to a command as it would have found them.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Errno, Result, check};
 
@@ -52,12 +53,55 @@ pub fn unblock_all() -> Result<()> {
     mask(libc::SIG_SETMASK, &SignalSet::of(&[]))
 }
 
-/// Every signal does what it does to a fresh process, whatever was ignored before. (Rust ignores SIGPIPE.)
-pub fn reset_to_default() {
-    for signal in 1..=64 {
-        // SAFETY: SIG_DFL is a valid disposition; for SIGKILL, SIGSTOP and the C library's own the call fails
-        // and changes nothing.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+/// The last signal of the kernel.
+const SIGNAL_MAX: i32 = 64;
+
+/// The signals that the caller ignores, one bit each.
+static IGNORED: AtomicU64 = AtomicU64::new(0);
+
+/// Runs before main and before Rust's runtime, which ignores SIGPIPE whatever the caller does.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static NOTE_IGNORED: extern "C" fn() = note_ignored;
+
+extern "C" fn note_ignored() {
+    let mut ignored = 0;
+    for signal in 1..=SIGNAL_MAX {
+        let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+        // SAFETY: a null action changes nothing; the present one is written to `action` if the call succeeds.
+        let outcome = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
+        // SAFETY: initialized, since the call succeeded.
+        if outcome == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN {
+            ignored |= bit(signal);
+        }
+    }
+    IGNORED.store(ignored, Ordering::Relaxed);
+    if is_ignored_by_caller(libc::SIGCHLD) {
+        // The kernel would reap every child by itself, and nobody would know how it ended.
+        set(libc::SIGCHLD, libc::SIG_DFL);
+    }
+}
+
+const fn bit(signal: i32) -> u64 {
+    if signal < 1 || signal > SIGNAL_MAX { 0 } else { 1 << (signal - 1) }
+}
+
+/// True for a signal that this process was started to ignore, as by nohup, or by a shell for a command with `&`.
+#[must_use]
+pub fn is_ignored_by_caller(signal: i32) -> bool {
+    IGNORED.load(Ordering::Relaxed) & bit(signal) != 0
+}
+
+fn set(signal: i32, disposition: libc::sighandler_t) {
+    // SAFETY: the callers pass SIG_DFL or SIG_IGN; for SIGKILL, SIGSTOP and the C library's own signals the call fails and
+    // changes nothing.
+    unsafe { libc::signal(signal, disposition) };
+}
+
+/// Every signal is ignored if the caller ignores it, and does its default action if not, as after an exec by the caller.
+pub fn restore_dispositions() {
+    for signal in 1..=SIGNAL_MAX {
+        set(signal, if is_ignored_by_caller(signal) { libc::SIG_IGN } else { libc::SIG_DFL });
     }
 }
 
