@@ -117,6 +117,9 @@ impl SandboxError {
                     .into(),
             ),
             Self::NotFound { command } => Some(hint_for_missing(command).into()),
+            Self::NotExecutable { source, .. } if source.raw_os_error() == Some(libc::ENOEXEC) => {
+                Some("it is built for another architecture, or damaged: use one for this machine".into())
+            }
             Self::NotExecutable { .. } => Some("make it executable, or run it with its interpreter".into()),
             Self::NoCwd { .. } => Some("name another one with: --cwd DIR".into()),
             Self::Replaced { .. } => Some("if it was meant to be replaced, run the command again".into()),

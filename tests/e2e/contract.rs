@@ -43,8 +43,18 @@ fn what_cannot_be_run_is_told_apart() {
     env.put("plain", b"#!/bin/sh\n");
     env.put("bad-interpreter", b"#!/no/such/interpreter\n");
     env.put("empty-path/x", b"");
+    // An executable for the S/390, and something else that no shell could read.
+    env.put(
+        "foreign",
+        &[&b"\x7fELF\x02\x02\x01\0"[..], &[0; 8], b"\0\x02\0\x16\0\0\0\x01", &[0; 40]].concat(),
+    );
+    env.put("noise", b"MZ\x90\0\x03\0\0\0");
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(env.project().join("bad-interpreter"), executable).unwrap();
+    for name in ["foreign", "noise"] {
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(env.project().join(name), executable).unwrap();
+    }
     for (word, code, name) in [
         ("no-such-command", 127, "command.not_found"),
         ("./no-such-file", 127, "command.not_found"),
@@ -52,6 +62,8 @@ fn what_cannot_be_run_is_told_apart() {
         ("./bad-interpreter", 127, "command.not_found"),
         ("./plain", 126, "command.not_executable"),
         ("./src", 126, "command.not_executable"),
+        ("./foreign", 126, "command.not_executable"),
+        ("./noise", 126, "command.not_executable"),
     ] {
         let answer = env.run(&["--json", "--", word]).expect(code);
         let envelope = answer.envelope();

@@ -2,6 +2,8 @@
 
 use std::ffi::{CStr, CString};
 
+use rustix::fs::{Mode, OFlags, open};
+
 use super::{Errno, last_errno};
 
 /// Strings as execve(2) wants them: an array of pointers that ends with null. Made before the clone.
@@ -39,6 +41,7 @@ impl Exec {
                 // Inspection for further on, as a shell does; what is there but may not be run is told in the end.
                 Errno::NOENT | Errno::NOTDIR => {}
                 Errno::ACCESS => worst = Errno::ACCESS,
+                Errno::NOEXEC if is_binary(candidate) => return Errno::NOEXEC,
                 Errno::NOEXEC => return execve(c"/bin/sh", as_script, &self.environment),
                 errno => return errno,
             }
@@ -47,9 +50,42 @@ impl Exec {
     }
 }
 
+/// Bytes that are looked at.
+const LOOK_BYTES: usize = 128;
+
+/// True for a program of another architecture, or something else that is no script: it is an ELF file, or has a NUL byte in
+/// its first line, as bash decides. What cannot be read is left to the shell.
+fn is_binary(file: &CStr) -> bool {
+    let Ok(file) = open(file, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty()) else {
+        return false;
+    };
+    let mut bytes = [0; LOOK_BYTES];
+    let length = rustix::io::read(&file, &mut bytes).unwrap_or(0);
+    is_no_script(&bytes[..length.min(LOOK_BYTES)])
+}
+
+fn is_no_script(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x7fELF") || bytes.iter().take_while(|byte| **byte != b'\n').any(|byte| *byte == 0)
+}
+
 fn execve(file: &CStr, arguments: &StringTable, environment: &StringTable) -> Errno {
     // SAFETY: `file` is a C string; both tables hold pointers to living C strings and end with null, by the
     // constructor of StringTable.
     unsafe { libc::execve(file.as_ptr(), arguments.pointers.as_ptr(), environment.pointers.as_ptr()) };
     last_errno()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nul_in_the_first_line_or_an_elf_header_makes_no_script() {
+        for script in [&b""[..], b"echo hi", b"echo hi\n\0\0", b"\x7fEL"] {
+            assert!(!is_no_script(script), "{script:?}");
+        }
+        for binary in [&b"\x7fELF"[..], b"\x7fELF\nab", b"MZ\0", b"\0"] {
+            assert!(is_no_script(binary), "{binary:?}");
+        }
+    }
 }
