@@ -117,6 +117,8 @@ pub(crate) fn make_file(path: &Path) -> Result<()> {
 
 /// Makes an empty vault of an empty file.
 pub(crate) fn create(path: &Path, options: &OpenOptions) -> Result<Conn> {
+    // Nobody has a lock on it yet that would be lost.
+    check_locks_of(path, path)?;
     let conn = open_raw(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options)?;
     let settle = || -> rusqlite::Result<()> {
         conn.sql.pragma_update(None, "page_size", PAGE_BYTES as i64)?;
@@ -403,13 +405,18 @@ pub(crate) fn check_room(path: &Path) -> Result<()> {
 /// Refuses a file system without locks, where SQLite would take every lock for held by somebody else.
 pub(crate) fn check_locks(path: &Path) -> Result<()> {
     // Not on the vault itself: whoever closes a file gives up all locks of the process on it, SQLite's too.
+    check_locks_of(&sibling(path, "-lock"), path)
+}
+
+/// Takes and gives back a lock on a file beside the vault, or on one that is not a vault yet.
+fn check_locks_of(file: &Path, vault: &Path) -> Result<()> {
     let mut options = std::fs::OpenOptions::new();
     // Whatever is called so is not waited for.
     options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
-    let Ok(beside) = options.open(sibling(path, "-lock")) else { return Ok(()) };
-    match fcntl_lock(&beside, FlockOperation::NonBlockingLockShared) {
+    let Ok(file) = options.open(file) else { return Ok(()) };
+    match fcntl_lock(&file, FlockOperation::NonBlockingLockShared) {
         Ok(()) | Err(Errno::AGAIN | Errno::ACCESS | Errno::INTR) => Ok(()),
-        Err(_) => Err(BackendError::LocksUnsupported { path: path.to_owned() }),
+        Err(_) => Err(BackendError::LocksUnsupported { path: vault.to_owned() }),
     }
 }
 
