@@ -224,6 +224,9 @@ fn variables_are_passed_set_and_read_from_files() {
     std::fs::write(env.at("vars"), "no value\n").unwrap();
     let bad = env.run(&["--env-file", vars.to_str().unwrap(), "--", "true"]).expect(125);
     assert!(bad.stderr.contains("line 1 of"), "{bad:?}");
+    let endless = env.run(&["--json", "--env-file", "/dev/zero", "--", "true"]).expect(125).envelope();
+    assert_eq!(endless["error"]["code"], json!("request.bad_env"), "{endless}");
+    assert!(endless["error"]["message"].as_str().unwrap().contains("more than 16777216 bytes"), "{endless}");
 }
 
 const SECRET: &str = "hunter2-correct-horse";

@@ -35,5 +35,6 @@ pub mod random;
 pub mod remove;
 pub mod size_limit;
 pub mod stat;
+pub mod text;
 pub mod threads;
 pub mod xattr;

@@ -42,7 +42,7 @@ impl FileText {
         let absent = |error: &Error| [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind());
         // A link that leads nowhere is a policy that somebody has lost, not none.
         let may_dangle = what == FileUse::Settings;
-        match std::fs::read_to_string(&path) {
+        match avfs_hostfs::text::read(&path) {
             Ok(text) => Ok(Self { path, text: Some(text) }),
             Err(error)
                 if absent(&error) && (may_dangle || path.symlink_metadata().is_err_and(|e| absent(&e))) =>

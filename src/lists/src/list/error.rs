@@ -47,6 +47,8 @@ pub enum ListError {
     LineTooLong { place: ListPlace },
     #[error("{} has more than {max} items", file.display())]
     TooMany { file: PathBuf, max: u32 },
+    #[error("{} has more than {max} lines", file.display())]
+    TooManyLines { file: PathBuf, max: u32 },
     #[error("{place}: recorded by a newer avfs: it is version {version}, and this one knows {LIST_VERSION}")]
     Newer { place: ListPlace, version: u64 },
     #[error("{place}: the id {id:?} is that of line {first} already")]
@@ -78,7 +80,7 @@ impl Diagnose for ListError {
         match self {
             Self::Unreadable { .. } | Self::Spool { .. } => "list.unreadable",
             Self::Line { .. } => "list.malformed",
-            Self::LineTooLong { .. } | Self::TooMany { .. } => "list.too_long",
+            Self::LineTooLong { .. } | Self::TooMany { .. } | Self::TooManyLines { .. } => "list.too_long",
             Self::Newer { .. } => "list.newer",
             Self::Duplicate { .. } => "list.duplicate_id",
             Self::UnknownNeed { .. } => "list.unknown_need",

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -20,6 +20,8 @@ use super::needs::Needs;
 pub const STDIN: &str = "-";
 /// Items of one list: their numbers and those of their needs are kept in four bytes.
 const ITEMS_MAX: u32 = 50_000_000;
+/// Lines of one list, with empty ones and comments.
+const LINES_MAX: u32 = 100_000_000;
 
 /// Where an item is, and what tells that it still is what was checked.
 #[derive(Debug)]
@@ -52,22 +54,34 @@ impl ListFile {
     /// file of `spool_dir` that has no name.
     pub fn open(path: &Path, spool_dir: &Path) -> Result<Self, ListError> {
         let unreadable = |source| ListError::Unreadable { file: path.to_owned(), source };
-        let spooled = |from: &mut dyn Read| spool(path, from, spool_dir);
-        let file = if path == Path::new(STDIN) {
-            spooled(&mut io::stdin().lock())?
-        } else {
-            let mut file = File::open(path).map_err(unreadable)?;
-            match file.metadata().map_err(unreadable)?.is_file() {
-                true => file,
-                false => spooled(&mut file)?,
-            }
-        };
+        if path == Path::new(STDIN) {
+            return Self::spooled(path, &mut io::stdin().lock(), spool_dir);
+        }
+        let file = File::open(path).map_err(unreadable)?;
+        if !file.metadata().map_err(unreadable)?.is_file() {
+            return Self::spooled(path, &mut BufReader::with_capacity(1 << 16, file), spool_dir);
+        }
         let mut reading = Reading::new(path);
         let mut lines = BufReader::with_capacity(1 << 16, &file);
         let mut line = Vec::new();
         while read_line(&mut lines, &mut line).map_err(unreadable)? {
             reading.take(&line)?;
         }
+        reading.finish(file)
+    }
+
+    /// Checks each line before it is copied: input that never ends is refused as soon as it is no list.
+    fn spooled(path: &Path, lines: &mut impl BufRead, dir: &Path) -> Result<Self, ListError> {
+        let failed = |source| ListError::Spool { file: path.to_owned(), dir: dir.to_owned(), source };
+        let mut copy = BufWriter::with_capacity(1 << 16, without_a_name(dir).map_err(failed)?);
+        let mut reading = Reading::new(path);
+        let mut line = Vec::new();
+        let unreadable = |source| ListError::Unreadable { file: path.to_owned(), source };
+        while read_line(lines, &mut line).map_err(unreadable)? {
+            reading.take(&line)?;
+            copy.write_all(&line).map_err(failed)?;
+        }
+        let file = copy.into_inner().map_err(|error| failed(error.into_error()))?;
         reading.finish(file)
     }
 
@@ -176,6 +190,9 @@ impl Reading {
         self.offset += line.len() as u64;
         self.line = self.line.saturating_add(1);
         let place = self.place(self.line);
+        if self.line > LINES_MAX {
+            return Err(ListError::TooManyLines { file: self.path.clone(), max: LINES_MAX });
+        }
         if line.len() > REQUEST_BYTES_MAX {
             return Err(ListError::LineTooLong { place });
         }
@@ -292,22 +309,10 @@ fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     Ok(!line.is_empty())
 }
 
-/// A copy without a name of what cannot be read twice.
-fn spool(path: &Path, from: &mut dyn Read, dir: &Path) -> Result<File, ListError> {
-    let failed = |source| ListError::Spool { file: path.to_owned(), dir: dir.to_owned(), source };
-    let name = dir.join(format!("avfs-list-{}", random::suffix().map_err(failed)?));
-    let mut options = File::options();
-    let mut file = options.read(true).write(true).create_new(true).mode(0o600).open(&name).map_err(failed)?;
-    std::fs::remove_file(&name).map_err(failed)?;
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        match from.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(read) => file.write_all(buffer.get(..read).unwrap_or_default()).map_err(failed)?,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(source) => return Err(ListError::Unreadable { file: path.to_owned(), source }),
-        }
-    }
-    io::Seek::rewind(&mut file).map_err(failed)?;
+/// A new file that has no name, for a copy of what cannot be read twice.
+fn without_a_name(dir: &Path) -> io::Result<File> {
+    let name = dir.join(format!("avfs-list-{}", random::suffix()?));
+    let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&name)?;
+    std::fs::remove_file(&name)?;
     Ok(file)
 }

@@ -191,6 +191,8 @@ fn what_cannot_be_read_twice_is_kept_without_a_name() {
     writer.join().unwrap();
     assert_eq!(list.item(1).unwrap().request.command, json!("false"));
     assert_eq!(std::fs::read_dir(listed.dir.path()).unwrap().count(), 2, "list and fifo");
+    let endless = ListFile::open(Path::new("/dev/zero"), listed.dir.path()).unwrap_err();
+    assert_eq!(endless.code(), "list.too_long");
     let missing = ListFile::open(Path::new("/no/such/list"), listed.dir.path()).unwrap_err();
     assert_eq!(missing.code(), "list.unreadable");
 }

@@ -16,7 +16,7 @@ hint!(ListError, |error, _| {
             "see every key with: avfs schema, under ListItem"
         }
         Self::LineTooLong { .. } => "put long input into a file of the workspace",
-        Self::TooMany { .. } => "cut it into several lists",
+        Self::TooMany { .. } | Self::TooManyLines { .. } => "cut it into several lists",
         Self::Newer { .. } => "use the avfs that recorded it, or a newer one",
         Self::Duplicate { .. } => "give it another id, or none: then it is the item's number",
         Self::UnknownNeed { .. } => "needs names ids; an item without one has its number, from 1",

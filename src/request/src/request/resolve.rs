@@ -19,7 +19,7 @@ use crate::net::NetMode;
 use crate::preset::{CI_VARIABLES, Preset, with_hosts};
 use crate::reproducible::{FixedClock, Reproducible, seed};
 use crate::secret::{SecretError, SecretWord};
-use crate::spec::{RunSpec, SpecError};
+use crate::spec::{REQUEST_BYTES_MAX, RunSpec, SpecError};
 use crate::timeout::ExecutionTimeout;
 
 /// Nothing can be started in less memory.
@@ -382,9 +382,14 @@ fn env_word(word: &OsStr) -> Option<EnvChoice> {
 /// Opened once: the real path, by which it is judged, is that of the file that was read.
 fn env_file(path: &Path) -> Result<(Vec<EnvChoice>, PathBuf), ResolveError> {
     let read = || -> std::io::Result<(Vec<u8>, PathBuf)> {
-        let mut file = std::fs::File::open(path)?;
+        let file = std::fs::File::open(path)?;
         let mut text = Vec::new();
-        file.read_to_end(&mut text)?;
+        // A device or a pipe may never end.
+        (&file).take(REQUEST_BYTES_MAX as u64 + 1).read_to_end(&mut text)?;
+        if text.len() > REQUEST_BYTES_MAX {
+            let problem = format!("it has more than {REQUEST_BYTES_MAX} bytes");
+            return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, problem));
+        }
         Ok((text, std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?))
     };
     let (text, real) = read().map_err(|source| ResolveError::EnvFile { path: path.to_owned(), source })?;

@@ -299,7 +299,7 @@ fn test(ctx: &CommandContext, args: &TestArgs) -> Outcome {
     let texts: Vec<FileText> = match &args.file {
         Some(file) => {
             let file = ctx.around.cwd.join(file);
-            let text = std::fs::read_to_string(&file).map_err(EdgeError::host("read", &file))?;
+            let text = avfs_hostfs::text::read(&file).map_err(EdgeError::host("read", &file))?;
             vec![FileText { path: file, text: Some(text) }]
         }
         None => {
