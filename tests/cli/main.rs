@@ -17,6 +17,7 @@ mod env;
 mod envelopes;
 mod file_systems;
 mod help;
+mod git_patch;
 mod hints;
 mod json;
 mod lists;

@@ -84,16 +84,17 @@ fn trees_are_drawn_with_their_branches() {
 }
 
 #[test]
-fn a_patch_shows_text_and_only_notes_binaries() {
+fn a_patch_shows_text_and_has_binary_content() {
     let env = TestEnv::with_project();
     env.put("README.md", b"hello\nworld\n");
     env.put("src/data.bin", &[0, 1, 2]);
     env.ok(&["import"]);
     assert_eq!(
         env.ok(&["diff", "main", "--patch"]),
-        "diff --avfs a/README.md b/README.md (modified)\n--- a/README.md\n+++ b/README.md\n@@ -1 +1,2 @@\n hello\n\
-         +world\ndiff --avfs a/src/data.bin b/src/data.bin (modified)\n\
-         binary files a/src/data.bin and b/src/data.bin differ\n"
+        "diff --git a/README.md b/README.md\nindex ce01362503..94954abda4 100644\n--- a/README.md\n+++ b/README.md\n\
+         @@ -1 +1,2 @@\n hello\n+world\ndiff --git a/src/data.bin b/src/data.bin\n\
+         index e1bcee3ce8fad5f15f99dd2d30d5aabde3f1a546..8352675d67aed6625ece79af41c27fdb4ee2e867 100644\n\
+         GIT binary patch\nliteral 3\nNcmV+e0Q~;|0RjLA00aO4\n\nliteral 4\nOcmV+f0Q>&{pOTgXn*qoG\n\n"
     );
     let stat = env.ok(&["diff", "main", "--stat", "--", "README.md"]);
     assert_eq!(stat, " README.md |     1 +\n 1 path, 1 line (+), 0 lines (-)\n");
@@ -132,8 +133,8 @@ fn a_diff_tells_links_modes_and_kinds() {
         assert!(summary.lines().any(|told| told == line), "{line}: {summary}");
     }
     let patch = env.ok(&["diff", "main", "--patch"]);
-    assert!(patch.contains("diff --avfs a/tool b/tool (added)\nmode 0755\n--- /dev/null\n"), "{patch}");
-    assert!(patch.contains("diff --avfs a/way b/way (added)\nlink to /etc/"), "{patch}");
+    assert!(patch.contains("diff --git a/tool b/tool\nnew file mode 100755\n"), "{patch}");
+    assert!(patch.contains("diff --git a/way b/way\nnew file mode 120000\n"), "{patch}");
     assert!(env.ok(&["diff", "main", "--tree"]).contains("A way  (link to /etc/"), "{patch}");
 }
 

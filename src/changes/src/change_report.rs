@@ -8,7 +8,8 @@ use avfs_vault::page::DirRef;
 use avfs_vault::{Result, VaultError};
 
 use crate::change_summary::{ChangeSummary, Shown};
-use crate::change_view::{Extent, PatchLimits, file_sizes, kind_words, patch_view, stat_view, tree_view};
+use crate::change_view::{Extent, file_sizes, kind_words, stat_view, tree_view};
+use crate::git_patch::{PatchLimits, PatchUse, patch_view};
 
 /// Changes of a tree or a diffstat.
 const CHANGES_MAX: usize = 200;
@@ -66,13 +67,14 @@ impl ChangeSummaryService<'_> {
             }
             ChangeForm::Patch => {
                 let mut text = String::new();
-                let missing = patch_view::<VaultError>(self.reader, summary, PATCH_LIMITS, |lines| {
+                let mut add = |lines: Vec<Vec<u8>>| {
                     for line in lines {
                         text.push_str(&String::from_utf8_lossy(&line));
                         text.push('\n');
                     }
-                    Ok(())
-                })?;
+                    Ok::<(), VaultError>(())
+                };
+                let missing = patch_view(self.reader, summary, PatchUse::Reading, PATCH_LIMITS, &mut add)?;
                 Some(ChangeReport { shortened: missing.shortened, ..told(text, missing.left_off) })
             }
         })

@@ -163,7 +163,7 @@ pub fn is_binary(bytes: &[u8]) -> bool {
     memchr::memchr(0, &bytes[..bytes.len().min(BINARY_LOOK_BYTES)]).is_some()
 }
 
-fn compare_bytes(old: &[u8], new: &[u8], steps: &mut DiffSteps) -> TextChange {
+pub(crate) fn compare_bytes(old: &[u8], new: &[u8], steps: &mut DiffSteps) -> TextChange {
     if is_binary(old) || is_binary(new) {
         return TextChange::Binary;
     }

@@ -1,9 +1,9 @@
-//! Changes as people and agents read them: a tree, lines that came and went, a unified diff. All of it bounded.
+//! Changes as people and agents read them: a tree, and the number of lines added and deleted. All of it bounded.
 //!
 //! Pure but for the content a caller's reader gives; nothing is left off without being counted.
 
 use avfs_types::ids::BlobId;
-use avfs_types::path::{Shown, TreePath};
+use avfs_types::path::Shown;
 use avfs_vault::VaultError;
 use avfs_vault::backend::Reader;
 use avfs_vault::diff::{Change, ChangeKind, Side};
@@ -83,7 +83,7 @@ fn leads_to(node: &Node) -> Option<String> {
     }
 }
 
-fn mode_of(side: &Side) -> Option<u32> {
+pub(crate) fn mode_of(side: &Side) -> Option<u32> {
     match &side.node {
         Node::File(file) => Some(file.mode),
         Node::Fifo(fifo) => Some(fifo.mode),
@@ -92,7 +92,7 @@ fn mode_of(side: &Side) -> Option<u32> {
     }
 }
 
-fn xattrs_of(side: &Side) -> Option<BlobId> {
+pub(crate) fn xattrs_of(side: &Side) -> Option<BlobId> {
     match &side.node {
         Node::File(file) => file.xattrs,
         Node::Dir(_) => side.dir_meta.as_ref().and_then(|meta| meta.xattrs),
@@ -194,161 +194,10 @@ pub fn stat_view<'a>(
     Ok(view)
 }
 
-/// How much of a unified diff is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PatchLimits {
-    /// Of one path: beyond it only that it differs.
-    pub file_bytes: usize,
-    /// Of everything: beyond it only how many paths there are.
-    pub total_bytes: usize,
-}
-
-impl PatchLimits {
-    pub const DEFAULT: Self = Self { file_bytes: 1 << 20, total_bytes: 16 << 20 };
-
-    /// One limit for each path and for all of them.
-    #[must_use]
-    pub const fn of(bytes: usize) -> Self {
-        Self { file_bytes: bytes, total_bytes: bytes }
-    }
-}
-
-/// What a unified diff does not tell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PatchLeftOff {
-    /// Paths of which only a headline is told, because their part is too long.
-    pub shortened: u64,
-    /// Paths that are not in it at all.
-    pub left_off: u64,
-}
-
-/// Gives the unified diff of each change to `each`, in lines without their ends. A path is told whole or not at
-/// all: half a hunk is of no use to anybody.
-pub fn patch_view<E: From<VaultError>>(
-    reader: &dyn Reader,
-    summary: &ChangeSummary,
-    limits: PatchLimits,
-    mut each: impl FnMut(Vec<Vec<u8>>) -> Result<(), E>,
-) -> Result<PatchLeftOff, E> {
-    let mut missing = PatchLeftOff::default();
-    let mut room = limits.total_bytes;
-    let mut steps = DiffSteps::default();
-    for change in &summary.changes {
-        // Content is not read once there is no room for it.
-        if missing.left_off > 0 {
-            missing.left_off += 1;
-            continue;
-        }
-        let whole = patch_lines(change, &text_change(reader, change, &mut steps)?);
-        let shorten = bytes_of(&whole) > limits.file_bytes;
-        let lines = if shorten { too_long(change) } else { whole };
-        let Some(left) = room.checked_sub(bytes_of(&lines)) else {
-            missing.left_off += 1;
-            continue;
-        };
-        room = left;
-        missing.shortened += u64::from(shorten);
-        each(lines)?;
-    }
-    Ok(missing)
-}
-
-fn bytes_of(lines: &[Vec<u8>]) -> usize {
-    lines.iter().map(|line| line.len() + 1).sum()
-}
-
-/// The names of both sides, as a header has them.
-struct Names {
-    headline: Vec<u8>,
-    old: String,
-    new: String,
-}
-
-fn names(change: &Change) -> Names {
-    let side = |prefix: char, side: &Option<Side>, path: &TreePath| match side {
-        Some(_) => patch_name(prefix, path),
-        None => "/dev/null".to_owned(),
-    };
-    let old_path = match &change.kind {
-        ChangeKind::Renamed { from } => from,
-        ChangeKind::Added
-        | ChangeKind::Deleted
-        | ChangeKind::Modified
-        | ChangeKind::Mode
-        | ChangeKind::Type
-        | ChangeKind::Time => &change.path,
-    };
-    let (word, _) = kind_words(&change.kind);
-    Names {
-        headline: format!(
-            "diff --avfs {} {} ({word})",
-            patch_name('a', old_path),
-            patch_name('b', &change.path)
-        )
-        .into_bytes(),
-        old: side('a', &change.before, old_path),
-        new: side('b', &change.after, &change.path),
-    }
-}
-
-/// A name as patch(1) and git read it: in quotes like a string of C where it could be taken for something else.
-fn patch_name(prefix: char, path: &TreePath) -> String {
-    let bytes = path.as_bytes();
-    let is_special = |byte: u8| byte.is_ascii_control() || matches!(byte, b'"' | b'\\');
-    if let Ok(text) = std::str::from_utf8(bytes)
-        && !bytes.iter().copied().any(is_special)
-    {
-        return format!("{prefix}/{text}");
-    }
-    let mut quoted = format!("\"{prefix}/");
-    for chunk in bytes.utf8_chunks() {
-        for char in chunk.valid().chars() {
-            match char {
-                '\n' => quoted.push_str("\\n"),
-                '\t' => quoted.push_str("\\t"),
-                '"' | '\\' => quoted.extend(['\\', char]),
-                _ if char.is_ascii_control() => quoted.push_str(&format!("\\{:03o}", u32::from(char))),
-                _ => quoted.push(char),
-            }
-        }
-        chunk.invalid().iter().for_each(|byte| quoted.push_str(&format!("\\{byte:03o}")));
-    }
-    quoted.push('"');
-    quoted
-}
-
-fn too_long(change: &Change) -> Vec<Vec<u8>> {
-    let Names { headline, old, new } = names(change);
-    vec![headline, format!("files {old} and {new} differ; too much to be shown").into_bytes()]
-}
-
-/// The unified diff of one change: header and hunks, one line after the other.
-fn patch_lines(change: &Change, text: &TextChange) -> Vec<Vec<u8>> {
-    let Names { headline, old, new } = names(change);
-    let mut lines = vec![headline];
-    lines.extend(beside_content(change).into_iter().map(String::into_bytes));
-    match text {
-        TextChange::NoContent => {}
-        TextChange::Binary => lines.push(format!("binary files {old} and {new} differ").into_bytes()),
-        TextChange::TooLarge => {
-            lines.push(format!("files {old} and {new} differ; too large to be shown").into_bytes());
-        }
-        TextChange::Lines { hunks, .. } if hunks.is_empty() => {}
-        TextChange::Lines { hunks, .. } => {
-            // A tab ends a name that has a space in it, as patch(1) wants it, unless quotes do.
-            let ended = |name: &str| if name.contains(' ') && !name.starts_with('"') { "\t" } else { "" };
-            lines.push(format!("--- {old}{}", ended(&old)).into_bytes());
-            lines.push(format!("+++ {new}{}", ended(&new)).into_bytes());
-            let text = hunks.strip_suffix(b"\n").unwrap_or(hunks);
-            lines.extend(text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec));
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use avfs_types::clock::FileTime;
+    use avfs_types::path::TreePath;
     use avfs_vault::backend::memory::MemoryBackend;
     use avfs_vault::backend::{Backend, Durability};
     use avfs_vault::content;
@@ -371,7 +220,7 @@ mod tests {
     }
 
     /// Changes that add these files, and a store that has their content.
-    fn summary(files: &[(&str, &str)]) -> (ChangeSummary, MemoryBackend) {
+    pub(crate) fn summary(files: &[(&str, &str)]) -> (ChangeSummary, MemoryBackend) {
         let store = MemoryBackend::default();
         let mut writer = store.write().unwrap();
         for (_, text) in files {
@@ -407,43 +256,5 @@ mod tests {
         let extents: Vec<Extent> = view.paths.iter().map(|(_, extent)| *extent).collect();
         assert_eq!(extents, [Extent::Lines(LineStat { added: 2, deleted: 0 }), Extent::Binary]);
         assert_eq!((view.total, view.left_off), (LineStat { added: 2, deleted: 0 }, 1));
-    }
-
-    #[test]
-    fn names_that_a_patch_cannot_have_as_they_are_stand_in_quotes() {
-        let name = |bytes: &[u8]| patch_name('b', &TreePath::parse(bytes).unwrap());
-        assert_eq!(name(b"a b/\xc3\xa4'"), "b/a b/\u{e4}'");
-        assert_eq!(name(b"a\tb\n\"\\\x01"), r#""b/a\tb\n\"\\\001""#);
-        assert_eq!(name(b"\xc3\xa4\xff"), "\"b/\u{e4}\\377\"");
-    }
-
-    #[test]
-    fn a_patch_is_cut_between_files_and_says_so() {
-        let long = "x\n".repeat(500);
-        let (summary, store) = summary(&[("a", "1\n"), ("b", &long), ("c", "3\n"), ("d", "4\n")]);
-        let reader = store.read().unwrap();
-        let told = |limits| {
-            let mut text = Vec::new();
-            let missing = patch_view(&*reader, &summary, limits, |lines| {
-                lines.iter().for_each(|line| text.extend([line.as_slice(), b"\n"].concat()));
-                Ok::<(), VaultError>(())
-            });
-            (String::from_utf8(text).unwrap(), missing.unwrap())
-        };
-        let (whole, missing) = told(PatchLimits::DEFAULT);
-        assert_eq!(missing, PatchLeftOff::default());
-        assert!(
-            whole.starts_with("diff --avfs a/a b/a (added)\n--- /dev/null\n+++ b/a\n@@ -0,0 +1 @@\n+1\n")
-        );
-        let (text, missing) = told(PatchLimits { file_bytes: 200, total_bytes: 1 << 20 });
-        assert_eq!(missing, PatchLeftOff { shortened: 1, left_off: 0 });
-        assert!(text.contains("files /dev/null and b/b differ; too much to be shown\n"), "{text}");
-        assert!(text.ends_with("+4\n"), "{text}");
-        let (text, missing) = told(PatchLimits { file_bytes: 2000, total_bytes: 300 });
-        assert_eq!(missing, PatchLeftOff { shortened: 0, left_off: 3 });
-        assert!(text.len() <= 300 && text.ends_with("+1\n"), "{text}");
-        // What is not even named is not shortened.
-        let (text, missing) = told(PatchLimits { file_bytes: 200, total_bytes: 100 });
-        assert_eq!(missing, PatchLeftOff { shortened: 0, left_off: 3 }, "{text}");
     }
 }

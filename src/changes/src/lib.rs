@@ -27,6 +27,7 @@ mod change_summary;
 mod change_view;
 mod git_ignored;
 mod git_index;
+mod git_patch;
 mod host_executed;
 mod line_diff;
 mod linked_paths;
@@ -40,8 +41,9 @@ pub use change_summary::{
     ChangeCounts, ChangeSummary, LineStat, Shown, TextChange, each_line, is_binary, lines,
 };
 pub use change_view::{
-    CHANGES_SHOWN_MAX, Extent, PatchLeftOff, PatchLimits, StatView, TreeLine, TreeView, beside_content,
-    file_sizes, is_dir, kind_words, patch_view, stat_view, tree_view,
+    CHANGES_SHOWN_MAX, Extent, StatView, TreeLine, TreeView, beside_content, file_sizes, is_dir, kind_words,
+    stat_view, tree_view,
 };
 pub use git_ignored::{FoldedChanges, GitIgnored};
+pub use git_patch::{PatchLeftOff, PatchLimits, PatchUse, patch_view};
 pub use host_executed::{HostUse, RunsOnHost, called_out, runs_on_host};

@@ -27,6 +27,8 @@ pub enum EdgeError {
     BadPattern { pattern: String, detail: String },
     #[error("version {version} is the first: there is nothing before it to compare with")]
     NoParent { version: String },
+    #[error("the patch is not complete: {shortened} shortened, {left_off} left off")]
+    PatchIncomplete { shortened: String, left_off: String },
     #[error("the content is {size} bytes long; an answer in JSON has room for {max}")]
     TooLargeForJson { size: u64, max: u64 },
     #[error("there is no verb {verb:?}")]
@@ -92,6 +94,7 @@ impl Diagnose for EdgeError {
             Self::NoOutput { .. } => "output.not_kept",
             Self::BadPattern { .. } => "grep.bad_pattern",
             Self::NoParent { .. } => "diff.no_parent",
+            Self::PatchIncomplete { .. } => "diff.incomplete",
             Self::TooLargeForJson { .. } => "cat.too_large",
             Self::UnknownVerb { .. } => "man.unknown_verb",
             Self::TwoForks { .. } | Self::TwoVaults { .. } => "usage",
@@ -124,6 +127,7 @@ hint!(EdgeError, |error, avfs| {
         Self::NotConfirmed { .. } => "confirm with: --yes",
         Self::BadPattern { .. } => "search for plain text with: -F",
         Self::NoParent { .. } => return Some(format!("name two versions: {avfs} diff A B")),
+        Self::PatchIncomplete { .. } => "raise the limit with: --patch-max SIZE",
         Self::TooLargeForJson { .. } => {
             return Some(format!("without --json it is written as it is: {avfs} cat REF PATH > FILE"));
         }

@@ -400,13 +400,15 @@ pub struct Diff {
     /// With `--stat`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stat: Option<Vec<FileStat>>,
-    /// With `--patch`: a unified diff; lines that are not UTF-8 have replacement characters.
+    /// With `--patch`: a patch for `git apply`; content that is not UTF-8 is in it as binary content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patch: Option<String>,
     /// Changes that `tree`, `stat` or `patch` does not tell; `changes` has all of them.
     pub left_off: u64,
     /// Paths of which `patch` tells only that they differ, because their part is too long.
     pub shortened: u64,
+    /// Paths with something that a git patch cannot express; comments in `patch` say what.
+    pub beyond_git: u64,
 }
 
 /// One name in the tree of changes.

@@ -15,7 +15,9 @@ use libfuzzer_sys::fuzz_target;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use avfs_changes::{ApplyOptions, ChangeSummary, Filter, PatchLimits, Shown, Subject, apply, patch_view};
+use avfs_changes::{
+    ApplyOptions, ChangeSummary, Filter, PatchLimits, PatchUse, Shown, Subject, apply, patch_view,
+};
 use avfs_hostfs::{beneath, xattr};
 use avfs_types::clock::{FileTime, SteppingClock, Timestamp};
 use avfs_types::encode::put_number;
@@ -342,7 +344,7 @@ fn compare(vault: &Vault) -> Result<(), VaultError> {
     if after.totals.entries <= ENTRIES_WRITTEN_MAX {
         let summary = ChangeSummary::compare(&&*reader, &before, &after, &[], Shown::WithTimes)?;
         assert!(summary.changes.len() as u64 <= ENTRIES_WRITTEN_MAX + 1, "more changes than entries");
-        patch_view(&*reader, &summary, PatchLimits::DEFAULT, |_| Ok::<(), VaultError>(()))?;
+        patch_view(&*reader, &summary, PatchUse::Bytes, PatchLimits::DEFAULT, |_| Ok::<(), VaultError>(()))?;
     }
     Ok(())
 }

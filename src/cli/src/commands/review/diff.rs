@@ -3,9 +3,10 @@
 use clap::Args;
 
 use avfs_changes::{
-    CHANGES_SHOWN_MAX, ChangeSummary, PatchLeftOff, PatchLimits, Shown, StatView, TreeView, patch_view,
-    stat_view, tree_view,
+    CHANGES_SHOWN_MAX, ChangeSummary, PatchLeftOff, PatchLimits, PatchUse, Shown, StatView, TreeView,
+    patch_view, stat_view, tree_view,
 };
+use avfs_present::error_body;
 use avfs_types::Size;
 use avfs_types::path::TreePath;
 use avfs_types::reference::Reference;
@@ -53,7 +54,7 @@ pub struct DiffArgs {
     /// With --tree or --stat: tell at most so many changes
     #[arg(long, value_name = "N", default_value_t = CHANGES_SHOWN_MAX)]
     limit: usize,
-    /// With --patch: tell at most so much [default: 16MiB, and 1MiB of each file]
+    /// With --patch: write at most SIZE, and exit with 1 if that is not all [default: 16MiB, and 1MiB of each file]
     #[arg(long, value_name = "SIZE", requires = "patch")]
     patch_max: Option<Size>,
     /// Also show changes of nothing but a modification time
@@ -79,7 +80,7 @@ struct Form {
     /// Show one letter and the path for each change
     #[arg(long)]
     name_status: bool,
-    /// Show the lines that differ, as a unified diff
+    /// Write a patch for `git apply`
     #[arg(short, long)]
     patch: bool,
 }
@@ -110,7 +111,9 @@ pub fn run(ctx: &CommandContext, args: &DiffArgs) -> Outcome {
         patch: None,
         left_off: 0,
         shortened: 0,
+        beyond_git: 0,
     };
+    let mut missing = PatchLeftOff::default();
     match &view {
         View::Summary | View::Names => {}
         View::Tree(view) => {
@@ -124,11 +127,16 @@ pub fn run(ctx: &CommandContext, args: &DiffArgs) -> Outcome {
             result.left_off = view.left_off;
         }
         View::Patch(limits) if json => {
-            let (text, missing) = patch_text(reader, &summary, *limits)?;
+            let (text, left_off) = patch_text(reader, &summary, *limits)?;
+            missing = left_off;
             result.patch = Some(text);
             (result.left_off, result.shortened) = (missing.left_off, missing.shortened);
+            result.beyond_git = missing.beyond_git;
         }
         View::Patch(_) => {}
+    }
+    if let Some(error) = incomplete(&missing) {
+        return ctx.ui.answer_no(&result, &error_body(&error, &ctx.ui.avfs), |_| Ok(()));
     }
     let human = |out: &mut Out| match &view {
         View::Summary => patch::show_summary(out, &summary),
@@ -142,14 +150,18 @@ pub fn run(ctx: &CommandContext, args: &DiffArgs) -> Outcome {
             note_left_off(ctx, view.left_off);
             patch::show_stats(out, view)
         }
-        View::Patch(limits) => show_patch(ctx, reader, out, &summary, *limits),
+        View::Patch(limits) => {
+            let missing = show_patch(ctx, reader, out, &summary, *limits)?;
+            incomplete(&missing).map_or(Ok(()), |error| Err(error.into()))
+        }
     };
     if args.exit_code && !summary.changes.is_empty() {
         let message = patch::counts_line(&summary.counts);
         let why = ErrorBody { code: "diff.differs".to_owned(), message, hint: None };
-        return ctx.ui.answer_no(&result, &why, human);
+        ctx.ui.answer_no(&result, &why, human)
+    } else {
+        ctx.ui.answer(&result, human)
     }
-    ctx.ui.answer(&result, human)
 }
 
 /// The two versions to compare.
@@ -239,25 +251,29 @@ fn note_left_off(ctx: &CommandContext, left_off: u64) {
     }
 }
 
+/// Why a patch must not be taken for all of the changes.
+fn incomplete(missing: &PatchLeftOff) -> Option<EdgeError> {
+    let paths = |count| plural(count, "path", "paths");
+    let (shortened, left_off) = (paths(missing.shortened), paths(missing.left_off));
+    (!missing.is_complete()).then_some(EdgeError::PatchIncomplete { shortened, left_off })
+}
+
 fn show_patch(
     ctx: &CommandContext,
     reader: &dyn Reader,
     out: &mut Out,
     summary: &ChangeSummary,
     limits: PatchLimits,
-) -> Result<(), Failure> {
-    let missing = patch_view(reader, summary, limits, |lines| {
+) -> Result<PatchLeftOff, Failure> {
+    let missing = patch_view(reader, summary, PatchUse::Bytes, limits, |lines| {
         lines.iter().try_for_each(|line| patch::show_patch_line(out, line))
     })?;
-    if missing != PatchLeftOff::default() {
-        let PatchLeftOff { shortened, left_off } = missing;
-        ctx.ui.note(format_args!(
-            "note: the diff is not complete: {} shortened, {} left off; see more with: --patch-max SIZE",
-            plural(shortened, "path", "paths"),
-            plural(left_off, "path", "paths"),
-        ));
+    out.flush()?;
+    if missing.beyond_git > 0 {
+        let paths = plural(missing.beyond_git, "path", "paths");
+        ctx.ui.note(format_args!("note: a git patch cannot express all of {paths}: see the lines with #"));
     }
-    Ok(())
+    Ok(missing)
 }
 
 fn patch_text(
@@ -266,7 +282,7 @@ fn patch_text(
     limits: PatchLimits,
 ) -> Result<(String, PatchLeftOff), Failure> {
     let mut text = String::new();
-    let missing = patch_view(reader, summary, limits, |lines| {
+    let missing = patch_view(reader, summary, PatchUse::Text, limits, |lines| {
         for line in lines {
             text.push_str(&String::from_utf8_lossy(&line));
             text.push('\n');

@@ -1,4 +1,4 @@
-//! How changes are shown: a summary, names, a tree, numbers of lines, or a unified diff.
+//! How changes are shown: a summary, names, a tree, numbers of lines, or a patch.
 
 use avfs_changes::{
     ChangeCounts, ChangeSummary, Extent, StatView, TreeView, beside_content, file_sizes, is_dir, kind_words,
@@ -157,6 +157,7 @@ pub fn show_patch_line(out: &mut Out, line: &[u8]) -> std::result::Result<(), Fa
         Some(b'-') => Some(Tone::Deleted),
         Some(b'@') => Some(Tone::Name),
         Some(b'd') => Some(Tone::Strong),
+        Some(b'#') => Some(Tone::Dim),
         Some(_) | None => None,
     };
     out.content_line(tone, line)
