@@ -253,6 +253,15 @@ fn runs_that_meet_on_different_paths_both_land() {
 }
 
 #[test]
+fn runs_that_make_the_same_directory_both_land() {
+    let env = TestEnv::with_project();
+    let answers = meet(&env, "mkdir -p q/deep; echo 1 > q/one", "mkdir -p q/deep; echo 2 > q/deep/two");
+    assert_eq!(landings(&answers), ["advanced", "rebased"]);
+    assert_eq!(env.ok(&["--fork", "f"], "cat q/one q/deep/two"), "1\n2\n");
+    env.assert_sound();
+}
+
+#[test]
 fn runs_that_meet_on_one_path_lose_nothing() {
     let env = TestEnv::with_project();
     let answers = meet(&env, "echo one > same", "echo two > same");

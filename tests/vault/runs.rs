@@ -200,6 +200,43 @@ fn a_run_lands_once() {
     support::assert_clean(&vault);
 }
 
+/// Each run knows nothing of the directory that the other makes.
+#[test]
+fn a_directory_that_two_runs_make_is_joined() {
+    let scratch = Scratch::new();
+    let vault = furnished(&scratch);
+    let base = head(&vault, &main_fork());
+    let land = |n: u8, changes: Changes| {
+        let landing = Landing::Fork { name: &main_fork(), base };
+        changes.land(&vault, landing, record(n, &main_fork())).unwrap().landed
+    };
+    let of = |who: &str, seconds| {
+        let at = |path: &str| format!("{path}/{who}");
+        let dirs = Changes::default().dir("q", 0o755, seconds).dir("q/deep", 0o700, seconds);
+        dirs.put(&at("q"), who).put(&at("q/deep"), who)
+    };
+    assert!(matches!(land(1, of("one", 50)), Landed::Advanced { .. }));
+    assert!(matches!(land(2, of("two", 40)), Landed::Rebased { .. }));
+    for who in ["one", "two"] {
+        for dir in ["q", "q/deep"] {
+            assert_eq!(cat(&vault, "main", &format!("{dir}/{who}")).as_deref(), Some(who));
+        }
+    }
+    // The later of both times, and one mode.
+    assert_eq!(dir_mode(&vault, "main", "q"), (0o755, 50));
+    // A file of one name, another mode, and a file in the place of the directory are still clashes.
+    let clashes: [(u8, Changes, &str); 3] = [
+        (3, of("one", 60), "q/deep/one"),
+        (4, Changes::default().dir("q", 0o700, 60).put("q/three", "3"), "q"),
+        (5, Changes::default().put("q", "a file"), "q"),
+    ];
+    for (n, changes, path) in clashes {
+        let Landed::Diverted { paths, .. } = land(n, changes) else { panic!("run {n} clashes with nothing") };
+        assert!(paths.contains(&support::path(path)), "{path}: {paths:?}");
+    }
+    support::assert_clean(&vault);
+}
+
 #[test]
 fn a_fork_that_moved_elsewhere_is_rebased_onto() {
     let scratch = Scratch::new();

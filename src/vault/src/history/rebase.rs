@@ -24,7 +24,8 @@ pub(crate) enum Rebase {
 /// Puts edits of `base` onto `head`.
 ///
 /// A directory's own metadata is merged field by field: its time changes with every name in it, so that alone
-/// is never a clash, and the edit's is taken.
+/// is never a clash, and the edit's is taken. A directory that both sides made is one directory, unless its mode or
+/// attributes differ.
 pub(crate) fn rebase(pages: &dyn Pages, base: &DirRef, head: &DirRef, edits: &Edits) -> Result<Rebase> {
     let changes = diff(pages, base, head)?;
     let edited = Edited::of(pages, base, edits)?;
@@ -43,10 +44,16 @@ pub(crate) fn rebase(pages: &dyn Pages, base: &DirRef, head: &DirRef, edits: &Ed
                     merged.insert(change.path.clone(), Edit::Dir(meta));
                 }
             }
-            None if edited.touches(&change.path) => {
-                clashes.insert(change.path.clone());
-            }
-            None => {}
+            None => match (made_dir(change), edited.made.get(&change.path)) {
+                (Some(theirs), Some(mine)) if (theirs.mode, theirs.xattrs) == (mine.mode, mine.xattrs) => {
+                    let mtime = theirs.mtime.max(mine.mtime);
+                    merged.insert(change.path.clone(), Edit::Dir(DirMeta { mtime, ..(*mine).clone() }));
+                }
+                _ if edited.touches(&change.path) => {
+                    clashes.insert(change.path.clone());
+                }
+                _ => {}
+            },
         }
     }
     Ok(if clashes.is_empty() { Rebase::Onto(merged) } else { Rebase::Clash(clashes.into_iter().collect()) })
@@ -63,25 +70,40 @@ fn own_metadata(change: &Change) -> Option<(&DirMeta, &DirMeta)> {
     }
 }
 
+/// The metadata of a directory that is new, where nothing was before.
+fn made_dir(change: &Change) -> Option<&DirMeta> {
+    match (&change.before, &change.after) {
+        (None, Some(Side { node: Node::Dir(_), dir_meta })) => dir_meta.as_ref(),
+        (Some(_) | None, _) => None,
+    }
+}
+
 /// What the edits have to do with a path.
 struct Edited<'e> {
     /// Paths that get something else, or nothing.
     replaced: HashSet<&'e TreePath>,
     /// Directories that were there and only get metadata.
     dirs: BTreeMap<&'e TreePath, &'e DirMeta>,
+    /// Directories that are made where nothing was.
+    made: BTreeMap<&'e TreePath, &'e DirMeta>,
     /// Every directory above an edit.
     above: HashSet<TreePath>,
 }
 
 impl<'e> Edited<'e> {
     fn of(pages: &dyn Pages, base: &DirRef, edits: &'e Edits) -> Result<Self> {
-        let mut edited = Self { replaced: HashSet::new(), dirs: BTreeMap::new(), above: HashSet::new() };
+        let (dirs, made) = (BTreeMap::new(), BTreeMap::new());
+        let mut edited = Self { replaced: HashSet::new(), dirs, made, above: HashSet::new() };
         for (path, edit) in edits {
             match edit {
-                Edit::Dir(meta) if matches!(tree::lookup(pages, base, path)?, Some(Node::Dir(_))) => {
-                    edited.dirs.insert(path, meta);
-                }
-                Edit::Dir(_) | Edit::Put(_) | Edit::Remove => {
+                Edit::Dir(meta) => match tree::lookup(pages, base, path)? {
+                    Some(Node::Dir(_)) => drop(edited.dirs.insert(path, meta)),
+                    None => drop(edited.made.insert(path, meta)),
+                    Some(Node::File(_) | Node::Symlink(_) | Node::Fifo(_)) => {
+                        edited.replaced.insert(path);
+                    }
+                },
+                Edit::Put(_) | Edit::Remove => {
                     edited.replaced.insert(path);
                 }
             }
@@ -95,9 +117,10 @@ impl<'e> Edited<'e> {
     }
 
     /// True if an edit equals, contains or lies beneath the path. New metadata of a directory does not touch
-    /// what is in it.
+    /// what is in it, nor does a new directory that the other side made too.
     fn touches(&self, path: &TreePath) -> bool {
-        self.above.contains(path) || self.dirs.contains_key(path) || self.replaces_or_removes(path)
+        let is_dir = self.dirs.contains_key(path) || self.made.contains_key(path);
+        is_dir || self.above.contains(path) || self.replaces_or_removes(path)
     }
 }
 
