@@ -8,6 +8,7 @@ mod schema;
 mod support;
 
 mod answers;
+mod apply_owner;
 mod audit;
 mod bad_input;
 mod config;

@@ -34,6 +34,7 @@ pub mod owner;
 pub mod random;
 pub mod remove;
 pub mod size_limit;
+pub mod standing;
 pub mod stat;
 pub mod text;
 pub mod threads;

@@ -34,15 +34,22 @@ pub fn read_noting(file: BorrowedFd<'_>, mut other: impl FnMut(&[u8])) -> io::Re
             other(name);
             continue;
         }
-        match grow(|buffer| fgetxattr(file, OsStr::from_bytes(name), buffer)) {
-            Ok(value) => xattrs.push((name.to_vec(), value)),
-            // Removed since it was listed; the caller's check of ctime sees that.
-            Err(error) if error.raw_os_error() == Some(Errno::NODATA.raw_os_error()) => {}
-            Err(error) => return Err(error),
+        // Nothing if it was removed since it was listed; the caller's check of ctime sees that.
+        if let Some(value) = value(file, name)? {
+            xattrs.push((name.to_vec(), value));
         }
     }
     xattrs.sort();
     Ok(xattrs)
+}
+
+/// One attribute of an open file; `None` if it is gone.
+pub fn value(file: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    match grow(|buffer| fgetxattr(file, OsStr::from_bytes(name), buffer)) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.raw_os_error() == Some(Errno::NODATA.raw_os_error()) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Calls with a larger and larger buffer until the answer fits.

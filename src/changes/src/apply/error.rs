@@ -36,6 +36,8 @@ pub enum ApplyError {
     NothingApplied,
     #[error("no permission to change {path}; nothing was written")]
     NoPermission { path: TreePath },
+    #[error("the {what} of {path} cannot be kept; nothing was written")]
+    Owner { what: &'static str, path: TreePath },
     #[error("{path} lies on another file system than the directory; nothing was written")]
     OtherFileSystem { path: TreePath },
     #[error("{pattern:?} is not a pattern: {detail}")]
@@ -84,6 +86,7 @@ impl Diagnose for ApplyError {
             Self::NotApplied { .. } | Self::NothingApplied => "unapply.nothing",
             Self::Unreadable => "unapply.unreadable",
             Self::NoPermission { .. } => "apply.no_permission",
+            Self::Owner { .. } => "apply.owner",
             Self::OtherFileSystem { .. } => "apply.other_file_system",
             Self::BadPattern { .. } => "apply.bad_pattern",
             Self::Dir { source, .. } => match Cause::of(source) {

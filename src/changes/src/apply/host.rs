@@ -2,15 +2,18 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags};
 
 use avfs_hostfs::beneath::{DIR, READ};
 use avfs_hostfs::cause::Cause;
+use avfs_hostfs::standing::{Caller, Standing, Unkept};
 use avfs_hostfs::stat::{HostKind, HostStat};
 use avfs_hostfs::xattr::Xattrs;
 use avfs_hostfs::{beneath, xattr};
@@ -33,6 +36,7 @@ pub struct Host<'a> {
     out: &'a WriteOut<'a>,
     /// Directories that were found to be writable.
     writable: RefCell<HashSet<TreePath>>,
+    caller: Caller,
 }
 
 /// What is at a path.
@@ -62,7 +66,8 @@ impl<'a> Host<'a> {
     pub fn open(dir: &Path, out: &'a WriteOut<'a>) -> Result<Self> {
         let root = beneath::open_root(dir).map_err(ApplyError::dir("open", dir))?;
         let device = beneath::fstat(root.as_fd()).map_err(ApplyError::dir("look at", dir))?.device;
-        Ok(Self { dir: dir.to_owned(), root, device, out, writable: RefCell::default() })
+        let caller = Caller::now().map_err(ApplyError::dir("find out who may change", dir))?;
+        Ok(Self { dir: dir.to_owned(), root, device, out, writable: RefCell::default(), caller })
     }
 
     /// The mode that a file with this content already is to have, if it has another.
@@ -145,6 +150,36 @@ impl<'a> Host<'a> {
                 }
             }
             checked => checked,
+        }
+    }
+
+    /// Owner, group and attributes of what is there. Fails if a new file could not have them.
+    pub fn standing(&self, path: &TreePath) -> Result<Standing> {
+        let (parent, name) = path.split().unwrap_or((TreePath::root(), b"."));
+        let parent = self.open_dir(&parent).map_err(refused("open the directory of", path))?;
+        let standing = Standing::of(parent.as_fd(), name).map_err(refused("look at", path))?;
+        let what = match standing.unkept(&self.caller) {
+            None => return Ok(standing),
+            Some(Unkept::Fixed) => return Err(ApplyError::NoPermission { path: path.clone() }),
+            Some(Unkept::Owner) => "owner",
+            Some(Unkept::Group) => "group",
+        };
+        Err(ApplyError::Owner { what, path: path.clone() })
+    }
+
+    /// Whether the mode and times of what is there can be set.
+    pub fn is_own(&self, path: &TreePath) -> Result<bool> {
+        let (parent, name) = path.split().unwrap_or((TreePath::root(), b"."));
+        let parent = self.open_dir(&parent).map_err(refused("open the directory of", path))?;
+        let stat = rustix::fs::statat(&parent, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW);
+        let stat = stat.map_err(|errno| refused("look at", path)(errno.into()))?;
+        Ok(self.caller.may_adjust(stat.st_uid))
+    }
+
+    pub fn require_own(&self, path: &TreePath) -> Result<()> {
+        match self.is_own(path)? {
+            true => Ok(()),
+            false => Err(ApplyError::NoPermission { path: path.clone() }),
         }
     }
 

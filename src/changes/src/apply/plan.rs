@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
 
 use avfs_hostfs::make::Over;
+use avfs_hostfs::standing::Standing;
 use avfs_hostfs::stat::{HostKind, HostStat};
 use avfs_types::clock::{FileTime, Timestamp};
 use avfs_types::ids::LinkId;
@@ -28,6 +29,8 @@ pub enum Task {
         path: TreePath,
         node: Node,
         over: Over,
+        /// What it keeps of the file whose place it takes.
+        standing: Option<Standing>,
     },
     /// A directory that is not there, with what was asked for of everything in it.
     Plant {
@@ -308,7 +311,12 @@ impl Maker<'_> {
             return Ok(Step::Conflict("it holds files that are not versioned"));
         }
         self.swapped.insert(path.clone());
-        Ok(Step::Do(Task::Put { path: path.clone(), node: new.clone(), over: Over::Anything }))
+        Ok(Step::Do(Task::Put {
+            path: path.clone(),
+            node: new.clone(),
+            over: Over::Anything,
+            standing: None,
+        }))
     }
 
     fn becomes_dir(&mut self, path: &TreePath, look: Look, old: &Node, new: &DirRef) -> Result<Step> {
@@ -362,7 +370,8 @@ impl Maker<'_> {
         match look {
             Look::NoParent => Ok(Step::Conflict(DIR_GONE)),
             Look::Absent => {
-                Ok(Step::Do(Task::Put { path: path.clone(), node: new.clone(), over: Over::Nothing }))
+                let (path, node) = (path.clone(), new.clone());
+                Ok(Step::Do(Task::Put { path, node, over: Over::Nothing, standing: None }))
             }
             Look::There(stat) => {
                 let same = self.host.found(path, stat).is(new, None)?;
@@ -382,21 +391,21 @@ impl Maker<'_> {
             return self.settled(path, stat, Some(old), new);
         }
         if found.is(old, None)? {
-            return Ok(Step::Do(self.cheapest(path, &stat, old, new)));
+            return Ok(Step::Do(self.cheapest(path, &stat, old, new)?));
         }
         if found.is(new, None)? {
             return self.settled(path, stat, Some(old), new);
         }
         if found.is_refreshed_index(old)? {
-            return Ok(Step::Do(Task::Put { path: path.clone(), node: new.clone(), over: Over::File }));
+            return Ok(Step::Do(self.replace(path, new)?));
         }
         Ok(Step::Conflict("it was changed"))
     }
 
     /// Content that stays is not written again, as long as the file can be opened to set its mode.
-    fn cheapest(&self, path: &TreePath, stat: &HostStat, old: &Node, new: &Node) -> Task {
-        let adjust = |mode| Task::Adjust { path: path.clone(), mode, mtime: mtime(new) };
-        let put = || Task::Put { path: path.clone(), node: new.clone(), over: Over::File };
+    fn cheapest(&self, path: &TreePath, stat: &HostStat, old: &Node, new: &Node) -> Result<Task> {
+        let adjust = |mode| Ok(Task::Adjust { path: path.clone(), mode, mtime: mtime(new) });
+        let put = || self.replace(path, new);
         if old.link().is_some() || new.link().is_some() {
             return put();
         }
@@ -413,6 +422,12 @@ impl Maker<'_> {
         }
     }
 
+    /// A new file in the place of one that is there, whose owner and the like it keeps.
+    fn replace(&self, path: &TreePath, node: &Node) -> Result<Task> {
+        let standing = Some(self.host.standing(path)?);
+        Ok(Task::Put { path: path.clone(), node: node.clone(), over: Over::File, standing })
+    }
+
     /// What is left to do where the content is as it should be: the time, and who shares the file.
     fn settled(&mut self, path: &TreePath, stat: HostStat, old: Option<&Node>, new: &Node) -> Result<Step> {
         // Taken back, it would be content that others have written too.
@@ -420,10 +435,9 @@ impl Maker<'_> {
             self.there.push(path.clone());
         }
         let mode = self.host.other_mode(new, &stat);
-        let replaced = Task::Put { path: path.clone(), node: new.clone(), over: Over::File };
         if let Some(link) = new.link() {
             if mode.is_some() {
-                return Ok(Step::Do(replaced));
+                return Ok(Step::Do(self.replace(path, new)?));
             }
             let there = Some((stat.device, stat.inode));
             let member = Member { path: path.clone(), node: new.clone(), there };
@@ -431,11 +445,11 @@ impl Maker<'_> {
             return Ok(Step::Already);
         }
         if old.is_some_and(|old| old.link().is_some()) && stat.links > 1 {
-            return Ok(Step::Do(replaced));
+            return Ok(Step::Do(self.replace(path, new)?));
         }
         match mode {
             None if stat.mtime == mtime(new) => Ok(Step::Already),
-            Some(_) if stat.mode & 0o400 == 0 => Ok(Step::Do(replaced)),
+            Some(_) if stat.mode & 0o400 == 0 => Ok(Step::Do(self.replace(path, new)?)),
             mode => Ok(Step::Do(Task::Adjust { path: path.clone(), mode, mtime: mtime(new) })),
         }
     }
@@ -466,10 +480,25 @@ impl Maker<'_> {
                     self.going.insert(path.clone());
                 }
             }
-            Task::Adjust { .. } | Task::Finish { .. } => {}
+            Task::Adjust { path, .. } => self.host.require_own(path)?,
+            Task::Finish { path, meta, what } => {
+                if !self.host.is_own(path)? {
+                    if *what == DirPart::All && !self.is_finished(path, meta)? {
+                        self.host.require_own(path)?;
+                    }
+                    // Its time is that of the last name that changed in it, as the kernel sets it.
+                    return Ok(());
+                }
+            }
         }
         self.tasks.push(task);
         Ok(())
+    }
+
+    /// Whether a directory has its mode and attributes already.
+    fn is_finished(&self, path: &TreePath, meta: &DirMeta) -> Result<bool> {
+        let Look::There(stat) = self.host.look(path)? else { return Ok(false) };
+        Ok(stat.mode == meta.mode && self.host.found(path, stat).has_xattrs(meta.xattrs.as_ref())?)
     }
 
     /// The names of one file are made anew together, unless they are one file already.
@@ -484,7 +513,8 @@ impl Maker<'_> {
                 self.host.require_writable(&path)?;
                 self.already -= 1;
                 self.there.retain(|there| *there != path);
-                self.tasks.push(Task::Put { path, node, over: Over::File });
+                let task = self.replace(&path, &node)?;
+                self.tasks.push(task);
             }
         }
         Ok(())

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags};
 
 use avfs_hostfs::beneath::{DIR, READ};
+use avfs_hostfs::cause::Cause;
 use avfs_hostfs::make::{Over, Umask};
 use avfs_hostfs::remove::{remove_empty_dir, remove_file};
+use avfs_hostfs::standing::Standing;
 use avfs_hostfs::{beneath, make, xattr};
 use avfs_types::clock::FileTime;
 use avfs_types::ids::LinkId;
@@ -103,12 +105,17 @@ fn times_to_keep(host: &Host<'_>, tasks: &[Task], staged_in_root: bool) -> Resul
         }
     }
     let kept = kept.into_iter().filter(|path| !changed.contains(path));
-    let timed = kept.map(|path| {
+    let mut timed = Vec::new();
+    for path in kept {
+        // The time of another user's directory cannot be set back.
+        if !host.is_own(&path)? {
+            continue;
+        }
         let fd = host.open_dir(&path).map_err(ApplyError::io("look at", &path))?;
         let stat = beneath::fstat(fd.as_fd()).map_err(ApplyError::io("look at", &path))?;
-        Ok((path, stat.mtime))
-    });
-    timed.collect()
+        timed.push((path, stat.mtime));
+    }
+    Ok(timed)
 }
 
 /// The vault's own directory is no part of the workspace, so nothing is seen of the staging there.
@@ -170,7 +177,12 @@ impl Stage<'_> {
         for (number, task) in tasks.iter().enumerate() {
             let at = staged_name(number);
             match task {
-                Task::Put { path, node, .. } => self.stage_file(umask, path, node, at, &mut first)?,
+                Task::Put { path, node, standing, .. } => {
+                    self.stage_file(umask, (path, node), at.clone(), &mut first)?;
+                    if let Some(standing) = standing {
+                        self.keep_standing(standing, (path, node), &at)?;
+                    }
+                }
                 Task::Plant { path, dir, meta, .. } => {
                     planted.push(self.stage_dir(path, dir, meta, &at, &mut first)?);
                 }
@@ -191,8 +203,7 @@ impl Stage<'_> {
     fn stage_file(
         &self,
         umask: Umask,
-        path: &TreePath,
-        node: &Node,
+        (path, node): (&TreePath, &Node),
         at: TreePath,
         first: &mut BTreeMap<LinkId, TreePath>,
     ) -> Result<()> {
@@ -205,6 +216,32 @@ impl Stage<'_> {
             first.insert(link, at);
         }
         Ok(())
+    }
+
+    /// Gives a new file the owner and the attributes of the one whose place it takes, before it takes it.
+    fn keep_standing(
+        &self,
+        standing: &Standing,
+        (path, node): (&TreePath, &Node),
+        at: &TreePath,
+    ) -> Result<()> {
+        let mode = match node {
+            Node::File(file) => Some(self.out.set_ids.mode_of_new(file.mode)),
+            Node::Fifo(fifo) => Some(fifo.mode),
+            Node::Symlink(_) | Node::Dir(_) => None,
+        };
+        let given = standing.give(self.fd(), at.as_bytes(), mode);
+        given.map_err(|error| match Cause::of(&error) {
+            Cause::NoPermission => ApplyError::Owner { what: "owner or an attribute", path: path.clone() },
+            Cause::NotFound
+            | Cause::Exists
+            | Cause::NotADirectory
+            | Cause::Link
+            | Cause::ReadOnly
+            | Cause::DiskFull
+            | Cause::Unreadable
+            | Cause::Other => ApplyError::io("keep the owner and the attributes of", path)(error),
+        })
     }
 
     fn stage_dir(

@@ -21,6 +21,9 @@ hint!(ApplyError, |error, avfs| Some(match error {
     Self::NoPermission { .. } => {
         "change the permissions, or leave it out with: --exclude PATH".into()
     }
+    Self::Owner { .. } => {
+        "apply it as the owner of the file or as root, or leave it out with: --exclude PATH".into()
+    }
     Self::OtherFileSystem { .. } => {
         format!("leave it out with: --exclude PATH, and write it with: {avfs} export")
     }

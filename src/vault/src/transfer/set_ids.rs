@@ -18,7 +18,7 @@ pub enum SetIds {
 impl SetIds {
     /// The mode of a new file.
     #[must_use]
-    pub(crate) const fn mode_of_new(self, mode: u32) -> u32 {
+    pub const fn mode_of_new(self, mode: u32) -> u32 {
         match self {
             Self::Kept => mode,
             Self::Stripped => mode & !SET_ID_BITS,

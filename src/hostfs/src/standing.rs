@@ -1,0 +1,162 @@
+//! Owner, group, access list and other attributes of a file, for the file that takes its place.
+//!
+//! The user's own attributes (`user.`) and the mode are not among them: those are content to whoever keeps versions.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{AtFlags, FileType, Gid, IFlags, Mode, OFlags, Uid, XattrFlags};
+use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
+
+use crate::beneath::{self, READ};
+use crate::xattr::{self, Xattrs};
+
+/// Attributes that the kernel takes off a file that is written to, or sums of its content.
+const OF_CONTENT: [&[u8]; 3] = [b"security.capability", b"security.ima", b"security.evm"];
+/// Flags (`chattr`) that can be set on any file.
+const FLAGS_KEPT: IFlags = IFlags::NODUMP.union(IFlags::NOATIME).union(IFlags::SYNC);
+/// Flags of a file that cannot be replaced.
+const FLAGS_FIXED: IFlags = IFlags::IMMUTABLE.union(IFlags::APPEND);
+
+/// What the caller may do to files of others.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    user: u32,
+    groups: Vec<u32>,
+    may_give_away: bool,
+    may_adjust_all: bool,
+}
+
+impl Caller {
+    pub fn now() -> io::Result<Self> {
+        let mut groups: Vec<u32> = rustix::process::getgroups()?.iter().map(|group| group.as_raw()).collect();
+        groups.push(rustix::process::getegid().as_raw());
+        let has = rustix::thread::capabilities(None)?.effective;
+        Ok(Self {
+            user: rustix::process::geteuid().as_raw(),
+            groups,
+            may_give_away: has.contains(CapabilitySet::CHOWN),
+            may_adjust_all: has.contains(CapabilitySet::FOWNER),
+        })
+    }
+
+    /// Whether the mode and the times of a file of this owner can be set.
+    #[must_use]
+    pub fn may_adjust(&self, owner: u32) -> bool {
+        owner == self.user || self.may_adjust_all
+    }
+}
+
+/// What of a file cannot be given to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unkept {
+    Owner,
+    Group,
+    /// It is immutable, or can only be appended to.
+    Fixed,
+}
+
+/// Everything about a file that its replacement is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    owner: u32,
+    group: u32,
+    xattrs: Xattrs,
+    flags: IFlags,
+}
+
+impl Standing {
+    /// Of what is called `name` in `dir`.
+    pub fn of(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Self> {
+        let stat = rustix::fs::statat(dir, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?;
+        let (mut xattrs, mut flags) = (Xattrs::new(), IFlags::empty());
+        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+            let file = beneath::open(dir, name, READ)?;
+            xattrs = others(file.as_fd())?;
+            flags = flags_of(file.as_fd())?;
+        }
+        Ok(Self { owner: stat.st_uid, group: stat.st_gid, xattrs, flags })
+    }
+
+    /// What of it the caller cannot give to a new file; `None` if everything can be tried.
+    #[must_use]
+    pub fn unkept(&self, caller: &Caller) -> Option<Unkept> {
+        if self.flags.intersects(FLAGS_FIXED) {
+            return Some(Unkept::Fixed);
+        }
+        if caller.may_give_away {
+            return None;
+        }
+        if self.owner != caller.user {
+            return Some(Unkept::Owner);
+        }
+        (!caller.groups.contains(&self.group)).then_some(Unkept::Group)
+    }
+
+    /// Gives it to what is called `name` in `dir`, a new file or link with this mode.
+    pub fn give(&self, dir: BorrowedFd<'_>, name: &[u8], mode: Option<u32>) -> io::Result<()> {
+        let shown = OsStr::from_bytes(name);
+        let stat = rustix::fs::statat(dir, shown, AtFlags::SYMLINK_NOFOLLOW)?;
+        let is_other = (stat.st_uid, stat.st_gid) != (self.owner, self.group);
+        if is_other {
+            let (user, group) = (Uid::from_raw(self.owner), Gid::from_raw(self.group));
+            rustix::fs::chownat(dir, shown, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        let Some(mode) = mode.filter(|_| is_other || !self.xattrs.is_empty() || !self.flags.is_empty())
+        else {
+            return Ok(());
+        };
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = rustix::fs::openat(dir, shown, flags, Mode::empty())?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+            // A file that is closed to its owner is opened for this; its mode comes last in any case.
+            crate::make::set_mode(handle.as_fd(), mode & 0o777 | 0o600)?;
+            let file = beneath::open(dir, name, READ)?;
+            self.give_attributes(file.as_fd())?;
+        }
+        // Another owner takes the setuid and setgid bits away, and an access list has its mask in the mode.
+        crate::make::set_mode(handle.as_fd(), mode)
+    }
+
+    fn give_attributes(&self, file: BorrowedFd<'_>) -> io::Result<()> {
+        let there = others(file)?;
+        for (name, value) in &self.xattrs {
+            if !there.iter().any(|(other, same)| (other, same) == (name, value)) {
+                rustix::fs::fsetxattr(file, OsStr::from_bytes(name), value, XattrFlags::empty())?;
+            }
+        }
+        let wanted = self.flags & FLAGS_KEPT;
+        let now = flags_of(file)?;
+        if now & FLAGS_KEPT != wanted {
+            rustix::fs::ioctl_setflags(file, now & !FLAGS_KEPT | wanted)?;
+        }
+        Ok(())
+    }
+}
+
+/// Attributes that are not the user's, sorted by name.
+fn others(file: BorrowedFd<'_>) -> io::Result<Xattrs> {
+    let mut names = Vec::new();
+    xattr::read_noting(file, |name| names.push(name.to_vec()))?;
+    names.retain(|name| !OF_CONTENT.contains(&name.as_slice()));
+    names.sort();
+    let mut found = Xattrs::new();
+    for name in names {
+        if let Some(value) = xattr::value(file, &name)? {
+            found.push((name, value));
+        }
+    }
+    Ok(found)
+}
+
+/// Where a file system has no such flags, there are none.
+fn flags_of(file: BorrowedFd<'_>) -> io::Result<IFlags> {
+    match rustix::fs::ioctl_getflags(file) {
+        Ok(flags) => Ok(flags),
+        Err(Errno::NOTTY | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(IFlags::empty()),
+        Err(errno) => Err(errno.into()),
+    }
+}
