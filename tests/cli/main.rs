@@ -22,6 +22,7 @@ mod git_patch;
 mod hints;
 mod json;
 mod lists;
+mod leftovers;
 mod memory;
 mod merging;
 mod own_place;

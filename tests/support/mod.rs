@@ -5,6 +5,7 @@
 #![allow(dead_code, clippy::allow_attributes, reason = "each suite takes what it needs")]
 #![expect(clippy::unwrap_used, reason = "a harness that cannot set up a test should fail it at once")]
 
+pub mod inject;
 pub mod landing;
 pub mod pause;
 pub mod snapshot;

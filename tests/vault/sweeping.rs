@@ -251,3 +251,31 @@ fn versions_that_only_a_join_leads_to_are_pruned_too() {
     assert!(pruned.contains(&one) && pruned.contains(&other), "{pruned:?}");
     support::assert_clean(&vault);
 }
+
+/// Their pins overlap at every moment; the sweep has its turn all the same.
+#[test]
+fn a_sweep_is_not_starved_by_many_who_pin() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let scratch = Scratch::new();
+    let file = scratch.join("vault.db");
+    let vault = support::create_real_vault(&file);
+    support::write(&vault, "kept", b"kept");
+    let done = AtomicBool::new(false);
+    let started = std::sync::Barrier::new(49);
+    std::thread::scope(|scope| {
+        let _end = support::RaiseOnDrop(&done);
+        for _ in 0..48 {
+            scope.spawn(|| {
+                let vault = support::open_vault(&file);
+                drop(vault.backend().pin().unwrap());
+                started.wait();
+                while !done.load(Ordering::Relaxed) {
+                    drop(vault.backend().pin().unwrap());
+                }
+            });
+        }
+        started.wait();
+        vault.gc(&|_| {}).unwrap();
+    });
+    support::assert_clean(&vault);
+}

@@ -65,7 +65,7 @@ pub use object::object_writer::Batch;
 pub use object::{chunk, codec, content, delta, diff, edit, expansion, ingest, links, page, pages, tree};
 pub use store::{Advance, Committed, Context, Transaction, Vault, When, key, require_version};
 pub use transfer::{
-    account, capture, evict, export, ignore, import, layers, materialize, own, set_ids, write_out,
+    account, capture, evict, export, ignore, import, layers, materialize, own, set_ids, unfinished, write_out,
 };
 
 use care::witness;

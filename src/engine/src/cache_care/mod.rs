@@ -26,6 +26,7 @@ use avfs_vault::VaultError;
 use avfs_vault::evict::{CacheItem, CacheItemKind};
 use avfs_vault::gc::Trial;
 use avfs_vault::materialize::BaseCache;
+use avfs_vault::unfinished::Unfinished;
 
 use crate::fork_dirs::ForkDirs;
 use crate::mount_session::{ScratchDir, SessionError};
@@ -194,6 +195,7 @@ impl CacheKeeper {
     /// Brings the cache within its limit if it may be beyond it, or if nobody has looked for a while. Costs one look at
     /// a file's time where nothing was written to the cache.
     pub fn after_run(&self, now: Timestamp) -> Result<Option<Swept>> {
+        self.sweep_unfinished()?;
         let account = self.layers.account();
         if account.take_disk_full() {
             let freed_bytes = self.make_room()?;
@@ -209,6 +211,12 @@ impl CacheKeeper {
             return Ok(None);
         }
         self.hold_within(self.bytes_max.map(|max| Bound { max, target: max - max / SLACK_PART }))
+    }
+
+    /// Removes what killed processes were filling: bases, and staging directories of exports, wherever those are. Costs
+    /// one look into an empty directory where there is nothing.
+    pub fn sweep_unfinished(&self) -> Result<u64> {
+        Ok(Unfinished::new(&self.dir).sweep()?)
     }
 
     /// Brings the cache within `bytes_max`, if nobody else is doing so.
@@ -230,6 +238,9 @@ impl CacheKeeper {
 
     /// Removes everything that can be made again and nobody uses.
     pub fn clean(&self, trial: Trial, orphans: Orphans) -> Result<Swept> {
+        if trial == Trial::Real {
+            self.sweep_unfinished()?;
+        }
         let mut swept = self.sweep_leftovers(trial)?;
         if orphans == Orphans::Discarded {
             let (count, bytes) = scratches::discard_orphans(&self.scratch(), trial)?;

@@ -3,7 +3,7 @@
 //! Everything is written to a staging directory first and moved into place when it is whole. A staging
 //! directory left by a killed export is locked by nobody; the next export to the same place removes it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +17,7 @@ use avfs_hostfs::{beneath, random};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::path::TreePath;
 
-use super::merge::{Merge, Top};
+use super::merge::{Meeting, Merge, Top};
 use super::own::OwnFile;
 use super::set_ids::SetIds;
 pub use super::write_out::Unwritten;
@@ -181,11 +181,12 @@ impl Vault {
             wanted && !is_own(path)
         };
         match place_for(dest, options.overwrite)? {
-            Destination::New { parent, name } => {
+            Destination::New { parent, name, made } => {
                 let staging = Staging::make(&parent)?;
                 let written = out.write(root, staging.fd.as_fd(), &wanted)?;
                 out.finish(staging.fd.as_fd(), &written.unfinished)?;
                 staging.publish(&parent.join(name))?;
+                made.keep();
                 Ok(sorted(written.stripped))
             }
             Destination::Into { dir } => {
@@ -204,15 +205,20 @@ impl Vault {
                 if options.meter.stopped() {
                     return Err(ExportError::Interrupted.into());
                 }
-                merge.make(&meetings)?;
                 // A directory that only receives some paths keeps its own metadata.
                 let kept = |dir: &Unfinished| whole || !dir.path.is_root();
                 let unfinished: Vec<Unfinished> = unfinished.into_iter().filter(kept).collect();
-                for met in meetings.iter().filter(|met| whole || !met.path.is_root()) {
-                    merge.clear_attributes(&met.path)?;
-                }
+                let mut met = meetings.iter().filter(|met| whole || !met.path.is_root());
+                let moved = merge.make(&meetings);
+                let moved = moved.and_then(|()| met.try_for_each(|met| merge.clear_attributes(&met.path)));
                 drop(staging);
-                out.finish(target.as_fd(), &unfinished)?;
+                if let Err(error) = moved.and_then(|()| out.finish(target.as_fd(), &unfinished)) {
+                    if options.overwrite == Overwrite::Refuse {
+                        // It was empty: everything that is there under these names was just put there.
+                        remove_moved(&dir, &meetings);
+                    }
+                    return Err(error);
+                }
                 Ok(sorted(stripped))
             }
         }
@@ -226,7 +232,7 @@ fn sorted(mut paths: Vec<TreePath>) -> Vec<TreePath> {
 
 enum Destination {
     /// Nothing is there yet: one rename makes the whole export appear.
-    New { parent: PathBuf, name: OsString },
+    New { parent: PathBuf, name: OsString, made: MadeDirs },
     /// A directory is there: its entries are moved in one by one.
     Into { dir: PathBuf },
 }
@@ -247,12 +253,56 @@ fn place_for(dest: &Path, overwrite: Overwrite) -> Result<Destination> {
             let parent = absolute.parent().unwrap_or(Path::new("/")).to_owned();
             let name = absolute.file_name().map(OsString::from);
             let name = name.ok_or_else(|| ExportError::NotADirectory { path: dest.to_owned() })?;
-            std::fs::create_dir_all(&parent).map_err(ExportError::host("create", &parent))?;
+            let made = MadeDirs::make(&parent).map_err(ExportError::host("create", &parent))?;
             sweep(&parent);
-            Ok(Destination::New { parent, name })
+            Ok(Destination::New { parent, name, made })
         }
         Err(error) => Err(ExportError::host("look at", dest)(error).into()),
     }
+}
+
+/// Directories above a destination that were made for it; dropped, they are gone again if nobody uses them.
+struct MadeDirs(Vec<PathBuf>);
+
+impl MadeDirs {
+    fn make(dir: &Path) -> std::io::Result<Self> {
+        let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && dir.symlink_metadata().is_err();
+        // The innermost first, as they go.
+        let made = Self(dir.ancestors().take_while(is_missing).map(Path::to_owned).collect());
+        std::fs::create_dir_all(dir)?;
+        Ok(made)
+    }
+
+    fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for MadeDirs {
+    fn drop(&mut self) {
+        for dir in &self.0 {
+            // One that somebody has put something into stays, and those above it.
+            let _ = std::fs::remove_dir(dir);
+        }
+    }
+}
+
+/// Takes back what an export that failed has moved into a directory that was empty.
+fn remove_moved(dir: &Path, meetings: &[Meeting]) {
+    for meeting in meetings.iter().filter(|meeting| meeting.path.is_root()) {
+        for name in &meeting.names {
+            let path = dir.join(OsStr::from_bytes(name));
+            if path.symlink_metadata().is_ok()
+                && let Err(error) = remove_any(&path)
+            {
+                tracing::warn!(%error, path = %path.display(), "what an export left behind cannot be removed");
+            }
+        }
+    }
+}
+
+fn remove_any(path: &Path) -> std::io::Result<()> {
+    if path.symlink_metadata()?.is_dir() { remove_tree(path) } else { std::fs::remove_file(path) }
 }
 
 /// Removes staging directories of this user whose exporter is dead. One that cannot be removed is in nobody's way.
@@ -291,10 +341,23 @@ impl Staging {
             let host = |operation| ExportError::host(operation, &path);
             std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(host("create"))?;
             avfs_types::pause::point("staging-made");
-            // Nothing if a sweep found it before it was locked, and took it for abandoned.
-            if let Some(alive) = FileLock::try_existing(&path, Mode::Exclusive).map_err(host("lock"))? {
-                let fd = beneath::open_root(&path).map_err(host("open"))?;
-                return Ok(Self { path, fd, _alive: alive });
+            let locked = FileLock::try_existing(&path, Mode::Exclusive).map_err(host("lock"));
+            let opened = locked.and_then(|alive| match alive {
+                Some(alive) => {
+                    let fd = beneath::open_root(&path).map_err(host("open"))?;
+                    Ok(Some((alive, fd)))
+                }
+                // A sweep found it before it was locked, and took it for abandoned.
+                None => Ok(None),
+            });
+            match opened {
+                Ok(Some((alive, fd))) => return Ok(Self { path, fd, _alive: alive }),
+                Ok(None) => {}
+                Err(error) => {
+                    // Empty; what cannot be removed now is removed by the next export to the same place.
+                    let _ = std::fs::remove_dir(&path);
+                    return Err(error.into());
+                }
             }
         }
     }

@@ -10,6 +10,7 @@
 //! CACHE/layer/ID     a layer that lies over a base, see layers
 //! CACHE/stack/TREE   which base and which layers show a tree
 //! CACHE/account      how much was written since the cache was last measured, see account
+//! CACHE/unfinished   who builds something, see unfinished
 //! ```
 
 use std::fs::File;
@@ -202,6 +203,7 @@ impl Vault {
 
     /// Builds a base and gives the lease on it; nothing if somebody else came first.
     fn build_base(&self, root: &DirRef, cache: &BaseCache, meter: &Meter) -> Result<Option<FileLock>> {
+        let _note = cache.bases.note()?;
         let Some(draft) = cache.bases.begin()? else { return Ok(None) };
         if let Err(error) = self.fill_base(root, cache, &draft.path, meter) {
             // What cannot be removed now is removed by the next eviction.

@@ -39,7 +39,7 @@ pub(crate) enum Top {
 /// A directory that is there already, and what goes into it.
 pub(crate) struct Meeting {
     pub(crate) path: TreePath,
-    names: Vec<Vec<u8>>,
+    pub(crate) names: Vec<Vec<u8>>,
     /// The mode of a directory of ours in which even we may not write.
     closed: Option<u32>,
 }

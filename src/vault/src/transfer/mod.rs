@@ -13,4 +13,5 @@ pub mod own;
 pub mod set_ids;
 pub mod shelf;
 pub mod stat_cache;
+pub mod unfinished;
 pub mod write_out;

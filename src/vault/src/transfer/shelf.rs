@@ -20,6 +20,7 @@ use avfs_hostfs::remove::remove_tree;
 use avfs_hostfs::{make, random};
 
 use super::export::ExportError;
+use super::unfinished::{Filled, Note, Unfinished};
 use crate::{Result, VaultError};
 
 /// What an entry takes on the disk beside its bytes, for the cache's account.
@@ -97,6 +98,18 @@ impl Shelf {
         let lock = FileLock::try_acquire(&lease, Mode::Shared)
             .map_err(|error| host("lock", &lease)(std::io::Error::other(error)))?;
         Ok(lock.map(|lease| Draft { path, lease, _building: building }))
+    }
+
+    /// A note of what is built here, by which the next process finds it if this one is killed. For what takes long.
+    pub(crate) fn note(&self) -> Result<Option<Note>> {
+        let (Some(cache), Some(name)) =
+            (self.dir.parent(), self.dir.file_name().and_then(|name| name.to_str()))
+        else {
+            return Ok(None);
+        };
+        make_private(cache)?;
+        let note = Unfinished::new(cache).note(Filled::Shelf(name));
+        note.map(Some).map_err(host("note what is built in", &self.dir))
     }
 
     /// Gives what is finished its name, and the lease on it; nothing if the name is taken.

@@ -1,15 +1,17 @@
 //! `avfs export`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use clap::Args;
 
+use avfs_engine::LocateError;
 use avfs_types::path::TreePath;
 use avfs_types::reference::Reference;
 use avfs_types::show_bytes_size;
 use avfs_vault::export::{ExportOptions, Overwrite};
 use avfs_vault::set_ids::SetIds;
+use avfs_vault::unfinished::{Filled, Note, Unfinished};
 use avfs_vault::write_out::Unwritten;
 use avfs_wire::{ErrorBody, Export, PathText};
 
@@ -18,7 +20,7 @@ use crate::commands::apply::show_stripped;
 use crate::commands::import::tell_paths;
 use crate::context::CommandContext;
 use crate::progress::Progress;
-use crate::ui::{Out, Outcome};
+use crate::ui::{Failure, Out, Outcome};
 use crate::view::{View, plural};
 
 /// Write a version, or some paths of it, to a directory
@@ -62,6 +64,7 @@ pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
     };
     let dest = ctx.around.cwd.join(&args.dest);
     let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
+    let noted = note(ctx, &dest)?;
     let progress = Progress::interruptible("exporting")?;
     let unwritten = Unwritten::default();
     let options = ExportOptions {
@@ -72,6 +75,7 @@ pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
         unwritten: args.keep_going.then_some(&unwritten),
     };
     let stripped = vault.export(&root, &dest, &options)?;
+    drop(noted);
     let left_out = unwritten.into_sorted();
     let result = Export {
         version: id.to_hex(),
@@ -96,4 +100,18 @@ pub fn run(ctx: &CommandContext, args: &ExportArgs) -> Outcome {
     let hint = format!("put back what a directory still has with: {avfs} fsck --heal DIR, then export again");
     let error = ErrorBody { code: "export.left_out".to_owned(), message, hint: Some(hint) };
     ctx.ui.answer_no(&result, &error, show)
+}
+
+/// Sweeps what killed exports left, and notes where this one is staged. Where that cannot be noted, the next export to the
+/// same place sweeps.
+fn note(ctx: &CommandContext, dest: &Path) -> Result<Option<Note>, Failure> {
+    let unfinished = match ctx.around.cache_dir() {
+        Ok(cache_dir) => Unfinished::new(&cache_dir),
+        Err(LocateError::NoHome { .. }) => return Ok(None),
+        Err(other) => return Err(other.into()),
+    };
+    unfinished.sweep()?;
+    let place = if dest.is_dir() { dest } else { dest.parent().unwrap_or(dest) };
+    let noted = unfinished.note(Filled::Staging(place));
+    Ok(noted.inspect_err(|error| tracing::warn!(%error, "the export is not noted in the cache")).ok())
 }

@@ -39,6 +39,7 @@ pub struct MaterializeArgs {
 pub fn run(ctx: &CommandContext, args: &MaterializeArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let keeper = ctx.cache_keeper()?;
+    keeper.sweep_unfinished()?;
     let cache = &keeper.layers;
     let (id, root) = {
         let view = View::open(&vault, &args.reference)?;

@@ -40,9 +40,13 @@ impl Mover {
             return;
         }
         let (path, access, options) = (backend.path.clone(), backend.access, backend.options);
+        let unsynced = backend.unsynced.clone();
         let work = move || {
             let moved = connect::open_as(&path, access, &options).and_then(|conn| {
-                move_log(&conn, "PASSIVE").map_err(|error| connect::translate(&path, error))
+                move_log(&conn, "PASSIVE").map_err(|error| {
+                    unsynced.hear(&error);
+                    connect::translate(&path, error)
+                })
             });
             report(moved);
         };
@@ -60,7 +64,8 @@ impl Mover {
     }
 }
 
-/// A commit is done whatever becomes of the log afterwards: what could not be moved stays in it, whole.
+/// A commit is done whatever becomes of the log afterwards: what could not be moved stays in it, whole. If the disk
+/// refused it, commits that are not acknowledged yet fail (`Unsynced`).
 fn report(moved: Result<()>) {
     if let Err(error) = moved {
         tracing::warn!(%error, "the log could not be moved into the vault file");

@@ -20,6 +20,7 @@ mod write;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -59,6 +60,30 @@ pub struct SqliteBackend {
     stand: Mutex<Option<Stand>>,
     log: Mutex<Option<Arc<File>>>,
     mover: maintain::Mover,
+    unsynced: Unsynced,
+}
+
+/// Whether the disk has refused what was written. The kernel says so once and forgets it: a sync that succeeds after
+/// that proves nothing, so nothing is acknowledged any more and no connection is used again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unsynced(Arc<AtomicBool>);
+
+impl Unsynced {
+    /// Hears what SQLite failed at.
+    fn hear(&self, error: &rusqlite::Error) {
+        use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC};
+        let code = error.sqlite_error().map(|error| error.extended_code);
+        if code.is_some_and(|code| [SQLITE_IOERR_FSYNC, SQLITE_IOERR_DIR_FSYNC].contains(&code)) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+
+    fn check(&self, path: &Path) -> Result<()> {
+        match self.0.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => Err(BackendError::io("sync", path, rustix::io::Errno::IO.into())),
+        }
+    }
 }
 
 impl SqliteBackend {
@@ -115,6 +140,7 @@ impl SqliteBackend {
             idle: Mutex::new(vec![conn]),
             log: Mutex::default(),
             mover: maintain::Mover::default(),
+            unsynced: Unsynced::default(),
         }
     }
 
@@ -152,6 +178,7 @@ impl SqliteBackend {
     }
 
     fn take_conn(&self) -> Result<Conn> {
+        self.unsynced.check(&self.path)?;
         loop {
             let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let conn = match idle {
@@ -179,6 +206,7 @@ impl SqliteBackend {
     }
 
     fn translate(&self, error: rusqlite::Error) -> BackendError {
+        self.unsynced.hear(&error);
         let translated = connect::translate(&self.path, error).after(self.options.patience);
         let looks_damaged = matches!(translated, BackendError::Corrupt { .. } | BackendError::Foreign { .. });
         let steady = if looks_damaged { self.check_steady() } else { Ok(()) };
@@ -224,16 +252,18 @@ impl SqliteBackend {
     /// Waits until everything committed so far is on the disk.
     fn sync_log(&self) -> Result<()> {
         let path = sibling(&self.path, "-wal");
-        self.open_log(&path)
-            .and_then(|(log, bytes)| {
-                // One that was moved into the file and cut, or never begun, holds nothing that could be lost.
-                if bytes == 0 { Ok(()) } else { log.sync_data() }
-            })
-            .map_err(|error| {
-                // It is the vault that is gone, deleted since the commit.
-                let gone = error.kind() == std::io::ErrorKind::NotFound;
-                BackendError::io("sync", if gone { &self.path } else { &path }, error)
-            })
+        let synced = self.open_log(&path).and_then(|(log, bytes)| {
+            // One that was moved into the file and cut, or never begun, holds nothing that could be lost.
+            if bytes == 0 { Ok(()) } else { log.sync_data() }
+        });
+        synced.map_err(|error| {
+            self.unsynced.0.store(true, Ordering::Release);
+            // It is the vault that is gone, deleted since the commit.
+            let gone = error.kind() == std::io::ErrorKind::NotFound;
+            BackendError::io("sync", if gone { &self.path } else { &path }, error)
+        })?;
+        // Also what a thread that moves the log was told while it did so.
+        self.unsynced.check(&self.path)
     }
 
     /// The log as it is now, and how long it is: whoever was the last to close the vault has removed the one before.
@@ -256,7 +286,8 @@ impl Drop for SqliteBackend {
     fn drop(&mut self) {
         // A thread that still has the file open would be the last to close it, after its owner is gone.
         self.mover.wait();
-        if self.options.on_close == OnClose::EmptyLog && self.access == Access::ReadWrite {
+        let may_write = self.access == Access::ReadWrite && self.unsynced.check(&self.path).is_ok();
+        if self.options.on_close == OnClose::EmptyLog && may_write {
             maintain::before_close(self);
         }
     }
@@ -335,8 +366,11 @@ impl Backend for SqliteBackend {
     }
 
     fn pin(&self) -> Result<Guard> {
-        // Through the gate: a sweep that waits there lets nobody past it, or steady pins would starve it.
-        let pinned = self.hold("-gate", Mode::Shared).and_then(|_gate| self.hold("-use", Mode::Shared));
+        // Through the gate: a sweep that waits there lets nobody past it, or steady pins would starve it. One at a time:
+        // the kernel lets shared locks past an exclusive one that waits, so that many pins would always overlap. Who may
+        // not write may not be able to lock alone either.
+        let alone = if self.access == Access::ReadWrite { Mode::Exclusive } else { Mode::Shared };
+        let pinned = self.hold("-gate", alone).and_then(|_gate| self.hold("-use", Mode::Shared));
         match pinned {
             Ok(lock) => Ok(Guard(vec![lock])),
             // Whoever can sweep it may do so; where locks cannot even be opened there is no keeping them from it.
@@ -425,6 +459,22 @@ mod tests {
         let (now, bytes) = backend.open_log(&log).unwrap();
         assert_eq!((inode(&now), bytes), (inode(&File::open(&log).unwrap()), 7));
         assert_ne!(inode(&now), first);
+    }
+
+    /// The kernel tells of a failed sync once: the next one succeeds and proves nothing.
+    #[test]
+    fn nothing_is_done_after_a_sync_that_failed() {
+        let dir = tempfile::tempdir().unwrap();
+        let backend = SqliteBackend::create(&dir.path().join("vault.db"), OpenOptions::default()).unwrap();
+        let begun = backend.write().unwrap();
+        let failed = |code| rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
+        backend.unsynced.hear(&failed(rusqlite::ffi::SQLITE_IOERR_READ));
+        assert!(backend.unsynced.check(&backend.path).is_ok());
+        backend.unsynced.hear(&failed(rusqlite::ffi::SQLITE_IOERR_FSYNC));
+        let refused =
+            |outcome: Result<()>| matches!(outcome, Err(BackendError::Io { operation: "sync", .. }));
+        assert!(refused(begun.commit(crate::backend::Durability::Synced)));
+        assert!(refused(backend.read().map(drop)) && refused(backend.write().map(drop)));
     }
 
     #[test]

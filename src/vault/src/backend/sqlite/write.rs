@@ -273,6 +273,8 @@ impl Writer for SqliteWriter<'_> {
         maintain::after_commit_in_turn(backend, conn, log_pages);
         drop(turn);
         if durability == Durability::Synced {
+            // What a thread that moves the log is told by the disk counts for this commit too.
+            backend.mover.wait();
             backend.sync_log()?;
         }
         maintain::after_commit(backend, conn, log_pages, durability);

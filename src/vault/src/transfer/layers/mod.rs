@@ -190,6 +190,7 @@ impl Vault {
         cache: &BaseCache,
         meter: &Meter,
     ) -> Result<()> {
+        let _note = cache.layers.note()?;
         let draft = cache.begin_layer()?;
         if let Err(error) = self.fill_layer(root, difference, &draft, meter) {
             // What cannot be removed now is removed by the next eviction.

@@ -1,0 +1,104 @@
+//! Makes single system calls of a program fail: `strace -e inject`.
+//!
+//! A call is known by its name and its number within a thread, so that one failure may hit several threads at once. What
+//! the loader and the runtime do before `main` is left out: it is not ours to handle.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+/// Calls that do not return, or whose failure the kernel itself could not cause.
+const NEVER: [&str; 5] = ["exit", "exit_group", "rt_sigreturn", "restart_syscall", "execve"];
+/// The last call of the runtime before `main`.
+const RUNTIME_ENDS: &str = "sigaltstack";
+
+/// One call that is to fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub name: String,
+    /// From one on.
+    pub number: usize,
+    pub errno: &'static str,
+}
+
+impl Call {
+    pub fn new(name: &str, number: usize, errno: &'static str) -> Self {
+        Self { name: name.to_owned(), number, errno }
+    }
+
+    /// strace, set up to fail this call in the program that its caller appends.
+    pub fn strace(&self, mut strace: Command) -> Command {
+        let Self { name, number, errno } = self;
+        strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={name}")]);
+        strace.args(["-e", &format!("inject={name}:error={errno}:when={number}")]);
+        strace
+    }
+}
+
+/// Sets strace up to write every call of a program into a file.
+pub fn traced(mut strace: Command, trace: &Path) -> Command {
+    strace.args(["-f", "-qq", "-o"]).arg(trace);
+    strace
+}
+
+/// Every call in a trace that can fail, each by its name, in the order of their names.
+pub fn calls(trace: &Path) -> Vec<Call> {
+    let text = String::from_utf8_lossy(&std::fs::read(trace).unwrap()).into_owned();
+    let mut threads: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
+    let mut before_main: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut main_began = false;
+    for line in text.lines() {
+        let Some((thread, rest)) = line.split_once(' ') else { continue };
+        let Some((name, _)) = rest.trim_start().split_once('(') else { continue };
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            continue;
+        }
+        *threads.entry(thread).or_default().entry(name).or_default() += 1;
+        if !main_began {
+            *before_main.entry(name).or_default() += 1;
+            main_began = name == RUNTIME_ENDS;
+        }
+    }
+    assert!(main_began, "the program has no {RUNTIME_ENDS}: {text}");
+    let mut most: BTreeMap<&str, usize> = BTreeMap::new();
+    for counts in threads.values() {
+        for (name, count) in counts {
+            let known = most.entry(name).or_default();
+            *known = (*known).max(*count);
+        }
+    }
+    let can_fail = most.into_iter().filter(|(name, _)| !NEVER.contains(name));
+    can_fail
+        .flat_map(|(name, count)| {
+            let first = before_main.get(name).copied().unwrap_or(0) + 1;
+            (first..=count).map(move |number| Call::new(name, number, errno_of(name)))
+        })
+        .collect()
+}
+
+/// What a call of this name can fail with.
+fn errno_of(name: &str) -> &'static str {
+    match name {
+        "mmap" | "mprotect" | "brk" | "mremap" | "madvise" | "munmap" => "ENOMEM",
+        "clone" | "clone3" | "fork" | "vfork" | "futex" => "EAGAIN",
+        "flock" => "ENOLCK",
+        "write" | "pwrite64" | "writev" | "ftruncate" | "mkdir" | "mkdirat" => "ENOSPC",
+        _ => "EIO",
+    }
+}
+
+/// The first of each name, and others spread evenly, up to `most` of them.
+pub fn spread(calls: Vec<Call>, most: usize) -> Vec<Call> {
+    let mut chosen: Vec<Call> = Vec::new();
+    for call in &calls {
+        if chosen.last().is_none_or(|last| last.name != call.name) {
+            chosen.push(call.clone());
+        }
+    }
+    let step = (calls.len() / most.max(1)).max(1);
+    chosen.extend(calls.into_iter().skip(step / 2).step_by(step));
+    chosen.sort_by(|a, b| (&a.name, a.number).cmp(&(&b.name, b.number)));
+    chosen.dedup();
+    let excess = chosen.len().div_ceil(most.max(1)).max(1);
+    chosen.into_iter().step_by(excess).collect()
+}
