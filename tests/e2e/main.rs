@@ -28,6 +28,7 @@ mod faults;
 mod forks;
 mod generated;
 mod git;
+mod hard_links;
 mod host_base;
 mod injected;
 mod kernel_facts;

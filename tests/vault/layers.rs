@@ -116,15 +116,17 @@ impl Bench {
             file_bytes_max: FILE_BYTES_MAX,
             secrets: &Secrets::default(),
             times: avfs_vault::capture::Times::AsWritten,
+            since: avfs_types::clock::FileTime::default(),
             modes_journal: &self.scratch.join("modes"),
             meter: &Meter::default(),
         };
         let captured = self.vault.capture(fd.as_fd(), &self.head(), &options).unwrap();
         let (left_out, size) = (captured.left_out.clone(), captured.footprint());
+        let links = captured.written_links.clone();
         let head = self.vault.fork(&support::main_fork()).unwrap().head;
         let advance = Advance { action: "run.capture", message: "run", run: None, when: When::Changed };
         self.vault.commit_captured(&support::main_fork(), &head, captured, &advance).unwrap();
-        let kept = self.cache.keep_upper(stack, &upper, &left_out, size, &self.head()).unwrap();
+        let kept = self.cache.keep_upper(stack, &upper, (&left_out, &links), size, &self.head()).unwrap();
         match kept {
             KeptUpper::Layer => assert!(!upper.exists()),
             KeptUpper::Not(_) => avfs_hostfs::remove::remove_tree(&upper).unwrap(),
@@ -170,6 +172,19 @@ const TREE: &str =
     "mkdir -p d/sub e; echo 1 >d/one; echo 2 >d/sub/two; echo 3 >e/three; echo 4 >four; ln -s four link";
 
 #[test]
+fn an_upper_without_all_names_of_a_file_is_no_layer() {
+    if !overlay::works("an_upper_without_all_names_of_a_file_is_no_layer") {
+        return;
+    }
+    let bench = Bench::new(TREE);
+    assert_eq!(bench.run(&bench.stack(), "ln four hard; ln four d/hard"), KeptUpper::Layer);
+    let kept = bench.run(&bench.stack(), "chmod 600 d/hard");
+    assert_eq!(kept, KeptUpper::Not(NotKept::WrittenLinks));
+    bench.assert_shows_head(&bench.stack());
+    support::assert_clean(&bench.vault);
+}
+
+#[test]
 fn runs_that_follow_each_other_write_nothing_out() {
     if !overlay::works("runs_that_follow_each_other_write_nothing_out") {
         return;
@@ -184,7 +199,7 @@ fn runs_that_follow_each_other_write_nothing_out() {
         "rm -r d; ln -s e d",
         "rm d; mkdir -p d/sub; echo deep >d/sub/two; touch -d @77 fill; chmod 640 fill/0/0",
         "ln fill/1/1 hard; ln hard d/hard; rm -r fill/2; mkdir fill/2; echo only >fill/2/only",
-        "rm -r fill/3; echo x >>d/sub/two; chmod 0 d/hard",
+        "rm -r fill/3; echo x >>d/sub/two; chmod 0 d/sub/two",
         "echo after >after; rm -r link",
         "echo more >>after",
         "rm after; rm -r fill/4",
@@ -323,7 +338,12 @@ fn an_upper_elsewhere_is_not_kept() {
     let upper = elsewhere.path().join("upper");
     fs::create_dir(&upper).unwrap();
     let stack = bench.stack();
-    let keep = || bench.cache.keep_upper(&stack, &upper, &[], Footprint::default(), &bench.head()).unwrap();
+    let keep = || {
+        bench
+            .cache
+            .keep_upper(&stack, &upper, (&[], &Default::default()), Footprint::default(), &bench.head())
+            .unwrap()
+    };
     assert_eq!(keep(), KeptUpper::Not(NotKept::Unchanged));
     bench.change("echo x >y");
     assert_eq!(keep(), KeptUpper::Not(NotKept::OtherFileSystem));
@@ -500,7 +520,10 @@ fn many_at_once_share_one_cache() {
                         let upper = bench.scratch.dir(&format!("upper-{worker}"));
                         fs::write(upper.join("changed"), format!("{next}\n")).unwrap();
                         let size = Footprint::default();
-                        let kept = bench.cache.keep_upper(&stack, &upper, &[], size, &roots[next]).unwrap();
+                        let kept = bench
+                            .cache
+                            .keep_upper(&stack, &upper, (&[], &Default::default()), size, &roots[next])
+                            .unwrap();
                         if kept != KeptUpper::Layer {
                             assert_eq!(kept, KeptUpper::Not(NotKept::TooManyLayers));
                             fs::remove_dir_all(&upper).unwrap();

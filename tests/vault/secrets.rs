@@ -73,6 +73,7 @@ impl Case {
             file_bytes_max: FILE_BYTES_MAX,
             secrets,
             times: avfs_vault::capture::Times::AsWritten,
+            since: avfs_types::clock::FileTime::default(),
             modes_journal: &self.scratch.join("modes"),
             meter: &Meter::default(),
         };
@@ -83,7 +84,7 @@ impl Case {
         self.vault.commit_captured(&support::main_fork(), &head, captured, &advance).unwrap();
         let kept = (kind == UpperKind::Layer).then(|| {
             let tree = support::root(&self.vault, "main");
-            cache.keep_upper(&stack, &upper, &left_out, size, &tree).unwrap()
+            cache.keep_upper(&stack, &upper, (&left_out, &Default::default()), size, &tree).unwrap()
         });
         if upper.exists() {
             avfs_hostfs::remove::remove_tree(&upper).unwrap();
@@ -326,6 +327,7 @@ fn attributes_are_looked_at_too() {
         file_bytes_max: FILE_BYTES_MAX,
         secrets: &secrets,
         times: avfs_vault::capture::Times::AsWritten,
+        since: avfs_types::clock::FileTime::default(),
         modes_journal: &case.scratch.join("modes"),
         meter: &Meter::default(),
     };

@@ -417,6 +417,7 @@ fn capture(vault: &Vault, _: u64) {
         file_bytes_max: FILE_BYTES_MAX,
         secrets: &Secrets::default(),
         times: avfs_vault::capture::Times::AsWritten,
+        since: avfs_types::clock::FileTime::default(),
         modes_journal: &upper.with_extension("modes"),
         meter: &Meter::default(),
     };

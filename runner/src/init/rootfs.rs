@@ -390,6 +390,8 @@ fn mount_overlay<'a>(
             options.fd(work)?;
             // What is written is captured or thrown away; syncing it would only cost.
             options.text(b",volatile")?;
+            // A capture knows copies of files by it; those of the layers beneath are never updated either.
+            flags |= MountFlags::NOATIME;
         }
         None => flags |= MountFlags::RDONLY,
     }

@@ -15,7 +15,7 @@ use avfs_request::{ForkChoice, LimitKind, Retention};
 use avfs_types::ids::{ForkName, VersionId};
 use avfs_types::path::TreePath;
 use avfs_vault::backend::RunRecord;
-use avfs_vault::capture::LeftOut;
+use avfs_vault::capture::{LeftOut, WrittenLinks};
 use avfs_vault::diff::ChangeKind;
 use avfs_vault::gc::Trial;
 use avfs_vault::layers::{Footprint, Made};
@@ -175,6 +175,7 @@ impl ProxyRuntime<'_> {
         landed: &LandedRun,
         left_out: &[LeftOut],
         size: Footprint,
+        links: &WrittenLinks,
     ) -> avfs_vault::Result<()> {
         let (Ground::Stacked { stack, .. }, Landed::Advanced { version }) = (ended.ground, &landed.landed)
         else {
@@ -186,7 +187,10 @@ impl ProxyRuntime<'_> {
             full_root_of(&*reader, &require_version(&*reader, version)?)?
         };
         match ended.completion.memory {
-            None => site.layers.keep_upper(stack, &session.upper_dir(), left_out, size, &root).map(drop),
+            None => {
+                let left = (left_out, links);
+                site.layers.keep_upper(stack, &session.upper_dir(), left, size, &root).map(drop)
+            }
             // The next run scans the directory, and writes the layer if it can stand on it again.
             Some(_) if stack.host_dir().is_some() => Ok(()),
             // Memory goes with the run: the layer is written from what the vault has now.

@@ -88,7 +88,9 @@ pub fn finish(
     if closed || !umask.passes(mode) {
         change_mode(file, mode)?;
     }
-    Ok(rustix::fs::futimens(file, &times(mtime))?)
+    // Nobody has read it yet: a copy of it in an overlay is told from a new file by that.
+    let times = Timestamps { last_access: timespec(mtime), last_modification: timespec(mtime) };
+    Ok(rustix::fs::futimens(file, &times)?)
 }
 
 pub fn symlink(dir: BorrowedFd<'_>, name: &[u8], target: &[u8], mtime: FileTime) -> io::Result<()> {

@@ -8,12 +8,13 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{FileType, Mode, XattrFlags, fsetxattr, mknodat};
+use rustix::fs::{FileType, Mode, XattrFlags, fgetxattr, fsetxattr, mknodat};
 
 use crate::xattr::Xattrs;
 
 const PREFIX: &[u8] = b"user.overlay.";
 const ESCAPED: &[u8] = b"user.overlay.overlay.";
+const IMPURE: &[u8] = b"user.overlay.impure";
 const OPAQUE: &[u8] = b"user.overlay.opaque";
 
 /// Whether a directory of a layer shows what the layers beneath have under its name.
@@ -53,6 +54,13 @@ pub fn unescape(xattrs: Xattrs) -> (Xattrs, Shows) {
         }
     }
     (seen, shows)
+}
+
+/// True if something was copied up into this directory, or moved there after that.
+#[must_use]
+pub fn holds_copies(dir: BorrowedFd<'_>) -> bool {
+    let mut value = [0; 1];
+    fgetxattr(dir, OsStr::from_bytes(IMPURE), &mut value[..]) == Ok(1) && value == *b"y"
 }
 
 /// Marks that `name` is gone, whatever the layers beneath have there.

@@ -279,6 +279,7 @@ fuzz_target!(|bytes: &[u8]| {
         file_bytes_max: FILE_BYTES_MAX,
         secrets: &Secrets::default(),
         times: avfs_vault::capture::Times::AsWritten,
+        since: avfs_types::clock::FileTime::default(),
         modes_journal: &journal,
         meter: &Meter::default(),
     };

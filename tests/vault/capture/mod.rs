@@ -87,6 +87,7 @@ impl Case {
             file_bytes_max: FILE_BYTES_MAX,
             secrets: &Secrets::default(),
             times: avfs_vault::capture::Times::AsWritten,
+            since: avfs_types::clock::FileTime::default(),
             modes_journal: &self.journal,
             meter: &Meter::default(),
         };
@@ -271,7 +272,8 @@ fn names_of_one_file_in_the_base_part_when_one_is_written() {
         return;
     }
     let case = Case::new("echo 1 >a; ln a b; ln a c; ln a d");
-    // overlayfs breaks the links of a file it copies up: a leaves the group. So it is on the host then.
+    // overlayfs breaks the links of a file it copies up. Without a time before which the file was read last, nothing
+    // tells that a is a copy: it leaves the group.
     case.run("echo 2 >>a; ln b e");
     case.commit(case.capture());
     let out = case.export("out");
@@ -279,10 +281,10 @@ fn names_of_one_file_in_the_base_part_when_one_is_written() {
     assert_eq!(fs::read(out.join("a")).unwrap(), b"1\n2\n");
     assert_eq!(fs::read(out.join("b")).unwrap(), b"1\n");
     assert_eq!(fs::metadata(out.join("a")).unwrap().nlink(), 1);
-    // b was copied up to be linked; c and d are what is left of the group.
+    // b was copied up to be linked, and has the old content: it is still the file that c and d are.
     assert_eq!(inode("b"), inode("e"));
     assert_eq!(inode("c"), inode("d"));
-    assert_ne!(inode("b"), inode("c"));
+    assert_eq!(inode("b"), inode("c"));
     let again = support::memory_vault();
     support::import(&again, &out);
     assert_eq!(support::root(&again, "main"), support::root(&case.vault, "main"));

@@ -43,6 +43,7 @@ fn large_and_many_files_are_captured() {
         file_bytes_max: 1 << 39,
         secrets: &Secrets::default(),
         times: avfs_vault::capture::Times::AsWritten,
+        since: avfs_types::clock::FileTime::default(),
         modes_journal: &case.journal,
         meter: &Meter::default(),
     };

@@ -16,7 +16,7 @@ use avfs_types::ids::VersionId;
 use avfs_types::path::TreePath;
 use avfs_types::secrets::Secrets;
 use avfs_vault::backend::{RunRecord, RunState};
-use avfs_vault::capture::{CaptureOptions, LeftOut, Times, UpperKind};
+use avfs_vault::capture::{CaptureOptions, LeftOut, Times, UpperKind, WrittenLinks};
 use avfs_vault::chunk::FILE_BYTES_MAX;
 use avfs_vault::edit::Edits;
 use avfs_vault::import::Imported;
@@ -211,6 +211,7 @@ impl ProxyRuntime<'_> {
                         SecretsInFiles::Allowed => &nothing,
                     },
                     times: times(run.request.clock, run.started_at),
+                    since: earliest_time(run.started_at),
                     modes_journal: &modes_journal,
                     meter: self.site.meter,
                 };
@@ -225,6 +226,9 @@ impl ProxyRuntime<'_> {
                 format!("{path} has lines that are no patterns; they were not applied"),
             );
         }
+        let written_links =
+            captured.as_ref().map(|(captured, _)| captured.written_links.clone()).unwrap_or_default();
+        note_links(run, &written_links);
         run.phases.capture = begun.elapsed();
         let committing = Instant::now();
         // A vault that was moved away would take the changes with it without anybody noticing.
@@ -281,7 +285,8 @@ impl ProxyRuntime<'_> {
         });
         if let (Some(before), true) = (&before, landed.landed.version().is_some()) {
             let looked = self.look_at_host(run, ended.ground, before);
-            let layered = looked.and_then(|()| self.keep_layer(session, ended, &landed, &left_out, size));
+            let layered = looked
+                .and_then(|()| self.keep_layer(session, ended, &landed, &left_out, size, &written_links));
             if let Err(error) = layered {
                 run.note("run.afterwards", format!("the run is kept, but: {error}"));
             }
@@ -426,6 +431,34 @@ impl ProxyRuntime<'_> {
     }
 }
 
+/// How many names a note lists.
+const NAMED_MAX: usize = 5;
+
+/// Says what became of hard links that the command wrote to.
+fn note_links(run: &mut Run, written: &WrittenLinks) {
+    let names = |paths: &[TreePath]| {
+        let named: Vec<String> = paths.iter().take(NAMED_MAX).map(TreePath::to_string).collect();
+        let more = paths.len() - named.len();
+        named.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
+    };
+    if !written.joined.is_empty() {
+        let text = format!(
+            "a hard link was written to: {} have the new content in the version; inside, only the name that was \
+             written had it. All names are one file with: --backend copy",
+            names(&written.joined)
+        );
+        run.note("links.joined", text);
+    }
+    if !written.split.is_empty() {
+        let text = format!(
+            "hard links of one file were written to separately, and are separate files in the version: {}; they stay \
+             one with: --backend copy",
+            names(&written.split)
+        );
+        run.note("links.split", text);
+    }
+}
+
 /// Git cannot commit in a linked worktree, whose repository is shown read-only.
 fn note_worktree(run: &mut Run, completion: &Completion) {
     let Some(common) = &run.common_dir else { return };
@@ -513,6 +546,6 @@ pub fn times(clock: Option<FixedClock>, started_at: Timestamp) -> Times {
 }
 
 /// The earliest time that the kernel gives to what a run writes that began then.
-fn earliest_time(started_at: Timestamp) -> FileTime {
+pub(super) fn earliest_time(started_at: Timestamp) -> FileTime {
     FileTime::from_nanos(started_at.0.saturating_sub(CLOCK_TICK_NANOS))
 }

@@ -27,7 +27,7 @@ use avfs_vault::{Batch, Vault, VaultError, require_version};
 use super::mount_session::{MountSession, RECORD, ScratchDir, SessionError};
 use super::session_record::{SessionOutcome, SessionRecord};
 use crate::checkpoint::Labels;
-use crate::conclude::times;
+use crate::conclude::{earliest_time, times};
 use crate::finished::{FinishedRun, LandsOn};
 use crate::journal;
 use crate::launcher::Exit;
@@ -230,6 +230,7 @@ impl Recovery {
             file_bytes_max: FILE_BYTES_MAX,
             secrets: &secrets,
             times: times(record.clock(), record.started_at()),
+            since: earliest_time(record.started_at()),
             modes_journal: &modes_journal,
             meter: &meter,
         };

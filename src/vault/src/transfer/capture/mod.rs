@@ -5,12 +5,14 @@
 //! Every file is read and hashed, since a size and a time can be forged. Nothing is committed here.
 
 mod expand;
+mod links;
 pub(crate) mod modes;
 
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
+pub use links::WrittenLinks;
 use modes::Modes;
 
 use avfs_types::clock::FileTime;
@@ -136,6 +138,8 @@ pub struct CaptureOptions<'a> {
     pub secrets: &'a Secrets,
     /// What modification times the version gets.
     pub times: Times,
+    /// What has an earlier access time was there before the command ran.
+    pub since: FileTime,
     /// Where modes are noted that have to be changed for a while; on a file system that outlives a crash of the
     /// process. A journal that is there is of an earlier capture of the same upper, and is finished.
     pub modes_journal: &'a Path,
@@ -239,6 +243,8 @@ pub struct Captured<'v> {
     pub left_out: Vec<LeftOut>,
     /// Ignore files with lines that are no patterns; those lines were not applied.
     pub bad_ignore_files: Vec<TreePath>,
+    /// Hard links of the base that were written to.
+    pub written_links: WrittenLinks,
     /// Files whose content was read.
     pub files_read: u64,
     /// Bytes of those files.
@@ -281,7 +287,15 @@ impl Vault {
         let restored = modes.restore(upper);
         let (found, batch, notes) = scanned.map_err(in_capture)?;
         restored?;
-        let mut edits = expand::edits(&FreshPages::new(self), &found)?;
+        let pages = FreshPages::new(self);
+        let mut edits = expand::edits(&pages, &found)?;
+        let written_links = match options.kind {
+            UpperKind::Layer => {
+                let evidence = links::Evidence { since: options.since, times: options.times };
+                links::join(&pages, base, &found, options.hidden, &evidence, &mut edits)?
+            }
+            UpperKind::Whole => WrittenLinks::default(),
+        };
         if options.kind == UpperKind::Whole && !options.hidden.is_empty() {
             // The copy never held what is hidden: that it lacks it is nobody's work.
             let hidden = PathSet::new(options.hidden.iter());
@@ -304,7 +318,16 @@ impl Vault {
         left_out.sort_by(|a, b| a.path.cmp(&b.path));
         let (files_read, bytes_read) = (found.scanned.files_read, found.scanned.bytes_read);
         let bad_ignore_files = notes.bad_ignore_files;
-        Ok(Captured { edits, batch, left_out, bad_ignore_files, files_read, bytes_read, _pin: pin })
+        Ok(Captured {
+            edits,
+            batch,
+            left_out,
+            bad_ignore_files,
+            written_links,
+            files_read,
+            bytes_read,
+            _pin: pin,
+        })
     }
 
     /// Drops directories that lead to a hidden path, that the base does not have and that hold nothing else: they were

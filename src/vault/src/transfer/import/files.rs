@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
 use rustix::buffer::spare_capacity;
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use avfs_hostfs::beneath;
@@ -57,9 +58,17 @@ enum Once {
     Changed,
 }
 
+/// Leaves the time of the last access as it is, where the file is the caller's: a command may have it copied up.
+fn open_for_reading(dir: BorrowedFd<'_>, path: &[u8]) -> io::Result<OwnedFd> {
+    match beneath::open(dir, path, READ | OFlags::NOATIME) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => beneath::open(dir, path, READ),
+        other => other,
+    }
+}
+
 fn read_once(shared: &Shared<'_>, path: &TreePath, dir: &OwnedFd, name: &[u8]) -> io::Result<Once> {
     avfs_types::pause::point("open-file");
-    let fd = beneath::open(dir.as_fd(), name, READ)?;
+    let fd = open_for_reading(dir.as_fd(), name)?;
     shared.outlast_write(fd.as_fd());
     let before = beneath::fstat(fd.as_fd())?;
     if before.kind != HostKind::File {
@@ -263,7 +272,7 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
     let mut last: Option<FileContent> = None;
     for attempt in 1..=ATTEMPTS {
         avfs_types::pause::point("open-file");
-        let opened = beneath::open(shared.root.as_fd(), large.path.as_bytes(), READ);
+        let opened = open_for_reading(shared.root.as_fd(), large.path.as_bytes());
         // Something else may have been put in its place since it was looked at.
         let opened = opened.and_then(|fd| match beneath::fstat(fd.as_fd())?.kind {
             HostKind::File => Ok(fd),

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use rayon::Scope;
 
-use avfs_hostfs::beneath;
 use avfs_hostfs::beneath::Listed;
 use avfs_hostfs::cause::Cause;
 use avfs_hostfs::overlay::Shows;
 use avfs_hostfs::stat::{HostKind, HostStat};
+use avfs_hostfs::{beneath, overlay};
 use avfs_types::clock::FileTime;
 use avfs_types::path::TreePath;
 
@@ -259,6 +259,8 @@ impl Shared<'_> {
                 self.list(&job, fd, names, holds_vault)?
             }
             Flavour::Upper(upper) => {
+                job.over.holds_copies = job.over.base.is_some_and(|base| base.totals.links > 0)
+                    && overlay::holds_copies(fd.as_fd());
                 job.rules = self.upper_rules(upper, &job, &fd, &names)?;
                 self.list_upper(upper, &job, fd, names)?
             }
@@ -491,6 +493,7 @@ fn stat_of_dir() -> HostStat {
         size: 0,
         mtime: never,
         ctime: never,
+        atime: never,
         device: 0,
         inode: 0,
         links: 0,

@@ -445,7 +445,8 @@ impl<'a> Shared<'a> {
             let Some(number) = renumbered[fact.dir as usize] else { continue };
             let entry = &mut dirs[number as usize].entries[fact.entry];
             entry.settled = self.is_settled(&fact.stat);
-            entry.stat = fact.stat;
+            // To read a file may change the time of its last access.
+            entry.stat = HostStat { atime: entry.stat.atime, ..fact.stat };
             entry.what = fact.what;
         }
         let_names_agree(&mut dirs);

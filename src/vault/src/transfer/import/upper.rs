@@ -42,6 +42,8 @@ pub(crate) struct Over {
     pub(crate) base: Option<DirRef>,
     /// It, or a directory above it, is opaque: nothing of the base is seen.
     pub(crate) hides_base: bool,
+    /// Something was copied up into it; only looked at where the base has hard links.
+    pub(crate) holds_copies: bool,
     /// A rule leaves out everything in it that the base does not have.
     pub(crate) ignored: Option<LeftOutReason>,
 }
@@ -231,7 +233,7 @@ impl Shared<'_> {
             let set = make::set_time(listing.fd.as_fd(), &name, time);
             let set = set.and_then(|()| beneath::stat(listing.fd.as_fd(), &name));
             let Some(after) = self.tolerate(set, "set the time of", || path.clone())? else { return Ok(()) };
-            stat = after;
+            stat = HostStat { atime: stat.atime, ..after };
         }
         let is_dir = stat.kind == HostKind::Dir;
         let nothing = |what| ScannedEntry { name: name.clone(), stat, what, settled: true };
@@ -277,7 +279,12 @@ impl Shared<'_> {
                 What::Gone
             }
             HostKind::Dir => {
-                let over = Over { base: base_dir, hides_base: job.over.hides_base, ignored: rule };
+                let over = Over {
+                    base: base_dir,
+                    hides_base: job.over.hides_base,
+                    holds_copies: false,
+                    ignored: rule,
+                };
                 let number = self.next_number();
                 listing.subdirs.push(Job {
                     number,

@@ -15,7 +15,7 @@ use avfs_hostfs::{beneath, make, overlay};
 
 use super::{Footprint, LAYERS_MAX, Stack};
 use crate::Result;
-use crate::capture::LeftOut;
+use crate::capture::{LeftOut, WrittenLinks};
 use crate::materialize::BaseCache;
 use crate::page::DirRef;
 use crate::shelf::host;
@@ -40,6 +40,8 @@ pub enum NotKept {
     OtherFileSystem,
     /// What was left out of the capture could not be taken out of it.
     NoPermission,
+    /// Names in the layers beneath have content that was written through another name of their file.
+    WrittenLinks,
     /// It holds the value of a secret, or attributes that no version has: nothing of it is kept, and the version is made anew
     /// from the vault.
     HoldsMore,
@@ -55,7 +57,7 @@ impl BaseCache {
         &self,
         below: &Stack,
         upper: &Path,
-        left_out: &[LeftOut],
+        (left_out, links): (&[LeftOut], &WrittenLinks),
         size: Footprint,
         tree: &DirRef,
     ) -> Result<KeptUpper> {
@@ -64,6 +66,9 @@ impl BaseCache {
         }
         if below.layers.len() >= LAYERS_MAX {
             return Ok(KeptUpper::Not(NotKept::TooManyLayers));
+        }
+        if !links.joined.is_empty() {
+            return Ok(KeptUpper::Not(NotKept::WrittenLinks));
         }
         if left_out.iter().any(|left| left.reason.stays_in_upper()) {
             return Ok(KeptUpper::Not(NotKept::HoldsMore));

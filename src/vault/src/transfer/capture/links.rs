@@ -1,0 +1,153 @@
+//! Hard links of the base after a write through one of their names.
+//!
+//! overlayfs copies a file up under the name that it is written by, and leaves its other names in the lower layer. Outside,
+//! all names are one file. A copy has the access time of the original (the overlay is mounted without updates of it), and
+//! its directory the mark that something was copied into it; a new file in the place of a name has neither.
+
+use std::collections::BTreeMap;
+
+use avfs_types::clock::FileTime;
+use avfs_types::ids::LinkId;
+use avfs_types::path::TreePath;
+
+use super::Times;
+use crate::edit::{Edit, Edits};
+use crate::import::build;
+use crate::import::shared::{ScannedEntry, ScannedTree, What};
+use crate::links::members;
+use crate::page::{DirRef, FileNode, Node};
+use crate::path_set::PathSet;
+use crate::tree::Pages;
+use crate::{Result, tree};
+
+/// Hard links of the base that were written to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WrittenLinks {
+    /// Names that have the new content in the edits, and the old one in the upper.
+    pub joined: Vec<TreePath>,
+    /// Names of one file that were written to separately, with different content: each keeps what was written there.
+    pub split: Vec<TreePath>,
+}
+
+/// What tells a copy of a file from a new one.
+pub(super) struct Evidence {
+    /// The command did not run before that.
+    pub since: FileTime,
+    pub times: Times,
+}
+
+impl Evidence {
+    fn is_copy(&self, entry: &ScannedEntry, old: &FileNode, new: &FileNode) -> bool {
+        let same_content = (old.content, old.size) == (new.content, new.size);
+        let (mtime, atime) = (entry.stat.mtime, entry.stat.atime);
+        let of_run = match self.times {
+            Times::AsWritten => mtime >= self.since,
+            Times::Fixed { to, .. } => mtime == to,
+        };
+        // A time from before the run that is not the original's was set by who made the file: an archiver.
+        same_content || (atime < self.since && (of_run || mtime == old.mtime))
+    }
+}
+
+/// Gives every name of a file that was written in place what was written. What is `hidden` stays as it is.
+pub(super) fn join(
+    pages: &dyn Pages,
+    base: &DirRef,
+    found: &ScannedTree,
+    hidden: &[TreePath],
+    evidence: &Evidence,
+    edits: &mut Edits,
+) -> Result<WrittenLinks> {
+    let mut written = WrittenLinks::default();
+    if base.totals.links == 0 {
+        return Ok(written);
+    }
+    let copies = copies(pages, found, evidence)?;
+    if copies.is_empty() {
+        return Ok(written);
+    }
+    let hidden = PathSet::new(hidden.iter());
+    let mut names: BTreeMap<LinkId, Vec<(TreePath, Node)>> = BTreeMap::new();
+    for (path, node) in members(pages, base, &TreePath::root())? {
+        if let Some(link) = node.link().filter(|link| copies.contains_key(link)) {
+            names.entry(link).or_default().push((path, node));
+        }
+    }
+    for (link, copies) in copies {
+        let names = names.remove(&link).unwrap_or_default();
+        let untouched: Vec<_> = names
+            .into_iter()
+            .filter(|(path, _)| !copies.iter().any(|copy| copy.path == *path))
+            .filter(|(path, _)| !is_edited(edits, path) && !hidden.covers(path))
+            .collect();
+        let mut changed = copies.iter().filter(|copy| copy.changed());
+        let last = changed.clone().max_by_key(|copy| copy.new.mtime).or(copies.first());
+        let Some(last) = last else { continue };
+        if changed.any(|copy| (copy.new.content, copy.new.mode) != (last.new.content, last.new.mode)) {
+            written.split.extend(copies.into_iter().map(|copy| copy.path));
+            continue;
+        }
+        // New names of the copy have a group by themselves: all of them become one.
+        let group = copies.iter().find_map(|copy| copy.new.link).unwrap_or(link);
+        let node = Node::File(FileNode { link: Some(group), ..last.new.clone() });
+        let olds = copies.iter().map(|copy| (copy.path.clone(), Node::File(copy.old.clone())));
+        for (path, old) in olds.collect::<Vec<_>>().into_iter().chain(untouched) {
+            let is_name_of_upper = copies.iter().any(|copy| copy.path == path);
+            if old == node {
+                edits.remove(&path);
+            } else {
+                edits.insert(path.clone(), Edit::Put(node.clone()));
+            }
+            if !is_name_of_upper && old != node {
+                written.joined.push(path);
+            }
+        }
+    }
+    Ok(written)
+}
+
+/// A name of the base's file that was copied up.
+struct Copied {
+    path: TreePath,
+    old: FileNode,
+    new: FileNode,
+}
+
+impl Copied {
+    fn changed(&self) -> bool {
+        let FileNode { mode, mtime, size, content, xattrs, link: _ } = &self.new;
+        let old = &self.old;
+        (mode, mtime, size, content, xattrs) != (&old.mode, &old.mtime, &old.size, &old.content, &old.xattrs)
+    }
+}
+
+fn copies(
+    pages: &dyn Pages,
+    found: &ScannedTree,
+    evidence: &Evidence,
+) -> Result<BTreeMap<LinkId, Vec<Copied>>> {
+    let groups = build::link_groups(&found.dirs);
+    let mut copies: BTreeMap<LinkId, Vec<Copied>> = BTreeMap::new();
+    for dir in &found.dirs {
+        let Some(base) = dir.over.base.filter(|base| dir.over.holds_copies && base.totals.links > 0) else {
+            continue;
+        };
+        for entry in dir.entries.iter().filter(|entry| matches!(entry.what, What::File { .. })) {
+            let Some(Node::File(old)) = tree::entry(pages, &base.tree, &entry.name)? else { continue };
+            let (Some(link), Some(Node::File(new))) = (old.link, build::leaf(entry, &groups)) else {
+                continue;
+            };
+            if evidence.is_copy(entry, &old, &new) {
+                let path = dir.path.join(&entry.name);
+                copies.entry(link).or_default().push(Copied { path, old, new });
+            }
+        }
+    }
+    Ok(copies)
+}
+
+/// True if the path, or a directory above it, is replaced or removed.
+fn is_edited(edits: &Edits, path: &TreePath) -> bool {
+    edits.contains_key(path)
+        || path.ancestors().any(|above| matches!(edits.get(&above), Some(Edit::Remove | Edit::Put(_))))
+}

@@ -1,0 +1,77 @@
+//! Hard links that were there before the run: a write through one name is a write to all of them.
+
+use serde_json::json;
+
+use crate::env::TestEnv;
+use crate::oracle::{Ends, Trial, WAYS, mixed};
+
+/// A file with three names, one with two, and one alone beside them.
+fn linked(env: &TestEnv) {
+    mixed(env);
+    env.put("h/a", b"first\n");
+    env.put("h/alone", b"alone\n");
+    env.put("p/1", b"pair\n");
+    for (from, to) in [("h/a", "h/b"), ("h/a", "top"), ("p/1", "p/2")] {
+        std::fs::hard_link(env.project().join(from), env.project().join(to)).unwrap();
+    }
+}
+
+/// Each line by itself: inside, one run does not see through one name what it wrote through another.
+#[track_caller]
+fn agree_on(lines: &[&str]) {
+    for line in lines {
+        let lines = [format!("set -e; {line}")];
+        Trial { fixture: &linked, lines: &lines, of_the_host: &[], ends: Ends::Well }.agrees(&WAYS);
+    }
+}
+
+#[test]
+fn what_is_written_in_place_is_written_to_all_names() {
+    agree_on(&[
+        "echo more >> h/a; cat h/a h/alone > /dev/null; echo x >> h/alone",
+        "chmod 600 h/b; printf x | dd of=p/2 bs=1 seek=2 conv=notrunc",
+        ": > top; ln top h/new; rm h/b",
+    ]);
+}
+
+#[test]
+fn what_is_replaced_is_a_file_by_itself() {
+    agree_on(&[
+        "echo x >> h/alone; sed -i s/first/second/ h/a",
+        "cp -p p/1 t; echo x >> t; mv t p/1",
+        "rm h/a; echo new > h/a; rm p/1; echo x >> p/2",
+    ]);
+}
+
+#[test]
+fn links_that_are_only_opened_or_touched_stay_links() {
+    agree_on(&["exec 3<>h/a; exec 3<>p/1", "touch h/b", "touch -d 2001-02-03 p/1"]);
+}
+
+#[test]
+fn the_next_run_sees_one_file() {
+    for scratch in ["memory", "disk"] {
+        let env = TestEnv::new();
+        env.avfs(&["init"]).expect(0);
+        linked(&env);
+        let first = env.json(&["--fork", "work", "--scratch", scratch], "echo more >> h/a; cat top");
+        assert_eq!(first["result"]["stdout"], json!("first\n"), "{first}");
+        let notes = first["result"]["notes"].to_string();
+        assert!(notes.contains("links.joined") && notes.contains("h/b, top"), "{first}");
+        let seen = env.ok(&["--fork", "work"], "cat h/a h/b top; stat -c %h top; cat p/2");
+        assert_eq!(seen, "first\nmore\nfirst\nmore\nfirst\nmore\n3\npair\n", "{scratch}");
+        env.assert_sound();
+    }
+}
+
+#[test]
+fn names_that_were_written_separately_are_named() {
+    let env = TestEnv::new();
+    linked(&env);
+    let answer = env.json(&["--fork", "work"], "echo 1 >> h/a; echo 2 >> h/b");
+    let notes = answer["result"]["notes"].to_string();
+    assert!(notes.contains("links.split") && notes.contains("h/a, h/b"), "{answer}");
+    assert_eq!(env.cat("work", "h/a"), "first\n1\n");
+    assert_eq!(env.cat("work", "h/b"), "first\n2\n");
+    assert_eq!(env.cat("work", "top"), "first\n");
+}
