@@ -20,6 +20,7 @@ mod file_systems;
 mod git_patch;
 mod help;
 mod hints;
+mod injected;
 mod json;
 mod leftovers;
 mod lists;

@@ -1,0 +1,162 @@
+//! Every system call of an import, an apply, a sweep and a run fails once. The result is complete, or there is a clear error
+//! and nothing is lost.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::env::{Answer, TestEnv, binary};
+use crate::support::inject::{Call, calls, spread, traced};
+use crate::support::is_long;
+
+/// Calls of each command that fail in an ordinary run of the suite.
+const USUAL: usize = 28;
+/// Cases after which the whole vault is checked.
+const CHECKED_EVERY: usize = 10;
+
+/// Longer than anything takes; what does, hangs.
+const HANGS_AFTER: &str = "120";
+
+/// What is done with one failing call: the command before, the command that fails, and what must hold after it.
+struct Subject<'a> {
+    env: &'a TestEnv,
+    words: &'a dyn Fn(usize) -> Vec<String>,
+    /// Makes something to do, for each case another.
+    prepare: &'a dyn Fn(usize),
+    /// The case is done: its result is there, whole.
+    is_done: &'a dyn Fn(usize) -> bool,
+    /// Nothing that was there before is lost.
+    check: &'a dyn Fn(usize),
+}
+
+impl Subject<'_> {
+    fn command(&self, strace: Command, case: usize) -> Command {
+        let mut command = strace;
+        command.arg(binary()).args((self.words)(case));
+        command
+    }
+
+    fn strace(&self) -> Command {
+        let mut command = self.env.clean(Path::new("timeout"));
+        command.args(["--signal=KILL", HANGS_AFTER, "strace"]);
+        command
+    }
+
+    fn hold(&self) {
+        let trace = self.env.at("trace");
+        (self.prepare)(0);
+        let whole = Answer::of(self.command(traced(self.strace(), &trace), 0));
+        assert_eq!(whole.code, 0, "{whole:?}");
+        assert!((self.is_done)(0), "{whole:?}");
+        let all = calls(&trace);
+        let chosen = if is_long() { all } else { spread(all, USUAL) };
+        assert!(chosen.len() > 10, "{chosen:?}");
+        for (number, call) in chosen.iter().enumerate() {
+            self.fail(call, number + 1);
+        }
+        self.env.assert_sound();
+        self.env.ok(&["audit", "verify"]);
+    }
+
+    fn fail(&self, call: &Call, case: usize) {
+        (self.prepare)(case);
+        let answer = Answer::of(self.command(call.strace(self.strace()), case));
+        let context = || format!("{call:?}: {answer:?}");
+        assert_ne!(answer.code, 137, "it hangs: {}", context());
+        if answer.code == 0 {
+            assert!((self.is_done)(case), "it succeeded, but its result is not there: {}", context());
+        } else {
+            assert!(!answer.stderr.is_empty(), "it failed without a word: {}", context());
+            // The same once more, without a failure: nothing stands in the way of it.
+            let again = Answer::of(self.env.avfs(&(self.words)(case)));
+            assert!(again.code == 0 && (self.is_done)(case), "{}\nthen: {again:?}", context());
+        }
+        (self.check)(case);
+        if case % CHECKED_EVERY == 0 {
+            self.env.assert_sound();
+        }
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn assert_kept(env: &TestEnv) {
+    assert_eq!(env.ok(&["cat", "main", "README.md"]), "hello\n");
+}
+
+#[test]
+fn an_import_of_which_a_call_fails_is_complete_or_an_error() {
+    let env = TestEnv::with_project();
+    let text = |case: usize| format!("case {case}\n");
+    Subject {
+        env: &env,
+        words: &|_| words(&["import"]),
+        prepare: &|case| {
+            env.put("new/file", text(case).as_bytes());
+            env.put("large", &crate::support::noise(case as u64, 1 << 20));
+        },
+        is_done: &|case| env.run(&["cat", "main", "new/file"]).stdout == text(case),
+        check: &|_| assert_kept(&env),
+    }
+    .hold();
+}
+
+#[test]
+fn an_apply_of_which_a_call_fails_can_be_finished() {
+    let env = TestEnv::with_project();
+    env.put("one", b"old\n");
+    env.put("two", b"old\n");
+    let text = |case: usize| format!("case {case}\n");
+    let there = |name: &str| std::fs::read_to_string(env.project().join(name)).unwrap();
+    Subject {
+        env: &env,
+        words: &|case| words(&["apply", &format!("fix-{case}")]),
+        prepare: &|case| {
+            let fork = format!("fix-{case}");
+            env.ok(&["import"]);
+            env.ok(&["fork", "create", &fork]);
+            for name in ["one", "two", "new/deep"] {
+                env.ok(&["write", name, "--text", &text(case), "--fork", &fork]);
+            }
+        },
+        is_done: &|case| ["one", "two", "new/deep"].iter().all(|name| there(name) == text(case)),
+        check: &|_| assert_kept(&env),
+    }
+    .hold();
+    let left: Vec<_> = std::fs::read_dir(env.project().join(".avfs")).unwrap().flatten().collect();
+    let staged = |entry: &&std::fs::DirEntry| entry.file_name().to_string_lossy().contains("export");
+    assert_eq!(left.iter().filter(staged).count(), 0, "{left:?}");
+}
+
+#[test]
+fn a_sweep_of_which_a_call_fails_takes_nothing_that_is_used() {
+    let env = TestEnv::with_project();
+    Subject {
+        env: &env,
+        words: &|_| words(&["gc"]),
+        prepare: &|case| {
+            env.ok(&["fork", "create", "waste"]);
+            let text = format!("waste {case}\n").repeat(1000);
+            env.ok(&["write", "waste", "--text", &text, "--fork", "waste"]);
+            env.ok(&["fork", "delete", "waste"]);
+        },
+        is_done: &|_| true,
+        check: &|_| assert_kept(&env),
+    }
+    .hold();
+}
+
+#[test]
+fn a_run_of_which_a_call_fails_is_complete_or_an_error() {
+    let env = TestEnv::with_project();
+    let text = |case: usize| format!("case {case}\n");
+    Subject {
+        env: &env,
+        words: &|case| words(&["run", "--fork", "f", "--", "sh", "-c", &format!("echo case {case} > file")]),
+        prepare: &|_| {},
+        is_done: &|case| env.run(&["cat", "f", "file"]).stdout == text(case),
+        check: &|_| assert_kept(&env),
+    }
+    .hold();
+}
