@@ -159,3 +159,28 @@ fn files_that_become_anothers_are_known_from_the_next_run_on() {
     assert_eq!(answer["result"]["exit_code"], json!(0), "{answer}");
     assert_eq!(answer["enforcement"]["base"], json!("materialized"), "{answer}");
 }
+
+/// Calls that depend on the file system of what is written, and one on overlayfs.
+const RARE_CALLS: &str = "import mmap, os, sys
+def tried(name, call):
+    try: call(); print(name, 'done')
+    except OSError as error: print(name, error.strerror)
+old, new = os.open('src/main.rs', os.O_RDONLY), os.open('new', os.O_RDWR | os.O_CREAT)
+tried('copy', lambda: os.copy_file_range(old, new, 5))
+mapped = mmap.mmap(old, 0, prot=mmap.PROT_READ)
+with open('src/main.rs', 'r+') as file: file.write('F')
+print('mapped', mapped[:1].decode())";
+
+#[test]
+fn the_documented_ways_around_overlayfs_work() {
+    let env = TestEnv::with_project();
+    let called = |options: &[&str]| {
+        let words = [options, &["--discard", "--", "python3", "-c", RARE_CALLS]].concat();
+        env.run(&words).expect(0).text()
+    };
+    // Scratch and project are on one file system, where they are on the disk.
+    assert_eq!(called(&["--scratch", "disk"]), "copy done\nmapped f\n");
+    assert_eq!(called(&["--backend", "copy"]), "copy done\nmapped F\n");
+    // The control, which the documentation names too.
+    assert_eq!(called(&["--scratch", "memory"]), "copy Invalid cross-device link\nmapped f\n");
+}

@@ -4,7 +4,7 @@
 //! entries one by one and then its name. What fails is undone: the directory stays what it was.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -39,8 +39,8 @@ pub fn run(words: &[OsString]) -> u8 {
 fn enter_and_move(workspace: &Path, path: &OsStr) -> Result<()> {
     // It must not go on in a sandbox that nobody watches.
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    move_into_link_name_space(std::io::stdin().as_fd(), Some(LinkNameSpaceType::User))?;
-    move_into_link_name_space(std::io::stdout().as_fd(), Some(LinkNameSpaceType::Mount))?;
+    move_into_link_name_space(rustix::stdio::stdin(), Some(LinkNameSpaceType::User))?;
+    move_into_link_name_space(rustix::stdio::stdout(), Some(LinkNameSpaceType::Mount))?;
     // What rename(2) does not ask for either: the modes of what lies in the directory.
     let kept = CapabilitySet::CHOWN
         | CapabilitySet::DAC_OVERRIDE
@@ -61,7 +61,7 @@ fn enter_and_move(workspace: &Path, path: &OsStr) -> Result<()> {
     if name.is_empty() || name == b"." || name == b".." {
         return Err(Errno::INVAL);
     }
-    let parent = openat(std::io::stderr().as_fd(), OsStr::from_bytes(above), DIRECTORY, Mode::empty())?;
+    let parent = openat(rustix::stdio::stderr(), OsStr::from_bytes(above), DIRECTORY, Mode::empty())?;
     if fstat(&parent)?.st_dev != stat(workspace)?.st_dev {
         return Err(Errno::XDEV);
     }

@@ -63,7 +63,19 @@ fn workspace_of(plan: &LaunchPlan) -> Option<Workspace> {
         ViewStep::Workspace(WorkspaceMount::Overlay { path, lowers, .. }) => {
             Some(Workspace { path: path.clone(), lowers: lowers.clone() })
         }
-        _ => None,
+        ViewStep::Workspace(WorkspaceMount::ReadOnly { .. } | WorkspaceMount::Copy { .. })
+        | ViewStep::Dir { .. }
+        | ViewStep::Symlink { .. }
+        | ViewStep::File { .. }
+        | ViewStep::Bind { .. }
+        | ViewStep::Overlaid { .. }
+        | ViewStep::Tmpfs { .. }
+        | ViewStep::Proc { .. }
+        | ViewStep::Devices { .. }
+        | ViewStep::Hide { .. }
+        | ViewStep::MountPoint { .. }
+        | ViewStep::Secrets { .. }
+        | ViewStep::SealRoot => None,
     })
 }
 
@@ -148,7 +160,10 @@ impl Workspace {
         let path = read_path(thread, at)?;
         let is_absolute = path.starts_with(b"/");
         // The kernel takes the low half for a number with a sign.
-        let number = dir.map(|dir| dir as u32 as i32);
+        let number = dir.map(|dir| {
+            let [a, b, c, d, ..] = dir.to_le_bytes();
+            i32::from_le_bytes([a, b, c, d])
+        });
         let base = match number {
             _ if is_absolute => format!("/proc/{thread}/root"),
             None | Some(libc::AT_FDCWD) => format!("/proc/{thread}/cwd"),
