@@ -31,6 +31,7 @@ mod model;
 mod objects;
 mod overlay;
 mod rebasing;
+mod rollback;
 mod roundtrip;
 mod run_forks;
 mod runs;

@@ -68,7 +68,11 @@ impl CommandContext {
     fn open_vault_with(&self, options: OpenOptions) -> Result<Vault, Failure> {
         let located = self.around.locate(self.vault_option.as_deref())?;
         tracing::debug!(path = %located.path.display(), source = ?located.source, "opening the vault");
-        Ok(Vault::open(&located.path, options, self.actor.clone())?)
+        let vault = Vault::open(&located.path, options, self.actor.clone())?;
+        if let Some(rollback) = vault.older_copy() {
+            self.ui.note(format_args!("note: the vault is an older copy of itself: it lacks {rollback}"));
+        }
+        Ok(vault)
     }
 
     /// For who deletes: what runs, or waits to be recovered, keeps the version it began from.

@@ -199,6 +199,12 @@ impl ProxyRuntime<'_> {
             common_dir: None,
             files: Files::Mapped,
         };
+        if let Some(rollback) = self.site.vault.older_copy() {
+            run.note(
+                "vault.older_copy",
+                format!("the vault is an older copy of itself: it lacks {rollback}"),
+            );
+        }
         for name in &request.environment.missing {
             run.note("env.missing", format!("{} is not set, so it is not passed on", name.to_string_lossy()));
         }

@@ -14,7 +14,7 @@ use crate::audit::Event;
 use crate::backend::ApplicationRecord;
 use crate::backend::sqlite::{OpenOptions, SqliteBackend, sibling};
 use crate::backend::{
-    Backend, BackendError, BlobRecord, Durability, ForkRecord, Life, Reader, VersionRecord, Writer,
+    Backend, BackendError, BlobRecord, Durability, ForkRecord, Life, Reader, Rollback, VersionRecord, Writer,
 };
 use crate::error::{Result, VaultError};
 use crate::own::{UNFINISHED_INFIX, is_unfinished_name};
@@ -181,6 +181,12 @@ impl Vault {
     #[must_use]
     pub fn backend(&self) -> &dyn Backend {
         &*self.backend
+    }
+
+    /// What was acknowledged and is not in this vault, because it is an older copy, such as one from a backup.
+    #[must_use]
+    pub fn older_copy(&self) -> Option<&Rollback> {
+        self.backend.older_copy()
     }
 
     /// The time by the clock of the context.

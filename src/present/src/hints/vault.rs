@@ -36,6 +36,10 @@ hint!(BackendError, |error, _| {
         Self::Corrupt { path, .. } => {
             format!("see how much is whole with: avfs fsck --vault {}", word(path))
         }
+        Self::RolledBack { path, .. } => format!(
+            "put the vault and its log back from a backup; or go on without what was lost: rm {}-head",
+            word(path)
+        ),
         Self::ReadOnly { path } | Self::NoPermission { path } => {
             // What lies beside the file needs its directory.
             let of_the_file = rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_err();

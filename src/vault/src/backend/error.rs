@@ -54,6 +54,14 @@ pub enum BackendError {
         /// What is wrong, in the words of SQLite or of the check.
         detail: String,
     },
+    /// The log is damaged, and the vault that of an earlier commit.
+    #[error("the log of {} is damaged: it lost {rollback}", path.display())]
+    RolledBack {
+        /// The vault file.
+        path: PathBuf,
+        /// What was lost.
+        rollback: Box<super::Rollback>,
+    },
     /// The file, or its file system, is read-only.
     #[error("the vault {} is read-only", path.display())]
     ReadOnly {
@@ -147,6 +155,7 @@ impl Diagnose for BackendError {
             Self::ForeignObject { .. } => "vault.foreign_object",
             Self::Newer { .. } => "vault.newer",
             Self::Corrupt { .. } => "vault.corrupt",
+            Self::RolledBack { .. } => "vault.rolled_back",
             Self::ReadOnly { .. } => "vault.read_only",
             Self::NoPermission { .. } => "vault.no_permission",
             Self::NoPlace { source, .. } => match Cause::of(source) {

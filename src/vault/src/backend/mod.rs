@@ -15,8 +15,8 @@ use avfs_types::ids::BatchItem;
 pub use error::BackendError;
 pub use record::{
     ApplicationRecord, ApprovalRecord, ApprovalState, AuditRecord, BatchRecord, BlobRecord, CheckpointRecord,
-    Codec, ForkRecord, Life, MemoRecord, ObjectKind, RecordingRecord, RunRecord, RunState, Usage,
-    VersionRecord,
+    Codec, ForkRecord, Life, LostCommit, MemoRecord, ObjectKind, RecordingRecord, Rollback, RunRecord,
+    RunState, Usage, VersionRecord,
 };
 
 use avfs_types::ids::{
@@ -55,6 +55,10 @@ pub trait Backend: Send + Sync {
     fn settle(&self) -> Result<()>;
     /// The format of its file; nothing if it has none.
     fn format(&self) -> Option<i64> {
+        None
+    }
+    /// What it lacked when it was opened, because it is an older copy of itself.
+    fn older_copy(&self) -> Option<&Rollback> {
         None
     }
     /// Fails if nothing can ever be written to it, as far as that is known without trying.

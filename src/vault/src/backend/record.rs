@@ -148,6 +148,49 @@ pub struct AuditRecord {
     pub digest: AuditDigest,
 }
 
+/// A commit that was acknowledged and is not in the vault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostCommit {
+    /// The number of its last row in the audit log.
+    pub seq: i64,
+    /// When it was made.
+    pub at: Timestamp,
+    /// What was done, such as `fork.write`.
+    pub action: String,
+    /// What it was done to, such as the name of a fork.
+    pub subject: String,
+}
+
+/// What a vault lacks that was acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rollback {
+    /// Its log is damaged. Otherwise it is an older copy of itself.
+    pub is_damaged: bool,
+    /// Rows of the audit log that are missing.
+    pub rows: u64,
+    /// The newest commits that are missing, oldest first.
+    pub lost: Vec<LostCommit>,
+}
+
+impl std::fmt::Display for Rollback {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        /// Commits that are named.
+        const NAMED: usize = 3;
+        let entries = if self.rows == 1 { "entry" } else { "entries" };
+        write!(f, "{} {entries} of the audit log that had been acknowledged", self.rows)?;
+        let named: Vec<String> = self.lost.iter().rev().take(NAMED).map(LostCommit::text).collect();
+        let more = if self.lost.len() > NAMED { ", and others" } else { "" };
+        write!(f, ", the last ones: {}{more}", named.join(", "))
+    }
+}
+
+impl LostCommit {
+    fn text(&self) -> String {
+        let subject = if self.subject.is_empty() { String::new() } else { format!(" {}", self.subject) };
+        format!("{}{subject} ({})", self.action, avfs_types::clock::time_text(self.at))
+    }
+}
+
 /// How a run stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {

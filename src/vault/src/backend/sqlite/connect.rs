@@ -165,7 +165,7 @@ fn share_log(path: &Path, vault: &Metadata) {
     if group == rustix::process::getegid() {
         return;
     }
-    for suffix in ["-wal", "-shm"] {
+    for suffix in ["-wal", "-shm", "-head"] {
         let file = sibling(path, suffix);
         let own = |meta: Metadata| meta.is_file() && meta.nlink() == 1 && meta.gid() != vault.gid();
         if file.symlink_metadata().is_ok_and(own) {

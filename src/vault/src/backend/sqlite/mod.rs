@@ -8,6 +8,7 @@ mod applications;
 mod approvals;
 mod batches;
 mod connect;
+mod head;
 mod maintain;
 mod memos;
 mod pack;
@@ -30,13 +31,13 @@ pub use schema::FORMAT;
 
 use avfs_hostfs::lock::{FileLock, LockError, Mode};
 
-use super::{Backend, Guard, Reader, Result, Writer};
+use super::{AuditRecord, Backend, Guard, Reader, Result, Rollback, Writer};
 use crate::backend::BackendError;
 
 /// What lies beside a vault file while it is used: `vault.db` → `vault.db-wal`.
-pub const COMPANIONS: [&str; 6] = ["-wal", "-shm", "-journal", "-lock", "-use", "-gate"];
-/// Those of them that SQLite reads.
-const LOGS: [&str; 3] = ["-wal", "-shm", "-journal"];
+pub const COMPANIONS: [&str; 7] = ["-wal", "-shm", "-journal", "-head", "-lock", "-use", "-gate"];
+/// Those of them that SQLite reads, and what is known of its log.
+const LOGS: [&str; 4] = ["-wal", "-shm", "-journal", "-head"];
 
 /// How long a sweep that waits for others to end first keeps more from beginning, how often it looks, and how long it
 /// steps aside then.
@@ -61,6 +62,8 @@ pub struct SqliteBackend {
     log: Mutex<Option<Arc<File>>>,
     mover: maintain::Mover,
     unsynced: Unsynced,
+    head: Mutex<head::Head>,
+    older_copy: Option<Rollback>,
 }
 
 /// Whether the disk has refused what was written. The kernel says so once and forgets it: a sync that succeeds after
@@ -117,9 +120,13 @@ impl SqliteBackend {
         let real = std::fs::canonicalize(path).map_err(|error| BackendError::io("open", path, error))?;
         let file = file_id(&real)?;
         connect::check_locks(&real)?;
+        let acknowledged = head::Acknowledged::read(&real);
         let (conn, access, format) =
             connect::open(&real, &options).map_err(|error| error.after(options.patience))?;
-        Ok(Self::with(&real, file, options, conn, (access, format)))
+        let older_copy = check_head(&real, &conn, access, &acknowledged)?;
+        let mut backend = Self::with(&real, file, options, conn, (access, format));
+        backend.older_copy = older_copy;
+        Ok(backend)
     }
 
     fn with(
@@ -141,6 +148,8 @@ impl SqliteBackend {
             log: Mutex::default(),
             mover: maintain::Mover::default(),
             unsynced: Unsynced::default(),
+            head: Mutex::default(),
+            older_copy: None,
         }
     }
 
@@ -266,6 +275,16 @@ impl SqliteBackend {
         self.unsynced.check(&self.path)
     }
 
+    /// Notes a commit that is on the disk. What cannot be noted is not missed later.
+    fn note_head(&self, last: &AuditRecord) {
+        let noted = self.open_log(&sibling(&self.path, "-wal")).and_then(|(log, _)| {
+            self.head.lock().unwrap_or_else(PoisonError::into_inner).note(&self.path, &log, last)
+        });
+        if let Err(error) = noted {
+            tracing::debug!(%error, "the commit is not noted beside the log");
+        }
+    }
+
     /// The log as it is now, and how long it is: whoever was the last to close the vault has removed the one before.
     fn open_log(&self, path: &Path) -> std::io::Result<(Arc<File>, u64)> {
         let mut kept = self.log.lock().unwrap_or_else(PoisonError::into_inner);
@@ -291,6 +310,33 @@ impl Drop for SqliteBackend {
             maintain::before_close(self);
         }
     }
+}
+
+/// Compares a vault that was just opened with what had been acknowledged before: fails if its log is damaged, and gives
+/// what an older copy lacks.
+fn check_head(
+    path: &Path,
+    conn: &Conn,
+    access: Access,
+    acknowledged: &head::Acknowledged,
+) -> Result<Option<Rollback>> {
+    let Some(newest) = acknowledged.newest() else { return Ok(None) };
+    let last = conn.sql.query_row("SELECT coalesce(max(seq), 0) FROM audit", [], |row| row.get::<_, i64>(0));
+    let last = last.map_err(|error| connect::translate(path, error))?;
+    if last >= newest {
+        return Ok(None);
+    }
+    let Some(rollback) = acknowledged.compare(path, last) else { return Ok(None) };
+    if rollback.is_damaged {
+        // Closing must not move what is left of the log into the file and remove it.
+        let kept = conn.sql.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        kept.map_err(|error| connect::translate(path, error))?;
+        return Err(BackendError::RolledBack { path: path.to_owned(), rollback: Box::new(rollback) });
+    }
+    if access == Access::ReadWrite {
+        head::forget(path).map_err(|error| BackendError::io("remove", path, error))?;
+    }
+    Ok(Some(rollback))
 }
 
 /// Which file is there.
@@ -419,6 +465,10 @@ impl Backend for SqliteBackend {
 
     fn format(&self) -> Option<i64> {
         Some(self.format)
+    }
+
+    fn older_copy(&self) -> Option<&Rollback> {
+        self.older_copy.as_ref()
     }
 
     fn check_writable(&self) -> Result<()> {

@@ -51,6 +51,8 @@ pub(crate) struct SqliteWriter<'a> {
     // Before `turn`: a rollback must be over when the next writer's turn begins.
     session: Session<'a>,
     turn: FileLock,
+    /// The last row of the audit log that it has written.
+    last: Option<AuditRecord>,
 }
 
 impl<'a> SqliteWriter<'a> {
@@ -59,7 +61,7 @@ impl<'a> SqliteWriter<'a> {
         let turn = backend.turn()?;
         let session = Session::begin_unmapped(backend, "BEGIN IMMEDIATE")?;
         pause::point("write-begun");
-        Ok(Self { session, turn })
+        Ok(Self { session, turn, last: None })
     }
 
     fn execute(&mut self, sql: &str, params: impl Params) -> Result<usize> {
@@ -259,11 +261,13 @@ impl Writer for SqliteWriter<'_> {
                 record.digest.as_bytes(),
             ),
         )
-        .map(drop)
+        .map(drop)?;
+        self.last = Some(record.clone());
+        Ok(())
     }
 
     fn commit(self: Box<Self>, durability: Durability) -> Result<()> {
-        let Self { session, turn } = *self;
+        let Self { session, turn, last } = *self;
         let backend = session.backend;
         let conn = session.conn()?;
         pause::point("commit");
@@ -276,6 +280,9 @@ impl Writer for SqliteWriter<'_> {
             // What a thread that moves the log is told by the disk counts for this commit too.
             backend.mover.wait();
             backend.sync_log()?;
+            if let Some(last) = &last {
+                backend.note_head(last);
+            }
         }
         maintain::after_commit(backend, conn, log_pages, durability);
         Ok(())

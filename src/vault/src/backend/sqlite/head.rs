@@ -1,0 +1,230 @@
+//! The newest commits that were acknowledged, in a small file beside the log (`-head`).
+//!
+//! SQLite takes a damaged frame for the end of the log, and everything behind it as never written: the vault would be that
+//! of an earlier commit, and nobody would know. So each commit that is on the disk leaves a slot here, written in place
+//! and never synced: a slot that is lost claims less, never more. Whoever opens the vault compares.
+//!
+//! ```text
+//! slot     bytes: 256, at number % 64
+//! 0..8     "avfshead"
+//! 8..16    the number of its last row in the audit log, big-endian like everything here
+//! 16..24   its time
+//! 24..32   the salts of the log it is in
+//! 32..40   BLAKE3 of the rest of the slot, the first 8 bytes
+//! 40..     action and subject, each behind its length (one byte), then zeros
+//! ```
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use avfs_types::clock::Timestamp;
+
+use super::connect::sibling;
+use crate::backend::{AuditRecord, LostCommit, Rollback};
+
+const SLOT_BYTES: usize = 256;
+const SLOTS: u64 = 64;
+const MAGIC: &[u8; 8] = b"avfshead";
+/// Where action and subject begin.
+const TEXT_AT: usize = 40;
+/// A log begins with a header of so many bytes, in which the salts are.
+const LOG_HEADER_BYTES: usize = 32;
+const SALTS: std::ops::Range<usize> = 16..24;
+const LOG_MAGIC: [u32; 2] = [0x377f_0682, 0x377f_0683];
+
+/// One acknowledged commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Slot {
+    commit: LostCommit,
+    salts: [u8; 8],
+}
+
+/// The first bytes of a log: its salts, if it is a whole header of one.
+fn salts_of(log: &File) -> Option<[u8; 8]> {
+    let mut header = [0; LOG_HEADER_BYTES];
+    log.read_exact_at(&mut header, 0).ok()?;
+    let word = |at: usize| Some(u32::from_be_bytes(header[at..at + 4].try_into().ok()?));
+    let magic = word(0)?;
+    if !LOG_MAGIC.contains(&magic) {
+        return None;
+    }
+    // As SQLite sums it: the lowest bit of the magic says in which byte order words are read.
+    let (mut a, mut b) = (0_u32, 0_u32);
+    for pair in header[..24].chunks_exact(8) {
+        let read = |at: usize| {
+            let bytes = pair[at..at + 4].try_into().ok()?;
+            Some(if magic & 1 == 1 { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+        };
+        a = a.wrapping_add(read(0)?).wrapping_add(b);
+        b = b.wrapping_add(read(4)?).wrapping_add(a);
+    }
+    ((a, b) == (word(24)?, word(28)?)).then(|| header[SALTS].try_into().ok()).flatten()
+}
+
+fn checksum(slot: &[u8; SLOT_BYTES]) -> [u8; 8] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&slot[..32]).update(&slot[TEXT_AT..]);
+    let mut sum = [0; 8];
+    sum.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+    sum
+}
+
+impl Slot {
+    fn bytes(&self) -> [u8; SLOT_BYTES] {
+        let mut slot = [0; SLOT_BYTES];
+        slot[..8].copy_from_slice(MAGIC);
+        slot[8..16].copy_from_slice(&self.commit.seq.to_be_bytes());
+        slot[16..24].copy_from_slice(&self.commit.at.0.to_be_bytes());
+        slot[24..32].copy_from_slice(&self.salts);
+        let mut at = TEXT_AT;
+        for text in [&self.commit.action, &self.commit.subject] {
+            let room = SLOT_BYTES - at - 1;
+            // Half of a character is none.
+            let length = (0..=text.len().min(room).min(100)).rev().find(|end| text.is_char_boundary(*end));
+            let length = length.unwrap_or(0);
+            slot[at] = u8::try_from(length).unwrap_or(0);
+            slot[at + 1..at + 1 + length].copy_from_slice(&text.as_bytes()[..length]);
+            at += 1 + length;
+        }
+        let sum = checksum(&slot);
+        slot[32..TEXT_AT].copy_from_slice(&sum);
+        slot
+    }
+
+    fn read(slot: &[u8; SLOT_BYTES]) -> Option<Self> {
+        if slot[..8] != MAGIC[..] || slot[32..TEXT_AT] != checksum(slot)[..] {
+            return None;
+        }
+        let number = |range: std::ops::Range<usize>| Some(i64::from_be_bytes(slot[range].try_into().ok()?));
+        let mut at = TEXT_AT;
+        let mut text = || {
+            let length = usize::from(*slot.get(at)?);
+            let text = std::str::from_utf8(slot.get(at + 1..at + 1 + length)?).ok()?.to_owned();
+            at += 1 + length;
+            Some(text)
+        };
+        let (action, subject) = (text()?, text()?);
+        let commit = LostCommit { seq: number(8..16)?, at: Timestamp(number(16..24)?), action, subject };
+        Some(Self { commit, salts: slot[24..32].try_into().ok()? })
+    }
+}
+
+/// The open file; made with the first commit.
+#[derive(Debug, Default)]
+pub(crate) struct Head(Option<File>);
+
+impl Head {
+    fn open(vault: &Path) -> std::io::Result<File> {
+        let mode = std::fs::metadata(vault)?.mode() & 0o666;
+        let options = || {
+            let mut options = File::options();
+            options.read(true).write(true).mode(mode);
+            options
+        };
+        options().open(sibling(vault, "-head")).or_else(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                options().create(true).truncate(false).open(sibling(vault, "-head"))
+            }
+            _ => Err(error),
+        })
+    }
+
+    /// Notes a commit that is on the disk, in a log that is open.
+    pub(crate) fn note(&mut self, vault: &Path, log: &File, last: &AuditRecord) -> std::io::Result<()> {
+        // A log that was moved into the file and cut since has nothing to lose.
+        let Some(salts) = salts_of(log) else { return Ok(()) };
+        let commit = LostCommit {
+            seq: last.seq,
+            at: last.at,
+            action: last.action.clone(),
+            subject: last.subject.clone(),
+        };
+        let is_gone = |file: &File| file.metadata().map_or(true, |meta| meta.nlink() == 0);
+        let file = match self.0.take().filter(|file| !is_gone(file)) {
+            Some(file) => file,
+            None => Self::open(vault)?,
+        };
+        let file = self.0.insert(file);
+        let number = u64::try_from(last.seq).unwrap_or(0) % SLOTS;
+        file.write_all_at(&Slot { commit, salts }.bytes(), number * SLOT_BYTES as u64)
+    }
+}
+
+/// The slots of a vault, the newest commit last; none if there is no such file.
+fn read_slots(vault: &Path) -> Vec<Slot> {
+    let Ok(file) = File::open(sibling(vault, "-head")) else { return Vec::new() };
+    let mut slots = Vec::new();
+    let mut slot = [0; SLOT_BYTES];
+    for number in 0..SLOTS {
+        if file.read_exact_at(&mut slot, number * SLOT_BYTES as u64).is_err() && number > 0 {
+            // A file ends where the last slot was written; those before it may be holes.
+            break;
+        }
+        slots.extend(Slot::read(&slot));
+    }
+    slots.sort_by_key(|slot| slot.commit.seq);
+    slots
+}
+
+/// What was acknowledged before the vault was opened. To be read before the vault is: what is committed meanwhile is in
+/// the vault, and may not be here.
+#[derive(Debug)]
+pub(crate) struct Acknowledged(Vec<Slot>);
+
+impl Acknowledged {
+    pub(crate) fn read(vault: &Path) -> Self {
+        Self(read_slots(vault))
+    }
+
+    /// The last row that the vault has to have.
+    pub(crate) fn newest(&self) -> Option<i64> {
+        self.0.last().map(|slot| slot.commit.seq)
+    }
+
+    /// What is missing in a vault whose last row has this number; `None` if nothing is.
+    pub(crate) fn compare(&self, vault: &Path, last: i64) -> Option<Rollback> {
+        let newest = self.0.last().filter(|slot| slot.commit.seq > last)?;
+        let lost: Vec<LostCommit> =
+            self.0.iter().map(|slot| slot.commit.clone()).filter(|commit| commit.seq > last).collect();
+        let rows = u64::try_from(newest.commit.seq - last).unwrap_or(0);
+        // A log that began later holds nothing of these commits: they were in the file, which is another one now. Without
+        // a log there is nothing to be damaged either.
+        let log = File::open(sibling(vault, "-wal")).ok();
+        let has_log = log.as_ref().is_some_and(|log| log.metadata().is_ok_and(|meta| meta.len() > 0));
+        let is_damaged = has_log && log.as_ref().and_then(salts_of).is_none_or(|salts| salts == newest.salts);
+        Some(Rollback { is_damaged, rows, lost })
+    }
+}
+
+/// Forgets what an older copy of the vault does not have.
+pub(crate) fn forget(vault: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(sibling(vault, "-head")) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(seq: i64, subject: &str) -> Slot {
+        let (action, subject) = ("fork.write".to_owned(), subject.to_owned());
+        Slot { commit: LostCommit { seq, at: Timestamp(7), action, subject }, salts: *b"saltsalt" }
+    }
+
+    #[test]
+    fn slots_are_read_as_they_were_written_or_not_at_all() {
+        let one = slot(300, "main");
+        let bytes = one.bytes();
+        assert_eq!(Slot::read(&bytes), Some(one));
+        for at in 0..SLOT_BYTES {
+            let mut damaged = bytes;
+            damaged[at] ^= 1;
+            assert_eq!(Slot::read(&damaged), None, "{at}");
+        }
+        let long = Slot::read(&slot(1, &"\u{e4}".repeat(200)).bytes()).unwrap();
+        assert_eq!(long.commit.subject, "\u{e4}".repeat(50));
+    }
+}
