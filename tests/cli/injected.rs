@@ -71,7 +71,7 @@ impl Subject<'_> {
             assert!(again.code == 0 && (self.is_done)(case), "{}\nthen: {again:?}", context());
         }
         (self.check)(case);
-        if case % CHECKED_EVERY == 0 {
+        if case.is_multiple_of(CHECKED_EVERY) {
             self.env.assert_sound();
         }
     }

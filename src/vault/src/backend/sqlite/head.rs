@@ -122,12 +122,13 @@ impl Head {
             options.read(true).write(true).mode(mode);
             options
         };
-        options().open(sibling(vault, "-head")).or_else(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                options().create(true).truncate(false).open(sibling(vault, "-head"))
+        let path = sibling(vault, "-head");
+        match options().open(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                options().create(true).truncate(false).open(&path)
             }
-            _ => Err(error),
-        })
+            opened => opened,
+        }
     }
 
     /// Notes a commit that is on the disk, in a log that is open.
