@@ -323,9 +323,14 @@ fn start(prepared: &Prepared, keeper: &Keeper, mut streams: Streams) -> Result<S
         starting.abandon();
         return Err(error);
     }
-    // If init is gone already its report tells why.
-    let _ = Channel(starting.control.as_fd()).go();
-    Ok(starting)
+    match Channel(starting.control.as_fd()).go() {
+        // If init is gone already its report tells why.
+        Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(starting),
+        Err(errno) => {
+            starting.abandon();
+            Err(SandboxError::host("start the sandbox")(errno))
+        }
+    }
 }
 
 impl Starting {

@@ -143,19 +143,21 @@ fn what_comes_after_init_can_be_pasted() {
 }
 
 #[test]
-fn a_vault_behind_a_link_belongs_to_the_directory_with_the_link() {
+fn a_vault_behind_a_link_is_used_only_by_its_own_path() {
     let env = TestEnv::new();
     for (name, store) in [("one", "store"), ("two", "elsewhere/.avfs")] {
         env.put(&format!("{name}/{name}.txt"), b"x\n");
         let (dir, store) = (env.project().join(name), env.at(store));
         fs::create_dir_all(&store).unwrap();
+        let vault = store.join("vault.db").to_str().unwrap().to_owned();
+        env.ok(&["init", name, "--vault", &vault]);
         symlink(&store, dir.join(".avfs")).unwrap();
-        env.ok(&["init", name, "--vault", &format!("{name}/.avfs/vault.db")]);
-        let info = env.result(&["--vault", name, "vault", "info"]);
+        env.refused(&["--vault", name, "vault", "info"], 1, "vault.unsafe");
+        let info = env.result(&["--vault", &vault, "vault", "info"]);
         assert_eq!(info["bound"], json!(dir.canonicalize().unwrap()), "{info}");
-        env.ok(&["--vault", name, "import"]);
-        assert!(env.ok(&["--vault", name, "ls", "main"]).contains(&format!("{name}.txt\n")));
-        env.ok(&["vault", "delete", name, "--yes"]);
+        env.ok(&["--vault", &vault, "import"]);
+        assert!(env.ok(&["--vault", &vault, "ls", "main"]).contains(&format!("{name}.txt\n")));
+        env.ok(&["vault", "delete", &vault, "--yes"]);
         assert!(!store.join("vault.db").exists(), "the vault stays");
     }
 }

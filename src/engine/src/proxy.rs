@@ -8,11 +8,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use avfs_hostfs::random;
+use avfs_hostfs::stat::file_clock;
 use avfs_policy::{ExecutionDecision, OnViolation, Policy, variables_of};
 use avfs_request::{
     BackendChoice, CacheMode, Degradation, ExecutionRequest, FixedClock, ForkChoice, ProcMode, Retention,
     ScratchChoice, SecretsInFiles, Writing,
 };
+use avfs_types::clock::FileTime;
 use avfs_types::ids::{ApprovalId, ForkName, RunId, to_hex};
 use avfs_types::path::TreePath;
 use avfs_types::redact::is_credential_name;
@@ -320,6 +322,7 @@ impl ProxyRuntime<'_> {
         };
         run.phases.resolve = run.begun.elapsed();
         session.mounted()?;
+        let launched_at = file_clock();
         let wants_version = wants_version(&run.request);
         let (launched, imported) = std::thread::scope(|scope| {
             let mut import = None;
@@ -367,7 +370,7 @@ impl ProxyRuntime<'_> {
         enter(state, State::Capturing, &session);
         run.phases.mount = completion.mounting;
         run.phases.execute = completion.executing;
-        let ended = Ended { completion, room, hidden, ground: &ground, imported, identity };
+        let ended = Ended { completion, launched_at, room, hidden, ground: &ground, imported, identity };
         let result = self.conclude(run, session, ended)?;
         drop(dirs);
         state.become_next(State::Completed);
@@ -550,6 +553,8 @@ fn detour(run: &mut Run, refused: Refused, room: Scratch) -> bool {
 /// A command that has ended, and everything it left behind.
 pub(super) struct Ended<'g> {
     pub completion: Completion,
+    /// By the clock of files; the command did not run before.
+    pub launched_at: FileTime,
     pub room: Scratch,
     pub hidden: Vec<TreePath>,
     pub ground: &'g Ground,

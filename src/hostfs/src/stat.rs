@@ -4,6 +4,14 @@ use rustix::fs::{FileType, Stat, Timespec};
 
 use avfs_types::clock::FileTime;
 
+/// The time by the clock that the kernel stamps files with. It moves in steps: what is written from now on has this stamp
+/// or a later one, and what was written before has this one or an earlier one.
+#[must_use]
+pub fn file_clock() -> FileTime {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    FileTime { seconds: now.tv_sec, nanos: u32::try_from(now.tv_nsec).unwrap_or(0) }
+}
+
 /// The time as system calls take it.
 #[must_use]
 pub fn timespec(time: FileTime) -> Timespec {

@@ -211,7 +211,7 @@ impl ProxyRuntime<'_> {
                         SecretsInFiles::Allowed => &nothing,
                     },
                     times: times(run.request.clock, run.started_at),
-                    since: earliest_time(run.started_at),
+                    since: ended.launched_at,
                     modes_journal: &modes_journal,
                     meter: self.site.meter,
                 };
