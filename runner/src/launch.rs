@@ -233,8 +233,8 @@ impl SandboxLauncher {
         let begun = Instant::now();
         let keeper = Keeper::prepare(plan)?;
         let prepared = prepare::prepare(plan, &keeper, plan.umask.unwrap_or(self.umask))?;
-        let streams =
-            Streams::prepare(plan.input, plan.streams).map_err(SandboxError::host("set up the streams"))?;
+        let streams = Streams::prepare(plan.input, plan.streams, plan.mountpoint.parent())
+            .map_err(SandboxError::host("set up the streams"))?;
         let signals = supervisor::hold_signals().map_err(SandboxError::host("hold back signals"))?;
         pause::point("launching");
         let started_up = start(&prepared, &keeper, streams).and_then(|sandbox| {

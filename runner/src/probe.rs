@@ -158,7 +158,7 @@ impl Prober<'_> {
         let completion = self.launcher.launch(plan, &mut || {}, &mut || {}).map_err(Failure::Launch)?;
         if completion.exit != Exit::Code(0) {
             let said =
-                String::from_utf8_lossy(&completion.stderr.unwrap_or_default().bytes).trim().to_owned();
+                String::from_utf8_lossy(&completion.stderr.unwrap_or_default().bytes()).trim().to_owned();
             return Err(Failure::Wrong { piece: Piece::Process, what: said });
         }
         Ok(completion)

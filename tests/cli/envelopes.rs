@@ -99,7 +99,7 @@ fn decision(action: Action) -> ExecutionDecision {
 
 fn result(exit: Exit, timed_out: bool) -> ExecutionResult {
     let run_id = RunId::parse("00112233aa").unwrap();
-    let output = |text: &[u8], omitted| Output { bytes: text.to_vec(), omitted };
+    let output = |text: &[u8], omitted| Output::lacking(text.to_vec(), omitted);
     ExecutionResult {
         fork: Some(ForkName::parse("fix-1").unwrap()),
         version_before: Some(VersionId([1; 32])),

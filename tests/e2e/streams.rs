@@ -177,6 +177,37 @@ fn output_larger_than_the_memory_limit_is_passed_on() {
     assert_eq!(env.answer(&mut passed).expect(0).text().trim(), (256 << 20).to_string());
 }
 
+/// Whatever the command writes, avfs-run stays small.
+#[test]
+fn memory_stays_bounded_whatever_the_command_writes() {
+    let env = TestEnv::with_project();
+    let both = "(head -c 32M /dev/zero & head -c 32M /dev/urandom >&2; wait)";
+    for (options, line) in [
+        (&["--output-max", "1TiB"][..], both),
+        (&[], both),
+        (&["--output-max", "1TiB", "--secret", "TOKEN"], "yes some text | head -c 32M"),
+    ] {
+        let mut words = vec!["--json"];
+        words.extend(options);
+        words.extend(["--shell", line]);
+        let mut command = env.command(&words);
+        command.env("TOKEN", SECRET).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (mut peak, mut buffer, mut length) = (0, vec![0; 1 << 20], 0);
+        let mut stdout = child.stdout.take().unwrap();
+        loop {
+            peak = peak.max(crate::support::peak_kib(child.id()).unwrap_or(0));
+            match stdout.read(&mut buffer).unwrap() {
+                0 => break,
+                read => length += read,
+            }
+        }
+        assert!(child.wait().unwrap().success());
+        assert!(length > 10 << 20, "{line}: {length}");
+        assert!((1..64 << 10).contains(&peak), "{options:?} {line}: {peak} KiB");
+    }
+}
+
 #[test]
 fn variables_are_passed_set_and_read_from_files() {
     let env = TestEnv::with_project();

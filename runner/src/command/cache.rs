@@ -21,7 +21,7 @@ pub fn give_output(args: &Args, executed: &mut Executed) -> Result<(), RunError>
         return Ok(());
     }
     let bytes = |output: &mut Option<Output>| {
-        output.as_mut().map(|it| std::mem::take(&mut it.bytes)).unwrap_or_default()
+        output.as_mut().map(|it| std::mem::take(it).bytes()).unwrap_or_default()
     };
     let (stdout, stderr) = (bytes(&mut result.stdout), bytes(&mut result.stderr));
     for written in [render::pass_on(&stdout), render::pass_on_error(&stderr)] {

@@ -19,7 +19,7 @@ use avfs_types::secrets::Secrets;
 use avfs_types::{Zone, printable, show_bytes_size};
 use avfs_vault::diff::{Change, ChangeKind};
 use avfs_vault::run::Landed;
-use avfs_wire::ErrorBody;
+use avfs_wire::{ErrorBody, ExecutionEnvelope};
 
 const LEFT_OUT_SHOWN: usize = 5;
 const REFUSED_SHOWN: usize = 10;
@@ -291,6 +291,14 @@ pub fn answer<T: AsRef<str>>(lines: impl IntoIterator<Item = T>) -> io::Result<(
 pub fn pass_on(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush())
+}
+
+/// An envelope on stdout, written as it is made.
+#[expect(clippy::disallowed_methods, reason = "hidden characters are escaped")]
+pub fn pass_on_json(envelope: &ExecutionEnvelope) -> io::Result<()> {
+    let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    printable::write_json_line(envelope, &mut out)?;
+    out.flush()
 }
 
 /// The same, to stderr.

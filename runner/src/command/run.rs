@@ -331,9 +331,13 @@ impl EnvelopeTo {
     ) -> std::io::Result<()> {
         match self {
             Self::Nowhere => Ok(()),
-            Self::Stdout(JsonForm::Full) => render::pass_on(&printable::json_line(envelope)?),
+            Self::Stdout(JsonForm::Full) => render::pass_on_json(envelope),
             Self::Stdout(JsonForm::Compact) => render::pass_on(&avfs_present::compact_line(envelope, ran)?),
-            Self::Fd(file) => (&mut &*file).write_all(&printable::json_line(envelope)?),
+            Self::Fd(file) => {
+                let mut out = std::io::BufWriter::with_capacity(1 << 16, file);
+                printable::write_json_line(envelope, &mut out)?;
+                out.flush()
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! their input is empty and their output is in the answer.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
 use rustix::process::Signal;
@@ -49,16 +49,15 @@ fn serve_all(args: &Args) -> Result<(), RunError> {
     let keeper = station.cache_keeper();
     for line in BufReader::new(orders).lines() {
         let line = line.map_err(|source| RunError::Host { operation: "read an order", source })?;
-        let mut text = match answer(args, &station, &line) {
-            Reply::Outcome(envelope) => serde_json::to_vec(&envelope),
-            Reply::Inspection(looked) => serde_json::to_vec(&looked),
+        let mut out = BufWriter::with_capacity(1 << 16, &mut answers);
+        match answer(args, &station, &line) {
+            Reply::Outcome(envelope) => serde_json::to_writer(&mut out, &envelope),
+            Reply::Inspection(looked) => serde_json::to_writer(&mut out, &looked),
         }
-        .map_err(std::io::Error::other);
-        if let Ok(text) = &mut text {
-            text.push(b'\n');
-        }
-        text.and_then(|text| answers.write_all(&text))
-            .map_err(|source| RunError::Host { operation: "answer an order", source })?;
+        .map_err(std::io::Error::from)
+        .and_then(|()| out.write_all(b"\n"))
+        .and_then(|()| out.flush())
+        .map_err(|source| RunError::Host { operation: "answer an order", source })?;
         if let Err(text) = keep_cache(&keeper) {
             // The next one tries again; the items have been answered.
             tracing::warn!("{text}");

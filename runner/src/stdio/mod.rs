@@ -11,13 +11,14 @@ mod pump;
 mod screen;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 use rustix::fs::FileType;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::termios::{tcgetattr, tcgetwinsize};
 
-use avfs_engine::{Input, Output};
+use avfs_engine::{Input, Output, OutputBuffer};
 use avfs_request::MergedOutput;
 
 pub use self::input_file::InputFile;
@@ -88,10 +89,12 @@ pub struct Streams {
     outer: Vec<Outer>,
     /// How much is kept of what goes to a terminal.
     screen_bytes_max: Option<usize>,
+    /// Where output that does not fit in memory is kept.
+    spool_dir: Option<PathBuf>,
 }
 
 impl Streams {
-    pub fn prepare(input_from: Input, mode: avfs_request::Streams) -> Result<Self> {
+    pub fn prepare(input_from: Input, mode: avfs_request::Streams, spool_dir: Option<&Path>) -> Result<Self> {
         let host = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
         let screen_bytes_max = match mode {
             avfs_request::Streams::Teed { bytes_max, merged: MergedOutput::Kept } => Some(bytes_max),
@@ -100,7 +103,8 @@ impl Streams {
             | avfs_request::Streams::Captured { .. } => None,
         };
         let (inner, outer) = (Vec::with_capacity(3), Vec::with_capacity(3));
-        let mut streams = Self { inner, outer, screen_bytes_max };
+        let spool_dir = spool_dir.map(Path::to_owned);
+        let mut streams = Self { inner, outer, screen_bytes_max, spool_dir };
         let (inner, outer) = match input_from {
             Input::Passed => input(host[0], mode)?,
             Input::Empty => (Inner::Null, Outer::Nothing),
@@ -226,7 +230,8 @@ impl Streams {
                     flow.drains.push(thread(move || drain(from, into))?);
                 }
                 Outer::Keep { from, into, bytes_max, kept_as } => {
-                    let keeping = Some(thread(move || keep(from, into, bytes_max))?);
+                    let output = OutputBuffer::new(bytes_max, self.spool_dir.clone());
+                    let keeping = Some(thread(move || keep(from, into, output))?);
                     match kept_as {
                         KeptAs::OneStream => flow.kept[number - 1] = keeping,
                         KeptAs::Merged => flow.merged = keeping,
@@ -236,7 +241,9 @@ impl Streams {
             }
         }
         if let Some(terminal) = terminal {
-            flow.screen = Some(Screen::start(terminal, hosts, stopped, self.screen_bytes_max, &mut flow)?);
+            let spool_dir = self.spool_dir;
+            let output = self.screen_bytes_max.map(|bytes_max| OutputBuffer::new(bytes_max, spool_dir));
+            flow.screen = Some(Screen::start(terminal, hosts, stopped, output, &mut flow)?);
         }
         Ok(flow)
     }

@@ -61,10 +61,9 @@ pub fn drain(from: OwnedFd, into: OwnedFd) -> std::io::Result<()> {
 
 /// Keeps the command's output until its end, and passes it on first: who reads along sets the pace. If it cannot be
 /// passed on the command finds its pipe broken, as in [`drain`], and how much came by then is chance: nothing is known.
-pub fn keep(from: OwnedFd, into: Option<OwnedFd>, bytes_max: usize) -> KeptOutput {
+pub fn keep(from: OwnedFd, into: Option<OwnedFd>, mut output: OutputBuffer) -> KeptOutput {
     let mut from = File::from(from);
     let mut into = into.map(File::from);
-    let mut output = OutputBuffer::new(bytes_max);
     let mut buffer = vec![0; PUMP_BYTES];
     loop {
         match from.read(&mut buffer) {

@@ -6,6 +6,8 @@ use rustix::termios::{
     OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr, tcsetwinsize,
 };
 
+use avfs_engine::OutputBuffer;
+
 use super::pump::{drain, feed, keep};
 use super::{Flow, thread};
 use crate::sys::Result;
@@ -27,7 +29,7 @@ impl Screen {
         main: OwnedFd,
         hosts: [Option<OwnedFd>; 3],
         stopped: OwnedFd,
-        bytes_max: Option<usize>,
+        output: Option<OutputBuffer>,
         flow: &mut Flow,
     ) -> Result<Self> {
         let clone = |fd: &OwnedFd| fd.try_clone().map_err(|_| rustix::io::Errno::MFILE);
@@ -38,15 +40,15 @@ impl Screen {
         let mut screen = Self { main, host: clone(shown_on)?, before: None };
         screen.resize();
         let (from, into) = (clone(&screen.main)?, clone(shown_on)?);
-        match (bytes_max, &stdout, &stderr) {
-            (Some(bytes_max), Some(_), Some(_)) => {
-                flow.merged = Some(thread(move || keep(from, Some(into), bytes_max))?);
+        match (output, &stdout, &stderr) {
+            (Some(output), Some(_), Some(_)) => {
+                flow.merged = Some(thread(move || keep(from, Some(into), output))?);
             }
-            (Some(bytes_max), Some(_), None) => {
-                flow.kept[0] = Some(thread(move || keep(from, Some(into), bytes_max))?);
+            (Some(output), Some(_), None) => {
+                flow.kept[0] = Some(thread(move || keep(from, Some(into), output))?);
             }
-            (Some(bytes_max), None, Some(_)) => {
-                flow.kept[1] = Some(thread(move || keep(from, Some(into), bytes_max))?);
+            (Some(output), None, Some(_)) => {
+                flow.kept[1] = Some(thread(move || keep(from, Some(into), output))?);
             }
             (Some(_), None, None) | (None, _, _) => flow.drains.push(thread(move || drain(from, into))?),
         }

@@ -1,14 +1,28 @@
 //! What a command wrote to a stream, bounded: the beginning and the end are kept, and what lies between is counted.
+//!
+//! A stream that is long is kept in a file without a name and read in pieces: how much a command writes does not change
+//! how much memory is used.
 
-use std::collections::VecDeque;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use avfs_hostfs::random;
 use avfs_types::secrets::Secrets;
 
+/// What is kept of a stream in memory. Beyond it a file is used.
+const MEMORY_BYTES: u64 = 4 << 20;
+const PIECE_BYTES: usize = 64 << 10;
+
 /// What a stream gave.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Output {
-    /// The beginning and the end, one behind the other where something was omitted.
-    pub bytes: Vec<u8>,
+    store: Arc<Store>,
+    /// Where its bytes are in the store, in order: the beginning and the end, one behind the other where something was
+    /// omitted.
+    parts: Vec<Range<u64>>,
     /// `None` if everything is there.
     pub omitted: Option<Omitted>,
 }
@@ -22,30 +36,113 @@ pub struct Omitted {
     pub bytes: u64,
 }
 
+impl PartialEq for Output {
+    fn eq(&self, other: &Self) -> bool {
+        self.omitted == other.omitted && self.bytes() == other.bytes()
+    }
+}
+
+impl From<Vec<u8>> for Output {
+    /// A stream that is there as a whole.
+    fn from(bytes: Vec<u8>) -> Self {
+        let length = bytes.len() as u64;
+        Self { store: Arc::new(Store::Memory(bytes)), parts: one_range(0..length), omitted: None }
+    }
+}
+
+fn one_range(range: Range<u64>) -> Vec<Range<u64>> {
+    std::iter::once(range).collect()
+}
+
 impl Output {
     /// As much of some bytes as fits in `bytes_max`.
     #[must_use]
     pub fn bounded(bytes: &[u8], bytes_max: usize) -> Self {
-        let mut buffer = OutputBuffer::new(bytes_max);
+        let mut buffer = OutputBuffer::new(bytes_max, None);
         buffer.add(bytes);
         buffer.finish()
+    }
+
+    /// Bytes of a stream that lacks a part.
+    #[must_use]
+    pub fn lacking(bytes: Vec<u8>, omitted: Option<Omitted>) -> Self {
+        Self { omitted, ..Self::from(bytes) }
+    }
+
+    /// How many bytes are there.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.parts.iter().map(|part| part.end - part.start).sum()
+    }
+
+    /// Gives all bytes, in pieces.
+    pub fn read(&self, mut each: impl FnMut(&[u8])) {
+        self.read_range(0..self.length(), &mut each);
+    }
+
+    fn read_range(&self, wanted: Range<u64>, each: &mut dyn FnMut(&[u8])) {
+        let mut begins = 0;
+        for part in &self.parts {
+            let ends = begins + (part.end - part.start);
+            let (from, to) = (wanted.start.max(begins), wanted.end.min(ends));
+            if from < to {
+                self.store.read(part.start + (from - begins)..part.start + (to - begins), each);
+            }
+            begins = ends;
+        }
+    }
+
+    fn range(&self, wanted: Range<u64>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.read_range(wanted, &mut |piece| bytes.extend_from_slice(piece));
+        bytes
+    }
+
+    /// All bytes at once: for what is known to be small, or has to be in memory.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        self.range(0..self.length())
+    }
+
+    /// At most this many of the last bytes.
+    #[must_use]
+    pub fn end(&self, bytes_max: usize) -> Vec<u8> {
+        let length = self.length();
+        self.range(length.saturating_sub(bytes_max as u64)..length)
+    }
+
+    /// True if all of it is UTF-8.
+    #[must_use]
+    pub fn is_text(&self) -> bool {
+        let (mut begun, mut is_text) = (Vec::new(), true);
+        self.read(|piece| {
+            if is_text {
+                begun.extend_from_slice(piece);
+                let whole = begun.len() - begun_at_end(&begun);
+                is_text = std::str::from_utf8(&begun[..whole]).is_ok();
+                begun.drain(..whole);
+            }
+        });
+        is_text && begun.is_empty()
     }
 
     /// The same in fewer bytes, half of them from the beginning and half from the end.
     #[must_use]
     pub fn shortened(&self, bytes_max: usize) -> Self {
-        if self.bytes.len() <= bytes_max {
+        let length = self.length();
+        if length <= bytes_max as u64 {
             return self.clone();
         }
-        let (head, tail) = match self.omitted {
-            Some(omitted) => self.bytes.split_at(omitted.offset.min(self.bytes.len())),
-            None => (self.bytes.as_slice(), self.bytes.as_slice()),
-        };
+        let cut = self.omitted.map(|omitted| omitted.offset as u64);
         let head_max = bytes_max.div_ceil(2);
-        let head = &head[..head.len().min(head_max)];
-        let tail = &tail[tail.len().saturating_sub(bytes_max - head_max)..];
-        let whole = self.bytes.len() as u64 + self.omitted.map_or(0, |omitted| omitted.bytes);
-        joined(head, tail, whole)
+        let head = self.range(0..cut.unwrap_or(length).min(head_max as u64));
+        let from = cut.unwrap_or(0).max(length.saturating_sub((bytes_max - head_max) as u64));
+        let tail = self.range(from..length);
+        let whole = length + self.omitted.map_or(0, |omitted| omitted.bytes);
+        let (head_cut, tail_cut) = (head.len() - begun_at_end(&head), ended_at_start(&tail));
+        let kept = [&head[..head_cut], &tail[tail_cut..]].concat();
+        let omitted = Some(Omitted { offset: head_cut, bytes: whole - kept.len() as u64 });
+        Self { omitted, ..Self::from(kept) }
     }
 
     /// Whether a part of the stream is missing.
@@ -57,74 +154,240 @@ impl Output {
     /// BLAKE3 of what is there, in hex digits.
     #[must_use]
     pub fn digest(&self) -> String {
-        avfs_types::ids::to_hex(blake3::hash(&self.bytes).as_bytes())
+        let mut hasher = blake3::Hasher::new();
+        self.read(|piece| {
+            hasher.update(piece);
+        });
+        avfs_types::ids::to_hex(hasher.finalize().as_bytes())
     }
 
     /// The same without values of secrets, also those that the cut goes through.
     #[must_use]
-    pub fn scrubbed(mut self, secrets: &Secrets) -> Self {
+    pub fn scrubbed(self, secrets: &Secrets) -> Self {
+        if !secrets.scrubs() {
+            return self;
+        }
+        let length = self.length();
+        // What replaces a value may be longer.
+        let mut kept = OutputBuffer::new(usize::MAX, self.store.dir().map(Path::to_owned));
         let Some(Omitted { offset, bytes }) = self.omitted else {
-            return Self { bytes: secrets.scrub(self.bytes), omitted: None };
+            let mut pending = Vec::new();
+            self.scrub_range(0..length, &mut pending, secrets, &mut kept);
+            kept.add(&secrets.scrub(pending));
+            return kept.finish();
         };
-        let end = self.bytes.split_off(offset.min(self.bytes.len()));
-        let mut kept = secrets.scrub_cut(self.bytes);
-        let offset = kept.len();
-        kept.extend(secrets.scrub_begun(end));
-        Self { bytes: kept, omitted: Some(Omitted { offset, bytes }) }
+        let cut = (offset as u64).min(length);
+        let mut pending = Vec::new();
+        self.scrub_range(0..cut, &mut pending, secrets, &mut kept);
+        kept.add(&secrets.scrub_cut(pending));
+        let offset = usize::try_from(kept.head).unwrap_or(usize::MAX);
+        let longest = secrets.longest() as u64;
+        let begun = length.min(cut + longest);
+        let mut pending = secrets.without_end(self.range(cut..begun));
+        self.scrub_range(begun..length, &mut pending, secrets, &mut kept);
+        kept.add(&secrets.scrub(pending));
+        Self { omitted: Some(Omitted { offset, bytes }), ..kept.finish() }
+    }
+
+    fn scrub_range(
+        &self,
+        range: Range<u64>,
+        pending: &mut Vec<u8>,
+        secrets: &Secrets,
+        kept: &mut OutputBuffer,
+    ) {
+        self.read_range(range, &mut |piece| {
+            pending.extend_from_slice(piece);
+            if pending.len() > MEMORY_BYTES as usize {
+                kept.add(&secrets.scrub_piece(pending));
+            }
+        });
     }
 }
 
-/// Collects an [`Output`]. Never holds more than its bound, half of it for the beginning and half for the end.
+/// Where the bytes of a stream are.
+#[derive(Debug)]
+enum Store {
+    Memory(Vec<u8>),
+    /// Without a name; the directory is for another one like it.
+    File(File, PathBuf),
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self::Memory(Vec::new())
+    }
+}
+
+impl Store {
+    fn dir(&self) -> Option<&Path> {
+        match self {
+            Self::Memory(_) => None,
+            Self::File(_, dir) => Some(dir),
+        }
+    }
+
+    /// A file that cannot be read is one of our own on a broken disk: what follows is missing, and the log says so.
+    fn read(&self, mut range: Range<u64>, each: &mut dyn FnMut(&[u8])) {
+        let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
+        match self {
+            Self::Memory(bytes) => {
+                let bytes = bytes.get(at(range.start)..at(range.end)).unwrap_or_default();
+                bytes.chunks(PIECE_BYTES).for_each(each);
+            }
+            Self::File(file, _) => {
+                let mut piece = vec![0; PIECE_BYTES];
+                while range.start < range.end {
+                    let wanted = piece.len().min(at(range.end - range.start));
+                    match file.read_at(&mut piece[..wanted], range.start) {
+                        Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                        Ok(0) => return tracing::error!("output that was kept on the disk is gone"),
+                        Err(error) => return tracing::error!(%error, "output that was kept cannot be read"),
+                        Ok(length) => {
+                            each(&piece[..length]);
+                            range.start += length as u64;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes somewhere at or before the end of what is there. In memory to [`MEMORY_BYTES`], then in a file of `dir`.
+    fn write(&mut self, offset: u64, bytes: &[u8], dir: Option<&Path>) -> std::io::Result<()> {
+        let end = offset + bytes.len() as u64;
+        if let (Self::Memory(held), Some(dir), true) = (&mut *self, dir, end > MEMORY_BYTES) {
+            let file = without_a_name(dir)?;
+            file.write_all_at(held, 0)?;
+            *self = Self::File(file, dir.to_owned());
+        }
+        match self {
+            Self::File(file, _) => file.write_all_at(bytes, offset),
+            Self::Memory(held) => {
+                let (from, to) = (
+                    usize::try_from(offset).unwrap_or(usize::MAX),
+                    usize::try_from(end).unwrap_or(usize::MAX),
+                );
+                if held.len() < to {
+                    held.resize(to, 0);
+                }
+                held[from..to].copy_from_slice(bytes);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn without_a_name(dir: &Path) -> std::io::Result<File> {
+    let name = dir.join(format!(".output-{}", random::suffix()?));
+    let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&name)?;
+    std::fs::remove_file(&name)?;
+    Ok(file)
+}
+
+/// Collects an [`Output`]. Never holds more than its bound, half of it for the beginning and half for the end: the store
+/// has the beginning, and behind it a ring for the end.
 #[derive(Debug)]
 pub struct OutputBuffer {
-    head: Vec<u8>,
-    tail: VecDeque<u8>,
-    head_max: usize,
-    tail_max: usize,
-    omitted: u64,
+    store: Store,
+    dir: Option<PathBuf>,
+    /// Bytes of the beginning.
+    head: u64,
+    /// Bytes that came after the beginning.
+    after: u64,
+    head_max: u64,
+    tail_max: u64,
+    /// Bytes that came after the store could not be written any more.
+    lost: u64,
+    is_broken: bool,
 }
 
 impl OutputBuffer {
-    /// For at most this many bytes.
+    /// For at most this many bytes. What does not fit in memory is kept in a file of `dir`, if there is one.
     #[must_use]
-    pub fn new(bytes_max: usize) -> Self {
+    pub fn new(bytes_max: usize, dir: Option<PathBuf>) -> Self {
+        let bytes_max = (bytes_max as u64).min(i64::MAX as u64);
         let head_max = bytes_max.div_ceil(2);
-        let (head, tail) = (Vec::new(), VecDeque::new());
-        Self { head, tail, head_max, tail_max: bytes_max - head_max, omitted: 0 }
+        let (store, tail_max) = (Store::default(), bytes_max - head_max);
+        Self { store, dir, head: 0, after: 0, head_max, tail_max, lost: 0, is_broken: false }
     }
 
     /// Takes the next bytes of the stream.
     pub fn add(&mut self, bytes: &[u8]) {
-        let (head, rest) = bytes.split_at(bytes.len().min(self.head_max - self.head.len()));
-        self.head.extend_from_slice(head);
-        let (skipped, rest) = rest.split_at(rest.len().saturating_sub(self.tail_max));
-        let over = (self.tail.len() + rest.len()).saturating_sub(self.tail_max);
-        self.tail.drain(..over);
-        self.tail.extend(rest);
-        self.omitted += (skipped.len() + over) as u64;
+        let room = usize::try_from(self.head_max - self.head).unwrap_or(usize::MAX);
+        let (head, rest) = bytes.split_at(bytes.len().min(room));
+        if self.put(self.head, head) {
+            self.head += head.len() as u64;
+        }
+        let tail_max = usize::try_from(self.tail_max).unwrap_or(usize::MAX);
+        let (skipped, rest) = rest.split_at(rest.len().saturating_sub(tail_max));
+        self.after += skipped.len() as u64;
+        let mut rest = rest;
+        while !rest.is_empty() && tail_max > 0 {
+            let at = self.after % self.tail_max;
+            let room = usize::try_from(self.tail_max - at).unwrap_or(usize::MAX);
+            let (now, later) = rest.split_at(rest.len().min(room));
+            if self.put(self.head_max + at, now) {
+                self.after += now.len() as u64;
+            }
+            rest = later;
+        }
+    }
+
+    /// False if the bytes are lost: the disk is full, and nothing that comes later is kept either.
+    fn put(&mut self, offset: u64, bytes: &[u8]) -> bool {
+        if !self.is_broken
+            && let Err(error) = self.store.write(offset, bytes, self.dir.as_deref())
+        {
+            tracing::warn!(%error, "output cannot be kept on the disk: the rest is omitted");
+            self.is_broken = true;
+        }
+        if self.is_broken {
+            self.lost += bytes.len() as u64;
+        }
+        !self.is_broken
     }
 
     /// The stream has ended.
     #[must_use]
     pub fn finish(self) -> Output {
-        let Self { head: mut bytes, tail, omitted, .. } = self;
-        let tail = Vec::from(tail);
-        if omitted == 0 {
-            bytes.extend_from_slice(&tail);
-            return Output { bytes, omitted: None };
-        }
-        let whole = (bytes.len() + tail.len()) as u64 + omitted;
-        joined(&bytes, &tail, whole)
+        let Self { store, head, after, head_max, tail_max, lost, .. } = self;
+        let tail = after.min(tail_max);
+        let mut parts = one_range(0..head);
+        // The ring, from its oldest byte.
+        let oldest = if after > tail_max && tail_max > 0 { after % tail_max } else { 0 };
+        parts.push(head_max + oldest..head_max + tail);
+        parts.push(head_max..head_max + oldest);
+        parts.retain(|part| part.start < part.end);
+        let output = Output { store: Arc::new(store), parts, omitted: None };
+        let missing = after - tail + lost;
+        if missing == 0 { output } else { output.cut(head, missing) }
     }
 }
 
-/// The beginning and the end of a stream that had `whole` bytes. A character that was cut in two goes: it would make
-/// text something else.
-fn joined(head: &[u8], tail: &[u8], whole: u64) -> Output {
-    let (head, tail) = (&head[..head.len() - begun_at_end(head)], &tail[ended_at_start(tail)..]);
-    let kept = (head.len() + tail.len()) as u64;
-    let omitted = Some(Omitted { offset: head.len(), bytes: whole - kept });
-    Output { bytes: [head, tail].concat(), omitted }
+impl Output {
+    /// Says that bytes are missing behind the first `head` ones. A character that was cut in two goes: it would make text
+    /// something else.
+    fn cut(mut self, head: u64, missing: u64) -> Self {
+        let length = self.length();
+        let before = begun_at_end(&self.range(head.saturating_sub(4)..head)) as u64;
+        let after = ended_at_start(&self.range(head..length.min(head + 4))) as u64;
+        let mut parts = Vec::with_capacity(self.parts.len());
+        let mut begins = 0;
+        for part in &self.parts {
+            let ends = begins + (part.end - part.start);
+            for (from, to) in [(begins, ends.min(head - before)), (begins.max(head + after), ends)] {
+                if from < to {
+                    parts.push(part.start + (from - begins)..part.start + (to - begins));
+                }
+            }
+            begins = ends;
+        }
+        self.parts = parts;
+        let offset = usize::try_from(head - before).unwrap_or(usize::MAX);
+        self.omitted = Some(Omitted { offset, bytes: missing + before + after });
+        self
+    }
 }
 
 /// How many of the last bytes are the beginning of a UTF-8 character.
@@ -147,7 +410,7 @@ mod tests {
     use super::*;
 
     fn kept(parts: &[&[u8]], bytes_max: usize) -> Output {
-        let mut buffer = OutputBuffer::new(bytes_max);
+        let mut buffer = OutputBuffer::new(bytes_max, None);
         parts.iter().for_each(|part| buffer.add(part));
         buffer.finish()
     }
@@ -157,13 +420,13 @@ mod tests {
         let stream: Vec<u8> = (0..200).map(|number| b'a' + number % 26).collect();
         for bytes_max in [0, 1, 2, 7, 10, 199, 200, 201] {
             let whole = Output::bounded(&stream, bytes_max);
-            assert!(whole.bytes.len() <= bytes_max);
+            assert!(whole.bytes().len() <= bytes_max);
             match whole.omitted {
-                None => assert_eq!(whole.bytes, stream),
+                None => assert_eq!(whole.bytes(), stream),
                 Some(Omitted { offset, bytes }) => {
-                    assert_eq!(whole.bytes.len() as u64 + bytes, 200);
-                    assert_eq!(whole.bytes[..offset], stream[..offset]);
-                    assert!(stream.ends_with(&whole.bytes[offset..]));
+                    assert_eq!(whole.bytes().len() as u64 + bytes, 200);
+                    assert_eq!(whole.bytes()[..offset], stream[..offset]);
+                    assert!(stream.ends_with(&whole.bytes()[offset..]));
                     assert!(offset == bytes_max.div_ceil(2));
                 }
             }
@@ -179,9 +442,9 @@ mod tests {
         let stream = "ä€😀".repeat(20);
         for bytes_max in 0..stream.len() {
             let output = Output::bounded(stream.as_bytes(), bytes_max);
-            assert!(std::str::from_utf8(&output.bytes).is_ok(), "{bytes_max}");
+            assert!(std::str::from_utf8(&output.bytes()).is_ok(), "{bytes_max}");
             let omitted = output.omitted.map_or(0, |omitted| omitted.bytes);
-            assert_eq!(output.bytes.len() as u64 + omitted, stream.len() as u64);
+            assert_eq!(output.bytes().len() as u64 + omitted, stream.len() as u64);
         }
     }
 
@@ -194,7 +457,7 @@ mod tests {
         }
         let text = "ä".repeat(50);
         let kept = Output::bounded(text.as_bytes(), 100).shortened(21);
-        assert_eq!((kept.bytes.len(), kept.omitted), (20, Some(Omitted { offset: 10, bytes: 80 })));
+        assert_eq!((kept.bytes().len(), kept.omitted), (20, Some(Omitted { offset: 10, bytes: 80 })));
         assert_eq!(Output::bounded(b"abc", 3).shortened(3).omitted, None);
         assert_eq!(Output::bounded(b"abc", 3).shortened(0).omitted, Some(Omitted { offset: 0, bytes: 3 }));
     }
@@ -205,10 +468,61 @@ mod tests {
         let stream = b"..correct-horse..................correct-horse..";
         for bytes_max in 0..=stream.len() {
             let output = Output::bounded(stream, bytes_max).scrubbed(&secrets);
-            let text = String::from_utf8(output.bytes).unwrap();
+            let text = String::from_utf8(output.bytes()).unwrap();
             for part in ["corr", "rrect", "hor", "rse"] {
                 assert!(!text.contains(part), "{bytes_max}: {text}");
             }
         }
+    }
+
+    #[test]
+    fn a_long_stream_is_the_same_from_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (memory_bytes, piece) = (usize::try_from(MEMORY_BYTES).unwrap(), 300_007);
+        let stream: Vec<u8> =
+            (0..3 * memory_bytes).map(|at| b'a' + u8::try_from(at * at % 26).unwrap()).collect();
+        for bytes_max in [2 * memory_bytes + 11, 3 * memory_bytes, usize::MAX] {
+            let mut buffer = OutputBuffer::new(bytes_max, Some(dir.path().to_owned()));
+            stream.chunks(piece).for_each(|part| buffer.add(part));
+            let kept = buffer.finish();
+            assert!(matches!(*kept.store, Store::File(..)));
+            assert_eq!(kept, Output::bounded(&stream, bytes_max), "{bytes_max}");
+            assert!(kept.is_text() && kept.end(5) == stream[stream.len() - 5..]);
+            assert_eq!(kept.shortened(100), Output::bounded(&stream, 100));
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn values_are_taken_out_of_a_long_stream() {
+        let dir = tempfile::tempdir().unwrap();
+        let secrets = Secrets::new([("TOKEN".to_owned(), &b"correct-horse"[..])]);
+        let memory_bytes = usize::try_from(MEMORY_BYTES).unwrap();
+        for shift in 0..26 {
+            let text =
+                [&b".".repeat(shift)[..], &b"correct-horse.............".repeat(memory_bytes / 20)].concat();
+            let mut buffer = OutputBuffer::new(usize::MAX, Some(dir.path().to_owned()));
+            buffer.add(&text);
+            let scrubbed = buffer.finish().scrubbed(&secrets).bytes();
+            assert!(scrubbed == secrets.scrub(text), "{shift}");
+        }
+    }
+
+    #[test]
+    fn text_is_told_from_other_bytes_wherever_pieces_end() {
+        let text = "€".repeat(PIECE_BYTES);
+        assert!(Output::from(text.clone().into_bytes()).is_text());
+        let cut = text.as_bytes()[..text.len() - 1].to_vec();
+        assert!(!Output::from(cut).is_text());
+        assert!(Output::default().is_text() && !Output::from(vec![b'a', 0xff]).is_text());
+    }
+
+    #[test]
+    fn a_directory_that_is_gone_omits_the_rest() {
+        let mut buffer = OutputBuffer::new(usize::MAX, Some("/no/such/directory".into()));
+        let part = vec![b'x'; 1 << 20];
+        (0..6).for_each(|_| buffer.add(&part));
+        let kept = buffer.finish();
+        assert_eq!((kept.length(), kept.omitted.unwrap().bytes), (4 << 20, 2 << 20));
     }
 }

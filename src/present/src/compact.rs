@@ -158,9 +158,10 @@ fn stream(output: Option<&Output>, room: Room) -> (String, Option<OmittedObject>
         return (String::new(), None);
     };
     let Some(Omitted { offset, bytes }) = output.omitted else {
-        return (text_of(&output.bytes).into_owned(), None);
+        return (text_of(&output.bytes()).into_owned(), None);
     };
-    let (head, tail) = output.bytes.split_at(offset);
+    let bytes_kept = output.bytes();
+    let (head, tail) = bytes_kept.split_at(offset);
     let head = text_of(head);
     let text = format!("{head}\n[{bytes} bytes omitted]\n{}", text_of(tail));
     (text, Some(OmittedObject { offset: head.len() as u64, bytes }))

@@ -1,5 +1,6 @@
 //! Results of runs as wire types.
 
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
 use avfs_changes::{ChangeReport, RunsOnHost};
@@ -11,17 +12,48 @@ use avfs_types::ids::{CheckpointName, ForkName, RunId, VersionId};
 use avfs_types::printable::text_of;
 use avfs_vault::run::Landed;
 use avfs_wire::{
-    CHANGES_MAX, ChangeObject, ChangeReportObject, ConnectionObject, NoteObject, OmittedObject,
+    CHANGES_MAX, ChangeObject, ChangeReportObject, ConnectionObject, LongText, NoteObject, OmittedObject,
     OutsideWriteObject, OutsideWritesObject, PathText, PhasesObject, RefusedCallObject, ResultObject,
     RunLeftOutObject as LeftOutObject, RunsOnHostObject, UsageObject,
 };
 
-fn stream(output: Option<&Output>) -> (String, &'static str) {
-    let bytes = output.map_or(&b""[..], |output| &output.bytes);
-    match std::str::from_utf8(bytes) {
-        Ok(text) => (text.to_owned(), "utf-8"),
-        Err(_) => (base64(bytes), "base64"),
+fn stream(output: Option<&Output>) -> (LongText, &'static str) {
+    let output = output.cloned().unwrap_or_default();
+    match output.is_text() {
+        true => (LongText::new(move |each| text_pieces(&output, each)), "utf-8"),
+        false => (LongText::new(move |each| base64_pieces(&output, each)), "base64"),
     }
+}
+
+type Each<'a> = &'a mut dyn FnMut(&str) -> fmt::Result;
+
+fn text_pieces(output: &Output, each: Each<'_>) -> fmt::Result {
+    let (mut begun, mut outcome) = (Vec::new(), Ok(()));
+    output.read(|piece| {
+        begun.extend_from_slice(piece);
+        // All of it is text, so that what is no character yet is the beginning of one.
+        let whole = match std::str::from_utf8(&begun) {
+            Ok(text) => text,
+            Err(error) => {
+                begun.get(..error.valid_up_to()).map_or("", |it| std::str::from_utf8(it).unwrap_or_default())
+            }
+        };
+        outcome = outcome.and_then(|()| each(whole));
+        begun.drain(..whole.len());
+    });
+    outcome
+}
+
+fn base64_pieces(output: &Output, each: Each<'_>) -> fmt::Result {
+    let (mut begun, mut outcome) = (Vec::new(), Ok(()));
+    output.read(|piece| {
+        begun.extend_from_slice(piece);
+        // Three bytes are four digits.
+        let whole = begun.len() - begun.len() % 3;
+        outcome = outcome.and_then(|()| each(&base64(&begun[..whole])));
+        begun.drain(..whole);
+    });
+    outcome.and_then(|()| each(&base64(&begun)))
 }
 
 fn omitted(output: Option<&Output>) -> Option<OmittedObject> {

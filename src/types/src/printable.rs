@@ -116,9 +116,14 @@ fn begun_at_end(bytes: &[u8]) -> usize {
 /// One value as a line of JSON, with what is hidden as `\u` escapes: any reader gets the same value back.
 pub fn json_line<T: Serialize + ?Sized>(value: &T) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    value.serialize(&mut serde_json::Serializer::with_formatter(&mut text, Visible))?;
-    text.push(b'\n');
+    write_json_line(value, &mut text)?;
     Ok(text)
+}
+
+/// The same, written as it is made: for what may be large.
+pub fn write_json_line<T: Serialize + ?Sized>(value: &T, mut to: impl Write) -> io::Result<()> {
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut to, Visible))?;
+    to.write_all(b"\n")
 }
 
 struct Visible;

@@ -115,6 +115,42 @@ impl Secrets {
         self.forms.iter().fold((text, lower), |texts, form| replace(texts, &form.finder)).0
     }
 
+    /// True if there is anything to take out of text.
+    #[must_use]
+    pub fn scrubs(&self) -> bool {
+        !self.forms.is_empty()
+    }
+
+    /// The bytes of the longest form of a value.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        self.forms.first().map_or(0, |form| form.finder.needle().len())
+    }
+
+    /// As [`Secrets::scrub`], for text that comes in pieces: gives what is complete of `pending`, and leaves in it what a
+    /// value may have begun in.
+    #[must_use]
+    pub fn scrub_piece(&self, pending: &mut Vec<u8>) -> Vec<u8> {
+        let begun = self.longest().saturating_sub(1);
+        let Some(cut) = pending.len().checked_sub(begun).filter(|cut| *cut > begun) else {
+            return Vec::new();
+        };
+        // A value that lies across the cut, the longest one first.
+        let around = cut - begun;
+        let lower = pending[around..].to_ascii_lowercase();
+        let across = self.forms.iter().find_map(|form| {
+            let length = form.finder.needle().len();
+            let mut found = form.finder.find_iter(&lower).map(|at| around + at..around + at + length);
+            found.find(|found| found.start < cut && cut < found.end)
+        });
+        let across = across.unwrap_or(cut..cut);
+        let rest = pending.split_off(across.end);
+        let value = pending.split_off(across.start);
+        let mut scrubbed = self.scrub(std::mem::replace(pending, rest));
+        scrubbed.extend(self.scrub(value));
+        scrubbed
+    }
+
     /// A host's name with every value taken out; all of it where a value is spread over the parts between its dots.
     #[must_use]
     pub fn scrub_host(&self, host: String) -> String {
@@ -136,12 +172,18 @@ impl Secrets {
 
     /// The same for text whose beginning was cut off: the end of a value at its start goes too.
     #[must_use]
-    pub fn scrub_begun(&self, mut text: Vec<u8>) -> Vec<u8> {
+    pub fn scrub_begun(&self, text: Vec<u8>) -> Vec<u8> {
+        self.scrub(self.without_end(text))
+    }
+
+    /// Text without the end of a value at its start.
+    #[must_use]
+    pub fn without_end(&self, mut text: Vec<u8>) -> Vec<u8> {
         let longest = self.forms.first().map_or(0, |form| form.finder.needle().len());
         let start = text[..text.len().min(longest)].to_ascii_lowercase();
         let ended = self.forms.iter().map(|form| ended_at_start(&start, form.finder.needle()));
         text.drain(..ended.max().unwrap_or(0));
-        self.scrub(text)
+        text
     }
 
     /// As [`Secrets::scrub`], for what is text and stays text.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cache::CacheObject;
 use crate::entry::{ChangeObject, ChangeTotals};
-use crate::text::{PathText, tail};
+use crate::text::{LongText, PathText};
 
 /// Changes that are listed; the counts tell of all.
 pub const CHANGES_MAX: usize = 1000;
@@ -191,9 +191,11 @@ pub struct ResultObject {
     /// Wall-clock time of the command in milliseconds.
     pub duration_ms: f64,
     /// Standard output, as far as it was kept.
-    pub stdout: String,
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub stdout: LongText,
     /// Standard error, as far as it was kept.
-    pub stderr: String,
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub stderr: LongText,
     /// Whether `stdout` lacks a part of the output.
     pub stdout_truncated: bool,
     /// Whether `stderr` lacks a part of the output.
@@ -261,8 +263,8 @@ impl ResultObject {
             [(&mut self.stdout, self.stdout_encoding), (&mut self.stderr, self.stderr_encoding)]
         {
             match encoding {
-                "utf-8" => *text = tail(text, bytes).to_owned(),
-                _ => text.clear(),
+                "utf-8" => *text = text.tail(bytes),
+                _ => *text = LongText::from(String::new()),
             }
         }
     }

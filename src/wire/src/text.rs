@@ -1,5 +1,7 @@
 //! Bytes and times as JSON can say them.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use avfs_types::base64::base64;
@@ -42,6 +44,61 @@ pub(crate) fn text_or_base64(bytes: &[u8]) -> (String, Option<String>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (text.to_owned(), None),
         Err(_) => (String::from_utf8_lossy(bytes).into_owned(), Some(base64(bytes))),
+    }
+}
+
+/// Gives a text in pieces.
+type Pieces = dyn Fn(&mut dyn FnMut(&str) -> std::fmt::Result) -> std::fmt::Result + Send + Sync;
+
+/// A text that may be large: it is written in pieces, and never held as a whole.
+#[derive(Clone)]
+pub struct LongText(Arc<Pieces>);
+
+impl LongText {
+    /// A text that `pieces` passes on.
+    pub fn new(
+        pieces: impl Fn(&mut dyn FnMut(&str) -> std::fmt::Result) -> std::fmt::Result + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(pieces))
+    }
+
+    /// The end of it: so many bytes at most.
+    #[must_use]
+    pub fn tail(&self, bytes: usize) -> Self {
+        let mut end = String::new();
+        // Nothing here fails.
+        let _ = (self.0)(&mut |piece| {
+            end.push_str(piece);
+            if end.len() > bytes.saturating_mul(2) {
+                end = tail(&end, bytes).to_owned();
+            }
+            Ok(())
+        });
+        Self::from(tail(&end, bytes).to_owned())
+    }
+}
+
+impl From<String> for LongText {
+    fn from(text: String) -> Self {
+        Self::new(move |each| each(&text))
+    }
+}
+
+impl std::fmt::Display for LongText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (self.0)(&mut |piece| f.write_str(piece))
+    }
+}
+
+impl std::fmt::Debug for LongText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LongText")
+    }
+}
+
+impl Serialize for LongText {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -351,9 +351,9 @@ impl ProxyRuntime<'_> {
         if run.request.output == OutputRetention::Dropped {
             return Ok(None);
         }
-        let bytes = |output: &'_ Option<Output>| output.as_ref().map_or_else(Vec::new, |it| it.bytes.clone());
+        let bytes = |output: &'_ Option<Output>| output.as_ref().map_or_else(Vec::new, Output::bytes);
         let (stdout, stderr) = match (&completion.merged, &completion.stdout, &completion.stderr) {
-            (Some(merged), _, _) => (merged.bytes.clone(), Vec::new()),
+            (Some(merged), _, _) => (merged.bytes(), Vec::new()),
             (None, None, None) => {
                 run.note("output.not_kept", "what the command wrote is not known".to_owned());
                 return Ok(None);

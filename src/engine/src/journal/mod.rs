@@ -110,10 +110,9 @@ impl JournalLastLines {
             return None;
         }
         let end = |output: &Option<Output>| {
-            let bytes = output.as_ref().map_or(&b""[..], |output| &output.bytes);
+            let bytes = output.as_ref().map_or_else(Vec::new, |output| output.end(LAST_LINES_BYTES_MAX));
             // Escaped bytes take up more room than they did: what is cut off twice is only less.
-            let from = bytes.len().saturating_sub(LAST_LINES_BYTES_MAX);
-            redact(last_lines(&text_of(&bytes[from..]))).into_owned()
+            redact(last_lines(&text_of(&bytes))).into_owned()
         };
         Some(Self { stdout: end(&completion.stdout), stderr: end(&completion.stderr) })
     }

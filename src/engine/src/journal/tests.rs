@@ -71,8 +71,8 @@ fn today() -> Vec<(&'static str, String)> {
     };
     let mut ended = Completion::of(Exit::Code(0));
     ended.usage = Usage { user: ms(20), system: ms(10), max_rss_bytes: 1 << 20 };
-    ended.stdout = Some(Output { bytes: b"out\n".to_vec(), omitted: None });
-    ended.stderr = Some(Output { bytes: Vec::new(), omitted: Some(Omitted { offset: 0, bytes: 1 }) });
+    ended.stdout = Some(Output::from(b"out\n".to_vec()));
+    ended.stderr = Some(Output::lacking(Vec::new(), Some(Omitted { offset: 0, bytes: 1 })));
     let plain = result(&request, &ended, &phases, 4096, None);
     ended.stopped_by = Some(LimitKind::Memory);
     ended.connections.list.push(connection);

@@ -41,8 +41,8 @@ impl ProxyRuntime<'_> {
                 let mut parts = parts.clone();
                 set_base(&mut parts, &before.root.content);
                 let expires_at = self.site.vault.now().plus_seconds(self.site.memo.expires_seconds);
-                let outputs = [stdout.bytes.as_slice(), stderr.bytes.as_slice()];
-                Some(Memo::new(parts, code, outputs, expires_at)?)
+                let (stdout, stderr) = (stdout.bytes(), stderr.bytes());
+                Some(Memo::new(parts, code, [&stdout, &stderr], expires_at)?)
             }
             (Some(_) | None, _, Exit::Code(_) | Exit::Signal(_), _) => None,
         };

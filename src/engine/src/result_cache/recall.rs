@@ -196,6 +196,6 @@ impl ProxyRuntime<'_> {
 fn cut(bytes: Vec<u8>, streams: Streams) -> Output {
     match streams {
         Streams::Captured { bytes_max } if bytes.len() > bytes_max => Output::bounded(&bytes, bytes_max),
-        Streams::Captured { .. } | Streams::Passed | Streams::Teed { .. } => Output { bytes, omitted: None },
+        Streams::Captured { .. } | Streams::Passed | Streams::Teed { .. } => Output::from(bytes),
     }
 }
