@@ -22,6 +22,7 @@ const NO_NOTIFIER: u8 = b'n';
 pub const PROC: u8 = b'p';
 pub const INPUT: u8 = b'i';
 const NO_INPUT: u8 = b'I';
+const STOPPED: u8 = b'z';
 const WRITTEN: u8 = b'w';
 const END: u8 = b'e';
 
@@ -29,6 +30,8 @@ const GO: u8 = b'g';
 const SIGNAL: u8 = b's';
 const TERMINATE: u8 = b'T';
 const KILL: u8 = b'K';
+const STOP: u8 = b'Z';
+const CONTINUE: u8 = b'C';
 
 const MESSAGE_BYTES: usize = 32;
 
@@ -39,6 +42,8 @@ pub enum Order {
     Signal(i32),
     TerminateAll,
     KillAll,
+    StopAll,
+    ContinueAll,
 }
 
 /// How everything ended.
@@ -77,6 +82,8 @@ pub enum Message {
     Proc(OwnedFd),
     /// Stdin, opened again, if init could do that.
     Input(Option<OwnedFd>),
+    /// The command was stopped by a signal.
+    Stopped,
     /// A private directory in which the command left something, by its number. Comes right before the end.
     Written(usize, OwnedFd),
     End(End),
@@ -108,6 +115,8 @@ impl Channel<'_> {
             Order::Signal(signal) => self.send(&[SIGNAL, u8::try_from(signal).unwrap_or(0)]),
             Order::TerminateAll => self.send(&[TERMINATE]),
             Order::KillAll => self.send(&[KILL]),
+            Order::StopAll => self.send(&[STOP]),
+            Order::ContinueAll => self.send(&[CONTINUE]),
         }
     }
 
@@ -136,6 +145,7 @@ impl Channel<'_> {
             (_, PROC, Some(fd)) => Ok(Some(Message::Proc(fd))),
             (_, INPUT, Some(fd)) => Ok(Some(Message::Input(Some(fd)))),
             (_, NO_INPUT, None) => Ok(Some(Message::Input(None))),
+            (_, STOPPED, None) => Ok(Some(Message::Stopped)),
             (2, WRITTEN, Some(fd)) => Ok(Some(Message::Written(usize::from(bytes[1]), fd))),
             (_, END, _) => Ok(Some(Message::End(decode_end(&bytes)))),
             _ => Err(Errno::PROTO),
@@ -156,6 +166,8 @@ impl Channel<'_> {
             (Ok(2), SIGNAL) => Some(Order::Signal(i32::from(bytes[1]))),
             (Ok(1), TERMINATE) => Some(Order::TerminateAll),
             (Ok(1), KILL) => Some(Order::KillAll),
+            (Ok(1), STOP) => Some(Order::StopAll),
+            (Ok(1), CONTINUE) => Some(Order::ContinueAll),
             _ => None,
         }
     }
@@ -185,6 +197,10 @@ impl Channel<'_> {
 
     pub fn send_no_input(&self) -> Result<()> {
         self.send(&[NO_INPUT])
+    }
+
+    pub fn send_stopped(&self) -> Result<()> {
+        self.send(&[STOPPED])
     }
 
     pub fn send_end(&self, end: &End) -> Result<()> {
@@ -226,7 +242,9 @@ mod tests {
         let (supervisor, init) = (Channel(ours.as_fd()), Channel(theirs.as_fd()));
         supervisor.go().unwrap();
         assert!(init.wait_for_go().unwrap());
-        for order in [Order::Signal(15), Order::TerminateAll, Order::KillAll] {
+        for order in
+            [Order::Signal(15), Order::TerminateAll, Order::KillAll, Order::StopAll, Order::ContinueAll]
+        {
             supervisor.order(order).unwrap();
             assert_eq!(init.next_order(), Some(order));
         }
@@ -241,6 +259,8 @@ mod tests {
         assert!(matches!(supervisor.next_message().unwrap(), Some(Message::Notifier(None))));
         init.send_fd(INPUT, file.as_fd()).unwrap();
         assert!(matches!(supervisor.next_message().unwrap(), Some(Message::Input(Some(_)))));
+        init.send_stopped().unwrap();
+        assert!(matches!(supervisor.next_message().unwrap(), Some(Message::Stopped)));
         init.send_no_input().unwrap();
         assert!(matches!(supervisor.next_message().unwrap(), Some(Message::Input(None))));
         let usage = TreeUsage { user_micros: 1, system_micros: 2, max_rss_kib: 3 };

@@ -386,7 +386,7 @@ impl Starting {
                     sandbox.refused = RefusedCalls::new(fd, Renames::new(plan))
                 }
                 Ok(Some(Message::Proc(fd))) => sandbox.proc = Some(fd),
-                Ok(Some(Message::End(_) | Message::Written(..)) | None) | Err(_) => {
+                Ok(Some(Message::End(_) | Message::Written(..) | Message::Stopped) | None) | Err(_) => {
                     supervisor::kill_and_reap(sandbox.pid);
                     return Err(SandboxError::Vanished);
                 }

@@ -19,7 +19,7 @@ use crate::egress::Egress;
 use crate::launch::SandboxError;
 use crate::limits::Keeper;
 use crate::outside_writes::{PRIVATE_DIRS_MAX, private_dirs};
-use crate::stdio::{Flowed, Streams};
+use crate::stdio::{Flow, Flowed, Streams};
 use crate::sys::{Pid, SignalFd, SignalSet, Wait};
 use crate::{limits, outside_writes, sys};
 
@@ -50,7 +50,7 @@ pub struct Supervised {
 /// From here on signals come through a descriptor; threads that are started later hold them back too.
 pub fn hold_signals() -> sys::Result<SignalFd> {
     let mut held = FORWARDED.to_vec();
-    held.push(libc::SIGWINCH);
+    held.extend([libc::SIGWINCH, libc::SIGTSTP, libc::SIGCONT]);
     let set = SignalSet::of(&held);
     sys::block(&set)?;
     SignalFd::new(&set)
@@ -175,6 +175,8 @@ struct Watch<'a> {
     requests: u32,
     /// A signal of any kind was passed on.
     signalled: bool,
+    /// SIGTSTP came from outside, and the command was asked to stop.
+    asked_to_stop: bool,
     deadline: Option<Instant>,
     grace: Duration,
     refused: RefusedCalls,
@@ -193,7 +195,7 @@ pub fn watch(
     let begun = Instant::now();
     pause::point("streams");
     // Without its streams the command is of no use, and nobody may go on writing.
-    let flow = streams.start(terminal, input).map_err(|errno| {
+    let mut flow = streams.start(terminal, input).map_err(|errno| {
         kill_and_reap(pid);
         SandboxError::host("start the streams")(errno)
     })?;
@@ -214,12 +216,13 @@ pub fn watch(
         timed_out: false,
         requests: 0,
         signalled: false,
+        asked_to_stop: false,
         deadline: plan.request.timeout.duration().and_then(|limit| begun.checked_add(limit)),
         grace: plan.request.grace,
         refused,
         written: Vec::new(),
     };
-    let end = watch.until_the_end(signals, &flow);
+    let end = watch.until_the_end(signals, &mut flow);
     let Watch { signalled, timed_out, exceeded, mut refused, written, .. } = watch;
     let dirs_not_renamed = refused.finish_renames();
     let outside_writes = outside_writes(written, &plan.view);
@@ -287,7 +290,7 @@ fn start_egress(listener: Option<OwnedFd>, net: &NetMode, begun: Instant) -> sys
 }
 
 impl Watch<'_> {
-    fn until_the_end(&mut self, signals: &SignalFd, flow: &crate::stdio::Flow) -> Option<End> {
+    fn until_the_end(&mut self, signals: &SignalFd, flow: &mut Flow) -> Option<End> {
         loop {
             let mut fds = vec![
                 PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN),
@@ -313,6 +316,10 @@ impl Watch<'_> {
                     Ok(Some(Message::End(end))) => Some(end),
                     Ok(Some(Message::Written(number, dir))) if self.written.len() < PRIVATE_DIRS_MAX => {
                         self.written.push((number, dir));
+                        continue;
+                    }
+                    Ok(Some(Message::Stopped)) => {
+                        self.stopped(flow);
                         continue;
                     }
                     Ok(
@@ -356,10 +363,17 @@ impl Watch<'_> {
         }
     }
 
-    fn signal(&mut self, signal: i32, flow: &crate::stdio::Flow) {
-        if signal == libc::SIGWINCH {
-            flow.resize();
-            return;
+    fn signal(&mut self, signal: i32, flow: &mut Flow) {
+        match signal {
+            libc::SIGWINCH => return flow.resize(),
+            libc::SIGCONT => return self.go_on(flow),
+            libc::SIGTSTP => {
+                self.asked_to_stop = !sys::is_ignored_by_caller(signal);
+                // The command may handle it, or ignore it. If init is gone the next look at the channel tells.
+                let _ = self.control.order(Order::Signal(signal));
+                return;
+            }
+            _ => {}
         }
         self.signalled = true;
         pause::point("signalled");
@@ -373,6 +387,48 @@ impl Watch<'_> {
         }
         // If init is gone the next look at the channel tells.
         let _ = self.control.order(Order::Signal(signal));
+    }
+
+    /// The command was stopped: by ^Z, or by SIGTSTP that was passed on. Then everything inside is, since no limit and no
+    /// timeout is watched meanwhile, and this process is. A command without a terminal that stops by itself stops alone,
+    /// and its timeout goes on.
+    fn stopped(&mut self, flow: &mut Flow) {
+        let asked = std::mem::take(&mut self.asked_to_stop);
+        let whom = match (asked, flow.has_terminal()) {
+            (true, _) => sys::Suspend::Process,
+            (false, true) => sys::Suspend::Group,
+            (false, false) => return,
+        };
+        let begun = Instant::now();
+        let _ = self.control.order(Order::StopAll);
+        flow.leave_terminal();
+        pause::point("suspended");
+        if let Err(errno) = sys::suspend(whom) {
+            tracing::warn!(%errno, "cannot be suspended");
+        }
+        self.postpone(begun.elapsed());
+        // Where nothing could stop this process, nothing continues it.
+        if !sys::is_pending(libc::SIGCONT) {
+            self.go_on(flow);
+        }
+    }
+
+    fn go_on(&mut self, flow: &mut Flow) {
+        self.asked_to_stop = false;
+        flow.take_terminal();
+        let _ = self.control.order(Order::ContinueAll);
+    }
+
+    /// The time in which nothing ran does not count.
+    fn postpone(&mut self, by: Duration) {
+        let later = |moment: Instant| moment.checked_add(by).unwrap_or(moment);
+        self.deadline = self.deadline.map(later);
+        self.ending = match self.ending {
+            Ending::No => Ending::No,
+            Ending::AskedForEver => Ending::AskedForEver,
+            Ending::Asked { kill_at } => Ending::Asked { kill_at: later(kill_at) },
+            Ending::Killed { give_up_at } => Ending::Killed { give_up_at: later(give_up_at) },
+        };
     }
 
     /// Nobody who is beyond a limit gets time to go further.

@@ -98,6 +98,43 @@ fn a_caller_that_ignores_its_children_gets_the_result() {
     run(&["-q", "--", "no-such-command"]).expect(127);
 }
 
+/// Without a terminal too: everything inside stops, and so does avfs-run, until it is continued.
+#[test]
+fn a_run_is_stopped_and_continued_as_a_whole() {
+    use std::os::unix::process::CommandExt;
+    let env = TestEnv::with_project();
+    let shared = Shared::new(&env);
+    // It starts no processes: one that waits for vfork(2) cannot be stopped.
+    let program = r#"
+import os, time
+open(os.environ['S'] + '/ready', 'w')
+while not os.path.exists(os.environ['S'] + '/go'): time.sleep(0.01)
+print('done')
+"#;
+    let line = format!("exec python3 -c \"{program}\"");
+    let mut command = shared.command(&env, &["-q"], &line);
+    let running = shared.wait_for_word(Running::start(command.process_group(0)), "ready");
+    running.signal(Signal::TSTP);
+    let state = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(") ").next().unwrap_or_default().chars().next()
+    };
+    let pid = running.child.id();
+    wait_for("it has stopped", || state(pid) == Some('T'));
+    let inside = crate::shared::children(crate::shared::children(pid)[0]);
+    wait_for("the command has stopped", || inside.iter().all(|pid| state(*pid) == Some('T')));
+    shared.put("go");
+    running.signal(Signal::CONT);
+    assert_eq!(running.answer().expect(0).text(), "done\n");
+}
+
+/// A command that stops by itself, where nobody sees it, does not stop its timeout.
+#[test]
+fn a_command_that_stops_by_itself_times_out() {
+    let env = TestEnv::with_project();
+    env.run(&["-q", "--timeout", "100ms", "--grace", "0s", "--", "sh", "-c", "kill -STOP $$"]).expect(124);
+}
+
 /// What a process inherits is the same inside.
 #[test]
 fn priority_affinity_and_mask_are_inherited() {

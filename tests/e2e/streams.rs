@@ -181,11 +181,11 @@ fn output_larger_than_the_memory_limit_is_passed_on() {
 #[test]
 fn memory_stays_bounded_whatever_the_command_writes() {
     let env = TestEnv::with_project();
-    let both = "(head -c 32M /dev/zero & head -c 32M /dev/urandom >&2; wait)";
+    let both = "(head -c 16M /dev/zero & head -c 16M /dev/urandom >&2; wait)";
     for (options, line) in [
         (&["--output-max", "1TiB"][..], both),
         (&[], both),
-        (&["--output-max", "1TiB", "--secret", "TOKEN"], "yes some text | head -c 32M"),
+        (&["--output-max", "1TiB", "--secret", "TOKEN"], "yes some text | head -c 16M"),
     ] {
         let mut words = vec!["--json"];
         words.extend(options);

@@ -103,6 +103,107 @@ print('resized', flush=True)
 }
 
 #[test]
+fn a_new_size_is_one_signal() {
+    let env = TestEnv::with_project();
+    let program = r#"
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH, signal.SIGUSR1})
+print('ready', flush=True)
+for count in range(1, 4):
+    signal.sigwait({signal.SIGWINCH})
+    print('size', count, os.get_terminal_size().lines, flush=True)
+# Whoever is last in the queue of signals shows that no other is in it.
+os.kill(os.getpid(), signal.SIGUSR1)
+print('then', sorted(signal.sigpending()), flush=True)
+"#;
+    let script =
+        "wait_for(b'ready')\nfor n in (1, 2, 3): resize(30 + n, 77); wait_for(b'size %d %d' % (n, 30 + n))";
+    let answer = person(&env, script, &["-q", "--", "python3", "-c", program]);
+    assert!(answer.text().contains("then [<Signals.SIGUSR1: 10>]"), "{answer:?}");
+}
+
+/// A shell with job control that starts one job, and continues it in the foreground each time it has stopped and a line
+/// was typed.
+const JOB_CONTROL: &str = r#"
+import os, signal, sys, termios
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+before = termios.tcgetattr(0)
+job = os.fork()
+if job == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execv(sys.argv[1], sys.argv[1:])
+while True:
+    _, status = os.waitpid(job, os.WUNTRACED)
+    if not os.WIFSTOPPED(status): sys.exit(os.waitstatus_to_exitcode(status))
+    os.tcsetpgrp(0, os.getpgrp())
+    print('shell: stopped, modes', 'as before' if termios.tcgetattr(0) == before else 'changed', flush=True)
+    input()
+    os.tcsetpgrp(0, job)
+    os.killpg(job, signal.SIGCONT)
+"#;
+
+#[track_caller]
+fn with_job_control(env: &TestEnv, script: &str, words: &[&str]) -> String {
+    let shell = "os.execvp('python3', ['python3', '-c', os.environ['JOB_CONTROL']] + words)";
+    let mut command = env.clean(Path::new("python3"));
+    command
+        .args(["-c", &PERSON.replace("os.execv(words[0], words)", shell), script])
+        .arg(runner())
+        .args(words);
+    env.answer(command.env("TERM", "xterm").env("JOB_CONTROL", JOB_CONTROL)).expect(0).text()
+}
+
+#[test]
+fn a_command_is_suspended_from_the_keyboard_and_resumed() {
+    let env = TestEnv::with_project();
+    let script = r#"
+for n in (b'one', b'two'):
+    wait_for(b'ready ' + n)
+    send(b'\x1a')
+    wait_for(b'shell: stopped, modes as before')
+    seen = b''
+    send(b'\n')
+    wait_for(b'continued')
+    send(n + b'\n')
+    wait_for(b'got ' + n)
+    seen = seen[seen.index(b'got ' + n):]
+"#;
+    let program = r#"
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})
+for n in ('one', 'two'):
+    print('ready', n, flush=True)
+    signal.sigwait({signal.SIGCONT})
+    print('continued', flush=True)
+    print('got', input(), flush=True)
+# One SIGCONT for each time.
+sys.exit(len(signal.sigpending()))
+"#;
+    let text = with_job_control(&env, script, &["-q", "--timeout", "1h", "--", "python3", "-c", program]);
+    assert!(text.ends_with("modes as before, code 0\n"), "{text}");
+}
+
+/// Where no shell could continue it, ^Z stops nothing for good.
+#[test]
+fn a_command_that_nobody_could_resume_goes_on() {
+    let env = TestEnv::with_project();
+    let script =
+        "wait_for(b'ready'); send(b'\\x1a'); wait_for(b'continued'); send(b'x\\n'); wait_for(b'got x')";
+    let program = r#"
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})
+print('ready', flush=True)
+signal.sigwait({signal.SIGCONT})
+print('continued', flush=True)
+print('got', input(), flush=True)
+"#;
+    let answer = person(&env, script, &["-q", "--", "python3", "-c", program]);
+    assert!(answer.text().ends_with("modes as before, code 0\n"), "{answer:?}");
+}
+
+#[test]
 fn a_command_that_spoils_the_terminal_spoils_its_own() {
     let env = TestEnv::with_project();
     for line in ["stty raw -echo", "stty raw -echo; kill -9 $$", "stty -isig; exit 3"] {

@@ -110,6 +110,12 @@ fn start<'a>(inherited: &Inherited<'a>) -> Result<Option<(sys::Pid, PrivateDirs<
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).at(Stage::Start)?;
     // Held back from before there is a child, so that the end of none is missed.
     sys::block(&sys::SignalSet::of(&[libc::SIGCHLD])).at(Stage::Fork)?;
+    // A session of the sandbox's own: no signal to a group reaches the host, no input can be pushed into a terminal of the
+    // host. This process leads it, so that the command's group has a parent in it and can be stopped by ^Z.
+    rustix::process::setsid().at(Stage::Session)?;
+    if let Some(terminal) = &terminal {
+        rustix::process::ioctl_tiocsctty(terminal).at(Stage::Session)?;
+    }
     let payload = sys::clone_process(sys::CloneFlags::default(), || {
         let opened = payload::Opened {
             terminal: terminal.as_ref().map(OwnedFd::as_fd),

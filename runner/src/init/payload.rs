@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use rustix::termios::tcsetpgrp;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::{Inherited, Stream};
@@ -28,11 +29,12 @@ pub fn run(inherited: &Inherited<'_>, opened: &Opened<'_>) -> u8 {
 
 fn prepare(inherited: &Inherited<'_>, opened: &Opened<'_>) -> Result<(), Failed> {
     let prepared = inherited.prepared;
-    // A session of its own: no signal to its group reaches the host, no input can be pushed into a terminal
-    // of the host.
-    rustix::process::setsid().at(Stage::Session)?;
+    // A group of its own, in the foreground of the terminal.
+    rustix::process::setpgid(None, None).at(Stage::Session)?;
     if let Some(terminal) = opened.terminal {
-        rustix::process::ioctl_tiocsctty(terminal).at(Stage::Session)?;
+        // Whoever is in the background would be stopped for this.
+        sys::block(&sys::SignalSet::of(&[libc::SIGTTOU])).at(Stage::Session)?;
+        tcsetpgrp(terminal, rustix::process::getpid()).at(Stage::Session)?;
     }
     for (number, stream) in (0..).zip(inherited.stdio.streams) {
         let fd = match stream {

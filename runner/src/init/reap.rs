@@ -25,6 +25,12 @@ pub fn until_the_end(payload: Pid, control: &Channel<'_>, private: &PrivateDirs<
         while let Ok(Some(_)) = children.read() {}
         loop {
             match sys::reap_any(Wait::No) {
+                Ok(Some(reaped)) if libc::WIFSTOPPED(reaped.status) => {
+                    // If nobody hears it, the end of the channel is next.
+                    if reaped.pid == payload {
+                        let _ = control.send_stopped();
+                    }
+                }
                 Ok(Some(reaped)) if reaped.pid == payload => status = Some(reaped.status),
                 Ok(Some(_)) => {}
                 Ok(None) => break,
@@ -46,6 +52,8 @@ pub fn until_the_end(payload: Pid, control: &Channel<'_>, private: &PrivateDirs<
                 // A process that handles SIGTERM gets the chance, wherever it is.
                 Some(Order::TerminateAll) => drop(sys::kill_all(libc::SIGTERM)),
                 Some(Order::KillAll) => drop(sys::kill_all(libc::SIGKILL)),
+                Some(Order::StopAll) => drop(sys::kill_all(libc::SIGSTOP)),
+                Some(Order::ContinueAll) => drop(sys::kill_all(libc::SIGCONT)),
                 // The supervisor is gone; with this process everybody goes.
                 None => return 1,
             }
@@ -65,7 +73,7 @@ pub fn until_the_end(payload: Pid, control: &Channel<'_>, private: &PrivateDirs<
     u8::from(control.send_end(&end).is_err())
 }
 
-/// The command leads a session and its first group; whoever is in the group gets what it would have got from
+/// The command leads a group; whoever is in the group gets what it would have got from
 /// a terminal.
 fn signal_group(payload: Pid, signal: i32) {
     let group = rustix::process::Pid::from_raw(payload);

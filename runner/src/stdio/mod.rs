@@ -243,7 +243,7 @@ impl Streams {
         if let Some(terminal) = terminal {
             let spool_dir = self.spool_dir;
             let output = self.screen_bytes_max.map(|bytes_max| OutputBuffer::new(bytes_max, spool_dir));
-            flow.screen = Some(Screen::start(terminal, hosts, stopped, output, &mut flow)?);
+            flow.screen = Some(Screen::start(terminal, hosts, output, &mut flow)?);
         }
         Ok(flow)
     }
@@ -376,6 +376,25 @@ pub struct Flowed {
 }
 
 impl Flow {
+    /// True if the command has a pseudo terminal.
+    pub fn has_terminal(&self) -> bool {
+        self.screen.is_some()
+    }
+
+    /// Gives the real terminal back, as it was found, with everything on it that the command has written.
+    pub fn leave_terminal(&mut self) {
+        if let Some(screen) = &mut self.screen {
+            screen.leave();
+        }
+    }
+
+    /// Takes the real terminal again, if it is ours.
+    pub fn take_terminal(&mut self) {
+        if let Some(screen) = &mut self.screen {
+            screen.take();
+        }
+    }
+
     /// Tells the pseudo terminal the size of the real one.
     pub fn resize(&self) {
         if let Some(screen) = &self.screen {
@@ -398,6 +417,9 @@ impl Flow {
         self.stop = None;
         for feeder in self.feeders.drain(..) {
             let _ = feeder.join();
+        }
+        if let Some(screen) = &mut self.screen {
+            screen.stop_typing();
         }
         let [stdout, stderr] = self.kept;
         let [stdout, stderr, merged] = [stdout, stderr, self.merged].map(|thread| {

@@ -1,7 +1,12 @@
 //! The terminal of the host while the command has a pseudo terminal in its place.
 
 use std::os::fd::OwnedFd;
+use std::thread::JoinHandle;
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::termios::{
     OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr, tcsetwinsize,
 };
@@ -17,29 +22,40 @@ pub fn is_foreground(terminal: &OwnedFd) -> bool {
     tcgetpgrp(terminal).is_ok_and(|group| group == rustix::process::getpgrp())
 }
 
+/// How long the pseudo terminal has to be quiet before the real one is given back.
+const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// How long the thread that reads from the terminal may take to end, each time that is looked at.
+const STOPPING: Duration = Duration::from_millis(5);
+/// How often that is tried: a command that is not stopped could write for ever.
+const QUIET_TRIES_MAX: usize = 100;
+
 /// The real terminal, raw while the command has a pseudo terminal in its place.
 pub struct Screen {
     main: OwnedFd,
     host: OwnedFd,
+    /// The terminal that is typed on, if it is our stdin.
+    stdin: Option<OwnedFd>,
     before: Option<Termios>,
+    /// What moves the input; closing the descriptor stops it.
+    typing: Option<(OwnedFd, JoinHandle<()>)>,
+}
+
+fn clone(fd: &OwnedFd) -> Result<OwnedFd> {
+    fd.try_clone().map_err(|_| Errno::MFILE)
 }
 
 impl Screen {
     pub fn start(
         main: OwnedFd,
         hosts: [Option<OwnedFd>; 3],
-        stopped: OwnedFd,
         output: Option<OutputBuffer>,
         flow: &mut Flow,
     ) -> Result<Self> {
-        let clone = |fd: &OwnedFd| fd.try_clone().map_err(|_| rustix::io::Errno::MFILE);
         let [stdin, stdout, stderr] = hosts;
         // Where the pseudo terminal shows what it echoes and what the command writes.
         let shown_on = [&stdout, &stderr, &stdin].into_iter().flatten().next();
-        let Some(shown_on) = shown_on else { return Err(rustix::io::Errno::NOTTY) };
-        let mut screen = Self { main, host: clone(shown_on)?, before: None };
-        screen.resize();
-        let (from, into) = (clone(&screen.main)?, clone(shown_on)?);
+        let Some(shown_on) = shown_on else { return Err(Errno::NOTTY) };
+        let (from, into, host) = (clone(&main)?, clone(shown_on)?, clone(shown_on)?);
         match (output, &stdout, &stderr) {
             (Some(output), Some(_), Some(_)) => {
                 flow.merged = Some(thread(move || keep(from, Some(into), output))?);
@@ -52,14 +68,67 @@ impl Screen {
             }
             (Some(_), None, None) | (None, _, _) => flow.drains.push(thread(move || drain(from, into))?),
         }
-        if let Some(stdin) = stdin
-            && is_foreground(&stdin)
-        {
-            screen.make_raw(&stdin);
-            let into = clone(&screen.main)?;
-            flow.feeders.push(thread(move || feed(stdin, into, &stopped))?);
-        }
+        let mut screen = Self { main, host, stdin, before: None, typing: None };
+        screen.resize();
+        screen.type_on()?;
         Ok(screen)
+    }
+
+    /// Makes the terminal raw and moves what is typed, if the terminal is ours.
+    fn type_on(&mut self) -> Result<()> {
+        let Some(stdin) = self.stdin.as_ref().filter(|stdin| self.typing.is_none() && is_foreground(stdin))
+        else {
+            return Ok(());
+        };
+        let (from, into) = (clone(stdin)?, clone(&self.main)?);
+        let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC)?;
+        self.make_raw(&clone(stdin)?);
+        self.typing = Some((stop, thread(move || feed(from, into, &stopped))?));
+        Ok(())
+    }
+
+    /// Waits until nobody reads from the terminal any more.
+    pub fn stop_typing(&mut self) {
+        if let Some((stop, typing)) = self.typing.take() {
+            drop(stop);
+            let _ = typing.join();
+        }
+    }
+
+    /// Gives the terminal back once everything is on it that was written.
+    pub fn leave(&mut self) {
+        for _ in 0..QUIET_TRIES_MAX {
+            match poll(&mut [PollFd::new(&self.main, PollFlags::IN)], Some(&QUIET)) {
+                Ok(0) => break,
+                // The thread that shows it has to have its turn.
+                Ok(_) | Err(_) => std::thread::yield_now(),
+            }
+        }
+        if let Some((stop, typing)) = self.typing.take() {
+            drop(stop);
+            // Two that read would take input from each other. One that is held up by a command that does not read is left.
+            for _ in 0..QUIET_TRIES_MAX {
+                if typing.is_finished() {
+                    break;
+                }
+                std::thread::sleep(STOPPING);
+            }
+        }
+        self.restore();
+    }
+
+    /// Takes the terminal again.
+    pub fn take(&mut self) {
+        self.resize();
+        if let Err(errno) = self.type_on() {
+            tracing::warn!(%errno, "what is typed does not reach the command");
+        }
+    }
+
+    fn restore(&mut self) {
+        if let (Some(before), Some(stdin)) = (self.before.take(), &self.stdin) {
+            let _ = tcsetattr(stdin, OptionalActions::Drain, &before);
+        }
     }
 
     fn make_raw(&mut self, terminal: &OwnedFd) {
@@ -80,8 +149,6 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        if let Some(before) = &self.before {
-            let _ = tcsetattr(&self.host, OptionalActions::Drain, before);
-        }
+        self.restore();
     }
 }

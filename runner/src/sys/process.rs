@@ -58,8 +58,8 @@ pub enum Wait {
     UntilItEnds,
 }
 
-/// Takes the status of any child that has ended; nothing if there are children but none has. With no
-/// children at all it is [`Errno::CHILD`].
+/// Takes the status of any child that has ended, or was stopped if it is not waited for; nothing if there are children but
+/// none has. With no children at all it is [`Errno::CHILD`].
 pub fn reap_any(wait: Wait) -> Result<Option<Reaped>> {
     wait4(-1, wait)
 }
@@ -68,7 +68,9 @@ pub fn reap_any(wait: Wait) -> Result<Option<Reaped>> {
 /// some tracers and filters, waitid(2) is asked.
 pub fn reap(pid: Pid, wait: Wait) -> Result<Option<i32>> {
     match wait4(pid, wait) {
-        Ok(reaped) => Ok(reaped.map(|reaped| reaped.status)),
+        Ok(reaped) => {
+            Ok(reaped.filter(|reaped| !libc::WIFSTOPPED(reaped.status)).map(|reaped| reaped.status))
+        }
         Err(_) => waitid(pid, wait),
     }
 }
@@ -76,7 +78,7 @@ pub fn reap(pid: Pid, wait: Wait) -> Result<Option<i32>> {
 fn wait4(pid: Pid, wait: Wait) -> Result<Option<Reaped>> {
     let mut status = 0;
     let options = match wait {
-        Wait::No => libc::WNOHANG,
+        Wait::No => libc::WNOHANG | libc::WUNTRACED,
         Wait::UntilItEnds => 0,
     };
     loop {

@@ -53,6 +53,39 @@ pub fn unblock_all() -> Result<()> {
     mask(libc::SIG_SETMASK, &SignalSet::of(&[]))
 }
 
+/// Who is suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suspend {
+    Group,
+    Process,
+}
+
+/// Stops this process, or its whole group, as ^Z does, until SIGCONT. Returns at once where nobody could continue it: the
+/// kernel does not stop a process whose group has no shell. SIGTSTP is held back before and after.
+pub fn suspend(whom: Suspend) -> Result<()> {
+    let stop = SignalSet::of(&[libc::SIGTSTP]);
+    mask(libc::SIG_UNBLOCK, &stop)?;
+    // SAFETY: both take numbers only.
+    let outcome = unsafe {
+        match whom {
+            Suspend::Group => libc::kill(0, libc::SIGTSTP),
+            Suspend::Process => libc::kill(libc::getpid(), libc::SIGTSTP),
+        }
+    };
+    mask(libc::SIG_BLOCK, &stop)?;
+    check(libc::c_long::from(outcome)).map(drop)
+}
+
+/// True if a signal that is held back has come.
+#[must_use]
+pub fn is_pending(signal: i32) -> bool {
+    let mut set = SignalSet::of(&[]);
+    // SAFETY: `set` is valid for writing.
+    let failed = unsafe { libc::sigpending(&raw mut set.0) };
+    // SAFETY: `set` is valid.
+    failed == 0 && unsafe { libc::sigismember(&raw const set.0, signal) } == 1
+}
+
 /// The last signal of the kernel.
 const SIGNAL_MAX: i32 = 64;
 
