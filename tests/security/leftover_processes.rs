@@ -55,7 +55,7 @@ while depth < 8:
     depth += 1
     if os.fork() and os.fork():
         break
-if os.getpid() == os.getsid(0):
+if os.getpid() == os.getpgrp():
     for _ in range(16): os.read(heard, 1)
     os._exit(9)
 while True: signal.pause()

@@ -198,7 +198,7 @@ impl Output {
     ) {
         self.read_range(range, &mut |piece| {
             pending.extend_from_slice(piece);
-            if pending.len() > MEMORY_BYTES as usize {
+            if pending.len() as u64 > MEMORY_BYTES {
                 kept.add(&secrets.scrub_piece(pending));
             }
         });
