@@ -2,6 +2,7 @@
 
 use std::borrow::BorrowMut;
 use std::ffi::OsStr;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -21,6 +22,7 @@ pub struct TestEnv {
 pub struct Answer {
     /// The command line, for whoever reads a failure.
     pub command: String,
+    /// The exit code, or the number of the signal that ended it, negative.
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
@@ -30,7 +32,7 @@ impl From<Output> for Answer {
     fn from(output: Output) -> Self {
         Self {
             command: String::new(),
-            code: output.status.code().unwrap_or(-1),
+            code: output.status.code().or_else(|| output.status.signal().map(|signal| -signal)).unwrap(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }

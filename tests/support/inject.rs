@@ -7,8 +7,28 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// Calls that do not return.
-const NEVER: [&str; 5] = ["exit", "exit_group", "rt_sigreturn", "restart_syscall", "execve"];
+/// Calls that do not return, or that the kernel never fails: of brk it gives the old end.
+const NEVER: [&str; 16] = [
+    "exit",
+    "exit_group",
+    "rt_sigreturn",
+    "restart_syscall",
+    "execve",
+    "getuid",
+    "geteuid",
+    "getgid",
+    "getegid",
+    "getpid",
+    "getppid",
+    "gettid",
+    "umask",
+    "sched_yield",
+    "uname",
+    "brk",
+];
+/// Calls without which Rust's runtime does not go on: it says so, and ends the program. A directory must close.
+const OF_RUNTIME: [&str; 8] =
+    ["mmap", "mprotect", "munmap", "mremap", "madvise", "sigaltstack", "getrandom", "close"];
 /// The last call of the runtime before `main`.
 const RUNTIME_ENDS: &str = "sigaltstack";
 
@@ -24,6 +44,11 @@ pub struct Call {
 impl Call {
     pub fn new(name: &str, number: usize, errno: &'static str) -> Self {
         Self { name: name.to_owned(), number, errno }
+    }
+
+    /// True if the program may end without a word of its own.
+    pub fn may_end_the_runtime(&self) -> bool {
+        OF_RUNTIME.contains(&self.name.as_str())
     }
 
     /// strace, set up to fail this call in the program that its caller appends.
@@ -79,9 +104,10 @@ pub fn calls(trace: &Path) -> Vec<Call> {
 /// What a call of this name can fail with.
 fn errno_of(name: &str) -> &'static str {
     match name {
-        "mmap" | "mprotect" | "brk" | "mremap" | "madvise" | "munmap" => "ENOMEM",
+        "mmap" | "mprotect" | "mremap" | "madvise" | "munmap" => "ENOMEM",
         "clone" | "clone3" | "fork" | "vfork" | "futex" => "EAGAIN",
-        "flock" => "ENOLCK",
+        "flock" | "fcntl" => "ENOLCK",
+        "wait4" | "waitid" => "ECHILD",
         "write" | "pwrite64" | "writev" | "ftruncate" | "mkdir" | "mkdirat" => "ENOSPC",
         _ => "EIO",
     }
