@@ -15,6 +15,7 @@
 //! ```
 
 use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -110,6 +111,16 @@ impl Slot {
     }
 }
 
+/// Whatever is called so is neither followed nor waited for.
+const PLAIN: i32 = (rustix::fs::OFlags::NOFOLLOW.bits() | rustix::fs::OFlags::NONBLOCK.bits()).cast_signed();
+
+/// Refuses a pipe, a device, and a file that has another name.
+fn plain_file(file: File) -> std::io::Result<File> {
+    let meta = file.metadata()?;
+    let is_plain = meta.is_file() && meta.nlink() <= 1;
+    if is_plain { Ok(file) } else { Err(std::io::ErrorKind::InvalidInput.into()) }
+}
+
 /// The open file; made with the first commit.
 #[derive(Debug, Default)]
 pub(crate) struct Head(Option<File>);
@@ -119,16 +130,17 @@ impl Head {
         let mode = std::fs::metadata(vault)?.mode() & 0o666;
         let options = || {
             let mut options = File::options();
-            options.read(true).write(true).mode(mode);
+            options.read(true).write(true).mode(mode).custom_flags(PLAIN);
             options
         };
         let path = sibling(vault, "-head");
-        match options().open(&path) {
+        let opened = match options().open(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 options().create(true).truncate(false).open(&path)
             }
             opened => opened,
-        }
+        };
+        opened.and_then(plain_file)
     }
 
     /// Notes a commit that is on the disk, in a log that is open.
@@ -154,16 +166,13 @@ impl Head {
 
 /// The slots of a vault, the newest commit last; none if there is no such file.
 fn read_slots(vault: &Path) -> Vec<Slot> {
-    let Ok(file) = File::open(sibling(vault, "-head")) else { return Vec::new() };
-    let mut slots = Vec::new();
-    let mut slot = [0; SLOT_BYTES];
-    for number in 0..SLOTS {
-        if file.read_exact_at(&mut slot, number * SLOT_BYTES as u64).is_err() && number > 0 {
-            // A file ends where the last slot was written; those before it may be holes.
-            break;
-        }
-        slots.extend(Slot::read(&slot));
-    }
+    let opened = File::options().read(true).custom_flags(PLAIN).open(sibling(vault, "-head"));
+    let Ok(file) = opened.and_then(plain_file) else { return Vec::new() };
+    let mut bytes = Vec::new();
+    // What cannot be read claims nothing.
+    let _ = file.take(SLOT_BYTES as u64 * SLOTS).read_to_end(&mut bytes);
+    let (whole, _) = bytes.as_chunks::<SLOT_BYTES>();
+    let mut slots: Vec<Slot> = whole.iter().filter_map(Slot::read).collect();
     slots.sort_by_key(|slot| slot.commit.seq);
     slots
 }
@@ -213,6 +222,28 @@ mod tests {
     fn slot(seq: i64, subject: &str) -> Slot {
         let (action, subject) = ("fork.write".to_owned(), subject.to_owned());
         Slot { commit: LostCommit { seq, at: Timestamp(7), action, subject }, salts: *b"saltsalt" }
+    }
+
+    #[test]
+    fn what_is_no_plain_file_is_neither_followed_nor_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let (vault, other) = (dir.path().join("vault.db"), dir.path().join("other"));
+        std::fs::write(&vault, "").unwrap();
+        std::fs::write(&other, "kept").unwrap();
+        let head = sibling(&vault, "-head");
+        let refused = || Head::open(&vault).is_err() && read_slots(&vault).is_empty();
+        std::os::unix::fs::symlink(&other, &head).unwrap();
+        assert!(refused());
+        std::fs::remove_file(&head).unwrap();
+        std::fs::hard_link(&other, &head).unwrap();
+        assert!(refused());
+        std::fs::remove_file(&head).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &head, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert!(refused());
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "kept");
+        std::fs::remove_file(&head).unwrap();
+        assert!(Head::open(&vault).is_ok());
     }
 
     #[test]
