@@ -25,23 +25,27 @@ impl Implied {
         let above = |path: &TreePath| path.ancestors().collect::<Vec<_>>();
         let mut implied = Self { before: HashSet::new(), after: HashSet::new() };
         for change in changes {
-            let from = match &change.kind {
-                ChangeKind::Renamed { from } => from,
-                ChangeKind::Added
-                | ChangeKind::Deleted
-                | ChangeKind::Modified
-                | ChangeKind::Mode
-                | ChangeKind::Type
-                | ChangeKind::Time => &change.path,
-            };
             if is_file(&change.before) {
-                implied.before.extend(above(from));
+                implied.before.extend(above(path_before(change)));
             }
             if is_file(&change.after) {
                 implied.after.extend(above(&change.path));
             }
         }
         implied
+    }
+}
+
+/// Where the changed entry was before.
+fn path_before(change: &Change) -> &TreePath {
+    match &change.kind {
+        ChangeKind::Renamed { from } => from,
+        ChangeKind::Added
+        | ChangeKind::Deleted
+        | ChangeKind::Modified
+        | ChangeKind::Mode
+        | ChangeKind::Type
+        | ChangeKind::Time => &change.path,
     }
 }
 
@@ -57,16 +61,7 @@ pub const fn in_git(node: &Node) -> bool {
 pub fn is_of_repository(change: &Change) -> bool {
     let is_link = |side: &Option<Side>| matches!(side, Some(Side { node: Node::Symlink(_), .. }));
     let is_link = is_link(&change.before) || is_link(&change.after);
-    let from = match &change.kind {
-        ChangeKind::Renamed { from } => from,
-        ChangeKind::Added
-        | ChangeKind::Deleted
-        | ChangeKind::Modified
-        | ChangeKind::Mode
-        | ChangeKind::Type
-        | ChangeKind::Time => &change.path,
-    };
-    is_refused(&change.path, is_link) || is_refused(from, is_link)
+    is_refused(&change.path, is_link) || is_refused(path_before(change), is_link)
 }
 
 /// The comments of a change, without their mark.
