@@ -131,7 +131,9 @@ impl Standing {
         let wanted = self.flags & FLAGS_KEPT;
         let now = flags_of(file)?;
         if now & FLAGS_KEPT != wanted {
-            rustix::fs::ioctl_setflags(file, now & !FLAGS_KEPT | wanted)?;
+            // Bits without a name here are kept: without its extent bit, ext4 would convert a file to block maps.
+            let all = now.bits() & !FLAGS_KEPT.bits() | wanted.bits();
+            rustix::fs::ioctl_setflags(file, IFlags::from_bits_retain(all))?;
         }
         Ok(())
     }
