@@ -1,13 +1,16 @@
-/* Makes every sync 2 ms longer, as a disk that is not memory would: LD_PRELOAD for scripts/bench. */
+/* Makes every sync longer, as a disk that is not memory would, by 2 ms or $AVFS_SLOW_SYNC_US: LD_PRELOAD for
+ * scripts/bench and scripts/test --slow-disk. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 static int slowly(const char *name, int fd)
 {
 	int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, name);
+	const char *longer = getenv("AVFS_SLOW_SYNC_US");
 
-	usleep(2000);
+	usleep(longer ? atoi(longer) : 2000);
 	return real(fd);
 }
 

@@ -11,6 +11,7 @@ mod peers;
 mod plain;
 mod processes;
 mod runs;
+mod syncs;
 mod trees;
 
 use std::path::{Path, PathBuf};
@@ -193,13 +194,14 @@ fn main() {
     }
     std::fs::create_dir_all(&bench.dir).unwrap();
     println!("| what | avfs | peer | ratio | goal | |\n|---|---|---|---|---|---|");
-    let parts: [(&str, Part); 7] = [
+    let parts: [(&str, Part); 8] = [
         ("generated", trees::generated),
         ("real", trees::real),
         ("commits", commits::commits),
         ("processes", processes::processes),
         ("large", large::large),
         ("runs", runs::runs),
+        ("syncs", syncs::syncs),
         ("lists", lists::lists),
     ];
     for (name, part) in parts {

@@ -150,6 +150,7 @@ fn a_damaged_page_is_told_with_everything_else() {
         env.put(&format!("f{n}"), &support::noise(n, 6000));
     }
     env.ok(&["init", "--import"]);
+    support::open_vault(&env.vault_file()).backend().settle().unwrap();
     let mut bytes = std::fs::read(env.vault_file()).unwrap();
     let page = 8192 * (bytes.len() / 8192 * 2 / 3);
     bytes[page..page + 8192].copy_from_slice(&support::noise(100, 8192));

@@ -19,6 +19,7 @@ fn every_kind_of_answer_matches_the_schema() {
         &["init", "--import"],
         &["vault", "list"],
         &["vault", "info"],
+        &["vault", "copy", "../copy.db"],
         &["import"],
         &["status"],
         &["export", "main", out],

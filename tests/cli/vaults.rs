@@ -266,3 +266,30 @@ const LOCKS: [&str; 3] = ["-lock", "-use", "-gate"];
 fn lock(env: &TestEnv, suffix: &str) -> PathBuf {
     env.project().join(format!(".avfs/vault.db{suffix}"))
 }
+
+/// The file alone may lack the newest versions, which are in its log; a copy has them, whoever writes meanwhile.
+#[test]
+fn a_copy_is_the_whole_vault_in_one_file() {
+    let env = TestEnv::with_project();
+    env.ok(&["write", "new", "--text", "newest\n"]);
+    let log = env.vault_file().with_file_name("vault.db-wal");
+    assert!(fs::metadata(log).unwrap().len() > 0, "the newest version is in the log");
+    let copy = env.at("copies/one.db");
+    fs::create_dir(env.at("copies")).unwrap();
+    let copied = env.result(&["vault", "copy", copy.to_str().unwrap()]);
+    assert_eq!(copied["copy"], json!(copy));
+    let names = || fs::read_dir(env.at("copies")).unwrap().map(|entry| entry.unwrap().file_name());
+    let beside: Vec<_> = names().filter(|name| name != "one.db" && name != "one.db-lock").collect();
+    assert!(beside.is_empty(), "{beside:?}");
+    let from = |words: &[&str]| env.ok(&[&["--vault", copy.to_str().unwrap()], words].concat());
+    assert_eq!(from(&["cat", "main", "new"]), "newest\n");
+    from(&["fsck"]);
+    from(&["write", "more", "--text", "more\n"]);
+    env.refused(&["cat", "main", "more"], 1, "path.not_found");
+    // Neither a vault nor anything else is written over.
+    env.refused(&["vault", "copy", copy.to_str().unwrap()], 1, "vault.exists");
+    fs::write(env.at("copies/other"), "mine").unwrap();
+    env.refused(&["vault", "copy", env.at("copies/other").to_str().unwrap()], 1, "vault.foreign");
+    assert_eq!(fs::read_to_string(env.at("copies/other")).unwrap(), "mine");
+    env.refused(&["vault", "copy", "nowhere/copy.db"], 1, "vault.not_found");
+}

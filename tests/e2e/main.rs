@@ -42,6 +42,7 @@ mod oracle;
 mod output;
 mod outside;
 mod person;
+mod power_loss;
 mod presets;
 mod race;
 mod recordings;

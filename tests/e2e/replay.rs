@@ -1,5 +1,6 @@
 //! `avfs replay`: what was recorded is run again, here or elsewhere, and compared in every bit.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
@@ -82,7 +83,7 @@ fn a_real_session_is_identical_on_a_fresh_machine() {
     let (env, list) = recorded_session();
     let fresh = TestEnv::new();
     let (vault, list_there) = (fresh.at("copy.db"), fresh.at("list.jsonl"));
-    std::fs::copy(env.vault_file(), &vault).unwrap();
+    env.avfs(&[OsStr::new("vault"), OsStr::new("copy"), vault.as_os_str()]).expect(0);
     std::fs::copy(list, &list_there).unwrap();
     // Nothing of the machine it was recorded on is there.
     drop(env);
@@ -114,7 +115,7 @@ fn what_is_not_there_any_more_is_made_again_on_the_way() {
     env.avfs(&["import"]).expect(0);
     let before = TestEnv::new();
     let (vault, list) = (before.at("copy.db"), before.at("list.jsonl"));
-    std::fs::copy(env.vault_file(), &vault).unwrap();
+    env.avfs(&[OsStr::new("vault"), OsStr::new("copy"), vault.as_os_str()]).expect(0);
     for line in ["echo 1 > n; echo out", "cat n; echo 2 >> n", "cat n; rm README.md; exit 3"] {
         env.json(&["--reproducible", "--fork", "work"], line);
     }

@@ -3,7 +3,7 @@
 use avfs_types::KeepCount;
 use avfs_types::clock::{FileTime, Timestamp};
 use avfs_types::ids::{BatchItem, CheckpointName, ForkName, RunId};
-use avfs_vault::backend::{RunRecord, RunState};
+use avfs_vault::backend::{Durability, RunRecord, RunState};
 use avfs_vault::edit::{Edit, Edits};
 use avfs_vault::memo::Memo;
 use avfs_vault::page::{DirMeta, FileContent, FileNode, Node};
@@ -117,6 +117,7 @@ impl Changes {
             kept: None,
             record,
             item,
+            durability: Durability::Synced,
             told: Told { request: "true", decision: "allow", ..Told::default() },
         };
         let _pin = vault.backend().pin()?;

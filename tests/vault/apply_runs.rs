@@ -9,7 +9,7 @@ use avfs_types::clock::Timestamp;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{RunPrefix, VersionId};
 use avfs_vault::Vault;
-use avfs_vault::backend::{Life, RunRecord};
+use avfs_vault::backend::{Durability, Life, RunRecord};
 use avfs_vault::diff::diff;
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::edit::{Edit, Edits};
@@ -73,6 +73,7 @@ pub fn land_run(stand: &Stand, started_at: Timestamp) -> LandedRun {
         kept: None,
         record: RunRecord { started_at, version_before: Some(base), ..runs::record(1, &name) },
         item: None,
+        durability: Durability::Synced,
         told: Told::default(),
     };
     vault.land_run(run, avfs_vault::Batch::new(vault).unwrap()).unwrap()

@@ -41,7 +41,7 @@ impl Sample {
     fn damaged(&self, what: &str, statement: &str) -> (Scratch, Vault) {
         let scratch = Scratch::new();
         let file = scratch.join("vault.db");
-        fs::copy(self.scratch.join("vault.db"), &file).unwrap();
+        support::open_vault(&self.scratch.join("vault.db")).copy(&file).unwrap();
         assert!(support::sql(&file).execute(statement, []).unwrap() > 0, "{what}: nothing was damaged");
         (scratch, support::open_vault(&file))
     }

@@ -303,7 +303,7 @@ fn a_vault_that_others_write_can_be_read_without_rights() {
         return support::skip(name, "root ignores modes");
     }
     let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    for on_close in [OnClose::Settle, OnClose::EmptyLog, OnClose::LeaveLog] {
+    for on_close in [OnClose::Settle, OnClose::LeaveLog] {
         let scratch = Scratch::new();
         let (dir, file) = (scratch.dir("dir"), scratch.join("dir/vault.db"));
         let options = OpenOptions { on_close, ..OpenOptions::default() };

@@ -69,7 +69,8 @@ fn a_damaged_log_is_no_earlier_commit() {
             assert!(fs::read(&log).unwrap() == damaged, "{at}: what is left of the log is not touched");
         }
         // Also for who would tidy up when closing.
-        assert!(Vault::open(&path, OpenOptions::default(), support::real_context()).is_err());
+        let settling = OpenOptions { on_close: OnClose::Settle, ..LEAVING };
+        assert!(Vault::open(&path, settling, support::real_context()).is_err());
         assert!(fs::read(&log).unwrap() == damaged, "{at}");
     }
     // With the log as it was everything is there.
@@ -92,9 +93,11 @@ fn an_older_copy_opens_and_says_so_once() {
     let path = scratch.join("vault.db");
     let vault = support::create_real_vault(&path);
     support::write(&vault, "early", b"1");
+    vault.backend().settle().unwrap();
     drop(vault);
     let backup = fs::read(&path).unwrap();
-    for leaves in [OpenOptions::default(), LEAVING] {
+    let settling = OpenOptions { on_close: OnClose::Settle, ..LEAVING };
+    for leaves in [settling, LEAVING] {
         let vault = Vault::open(&path, leaves, support::real_context()).unwrap();
         assert!(vault.older_copy().is_none());
         support::write(&vault, "late", b"2");

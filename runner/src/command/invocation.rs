@@ -19,7 +19,7 @@ use avfs_request::request::NamedVault;
 use avfs_request::{ExecutionRequest, Extra, ForkChoice, HomeMode, Outside, Retention, Terminal, TmpMode};
 use avfs_types::clock::SystemClock;
 use avfs_types::{VAULT_DIR, VAULT_FILE, pause};
-use avfs_vault::backend::sqlite::{OnClose, OpenOptions};
+use avfs_vault::backend::sqlite::OpenOptions;
 use avfs_vault::materialize::BaseCache;
 use avfs_vault::meter::Meter;
 use avfs_vault::{Context, Vault, VaultError};
@@ -321,19 +321,15 @@ pub enum VaultAt {
     Nowhere(NewVault),
 }
 
-fn open_options() -> OpenOptions {
-    OpenOptions { on_close: OnClose::EmptyLog, ..OpenOptions::default() }
-}
-
 impl VaultAt {
     /// Opens a vault that is there; makes none.
     pub fn find(args: &Args, around: &Surroundings) -> Result<Self, RunError> {
         match around.locate(args.spec.vault.as_ref().map(|vault| vault.as_os_str())) {
             Ok(Located { path, source }) => {
                 let (vault, named) = match source {
-                    VaultSource::Option => open_judged(&path, around, open_options(), context())?,
+                    VaultSource::Option => open_judged(&path, around, OpenOptions::default(), context())?,
                     VaultSource::Environment | VaultSource::Nearest => {
-                        (Vault::open(&path, open_options(), context())?, None)
+                        (Vault::open(&path, OpenOptions::default(), context())?, None)
                     }
                 };
                 Ok(Self::There { vault, named, source })
@@ -372,7 +368,7 @@ impl VaultAt {
             }
             Self::Nowhere(NewVault { path, dir }) => {
                 let (vault, made) =
-                    make_first_vault::<RunError>(around, (&path, &dir), open_options(), &context())?;
+                    make_first_vault::<RunError>(around, (&path, &dir), OpenOptions::default(), &context())?;
                 if made && dir != around.cwd {
                     let (path, dir) = (path.display(), dir.display());
                     say(format!("avfs-run: a new vault: {path}, for the repository {dir}"));

@@ -2,7 +2,7 @@
 
 use avfs_types::KeepCount;
 use avfs_types::ids::{BatchItem, ForkName, VersionId};
-use avfs_vault::backend::{Life, RunRecord};
+use avfs_vault::backend::{Durability, Life, RunRecord};
 use avfs_vault::edit::Edits;
 use avfs_vault::kept_output::KeptOutput;
 use avfs_vault::memo::Memo;
@@ -28,6 +28,8 @@ pub(crate) struct FinishedRun<'a> {
     /// What it wrote, where that is to be kept.
     pub kept: Option<KeptOutput>,
     pub item: Option<&'a BatchItem>,
+    /// When its version has to be on the disk.
+    pub durability: Durability,
     pub told: Told<'a>,
 }
 
@@ -61,6 +63,7 @@ impl FinishedRun<'_> {
             kept: self.kept,
             record: self.record,
             item: self.item,
+            durability: self.durability,
             told: self.told,
         };
         vault.land_run(landing, batch)

@@ -123,6 +123,24 @@ impl Vault {
         Self::open(path, options, context)
     }
 
+    /// Makes a copy of the vault as it is now, in one new file, complete or not at all. Others may write meanwhile.
+    pub fn copy(&self, to: &Path) -> Result<()> {
+        let Some(path) = self.path.as_deref() else {
+            return Err(VaultError::Output(std::io::ErrorKind::Unsupported.into()));
+        };
+        let options = OpenOptions::default();
+        if to.symlink_metadata().is_ok() {
+            return Err(SqliteBackend::taken(to, &options).into());
+        }
+        sweep_unfinished(to);
+        let (unfinished, lock) = begin(to)?;
+        let copied = SqliteBackend::open(path, options)
+            .and_then(|source| source.copy_into(&unfinished))
+            .and_then(|copy| copy.publish(to));
+        drop(lock);
+        copied.map_err(|error| given_up(&unfinished, error.into()))
+    }
+
     /// Opens a vault file. Fails if there is none, if it is not a vault, or if its format is newer.
     pub fn open(path: &Path, options: OpenOptions, context: Context) -> Result<Self> {
         let backend = SqliteBackend::open(path, options)?;
@@ -154,6 +172,11 @@ impl Vault {
     ) -> Self {
         self.in_use = Some(Box::new(in_use));
         self
+    }
+
+    /// Waits until everything that was committed so far, by any process, is on the disk.
+    pub fn flush(&self) -> Result<()> {
+        Ok(self.backend.flush()?)
     }
 
     /// Those of the versions in use that are there; what was applied can be taken back for a while.
@@ -210,9 +233,30 @@ impl Vault {
         durability: Durability,
         body: impl FnOnce(&mut Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
-        let writer = self.backend.write()?;
-        let mut transaction = Transaction { writer, context: &self.context, added: 0 };
+        self.transact_deciding(body, |_| durability)
+    }
+
+    /// As [`Vault::transact`], for what became of a run: `durability` is that of its version. Records without one survive
+    /// the end of this process, and reach the disk with the next version.
+    pub(super) fn transact_run<T>(
+        &self,
+        durability: Durability,
+        body: impl FnOnce(&mut Transaction<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.transact_deciding(body, |transaction| match transaction.has_version {
+            true => durability,
+            false => Durability::Deferred,
+        })
+    }
+
+    fn transact_deciding<T>(
+        &self,
+        body: impl FnOnce(&mut Transaction<'_>) -> Result<T>,
+        durability: impl FnOnce(&Transaction<'_>) -> Durability,
+    ) -> Result<T> {
+        let mut transaction = Transaction::over(self.backend.write()?, &self.context);
         let done = body(&mut transaction)?;
+        let durability = durability(&transaction);
         transaction.writer.commit(durability)?;
         Ok(done)
     }
@@ -227,7 +271,7 @@ impl Vault {
 /// A vault's first rows: its identity, an empty version and the main fork.
 fn initialize(backend: &dyn Backend, bound: Option<&[u8]>, context: &Context) -> Result<()> {
     let id = random::bytes::<16>().map_err(VaultError::Input)?;
-    let mut transaction = Transaction { writer: backend.write()?, context, added: 0 };
+    let mut transaction = Transaction::over(backend.write()?, context);
     let now = context.clock.now();
     transaction.writer.set_meta(key::VAULT_ID, &id)?;
     transaction.writer.set_meta(key::CREATED_AT, now.0.to_string().as_bytes())?;
@@ -282,6 +326,14 @@ pub struct Transaction<'a> {
     context: &'a Context,
     /// Bytes of content that were put.
     added: u64,
+    /// A version was put.
+    has_version: bool,
+}
+
+impl<'a> Transaction<'a> {
+    fn over(writer: Box<dyn Writer + 'a>, context: &'a Context) -> Self {
+        Self { writer, context, added: 0, has_version: false }
+    }
 }
 
 impl Transaction<'_> {
@@ -320,6 +372,7 @@ impl Transaction<'_> {
         quota::check(self.view(), &root.totals, draft.parents.first(), self.added)?;
         let version = draft.finish(root, &self.context.actor, self.context.clock.now());
         self.writer.put_version(&version)?;
+        self.has_version = true;
         Ok(version)
     }
 

@@ -76,8 +76,8 @@ pub use result_object::{
 pub use results::{
     Cat, CatFile, CheckpointInfo, CheckpointList, CheckpointOne, Diff, DiffTreeLine, Edited, Entries, Export,
     FileStat, ForkList, ForkOne, ForkTree, ForkUseObject, Grep, GrepMatch, Import, Init, LeftOutObject, Log,
-    Materialize, Show, Status, TextEncoding, TroubleObject, VaultDelete, VaultInfo, VaultList, VaultListed,
-    VaultTrust,
+    Materialize, Show, Status, TextEncoding, TroubleObject, VaultCopy, VaultDelete, VaultInfo, VaultList,
+    VaultListed, VaultTrust,
 };
 pub use runs::{
     Apply, ApplyConflict, DenialObject, Discard, Doctor, DoctorCheck, Recover, RecoverOne, RecoverUnreadable,

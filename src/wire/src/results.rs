@@ -83,6 +83,18 @@ pub struct VaultTrust {
     pub bound: Option<String>,
 }
 
+/// The result of `avfs vault copy`.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct VaultCopy {
+    /// The path of the vault that was copied.
+    pub vault: String,
+    /// The path of the new file.
+    pub copy: String,
+    /// The size of the new file.
+    pub bytes: u64,
+}
+
 /// The result of `avfs vault delete`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

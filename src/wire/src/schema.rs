@@ -31,6 +31,7 @@ pub const KINDS: &[Kind] = &[
     kind::<results::VaultList>("vault.list"),
     kind::<results::VaultInfo>("vault.info"),
     kind::<results::VaultTrust>("vault.trust"),
+    kind::<results::VaultCopy>("vault.copy"),
     kind::<results::VaultDelete>("vault.delete"),
     kind::<results::Import>("import"),
     kind::<results::Export>("export"),

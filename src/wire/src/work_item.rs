@@ -13,7 +13,8 @@ pub struct WorkItem {
     /// As `avfs-run --request` takes it.
     #[serde(serialize_with = "said_only")]
     pub request: RunSpec,
-    /// The item of a batch that it is for.
+    /// The item of a batch that it is for. Its version may not be on the disk when the worker answers: whoever gave the
+    /// order waits for that before it acknowledges the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<WorkItemOfBatch>,
     /// Only look whether a result is remembered; the answer is [`Inspection`], else it is an execution envelope.

@@ -20,7 +20,7 @@ use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{CheckpointName, VersionId};
 use avfs_types::path::TreePath;
 use avfs_vault::backend::memory::MemoryBackend;
-use avfs_vault::backend::{Codec, Life, Reader};
+use avfs_vault::backend::{Codec, Durability, Life, Reader};
 use avfs_vault::checkpoint::Origin;
 use avfs_vault::edit::{Edit, Edits};
 use avfs_vault::fork::Deletion;
@@ -153,6 +153,7 @@ fn run(vault: &Vault, pair: &Pair, which: &str, step: &Step) -> Result<usize, Va
                 kept: None,
                 record: runs::record(*number, new.as_ref().unwrap_or(&parent)),
                 item: None,
+                durability: Durability::Synced,
                 told: Told::default(),
             };
             vault.land_run(run, batch).map(|_| 0)

@@ -54,6 +54,10 @@ pub trait Items {
     fn begin(&mut self, item: u32) -> Result<(), Failure>;
     /// An item is over; `killed` if workers were, so that it may have come to nothing for that reason.
     fn ended(&mut self, done: Done<u32>, killed: bool) -> Result<(), Failure>;
+    /// Nothing has ended for a moment, or everything has.
+    fn pause(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
 }
 
 /// Runs all of them. True if somebody asked to end: the first time what runs is finished, the second time it is killed.
@@ -76,10 +80,12 @@ pub fn run(items: &mut impl Items, asked: &Asked) -> Result<bool, Failure> {
         }
         let work = items.work();
         if work.schedule.is_over() {
+            items.pause()?;
             return Ok(asked.times() > 0);
         }
-        if let Some(done) = work.pool.next(LOOK_EVERY) {
-            items.ended(done, killed)?;
+        match work.pool.next(LOOK_EVERY) {
+            Some(done) => items.ended(done, killed)?,
+            None => items.pause()?,
         }
         items.work().show.look();
     }

@@ -15,7 +15,7 @@ use avfs_types::clock::{FileTime, Timestamp};
 use avfs_types::ids::VersionId;
 use avfs_types::path::TreePath;
 use avfs_types::secrets::Secrets;
-use avfs_vault::backend::{RunRecord, RunState};
+use avfs_vault::backend::{Durability, RunRecord, RunState};
 use avfs_vault::capture::{CaptureOptions, LeftOut, Times, UpperKind, WrittenLinks};
 use avfs_vault::chunk::FILE_BYTES_MAX;
 use avfs_vault::edit::Edits;
@@ -338,6 +338,11 @@ impl ProxyRuntime<'_> {
             memo,
             kept: None,
             item: run.request.item.as_ref(),
+            // Whoever runs a batch waits for several of its items at once.
+            durability: match run.request.item {
+                Some(_) => Durability::Deferred,
+                None => Durability::Synced,
+            },
             told,
         }
     }

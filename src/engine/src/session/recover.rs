@@ -14,7 +14,7 @@ use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{BatchItem, ForkName, RunPrefix, VersionId, from_hex};
 use avfs_types::path::TreePath;
 use avfs_types::secrets::Secrets;
-use avfs_vault::backend::{RunRecord, RunState};
+use avfs_vault::backend::{Durability, RunRecord, RunState};
 use avfs_vault::capture::{CaptureOptions, LeftOut};
 use avfs_vault::chunk::FILE_BYTES_MAX;
 use avfs_vault::edit::Edits;
@@ -329,6 +329,7 @@ fn unchanged<'a>(
         memo: None,
         kept: None,
         item,
+        durability: Durability::Synced,
         told: session.told(),
     }
 }

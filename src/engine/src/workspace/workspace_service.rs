@@ -252,7 +252,7 @@ impl WorkspaceService<'_> {
             }
             (None, None) => &main,
         };
-        let made = match vault.create_fork(name, from, Life::Persistent) {
+        let made = match vault.create_fork_for_run(name, from, Life::Persistent) {
             // Somebody else was faster; theirs is as good.
             Err(VaultError::ForkExists { .. }) => false,
             made => made.map(|_| true)?,
@@ -289,7 +289,7 @@ pub(crate) fn import_dir(site: &Site<'_>, dir: &Path) -> avfs_vault::Result<Impo
     if site.stat_cache.as_ref().is_some_and(|cache| !cache.exists()) {
         CacheOwners::new(&site.cache_dir).register(&site.vault_id, site.vault.path());
     }
-    site.vault.import(dir, &ForkName::main(), "import before a run", &import_options(site))
+    site.vault.import_for_run(dir, &ForkName::main(), "import before a run", &import_options(site))
 }
 
 /// How the bound directory is read.

@@ -81,6 +81,10 @@ impl<B: Backend> Backend for FaultBackend<B> {
         self.inner.shrink(progress)
     }
 
+    fn flush(&self) -> Result<()> {
+        self.inner.flush()
+    }
+
     fn settle(&self) -> Result<()> {
         self.inner.settle()
     }

@@ -73,6 +73,10 @@ impl Backend for MemoryBackend {
         Ok(())
     }
 
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn settle(&self) -> Result<()> {
         Ok(())
     }

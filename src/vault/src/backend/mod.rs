@@ -31,7 +31,8 @@ pub(crate) type Result<T> = std::result::Result<T, BackendError>;
 pub enum Durability {
     /// Before the commit returns.
     Synced,
-    /// With the next synced commit: for objects that nothing refers to yet.
+    /// With the next synced commit, or when the log is moved into the file. Until then it survives the end of every
+    /// process, but not the loss of power: for objects that nothing refers to yet, and for records without a version.
     Deferred,
 }
 
@@ -51,6 +52,8 @@ pub trait Backend: Send + Sync {
     fn sweep_guard(&self) -> Result<Guard>;
     /// Gives unused space back to the file system, in steps, telling how many bytes are still to go.
     fn shrink(&self, progress: &dyn Fn(u64)) -> Result<()>;
+    /// Waits until everything committed so far, by any process, is on the disk.
+    fn flush(&self) -> Result<()>;
     /// Moves everything from the log into the vault file, so that it is whole by itself.
     fn settle(&self) -> Result<()>;
     /// The format of its file; nothing if it has none.

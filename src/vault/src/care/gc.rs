@@ -168,7 +168,8 @@ impl Vault {
         if expired(&*self.read()?, now, spared)?.is_empty() {
             return Ok(Vec::new());
         }
-        self.transact(|transaction| {
+        // What comes back after a loss of power expires again.
+        self.transact_with(Durability::Deferred, |transaction| {
             let gone = expired(transaction.view(), now, spared)?;
             for fork in &gone {
                 transaction.writer.delete_fork(&fork.name)?;

@@ -6,7 +6,7 @@ use avfs_types::reference::Reference;
 use super::audit::Event;
 use super::discard::own_runs;
 use super::version::{full_root_of, root_of};
-use crate::backend::{CheckpointRecord, ForkRecord, Life, Reader, RunRecord};
+use crate::backend::{CheckpointRecord, Durability, ForkRecord, Life, Reader, RunRecord};
 use crate::{Advance, Committed, Result, Vault, VaultError, When};
 
 /// What deleting a fork may take with it.
@@ -21,7 +21,22 @@ pub enum Deletion {
 impl Vault {
     /// Makes a fork at the version `from` leads to: one row, whatever the size of the tree.
     pub fn create_fork(&self, name: &ForkName, from: &Reference, life: Life) -> Result<ForkRecord> {
-        self.transact(|transaction| {
+        self.create_fork_with(Durability::Synced, name, from, life)
+    }
+
+    /// As [`Vault::create_fork`], on the disk with the first version that a run adds to it.
+    pub fn create_fork_for_run(&self, name: &ForkName, from: &Reference, life: Life) -> Result<ForkRecord> {
+        self.create_fork_with(Durability::Deferred, name, from, life)
+    }
+
+    fn create_fork_with(
+        &self,
+        durability: Durability,
+        name: &ForkName,
+        from: &Reference,
+        life: Life,
+    ) -> Result<ForkRecord> {
+        self.transact_with(durability, |transaction| {
             if transaction.view().fork(name)?.is_some() {
                 return Err(VaultError::ForkExists { name: name.clone() });
             }

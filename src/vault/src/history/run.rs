@@ -1,7 +1,7 @@
 //! The journal of runs: how what a run changed becomes a version, exactly once, and what is known of it later.
 //!
-//! A landing is one transaction with one synced commit: blobs, pages, version, fork, checkpoints, journal and
-//! audit row appear together or not at all. It never loses changes: where they cannot go to the fork they were
+//! A landing is one transaction with one commit: blobs, pages, version, fork, checkpoints, journal and audit row appear
+//! together or not at all. Only a commit with a version is worth waiting for the disk. It never loses changes: where they cannot go to the fork they were
 //! made for, they get a fork of their own.
 
 use std::borrow::Cow;
@@ -19,7 +19,7 @@ use super::memo::Memo;
 use super::rebase::{Rebase, rebase};
 use super::version::{Draft, full_root_of};
 use super::{checkpoint, kept_output, memo, ops};
-use crate::backend::{CheckpointRecord, ForkRecord, Life, Reader, RunRecord, RunState};
+use crate::backend::{CheckpointRecord, Durability, ForkRecord, Life, Reader, RunRecord, RunState};
 use crate::edit::{Edits, Manner};
 use crate::tree::Pages;
 use crate::{Batch, Result, Transaction, Vault, VaultError, require_version};
@@ -90,6 +90,8 @@ pub struct RunLanding<'a> {
     pub record: RunRecord,
     /// The item of a batch that it was made for.
     pub item: Option<&'a BatchItem>,
+    /// When its version has to be on the disk. One that is deferred must not be acknowledged before [`Vault::flush`].
+    pub durability: Durability,
     /// What the audit log says about the run.
     pub told: Told<'a>,
 }
@@ -171,7 +173,7 @@ impl Vault {
     ///
     /// The caller holds a pin from before the first blob went into `batch` until this returns.
     pub fn land_run(&self, mut run: RunLanding<'_>, batch: Batch<'_>) -> Result<LandedRun> {
-        self.transact(|transaction| {
+        self.transact_run(run.durability, |transaction| {
             let (memo, kept) = (run.memo.take(), run.kept.take());
             let mut landed = land(transaction, run, batch)?;
             if let Some(memo) = memo {
@@ -187,7 +189,7 @@ impl Vault {
 
     /// Journals a run that did not take place: one that was denied, or whose sandbox could not be made.
     pub fn journal_refused(&self, record: &RunRecord, told: Told<'_>) -> Result<()> {
-        self.transact(|transaction| refuse(transaction, record, told))
+        self.transact_with(Durability::Deferred, |transaction| refuse(transaction, record, told))
     }
 
     /// The run that these digits stand for.

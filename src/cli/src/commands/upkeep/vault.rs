@@ -1,4 +1,4 @@
-//! `avfs vault list|info|trust|delete`
+//! `avfs vault list|info|copy|trust|delete`
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use avfs_types::{VAULT_DIR, VAULT_FILE, show_bytes_size};
 use avfs_vault::backend::BackendError;
 use avfs_vault::backend::sqlite::{COMPANIONS, FORMAT, OpenOptions, sibling};
 use avfs_vault::{Vault, VaultError, key};
-use avfs_wire::{VaultDelete, VaultInfo, VaultList, VaultListed, VaultTrust};
+use avfs_wire::{VaultCopy, VaultDelete, VaultInfo, VaultList, VaultListed, VaultTrust};
 
 use crate::cli::vault_word;
 use crate::context::CommandContext;
@@ -26,12 +26,13 @@ const FREED_TOLD_BYTES: u64 = 1 << 20;
 /// How long a delete waits for others to leave the vault.
 const DELETE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// List, describe, trust and delete vaults
+/// List, describe, copy, trust and delete vaults
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   avfs vault list
   avfs vault info --vault work
+  avfs vault copy /backup/project.db
   avfs vault delete work --yes")]
 pub struct VaultArgs {
     #[command(subcommand)]
@@ -52,8 +53,24 @@ Examples:
   avfs vault info
   avfs vault info --vault work")]
     Info,
+    Copy(CopyArgs),
     Trust(TrustArgs),
     Delete(DeleteArgs),
+}
+
+/// Copy a vault into one new file
+///
+/// The copy is the vault as it is now, with everything that is still in its write-ahead log. Others may use the vault
+/// meanwhile. The file must not exist yet. Use the copy with --vault, or put it in the place of a vault that is gone.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  avfs vault copy /backup/project.db
+  avfs vault copy --vault work work-copy.db")]
+struct CopyArgs {
+    /// The new file
+    #[arg(value_hint = clap::ValueHint::FilePath)]
+    file: PathBuf,
 }
 
 /// Use the vault of a directory that you did not make yourself
@@ -97,6 +114,7 @@ pub fn run(ctx: &CommandContext, args: &VaultArgs) -> Outcome {
     match &args.action {
         VaultAction::List => list(ctx),
         VaultAction::Info => info(ctx),
+        VaultAction::Copy(args) => copy(ctx, args),
         VaultAction::Trust(args) => trust(ctx, args),
         VaultAction::Delete(args) => delete(ctx, args),
     }
@@ -176,6 +194,22 @@ fn describe(vault: &Vault, created_at: Option<Timestamp>) -> Result<VaultInfo, F
         checkpoints: reader.checkpoints()?.len() as u64,
         versions: usage.versions,
         file_bytes: usage.file_bytes,
+    })
+}
+
+fn copy(ctx: &CommandContext, args: &CopyArgs) -> Outcome {
+    let vault = ctx.open_vault()?;
+    let to = ctx.around.cwd.join(&args.file);
+    vault.copy(&to)?;
+    let bytes = std::fs::metadata(&to).map_err(EdgeError::host("read", &to))?.len();
+    let path = vault.path().unwrap_or(Path::new(""));
+    let result = VaultCopy {
+        vault: path.to_string_lossy().into_owned(),
+        copy: to.to_string_lossy().into_owned(),
+        bytes,
+    };
+    ctx.ui.answer(&result, |out| {
+        out.line(format_args!("copied the vault to {} ({})", result.copy, show_bytes_size(bytes)))
     })
 }
 

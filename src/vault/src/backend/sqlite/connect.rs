@@ -1,5 +1,6 @@
 //! Opens connections: the only place that does, so that every one of them has the same settings.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -36,10 +37,7 @@ const GONE_LOG_PAUSE: Duration = Duration::from_millis(2);
 pub enum OnClose {
     /// Nothing: the vault is one file again.
     Settle,
-    /// An empty log: copied alone the vault file is whole, and the next user does not have to make a log. For
-    /// those who come often.
-    EmptyLog,
-    /// The log, for the next user to read: closing costs nothing.
+    /// The log, for the next user to read. Closing waits for the disk only if the log has grown long.
     LeaveLog,
 }
 
@@ -65,7 +63,7 @@ pub enum Mapped {
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { patience: Duration::from_secs(60), on_close: OnClose::Settle, mapped: Mapped::Yes }
+        Self { patience: Duration::from_secs(60), on_close: OnClose::LeaveLog, mapped: Mapped::Yes }
     }
 }
 
@@ -74,6 +72,8 @@ pub(crate) struct Conn {
     pub(crate) sql: Connection,
     pub(crate) log_pages: Arc<AtomicI32>,
     mapped: Mapped,
+    /// Whether SQLite syncs what has to be on the disk in a certain order.
+    orders_writes: Cell<bool>,
     /// Of a file that is read without locks: how it stood then.
     pub(crate) stand: Option<Stand>,
 }
@@ -86,6 +86,18 @@ impl Conn {
         if self.mapped == Mapped::Yes {
             self.sql.pragma_update(None, "mmap_size", 0)?;
             self.mapped = Mapped::No;
+        }
+        Ok(())
+    }
+
+    /// Whether SQLite syncs by itself: the header of a log that it overwrites from the start, before the first frame, and
+    /// everything that a checkpoint moves. Only a transaction that begins an empty log can do without: nothing in
+    /// it could be taken for a part of the new log, and the one sync of the commit covers header and frames.
+    pub(crate) fn order_writes(&self, orders: bool) -> rusqlite::Result<()> {
+        if self.orders_writes.get() != orders {
+            let level = if orders { "NORMAL" } else { "OFF" };
+            self.sql.pragma_update(None, "synchronous", level)?;
+            self.orders_writes.set(orders);
         }
         Ok(())
     }
@@ -317,7 +329,8 @@ fn open_named(uri: &Path, path: &Path, flags: OpenFlags, options: &OpenOptions) 
         Ok(sql)
     };
     let sql = configure().map_err(|error| translate(path, error))?;
-    Ok(Conn { sql, log_pages, mapped: options.mapped, stand: None })
+    let orders_writes = Cell::new(true);
+    Ok(Conn { sql, log_pages, mapped: options.mapped, orders_writes, stand: None })
 }
 
 /// The format of the file, brought up to this avfs's where the file can be written.

@@ -10,8 +10,10 @@ use super::read::Session;
 use super::{Conn, SqliteBackend, connect};
 use crate::backend::{Backend, Durability, Result};
 
+/// A log that is longer than this is moved into the file when who wrote it leaves. A new process reads the whole log
+/// before its first query, so it is kept short; moving it waits for the disk, so it is not done for every commit.
+const LOG_PAGES_LEFT: i32 = 256;
 /// Every so many pages the log is moved into the file after a commit, beside other writers.
-/// A new process reads the whole log before its first query, so it is kept short.
 const LOG_PAGES_EASY: i32 = 512;
 /// A small commit is shorter than this, so one of many writers notices that such a mark was passed.
 const COMMIT_PAGES: i32 = 16;
@@ -40,7 +42,7 @@ impl Mover {
             return;
         }
         let (path, access, options) = (backend.path.clone(), backend.access, backend.options);
-        let unsynced = backend.unsynced.clone();
+        let unsynced = backend.log.unsynced.clone();
         let work = move || {
             let moved = connect::open_as(&path, access, &options).and_then(|conn| {
                 move_log(&conn, "PASSIVE").map_err(|error| {
@@ -79,30 +81,30 @@ pub(crate) fn after_commit_in_turn(backend: &SqliteBackend, conn: &Conn, log_pag
     }
 }
 
-pub(crate) fn after_commit(backend: &SqliteBackend, conn: &Conn, log_pages: i32, durability: Durability) {
-    match durability {
-        Durability::Deferred if log_pages > LOG_PAGES_BULK && log_pages <= LOG_PAGES_MAX => {
-            backend.mover.start(backend);
-        }
-        Durability::Deferred => {}
-        Durability::Synced => {
-            let passed_mark = log_pages % LOG_PAGES_EASY < COMMIT_PAGES;
-            if passed_mark && log_pages > LOG_PAGES_EASY && log_pages <= LOG_PAGES_MAX {
-                report(checkpoint(backend, conn, "PASSIVE"));
-            }
-        }
+pub(crate) fn after_commit(backend: &SqliteBackend, log_pages: i32, durability: Durability) {
+    backend.log.set_pages(log_pages);
+    let wants_move = match durability {
+        Durability::Deferred => log_pages > LOG_PAGES_BULK,
+        Durability::Synced => log_pages > LOG_PAGES_EASY && log_pages % LOG_PAGES_EASY < COMMIT_PAGES,
+    };
+    if wants_move && log_pages <= LOG_PAGES_MAX {
+        backend.mover.start(backend);
     }
 }
 
-/// Leaves nothing in the log, unless others use it: then the last of them does.
+/// Moves a long log into the file, unless others use it: then the last of them does.
 ///
-/// The log is cut, not only moved: a process that opens it reads all of it, moved or not.
+/// The log is cut, not only moved: a process that opens it reads all of it, moved or not. Who begins it again relies on
+/// it being empty on the disk too.
 pub(crate) fn before_close(backend: &SqliteBackend) {
+    if backend.log.pages() <= LOG_PAGES_LEFT {
+        return;
+    }
     report(backend.take_conn().and_then(|conn| {
         let no_patience = conn.sql.busy_timeout(Duration::ZERO);
-        no_patience
-            .map_err(|error| backend.translate(error))
-            .and_then(|()| checkpoint(backend, &conn, "TRUNCATE"))
+        no_patience.map_err(|error| backend.translate(error))?;
+        checkpoint(backend, &conn, "TRUNCATE")?;
+        backend.log.sync_cut()
     }));
 }
 
@@ -112,6 +114,7 @@ fn checkpoint(backend: &SqliteBackend, conn: &Conn, mode: &str) -> Result<()> {
 }
 
 fn move_log(conn: &Conn, mode: &str) -> rusqlite::Result<()> {
+    conn.order_writes(true)?;
     conn.sql.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()))
 }
 
@@ -123,7 +126,7 @@ pub(crate) fn settle(backend: &SqliteBackend) -> Result<()> {
     // Readers are not waited for long: every writer waits behind this turn, and the log can be cut later.
     let patience = |patience| conn.sql.busy_timeout(patience).map_err(|error| backend.translate(error));
     patience(SETTLE_PATIENCE.min(backend.patience()))?;
-    let settled = checkpoint(backend, &conn, "TRUNCATE");
+    let settled = checkpoint(backend, &conn, "TRUNCATE").and_then(|()| backend.log.sync_cut());
     patience(backend.patience())?;
     backend.give_back(conn);
     settled
@@ -151,6 +154,7 @@ pub(crate) fn shrink(backend: &SqliteBackend, progress: &dyn Fn(u64)) -> Result<
             let _turn = backend.turn()?;
             let conn = backend.take_conn()?;
             let step = || -> rusqlite::Result<()> {
+                conn.order_writes(true)?;
                 let mut statement =
                     conn.sql.prepare(&format!("PRAGMA incremental_vacuum({SHRINK_STEP_PAGES})"))?;
                 let mut rows = statement.query([])?;

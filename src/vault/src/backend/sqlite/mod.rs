@@ -2,13 +2,15 @@
 //!
 //! A commit holds two things in turn: the turn lock (`-lock`, a fair queue) around the transaction, and
 //! after both are given back one fdatasync of the log, so that writers that come together share the disk's
-//! time. Only then is the commit acknowledged. Moving the log into the file never happens inside a commit.
+//! time. Only then is the commit acknowledged. A deferred commit is not synced: the next one that is covers it. Moving the
+//! log into the file never happens inside a commit.
 
 mod applications;
 mod approvals;
 mod batches;
 mod connect;
 mod head;
+mod log;
 mod maintain;
 mod memos;
 mod pack;
@@ -21,12 +23,13 @@ mod write;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use connect::{Access, Conn, Stand};
 pub use connect::{Mapped, OnClose, OpenOptions, sibling};
+use log::Log;
+use rusqlite::backup::StepResult;
 pub use schema::FORMAT;
 
 use avfs_hostfs::lock::{FileLock, LockError, Mode};
@@ -59,34 +62,10 @@ pub struct SqliteBackend {
     idle: Mutex<Vec<Conn>>,
     /// As of the last connection that reads without locks.
     stand: Mutex<Option<Stand>>,
-    log: Mutex<Option<Arc<File>>>,
+    log: Log,
     mover: maintain::Mover,
-    unsynced: Unsynced,
     head: Mutex<head::Head>,
     older_copy: Option<Rollback>,
-}
-
-/// Whether the disk has refused what was written. The kernel says so once and forgets it: a sync that succeeds after
-/// that proves nothing, so nothing is acknowledged any more and no connection is used again.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Unsynced(Arc<AtomicBool>);
-
-impl Unsynced {
-    /// Hears what SQLite failed at.
-    fn hear(&self, error: &rusqlite::Error) {
-        use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC};
-        let code = error.sqlite_error().map(|error| error.extended_code);
-        if code.is_some_and(|code| [SQLITE_IOERR_FSYNC, SQLITE_IOERR_DIR_FSYNC].contains(&code)) {
-            self.0.store(true, Ordering::Release);
-        }
-    }
-
-    fn check(&self, path: &Path) -> Result<()> {
-        match self.0.load(Ordering::Acquire) {
-            false => Ok(()),
-            true => Err(BackendError::io("sync", path, rustix::io::Errno::IO.into())),
-        }
-    }
 }
 
 impl SqliteBackend {
@@ -105,7 +84,7 @@ impl SqliteBackend {
     pub(crate) fn create_in(path: &Path, options: OpenOptions) -> Result<Self> {
         let file = file_id(path)?;
         let conn = connect::create(path, &options)?;
-        Ok(Self::with(path, file, options, conn, (Access::ReadWrite, FORMAT)))
+        Ok(Self::with(path, file, options, (conn, None), (Access::ReadWrite, FORMAT)))
     }
 
     /// Why [`SqliteBackend::create`] has to refuse a path that is taken.
@@ -121,10 +100,16 @@ impl SqliteBackend {
         let file = file_id(&real)?;
         connect::check_locks(&real)?;
         let acknowledged = head::Acknowledged::read(&real);
+        let log = log::open(&real).ok();
         let (conn, access, format) =
             connect::open(&real, &options).map_err(|error| error.after(options.patience))?;
         let older_copy = check_head(&real, &conn, access, &acknowledged)?;
-        let mut backend = Self::with(&real, file, options, conn, (access, format));
+        let log = log.filter(log::is_named);
+        if access == Access::ReadWrite && log.is_none() {
+            // SQLite has made a new one, and what is synced later is its content alone.
+            sync_dir_of(&real)?;
+        }
+        let mut backend = Self::with(&real, file, options, (conn, log), (access, format));
         backend.older_copy = older_copy;
         Ok(backend)
     }
@@ -133,7 +118,7 @@ impl SqliteBackend {
         path: &Path,
         file: (u64, u64),
         options: OpenOptions,
-        conn: Conn,
+        (conn, log): (Conn, Option<File>),
         (access, format): (Access, i64),
     ) -> Self {
         Self {
@@ -145,11 +130,31 @@ impl SqliteBackend {
             format,
             stand: Mutex::new(conn.stand),
             idle: Mutex::new(vec![conn]),
-            log: Mutex::default(),
+            log: Log::of(path, log),
             mover: maintain::Mover::default(),
-            unsynced: Unsynced::default(),
             head: Mutex::default(),
             older_copy: None,
+        }
+    }
+
+    /// A copy of this vault in a file that [`Self::make_file`] has made: one consistent state of it, others may write.
+    pub(crate) fn copy_into(&self, path: &Path) -> Result<Self> {
+        let options = OpenOptions { on_close: OnClose::Settle, ..self.options };
+        let file = file_id(path)?;
+        let mut copy = connect::open_as(path, Access::ReadWrite, &options)?;
+        let source = self.take_conn()?;
+        let mut pages = || -> rusqlite::Result<StepResult> {
+            let backup = rusqlite::backup::Backup::new(&source.sql, &mut copy.sql)?;
+            backup.step(-1)
+        };
+        let done = pages().map_err(|error| self.translate(error))?;
+        self.give_back(source);
+        match done {
+            StepResult::Done => {
+                Ok(Self::with(path, file, options, (copy, None), (Access::ReadWrite, self.format)))
+            }
+            // It is another process that writes to the copy, or nothing is told of it.
+            _ => Err(BackendError::Busy { path: path.to_owned(), waited_s: 0 }.after(self.options.patience)),
         }
     }
 
@@ -187,7 +192,7 @@ impl SqliteBackend {
     }
 
     fn take_conn(&self) -> Result<Conn> {
-        self.unsynced.check(&self.path)?;
+        self.log.unsynced.check(&self.path)?;
         loop {
             let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let conn = match idle {
@@ -215,7 +220,7 @@ impl SqliteBackend {
     }
 
     fn translate(&self, error: rusqlite::Error) -> BackendError {
-        self.unsynced.hear(&error);
+        self.log.unsynced.hear(&error);
         let translated = connect::translate(&self.path, error).after(self.options.patience);
         let looks_damaged = matches!(translated, BackendError::Corrupt { .. } | BackendError::Foreign { .. });
         let steady = if looks_damaged { self.check_steady() } else { Ok(()) };
@@ -258,46 +263,20 @@ impl SqliteBackend {
         FileLock::acquire_for(&self.path, &sibling(&self.path, suffix), mode, self.options.patience)
     }
 
-    /// Waits until everything committed so far is on the disk.
-    fn sync_log(&self) -> Result<()> {
-        let path = sibling(&self.path, "-wal");
-        let synced = self.open_log(&path).and_then(|(log, bytes)| {
-            // One that was moved into the file and cut, or never begun, holds nothing that could be lost.
-            if bytes == 0 { Ok(()) } else { log.sync_data() }
-        });
-        synced.map_err(|error| {
-            self.unsynced.0.store(true, Ordering::Release);
-            // It is the vault that is gone, deleted since the commit.
-            let gone = error.kind() == std::io::ErrorKind::NotFound;
-            BackendError::io("sync", if gone { &self.path } else { &path }, error)
-        })?;
-        // Also what a thread that moves the log was told while it did so.
-        self.unsynced.check(&self.path)
+    /// Whether every commit with a row in the audit log is known to be on the disk.
+    fn is_synced(&self) -> Result<bool> {
+        let last = read::Session::begin(self)?.last_audit()?.map_or(0, |last| last.seq);
+        Ok(head::Acknowledged::read(&self.path).newest() >= Some(last))
     }
 
     /// Notes a commit that is on the disk. What cannot be noted is not missed later.
     fn note_head(&self, last: &AuditRecord) {
-        let noted = self.open_log(&sibling(&self.path, "-wal")).and_then(|(log, _)| {
+        let noted = self.log.open().and_then(|(log, _)| {
             self.head.lock().unwrap_or_else(PoisonError::into_inner).note(&self.path, &log, last)
         });
         if let Err(error) = noted {
             tracing::debug!(%error, "the commit is not noted beside the log");
         }
-    }
-
-    /// The log as it is now, and how long it is: whoever was the last to close the vault has removed the one before.
-    fn open_log(&self, path: &Path) -> std::io::Result<(Arc<File>, u64)> {
-        let mut kept = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(log) = kept.as_ref() {
-            let meta = log.metadata()?;
-            if meta.nlink() > 0 {
-                return Ok((Arc::clone(log), meta.len()));
-            }
-        }
-        let log = Arc::new(File::options().read(true).write(true).open(path)?);
-        let bytes = log.metadata()?.len();
-        *kept = Some(Arc::clone(&log));
-        Ok((log, bytes))
     }
 }
 
@@ -305,8 +284,8 @@ impl Drop for SqliteBackend {
     fn drop(&mut self) {
         // A thread that still has the file open would be the last to close it, after its owner is gone.
         self.mover.wait();
-        let may_write = self.access == Access::ReadWrite && self.unsynced.check(&self.path).is_ok();
-        if self.options.on_close == OnClose::EmptyLog && may_write {
+        let may_write = self.access == Access::ReadWrite && self.log.unsynced.check(&self.path).is_ok();
+        if self.options.on_close == OnClose::LeaveLog && may_write {
             maintain::before_close(self);
         }
     }
@@ -404,7 +383,7 @@ impl Backend for SqliteBackend {
     }
 
     fn read_unmapped(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(read::Session::begin_unmapped(self, "BEGIN")?))
+        Ok(Box::new(read::Session::begin_unmapped(self)?))
     }
 
     fn write(&self) -> Result<Box<dyn Writer + '_>> {
@@ -459,6 +438,17 @@ impl Backend for SqliteBackend {
         maintain::shrink(self, progress)
     }
 
+    fn flush(&self) -> Result<()> {
+        // Read first: what is committed meanwhile may not be on the disk.
+        let last = read::Session::begin(self)?.last_audit()?;
+        self.mover.wait();
+        self.log.sync()?;
+        if let Some(last) = &last {
+            self.note_head(last);
+        }
+        Ok(())
+    }
+
     fn settle(&self) -> Result<()> {
         maintain::settle(self)
     }
@@ -500,13 +490,13 @@ mod tests {
         let backend = SqliteBackend::create(&path, OpenOptions::default()).unwrap();
         let log = sibling(&path, "-wal");
         let inode = |file: &File| file.metadata().unwrap().ino();
-        let first = inode(&backend.open_log(&log).unwrap().0);
-        assert_eq!(inode(&backend.open_log(&log).unwrap().0), first);
+        let first = inode(&backend.log.open().unwrap().0);
+        assert_eq!(inode(&backend.log.open().unwrap().0), first);
         let kept = dir.path().join("kept");
         std::fs::rename(&log, &kept).unwrap();
         std::fs::write(&log, "another").unwrap();
         std::fs::remove_file(&kept).unwrap();
-        let (now, bytes) = backend.open_log(&log).unwrap();
+        let (now, bytes) = backend.log.open().unwrap();
         assert_eq!((inode(&now), bytes), (inode(&File::open(&log).unwrap()), 7));
         assert_ne!(inode(&now), first);
     }
@@ -518,9 +508,9 @@ mod tests {
         let backend = SqliteBackend::create(&dir.path().join("vault.db"), OpenOptions::default()).unwrap();
         let begun = backend.write().unwrap();
         let failed = |code| rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
-        backend.unsynced.hear(&failed(rusqlite::ffi::SQLITE_IOERR_READ));
-        assert!(backend.unsynced.check(&backend.path).is_ok());
-        backend.unsynced.hear(&failed(rusqlite::ffi::SQLITE_IOERR_FSYNC));
+        backend.log.unsynced.hear(&failed(rusqlite::ffi::SQLITE_IOERR_READ));
+        assert!(backend.log.unsynced.check(&backend.path).is_ok());
+        backend.log.unsynced.hear(&failed(rusqlite::ffi::SQLITE_IOERR_FSYNC));
         let refused =
             |outcome: Result<()>| matches!(outcome, Err(BackendError::Io { operation: "sync", .. }));
         assert!(refused(begun.commit(crate::backend::Durability::Synced)));

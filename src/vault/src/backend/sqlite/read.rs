@@ -29,10 +29,20 @@ impl<'a> Session<'a> {
         Self::of(backend, backend.take_conn()?, "BEGIN")
     }
 
-    pub(crate) fn begin_unmapped(backend: &'a SqliteBackend, begin: &str) -> Result<Self> {
+    pub(crate) fn begin_unmapped(backend: &'a SqliteBackend) -> Result<Self> {
         let mut conn = backend.take_conn()?;
         conn.unmap().map_err(|error| backend.translate(error))?;
-        Self::of(backend, conn, begin)
+        Self::of(backend, conn, "BEGIN")
+    }
+
+    /// For who has the turn to write.
+    pub(crate) fn begin_to_write(backend: &'a SqliteBackend) -> Result<Self> {
+        let mut conn = backend.take_conn()?;
+        let orders_writes = !backend.log.is_empty();
+        conn.unmap()
+            .and_then(|()| conn.order_writes(orders_writes))
+            .map_err(|error| backend.translate(error))?;
+        Self::of(backend, conn, "BEGIN IMMEDIATE")
     }
 
     fn of(backend: &'a SqliteBackend, conn: Conn, begin: &str) -> Result<Self> {
@@ -110,6 +120,13 @@ impl Session<'_> {
     pub(crate) fn number(&self, sql: &str) -> Result<u64> {
         let number = self.one(sql, [], |row| row.get::<_, i64>(0))?.unwrap_or(0);
         u64::try_from(number).map_err(|_| self.damaged(format!("{sql} gives {number}")))
+    }
+
+    /// The last row of the audit log.
+    pub(crate) fn last_audit(&self) -> Result<Option<AuditRecord>> {
+        let last = self.one("SELECT max(seq) FROM audit", [], |row| row.get::<_, Option<i64>>(0))?.flatten();
+        let Some(last) = last else { return Ok(None) };
+        Ok(self.audit_after(last - 1, 1)?.pop())
     }
 
     fn version_from(row: &Row<'_>) -> rusqlite::Result<VersionRecord> {

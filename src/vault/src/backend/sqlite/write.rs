@@ -14,9 +14,9 @@ use avfs_types::pause;
 use super::read::{Session, run};
 use super::{SqliteBackend, applications, approvals, batches, maintain, memos, pack, recordings, runs};
 use crate::backend::{
-    ApplicationRecord, ApprovalRecord, AuditRecord, BatchRecord, BlobRecord, CheckpointRecord, Durability,
-    ForkRecord, Life, MemoRecord, ObjectKind, Reader, RecordingRecord, Result, RunRecord, VersionRecord,
-    Writer,
+    ApplicationRecord, ApprovalRecord, AuditRecord, Backend as _, BatchRecord, BlobRecord, CheckpointRecord,
+    Durability, ForkRecord, Life, MemoRecord, ObjectKind, Reader, RecordingRecord, Result, RunRecord,
+    VersionRecord, Writer,
 };
 
 const SET_META: &str =
@@ -59,7 +59,7 @@ impl<'a> SqliteWriter<'a> {
     pub(crate) fn begin(backend: &'a SqliteBackend) -> Result<Self> {
         pause::point("write");
         let turn = backend.turn()?;
-        let session = Session::begin_unmapped(backend, "BEGIN IMMEDIATE")?;
+        let session = Session::begin_to_write(backend)?;
         pause::point("write-begun");
         Ok(Self { session, turn, last: None })
     }
@@ -271,20 +271,34 @@ impl Writer for SqliteWriter<'_> {
         let backend = session.backend;
         let conn = session.conn()?;
         pause::point("commit");
+        // Only a commit that writes something sets it again.
+        conn.log_pages.store(0, Ordering::Relaxed);
         run(&conn.sql, "COMMIT").map_err(|error| backend.translate(error))?;
         pause::point("committed");
         let log_pages = conn.log_pages.load(Ordering::Relaxed);
         maintain::after_commit_in_turn(backend, conn, log_pages);
         drop(turn);
-        if durability == Durability::Synced {
-            // What a thread that moves the log is told by the disk counts for this commit too.
-            backend.mover.wait();
-            backend.sync_log()?;
-            if let Some(last) = &last {
-                backend.note_head(last);
+        drop(session);
+        match (durability, log_pages) {
+            (Durability::Deferred, _) => {}
+            // Nothing was written: what it rests on may not be on the disk yet.
+            (Durability::Synced, 0) => {
+                if !backend.is_synced()? {
+                    backend.flush()?;
+                }
+            }
+            (Durability::Synced, _) => {
+                // What a thread that moves the log is told by the disk counts for this commit too.
+                backend.mover.wait();
+                backend.log.sync()?;
+                if let Some(last) = &last {
+                    backend.note_head(last);
+                }
             }
         }
-        maintain::after_commit(backend, conn, log_pages, durability);
+        if log_pages > 0 {
+            maintain::after_commit(backend, log_pages, durability);
+        }
         Ok(())
     }
 }

@@ -25,7 +25,7 @@ use avfs_types::path::{DEPTH_MAX, PATH_BYTES_MAX, TreePath, shorten};
 
 pub use super::stat_cache::Foreign;
 use super::stat_cache::{NewCache, StatCache};
-use crate::backend::{BlobRecord, VersionRecord};
+use crate::backend::{BlobRecord, Durability, VersionRecord};
 use crate::chunk::FILE_BYTES_MAX;
 use crate::edit::{Edit, Edits, Manner};
 use crate::links::Overlay;
@@ -269,12 +269,36 @@ impl Vault {
         message: &str,
         options: &ImportOptions<'_>,
     ) -> Result<Imported> {
+        self.import_with(Durability::Synced, dir, fork, message, options)
+    }
+
+    /// As [`Vault::import`], on the disk with the version of the run that begins with it: until then the directory has
+    /// everything.
+    pub fn import_for_run(
+        &self,
+        dir: &Path,
+        fork: &ForkName,
+        message: &str,
+        options: &ImportOptions<'_>,
+    ) -> Result<Imported> {
+        self.import_with(Durability::Deferred, dir, fork, message, options)
+    }
+
+    fn import_with(
+        &self,
+        durability: Durability,
+        dir: &Path,
+        fork: &ForkName,
+        message: &str,
+        options: &ImportOptions<'_>,
+    ) -> Result<Imported> {
         // Nothing that the import stores or relies on may be swept before a version refers to it.
         let _pin = self.backend().pin()?;
         let mut read = (0, 0, 0);
         let mut attempt = Attempt::FIRST;
         loop {
-            let (committed, mut scanned) = self.import_once(dir, fork, message, options, attempt)?;
+            let (committed, mut scanned) =
+                self.import_once(durability, dir, fork, message, options, attempt)?;
             read = (read.0 + scanned.files_read, read.1 + scanned.bytes_read, read.2 + scanned.mended);
             if let Some(committed) = committed {
                 (scanned.files_read, scanned.bytes_read, scanned.mended) = read;
@@ -289,6 +313,7 @@ impl Vault {
     /// imported what came since. The last does as it was told.
     fn import_once(
         &self,
+        durability: Durability,
         dir: &Path,
         fork: &ForkName,
         message: &str,
@@ -321,7 +346,7 @@ impl Vault {
         for (id, data) in built.new.pages {
             batch.push_page(id, data)?;
         }
-        let committed = self.transact(|transaction| {
+        let committed = self.transact_with(durability, |transaction| {
             // Also of an attempt in vain: the next one need not read it again.
             batch.finish(transaction)?;
             if built.scanned.mended > 0 {

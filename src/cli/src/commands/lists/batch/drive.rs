@@ -49,6 +49,11 @@ struct Drive<'a> {
     results: Results,
     counts: BatchCounts,
     unsuccessful: Vec<BatchItemResult>,
+    /// What is over and not acknowledged: several items wait for the disk together, at most `together` of them.
+    landed: Vec<BatchItemResult>,
+    together: usize,
+    /// Whether one of them has made a version.
+    unsynced: bool,
     retry: u32,
     discard: bool,
     cache: Option<CacheMode>,
@@ -76,6 +81,9 @@ pub fn drive(ctx: &CommandContext, args: &BatchArgs, vault: &Vault, plan: &Plan)
         results: Results::open(args.results.as_deref(), plan)?,
         counts: BatchCounts::default(),
         unsuccessful: Vec::new(),
+        landed: Vec::new(),
+        together: jobs,
+        unsynced: false,
         retry: args.retry,
         discard: args.discard,
         cache: args.cache,
@@ -95,6 +103,8 @@ impl Drive<'_> {
         if plan.resumed {
             finish_captures(self.ctx, vault, &plan.record.id, |_| true)?;
             let mut newest = 0;
+            // Who was killed may not have waited for the disk.
+            vault.flush()?;
             plan.done(vault, |item, run| {
                 if !succeeded(run) {
                     self.tried.insert(item);
@@ -210,6 +220,10 @@ impl Items for Drive<'_> {
         }
         self.settle(item, result)
     }
+
+    fn pause(&mut self) -> Result<(), Failure> {
+        self.acknowledge()
+    }
 }
 
 impl Drive<'_> {
@@ -257,6 +271,7 @@ impl Drive<'_> {
     fn died(&mut self, item: u32, result: &mut BatchItemResult, error: &WorkerError) -> Result<(), Failure> {
         if let Some(run) = landed(self.ctx, self.vault, &self.plan.record.id, item)? {
             *result = Results::of_run(self.plan, item, &run)?;
+            self.unsynced = true;
             return Ok(());
         }
         (result.state, result.code) = (ItemState::Error, Some(error.code().to_owned()));
@@ -280,6 +295,7 @@ impl Drive<'_> {
         };
         let is_of_the_command = answer.is_of_the_command();
         if let Some(ran) = answer.result {
+            self.unsynced = self.unsynced || ran.version_after.is_some();
             result.cached = ran.cached;
             result.exit_code = ran.exit_code;
             result.signal = ran.signal;
@@ -317,10 +333,22 @@ impl Drive<'_> {
         if let Some(chain) = &mut self.chain {
             chain.goes_on_from(version);
         }
+        // What begins from it is in the log behind it: no loss of power takes the one and leaves the other.
         self.work.schedule.ended(item, result.state == ItemState::Succeeded);
-        self.work.show.settled(&result);
-        self.results.add(&result)?;
-        self.count(result);
+        self.landed.push(result);
+        if self.landed.len() < self.together { Ok(()) } else { self.acknowledge() }
+    }
+
+    /// Says what came of the items that are over, once that is on the disk.
+    fn acknowledge(&mut self) -> Result<(), Failure> {
+        if std::mem::take(&mut self.unsynced) {
+            self.vault.flush()?;
+        }
+        for result in std::mem::take(&mut self.landed) {
+            self.work.show.settled(&result);
+            self.results.add(&result)?;
+            self.count(result);
+        }
         Ok(())
     }
 

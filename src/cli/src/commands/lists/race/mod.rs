@@ -112,6 +112,8 @@ pub fn run(ctx: &CommandContext, args: &RaceArgs) -> Outcome {
     let ran = round.run(&mut pool, &asked);
     let notes = pool.dismiss(ctx, &vault);
     ran?;
+    // What the attempts made may not be on the disk yet.
+    vault.flush()?;
     let winner = match round.first {
         Some(first) => Some(first),
         None => choose(args, &round),
