@@ -303,24 +303,6 @@ fn many_runs_at_once_do_not_disturb_each_other() {
     assert_eq!(env.scratches(), [""; 0]);
 }
 
-#[test]
-fn a_host_that_changes_beneath_a_run_is_noticed() {
-    let env = TestEnv::with_project();
-    let shared = Shared::new(&env);
-    let pauses = Pauses::new(&env.at(""));
-    let mut command = shared.command(&env, &["--json", "--base", "live"], &format!("{MEET}; echo x > x"));
-    let running = Running::start(pauses.set(&mut command));
-    let running = shared.wait_for_word(running, "ready");
-    // The import runs beside the command; it must have taken the old state.
-    wait_for("the import", || pauses.reached().iter().any(|point| point == "committed"));
-    env.put("README.md", b"changed meanwhile\n");
-    shared.put("go");
-    let envelope = running.answer().expect(0).envelope();
-    let codes: Vec<&Value> =
-        envelope["result"]["notes"].as_array().unwrap().iter().map(|note| &note["code"]).collect();
-    assert_eq!(codes, ["host.changed"], "{envelope}");
-}
-
 /// Holds the vault's write lock until the word is given.
 const HOLD: &str = "import os, sqlite3, sys, time\n\
 vault = sqlite3.connect(sys.argv[1], isolation_level=None)\n\

@@ -30,6 +30,7 @@ mod generated;
 mod git;
 mod hard_links;
 mod host_base;
+mod host_changed;
 mod injected;
 mod kernel_facts;
 mod kills;

@@ -92,4 +92,4 @@ pub use workspace::binding::{
 };
 pub use workspace::workspace_root::{GroundError, UNBOUND_PATH};
 pub use workspace::workspace_service::{IMPORT_LARGE, WorkspaceService};
-use workspace::{workspace_root, workspace_service};
+use workspace::{host_look, workspace_root, workspace_service};

@@ -17,6 +17,7 @@ use avfs_types::path::TreePath;
 use avfs_vault::backend::RunRecord;
 use avfs_vault::capture::{LeftOut, WrittenLinks};
 use avfs_vault::diff::ChangeKind;
+use avfs_vault::edit::Edits;
 use avfs_vault::gc::Trial;
 use avfs_vault::layers::{Footprint, Made};
 use avfs_vault::page::Node;
@@ -24,19 +25,21 @@ use avfs_vault::run::{Landed, LandedRun};
 use avfs_vault::set_ids::SetIds;
 use avfs_vault::sync::{LastSync, last_sync};
 use avfs_vault::version::{full_root_of, root_of};
+use avfs_vault::write_out::FreshPages;
 use avfs_vault::{require_version, tree};
 
 use rustix::fs::OFlags;
 
 use crate::conclude::Before;
 use crate::error::ExecuteError;
+use crate::host_look::HostLook;
 use crate::launcher::{Completion, Exit};
 use crate::mount_session::MountSession;
 use crate::proxy::{Ended, ProxyRuntime, Step};
 use crate::result::{Backend, BaseUsed, Enforcement};
 use crate::run::Run;
 use crate::scratch_size::Scratch;
-use crate::workspace_service::{Ground, import_options};
+use crate::workspace_service::Ground;
 
 /// How far back a run looks for the last sync of its fork; beyond that it says nothing.
 const SYNC_VERSIONS_MAX: usize = 64;
@@ -97,15 +100,16 @@ impl ProxyRuntime<'_> {
         }
     }
 
-    /// The host's directory lay beneath the command: if somebody changed it, what the command saw is not
-    /// quite what the version says.
+    /// Notes that others changed the directory that lay beneath the command: what the command saw is not quite what the
+    /// version says. Known are changes that the scan beside the command met, and those of paths that the run touched.
     pub(super) fn look_at_host(
         &self,
         run: &mut Run,
-        ground: &Ground,
+        ended: &Ended<'_>,
         before: &Before,
+        edits: &Edits,
     ) -> avfs_vault::Result<()> {
-        let (dir, tree) = match ground {
+        let (dir, tree) = match ended.ground {
             Ground::Live(dir) => (dir.as_path(), &before.root.tree),
             Ground::Stacked { stack, .. } => match stack.host_dir() {
                 Some(host) => host,
@@ -113,8 +117,11 @@ impl ProxyRuntime<'_> {
             },
             Ground::Copied { .. } => return Ok(()),
         };
-        let (root, _, _) = self.site.vault.survey(dir, &ForkName::main(), &import_options(self.site))?;
-        if root.tree != *tree {
+        let is_changed = ended.scan_met_change || {
+            let pages = FreshPages::new(self.site.vault);
+            HostLook::new(self.site.vault, &pages, tree, dir, ended.launched_at)?.is_changed(edits)?
+        };
+        if is_changed {
             run.note(
                 "host.changed",
                 format!(

@@ -370,7 +370,10 @@ impl ProxyRuntime<'_> {
         enter(state, State::Capturing, &session);
         run.phases.mount = completion.mounting;
         run.phases.execute = completion.executing;
-        let ended = Ended { completion, launched_at, room, hidden, ground: &ground, imported, identity };
+        let scan_met_change = false;
+        let ground = &ground;
+        let ended =
+            Ended { completion, launched_at, room, hidden, ground, imported, scan_met_change, identity };
         let result = self.conclude(run, session, ended)?;
         drop(dirs);
         state.become_next(State::Completed);
@@ -560,6 +563,8 @@ pub(super) struct Ended<'g> {
     pub ground: &'g Ground,
     /// The import that ran beside the command.
     pub imported: Option<avfs_vault::Result<Imported>>,
+    /// That import met something that had changed after the launch.
+    pub scan_met_change: bool,
     pub identity: VaultIdentity,
 }
 

@@ -12,6 +12,13 @@ pub fn file_clock() -> FileTime {
     FileTime { seconds: now.tv_sec, nanos: u32::try_from(now.tv_nsec).unwrap_or(0) }
 }
 
+/// The time by the precise clock: no stamp of a file is later, unless the clock was set back since.
+#[must_use]
+pub fn wall_clock() -> FileTime {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    FileTime { seconds: now.tv_sec, nanos: u32::try_from(now.tv_nsec).unwrap_or(0) }
+}
+
 /// The time as system calls take it.
 #[must_use]
 pub fn timespec(time: FileTime) -> Timespec {

@@ -84,6 +84,9 @@ impl ProxyRuntime<'_> {
         let secrets = run.request.secrets();
         scrub(&secrets, &mut ended.completion);
         let imported = ended.imported.take();
+        if let Some(Ok(imported)) = &imported {
+            ended.scan_met_change = imported.scanned.changed_at > ended.launched_at;
+        }
         let before = self.before(&mut run, ended.ground, imported);
         // A recovery must not guess what the changes are changes of where it is known.
         let base = before.as_ref().ok().and_then(|before| Some(before.as_ref()?.version));
@@ -248,7 +251,7 @@ impl ProxyRuntime<'_> {
             }
             avfs_vault::Result::Ok(memo)
         };
-        let (landed, left_out) = match (captured, before.as_ref()) {
+        let (landed, left_out, edits) = match (captured, before.as_ref()) {
             (Some((captured, upper)), Some(before)) => {
                 let left_out = captured.left_out.clone();
                 let judged = self.judge(run, before, &captured, upper.as_fd())?;
@@ -263,14 +266,14 @@ impl ProxyRuntime<'_> {
                 let kept = self.kept_output(run, &ended.completion)?;
                 let finished = self.finished(run, record, edits, Some(before), told.as_told(), memo);
                 let finished = FinishedRun { kept, ..finished };
-                (finished.land(vault, captured.batch)?, left_out)
+                (finished.land(vault, captured.batch)?, left_out, captured.edits)
             }
             (Some(_) | None, _) => {
                 let memo = remember(run, &mut record, &[], false)?;
                 let kept = self.kept_output(run, &ended.completion)?;
                 let finished = self.finished(run, record, &none, None, told.as_told(), memo);
                 let finished = FinishedRun { kept, ..finished };
-                (finished.land(vault, Batch::new(vault)?)?, Vec::new())
+                (finished.land(vault, Batch::new(vault)?)?, Vec::new(), Edits::new())
             }
         };
         run.phases.commit = committing.elapsed();
@@ -284,7 +287,7 @@ impl ProxyRuntime<'_> {
             (ChangeSummary::default(), None)
         });
         if let (Some(before), true) = (&before, landed.landed.version().is_some()) {
-            let looked = self.look_at_host(run, ended.ground, before);
+            let looked = self.look_at_host(run, ended, before, &edits);
             let layered = looked
                 .and_then(|()| self.keep_layer(session, ended, &landed, &left_out, size, &written_links));
             if let Err(error) = layered {

@@ -37,7 +37,7 @@ pub fn build(meta: &DirMeta, entries: Vec<Entry>, new: &mut NewPages) -> DirRef 
 }
 
 /// A directory of which only the name is known.
-pub(crate) fn reference(pages: &dyn Pages, tree: &TreeId) -> Result<DirRef> {
+pub fn reference(pages: &dyn Pages, tree: &TreeId) -> Result<DirRef> {
     let (meta, body) = tree::top(pages, tree)?;
     Ok(seal_top(&meta, body, &mut NewPages::default()))
 }

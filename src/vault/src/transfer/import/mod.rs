@@ -19,6 +19,7 @@ use build::Built;
 use scan::Scan;
 use shared::Outlet;
 
+use avfs_types::clock::FileTime;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{BlobId, ForkName, VersionId};
 use avfs_types::path::{DEPTH_MAX, PATH_BYTES_MAX, TreePath, shorten};
@@ -221,6 +222,9 @@ pub struct Scanned {
     pub cache_unsaved: Option<String>,
     /// What of the directory no sandbox of this user can map.
     pub foreign: Foreign,
+    /// The latest change of a status (`ctime`) among everything that was scanned. Times in the future do not count, nor does the
+    /// directory that the vault lies in.
+    pub changed_at: FileTime,
 }
 
 /// A directory that became a version.

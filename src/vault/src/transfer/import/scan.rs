@@ -169,12 +169,15 @@ pub(crate) struct Listing<'j> {
     pub(crate) clean: bool,
     /// Every name that belongs here is among the entries.
     pub(crate) complete: bool,
+    /// The latest change of the status of an entry.
+    pub(crate) changed_at: FileTime,
 }
 
 impl<'j> Listing<'j> {
     pub(crate) fn new(job: &'j Job, fd: OwnedFd, names: usize) -> Self {
         let (entries, clean) = (Vec::with_capacity(names), false);
-        Self { job, fd, entries, pending: Vec::new(), subdirs: Vec::new(), clean, complete: true }
+        let changed_at = FileTime::default();
+        Self { job, fd, entries, pending: Vec::new(), subdirs: Vec::new(), clean, complete: true, changed_at }
     }
 }
 
@@ -265,7 +268,8 @@ impl Shared<'_> {
                 self.list_upper(upper, &job, fd, names)?
             }
         };
-        let Listing { fd, entries, pending, subdirs, clean, complete, .. } = listing;
+        let Listing { fd, entries, pending, subdirs, clean, complete, changed_at, .. } = listing;
+        self.note_change(if holds_vault { changed_at } else { changed_at.max(stat.ctime) });
         // Whoever uses the vault changes the time of the directory that it lies in.
         let known = job.cached.filter(|_| clean && holds_vault);
         let stat = match known.and_then(|number| self.cache?.dir(number)) {
@@ -398,6 +402,7 @@ impl Shared<'_> {
         };
         listing.clean &= vouched.is_some() || matches!(what, What::Dir(_));
         let settled = self.is_settled(&stat);
+        listing.changed_at = listing.changed_at.max(stat.ctime);
         listing.entries.push(ScannedEntry { name: listed.name, stat, what, settled });
         Ok(())
     }

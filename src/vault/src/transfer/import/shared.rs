@@ -4,16 +4,16 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use avfs_hostfs::cause::Cause;
 use avfs_hostfs::foreign::Mapped;
 use avfs_hostfs::overlay::Shows;
-use avfs_hostfs::stat::HostStat;
+use avfs_hostfs::stat::{HostStat, wall_clock};
 use avfs_hostfs::{beneath, overlay, xattr};
-use avfs_types::clock::Timestamp;
+use avfs_types::clock::{FileTime, Timestamp};
 use avfs_types::ids::BlobId;
 use avfs_types::path::TreePath;
 
@@ -143,6 +143,8 @@ pub(crate) struct Shared<'a> {
     mapped: Mapped,
     foreign_owners: AtomicBool,
     foreign_lists: AtomicBool,
+    /// The latest change of a status, in nanoseconds since 1970.
+    changed_at: AtomicI64,
     pub(super) large: Mutex<Vec<LargeFile>>,
     pub(super) facts: Mutex<Vec<Facts>>,
     pub(crate) cache: Option<&'a StatCache>,
@@ -189,6 +191,7 @@ impl<'a> Shared<'a> {
             mapped: Mapped::Everybody,
             foreign_owners: AtomicBool::new(false),
             foreign_lists: AtomicBool::new(false),
+            changed_at: AtomicI64::new(0),
             large: Mutex::default(),
             facts: Mutex::default(),
             cache: None,
@@ -309,6 +312,13 @@ impl<'a> Shared<'a> {
     pub(crate) fn note_owner(&self, stat: &HostStat) {
         if !self.mapped.has(stat.owner, stat.group) {
             self.foreign_owners.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes when something was changed last. A time in the future is a clock that was set back, not a change.
+    pub(crate) fn note_change(&self, at: FileTime) {
+        if at <= wall_clock() {
+            self.changed_at.fetch_max(at.saturating_nanos(), Ordering::Relaxed);
         }
     }
 
@@ -444,6 +454,9 @@ impl<'a> Shared<'a> {
         for fact in std::mem::take(&mut *lock(&self.facts)) {
             let Some(number) = renumbered[fact.dir as usize] else { continue };
             let entry = &mut dirs[number as usize].entries[fact.entry];
+            if fact.what != What::Gone {
+                self.note_change(fact.stat.ctime);
+            }
             entry.settled = self.is_settled(&fact.stat);
             // To read a file may change the time of its last access.
             entry.stat = HostStat { atime: entry.stat.atime, ..fact.stat };
@@ -483,6 +496,7 @@ impl<'a> Shared<'a> {
                 lists: self.foreign_lists.load(Ordering::Relaxed)
                     || self.cache.is_some_and(|cache| cache.foreign().lists),
             },
+            changed_at: FileTime::from_nanos(self.changed_at.load(Ordering::Relaxed)),
         };
         Ok(ScannedTree { dirs, scanned })
     }

@@ -1,0 +1,139 @@
+//! Whether others changed the directory that lay beneath a run, in a place that the run touched.
+//!
+//! Only entries on the way of the run's edits are looked at, so the cost follows what the run changed. Nothing is read or
+//! written here.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use avfs_hostfs::beneath;
+use avfs_hostfs::stat::{HostKind, HostStat, wall_clock};
+use avfs_types::clock::FileTime;
+use avfs_types::ids::TreeId;
+use avfs_types::path::TreePath;
+use avfs_vault::edit::{Edit, Edits};
+use avfs_vault::page::{DirRef, Node, Page};
+use avfs_vault::tree::{Pages, Walk};
+use avfs_vault::{Result, Vault, VaultError, pages, tree};
+
+/// Pages that lead to several paths are read once.
+struct Remembered<'a> {
+    pages: &'a dyn Pages,
+    at: RefCell<HashMap<TreeId, Page>>,
+}
+
+impl Pages for Remembered<'_> {
+    fn page(&self, id: &TreeId) -> Result<Page> {
+        if let Some(page) = self.at.borrow().get(id) {
+            return Ok(page.clone());
+        }
+        let page = self.pages.page(id)?;
+        self.at.borrow_mut().insert(*id, page.clone());
+        Ok(page)
+    }
+}
+
+/// Compares the host's directory with the version that was beneath a run.
+pub(crate) struct HostLook<'a> {
+    pages: Remembered<'a>,
+    /// The version's root.
+    base: DirRef,
+    dir: OwnedFd,
+    /// The directory that the vault lies in: using the vault changes its times.
+    vault_dir: Option<(u64, u64)>,
+    /// The command did not run before.
+    launched_at: FileTime,
+}
+
+impl<'a> HostLook<'a> {
+    pub fn new(
+        vault: &Vault,
+        pages: &'a dyn Pages,
+        base: &TreeId,
+        dir: &Path,
+        launched_at: FileTime,
+    ) -> Result<Self> {
+        let base = pages::reference(pages, base)?;
+        let pages = Remembered { pages, at: RefCell::default() };
+        let dir = beneath::open_root(dir).map_err(VaultError::Input)?;
+        let vault_dir = vault.path().and_then(Path::parent).and_then(|dir| dir.metadata().ok());
+        let vault_dir = vault_dir.map(|meta| (meta.dev(), meta.ino()));
+        Ok(Self { pages, base, dir, vault_dir, launched_at })
+    }
+
+    /// True if a path that was edited, or a directory that it lies in, is not what the base has there.
+    pub fn is_changed(&self, edits: &Edits) -> Result<bool> {
+        let mut looked = HashSet::new();
+        for (path, edit) in edits {
+            let node = self.in_base(path)?;
+            // A name that others made changes the time of its directory, which is looked at.
+            let parents =
+                path.ancestors().find_map(|dir| self.in_base(&dir).transpose().map(|node| (dir, node)));
+            if let Some((dir, node)) = parents
+                && looked.insert(dir.clone())
+                && self.differs(&dir, &node?)?
+            {
+                return Ok(true);
+            }
+            let Some(node) = node else { continue };
+            if looked.insert(path.clone()) && self.differs(path, &node)? {
+                return Ok(true);
+            }
+            let goes = match edit {
+                Edit::Put(_) | Edit::Remove => true,
+                Edit::Dir(_) => false,
+            };
+            if let (Node::Dir(dir), true) = (&node, goes) {
+                for walked in Walk::new(self.pages.pages, dir, path) {
+                    let walked = walked?;
+                    if self.differs(&walked.path, &walked.node)? {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn in_base(&self, path: &TreePath) -> Result<Option<Node>> {
+        tree::lookup(&self.pages, &self.base, path)
+    }
+
+    /// Files are compared by kind, mode, size and times alone: this is worth a note, not a decision.
+    fn differs(&self, path: &TreePath, node: &Node) -> Result<bool> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        let opened = beneath::open(self.dir.as_fd(), path.as_bytes(), flags);
+        let stat = match opened.and_then(|file| beneath::fstat(file.as_fd())) {
+            Ok(stat) => stat,
+            // What could not be read before the run cannot be compared either.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(false),
+            Err(_) => return Ok(true),
+        };
+        if self.vault_dir == Some((stat.device, stat.inode)) {
+            return Ok(stat.kind != HostKind::Dir);
+        }
+        let is_recent = stat.ctime > self.launched_at && stat.ctime <= wall_clock();
+        Ok(is_recent || !self.looks_like(&stat, node)?)
+    }
+
+    fn looks_like(&self, stat: &HostStat, node: &Node) -> Result<bool> {
+        let HostStat { kind, mode, mtime, size, .. } = *stat;
+        Ok(match node {
+            Node::File(file) => {
+                (kind, mode, mtime, size) == (HostKind::File, file.mode, file.mtime, file.size)
+            }
+            Node::Symlink(link) => (kind, mtime) == (HostKind::Symlink, link.mtime),
+            Node::Fifo(fifo) => (kind, mode, mtime) == (HostKind::Fifo, fifo.mode, fifo.mtime),
+            Node::Dir(dir) => {
+                let (meta, _) = tree::top(&self.pages, &dir.tree)?;
+                (kind, mode, mtime) == (HostKind::Dir, meta.mode, meta.mtime)
+            }
+        })
+    }
+}
