@@ -131,7 +131,12 @@ fn an_ambiguous_reference() {
     vault
         .transact(|transaction| {
             for n in 0..1500 {
-                let draft = Draft { message: &n.to_string(), run: None, parents: Vec::new() };
+                let draft = Draft {
+                    message: &n.to_string(),
+                    run: None,
+                    parents: Vec::new(),
+                    extent: avfs_vault::backend::Extent::Full,
+                };
                 transaction.put_version(&root, draft)?;
             }
             Ok(())

@@ -2,10 +2,12 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
+use serde_json::Value;
 
 use crate::env::TestEnv;
-use crate::oracle::{Ends, Runs, Trial, WAYS};
-use crate::support::is_long;
+use crate::oracle::{Ends, Runs, Trial, WAYS, comparable, set_old_times};
+use crate::support::snapshot::Snapshot;
+use crate::support::{is_long, settle, snapshot};
 
 /// Few names, so that lines meet: files, directories and links of [`crate::oracle::mixed`] and new ones.
 const NAMES: [&str; 14] =
@@ -87,6 +89,59 @@ proptest! {
         let trial = Trial { fixture: &small, lines: &lines, of_the_host: &[], ends: Ends::Somehow };
         let found = trial.differences(way);
         prop_assert!(found.is_empty(), "{way:?}: {found:#?}");
+    }
+}
+
+/// The changes of a run. A directory's size and digest are those of what the version holds of it, so these are left out;
+/// of files the patch has the content.
+fn changes(env: &TestEnv, run: &str) -> (Value, Value) {
+    let run = format!("run:{run}");
+    let mut changes = env.avfs_result(&["diff", &run, "--times"])["changes"].take();
+    for change in changes.as_array_mut().unwrap() {
+        for field in ["size_before", "size_after", "digest_before", "digest_after"] {
+            change.as_object_mut().unwrap().remove(field).unwrap();
+        }
+    }
+    (changes, env.avfs_result(&["diff", &run, "--patch"])["patch"].take())
+}
+
+/// How applying a run ended and what the directory is then, and the same for taking it back. Both may be refused: an
+/// ignored file in a directory that goes is a conflict.
+fn applied_and_back(env: &TestEnv, run: &str) -> [(Option<i32>, Snapshot); 2] {
+    ["apply", "unapply"].map(|verb| (env.avfs(&[verb, run]).code, comparable(&env.project(), &[])))
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn any_lines_with_a_touched_base_give_the_changes_of_a_full_run(
+        lines in proptest::collection::vec(line(), 1..16),
+        scratch in proptest::sample::select(&["memory", "disk"][..]),
+    ) {
+        let env = TestEnv::new();
+        env.avfs(&["init"]).expect(0);
+        small(&env);
+        env.put(".avfsignore", b"x/y\n");
+        set_old_times(&env.project());
+        settle();
+        let line = format!("{SETUP}{}", lines.join("\n"));
+        let run = |base: &str| env.json(&["--base", base, "--scratch", scratch], &line)["result"].take();
+        let (full, touched) = (run("live"), run("touched"));
+        prop_assert_eq!(&full["left_out"], &touched["left_out"]);
+        prop_assert_eq!(full["fork"].is_string(), touched["fork"].is_string());
+        prop_assert_eq!(&full["change_counts"], &touched["change_counts"]);
+        if full["fork"].is_string() {
+            let id = |run: &Value| run["run_id"].as_str().unwrap().to_owned();
+            let (full, touched) = (id(&full), id(&touched));
+            prop_assert_eq!(changes(&env, &full), changes(&env, &touched));
+            let (full, touched) = (applied_and_back(&env, &full), applied_and_back(&env, &touched));
+            for ((full_code, full), (code, touched)) in full.iter().zip(&touched) {
+                let found = snapshot::differences(full, touched);
+                prop_assert!(full_code == code && found.is_empty(), "{full_code:?} {code:?} {found:#?}");
+            }
+        }
+        env.assert_sound();
     }
 }
 

@@ -88,6 +88,16 @@ fn a_run_on_a_fork_over_the_directory_can_be_killed_at_any_moment() {
 }
 
 #[test]
+fn a_run_with_a_touched_base_in_memory_can_be_killed_at_any_moment() {
+    killed_at_every_moment(&["--scratch", "memory", "--base", "touched"]);
+}
+
+#[test]
+fn a_run_with_a_touched_base_on_disk_can_be_killed_at_any_moment() {
+    killed_at_every_moment(&["--scratch", "disk", "--base", "touched"]);
+}
+
+#[test]
 fn a_run_on_a_copy_can_be_killed_at_any_moment() {
     killed_at_every_moment(&["--backend", "copy"]);
 }

@@ -56,4 +56,5 @@ mod shared;
 mod signals;
 mod streams;
 mod terminal;
+mod touched;
 mod variables;

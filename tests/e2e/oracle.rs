@@ -124,16 +124,7 @@ impl Trial<'_> {
     }
 
     fn comparable(&self, dir: &Path) -> Snapshot {
-        let mut taken = snapshot::take_without(dir, &[".avfs"]);
-        for (path, fact) in &mut taken.facts {
-            if fact.mtime.0 >= NOW_SECONDS {
-                fact.mtime = (NOW_SECONDS, 0);
-            }
-            if self.of_the_host.iter().any(|left| left.as_bytes() == path) {
-                fact.kind = snapshot::Kind::Other;
-            }
-        }
-        taken
+        comparable(dir, self.of_the_host)
     }
 
     #[track_caller]
@@ -145,8 +136,22 @@ impl Trial<'_> {
     }
 }
 
+/// A directory without what the clock decides, and without the content of the files `of_the_host`.
+pub fn comparable(dir: &Path, of_the_host: &[&str]) -> Snapshot {
+    let mut taken = snapshot::take_without(dir, &[".avfs"]);
+    for (path, fact) in &mut taken.facts {
+        if fact.mtime.0 >= NOW_SECONDS {
+            fact.mtime = (NOW_SECONDS, 0);
+        }
+        if of_the_host.iter().any(|left| left.as_bytes() == path) {
+            fact.kind = snapshot::Kind::Other;
+        }
+    }
+    taken
+}
+
 /// Gives everything beneath a directory an old time of its own, to the nanosecond.
-fn set_old_times(dir: &Path) {
+pub fn set_old_times(dir: &Path) {
     let taken = snapshot::take_without(dir, &[".avfs"]);
     for (number, path) in (1..).zip(taken.facts.keys().rev()) {
         let time = Timespec { tv_sec: 1_000_000_000 + number, tv_nsec: 123_456_000 + number };

@@ -14,12 +14,15 @@ use avfs_types::ids::{
 use avfs_vault::application::{InDirectory, in_directory};
 use avfs_vault::approval::{Answer, Claim, Question};
 use avfs_vault::backend::sqlite::FORMAT;
-use avfs_vault::backend::{ApprovalRecord, BatchRecord, Life, RunRecord, RunState};
+use avfs_vault::backend::{ApprovalRecord, BatchRecord, Extent, Life, RunRecord, RunState};
 use avfs_vault::checkpoint::Origin;
+use avfs_vault::fsck::Thoroughness;
 use avfs_vault::gc::{Keep, Trial};
 use avfs_vault::memo::{Memo, MemoParts, read_output};
+use avfs_vault::meter::Meter;
 use avfs_vault::run::{Landing, Told};
-use avfs_vault::{Vault, audit};
+use avfs_vault::version::{Draft, root_of, root_of_either};
+use avfs_vault::{Vault, VaultError, audit, require_version};
 
 use crate::runs::Changes;
 use crate::support::snapshot::Kind;
@@ -47,7 +50,12 @@ const GOLDEN_4_LISTING: &str = include_str!("../golden/vault-format-4.txt");
 /// One of format 5: also what was written to the directory, and taken out again.
 const GOLDEN_5: &[u8] = include_bytes!("../golden/vault-format-5.db.zst");
 const GOLDEN_5_HEAD: &str = include_str!("../golden/vault-format-5.head");
-pub const GOLDEN_5_LISTING: &str = include_str!("../golden/vault-format-5.txt");
+const GOLDEN_5_LISTING: &str = include_str!("../golden/vault-format-5.txt");
+
+/// One of format 6: also a run with partial versions.
+const GOLDEN_6: &[u8] = include_bytes!("../golden/vault-format-6.db.zst");
+const GOLDEN_6_HEAD: &str = include_str!("../golden/vault-format-6.head");
+pub const GOLDEN_6_LISTING: &str = include_str!("../golden/vault-format-6.txt");
 
 /// A directory with something of every kind, the same at every making.
 fn make_golden_dir(dir: &Path) {
@@ -110,6 +118,7 @@ fn make_golden_vault(scratch: &Scratch, file: &Path) {
     let applied = vault.read().unwrap().applications_of_fork(&fork("run-1")).unwrap();
     vault.undo_applications(&applied, "paths=1").unwrap();
     crate::journal::mark_applied(&vault, &fork("run-6"), &runs::run_id(6)).unwrap();
+    land_golden_partial_run(&vault);
     vault.backend().settle().unwrap();
 }
 
@@ -182,6 +191,16 @@ fn land_golden_runs(vault: &Vault) {
     Changes::default().land(vault, Landing::RecordOnly, nothing).unwrap();
 }
 
+/// A run of which only the touched paths are known.
+fn land_golden_partial_run(vault: &Vault) {
+    let root = support::root(vault, "main");
+    let draft = Draft { message: "partial", run: None, parents: Vec::new(), extent: Extent::Partial };
+    let base = vault.transact(|transaction| transaction.put_version(&root, draft)).unwrap().id;
+    let (name, life) = (fork("run-9"), Life::Ephemeral { expires_at: LATER });
+    let landing = Landing::NewFork { name: &name, base, parent: &main_fork(), life };
+    Changes::default().put("touched", "by a run\n").land(vault, landing, runs::record(9, &name)).unwrap();
+}
+
 /// A directory as lines of text.
 pub fn describe(dir: &Path) -> String {
     let line = |(path, fact): (&Vec<u8>, &snapshot::Fact)| {
@@ -224,6 +243,7 @@ fn golden_files_can_be_made() {
         return;
     }
     // What is made today is what was made then: same ids, same files, in every format.
+    assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_6_HEAD, GOLDEN_6_LISTING));
     assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_5_HEAD, GOLDEN_5_LISTING));
     assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_4_HEAD, GOLDEN_4_LISTING));
     assert_eq!((head.as_str(), listing.as_str()), (GOLDEN_3_HEAD, GOLDEN_3_LISTING));
@@ -232,7 +252,7 @@ fn golden_files_can_be_made() {
 }
 
 pub fn golden(scratch: &Scratch) -> PathBuf {
-    unpack(scratch, GOLDEN_5)
+    unpack(scratch, GOLDEN_6)
 }
 
 fn unpack(scratch: &Scratch, compressed: &[u8]) -> PathBuf {
@@ -243,6 +263,33 @@ fn unpack(scratch: &Scratch, compressed: &[u8]) -> PathBuf {
 
 fn format_of(file: &Path) -> i64 {
     support::sql(file).pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn a_vault_of_format_6_opens_for_ever() {
+    let scratch = Scratch::new();
+    let file = unpack(&scratch, GOLDEN_6);
+    assert_eq!(format_of(&file), 6);
+    let vault = support::open_vault(&file);
+    assert_eq!(format_of(&file), FORMAT);
+    support::assert_clean(&vault);
+    let reader = vault.read().unwrap();
+    let run = vault.run(&RunPrefix::from(&runs::run_id(9))).unwrap();
+    for id in [run.version_before, run.version_after] {
+        let version = require_version(&*reader, &id.unwrap()).unwrap();
+        assert_eq!(version.extent, Extent::Partial);
+        assert!(matches!(root_of(&version), Err(VaultError::Partial { .. })));
+        root_of_either(&version).unwrap();
+        let from = reference(&version.id.to_hex());
+        let made = vault.create_fork(&fork("whole"), &from, Life::Persistent);
+        assert!(matches!(made, Err(VaultError::Partial { .. })), "{made:?}");
+    }
+    // The mark is part of the id: without it the version is another one.
+    let unmarked =
+        "UPDATE version SET parents = substr(parents, 33) WHERE length(parents) = 64 AND run IS NOT NULL";
+    drop(reader);
+    assert_eq!(support::sql(&file).execute(unmarked, []).unwrap(), 1);
+    assert_ne!(vault.fsck(Thoroughness::Full, &Meter::default()).unwrap().findings, []);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use avfs_types::diagnose::Diagnose;
 use avfs_types::encode::put_number;
 use avfs_types::ids::{BlobId, DigestKind, VersionId};
 use avfs_vault::backend::memory::MemoryBackend;
-use avfs_vault::backend::{Backend, BlobRecord, Codec, Durability};
+use avfs_vault::backend::{Backend, BlobRecord, Codec, Durability, Extent};
 use avfs_vault::diff::{collect, diff};
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::expansion::{Expansion, SHARED_BYTES_MAX};
@@ -46,7 +46,7 @@ impl Hostile {
             rows.execute("INSERT OR IGNORE INTO tree (digest, data) VALUES (?, ?)", row).unwrap();
         }
         let parent = VersionId(head.clone().try_into().unwrap());
-        let draft = Draft { message: "hostile", run: None, parents: vec![parent] };
+        let draft = Draft { message: "hostile", run: None, parents: vec![parent], extent: Extent::Full };
         let made = draft.finish(&root, "somebody", support::START);
         let entries = i64::try_from(made.entries).unwrap();
         rows.execute(

@@ -3,7 +3,7 @@
 use avfs_changes::{FoldedChanges, GitIgnored};
 use avfs_engine::{Executed, ExecutionResult, Outcome};
 use avfs_request::{ChangeForm, JsonForm};
-use avfs_vault::version::root_of;
+use avfs_vault::version::root_of_either;
 use avfs_vault::{Vault, require_version};
 
 use crate::command::args::Args;
@@ -45,7 +45,7 @@ impl Listed {
             return Ok(Self::default());
         };
         let reader = vault.read()?;
-        let mut ignored = GitIgnored::new(&*reader, root_of(&require_version(&*reader, &version)?)?);
+        let mut ignored = GitIgnored::new(&*reader, root_of_either(&require_version(&*reader, &version)?)?);
         Ok(match args.json {
             Some(_) => Self { folded: ignored.fold(changes)?, ..Self::default() },
             None => Self { first: ignored.last_in(changes, CHANGES_SHOWN)?, ..Self::default() },

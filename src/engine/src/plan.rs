@@ -140,7 +140,7 @@ impl ProxyRuntime<'_> {
     ) -> Step<WorkspaceMount> {
         let path = places.workspace.clone();
         let (mut lowers, root) = match ground {
-            Ground::Live(dir) => {
+            Ground::Live(dir) | Ground::Touched(dir) => {
                 let own = dir.join(VAULT_DIR).symlink_metadata().is_ok();
                 let whiteouts = if own { vec![VAULT_DIR.as_bytes().to_vec()] } else { Vec::new() };
                 (vec![dir.clone()], upper_root(dir, Names::Plain, whiteouts)?)

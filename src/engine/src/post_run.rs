@@ -24,7 +24,7 @@ use avfs_vault::page::Node;
 use avfs_vault::run::{Landed, LandedRun};
 use avfs_vault::set_ids::SetIds;
 use avfs_vault::sync::{LastSync, last_sync};
-use avfs_vault::version::{full_root_of, root_of};
+use avfs_vault::version::{full_root_of, root_of_either};
 use avfs_vault::write_out::FreshPages;
 use avfs_vault::{require_version, tree};
 
@@ -58,7 +58,7 @@ impl ProxyRuntime<'_> {
             return Ok((ChangeSummary::default(), None));
         };
         let reader = self.site.vault.read()?;
-        let root = |id: &VersionId| root_of(&require_version(&*reader, id)?);
+        let root = |id: &VersionId| root_of_either(&require_version(&*reader, id)?);
         let from = match &landed.landed {
             // What others changed meanwhile is not this run's doing.
             Landed::Rebased { onto, .. } => root(onto)?,
@@ -79,7 +79,7 @@ impl ProxyRuntime<'_> {
     ) -> avfs_vault::Result<Vec<RunsOnHost>> {
         let vault = self.site.vault;
         let Some(version) = landed.version() else { return Ok(Vec::new()) };
-        let root = root_of(&require_version(&*vault.read()?, &version)?)?;
+        let root = root_of_either(&require_version(&*vault.read()?, &version)?)?;
         called_out(vault, &root, self.site.bound.as_deref(), &changes.changes)
     }
 
@@ -110,7 +110,7 @@ impl ProxyRuntime<'_> {
         edits: &Edits,
     ) -> avfs_vault::Result<()> {
         let (dir, tree) = match ended.ground {
-            Ground::Live(dir) => (dir.as_path(), &before.root.tree),
+            Ground::Live(dir) | Ground::Touched(dir) => (dir.as_path(), &before.root.tree),
             Ground::Stacked { stack, .. } => match stack.host_dir() {
                 Some(host) => host,
                 None => return Ok(()),
@@ -315,6 +315,7 @@ impl ProxyRuntime<'_> {
 pub(super) fn enforcement(run: &Run, ground: &Ground, room: Scratch, completion: &Completion) -> Enforcement {
     let (backend, base) = match ground {
         Ground::Live(_) => (Backend::Overlay, BaseUsed::Live),
+        Ground::Touched(_) => (Backend::Overlay, BaseUsed::Touched),
         Ground::Stacked { stack, .. } => (
             Backend::Overlay,
             match stack.made {

@@ -11,8 +11,8 @@ use avfs_hostfs::random;
 use avfs_hostfs::stat::file_clock;
 use avfs_policy::{ExecutionDecision, OnViolation, Policy, variables_of};
 use avfs_request::{
-    BackendChoice, CacheMode, Degradation, ExecutionRequest, FixedClock, ForkChoice, ProcMode, Retention,
-    ScratchChoice, SecretsInFiles, Writing,
+    BackendChoice, BaseChoice, CacheMode, Degradation, ExecutionRequest, FixedClock, ForkChoice, ProcMode,
+    Retention, ScratchChoice, SecretsInFiles, Writing,
 };
 use avfs_types::clock::FileTime;
 use avfs_types::ids::{ApprovalId, ForkName, RunId, to_hex};
@@ -398,7 +398,7 @@ impl ProxyRuntime<'_> {
             HalfCaptured::Finish { boot_id: &self.site.boot_id },
         )?);
         let workspaces = WorkspaceService { site: self.site };
-        if wants_version(&run.request) {
+        if wants_version(&run.request) && run.request.base != BaseChoice::Touched {
             workspaces.announce_first_import(places, run)?;
         }
         let ground = workspaces.ground::<ExecuteError>(places, run, session);
@@ -407,7 +407,7 @@ impl ProxyRuntime<'_> {
         }
         let ground = ground?;
         match &ground {
-            Ground::Live(_) => {}
+            Ground::Live(_) | Ground::Touched(_) => {}
             Ground::Stacked { version, .. } | Ground::Copied { version, .. } => {
                 session.note_base(&version.id)?
             }
@@ -434,6 +434,7 @@ impl ProxyRuntime<'_> {
             boot_id: site.boot_id.clone(),
             fork: run.fork.to_string(),
             ephemeral: request.fork.is_ephemeral(),
+            touched: request.base == BaseChoice::Touched,
             wanted: request.retention != Retention::Discard && request.writing == Writing::Allowed,
             started_at: run.started_at.0,
             message: run.message.clone(),
@@ -486,7 +487,7 @@ pub(super) fn capped(request: ExecutionRequest, decision: &ExecutionDecision) ->
 }
 
 /// True if what the command changes is to be kept, so that there has to be a version that it is a change of.
-fn wants_version(request: &ExecutionRequest) -> bool {
+pub(super) fn wants_version(request: &ExecutionRequest) -> bool {
     request.retention != Retention::Discard && request.writing == Writing::Allowed
 }
 
@@ -510,7 +511,10 @@ fn detour(run: &mut Run, refused: Refused, room: Scratch) -> bool {
             };
             true
         }
-        Refused::Overlay | Refused::Memory if request.backend == BackendChoice::Auto => {
+        // A copy would have to be made of the whole directory.
+        Refused::Overlay | Refused::Memory
+            if request.backend == BackendChoice::Auto && request.base != BaseChoice::Touched =>
+        {
             request.backend = BackendChoice::Copy;
             let text =
                 "this host cannot mount an overlay here: the command works on a copy (see: avfs doctor)";

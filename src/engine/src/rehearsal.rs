@@ -37,6 +37,7 @@ impl Rehearsal {
         // Whether files cannot be mapped is known to who looks at them.
         let base = match Beneath::choose(request, &places, cache_dir, Files::Mapped)? {
             Beneath::Live(_) => BaseUsed::Live,
+            Beneath::Touched(_) => BaseUsed::Touched,
             Beneath::UnderFork(_) | Beneath::Cached => BaseUsed::Reused,
         };
         let backend = match request.backend {

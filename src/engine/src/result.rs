@@ -28,6 +28,8 @@ words!(
     BaseUsed, "base", {
         /// The host's directory itself.
         Live = "live",
+        /// The host's directory itself, of which only the touched paths are recorded.
+        Touched = "touched",
         /// Layers that were there.
         Reused = "reused",
         /// A layer that was written for the run, over one that was there.

@@ -8,7 +8,7 @@ use avfs_request::ExecutionRequest;
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::{ApprovalId, ForkName, RunId};
 use avfs_vault::backend::VersionRecord;
-use avfs_vault::import::Imported;
+use avfs_vault::import::Scanned;
 use avfs_vault::layers::HostBase;
 use avfs_vault::memo::MemoParts;
 use avfs_vault::run::Told;
@@ -60,12 +60,12 @@ impl Run {
     }
 
     /// What an import could not keep.
-    pub fn note_import(&mut self, imported: &Imported) {
-        for trouble in &imported.scanned.troubles {
+    pub fn note_import(&mut self, scanned: &Scanned) {
+        for trouble in &scanned.troubles {
             self.note("import.trouble", format!("{}: {}", trouble.path, trouble.reason));
         }
-        if imported.scanned.mended > 0 {
-            let blobs = imported.scanned.mended;
+        if scanned.mended > 0 {
+            let blobs = scanned.mended;
             self.note(
                 "import.mended",
                 format!(

@@ -63,6 +63,13 @@ pub fn holds_copies(dir: BorrowedFd<'_>) -> bool {
     fgetxattr(dir, OsStr::from_bytes(IMPURE), &mut value[..]) == Ok(1) && value == *b"y"
 }
 
+/// True if this directory of a layer hides what the layers beneath have under its name.
+#[must_use]
+pub fn is_opaque(dir: BorrowedFd<'_>) -> bool {
+    let mut value = [0; 1];
+    fgetxattr(dir, OsStr::from_bytes(OPAQUE), &mut value[..]) == Ok(1) && value == *b"y"
+}
+
 /// Marks that `name` is gone, whatever the layers beneath have there.
 pub fn whiteout(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
     Ok(mknodat(dir, OsStr::from_bytes(name), FileType::CharacterDevice, Mode::empty(), 0)?)

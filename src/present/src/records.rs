@@ -5,7 +5,7 @@ use avfs_types::clock::time_text;
 use avfs_types::ids::{ForkName, VersionId, to_hex};
 use avfs_vault::audit_query::Link;
 use avfs_vault::backend::{
-    AuditRecord, CheckpointRecord, ForkRecord, Life, RunRecord, RunState, VersionRecord,
+    AuditRecord, CheckpointRecord, Extent, ForkRecord, Life, RunRecord, RunState, VersionRecord,
 };
 use avfs_wire::{
     AuditLine, AuditRow, CheckpointObject, ForkObject, LifeName, RunObject, RunStateName, VersionObject,
@@ -26,6 +26,7 @@ pub fn version(version: &VersionRecord) -> VersionObject {
         entries: version.entries,
         bytes: version.bytes,
         pruned_at: version.pruned_at.map(time_text),
+        partial: version.extent == Extent::Partial,
     }
 }
 

@@ -3,7 +3,7 @@
 use avfs_changes::{Applied, Conflict, RunsOnHost, Subject};
 use avfs_engine::Unsettled;
 use avfs_engine::journal::journal_value;
-use avfs_request::Explanation;
+use avfs_request::{BaseChoice, Explanation};
 use avfs_types::clock::{Timestamp, time_text};
 use avfs_types::path::TreePath;
 use avfs_vault::application::InDirectory;
@@ -42,9 +42,20 @@ pub fn run_shown(
         request: journal_value(&run.request),
         decision: journal_value(&run.decision),
         result: journal_value(&run.result),
+        base_kind: base_kind_of_run(run),
         changes,
         change_counts,
         kept_until: kept_until.map(time_text),
+    }
+}
+
+/// What the versions of a run hold; nothing if it stood on none.
+#[must_use]
+pub fn base_kind_of_run(run: &RunRecord) -> Option<&'static str> {
+    let asked = journal_value(&run.request)["base"].as_str().map(str::to_owned);
+    match asked.as_deref() == Some(BaseChoice::Touched.word()) {
+        true => Some(BaseChoice::Touched.word()),
+        false => run.version_before.map(|_| "full"),
     }
 }
 

@@ -76,6 +76,8 @@ words!(
         Live = "live",
         /// A copy in the cache.
         Cached = "cached",
+        /// The directory itself, without a scan: only the paths that the run changes are recorded.
+        Touched = "touched",
     }
 );
 

@@ -93,6 +93,13 @@ pub enum VaultError {
         id: VersionId,
     },
 
+    /// The version holds only the paths that one run touched.
+    #[error("version {} holds only what a run with --base touched changed; this needs the whole directory", id.short())]
+    Partial {
+        /// The id.
+        id: VersionId,
+    },
+
     /// There is no such fork.
     #[error("there is no fork {name}")]
     NoFork {
@@ -433,6 +440,7 @@ impl Diagnose for VaultError {
             Self::BadRef(error) => error.code(),
             Self::BeforeFirst { .. } => "ref.before_first",
             Self::Pruned { .. } => "version.pruned",
+            Self::Partial { .. } => "version.partial",
             Self::NoFork { .. } => "fork.not_found",
             Self::ForkExists { .. } => "fork.exists",
             Self::MainFork { .. } => "fork.main",

@@ -14,7 +14,8 @@ use crate::audit::Event;
 use crate::backend::ApplicationRecord;
 use crate::backend::sqlite::{OpenOptions, SqliteBackend, sibling};
 use crate::backend::{
-    Backend, BackendError, BlobRecord, Durability, ForkRecord, Life, Reader, Rollback, VersionRecord, Writer,
+    Backend, BackendError, BlobRecord, Durability, Extent, ForkRecord, Life, Reader, Rollback, VersionRecord,
+    Writer,
 };
 use crate::error::{Result, VaultError};
 use crate::own::{UNFINISHED_INFIX, is_unfinished_name};
@@ -281,7 +282,7 @@ fn initialize(backend: &dyn Backend, bound: Option<&[u8]>, context: &Context) ->
     let mut new = NewPages::default();
     let root = pages::build(&DirMeta::default(), Vec::new(), &mut new);
     transaction.put_pages(&new)?;
-    let draft = Draft { message: "empty", run: None, parents: Vec::new() };
+    let draft = Draft { message: "empty", run: None, parents: Vec::new(), extent: Extent::Full };
     let version = transaction.put_version(&root, draft)?;
     let name = ForkName::main();
     transaction.writer.insert_fork(&ForkRecord {
@@ -370,10 +371,21 @@ impl Transaction<'_> {
     pub fn put_version(&mut self, root: &DirRef, draft: Draft<'_>) -> Result<VersionRecord> {
         check_entries(root.totals.entries)?;
         quota::check(self.view(), &root.totals, draft.parents.first(), self.added)?;
+        let draft = Draft { extent: self.extent_of(&draft)?, ..draft };
         let version = draft.finish(root, &self.context.actor, self.context.clock.now());
         self.writer.put_version(&version)?;
         self.has_version = true;
         Ok(version)
+    }
+
+    /// What is made from a partial version is partial, whatever made it.
+    fn extent_of(&self, draft: &Draft<'_>) -> Result<Extent> {
+        for parent in &draft.parents {
+            if let Some(Extent::Partial) = self.view().version(parent)?.map(|parent| parent.extent) {
+                return Ok(Extent::Partial);
+            }
+        }
+        Ok(draft.extent)
     }
 
     /// Makes `root` the head of a fork, as a new version, unless it is what the head holds already.
@@ -384,6 +396,9 @@ impl Transaction<'_> {
         action: Advance<'_>,
     ) -> Result<Committed> {
         let head = require_version(self.view(), &fork.head)?;
+        if head.extent == Extent::Partial {
+            return Err(VaultError::Partial { id: head.id });
+        }
         let same = head.root == root.tree && head.pruned_at.is_none();
         if same && action.when == When::Changed {
             return Ok(Committed { version: head, previous: fork.head });
@@ -399,7 +414,8 @@ impl Transaction<'_> {
         parents: Vec<VersionId>,
         action: Advance<'_>,
     ) -> Result<Committed> {
-        let version = self.put_version(root, Draft { message: action.message, run: action.run, parents })?;
+        let Advance { message, run, .. } = action;
+        let version = self.put_version(root, Draft { message, run, parents, extent: Extent::Full })?;
         if !self.writer.move_fork(&fork.name, &fork.head, &version.id)? {
             let found = self.fork(&fork.name)?.head;
             return Err(VaultError::ForkMoved { fork: fork.name.clone(), expected: fork.head, found });

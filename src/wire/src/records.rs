@@ -32,6 +32,9 @@ pub struct VersionObject {
     pub bytes: u64,
     /// Set when the files were given up by a prune.
     pub pruned_at: Option<String>,
+    /// True if it holds only the paths that a run with `--base touched` changed; left out otherwise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
 }
 
 /// How long a fork lives.

@@ -91,6 +91,9 @@ pub struct RunsShow {
     pub decision: Value,
     /// The result; null if the command did not run.
     pub result: Value,
+    /// What its versions hold: `full` for the whole directory, `touched` for the paths that it changed; null if it stood on
+    /// no version.
+    pub base_kind: Option<&'static str>,
     /// What it changed; null if its versions are no longer kept.
     pub changes: Option<Vec<ChangeObject>>,
     /// The changes by kind; null where `changes` is.

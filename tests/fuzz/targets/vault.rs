@@ -23,6 +23,7 @@ use avfs_types::clock::{FileTime, SteppingClock, Timestamp};
 use avfs_types::encode::put_number;
 use avfs_types::ids::{BlobId, ContentId, DigestKind, ForkName, LinkId, TreeId, VersionId};
 use avfs_types::reference::Reference;
+use avfs_vault::backend::Extent;
 use avfs_vault::backend::sqlite::OpenOptions;
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::export::{ExportOptions, Overwrite};
@@ -252,8 +253,8 @@ impl Forge<'_> {
             root.totals.entries = input.number();
             root.content = ContentId([3; 32]);
         }
-        let made =
-            Draft { message: "hostile", run: None, parents: vec![parent] }.finish(&root, "somebody", START);
+        let made = Draft { message: "hostile", run: None, parents: vec![parent], extent: Extent::Full }
+            .finish(&root, "somebody", START);
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let _ = self.rows.execute(
             "INSERT OR IGNORE INTO version

@@ -30,7 +30,7 @@ use avfs_vault::page::Node;
 use avfs_vault::run::{Runs, find_run};
 use avfs_vault::set_ids::SetIds;
 use avfs_vault::sync::{LastSync, last_sync};
-use avfs_vault::version::{History, root_of};
+use avfs_vault::version::{History, roots_to_compare};
 use avfs_vault::write_out::{FreshPages, OverlayNames, WriteOut};
 use avfs_vault::{Vault, VaultError, require_version};
 
@@ -160,7 +160,8 @@ pub fn apply(
 ) -> Result<Applied, ApplyError> {
     let _pin = vault.backend().pin().map_err(VaultError::from)?;
     let pages = FreshPages::new(vault);
-    let all = diff(&pages, &root_of(&subject.before)?, &root_of(&subject.after)?)?;
+    let [before, after] = roots_to_compare(&*vault.read()?, &subject.before, &subject.after)?;
+    let all = diff(&pages, &before, &after)?;
     let (changes, left_out) = chosen(all, options.filter);
     let ApplyOptions { set_ids, meter, .. } = *options;
     let out = WriteOut { vault, overlay_names: OverlayNames::Plain, set_ids, meter, unwritten: None };
@@ -201,7 +202,8 @@ pub fn changes_to_apply(
     subject: &Subject,
     filter: &Filter,
 ) -> Result<Vec<Change>, VaultError> {
-    let all = diff(&FreshPages::new(vault), &root_of(&subject.before)?, &root_of(&subject.after)?)?;
+    let [before, after] = roots_to_compare(&*vault.read()?, &subject.before, &subject.after)?;
+    let all = diff(&FreshPages::new(vault), &before, &after)?;
     Ok(chosen(all, filter).0)
 }
 

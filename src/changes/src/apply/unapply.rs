@@ -13,7 +13,7 @@ use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
 use avfs_vault::meter::Meter;
 use avfs_vault::run::Runs;
-use avfs_vault::version::root_of;
+use avfs_vault::version::roots_to_compare;
 use avfs_vault::write_out::{FreshPages, OverlayNames, WriteOut};
 use avfs_vault::{Vault, VaultError, require_version};
 
@@ -102,8 +102,8 @@ pub fn unapply(
     let pages = FreshPages::new(vault);
     let reader = vault.read()?;
     let newest = &standing.applications[0];
-    let root = |id| -> Result<_, VaultError> { root_of(&require_version(&*reader, id)?) };
-    let (before, after) = (root(&newest.before)?, root(&newest.after)?);
+    let version = |id| require_version(&*reader, id);
+    let [before, after] = roots_to_compare(&*reader, &version(&newest.before)?, &version(&newest.after)?)?;
     let forward = diff(&pages, &before, &after)?;
     let mut written: HashSet<TreePath> = HashSet::new();
     for of in &standing.applications {

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use avfs_changes::{ChangeReport, ChangeSummary, RunsOnHost};
 use avfs_request::confinement::refused_text;
-use avfs_request::{BaseChoice, FixedClock, ForkChoice, OutputRetention, Retention, SecretsInFiles, Writing};
+use avfs_request::{BaseChoice, FixedClock, ForkChoice, OutputRetention, SecretsInFiles};
 use avfs_types::clock::{FileTime, Timestamp};
 use avfs_types::ids::VersionId;
 use avfs_types::path::TreePath;
@@ -19,7 +19,7 @@ use avfs_vault::backend::{Durability, RunRecord, RunState};
 use avfs_vault::capture::{CaptureOptions, LeftOut, Times, UpperKind, WrittenLinks};
 use avfs_vault::chunk::FILE_BYTES_MAX;
 use avfs_vault::edit::Edits;
-use avfs_vault::import::Imported;
+use avfs_vault::import::{Imported, TouchedBase, TouchedOptions};
 use avfs_vault::kept_output::KeptOutput;
 use avfs_vault::memo::{Memo, is_full};
 use avfs_vault::page::DirRef;
@@ -37,7 +37,7 @@ use crate::launcher::{Completion, ConnectionVerdict, Exit};
 use crate::mount_session::{MountSession, SessionError};
 use crate::output::Output;
 use crate::post_run::enforcement;
-use crate::proxy::{Ended, ProxyRuntime, Step, words_of};
+use crate::proxy::{Ended, ProxyRuntime, Step, wants_version, words_of};
 use crate::recover::leftover;
 use crate::result::{ExecutionResult, Phases};
 use crate::run::Run;
@@ -87,7 +87,7 @@ impl ProxyRuntime<'_> {
         if let Some(Ok(imported)) = &imported {
             ended.scan_met_change = imported.scanned.changed_at > ended.launched_at;
         }
-        let before = self.before(&mut run, ended.ground, imported);
+        let before = self.before(&mut run, &session, &ended, imported);
         // A recovery must not guess what the changes are changes of where it is known.
         let base = before.as_ref().ok().and_then(|before| Some(before.as_ref()?.version));
         self.note_room(&mut run, &ended);
@@ -158,14 +158,17 @@ impl ProxyRuntime<'_> {
     fn before(
         &self,
         run: &mut Run,
-        ground: &Ground,
+        session: &MountSession,
+        ended: &Ended<'_>,
         imported: Option<avfs_vault::Result<Imported>>,
     ) -> avfs_vault::Result<Option<Before>> {
-        match (ground, imported) {
+        match (ended.ground, imported) {
+            (Ground::Touched(_), _) if !wants_version(&run.request) => Ok(None),
+            (Ground::Touched(dir), _) => self.before_touched(run, session, ended, dir),
             (Ground::Live(_), None) => Ok(None),
             (Ground::Live(_), Some(imported)) => {
                 let imported = imported?;
-                run.note_import(&imported);
+                run.note_import(&imported.scanned);
                 if imported.scanned.foreign.is_any() && run.request.base == BaseChoice::Auto {
                     run.note(BASE_FOREIGN, BASE_FOREIGN_TEXT.to_owned());
                 }
@@ -177,6 +180,36 @@ impl ProxyRuntime<'_> {
                 Ok(Some(Before { version: version.id, root: *root }))
             }
         }
+    }
+
+    /// The state before the run of the paths that it touched; nothing if it touched none.
+    fn before_touched(
+        &self,
+        run: &mut Run,
+        session: &MountSession,
+        ended: &Ended<'_>,
+        dir: &Path,
+    ) -> avfs_vault::Result<Option<Before>> {
+        let site = self.site;
+        // A recovery could not find the version in a vault that was moved away.
+        ended.identity.check(site.vault)?;
+        let upper = self.open_upper(session, ended)?;
+        let modes_journal = session.modes_journal();
+        let options = TouchedOptions {
+            exclude: &site.exclude,
+            hidden: &ended.hidden,
+            launched_at: ended.launched_at,
+            modes_journal: &modes_journal,
+            meter: site.meter,
+        };
+        avfs_types::pause::point("touched");
+        let base = site.meter.waited_for(|| site.vault.import_touched(dir, upper.as_fd(), &options))?;
+        let Some(TouchedBase { version, root, scanned, pin }) = base else { return Ok(None) };
+        // From here on a gc finds the version in use.
+        session.note_base(&version.id).map_err(as_input)?;
+        drop(pin);
+        run.note_import(&scanned);
+        Ok(Some(Before { version: version.id, root }))
     }
 
     /// Captures and journals, in one transaction.
@@ -191,7 +224,7 @@ impl ProxyRuntime<'_> {
         let vault = self.site.vault;
         let nothing = Secrets::default();
         let begun = Instant::now();
-        let wanted = run.request.retention != Retention::Discard && run.request.writing == Writing::Allowed;
+        let wanted = wants_version(&run.request);
         let modes_journal = session.modes_journal();
         let captured = match &before {
             Some(before) if wanted => {
@@ -204,7 +237,7 @@ impl ProxyRuntime<'_> {
                 let options = CaptureOptions {
                     kind: match ended.ground {
                         Ground::Copied { .. } => UpperKind::Whole,
-                        Ground::Live(_) | Ground::Stacked { .. } => UpperKind::Layer,
+                        Ground::Live(_) | Ground::Touched(_) | Ground::Stacked { .. } => UpperKind::Layer,
                     },
                     exclude: &self.site.exclude,
                     hidden: &ended.hidden,
@@ -309,7 +342,9 @@ impl ProxyRuntime<'_> {
     fn open_upper(&self, session: &MountSession, ended: &Ended<'_>) -> avfs_vault::Result<OwnedFd> {
         let opened = match ended.ground {
             Ground::Copied { .. } => session.open_copy(),
-            Ground::Live(_) | Ground::Stacked { .. } => session.open_upper(ended.completion.memory.as_ref()),
+            Ground::Live(_) | Ground::Touched(_) | Ground::Stacked { .. } => {
+                session.open_upper(ended.completion.memory.as_ref())
+            }
         };
         opened.map_err(as_input)
     }
@@ -380,8 +415,15 @@ impl ProxyRuntime<'_> {
             Exit::Code(code) => (Some(i32::from(code)), None),
             Exit::Signal(signal) => (None, Some(signal)),
         };
+        let version_before = match ended.ground {
+            // The partial version stays only with a version that the run made.
+            Ground::Touched(_) => None,
+            Ground::Live(_) | Ground::Stacked { .. } | Ground::Copied { .. } => {
+                before.map(|before| before.version)
+            }
+        };
         RunRecord {
-            version_before: before.map(|before| before.version),
+            version_before,
             exit_code,
             signal,
             result: journal::result(&run.request, &ended.completion, &run.phases, bytes_written, None),

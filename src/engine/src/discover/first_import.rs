@@ -82,6 +82,10 @@ fn lines(dir: &Path, seen: &Seen) -> Vec<String> {
         let files = if *files == 1 { String::new() } else { format!("{files} files, ") };
         lines.push(format!("  leave out:  echo '{line}' >> .avfsignore   ({files}{size})"));
     }
+    lines.push(
+        "  do not import it:  --base touched (without --fork and --cache), which records only what the run changes"
+            .to_owned(),
+    );
     lines.push("  keep nothing of a run:  avfs-run --discard …".to_owned());
     lines.push(
         "  do not wait for it to begin:  --base live (without --fork and --cache), which imports meanwhile"

@@ -18,10 +18,10 @@ use avfs_vault::backend::{Durability, RunRecord, RunState};
 use avfs_vault::capture::{CaptureOptions, LeftOut};
 use avfs_vault::chunk::FILE_BYTES_MAX;
 use avfs_vault::edit::Edits;
-use avfs_vault::import::{ImportOptions, OnTrouble};
+use avfs_vault::import::{ImportOptions, OnTrouble, TouchedOptions};
 use avfs_vault::meter::Meter;
 use avfs_vault::run::{LandedRun, Told};
-use avfs_vault::version::full_root_of;
+use avfs_vault::version::full_root_of_either;
 use avfs_vault::{Batch, Vault, VaultError, require_version};
 
 use super::mount_session::{MountSession, RECORD, ScratchDir, SessionError};
@@ -44,6 +44,8 @@ pub enum RecoverError {
     Restarted { id: String },
     #[error("run {id} was given secrets, and what it wrote may hold them; not known here: {}", names.join(", "))]
     SecretsUnknown { id: String, names: Vec<String> },
+    #[error("run {id} changed a directory that the vault is no longer bound to")]
+    NoDirectory { id: String },
     #[error(transparent)]
     Session(#[from] SessionError),
     #[error(transparent)]
@@ -57,6 +59,7 @@ impl Diagnose for RecoverError {
             Self::Ambiguous { .. } => "recover.ambiguous",
             Self::Restarted { .. } => "recover.restarted",
             Self::SecretsUnknown { .. } => "recover.secrets_unknown",
+            Self::NoDirectory { .. } => "recover.no_directory",
             Self::Session(error) => error.code(),
             Self::Vault(error) => error.code(),
         }
@@ -201,8 +204,30 @@ impl Recovery {
         }
         let secrets = options.secrets(&record)?;
         let meter = Meter::default();
+        let hidden: Vec<TreePath> =
+            record.hidden.iter().filter_map(|hex| TreePath::parse(&from_hex(hex)?).ok()).collect();
+        let modes_journal = session.modes_journal();
+        let (upper, kind) = session.open_changes()?;
         let before = match (outcome.version_before(), bound) {
             (Some(version), _) => version,
+            (None, bound) if record.touched => {
+                let dir = bound.ok_or_else(|| RecoverError::NoDirectory { id: record.run.clone() })?;
+                let options = TouchedOptions {
+                    exclude: &record.exclude,
+                    hidden: &hidden,
+                    launched_at: earliest_time(record.started_at()),
+                    modes_journal: &modes_journal,
+                    meter: &meter,
+                };
+                let Some(base) = vault.import_touched(dir, upper.as_fd(), &options)? else {
+                    let run = run_record(&record, Some(&outcome), RunState::Completed, None)?;
+                    let landed = journal_only(vault, run, &record)?;
+                    session.captured()?;
+                    return Ok(Recovered { landed, left_out: Vec::new() });
+                };
+                session.note_base(&base.version.id)?;
+                base.version.id
+            }
             // It died before the directory was imported: the directory as it is now is the best there is.
             (None, Some(dir)) => {
                 let options = ImportOptions {
@@ -217,12 +242,8 @@ impl Recovery {
         };
         let root = {
             let reader = vault.read()?;
-            full_root_of(&*reader, &require_version(&*reader, &before)?)?
+            full_root_of_either(&*reader, &require_version(&*reader, &before)?)?
         };
-        let hidden: Vec<TreePath> =
-            record.hidden.iter().filter_map(|hex| TreePath::parse(&from_hex(hex)?).ok()).collect();
-        let modes_journal = session.modes_journal();
-        let (upper, kind) = session.open_changes()?;
         let options = CaptureOptions {
             kind,
             exclude: &record.exclude,
@@ -240,7 +261,8 @@ impl Recovery {
             false => None,
         };
         let dropped = violation.is_some() && record.drops_violations;
-        let mut run = run_record(&record, Some(&outcome), RunState::Completed, Some(before))?;
+        let version_before = Some(before).filter(|_| !record.touched);
+        let mut run = run_record(&record, Some(&outcome), RunState::Completed, version_before)?;
         run.discarded_at = Some(vault.now()).filter(|_| dropped);
         let (none, main, item) = (Edits::new(), ForkName::main(), record.item());
         let finished = FinishedRun {

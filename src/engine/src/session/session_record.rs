@@ -27,6 +27,9 @@ pub struct SessionRecord {
     pub fork: String,
     /// Whether the fork is made for the run.
     pub ephemeral: bool,
+    /// Whether only the state of the touched paths is imported, when the command has ended.
+    #[serde(default)]
+    pub touched: bool,
     /// Whether anything is to be kept.
     pub wanted: bool,
     pub started_at: i64,

@@ -97,6 +97,8 @@ impl Places {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Beneath {
     Live(PathBuf),
+    /// As [`Beneath::Live`], without an import.
+    Touched(PathBuf),
     /// If it holds a version that is near to the fork's, and without its unversioned files.
     UnderFork(PathBuf),
     Cached,
@@ -123,10 +125,22 @@ impl Beneath {
             ForkChoice::Ephemeral { from: Some(_) } => None,
         };
         let dir = places.bound.as_ref().zip(found_as).filter(|_| request.backend != BackendChoice::Copy);
+        if request.base == BaseChoice::Touched {
+            let dir = places.bound.as_ref().filter(|_| {
+                matches!(request.fork, ForkChoice::Ephemeral { from: None })
+                    && request.backend != BackendChoice::Copy
+                    && request.cache == CacheMode::Off
+            });
+            let dir = dir.ok_or(GroundError::NothingLive)?;
+            return match why_not_live(dir, cache_dir)? {
+                None => Ok(Self::Touched(dir.clone())),
+                Some(why) => Err(GroundError::NotLive { dir: dir.clone(), why }),
+            };
+        }
         if request.cache != CacheMode::Off {
             // A result is remembered by the version the run stood on, so there has to be one.
             return match (request.base, dir) {
-                (BaseChoice::Auto | BaseChoice::Cached, _) => Ok(Self::Cached),
+                (BaseChoice::Auto | BaseChoice::Cached | BaseChoice::Touched, _) => Ok(Self::Cached),
                 (BaseChoice::Live, None) => Err(GroundError::NothingLive),
                 (BaseChoice::Live, Some((dir, _))) => {
                     let why = "with --cache a run stands on a version".to_owned();
@@ -135,7 +149,7 @@ impl Beneath {
             };
         }
         match (request.base, dir) {
-            (BaseChoice::Cached, _) | (BaseChoice::Auto, None) => Ok(Self::Cached),
+            (BaseChoice::Cached | BaseChoice::Touched, _) | (BaseChoice::Auto, None) => Ok(Self::Cached),
             (BaseChoice::Live, None) => Err(GroundError::NothingLive),
             // Whoever asks for the directory itself gets it: only writing to those files fails.
             (BaseChoice::Auto, Some(_)) if files == Files::Foreign => {
@@ -146,7 +160,7 @@ impl Beneath {
                 match (why_not_live(dir, cache_dir)?, request.base) {
                     (None, _) => Ok(found_as(dir.clone())),
                     (Some(why), BaseChoice::Live) => Err(GroundError::NotLive { dir: dir.clone(), why }),
-                    (Some(why), BaseChoice::Auto | BaseChoice::Cached) => {
+                    (Some(why), BaseChoice::Auto | BaseChoice::Cached | BaseChoice::Touched) => {
                         tracing::debug!(%why, "the directory cannot be a lower layer");
                         Ok(Self::Cached)
                     }

@@ -35,6 +35,8 @@ pub const IMPORT_LARGE: &str = "import.large";
 pub(crate) enum Ground {
     /// The directory itself; its version is made beside the command.
     Live(PathBuf),
+    /// The directory itself; what the command touched of it is imported when the command has ended.
+    Touched(PathBuf),
     Stacked {
         stack: Stack,
         version: VersionRecord,
@@ -76,6 +78,7 @@ impl WorkspaceService<'_> {
         }
         let under_fork = match Beneath::choose(request, places, &site.cache_dir, run.files)? {
             Beneath::Live(dir) => return Ok(Ground::Live(dir)),
+            Beneath::Touched(dir) => return Ok(Ground::Touched(dir)),
             Beneath::UnderFork(dir) => Some(dir),
             Beneath::Cached => None,
         };
@@ -97,7 +100,7 @@ impl WorkspaceService<'_> {
         };
         let stack = site.meter.waited_for(|| match request.base {
             BaseChoice::Live => over_host(),
-            BaseChoice::Auto | BaseChoice::Cached => {
+            BaseChoice::Auto | BaseChoice::Cached | BaseChoice::Touched => {
                 site.vault.stack_unless(&root, &site.layers, site.meter, over_host).map(Some)
             }
         })?;
@@ -179,7 +182,7 @@ impl WorkspaceService<'_> {
             ForkChoice::Ephemeral { from: None } => {
                 if let Some(dir) = &places.bound {
                     let imported = self.site.meter.waited_for(|| import_dir(self.site, dir))?;
-                    run.note_import(&imported);
+                    run.note_import(&imported.scanned);
                 }
                 self.head(&ForkName::main())
             }
@@ -246,7 +249,7 @@ impl WorkspaceService<'_> {
             // Of the directory as it is now, or the first run would find nothing.
             (None, Some(dir)) => {
                 let imported = site.meter.waited_for(|| import_dir(site, dir))?;
-                run.note_import(&imported);
+                run.note_import(&imported.scanned);
                 run.found = HostBase::of(dir, imported.committed.version.root, &imported.scanned);
                 &main
             }

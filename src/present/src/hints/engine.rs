@@ -136,6 +136,9 @@ hint!(RecoverError, |error, avfs| Some(match error {
     Self::Restarted { id } => {
         format!("take it as it is with: {avfs} recover --force {id}, or give it up with: --discard")
     }
+    Self::NoDirectory { id } => {
+        format!("give the changes up with: {avfs} recover --discard {id}")
+    }
     Self::SecretsUnknown { id, names } => {
         let values: String = names.iter().map(|name| format!("{name}=… ")).collect();
         format!(

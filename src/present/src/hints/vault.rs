@@ -102,6 +102,10 @@ hint!(VaultError, |error, avfs| Some(match error {
     Self::AmbiguousRef { .. } => "give more digits of the version".into(),
     Self::BeforeFirst { .. } => format!("see how far back it goes with: {avfs} log"),
     Self::Pruned { .. } => "choose a version that avfs log does not show as pruned".into(),
+    Self::Partial { .. } => format!(
+        "import the directory before the run with: {avfs} import, and run the command without --base touched; \
+         the changes of the run itself can be looked at and applied"
+    ),
     Self::NoFork { name } => {
         format!("list them with: {avfs} fork list, or make it with: {avfs} fork create {name}")
     }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use avfs_types::diagnose::Diagnose;
 use avfs_types::{KeepCount, Limit, Span};
 
-use crate::choices::{CacheMode, GitIdentity, ScratchChoice, VaultPlace};
+use crate::choices::{BaseChoice, CacheMode, GitIdentity, ScratchChoice, VaultPlace};
 use crate::confinement::{Confinement, LandlockMode, NestedUserns, SeccompProfile};
 use crate::extra::Profile;
 use crate::limits::{CpuLimit, Limits};
@@ -158,6 +158,9 @@ settings! {
         one("a duration such as 5s, or none"), Tighten(is_shorter);
     run_net "run.net": Setting<NetMode> = Setting::default(NetMode::None),
         one("none, host or allow=DOMAIN,…"), Tighten(|own, new| own.value.covers(&new.value));
+    /// What lies beneath a run that starts from the directory.
+    run_base "run.base": Setting<BaseChoice> = Setting::default(BaseChoice::Auto),
+        one("auto, live, cached or touched"), Choose;
     /// Where the changes of a run are held while it runs.
     run_scratch "run.scratch": Setting<ScratchChoice> = Setting::default(ScratchChoice::Auto),
         one("auto, memory or disk"), Choose;
@@ -405,6 +408,7 @@ mod tests {
             ("run.timeout", "'none'"),
             ("run.grace", "'1h'"),
             ("run.net", "'host'"),
+            ("run.base", "'touched'"),
             ("run.scratch", "'disk'"),
             ("run.env", "['X']"),
             ("run.preset", "['node']"),

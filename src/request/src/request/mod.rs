@@ -182,11 +182,12 @@ impl ExecutionRequest {
         let cache = spec.cache.unwrap_or(config.run_cache.value);
         let fork = resolve::fork(spec, outside)?;
         resolve::check_kept(spec, &fork)?;
+        let base = resolve::base(spec, config, &fork, cache)?;
         Ok(Self {
             fork,
             retention: spec.kept(),
             writing: if spec.readonly { Writing::Refused } else { default.writing },
-            base: spec.base.unwrap_or(default.base),
+            base,
             scratch: spec.scratch.unwrap_or(config.run_scratch.value),
             backend: spec.backend.unwrap_or(default.backend),
             checkpoint: spec.checkpoint.unwrap_or(default.checkpoint),

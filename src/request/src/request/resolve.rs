@@ -11,7 +11,7 @@ use avfs_types::ids::{ForkName, NameError};
 use avfs_types::redact::is_credential_name;
 use avfs_types::{CommandLine, redact};
 
-use crate::choices::{CacheMode, ForkChoice, HomeMode, Retention};
+use crate::choices::{BackendChoice, BaseChoice, CacheMode, ForkChoice, HomeMode, Retention};
 use crate::config::{Config, Origin, is_variable};
 use crate::environment::{EnvChoice, Environment};
 use crate::extra::{Extra, HostPath};
@@ -63,6 +63,8 @@ pub enum ResolveError {
     EnvLine { path: PathBuf, line: usize },
     #[error("{option} keeps something for the next run on the same fork, and the request names no fork")]
     NoFork { option: &'static str },
+    #[error("--base touched records only the paths that a run changes; {option} needs the whole directory")]
+    TouchedBase { option: &'static str },
     #[error("no program runs in {bytes} bytes of memory")]
     LittleMemory { bytes: u64 },
     #[error(transparent)]
@@ -79,6 +81,7 @@ impl Diagnose for ResolveError {
             Self::ParentDir { .. } => "request.parent_dir",
             Self::BadEnv { .. } | Self::EnvFile { .. } | Self::EnvLine { .. } => "request.bad_env",
             Self::NoFork { .. } => "request.no_fork",
+            Self::TouchedBase { .. } => "request.touched_base",
             Self::LittleMemory { .. } => "request.little_memory",
             Self::Secret(error) => error.code(),
             Self::Name(error) => error.code(),
@@ -142,6 +145,33 @@ pub fn fork(spec: &RunSpec, outside: &Outside) -> Result<ForkChoice, NameError> 
         Some(name) => ForkChoice::Persistent { name, from },
         None => ForkChoice::Ephemeral { from },
     })
+}
+
+/// What lies beneath the run: by the option, else by the setting, which is about runs that start from the directory.
+pub fn base(
+    spec: &RunSpec,
+    config: &Config,
+    fork: &ForkChoice,
+    cache: CacheMode,
+) -> Result<BaseChoice, ResolveError> {
+    let backend = spec.backend.unwrap_or(BackendChoice::Auto);
+    let option = match (fork, cache, backend) {
+        (ForkChoice::Persistent { .. }, _, _) => Some("--fork"),
+        (ForkChoice::Ephemeral { from: Some(_) }, _, _) => Some("--from"),
+        (ForkChoice::Ephemeral { from: None }, CacheMode::Read | CacheMode::Write, _) => Some("--cache"),
+        (ForkChoice::Ephemeral { from: None }, CacheMode::Off, BackendChoice::Copy) => Some("--backend copy"),
+        (
+            ForkChoice::Ephemeral { from: None },
+            CacheMode::Off,
+            BackendChoice::Auto | BackendChoice::Overlay,
+        ) => None,
+    };
+    match (spec.base, option) {
+        (Some(BaseChoice::Touched), Some(option)) => Err(ResolveError::TouchedBase { option }),
+        (Some(base), _) => Ok(base),
+        (None, None) => Ok(config.run_base.value),
+        (None, Some(_)) => Ok(BaseChoice::Auto),
+    }
 }
 
 /// Fails where something is to be kept for a fork that ends with the run.

@@ -83,8 +83,8 @@ pub struct RunSpec {
     /// The working directory, from the workspace's root [default: the same as outside]
     [long, value_name = "DIR", help_heading = "Workspace"]
     pub cwd: Option<PathBuf> => "a directory of the view",
-    /// What lies beneath a run without --fork: the directory itself or a copy [default: auto] [possible values:
-    /// auto, live, cached]
+    /// What lies beneath a run without --fork: the directory itself or a copy; touched does not scan the directory and
+    /// records only the paths that the run changes [default: auto] [possible values: auto, live, cached, touched]
     [long, value_name = "BASE", help_heading = "Workspace"]
     pub base: Option<BaseChoice> => "the same files by another way",
 

@@ -15,8 +15,8 @@ use avfs_types::ids::BatchItem;
 pub use error::BackendError;
 pub use record::{
     ApplicationRecord, ApprovalRecord, ApprovalState, AuditRecord, BatchRecord, BlobRecord, CheckpointRecord,
-    Codec, ForkRecord, Life, LostCommit, MemoRecord, ObjectKind, RecordingRecord, Rollback, RunRecord,
-    RunState, Usage, VersionRecord,
+    Codec, Extent, ForkRecord, Life, LostCommit, MemoRecord, ObjectKind, RecordingRecord, Rollback,
+    RunRecord, RunState, Usage, VersionRecord,
 };
 
 use avfs_types::ids::{

@@ -75,8 +75,42 @@ pub struct VersionRecord {
     pub entries: u64,
     /// Bytes of all files, each hardlinked name counted.
     pub bytes: u64,
+    /// How much of the directory its tree holds.
+    pub extent: Extent,
     /// When the content was given up by a prune; the record itself stays.
     pub pruned_at: Option<Timestamp>,
+}
+
+/// How much of a directory the tree of a version holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Extent {
+    /// All of it.
+    #[default]
+    Full,
+    /// Only the paths that one run touched: good for comparing, not for use as a directory.
+    Partial,
+}
+
+/// Stands before the parents of a partial version. No version has this id.
+const PARTIAL_MARK: VersionId = VersionId([0; DIGEST_BYTES]);
+
+impl VersionRecord {
+    /// The parents as they are stored and as the id covers them: behind the mark, if the version is partial.
+    pub(crate) fn marked_parents(&self) -> impl Iterator<Item = &VersionId> {
+        let mark = match self.extent {
+            Extent::Full => None,
+            Extent::Partial => Some(&PARTIAL_MARK),
+        };
+        mark.into_iter().chain(&self.parents)
+    }
+
+    /// Takes the mark off stored parents.
+    pub(crate) fn unmark(mut stored: Vec<VersionId>) -> (Vec<VersionId>, Extent) {
+        match stored.first() == Some(&PARTIAL_MARK) {
+            true => (stored.split_off(1), Extent::Partial),
+            false => (stored, Extent::Full),
+        }
+    }
 }
 
 /// How long a fork lives.

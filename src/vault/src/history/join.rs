@@ -11,7 +11,7 @@ use avfs_types::path::TreePath;
 use super::audit::Event;
 use super::ops;
 use super::version::{Draft, full_root_of};
-use crate::backend::{ForkRecord, Life, Reader, VersionRecord};
+use crate::backend::{Extent, ForkRecord, Life, Reader, VersionRecord};
 use crate::delta::delta;
 use crate::edit::{Edit, Edits, Manner};
 use crate::page::{DirMeta, DirRef, Node};
@@ -66,7 +66,8 @@ fn join(
         }
     }
     let (base, parents) = (*first, tips.clone());
-    let version = transaction.put_version(&root, Draft { message: "join", run: None, parents })?;
+    let draft = Draft { message: "join", run: None, parents, extent: Extent::Full };
+    let version = transaction.put_version(&root, draft)?;
     let (head, created_at) = (version.id, transaction.now());
     let fork = ForkRecord { name: name.clone(), head, base, parent: None, created_at, life };
     transaction.writer.insert_fork(&fork)?;

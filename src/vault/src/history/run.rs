@@ -17,7 +17,7 @@ use super::audit::Event;
 use super::kept_output::KeptOutput;
 use super::memo::Memo;
 use super::rebase::{Rebase, rebase};
-use super::version::{Draft, full_root_of};
+use super::version::{Draft, full_root_of, full_root_of_either};
 use super::{checkpoint, kept_output, memo, ops};
 use crate::backend::{CheckpointRecord, Durability, ForkRecord, Life, Reader, RunRecord, RunState};
 use crate::edit::{Edits, Manner};
@@ -322,13 +322,14 @@ fn land(transaction: &mut Transaction<'_>, run: RunLanding<'_>, batch: Batch<'_>
     let Some(course) = course else { return record_only(transaction, record, told) };
     batch.finish(transaction)?;
     let parent = require_version(transaction.view(), &course.onto)?;
-    let root = full_root_of(transaction.view(), &parent)?;
+    let root = full_root_of_either(transaction.view(), &parent)?;
     let edited = ops::apply_edits(transaction, &root, &course.edits, Manner::Exact)?;
     if edited.tree == root.tree {
         return record_only(transaction, record, told);
     }
     let id = record.id.clone();
-    let draft = Draft { message: run.message, run: Some(id.as_str()), parents: vec![course.onto] };
+    let (message, parents) = (run.message, vec![course.onto]);
+    let draft = Draft { message, run: Some(id.as_str()), parents, extent: parent.extent };
     let version = transaction.put_version(&edited, draft)?.id;
     put_in_place(transaction, &course, version)?;
     let fork = course.place.name().clone();

@@ -33,6 +33,8 @@ impl Vault {
         self.transact(|transaction| {
             let record = transaction.fork(fork)?;
             let view = transaction.view();
+            // A partial version has no ancestor in common with any other, and cannot be merged.
+            root_of(view, &record.head)?;
             // Undone steps are behind the head, but not part of what it shows.
             let shown = Line::of(view, &record).stands_at(&record.head)?.id;
             let bases = common(view, &[shown], version)?;

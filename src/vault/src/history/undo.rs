@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use avfs_types::ids::{ForkName, VersionId};
 
-use super::version::{History, full_root_of};
+use super::version::{History, full_root_of_either};
 use crate::backend::{ForkRecord, Reader, VersionRecord};
 use crate::{Advance, Committed, Result, Transaction, Vault, VaultError, When, require_version};
 
@@ -72,7 +72,7 @@ fn go_to(
     action: &'static str,
     message: &str,
 ) -> Result<Committed> {
-    let root = full_root_of(transaction.view(), to)?;
+    let root = full_root_of_either(transaction.view(), to)?;
     let advance = Advance { action, message, run: None, when: When::Always };
     transaction.advance_to(fork, &root, vec![fork.head, to.id], advance)
 }

@@ -7,7 +7,7 @@ use avfs_types::path::TreePath;
 use avfs_types::reference::{Base, Reference};
 
 use super::run::find_run;
-use crate::backend::{Reader, VersionRecord};
+use crate::backend::{Extent, Reader, VersionRecord};
 use crate::page::DirRef;
 use crate::tree::Pages;
 use crate::{Result, VaultError, require_version, tree};
@@ -23,6 +23,8 @@ pub struct Draft<'a> {
     pub run: Option<&'a str>,
     /// The versions it was made from, the replaced head first.
     pub parents: Vec<VersionId>,
+    /// How much of the directory its tree holds; made from a partial version it is partial in any case.
+    pub extent: Extent,
 }
 
 impl Draft<'_> {
@@ -34,6 +36,7 @@ impl Draft<'_> {
             root: root.tree,
             content: root.content,
             parents: self.parents,
+            extent: self.extent,
             run: self.run.map(str::to_owned),
             message: self.message.to_owned(),
             author: author.to_owned(),
@@ -53,8 +56,8 @@ pub(crate) fn id_of(version: &VersionRecord) -> VersionId {
     let mut bytes = Vec::with_capacity(256);
     bytes.extend_from_slice(&version.root.0);
     bytes.extend_from_slice(&version.content.0);
-    put_number(&mut bytes, version.parents.len() as u64);
-    version.parents.iter().for_each(|parent| bytes.extend_from_slice(&parent.0));
+    put_number(&mut bytes, version.marked_parents().count() as u64);
+    version.marked_parents().for_each(|parent| bytes.extend_from_slice(&parent.0));
     bytes.extend_from_slice(&version.at.0.to_be_bytes());
     put_number(&mut bytes, version.entries);
     put_number(&mut bytes, version.bytes);
@@ -66,8 +69,16 @@ pub(crate) fn id_of(version: &VersionRecord) -> VersionId {
     VersionId(DigestKind::Version.digest(&bytes))
 }
 
-/// The root directory of a version whose files are kept.
+/// The root directory of a version whose files are kept, all of them: a partial version is refused.
 pub fn root_of(version: &VersionRecord) -> Result<DirRef> {
+    match version.extent {
+        Extent::Full => root_of_either(version),
+        Extent::Partial => Err(VaultError::Partial { id: version.id }),
+    }
+}
+
+/// As [`root_of`], also of a partial version: for whoever compares two versions, or looks at touched paths alone.
+pub fn root_of_either(version: &VersionRecord) -> Result<DirRef> {
     if version.pruned_at.is_some() {
         return Err(VaultError::Pruned { id: version.id });
     }
@@ -86,9 +97,42 @@ pub(crate) fn check_entries(entries: u64) -> Result<()> {
 
 /// As [`root_of`], with the number of linked entries, which the record does not keep.
 pub fn full_root_of(reader: &dyn Reader, version: &VersionRecord) -> Result<DirRef> {
-    let root = root_of(version)?;
+    with_links(reader, root_of(version)?)
+}
+
+/// As [`full_root_of`], also of a partial version.
+pub fn full_root_of_either(reader: &dyn Reader, version: &VersionRecord) -> Result<DirRef> {
+    with_links(reader, root_of_either(version)?)
+}
+
+fn with_links(reader: &dyn Reader, root: DirRef) -> Result<DirRef> {
     let (_, body) = tree::open(&reader as &dyn Pages, &root, &TreePath::root())?;
     Ok(DirRef { totals: body.totals(), ..root })
+}
+
+/// The roots of two versions that can be compared: both have the whole tree, or both have the paths that the same run
+/// touched.
+pub fn roots_to_compare(
+    reader: &dyn Reader,
+    before: &VersionRecord,
+    after: &VersionRecord,
+) -> Result<[DirRef; 2]> {
+    match (before.extent, after.extent) {
+        (Extent::Full, Extent::Full) => {}
+        (Extent::Partial, Extent::Partial) if origin(reader, before)? == origin(reader, after)? => {}
+        (Extent::Partial, _) => return Err(VaultError::Partial { id: before.id }),
+        (Extent::Full, Extent::Partial) => return Err(VaultError::Partial { id: after.id }),
+    }
+    Ok([root_of_either(before)?, root_of_either(after)?])
+}
+
+/// The version that a partial one goes back to: the state before the run.
+fn origin(reader: &dyn Reader, version: &VersionRecord) -> Result<VersionId> {
+    let mut origin = version.id;
+    for version in History::new(reader, version.id) {
+        origin = version?.id;
+    }
+    Ok(origin)
 }
 
 /// The version it leads to, and the fork it went through.

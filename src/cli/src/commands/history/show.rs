@@ -5,10 +5,10 @@ use clap::Args;
 use avfs_changes::{ChangeSummary, Shown};
 use avfs_types::reference::Reference;
 use avfs_types::show_bytes_size;
-use avfs_vault::backend::{Reader, VersionRecord};
+use avfs_vault::backend::{Extent, Reader, VersionRecord};
 use avfs_vault::require_version;
 use avfs_vault::tree::Pages;
-use avfs_vault::version::root_of;
+use avfs_vault::version::roots_to_compare;
 use avfs_wire::Show;
 
 use crate::commands::patch;
@@ -65,6 +65,9 @@ fn show_record(out: &mut Out, version: &VersionRecord, names: &[String]) -> Resu
     if let Some(run) = &version.run {
         out.line(format_args!("run      {}", first_line(run)))?;
     }
+    if version.extent == Extent::Partial {
+        out.line(format_args!("partial  only what a run with --base touched changed"))?;
+    }
     let entries = plural(version.entries, "entry", "entries");
     out.line(format_args!("size     {entries}, {}", show_bytes_size(version.bytes)))?;
     out.line(format_args!(""))?;
@@ -81,7 +84,7 @@ fn changes_of(reader: &dyn Reader, version: &VersionRecord) -> Result<Option<Cha
     if parent.pruned_at.is_some() || version.pruned_at.is_some() {
         return Ok(None);
     }
-    let (before, after) = (root_of(&parent)?, root_of(version)?);
+    let [before, after] = roots_to_compare(reader, &parent, version)?;
     let pages: &dyn Pages = &reader;
     Ok(Some(ChangeSummary::compare(pages, &before, &after, &[], Shown::WithoutTimes)?))
 }

@@ -15,7 +15,7 @@ use avfs_vault::diff::ChangeKind;
 use avfs_vault::discard::ChangesOf;
 use avfs_vault::gc::Trial;
 use avfs_vault::set_ids::SetIds;
-use avfs_vault::version::root_of;
+use avfs_vault::version::root_of_either;
 use avfs_wire::Apply;
 
 use crate::commands::patch;
@@ -73,7 +73,7 @@ pub fn run(ctx: &CommandContext, args: &ApplyArgs) -> Outcome {
     let subject = Subject::of(&vault, &what).map_err(EdgeError::of_old_fork)?;
     let trial = if args.dry_run { Trial::DryRun } else { Trial::Real };
     let changes = changes_to_apply(&vault, &subject, &filter)?;
-    let runs_on_host = called_out(&vault, &root_of(&subject.after)?, Some(&dir), &changes)?;
+    let runs_on_host = called_out(&vault, &root_of_either(&subject.after)?, Some(&dir), &changes)?;
     // Before anything is written: afterwards it may have been executed already.
     for one in &runs_on_host {
         ctx.ui.note(format_args!("{one}"));

@@ -14,7 +14,7 @@ use avfs_vault::backend::{Reader, VersionRecord};
 use avfs_vault::page::DirRef;
 use avfs_vault::sync::{LastSync, last_sync};
 use avfs_vault::tree::Pages;
-use avfs_vault::version::root_of;
+use avfs_vault::version::roots_to_compare;
 use avfs_vault::{VaultError, require_version, tree};
 use avfs_wire::{Diff, ErrorBody};
 
@@ -96,7 +96,7 @@ pub fn run(ctx: &CommandContext, args: &DiffArgs) -> Outcome {
     let (before, after) = sides(reader, &first, args.after.as_ref())?;
     let shown = if args.times { Shown::WithTimes } else { Shown::WithoutTimes };
     let pages: &dyn Pages = &reader;
-    let roots = [root_of(&before)?, root_of(&after)?];
+    let roots = roots_to_compare(reader, &before, &after)?;
     require_paths(pages, &roots, &args.paths)?;
     let summary = ChangeSummary::compare(pages, &roots[0], &roots[1], &args.paths, shown)?;
     let json = ctx.ui.format == Format::Json;

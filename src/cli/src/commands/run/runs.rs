@@ -17,7 +17,7 @@ use avfs_vault::application;
 use avfs_vault::application::InDirectory;
 use avfs_vault::backend::{Life, Reader, RunRecord, RunState};
 use avfs_vault::tree::Pages;
-use avfs_vault::version::root_of;
+use avfs_vault::version::{root_of_either, roots_to_compare};
 use avfs_vault::{Vault, VaultError};
 use avfs_wire::{RunsList, asked_for};
 
@@ -275,7 +275,7 @@ fn ignored_last(
         None => None,
     };
     match after {
-        Some(after) => Ok(GitIgnored::new(reader, root_of(&after)?).sorted(summary)?),
+        Some(after) => Ok(GitIgnored::new(reader, root_of_either(&after)?).sorted(summary)?),
         None => Ok(summary.clone()),
     }
 }
@@ -379,6 +379,9 @@ fn show_record(out: &mut Out, run: &RunRecord) -> Result<(), Failure> {
     if let Some(from) = avfs_present::cache_use_of_run(run).and_then(|cache| cache.cached_from) {
         out.line(format_args!("cached     from run {}", out.paint(Tone::Id, from)))?;
     }
+    if let Some(kind) = avfs_present::base_kind_of_run(run) {
+        out.line(format_args!("base       {kind}"))?;
+    }
     let version = |id: Option<VersionId>| id.map_or_else(|| "-".to_owned(), |id| id.to_hex());
     out.line(format_args!("before     {}", version(run.version_before)))?;
     out.line(format_args!("after      {}", version(run.version_after)))?;
@@ -403,6 +406,6 @@ fn changes_of(reader: &dyn Reader, run: &RunRecord) -> Result<Option<ChangeSumma
         return Ok(None);
     }
     let pages: &dyn Pages = &reader;
-    let (before, after) = (root_of(&before)?, root_of(&after)?);
+    let [before, after] = roots_to_compare(reader, &before, &after)?;
     Ok(Some(ChangeSummary::compare(pages, &before, &after, &[], Shown::WithoutTimes)?))
 }

@@ -131,11 +131,14 @@ impl Session<'_> {
 
     fn version_from(row: &Row<'_>) -> rusqlite::Result<VersionRecord> {
         let parents: Vec<u8> = row.get(3)?;
+        let parents = parents.chunks(DIGEST_BYTES).filter_map(VersionId::from_slice).collect();
+        let (parents, extent) = VersionRecord::unmark(parents);
         Ok(VersionRecord {
             id: VersionId(row.get(0)?),
             root: TreeId(row.get(1)?),
             content: ContentId(row.get(2)?),
-            parents: parents.chunks(DIGEST_BYTES).filter_map(VersionId::from_slice).collect(),
+            parents,
+            extent,
             run: row.get(4)?,
             message: row.get(5)?,
             author: row.get(6)?,

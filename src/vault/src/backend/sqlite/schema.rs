@@ -8,10 +8,10 @@ pub(crate) const APPLICATION_ID: i64 = 0x6176_6673;
 
 /// One step for each format: `MIGRATIONS[n]` makes format n + 1 out of format n.
 const MIGRATIONS: &[&[&str]] =
-    &[&[FORMAT_1], &[FORMAT_2], &[FORMAT_3], FORMAT_4, &[super::applications::TABLE]];
+    &[&[FORMAT_1], &[FORMAT_2], &[FORMAT_3], FORMAT_4, &[super::applications::TABLE], FORMAT_6];
 
 /// The format this avfs writes, kept in `user_version`.
-pub const FORMAT: i64 = 5;
+pub const FORMAT: i64 = 6;
 const _: () = assert!(MIGRATIONS.len() as i64 == FORMAT);
 /// The oldest format that can be read as it is, where the file cannot be written and so not be migrated.
 pub(crate) const READABLE: i64 = 1;
@@ -163,6 +163,9 @@ CREATE INDEX approval_request ON approval (request_digest, seq);
 
 /// Recordings, batches and remembered results.
 const FORMAT_4: &[&str] = &[super::recordings::TABLE, super::batches::TABLES, super::memos::TABLE];
+
+/// Partial versions: no table changes, but an avfs that does not know their mark would take them for full ones.
+const FORMAT_6: &[&str] = &[];
 
 /// The tables that SQLite itself adds: for AUTOINCREMENT, and when somebody runs ANALYZE.
 const MADE_BY_SQLITE: [&str; 2] =

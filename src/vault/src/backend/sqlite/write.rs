@@ -126,7 +126,7 @@ impl Writer for SqliteWriter<'_> {
     }
 
     fn put_version(&mut self, version: &VersionRecord) -> Result<()> {
-        let parents: Vec<u8> = version.parents.iter().flat_map(|parent| parent.0).collect();
+        let parents: Vec<u8> = version.marked_parents().flat_map(|parent| parent.0).collect();
         self.execute(
             PUT_VERSION,
             (

@@ -451,6 +451,7 @@ fn has_cycle(parents: &HashMap<VersionId, Vec<VersionId>>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use crate::backend::Extent;
     use std::sync::Arc;
 
     use avfs_types::clock::{FileTime, SystemClock};
@@ -474,7 +475,10 @@ mod tests {
         vault
             .transact(|transaction| {
                 transaction.put_pages(&new)?;
-                transaction.put_version(&root, Draft { message: "", run: None, parents: Vec::new() })
+                transaction.put_version(
+                    &root,
+                    Draft { message: "", run: None, parents: Vec::new(), extent: Extent::Full },
+                )
             })
             .unwrap();
         let report = vault.fsck(Thoroughness::Full, &Meter::default()).unwrap();

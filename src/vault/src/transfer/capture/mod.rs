@@ -10,7 +10,6 @@ pub(crate) mod modes;
 
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 
 pub use links::WrittenLinks;
 use modes::Modes;
@@ -25,15 +24,15 @@ use super::ignore::Rules;
 use super::import::scan::Scan;
 use super::import::shared::{Flavour, Outlet, ScannedTree, Shared, lock};
 use super::import::upper::{Over, Upper};
-use super::import::{CHANNEL_BATCHES, ImportError, TroubleReason};
+use super::import::{ImportError, TroubleReason};
 use super::layers::Footprint;
 use super::write_out::{FreshPages, WriteOut};
-use crate::backend::{BlobRecord, Guard};
+use crate::backend::Guard;
 use crate::edit::{Edit, Edits};
 use crate::meter::Meter;
 use crate::page::DirRef;
 use crate::path_set::PathSet;
-use crate::{Advance, Batch, Committed, Result, Vault, VaultError, threads, tree};
+use crate::{Advance, Batch, Committed, Result, Vault, VaultError, tree};
 
 /// Why changes cannot be captured from the upper directory of an overlay.
 #[derive(Debug, thiserror::Error)]
@@ -382,32 +381,7 @@ impl Vault {
         let shared = Shared::new(self, flavour, root, held, options.meter);
         let hides_base = options.kind == UpperKind::Whole;
         let over = Over { base: Some(*base), hides_base, ..Over::default() };
-        let mut scan = Scan::new(shared, None, over);
-        if scan.is_little()? {
-            let (found, shared) = scan.alone()?;
-            let mut batch = Batch::new(self)?;
-            take_held(&shared.outlet).into_iter().try_for_each(|blob| batch.push(blob))?;
-            let notes = Notes::of(&found, shared);
-            return Ok((found, batch, notes));
-        }
-        let (send, receive) = mpsc::sync_channel::<Vec<BlobRecord>>(CHANNEL_BATCHES);
-        let held = take_held(&std::mem::replace(&mut scan.shared.outlet, Outlet::Channel(send)));
-        std::thread::scope(|scope| {
-            let storing = threads::spawn(scope, move || -> Result<Batch<'_>> {
-                let mut batch = Batch::new(self)?;
-                for blob in held.into_iter().chain(receive.into_iter().flatten()) {
-                    batch.push(blob)?;
-                }
-                Ok(batch)
-            })?;
-            let scanned = scan.on_all_cores().map(|(found, shared)| {
-                let notes = Notes::of(&found, shared);
-                (found, notes)
-            });
-            // A failure to store ends the scan too; it is the cause to tell.
-            let batch = threads::join(storing)?;
-            scanned.map(|(found, notes)| (found, batch, notes))
-        })
+        Scan::new(shared, None, over).store_into(self, Notes::of)
     }
 
     /// Commits what was captured onto a fork that still stands at the version it was captured over.
@@ -466,13 +440,6 @@ impl Notes {
             notes.left_out.push((trouble.path.clone(), reason));
         }
         notes
-    }
-}
-
-fn take_held(outlet: &Outlet) -> Vec<BlobRecord> {
-    match outlet {
-        Outlet::Held(held) => std::mem::take(&mut *lock(held)),
-        Outlet::Nowhere | Outlet::Channel(_) => Vec::new(),
     }
 }
 

@@ -8,6 +8,7 @@ mod files;
 pub mod heal;
 pub(crate) mod scan;
 pub(crate) mod shared;
+mod touched;
 pub(crate) mod upper;
 mod withhold;
 
@@ -23,6 +24,8 @@ use avfs_types::clock::FileTime;
 use avfs_types::diagnose::Diagnose;
 use avfs_types::ids::{BlobId, ForkName, VersionId};
 use avfs_types::path::{DEPTH_MAX, PATH_BYTES_MAX, TreePath, shorten};
+
+pub use touched::{TouchedBase, TouchedOptions};
 
 pub use super::stat_cache::Foreign;
 use super::stat_cache::{NewCache, StatCache};

@@ -1,9 +1,10 @@
 //! Looks at every directory beneath the root, in parallel, each through its own descriptor.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use rayon::Scope;
@@ -17,12 +18,14 @@ use avfs_types::clock::FileTime;
 use avfs_types::path::TreePath;
 
 use super::shared::{Flavour, LargeFile, Outlet, ScannedDir, ScannedEntry, ScannedTree, Shared, What, lock};
+use super::touched::{Reach, TouchedBy};
 use super::upper::Over;
-use super::{ImportError, ImportOptions, TroubleReason, files};
+use super::{CHANNEL_BATCHES, ImportError, ImportOptions, TroubleReason, files};
+use crate::backend::BlobRecord;
 use crate::ignore::{FILE_NAME, OWN_DIR, Rules, Text};
 use crate::own::is_staging_name;
 use crate::stat_cache::{CachedEntry, CachedKind, StatCache};
-use crate::{Result, Vault, ignore, threads};
+use crate::{Batch, Result, Vault, ignore, threads};
 
 /// How long an ignore file that somebody writes is left alone before it is read again, and how often it is read. Counted
 /// in reads, so that a machine that stalls is not mistaken for a file that keeps changing.
@@ -72,8 +75,51 @@ pub(crate) struct Scan<'a> {
 impl<'a> Scan<'a> {
     pub(crate) fn new(shared: Shared<'a>, cached: Option<u32>, over: Over) -> Self {
         let (path, rules) = (TreePath::root(), Rules::default());
-        let start = Job { number: 0, parent: None, path, cached, rules, over };
+        let reach = Reach::Everything;
+        let start = Job { number: 0, parent: None, path, cached, rules, over, reach };
         Self { shared, dirs: vec![start], files: Vec::new() }
+    }
+
+    /// Scans only what a run touched of a directory of the host.
+    pub(super) fn only_touched(&mut self, by: TouchedBy<'a>) {
+        if let Flavour::Host { touched, .. } = &mut self.shared.flavour {
+            *touched = Some(by);
+        }
+        self.dirs.iter_mut().for_each(|root| root.reach = Reach::Touched);
+    }
+
+    /// Scans, and gives what there is to store to a batch: on this thread if it is little, else on all cores. `end` ends
+    /// the scan.
+    pub(crate) fn store_into<'v, T: Send>(
+        mut self,
+        vault: &'v Vault,
+        end: impl FnOnce(&ScannedTree, Shared<'a>) -> T,
+    ) -> Result<(ScannedTree, Batch<'v>, T)> {
+        if self.is_little()? {
+            let (found, shared) = self.alone()?;
+            let mut batch = Batch::new(vault)?;
+            take_held(&shared.outlet).into_iter().try_for_each(|blob| batch.push(blob))?;
+            let ended = end(&found, shared);
+            return Ok((found, batch, ended));
+        }
+        let (send, receive) = mpsc::sync_channel::<Vec<BlobRecord>>(CHANNEL_BATCHES);
+        let held = take_held(&std::mem::replace(&mut self.shared.outlet, Outlet::Channel(send)));
+        std::thread::scope(|scope| {
+            let storing = threads::spawn(scope, move || -> Result<Batch<'_>> {
+                let mut batch = Batch::new(vault)?;
+                for blob in held.into_iter().chain(receive.into_iter().flatten()) {
+                    batch.push(blob)?;
+                }
+                Ok(batch)
+            })?;
+            let scanned = self.on_all_cores().map(|(found, shared)| {
+                let ended = end(&found, shared);
+                (found, ended)
+            });
+            // A failure to store ends the scan too; it is the cause to tell.
+            let batch = threads::join(storing)?;
+            scanned.map(|(found, ended)| (found, batch, ended))
+        })
     }
 
     /// Looks at directories on this thread, as long as they are few; true if that was all of them, and what
@@ -148,6 +194,8 @@ pub(crate) struct Job {
     pub(crate) cached: Option<u32>,
     pub(crate) rules: Rules,
     pub(crate) over: Over,
+    /// How much of it is scanned.
+    pub(crate) reach: Reach,
 }
 
 /// Files of one directory to be read, with their places among its entries.
@@ -187,6 +235,13 @@ struct Looked {
     files: Vec<FileJob>,
     /// How much there is to read.
     bytes: u64,
+}
+
+fn take_held(outlet: &Outlet) -> Vec<BlobRecord> {
+    match outlet {
+        Outlet::Held(held) => std::mem::take(&mut *lock(held)),
+        Outlet::Nowhere | Outlet::Channel(_) => Vec::new(),
+    }
 }
 
 impl Shared<'_> {
@@ -244,6 +299,9 @@ impl Shared<'_> {
         let holds_vault = self.own_file.is_in(&stat);
         self.note_owner(&stat);
         let stat = match &self.flavour {
+            Flavour::Host { touched: Some(by), .. } if job.reach == Reach::Touched => {
+                by.as_found(stat, &job.path).map_err(io("stat"))?
+            }
             Flavour::Host { .. } => stat,
             Flavour::Upper(upper) => self.settle_dir_time(upper, &job, &fd, stat)?,
         };
@@ -251,9 +309,17 @@ impl Shared<'_> {
             self.read_xattrs(fd.as_fd(), || job.path.clone()).map_err(io("read the attributes of"))?;
         let xattrs = self.keep_xattrs(self.without_secrets(&job.path, xattrs))?;
         job.over.hides_base |= shows == Shows::Itself;
-        // A directory that is removed while it is open can no longer be listed.
-        let listed = beneath::names(fd.as_fd());
-        let Some(names) = self.tolerate(listed, "list", || job.path.clone())? else { return Ok(None) };
+        let (names, reaches) = match self.touched_names(&job, fd.as_fd())? {
+            Some(touched) => touched,
+            None => {
+                // A directory that is removed while it is open can no longer be listed.
+                let listed = beneath::names(fd.as_fd());
+                let Some(names) = self.tolerate(listed, "list", || job.path.clone())? else {
+                    return Ok(None);
+                };
+                (names, HashMap::new())
+            }
+        };
         let listing = match &self.flavour {
             Flavour::Host { .. } => {
                 if names.binary_search_by(|listed| listed.name.as_slice().cmp(FILE_NAME)).is_ok() {
@@ -268,7 +334,11 @@ impl Shared<'_> {
                 self.list_upper(upper, &job, fd, names)?
             }
         };
-        let Listing { fd, entries, pending, subdirs, clean, complete, changed_at, .. } = listing;
+        let Listing { fd, entries, pending, mut subdirs, clean, complete, changed_at, .. } = listing;
+        for subdir in &mut subdirs {
+            let reach = subdir.path.split().and_then(|(_, name)| reaches.get(name));
+            subdir.reach = reach.copied().unwrap_or_default();
+        }
         self.note_change(if holds_vault { changed_at } else { changed_at.max(stat.ctime) });
         // Whoever uses the vault changes the time of the directory that it lies in.
         let known = job.cached.filter(|_| clean && holds_vault);
@@ -341,7 +411,7 @@ impl Shared<'_> {
     /// What the settings leave out of a host directory, if they do.
     fn exclude(&self) -> Option<&Rules> {
         match &self.flavour {
-            Flavour::Host { exclude } => Some(exclude).filter(|rules| !rules.is_empty()),
+            Flavour::Host { exclude, .. } => Some(exclude).filter(|rules| !rules.is_empty()),
             Flavour::Upper(_) => None,
         }
     }
@@ -376,7 +446,8 @@ impl Shared<'_> {
                 listing.clean &= cached.is_some();
                 let (parent, rules) = (Some(listing.job.number), listing.job.rules.clone());
                 let over = Over::default();
-                listing.subdirs.push(Job { number, parent, path: path(), cached, rules, over });
+                let reach = Reach::Everything;
+                listing.subdirs.push(Job { number, parent, path: path(), cached, rules, over, reach });
                 What::Dir(number)
             }
             (HostKind::File, Some(CachedKind::File { content, xattrs })) => What::File { content, xattrs },

@@ -17,6 +17,7 @@ use avfs_types::clock::{FileTime, Timestamp};
 use avfs_types::ids::BlobId;
 use avfs_types::path::TreePath;
 
+use super::touched::TouchedBy;
 use super::upper::{Over, Upper};
 use super::{ImportError, ImportOptions, Keep, OnTrouble, Scanned, Trouble, TroubleReason, UNVERSIONED_MAX};
 use crate::backend::{BlobRecord, ObjectKind};
@@ -124,6 +125,8 @@ pub(crate) enum Flavour<'a> {
     Host {
         /// Wins over every ignore file.
         exclude: Rules,
+        /// Only what this run touched is scanned.
+        touched: Option<TouchedBy<'a>>,
     },
     Upper(Upper<'a>),
 }
@@ -219,7 +222,7 @@ impl<'a> Shared<'a> {
     ) -> Result<Self> {
         let exclude =
             Rules::excluding(options.exclude).map_err(|source| ImportError::BadExclude { source })?;
-        let shared = Self::new(vault, Flavour::Host { exclude }, root, outlet, options.meter);
+        let shared = Self::new(vault, Flavour::Host { exclude, touched: None }, root, outlet, options.meter);
         let own_file = OwnFile::of(vault, dir);
         let mapped = Mapped::here();
         Ok(Self { on_trouble: options.on_trouble, cache, own_file, mapped, ..shared })

@@ -14,6 +14,7 @@ use avfs_types::secrets::Secrets;
 
 use super::scan::{Job, Listing};
 use super::shared::{Flavour, ScannedEntry, Shared, What, lock};
+use super::touched::Reach;
 use crate::backend::Reader;
 use crate::capture::modes::{Modes, is_closed};
 use crate::capture::{CaptureError, LeftOutReason, Times, UpperKind};
@@ -293,6 +294,7 @@ impl Shared<'_> {
                     cached: None,
                     rules: job.rules.clone(),
                     over,
+                    reach: Reach::Everything,
                 });
                 What::Dir(number)
             }

@@ -1,0 +1,297 @@
+//! A partial import: the state of a directory before a run, of those paths alone that the run touched.
+//!
+//! The upper of the run tells which paths these are, so the cost follows what the run changed, never the size of the
+//! directory. Beside the touched paths the tree has the ignore files on the way to them, whose rules decide what is
+//! versioned and how changes are shown. A whole subtree is imported where the run removed or replaced a directory.
+//!
+//! The directory is read after the command has ended; the command itself cannot have changed it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use avfs_hostfs::beneath::Listed;
+use avfs_hostfs::cause::Cause;
+use avfs_hostfs::stat::{HostKind, HostStat};
+use avfs_hostfs::{beneath, overlay, xattr};
+use avfs_types::clock::FileTime;
+use avfs_types::path::TreePath;
+
+use super::scan::Job;
+use super::shared::{Flavour, Outlet, ScannedDir, Shared};
+use super::{ImportError, ImportOptions, OnTrouble, Scanned, build, scan};
+use crate::backend::{Durability, Extent, Guard, VersionRecord};
+use crate::capture::modes::{Modes, is_closed, open_up_root};
+use crate::ignore::{FILE_NAME, OWN_DIR};
+use crate::meter::Meter;
+use crate::page::DirRef;
+use crate::version::Draft;
+use crate::{Result, Vault, VaultError};
+
+/// Files whose rules apply to what lies beside and beneath them.
+const IGNORE_FILES: [&[u8]; 2] = [FILE_NAME, b".gitignore"];
+
+/// How the state before a run is imported.
+pub struct TouchedOptions<'a> {
+    /// What is never versioned, as lines of an ignore file in the root.
+    pub exclude: &'a [String],
+    /// Paths at which the command saw something else than the directory.
+    pub hidden: &'a [TreePath],
+    /// The command did not run before, by the clock of files.
+    pub launched_at: FileTime,
+    /// Notes the modes of what has to be opened up in the upper; a capture of the upper puts them back.
+    pub modes_journal: &'a Path,
+    /// Counts what is read, and stops the import.
+    pub meter: &'a Meter,
+}
+
+/// The state before a run of the paths that it touched.
+pub struct TouchedBase {
+    /// A partial version, which no fork has yet.
+    pub version: VersionRecord,
+    /// Its root.
+    pub root: DirRef,
+    /// What was scanned.
+    pub scanned: Scanned,
+    /// Nothing is swept until this is dropped: by then something has to refer to the version.
+    pub pin: Guard,
+}
+
+/// How much of a directory is imported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reach {
+    #[default]
+    Everything,
+    /// The names that the upper has too.
+    Touched,
+    /// Only the directory itself.
+    Itself,
+}
+
+/// What a run touched, as its upper tells it.
+pub(crate) struct TouchedBy<'a> {
+    upper: BorrowedFd<'a>,
+    modes: Modes,
+    hidden: &'a [TreePath],
+    launched_at: FileTime,
+    /// Other names of touched files with several.
+    others: BTreeSet<TreePath>,
+}
+
+/// The names that are imported of a directory, and how much of each that is a directory.
+pub(crate) type TouchedNames = (Vec<Listed>, HashMap<Vec<u8>, Reach>);
+
+impl TouchedBy<'_> {
+    /// Opens a directory of the upper, also one that its owner has closed; nothing if the upper has none there.
+    fn open(&self, path: &TreePath) -> io::Result<Option<OwnedFd>> {
+        let open = || beneath::open(self.upper, path.as_bytes(), beneath::DIR);
+        let opened = match open() {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.modes.open_up(self.upper, path)?;
+                open()
+            }
+            other => other,
+        };
+        let dir = match opened {
+            Ok(dir) => dir,
+            Err(error) => {
+                return match Cause::of(&error) {
+                    Cause::NotFound | Cause::NotADirectory | Cause::Link => Ok(None),
+                    Cause::NoPermission
+                    | Cause::Exists
+                    | Cause::ReadOnly
+                    | Cause::DiskFull
+                    | Cause::Unreadable
+                    | Cause::Other => Err(error),
+                };
+            }
+        };
+        if is_closed(&beneath::fstat(dir.as_fd())?) {
+            self.modes.open_up(self.upper, path)?;
+        }
+        Ok(Some(dir))
+    }
+
+    /// The names of a directory of the upper, and what they are there.
+    fn names(&self, path: &TreePath) -> io::Result<BTreeMap<Vec<u8>, HostKind>> {
+        let mut names = BTreeMap::new();
+        let Some(dir) = self.open(path)? else { return Ok(names) };
+        for listed in beneath::names(dir.as_fd())? {
+            if listed.name != OWN_DIR {
+                let kind = beneath::stat(dir.as_fd(), &listed.name)?.kind;
+                names.insert(listed.name, kind);
+            }
+        }
+        Ok(names)
+    }
+
+    /// How much of a directory of the host is touched, of which the upper has something of this kind.
+    fn reach(&self, path: &TreePath, in_upper: HostKind) -> io::Result<Reach> {
+        if self.hidden.contains(path) {
+            return Ok(Reach::Itself);
+        }
+        if in_upper != HostKind::Dir {
+            return Ok(Reach::Everything);
+        }
+        let opaque = self.open(path)?.is_some_and(|dir| overlay::is_opaque(dir.as_fd()));
+        Ok(if opaque { Reach::Everything } else { Reach::Touched })
+    }
+
+    /// A directory that others changed during the run has another time than the command found. An older time in the upper
+    /// is the one that was found: whatever the command does to a directory gives it a new one.
+    pub(super) fn as_found(&self, stat: HostStat, path: &TreePath) -> io::Result<HostStat> {
+        if stat.ctime <= self.launched_at {
+            return Ok(stat);
+        }
+        let in_upper = self.open(path)?.map(|dir| beneath::fstat(dir.as_fd())).transpose()?;
+        let found = in_upper.map(|dir| dir.mtime).filter(|mtime| *mtime < self.launched_at);
+        Ok(HostStat { mtime: found.unwrap_or(stat.mtime), ..stat })
+    }
+
+    /// True if the run changed nothing: the upper is as empty as it was at the start.
+    fn is_nothing(&self, dir: BorrowedFd<'_>) -> io::Result<bool> {
+        let names = self.names(&TreePath::root())?;
+        if names.keys().any(|name| !self.hidden.contains(&TreePath::root().join(name))) {
+            return Ok(false);
+        }
+        let host = self.as_found(beneath::fstat(dir)?, &TreePath::root())?;
+        let upper = beneath::fstat(self.upper)?;
+        let mode = self.modes.true_mode(&upper);
+        let same =
+            || -> io::Result<bool> { Ok(overlay::unescape(xattr::read(self.upper)?).0 == xattr::read(dir)?) };
+        Ok((mode, upper.mtime) == (host.mode, host.mtime) && same()?)
+    }
+
+    /// The names of a directory that lead to other names of touched files.
+    fn toward_others(&self, path: &TreePath) -> impl Iterator<Item = Vec<u8>> {
+        let beneath = self.others.iter().filter_map(|other| other.below(path));
+        beneath.filter_map(|below| below.components().next().map(<[u8]>::to_vec))
+    }
+}
+
+impl Shared<'_> {
+    /// The names to import of a directory that is not imported as a whole.
+    pub(super) fn touched_names(&self, job: &Job, dir: BorrowedFd<'_>) -> Result<Option<TouchedNames>> {
+        let Flavour::Host { touched: Some(by), .. } = &self.flavour else { return Ok(None) };
+        match job.reach {
+            Reach::Everything => return Ok(None),
+            Reach::Itself => return Ok(Some(TouchedNames::default())),
+            Reach::Touched => {}
+        }
+        let io =
+            |source| ImportError::Io { operation: "list the changes of", path: job.path.clone(), source };
+        let mut names: BTreeMap<Vec<u8>, Option<HostKind>> =
+            IGNORE_FILES.iter().map(|name| (name.to_vec(), None)).collect();
+        names.extend(by.toward_others(&job.path).map(|name| (name, Some(HostKind::Dir))));
+        names.extend(by.names(&job.path).map_err(io)?.into_iter().map(|(name, kind)| (name, Some(kind))));
+        let mut touched = TouchedNames::default();
+        for (name, in_upper) in names {
+            let path = job.path.join(&name);
+            let stat = match beneath::stat(dir, &name) {
+                Err(error) if Cause::of(&error) == Cause::NotFound => continue,
+                looked => self.tolerate(looked, "stat", || path.clone())?,
+            };
+            let Some(stat) = stat else { continue };
+            let is_dir = stat.kind == HostKind::Dir;
+            if is_dir {
+                let reach = in_upper.map_or(Ok(Reach::Itself), |kind| by.reach(&path, kind));
+                touched.1.insert(name.clone(), reach.map_err(io)?);
+            }
+            touched.0.push(Listed { name, is_dir: Some(is_dir) });
+        }
+        Ok(Some(touched))
+    }
+}
+
+impl Vault {
+    /// Imports the state of `dir` before a run, of what its upper shows as touched, as a partial version. Nothing if the
+    /// run changed nothing.
+    pub fn import_touched(
+        &self,
+        dir: &Path,
+        upper: BorrowedFd<'_>,
+        options: &TouchedOptions<'_>,
+    ) -> Result<Option<TouchedBase>> {
+        let pin = self.backend().pin()?;
+        let mut others = BTreeSet::new();
+        loop {
+            let modes = Modes::load(options.modes_journal, upper)?;
+            open_up_root(upper, &modes)?;
+            let (hidden, launched_at) = (options.hidden, options.launched_at);
+            let import = ImportOptions {
+                on_trouble: OnTrouble::KeepGoing,
+                stat_cache: None,
+                exclude: options.exclude,
+                meter: options.meter,
+            };
+            let mut scan = scan::host(self, dir, None, &import, Outlet::Held(Default::default()))?;
+            let first = others.is_empty();
+            let by = TouchedBy { upper, modes, hidden, launched_at, others: std::mem::take(&mut others) };
+            if by.is_nothing(scan.shared.root.as_fd()).map_err(VaultError::Input)? {
+                return Ok(None);
+            }
+            scan.only_touched(by);
+            let (found, mut batch, root) = scan.store_into(self, |_, shared| shared.root)?;
+            if first {
+                others = other_names(root.as_fd(), &found.dirs, options.meter)?;
+                if !others.is_empty() {
+                    continue;
+                }
+            }
+            let built = build::build(found, None);
+            for (id, data) in built.new.pages {
+                batch.push_page(id, data)?;
+            }
+            // Nothing refers to it before the run lands, with a commit that is synced.
+            let version = self.transact_with(Durability::Deferred, |transaction| {
+                batch.finish(transaction)?;
+                let (message, parents) = ("before a run with --base touched", Vec::new());
+                let draft = Draft { message, run: None, parents, extent: Extent::Partial };
+                transaction.put_version(&built.root, draft)
+            })?;
+            return Ok(Some(TouchedBase { version, root: built.root, scanned: built.scanned, pin }));
+        }
+    }
+}
+
+/// The names in the whole directory of files that have more of them than were found. Looks at every name, and is needed
+/// only where a run touched such a file.
+fn other_names(root: BorrowedFd<'_>, dirs: &[ScannedDir], meter: &Meter) -> Result<BTreeSet<TreePath>> {
+    let mut missing: HashMap<(u64, u64), u64> = HashMap::new();
+    for entry in dirs.iter().flat_map(|dir| &dir.entries).filter(|entry| entry.is_shared()) {
+        let left = missing.entry((entry.stat.device, entry.stat.inode)).or_insert(entry.stat.links);
+        *left = left.saturating_sub(1);
+    }
+    missing.retain(|_, left| *left > 0);
+    let mut others = BTreeSet::new();
+    let mut waiting = if missing.is_empty() { Vec::new() } else { vec![TreePath::root()] };
+    while let Some(path) = waiting.pop() {
+        if meter.stopped() {
+            return Err(ImportError::Interrupted.into());
+        }
+        // What cannot be read or is gone has no name that could be kept.
+        let Ok(dir) = beneath::open(root, path.as_bytes(), beneath::DIR) else { continue };
+        for listed in beneath::names(dir.as_fd()).unwrap_or_default() {
+            if listed.name == OWN_DIR {
+                continue;
+            }
+            let Ok(stat) = beneath::stat(dir.as_fd(), &listed.name) else { continue };
+            match stat.kind {
+                HostKind::Dir if !path.is_too_deep() => waiting.push(path.join(&listed.name)),
+                HostKind::File | HostKind::Symlink | HostKind::Fifo
+                    if missing.contains_key(&(stat.device, stat.inode)) =>
+                {
+                    others.insert(path.join(&listed.name));
+                }
+                HostKind::Dir
+                | HostKind::File
+                | HostKind::Symlink
+                | HostKind::Fifo
+                | HostKind::Whiteout
+                | HostKind::Special(_) => {}
+            }
+        }
+    }
+    Ok(others)
+}
