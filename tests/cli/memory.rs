@@ -64,3 +64,32 @@ fn lines_that_match_are_not_held() {
     assert_eq!(answer.code, 0, "{}", answer.stderr);
     assert_eq!(answer.stdout.lines().count(), 2 << 20);
 }
+
+/// The most memory a verb has had at any time, in KiB.
+fn peak_kib(env: &TestEnv, words: &[&str]) -> u64 {
+    let mut measured = env.clean(Path::new("python3"));
+    let answer = Answer::of(measured.args(["-c", MEASURE]).arg(binary()).args(words));
+    assert_eq!(answer.code, 0, "{answer:?}");
+    answer.stdout.lines().last().unwrap().parse().unwrap()
+}
+
+/// A directory is held while it waits for something in it, not until the end of the scan.
+#[test]
+fn memory_of_a_scan_does_not_grow_with_the_number_of_files() {
+    const GROWTH_KIB_MAX: u64 = 4 << 10;
+    let env = TestEnv::with_project();
+    let add = |dirs: std::ops::Range<u32>| {
+        for dir in dirs {
+            let dir = env.project().join(format!("scan-{dir:04}"));
+            std::fs::create_dir(&dir).unwrap();
+            (0..100).for_each(|n| std::fs::write(dir.join(format!("file-{n:03}")), []).unwrap());
+        }
+    };
+    add(0..10);
+    env.ok(&["import"]);
+    let few = peak_kib(&env, &["status"]);
+    add(10..250);
+    env.ok(&["import"]);
+    let many = peak_kib(&env, &["status"]);
+    assert!(many < few + GROWTH_KIB_MAX, "{few} KiB for 1,000 files, {many} KiB for 25,000");
+}

@@ -106,13 +106,15 @@ fn directories_that_come_and_go_leave_the_others_known() {
         support::try_import(&vault, &dir, Some(&cache), OnTrouble::Fail).unwrap()
     };
     import();
-    let changes: [(&dyn Fn(), u64); 6] = [
+    let changes: [(&dyn Fn(), u64); 7] = [
         (&|| fs::write(dir.join("f/g/h/file"), "changed").unwrap(), 1),
         (&|| put("a/aa/deep"), 1),
         (&|| fs::remove_dir_all(dir.join("a/b")).unwrap(), 0),
         (&|| put("0/first"), 1),
         (&|| fs::remove_dir_all(dir.join("f")).unwrap(), 0),
         (&|| ["f/g", "f/new"].iter().for_each(|at| put(at)), 2),
+        // Too much to be added: those that are left get numbers without gaps.
+        (&|| (0..60).for_each(|n| fs::write(dir.join(format!("wide/{n}/file")), "other").unwrap()), 60),
     ];
     let (mut added, mut replaced) = (0, 0);
     for (number, (change, files_read)) in changes.iter().enumerate() {

@@ -11,7 +11,7 @@ use avfs_vault::backend::{Reader, VersionRecord};
 use avfs_vault::page::{DirRef, Node};
 use avfs_vault::tree::{Pages, Walk};
 use avfs_vault::version::root_of;
-use avfs_vault::{Result, Vault, tree};
+use avfs_vault::{Result, Vault, VaultError, tree};
 use avfs_wire::EntryObject;
 
 use crate::ui::Format;
@@ -47,20 +47,34 @@ impl<'v> View<'v> {
 
     /// What lies at `path` or beneath it, at most `depth` levels below; a directory itself is left out.
     pub fn walk(&self, path: &TreePath, depth: Option<usize>) -> Result<Vec<WalkedEntry>> {
+        let mut found = Vec::new();
+        self.each(path, depth, |walked| {
+            found.push(walked);
+            Ok::<_, VaultError>(())
+        })?;
+        Ok(found)
+    }
+
+    /// As [`Self::walk`], one after the other.
+    pub fn each<E: From<VaultError>>(
+        &self,
+        path: &TreePath,
+        depth: Option<usize>,
+        mut visit: impl FnMut(WalkedEntry) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
         let reader = self.reader();
         let pages: &dyn Pages = &reader;
         let node = self.node(path)?;
-        let Node::Dir(dir) = &node else { return Ok(vec![WalkedEntry { path: path.clone(), node }]) };
-        let mut found = Vec::new();
+        let Node::Dir(dir) = &node else { return visit(WalkedEntry { path: path.clone(), node }) };
         let mut walk = Walk::new(pages, dir, path);
         while let Some(walked) = walk.next() {
             let walked = walked?;
             if depth.is_some_and(|depth| walked.path.depth() - path.depth() >= depth) {
                 walk.skip_dir();
             }
-            found.push(WalkedEntry { path: walked.path, node: walked.node });
+            visit(WalkedEntry { path: walked.path, node: walked.node })?;
         }
-        Ok(found)
+        Ok(())
     }
 
     pub fn entry(&self, found: &WalkedEntry) -> Result<EntryObject> {

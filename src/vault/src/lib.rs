@@ -70,4 +70,4 @@ pub use transfer::{
 
 use care::witness;
 use object::reach;
-use transfer::{shelf, stat_cache};
+use transfer::{shelf, spill, stat_cache};

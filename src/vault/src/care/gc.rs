@@ -44,7 +44,10 @@ struct Marked {
     in_use: Vec<VersionId>,
     versions: HashSet<VersionId>,
     trees: HashSet<TreeId>,
-    blobs: HashSet<BlobId>,
+    /// Chunk lists that were walked, and whatever was walked as one.
+    lists: HashSet<BlobId>,
+    /// The beginnings of the digests of all blobs. One that is not in use and begins as one that is stays too.
+    blobs: HashSet<u64>,
     /// The newest remembered result that was looked at.
     newest_memo: i64,
 }
@@ -73,7 +76,11 @@ impl Marked {
             let new = match object {
                 Object::Version(id) => self.versions.insert(id),
                 Object::Tree(id) => self.trees.insert(id),
-                Object::Blob(id) | Object::List(id) => self.blobs.insert(id),
+                Object::Blob(id) => self.blobs.insert(beginning(&id.0)),
+                Object::List(id) => {
+                    self.blobs.insert(beginning(&id.0));
+                    self.lists.insert(id)
+                }
             };
             if new {
                 waiting.extend(refers_to(reader, object)?);
@@ -85,9 +92,13 @@ impl Marked {
     fn has(&self, kind: ObjectKind, digest: [u8; 32]) -> bool {
         match kind {
             ObjectKind::Tree => self.trees.contains(&TreeId(digest)),
-            ObjectKind::Blob => self.blobs.contains(&BlobId(digest)),
+            ObjectKind::Blob => self.blobs.contains(&beginning(&digest)),
         }
     }
+}
+
+fn beginning(digest: &[u8; DIGEST_BYTES]) -> u64 {
+    digest.first_chunk().copied().map_or(0, u64::from_le_bytes)
 }
 
 impl Vault {

@@ -81,23 +81,15 @@ pub(crate) struct Known {
 
 impl Known {
     pub(crate) fn of<'i>(vault: &Vault, ids: impl IntoIterator<Item = &'i BlobId>) -> Result<Self> {
-        let reader = vault.read()?;
-        let mut there = Vec::new();
-        for id in ids {
-            if reader.has_blob(id)? {
-                there.push(*id);
-            }
-        }
-        drop(reader);
         let mut known = Self { whole: HashSet::new(), damaged: 0 };
-        if there.is_empty() {
-            return Ok(known);
-        }
         let reader = vault.backend().read_unmapped()?;
-        for id in there {
-            match check(&*reader, &id) {
+        for id in ids {
+            if !reader.has_blob(id)? {
+                continue;
+            }
+            match check(&*reader, id) {
                 Ok(()) => {
-                    known.whole.insert(id);
+                    known.whole.insert(*id);
                 }
                 Err(error) if error.is_damage() => known.damaged += 1,
                 Err(error) => return Err(error),

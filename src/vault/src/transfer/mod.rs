@@ -12,6 +12,7 @@ pub mod merge;
 pub mod own;
 pub mod set_ids;
 pub mod shelf;
+pub mod spill;
 pub mod stat_cache;
 pub mod unfinished;
 pub mod write_out;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use rayon::Scope;
 use rustix::fs::AtFlags;
@@ -31,6 +31,8 @@ use crate::{Result, Vault, VaultError, content, threads, tree};
 /// Files written by one job, and compressed bytes it holds at once.
 const JOB_FILES: usize = 64;
 const JOB_BYTES: u64 = 4 << 20;
+/// Jobs that may wait: the walk goes no further ahead of those who write.
+const WAITING_JOBS_MAX: usize = 64;
 /// Pages read before the transaction is renewed.
 const PAGES_PER_READ: u32 = 256;
 
@@ -125,6 +127,35 @@ struct Shared<'a> {
     umask: Umask,
     linked: Mutex<Vec<(TreePath, Node)>>,
     failure: Mutex<Option<VaultError>>,
+    jobs: Jobs,
+}
+
+/// Counts jobs that were begun and are not done.
+#[derive(Default)]
+struct Jobs {
+    waiting: Mutex<usize>,
+    done: Condvar,
+}
+
+impl Jobs {
+    /// Begins one more, once there are few enough.
+    fn begin(&self) -> JobGuard<'_> {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = |waiting: &mut usize| *waiting >= WAITING_JOBS_MAX;
+        let mut waiting = self.done.wait_while(waiting, full).unwrap_or_else(PoisonError::into_inner);
+        *waiting += 1;
+        JobGuard(self)
+    }
+}
+
+/// A job that is done when this is dropped.
+struct JobGuard<'a>(&'a Jobs);
+
+impl Drop for JobGuard<'_> {
+    fn drop(&mut self) {
+        *self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.done.notify_one();
+    }
 }
 
 impl<'a> WriteOut<'a> {
@@ -146,8 +177,8 @@ impl WriteOut<'_> {
         wanted: &(dyn Fn(&TreePath, bool) -> bool + Sync),
     ) -> Result<Written> {
         let umask = Umask::beneath(into).map_err(VaultError::Output)?;
-        let shared =
-            Shared { out: self, root: into, umask, linked: Mutex::default(), failure: Mutex::default() };
+        let (linked, failure, jobs) = (Mutex::default(), Mutex::default(), Jobs::default());
+        let shared = Shared { out: self, root: into, umask, linked, failure, jobs };
         let pool = threads::pool()?;
         // The walk stays on this thread, so that jobs begin while it goes on.
         let written = pool.in_place_scope(|scope| shared.walk(scope, root, wanted));
@@ -462,7 +493,9 @@ impl<'a> Shared<'a> {
             let rest = files.split_off(files.len().min(JOB_FILES));
             let job = std::mem::replace(&mut files, rest);
             let path = path.clone();
+            let guard = self.jobs.begin();
             scope.spawn(move |_| {
+                let _guard = guard;
                 if self.failed() || self.out.meter.stopped() {
                     return;
                 }
@@ -514,5 +547,31 @@ impl<'a> Shared<'a> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_walk_waits_while_too_many_jobs_do() {
+        let jobs = Jobs::default();
+        let mut begun: Vec<JobGuard<'_>> = (0..WAITING_JOBS_MAX).map(|_| jobs.begin()).collect();
+        let (send, receive) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                drop(jobs.begin());
+                send.send(()).unwrap();
+            });
+            assert_eq!(receive.try_recv(), Err(mpsc::TryRecvError::Empty));
+            assert_eq!(*jobs.waiting.lock().unwrap(), WAITING_JOBS_MAX);
+            begun.pop();
+            receive.recv().unwrap();
+        });
+        drop(begun);
+        assert_eq!(*jobs.waiting.lock().unwrap(), 0);
     }
 }

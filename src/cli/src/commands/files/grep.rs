@@ -56,6 +56,8 @@ pub struct GrepArgs {
 struct Matches {
     /// For JSON: people see each line when it is found.
     lines: Vec<GrepMatch>,
+    any: bool,
+    /// For JSON too.
     files: Vec<TreePath>,
     binary: Vec<TreePath>,
     skipped: Vec<TreePath>,
@@ -63,9 +65,13 @@ struct Matches {
 
 /// What becomes of lines that match.
 enum Lines<'o> {
-    NotWanted,
-    Kept,
+    /// The lines are kept, unless only the files are to be named.
+    Kept {
+        names_only: bool,
+    },
     Shown(&'o mut Out),
+    /// Only the names of files are shown.
+    NamesShown(&'o mut Out),
 }
 
 pub fn run(ctx: &CommandContext, args: &GrepArgs) -> Outcome {
@@ -76,15 +82,13 @@ pub fn run(ctx: &CommandContext, args: &GrepArgs) -> Outcome {
     let paths = if args.paths.is_empty() { &everything[..] } else { &args.paths };
     let mut matches = Matches::default();
     let mut out = ctx.ui.out();
-    let mut lines = match (args.files, ctx.ui.format) {
-        (true, _) => Lines::NotWanted,
-        (false, Format::Json) => Lines::Kept,
-        (false, Format::Human) => Lines::Shown(&mut out),
+    let mut lines = match (ctx.ui.format, args.files) {
+        (Format::Json, names_only) => Lines::Kept { names_only },
+        (Format::Human, true) => Lines::NamesShown(&mut out),
+        (Format::Human, false) => Lines::Shown(&mut out),
     };
     for path in paths {
-        for found in view.walk(path, None)? {
-            search(&view, &regex, found, &mut lines, &mut matches)?;
-        }
+        view.each(path, None, |found| search(&view, &regex, found, &mut lines, &mut matches))?;
     }
     out.flush()?;
     drop(out);
@@ -98,13 +102,11 @@ pub fn run(ctx: &CommandContext, args: &GrepArgs) -> Outcome {
         binary: matches.binary.iter().map(Into::into).collect(),
         skipped: matches.skipped.iter().map(Into::into).collect(),
     };
-    let show = |out: &mut Out| match args.files {
-        true => matches.files.iter().try_for_each(|path| out.line(format_args!("{path}"))),
-        false => {
-            matches.binary.iter().try_for_each(|path| out.line(format_args!("{path}: binary file matches")))
-        }
+    let show = |out: &mut Out| {
+        let mut binary = matches.binary.iter().filter(|_| !args.files);
+        binary.try_for_each(|path| out.line(format_args!("{path}: binary file matches")))
     };
-    if matches.files.is_empty() {
+    if !matches.any {
         let mut message = format!("nothing matches {:?}", args.pattern);
         if !matches.skipped.is_empty() {
             let skipped = plural(matches.skipped.len() as u64, "file was", "files were");
@@ -150,18 +152,24 @@ fn search(
     if hits.peek().is_none() {
         return Ok(());
     }
+    matches.any = true;
     match lines {
-        _ if is_binary(&content) => matches.binary.push(found.path.clone()),
-        Lines::NotWanted => {}
-        Lines::Kept => {
-            matches.lines.extend(hits.map(|(number, line)| GrepMatch::of(&found.path, number, line)));
+        Lines::NamesShown(out) => return out.line(format_args!("{}", found.path)),
+        Lines::Shown(_) | Lines::Kept { .. } if is_binary(&content) => {
+            matches.binary.push(found.path.clone());
         }
         Lines::Shown(out) => {
             let path = out.paint(Tone::Name, &found.path);
             hits.try_for_each(|(number, line)| show_line(out, &path, number, line))?;
         }
+        Lines::Kept { names_only: true } => {}
+        Lines::Kept { names_only: false } => {
+            matches.lines.extend(hits.map(|(number, line)| GrepMatch::of(&found.path, number, line)));
+        }
     }
-    matches.files.push(found.path);
+    if let Lines::Kept { .. } = lines {
+        matches.files.push(found.path);
+    }
     Ok(())
 }
 

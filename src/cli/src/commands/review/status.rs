@@ -6,7 +6,6 @@ use avfs_changes::ChangeSummary;
 use avfs_engine::require_bound_dir;
 use avfs_vault::diff::{ChangeKind, diff};
 use avfs_vault::import::{ImportOptions, OnTrouble};
-use avfs_vault::links::Overlay;
 use avfs_vault::require_version;
 use avfs_vault::version::root_of;
 use avfs_wire::Status;
@@ -51,7 +50,7 @@ pub fn run(ctx: &CommandContext, args: &StatusArgs) -> Outcome {
     let reader = vault.read()?;
     let reader = &*reader;
     let head = require_version(reader, &fork.head)?;
-    let pages = Overlay::new(&new, &reader);
+    let pages = new.over(&reader);
     let mut changes = diff(&pages, &root_of(&head)?, &root)?;
     changes.retain(|change| change.kind != ChangeKind::Time && !change.is_stripped());
     let summary = ChangeSummary::of(changes);

@@ -24,7 +24,9 @@ pub(crate) const PAGE_BYTES: usize = 8192;
 /// commit that has split a page. What a transaction has changed is kept beside it, however much that is: it would be
 /// written into the log twice.
 const CACHE_KIB: i64 = 8 * 1024;
-const MMAP_BYTES: i64 = 1 << 30;
+/// Of a larger vault only the beginning is mapped: what was read of it through a map counts as memory of the process, for
+/// each connection again.
+const MMAP_BYTES: i64 = 16 << 20;
 /// The log is cut back to this when it starts over.
 const LOG_BYTES_MAX: i64 = 64 << 20;
 const STATEMENTS_CACHED: usize = 64;

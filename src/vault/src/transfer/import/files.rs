@@ -105,6 +105,8 @@ pub(super) fn read_small(
     let mut held: Vec<(BlobId, Vec<u8>)> = Vec::new();
     let mut held_bytes = 0;
     let mut facts = Vec::with_capacity(names.len());
+    // Those that are too large for this job.
+    let mut left = 0;
     for (entry, name) in names {
         let file = path.join(&name);
         let mut attempt = 0;
@@ -120,6 +122,7 @@ pub(super) fn read_small(
                 Ok(Once::Small(read)) => last = Some(read),
                 Ok(Once::Large) => {
                     lock(&shared.large).push(LargeFile { dir: number, entry, path: file.clone() });
+                    left += 1;
                     break Ok(None);
                 }
                 Ok(Once::Changed) => break Err(io::Error::from(io::ErrorKind::NotFound)),
@@ -137,6 +140,7 @@ pub(super) fn read_small(
         };
         if !ingest::is_whole(&read.content) {
             lock(&shared.large).push(LargeFile { dir: number, entry, path: file });
+            left += 1;
             continue;
         }
         let id = content::id_of(&read.content);
@@ -159,7 +163,7 @@ pub(super) fn read_small(
         }
     }
     hand_over(shared, &mut held)?;
-    lock(&shared.facts).append(&mut facts);
+    shared.tell(number, facts, left);
     Ok(())
 }
 
@@ -284,7 +288,7 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
         });
         let Some(fd) = shared.tolerate(opened, "open", || large.path.clone())? else {
             let stat = beneath::fstat(shared.root.as_fd()).map_err(VaultError::Input)?;
-            lock(&shared.facts).push(Facts { dir: large.dir, entry: large.entry, stat, what: What::Gone });
+            shared.tell(large.dir, vec![large.gone(stat)], 0);
             return Ok(());
         };
         let file = File::from(fd);
@@ -295,18 +299,18 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
                 OnTrouble::Fail => return Err(ImportError::TooLarge { path, size: stat.size }.into()),
                 OnTrouble::KeepGoing => shared.report(path, TroubleReason::TooLarge),
             }
-            lock(&shared.facts).push(Facts { dir: large.dir, entry: large.entry, stat, what: What::Gone });
+            shared.tell(large.dir, vec![large.gone(stat)], 0);
             return Ok(());
         }
         // Before anything of it is stored, so it is read once more for this.
         if shared.withholds_large(&large.path, &file)? {
             let stat = beneath::fstat(file.as_fd()).map_err(VaultError::Input)?;
-            lock(&shared.facts).push(Facts { dir: large.dir, entry: large.entry, stat, what: What::Gone });
+            shared.tell(large.dir, vec![large.gone(stat)], 0);
             return Ok(());
         }
         let once = read_large_once(shared, large, &file)?;
         let Some((facts, quiet)) = shared.tolerate(once, "read", || large.path.clone())? else {
-            lock(&shared.facts).push(Facts { dir: large.dir, entry: large.entry, stat, what: What::Gone });
+            shared.tell(large.dir, vec![large.gone(stat)], 0);
             return Ok(());
         };
         let content = match facts.what {
@@ -328,7 +332,7 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
         }
         shared.files_read.fetch_add(1, Ordering::Relaxed);
         shared.bytes_read.fetch_add(facts.stat.size, Ordering::Relaxed);
-        lock(&shared.facts).push(facts);
+        shared.tell(large.dir, vec![facts], 0);
         return Ok(());
     }
     Ok(())

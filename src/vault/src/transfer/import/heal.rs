@@ -8,7 +8,7 @@ use avfs_types::ids::{BlobId, TreeId};
 
 use super::scan::Scan;
 use super::shared::Outlet;
-use super::{CHANNEL_BATCHES, ImportOptions, Keep, build, scan};
+use super::{CHANNEL_BATCHES, ImportOptions, Keep, scan};
 use crate::audit::Event;
 use crate::backend::{BlobRecord, Durability};
 use crate::fsck::{Broken, Report, Thoroughness};
@@ -57,7 +57,7 @@ impl Vault {
     fn put_back(&self, broken: &Broken, dir: &Path, options: &ImportOptions<'_>) -> Result<Healed> {
         let _pin = self.backend().pin()?;
         let (send, receive) = mpsc::sync_channel::<Vec<BlobRecord>>(CHANNEL_BATCHES);
-        let (found, blobs) = std::thread::scope(|scope| {
+        let (built, blobs) = std::thread::scope(|scope| {
             let storing = threads::spawn(scope, move || -> Result<HashSet<BlobId>> {
                 let mut stored = HashSet::new();
                 for blobs in receive {
@@ -72,13 +72,18 @@ impl Vault {
                 scan.shared.keep = Keep::Only(&broken.blobs);
                 scan
             });
-            let found = scan.and_then(Scan::on_all_cores).map(|(found, _)| found);
+            let built = scan.and_then(Scan::build);
             // A failure to store ends the scan too; it is the cause to tell.
             let stored = threads::join(storing)?;
-            Ok::<_, VaultError>((found?, stored))
+            Ok::<_, VaultError>((built?, stored))
         })?;
-        let mut pages = build::build(found, None).new.pages;
-        pages.retain(|(id, _)| broken.trees.contains(id));
+        let mut pages = Vec::new();
+        for page in built.new.all() {
+            let (id, data) = page?;
+            if broken.trees.contains(&id) {
+                pages.push((id, data));
+            }
+        }
         let healed = Healed { blobs, trees: pages.iter().map(|(id, _)| *id).collect() };
         if healed != Healed::default() {
             self.transact(|transaction| {

@@ -3,6 +3,7 @@
 //! `scan` looks at every directory in parallel and has changed files read (`files`); `build` makes
 //! trees of what was found, from the bottom up; then one transaction makes the version.
 
+mod assembly;
 pub(crate) mod build;
 mod files;
 pub mod heal;
@@ -16,7 +17,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
-use build::Built;
+use assembly::Built;
 use scan::Scan;
 use shared::Outlet;
 
@@ -27,12 +28,12 @@ use avfs_types::path::{DEPTH_MAX, PATH_BYTES_MAX, TreePath, shorten};
 
 pub use touched::{TouchedBase, TouchedOptions};
 
+pub use super::spill::SpilledPages;
 pub use super::stat_cache::Foreign;
 use super::stat_cache::{NewCache, StatCache};
 use crate::backend::{BlobRecord, Durability, VersionRecord};
 use crate::chunk::FILE_BYTES_MAX;
 use crate::edit::{Edit, Edits, Manner};
-use crate::links::Overlay;
 use crate::meter::Meter;
 use crate::page::DirRef;
 use crate::pages::NewPages;
@@ -337,20 +338,18 @@ impl Vault {
                 for blob in receive.into_iter().flatten() {
                     batch.push(blob)?;
                 }
+                batch.store_ahead()?;
                 Ok(batch)
             })?;
             let scan = scan::host(self, dir, cache.as_ref(), options, Outlet::Channel(send));
-            let found = scan.and_then(Scan::on_all_cores).map(|(found, _)| found);
+            let built = scan.and_then(Scan::build);
             // A failure to store ends the scan too; it is the cause to tell.
-            let mut batch = threads::join(storing)?;
-            let found = found?;
-            // What is left is stored, and with it the log begun, while the trees are made.
-            let storing = threads::spawn(scope, move || batch.store_ahead().map(|()| batch))?;
-            let built = build::build(found, cache.as_ref());
-            Ok::<_, VaultError>((built, threads::join(storing)?))
+            let batch = threads::join(storing)?;
+            Ok::<_, VaultError>((built?, batch))
         })?;
         let built = self.with_unreadable(built, &head)?;
-        for (id, data) in built.new.pages {
+        for page in built.new.all() {
+            let (id, data) = page?;
             batch.push_page(id, data)?;
         }
         let committed = self.transact_with(durability, |transaction| {
@@ -390,12 +389,12 @@ impl Vault {
         dir: &Path,
         fork: &ForkName,
         options: &ImportOptions<'_>,
-    ) -> Result<(DirRef, NewPages, Scanned)> {
+    ) -> Result<(DirRef, SpilledPages, Scanned)> {
         let _pin = self.backend().pin()?;
         let head = self.fork(fork)?.head;
         let cache = self.usable_cache(options, &self.id()?, &head, Attempt::FIRST)?;
-        let (found, _) = scan::host(self, dir, cache.as_ref(), options, Outlet::Nowhere)?.on_all_cores()?;
-        let built = self.with_unreadable(build::build(found, cache.as_ref()), &head)?;
+        let built = scan::host(self, dir, cache.as_ref(), options, Outlet::Nowhere)?.build()?;
+        let built = self.with_unreadable(built, &head)?;
         Ok((built.root, built.new, built.scanned))
     }
 
@@ -421,10 +420,11 @@ impl Vault {
             }
         }
         let mut added = NewPages::default();
-        built.root =
-            edit::apply(&Overlay::new(&built.new, &reader), &built.root, &edits, Manner::Exact, &mut added)?;
-        built.new.pages.append(&mut added.pages);
-        built.root = links::settle(&reader, &built.root, &mut built.new)?;
+        let pages = built.new.over(&reader);
+        let root = edit::apply(&pages, &built.root, &edits, Manner::Exact, &mut added)?;
+        built.root = links::settle(&pages, &root, &mut added)?;
+        drop(pages);
+        built.new.push(added);
         Ok(built)
     }
 

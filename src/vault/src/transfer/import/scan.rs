@@ -17,6 +17,7 @@ use avfs_hostfs::{beneath, overlay};
 use avfs_types::clock::FileTime;
 use avfs_types::path::TreePath;
 
+use super::assembly::Built;
 use super::shared::{Flavour, LargeFile, Outlet, ScannedDir, ScannedEntry, ScannedTree, Shared, What, lock};
 use super::touched::{Reach, TouchedBy};
 use super::upper::Over;
@@ -24,7 +25,7 @@ use super::{CHANNEL_BATCHES, ImportError, ImportOptions, TroubleReason, files};
 use crate::backend::BlobRecord;
 use crate::ignore::{FILE_NAME, OWN_DIR, Rules, Text};
 use crate::own::is_staging_name;
-use crate::stat_cache::{CachedEntry, CachedKind, StatCache};
+use crate::stat_cache::{CachedEntry, CachedKind, StatCache, decode_dir};
 use crate::{Batch, Result, Vault, ignore, threads};
 
 /// How long an ignore file that somebody writes is left alone before it is read again, and how often it is read. Counted
@@ -85,6 +86,8 @@ impl<'a> Scan<'a> {
         if let Flavour::Host { touched, .. } = &mut self.shared.flavour {
             *touched = Some(by);
         }
+        // Other names of what was touched are looked for in what was found.
+        self.shared.assembly = None;
         self.dirs.iter_mut().for_each(|root| root.reach = Reach::Touched);
     }
 
@@ -110,6 +113,7 @@ impl<'a> Scan<'a> {
                 for blob in held.into_iter().chain(receive.into_iter().flatten()) {
                     batch.push(blob)?;
                 }
+                batch.settle()?;
                 Ok(batch)
             })?;
             let scanned = self.on_all_cores().map(|(found, shared)| {
@@ -147,7 +151,12 @@ impl<'a> Scan<'a> {
     }
 
     /// Does the rest on this thread.
-    pub(crate) fn alone(mut self) -> Result<(ScannedTree, Shared<'a>)> {
+    pub(crate) fn alone(self) -> Result<(ScannedTree, Shared<'a>)> {
+        let shared = self.look_alone()?;
+        Ok((shared.finish()?, shared))
+    }
+
+    fn look_alone(mut self) -> Result<Shared<'a>> {
         self.read_waiting()?;
         while let Some(job) = self.dirs.pop() {
             if self.shared.failed() {
@@ -160,7 +169,7 @@ impl<'a> Scan<'a> {
             self.read_waiting()?;
         }
         self.shared.read_large(|file| files::read_large(&self.shared, file));
-        Ok((self.shared.finish()?, self.shared))
+        Ok(self.shared)
     }
 
     fn read_waiting(&mut self) -> Result<()> {
@@ -174,7 +183,17 @@ impl<'a> Scan<'a> {
 
     /// Does the rest on all cores, or on this thread where there can be no other.
     pub(crate) fn on_all_cores(self) -> Result<(ScannedTree, Shared<'a>)> {
-        let Ok(pool) = threads::pool() else { return self.alone() };
+        let shared = self.look_everywhere()?;
+        Ok((shared.finish()?, shared))
+    }
+
+    /// As [`Self::on_all_cores`], of a directory of the host, whose trees are made meanwhile.
+    pub(super) fn build(self) -> Result<Built<'a>> {
+        self.look_everywhere()?.into_built()
+    }
+
+    fn look_everywhere(self) -> Result<Shared<'a>> {
+        let Ok(pool) = threads::pool() else { return self.look_alone() };
         let Self { shared, dirs, files } = self;
         pool.scope(|scope| {
             files.into_iter().for_each(|job| shared.spawn_files(scope, job));
@@ -182,7 +201,7 @@ impl<'a> Scan<'a> {
         });
         // One large file at a time, each on all cores: that bounds the memory.
         shared.read_large(|file| pool.install(|| files::read_large(&shared, file)));
-        Ok((shared.finish()?, shared))
+        Ok(shared)
     }
 }
 
@@ -281,7 +300,16 @@ impl Shared<'_> {
     }
 
     /// Looks at one directory; nothing if it is not there any more.
-    fn look(&self, mut job: Job) -> Result<Option<Looked>> {
+    fn look(&self, job: Job) -> Result<Option<Looked>> {
+        let (number, parent) = (job.number, job.parent);
+        let looked = self.look_at(job)?;
+        if let (None, Some(assembly)) = (&looked, &self.assembly) {
+            assembly.add_gone(number, parent);
+        }
+        Ok(looked)
+    }
+
+    fn look_at(&self, mut job: Job) -> Result<Option<Looked>> {
         if job.path.is_too_deep() {
             return Err(ImportError::TooDeep { path: job.path }.into());
         }
@@ -342,7 +370,7 @@ impl Shared<'_> {
         self.note_change(if holds_vault { changed_at } else { changed_at.max(stat.ctime) });
         // Whoever uses the vault changes the time of the directory that it lies in.
         let known = job.cached.filter(|_| clean && holds_vault);
-        let stat = match known.and_then(|number| self.cache?.dir(number)) {
+        let stat = match known.and_then(|number| self.cache?.head(number)) {
             Some(known) => HostStat { mtime: known.mtime, ..stat },
             None => stat,
         };
@@ -355,7 +383,10 @@ impl Shared<'_> {
         let looked = Looked { subdirs, files: chunks.map(file_job).collect(), bytes };
         let Job { number, parent, path, cached, over, .. } = job;
         let scanned = ScannedDir { path, parent, stat, xattrs, entries, cached, clean, complete, over };
-        lock(&self.dirs).push((number, scanned));
+        match &self.assembly {
+            Some(assembly) => assembly.add(number, scanned, looked.files.len() + looked.subdirs.len()),
+            None => lock(&self.dirs).push((number, scanned)),
+        }
         Ok(Some(looked))
     }
 
@@ -371,7 +402,8 @@ impl Shared<'_> {
         names: Vec<Listed>,
         holds_vault: bool,
     ) -> Result<Listing<'j>> {
-        let cached = job.cached.and_then(|number| self.cache?.dir(number));
+        let encoded = job.cached.and_then(|number| self.cache?.encoded(number));
+        let cached = encoded.as_ref().and_then(|encoded| decode_dir(encoded).ok());
         let mut known = cached.as_ref().map_or(&[][..], |dir| &dir.entries).iter().peekable();
         let mut listing = Listing { clean: cached.is_some(), ..Listing::new(job, fd, names.len()) };
         for listed in names {
@@ -438,11 +470,14 @@ impl Shared<'_> {
         let vouched = known.filter(|entry| entry.vouches_for(&stat)).map(|entry| entry.kind);
         let what = match (stat.kind, vouched) {
             (HostKind::Dir, _) => {
-                let number = self.next_number();
                 let cached = known.and_then(|entry| match entry.kind {
                     CachedKind::Dir(number) => Some(number),
                     CachedKind::File { .. } | CachedKind::Symlink { .. } | CachedKind::Fifo => None,
                 });
+                let (number, cached) = match &self.assembly {
+                    Some(assembly) => assembly.number(cached, || self.next_number()),
+                    None => (self.next_number(), None),
+                };
                 listing.clean &= cached.is_some();
                 let (parent, rules) = (Some(listing.job.number), listing.job.rules.clone());
                 let over = Over::default();

@@ -17,6 +17,7 @@ use avfs_types::clock::{FileTime, Timestamp};
 use avfs_types::ids::BlobId;
 use avfs_types::path::TreePath;
 
+use super::assembly::{Assembly, Built, Records};
 use super::touched::TouchedBy;
 use super::upper::{Over, Upper};
 use super::{ImportError, ImportOptions, Keep, OnTrouble, Scanned, Trouble, TroubleReason, UNVERSIONED_MAX};
@@ -32,6 +33,9 @@ use crate::{Result, Vault, VaultError, content};
 
 /// The kernel stamps files with a clock that may lag behind the real one by some ticks.
 const CLOCK_LAG_NANOS: i64 = 50_000_000;
+/// Digests that are remembered, so that files of the same content are stored once. What is told twice is stored twice,
+/// and found to be there.
+const SEEN_MAX: usize = 1 << 17;
 /// What a file system without fractions of a second may round away.
 const COARSE_NANOS: i64 = 2_000_000_000;
 
@@ -98,6 +102,16 @@ pub(super) struct Facts {
     pub(crate) what: What,
 }
 
+impl Facts {
+    /// Tells an entry what reading it gave.
+    pub(super) fn apply(self, entry: &mut ScannedEntry, settled: bool) {
+        entry.settled = settled;
+        // To read a file may change the time of its last access.
+        entry.stat = HostStat { atime: entry.stat.atime, ..self.stat };
+        entry.what = self.what;
+    }
+}
+
 /// Everything found, directories by number: children have higher numbers than their parents.
 pub(crate) struct ScannedTree {
     pub(crate) dirs: Vec<ScannedDir>,
@@ -109,6 +123,13 @@ pub(super) struct LargeFile {
     pub(crate) dir: u32,
     pub(crate) entry: usize,
     pub(crate) path: TreePath,
+}
+
+impl LargeFile {
+    /// What is known of it if it is not kept.
+    pub(super) fn gone(&self, stat: HostStat) -> Facts {
+        Facts { dir: self.dir, entry: self.entry, stat, what: What::Gone }
+    }
 }
 
 /// Where blobs go.
@@ -149,13 +170,16 @@ pub(crate) struct Shared<'a> {
     /// The latest change of a status, in nanoseconds since 1970.
     changed_at: AtomicI64,
     pub(super) large: Mutex<Vec<LargeFile>>,
-    pub(super) facts: Mutex<Vec<Facts>>,
+    /// What becomes of a directory of the host; an upper is held as it was found.
+    pub(super) assembly: Option<Assembly<'a>>,
+    facts: Mutex<Vec<Facts>>,
     pub(crate) cache: Option<&'a StatCache>,
     /// Where the vault's own file lies, if that is beneath the root.
     pub(super) own_file: OwnFile,
     began: Timestamp,
     /// A vault without blobs need not be asked whether it has one; known once something is to be stored.
     vault_is_empty: OnceLock<bool>,
+    /// What was told to be stored, lately.
     seen: Mutex<HashSet<BlobId>>,
     pub(crate) outlet: Outlet,
     pub(crate) next_dir: AtomicU32,
@@ -196,6 +220,7 @@ impl<'a> Shared<'a> {
             foreign_lists: AtomicBool::new(false),
             changed_at: AtomicI64::new(0),
             large: Mutex::default(),
+            assembly: None,
             facts: Mutex::default(),
             cache: None,
             own_file: OwnFile::nowhere(),
@@ -225,7 +250,16 @@ impl<'a> Shared<'a> {
         let shared = Self::new(vault, Flavour::Host { exclude, touched: None }, root, outlet, options.meter);
         let own_file = OwnFile::of(vault, dir);
         let mapped = Mapped::here();
-        Ok(Self { on_trouble: options.on_trouble, cache, own_file, mapped, ..shared })
+        let records = match shared.keep {
+            Keep::Nothing => Records::NotWanted,
+            Keep::Everything | Keep::Only(_) => Records::Kept,
+        };
+        let beside = |path: &Path| path.parent().map(Path::to_owned);
+        let places = [vault.path(), options.stat_cache].into_iter().flatten().filter_map(beside);
+        let assembly = Assembly::new(cache, records, &places.collect::<Vec<_>>());
+        let next_dir = AtomicU32::new(cache.map_or(1, StatCache::numbers));
+        let on_trouble = options.on_trouble;
+        Ok(Self { on_trouble, cache, own_file, mapped, assembly: Some(assembly), next_dir, ..shared })
     }
 
     pub(crate) fn failed(&self) -> bool {
@@ -361,10 +395,28 @@ impl<'a> Shared<'a> {
         Ok(Some(id))
     }
 
-    /// Those of the ids that have to be stored; each is told to one caller only.
+    /// Takes what reading files of one directory gave; `left` more of them are read later.
+    pub(super) fn tell(&self, number: u32, facts: Vec<Facts>, left: usize) {
+        for fact in facts.iter().filter(|fact| fact.what != What::Gone) {
+            self.note_change(fact.stat.ctime);
+        }
+        match &self.assembly {
+            Some(assembly) => {
+                let settled = |fact: Facts| (self.is_settled(&fact.stat), fact);
+                let facts = facts.into_iter().map(settled).map(|(settled, fact)| (fact, settled));
+                assembly.tell(number, facts.collect(), left);
+            }
+            None => lock(&self.facts).extend(facts),
+        }
+    }
+
+    /// Those of the ids that have to be stored; each is told to one caller only, unless much was told in between.
     pub(crate) fn unknown(&self, ids: &[BlobId]) -> Result<HashSet<BlobId>> {
         let unseen = |wanted: &dyn Fn(&BlobId) -> bool| -> HashSet<BlobId> {
             let mut seen = lock(&self.seen);
+            if seen.len() > SEEN_MAX {
+                seen.clear();
+            }
             ids.iter().copied().filter(|id| wanted(id) && seen.insert(*id)).collect()
         };
         let mut unknown = match self.keep {
@@ -425,19 +477,30 @@ impl<'a> Shared<'a> {
         }
     }
 
-    pub(crate) fn finish(&self) -> Result<ScannedTree> {
+    fn check_end(&self) -> Result<()> {
         if let Some(error) = lock(&self.failure).take() {
             return Err(error);
         }
-        if self.meter.stopped() {
-            return Err(ImportError::Interrupted.into());
-        }
+        if self.meter.stopped() { Err(ImportError::Interrupted.into()) } else { Ok(()) }
+    }
+
+    /// What a directory of the host became.
+    pub(super) fn into_built(mut self) -> Result<Built<'a>> {
+        self.check_end()?;
+        let scanned = self.scanned();
+        let built = self.assembly.take().and_then(|assembly| assembly.finish(scanned));
+        built.ok_or_else(|| self.without_root())
+    }
+
+    /// What an upper holds.
+    pub(crate) fn finish(&self) -> Result<ScannedTree> {
+        self.check_end()?;
         let mut numbered = std::mem::take(&mut *lock(&self.dirs));
         if !numbered.iter().any(|(number, _)| *number == 0) {
             return Err(self.without_root());
         }
-        // Those the cache knows in its order, so that they have their old numbers again; a parent is before what it holds.
-        numbered.sort_unstable_by_key(|(number, dir)| (dir.cached.unwrap_or(u32::MAX), *number));
+        // A parent is before what it holds.
+        numbered.sort_unstable_by_key(|(number, _)| *number);
         // A directory that vanished has no row: give the rest numbers without gaps again.
         let highest = self.next_dir.load(Ordering::Relaxed) as usize;
         let mut renumbered: Vec<Option<u32>> = vec![None; highest];
@@ -456,16 +519,11 @@ impl<'a> Shared<'a> {
         }
         for fact in std::mem::take(&mut *lock(&self.facts)) {
             let Some(number) = renumbered[fact.dir as usize] else { continue };
+            let settled = self.is_settled(&fact.stat);
             let entry = &mut dirs[number as usize].entries[fact.entry];
-            if fact.what != What::Gone {
-                self.note_change(fact.stat.ctime);
-            }
-            entry.settled = self.is_settled(&fact.stat);
-            // To read a file may change the time of its last access.
-            entry.stat = HostStat { atime: entry.stat.atime, ..fact.stat };
-            entry.what = fact.what;
+            fact.apply(entry, settled);
         }
-        let_names_agree(&mut dirs);
+        let_names_agree(&mut dirs.iter_mut().collect::<Vec<_>>());
         for number in (0..dirs.len()).rev() {
             let is_there = |entry: &ScannedEntry| match entry.what {
                 What::Dir(beneath) => dirs[beneath as usize].complete,
@@ -480,12 +538,17 @@ impl<'a> Shared<'a> {
                 entry.stat.mode = self.true_mode(&entry.stat);
             }
         }
-        let scanned = Scanned {
+        Ok(ScannedTree { dirs, scanned: self.scanned() })
+    }
+
+    fn scanned(&self) -> Scanned {
+        Scanned {
             files_read: self.files_read.load(Ordering::Relaxed),
             bytes_read: self.bytes_read.load(Ordering::Relaxed),
             mended: self.mended.load(Ordering::Relaxed),
             troubles: {
-                let mut troubles = std::mem::take(&mut *lock(&self.troubles));
+                // Looked at once more if there is no root.
+                let mut troubles = lock(&self.troubles).clone();
                 troubles.sort_by(|a, b| a.path.cmp(&b.path));
                 // What is read again has the same attributes.
                 troubles.dedup();
@@ -500,8 +563,7 @@ impl<'a> Shared<'a> {
                     || self.cache.is_some_and(|cache| cache.foreign().lists),
             },
             changed_at: FileTime::from_nanos(self.changed_at.load(Ordering::Relaxed)),
-        };
-        Ok(ScannedTree { dirs, scanned })
+        }
     }
 }
 
@@ -521,7 +583,7 @@ fn what_is_lost_with(name: &[u8]) -> Option<&'static str> {
 }
 
 /// The names of one file are looked at one after the other; if it changed meanwhile they all tell what was seen last.
-fn let_names_agree(dirs: &mut [ScannedDir]) {
+pub(super) fn let_names_agree(dirs: &mut [&mut ScannedDir]) {
     let mut latest: HashMap<(u64, u64), ScannedEntry> = HashMap::new();
     for entry in dirs.iter().flat_map(|dir| &dir.entries).filter(|entry| entry.is_shared()) {
         match latest.entry((entry.stat.device, entry.stat.inode)) {

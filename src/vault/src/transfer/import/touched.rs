@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use avfs_hostfs::beneath::Listed;
 use avfs_hostfs::cause::Cause;
@@ -18,9 +18,10 @@ use avfs_hostfs::{beneath, overlay, xattr};
 use avfs_types::clock::FileTime;
 use avfs_types::path::TreePath;
 
+use super::assembly::Assembly;
 use super::scan::Job;
 use super::shared::{Flavour, Outlet, ScannedDir, Shared};
-use super::{ImportError, ImportOptions, OnTrouble, Scanned, build, scan};
+use super::{ImportError, ImportOptions, OnTrouble, Scanned, scan};
 use crate::backend::{Durability, Extent, Guard, VersionRecord};
 use crate::capture::modes::{Modes, is_closed, open_up_root};
 use crate::ignore::{FILE_NAME, OWN_DIR};
@@ -239,8 +240,11 @@ impl Vault {
                     continue;
                 }
             }
-            let built = build::build(found, None);
-            for (id, data) in built.new.pages {
+            let beside = self.path().and_then(Path::parent).map(Path::to_owned);
+            let places: Vec<PathBuf> = beside.into_iter().collect();
+            let Some(built) = Assembly::of_scanned(found, &places) else { return Ok(None) };
+            for page in built.new.all() {
+                let (id, data) = page?;
                 batch.push_page(id, data)?;
             }
             // Nothing refers to it before the run lands, with a commit that is synced.

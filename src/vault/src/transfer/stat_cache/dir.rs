@@ -99,7 +99,7 @@ const WITH_XATTRS: u8 = 0x01;
 const COMPLETE: u8 = 0x02;
 
 /// A directory without its entries.
-pub(super) fn decode_head<'a>(decoder: &mut Decoder<'a>) -> Result<CachedDir<'a>, DecodeError> {
+pub(super) fn decode_head<'a>(decoder: &mut Decoder<'_>) -> Result<CachedDir<'a>, DecodeError> {
     let mode = decoder.small()?;
     let mtime = decoder.time()?;
     let flags = decoder.byte()?;
@@ -113,7 +113,7 @@ pub(super) fn decode_head<'a>(decoder: &mut Decoder<'a>) -> Result<CachedDir<'a>
     Ok(CachedDir { mode, mtime, xattrs, complete, dir, entries: Vec::new() })
 }
 
-pub(super) fn decode_dir(data: &[u8]) -> Result<CachedDir<'_>, DecodeError> {
+pub(crate) fn decode_dir(data: &[u8]) -> Result<CachedDir<'_>, DecodeError> {
     let mut decoder = Decoder::new(data);
     let mut dir = decode_head(&mut decoder)?;
     let count = usize::try_from(decoder.number()?).map_err(|_| DecodeError::Number)?;

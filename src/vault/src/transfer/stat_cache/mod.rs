@@ -9,21 +9,23 @@
 //! wrote at once, and what is there up to it is a cache like any other, of an import before.
 
 mod dir;
+mod new_cache;
 
-use std::fs::{File, Permissions};
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::borrow::Cow;
+use std::fs::File;
+use std::io;
+use std::io::{BufReader, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 
-use avfs_hostfs::make;
-use avfs_types::encode::put_bytes;
-use avfs_types::ids::VersionId;
+use avfs_types::ids::{ContentId, TreeId, VersionId};
 
 use crate::codec::{DecodeError, Decoder};
-use crate::page::DirRef;
+use crate::page::{DirRef, Totals};
 
-pub(crate) use dir::{CachedDir, CachedEntry, CachedKind, Stamp};
-use dir::{decode_dir, decode_head, encode_dir};
+use dir::decode_head;
+pub(crate) use dir::{CachedDir, CachedEntry, CachedKind, Stamp, decode_dir};
+pub(crate) use new_cache::{NewCache, NewDirs};
 
 const MAGIC: &[u8; 8] = b"avfsstat";
 const FORMAT: u8 = 5;
@@ -73,21 +75,30 @@ impl Foreign {
     }
 }
 
-/// A cache as it was read; directory 0 is the root.
+/// A cache of more bytes is not held in memory: its directories are read one at a time.
+const HELD_BYTES_MAX: u64 = 2 << 20;
+/// Bytes read at once while such a cache is checked.
+const CHECK_BYTES: usize = 256 << 10;
+/// What the head of a cache fits in: the name of its vault is 32 digits.
+const HEAD_BYTES_MAX: usize = 1 << 10;
+
+/// A cache that was checked; directory 0 is the root.
 pub(crate) struct StatCache {
-    data: Vec<u8>,
+    file: File,
+    can_write: bool,
+    /// The end of the file, from `held_from` on. The first part of a large cache is not held: it is never written over.
+    held: Vec<u8>,
+    held_from: usize,
     parts: Parts,
     root: DirRef,
     foreign: Foreign,
-    /// Where it was read from, if more can be written there.
-    file: Option<File>,
 }
 
 /// What is believed of a file.
 struct Parts {
     version: Option<VersionId>,
-    /// Where each directory lies in the data.
-    starts: Vec<usize>,
+    /// Where each directory lies in the file, and its length.
+    places: Vec<(usize, u32)>,
     /// Where the first part ends, and the last.
     first_end: usize,
     end: usize,
@@ -102,12 +113,31 @@ impl StatCache {
         let can_write = writable.is_ok();
         let mut file = writable.or_else(|_| File::open(path)).ok()?;
         let length = file.metadata().ok()?.len();
-        let mut data = Vec::with_capacity(usize::try_from(length).ok()?);
-        file.read_to_end(&mut data).ok()?;
-        let parts = Parts::of(&data, vault_id).ok()?;
-        let root = decode_head(&mut Decoder::new(&data[*parts.starts.first()?..])).ok()?.dir;
-        let foreign = Foreign::from_byte(data[FOREIGN_AT]);
-        Some(Self { data, parts, root, foreign, file: Some(file).filter(|_| can_write) })
+        let (head, mut parts) = if length > HELD_BYTES_MAX {
+            let mut head = vec![0; HEAD_BYTES_MAX];
+            file.read_exact_at(&mut head, 0).ok()?;
+            let mut parts = Parts::of_head(&head, vault_id).ok()?;
+            parts.check_first(&mut file).ok()?;
+            (head, parts)
+        } else {
+            let mut data = Vec::with_capacity(usize::try_from(length).ok()?);
+            file.read_to_end(&mut data).ok()?;
+            let parts = Parts::of_head(&data, vault_id).ok()?;
+            (data, parts)
+        };
+        let foreign = Foreign::from_byte(*head.get(FOREIGN_AT)?);
+        let (held, held_from) = if parts.first_end == 0 {
+            (head, 0)
+        } else {
+            let mut rest = Vec::new();
+            file.seek(SeekFrom::Start(parts.end as u64)).ok()?;
+            file.read_to_end(&mut rest).ok()?;
+            (rest, parts.end)
+        };
+        parts.check_held(&held, held_from).ok()?;
+        let mut cache = Self { file, can_write, held, held_from, parts, root: NO_ROOT, foreign };
+        cache.root = cache.dir_ref(0)?;
+        Some(cache)
     }
 
     /// The tree the cache describes.
@@ -121,6 +151,12 @@ impl StatCache {
         self.foreign
     }
 
+    /// Directories it has, those that are gone included: their numbers are not given again before it is written anew.
+    #[must_use]
+    pub(crate) fn numbers(&self) -> u32 {
+        u32::try_from(self.parts.places.len()).unwrap_or(u32::MAX)
+    }
+
     /// The version that has what the cache names: only while that is kept can its blobs be relied on. None while the
     /// import has made none.
     #[must_use]
@@ -128,31 +164,35 @@ impl StatCache {
         self.parts.version
     }
 
+    /// A directory as it stands in the file, for [`decode_dir`].
     #[must_use]
-    pub(crate) fn dir(&self, number: u32) -> Option<CachedDir<'_>> {
-        let start = self.parts.starts.get(number as usize)?;
-        decode_dir(&self.data[*start..]).ok()
+    pub(crate) fn encoded(&self, number: u32) -> Option<Cow<'_, [u8]>> {
+        let (at, length) = *self.parts.places.get(number as usize)?;
+        let length = length as usize;
+        if let Some(begin) = at.checked_sub(self.held_from) {
+            return self.held.get(begin..begin + length).map(Cow::Borrowed);
+        }
+        let mut bytes = vec![0; length];
+        self.file.read_exact_at(&mut bytes, at as u64).ok()?;
+        Some(Cow::Owned(bytes))
     }
 
-    /// A directory as it stands in the file.
+    /// A directory without its entries.
     #[must_use]
-    pub(crate) fn encoded(&self, number: u32) -> Option<&[u8]> {
-        let start = *self.parts.starts.get(number as usize)?;
-        let length =
-            self.data[..start].last_chunk::<LENGTH_BYTES>().map(|length| u32::from_le_bytes(*length))?;
-        self.data.get(start..start + length as usize)
+    pub(crate) fn head(&self, number: u32) -> Option<CachedDir<'static>> {
+        decode_head(&mut Decoder::new(&self.encoded(number)?)).ok()
     }
 
     /// The tree a directory was imported as.
     #[must_use]
     pub(crate) fn dir_ref(&self, number: u32) -> Option<DirRef> {
-        let start = self.parts.starts.get(number as usize)?;
-        decode_head(&mut Decoder::new(&self.data[*start..])).ok().map(|dir| dir.dir)
+        self.head(number).map(|dir| dir.dir)
     }
 }
 
 impl Parts {
-    fn of(data: &[u8], vault_id: &str) -> Result<Self, DecodeError> {
+    /// Those of a file of which only the head was looked at.
+    fn of_head(data: &[u8], vault_id: &str) -> Result<Self, DecodeError> {
         let mut decoder = Decoder::new(data);
         if decoder.take(MAGIC.len())? != MAGIC || decoder.byte()? != FORMAT {
             return Err(DecodeError::Rule("it is not a stat cache"));
@@ -161,17 +201,71 @@ impl Parts {
         if decoder.bytes()? != vault_id.as_bytes() {
             return Err(DecodeError::Rule("it belongs to another vault"));
         }
-        let head_end = data.len() - decoder.left();
-        let checksum = head_checksum(&data[..head_end]);
-        let mut parts = Self { version: None, starts: Vec::new(), first_end: 0, end: head_end, checksum };
-        while let Some(body) = parts.next(&mut decoder) {
-            parts.index(body, parts.end + PART_BYTES)?;
-            parts.end = data.len() - decoder.left();
-            if parts.first_end == 0 {
-                parts.first_end = parts.end;
+        let end = data.len() - decoder.left();
+        let checksum = head_checksum(&data[..end]);
+        Ok(Self { version: None, places: Vec::new(), first_end: 0, end, checksum })
+    }
+
+    /// Checks the first part of a large file and finds the directories in it, in little memory.
+    fn check_first(&mut self, file: &mut File) -> io::Result<()> {
+        let bad = || io::Error::from(io::ErrorKind::InvalidData);
+        file.seek(SeekFrom::Start(self.end as u64))?;
+        let mut input = BufReader::with_capacity(CHECK_BYTES, file);
+        let mut length = [0; PART_BYTES];
+        input.read_exact(&mut length)?;
+        let mut left = usize::try_from(u64::from_le_bytes(length)).map_err(|_| bad())?;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.checksum);
+        let mut at = self.end + PART_BYTES;
+        let mut version = [0; size_of::<VersionId>()];
+        let mut number = [0; NUMBER_BYTES + LENGTH_BYTES];
+        let mut body = Vec::new();
+        let mut read = |into: &mut [u8]| -> io::Result<usize> {
+            left = left.checked_sub(into.len()).ok_or_else(bad)?;
+            input.read_exact(into)?;
+            hasher.update(into);
+            at += into.len();
+            Ok(left)
+        };
+        let mut rest = read(&mut version)?;
+        self.take_version(VersionId(version));
+        let mut start = self.end + PART_BYTES + version.len();
+        while rest > 0 {
+            rest = read(&mut number)?;
+            start += number.len();
+            let (number, length) = number.split_at(NUMBER_BYTES);
+            let (number, length) = (le_u32(number), le_u32(length));
+            if length as usize > rest {
+                return Err(bad());
+            }
+            self.add(number as usize, (start, length)).map_err(|_| bad())?;
+            body.resize(length as usize, 0);
+            rest = read(&mut body)?;
+            start += length as usize;
+        }
+        let checksum: Checksum = *hasher.finalize().as_bytes();
+        let mut told = [0; size_of::<Checksum>()];
+        input.read_exact(&mut told)?;
+        if told != checksum {
+            return Err(bad());
+        }
+        self.checksum = checksum;
+        self.end = start + told.len();
+        self.first_end = self.end;
+        Ok(())
+    }
+
+    /// Finds the directories of the parts that are held, from the end of what was checked on.
+    fn check_held(&mut self, held: &[u8], held_from: usize) -> Result<(), DecodeError> {
+        let mut decoder = Decoder::new(&held[self.end - held_from..]);
+        while let Some(body) = self.next(&mut decoder) {
+            self.index(body, self.end + PART_BYTES)?;
+            self.end = held_from + held.len() - decoder.left();
+            if self.first_end == 0 {
+                self.first_end = self.end;
             }
         }
-        Ok(parts)
+        Ok(())
     }
 
     /// The next part, if there is one that is whole.
@@ -189,24 +283,42 @@ impl Parts {
     /// Finds the directories of a part that lies here.
     fn index(&mut self, body: &[u8], at: usize) -> Result<(), DecodeError> {
         let mut decoder = Decoder::new(body);
-        let version = VersionId(decoder.digest()?);
-        self.version = Some(version).filter(|version| *version != NO_VERSION);
+        self.take_version(VersionId(decoder.digest()?));
         while decoder.left() > 0 {
             let number = decoder.array::<NUMBER_BYTES>().map(u32::from_le_bytes)? as usize;
-            let length = decoder.array::<LENGTH_BYTES>().map(u32::from_le_bytes)? as usize;
+            let length = decoder.array::<LENGTH_BYTES>().map(u32::from_le_bytes)?;
             let start = at + body.len() - decoder.left();
-            decoder.take(length)?;
-            let known = self.starts.len();
-            match self.starts.get_mut(number) {
-                Some(before) => *before = start,
-                None if number == known => self.starts.push(start),
-                None => return Err(DecodeError::Rule("a directory is missing")),
-            }
+            decoder.take(length as usize)?;
+            self.add(number, (start, length))?;
+        }
+        Ok(())
+    }
+
+    fn take_version(&mut self, version: VersionId) {
+        self.version = Some(version).filter(|version| *version != NO_VERSION);
+    }
+
+    fn add(&mut self, number: usize, place: (usize, u32)) -> Result<(), DecodeError> {
+        let known = self.places.len();
+        match self.places.get_mut(number) {
+            Some(before) => *before = place,
+            None if number == known => self.places.push(place),
+            None => return Err(DecodeError::Rule("a directory is missing")),
         }
         Ok(())
     }
 }
 
+fn le_u32(bytes: &[u8]) -> u32 {
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte))
+}
+
+/// Stands where the root was not read yet.
+const NO_ROOT: DirRef = DirRef {
+    tree: TreeId([0; 32]),
+    content: ContentId([0; 32]),
+    totals: Totals { entries: 0, bytes: 0, links: 0 },
+};
 /// Stands where there is no version yet.
 const NO_VERSION: VersionId = VersionId([0; 32]);
 /// What is known of a part when it is saved: its length, and the version.
@@ -222,328 +334,5 @@ fn checksum_of(before: &Checksum, body: &[u8]) -> Checksum {
     *blake3::Hasher::new().update(before).update(body).finalize().as_bytes()
 }
 
-/// A cache that is being made: all directories, or those that are not what they were in another.
-pub(crate) struct NewCache<'a> {
-    onto: Option<(&'a File, &'a Parts)>,
-    /// The part, behind room for its head.
-    part: Vec<u8>,
-}
-
-impl<'a> NewCache<'a> {
-    /// One that becomes about as long as another.
-    #[must_use]
-    pub(crate) fn like(old: Option<&StatCache>) -> Self {
-        let mut part = Vec::with_capacity(old.map_or(PART_HEAD_BYTES, |old| old.data.len()));
-        part.extend_from_slice(&[0; PART_HEAD_BYTES]);
-        Self { onto: None, part }
-    }
-
-    /// What has changed in another, if that can be written: all directories keep their numbers, and new ones follow.
-    #[must_use]
-    pub(crate) fn onto(old: &'a StatCache) -> Option<Self> {
-        let file = old.file.as_ref()?;
-        Some(Self { onto: Some((file, &old.parts)), part: vec![0; PART_HEAD_BYTES] })
-    }
-
-    /// The same as another.
-    #[must_use]
-    pub(crate) fn again(old: &'a StatCache) -> Self {
-        let added = Self::onto(old).filter(|added| !added.is_too_much());
-        added.unwrap_or_else(|| {
-            let mut all = Self::like(Some(old));
-            let dirs = (0..).map_while(|number| Some((number, old.encoded(number)?)));
-            dirs.for_each(|(number, dir)| all.keep(number, dir));
-            all
-        })
-    }
-
-    /// True if it is better told anew than added: every import reads all that was added.
-    #[must_use]
-    pub(crate) fn is_too_much(&self) -> bool {
-        let too_long = |old: &Parts| old.end - old.first_end + self.part.len() > old.first_end / 2;
-        self.onto.is_some_and(|(_, old)| too_long(old))
-    }
-
-    pub(crate) fn push(&mut self, number: u32, dir: &CachedDir<'_>) {
-        self.part.extend_from_slice(&number.to_le_bytes());
-        let at = self.part.len();
-        self.part.extend_from_slice(&[0; LENGTH_BYTES]);
-        encode_dir(dir, &mut self.part);
-        // A length that does not fit makes a cache that cannot be read, which is as good as none.
-        let length = u32::try_from(self.part.len() - at - LENGTH_BYTES).unwrap_or(u32::MAX);
-        self.part[at..at + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
-    }
-
-    /// Has a directory as it was, as [`StatCache::encoded`] gave it.
-    pub(crate) fn keep(&mut self, number: u32, dir: &[u8]) {
-        if self.onto.is_some() {
-            return;
-        }
-        self.part.extend_from_slice(&number.to_le_bytes());
-        let length = u32::try_from(dir.len()).unwrap_or(u32::MAX);
-        self.part.extend_from_slice(&length.to_le_bytes());
-        self.part.extend_from_slice(dir);
-    }
-
-    /// Replaces the cache file, or writes what has changed behind what is believed of it. `version` is what the
-    /// directory was imported as.
-    pub(crate) fn save(
-        mut self,
-        path: &Path,
-        vault_id: &str,
-        version: Option<VersionId>,
-        foreign: Foreign,
-    ) -> std::io::Result<()> {
-        avfs_types::pause::point("cache-save");
-        let length = (self.part.len() - PART_BYTES) as u64;
-        self.part[..PART_BYTES].copy_from_slice(&length.to_le_bytes());
-        self.part[PART_BYTES..PART_HEAD_BYTES].copy_from_slice(version.unwrap_or(NO_VERSION).as_bytes());
-        if let Some((file, old)) = self.onto {
-            if file.metadata()?.mode() & 0o077 != 0 {
-                file.set_permissions(Permissions::from_mode(0o600))?;
-            }
-            self.part.extend(checksum_of(&old.checksum, &self.part[PART_BYTES..]));
-            file.write_all_at(&[foreign.byte()], FOREIGN_AT as u64)?;
-            return file.write_all_at(&self.part, old.end as u64);
-        }
-        let mut head = MAGIC.to_vec();
-        head.extend([FORMAT, foreign.byte()]);
-        put_bytes(&mut head, vault_id.as_bytes());
-        self.part.extend(checksum_of(&head_checksum(&head), &self.part[PART_BYTES..]));
-        // Names, and digests by which short content can be guessed, of directories that may be closed to others.
-        if let Some(parent) = path.parent() {
-            make::private_dirs(parent)?;
-        }
-        sweep(path)?;
-        let unfinished = unfinished(path, &std::process::id().to_string());
-        let mut file =
-            File::options().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
-        file.write_all(&head)?;
-        file.write_all(&self.part)?;
-        avfs_types::pause::point("cache-rename");
-        std::fs::rename(&unfinished, path)
-    }
-}
-
-const UNFINISHED: &str = ".new-";
-
-fn unfinished(path: &Path, process: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(UNFINISHED);
-    name.push(process);
-    PathBuf::from(name)
-}
-
-/// Removes what processes left that died while they saved this cache.
-fn sweep(path: &Path) -> std::io::Result<()> {
-    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-    for entry in std::fs::read_dir(dir)? {
-        let left = entry?.file_name();
-        let rest = left.as_encoded_bytes().strip_prefix(name.as_encoded_bytes());
-        let process = rest.and_then(|rest| rest.strip_prefix(UNFINISHED.as_bytes()));
-        if let Some(process) = process.and_then(|process| std::str::from_utf8(process).ok())
-            && !Path::new("/proc").join(process).exists()
-        {
-            std::fs::remove_file(dir.join(&left))?;
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
-mod tests {
-    use avfs_types::clock::FileTime;
-    use avfs_types::ids::{BlobId, ContentId, LinkId, TreeId};
-
-    use super::*;
-    use crate::page::{FileContent, Totals};
-
-    const VERSION: Option<VersionId> = Some(VersionId([6; 32]));
-
-    fn sample() -> CachedDir<'static> {
-        let time = FileTime { seconds: 5, nanos: 7 };
-        let stamp = Stamp { mode: 0o644, size: 3, mtime: time, ctime: time, inode: 99 };
-        let entry = |name, kind| CachedEntry { name, stamp, settled: true, link: None, kind };
-        CachedDir {
-            mode: 0o755,
-            mtime: time,
-            xattrs: Some(BlobId([9; 32])),
-            complete: true,
-            dir: DirRef { tree: TreeId([1; 32]), content: ContentId([2; 32]), totals: Totals::default() },
-            entries: vec![
-                entry(b"a", CachedKind::File { content: FileContent::Whole(BlobId([3; 32])), xattrs: None }),
-                entry(b"b", CachedKind::Symlink { target: b"a" }),
-                CachedEntry { link: Some(LinkId([4; 16])), settled: false, ..entry(b"c", CachedKind::Fifo) },
-                entry(b"d", CachedKind::Dir(1)),
-            ],
-        }
-    }
-
-    fn save(path: &Path, dirs: &[CachedDir<'_>]) {
-        let mut cache = NewCache::like(None);
-        (0..).zip(dirs).for_each(|(number, dir)| cache.push(number, dir));
-        cache.save(path, "v1", VERSION, Foreign::default()).unwrap();
-    }
-
-    fn load(path: &Path) -> Option<StatCache> {
-        StatCache::load(path, "v1")
-    }
-
-    fn of_mode(mode: u32) -> CachedDir<'static> {
-        CachedDir { mode, xattrs: None, complete: mode.is_multiple_of(2), ..sample() }
-    }
-
-    fn modes(cache: &StatCache) -> Vec<u32> {
-        (0..).map_while(|number| cache.dir(number)).map(|dir| dir.mode).collect()
-    }
-
-    #[test]
-    fn a_cache_round_trips_and_is_bound_to_its_vault() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("deep/cache");
-        save(&path, &[sample(), sample()]);
-        let cache = load(&path).unwrap();
-        assert_eq!(cache.dir(1).unwrap(), sample());
-        assert_eq!(cache.version(), VERSION);
-        assert!(cache.dir(2).is_none());
-        assert!(cache.encoded(2).is_none());
-        let mut copy = NewCache::like(Some(&cache));
-        copy.keep(0, cache.encoded(0).unwrap());
-        copy.keep(1, cache.encoded(1).unwrap());
-        let before = std::fs::read(&path).unwrap();
-        copy.save(&path, "v1", VERSION, Foreign::default()).unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), before);
-        // Under other names it stays what it is, and as short.
-        for name in 1..100 {
-            let version = Some(VersionId([name; 32]));
-            NewCache::again(&load(&path).unwrap()).save(&path, "v1", version, Foreign::default()).unwrap();
-            let renamed = load(&path).unwrap();
-            assert_eq!((renamed.dir(0), renamed.dir(1)), (Some(sample()), Some(sample())));
-            assert_eq!(renamed.version(), version);
-            assert!(std::fs::metadata(&path).unwrap().len() < before.len() as u64 * 3 / 2);
-        }
-        assert!(StatCache::load(&path, "v2").is_none());
-    }
-
-    #[test]
-    fn a_cache_is_its_users_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("stat/cache");
-        save(&path, &[sample()]);
-        let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
-        assert_eq!((mode(path.parent().unwrap()), mode(&path)), (0o700, 0o600));
-        // One that was made before is closed when it is written again.
-        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        let cache = load(&path).unwrap();
-        NewCache::onto(&cache).unwrap().save(&path, "v1", None, Foreign::default()).unwrap();
-        assert_eq!(load(&path).unwrap().version(), None);
-        assert_eq!(mode(&path), 0o600);
-    }
-
-    #[test]
-    fn what_is_foreign_is_known_from_the_head() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("cache");
-        assert_eq!(Foreign::last_seen(&path), Foreign::default());
-        save(&path, &[sample()]);
-        assert_eq!(Foreign::last_seen(&path), Foreign::default());
-        for (owners, lists) in [(true, false), (true, true), (false, true), (false, false)] {
-            let foreign = Foreign { owners, lists };
-            NewCache::onto(&load(&path).unwrap()).unwrap().save(&path, "v1", VERSION, foreign).unwrap();
-            assert_eq!((Foreign::last_seen(&path), load(&path).unwrap().foreign()), (foreign, foreign));
-            NewCache::like(None).save(&dir.path().join("whole"), "v1", VERSION, foreign).unwrap();
-            assert_eq!(Foreign::last_seen(&dir.path().join("whole")), foreign);
-        }
-        std::fs::write(&path, b"avfsstat\x04\x03").unwrap();
-        assert_eq!(Foreign::last_seen(&path), Foreign::default());
-    }
-
-    #[test]
-    fn what_changed_is_added_until_it_is_too_much() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("cache");
-        let mut now: Vec<u32> = (0..8).collect();
-        save(&path, &now.iter().copied().map(of_mode).collect::<Vec<_>>());
-        let whole = std::fs::read(&path).unwrap();
-        for mode in 100.. {
-            let cache = load(&path).unwrap();
-            let mut new = NewCache::onto(&cache).unwrap();
-            new.push(3, &of_mode(mode));
-            new.push(u32::try_from(now.len()).unwrap(), &of_mode(mode + 100));
-            if new.is_too_much() {
-                break;
-            }
-            let version = VersionId([u8::try_from(mode).unwrap(); 32]);
-            new.save(&path, "v1", Some(version), Foreign::default()).unwrap();
-            assert_eq!(load(&path).unwrap().version(), Some(version));
-            now[3] = mode;
-            now.push(mode + 100);
-            assert_eq!(modes(&load(&path).unwrap()), now);
-        }
-        assert!(now.len() > 8, "nothing was added");
-        let grown = std::fs::read(&path).unwrap();
-        assert!(grown.starts_with(&whole) && grown.len() < whole.len() * 3 / 2);
-    }
-
-    #[test]
-    fn a_part_that_is_not_whole_is_not_believed_and_written_over() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("cache");
-        save(&path, &[0, 1, 2, 3, 4, 5].map(of_mode));
-        let before = std::fs::read(&path).unwrap();
-        let first = load(&path).unwrap();
-        let add = |to: &StatCache, mode| {
-            let mut new = NewCache::onto(to).unwrap();
-            new.push(1, &of_mode(mode));
-            new.save(&path, "v1", VERSION, Foreign::default()).unwrap();
-        };
-        add(&first, 11);
-        let added = std::fs::read(&path).unwrap();
-        assert!(added.starts_with(&before));
-        for at in (before.len()..added.len()).step_by(7) {
-            let mut data = added.clone();
-            data[at] ^= 1;
-            for torn in [&data, &added[..at]] {
-                std::fs::write(&path, torn).unwrap();
-                assert_eq!(modes(&load(&path).unwrap()), [0, 1, 2, 3, 4, 5], "at {at}");
-            }
-            add(&load(&path).unwrap(), 12);
-            assert_eq!(modes(&load(&path).unwrap()), [0, 12, 2, 3, 4, 5], "at {at}");
-        }
-        // Of two who began with the same cache the later one counts, and what follows the earlier does not.
-        std::fs::write(&path, &before).unwrap();
-        let (one, other) = (load(&path).unwrap(), load(&path).unwrap());
-        add(&one, 21);
-        add(&load(&path).unwrap(), 22);
-        add(&other, 23);
-        assert_eq!(modes(&load(&path).unwrap()), [0, 23, 2, 3, 4, 5]);
-    }
-
-    #[test]
-    fn leftovers_of_dead_processes_are_swept() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("cache");
-        // No process can have this number.
-        std::fs::write(unfinished(&path, "4194305"), "half").unwrap();
-        std::fs::write(unfinished(&path, "1"), "alive").unwrap();
-        save(&path, &[sample()]);
-        assert!(!unfinished(&path, "4194305").exists());
-        assert!(unfinished(&path, "1").exists());
-    }
-
-    #[test]
-    fn a_damaged_cache_is_as_good_as_none() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("cache");
-        save(&path, &[sample()]);
-        let whole = std::fs::read(&path).unwrap();
-        for at in (0..whole.len()).step_by(7) {
-            let mut data = whole.clone();
-            data[at] ^= 1;
-            std::fs::write(&path, &data).unwrap();
-            assert!(StatCache::load(&path, "v1").is_none(), "byte {at} went unnoticed");
-            std::fs::write(&path, &whole[..at]).unwrap();
-            assert!(StatCache::load(&path, "v1").is_none(), "a cut at {at} went unnoticed");
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,270 @@
+//! Makes trees of directories while the scan goes on: each as soon as all that lies in it is known, from the bottom up.
+//!
+//! Only directories that wait for something are held: for files that are being read, for directories in them, or, if a
+//! file has several names, for the end of the scan. A directory the cache vouches for is not built.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use super::Scanned;
+use super::build::{Groups, leaf, link_groups, link_of};
+use super::shared::{Facts, ScannedDir, ScannedEntry, ScannedTree, What, let_names_agree, lock};
+use crate::page::{DirMeta, DirRef, Entry, Node};
+use crate::pages;
+use crate::pages::NewPages;
+use crate::spill::SpilledPages;
+use crate::stat_cache::{
+    CachedDir, CachedEntry, CachedKind, NewCache, NewDirs, Stamp, StatCache, decode_dir,
+};
+
+/// A directory that was scanned and built.
+pub(super) struct Built<'c> {
+    pub(crate) root: DirRef,
+    pub(crate) new: SpilledPages,
+    pub(crate) scanned: Scanned,
+    /// A new stat cache, or what is new in it; nothing if the old one still tells all.
+    pub(crate) cache: Option<NewCache<'c>>,
+}
+
+/// Whether a new stat cache is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Records {
+    Kept,
+    NotWanted,
+}
+
+/// What is known of the directories of a scan.
+pub(crate) struct Assembly<'a> {
+    cache: Option<&'a StatCache>,
+    records: Records,
+    /// Those that wait, by number.
+    open: Mutex<HashMap<u32, OpenDir>>,
+    pages: Mutex<SpilledPages>,
+    dirs: Mutex<NewDirs>,
+    root: Mutex<Option<DirRef>>,
+}
+
+struct OpenDir {
+    dir: ScannedDir,
+    /// Jobs, large files and directories beneath it that are not done.
+    waiting: usize,
+    built: HashMap<u32, BuiltDir>,
+}
+
+impl OpenDir {
+    fn is_ready(&self) -> bool {
+        self.waiting == 0 && !self.dir.entries.iter().any(ScannedEntry::is_shared)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct BuiltDir {
+    dir: DirRef,
+    complete: bool,
+    /// The directory of the cache that it is the same as.
+    same_as: Option<u32>,
+}
+
+impl<'a> Assembly<'a> {
+    /// `places` are where what does not fit into memory may go.
+    pub(super) fn new(cache: Option<&'a StatCache>, records: Records, places: &[PathBuf]) -> Self {
+        let mut dirs = NewDirs::new(places);
+        // That of the root is always the same.
+        dirs.claim(0);
+        let (open, root) = (Mutex::default(), Mutex::default());
+        Self {
+            cache,
+            records,
+            open,
+            pages: Mutex::new(SpilledPages::new(places)),
+            dirs: Mutex::new(dirs),
+            root,
+        }
+    }
+
+    /// Builds what was held until the end of a scan. Nothing if there is no root.
+    pub(super) fn of_scanned(found: ScannedTree, places: &[PathBuf]) -> Option<Built<'a>> {
+        let assembly = Self::new(None, Records::NotWanted, places);
+        let open = |dir| OpenDir { dir, waiting: 0, built: HashMap::new() };
+        lock(&assembly.open).extend((0..).zip(found.dirs.into_iter().map(open)));
+        assembly.finish(found.scanned)
+    }
+
+    /// The number of a directory that was found: the one it has in the cache, so that it is known by it again.
+    pub(super) fn number(&self, cached: Option<u32>, next: impl FnOnce() -> u32) -> (u32, Option<u32>) {
+        let mut dirs = lock(&self.dirs);
+        // Only a cache that was tampered with has one number twice.
+        if let Some(number) = cached.filter(|number| dirs.claim(*number)) {
+            return (number, cached);
+        }
+        let number = next();
+        dirs.claim(number);
+        (number, None)
+    }
+
+    /// A directory that was looked at, and how many jobs and directories beneath it are still to be done.
+    pub(super) fn add(&self, number: u32, dir: ScannedDir, waiting: usize) {
+        lock(&self.open).insert(number, OpenDir { dir, waiting, built: HashMap::new() });
+        self.update(number, |_| {});
+    }
+
+    /// A directory that is not there any more.
+    pub(super) fn add_gone(&self, number: u32, parent: Option<u32>) {
+        lock(&self.dirs).disclaim(number);
+        if let Some(parent) = parent {
+            self.update(parent, |open| open.waiting -= 1);
+        }
+    }
+
+    /// What a job has found out about files of a directory, and how many it leaves to be read later.
+    pub(super) fn tell(&self, number: u32, facts: Vec<(Facts, bool)>, left: usize) {
+        self.update(number, |open| {
+            for (fact, settled) in facts {
+                if let Some(entry) = open.dir.entries.get_mut(fact.entry) {
+                    fact.apply(entry, settled);
+                }
+            }
+            open.waiting = open.waiting + left - 1;
+        });
+    }
+
+    /// Changes a directory that waits, and builds it if that was the last it waited for; then those above it.
+    fn update(&self, number: u32, change: impl FnOnce(&mut OpenDir)) {
+        let take_ready = |open: &mut HashMap<u32, OpenDir>, number| {
+            let ready = open.get(&number).is_some_and(OpenDir::is_ready);
+            ready.then(|| open.remove(&number)).flatten().map(|dir| (number, dir))
+        };
+        let mut ready = {
+            let mut open = lock(&self.open);
+            open.get_mut(&number).map(change);
+            take_ready(&mut open, number)
+        };
+        while let Some((number, dir)) = ready {
+            let parent = dir.dir.parent;
+            let built = self.build(number, dir, &Groups::default());
+            ready = parent.and_then(|parent| {
+                let mut open = lock(&self.open);
+                if let Some(above) = open.get_mut(&parent) {
+                    above.built.insert(number, built);
+                    above.waiting -= 1;
+                }
+                take_ready(&mut open, parent)
+            });
+        }
+    }
+
+    fn build(&self, number: u32, open: OpenDir, groups: &Groups) -> BuiltDir {
+        let OpenDir { mut dir, built, .. } = open;
+        for entry in &mut dir.entries {
+            if let What::Dir(beneath) = entry.what
+                && !built.contains_key(&beneath)
+            {
+                entry.what = What::Gone;
+                dir.clean = false;
+            }
+        }
+        let is_there = |entry: &ScannedEntry| match entry.what {
+            What::Dir(beneath) => built.get(&beneath).is_some_and(|built| built.complete),
+            What::File { .. } | What::Symlink { .. } | What::Fifo => true,
+            What::Pending | What::Gone | What::Whiteout => false,
+        };
+        dir.complete = dir.complete && dir.entries.iter().all(is_there);
+        let made = match self.unchanged(&dir, &built, groups) {
+            Some(same) => BuiltDir { dir: same, complete: true, same_as: dir.cached },
+            None => {
+                let entries = dir.entries.iter().filter_map(|entry| node(entry, &built, groups)).collect();
+                let meta = DirMeta { mode: dir.stat.mode, mtime: dir.stat.mtime, xattrs: dir.xattrs };
+                let mut new = NewPages::default();
+                let made = pages::build(&meta, entries, &mut new);
+                lock(&self.pages).push(new);
+                if self.records == Records::Kept {
+                    let cached = to_cache(&dir, made, groups);
+                    lock(&self.dirs).push(number, &cached);
+                }
+                BuiltDir { dir: made, complete: dir.complete, same_as: None }
+            }
+        };
+        if dir.parent.is_none() {
+            *lock(&self.root) = Some(made.dir);
+        }
+        made
+    }
+
+    /// The tree of a directory that is, down to its last file, what the cache says.
+    fn unchanged(&self, dir: &ScannedDir, built: &HashMap<u32, BuiltDir>, groups: &Groups) -> Option<DirRef> {
+        let cache = self.cache.filter(|_| dir.clean && dir.complete)?;
+        let encoded = cache.encoded(dir.cached?)?;
+        let known = decode_dir(&encoded).ok().filter(|known| known.complete)?;
+        let meta = (known.mode, known.mtime, known.xattrs) == (dir.stat.mode, dir.stat.mtime, dir.xattrs);
+        let is_same = |(entry, known): (&ScannedEntry, &CachedEntry<'_>)| match (&entry.what, known.kind) {
+            (What::Dir(number), CachedKind::Dir(old)) => built.get(number).is_some_and(|built| {
+                built.same_as == Some(old) || cache.dir_ref(old).is_some_and(|old| old == built.dir)
+            }),
+            _ => known.link == link_of(entry, groups),
+        };
+        let same = meta
+            && dir.entries.len() == known.entries.len()
+            && dir.entries.iter().zip(&known.entries).all(is_same);
+        same.then_some(known.dir)
+    }
+
+    /// Builds what has waited for the end of the scan. Nothing if there is no root.
+    pub(super) fn finish(self, scanned: Scanned) -> Option<Built<'a>> {
+        let taken = std::mem::take(&mut *lock(&self.open));
+        let mut open: BTreeMap<u32, OpenDir> = taken.into_iter().collect();
+        let mut dirs: Vec<&mut ScannedDir> = open.values_mut().map(|open| &mut open.dir).collect();
+        let_names_agree(&mut dirs);
+        let groups = link_groups(open.values().map(|open| &open.dir));
+        // A directory has a higher number than the one it lies in.
+        while let Some((number, dir)) = open.pop_last() {
+            let parent = dir.dir.parent;
+            let built = self.build(number, dir, &groups);
+            if let Some(above) = parent.and_then(|parent| open.get_mut(&parent)) {
+                above.built.insert(number, built);
+            }
+        }
+        let Self { cache, records, pages, dirs, root, .. } = self;
+        let root = root.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+        let new = pages.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let dirs = dirs.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let is_new = records == Records::Kept && !dirs.is_empty();
+        Some(Built { root, new, scanned, cache: is_new.then(|| NewCache::after(cache, dirs)) })
+    }
+}
+
+fn node(entry: &ScannedEntry, built: &HashMap<u32, BuiltDir>, groups: &Groups) -> Option<Entry> {
+    let node = match &entry.what {
+        What::Dir(number) => Node::Dir(built.get(number)?.dir),
+        What::File { .. }
+        | What::Symlink { .. }
+        | What::Fifo
+        | What::Pending
+        | What::Gone
+        | What::Whiteout => leaf(entry, groups)?,
+    };
+    Some(Entry { name: entry.name.clone(), node })
+}
+
+fn to_cache<'d>(dir: &'d ScannedDir, built: DirRef, groups: &Groups) -> CachedDir<'d> {
+    let entries = dir.entries.iter().filter_map(|entry| {
+        let kind = match &entry.what {
+            What::File { content, xattrs } => CachedKind::File { content: *content, xattrs: *xattrs },
+            What::Symlink { target } => CachedKind::Symlink { target },
+            What::Fifo => CachedKind::Fifo,
+            What::Dir(number) => CachedKind::Dir(*number),
+            What::Pending | What::Gone | What::Whiteout => return None,
+        };
+        let link = link_of(entry, groups);
+        let stamp = Stamp::of(&entry.stat);
+        Some(CachedEntry { name: &entry.name, stamp, settled: entry.settled, link, kind })
+    });
+    CachedDir {
+        mode: dir.stat.mode,
+        mtime: dir.stat.mtime,
+        xattrs: dir.xattrs,
+        complete: dir.complete,
+        dir: built,
+        entries: entries.collect(),
+    }
+}

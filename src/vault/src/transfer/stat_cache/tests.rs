@@ -1,0 +1,276 @@
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+use avfs_types::clock::FileTime;
+use avfs_types::ids::{BlobId, LinkId};
+
+use super::new_cache::unfinished;
+use super::*;
+use crate::page::FileContent;
+
+const VERSION: Option<VersionId> = Some(VersionId([6; 32]));
+
+fn sample() -> CachedDir<'static> {
+    let time = FileTime { seconds: 5, nanos: 7 };
+    let stamp = Stamp { mode: 0o644, size: 3, mtime: time, ctime: time, inode: 99 };
+    let entry = |name, kind| CachedEntry { name, stamp, settled: true, link: None, kind };
+    CachedDir {
+        mode: 0o755,
+        mtime: time,
+        xattrs: Some(BlobId([9; 32])),
+        complete: true,
+        dir: DirRef { tree: TreeId([1; 32]), content: ContentId([2; 32]), totals: Totals::default() },
+        entries: vec![
+            entry(b"a", CachedKind::File { content: FileContent::Whole(BlobId([3; 32])), xattrs: None }),
+            entry(b"b", CachedKind::Symlink { target: b"a" }),
+            CachedEntry { link: Some(LinkId([4; 16])), settled: false, ..entry(b"c", CachedKind::Fifo) },
+            entry(b"d", CachedKind::Dir(1)),
+        ],
+    }
+}
+
+fn save(path: &Path, dirs: &[CachedDir<'_>]) {
+    let mut new = NewDirs::default();
+    (0..).zip(dirs).for_each(|(number, dir)| new.push(number, dir));
+    NewCache::after(None, new).save(path, "v1", VERSION, Foreign::default()).unwrap();
+}
+
+/// The directories of a cache, of which these are others now.
+fn changed<'c>(old: &'c StatCache, dirs: &[(u32, CachedDir<'_>)]) -> NewCache<'c> {
+    let mut new = NewDirs::default();
+    (0..old.numbers()).for_each(|number| assert!(new.claim(number)));
+    dirs.iter().for_each(|(number, dir)| new.push(*number, dir));
+    NewCache::after(Some(old), new)
+}
+
+fn load(path: &Path) -> Option<StatCache> {
+    StatCache::load(path, "v1")
+}
+
+fn of_mode(mode: u32) -> CachedDir<'static> {
+    CachedDir { mode, xattrs: None, complete: mode.is_multiple_of(2), ..sample() }
+}
+
+fn modes(cache: &StatCache) -> Vec<u32> {
+    (0..).map_while(|number| cache.head(number)).map(|dir| dir.mode).collect()
+}
+
+#[test]
+fn a_cache_round_trips_and_is_bound_to_its_vault() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("deep/cache");
+    save(&path, &[sample(), sample()]);
+    let cache = load(&path).unwrap();
+    assert_eq!(decode_dir(&cache.encoded(1).unwrap()).unwrap(), sample());
+    assert_eq!(cache.version(), VERSION);
+    assert!(cache.encoded(2).is_none());
+    let before = std::fs::read(&path).unwrap();
+    let unwritable = StatCache { can_write: false, ..cache };
+    NewCache::again(&unwritable).save(&path, "v1", VERSION, Foreign::default()).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    // Under other names it stays what it is, and as short.
+    for name in 1..100 {
+        let version = Some(VersionId([name; 32]));
+        NewCache::again(&load(&path).unwrap()).save(&path, "v1", version, Foreign::default()).unwrap();
+        let renamed = load(&path).unwrap();
+        for number in 0..2 {
+            assert_eq!(decode_dir(&renamed.encoded(number).unwrap()).unwrap(), sample());
+        }
+        assert_eq!(renamed.version(), version);
+        assert!(std::fs::metadata(&path).unwrap().len() < before.len() as u64 * 3 / 2);
+    }
+    assert!(StatCache::load(&path, "v2").is_none());
+}
+
+#[test]
+fn a_cache_is_its_users_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("stat/cache");
+    save(&path, &[sample(), sample()]);
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!((mode(path.parent().unwrap()), mode(&path)), (0o700, 0o600));
+    // One that was made before is closed when it is written again.
+    std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    let cache = load(&path).unwrap();
+    NewCache::again(&cache).save(&path, "v1", None, Foreign::default()).unwrap();
+    assert_eq!(load(&path).unwrap().version(), None);
+    assert_eq!(mode(&path), 0o600);
+}
+
+#[test]
+fn what_is_foreign_is_known_from_the_head() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cache");
+    assert_eq!(Foreign::last_seen(&path), Foreign::default());
+    save(&path, &[sample(), sample()]);
+    assert_eq!(Foreign::last_seen(&path), Foreign::default());
+    for (owners, lists) in [(true, false), (true, true), (false, true), (false, false)] {
+        let foreign = Foreign { owners, lists };
+        NewCache::again(&load(&path).unwrap()).save(&path, "v1", VERSION, foreign).unwrap();
+        assert_eq!((Foreign::last_seen(&path), load(&path).unwrap().foreign()), (foreign, foreign));
+        let whole = NewCache::after(None, NewDirs::default());
+        whole.save(&dir.path().join("whole"), "v1", VERSION, foreign).unwrap();
+        assert_eq!(Foreign::last_seen(&dir.path().join("whole")), foreign);
+    }
+    std::fs::write(&path, b"avfsstat\x04\x03").unwrap();
+    assert_eq!(Foreign::last_seen(&path), Foreign::default());
+}
+
+#[test]
+fn what_changed_is_added_until_it_is_too_much() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cache");
+    let mut now: Vec<u32> = (0..8).collect();
+    save(&path, &now.iter().copied().map(of_mode).collect::<Vec<_>>());
+    let whole = std::fs::read(&path).unwrap();
+    for mode in 100.. {
+        let cache = load(&path).unwrap();
+        let new = changed(&cache, &[(3, of_mode(mode)), (cache.numbers(), of_mode(mode + 100))]);
+        if new.onto().is_none() {
+            break;
+        }
+        let version = VersionId([u8::try_from(mode).unwrap(); 32]);
+        new.save(&path, "v1", Some(version), Foreign::default()).unwrap();
+        assert_eq!(load(&path).unwrap().version(), Some(version));
+        now[3] = mode;
+        now.push(mode + 100);
+        assert_eq!(modes(&load(&path).unwrap()), now);
+    }
+    assert!(now.len() > 8, "nothing was added");
+    let grown = std::fs::read(&path).unwrap();
+    assert!(grown.starts_with(&whole) && grown.len() < whole.len() * 3 / 2);
+}
+
+#[test]
+fn a_part_that_is_not_whole_is_not_believed_and_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cache");
+    save(&path, &[0, 1, 2, 3, 4, 5].map(of_mode));
+    let before = std::fs::read(&path).unwrap();
+    let first = load(&path).unwrap();
+    let add = |to: &StatCache, mode| {
+        let new = changed(to, &[(1, of_mode(mode))]);
+        assert!(new.onto().is_some());
+        new.save(&path, "v1", VERSION, Foreign::default()).unwrap();
+    };
+    add(&first, 11);
+    let added = std::fs::read(&path).unwrap();
+    assert!(added.starts_with(&before));
+    for at in (before.len()..added.len()).step_by(7) {
+        let mut data = added.clone();
+        data[at] ^= 1;
+        for torn in [&data, &added[..at]] {
+            std::fs::write(&path, torn).unwrap();
+            assert_eq!(modes(&load(&path).unwrap()), [0, 1, 2, 3, 4, 5], "at {at}");
+        }
+        add(&load(&path).unwrap(), 12);
+        assert_eq!(modes(&load(&path).unwrap()), [0, 12, 2, 3, 4, 5], "at {at}");
+    }
+    // Of two who began with the same cache the later one counts, and what follows the earlier does not.
+    std::fs::write(&path, &before).unwrap();
+    let (one, other) = (load(&path).unwrap(), load(&path).unwrap());
+    add(&one, 21);
+    add(&load(&path).unwrap(), 22);
+    add(&other, 23);
+    assert_eq!(modes(&load(&path).unwrap()), [0, 23, 2, 3, 4, 5]);
+}
+
+#[test]
+fn leftovers_of_dead_processes_are_swept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cache");
+    // No process can have this number.
+    std::fs::write(unfinished(&path, "4194305"), "half").unwrap();
+    std::fs::write(unfinished(&path, "1"), "alive").unwrap();
+    save(&path, &[sample(), sample()]);
+    assert!(!unfinished(&path, "4194305").exists());
+    assert!(unfinished(&path, "1").exists());
+}
+
+#[test]
+fn a_damaged_cache_is_as_good_as_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cache");
+    save(&path, &[sample(), sample()]);
+    let whole = std::fs::read(&path).unwrap();
+    for at in (0..whole.len()).step_by(7) {
+        let mut data = whole.clone();
+        data[at] ^= 1;
+        std::fs::write(&path, &data).unwrap();
+        assert!(StatCache::load(&path, "v1").is_none(), "byte {at} went unnoticed");
+        std::fs::write(&path, &whole[..at]).unwrap();
+        assert!(StatCache::load(&path, "v1").is_none(), "a cut at {at} went unnoticed");
+    }
+}
+
+/// The first part of a large cache stays in the file.
+#[test]
+fn a_large_cache_is_read_a_directory_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cache");
+    let names: Vec<Vec<u8>> = (0..40).map(|n| format!("{n:0>100}").into_bytes()).collect();
+    let child = |number| {
+        let with_dir = CachedKind::Dir(number);
+        let mut made = of_mode(number);
+        made.entries = names.iter().map(|name| CachedEntry { name, ..sample().entries[0] }).collect();
+        made.entries.push(CachedEntry { name: b"zz", kind: with_dir, ..sample().entries[3] });
+        made
+    };
+    // Each one holds the next.
+    let mut all: Vec<CachedDir<'_>> = (1..=400).map(child).collect();
+    all[399].entries.pop();
+    save(&path, &all);
+    let whole = std::fs::read(&path).unwrap();
+    assert!(whole.len() as u64 > HELD_BYTES_MAX);
+    let mut new = NewDirs::default();
+    (0..400).for_each(|number| assert!(new.claim(number) && !new.claim(number)));
+    let cache = load(&path).unwrap();
+    assert!(cache.held.is_empty() && cache.numbers() == 400);
+    assert_eq!(decode_dir(&cache.encoded(399).unwrap()).unwrap(), all[399]);
+    let last = CachedDir { entries: Vec::new(), ..of_mode(7) };
+    new.push(399, &last);
+    NewCache::after(Some(&cache), new).save(&path, "v1", VERSION, Foreign::default()).unwrap();
+    let grown = std::fs::read(&path).unwrap();
+    assert!(grown.starts_with(&whole));
+    let cache = load(&path).unwrap();
+    assert!(!cache.held.is_empty());
+    assert_eq!(decode_dir(&cache.encoded(398).unwrap()).unwrap(), all[398]);
+    assert_eq!(decode_dir(&cache.encoded(399).unwrap()).unwrap(), last);
+    // Some are gone, and too much is new to be added: the others move up.
+    let mut new = NewDirs::default();
+    (0..400).filter(|number| *number < 2 || *number >= 200).for_each(|number| assert!(new.claim(number)));
+    let skips = |to| {
+        let mut dir = child(500);
+        dir.entries.iter_mut().for_each(|entry| {
+            if let CachedKind::Dir(number) = &mut entry.kind {
+                *number = to;
+            }
+        });
+        dir
+    };
+    new.push(1, &skips(200));
+    (200..400).rev().for_each(|number| new.push(number, &skips(399)));
+    let new = NewCache::after(Some(&cache), new);
+    assert!(new.onto().is_none());
+    new.save(&path, "v1", None, Foreign::default()).unwrap();
+    let cache = load(&path).unwrap();
+    assert_eq!((cache.numbers(), cache.version()), (202, None));
+    let leads_to = |number| {
+        let encoded = cache.encoded(number).unwrap();
+        let dir = decode_dir(&encoded).unwrap();
+        match dir.entries.last().unwrap().kind {
+            CachedKind::Dir(number) => number,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!([0, 1, 2, 51, 201].map(leads_to), [1, 2, 201, 201, 201]);
+    // Damage of it is noticed as that of a small one is.
+    for at in (0..whole.len()).step_by(whole.len() / 40) {
+        let mut data = whole.clone();
+        data[at] ^= 1;
+        std::fs::write(&path, &data).unwrap();
+        assert!(load(&path).is_none(), "byte {at} went unnoticed");
+        std::fs::write(&path, &whole[..at]).unwrap();
+        assert!(load(&path).is_none(), "a cut at {at} went unnoticed");
+    }
+}
