@@ -258,6 +258,23 @@ fn all_names_of_a_linked_file_have_what_was_written() {
 }
 
 #[test]
+fn links_in_places_of_the_host_lead_to_what_was_touched() {
+    let env = project();
+    env.put("scripts/hook", b"#!/bin/sh\n");
+    env.put("rules/style.md", b"be brief\n");
+    std::fs::create_dir_all(env.project().join(".git/hooks")).unwrap();
+    let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, env.project().join(at)).unwrap();
+    link("../../scripts/hook", ".git/hooks/pre-commit");
+    link("rules", ".claude");
+    settle();
+    let line = "echo more >> scripts/hook; echo more >> rules/style.md";
+    let run = |base| env.json(&["--base", base], line)["result"]["runs_on_host"].take();
+    let (touched, full) = (run("touched"), run("live"));
+    assert_eq!(touched.as_array().unwrap().len(), 2, "{touched}");
+    assert_eq!(touched, full);
+}
+
+#[test]
 fn what_the_command_closed_is_captured() {
     for scratch in ["memory", "disk"] {
         let env = project();

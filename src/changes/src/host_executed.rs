@@ -4,6 +4,7 @@
 //! What somebody has to start (a Makefile, a build script) is not meant, and what only settings of the host make so
 //! (git's `core.hooksPath`, a repository without a work tree) cannot be known from here.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
@@ -251,6 +252,21 @@ pub fn runs_on_host(path: &TreePath, node: &Node) -> Option<(HostUse, &'static s
         Node::File(_) | Node::Fifo(_) => of_itself(),
     };
     row.map(|row| (row.used, row.why))
+}
+
+/// The places that the host acts on in the root of a project, and the directories on the way to them: as far as the
+/// patterns name them.
+#[must_use]
+pub fn places_of_host() -> Vec<TreePath> {
+    let mut places = BTreeSet::new();
+    for pattern in TABLE.iter().flat_map(|row| row.patterns) {
+        let mut place = TreePath::root();
+        for name in pattern.split('/').take_while(|name| !name.contains('*')) {
+            place = place.join(name.as_bytes());
+            places.insert(place.clone());
+        }
+    }
+    places.into_iter().collect()
 }
 
 /// Whether a directory of this path may lead to a place that the host acts on: a project may be anywhere but among the

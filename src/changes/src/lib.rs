@@ -46,4 +46,4 @@ pub use change_view::{
 };
 pub use git_ignored::{FoldedChanges, GitIgnored};
 pub use git_patch::{PatchLeftOff, PatchLimits, PatchUse, patch_view};
-pub use host_executed::{HostUse, RunsOnHost, called_out, runs_on_host};
+pub use host_executed::{HostUse, RunsOnHost, called_out, places_of_host, runs_on_host};

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::time::Instant;
 
-use avfs_changes::{ChangeReport, ChangeSummary, RunsOnHost};
+use avfs_changes::{ChangeReport, ChangeSummary, RunsOnHost, places_of_host};
 use avfs_request::confinement::refused_text;
 use avfs_request::{BaseChoice, FixedClock, ForkChoice, OutputRetention, SecretsInFiles};
 use avfs_types::clock::{FileTime, Timestamp};
@@ -195,7 +195,9 @@ impl ProxyRuntime<'_> {
         ended.identity.check(site.vault)?;
         let upper = self.open_upper(session, ended)?;
         let modes_journal = session.modes_journal();
+        let links_at = places_of_host();
         let options = TouchedOptions {
+            links_at: &links_at,
             exclude: &site.exclude,
             hidden: &ended.hidden,
             launched_at: ended.launched_at,

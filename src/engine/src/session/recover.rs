@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use avfs_changes::read_only_check;
+use avfs_changes::{places_of_host, read_only_check};
 use avfs_request::SecretsInFiles;
 use avfs_types::KeepCount;
 use avfs_types::clock::Timestamp;
@@ -212,7 +212,9 @@ impl Recovery {
             (Some(version), _) => version,
             (None, bound) if record.touched => {
                 let dir = bound.ok_or_else(|| RecoverError::NoDirectory { id: record.run.clone() })?;
+                let links_at = places_of_host();
                 let options = TouchedOptions {
+                    links_at: &links_at,
                     exclude: &record.exclude,
                     hidden: &hidden,
                     launched_at: earliest_time(record.started_at()),

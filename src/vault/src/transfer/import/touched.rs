@@ -2,7 +2,7 @@
 //!
 //! The upper of the run tells which paths these are, so the cost follows what the run changed, never the size of the
 //! directory. Beside the touched paths the tree has the ignore files on the way to them, whose rules decide what is
-//! versioned and how changes are shown. A whole subtree is imported where the run removed or replaced a directory.
+//! versioned and how changes are shown, and symlinks at places that the caller names. A whole subtree is imported where the run removed or replaced a directory.
 //!
 //! The directory is read after the command has ended; the command itself cannot have changed it.
 
@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use avfs_hostfs::beneath::Listed;
 use avfs_hostfs::cause::Cause;
@@ -33,10 +35,15 @@ use crate::{Result, Vault, VaultError};
 /// Files whose rules apply to what lies beside and beneath them.
 const IGNORE_FILES: [&[u8]; 2] = [FILE_NAME, b".gitignore"];
 
+/// Names of a directory that are looked at for symlinks.
+const LINKS_NAMES_MAX: usize = 1000;
+
 /// How the state before a run is imported.
 pub struct TouchedOptions<'a> {
     /// What is never versioned, as lines of an ignore file in the root.
     pub exclude: &'a [String],
+    /// Places whose symlinks belong to the tree too: the places themselves and, of directories, the names in them.
+    pub links_at: &'a [TreePath],
     /// Paths at which the command saw something else than the directory.
     pub hidden: &'a [TreePath],
     /// The command did not run before, by the clock of files.
@@ -76,7 +83,7 @@ pub(crate) struct TouchedBy<'a> {
     modes: Modes,
     hidden: &'a [TreePath],
     launched_at: FileTime,
-    /// Other names of touched files with several.
+    /// Untouched paths that belong to the tree too: other names of touched files with several, and symlinks.
     others: BTreeSet<TreePath>,
 }
 
@@ -164,9 +171,11 @@ impl TouchedBy<'_> {
         Ok((mode, upper.mtime) == (host.mode, host.mtime) && same()?)
     }
 
-    /// The names of a directory that lead to other names of touched files.
+    /// The names of a directory that lead to untouched paths.
     fn toward_others(&self, path: &TreePath) -> impl Iterator<Item = Vec<u8>> {
-        let beneath = self.others.iter().filter_map(|other| other.below(path));
+        // What lies beneath a directory stands together in the order of paths, behind its name and a slash.
+        let begins = if path.is_root() { TreePath::root() } else { path.join(&[0]) };
+        let beneath = self.others.range(begins..).map_while(|other| other.below(path));
         beneath.filter_map(|below| below.components().next().map(<[u8]>::to_vec))
     }
 }
@@ -215,7 +224,7 @@ impl Vault {
         options: &TouchedOptions<'_>,
     ) -> Result<Option<TouchedBase>> {
         let pin = self.backend().pin()?;
-        let mut others = BTreeSet::new();
+        let mut others = None;
         loop {
             let modes = Modes::load(options.modes_journal, upper)?;
             open_up_root(upper, &modes)?;
@@ -227,16 +236,20 @@ impl Vault {
                 meter: options.meter,
             };
             let mut scan = scan::host(self, dir, None, &import, Outlet::Held(Default::default()))?;
-            let first = others.is_empty();
-            let by = TouchedBy { upper, modes, hidden, launched_at, others: std::mem::take(&mut others) };
-            if by.is_nothing(scan.shared.root.as_fd()).map_err(VaultError::Input)? {
+            let mut by = TouchedBy { upper, modes, hidden, launched_at, others: BTreeSet::new() };
+            let root = scan.shared.root.as_fd();
+            if by.is_nothing(root).map_err(VaultError::Input)? {
                 return Ok(None);
             }
+            let first = others.is_none();
+            by.others = others.take().unwrap_or_else(|| links_at(root, options.links_at));
+            let links = by.others.clone();
             scan.only_touched(by);
             let (found, mut batch, root) = scan.store_into(self, |_, shared| shared.root)?;
             if first {
-                others = other_names(root.as_fd(), &found.dirs, options.meter)?;
-                if !others.is_empty() {
+                let names = other_names(root.as_fd(), &found.dirs, options.meter)?;
+                if !names.is_empty() {
+                    others = Some(&names | &links);
                     continue;
                 }
             }
@@ -257,6 +270,32 @@ impl Vault {
             return Ok(Some(TouchedBase { version, root: built.root, scanned: built.scanned, pin }));
         }
     }
+}
+
+/// The symlinks at these places, and in those of them that are directories. What cannot be looked at is no link.
+fn links_at(root: BorrowedFd<'_>, places: &[TreePath]) -> BTreeSet<TreePath> {
+    let mut links = BTreeSet::new();
+    for place in places {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        let Ok(file) = beneath::open(root, place.as_bytes(), flags) else { continue };
+        match beneath::fstat(file.as_fd()).map(|stat| stat.kind) {
+            Ok(HostKind::Symlink) => {
+                links.insert(place.clone());
+            }
+            Ok(HostKind::Dir) => {
+                let Ok(dir) = beneath::open(root, place.as_bytes(), beneath::DIR) else { continue };
+                let names = beneath::names(dir.as_fd()).unwrap_or_default().into_iter().take(LINKS_NAMES_MAX);
+                for listed in names.filter(|listed| listed.is_dir != Some(true)) {
+                    let looked = beneath::stat(dir.as_fd(), &listed.name);
+                    if looked.is_ok_and(|stat| stat.kind == HostKind::Symlink) {
+                        links.insert(place.join(&listed.name));
+                    }
+                }
+            }
+            Ok(HostKind::File | HostKind::Fifo | HostKind::Whiteout | HostKind::Special(_)) | Err(_) => {}
+        }
+    }
+    links
 }
 
 /// The names in the whole directory of files that have more of them than were found. Looks at every name, and is needed
