@@ -14,7 +14,7 @@ hint!(ResolveError, |error, avfs| match error {
     }
     Self::EnvLine { .. } => Some("write one NAME=VALUE on each line".into()),
     Self::NoFork { .. } => Some("name one with: --fork NAME".into()),
-    Self::TouchedBase { option } => Some(format!("leave out {option}, or --base touched").into()),
+    Self::TouchedBase { option } => Some(format!("leave out {option}, or --base touched")),
     Self::LittleMemory { bytes } => Some(format!("did you mean {bytes}MiB? A number alone is bytes")),
     Self::Secret(error) => error.hint(avfs),
     Self::Name(error) => error.hint(avfs),
