@@ -11,6 +11,7 @@ mod peers;
 mod plain;
 mod processes;
 mod runs;
+mod scale;
 mod syncs;
 mod trees;
 
@@ -194,7 +195,7 @@ fn main() {
     }
     std::fs::create_dir_all(&bench.dir).unwrap();
     println!("| what | avfs | peer | ratio | goal | |\n|---|---|---|---|---|---|");
-    let parts: [(&str, Part); 8] = [
+    let parts: [(&str, Part); 9] = [
         ("generated", trees::generated),
         ("real", trees::real),
         ("commits", commits::commits),
@@ -203,6 +204,7 @@ fn main() {
         ("runs", runs::runs),
         ("syncs", syncs::syncs),
         ("lists", lists::lists),
+        ("scale", scale::scale),
     ];
     for (name, part) in parts {
         if bench.wants(name) {

@@ -441,6 +441,12 @@ impl Out {
         self.stream.flush().map_err(Failure::output)
     }
 
+    /// As [`Self::line`], of a list that takes long: the first line is seen at once.
+    pub fn list_line(&mut self, number: usize, text: fmt::Arguments<'_>) -> Result<(), Failure> {
+        self.line(text)?;
+        if number == 0 { self.flush() } else { Ok(()) }
+    }
+
     fn envelope<T: Serialize>(
         &mut self,
         kind: &str,

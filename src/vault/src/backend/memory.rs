@@ -267,6 +267,10 @@ impl Reader for State {
         Ok(self.audit.iter().filter(|row| row.seq > after).take(limit).cloned().collect())
     }
 
+    fn audit_before(&self, before: i64, limit: usize) -> Result<Vec<AuditRecord>> {
+        Ok(self.audit.iter().rev().filter(|row| row.seq < before).take(limit).cloned().collect())
+    }
+
     fn usage(&self) -> Result<Usage> {
         let blobs = || self.blobs.values().map(|(_, blob)| blob);
         Ok(Usage {

@@ -172,6 +172,9 @@ pub trait Reader {
     /// Rows of the audit log with a sequence number above `after`, in order.
     fn audit_after(&self, after: i64, limit: usize) -> Result<Vec<AuditRecord>>;
 
+    /// Rows of the audit log with a sequence number below `before`, newest first.
+    fn audit_before(&self, before: i64, limit: usize) -> Result<Vec<AuditRecord>>;
+
     /// What the store holds, counted; takes time in proportion to it.
     fn usage(&self) -> Result<Usage>;
     /// Bytes in use, cheap enough to ask before every commit.

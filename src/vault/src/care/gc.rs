@@ -42,6 +42,8 @@ pub struct Swept {
 struct Marked {
     /// Versions that count as heads.
     in_use: Vec<VersionId>,
+    /// The last row of the audit log when heads and checkpoints were looked at: none of them moves without one.
+    looked_at: Option<i64>,
     versions: HashSet<VersionId>,
     trees: HashSet<TreeId>,
     /// Chunk lists that were walked, and whatever was walked as one.
@@ -55,6 +57,11 @@ struct Marked {
 impl Marked {
     /// Marks what heads, checkpoints and runs lead to; what is marked already is not walked again.
     fn mark_all(&mut self, reader: &dyn Reader) -> Result<()> {
+        let newest = reader.audit_before(i64::MAX, 1)?.first().map(|row| row.seq);
+        if newest.is_some() && newest == self.looked_at {
+            return Ok(());
+        }
+        self.looked_at = newest;
         let heads = reader.forks()?.into_iter().map(|fork| fork.head);
         let mut waiting: Vec<Object> =
             heads.chain(self.in_use.iter().copied()).map(Object::Version).collect();

@@ -2,8 +2,6 @@
 //!
 //! Never changes a row, and never keeps a reader open while somebody writes rows out.
 
-use std::collections::VecDeque;
-
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::{AuditDigest, DIGEST_BYTES, ForkName, RunPrefix};
 
@@ -52,29 +50,47 @@ fn is_of(action: &str, wanted: &str) -> bool {
     action.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Rows that were asked for, and how many older ones there are.
+/// The newest rows that were asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditRows {
     /// Oldest first.
     pub rows: Vec<AuditRecord>,
-    /// How many older rows match.
-    pub left_off: u64,
+    /// Rows before this one were not looked at.
+    looked_from: i64,
 }
 
 /// The newest `limit` rows that are wanted.
 pub fn newest(reader: &dyn Reader, query: &AuditQuery, limit: usize) -> Result<AuditRows> {
-    let mut rows = VecDeque::new();
-    let (mut after, mut left_off) = (i64::MIN, 0);
-    loop {
-        let batch = reader.audit_after(after, BATCH_ROWS)?;
-        let Some(last) = batch.last() else { return Ok(AuditRows { rows: rows.into(), left_off }) };
-        after = last.seq;
-        for row in batch.into_iter().filter(|row| query.wants(row)) {
-            rows.push_back(row);
-            if rows.len() > limit {
-                rows.pop_front();
-                left_off += 1;
+    let mut rows = Vec::new();
+    let mut looked_from = i64::MAX;
+    while rows.len() < limit {
+        let batch = reader.audit_before(looked_from, BATCH_ROWS)?;
+        if batch.is_empty() {
+            break;
+        }
+        for row in batch {
+            if rows.len() == limit {
+                break;
             }
+            looked_from = row.seq;
+            if query.wants(&row) {
+                rows.push(row);
+            }
+        }
+    }
+    rows.reverse();
+    Ok(AuditRows { rows, looked_from })
+}
+
+impl AuditRows {
+    /// How many older rows match; looks at all of them.
+    pub fn left_off(&self, reader: &dyn Reader, query: &AuditQuery) -> Result<u64> {
+        let (mut before, mut count) = (self.looked_from, 0);
+        loop {
+            let batch = reader.audit_before(before, BATCH_ROWS)?;
+            let Some(last) = batch.last() else { return Ok(count) };
+            before = last.seq;
+            count += batch.iter().filter(|row| query.wants(row)).count() as u64;
         }
     }
 }

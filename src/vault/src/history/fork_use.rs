@@ -92,14 +92,25 @@ fn versions_ahead(reader: &dyn Reader, fork: &ForkRecord) -> Result<u64> {
     Ok(count)
 }
 
-fn last_run(reader: &dyn Reader, fork: &ForkRecord) -> Result<Option<RunRecord>> {
+/// The last run on a fork; `None` if there was none.
+pub fn last_run(reader: &dyn Reader, fork: &ForkRecord) -> Result<Option<RunRecord>> {
     // A fork that was made for a run is younger than the run's start.
     let of_this_fork = |run: &RunRecord| {
         run.started_at >= fork.created_at
             || run.version_after == Some(fork.head)
             || fork.name.as_str().contains(run.id.as_str())
     };
-    Ok(reader.runs_of_fork(&fork.name, i64::MAX, RUNS_LOOKED_AT)?.into_iter().find(of_this_fork))
+    // Mostly it is the newest one.
+    let mut before = i64::MAX;
+    for limit in [1, RUNS_LOOKED_AT - 1] {
+        let runs = reader.runs_of_fork(&fork.name, before, limit)?;
+        let Some(oldest) = runs.last() else { break };
+        before = oldest.seq;
+        if let Some(found) = runs.into_iter().find(of_this_fork) {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }
 
 /// Who leads to an object: one fork, by its number, or several.

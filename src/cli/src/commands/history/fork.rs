@@ -8,13 +8,14 @@ use avfs_types::reference::Reference;
 use avfs_types::{Span, show_bytes_size};
 use avfs_vault::backend::Life;
 use avfs_vault::fork::Deletion;
-use avfs_vault::fork_use::{ForkUse, Sizes, fork_uses};
+use avfs_vault::fork_use::{ForkUse, Sizes, fork_uses, last_run};
+use avfs_vault::{Vault, VaultError};
 use avfs_wire::{ForkList, ForkOne, ForkTree};
 
 use crate::commands::runs;
 use crate::context::CommandContext;
 use crate::error::EdgeError;
-use crate::ui::{Out, Outcome, Painted, Tone};
+use crate::ui::{Failure, Format, Out, Outcome, Painted, Tone};
 use crate::view::{first_line, local_time, plural};
 
 /// Create, list and delete forks: named heads that move from version to version
@@ -122,21 +123,42 @@ fn create(ctx: &CommandContext, args: &CreateArgs) -> Outcome {
 
 fn list(ctx: &CommandContext, args: &UseArgs) -> Outcome {
     let vault = ctx.open_vault()?;
+    if let (Format::Human, Sizes::LeftOut) = (ctx.ui.format, args.sizes()) {
+        return list_at_once(ctx, &vault);
+    }
     let mut forks = fork_uses(&*vault.read()?, args.sizes())?;
     forks.sort_by(|a, b| (a.fork.created_at, &a.fork.name).cmp(&(b.fork.created_at, &b.fork.name)));
     let result = ForkList { forks: forks.iter().map(avfs_present::fork_use).collect() };
     ctx.ui.answer(&result, |out| {
         let width = forks.iter().map(|used| used.fork.name.as_str().len()).max().unwrap_or(0);
-        for used in &forks {
-            let fork = &used.fork;
-            let name = out.paint(Tone::Name, format_args!("{:<width$}", fork.name.as_str()));
-            let id = out.paint(Tone::Id, fork.head.short());
-            let from = fork.parent.as_ref().map(|parent| format!(" from {parent}")).unwrap_or_default();
-            let made = out.paint(Tone::Dim, format_args!("{}{from}", local_time(fork.created_at)));
-            out.line(format_args!("{name}  {id}  {made}{}", remarks(out, used)))?;
-        }
-        Ok(())
+        (0..).zip(&forks).try_for_each(|(number, used)| show_fork(out, number, width, used))
     })
+}
+
+/// The list as people see it, each fork looked up when it is shown.
+fn list_at_once(ctx: &CommandContext, vault: &Vault) -> Outcome {
+    let reader = vault.read()?;
+    let mut forks = reader.forks().map_err(VaultError::from)?;
+    forks.sort_by(|a, b| (a.created_at, &a.name).cmp(&(b.created_at, &b.name)));
+    let width = forks.iter().map(|fork| fork.name.as_str().len()).max().unwrap_or(0);
+    let mut out = ctx.ui.out();
+    for (number, fork) in forks.into_iter().enumerate() {
+        let last_run = last_run(&*reader, &fork)?;
+        let used = ForkUse { fork, depth: 0, versions_ahead: 0, last_run, held_bytes: None };
+        show_fork(&mut out, number, width, &used)?;
+    }
+    out.flush()?;
+    ctx.ui.answer(&(), |_| Ok(()))
+}
+
+fn show_fork(out: &mut Out, number: usize, width: usize, used: &ForkUse) -> Result<(), Failure> {
+    let fork = &used.fork;
+    let name = out.paint(Tone::Name, format_args!("{:<width$}", fork.name.as_str()));
+    let id = out.paint(Tone::Id, fork.head.short());
+    let from = fork.parent.as_ref().map(|parent| format!(" from {parent}")).unwrap_or_default();
+    let made = out.paint(Tone::Dim, format_args!("{}{from}", local_time(fork.created_at)));
+    let remarks = remarks(out, used);
+    out.list_line(number, format_args!("{name}  {id}  {made}{remarks}"))
 }
 
 /// When a fork ends, what it alone holds, and what ran on it last.

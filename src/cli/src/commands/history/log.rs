@@ -1,7 +1,10 @@
 //! `avfs log`
 
+use std::collections::HashMap;
+
 use clap::Args;
 
+use avfs_types::ids::VersionId;
 use avfs_types::path::TreePath;
 use avfs_types::reference::Reference;
 use avfs_vault::backend::{Reader, VersionRecord};
@@ -12,7 +15,7 @@ use avfs_wire::Log;
 
 use crate::cli::tree_path;
 use crate::context::CommandContext;
-use crate::ui::{Failure, Outcome, Tone};
+use crate::ui::{Failure, Format, Out, Outcome, Tone};
 use crate::view::{first_line, labels, local_time};
 
 /// List the versions of a fork, newest first
@@ -36,10 +39,10 @@ pub struct LogArgs {
     path: Option<TreePath>,
 }
 
-/// The versions to show.
+/// What there is beside the versions that are shown.
 #[derive(Default)]
 struct LogPage {
-    versions: Vec<VersionRecord>,
+    shown: usize,
     more: bool,
     pruned_skipped: u64,
 }
@@ -47,9 +50,12 @@ struct LogPage {
 impl LogPage {
     /// True if no version has what was looked for; what a pruned one had nobody knows.
     fn is_nowhere(&self) -> bool {
-        self.versions.is_empty() && !self.more && self.pruned_skipped == 0
+        self.shown == 0 && !self.more && self.pruned_skipped == 0
     }
 }
+
+/// Takes a version to be shown, and its number in the list.
+type Show<'s> = dyn FnMut(usize, VersionRecord) -> Result<(), Failure> + 's;
 
 pub fn run(ctx: &CommandContext, args: &LogArgs) -> Outcome {
     let vault = ctx.open_vault()?;
@@ -57,10 +63,21 @@ pub fn run(ctx: &CommandContext, args: &LogArgs) -> Outcome {
     let (newest, _) = avfs_vault::version::resolve(&*reader, &args.reference)?;
     let limit = args.limit.unwrap_or(usize::MAX);
     let history = History::new(&*reader, newest.id);
-    let found = match &args.path {
-        None => all(history, limit)?,
-        Some(path) => touching(&*reader, history, path, limit)?,
+    let labels = labels(&*reader)?;
+    let (mut out, mut versions) = (ctx.ui.out(), Vec::new());
+    let show: &mut Show<'_> = match ctx.ui.format {
+        Format::Json => &mut |_, version| {
+            versions.push(avfs_present::version(&version));
+            Ok(())
+        },
+        Format::Human => &mut |number, version| show_version(&mut out, number, &version, &labels),
     };
+    let found = match &args.path {
+        None => all(history, limit, show)?,
+        Some(path) => touching(&*reader, history, path, limit, show)?,
+    };
+    out.flush()?;
+    drop(out);
     if let Some(path) = &args.path
         && found.is_nowhere()
     {
@@ -70,33 +87,33 @@ pub fn run(ctx: &CommandContext, args: &LogArgs) -> Outcome {
         let count = found.pruned_skipped;
         ctx.ui.note(format_args!("note: {count} pruned versions could not be searched"));
     }
-    let result = Log {
-        versions: found.versions.iter().map(avfs_present::version).collect(),
-        more: found.more,
-        pruned_skipped: found.pruned_skipped,
-    };
-    let labels = labels(&*reader)?;
-    ctx.ui.answer(&result, |out| {
-        for version in &found.versions {
-            let id = out.paint(Tone::Id, version.id.short());
-            let names = labels.get(&version.id).map(|names| format!(" ({})", names.join(", ")));
-            let names = out.paint(Tone::Name, names.unwrap_or_default());
-            let pruned = if version.pruned_at.is_some() { " [pruned]" } else { "" };
-            let (at, message) = (local_time(version.at), first_line(&version.message));
-            out.line(format_args!("{id}  {at}  {message}{names}{pruned}"))?;
-        }
-        Ok(())
-    })
+    let result = Log { versions, more: found.more, pruned_skipped: found.pruned_skipped };
+    ctx.ui.answer(&result, |_| Ok(()))
 }
 
-fn all(history: History<'_>, limit: usize) -> Result<LogPage, Failure> {
+fn show_version(
+    out: &mut Out,
+    number: usize,
+    version: &VersionRecord,
+    labels: &HashMap<VersionId, Vec<String>>,
+) -> Result<(), Failure> {
+    let id = out.paint(Tone::Id, version.id.short());
+    let names = labels.get(&version.id).map(|names| format!(" ({})", names.join(", ")));
+    let names = out.paint(Tone::Name, names.unwrap_or_default());
+    let pruned = if version.pruned_at.is_some() { " [pruned]" } else { "" };
+    let (at, message) = (local_time(version.at), first_line(&version.message));
+    out.list_line(number, format_args!("{id}  {at}  {message}{names}{pruned}"))
+}
+
+fn all(history: History<'_>, limit: usize, show: &mut Show<'_>) -> Result<LogPage, Failure> {
     let mut found = LogPage::default();
     for version in history {
-        if found.versions.len() == limit {
+        if found.shown == limit {
             found.more = true;
             break;
         }
-        found.versions.push(version?);
+        show(found.shown, version?)?;
+        found.shown += 1;
     }
     Ok(found)
 }
@@ -107,6 +124,7 @@ fn touching(
     history: History<'_>,
     path: &TreePath,
     limit: usize,
+    show: &mut Show<'_>,
 ) -> Result<LogPage, Failure> {
     let mut found = LogPage::default();
     let mut newer: Option<(VersionRecord, Option<Node>)> = None;
@@ -120,17 +138,21 @@ fn touching(
         if let Some((candidate, there)) = newer.take()
             && differ(there.as_ref(), node.as_ref())
         {
-            if found.versions.len() == limit {
+            if found.shown == limit {
                 found.more = true;
                 return Ok(found);
             }
-            found.versions.push(candidate);
+            show(found.shown, candidate)?;
+            found.shown += 1;
         }
         newer = Some((version, node));
     }
     match newer {
-        Some((_, Some(_))) if found.versions.len() == limit => found.more = true,
-        Some((first, Some(_))) => found.versions.push(first),
+        Some((_, Some(_))) if found.shown == limit => found.more = true,
+        Some((first, Some(_))) => {
+            show(found.shown, first)?;
+            found.shown += 1;
+        }
         Some((_, None)) | None => {}
     }
     Ok(found)

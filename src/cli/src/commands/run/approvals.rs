@@ -18,7 +18,7 @@ use avfs_wire::{ApprovalStateName, ApprovalsAnswer, ApprovalsList, asked_for};
 
 use crate::commands::runs::{command_of, show_decision};
 use crate::context::CommandContext;
-use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::ui::{Failure, Format, Out, Outcome, Tone};
 use crate::view::{first_line, local_time};
 
 /// Rows read at once.
@@ -126,31 +126,47 @@ pub fn run(ctx: &CommandContext, args: &ApprovalsArgs) -> Outcome {
 fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     let vault = ctx.open_vault()?;
     let now = vault.now();
-    let (approvals, more) = newest(&vault, args, now)?;
-    if approvals.is_empty() {
+    let (mut out, mut approvals) = (ctx.ui.out(), Vec::new());
+    let mut shown = 0;
+    let more = newest(&vault, args, now, |approval| {
+        shown += 1;
+        match ctx.ui.format {
+            Format::Json => approvals.push(avfs_present::approval(&approval, now)),
+            Format::Human => show_line(&mut out, &approval, now)?,
+        }
+        // The first is seen at once, however many there are to look at.
+        if shown == 1 { out.flush() } else { Ok(()) }
+    })?;
+    out.flush()?;
+    drop(out);
+    if shown == 0 {
         ctx.ui.note(format_args!("nothing waits for an approval"));
     }
-    let result = ApprovalsList {
-        approvals: approvals.iter().map(|approval| avfs_present::approval(approval, now)).collect(),
-        more,
-    };
-    ctx.ui.answer(&result, |out| approvals.iter().try_for_each(|approval| show_line(out, approval, now)))
+    ctx.ui.answer(&ApprovalsList { approvals, more }, |_| Ok(()))
 }
 
-fn newest(vault: &Vault, args: &ListArgs, now: Timestamp) -> Result<(Vec<ApprovalRecord>, bool), Failure> {
+/// Gives the newest approvals to `show`; true if there are more.
+fn newest(
+    vault: &Vault,
+    args: &ListArgs,
+    now: Timestamp,
+    mut show: impl FnMut(ApprovalRecord) -> Result<(), Failure>,
+) -> Result<bool, Failure> {
     let open = |approval: &ApprovalRecord| match avfs_present::approval_state(approval, now) {
         ApprovalStateName::Pending | ApprovalStateName::Approved => true,
         ApprovalStateName::Denied | ApprovalStateName::Used | ApprovalStateName::Expired => args.all,
     };
-    let (mut found, mut before) = (Vec::new(), i64::MAX);
+    let (mut shown, mut before) = (0, i64::MAX);
     loop {
         let batch = vault.approvals(before, BATCH_ROWS)?;
-        let Some(last) = batch.last() else { return Ok((found, false)) };
+        let Some(last) = batch.last() else { return Ok(false) };
         before = last.seq;
-        found.extend(batch.into_iter().filter(open));
-        if found.len() > args.limit {
-            found.truncate(args.limit);
-            return Ok((found, true));
+        for approval in batch.into_iter().filter(open) {
+            if shown == args.limit {
+                return Ok(true);
+            }
+            show(approval)?;
+            shown += 1;
         }
     }
 }

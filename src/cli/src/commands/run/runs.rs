@@ -23,8 +23,11 @@ use avfs_wire::{RunsList, asked_for};
 
 use crate::commands::patch;
 use crate::context::CommandContext;
-use crate::ui::{Failure, Out, Outcome, Tone};
+use crate::ui::{Failure, Format, Out, Outcome, Tone};
 use crate::view::{first_line, local_time};
+
+/// Runs of a list that are read at once.
+const LIST_ROWS: usize = 200;
 
 /// List and describe runs: what was asked, decided and done
 #[derive(Debug, Args)]
@@ -85,34 +88,33 @@ pub fn run(ctx: &CommandContext, args: &RunsArgs) -> Outcome {
 
 fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
     let vault = ctx.open_vault()?;
-    let (runs, more) = newest(&vault, args)?;
     let mut unsettled = unsettled(ctx, &vault)?;
     unsettled.retain(|run| args.fork.as_ref().is_none_or(|fork| run.record.fork == fork.as_str()));
-    if runs.is_empty() && unsettled.is_empty() && !more {
+    let (mut out, mut runs) = (ctx.ui.out(), Vec::new());
+    if ctx.ui.format == Format::Human {
+        unsettled.iter().try_for_each(|run| show_unsettled(&mut out, run))?;
+    }
+    let mut shown = 0;
+    let more = newest(&vault, args, |run, state| {
+        shown += 1;
+        match ctx.ui.format {
+            Format::Json => runs.push(in_directory(avfs_present::run(&run), state)),
+            Format::Human => show_line(&mut out, &run, state)?,
+        }
+        // The first is seen at once, however many follow.
+        if shown == 1 { out.flush() } else { Ok(()) }
+    })?;
+    out.flush()?;
+    drop(out);
+    if shown == 0 && unsettled.is_empty() && !more {
         ctx.ui.note(format_args!("there are no runs"));
         note_fork(ctx, &vault, args.fork.as_ref());
     }
     if more {
         ctx.ui.note(format_args!("note: there are older runs; see more with: --limit N"));
     }
-    let reader = vault.read()?;
-    let states =
-        runs.iter().map(|run| application::in_directory(&*reader, run)).collect::<Result<Vec<_>, _>>()?;
-    let result = RunsList {
-        unsettled: unsettled.iter().map(avfs_present::unsettled_run).collect(),
-        runs: runs
-            .iter()
-            .zip(&states)
-            .map(|(run, state)| in_directory(avfs_present::run(run), *state))
-            .collect(),
-        more,
-    };
-    ctx.ui.answer(&result, |out| {
-        for run in &unsettled {
-            show_unsettled(out, run)?;
-        }
-        runs.iter().zip(&states).try_for_each(|(run, state)| show_line(out, run, *state))
-    })
+    let unsettled = unsettled.iter().map(avfs_present::unsettled_run).collect();
+    ctx.ui.answer(&RunsList { unsettled, runs, more }, |_| Ok(()))
 }
 
 /// What is told of a fork may outlive it, so that none of that name is no failure; it may as well be mistyped.
@@ -149,16 +151,32 @@ fn stands(run: &Unsettled) -> String {
     }
 }
 
-/// One more is asked for than is shown: then there are older ones.
-fn newest(vault: &Vault, args: &ListArgs) -> Result<(Vec<RunRecord>, bool), Failure> {
-    let limit = args.limit.saturating_add(1);
-    let mut runs = match &args.fork {
-        Some(fork) => vault.runs_of_fork(fork, i64::MAX, limit)?,
-        None => vault.runs(i64::MAX, limit)?,
-    };
-    let more = runs.len() > args.limit;
-    runs.truncate(args.limit);
-    Ok((runs, more))
+/// Gives the newest runs to `show`; true if there are older ones.
+fn newest(
+    vault: &Vault,
+    args: &ListArgs,
+    mut show: impl FnMut(RunRecord, Option<InDirectory>) -> Result<(), Failure>,
+) -> Result<bool, Failure> {
+    let (mut left, mut before) = (args.limit, i64::MAX);
+    loop {
+        // One more is asked for than is shown: then there are older ones.
+        let limit = left.saturating_add(1).min(LIST_ROWS);
+        let runs = match &args.fork {
+            Some(fork) => vault.runs_of_fork(fork, before, limit)?,
+            None => vault.runs(before, limit)?,
+        };
+        let Some(oldest) = runs.last() else { return Ok(false) };
+        before = oldest.seq;
+        let reader = vault.read()?;
+        for run in runs {
+            if left == 0 {
+                return Ok(true);
+            }
+            left -= 1;
+            let state = application::in_directory(&*reader, &run)?;
+            show(run, state)?;
+        }
+    }
 }
 
 fn show_line(out: &mut Out, run: &RunRecord, state: Option<InDirectory>) -> Result<(), Failure> {

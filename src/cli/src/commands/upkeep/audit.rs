@@ -117,8 +117,16 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
         fork: args.fork.clone(),
         action: args.action.clone(),
     };
-    let found = newest(&*vault.read()?, &query, args.limit)?;
-    if found.rows.is_empty() && found.left_off == 0 {
+    let reader = vault.read()?;
+    let found = newest(&*reader, &query, args.limit)?;
+    if ctx.ui.format == Format::Human {
+        // Counted afterwards: that takes as long as the log is.
+        let mut out = ctx.ui.out();
+        found.rows.iter().try_for_each(|row| show_row(&mut out, row))?;
+        out.flush()?;
+    }
+    let left_off = found.left_off(&*reader, &query)?;
+    if found.rows.is_empty() && left_off == 0 {
         note_fork(ctx, &vault, args.fork.as_ref());
         if let Some(run) = &args.run {
             ctx.ui.note(format_args!(
@@ -127,14 +135,11 @@ fn list(ctx: &CommandContext, args: &ListArgs) -> Outcome {
             ));
         }
     }
-    if found.left_off > 0 {
-        ctx.ui.note(format_args!("note: {} older rows left off; see more with: --limit N", found.left_off));
+    if left_off > 0 {
+        ctx.ui.note(format_args!("note: {left_off} older rows left off; see more with: --limit N"));
     }
-    let result = AuditList {
-        rows: found.rows.iter().map(avfs_present::audit_row).collect(),
-        left_off: found.left_off,
-    };
-    ctx.ui.answer(&result, |out| found.rows.iter().try_for_each(|row| show_row(out, row)))
+    let result = AuditList { rows: found.rows.iter().map(avfs_present::audit_row).collect(), left_off };
+    ctx.ui.answer(&result, |_| Ok(()))
 }
 
 fn export(ctx: &CommandContext, args: &ExportArgs) -> Outcome {

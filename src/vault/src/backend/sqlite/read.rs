@@ -74,6 +74,7 @@ pub(crate) fn run(sql: &Connection, statement: &str) -> rusqlite::Result<()> {
 const VERSION_COLUMNS: &str =
     "digest, root, content_root, parents, run, message, author, at, entries, bytes, pruned_at";
 const FORK_COLUMNS: &str = "name, head, base, parent, created_at, expires_at";
+const AUDIT_COLUMNS: &str = "seq, at, actor, action, subject, before, after, detail, digest";
 const CHECKPOINT_COLUMNS: &str = "fork, name, version, automatic, message, at";
 
 impl Session<'_> {
@@ -368,26 +369,19 @@ impl Reader for Session<'_> {
     }
 
     fn audit_after(&self, after: i64, at_most: usize) -> Result<Vec<AuditRecord>> {
-        let read = |row: &Row<'_>| {
-            Ok(AuditRecord {
-                seq: row.get(0)?,
-                at: Timestamp(row.get(1)?),
-                actor: row.get(2)?,
-                action: row.get(3)?,
-                subject: row.get(4)?,
-                before: row.get(5)?,
-                after: row.get(6)?,
-                detail: row.get(7)?,
-                digest: AuditDigest(row.get(8)?),
-            })
-        };
-        let sql = format!(
-            "SELECT seq, at, actor, action, subject, before, after, detail, digest \
-             FROM audit WHERE seq {} ?1 ORDER BY seq LIMIT ?2",
-            behind(after)
-        );
-        let rows = self.all(&sql, (after, limit(at_most)), read)?;
+        let sql =
+            format!("SELECT {AUDIT_COLUMNS} FROM audit WHERE seq {} ?1 ORDER BY seq LIMIT ?2", behind(after));
+        let rows = self.all(&sql, (after, limit(at_most)), audit_from)?;
         self.in_order(rows, after, Ordering::Greater, |row| row.seq)
+    }
+
+    fn audit_before(&self, before: i64, at_most: usize) -> Result<Vec<AuditRecord>> {
+        let sql = format!(
+            "SELECT {AUDIT_COLUMNS} FROM audit WHERE seq {} ?1 ORDER BY seq DESC LIMIT ?2",
+            ahead(before)
+        );
+        let rows = self.all(&sql, (before, limit(at_most)), audit_from)?;
+        self.in_order(rows, before, Ordering::Less, |row| row.seq)
     }
 
     fn usage(&self) -> Result<Usage> {
@@ -426,6 +420,20 @@ impl Reader for Session<'_> {
         let rows = self.all(sql, (before, limit(at_most)), |row| Ok((row.get(0)?, row.get(1)?)))?;
         self.in_order(rows, before, Ordering::Less, |(row, _)| *row)
     }
+}
+
+fn audit_from(row: &Row<'_>) -> rusqlite::Result<AuditRecord> {
+    Ok(AuditRecord {
+        seq: row.get(0)?,
+        at: Timestamp(row.get(1)?),
+        actor: row.get(2)?,
+        action: row.get(3)?,
+        subject: row.get(4)?,
+        before: row.get(5)?,
+        after: row.get(6)?,
+        detail: row.get(7)?,
+        digest: AuditDigest(row.get(8)?),
+    })
 }
 
 /// How rows before or behind a place are asked for: at either end with the end itself, where no row is ever put. One that
