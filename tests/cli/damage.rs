@@ -32,6 +32,20 @@ fn damage_to_content_is_found_and_never_passed_on() {
     assert_eq!(report["result"]["findings"][0]["code"], json!("damaged"));
 }
 
+/// A long history is shown while it is read: what comes before the damage is seen.
+#[test]
+fn log_shows_versions_up_to_one_that_is_missing() {
+    let env = TestEnv::with_project();
+    env.ok(&["write", "note", "--text", "one"]);
+    let shown = env.run(&["log"]);
+    assert_eq!((shown.code, shown.stdout.lines().count()), (0, 3), "{shown:?}");
+    sql(&env.vault_file()).execute("DELETE FROM version WHERE parents = x''", []).unwrap();
+    let cut = env.run(&["log"]);
+    assert_eq!((cut.code, cut.stdout.lines().count()), (1, 2), "{cut:?}");
+    assert!(shown.stdout.starts_with(&cut.stdout), "{cut:?}");
+    env.refused(&["log"], 1, "object.missing");
+}
+
 /// Who knows what is damaged can go on without it.
 #[test]
 fn damage_is_told_of_the_file_it_is_in() {
