@@ -149,13 +149,11 @@ impl SqliteBackend {
         };
         let done = pages().map_err(|error| self.translate(error))?;
         self.give_back(source);
-        match done {
-            StepResult::Done => {
-                Ok(Self::with(path, file, options, (copy, None), (Access::ReadWrite, self.format)))
-            }
-            // It is another process that writes to the copy, or nothing is told of it.
-            _ => Err(BackendError::Busy { path: path.to_owned(), waited_s: 0 }.after(self.options.patience)),
+        if done != StepResult::Done {
+            let busy = BackendError::Busy { path: self.path.clone(), waited_s: 0 };
+            return Err(busy.after(self.options.patience));
         }
+        Ok(Self::with(path, file, options, (copy, None), (Access::ReadWrite, self.format)))
     }
 
     /// Gives a finished new file its name, unless the name is taken: a vault is complete or absent.

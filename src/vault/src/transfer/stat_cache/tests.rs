@@ -258,10 +258,8 @@ fn a_large_cache_is_read_a_directory_at_a_time() {
     let leads_to = |number| {
         let encoded = cache.encoded(number).unwrap();
         let dir = decode_dir(&encoded).unwrap();
-        match dir.entries.last().unwrap().kind {
-            CachedKind::Dir(number) => number,
-            other => panic!("{other:?}"),
-        }
+        let CachedKind::Dir(number) = dir.entries.last().unwrap().kind else { panic!("no directory") };
+        number
     };
     assert_eq!([0, 1, 2, 51, 201].map(leads_to), [1, 2, 201, 201, 201]);
     // Damage of it is noticed as that of a small one is.
