@@ -201,18 +201,20 @@ fn acknowledged_versions_survive_a_loss_of_power() {
 fn items_of_a_batch_are_on_the_disk_when_they_are_acknowledged() {
     let disk = Disk::new();
     disk.run(&["--", "true"]);
-    let list: String = (0..48).map(|item| format!("echo {item} > f{item}\n")).collect();
+    let list: String = (0..24).map(|item| format!("echo {item} > f{item}\n")).collect();
     std::fs::write(disk.env.at("list"), list).unwrap();
-    let (results, list) = (disk.env.at("results"), disk.env.at("list"));
-    let before = disk.syncs().len();
-    let words = ["batch", "--jobs", "8", "--results", results.to_str().unwrap(), list.to_str().unwrap()];
-    disk.avfs(&words).expect(0);
-    let syncs = disk.syncs().len() - before;
-    let text = std::fs::read_to_string(&results).unwrap();
-    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let versions: Vec<String> =
-        lines.iter().filter_map(|line| line["version"].as_str().map(str::to_owned)).collect();
-    assert_eq!(versions.len(), 48, "{text}");
-    disk.assert_kept(&versions);
-    assert!(syncs >= 1, "{:?}", disk.syncs());
+    let list = disk.env.at("list");
+    for mode in ["chain", "fan-out"] {
+        let results = disk.env.at(&format!("results-{mode}"));
+        let (results, list) = (results.to_str().unwrap(), list.to_str().unwrap());
+        let before = disk.syncs().len();
+        disk.avfs(&["batch", "--mode", mode, "--jobs", "8", "--results", results, list]).expect(0);
+        assert!(disk.syncs().len() > before, "{mode}: nothing was synced");
+        let text = std::fs::read_to_string(results).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let versions: Vec<String> =
+            lines.filter_map(|line| line["version"].as_str().map(str::to_owned)).collect();
+        assert_eq!(versions.len(), 24, "{mode}: {text}");
+        disk.assert_kept(&versions);
+    }
 }

@@ -26,6 +26,8 @@ use crate::signals::Asked;
 use crate::ui::Failure;
 use crate::worker_pool::{Answer, Done, Reply, WorkerError};
 
+/// Items that are acknowledged after one sync. Fewer are if none ends for a moment.
+const TOGETHER_MAX: usize = 8;
 /// Items that have not succeeded and are told of in the answer.
 const TOLD_MAX: usize = 100;
 
@@ -49,9 +51,8 @@ struct Drive<'a> {
     results: Results,
     counts: BatchCounts,
     unsuccessful: Vec<BatchItemResult>,
-    /// What is over and not acknowledged: several items wait for the disk together, at most `together` of them.
+    /// What is over and not acknowledged: several items wait for the disk together.
     landed: Vec<BatchItemResult>,
-    together: usize,
     /// Whether one of them has made a version.
     unsynced: bool,
     retry: u32,
@@ -82,7 +83,6 @@ pub fn drive(ctx: &CommandContext, args: &BatchArgs, vault: &Vault, plan: &Plan)
         counts: BatchCounts::default(),
         unsuccessful: Vec::new(),
         landed: Vec::new(),
-        together: jobs,
         unsynced: false,
         retry: args.retry,
         discard: args.discard,
@@ -336,7 +336,7 @@ impl Drive<'_> {
         // What begins from it is in the log behind it: no loss of power takes the one and leaves the other.
         self.work.schedule.ended(item, result.state == ItemState::Succeeded);
         self.landed.push(result);
-        if self.landed.len() < self.together { Ok(()) } else { self.acknowledge() }
+        if self.landed.len() < TOGETHER_MAX { Ok(()) } else { self.acknowledge() }
     }
 
     /// Says what came of the items that are over, once that is on the disk.
