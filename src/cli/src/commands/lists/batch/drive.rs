@@ -339,7 +339,7 @@ impl Drive<'_> {
         if self.landed.len() < TOGETHER_MAX { Ok(()) } else { self.acknowledge() }
     }
 
-    /// Says what came of the items that are over, once that is on the disk.
+    /// Reports the results of finished items, after their versions are on the disk.
     fn acknowledge(&mut self) -> Result<(), Failure> {
         if std::mem::take(&mut self.unsynced) {
             self.vault.flush()?;
