@@ -412,6 +412,24 @@ fn a_slow_import_does_not_undo_what_came_meanwhile() {
     }
 }
 
+/// The same content with a later stamp may come from two writes that both stopped at the same byte.
+#[test]
+fn a_second_read_confirms_the_first_only_with_the_same_stamp() {
+    for size in [1000, 3 << 19] {
+        let bench = Bench::new();
+        let content = support::noise(1, size);
+        fs::write(bench.dir.join("f"), &content).unwrap();
+        let rewrite = |_| fs::write(bench.dir.join("f"), &content).unwrap();
+        // A large file is opened once more, to find out that it is large.
+        let first = if size > 1 << 20 { 2 } else { 1 };
+        let points: Vec<String> = (first + 1..first + 3).map(|n| format!("open-file#{n}")).collect();
+        let points: Vec<&str> = points.iter().map(String::as_str).collect();
+        let said = bench.import_changing(&[], &points, rewrite);
+        assert_eq!(said.acks(), ["read=1"]);
+        assert_eq!(bench.content("f"), content);
+    }
+}
+
 /// The stamp of a write is that of its beginning, and the writer may be stopped in the middle of it.
 #[test]
 fn a_write_that_goes_on_is_waited_for() {

@@ -42,11 +42,14 @@ struct Attempt {
 }
 
 impl Attempt {
-    /// True if this is the file. The kernel stamps a file when a write begins, not when it ends. Those that had begun when
-    /// the file was opened are over before it is looked at; while a change is so fresh that it may have begun since, only
-    /// a second read that gives the same, after that is over too, is proof.
+    /// True if the content is not torn. The kernel stamps a file when a write begins, not when it ends, and a write
+    /// that had begun when the file was opened ends before the file is read. If the stamp is so recent that a write may
+    /// have begun since, a second read has to confirm the first, with the same stamp: the write has ended by then. A
+    /// later stamp proves nothing, because two writes may have stopped at the same byte.
     fn is_proof(&self, shared: &Shared<'_>, last: Option<&Self>) -> bool {
-        let confirmed = || last.is_some_and(|last| last.quiet && last.content == self.content);
+        let confirms =
+            |last: &Self| last.quiet && last.stat.same_state(&self.stat) && last.content == self.content;
+        let confirmed = || last.is_some_and(confirms);
         self.quiet && (shared.is_settled(&self.stat) || confirmed())
     }
 }
@@ -273,7 +276,7 @@ impl Sink for ScanSink<'_, '_> {
 }
 
 pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
-    let mut last: Option<FileContent> = None;
+    let mut last: Option<(HostStat, FileContent)> = None;
     for attempt in 1..=ATTEMPTS {
         avfs_types::pause::point("open-file");
         let opened = open_for_reading(shared.root.as_fd(), large.path.as_bytes());
@@ -314,7 +317,7 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
             return Ok(());
         };
         let content = match facts.what {
-            What::File { content, .. } => quiet.then_some(content),
+            What::File { content, .. } => quiet.then_some((facts.stat, content)),
             What::Symlink { .. }
             | What::Fifo
             | What::Dir(_)
@@ -322,7 +325,11 @@ pub(super) fn read_large(shared: &Shared<'_>, large: &LargeFile) -> Result<()> {
             | What::Gone
             | What::Whiteout => None,
         };
-        let proof = content.is_some() && (shared.is_settled(&facts.stat) || last == content);
+        let proof = content.as_ref().is_some_and(|(stat, content)| {
+            let confirms =
+                |(earlier, found): &(HostStat, FileContent)| earlier.same_state(stat) && found == content;
+            shared.is_settled(stat) || last.as_ref().is_some_and(confirms)
+        });
         last = content;
         if !proof && attempt < ATTEMPTS {
             continue;
