@@ -1,4 +1,4 @@
-//! What can go wrong with the store itself, told by what a person can do about it.
+//! Errors of the store itself, divided by what the user can do about them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use avfs_types::diagnose::Diagnose;
 /// Why the store of a vault cannot be used. Implements [`Diagnose`]: each variant has a code.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
-    /// There is no file.
+    /// The file does not exist.
     #[error("there is no vault at {}", path.display())]
     NotFound {
         /// The vault file.
         path: PathBuf,
     },
-    /// There is a file where a vault was to be created.
-    #[error("there is a vault at {} already", path.display())]
+    /// A file already exists at the path for a new vault.
+    #[error("a vault already exists at {}", path.display())]
     Exists {
         /// The vault file.
         path: PathBuf,
@@ -28,38 +28,38 @@ pub enum BackendError {
         /// The vault file.
         path: PathBuf,
     },
-    /// The SQLite schema has a table, view or trigger that avfs did not make.
-    #[error("the vault {} contains {name:?}, which no avfs made", path.display())]
+    /// The SQLite schema has a table, view or trigger that avfs did not create.
+    #[error("the vault {} contains {name:?}, which avfs did not create", path.display())]
     ForeignObject {
         /// The vault file.
         path: PathBuf,
         /// The name of the object in the SQLite schema.
         name: String,
     },
-    /// The file has a newer format than this program knows.
-    #[error("{} was made by a newer avfs (vault format {found}; this one knows up to {known})", path.display())]
+    /// The file has a newer format than this program supports.
+    #[error("{} was created by a newer avfs (vault format {found}; this one supports up to {known})", path.display())]
     Newer {
         /// The vault file.
         path: PathBuf,
         /// The format of the file.
         found: i64,
-        /// The newest format that this program reads.
+        /// The newest format that this program can read.
         known: i64,
     },
-    /// The file is damaged. `avfs fsck` says how far.
+    /// The file is damaged. `avfs fsck` reports the extent.
     #[error("the vault {} is damaged: {detail}", path.display())]
     Corrupt {
         /// The vault file.
         path: PathBuf,
-        /// What is wrong, in the words of SQLite or of the check.
+        /// The damage, as described by SQLite or by the check.
         detail: String,
     },
-    /// The log is damaged, and the vault that of an earlier commit.
-    #[error("the log of {} is damaged: it lost {rollback}", path.display())]
+    /// The write-ahead log is damaged, so the vault shows the state of an earlier commit.
+    #[error("the write-ahead log of {} is damaged: it lost {rollback}", path.display())]
     RolledBack {
         /// The vault file.
         path: PathBuf,
-        /// What was lost.
+        /// The lost commits.
         rollback: Box<super::Rollback>,
     },
     /// The file, or its file system, is read-only.
@@ -74,28 +74,28 @@ pub enum BackendError {
         /// The vault file.
         path: PathBuf,
     },
-    /// The directory for a new vault cannot be made.
-    #[error("the directory {} cannot be made or written", dir.display())]
+    /// The directory for a new vault cannot be created or written.
+    #[error("cannot create or write the directory {}", dir.display())]
     NoPlace {
         /// The directory.
         dir: PathBuf,
-        /// What of it is there, and refuses.
+        /// The deepest existing ancestor of the directory, which refuses the write.
         at: PathBuf,
-        /// What the kernel said.
+        /// The error from the kernel.
         #[source]
         source: std::io::Error,
     },
     /// Other processes kept the vault locked for longer than the patience of
     /// [`sqlite::OpenOptions`](super::sqlite::OpenOptions).
-    #[error("the vault {} is busy: other processes held it for {waited_s} s", path.display())]
+    #[error("the vault {} is busy: other processes kept it locked for {waited_s} s", path.display())]
     Busy {
         /// The vault file.
         path: PathBuf,
-        /// Seconds that were waited.
+        /// Seconds waited.
         waited_s: u64,
     },
     /// The vault changed while it was being read without locks.
-    #[error("the vault {} was written while it was read", path.display())]
+    #[error("the vault {} changed while it was being read", path.display())]
     Unsteady {
         /// The vault file.
         path: PathBuf,
@@ -107,13 +107,13 @@ pub enum BackendError {
         path: PathBuf,
     },
     /// The file system does not support file locks.
-    #[error("the file system of {} has no file locks", path.display())]
+    #[error("the file system of {} does not support file locks", path.display())]
     LocksUnsupported {
         /// The vault file.
         path: PathBuf,
     },
-    /// The file has several hard links, so that its lock would not exclude everybody.
-    #[error("the vault {} has another name too, by a hard link", path.display())]
+    /// The file has several hard links, so its lock would not exclude all other processes.
+    #[error("the vault {} has more than one hard link", path.display())]
     Linked {
         /// The vault file.
         path: PathBuf,
@@ -121,11 +121,11 @@ pub enum BackendError {
     /// Any other failure of the file system.
     #[error("cannot {operation} {}", path.display())]
     Io {
-        /// What was attempted, such as `open`.
+        /// The attempted operation, such as `open`.
         operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error from the kernel.
         #[source]
         source: std::io::Error,
     },
@@ -134,14 +134,14 @@ pub enum BackendError {
     Sqlite {
         /// The vault file.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error from SQLite.
         #[source]
         source: rusqlite::Error,
     },
-    /// A failure that a test asked for, see [`fault`](super::fault).
+    /// A failure injected by a test; see [`fault`](super::fault).
     #[error("a failure was injected into {operation}")]
     Injected {
-        /// What was attempted, such as `open`.
+        /// The attempted operation, such as `open`.
         operation: &'static str,
     },
 }
@@ -181,7 +181,7 @@ impl Diagnose for BackendError {
 }
 
 impl BackendError {
-    /// An error of the file system, with a variant of its own where its cause has one.
+    /// Converts a file system error, into a specific variant where its cause has one.
     pub fn io(operation: &'static str, path: &Path, source: std::io::Error) -> Self {
         let path = path.to_owned();
         match Cause::of(&source) {
@@ -196,7 +196,7 @@ impl BackendError {
         }
     }
 
-    /// This, told by who has waited for so long.
+    /// Sets the time waited, if this is [`BackendError::Busy`].
     pub(crate) fn after(mut self, patience: Duration) -> Self {
         if let Self::Busy { waited_s, .. } = &mut self {
             *waited_s = patience.as_secs();
@@ -204,7 +204,7 @@ impl BackendError {
         self
     }
 
-    /// The directory a vault shall lie in refuses it.
+    /// The error for a directory that refuses a new vault.
     pub fn no_place(dir: &Path, source: std::io::Error) -> Self {
         if Cause::of(&source) == Cause::DiskFull {
             return Self::DiskFull { path: dir.to_owned() };
@@ -218,7 +218,7 @@ impl BackendError {
             LockError::TimedOut(waited) => Self::Busy { path: path.to_owned(), waited_s: waited.as_secs() },
             LockError::Unsupported(_) => Self::LocksUnsupported { path: path.to_owned() },
             LockError::Open { path: lock, source } => match Cause::of(&source) {
-                // The vault itself is gone, or can have no files beside it.
+                // The vault itself is gone, or no file can be created next to it.
                 Cause::NotFound | Cause::ReadOnly | Cause::DiskFull => Self::io("open", path, source),
                 Cause::NoPermission => Self::NoPermission { path: refusing(path, &lock) },
                 Cause::Exists | Cause::NotADirectory | Cause::Link | Cause::Unreadable | Cause::Other => {
@@ -230,7 +230,7 @@ impl BackendError {
     }
 }
 
-/// The file that keeps somebody out: the lock, or the directory of the vault, which shall have one.
+/// The path that denied access: the lock file, or the vault's directory if the lock file does not exist.
 fn refusing(vault: &Path, lock: &Path) -> PathBuf {
     let place = vault.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if lock.symlink_metadata().is_ok() { lock.to_owned() } else { place.to_owned() }

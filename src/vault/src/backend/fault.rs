@@ -1,4 +1,4 @@
-//! A backend that fails on demand: shows that a failed write leaves the vault as it was.
+//! A backend that fails on demand, to show that a failed write leaves the vault unchanged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -14,7 +14,7 @@ use crate::backend::{
     ForkRecord, MemoRecord, ObjectKind, RecordingRecord, RunRecord, VersionRecord,
 };
 
-/// Counts down with every write; the one that reaches zero fails, the ones after it succeed again.
+/// Counts down with every write; the write that reaches zero fails, later writes succeed again.
 #[derive(Clone, Debug)]
 pub struct Fuse(Arc<AtomicI64>);
 
@@ -25,7 +25,7 @@ impl Fuse {
         Self(Arc::new(AtomicI64::new(-1)))
     }
 
-    /// Lets `writes` writes pass and fails the next.
+    /// Allows `writes` writes and fails the next one.
     pub fn arm(&self, writes: u32) {
         self.0.store(i64::from(writes), Ordering::SeqCst);
     }
@@ -42,14 +42,14 @@ impl Fuse {
     }
 }
 
-/// A backend that passes everything on to another one until its fuse blows.
+/// A backend that forwards every call to another one until its fuse blows.
 pub struct FaultBackend<B> {
     inner: B,
     fuse: Fuse,
 }
 
 impl<B: Backend> FaultBackend<B> {
-    /// Wraps `inner`; the calls that write fail when `fuse` says so.
+    /// Wraps `inner`; calls that write fail when `fuse` blows.
     pub fn new(inner: B, fuse: Fuse) -> Self {
         Self { inner, fuse }
     }

@@ -1,4 +1,4 @@
-//! A vault in memory: the model that tests hold the real store against. A transaction works on a copy.
+//! A vault in memory: the model that tests compare the real store with. A transaction works on a copy.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,8 +15,7 @@ use crate::backend::{
     ForkRecord, Life, MemoRecord, ObjectKind, RecordingRecord, RunRecord, Usage, VersionRecord,
 };
 
-/// A store that lives in memory only and is gone when it is dropped. For tests, and as a model of
-/// [`sqlite`](super::sqlite).
+/// A store that exists only in memory. For tests, and as a model of [`sqlite`](super::sqlite).
 #[derive(Default)]
 pub struct MemoryBackend {
     state: Mutex<State>,
@@ -32,7 +31,7 @@ struct State {
     forks: BTreeMap<ForkName, ForkRecord>,
     checkpoints: Vec<CheckpointRecord>,
     audit: Vec<AuditRecord>,
-    /// In the order of their sequence numbers, which count from one.
+    /// Ordered by sequence number, starting at 1.
     runs: Vec<RunRecord>,
     approvals: Vec<ApprovalRecord>,
     recordings: Vec<RecordingRecord>,
@@ -40,7 +39,7 @@ struct State {
     batches: Vec<BatchRecord>,
     batch_runs: Vec<(BatchItem, RunId)>,
     memos: Vec<MemoRecord>,
-    /// Numbers of results are never given twice.
+    /// Sequence numbers of results are never reused.
     last_memo: i64,
 }
 

@@ -1,8 +1,8 @@
-//! The storage backend: keeps objects, references and the audit log, in transactions.
+//! The storage backend: stores objects, references and the audit log, in transactions.
 //!
-//! It knows rows and digests, not what they mean: encodings, trees and history belong to the vault.
-//! Three of them: [`sqlite`] (the product), [`memory`] (the model tests compare with) and [`fault`]
-//! (another one that fails on demand).
+//! It handles rows and digests, not their meaning: encodings, trees and history belong to the vault. There are
+//! three backends: [`sqlite`] (the product), [`memory`] (the model that tests compare with) and [`fault`] (wraps
+//! another one and fails on demand).
 
 mod error;
 pub mod fault;
@@ -31,138 +31,140 @@ pub(crate) type Result<T> = std::result::Result<T, BackendError>;
 pub enum Durability {
     /// Before the commit returns.
     Synced,
-    /// With the next synced commit, or when the log is moved into the file. Until then it survives the end of every
-    /// process, but not the loss of power: for objects that nothing refers to yet, and for records without a version.
+    /// With the next synced commit, or when the write-ahead log is checkpointed into the file. Until then it
+    /// survives the end of every process, but not a power loss: for objects that nothing refers to yet, and for
+    /// records without a version.
     Deferred,
 }
 
-/// A place where a vault lives, shared by threads.
+/// The storage of a vault, shared by threads.
 pub trait Backend: Send + Sync {
-    /// A consistent view; it must not be held while files are written out, since it keeps the log growing.
+    /// A consistent view. Do not hold it while writing files to disk: it keeps the write-ahead log growing.
     fn read(&self) -> Result<Box<dyn Reader + '_>>;
-    /// As [`Backend::read`], without mapping the store into memory: for who may read much of it and has to stay small.
+    /// Like [`Backend::read`], without mapping the store into memory: for callers that may read much of it and must
+    /// keep their memory use low.
     fn read_unmapped(&self) -> Result<Box<dyn Reader + '_>> {
         self.read()
     }
-    /// The only writer of the vault until it is committed or dropped (which undoes it).
+    /// The only writer of the vault until it is committed or dropped (which rolls it back).
     fn write(&self) -> Result<Box<dyn Writer + '_>>;
-    /// While the guard lives nothing is swept: for work that adds or reads objects over several transactions.
+    /// Prevents sweeps while the guard lives: for work that adds or reads objects over several transactions.
     fn pin(&self) -> Result<Guard>;
-    /// Excludes every pin: for the sweep.
+    /// Excludes every pin; held by the sweep.
     fn sweep_guard(&self) -> Result<Guard>;
-    /// Gives unused space back to the file system, in steps, telling how many bytes are still to go.
+    /// Returns unused space to the file system, in steps, reporting how many bytes remain.
     fn shrink(&self, progress: &dyn Fn(u64)) -> Result<()>;
     /// Waits until everything committed so far, by any process, is on the disk.
     fn flush(&self) -> Result<()>;
-    /// Moves everything from the log into the vault file, so that it is whole by itself.
+    /// Checkpoints the whole write-ahead log into the vault file, so that the file is complete without it.
     fn settle(&self) -> Result<()>;
-    /// The format of its file; nothing if it has none.
+    /// The format of the file; `None` for a store without a file.
     fn format(&self) -> Option<i64> {
         None
     }
-    /// What it lacked when it was opened, because it is an older copy of itself.
+    /// The commits missing when the store was opened because it is an older copy of itself.
     fn older_copy(&self) -> Option<&Rollback> {
         None
     }
-    /// Fails if nothing can ever be written to it, as far as that is known without trying.
+    /// Fails if the store can never be written, as far as that is known without trying.
     fn check_writable(&self) -> Result<()> {
         Ok(())
     }
-    /// Does beforehand, in a moment with nothing else to do, what the commit of a run would do first.
+    /// Does the preparatory work for the commit of a run in advance, while the process is idle.
     fn make_ready(&self) -> Result<()> {
         Ok(())
     }
-    /// Fails if what was read may be half old and half new, so that what looks like damage may be none.
+    /// Fails if the data read may be a mix of old and new, so that apparent damage may not be real.
     fn check_steady(&self) -> Result<()> {
         Ok(())
     }
-    /// The store's own view of its health: one line for each problem.
+    /// The result of the store's own integrity check: one line for each problem.
     fn integrity(&self) -> Result<Vec<String>>;
 }
 
-/// Holds locks until it is dropped; none where nothing has to be held.
+/// Holds locks until it is dropped; empty if no lock is needed.
 pub struct Guard(
     #[expect(dead_code, reason = "held for its Drop")] pub(crate) Vec<avfs_hostfs::lock::FileLock>,
 );
 
-/// A consistent view of the store: later commits do not show in it.
+/// A consistent view of the store: later commits are not visible in it.
 pub trait Reader {
-    /// A value of the vault's own, such as its id; see [`key`](crate::key).
+    /// A metadata value of the vault, such as its id; see [`key`](crate::key).
     fn meta(&self, key: &str) -> Result<Option<Vec<u8>>>;
 
-    /// `None` if there is no such blob. The data is as stored and not checked.
+    /// `None` if the blob does not exist. The data is returned as stored and not verified.
     fn blob(&self, id: &BlobId) -> Result<Option<BlobRecord>>;
-    /// Whether there is such a blob.
+    /// Whether the blob exists.
     fn has_blob(&self, id: &BlobId) -> Result<bool>;
-    /// The encoded page; `None` if there is no such page. The data is not checked.
+    /// The encoded page; `None` if the page does not exist. The data is not verified.
     fn tree(&self, id: &TreeId) -> Result<Option<Vec<u8>>>;
-    /// Whether there is such a page.
+    /// Whether the page exists.
     fn has_tree(&self, id: &TreeId) -> Result<bool>;
 
-    /// `None` if there is no such version.
+    /// `None` if the version does not exist.
     fn version(&self, id: &VersionId) -> Result<Option<VersionRecord>>;
-    /// Versions whose digest begins with these hex digits, at most `limit` of them.
+    /// At most `limit` versions whose digest begins with these hex digits.
     fn versions_with_prefix(&self, hex: &str, limit: usize) -> Result<Vec<VersionId>>;
-    /// The version that a run made; `None` if it made none.
+    /// The version created by a run; `None` if the run created no version.
     fn version_of_run(&self, run: &str) -> Result<Option<VersionId>>;
     /// Every version, oldest first.
     fn version_ids(&self) -> Result<Vec<VersionId>>;
-    /// Versions whose content is kept.
+    /// The number of versions whose content is kept.
     fn versions_kept(&self) -> Result<u64>;
 
-    /// `None` if there is no such fork.
+    /// `None` if the fork does not exist.
     fn fork(&self, name: &ForkName) -> Result<Option<ForkRecord>>;
     /// Every fork, oldest first.
     fn forks(&self) -> Result<Vec<ForkRecord>>;
-    /// Forks that end at this time or before it.
+    /// Forks that expire at or before this time.
     fn forks_expired(&self, now: avfs_types::clock::Timestamp) -> Result<Vec<ForkRecord>>;
-    /// `None` if there is no such checkpoint.
+    /// `None` if the checkpoint does not exist.
     fn checkpoint(&self, fork: &ForkName, name: &CheckpointName) -> Result<Option<CheckpointRecord>>;
     /// Every checkpoint, oldest first.
     fn checkpoints(&self) -> Result<Vec<CheckpointRecord>>;
-    /// As [`Reader::checkpoints`], those of one fork.
+    /// Like [`Reader::checkpoints`], for one fork.
     fn checkpoints_of_fork(&self, fork: &ForkName) -> Result<Vec<CheckpointRecord>>;
 
-    /// `None` if the journal has no such run.
+    /// `None` if the run is not in the journal.
     fn run(&self, id: &RunId) -> Result<Option<RunRecord>>;
-    /// Runs whose id begins with these digits, at most `limit` of them, by id.
+    /// At most `limit` runs whose id begins with these digits, ordered by id.
     fn runs_with_prefix(&self, prefix: &RunPrefix, limit: usize) -> Result<Vec<RunRecord>>;
     /// Runs with a sequence number below `before`, newest first.
     fn runs(&self, before: i64, limit: usize) -> Result<Vec<RunRecord>>;
-    /// As [`Reader::runs`], those of one fork.
+    /// Like [`Reader::runs`], for one fork.
     fn runs_of_fork(&self, fork: &ForkName, before: i64, limit: usize) -> Result<Vec<RunRecord>>;
 
     /// Runs with a sequence number above `after`, oldest first.
     fn runs_after(&self, after: i64, limit: usize) -> Result<Vec<RunRecord>>;
-    /// As [`Reader::runs_after`], those of one fork.
+    /// Like [`Reader::runs_after`], for one fork.
     fn runs_of_fork_after(&self, fork: &ForkName, after: i64, limit: usize) -> Result<Vec<RunRecord>>;
 
-    /// What was written to the bound directory of a fork's changes, newest first.
+    /// The applications of a fork's changes to the bound directory, newest first.
     fn applications_of_fork(&self, fork: &ForkName) -> Result<Vec<ApplicationRecord>>;
-    /// Applications that expire after a moment, newest first.
+    /// Applications that expire after this time, newest first.
     fn applications_after(&self, at: Timestamp) -> Result<Vec<ApplicationRecord>>;
     /// Every recording, oldest first.
     fn recordings(&self) -> Result<Vec<RecordingRecord>>;
 
-    /// Approvals whose id begins with these digits, at most `limit` of them, by id.
+    /// At most `limit` approvals whose id begins with these digits, ordered by id.
     fn approvals_with_prefix(&self, prefix: &ApprovalPrefix, limit: usize) -> Result<Vec<ApprovalRecord>>;
     /// Approvals of one request, newest first.
     fn approvals_of(&self, digest: &RequestDigest) -> Result<Vec<ApprovalRecord>>;
     /// Approvals with a sequence number below `before`, newest first.
     fn approvals(&self, before: i64, limit: usize) -> Result<Vec<ApprovalRecord>>;
 
-    /// Batches whose id begins with these digits, at most `limit` of them.
+    /// At most `limit` batches whose id begins with these digits.
     fn batches_with_prefix(&self, prefix: &BatchPrefix, limit: usize) -> Result<Vec<BatchRecord>>;
     /// Batches, newest first.
     fn batches(&self, limit: usize) -> Result<Vec<BatchRecord>>;
-    /// The runs of a batch's items, by the item's number and then in the order of the journal: those behind an item and
-    /// a sequence number.
+    /// The runs of a batch's items after the given item and sequence number, ordered by item number and then by
+    /// journal order.
     fn batch_runs(&self, batch: &BatchId, after: (u64, i64), limit: usize) -> Result<Vec<(u64, RunRecord)>>;
-    /// Runs of items that are not in the journal, each as it is written: batch, item, run.
+    /// Runs of items that are not in the journal, as stored: batch, item, run.
     fn batch_runs_astray(&self, limit: usize) -> Result<Vec<(String, i64, String)>>;
     /// `None` if no result is remembered under this key.
     fn memo(&self, key: &MemoKey) -> Result<Option<MemoRecord>>;
-    /// What is remembered of this run.
+    /// The remembered result of this run.
     fn memo_of_run(&self, run: &RunId) -> Result<Option<MemoRecord>>;
     /// Results of one command, newest first.
     fn memos_of_command(&self, command: &PartDigest, limit: usize) -> Result<Vec<MemoRecord>>;
@@ -175,73 +177,74 @@ pub trait Reader {
     /// Rows of the audit log with a sequence number below `before`, newest first.
     fn audit_before(&self, before: i64, limit: usize) -> Result<Vec<AuditRecord>>;
 
-    /// What the store holds, counted; takes time in proportion to it.
+    /// Counts the contents of the store; takes time in proportion to its size.
     fn usage(&self) -> Result<Usage>;
-    /// Bytes in use, cheap enough to ask before every commit.
+    /// Bytes in use; cheap enough to query before every commit.
     fn bytes_used(&self) -> Result<u64>;
     /// Objects with a row number below `before`, newest first: children are always older than parents.
     fn objects_before(&self, kind: ObjectKind, before: i64, limit: usize) -> Result<Vec<(i64, [u8; 32])>>;
 }
 
-/// A transaction. Dropped without a commit, it undoes everything.
+/// A transaction. Dropping it without a commit rolls it back.
 pub trait Writer {
-    /// What the transaction sees, its own changes included.
+    /// The view of this transaction, including its own changes.
     fn view(&self) -> &dyn Reader;
 
-    /// Sets a value of the vault's own.
+    /// Sets a metadata value of the vault.
     fn set_meta(&mut self, key: &str, value: &[u8]) -> Result<()>;
 
-    /// Keeps blobs, in whatever order stores them best, but lists behind what they refer to. What is there under the
-    /// digest of one and is not the same gives way: it is damaged, or the same content in another form.
+    /// Stores blobs, in the order that packs them best, but chunk lists after the blobs they refer to. A different
+    /// row under the same digest is replaced: it is either damaged or the same content in another encoding.
     fn put_blobs(&mut self, blobs: &[BlobRecord]) -> Result<()>;
-    /// Keeps tree pages in the same way; everything they refer to was kept before, in this call or another.
+    /// Stores tree pages in the same way; everything they refer to must already be stored, by this call or an
+    /// earlier one.
     fn put_trees(&mut self, trees: &[(TreeId, Vec<u8>)]) -> Result<()>;
-    /// Removes objects by their row numbers, see [`Reader::objects_before`].
+    /// Deletes objects by their row numbers; see [`Reader::objects_before`].
     fn delete_objects(&mut self, kind: ObjectKind, rows: &[i64]) -> Result<()>;
 
-    /// Adds a version; the objects that it refers to were kept before.
+    /// Adds a version; the objects that it refers to must already be stored.
     fn put_version(&mut self, version: &VersionRecord) -> Result<()>;
-    /// Marks the content of a version as given up.
+    /// Marks the content of a version as pruned.
     fn mark_pruned(&mut self, id: &VersionId, at: avfs_types::clock::Timestamp) -> Result<()>;
-    /// Removes the record of a version.
+    /// Deletes the record of a version.
     fn delete_version(&mut self, id: &VersionId) -> Result<()>;
 
-    /// Adds a fork whose name is free.
+    /// Adds a fork whose name is not in use.
     fn insert_fork(&mut self, fork: &ForkRecord) -> Result<()>;
-    /// Moves a fork's head from one version to another; false if it was not where it was expected.
+    /// Moves a fork's head from one version to another; returns false if the head was not at `from`.
     fn move_fork(&mut self, name: &ForkName, from: &VersionId, to: &VersionId) -> Result<bool>;
-    /// Removes a fork; its versions stay until a sweep.
+    /// Deletes a fork; its versions stay until a sweep.
     fn delete_fork(&mut self, name: &ForkName) -> Result<()>;
 
-    /// Adds a checkpoint whose name is free on its fork.
+    /// Adds a checkpoint whose name is not in use on its fork.
     fn insert_checkpoint(&mut self, checkpoint: &CheckpointRecord) -> Result<()>;
-    /// Removes a checkpoint; its version stays until a sweep.
+    /// Deletes a checkpoint; its version stays until a sweep.
     fn delete_checkpoint(&mut self, fork: &ForkName, name: &CheckpointName) -> Result<()>;
 
-    /// Keeps a run; one with the same id is replaced and keeps its place in the journal.
+    /// Stores a run. A run with the same id is replaced and keeps its position in the journal.
     fn put_run(&mut self, run: &RunRecord) -> Result<()>;
 
-    /// Keeps an approval; one with the same id is replaced and keeps its place.
+    /// Stores an approval. An approval with the same id is replaced and keeps its position.
     fn put_approval(&mut self, approval: &ApprovalRecord) -> Result<()>;
 
-    /// Keeps a batch; one with the same id is replaced.
+    /// Stores a batch. A batch with the same id is replaced.
     fn put_batch(&mut self, batch: &BatchRecord) -> Result<()>;
-    /// Notes that a run was made for an item.
+    /// Records that a run was made for an item.
     fn put_batch_run(&mut self, item: &BatchItem, run: &RunId) -> Result<()>;
-    /// Keeps an application, a new one where its number is 0; gives its number.
+    /// Stores an application, as a new one if its number is 0; returns its number.
     fn put_application(&mut self, application: &ApplicationRecord) -> Result<i64>;
-    /// Keeps a recording; one with the same name is replaced and keeps its place.
+    /// Stores a recording. A recording with the same name is replaced and keeps its position.
     fn put_recording(&mut self, recording: &RecordingRecord) -> Result<()>;
-    /// Removes a recording; the runs stay.
+    /// Deletes a recording; the runs stay.
     fn delete_recording(&mut self, name: &RecordingName) -> Result<()>;
-    /// Keeps a result; another one with the same key gives way.
+    /// Stores a result, replacing any other with the same key.
     fn put_memo(&mut self, memo: &MemoRecord) -> Result<()>;
-    /// Forgets a result.
+    /// Deletes a result.
     fn delete_memo(&mut self, key: &MemoKey) -> Result<()>;
 
-    /// Adds a row to the audit log. The caller chains its digest to the last row.
+    /// Appends a row to the audit log. The caller chains its digest to the last row.
     fn append_audit(&mut self, record: &AuditRecord) -> Result<()>;
 
-    /// Makes everything visible at once, or nothing.
+    /// Makes all changes visible at once, or none of them.
     fn commit(self: Box<Self>, durability: Durability) -> Result<()>;
 }

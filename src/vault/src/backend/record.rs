@@ -1,4 +1,4 @@
-//! The rows a backend keeps.
+//! The rows stored by a backend.
 
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::{
@@ -7,7 +7,7 @@ use avfs_types::ids::{
 };
 use avfs_types::path::TreePath;
 
-/// How a blob's data is to be read.
+/// The encoding of a blob's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
     /// The content itself.
@@ -39,63 +39,63 @@ impl Codec {
     }
 }
 
-/// A blob as it is stored.
+/// A blob as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobRecord {
     /// The digest of the content.
     pub id: BlobId,
-    /// Bytes of the content it stands for, not of `data`.
+    /// Bytes of the decoded content, not of `data`.
     pub size: u64,
-    /// How `data` is to be read.
+    /// The encoding of `data`.
     pub codec: Codec,
     /// The bytes as stored.
     pub data: Vec<u8>,
 }
 
-/// A version. Its id is the digest of all fields but `pruned_at`.
+/// A version. Its id is the digest of all fields except `pruned_at`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionRecord {
     /// The digest of the record.
     pub id: VersionId,
-    /// The root of its tree, times included.
+    /// The root of its tree, modification times included.
     pub root: TreeId,
     /// The same tree without modification times.
     pub content: ContentId,
     /// The versions it was made from; the first is the head that it replaced. Empty for the first version.
     pub parents: Vec<VersionId>,
-    /// The run that made it; `None` if none did.
+    /// The run that created it; `None` if it was not created by a run.
     pub run: Option<String>,
-    /// What it is for, in words.
+    /// A description.
     pub message: String,
-    /// The user who made it.
+    /// The user who created it.
     pub author: String,
-    /// When it was made.
+    /// When it was created.
     pub at: Timestamp,
-    /// Entries of the whole tree, and the bytes of its files.
+    /// Entries of the whole tree.
     pub entries: u64,
-    /// Bytes of all files, each hardlinked name counted.
+    /// Bytes of all files; each hard link is counted.
     pub bytes: u64,
-    /// How much of the directory its tree holds.
+    /// How much of the directory its tree contains.
     pub extent: Extent,
-    /// When the content was given up by a prune; the record itself stays.
+    /// When a prune deleted the content; the record itself stays.
     pub pruned_at: Option<Timestamp>,
 }
 
-/// How much of a directory the tree of a version holds.
+/// How much of a directory the tree of a version contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extent {
     /// All of it.
     #[default]
     Full,
-    /// Only the paths that one run touched: good for comparing, not for use as a directory.
+    /// Only the paths that one run changed: usable for comparison, not as a directory.
     Partial,
 }
 
-/// Stands before the parents of a partial version. No version has this id.
+/// Precedes the parents of a partial version. No version has this id.
 const PARTIAL_MARK: VersionId = VersionId([0; DIGEST_BYTES]);
 
 impl VersionRecord {
-    /// The parents as they are stored and as the id covers them: behind the mark, if the version is partial.
+    /// The parents as stored and as covered by the id: after the mark, if the version is partial.
     pub(crate) fn marked_parents(&self) -> impl Iterator<Item = &VersionId> {
         let mark = match self.extent {
             Extent::Full => None,
@@ -104,7 +104,7 @@ impl VersionRecord {
         mark.into_iter().chain(&self.parents)
     }
 
-    /// Takes the mark off stored parents.
+    /// Removes the mark from stored parents.
     pub(crate) fn unmark(mut stored: Vec<VersionId>) -> (Vec<VersionId>, Extent) {
         match stored.first() == Some(&PARTIAL_MARK) {
             true => (stored.split_off(1), Extent::Partial),
@@ -113,7 +113,7 @@ impl VersionRecord {
     }
 }
 
-/// How long a fork lives.
+/// The lifetime of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
     /// Until it is deleted.
@@ -130,9 +130,9 @@ pub enum Life {
 pub struct ForkRecord {
     /// Unique in the vault.
     pub name: ForkName,
-    /// The version it is at.
+    /// The version at its head.
     pub head: VersionId,
-    /// Where it began, and on which fork that version was taken from.
+    /// The version it started from.
     pub base: VersionId,
     /// The fork that `base` was taken from; `None` for the main fork.
     pub parent: Option<ForkName>,
@@ -153,7 +153,7 @@ pub struct CheckpointRecord {
     pub version: VersionId,
     /// Saved by a run: a prune may remove it.
     pub automatic: bool,
-    /// What it is for, in words.
+    /// A description.
     pub message: String,
     /// When it was saved.
     pub at: Timestamp,
@@ -168,37 +168,37 @@ pub struct AuditRecord {
     pub at: Timestamp,
     /// The user who acted.
     pub actor: String,
-    /// What was done, such as `fork.create`.
+    /// The action, such as `fork.create`.
     pub action: String,
-    /// What it was done to, such as the name of a fork.
+    /// The object of the action, such as the name of a fork.
     pub subject: String,
-    /// The digest that stood there before, such as the head of a fork.
+    /// The digest before the action, such as the head of a fork.
     pub before: Option<[u8; DIGEST_BYTES]>,
-    /// The digest that stands there after.
+    /// The digest after the action.
     pub after: Option<[u8; DIGEST_BYTES]>,
-    /// More about it as `key=value` words; may be empty.
+    /// Details as `key=value` words; may be empty.
     pub detail: String,
     /// The digest of this row, which covers the row before it.
     pub digest: AuditDigest,
 }
 
-/// A commit that was acknowledged and is not in the vault.
+/// A commit that was acknowledged but is not in the vault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostCommit {
     /// The number of its last row in the audit log.
     pub seq: i64,
     /// When it was made.
     pub at: Timestamp,
-    /// What was done, such as `fork.write`.
+    /// The action, such as `fork.write`.
     pub action: String,
-    /// What it was done to, such as the name of a fork.
+    /// The object of the action, such as the name of a fork.
     pub subject: String,
 }
 
-/// What a vault lacks that was acknowledged.
+/// The acknowledged commits that are missing from a vault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rollback {
-    /// Its log is damaged. Otherwise it is an older copy of itself.
+    /// True if the write-ahead log is damaged; false if the vault is an older copy of itself.
     pub is_damaged: bool,
     /// Rows of the audit log that are missing.
     pub rows: u64,
@@ -208,13 +208,13 @@ pub struct Rollback {
 
 impl std::fmt::Display for Rollback {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        /// Commits that are named.
+        /// The maximum number of commits to name.
         const NAMED: usize = 3;
         let entries = if self.rows == 1 { "entry" } else { "entries" };
-        write!(f, "{} {entries} of the audit log that had been acknowledged", self.rows)?;
+        write!(f, "{} {entries} of the audit log that were acknowledged", self.rows)?;
         let named: Vec<String> = self.lost.iter().rev().take(NAMED).map(LostCommit::text).collect();
         let more = if self.lost.len() > NAMED { ", and others" } else { "" };
-        write!(f, ", the last ones: {}{more}", named.join(", "))
+        write!(f, ", most recently {}{more}", named.join(", "))
     }
 }
 
@@ -225,20 +225,20 @@ impl LostCommit {
     }
 }
 
-/// How a run stands.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
-    /// The command ended and what it changed is kept.
+    /// The command ended and its changes are kept.
     Completed,
-    /// The command was not run, or what it did cannot be had.
+    /// The command was not run, or its changes cannot be recovered.
     Failed,
-    /// It was begun, and whoever ran it died before its end.
+    /// The run started, but the process that ran it died before the end.
     Interrupted,
     /// The command ended, but its changes are not in the vault yet: they can still be captured.
     Recoverable,
-    /// The rules or a person said no: nothing was run.
+    /// Denied by the policy or by a person: nothing was run.
     Denied,
-    /// A person has to say yes first: nothing was run so far.
+    /// Waiting for a person's approval: nothing has been run yet.
     ApprovalRequired,
 }
 
@@ -253,7 +253,7 @@ impl RunState {
         Self::ApprovalRequired,
     ];
 
-    /// The word that the store and JSON have for the state.
+    /// The name of the state in the store and in JSON.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -271,7 +271,7 @@ impl RunState {
         Self::ALL.into_iter().find(|state| state.word() == word)
     }
 
-    /// True if nothing more can come of the run: it is in the journal as it will stay.
+    /// True if the state is final: the journal row will not change any more.
     #[must_use]
     pub(crate) const fn is_settled(self) -> bool {
         match self {
@@ -281,10 +281,10 @@ impl RunState {
     }
 }
 
-/// One row of the journal. What the three texts hold is JSON that the backend does not look into.
+/// One row of the journal. The three texts are JSON that the backend does not parse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRecord {
-    /// The order of the journal, given by the store: what it is before is of no account.
+    /// The position in the journal, assigned by the store; ignored when a run is stored.
     pub seq: i64,
     /// The id of the run.
     pub id: RunId,
@@ -292,84 +292,84 @@ pub struct RunRecord {
     pub fork: ForkName,
     /// How it ended.
     pub state: RunState,
-    /// The version its changes are changes of; the only one there is if it changed nothing.
+    /// The version that the changes are relative to; the only version if nothing changed.
     pub version_before: Option<VersionId>,
     /// The version with its changes; `None` if it changed nothing or its changes were not kept.
     pub version_after: Option<VersionId>,
     /// When it started.
     pub started_at: Timestamp,
-    /// When it ended; `None` if that is not known.
+    /// When it ended; `None` if unknown.
     pub ended_at: Option<Timestamp>,
     /// The exit status; `None` if the command was killed or never ran.
     pub exit_code: Option<i32>,
     /// The signal that killed the command.
     pub signal: Option<i32>,
-    /// When its changes were written to the bound directory, or dropped.
+    /// When its changes were applied to the bound directory; `None` if they were not.
     pub applied_at: Option<Timestamp>,
     /// When its changes were discarded; `None` if they were not.
     pub discarded_at: Option<Timestamp>,
-    /// The request as JSON, which the vault does not look into.
+    /// The request as JSON, which the vault does not parse.
     pub request: String,
-    /// The decision as JSON, which the vault does not look into.
+    /// The decision as JSON, which the vault does not parse.
     pub decision: String,
-    /// The result as JSON, which the vault does not look into.
+    /// The result as JSON, which the vault does not parse.
     pub result: String,
 }
 
-/// Changes that were written to the bound directory.
+/// An application of changes to the bound directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplicationRecord {
-    /// The order of applications, given by the store: 0 for one that is new.
+    /// The position among the applications, assigned by the store; 0 for a new one.
     pub seq: i64,
-    /// The fork whose changes they are.
+    /// The fork that the changes are from.
     pub fork: ForkName,
-    /// The runs that made them.
+    /// The runs that made the changes.
     pub runs: Vec<RunId>,
-    /// The version they are changes of.
+    /// The version before the changes.
     pub before: VersionId,
-    /// The version with all of them.
+    /// The version with all of the changes.
     pub after: VersionId,
-    /// Which of them were to be written, as JSON, which the vault does not look into.
+    /// Which of the changes were selected, as JSON, which the vault does not parse.
     pub choice: String,
-    /// Paths of those that the directory had already.
+    /// Paths whose change the directory already had.
     pub already: Vec<TreePath>,
     /// When it started.
     pub started_at: Timestamp,
     /// When everything was written; `None` if it was interrupted.
     pub ended_at: Option<Timestamp>,
-    /// When it was taken out of the directory again.
+    /// When it was undone in the directory.
     pub undone_at: Option<Timestamp>,
-    /// Until then the versions are kept.
+    /// Until when the versions are kept.
     pub expires_at: Timestamp,
 }
 
-/// A list of commands that was begun.
+/// A batch: a list of commands that was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchRecord {
     /// The id of the batch.
     pub id: BatchId,
-    /// Of the whole list.
+    /// The digest of the whole list.
     pub list: ListDigest,
-    /// What its first items stand on.
+    /// The version that its first items start from.
     pub base: VersionId,
     /// When it started.
     pub started_at: Timestamp,
-    /// When its last item had ended; nothing as long as there is something left to do.
+    /// When its last item ended; `None` while items remain.
     pub ended_at: Option<Timestamp>,
-    /// JSON that the backend does not look into: how it is run.
+    /// How the batch is run, as JSON that the backend does not parse.
     pub plan: String,
 }
 
-/// How an approval stands.
+/// The state of an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApprovalState {
-    /// Nobody has decided yet.
+    /// Not decided yet.
     Pending,
-    /// Somebody said yes, and it was not used yet.
+    /// Approved, and not used yet.
     Approved,
-    /// Somebody said no.
+    /// Denied by a person.
     Denied,
-    /// It let one run through and is worth nothing now.
+    /// Used by one run; cannot be used again.
     Used,
 }
 
@@ -392,7 +392,7 @@ impl ApprovalState {
         Self::ALL.into_iter().find(|state| state.word() == word)
     }
 
-    /// A person may think again until it is used.
+    /// Whether the transition is allowed. A decision can be changed until the approval is used.
     #[must_use]
     pub const fn may_become(self, next: Self) -> bool {
         match (self, next) {
@@ -407,14 +407,14 @@ impl ApprovalState {
     }
 }
 
-/// A question to a person: may this very request be run? The texts are JSON that the backend does not look into.
+/// A request for a person's approval of one exact request. The texts are JSON that the backend does not parse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApprovalRecord {
-    /// Given by the store.
+    /// Assigned by the store.
     pub seq: i64,
     /// The id of the approval.
     pub id: ApprovalId,
-    /// The only request it is good for.
+    /// The only request that it is valid for.
     pub request_digest: RequestDigest,
     /// The state as stored: expiry does not change it.
     pub state: ApprovalState,
@@ -428,53 +428,53 @@ pub struct ApprovalRecord {
     pub decision: String,
     /// When the request was made.
     pub created_at: Timestamp,
-    /// From then on it is worth nothing, decided or not.
+    /// The time from which it is no longer valid, decided or not.
     pub expires_at: Timestamp,
     /// When it was decided; `None` while pending.
     pub decided_at: Option<Timestamp>,
     /// The user who decided.
     pub decided_by: Option<String>,
-    /// The run it let through.
+    /// The run that used it.
     pub used_by: Option<RunId>,
 }
 
 /// Runs that belong together: the rows of the journal between two marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingRecord {
-    /// Given by the store.
+    /// Assigned by the store.
     pub(crate) seq: i64,
     /// Unique in the vault.
     pub name: RecordingName,
-    /// The fork whose runs are meant; nothing for all of them.
+    /// The fork whose runs are recorded; `None` for all forks.
     pub fork: Option<ForkName>,
-    /// The last run before it began, and the last one before it ended, by their sequence numbers.
+    /// The `seq` of the last run before the recording started.
     pub after_run: i64,
     /// The `seq` of its last run; `None` while it is open.
     pub last_run: Option<i64>,
     /// When it started.
     pub started_at: Timestamp,
-    /// Nothing while it is open.
+    /// When it was stopped; `None` while it is open.
     pub stopped_at: Option<Timestamp>,
 }
 
-/// What came of a run, kept to be taken for another one like it.
+/// The result of a run, remembered for reuse by an identical request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoRecord {
-    /// Given by the store; a newer result has a higher one.
+    /// Assigned by the store; a newer result has a higher number.
     pub seq: i64,
     /// The digest of everything the result depends on.
     pub key: MemoKey,
-    /// The part of the key that is the command, to find results that are nearly the same.
+    /// The command's part of the key, used to find similar results.
     pub(crate) command: PartDigest,
-    /// Every part of the key, as JSON that the backend does not look into.
+    /// Every part of the key, as JSON that the backend does not parse.
     pub parts: String,
-    /// The run that made the result.
+    /// The run that produced the result.
     pub run: RunId,
     /// The exit status of the run.
     pub exit_code: i32,
-    /// What the command wrote: where it is kept, and its plain BLAKE3.
+    /// The blob of the standard output.
     pub stdout: BlobId,
-    /// Where standard error is kept.
+    /// The blob of the standard error.
     pub stderr: BlobId,
     /// BLAKE3 of standard output.
     pub stdout_digest: [u8; DIGEST_BYTES],
@@ -482,15 +482,15 @@ pub struct MemoRecord {
     pub stderr_digest: [u8; DIGEST_BYTES],
     /// The version that the run started from.
     pub version_before: Option<VersionId>,
-    /// Nothing if it changed nothing.
+    /// The version with the changes; `None` if the run changed nothing.
     pub version_after: Option<VersionId>,
     /// When the result was stored.
     pub created_at: Timestamp,
-    /// From then on the result is not used.
+    /// The time from which the result is not used.
     pub expires_at: Timestamp,
 }
 
-/// What is swept.
+/// The kind of an object that can be swept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
     /// Pages of directories.
@@ -499,18 +499,18 @@ pub enum ObjectKind {
     Blob,
 }
 
-/// What a store holds.
+/// The contents of a store, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes of the vault file, and those of them that hold nothing.
+    /// Bytes of the vault file.
     pub file_bytes: u64,
     /// Bytes of the file that are not in use.
     pub free_bytes: u64,
     /// Blobs, chunk lists included.
     pub blobs: u64,
-    /// Bytes of the blobs as stored, and of the content they stand for (chunk lists apart).
+    /// Bytes of the blobs as stored.
     pub blob_stored_bytes: u64,
-    /// Bytes of the content that the blobs stand for, chunk lists apart.
+    /// Bytes of the decoded content of the blobs, chunk lists excluded.
     pub blob_content_bytes: u64,
     /// Pages of directories.
     pub trees: u64,

@@ -1,4 +1,4 @@
-//! The rows and queries of applications: what was written to the bound directory.
+//! The rows and queries of applications: changes written to the bound directory.
 
 use rusqlite::types::Type;
 use rusqlite::{Params, Row};
@@ -11,7 +11,7 @@ use super::read::{Session, named};
 use super::schema;
 use crate::backend::{ApplicationRecord, Result};
 
-/// Format 5.
+/// The table of applications, new in format 5.
 pub(crate) const TABLE: &str = "
 CREATE TABLE application (
     seq        INTEGER PRIMARY KEY,
@@ -41,7 +41,7 @@ pub(crate) const UPDATE: &str = "UPDATE application SET fork = ?1, runs = ?2, ba
 const COLUMNS: &str =
     "seq, fork, runs, base, changed, choice, already, started_at, ended_at, undone_at, expires_at";
 
-/// What [`INSERT`] takes; [`UPDATE`] takes the sequence number too.
+/// The parameters of [`INSERT`]; [`UPDATE`] also takes the sequence number.
 pub(crate) fn values(of: &ApplicationRecord) -> Vec<rusqlite::types::Value> {
     let runs: Vec<&str> = of.runs.iter().map(RunId::as_str).collect();
     let already: Vec<String> = of.already.iter().map(|path| to_hex(path.as_bytes())).collect();
@@ -76,7 +76,7 @@ fn application_from(row: &Row<'_>) -> rusqlite::Result<ApplicationRecord> {
         before: VersionId(row.get(3)?),
         after: VersionId(row.get(4)?),
         choice: row.get(5)?,
-        already: already.ok_or_else(|| unreadable(6, "a path is unreadable".into()))?,
+        already: already.ok_or_else(|| unreadable(6, "invalid path".into()))?,
         started_at: Timestamp(row.get(7)?),
         ended_at: time(8)?,
         undone_at: time(9)?,
@@ -86,7 +86,7 @@ fn application_from(row: &Row<'_>) -> rusqlite::Result<ApplicationRecord> {
 
 impl Session<'_> {
     fn applications(&self, rest: &str, params: impl Params) -> Result<Vec<ApplicationRecord>> {
-        // A file of an older format that could not be migrated has none.
+        // A file of an older format that could not be migrated has no applications.
         if self.backend.format < schema::APPLIED {
             return Ok(Vec::new());
         }

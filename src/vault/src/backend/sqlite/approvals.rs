@@ -22,7 +22,7 @@ pub(crate) const PUT: &str = "INSERT INTO approval (id, request_digest, state, a
                        reason = ?5, request = ?6, decision = ?7, created_at = ?8, expires_at = ?9, \
                        decided_at = ?10, decided_by = ?11, used_by = ?12";
 
-/// What [`PUT`] takes.
+/// The parameters of [`PUT`].
 pub(crate) fn values(approval: &ApprovalRecord) -> impl Params + '_ {
     (
         approval.id.as_str(),
@@ -51,7 +51,7 @@ fn approval_from(row: &Row<'_>) -> rusqlite::Result<ApprovalRecord> {
     let text = |column| row.get::<_, String>(column);
     let state = text(3)?;
     let state = ApprovalState::from_word(&state)
-        .ok_or_else(|| bad(3, format!("{state:?} is no state of an approval")))?;
+        .ok_or_else(|| bad(3, format!("invalid approval state {state:?}")))?;
     let used_by: Option<String> = row.get(12)?;
     let used_by = used_by.map(|id| RunId::parse(&id)).transpose().map_err(|error| bad(12, error))?;
     Ok(ApprovalRecord {
@@ -77,7 +77,7 @@ impl Session<'_> {
         prefix: &ApprovalPrefix,
         at_most: usize,
     ) -> Result<Vec<ApprovalRecord>> {
-        // Hex digits end with f, so what begins with the prefix lies between it and it with a g.
+        // Ids are hex digits, so all ids with the prefix sort between the prefix and the prefix followed by `g`.
         let (from, to) = (prefix.as_str(), format!("{prefix}g"));
         self.approvals_where("WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3", (from, to, limit(at_most)))
     }
@@ -93,7 +93,7 @@ impl Session<'_> {
     }
 
     fn approvals_where(&self, which: &str, params: impl Params) -> Result<Vec<ApprovalRecord>> {
-        // A file of an older format that could not be migrated has none.
+        // A file of an older format that could not be migrated has no approvals.
         if self.backend.format < schema::APPROVED {
             return Ok(Vec::new());
         }

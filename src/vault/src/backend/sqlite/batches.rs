@@ -10,7 +10,7 @@ use super::read::{Session, limit};
 use super::{runs, schema};
 use crate::backend::{BatchRecord, Result, RunRecord};
 
-/// Batches, and which run was made for which item of one.
+/// The tables of batches and of the runs made for their items.
 pub(crate) const TABLES: &str = "
 CREATE TABLE batch (
     seq        INTEGER PRIMARY KEY,
@@ -37,7 +37,7 @@ pub(crate) const PUT: &str = "INSERT INTO batch (id, list, base, started_at, end
                        plan = ?6";
 pub(crate) const PUT_RUN: &str = "INSERT OR IGNORE INTO batch_run (batch, item, run) VALUES (?1, ?2, ?3)";
 
-/// What [`PUT`] takes.
+/// The parameters of [`PUT`].
 pub(crate) fn values(batch: &BatchRecord) -> impl Params + '_ {
     (
         batch.id.as_str(),
@@ -64,13 +64,13 @@ fn batch_from(row: &Row<'_>) -> rusqlite::Result<BatchRecord> {
 }
 
 impl Session<'_> {
-    /// False for a file of an older format that could not be migrated: it has no batches.
+    /// False for a file of an older format that could not be migrated: it has no batch tables.
     fn has_batches(&self) -> bool {
         self.backend.format >= schema::RECORDED
     }
 
     pub(crate) fn batches_by_prefix(&self, prefix: &BatchPrefix, at_most: usize) -> Result<Vec<BatchRecord>> {
-        // Hex digits end with f, so what begins with the prefix lies between it and it with a g.
+        // Ids are hex digits, so all ids with the prefix sort between the prefix and the prefix followed by `g`.
         let (from, to) = (prefix.as_str(), format!("{prefix}g"));
         self.batches_where("WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3", (from, to, limit(at_most)))
     }

@@ -1,4 +1,4 @@
-//! Opens connections: the only place that does, so that every one of them has the same settings.
+//! Opens connections. Nothing else does, so every connection has the same settings.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -18,32 +18,33 @@ use rustix::io::Errno;
 use super::schema;
 use crate::backend::{BackendError, Result};
 
-/// Bytes of a page: large enough that most small files share one, small enough that a commit writes little.
+/// The page size in bytes: large enough that most small files share a page, small enough that a commit writes
+/// little.
 pub(crate) const PAGE_BYTES: usize = 8192;
-/// Pages kept in memory: those of the index of some 100,000 objects. SQLite walks through all of them at the end of each
-/// commit that has split a page. What a transaction has changed is kept beside it, however much that is: it would be
-/// written into the log twice.
+/// The page cache: enough for the index of some 100,000 objects. SQLite scans the whole cache at the end of each
+/// commit that split a page. Pages changed by a transaction are kept in addition, regardless of their number:
+/// spilling would write them to the WAL twice.
 const CACHE_KIB: i64 = 8 * 1024;
-/// Of a larger vault only the beginning is mapped: what was read of it through a map counts as memory of the process, for
-/// each connection again.
+/// Only the beginning of a larger vault is mapped: pages read through the mapping count as memory of the process,
+/// for each connection again.
 const MMAP_BYTES: i64 = 16 << 20;
-/// The log is cut back to this when it starts over.
+/// The WAL file is truncated to this size when it is restarted.
 const LOG_BYTES_MAX: i64 = 64 << 20;
 const STATEMENTS_CACHED: usize = 64;
-/// How long who may not make a log looks for one that comes and goes, and how often.
+/// How long a reader without write permission waits for a WAL that appears and disappears, and how often it checks.
 const GONE_LOG_PATIENCE: Duration = Duration::from_secs(5);
 const GONE_LOG_PAUSE: Duration = Duration::from_millis(2);
 
-/// What is left beside the vault file when the last user leaves.
+/// The state of the vault's files after the last process closes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnClose {
-    /// Nothing: the vault is one file again.
+    /// The vault is a single file: the write-ahead log is checkpointed and removed.
     Settle,
-    /// The log, for the next user to read. Closing waits for the disk only if the log has grown long.
+    /// The write-ahead log stays, for the next process to read. Closing waits for the disk only if the log is long.
     LeaveLog,
 }
 
-/// How a vault file is opened.
+/// Options for opening a vault file.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
     /// How long to wait for other processes before giving up.
@@ -54,7 +55,7 @@ pub struct OpenOptions {
     pub mapped: Mapped,
 }
 
-/// Whether the file is read through memory: faster for who reads much of it, but all that was read counts as used.
+/// Whether the file is memory-mapped: faster for large reads, but all pages read count as used memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapped {
     /// Mapped.
@@ -69,21 +70,21 @@ impl Default for OpenOptions {
     }
 }
 
-/// A connection and the length of the log as its last commit saw it.
+/// A connection, and the length of the WAL after its last commit.
 pub(crate) struct Conn {
     pub(crate) sql: Connection,
     pub(crate) log_pages: Arc<AtomicI32>,
     mapped: Mapped,
-    /// Whether SQLite syncs what has to be on the disk in a certain order.
+    /// Whether SQLite syncs writes whose order on disk matters.
     orders_writes: Cell<bool>,
-    /// Of a file that is read without locks: how it stood then.
+    /// For a file that is read without locks: its state when it was opened.
     pub(crate) stand: Option<Stand>,
 }
 
 impl Conn {
-    /// From here on the file is read without mapping it. For who may read much of it and has to stay small; and for who
-    /// writes: whenever another process has committed SQLite would unmap all of it and map it again, and that within
-    /// the turn, for the few pages that are not in the log.
+    /// Stops mapping the file. For callers that may read much of it and must keep their memory use low; and for
+    /// writers: after a commit of another process SQLite would unmap and remap the whole file, during the turn, for
+    /// the few pages that are not in the WAL.
     pub(crate) fn unmap(&mut self) -> rusqlite::Result<()> {
         if self.mapped == Mapped::Yes {
             self.sql.pragma_update(None, "mmap_size", 0)?;
@@ -92,9 +93,10 @@ impl Conn {
         Ok(())
     }
 
-    /// Whether SQLite syncs by itself: the header of a log that it overwrites from the start, before the first frame, and
-    /// everything that a checkpoint moves. Only a transaction that begins an empty log can do without: nothing in
-    /// it could be taken for a part of the new log, and the one sync of the commit covers header and frames.
+    /// Whether SQLite itself syncs: the header of a WAL that it overwrites from the start, before the first frame,
+    /// and all pages moved by a checkpoint. Only a transaction that starts an empty WAL can do without: the file
+    /// contains nothing that could be mistaken for a part of the new WAL, and the single sync of the commit covers
+    /// header and frames.
     pub(crate) fn order_writes(&self, orders: bool) -> rusqlite::Result<()> {
         if self.orders_writes.get() != orders {
             let level = if orders { "NORMAL" } else { "OFF" };
@@ -110,28 +112,29 @@ pub(crate) enum Access {
     ReadWrite,
     /// The file or its directory cannot be written.
     ReadOnly,
-    /// The disk has no room for a log: the file is read as if it could not be written.
+    /// The disk has no room for a WAL: the file is opened as if it were read-only.
     Full,
 }
 
-/// A sibling of the vault file: `vault.db` → `vault.db-wal`.
+/// The path of a file next to the vault file: `vault.db` → `vault.db-wal`.
 pub fn sibling(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path.as_os_str());
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// Makes the empty file that [`create`] makes a vault of; the caller has made sure that there is none.
+/// Creates the empty file that [`create`] turns into a vault; the caller has checked that the path is free.
 pub(crate) fn make_file(path: &Path) -> Result<()> {
-    // Content of files that only their owner may read is in it. SQLite gives what lies beside it the same mode.
+    // The vault contains data of files that only their owner can read. SQLite gives its companion files the same
+    // mode.
     let mut only_owner = std::fs::OpenOptions::new();
     only_owner.write(true).create_new(true).mode(0o600);
     only_owner.open(path).map(drop).map_err(|error| BackendError::io("create", path, error))
 }
 
-/// Makes an empty vault of an empty file.
+/// Creates an empty vault in an empty file.
 pub(crate) fn create(path: &Path, options: &OpenOptions) -> Result<Conn> {
-    // Nobody has a lock on it yet that would be lost.
+    // No lock on the file exists yet that closing the descriptor could drop.
     check_locks_of(path, path)?;
     let conn = open_raw(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options)?;
     let settle = || -> rusqlite::Result<()> {
@@ -145,13 +148,14 @@ pub(crate) fn create(path: &Path, options: &OpenOptions) -> Result<Conn> {
     Ok(conn)
 }
 
-/// Opens a vault file that exists, after checking that it is one this avfs can use; gives its format too.
+/// Opens an existing vault file after checking that this avfs can use it; also returns its format.
 pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Conn, Access, i64)> {
     let meta = std::fs::metadata(path).map_err(|error| BackendError::io("open", path, error))?;
     if !meta.is_file() {
         return Err(BackendError::Foreign { path: path.to_owned() });
     }
-    // Asked, not tried: closing another descriptor of the file would drop this process's locks on it.
+    // Use access(2) instead of opening: closing another descriptor of the file would drop this process's locks on
+    // it.
     rustix::fs::access(path, rustix::fs::Access::READ_OK)
         .map_err(|errno| BackendError::io("open", path, errno.into()))?;
     let opened = |access| {
@@ -163,7 +167,7 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Conn, Access, 
         return opened(Access::ReadOnly);
     }
     match check_room(path).and_then(|()| opened(Access::ReadWrite)) {
-        // What is there can be read, and saved to another disk. Where that fails too, this is still why.
+        // The vault can still be read, and saved to another disk. If that fails too, report the full disk.
         Err(full @ BackendError::DiskFull { .. }) => opened(Access::Full).map_err(|_| full),
         opened => {
             share_log(path, &meta);
@@ -172,8 +176,8 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<(Conn, Access, 
     }
 }
 
-/// Gives the log the group of the vault file, as SQLite itself does for root alone: who shares the one by its group uses
-/// the other too, also after this process.
+/// Gives the WAL the group of the vault file, as SQLite itself does only for root: users who share the vault
+/// through its group also need the WAL, even after this process has ended.
 fn share_log(path: &Path, vault: &Metadata) {
     let group = rustix::fs::Gid::from_raw(vault.gid());
     if group == rustix::process::getegid() {
@@ -183,7 +187,7 @@ fn share_log(path: &Path, vault: &Metadata) {
         let file = sibling(path, suffix);
         let own = |meta: Metadata| meta.is_file() && meta.nlink() == 1 && meta.gid() != vault.gid();
         if file.symlink_metadata().is_ok_and(own) {
-            // It is somebody else's, or this user may not give it away: then it is not shared, as before.
+            // If another user owns the file, or the group cannot be changed, it stays unchanged.
             let _ = rustix::fs::chownat(
                 rustix::fs::CWD,
                 &file,
@@ -195,23 +199,23 @@ fn share_log(path: &Path, vault: &Metadata) {
     }
 }
 
-/// Why no vault can be made at a path that is taken: there is one, or what else is there. Changes nothing of it.
+/// Why no vault can be created at a path in use: a vault or something else exists there. Changes nothing.
 pub(crate) fn taken(path: &Path, options: &OpenOptions) -> BackendError {
     let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
     if !is_file {
-        // A link that leads nowhere, too.
+        // This includes a dangling symlink.
         return BackendError::Foreign { path: path.to_owned() };
     }
     let looked = open_as(path, Access::ReadOnly, options)
         .and_then(|conn| check_header(path, &conn, Access::ReadOnly).map(|_| ()));
     match looked {
-        // One that is so old that it has to be written before it can be read.
+        // A vault so old that it must be written before it can be read.
         Ok(()) | Err(BackendError::ReadOnly { .. }) => BackendError::Exists { path: path.to_owned() },
         Err(error) => error,
     }
 }
 
-/// Another connection to a vault whose header was checked.
+/// Opens another connection to a vault whose header was checked.
 pub(crate) fn open_as(path: &Path, access: Access, options: &OpenOptions) -> Result<Conn> {
     match access {
         Access::ReadWrite => open_raw(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options),
@@ -233,7 +237,7 @@ fn writable(path: &Path) -> bool {
     rustix::fs::access(path, may).is_ok() && rustix::fs::access(dir, may).is_ok()
 }
 
-/// A vault file as it stands, for who reads it without any locks.
+/// The state of a vault file, for readers that use no locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stand {
     inode: u64,
@@ -250,15 +254,16 @@ impl Stand {
         Ok(Self { inode: meta.ino(), bytes: meta.len(), written, has_log })
     }
 
-    /// True if nothing was written to the file since, whatever there may be in a log.
+    /// True if the file itself was not written since, regardless of the WAL.
     pub(crate) fn is_unwritten(&self, now: &Self) -> bool {
         Self { has_log: now.has_log, ..*self } == *now
     }
 }
 
-/// A log needs files beside the vault. Where they cannot be made and there is no log, the file is read as it stands.
+/// Opens a vault that cannot be written. A WAL needs files next to the vault; if they cannot be created and no WAL
+/// exists, the file is read alone.
 ///
-/// An empty log is none: SQLite would give it the mode of the file, which the owner may change back.
+/// An empty WAL counts as missing: SQLite would give it the mode of the file, which the owner may change back.
 fn open_read_only(path: &Path, options: &OpenOptions) -> Result<Conn> {
     let give_up_at = Instant::now() + options.patience.min(GONE_LOG_PATIENCE);
     let stand = loop {
@@ -267,8 +272,8 @@ fn open_read_only(path: &Path, options: &OpenOptions) -> Result<Conn> {
             break stand;
         }
         match open_raw(path, OpenFlags::SQLITE_OPEN_READ_ONLY, options) {
-            // The last who wrote has removed the log since it was seen, and SQLite would have to make one. Where
-            // nobody can write there is nobody to wait for.
+            // The last writer has removed the WAL since the check, and SQLite would have to create one. On a
+            // read-only file system there is no writer to wait for.
             Err(BackendError::ReadOnly { .. }) if Instant::now() < give_up_at && !is_on_read_only(path) => {
                 std::thread::sleep(GONE_LOG_PAUSE);
             }
@@ -280,7 +285,7 @@ fn open_read_only(path: &Path, options: &OpenOptions) -> Result<Conn> {
     uri.push(percent_encode(&absolute));
     uri.push("?immutable=1");
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    // Nobody is kept from cutting the file shorter, and who reads beyond its end in a map is killed.
+    // Another process may truncate the file, and reading a mapping past the end of the file is fatal (SIGBUS).
     let options = OpenOptions { mapped: Mapped::No, ..*options };
     let conn = open_named(Path::new(&uri), path, flags, &options)?;
     Ok(Conn { stand: Some(stand), ..conn })
@@ -296,8 +301,8 @@ fn open_raw(path: &Path, flags: OpenFlags, options: &OpenOptions) -> Result<Conn
     open_named(path, path, flags, options)
 }
 
-/// Opens what SQLite knows as `uri` and people as `path`.
-#[expect(clippy::disallowed_methods, reason = "this is the one place that opens connections")]
+/// Opens the database that SQLite knows as `uri` and users as `path`.
+#[expect(clippy::disallowed_methods, reason = "the only place that opens connections")]
 fn open_named(uri: &Path, path: &Path, flags: OpenFlags, options: &OpenOptions) -> Result<Conn> {
     let log_pages = Arc::new(AtomicI32::new(0));
     let configure = || -> rusqlite::Result<Connection> {
@@ -306,7 +311,7 @@ fn open_named(uri: &Path, path: &Path, flags: OpenFlags, options: &OpenOptions) 
         sql.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
         let keep_log = options.on_close != OnClose::Settle;
         sql.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep_log)?;
-        // A vault may be anybody's: nothing that it brings along is run.
+        // A vault may come from an untrusted source: run no code that it contains.
         sql.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
         sql.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
         sql.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
@@ -323,7 +328,8 @@ fn open_named(uri: &Path, path: &Path, flags: OpenFlags, options: &OpenOptions) 
              PRAGMA journal_size_limit={LOG_BYTES_MAX};"
         ))?;
         let seen = Arc::clone(&log_pages);
-        // Taking the hook also turns SQLite's own checkpoints off: they would run inside a commit, under the lock.
+        // Setting the hook also disables SQLite's automatic checkpoints: they would run inside a commit, under the
+        // lock.
         sql.wal_hook(Some(move |_: &mut Wal, pages| {
             seen.store(pages, Ordering::Relaxed);
             Ok(())
@@ -335,7 +341,7 @@ fn open_named(uri: &Path, path: &Path, flags: OpenFlags, options: &OpenOptions) 
     Ok(Conn { sql, log_pages, mapped: options.mapped, orders_writes, stand: None })
 }
 
-/// The format of the file, brought up to this avfs's where the file can be written.
+/// Checks the header and returns the format of the file, migrating it first if the file can be written.
 fn check_header(path: &Path, conn: &Conn, access: Access) -> Result<i64> {
     let pragma = |name| {
         conn.sql.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(|e| translate(path, e))
@@ -346,7 +352,7 @@ fn check_header(path: &Path, conn: &Conn, access: Access) -> Result<i64> {
     let readable = |found| {
         let known = schema::FORMAT;
         match found {
-            // Every vault is of a format from the moment it is there.
+            // Every vault has a format from its creation on.
             ..=0 => Err(not_of_its_format(path, found)),
             found if found > known => Err(BackendError::Newer { path: path.to_owned(), found, known }),
             found => Ok(found),
@@ -362,7 +368,7 @@ fn check_header(path: &Path, conn: &Conn, access: Access) -> Result<i64> {
                 Some(_) => not_of_its_format(path, found),
                 None => translate(path, error),
             })?;
-            // Somebody with a newer avfs may have been faster.
+            // A newer avfs may have migrated the file in the meantime.
             readable(pragma("user_version")?)
         }
         Access::ReadOnly | Access::Full if found < schema::READABLE => {
@@ -373,43 +379,44 @@ fn check_header(path: &Path, conn: &Conn, access: Access) -> Result<i64> {
 }
 
 fn not_of_its_format(path: &Path, said: i64) -> BackendError {
-    let detail = format!("its header says format {said}, and its tables are not of that format");
+    let detail = format!("the header says format {said}, but the tables do not match it");
     BackendError::Corrupt { path: path.to_owned(), detail }
 }
 
-/// What a statement met that the tables of a vault do not have, or have already. Every statement is avfs's own, so that
-/// they were changed from outside. SQLite has no code for it: only some are told with the place in the statement.
+/// SQLite's message if a statement does not match the tables: something is missing or already exists. All
+/// statements are avfs's own, so the tables were changed by another program. SQLite has no error code for it, and
+/// only some of these errors carry an offset into the statement.
 fn other_tables(error: &rusqlite::Error) -> Option<String> {
     if let rusqlite::Error::SqlInputError { msg, .. } = error {
         return Some(msg.clone());
     }
     let rusqlite::Error::SqliteFailure(_, Some(message)) = error else { return None };
-    // The last one is of a number in the header, which tells in which way tables are written.
+    // The last message is about the schema format number in the header.
     let misses = ["no such table: ", "no such column: ", "unsupported file format"]
         .iter()
         .any(|start| message.starts_with(start));
     misses.then(|| message.clone())
 }
 
-/// What has to be free for the index of the log where [`check_room`] looks.
+/// Bytes that must be free for the index of the WAL (`-shm`) on a disk checked by [`check_room`].
 const ROOM_BYTES: u64 = 128 * 1024;
 const PAGE_OF_MEMORY: u64 = 4096;
 
-/// True if a page of memory has several blocks on the disk of this file. SQLite makes room for the index of its log by a
-/// byte in each page; the kernel asks for the other blocks when they are written, and tells that there are none by a
-/// signal.
+/// True if a memory page spans several blocks of the file's disk. SQLite allocates the index of the WAL by writing
+/// one byte in each page; the kernel allocates the other blocks when they are written, and reports a full disk with
+/// a signal (SIGBUS).
 pub(crate) fn has_small_blocks(path: &Path) -> bool {
     rustix::fs::statvfs(path).is_ok_and(|disk| is_of_small_blocks(&disk))
 }
 
 fn is_of_small_blocks(disk: &StatVfs) -> bool {
-    // A file system that tells nothing of blocks has none to run out of.
+    // A file system that reports no blocks cannot run out of them.
     disk.f_blocks > 0 && disk.f_frsize < PAGE_OF_MEMORY
 }
 
-/// Refuses a full disk where [`has_small_blocks`] says that it would be a signal.
+/// Refuses a full disk on which [`has_small_blocks`] predicts a signal.
 pub(crate) fn check_room(path: &Path) -> Result<()> {
-    // For root too: what is free beyond that may be kept for the file system itself.
+    // For root too: the remaining free blocks may be reserved for the file system itself.
     let full = |disk: &StatVfs| disk.f_bavail.saturating_mul(disk.f_frsize) < ROOM_BYTES;
     if rustix::fs::statvfs(path).is_ok_and(|disk| is_of_small_blocks(&disk) && full(&disk)) {
         return Err(BackendError::DiskFull { path: path.to_owned() });
@@ -417,16 +424,16 @@ pub(crate) fn check_room(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a file system without locks, where SQLite would take every lock for held by somebody else.
+/// Refuses a file system without locks, where SQLite would treat every lock as held by another process.
 pub(crate) fn check_locks(path: &Path) -> Result<()> {
-    // Not on the vault itself: whoever closes a file gives up all locks of the process on it, SQLite's too.
+    // Not on the vault itself: closing any descriptor of a file drops all locks of the process on it, SQLite's too.
     check_locks_of(&sibling(path, "-lock"), path)
 }
 
-/// Takes and gives back a lock on a file beside the vault, or on one that is not a vault yet.
+/// Acquires and releases a lock on a file next to the vault, or on a file that is not a vault yet.
 fn check_locks_of(file: &Path, vault: &Path) -> Result<()> {
     let mut options = std::fs::OpenOptions::new();
-    // Whatever is called so is not waited for.
+    // Do not block on a FIFO.
     options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
     let Ok(file) = options.open(file) else { return Ok(()) };
     match fcntl_lock(&file, FlockOperation::NonBlockingLockShared) {
@@ -435,7 +442,7 @@ fn check_locks_of(file: &Path, vault: &Path) -> Result<()> {
     }
 }
 
-/// SQLite failed at a lock itself, not at who holds it.
+/// True if the lock operation itself failed, not if another process holds the lock.
 fn is_of_locks(error: &rusqlite::Error) -> bool {
     use rusqlite::ffi::{
         SQLITE_IOERR_CHECKRESERVEDLOCK, SQLITE_IOERR_LOCK, SQLITE_IOERR_RDLOCK, SQLITE_IOERR_SHMLOCK,
@@ -455,10 +462,10 @@ fn is_full(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
 }
 
-/// SQLite's error in the words of a vault.
+/// Converts an error of SQLite.
 pub(crate) fn translate(path: &Path, error: rusqlite::Error) -> BackendError {
     let path = path.to_owned();
-    // A column that holds another type or length than avfs ever writes was edited from outside.
+    // avfs never writes a value of this type or length, so the column was edited by another program.
     if let rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::InvalidColumnType(..) = &error {
         return BackendError::Corrupt { path, detail: error.to_string() };
     }
@@ -477,7 +484,7 @@ pub(crate) fn translate(path: &Path, error: rusqlite::Error) -> BackendError {
         Some(ErrorCode::DiskFull) => BackendError::DiskFull { path },
         Some(ErrorCode::CannotOpen) if is_on_read_only(&path) => BackendError::ReadOnly { path },
         Some(ErrorCode::CannotOpen) if !writable(&path) => BackendError::NoPermission { path },
-        // The index of the log cannot grow: SQLite tells it apart from a file that cannot.
+        // The index of the WAL cannot grow; SQLite has a separate code for that.
         Some(ErrorCode::SystemIoFailure) if is_full(&error) => BackendError::DiskFull { path },
         Some(ErrorCode::FileLockingProtocolFailed) => BackendError::LocksUnsupported { path },
         Some(ErrorCode::SystemIoFailure) if is_of_locks(&error) => BackendError::LocksUnsupported { path },
@@ -490,18 +497,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_index_that_cannot_grow_is_a_full_disk() {
+    fn wal_index_that_cannot_grow_is_reported_as_disk_full() {
         let told_of = |path: &str, code| {
             translate(Path::new(path), rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None))
         };
-        let told = |code| told_of("/", code);
-        assert!(matches!(told(rusqlite::ffi::SQLITE_IOERR_SHMSIZE), BackendError::DiskFull { .. }));
-        assert!(matches!(told(rusqlite::ffi::SQLITE_IOERR_READ), BackendError::Sqlite { .. }));
+        let translated = |code| told_of("/", code);
+        assert!(matches!(translated(rusqlite::ffi::SQLITE_IOERR_SHMSIZE), BackendError::DiskFull { .. }));
+        assert!(matches!(translated(rusqlite::ffi::SQLITE_IOERR_READ), BackendError::Sqlite { .. }));
         let of_gone = told_of("/there/is/none", rusqlite::ffi::SQLITE_IOERR_FSTAT);
         assert!(matches!(of_gone, BackendError::NotFound { .. }), "{of_gone:?}");
     }
 
-    /// None of this depends on the flags that SQLite was built with.
+    /// None of this depends on SQLite's build flags.
     #[test]
     fn connections_refuse_strings_in_double_quotes_and_extensions() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,17 +1,17 @@
-//! The newest commits that were acknowledged, in a small file beside the log (`-head`).
+//! The newest acknowledged commits, in a small file next to the write-ahead log (`-head`).
 //!
-//! SQLite takes a damaged frame for the end of the log, and everything behind it as never written: the vault would be that
-//! of an earlier commit, and nobody would know. So each commit that is on the disk leaves a slot here, written in place
-//! and never synced: a slot that is lost claims less, never more. Whoever opens the vault compares.
+//! SQLite treats a damaged frame as the end of the WAL and ignores everything after it: the vault would silently
+//! show the state of an earlier commit. So each commit that is on disk also writes a slot here, in place and never
+//! synced: a lost slot claims less, never more. Opening the vault compares the two.
 //!
 //! ```text
-//! slot     bytes: 256, at number % 64
+//! slot     256 bytes, at offset 256 * (number % 64)
 //! 0..8     "avfshead"
-//! 8..16    the number of its last row in the audit log, big-endian like everything here
-//! 16..24   its time
-//! 24..32   the salts of the log it is in
-//! 32..40   BLAKE3 of the rest of the slot, the first 8 bytes
-//! 40..     action and subject, each behind its length (one byte), then zeros
+//! 8..16    the number of the commit's last row in the audit log, big-endian like all integers here
+//! 16..24   the time of the commit
+//! 24..32   the salts of the WAL that contains it
+//! 32..40   the first 8 bytes of the BLAKE3 of the rest of the slot
+//! 40..     action and subject, each preceded by its length (one byte), then zeros
 //! ```
 
 use std::fs::File;
@@ -27,9 +27,9 @@ use crate::backend::{AuditRecord, LostCommit, Rollback};
 const SLOT_BYTES: usize = 256;
 const SLOTS: u64 = 64;
 const MAGIC: &[u8; 8] = b"avfshead";
-/// Where action and subject begin.
+/// The offset of action and subject.
 const TEXT_AT: usize = 40;
-/// A log begins with a header of so many bytes, in which the salts are.
+/// The size of the WAL header, which contains the salts.
 const LOG_HEADER_BYTES: usize = 32;
 const SALTS: std::ops::Range<usize> = 16..24;
 const LOG_MAGIC: [u32; 2] = [0x377f_0682, 0x377f_0683];
@@ -41,7 +41,7 @@ struct Slot {
     salts: [u8; 8],
 }
 
-/// The first bytes of a log: its salts, if it is a whole header of one.
+/// The salts of a WAL; `None` if its header is incomplete or invalid.
 fn salts_of(log: &File) -> Option<[u8; 8]> {
     let mut header = [0; LOG_HEADER_BYTES];
     log.read_exact_at(&mut header, 0).ok()?;
@@ -50,7 +50,7 @@ fn salts_of(log: &File) -> Option<[u8; 8]> {
     if !LOG_MAGIC.contains(&magic) {
         return None;
     }
-    // As SQLite sums it: the lowest bit of the magic says in which byte order words are read.
+    // SQLite's checksum: the lowest bit of the magic number selects the byte order of the words.
     let (mut a, mut b) = (0_u32, 0_u32);
     for pair in header[..24].chunks_exact(8) {
         let read = |at: usize| {
@@ -81,7 +81,7 @@ impl Slot {
         let mut at = TEXT_AT;
         for text in [&self.commit.action, &self.commit.subject] {
             let room = SLOT_BYTES - at - 1;
-            // Half of a character is none.
+            // Never cut within a character.
             let length = (0..=text.len().min(room).min(100)).rev().find(|end| text.is_char_boundary(*end));
             let length = length.unwrap_or(0);
             slot[at] = u8::try_from(length).unwrap_or(0);
@@ -111,17 +111,17 @@ impl Slot {
     }
 }
 
-/// Whatever is called so is neither followed nor waited for.
+/// Do not follow a symlink, and do not block on a FIFO.
 const PLAIN: i32 = (rustix::fs::OFlags::NOFOLLOW.bits() | rustix::fs::OFlags::NONBLOCK.bits()).cast_signed();
 
-/// Refuses a pipe, a device, and a file that has another name.
+/// Refuses a FIFO, a device, and a file with several hard links.
 fn plain_file(file: File) -> std::io::Result<File> {
     let meta = file.metadata()?;
     let is_plain = meta.is_file() && meta.nlink() <= 1;
     if is_plain { Ok(file) } else { Err(std::io::ErrorKind::InvalidInput.into()) }
 }
 
-/// The open file; made with the first commit.
+/// The open file; created by the first commit.
 #[derive(Debug, Default)]
 pub(crate) struct Head(Option<File>);
 
@@ -143,9 +143,9 @@ impl Head {
         opened.and_then(plain_file)
     }
 
-    /// Notes a commit that is on the disk, in a log that is open.
+    /// Records a commit that is on disk, in an open WAL.
     pub(crate) fn note(&mut self, vault: &Path, log: &File, last: &AuditRecord) -> std::io::Result<()> {
-        // A log that was moved into the file and cut since has nothing to lose.
+        // A WAL that was checkpointed and truncated since has nothing to lose.
         let Some(salts) = salts_of(log) else { return Ok(()) };
         let commit = LostCommit {
             seq: last.seq,
@@ -164,12 +164,12 @@ impl Head {
     }
 }
 
-/// The slots of a vault, the newest commit last; none if there is no such file.
+/// The slots of a vault, newest commit last; empty if the file does not exist.
 fn read_slots(vault: &Path) -> Vec<Slot> {
     let opened = File::options().read(true).custom_flags(PLAIN).open(sibling(vault, "-head"));
     let Ok(file) = opened.and_then(plain_file) else { return Vec::new() };
     let mut bytes = Vec::new();
-    // What cannot be read claims nothing.
+    // Slots that cannot be read claim nothing.
     let _ = file.take(SLOT_BYTES as u64 * SLOTS).read_to_end(&mut bytes);
     let (whole, _) = bytes.as_chunks::<SLOT_BYTES>();
     let mut slots: Vec<Slot> = whole.iter().filter_map(Slot::read).collect();
@@ -177,8 +177,8 @@ fn read_slots(vault: &Path) -> Vec<Slot> {
     slots
 }
 
-/// What was acknowledged before the vault was opened. To be read before the vault is: what is committed meanwhile is in
-/// the vault, and may not be here.
+/// The commits acknowledged before the vault was opened. Read this before the vault: a commit in between is in the
+/// vault, and may be missing here.
 #[derive(Debug)]
 pub(crate) struct Acknowledged(Vec<Slot>);
 
@@ -187,19 +187,19 @@ impl Acknowledged {
         Self(read_slots(vault))
     }
 
-    /// The last row that the vault has to have.
+    /// The last audit row that the vault must contain.
     pub(crate) fn newest(&self) -> Option<i64> {
         self.0.last().map(|slot| slot.commit.seq)
     }
 
-    /// What is missing in a vault whose last row has this number; `None` if nothing is.
+    /// The commits missing from a vault whose last audit row has this number; `None` if nothing is missing.
     pub(crate) fn compare(&self, vault: &Path, last: i64) -> Option<Rollback> {
         let newest = self.0.last().filter(|slot| slot.commit.seq > last)?;
         let lost: Vec<LostCommit> =
             self.0.iter().map(|slot| slot.commit.clone()).filter(|commit| commit.seq > last).collect();
         let rows = u64::try_from(newest.commit.seq - last).unwrap_or(0);
-        // A log that began later holds nothing of these commits: they were in the file, which is another one now. Without
-        // a log there is nothing to be damaged either.
+        // A WAL with other salts was started later and contains none of these commits: they were in the vault file,
+        // which has been replaced. Without a WAL there is nothing that could be damaged.
         let log = File::open(sibling(vault, "-wal")).ok();
         let has_log = log.as_ref().is_some_and(|log| log.metadata().is_ok_and(|meta| meta.len() > 0));
         let is_damaged = has_log && log.as_ref().and_then(salts_of).is_none_or(|salts| salts == newest.salts);
@@ -207,7 +207,7 @@ impl Acknowledged {
     }
 }
 
-/// Forgets what an older copy of the vault does not have.
+/// Removes the file, when the vault is an older copy of itself.
 pub(crate) fn forget(vault: &Path) -> std::io::Result<()> {
     match std::fs::remove_file(sibling(vault, "-head")) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_file_is_neither_followed_nor_waited_for() {
+    fn only_a_regular_file_is_opened_without_following_or_blocking() {
         let dir = tempfile::tempdir().unwrap();
         let (vault, other) = (dir.path().join("vault.db"), dir.path().join("other"));
         std::fs::write(&vault, "").unwrap();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_read_as_they_were_written_or_not_at_all() {
+    fn damaged_slots_are_rejected() {
         let one = slot(300, "main");
         let bytes = one.bytes();
         assert_eq!(Slot::read(&bytes), Some(one));

@@ -1,4 +1,4 @@
-//! The write-ahead log as a file: how long it is, and when it is on the disk.
+//! The write-ahead log (WAL) as a file: its length, and whether it is synced to disk.
 
 use std::fs::File;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -9,13 +9,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::connect::sibling;
 use crate::backend::{BackendError, Result};
 
-/// Whether the disk has refused what was written. The kernel says so once and forgets it: a sync that succeeds after
-/// that proves nothing, so nothing is acknowledged any more and no connection is used again.
+/// Whether a sync has failed. The kernel reports a failed write once and then forgets it: a sync that succeeds
+/// afterwards proves nothing, so from then on no commit is acknowledged and no connection is used again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unsynced(Arc<AtomicBool>);
 
 impl Unsynced {
-    /// Hears what SQLite failed at.
+    /// Checks whether an SQLite error is a failed sync.
     pub(crate) fn hear(&self, error: &rusqlite::Error) {
         use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC};
         let code = error.sqlite_error().map(|error| error.extended_code);
@@ -32,18 +32,18 @@ impl Unsynced {
     }
 }
 
-/// Which syncs have begun and ended, by number.
+/// The numbers of syncs started and finished.
 #[derive(Debug, Default)]
 struct Syncs {
     begun: u64,
-    /// The last one that succeeded.
+    /// The last sync that succeeded.
     done: u64,
     is_busy: bool,
-    /// Threads that wait for the one under way.
+    /// Threads waiting for the sync in progress.
     waiting: usize,
 }
 
-/// The log of one vault file.
+/// The WAL of one vault file.
 #[derive(Debug)]
 pub(crate) struct Log {
     vault: PathBuf,
@@ -75,7 +75,8 @@ impl Log {
         self.pages.store(pages, Ordering::Relaxed);
     }
 
-    /// The log as it is now, and how long it is: whoever was the last to close the vault may have removed the one before.
+    /// Opens the current WAL and returns its length: the process that last closed the vault may have removed the
+    /// previous file.
     pub(crate) fn open(&self) -> std::io::Result<(Arc<File>, u64)> {
         let mut kept = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = kept.as_ref() {
@@ -90,13 +91,13 @@ impl Log {
         Ok((log, bytes))
     }
 
-    /// Whether the next transaction begins the log; to be asked by who has the turn to write.
+    /// Whether the next transaction starts the WAL. Call it only while holding the turn to write.
     pub(crate) fn is_empty(&self) -> bool {
         self.open().is_ok_and(|(_, bytes)| bytes == 0)
     }
 
-    /// Waits until everything committed so far is on the disk. Threads that wait at the same time share a sync: one that
-    /// begins after a commit covers it.
+    /// Waits until everything committed so far is on disk. Threads that wait at the same time share a sync: a sync
+    /// that starts after a commit covers it.
     pub(crate) fn sync(&self) -> Result<()> {
         let mut syncs = self.syncs();
         let seen = syncs.begun;
@@ -121,7 +122,7 @@ impl Log {
         drop(syncs);
         self.synced.notify_all();
         synced?;
-        // Also what a thread that moves the log was told while it did so.
+        // This includes failures seen by a background checkpoint in the meantime.
         self.unsynced.check(&self.vault)
     }
 
@@ -129,19 +130,20 @@ impl Log {
         self.syncs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a log that was cut is empty on the disk too.
+    /// Waits until a truncated WAL is empty on disk too.
     pub(crate) fn sync_cut(&self) -> Result<()> {
         self.sync_file(|bytes| bytes == 0)
     }
 
-    /// A log that was moved into the file and cut, or never begun, holds nothing that could be lost.
+    /// Syncs the WAL if `wants_sync` accepts its length. A WAL that was checkpointed and truncated, or never
+    /// started, contains nothing that could be lost.
     fn sync_file(&self, wants_sync: impl Fn(u64) -> bool) -> Result<()> {
         self.unsynced.check(&self.vault)?;
         let synced =
             self.open().and_then(|(log, bytes)| if wants_sync(bytes) { log.sync_data() } else { Ok(()) });
         synced.map_err(|error| {
             self.unsynced.0.store(true, Ordering::Release);
-            // It is the vault that is gone, deleted since the commit.
+            // The vault itself was deleted since the commit.
             let gone = error.kind() == std::io::ErrorKind::NotFound;
             let path = if gone { self.vault.clone() } else { sibling(&self.vault, "-wal") };
             BackendError::io("sync", &path, error)
@@ -149,7 +151,7 @@ impl Log {
     }
 }
 
-/// The log beside a vault file, neither followed nor waited for.
+/// Opens the WAL of a vault file without following a symlink and without blocking.
 pub(crate) fn open(vault: &Path) -> std::io::Result<File> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let mut options = File::options();
@@ -157,7 +159,7 @@ pub(crate) fn open(vault: &Path) -> std::io::Result<File> {
     options.open(sibling(vault, "-wal"))
 }
 
-/// Whether a file that is open still has a name.
+/// Whether an open file still has a name.
 pub(crate) fn is_named(file: &File) -> bool {
     file.metadata().is_ok_and(|meta| meta.nlink() > 0)
 }
@@ -178,7 +180,7 @@ mod tests {
             while log.syncs().waiting < 8 {
                 std::thread::yield_now();
             }
-            // The one under way began before these commits, so it does not count for them.
+            // The sync in progress started before these commits, so it does not cover them.
             log.syncs().is_busy = false;
             log.synced.notify_all();
             for thread in waiting {

@@ -1,4 +1,4 @@
-//! Keeps the log short, gives space back, and asks SQLite after the file's health.
+//! Keeps the write-ahead log (WAL) short, returns free space, and runs SQLite's integrity check.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -10,23 +10,25 @@ use super::read::Session;
 use super::{Conn, SqliteBackend, connect};
 use crate::backend::{Backend, Durability, Result};
 
-/// A log that is longer than this is moved into the file when who wrote it leaves. A new process reads the whole log
-/// before its first query, so it is kept short; moving it waits for the disk, so it is not done for every commit.
+/// A process that closes the vault checkpoints the WAL if it is longer than this. A new process reads the whole WAL
+/// before its first query, so it is kept short; a checkpoint waits for the disk, so it is not done for every
+/// commit.
 const LOG_PAGES_LEFT: i32 = 256;
-/// Every so many pages the log is moved into the file after a commit, beside other writers.
+/// The WAL is checkpointed after a commit each time it grows by this many pages, concurrently with other writers.
 const LOG_PAGES_EASY: i32 = 512;
-/// A small commit is shorter than this, so one of many writers notices that such a mark was passed.
+/// A small commit is shorter than this, so one of many writers notices that such a multiple was passed.
 const COMMIT_PAGES: i32 = 16;
-/// Past this many a thread of its own does it while bulk work goes on writing.
+/// Above this length a separate thread checkpoints the WAL while bulk work continues to write.
 const LOG_PAGES_BULK: i32 = 2048;
-/// Past this many the writer does it within its turn: beside steady writers it would never come to an end.
+/// Above this length the writer checkpoints during its turn: concurrently with steady writers a checkpoint would
+/// never finish.
 const LOG_PAGES_MAX: i32 = 6144;
-/// How long a settlement waits for readers of the old log.
+/// How long `settle` waits for readers of the old WAL.
 const SETTLE_PATIENCE: Duration = Duration::from_millis(100);
-/// Pages given back in one step, each a short transaction.
+/// Pages freed in one step; each step is a short transaction.
 const SHRINK_STEP_PAGES: u64 = 1000;
 
-/// What is moved beside a writer, if anything is.
+/// The thread that checkpoints the WAL in the background, if one is running.
 #[derive(Default)]
 pub(crate) struct Mover(Mutex<Option<JoinHandle<()>>>);
 
@@ -35,7 +37,7 @@ impl Mover {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to move, unless it is at it already.
+    /// Starts a background checkpoint, unless one is running.
     fn start(&self, backend: &SqliteBackend) {
         let mut running = self.lock();
         if running.as_ref().is_some_and(|thread| !thread.is_finished()) {
@@ -53,24 +55,24 @@ impl Mover {
             report(moved);
         };
         let thread = shielded(|| std::thread::Builder::new().spawn(work));
-        // Without a thread it is done by the writer itself, a little later.
+        // If no thread can be created, the writer itself checkpoints a little later.
         *running = thread.ok();
     }
 
-    /// Waits until nothing is being moved.
+    /// Waits for the background checkpoint to end.
     pub(crate) fn wait(&self) {
         if let Some(thread) = self.lock().take() {
-            // It reports its own failures; what it did not move is moved later.
+            // The thread reports its own failures; pages it did not move are moved later.
             let _ = thread.join();
         }
     }
 }
 
-/// A commit is done whatever becomes of the log afterwards: what could not be moved stays in it, whole. If the disk
-/// refused it, commits that are not acknowledged yet fail (`Unsynced`).
+/// Logs a failed checkpoint. The commit is not affected: pages that could not be moved stay in the WAL, intact. If
+/// the disk refused them, commits that are not acknowledged yet fail (`Unsynced`).
 fn report(moved: Result<()>) {
     if let Err(error) = moved {
-        tracing::warn!(%error, "the log could not be moved into the vault file");
+        tracing::warn!(%error, "cannot checkpoint the write-ahead log into the vault file");
     }
 }
 
@@ -92,10 +94,10 @@ pub(crate) fn after_commit(backend: &SqliteBackend, log_pages: i32, durability: 
     }
 }
 
-/// Moves a long log into the file, unless others use it: then the last of them does.
+/// Checkpoints a long WAL, unless other connections use it: then the last of them does it.
 ///
-/// The log is cut, not only moved: a process that opens it reads all of it, moved or not. Who begins it again relies on
-/// it being empty on the disk too.
+/// The WAL is truncated, not only checkpointed: a process that opens it reads all of it, checkpointed or not. The
+/// writer that starts a new WAL relies on the file being empty on disk too.
 pub(crate) fn before_close(backend: &SqliteBackend) {
     if backend.log.pages() <= LOG_PAGES_LEFT {
         return;
@@ -108,7 +110,7 @@ pub(crate) fn before_close(backend: &SqliteBackend) {
     }));
 }
 
-/// Moves what it can of the log; being kept from it by a reader is no failure.
+/// Checkpoints as much of the WAL as possible; a reader that prevents it is not a failure.
 fn checkpoint(backend: &SqliteBackend, conn: &Conn, mode: &str) -> Result<()> {
     move_log(conn, mode).map_err(|error| backend.translate(error))
 }
@@ -123,7 +125,7 @@ pub(crate) fn settle(backend: &SqliteBackend) -> Result<()> {
     avfs_types::pause::point("settle");
     backend.mover.wait();
     let conn = backend.take_conn()?;
-    // Readers are not waited for long: every writer waits behind this turn, and the log can be cut later.
+    // Do not wait long for readers: every writer queues behind this turn, and the WAL can be truncated later.
     let patience = |patience| conn.sql.busy_timeout(patience).map_err(|error| backend.translate(error));
     patience(SETTLE_PATIENCE.min(backend.patience()))?;
     let settled = checkpoint(backend, &conn, "TRUNCATE").and_then(|()| backend.log.sync_cut());
@@ -145,7 +147,7 @@ pub(crate) fn shrink(backend: &SqliteBackend, progress: &dyn Fn(u64)) -> Result<
             (pragma("freelist_count")?, pragma("page_size")?)
         };
         progress(free_pages * page_bytes);
-        // A file that somebody has turned incremental vacuums off in gives nothing back this way.
+        // A file with incremental vacuum turned off frees nothing this way.
         if free_pages == 0 || free_pages >= left {
             return settle(backend);
         }
@@ -165,7 +167,7 @@ pub(crate) fn shrink(backend: &SqliteBackend, progress: &dyn Fn(u64)) -> Result<
             backend.give_back(conn);
             stepped.map_err(|error| backend.translate(error))?;
         }
-        // Without this the log would grow by every page that moves.
+        // Otherwise every moved page would make the WAL longer.
         settle(backend)?;
     }
 }

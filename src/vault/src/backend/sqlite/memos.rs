@@ -12,7 +12,7 @@ use super::read::{Session, limit};
 use super::schema;
 use crate::backend::{MemoRecord, Result};
 
-/// Remembered results.
+/// The table of remembered results.
 pub(crate) const TABLE: &str = "
 CREATE TABLE memo (
     seq            INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -36,12 +36,12 @@ CREATE INDEX memo_command ON memo (command, seq);
 const COLUMNS: &str = "seq, key, command, parts, run, exit_code, stdout, stderr, stdout_digest, stderr_digest, \
                        version_before, version_after, created_at, expires_at";
 
-/// A row that gives way is replaced as a whole: the new one is the newest.
+/// Replaces a whole row with the same key, so that the new one has the highest `seq`.
 pub(crate) const PUT: &str = "INSERT OR REPLACE INTO memo (key, command, parts, run, exit_code, stdout, stderr, \
                        stdout_digest, stderr_digest, version_before, version_after, created_at, expires_at) \
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
 
-/// What [`PUT`] takes.
+/// The parameters of [`PUT`].
 pub(crate) fn values(memo: &MemoRecord) -> impl Params + '_ {
     let version = |id: &Option<VersionId>| id.map(|id| id.0.to_vec());
     (
@@ -104,7 +104,7 @@ impl Session<'_> {
     }
 
     fn memos_where(&self, which: &str, params: impl Params) -> Result<Vec<MemoRecord>> {
-        // A file of an older format that could not be migrated has none.
+        // A file of an older format that could not be migrated has no remembered results.
         if self.backend.format < schema::RECORDED {
             return Ok(Vec::new());
         }

@@ -1,9 +1,9 @@
 //! The product's backend: one SQLite file, many processes.
 //!
-//! A commit holds two things in turn: the turn lock (`-lock`, a fair queue) around the transaction, and
-//! after both are given back one fdatasync of the log, so that writers that come together share the disk's
-//! time. Only then is the commit acknowledged. A deferred commit is not synced: the next one that is covers it. Moving the
-//! log into the file never happens inside a commit.
+//! A commit has two steps: the transaction under the turn lock (`-lock`, a fair queue), and, after both are
+//! released, one fdatasync of the write-ahead log (WAL), so that concurrent writers share a sync. Only then is the
+//! commit acknowledged. A deferred commit is not synced itself; the next synced commit covers it. The WAL is never
+//! checkpointed inside a commit.
 
 mod applications;
 mod approvals;
@@ -37,13 +37,13 @@ use avfs_hostfs::lock::{FileLock, LockError, Mode};
 use super::{AuditRecord, Backend, Guard, Reader, Result, Rollback, Writer};
 use crate::backend::BackendError;
 
-/// What lies beside a vault file while it is used: `vault.db` → `vault.db-wal`.
+/// The files next to a vault file while it is in use: `vault.db` → `vault.db-wal`.
 pub const COMPANIONS: [&str; 7] = ["-wal", "-shm", "-journal", "-head", "-lock", "-use", "-gate"];
-/// Those of them that SQLite reads, and what is known of its log.
+/// The companions that SQLite reads, and the record of acknowledged commits in its WAL.
 const LOGS: [&str; 4] = ["-wal", "-shm", "-journal", "-head"];
 
-/// How long a sweep that waits for others to end first keeps more from beginning, how often it looks, and how long it
-/// steps aside then.
+/// How long a sweep that waits for pins to end blocks new ones, how often it polls, and how long it then lets
+/// others proceed.
 const SWEEP_TURN: Duration = Duration::from_secs(1);
 const SWEEP_LOOK: Duration = Duration::from_millis(2);
 const SWEEP_PAUSE: Duration = Duration::from_millis(200);
@@ -55,12 +55,12 @@ pub struct SqliteBackend {
     access: Access,
     /// The file that was opened at `path`.
     file: (u64, u64),
-    /// The disk may run full by a signal: there is to be room before each turn.
+    /// The disk may report that it is full with a signal, so free space is checked before each turn.
     small_blocks: bool,
-    /// That of the file; an older one only where it cannot be written.
+    /// The format of the file; older than [`FORMAT`] only if the file cannot be written.
     format: i64,
     idle: Mutex<Vec<Conn>>,
-    /// As of the last connection that reads without locks.
+    /// The state of the file as of the last connection that reads without locks.
     stand: Mutex<Option<Stand>>,
     log: Log,
     mover: maintain::Mover,
@@ -69,33 +69,33 @@ pub struct SqliteBackend {
 }
 
 impl SqliteBackend {
-    /// Makes an empty store in a new file. Fails if there is a file at `path`.
+    /// Creates an empty store in a new file. Fails if `path` exists.
     pub fn create(path: &Path, options: OpenOptions) -> Result<Self> {
         Self::make_file(path)?;
         Self::create_in(path, options)
     }
 
-    /// Makes the file alone, for who does something with it before it is a vault.
+    /// Creates only the file, for callers that use it before it becomes a vault.
     pub(crate) fn make_file(path: &Path) -> Result<()> {
         connect::make_file(path)
     }
 
-    /// A new vault in a file that [`Self::make_file`] has made.
+    /// Creates a vault in a file created by [`Self::make_file`].
     pub(crate) fn create_in(path: &Path, options: OpenOptions) -> Result<Self> {
         let file = file_id(path)?;
         let conn = connect::create(path, &options)?;
         Ok(Self::with(path, file, options, (conn, None), (Access::ReadWrite, FORMAT)))
     }
 
-    /// Why [`SqliteBackend::create`] has to refuse a path that is taken.
+    /// Why [`SqliteBackend::create`] must refuse a path that is in use.
     #[must_use]
     pub(crate) fn taken(path: &Path, options: &OpenOptions) -> BackendError {
         connect::taken(path, options)
     }
 
     pub(crate) fn open(path: &Path, options: OpenOptions) -> Result<Self> {
-        // SQLite keeps its log beside the file itself: who comes by a link looks for it there, and so must the locks be
-        // that keep a sweep away, or they would not meet the others.
+        // SQLite keeps its WAL next to the real file, even if the path is a symlink. The locks that hold off a
+        // sweep must be there too, or different paths would use different locks.
         let real = std::fs::canonicalize(path).map_err(|error| BackendError::io("open", path, error))?;
         let file = file_id(&real)?;
         connect::check_locks(&real)?;
@@ -106,7 +106,7 @@ impl SqliteBackend {
         let older_copy = check_head(&real, &conn, access, &acknowledged)?;
         let log = log.filter(log::is_named);
         if access == Access::ReadWrite && log.is_none() {
-            // SQLite has made a new one, and what is synced later is its content alone.
+            // SQLite has created a new WAL; later syncs cover its content but not its directory entry.
             sync_dir_of(&real)?;
         }
         let mut backend = Self::with(&real, file, options, (conn, log), (access, format));
@@ -137,7 +137,7 @@ impl SqliteBackend {
         }
     }
 
-    /// A copy of this vault in a file that [`Self::make_file`] has made: one consistent state of it, others may write.
+    /// Copies this vault into a file created by [`Self::make_file`]: one consistent state, while others may write.
     pub(crate) fn copy_into(&self, path: &Path) -> Result<Self> {
         let options = OpenOptions { on_close: OnClose::Settle, ..self.options };
         let file = file_id(path)?;
@@ -156,7 +156,7 @@ impl SqliteBackend {
         Ok(Self::with(path, file, options, (copy, None), (Access::ReadWrite, self.format)))
     }
 
-    /// Gives a finished new file its name, unless the name is taken: a vault is complete or absent.
+    /// Renames a finished new file to its final name, unless that exists: a vault is complete or absent.
     pub(crate) fn publish(self, to: &Path) -> Result<()> {
         self.settle()?;
         let (from, patience) = (self.path.clone(), self.options.patience);
@@ -169,14 +169,14 @@ impl SqliteBackend {
         outcome
     }
 
-    /// Removes a vault file and what lies beside it.
+    /// Removes a vault file and its companions.
     pub(crate) fn remove_files(path: &Path) -> Result<()> {
         remove_beside(path, &COMPANIONS)?;
         remove_beside(path, &[""])
     }
 
-    /// Removes a vault that nobody has pinned, once it is nobody's turn to write. It is there or gone: `aside` is what it
-    /// is called until its files are removed too.
+    /// Removes a vault that is not pinned, once no writer has the turn. The removal is atomic: the vault is renamed
+    /// to `aside` before its files are removed.
     pub(crate) fn delete(path: &Path, aside: &Path, patience: Duration) -> Result<()> {
         let _turn = turn_at(path, path, patience)?;
         std::fs::rename(path, aside).map_err(|error| BackendError::io("remove", path, error))?;
@@ -207,7 +207,7 @@ impl SqliteBackend {
         Stand::of(&self.path).ok()
     }
 
-    /// True if the file is read without locks, and is not what it was: then what looks like damage may be none.
+    /// True if the file is read without locks and has changed since, so that apparent damage may not be real.
     fn is_unsteady(&self) -> bool {
         let stood = *self.stand.lock().unwrap_or_else(PoisonError::into_inner);
         stood.is_some() && stood != self.stand_now()
@@ -232,7 +232,7 @@ impl SqliteBackend {
         }
         let turn =
             self.hold("-lock", Mode::Exclusive).map_err(|error| BackendError::lock(&self.path, error))?;
-        // Who deletes a vault has the turn too: what is there now stays until this turn ends.
+        // Deleting a vault requires the turn too: the current file stays until this turn ends.
         self.check_file()?;
         Ok(turn)
     }
@@ -245,8 +245,8 @@ impl SqliteBackend {
         }
     }
 
-    /// Refuses to write to another file than was opened, and to one with several names: each of them would have a log
-    /// and locks of its own, and commits by one name be lost to the other.
+    /// Refuses to write to a file other than the opened one, and to a file with several hard links: each name would
+    /// have a separate WAL and locks, and commits through one name would be lost to the other.
     fn check_file(&self) -> Result<()> {
         let path = || self.path.clone();
         let meta =
@@ -261,26 +261,26 @@ impl SqliteBackend {
         FileLock::acquire_for(&self.path, &sibling(&self.path, suffix), mode, self.options.patience)
     }
 
-    /// Whether every commit with a row in the audit log is known to be on the disk.
+    /// Whether every commit with a row in the audit log is known to be on disk.
     fn is_synced(&self) -> Result<bool> {
         let last = read::Session::begin(self)?.last_audit()?.map_or(0, |last| last.seq);
         Ok(head::Acknowledged::read(&self.path).newest() >= Some(last))
     }
 
-    /// Notes a commit that is on the disk. What cannot be noted is not missed later.
+    /// Records a commit that is on disk. If that fails, a later loss of the commit goes unnoticed.
     fn note_head(&self, last: &AuditRecord) {
         let noted = self.log.open().and_then(|(log, _)| {
             self.head.lock().unwrap_or_else(PoisonError::into_inner).note(&self.path, &log, last)
         });
         if let Err(error) = noted {
-            tracing::debug!(%error, "the commit is not noted beside the log");
+            tracing::debug!(%error, "cannot record the commit in the -head file");
         }
     }
 }
 
 impl Drop for SqliteBackend {
     fn drop(&mut self) {
-        // A thread that still has the file open would be the last to close it, after its owner is gone.
+        // Otherwise the thread would be the last to close the file, after its owner is gone.
         self.mover.wait();
         let may_write = self.access == Access::ReadWrite && self.log.unsynced.check(&self.path).is_ok();
         if self.options.on_close == OnClose::LeaveLog && may_write {
@@ -289,8 +289,8 @@ impl Drop for SqliteBackend {
     }
 }
 
-/// Compares a vault that was just opened with what had been acknowledged before: fails if its log is damaged, and gives
-/// what an older copy lacks.
+/// Compares a newly opened vault with the commits acknowledged before: fails if the WAL is damaged, and returns the
+/// commits that an older copy lacks.
 fn check_head(
     path: &Path,
     conn: &Conn,
@@ -305,7 +305,7 @@ fn check_head(
     }
     let Some(rollback) = acknowledged.compare(path, last) else { return Ok(None) };
     if rollback.is_damaged {
-        // Closing must not move what is left of the log into the file and remove it.
+        // Closing must not checkpoint and remove the rest of the WAL.
         let kept = conn.sql.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         kept.map_err(|error| connect::translate(path, error))?;
         return Err(BackendError::RolledBack { path: path.to_owned(), rollback: Box::new(rollback) });
@@ -316,13 +316,14 @@ fn check_head(
     Ok(Some(rollback))
 }
 
-/// Which file is there.
+/// The device and inode of the file.
 fn file_id(path: &Path) -> Result<(u64, u64)> {
     let meta = std::fs::metadata(path).map_err(|error| BackendError::io("open", path, error))?;
     Ok((meta.dev(), meta.ino()))
 }
 
-/// The turn to write at `path`, whatever vault is there; its lock, where it has none, is one like `guarded`.
+/// Takes the turn to write at `path`, for any vault there. A lock file that does not exist is created with the
+/// owner and mode for `guarded`.
 fn turn_at(guarded: &Path, path: &Path, patience: Duration) -> Result<FileLock> {
     let lock = sibling(path, "-lock");
     let give_up_at = Instant::now() + patience;
@@ -330,15 +331,15 @@ fn turn_at(guarded: &Path, path: &Path, patience: Duration) -> Result<FileLock> 
         let left = give_up_at.saturating_duration_since(Instant::now());
         let turn = FileLock::acquire_for(guarded, &lock, Mode::Exclusive, left)
             .map_err(|error| BackendError::lock(path, error))?;
-        // Not that of a vault which was deleted meanwhile.
+        // The lock file may belong to a vault that was deleted in the meantime.
         if turn.is_at(&lock).unwrap_or(false) {
             return Ok(turn);
         }
     }
 }
 
-/// Gives a vault its name. What lies beside that is of one that is gone, and SQLite would take its log for the new one's:
-/// a vault appears only in its turn, so that nobody can be using it.
+/// Renames a vault to its final name. Companion files of that name belong to a deleted vault, and SQLite would use
+/// their WAL for the new one. A vault appears only under the turn lock, so no process can be using them.
 fn give_name(from: &Path, to: &Path, patience: Duration) -> Result<()> {
     avfs_types::pause::point("publish");
     let _turn = turn_at(from, to, patience)?;
@@ -346,10 +347,10 @@ fn give_name(from: &Path, to: &Path, patience: Duration) -> Result<()> {
         return Err(BackendError::Exists { path: to.to_owned() });
     }
     remove_beside(to, &LOGS)?;
-    // Renamed, not linked: a vault has one name at every moment.
+    // Renamed, not linked: a vault never has two names.
     let noreplace = rustix::fs::RenameFlags::NOREPLACE;
     match rustix::fs::renameat_with(rustix::fs::CWD, from, rustix::fs::CWD, to, noreplace) {
-        // A file system that does not know that. Nobody makes one here out of turn.
+        // The file system does not support the flag. Without the turn no vault is created here.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => std::fs::rename(from, to),
         renamed => renamed.map_err(std::io::Error::from),
     }
@@ -389,14 +390,14 @@ impl Backend for SqliteBackend {
     }
 
     fn pin(&self) -> Result<Guard> {
-        // Through the gate: a sweep that waits there lets nobody past it, or steady pins would starve it. One at a time:
-        // the kernel lets shared locks past an exclusive one that waits, so that many pins would always overlap. Who may
-        // not write may not be able to lock alone either.
+        // Pass through the gate: a waiting sweep holds it, or a steady stream of pins would starve the sweep. Take
+        // it exclusively: the kernel grants shared locks ahead of a waiting exclusive one, so many pins would
+        // always overlap. A user without write permission may not be able to take an exclusive lock.
         let alone = if self.access == Access::ReadWrite { Mode::Exclusive } else { Mode::Shared };
         let pinned = self.hold("-gate", alone).and_then(|_gate| self.hold("-use", Mode::Shared));
         match pinned {
             Ok(lock) => Ok(Guard(vec![lock])),
-            // Whoever can sweep it may do so; where locks cannot even be opened there is no keeping them from it.
+            // Without permission to open the lock files, a sweep by another user cannot be prevented.
             Err(LockError::Open { .. }) if self.access != Access::ReadWrite => Ok(Guard(Vec::new())),
             Err(error) => Err(BackendError::lock(&self.path, error)),
         }
@@ -421,8 +422,8 @@ impl Backend for SqliteBackend {
                 }
                 std::thread::sleep(SWEEP_LOOK);
             }
-            // Somebody needs long: whoever wants to begin meanwhile is let past. The next turn is longer, or steady
-            // work of others would never leave a moment.
+            // A pin is held for long: let waiting pins proceed. The next turn is longer, or steady work of others
+            // would starve the sweep.
             drop(gate);
             turn = turn.saturating_mul(2);
             if Instant::now() >= give_up_at {
@@ -437,7 +438,7 @@ impl Backend for SqliteBackend {
     }
 
     fn flush(&self) -> Result<()> {
-        // Read first: what is committed meanwhile may not be on the disk.
+        // Read first: a commit made in the meantime may not be on disk.
         let last = read::Session::begin(self)?.last_audit()?;
         self.mover.wait();
         self.log.sync()?;
@@ -480,9 +481,10 @@ impl Backend for SqliteBackend {
 mod tests {
     use super::*;
 
-    /// Whoever is the last to close removes the log; a backend that lives on without a connection must not sync that.
+    /// The last process to close removes the WAL; a backend without an open connection must not sync the removed
+    /// file.
     #[test]
-    fn the_log_that_is_synced_is_the_one_that_is_there() {
+    fn sync_uses_the_current_wal_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("vault.db");
         let backend = SqliteBackend::create(&path, OpenOptions::default()).unwrap();
@@ -499,9 +501,9 @@ mod tests {
         assert_ne!(inode(&now), first);
     }
 
-    /// The kernel tells of a failed sync once: the next one succeeds and proves nothing.
+    /// The kernel reports a failed sync once: the next sync succeeds and proves nothing.
     #[test]
-    fn nothing_is_done_after_a_sync_that_failed() {
+    fn everything_fails_after_a_failed_sync() {
         let dir = tempfile::tempdir().unwrap();
         let backend = SqliteBackend::create(&dir.path().join("vault.db"), OpenOptions::default()).unwrap();
         let begun = backend.write().unwrap();
@@ -516,12 +518,12 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_without_locks_notices_that_somebody_wrote() {
+    fn lockless_reader_detects_a_write() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("vault.db");
         let backend = SqliteBackend::create(&path, OpenOptions::default()).unwrap();
         backend.settle().unwrap();
-        assert!(backend.check_steady().is_ok(), "who has locks need not care");
+        assert!(backend.check_steady().is_ok(), "a reader with locks is not affected");
         *backend.stand.lock().unwrap() = backend.stand_now();
         assert!(backend.check_steady().is_ok());
         backend.write().unwrap().commit(crate::backend::Durability::Synced).unwrap();

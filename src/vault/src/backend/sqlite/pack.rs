@@ -1,7 +1,7 @@
-//! The order in which blobs fill the pages of the file.
+//! The order in which blobs are stored, chosen to fill the pages of the file.
 //!
-//! SQLite appends a row to the last page and begins another one where it does not fit: of rows as they come, an
-//! eighth of the file stays empty. Here those are put together that fill a page.
+//! SQLite appends a row to the last page and starts a new page if the row does not fit: with rows in arbitrary
+//! order, an eighth of the file stays empty. This module groups blobs that fill a page together.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -9,21 +9,21 @@ use std::collections::BTreeSet;
 use super::connect::PAGE_BYTES;
 use crate::backend::{BlobRecord, Codec};
 
-/// What a leaf has for rows: all but its header.
+/// Bytes of a leaf page available for rows: all except its header.
 const ROOM: usize = PAGE_BYTES - 8;
-/// What a row takes beside its data: digest, numbers, lengths, and the pointer to it.
+/// The overhead of a row: digest, numbers, lengths, and the cell pointer.
 const ROW: usize = 54;
-/// How much of a row is in the leaf itself when it does not fit as a whole ("Cell Payload Overflow Pages" of SQLite's
-/// file format): at most, at least, and what the pages take that follow.
+/// Sizes from "Cell Payload Overflow Pages" of SQLite's file format, for a row that does not fit in the leaf: the
+/// most and the least that the leaf holds, and the capacity of an overflow page.
 const MOST: usize = PAGE_BYTES - 35;
 const LEAST: usize = (PAGE_BYTES - 12) * 32 / 255 - 23;
 const OVERFLOW: usize = PAGE_BYTES - 4;
 
-/// The blobs in the order to store them: lists last and as they came, behind what they refer to.
+/// The blobs in storage order: chunk lists last, in their original order, after the blobs they refer to.
 pub(crate) fn order(blobs: &[BlobRecord]) -> Vec<&BlobRecord> {
     let (lists, mut whole): (Vec<_>, Vec<_>) = blobs.iter().partition(|blob| blob.codec == Codec::List);
     whole.sort_by_key(|blob| Reverse(in_leaf(blob.data.len())));
-    // The largest first, each into the fullest leaf that has room for it.
+    // Best fit decreasing: largest first, each into the fullest leaf with room for it.
     let mut leaves: Vec<Vec<&BlobRecord>> = Vec::new();
     let mut open: BTreeSet<(usize, usize)> = BTreeSet::new();
     for blob in whole {
@@ -40,7 +40,7 @@ pub(crate) fn order(blobs: &[BlobRecord]) -> Vec<&BlobRecord> {
     leaves.into_iter().flatten().chain(lists).collect()
 }
 
-/// Bytes of the leaf that a blob with this much data takes.
+/// Bytes of the leaf that a blob with this much data uses.
 fn in_leaf(data: usize) -> usize {
     let row = data + ROW;
     if row <= MOST {
@@ -62,7 +62,7 @@ mod tests {
         BlobRecord { id: BlobId(id), size: length as u64, codec, data: vec![0; length] }
     }
 
-    /// How many leaves SQLite begins for rows in this order.
+    /// The number of leaves that SQLite starts for rows in this order.
     fn leaves<'a>(blobs: impl IntoIterator<Item = &'a BlobRecord>) -> usize {
         let (mut begun, mut room) = (0, 0);
         for blob in blobs {
@@ -81,12 +81,12 @@ mod tests {
         let lengths = (0..500usize).map(|n| 150 + n * n * 7919 % 5000);
         let blobs: Vec<_> = lengths.enumerate().map(|(n, length)| blob(n, length, Codec::Zstd)).collect();
         let least = blobs.iter().map(|blob| in_leaf(blob.data.len())).sum::<usize>().div_ceil(ROOM);
-        assert!(leaves(&blobs) > least * 115 / 100, "as they come they leave room: {}", leaves(&blobs));
+        assert!(leaves(&blobs) > least * 115 / 100, "the original order wastes space: {}", leaves(&blobs));
         assert!(leaves(order(&blobs)) <= least + 2, "{} of {least}", leaves(order(&blobs)));
     }
 
     #[test]
-    fn every_blob_is_there_once_and_lists_follow_what_they_list() {
+    fn every_blob_is_ordered_once_and_lists_come_last() {
         let kinds = [Codec::Raw, Codec::List, Codec::Zstd, Codec::List, Codec::Raw];
         let blobs: Vec<_> = (0..50).map(|n| blob(n, n * 977 % 30_000, kinds[n % kinds.len()])).collect();
         let ordered = order(&blobs);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_leaves_its_rest_in_the_leaf() {
+    fn in_leaf_counts_the_local_part_of_an_overflowing_row() {
         assert_eq!(in_leaf(0), ROW);
         assert_eq!(in_leaf(MOST - ROW), MOST);
         assert!(in_leaf(MOST - ROW + 1) <= MOST);

@@ -35,7 +35,7 @@ impl<'a> Session<'a> {
         Self::of(backend, conn, "BEGIN")
     }
 
-    /// For who has the turn to write.
+    /// Begins a write transaction; the caller must hold the turn to write.
     pub(crate) fn begin_to_write(backend: &'a SqliteBackend) -> Result<Self> {
         let mut conn = backend.take_conn()?;
         let orders_writes = !backend.log.is_empty();
@@ -57,7 +57,7 @@ impl<'a> Session<'a> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        // A connection whose transaction does not end is of no use to the next one.
+        // A connection whose transaction cannot be ended must not be reused.
         if let Some(conn) = self.conn.take()
             && (conn.sql.is_autocommit() || run(&conn.sql, "ROLLBACK").is_ok())
         {
@@ -66,7 +66,7 @@ impl Drop for Session<'_> {
     }
 }
 
-/// Runs a statement that is kept prepared.
+/// Runs a cached prepared statement.
 pub(crate) fn run(sql: &Connection, statement: &str) -> rusqlite::Result<()> {
     sql.prepare_cached(statement)?.execute([]).map(|_| ())
 }
@@ -95,7 +95,7 @@ impl Session<'_> {
         Ok(found)
     }
 
-    /// What was read without locks, while somebody wrote, may be anything.
+    /// Fails if the file was read without locks and changed since: the data read may be inconsistent.
     fn check_steady(&self) -> Result<()> {
         let Some(stood) = self.conn()?.stand else { return Ok(()) };
         if self.backend.stand_now().is_some_and(|now| stood.is_unwritten(&now)) {
@@ -177,7 +177,7 @@ impl Session<'_> {
     }
 }
 
-/// A name column; a name that no longer parses means that the row was edited from outside.
+/// Parses a name column. A name that does not parse means that the row was edited by another program.
 pub(crate) fn named<T>(
     row: &Row<'_>,
     column: usize,
@@ -436,20 +436,21 @@ fn audit_from(row: &Row<'_>) -> rusqlite::Result<AuditRecord> {
     })
 }
 
-/// How rows before or behind a place are asked for: at either end with the end itself, where no row is ever put. One that
-/// was is not left out unseen; it is out of order.
+/// The operator for selecting rows before a position. At the end of the range it includes the end itself, where
+/// avfs never stores a row: a row stored there by someone else is then reported as out of order instead of being
+/// skipped.
 pub(crate) fn ahead(of: i64) -> &'static str {
     if of == i64::MAX { "<=" } else { "<" }
 }
 
-/// As [`ahead`], for what follows.
+/// Like [`ahead`], for the rows after a position.
 pub(crate) fn behind(of: i64) -> &'static str {
     if of == i64::MIN { ">=" } else { ">" }
 }
 
 impl Session<'_> {
-    /// These rows, each of which lies on this side of the one before it and the first of `from`. In a damaged table they
-    /// may not, and who reads on from the last row would never come to an end.
+    /// Checks that each row is on the given side of the previous one, and the first row of `from`. In a damaged
+    /// table they may not be, and paging from the last row would never end.
     pub(crate) fn in_order<T>(
         &self,
         rows: Vec<T>,

@@ -9,7 +9,7 @@ use super::read::{Session, named};
 use super::schema;
 use crate::backend::{RecordingRecord, Result};
 
-/// Format 4.
+/// The table of recordings, new in format 4.
 pub(crate) const TABLE: &str = "
 CREATE TABLE recording (
     seq        INTEGER PRIMARY KEY,
@@ -30,7 +30,7 @@ pub(crate) const PUT: &str = "INSERT INTO recording (name, fork, after_run, last
 
 pub(crate) const DELETE: &str = "DELETE FROM recording WHERE name = ?1";
 
-/// What [`PUT`] takes.
+/// The parameters of [`PUT`].
 pub(crate) fn values(recording: &RecordingRecord) -> impl Params + '_ {
     (
         recording.name.as_str(),
@@ -57,7 +57,7 @@ fn recording_from(row: &Row<'_>) -> rusqlite::Result<RecordingRecord> {
 
 impl Session<'_> {
     pub(crate) fn recordings_all(&self) -> Result<Vec<RecordingRecord>> {
-        // A file of an older format that could not be migrated has none.
+        // A file of an older format that could not be migrated has no recordings.
         if self.backend.format < schema::RECORDED {
             return Ok(Vec::new());
         }

@@ -22,7 +22,7 @@ pub(crate) const PUT: &str = "INSERT INTO run (id, fork, state, version_before, 
                        version_after = ?5, started_at = ?6, ended_at = ?7, exit_code = ?8, signal = ?9, \
                        applied_at = ?10, discarded_at = ?11, request = ?12, decision = ?13, result = ?14";
 
-/// What [`PUT`] takes.
+/// The parameters of [`PUT`].
 pub(crate) fn values(run: &RunRecord) -> impl Params + '_ {
     let version = |id: &Option<VersionId>| id.map(|id| id.0.to_vec());
     let time = |at: Option<Timestamp>| at.map(|at| at.0);
@@ -50,7 +50,7 @@ pub(crate) fn run_from(row: &Row<'_>) -> rusqlite::Result<RunRecord> {
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(1, Type::Text, Box::new(error)))?;
     let state: String = row.get(3)?;
     let state = RunState::from_word(&state).ok_or_else(|| {
-        let detail = format!("{state:?} is no state of a run");
+        let detail = format!("invalid run state {state:?}");
         rusqlite::Error::FromSqlConversionFailure(3, Type::Text, detail.into())
     })?;
     let version = |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<[u8; 32]>>(column)?.map(VersionId));
@@ -88,7 +88,7 @@ impl Session<'_> {
     }
 
     pub(crate) fn runs_by_prefix(&self, prefix: &RunPrefix, at_most: usize) -> Result<Vec<RunRecord>> {
-        // Hex digits end with f, so what begins with the prefix lies between it and it with a g.
+        // Ids are hex digits, so all ids with the prefix sort between the prefix and the prefix followed by `g`.
         let (from, to) = (prefix.as_str(), format!("{prefix}g"));
         self.journal("WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3", (from, to, limit(at_most)))
     }

@@ -1,4 +1,4 @@
-//! The tables of a vault file and how an older file becomes a newer one (docs/VAULT_FORMAT.md explains each).
+//! The tables of a vault file and the migration of older files (docs/VAULT_FORMAT.md explains each).
 
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
@@ -6,24 +6,25 @@ use rusqlite::types::ValueRef;
 /// "avfs" in ASCII, in the header of every vault file.
 pub(crate) const APPLICATION_ID: i64 = 0x6176_6673;
 
-/// One step for each format: `MIGRATIONS[n]` makes format n + 1 out of format n.
+/// One step for each format: `MIGRATIONS[n]` migrates format n to format n + 1.
 const MIGRATIONS: &[&[&str]] =
     &[&[FORMAT_1], &[FORMAT_2], &[FORMAT_3], FORMAT_4, &[super::applications::TABLE], FORMAT_6];
 
 /// The format this avfs writes, kept in `user_version`.
 pub const FORMAT: i64 = 6;
 const _: () = assert!(MIGRATIONS.len() as i64 == FORMAT);
-/// The oldest format that can be read as it is, where the file cannot be written and so not be migrated.
+/// The oldest format that can be read without migration, for files that cannot be written.
 pub(crate) const READABLE: i64 = 1;
-/// The first format with a journal, with approvals, with recordings, batches and remembered results, and with
+/// The first format with a journal; with approvals; with recordings, batches and remembered results; with
 /// applications.
 pub(crate) const JOURNALED: i64 = 2;
 pub(crate) const APPROVED: i64 = 3;
 pub(crate) const RECORDED: i64 = 4;
 pub(crate) const APPLIED: i64 = 5;
 
-// A CHECK with IN and more than two values makes SQLite build a table of them for every row that is written, which
-// takes two thirds as long as the row itself: the tables that every run writes compare instead.
+// A CHECK with IN and more than two values makes SQLite build an ephemeral table of them for every row written,
+// which takes two thirds as long as the row itself. So the tables written by every run compare the values one by
+// one.
 
 const FORMAT_1: &str = "
 CREATE TABLE meta (
@@ -116,7 +117,7 @@ CREATE TABLE run (
 CREATE INDEX run_fork ON run (fork, seq);
 ";
 
-/// Runs that were refused, and approvals. A check cannot be changed in place, so the journal is written again.
+/// Denied runs, and approvals. A CHECK cannot be changed in place, so the journal is copied to a new table.
 const FORMAT_3: &str = "
 ALTER TABLE run RENAME TO run_format_2;
 CREATE TABLE run (
@@ -164,14 +165,14 @@ CREATE INDEX approval_request ON approval (request_digest, seq);
 /// Recordings, batches and remembered results.
 const FORMAT_4: &[&str] = &[super::recordings::TABLE, super::batches::TABLES, super::memos::TABLE];
 
-/// Partial versions: no table changes, but an avfs that does not know their mark would take them for full ones.
+/// Partial versions: no table changes, but an avfs that does not know their mark would treat them as full versions.
 const FORMAT_6: &[&str] = &[];
 
-/// The tables that SQLite itself adds: for AUTOINCREMENT, and when somebody runs ANALYZE.
+/// The tables that SQLite itself adds: for AUTOINCREMENT, and for ANALYZE.
 const MADE_BY_SQLITE: [&str; 2] =
     ["CREATE TABLE sqlite_sequence(name,seq)", "CREATE TABLE sqlite_stat1(tbl,idx,stat)"];
 
-/// Checks as they are written above, and as earlier versions of avfs wrote them into files that still exist.
+/// CHECK expressions as written above, and as earlier versions of avfs wrote them into files that still exist.
 const WRITTEN_EARLIER: [(&str, &str); 2] = [
     ("codec BETWEEN 0 AND 2", "codec IN (0, 1, 2)"),
     (
@@ -182,10 +183,11 @@ const WRITTEN_EARLIER: [(&str, &str); 2] = [
     ),
 ];
 
-/// The name of something in the file that avfs never made: a trigger, a view, a virtual table, a changed table.
+/// The name of an object in the file that avfs never created: a trigger, a view, a virtual table, or a changed
+/// table.
 ///
-/// A vault may come from anybody, and what it brings along would act within avfs's own statements. What is missing is
-/// damage, and is found where it is needed.
+/// A vault may come from an untrusted source, and such an object would run as part of avfs's own statements. A
+/// missing table counts as damage and is reported by the statement that needs it.
 pub(crate) fn foreign_object(connection: &Connection) -> rusqlite::Result<Option<String>> {
     let statements: Vec<&str> = MIGRATIONS
         .iter()
@@ -205,7 +207,7 @@ pub(crate) fn foreign_object(connection: &Connection) -> rusqlite::Result<Option
     while let Some(row) = rows.next()? {
         let (kind, sql) = (row.get_ref(0)?, row.get_ref(2)?);
         let ours = match sql {
-            // The index of a UNIQUE or a PRIMARY KEY has no statement of its own.
+            // The index of a UNIQUE or a PRIMARY KEY has no SQL statement.
             ValueRef::Null => kind.as_bytes_or_null() == Ok(Some(b"index")),
             ValueRef::Text(sql) => {
                 std::str::from_utf8(sql).is_ok_and(|sql| statements.contains(&sql) || made_earlier(sql))
@@ -221,11 +223,11 @@ pub(crate) fn foreign_object(connection: &Connection) -> rusqlite::Result<Option
     Ok(None)
 }
 
-/// Brings a file of format `from` to [`FORMAT`]; all steps or none.
+/// Migrates a file of format `from` to [`FORMAT`], in one transaction.
 pub(crate) fn migrate(connection: &Connection, from: i64) -> rusqlite::Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let migrated = (|| {
-        // Another process may have migrated while this one waited for the lock.
+        // Another process may have migrated the file while this one waited for the lock.
         let now: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         let done = usize::try_from(now.max(from)).unwrap_or(0);
         for step in MIGRATIONS.iter().skip(done).copied().flatten() {

@@ -1,4 +1,4 @@
-//! The writing transaction: one at a time, in the order of asking, acknowledged when it is on the disk.
+//! The write transaction: one at a time, in the order requested, acknowledged when it is on disk.
 
 use std::sync::atomic::Ordering;
 
@@ -21,7 +21,7 @@ use crate::backend::{
 
 const SET_META: &str =
     "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2";
-// In place: a row keeps its number, by which a sweep knows that it is older than what refers to it.
+// Update in place: a row keeps its number, by which a sweep knows that it is older than the rows referring to it.
 const PUT_BLOB: &str = "INSERT INTO blob (digest, size, codec, data) VALUES (?1, ?2, ?3, ?4) \
      ON CONFLICT (digest) DO UPDATE SET size = ?2, codec = ?3, data = ?4 \
      WHERE size IS NOT ?2 OR codec IS NOT ?3 OR data IS NOT ?4";
@@ -33,10 +33,11 @@ const MOVE_FORK: &str = "UPDATE fork SET head = ?3 WHERE name = ?1 AND head = ?2
 const APPEND_AUDIT: &str = "INSERT INTO audit (seq, at, actor, action, subject, before, after, detail, digest) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 
-/// What a run that changed something is kept with.
+/// The statements that store a run with changes.
 const OF_A_RUN: [&str; 7] = [PUT_BLOB, PUT_TREE, PUT_VERSION, MOVE_FORK, runs::PUT, APPEND_AUDIT, SET_META];
 
-/// Compiles what the commit of a run will need, and whatever else a connection does before it writes.
+/// Prepares the statements for the commit of a run, and does everything else that a connection does before its
+/// first write.
 pub(crate) fn make_ready(backend: &SqliteBackend) -> Result<()> {
     let mut conn = backend.take_conn()?;
     let ready = conn
@@ -48,10 +49,10 @@ pub(crate) fn make_ready(backend: &SqliteBackend) -> Result<()> {
 }
 
 pub(crate) struct SqliteWriter<'a> {
-    // Before `turn`: a rollback must be over when the next writer's turn begins.
+    // Dropped before `turn`: a rollback must be complete when the next writer's turn begins.
     session: Session<'a>,
     turn: FileLock,
-    /// The last row of the audit log that it has written.
+    /// The last row of the audit log written by this transaction.
     last: Option<AuditRecord>,
 }
 
@@ -70,7 +71,7 @@ impl<'a> SqliteWriter<'a> {
         run().map_err(|error| self.session.backend.translate(error))
     }
 
-    /// The number of the row that was inserted last.
+    /// The number of the last inserted row.
     fn last_row(&mut self) -> Result<i64> {
         Ok(self.session.conn()?.sql.last_insert_rowid())
     }
@@ -271,7 +272,7 @@ impl Writer for SqliteWriter<'_> {
         let backend = session.backend;
         let conn = session.conn()?;
         pause::point("commit");
-        // Only a commit that writes something sets it again.
+        // Only a commit that writes something sets this again.
         conn.log_pages.store(0, Ordering::Relaxed);
         run(&conn.sql, "COMMIT").map_err(|error| backend.translate(error))?;
         pause::point("committed");
@@ -281,14 +282,14 @@ impl Writer for SqliteWriter<'_> {
         drop(session);
         match (durability, log_pages) {
             (Durability::Deferred, _) => {}
-            // Nothing was written: what it rests on may not be on the disk yet.
+            // Nothing was written, but the state that this commit is based on may not be on disk yet.
             (Durability::Synced, 0) => {
                 if !backend.is_synced()? {
                     backend.flush()?;
                 }
             }
             (Durability::Synced, _) => {
-                // What a thread that moves the log is told by the disk counts for this commit too.
+                // A disk error seen by the background checkpoint fails this commit too.
                 backend.mover.wait();
                 backend.log.sync()?;
                 if let Some(last) = &last {
@@ -309,7 +310,7 @@ mod tests {
     use crate::backend::sqlite::OpenOptions;
 
     #[test]
-    fn who_writes_does_not_map_the_file() {
+    fn writers_do_not_map_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let backend = SqliteBackend::create(&dir.path().join("vault.db"), OpenOptions::default()).unwrap();
         let mapped = |session: &Session<'_>| {
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_writes_needs_no_table_of_its_own() {
+    fn storing_a_run_needs_no_ephemeral_table() {
         let dir = tempfile::tempdir().unwrap();
         let backend = SqliteBackend::create(&dir.path().join("vault.db"), OpenOptions::default()).unwrap();
         let conn = backend.take_conn().unwrap();
