@@ -68,14 +68,14 @@ fn an_export_is_the_chain_line_by_line() {
 #[test]
 fn forks_and_checkpoints_that_were_moved_by_hand_are_found() {
     for (edit, told) in [
-        ("UPDATE fork SET head = base WHERE name = 'side'", "fork side stands elsewhere than the log says"),
+        ("UPDATE fork SET head = base WHERE name = 'side'", "the head of fork side does not match the log"),
         ("DELETE FROM fork WHERE name = 'side'", "fork side is in the log, but not in the vault"),
         (
             "UPDATE checkpoint SET version = (SELECT head FROM fork WHERE name = 'side')",
-            "checkpoint main@kept stands for something else than the log says",
+            "checkpoint main@kept does not match the log",
         ),
-        ("UPDATE checkpoint SET automatic = 1", "checkpoint main@kept stands for something else"),
-        ("UPDATE checkpoint SET message = 'bad'", "checkpoint main@kept stands for something else"),
+        ("UPDATE checkpoint SET automatic = 1", "checkpoint main@kept does not match the log"),
+        ("UPDATE checkpoint SET message = 'bad'", "checkpoint main@kept does not match the log"),
         ("DELETE FROM checkpoint", "checkpoint main@kept is in the log, but not in the vault"),
     ] {
         let env = TestEnv::with_project();
@@ -100,11 +100,11 @@ fn rows_that_were_slipped_in_are_found() {
     for (edit, told) in [
         (
             "INSERT INTO audit SELECT 0, at, 'mallory', 'fork.delete', 'x', before, after, '', digest FROM audit WHERE seq = 1",
-            "row 0 stands before the first one",
+            "row 0 is before the first row",
         ),
         (
             "INSERT INTO audit SELECT -5, at, actor, action, subject, before, after, '', digest FROM audit WHERE seq = 1",
-            "row -5 stands before the first one",
+            "row -5 is before the first row",
         ),
         (
             "INSERT INTO run SELECT seq + 1, '00000000ff', fork, state, NULL, NULL, started_at, ended_at, exit_code, signal, \
@@ -166,8 +166,8 @@ fn a_version_that_was_pruned_by_hand_is_found() {
         assert!(sql.execute(&edit, []).unwrap() > 0, "{edit}");
         for words in [&["audit", "verify"][..], &["fsck"]] {
             let answer = env.run(words);
-            let told =
-                answer.stdout.contains("counts as pruned") || answer.stderr.contains("counts as pruned");
+            let told = answer.stdout.contains("is marked as pruned")
+                || answer.stderr.contains("is marked as pruned");
             assert!(answer.code == 1 && told, "{edit}: {answer:?}");
         }
         sql.execute_batch(

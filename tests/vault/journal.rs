@@ -99,7 +99,7 @@ fn an_edited_journal_is_found() {
     let found = findings(&support::open_vault(&file));
     assert_eq!(found.len(), 3, "{found:?}");
     assert!(found.iter().any(|what| what.contains("the request of run") && what.contains("is not JSON")));
-    assert!(found.iter().any(|what| what.contains("is not what was written there")), "{found:?}");
+    assert!(found.iter().any(|what| what.contains("does not match the log")), "{found:?}");
     assert!(found.iter().any(|what| what.contains("is not that of run 0200000002")), "{found:?}");
     sql.execute("UPDATE run SET id = 'ZZZZZZZZZZ' WHERE seq = 3", []).unwrap();
     let found = findings(&support::open_vault(&file));

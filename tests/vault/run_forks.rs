@@ -135,5 +135,5 @@ fn versions_of_runs_live_as_their_forks_do() {
     drop(sql);
     let findings = findings(&support::open_vault(&file));
     let missing = format!("version {} of run {} is missing", version.short(), run_id(2));
-    assert_eq!(findings, [missing.as_str(), "fork run-x stands elsewhere than the log says"]);
+    assert_eq!(findings, [missing.as_str(), "the head of fork run-x does not match the log"]);
 }

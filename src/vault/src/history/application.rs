@@ -1,7 +1,7 @@
-//! Applications: what was written to the bound directory, so that exactly that can be taken out again.
+//! Applications: records of the changes written to the bound directory, so that exactly these can be undone.
 //!
-//! An application is recorded before its first name changes. One that was interrupted is finished, or taken back, by
-//! the same record.
+//! An application is recorded before the first path changes. An interrupted one is finished, or undone, from the
+//! same record.
 
 use avfs_types::ids::{ForkName, RunId, RunPrefix};
 use avfs_types::words;
@@ -11,19 +11,19 @@ use crate::backend::{ApplicationRecord, Reader, RunRecord};
 use crate::{Result, Transaction, Vault, VaultError};
 
 words!(
-    /// What has become of a run's changes in the bound directory.
+    /// The state of a run's changes in the bound directory.
     InDirectory, "state in the directory", {
         /// All of them were written.
         Applied = "applied",
-        /// Some of them were.
+        /// Some of them were written.
         Partly = "partly_applied",
-        /// They were, and were taken out again.
+        /// They were written and later undone.
         Unapplied = "unapplied",
     }
 );
 
 impl ApplicationRecord {
-    /// Whether what it wrote is still in the directory, as far as the vault knows.
+    /// Whether its changes are still in the directory, as far as the vault knows.
     #[must_use]
     pub fn stands(&self) -> bool {
         self.undone_at.is_none()
@@ -31,7 +31,8 @@ impl ApplicationRecord {
 }
 
 impl Vault {
-    /// Records what is about to be written. One of the same changes that did not come to its end is gone on with.
+    /// Records an application before anything is written. An unfinished application of the same changes is
+    /// continued.
     pub fn begin_application(&self, new: &ApplicationRecord) -> Result<ApplicationRecord> {
         self.transact(|transaction| {
             let known = transaction.view().applications_of_fork(&new.fork)?;
@@ -50,7 +51,7 @@ impl Vault {
         })
     }
 
-    /// Writes down that an application has ended, and that the changes of these runs are in the directory now.
+    /// Records that an application has ended, and that the changes of these runs are now in the directory.
     pub fn end_application(&self, of: &ApplicationRecord, whole: &[RunId], detail: &str) -> Result<()> {
         self.transact(|transaction| {
             let now = transaction.now();
@@ -62,7 +63,7 @@ impl Vault {
         })
     }
 
-    /// Writes down that what these applications wrote is out of the directory again.
+    /// Records that the changes of these applications are no longer in the directory.
     pub fn undo_applications(&self, all: &[ApplicationRecord], detail: &str) -> Result<()> {
         self.transact(|transaction| {
             let now = transaction.now();
@@ -100,14 +101,14 @@ fn record(
     transaction.record(&Event { action, subject, before: None, after: None, detail: detail.trim_end() })
 }
 
-/// The applications of a run that stand, newest first.
+/// The applications of a run that are in effect, newest first.
 pub fn applications_of_run(reader: &dyn Reader, run: &RunRecord) -> Result<Vec<ApplicationRecord>> {
     let mut all = reader.applications_of_fork(&run.fork)?;
     all.retain(|of| of.stands() && of.runs.contains(&run.id));
     Ok(all)
 }
 
-/// What has become of a run's changes in the bound directory; nothing if they never were written.
+/// The state of a run's changes in the bound directory; `None` if they were never written.
 pub fn in_directory(reader: &dyn Reader, run: &RunRecord) -> Result<Option<InDirectory>> {
     if run.applied_at.is_some() {
         return Ok(Some(InDirectory::Applied));

@@ -1,6 +1,7 @@
-//! Approvals: a question to a person about one exact request, the answer, and its one use.
+//! Approvals: a question to a person about one exact request, the answer, and its single use.
 //!
-//! Every step is a transaction with its row in the audit log. An approval never changes what it is good for.
+//! Every step is a transaction with a row in the audit log. The request that an approval is valid for never
+//! changes.
 
 use avfs_types::ids::{ApprovalId, ApprovalPrefix, RequestDigest, RunId};
 
@@ -9,15 +10,15 @@ use super::run::{Told, refuse};
 use crate::backend::{ApprovalRecord, ApprovalState, Reader, RunRecord};
 use crate::{Result, Transaction, Vault, VaultError};
 
-/// Approvals looked at for an ambiguous id.
+/// Approvals fetched to report an ambiguous id.
 const EXAMPLES_MAX: usize = 4;
 
-/// What a person is asked.
+/// The question to a person.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// The id of the new approval.
     pub id: ApprovalId,
-    /// The request that it is asked for.
+    /// The request to be approved.
     pub digest: RequestDigest,
     /// Why a person is asked.
     pub reason: String,
@@ -25,43 +26,43 @@ pub struct Question {
     pub expires_seconds: i64,
 }
 
-/// What a person says.
+/// The answer of a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The request may run, once.
     Approve,
-    /// Yes, with this network in place of the one that was asked for.
+    /// The request may run, with this network instead of the requested one.
     ApproveWith {
-        /// The network, as `--net` takes it.
+        /// The network, in the syntax of `--net`.
         net: String,
     },
     /// The request may not run.
     Deny,
 }
 
-/// What a request finds when it comes back.
+/// The result of looking up the approval for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Somebody said yes; the approval is used up by now.
+    /// It was approved; the approval is now used.
     Granted(ApprovalRecord),
-    /// Somebody said no.
+    /// It was denied.
     Denied(ApprovalRecord),
-    /// Nobody has answered, or nobody was asked.
+    /// It is not decided yet, or was never asked.
     Open,
-    /// The approval that was shown is not good for this request.
+    /// The given approval is not valid for this request.
     Refused {
-        /// The approval that was shown, as it was typed.
+        /// The given approval, as typed.
         shown: ApprovalPrefix,
-        /// Why it is not good for the request.
+        /// Why it is not valid for the request.
         fault: Fault,
     },
 }
 
-/// What is wrong with an approval that somebody shows.
+/// Why a given approval is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// There is no such approval.
-    #[error("there is no such approval")]
+    /// The approval does not exist.
+    #[error("no such approval")]
     Unknown,
     /// The approval is for another request.
     #[error("it is for another request")]
@@ -70,18 +71,18 @@ pub enum Fault {
     #[error("it has expired")]
     Expired,
     /// Another run has used the approval.
-    #[error("it was used before")]
+    #[error("it was already used")]
     Used,
     /// The approval was denied.
     #[error("it was denied")]
     Denied,
     /// The approval is not decided yet.
-    #[error("nobody has approved it yet")]
+    #[error("it is not approved yet")]
     Pending,
 }
 
 impl Fault {
-    /// Stable: part of the JSON contract.
+    /// The code, part of the stable JSON contract.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -96,8 +97,8 @@ impl Fault {
 }
 
 impl Vault {
-    /// Journals a run that has to wait for a person, and asks. A question about the same request that is still
-    /// open is not asked twice.
+    /// Journals a run that waits for approval, and asks for the approval. An open question about the same request
+    /// is reused.
     pub fn ask_approval(
         &self,
         question: &Question,
@@ -133,7 +134,7 @@ impl Vault {
         })
     }
 
-    /// Writes down what a person said.
+    /// Records the answer of a person.
     pub fn answer_approval(&self, prefix: &ApprovalPrefix, answer: Answer) -> Result<ApprovalRecord> {
         self.transact(|transaction| {
             let approval = one(transaction.view(), prefix)?;
@@ -161,7 +162,7 @@ impl Vault {
         })
     }
 
-    /// Uses up an approval of this very request for a run, if there is one: the one that is shown, or any.
+    /// Uses an approval of exactly this request for a run, if one exists: the given one, or any.
     pub fn claim_approval(
         &self,
         digest: &RequestDigest,
@@ -174,7 +175,7 @@ impl Vault {
         })
     }
 
-    /// The approval that these digits stand for.
+    /// The approval whose id begins with these digits.
     pub fn approval(&self, prefix: &ApprovalPrefix) -> Result<ApprovalRecord> {
         one(&*self.read()?, prefix)
     }
@@ -185,7 +186,7 @@ impl Vault {
     }
 }
 
-/// The key of an approval's decision that says which network was granted.
+/// The key in an approval's decision for the granted network.
 pub const GRANTED_NET: &str = "granted_net";
 
 fn with_net(decision: &str, net: &str) -> String {
@@ -220,7 +221,7 @@ fn claim_shown(
         Err(error) => return Err(error),
     };
     let found = found.and_then(|approval| match approval.state {
-        // What it is for comes first: a stranger learns nothing else about it.
+        // Check the request first: a caller with another request must learn nothing else about the approval.
         _ if approval.request_digest != *digest => Err(Fault::Mismatched),
         ApprovalState::Used => Err(Fault::Used),
         ApprovalState::Denied => Err(Fault::Denied),
@@ -243,7 +244,7 @@ fn claim_any(transaction: &mut Transaction<'_>, digest: &RequestDigest, run: &Ru
     let now = transaction.now();
     let mut known = transaction.view().approvals_of(digest)?;
     known.retain(|approval| approval.expires_at > now);
-    // The newest answer counts; a question that was asked again after a no is open.
+    // The newest answer counts; a question asked again after a denial is open.
     let answered =
         known.iter().filter(|one| [ApprovalState::Approved, ApprovalState::Denied].contains(&one.state));
     let answer = answered.max_by_key(|one| one.decided_at).cloned();

@@ -1,6 +1,6 @@
-//! The audit log: every mutation, each row chained to the one before it by its digest.
+//! The audit log: every mutation, each row chained to the previous one by its digest.
 //!
-//! Where the chain ends is kept beside it, so that a row cut off the end is missed too.
+//! The end of the chain is stored separately, so that rows deleted at the end are detected too.
 
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::{AuditDigest, DIGEST_BYTES, DigestKind, RunId, VersionId};
@@ -13,7 +13,7 @@ const HEAD: &str = "audit_head";
 /// Rows read at once while verifying.
 const BATCH: usize = 1000;
 
-/// What happened, before it has its place in the log.
+/// An event that is not yet in the log.
 pub(crate) struct Event<'a> {
     pub(crate) action: &'static str,
     pub(crate) subject: &'a str,
@@ -77,63 +77,63 @@ pub(crate) fn append(writer: &mut dyn Writer, at: Timestamp, actor: &str, event:
     Ok(())
 }
 
-/// What a check of the whole log found.
+/// The result of a check of the whole log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditCheck {
-    /// Rows that were read.
+    /// Rows read.
     pub rows: u64,
-    /// The digest the log ends in: keep it elsewhere, and a later check can prove that nothing before it changed.
+    /// The last digest of the log. A copy kept elsewhere lets a later check prove that nothing before it changed.
     pub head: Option<Head>,
-    /// What is wrong; empty for a log that is whole.
+    /// The problems found; empty for an intact log.
     pub problems: Vec<Problem>,
 }
 
-/// A sign that the audit log, or something that it vouches for, was tampered with.
+/// Evidence that the audit log, or an object it covers, was tampered with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// The digest of a row does not match its content and the row before it.
-    #[error("row {seq} was edited, or a row before it was")]
+    /// The digest of a row does not match its content and the previous row.
+    #[error("row {seq} or an earlier row was edited")]
     Edited {
         /// The number of the row.
         seq: i64,
     },
     /// A row has a number below 1.
-    #[error("row {seq} stands before the first one, and is none of the log")]
+    #[error("row {seq} is before the first row and does not belong to the log")]
     BeforeFirst {
         /// The number of the row.
         seq: i64,
     },
     /// A row is missing in the middle.
-    #[error("row {expected} is missing: the log goes on with row {found}")]
+    #[error("row {expected} is missing: the log continues with row {found}")]
     Missing {
-        /// The number that the row should have.
+        /// The number expected.
         expected: i64,
-        /// The number that was found.
+        /// The number found.
         found: i64,
     },
     /// Rows are missing at the end.
     #[error("the log ends with row {found}, but row {expected} was written")]
     CutOff {
-        /// The number that the row should have.
+        /// The number of the last row written.
         expected: i64,
-        /// The number that was found.
+        /// The number of the last row found.
         found: i64,
     },
     /// A row cannot be read.
     #[error("a row after row {after} cannot be read: {detail}")]
     Unreadable {
-        /// The number of the row before it.
+        /// The number of the previous row.
         after: i64,
-        /// What is wrong, in words.
+        /// A description of the problem.
         detail: String,
     },
-    /// The stored end of the chain is not that of the last row.
+    /// The stored end of the chain does not match the last row.
     #[error("the log has no end mark, or the mark is not the digest of its last row")]
     BadHead,
-    /// A digest that the caller noted earlier is not in the log.
-    #[error("digest {0} that should be in the log is not there")]
+    /// A digest that the caller saved earlier is not in the log.
+    #[error("digest {0} is not in the log")]
     NotInLog(AuditDigest),
-    /// The journal lacks a run.
+    /// A logged run is missing from the journal.
     #[error("run {run} is in the log, but not in the journal")]
     RunMissing {
         /// The run.
@@ -145,22 +145,22 @@ pub enum Problem {
         /// The run.
         run: RunId,
     },
-    /// The journal's record of a run is not the one that was logged.
-    #[error("the {what} of run {run} in the journal is not what was written there")]
+    /// The journal's record of a run does not match the log.
+    #[error("the {what} of run {run} in the journal does not match the log")]
     RunEdited {
         /// The run.
         run: RunId,
         /// Which part: `request`, `decision` or `result`.
         what: &'static str,
     },
-    /// An approval is not as it was logged.
-    #[error("approval {approval} stands for something else than the log says")]
+    /// An approval does not match the log.
+    #[error("approval {approval} does not match the log")]
     ApprovalEdited {
         /// The id of the approval.
         approval: String,
     },
     /// An approval was used without a logged decision.
-    #[error("approval {approval} was used, and nobody has given it")]
+    #[error("approval {approval} was used, but never granted")]
     ApprovalUnsaid {
         /// The id of the approval.
         approval: String,
@@ -171,8 +171,8 @@ pub enum Problem {
         /// The id of the approval.
         approval: String,
     },
-    /// The head of a fork is not the one that was logged.
-    #[error("fork {fork} stands elsewhere than the log says")]
+    /// The head of a fork does not match the log.
+    #[error("the head of fork {fork} does not match the log")]
     ForkEdited {
         /// The name of the fork.
         fork: String,
@@ -183,8 +183,8 @@ pub enum Problem {
         /// The name of the fork.
         fork: String,
     },
-    /// A checkpoint pins another version than the one that was logged.
-    #[error("checkpoint {checkpoint} stands for something else than the log says")]
+    /// A checkpoint does not match the log.
+    #[error("checkpoint {checkpoint} does not match the log")]
     CheckpointEdited {
         /// The checkpoint as `FORK@NAME`.
         checkpoint: String,
@@ -195,16 +195,16 @@ pub enum Problem {
         /// The checkpoint as `FORK@NAME`.
         checkpoint: String,
     },
-    /// A version is marked as pruned, and no prune was logged.
-    #[error("version {version} counts as pruned, which the log does not say")]
+    /// A version is marked as pruned, but no prune was logged.
+    #[error("version {version} is marked as pruned, but the log has no prune of it")]
     PruneEdited {
         /// The version.
         version: VersionId,
     },
 }
 
-/// Checks every row against the chain, and journal, approvals, forks and checkpoints against the rows; with `expect`
-/// also that this digest is one of its links.
+/// Checks every row against the chain, and journal, approvals, forks and checkpoints against the rows. With
+/// `expect`, also checks that this digest is in the chain.
 pub fn verify(reader: &dyn Reader, expect: Option<&AuditDigest>) -> Result<AuditCheck> {
     let head = reader.meta(HEAD)?.and_then(|bytes| Head::decode(&bytes));
     let mut problems = Vec::new();

@@ -1,6 +1,6 @@
-//! What is asked of the audit log: some of its rows, or all of them from a point on.
+//! Queries of the audit log: selected rows, or all rows from a given time on.
 //!
-//! Never changes a row, and never keeps a reader open while somebody writes rows out.
+//! Never changes a row, and never keeps a reader open while the caller writes rows out.
 
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::{AuditDigest, DIGEST_BYTES, ForkName, RunPrefix};
@@ -11,7 +11,7 @@ use crate::{Result, Vault};
 /// Rows read at once.
 const BATCH_ROWS: usize = 1000;
 
-/// Which rows are wanted; what is not said does not count.
+/// Filters for rows; a filter that is `None` matches every row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditQuery {
     /// Rows from this time on.
@@ -20,7 +20,7 @@ pub struct AuditQuery {
     pub run: Option<RunPrefix>,
     /// Rows about a fork or one of its checkpoints.
     pub fork: Option<ForkName>,
-    /// An action such as `run.end`, or a family of them such as `run`.
+    /// An action such as `run.end`, or a group of actions such as `run`.
     pub action: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl AuditQuery {
 }
 
 fn names_run(detail: &str, run: &RunPrefix) -> bool {
-    // They come first; after them a command may have words that look alike.
+    // Ids come first in the detail; the command after them may contain similar words.
     let ids = detail.split_ascii_whitespace().map_while(|word| word.strip_prefix("run="));
     ids.into_iter().any(|id| id.starts_with(run.as_str()))
 }
@@ -50,16 +50,16 @@ fn is_of(action: &str, wanted: &str) -> bool {
     action.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// The newest rows that were asked for.
+/// The newest rows that match a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditRows {
     /// Oldest first.
     pub rows: Vec<AuditRecord>,
-    /// Rows before this one were not looked at.
+    /// Rows before this one were not read.
     looked_from: i64,
 }
 
-/// The newest `limit` rows that are wanted.
+/// The newest `limit` rows that match.
 pub fn newest(reader: &dyn Reader, query: &AuditQuery, limit: usize) -> Result<AuditRows> {
     let mut rows = Vec::new();
     let mut looked_from = i64::MAX;
@@ -83,7 +83,7 @@ pub fn newest(reader: &dyn Reader, query: &AuditQuery, limit: usize) -> Result<A
 }
 
 impl AuditRows {
-    /// How many older rows match; looks at all of them.
+    /// The number of older rows that match; reads all of them.
     pub fn left_off(&self, reader: &dyn Reader, query: &AuditQuery) -> Result<u64> {
         let (mut before, mut count) = (self.looked_from, 0);
         loop {
@@ -95,20 +95,19 @@ impl AuditRows {
     }
 }
 
-/// A row and the digest it is chained to.
+/// A row and the digest that it is chained to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Of the row before it; zeros for the first.
+    /// The digest of the previous row; zeros for the first row.
     pub previous: AuditDigest,
     /// The row.
     pub row: AuditRecord,
 }
 
 impl Vault {
-    /// Gives every row from the first one at or after `since` on to `each`, in the order of the chain.
+    /// Passes every row, starting with the first one at or after `since`, to `each`, in the order of the chain.
     ///
-    /// Rows after that one are never left out, whatever their time: a clock that was set back must not tear
-    /// the chain.
+    /// Later rows are never skipped, regardless of their time: a clock that was set back must not break the chain.
     pub fn export_audit<E: From<crate::VaultError>>(
         &self,
         since: Option<Timestamp>,
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_a_query_has_to_hold() {
+    fn rows_must_match_every_filter_of_a_query() {
         let of_run = row("run.end", "fix", "run=3f9a01bc77 exit=0");
         let saved = row("checkpoint.save", "fix@good", "not run=3f9");
         let query = |text: &str| AuditQuery { run: RunPrefix::parse(text).ok(), ..AuditQuery::default() };

@@ -1,7 +1,7 @@
-//! Batches: lists of commands that were begun, and which runs were made for their items.
+//! Batches: lists of commands that were started, and the runs made for their items.
 //!
-//! That a run was made for an item is written in the transaction that keeps the run: whoever goes on with a batch
-//! finds every item that has ended, and no other.
+//! The link from an item to its run is written in the transaction that stores the run: resuming a batch finds every
+//! item that has ended, and no other.
 
 use avfs_types::ids::{BatchId, BatchPrefix, RunId};
 
@@ -29,7 +29,7 @@ impl Vault {
         })
     }
 
-    /// Nothing of it is left to do.
+    /// Records that every item of the batch has ended.
     pub fn end_batch(&self, batch: &BatchRecord, detail: &str) -> Result<()> {
         self.transact(|transaction| {
             let ended_at = Some(transaction.now());
@@ -39,7 +39,7 @@ impl Vault {
         })
     }
 
-    /// The batch whose id begins with these digits. Fails if there is none, or more than one.
+    /// The batch whose id begins with these digits. Fails if no batch or several match.
     pub fn batch(&self, prefix: &BatchPrefix) -> Result<BatchRecord> {
         let mut found = self.read()?.batches_with_prefix(prefix, 2)?;
         match (found.pop(), found.len()) {
@@ -49,13 +49,13 @@ impl Vault {
         }
     }
 
-    /// Newest first.
+    /// Batches, newest first.
     pub fn batches(&self, limit: usize) -> Result<Vec<BatchRecord>> {
         Ok(self.read()?.batches(limit)?)
     }
 
-    /// Every run that was made for an item, by the item's number and then in the order of the journal. No reader is
-    /// open meanwhile.
+    /// Passes every run made for an item to a callback, ordered by item number and then by journal order. No reader
+    /// is open during the callback.
     pub fn each_batch_run<E: From<VaultError>>(
         &self,
         id: &BatchId,
@@ -72,7 +72,7 @@ impl Vault {
         }
     }
 
-    /// True if a run was made for an item of it.
+    /// True if the run was made for an item of the batch.
     pub fn is_of_batch(&self, id: &BatchId, run: &RunId) -> Result<bool> {
         let mut found = false;
         self.each_batch_run(id, |_, made| {
@@ -82,7 +82,7 @@ impl Vault {
         Ok(found)
     }
 
-    /// The runs that were made for one item, in the order of the journal.
+    /// The runs made for one item, in journal order.
     pub fn runs_of_item(&self, id: &BatchId, item: u64) -> Result<Vec<RunRecord>> {
         let mut runs: Vec<RunRecord> = Vec::new();
         loop {

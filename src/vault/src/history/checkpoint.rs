@@ -9,7 +9,7 @@ use super::version::root_of;
 use crate::backend::CheckpointRecord;
 use crate::{Result, Transaction, Vault, VaultError};
 
-/// Who wanted a checkpoint.
+/// Who asked for a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A person: kept until it is deleted.
@@ -18,7 +18,7 @@ pub enum Origin {
     Automatic,
 }
 
-/// Deletes the oldest automatic checkpoints of a fork beyond those to keep; gives how many went.
+/// Deletes the oldest automatic checkpoints of a fork beyond `keep`; returns how many were deleted.
 pub(crate) fn retire(transaction: &mut Transaction<'_>, fork: &ForkName, keep: KeepCount) -> Result<usize> {
     let mut automatic = transaction.view().checkpoints_of_fork(fork)?;
     automatic.retain(|checkpoint| checkpoint.automatic);
@@ -30,7 +30,7 @@ pub(crate) fn retire(transaction: &mut Transaction<'_>, fork: &ForkName, keep: K
 }
 
 impl Vault {
-    /// Labels the head of a fork. Without a name it gets the next free `cp-N`.
+    /// Labels the head of a fork. Without a name it is called `cp-N`, with the next free number.
     pub fn save_checkpoint(
         &self,
         fork: &ForkName,
@@ -60,7 +60,7 @@ impl Vault {
             transaction.writer.insert_checkpoint(&checkpoint)?;
             let subject = format!("{fork}@{}", checkpoint.name);
             transaction.record(&Event {
-                // Only what somebody wanted is missed when it is gone.
+                // Only checkpoints saved by hand are reported when they are missing.
                 action: match origin {
                     Origin::ByHand => "checkpoint.save",
                     Origin::Automatic => "checkpoint.automatic",
@@ -74,7 +74,7 @@ impl Vault {
         })
     }
 
-    /// Deletes a checkpoint and returns what it was. Its version stays until a sweep.
+    /// Deletes a checkpoint and returns its record. Its version stays until a sweep.
     pub fn delete_checkpoint(&self, fork: &ForkName, name: &CheckpointName) -> Result<CheckpointRecord> {
         self.transact(|transaction| {
             transaction.fork(fork)?;
@@ -106,5 +106,5 @@ fn next_name(taken: &[CheckpointRecord]) -> Result<CheckpointName> {
         .filter_map(|checkpoint| checkpoint.name.as_str().strip_prefix("cp-")?.parse::<u64>().ok());
     let next = numbers.max().unwrap_or(0).saturating_add(1);
     CheckpointName::parse(&format!("cp-{next}"))
-        .map_err(|_| BadReference { reference: format!("cp-{next}"), reason: "no name is left" }.into())
+        .map_err(|_| BadReference { reference: format!("cp-{next}"), reason: "no free name is left" }.into())
 }

@@ -1,4 +1,4 @@
-//! Drops what a run changed: its fork goes, its row says so, and the next gc gives the space back.
+//! Discards the changes of a run: deletes its fork and marks its row; the next gc frees the space.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use super::version::History;
 use crate::backend::{ForkRecord, Life, Reader, RunRecord};
 use crate::{Result, Transaction, Vault, VaultError};
 
-/// Whose changes are meant: a fork's, or one run's.
+/// The changes to discard: those of a fork, or of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangesOf {
     /// All runs on a fork.
@@ -29,15 +29,15 @@ impl std::str::FromStr for ChangesOf {
             |reason| VaultError::from(BadReference { reference: text.chars().take(80).collect(), reason });
         if text.starts_with("run:") || text.starts_with("last~") {
             let run =
-                RunPrefix::parse(text).map_err(|_| bad("run: takes four digits of a run's id or more"))?;
+                RunPrefix::parse(text).map_err(|_| bad("run: needs at least four digits of a run id"))?;
             return Ok(Self::Run(run));
         }
-        ForkName::parse(text).map(Self::Fork).map_err(|_| bad("it is neither a fork nor a run"))
+        ForkName::parse(text).map(Self::Fork).map_err(|_| bad("it is not the name of a fork or a run"))
     }
 }
 
 impl ChangesOf {
-    /// Whose changes are meant: a word that names no fork may be a run, by its digits or as `last`.
+    /// Resolves the name: if it is not a fork, it may be a run, by its digits or as `last`.
     pub fn meant(&self, reader: &dyn Reader) -> Result<Self> {
         let Self::Fork(name) = self else { return Ok(self.clone()) };
         if reader.fork(name)?.is_some() {
@@ -51,17 +51,17 @@ impl ChangesOf {
     }
 }
 
-/// What was discarded.
+/// The discarded fork and runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discarded {
-    /// The fork that went; none for a run whose changes never were in the vault.
+    /// The deleted fork; `None` for a run whose changes were never in the vault.
     pub fork: Option<ForkRecord>,
-    /// The runs whose changes went with it.
+    /// The runs whose changes were discarded.
     pub runs: Vec<RunRecord>,
 }
 
 impl Vault {
-    /// Deletes the ephemeral fork that holds a run's changes, or drops a run that was never captured.
+    /// Deletes the ephemeral fork with a run's changes, or drops a run that was never captured.
     pub fn discard(&self, what: &ChangesOf) -> Result<Discarded> {
         self.transact(|transaction| match what.meant(transaction.view())? {
             ChangesOf::Fork(name) => {
@@ -78,7 +78,7 @@ fn discard_run(transaction: &mut Transaction<'_>, prefix: &RunPrefix) -> Result<
     let run = run.ok_or_else(|| VaultError::NoRun { id: prefix.clone() })?;
     let nothing = |reason| VaultError::RunWithoutVersion { id: run.id.clone(), reason };
     if run.discarded_at.is_some() {
-        return Err(nothing("it was discarded before"));
+        return Err(nothing("it was already discarded"));
     }
     let Some(after) = run.version_after else {
         if run.state.is_settled() {
@@ -88,7 +88,7 @@ fn discard_run(transaction: &mut Transaction<'_>, prefix: &RunPrefix) -> Result<
         record(transaction, run.fork.as_str(), None, &runs)?;
         return Ok(Discarded { fork: None, runs });
     };
-    let fork = transaction.view().fork(&run.fork)?.ok_or_else(|| nothing("its fork is gone already"))?;
+    let fork = transaction.view().fork(&run.fork)?.ok_or_else(|| nothing("its fork no longer exists"))?;
     if fork.head != after && matches!(fork.life, Life::Ephemeral { .. }) {
         return Err(VaultError::ForkMoved { fork: fork.name, expected: after, found: fork.head });
     }
@@ -107,7 +107,7 @@ fn discard_fork(transaction: &mut Transaction<'_>, fork: ForkRecord) -> Result<D
     Ok(Discarded { fork: Some(fork), runs })
 }
 
-/// The runs that led to a fork's head. Another fork of its name may have had runs before.
+/// The runs that led to a fork's head. An earlier fork of the same name may have had other runs.
 pub(crate) fn own_runs(reader: &dyn Reader, fork: &ForkRecord) -> Result<Vec<RunRecord>> {
     let mut own: HashSet<VersionId> = HashSet::new();
     for version in History::new(reader, fork.head) {

@@ -1,4 +1,4 @@
-//! Forks: named movable heads with ancestry, persistent or with a day on which they end.
+//! Forks: named movable heads with ancestry, persistent or with an expiry.
 
 use avfs_types::ids::{ForkName, VersionId};
 use avfs_types::reference::Reference;
@@ -9,22 +9,22 @@ use super::version::{full_root_of, root_of};
 use crate::backend::{CheckpointRecord, Durability, ForkRecord, Life, Reader, RunRecord};
 use crate::{Advance, Committed, Result, Vault, VaultError, When};
 
-/// What deleting a fork may take with it.
+/// How much a deletion may remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// Refuse if checkpoints saved by hand would go.
+    /// Refuse to delete checkpoints saved by hand.
     Careful,
-    /// Take everything.
+    /// Delete everything.
     Forced,
 }
 
 impl Vault {
-    /// Makes a fork at the version `from` leads to: one row, whatever the size of the tree.
+    /// Creates a fork at the version that `from` resolves to: one row, regardless of the size of the tree.
     pub fn create_fork(&self, name: &ForkName, from: &Reference, life: Life) -> Result<ForkRecord> {
         self.create_fork_with(Durability::Synced, name, from, life)
     }
 
-    /// As [`Vault::create_fork`], on the disk with the first version that a run adds to it.
+    /// Like [`Vault::create_fork`], but synced only with the first version that a run adds to it.
     pub fn create_fork_for_run(&self, name: &ForkName, from: &Reference, life: Life) -> Result<ForkRecord> {
         self.create_fork_with(Durability::Deferred, name, from, life)
     }
@@ -62,7 +62,7 @@ impl Vault {
         })
     }
 
-    /// Deletes a fork and its checkpoints; the space comes back with the next gc.
+    /// Deletes a fork and its checkpoints; the next gc frees the space.
     pub fn delete_fork(&self, name: &ForkName, deletion: Deletion) -> Result<ForkRecord> {
         self.transact(|transaction| {
             let fork = transaction.fork(name)?;
@@ -79,7 +79,7 @@ impl Vault {
         })
     }
 
-    /// A fork becomes a persistent one of another name, with its checkpoints and runs.
+    /// Turns a fork into a persistent one with another name, keeping its checkpoints and runs.
     pub fn keep_fork(&self, fork: &ForkName, name: &ForkName) -> Result<ForkRecord> {
         self.transact(|transaction| {
             let old = transaction.fork(fork)?;
@@ -91,7 +91,7 @@ impl Vault {
             }
             let runs = own_runs(transaction.view(), &old)?;
             let checkpoints = transaction.view().checkpoints_of_fork(fork)?;
-            // Its checkpoints go with it.
+            // This also deletes its checkpoints.
             transaction.writer.delete_fork(fork)?;
             let kept = ForkRecord { name: name.clone(), life: Life::Persistent, ..old };
             transaction.writer.insert_fork(&kept)?;
@@ -99,7 +99,7 @@ impl Vault {
                 let moved = CheckpointRecord { fork: name.clone(), ..checkpoint };
                 transaction.writer.insert_checkpoint(&moved)?;
             }
-            // By the names of the runs it is known later that they landed on this fork.
+            // The ids of the runs record that they landed on this fork.
             let mut detail = format!("from={fork}");
             for run in runs {
                 detail.push_str(&format!(" run={}", run.id));
@@ -121,7 +121,7 @@ impl Vault {
         self.read()?.fork(name)?.ok_or_else(|| VaultError::NoFork { name: name.clone() })
     }
 
-    /// Adds a version to `fork` that equals an older one. With `expect` the head must still be that version.
+    /// Adds a version to `fork` that equals an older one. With `expect`, the head must still be that version.
     pub fn restore(&self, fork: &ForkName, to: &Reference, expect: Option<VersionId>) -> Result<Committed> {
         self.transact(|transaction| {
             let record = transaction.fork(fork)?;
@@ -139,7 +139,7 @@ impl Vault {
     }
 }
 
-/// What must not be deleted with a fork, or not without asking.
+/// Fails if a fork must not be deleted, or not without `Deletion::Forced`.
 pub(crate) fn refuse_deletion(reader: &dyn Reader, name: &ForkName, deletion: Deletion) -> Result<()> {
     if *name == ForkName::main() {
         return Err(VaultError::MainFork { name: name.clone() });

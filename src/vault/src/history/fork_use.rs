@@ -1,4 +1,4 @@
-//! How forks are used: which came from which, what ran on them last, and what each of them alone holds.
+//! The use of forks: their parents, their last runs, and the space that each of them holds alone.
 //!
 //! Only reads.
 
@@ -13,10 +13,10 @@ use crate::Result;
 use crate::backend::{ForkRecord, Reader, RunRecord};
 use crate::reach::{Object, refers_to};
 
-/// Runs looked at for the last one of a fork: others may have had its name before.
+/// Runs examined to find the last one of a fork: an earlier fork may have had the same name.
 const RUNS_LOOKED_AT: usize = 50;
 
-/// Whether to count bytes, which walks over everything that is kept.
+/// Whether to count bytes, which walks all kept objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
     /// Count them.
@@ -30,17 +30,17 @@ pub enum Sizes {
 pub struct ForkUse {
     /// The fork.
     pub fork: ForkRecord,
-    /// Levels below a fork without a parent.
+    /// The depth in the tree of forks; 0 for a fork without a parent.
     pub depth: u64,
-    /// Versions since it began.
+    /// Versions since its base.
     pub versions_ahead: u64,
-    /// The last run on the fork; `None` if there was none.
+    /// The last run on the fork; `None` if no run was made on it.
     pub last_run: Option<RunRecord>,
-    /// Bytes that deleting it and a gc would give back.
+    /// Bytes that deleting the fork and a gc would free.
     pub held_bytes: Option<u64>,
 }
 
-/// Every fork, each after the one it was made from.
+/// Every fork, each after its parent.
 pub fn fork_uses(reader: &dyn Reader, sizes: Sizes) -> Result<Vec<ForkUse>> {
     let held = match sizes {
         Sizes::Counted => Some(held_alone(reader)?),
@@ -63,13 +63,13 @@ fn in_tree_order(forks: Vec<ForkRecord>) -> Vec<(ForkRecord, u64)> {
         forks.iter().map(|fork| (fork.name.clone(), fork.created_at)).collect();
     let mut children: BTreeMap<Option<ForkName>, Vec<ForkRecord>> = BTreeMap::new();
     for fork in forks {
-        // A fork whose parent was deleted stands by itself, also if another one has that name now.
+        // A fork whose parent was deleted has no parent, even if another fork has that name now.
         let is_older = |parent: &ForkName| made.get(parent).is_some_and(|at| *at <= fork.created_at);
         let parent = fork.parent.clone().filter(|parent| is_older(parent) && *parent != fork.name);
         children.entry(parent).or_default().push(fork);
     }
     let mut ordered = Vec::new();
-    // Last what a clock that went backwards has made its own ancestor.
+    // Last, the forks that a clock set back has made their own ancestors.
     while let Some((_, tops)) = children.pop_first() {
         let mut waiting: Vec<(ForkRecord, u64)> = tops.into_iter().rev().map(|fork| (fork, 0)).collect();
         while let Some((fork, depth)) = waiting.pop() {
@@ -92,15 +92,15 @@ fn versions_ahead(reader: &dyn Reader, fork: &ForkRecord) -> Result<u64> {
     Ok(count)
 }
 
-/// The last run on a fork; `None` if there was none.
+/// The last run on a fork; `None` if no run was made on it.
 pub fn last_run(reader: &dyn Reader, fork: &ForkRecord) -> Result<Option<RunRecord>> {
-    // A fork that was made for a run is younger than the run's start.
+    // A fork created for a run is newer than the start of the run.
     let of_this_fork = |run: &RunRecord| {
         run.started_at >= fork.created_at
             || run.version_after == Some(fork.head)
             || fork.name.as_str().contains(run.id.as_str())
     };
-    // Mostly it is the newest one.
+    // Usually it is the newest one.
     let mut before = i64::MAX;
     for limit in [1, RUNS_LOOKED_AT - 1] {
         let runs = reader.runs_of_fork(&fork.name, before, limit)?;
@@ -113,14 +113,14 @@ pub fn last_run(reader: &dyn Reader, fork: &ForkRecord) -> Result<Option<RunReco
     Ok(None)
 }
 
-/// Who leads to an object: one fork, by its number, or several.
+/// The forks that refer to an object: one, by its number, or several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
     One(usize),
     Many,
 }
 
-/// The stored bytes of trees and blobs that one fork and its checkpoints lead to and nothing else does.
+/// The stored bytes of trees and blobs that only one fork and its checkpoints refer to.
 fn held_alone(reader: &dyn Reader) -> Result<HashMap<ForkName, u64>> {
     let forks = reader.forks()?;
     let mut holders: HashMap<Object, Holder> = HashMap::new();
@@ -133,7 +133,7 @@ fn held_alone(reader: &dyn Reader) -> Result<HashMap<ForkName, u64>> {
                 Entry::Vacant(place) => {
                     place.insert(Holder::One(number));
                 }
-                // What it leads to is shared as well, so it is walked once more.
+                // Its children are shared as well, so walk them once more.
                 Entry::Occupied(mut place) => match *place.get() {
                     Holder::One(other) if other != number => {
                         place.insert(Holder::Many);
@@ -155,7 +155,7 @@ fn held_alone(reader: &dyn Reader) -> Result<HashMap<ForkName, u64>> {
 
 fn stored_bytes(reader: &dyn Reader, object: Object) -> Result<u64> {
     let stored = match object {
-        // A record is small beside what it leads to.
+        // A record is small compared with its tree.
         Object::Version(_) => None,
         Object::Tree(id) => reader.tree(&id)?.map(|data| data.len()),
         Object::Blob(id) | Object::List(id) => reader.blob(&id)?.map(|blob| blob.data.len()),

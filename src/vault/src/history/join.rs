@@ -1,6 +1,7 @@
-//! Joins versions that were made beside each other: one that has what each of them changed.
+//! Joins versions with a common ancestor into one that has the changes of all of them.
 //!
-//! What both sides did is done once. What they did to one path in different ways is a clash, and nothing is joined.
+//! A change made on both sides is applied once. Different changes to the same path are a clash, and nothing is
+//! joined.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -18,24 +19,24 @@ use crate::page::{DirMeta, DirRef, Node};
 use crate::tree::Pages;
 use crate::{Result, Transaction, Vault, VaultError, require_version, tree};
 
-/// What came of a join.
+/// The result of a join.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Joined {
-    /// A version that is there already: the others are behind it.
+    /// An existing version: the others are its ancestors.
     Known(VersionId),
-    /// A new one, the head of the fork that was named.
+    /// A new version, the head of the new fork.
     New(VersionRecord),
-    /// These paths were changed in different ways; the second one is of this version.
+    /// The sides changed these paths in different ways.
     Clash {
-        /// The version whose changes clash with those before it.
+        /// The version whose changes clash with those of the versions before it.
         version: VersionId,
-        /// The paths that both change.
+        /// The paths changed on both sides.
         paths: Vec<TreePath>,
     },
 }
 
 impl Vault {
-    /// One version out of several; where it has to be made it is on a new fork of this name.
+    /// Joins several versions into one; a new version is put on a new fork of this name.
     pub fn join(&self, name: &ForkName, versions: &[VersionId], life: Life) -> Result<Joined> {
         self.transact(|transaction| join(transaction, name, versions, life))
     }
@@ -80,8 +81,8 @@ pub(super) fn root_of(reader: &dyn Reader, id: &VersionId) -> Result<DirRef> {
     full_root_of(reader, &require_version(reader, id)?)
 }
 
-/// Those that are not behind another one, each once, in their order. One that is missed, because a clock was set back,
-/// adds nothing to a join.
+/// The versions that are not ancestors of another one, each once, in their order. An ancestor that is overlooked,
+/// because a clock was set back, adds nothing to a join.
 fn tips(reader: &dyn Reader, versions: &[VersionId]) -> Result<Vec<VersionId>> {
     let mut earliest = Timestamp(i64::MAX);
     let mut left = Newest::default();
@@ -103,14 +104,14 @@ fn tips(reader: &dyn Reader, versions: &[VersionId]) -> Result<Vec<VersionId>> {
     Ok(versions.iter().filter(|id| !behind.contains(*id) && seen.insert(**id)).copied().collect())
 }
 
-/// Versions that are still to be looked at, the newest first: what lies far behind is never read.
+/// Versions still to be visited, newest first, so that distant ancestors are never read.
 #[derive(Default)]
 struct Newest(BTreeMap<(Timestamp, VersionId), VersionRecord>);
 
 impl Newest {
     fn add_all(&mut self, reader: &dyn Reader, ids: &[VersionId]) -> Result<()> {
         for id in ids {
-            // A parent may have been given up.
+            // A parent may have been deleted.
             if let Some(version) = reader.version(id)? {
                 self.0.insert((version.at, version.id), version);
             }
@@ -126,11 +127,11 @@ impl Newest {
 const JOINED: u8 = 1;
 const OTHER: u8 = 2;
 const BOTH: u8 = JOINED | OTHER;
-/// It lies behind a version that both were made of.
+/// An ancestor of a common version.
 const BEHIND: u8 = 4;
 
-/// The nearest versions that one and the others were made of: several where what they were made of was joined more
-/// than once.
+/// The nearest common ancestors of a version and the joined ones: several if their ancestors were joined more than
+/// once.
 pub(super) fn common(
     reader: &dyn Reader,
     joined: &[VersionId],
@@ -167,18 +168,18 @@ fn is_behind(sides: &HashMap<VersionId, u8>, id: &VersionId) -> bool {
     sides.get(id).is_some_and(|side| side & BEHIND != 0)
 }
 
-/// What becomes of a path that both sides changed in different ways.
+/// The handling of a path that both sides changed in different ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnClash {
-    /// Nothing is merged, and the paths are named.
+    /// Merge nothing, and report the paths.
     Refuse,
-    /// The head keeps what it has.
+    /// Keep the head's side.
     KeepHead,
-    /// The other side's is taken. A clash that involves a directory is still named.
+    /// Take the other side. A clash that involves a directory is still reported.
     TakeOther,
 }
 
-/// What is left to do so that `head` has what was done to make `made` of `bases`; or the paths that both changed in
+/// The edits that apply the changes from `bases` to `made` to `head`; or the paths that both sides changed in
 /// different ways.
 pub(super) fn onto(
     pages: &dyn Pages,
@@ -225,15 +226,15 @@ pub(super) fn onto(
     Ok(if clashes.is_empty() { Ok(wanted) } else { Err(clashes) })
 }
 
-/// What becomes of a path that one side changed.
+/// The outcome for a path that one side changed.
 enum Met {
     Take(Edit),
-    /// What is there is right.
+    /// The path already has the right content.
     Leave,
     Clash,
 }
 
-/// What both sides have at a path, and what was there in each version that both were made of.
+/// Compares the two sides of a path with the path in each common ancestor.
 fn meet(were: &[Option<Node>], mine: Option<Node>, theirs: Option<Node>) -> Met {
     if let (Some(mine), Some(theirs)) = (&mine, &theirs)
         && without_time(mine) == without_time(theirs)
@@ -249,7 +250,7 @@ fn meet(were: &[Option<Node>], mine: Option<Node>, theirs: Option<Node>) -> Met 
     match (were.contains(&mine), were.contains(&theirs)) {
         (false, true) => Met::Take(mine.map_or(Edit::Remove, Edit::Put)),
         (true, false) => Met::Leave,
-        // Both changed it; or each has it as it was, but not at the same time.
+        // Both sides changed it; or each side equals some ancestor, but not the same one.
         (false, false) | (true, true) => Met::Clash,
     }
 }
@@ -274,7 +275,7 @@ fn without_time(node: &Node) -> Node {
     node
 }
 
-/// The same for a directory's own metadata.
+/// Like [`meet`], for a directory's own metadata.
 fn dirs_meet(pages: &dyn Pages, were: &[Option<Node>], meta: &DirMeta, there: Option<&Node>) -> Result<Met> {
     let own = |node: Option<&Node>| match node {
         Some(Node::Dir(dir)) => Ok::<_, VaultError>(Some(tree::top(pages, &dir.tree)?.0)),
@@ -290,7 +291,7 @@ fn dirs_meet(pages: &dyn Pages, were: &[Option<Node>], meta: &DirMeta, there: Op
         return Ok(match (unchanged, untouched) {
             (false, true) => Met::Take(Edit::Dir(meta.clone())),
             (true, false) => Met::Leave,
-            // Somebody else took it away, or put something else there.
+            // The other side removed or replaced the directory.
             (false, false) | (true, true) => Met::Clash,
         });
     };
@@ -303,12 +304,12 @@ fn dirs_meet(pages: &dyn Pages, were: &[Option<Node>], meta: &DirMeta, there: Op
         (true, false) => theirs,
         (false, false) | (true, true) => return Ok(Met::Clash),
     };
-    // Either made it later than it was.
+    // The newer time of the two sides.
     let merged = DirMeta { mtime: meta.mtime.max(now.mtime), ..merged };
     Ok(if merged == now { Met::Leave } else { Met::Take(Edit::Dir(merged)) })
 }
 
-/// True if what a path lies in is no directory there, nor made one.
+/// True if the parent of a path is not a directory in `head` and is not created as one.
 fn above_is_gone(pages: &dyn Pages, head: &DirRef, path: &TreePath, wanted: &Edits) -> Result<bool> {
     let Some((parent, _)) = path.split() else { return Ok(false) };
     if matches!(wanted.get(&parent), Some(Edit::Dir(_))) {

@@ -1,8 +1,8 @@
-//! What a run wrote, kept for later readers.
+//! The output of a run, kept for later readers.
 //!
-//! Kept outputs are rows of the table of remembered results: gc and fsck know their blobs. They are found by the run
-//! alone, never by a command, so that no run takes one for its result. A run whose result is remembered needs no second
-//! row.
+//! Kept outputs are rows in the table of remembered results, so gc and fsck know their blobs. They are found only
+//! by run, never by command, so that no run reuses one as its result. A run whose result is remembered needs no
+//! second row.
 
 use avfs_types::clock::Timestamp;
 use avfs_types::ids::{DigestKind, PartDigest, RunId};
@@ -15,21 +15,21 @@ use crate::{Result, Transaction};
 
 /// The only part of such a row: the run.
 const RUN_PART: &str = "kept-output-of-run";
-/// What such a row has for its command, as no command has.
+/// The command of such a row; no real command has this value.
 const NO_COMMAND: &[u8] = b"kept output";
 
-/// What a run wrote, to be kept with it.
+/// The output of a run, to be stored with it.
 #[derive(Clone, Debug)]
 pub struct KeptOutput {
     stdout: StoredOutput,
     stderr: StoredOutput,
-    /// How long it is kept if nothing else says so.
+    /// How long it is kept if the run changed nothing.
     expires_seconds: i64,
 }
 
 impl KeptOutput {
-    /// Hashes and compresses: before the transaction, never in it. The output of a run that changed nothing is kept for
-    /// `expires_seconds`, that of any other run as long as its changes.
+    /// Hashes and compresses: before the transaction, never in it. The output of a run that changed nothing is kept
+    /// for `expires_seconds`, that of any other run as long as its changes.
     pub fn new([stdout, stderr]: [&[u8]; 2], expires_seconds: i64) -> Result<Self> {
         let (stdout, stderr) = (StoredOutput::of(stdout)?, StoredOutput::of(stderr)?);
         Ok(Self { stdout, stderr, expires_seconds })
@@ -46,13 +46,13 @@ fn parts_of(run: &RunId) -> MemoParts {
     parts
 }
 
-/// Whether a row is the kept output of a run, and no remembered result.
+/// Whether a row is the kept output of a run rather than a remembered result.
 #[must_use]
 pub(crate) fn is_kept_output(memo: &MemoRecord) -> bool {
     memo.command == no_command()
 }
 
-/// Keeps the output of a run in the transaction that lands it.
+/// Stores the output of a run in the transaction that lands it.
 pub(crate) fn keep(transaction: &mut Transaction<'_>, kept: KeptOutput, landed: &LandedRun) -> Result<()> {
     let KeptOutput { stdout, stderr, expires_seconds } = kept;
     transaction.put_blobs(&stdout.blobs)?;
@@ -60,7 +60,7 @@ pub(crate) fn keep(transaction: &mut Transaction<'_>, kept: KeptOutput, landed: 
     let run = &landed.record;
     let expires_at = match (landed.expires_at, run.version_after) {
         (Some(expires_at), _) => expires_at,
-        // As long as its version.
+        // As long as its version exists.
         (None, Some(_)) => Timestamp(i64::MAX),
         (None, None) => transaction.now().plus_seconds(expires_seconds),
     };
@@ -76,7 +76,7 @@ pub(crate) fn keep(transaction: &mut Transaction<'_>, kept: KeptOutput, landed: 
         stderr: stderr.id,
         stdout_digest: stdout.digest,
         stderr_digest: stderr.digest,
-        // What it began with may go: the output needs neither.
+        // The output does not need the version that the run started from, so that may be deleted.
         version_before: None,
         version_after: run.version_after,
         created_at: transaction.now(),
@@ -93,7 +93,7 @@ pub(crate) fn keep(transaction: &mut Transaction<'_>, kept: KeptOutput, landed: 
     })
 }
 
-/// What a run wrote to stdout and stderr; `None` if that was not kept, or is no longer.
+/// The standard output and standard error of a run; `None` if they were not kept, or are no longer kept.
 pub fn read_kept_output(reader: &dyn Reader, run: &RunId) -> Result<Option<[Vec<u8>; 2]>> {
     let Some(kept) = reader.memo_of_run(run)? else { return Ok(None) };
     Ok(Some([read_output(reader, &kept.stdout)?, read_output(reader, &kept.stderr)?]))

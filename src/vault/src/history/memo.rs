@@ -1,7 +1,7 @@
-//! Remembered results: what came of a run, found again by everything it depended on.
+//! Remembered results: the result of a run, looked up by everything it depended on.
 //!
-//! A result keeps what the command wrote alive, until it expires or is forgotten. Its versions it does not: they
-//! live as long as a fork leads to them, and a result whose versions are gone is worth nothing.
+//! A result keeps the command's output alive until it expires or is forgotten. It does not keep its versions: they
+//! live as long as a fork refers to them, and a result whose versions are gone is useless.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -20,26 +20,26 @@ use crate::{Result, Transaction, Vault, VaultError, content, quota};
 
 /// Rows read at once.
 const BATCH_ROWS: usize = 500;
-/// The part that is the command.
+/// The name of the part for the command.
 pub const COMMAND_PART: &str = "command";
 
-/// What a result depends on: a digest for each named thing.
+/// The dependencies of a result: a digest for each named part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoParts(BTreeMap<Cow<'static, str>, PartDigest>);
 
 impl MemoParts {
-    /// Adds something that the result depends on, as a digest of `bytes`.
+    /// Adds a part, as the digest of `bytes`.
     pub fn set(&mut self, name: &'static str, bytes: &[u8]) {
         self.0.insert(Cow::Borrowed(name), PartDigest(DigestKind::MemoPart.digest(bytes)));
     }
 
-    /// The digest under this name; `None` if the result does not depend on such a thing.
+    /// The digest of the named part; `None` if the result does not depend on it.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<PartDigest> {
         self.0.get(name).copied()
     }
 
-    /// What a result is found by.
+    /// The key of the result.
     #[must_use]
     pub fn key(&self) -> MemoKey {
         let mut bytes = Vec::with_capacity(512);
@@ -50,7 +50,7 @@ impl MemoParts {
         MemoKey(DigestKind::Memo.digest(&bytes))
     }
 
-    /// Names of the parts that are not the same, in order.
+    /// The sorted names of the parts that differ.
     #[must_use]
     pub fn differing<'a>(&'a self, other: &'a Self) -> Vec<&'a str> {
         let names: std::collections::BTreeSet<&str> =
@@ -58,7 +58,7 @@ impl MemoParts {
         names.into_iter().filter(|name| self.get(name) != other.get(name)).collect()
     }
 
-    /// As a row has them: an object of hex digits.
+    /// The form stored in a row: a JSON object of hex digits.
     #[must_use]
     pub(crate) fn to_json(&self) -> String {
         let named: BTreeMap<&str, String> =
@@ -66,7 +66,7 @@ impl MemoParts {
         serde_json::to_string(&named).unwrap_or_else(|_| "{}".to_owned())
     }
 
-    /// Nothing if the text is no such object.
+    /// `None` if the text is not such an object.
     #[must_use]
     pub fn from_json(text: &str) -> Option<Self> {
         let named: BTreeMap<String, String> = serde_json::from_str(text).ok()?;
@@ -77,7 +77,7 @@ impl MemoParts {
     }
 }
 
-/// A result that is to be remembered with the run that gave it.
+/// A result to be remembered together with its run.
 #[derive(Clone, Debug)]
 pub struct Memo {
     parts: MemoParts,
@@ -87,7 +87,7 @@ pub struct Memo {
     expires_at: Timestamp,
 }
 
-/// What a stream gave, as blobs.
+/// The output of a stream, as blobs.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredOutput {
     pub(crate) id: BlobId,
@@ -130,9 +130,9 @@ impl Memo {
     }
 }
 
-/// Keeps a result in the transaction that lands its run; false where it cannot be.
+/// Stores a result in the transaction that lands its run; returns false if it cannot be remembered.
 pub(crate) fn remember(transaction: &mut Transaction<'_>, memo: Memo, landed: &LandedRun) -> Result<bool> {
-    // Put onto another head, the versions differ by what somebody else has done to it too.
+    // After a rebase, the difference between the versions includes changes made by others.
     if matches!(landed.landed, Landed::Rebased { .. }) {
         return Ok(false);
     }
@@ -168,19 +168,19 @@ fn tell(transaction: &mut Transaction<'_>, action: &'static str, memo: &MemoReco
     transaction.record(&Event { action, subject: &memo.key.to_hex(), before, after, detail: &detail })
 }
 
-/// Why a result that is remembered cannot be had any more.
+/// Why a remembered result can no longer be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// Its time is up.
+    /// It has expired.
     Expired,
-    /// A version is no longer there, or its files are not.
+    /// A version no longer exists, or its files do not.
     Version,
-    /// What the command wrote is no longer there.
+    /// The command's output no longer exists.
     Output,
 }
 
 impl Lost {
-    /// The word that JSON has for the reason.
+    /// The name of the reason in JSON.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -191,12 +191,12 @@ impl Lost {
     }
 }
 
-/// Whether everything that a result needs is there.
+/// Why a result can no longer be used; `None` if everything it needs exists.
 pub fn lost(reader: &dyn Reader, memo: &MemoRecord, now: Timestamp) -> Result<Option<Lost>> {
     if memo.expires_at <= now {
         return Ok(Some(Lost::Expired));
     }
-    // A run without changes needs none.
+    // A run without changes needs no versions.
     if let Some(after) = memo.version_after {
         for id in memo.version_before.into_iter().chain([after]) {
             if reader.version(&id)?.is_none_or(|version| version.pruned_at.is_some()) {
@@ -212,7 +212,7 @@ pub fn lost(reader: &dyn Reader, memo: &MemoRecord, now: Timestamp) -> Result<Op
     Ok(None)
 }
 
-/// What a stream gave, each piece checked against its digest.
+/// The output of a stream, each piece verified against its digest.
 pub fn read_output(reader: &dyn Reader, id: &BlobId) -> Result<Vec<u8>> {
     let blob = content::fetch(reader, id)?;
     if blob.codec != Codec::List {
@@ -220,10 +220,10 @@ pub fn read_output(reader: &dyn Reader, id: &BlobId) -> Result<Vec<u8>> {
     }
     let mut pieces = PieceReader::open(reader, id)?;
     let mut bytes = Vec::new();
-    // The list is whole and as long as its row says, but it may say anything.
+    // The list is intact and its length matches its row, but the size may still be forged.
     let room = usize::try_from(blob.size).ok().filter(|size| bytes.try_reserve_exact(*size).is_ok());
     if room.is_none() {
-        let detail = "its size cannot be".to_owned();
+        let detail = "invalid size".to_owned();
         return Err(VaultError::DamagedObject { kind: "chunk list", id: id.short(), detail });
     }
     while let Some(piece) = pieces.next(reader)? {
@@ -235,7 +235,7 @@ pub fn read_output(reader: &dyn Reader, id: &BlobId) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What is remembered of this run.
+/// The remembered result of this run.
 pub fn of_run(reader: &dyn Reader, run: &RunId) -> Result<Option<MemoRecord>> {
     Ok(reader.memo_of_run(run)?.filter(|memo| !is_kept_output(memo)))
 }
@@ -260,16 +260,16 @@ pub(crate) fn newer_than(reader: &dyn Reader, seen: i64) -> Result<Vec<MemoRecor
     }
 }
 
-/// Which results are forgotten.
+/// Which results to forget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Forget {
     /// All of them.
     All,
     /// The result of this run.
     OfRun(RunId),
-    /// One that turned out to be lost.
+    /// One that turned out to be unusable.
     Lost(MemoKey, Lost),
-    /// All that are lost.
+    /// All unusable results.
     AllLost,
 }
 
@@ -290,7 +290,7 @@ impl Vault {
         }
     }
 
-    /// Gives results up; those that went. Where there are none it is one look and no write.
+    /// Deletes results and returns them. If nothing matches, only one read is done and no write.
     pub fn forget(&self, which: &Forget) -> Result<Vec<MemoRecord>> {
         if chosen(&*self.read()?, which, self.now())?.is_empty() {
             return Ok(Vec::new());
@@ -324,7 +324,7 @@ fn chosen(reader: &dyn Reader, which: &Forget, now: Timestamp) -> Result<Vec<(Me
     })
 }
 
-/// True if the quota has no room for a result as well; a run is not to fail for it.
+/// True if the quota has no room for a result; a run must not fail because of it.
 pub fn is_full(reader: &dyn Reader) -> Result<bool> {
     match quota::check_bytes(reader, &quota::read(reader)?) {
         Ok(()) => Ok(false),
@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_that_of_its_parts_whatever_their_order() {
+    fn key_does_not_depend_on_the_order_of_parts() {
         let mut one = MemoParts::default();
         one.set("a", b"1");
         one.set("b", b"2");

@@ -1,4 +1,4 @@
-//! What is recorded about versions: forks, checkpoints, runs, approvals, the audit log.
+//! The records about versions: forks, checkpoints, runs, approvals, the audit log.
 
 pub mod application;
 pub mod approval;

@@ -1,4 +1,4 @@
-//! Edits of a fork inside the vault, each a version: write, make directory, remove, move, copy.
+//! Edits of a fork inside the vault, each creating a version: write, make directory, remove, move, copy.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -19,41 +19,41 @@ use crate::{
     Advance, Batch, Committed, Result, Transaction, Vault, VaultError, When, edit, ingest, links, own, tree,
 };
 
-/// Whether an edit may take a whole directory.
+/// Whether an edit may affect a whole directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     /// Only files; a directory is an error.
     FilesOnly,
-    /// Directories with everything beneath them.
+    /// Directories with everything in them.
     Recursive,
 }
 
-/// Whether missing parents are made.
+/// Whether missing parent directories are created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parents {
     /// They must exist.
     Required,
-    /// They are made as needed.
+    /// They are created as needed.
     Made,
 }
 
-/// A change of a fork that is decided on its head, under the write lock.
+/// A change to a fork that is computed from its head, under the write lock.
 struct Plan<'a> {
     action: &'static str,
     message: &'a str,
 }
 
-/// Where something is moved or copied to.
+/// The destination of a move or copy.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The path it gets, or the directory it is put into.
+    /// The new path, or the directory to put the source into.
     pub path: TreePath,
-    /// It can only be a directory: a file is put into it.
+    /// True if the destination must be a directory, to put the source into.
     pub(crate) is_dir: bool,
 }
 
 impl Target {
-    /// Reads what a person typed: a slash at its end says that it is a directory.
+    /// Parses a path as typed by the user: a trailing slash says that it is a directory.
     pub fn parse(text: &[u8]) -> std::result::Result<Self, PathError> {
         Ok(Self { path: TreePath::parse(text)?, is_dir: text.ends_with(b"/") })
     }
@@ -66,7 +66,7 @@ impl From<&TreePath> for Target {
 }
 
 impl Vault {
-    /// Makes `path` a file with what `input` gives. An existing file keeps its mode.
+    /// Makes `path` a file with the content of `input`. An existing file keeps its mode.
     pub fn write_file(
         &self,
         fork: &ForkName,
@@ -93,7 +93,7 @@ impl Vault {
             };
             let mode = mode.unwrap_or(old_mode);
             let file = |link| Node::File(FileNode { mode, mtime: now, size, content, xattrs, link });
-            // Every name of the file shows the new content, as it would on a disk.
+            // Every hard link of the file shows the new content, as on a disk.
             let mut edits = Edits::new();
             if link.is_some() {
                 let names = links::members(&view, root, &TreePath::root())?;
@@ -105,8 +105,8 @@ impl Vault {
         })
     }
 
-    /// Adds a version of `fork` with a new directory. With [`Parents::Made`] a directory that exists is left as it
-    /// is.
+    /// Adds a version of `fork` with a new directory. With [`Parents::Made`] an existing directory is left
+    /// unchanged.
     pub fn make_dir(
         &self,
         fork: &ForkName,
@@ -146,14 +146,14 @@ impl Vault {
                 }
                 edits.insert(path.clone(), Edit::Remove);
             }
-            // A path beneath another one goes with it.
+            // A path inside another removed path is removed with it.
             let tops = PathSet::new(edits.keys());
             edits.retain(|path, _| tops.has(path));
             Ok(edits)
         })
     }
 
-    /// Moves `from` to `to`; into it, if that is a directory.
+    /// Moves `from` to `to`, or into it if it is a directory.
     pub fn move_path(
         &self,
         fork: &ForkName,
@@ -168,7 +168,7 @@ impl Vault {
         })
     }
 
-    /// Copies `from` to `to`; into it, if that is a directory.
+    /// Copies `from` to `to`, or into it if it is a directory.
     pub fn copy_path(
         &self,
         fork: &ForkName,
@@ -185,7 +185,7 @@ impl Vault {
             }
             let mut edits = Edits::from([(target.clone(), Edit::Put(node.clone().with_link(None)))]);
             if let Node::Dir(dir) = &node {
-                // Links among the copied files stay links among the copies, but not with the originals.
+                // Hard links among the copied files stay hard links among the copies, but not with the originals.
                 for (path, node) in links::members(&view, dir, &target)? {
                     let link = node.link().map(|id| copied_group(id, &target));
                     edits.insert(path, Edit::Put(node.with_link(link)));
@@ -195,7 +195,7 @@ impl Vault {
         })
     }
 
-    /// Applies edits that are known beforehand: what a capture does. Exactly one synced commit.
+    /// Applies precomputed edits, as a capture does. Exactly one synced commit.
     pub fn commit_edits(
         &self,
         fork: &ForkName,
@@ -234,7 +234,7 @@ impl Vault {
 }
 
 impl Transaction<'_> {
-    /// Makes exactly these edits on the head of a fork and moves it; their blobs are in the vault already.
+    /// Makes exactly these edits on the head of a fork and moves it; their blobs must already be in the vault.
     pub(crate) fn commit_edits(
         &mut self,
         fork: &ForkName,
@@ -245,7 +245,7 @@ impl Transaction<'_> {
     }
 }
 
-/// Decides edits on the head of a fork, makes them, and moves the head.
+/// Computes edits from the head of a fork, makes them, and moves the head.
 fn commit<'e>(
     transaction: &mut Transaction<'_>,
     fork: &ForkName,
@@ -262,7 +262,7 @@ fn commit<'e>(
     transaction.advance(&record, &edited, advance)
 }
 
-/// The root after edits, with its new pages stored.
+/// Applies edits to the root, storing its new pages.
 pub(crate) fn apply_edits(
     transaction: &mut Transaction<'_>,
     root: &DirRef,
@@ -288,7 +288,7 @@ fn require_dir(pages: &dyn Pages, root: &DirRef, path: &TreePath) -> Result<DirR
     Ok(dir)
 }
 
-/// What is moved or copied, and the path it will have.
+/// The node to move or copy, and its new path.
 fn source_and_target(
     pages: &dyn Pages,
     root: &DirRef,
@@ -322,7 +322,7 @@ fn source_and_target(
     Ok((node, target))
 }
 
-/// A group id for copies, which [`links::settle`] turns into the one their paths ask for.
+/// A group id for copies, which [`links::settle`] replaces with the final id derived from their paths.
 fn copied_group(id: LinkId, target: &TreePath) -> LinkId {
     let digest = DigestKind::Link.digest(&[&id.0[..], target.as_bytes()].concat());
     let mut copied = [0; 16];

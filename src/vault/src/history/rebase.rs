@@ -1,6 +1,6 @@
-//! Edits that were made of one version, put onto another: possible where the two do not touch the same paths.
+//! Rebases edits of one version onto another, which is possible if the two do not touch the same paths.
 //!
-//! Pure: it reads trees and decides; nothing is stored.
+//! Pure: it reads trees and decides; it stores nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -12,20 +12,20 @@ use crate::page::{DirMeta, DirRef, Node};
 use crate::tree::Pages;
 use crate::{Result, tree};
 
-/// Whether edits can be had on another version.
+/// The result of a rebase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rebase {
-    /// These do there what the edits did where they were made.
+    /// Edits that have the same effect on the other version.
     Onto(Edits),
-    /// Both sides changed these paths, or something above or beneath what the other changed.
+    /// Both sides changed these paths, or a path above or below one that the other changed.
     Clash(Vec<TreePath>),
 }
 
-/// Puts edits of `base` onto `head`.
+/// Rebases edits of `base` onto `head`.
 ///
-/// A directory's own metadata is merged field by field: its time changes with every name in it, so that alone
-/// is never a clash, and the edit's is taken. A directory that both sides made is one directory, unless its mode or
-/// attributes differ.
+/// A directory's own metadata is merged field by field. Its time changes with every name in it, so a different time
+/// alone is never a clash, and the edit's time is used. A directory that both sides created is one directory,
+/// unless its mode or attributes differ.
 pub(crate) fn rebase(pages: &dyn Pages, base: &DirRef, head: &DirRef, edits: &Edits) -> Result<Rebase> {
     let changes = diff(pages, base, head)?;
     let edited = Edited::of(pages, base, edits)?;
@@ -59,7 +59,7 @@ pub(crate) fn rebase(pages: &dyn Pages, base: &DirRef, head: &DirRef, edits: &Ed
     Ok(if clashes.is_empty() { Rebase::Onto(merged) } else { Rebase::Clash(clashes.into_iter().collect()) })
 }
 
-/// The two sides of a change that is only of a directory itself, not of what is in it.
+/// The two sides of a change to a directory's own metadata, not to its entries.
 fn own_metadata(change: &Change) -> Option<(&DirMeta, &DirMeta)> {
     match (&change.before, &change.after) {
         (
@@ -70,7 +70,7 @@ fn own_metadata(change: &Change) -> Option<(&DirMeta, &DirMeta)> {
     }
 }
 
-/// The metadata of a directory that is new, where nothing was before.
+/// The metadata of a directory created at a path that did not exist.
 fn made_dir(change: &Change) -> Option<&DirMeta> {
     match (&change.before, &change.after) {
         (None, Some(Side { node: Node::Dir(_), dir_meta })) => dir_meta.as_ref(),
@@ -78,13 +78,13 @@ fn made_dir(change: &Change) -> Option<&DirMeta> {
     }
 }
 
-/// What the edits have to do with a path.
+/// The paths affected by the edits.
 struct Edited<'e> {
-    /// Paths that get something else, or nothing.
+    /// Paths that are replaced or removed.
     replaced: HashSet<&'e TreePath>,
-    /// Directories that were there and only get metadata.
+    /// Existing directories that only get new metadata.
     dirs: BTreeMap<&'e TreePath, &'e DirMeta>,
-    /// Directories that are made where nothing was.
+    /// Directories created at a path that did not exist.
     made: BTreeMap<&'e TreePath, &'e DirMeta>,
     /// Every directory above an edit.
     above: HashSet<TreePath>,
@@ -116,15 +116,15 @@ impl<'e> Edited<'e> {
         self.replaced.contains(path) || path.ancestors().any(|above| self.replaced.contains(&above))
     }
 
-    /// True if an edit equals, contains or lies beneath the path. New metadata of a directory does not touch
-    /// what is in it, nor does a new directory that the other side made too.
+    /// True if an edit is at, above or below the path. New metadata of a directory does not touch its entries, nor
+    /// does a new directory that the other side created too.
     fn touches(&self, path: &TreePath) -> bool {
         let is_dir = self.dirs.contains_key(path) || self.made.contains_key(path);
         is_dir || self.above.contains(path) || self.replaces_or_removes(path)
     }
 }
 
-/// The metadata of a directory that both sides changed; nothing if they want different things.
+/// The metadata of a directory that both sides changed; `None` if their changes conflict.
 fn merge(old: &DirMeta, new: &DirMeta, wanted: &DirMeta) -> Option<DirMeta> {
     Some(DirMeta {
         mode: pick(old.mode, new.mode, wanted.mode)?,
@@ -152,7 +152,7 @@ mod tests {
             xattrs: None,
         };
         let old = meta(0o755, 1);
-        // Each side's own change is kept, and the time is the edit's.
+        // Each side's change is kept, and the time is that of the edit.
         assert_eq!(merge(&old, &meta(0o700, 2), &meta(0o755, 3)), Some(meta(0o700, 3)));
         assert_eq!(merge(&old, &meta(0o755, 2), &meta(0o700, 3)), Some(meta(0o700, 3)));
         assert_eq!(merge(&old, &meta(0o700, 2), &meta(0o700, 3)), Some(meta(0o700, 3)));

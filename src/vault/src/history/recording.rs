@@ -1,6 +1,7 @@
-//! Recordings: which runs of the journal belong together, by a name and two marks in it.
+//! Recordings: named groups of runs, each between two marks in the journal.
 //!
-//! A recording holds no run: it is the rows between its marks, also of runs that began before the first.
+//! A recording contains no run itself: it is the rows between its marks, including runs that started before the
+//! first one.
 
 use avfs_types::ids::{ForkName, RecordingName};
 
@@ -15,7 +16,7 @@ impl RecordingRecord {
         self.stopped_at.is_none()
     }
 
-    /// True for the runs of one fork, or of all.
+    /// True if runs of the fork are recorded.
     #[must_use]
     pub(crate) fn covers(&self, fork: &ForkName) -> bool {
         self.fork.as_ref().is_none_or(|own| own == fork)
@@ -29,7 +30,7 @@ impl RecordingRecord {
 }
 
 impl Vault {
-    /// Begins a recording of the runs of one fork, or of all. Without a name it gets a number.
+    /// Starts a recording of the runs of one fork, or of all forks. Without a name it gets a number.
     pub fn start_recording(
         &self,
         name: Option<&RecordingName>,
@@ -59,7 +60,7 @@ impl Vault {
         })
     }
 
-    /// Ends a recording; without a name the only one that is open.
+    /// Stops a recording; without a name, the only open one.
     pub fn stop_recording(&self, name: Option<&RecordingName>) -> Result<RecordingRecord> {
         self.transact(|transaction| {
             let recording = match name {
@@ -77,7 +78,7 @@ impl Vault {
         })
     }
 
-    /// Forgets a recording, open or not; its runs stay.
+    /// Deletes a recording, open or not; its runs stay.
     pub fn delete_recording(&self, name: &RecordingName) -> Result<RecordingRecord> {
         self.transact(|transaction| {
             let recording = one(transaction.view(), name)?;
@@ -108,13 +109,13 @@ impl Vault {
         Ok(self.read()?.runs_after(after, limit)?)
     }
 
-    /// As [`Vault::runs_after`], those of one fork.
+    /// Like [`Vault::runs_after`], for one fork.
     pub fn runs_of_fork_after(&self, fork: &ForkName, after: i64, limit: usize) -> Result<Vec<RunRecord>> {
         Ok(self.read()?.runs_of_fork_after(fork, after, limit)?)
     }
 }
 
-/// The mark at the journal's end.
+/// The mark at the end of the journal.
 fn last_run(reader: &dyn Reader) -> Result<i64> {
     Ok(reader.runs(i64::MAX, 1)?.first().map_or(0, |run| run.seq))
 }
@@ -142,11 +143,11 @@ fn record(transaction: &mut Transaction<'_>, action: &'static str, of: &Recordin
     transaction.record(&Event { action, subject, before, after, detail: &detail })
 }
 
-/// The first of `recording-1`, `recording-2` … that is free.
+/// The first free name of `recording-1`, `recording-2` …
 fn numbered(known: &[RecordingRecord]) -> Result<RecordingName> {
     let taken = |name: &str| known.iter().any(|recording| recording.name.as_str() == name);
     let mut names = (1..=known.len() + 1).map(|number| format!("recording-{number}"));
-    // One more name than there are recordings: one of them is free.
+    // One more name than there are recordings, so one of them is free.
     let name = names.find(|name| !taken(name)).unwrap_or_default();
     RecordingName::parse(&name).map_err(|error| VaultError::Input(std::io::Error::other(error)))
 }

@@ -1,8 +1,8 @@
-//! The journal of runs: how what a run changed becomes a version, exactly once, and what is known of it later.
+//! The journal of runs: how the changes of a run become a version, exactly once, and the record of the run.
 //!
-//! A landing is one transaction with one commit: blobs, pages, version, fork, checkpoints, journal and audit row appear
-//! together or not at all. Only a commit with a version is worth waiting for the disk. It never loses changes: where they cannot go to the fork they were
-//! made for, they get a fork of their own.
+//! A landing is one transaction with one commit: blobs, pages, version, fork, checkpoints, journal and audit row
+//! appear together or not at all. Only a commit with a version is worth waiting for the disk. A landing never loses
+//! changes: if they cannot go to the intended fork, they get a separate fork.
 
 use std::borrow::Cow;
 
@@ -24,26 +24,26 @@ use crate::edit::{Edits, Manner};
 use crate::tree::Pages;
 use crate::{Batch, Result, Transaction, Vault, VaultError, require_version};
 
-/// How long changes are kept that could not go where they were meant to.
+/// How long changes are kept that could not go to the intended fork.
 pub const DIVERTED_SECONDS: i64 = 7 * 24 * 60 * 60;
 /// Runs named in the message about an ambiguous id.
 const EXAMPLES_MAX: usize = 4;
 /// Rows read at once.
 const BATCH_ROWS: usize = 500;
 
-/// Where a run's changes go.
+/// The destination of a run's changes.
 #[derive(Clone, Copy, Debug)]
 pub enum Landing<'a> {
-    /// Nothing is kept but the record: there was no change, or it is to be discarded.
+    /// Only the record is kept: nothing changed, or the changes are discarded.
     RecordOnly,
-    /// Onto a fork that was at `base` when the run began.
+    /// Onto a fork whose head was `base` when the run started.
     Fork {
         /// The fork.
         name: &'a ForkName,
         /// The version that the run started from.
         base: VersionId,
     },
-    /// Onto a new fork made for the run, from `base`, which was taken from `parent`.
+    /// Onto a new fork created for the run at `base`, which was taken from `parent`.
     NewFork {
         /// The fork.
         name: &'a ForkName,
@@ -57,7 +57,7 @@ pub enum Landing<'a> {
 }
 
 impl Landing<'_> {
-    /// The version the run began with, if its changes are to be kept.
+    /// The version that the run started from, if its changes are kept.
     #[must_use]
     pub(crate) fn base(&self) -> Option<VersionId> {
         match self {
@@ -67,69 +67,69 @@ impl Landing<'_> {
     }
 }
 
-/// A run that has ended, and what is to become of it.
+/// A run that has ended, and how to land it.
 #[derive(Clone, Debug)]
 pub struct RunLanding<'a> {
     /// Where the changes go.
     pub landing: Landing<'a>,
-    /// What it changed of the version it began with. Not looked at for [`Landing::RecordOnly`].
+    /// The changes relative to the version it started from. Ignored for [`Landing::RecordOnly`].
     pub edits: &'a Edits,
-    /// What the version's record says.
+    /// The message of the version.
     pub message: &'a str,
-    /// Automatic checkpoints of the version the run began with and of the one it made; saved if it made one.
+    /// The automatic checkpoint of the version that the run started from; saved only if the run creates a version.
     pub checkpoint_before: Option<CheckpointName>,
-    /// The automatic checkpoint of the version that the run made.
+    /// The automatic checkpoint of the version that the run creates.
     pub checkpoint_after: Option<CheckpointName>,
-    /// How many of them the fork keeps; the oldest go.
+    /// How many automatic checkpoints the fork keeps; the oldest are deleted.
     pub checkpoints_keep: KeepCount,
-    /// Its result, where that is to be remembered.
+    /// Its result, if it should be remembered.
     pub memo: Option<Memo>,
-    /// What it wrote, where that is to be kept.
+    /// Its output, if it should be kept.
     pub kept: Option<KeptOutput>,
-    /// Its row. The versions are filled in, and the fork where the changes went to another.
+    /// Its journal row. The versions are filled in, and the fork if the changes went to another one.
     pub record: RunRecord,
-    /// The item of a batch that it was made for.
+    /// The batch item that it was made for.
     pub item: Option<&'a BatchItem>,
-    /// When its version has to be on the disk. One that is deferred must not be acknowledged before [`Vault::flush`].
+    /// When its version must be on disk. A deferred landing must not be acknowledged before [`Vault::flush`].
     pub durability: Durability,
-    /// What the audit log says about the run.
+    /// The texts about the run for the audit log.
     pub told: Told<'a>,
 }
 
-/// What the audit log tells of a run in words; the texts of its row are in it by their digests.
+/// The readable texts about a run in the audit log, which contains the texts of the journal row as digests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Told<'a> {
     /// The command, on one line.
     pub request: &'a str,
     /// The decision of the policy, on one line.
     pub decision: &'a str,
-    /// What it did that it was not to do.
+    /// A violation of the policy by the run.
     pub violation: Option<&'a str>,
-    /// The run whose result was taken for it: it was not executed itself.
+    /// The run whose result was reused: this run was not executed itself.
     pub cached_from: Option<&'a RunId>,
 }
 
-/// What became of a run's changes.
+/// The outcome of landing a run's changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Landed {
-    /// There was nothing to keep.
+    /// Nothing was kept.
     Nothing,
-    /// The fork was where the run had found it, or is new.
+    /// The fork had not moved since the run started, or is new.
     Advanced {
         /// The version with the changes.
         version: VersionId,
     },
-    /// The fork had moved, but elsewhere: the changes were made of its new head.
+    /// The fork had moved, without a clash: the changes were rebased onto its new head.
     Rebased {
         /// The version with the changes.
         version: VersionId,
         /// The head that the changes were rebased onto.
         onto: VersionId,
     },
-    /// The fork had moved and both sides changed `paths`, or (then there are none) it was deleted: the changes
-    /// are on a fork of their own.
+    /// The fork had moved and both sides changed `paths`, or it was deleted (then `paths` is empty): the changes
+    /// are on a separate fork.
     Diverted {
-        /// The fork that was made for the changes.
+        /// The fork created for the changes.
         fork: ForkName,
         /// The version with the changes.
         version: VersionId,
@@ -151,27 +151,27 @@ impl Landed {
     }
 }
 
-/// A run that is in the journal.
+/// A run in the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LandedRun {
-    /// What became of its changes.
+    /// The outcome for its changes.
     pub landed: Landed,
-    /// As it is in the journal.
+    /// The journal row.
     pub record: RunRecord,
-    /// A name that was taken has a number behind it.
+    /// The checkpoint of the version that the run started from. A number is appended to a name already in use.
     pub checkpoint_before: Option<CheckpointName>,
-    /// The checkpoint of the version that the run made; `None` if it was not saved.
+    /// The checkpoint of the version that the run created; `None` if it was not saved.
     pub checkpoint_after: Option<CheckpointName>,
-    /// Its result can be found again.
+    /// True if its result was remembered.
     pub remembered: bool,
-    /// When the fork that was made for the changes expires; `None` if none was made, or it does not.
+    /// When the fork created for the changes expires; `None` if no fork was created, or it does not expire.
     pub expires_at: Option<Timestamp>,
 }
 
 impl Vault {
-    /// Keeps a run and what it changed. A run lands once: a second landing is refused.
+    /// Stores a run and its changes. A run lands once: a second landing is refused.
     ///
-    /// The caller holds a pin from before the first blob went into `batch` until this returns.
+    /// The caller must hold a pin from before the first blob is added to `batch` until this returns.
     pub fn land_run(&self, mut run: RunLanding<'_>, batch: Batch<'_>) -> Result<LandedRun> {
         self.transact_run(run.durability, |transaction| {
             let (memo, kept) = (run.memo.take(), run.kept.take());
@@ -179,7 +179,7 @@ impl Vault {
             if let Some(memo) = memo {
                 landed.remembered = memo::remember(transaction, memo, &landed)?;
             }
-            // A remembered result has the output already.
+            // A remembered result already contains the output.
             if let (Some(kept), false) = (kept, landed.remembered) {
                 kept_output::keep(transaction, kept, &landed)?;
             }
@@ -187,12 +187,12 @@ impl Vault {
         })
     }
 
-    /// Journals a run that did not take place: one that was denied, or whose sandbox could not be made.
+    /// Journals a run that did not take place: it was denied, or its sandbox could not be created.
     pub fn journal_refused(&self, record: &RunRecord, told: Told<'_>) -> Result<()> {
         self.transact_with(Durability::Deferred, |transaction| refuse(transaction, record, told))
     }
 
-    /// The run that these digits stand for.
+    /// The run whose id begins with these digits.
     pub fn run(&self, prefix: &RunPrefix) -> Result<RunRecord> {
         let found = find_run(&*self.read()?, prefix)?;
         found.ok_or_else(|| VaultError::NoRun { id: prefix.clone() })
@@ -203,16 +203,16 @@ impl Vault {
         Ok(self.read()?.runs(before, limit)?)
     }
 
-    /// As [`Vault::runs`], those of one fork.
+    /// Like [`Vault::runs`], for one fork.
     pub fn runs_of_fork(&self, fork: &ForkName, before: i64, limit: usize) -> Result<Vec<RunRecord>> {
         Ok(self.read()?.runs_of_fork(fork, before, limit)?)
     }
 }
 
-/// Runs that are looked at for `last~N`.
+/// The maximum `N` in `last~N`.
 const BACK_MAX: usize = 100_000;
 
-/// The one run whose id begins with these digits; of `last` and `last~N` the newest, or the one so many before it.
+/// The run whose id begins with these digits; for `last` the newest run, for `last~N` the one `N` runs before it.
 pub fn find_run(reader: &dyn Reader, prefix: &RunPrefix) -> Result<Option<RunRecord>> {
     if let Some(back) = prefix.steps_back() {
         let Some(back) = usize::try_from(back).ok().filter(|back| *back < BACK_MAX) else { return Ok(None) };
@@ -227,7 +227,7 @@ pub fn find_run(reader: &dyn Reader, prefix: &RunPrefix) -> Result<Option<RunRec
     Ok(found.pop())
 }
 
-/// The newest run that changed the content of files, and whose changes were not discarded.
+/// The newest run that changed the content of files and was not discarded.
 pub fn last_change(reader: &dyn Reader) -> Result<Option<RunRecord>> {
     for run in Runs::new(reader) {
         let run = run?;
@@ -243,12 +243,13 @@ pub fn last_change(reader: &dyn Reader) -> Result<Option<RunRecord>> {
     Ok(None)
 }
 
-/// Every run of a vault or of a fork, newest first, some at a time: a journal may be long, and each row holds texts.
+/// Every run of a vault or of a fork, newest first, read in batches: a journal may be long, and each row contains
+/// texts.
 pub struct Runs<'r> {
     reader: &'r dyn Reader,
     fork: Option<&'r ForkName>,
     read: std::vec::IntoIter<RunRecord>,
-    /// Where to go on; nothing once there are no more.
+    /// Where to continue; `None` at the end.
     before: Option<i64>,
 }
 
@@ -287,10 +288,10 @@ impl Iterator for Runs<'_> {
     }
 }
 
-/// Where the changes go, as it is found under the write lock.
+/// Where the changes go, as determined under the write lock.
 struct Course<'e> {
     place: RunPlace,
-    /// The version the run began with, and the one its changes are made of.
+    /// The version that the run started from; `onto` is the version that the changes are applied to.
     base: VersionId,
     onto: VersionId,
     edits: Cow<'e, Edits>,
@@ -368,7 +369,7 @@ fn land(transaction: &mut Transaction<'_>, run: RunLanding<'_>, batch: Batch<'_>
     Ok(LandedRun { landed, record, checkpoint_before, checkpoint_after, remembered: false, expires_at })
 }
 
-/// A run is captured once: what has a version, or has ended without one, does not land again.
+/// Fails if the run was already captured: a run that has a version, or has ended without one, does not land again.
 fn refuse_second(reader: &dyn Reader, id: &RunId) -> Result<()> {
     let known = reader.run(id)?;
     let settled = known.is_some_and(|run| run.version_after.is_some() || run.state.is_settled());
@@ -391,13 +392,13 @@ fn record_only(transaction: &mut Transaction<'_>, record: RunRecord, told: Told<
     })
 }
 
-/// Writes the row of a run that did not take place, and what the audit log says of it.
+/// Writes the journal row and the audit rows of a run that did not take place.
 pub(crate) fn refuse(transaction: &mut Transaction<'_>, record: &RunRecord, told: Told<'_>) -> Result<()> {
     refuse_second(transaction.view(), &record.id)?;
     keep(transaction, record.clone(), told, "").map(drop)
 }
 
-/// Writes the journal's row and the audit log's; gives the row as it is kept.
+/// Writes the journal row and the audit rows; returns the row as stored.
 fn keep(
     transaction: &mut Transaction<'_>,
     record: RunRecord,
@@ -411,7 +412,7 @@ fn keep(
         let detail = format!("run={id}{detail}");
         transaction.record(&Event { action, subject: fork, before, after, detail: &detail })
     };
-    // A run that was given up for dead, or waited for its approval, has told some of this before.
+    // A run that was considered dead, or waited for its approval, already has some of these audit rows.
     if known.as_ref().is_none_or(|known| known.request != record.request) {
         tell("run.request", None, Some(digest(&record.request)), format!(" {}", told.request))?;
     }
@@ -454,12 +455,12 @@ fn keep(
     kept.ok_or_else(|| VaultError::MissingObject { kind: "run", id: record.id.to_string() })
 }
 
-/// What the audit log holds of a text of the journal.
+/// The digest of a journal text, as stored in the audit log.
 pub(crate) fn digest(text: &str) -> [u8; DIGEST_BYTES] {
     *blake3::hash(text.as_bytes()).as_bytes()
 }
 
-/// Nothing where only the record is kept.
+/// `None` if only the record is kept.
 fn course<'e>(transaction: &Transaction<'_>, run: &RunLanding<'e>) -> Result<Option<Course<'e>>> {
     match run.landing {
         Landing::RecordOnly => Ok(None),
@@ -526,7 +527,7 @@ fn put_in_place(transaction: &mut Transaction<'_>, course: &Course<'_>, version:
     }
 }
 
-/// `FORK-RUN`, cut to what a name may have, with a number where that is taken.
+/// `FORK-RUN`, shortened to the maximum length of a name, with a number appended if it is in use.
 fn diverted_name(reader: &dyn Reader, fork: &ForkName, run: &RunId) -> Result<ForkName> {
     let named = |text: String| ForkName::parse(&text).map_err(|_| VaultError::NoFork { name: fork.clone() });
     numbered(fork.as_str(), &format!("-{run}"), |text| {
@@ -535,7 +536,7 @@ fn diverted_name(reader: &dyn Reader, fork: &ForkName, run: &RunId) -> Result<Fo
     })
 }
 
-/// Saves an automatic checkpoint. A name that is taken must not cost the run its changes.
+/// Saves an automatic checkpoint. A name already in use must not cost the run its changes.
 fn save_checkpoint(
     transaction: &mut Transaction<'_>,
     fork: &ForkName,
@@ -561,13 +562,14 @@ fn save_checkpoint(
     Ok(free)
 }
 
-/// The first of `STEMend`, `STEMend-2`, `STEMend-3` … that `take` takes; the stem gives way to the length limit.
+/// The first of `STEMend`, `STEMend-2`, `STEMend-3` … that `take` accepts; the stem is shortened to fit the length
+/// limit.
 fn numbered<T>(stem: &str, end: &str, take: impl Fn(String) -> Result<Option<T>>) -> Result<T> {
     let mut number = 1_u64;
     loop {
         let end = if number == 1 { end.to_owned() } else { format!("{end}-{number}") };
         let room = NAME_BYTES_MAX - end.len();
-        // Names are ASCII, so that any cut is one between characters.
+        // Names are ASCII, so every index is a character boundary.
         let stem = stem.get(..room).unwrap_or(stem);
         if let Some(taken) = take(format!("{stem}{end}"))? {
             return Ok(taken);

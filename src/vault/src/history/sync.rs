@@ -1,7 +1,7 @@
-//! Brings what changed in a directory since a fork began into that fork: a three-way merge of whole paths.
+//! Merges the changes of a directory since a fork started into that fork: a three-way merge of whole paths.
 //!
-//! A sync adds a version with two parents: the fork's head and the version of the directory. What was merged follows
-//! from the history alone, and an undo of the sync takes it back like any other step.
+//! A sync adds a version with two parents: the fork's head and the version of the directory. The merged state
+//! follows from the history alone, and undo reverts a sync like any other step.
 
 use std::collections::HashSet;
 
@@ -16,26 +16,26 @@ use crate::edit::Manner;
 use crate::tree::Pages;
 use crate::{Advance, Committed, Result, Vault, VaultError, When};
 
-/// What came of a sync.
+/// The result of a sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Synced {
-    /// The fork has everything already.
+    /// The fork already has everything.
     UpToDate,
-    /// The version that was added to the fork.
+    /// The version added to the fork.
     Merged(Box<Committed>),
     /// Both sides changed these paths in different ways; nothing was merged.
     Conflicts(Vec<TreePath>),
 }
 
 impl Vault {
-    /// Merges what led to `version`, usually the newest of the directory, into a fork.
+    /// Merges the history of `version`, usually the newest version of the directory, into a fork.
     pub fn sync(&self, fork: &ForkName, version: &VersionId, on_clash: OnClash) -> Result<Synced> {
         self.transact(|transaction| {
             let record = transaction.fork(fork)?;
             let view = transaction.view();
-            // A partial version has no ancestor in common with any other, and cannot be merged.
+            // A partial version has no common ancestor with any other, and cannot be merged.
             root_of(view, &record.head)?;
-            // Undone steps are behind the head, but not part of what it shows.
+            // Undone steps are ancestors of the head, but not part of its state.
             let shown = Line::of(view, &record).stands_at(&record.head)?.id;
             let bases = common(view, &[shown], version)?;
             if bases.contains(version) {
@@ -58,10 +58,10 @@ impl Vault {
     }
 }
 
-/// The last sync that is part of what a fork shows.
+/// The last sync that is part of a fork's current state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastSync {
-    /// There is one.
+    /// A sync was found.
     Found {
         /// The version that the sync added to the fork.
         version: VersionId,
@@ -70,17 +70,17 @@ pub enum LastSync {
     },
     /// The fork was never synced.
     Never,
-    /// The fork has more versions than were looked at, and none of those is a sync.
+    /// None of the examined versions is a sync, and the fork has more versions.
     Unknown,
 }
 
-/// Looks for the last sync among this many of a fork's newest versions.
+/// Searches this many of a fork's newest versions for the last sync.
 pub fn last_sync(reader: &dyn Reader, fork: &ForkRecord, versions_max: usize) -> Result<LastSync> {
     let line = Line::of(reader, fork);
     let mut version = line.stands_at(&fork.head)?;
     let mut seen = HashSet::new();
     while seen.len() < versions_max {
-        // Only a forged vault holds a cycle.
+        // Only a forged vault contains a cycle.
         if !seen.insert(version.id) {
             let (id, detail) = (version.id.short(), "it is its own ancestor".to_owned());
             return Err(VaultError::DamagedObject { kind: "version", id, detail });

@@ -1,8 +1,8 @@
-//! Undo and redo: a fork goes back along what was done to it, and forward again. Nothing is rewritten.
+//! Undo and redo: a fork moves back along its history, and forward again. Nothing is rewritten.
 //!
-//! Either adds a version with two parents: the head it was added to, and the version it equals. So the history
-//! itself tells where a fork stands, without a table beside it. Every other version ends what can be redone,
-//! and no undo goes back before a fork began.
+//! Both add a version with two parents: the previous head, and the version that the new one equals. So the history
+//! itself shows the position of a fork, without a separate table. Any other new version ends what can be redone,
+//! and no undo goes back before the start of a fork.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,27 +13,27 @@ use super::version::{History, full_root_of_either};
 use crate::backend::{ForkRecord, Reader, VersionRecord};
 use crate::{Advance, Committed, Result, Transaction, Vault, VaultError, When, require_version};
 
-/// A version that was taken back, and the one that did it.
+/// An undone version, and the version that undid it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undone {
-    /// The version that was added.
+    /// The new version.
     pub committed: Committed,
-    /// The version whose changes were taken back.
+    /// The version whose changes were undone.
     pub undone: VersionRecord,
 }
 
-/// A version that was brought back, and the one that did it.
+/// A redone version, and the version that redid it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redone {
-    /// The version that was added.
+    /// The new version.
     pub committed: Committed,
-    /// The version whose changes were brought back.
+    /// The version whose changes were redone.
     pub redone: VersionRecord,
 }
 
 impl Vault {
-    /// Takes back the last run of a fork, or the last version where that was not made by a run; done again, the
-    /// one before it.
+    /// Undoes the last run of a fork, or its last version if that was not created by a run; repeated, the one
+    /// before it.
     pub fn undo(&self, fork: &ForkName) -> Result<Undone> {
         self.transact(|transaction| {
             let record = transaction.fork(fork)?;
@@ -46,7 +46,7 @@ impl Vault {
         })
     }
 
-    /// Takes the last undo back.
+    /// Reverts the last undo.
     pub fn redo(&self, fork: &ForkName) -> Result<Redone> {
         self.transact(|transaction| {
             let record = transaction.fork(fork)?;
@@ -64,7 +64,7 @@ fn message(verb: &str, version: &VersionRecord) -> String {
     format!("{verb} {}: {what}", version.id.short())
 }
 
-/// Always a version, also where the content is the same: it is where the fork stands that changes.
+/// Always adds a version, even if the content is the same, because the position of the fork changes.
 fn go_to(
     transaction: &mut Transaction<'_>,
     fork: &ForkRecord,
@@ -77,17 +77,17 @@ fn go_to(
     transaction.advance_to(fork, &root, vec![fork.head, to.id], advance)
 }
 
-/// What was done to a fork since it began, without the undos and redos.
+/// The versions of a fork since its start, without undos and redos.
 pub(super) struct Line<'a> {
     reader: &'a dyn Reader,
-    /// What lies before it belongs to the fork it was made from.
+    /// The base of the fork; earlier versions belong to its parent.
     began: VersionId,
     passed: RefCell<Passed<'a>>,
 }
 
-/// The way back from a fork's head, as far as it was gone.
+/// The part of the way back from a fork's head that was already walked.
 struct Passed<'a> {
-    /// How many steps back each version is.
+    /// The distance of each version from the head.
     places: HashMap<VersionId, usize>,
     rest: History<'a>,
 }
@@ -98,7 +98,7 @@ impl<'a> Line<'a> {
         Self { reader, began: fork.base, passed: RefCell::new(passed) }
     }
 
-    /// How many steps back a version is; nothing if it is not on the way to where the fork began.
+    /// The distance of a version from the head; `None` if it is not between the head and the base of the fork.
     fn place(&self, id: &VersionId) -> Result<Option<usize>> {
         let mut passed = self.passed.borrow_mut();
         let Passed { places, rest } = &mut *passed;
@@ -109,28 +109,29 @@ impl<'a> Line<'a> {
         Ok(places.get(id).copied())
     }
 
-    /// The version that an undo or redo went to; nothing for any other version.
+    /// The version that an undo or redo moved to; `None` for any other version.
     fn went_to(&self, version: &VersionRecord) -> Result<Option<VersionRecord>> {
         let [_, target] = version.parents.as_slice() else { return Ok(None) };
         if version.id == self.began || version.run.is_some() {
             return Ok(None);
         }
         let target = require_version(self.reader, target)?;
-        // A join of which one side has everything looks the same, but that side was never before it.
+        // A join in which one side has everything looks the same, but that side was never an earlier state of the
+        // fork.
         let is_one = target.root == version.root && self.has_been_at(version, &target.id)?;
         Ok(is_one.then_some(target))
     }
 
-    /// Whether a fork that is at a version of this line was at another before.
+    /// Whether a fork at a version of this line was at another version before.
     fn has_been_at(&self, version: &VersionRecord, other: &VersionId) -> Result<bool> {
         Ok(self.place(&version.id)?.zip(self.place(other)?).is_some_and(|(here, there)| here < there))
     }
 
-    /// The version on the line that a version of the fork shows.
+    /// The version on the line whose state a version of the fork has.
     pub(super) fn stands_at(&self, id: &VersionId) -> Result<VersionRecord> {
         let version = require_version(self.reader, id)?;
         Ok(match self.went_to(&version)? {
-            // What it went to may be pruned: it has the same tree, and keeps it.
+            // The target may be pruned, but this version has the same tree and keeps it.
             Some(target) => VersionRecord { pruned_at: target.pruned_at.and(version.pruned_at), ..target },
             None => version,
         })
@@ -145,7 +146,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The version on the line before this one; nothing where the fork began.
+    /// The previous version on the line; `None` at the start of the fork.
     pub(super) fn before(&self, version: &VersionRecord) -> Result<Option<VersionRecord>> {
         match version.parents.first() {
             Some(parent) if version.id != self.began => self.stands_at(parent).map(Some),
@@ -153,7 +154,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The version on the line after the one that `head` shows; nothing at its end.
+    /// The next version on the line after the state of `head`; `None` at its end.
     fn after(&self, head: &VersionId) -> Result<Option<VersionRecord>> {
         let here = self.stands_at(head)?;
         let mut later = self.end(head)?;
@@ -167,7 +168,7 @@ impl<'a> Line<'a> {
         Ok(None)
     }
 
-    /// The last version that neither an undo nor a redo made.
+    /// The last version that was not created by undo or redo.
     fn end(&self, head: &VersionId) -> Result<VersionRecord> {
         let mut version = require_version(self.reader, head)?;
         while self.went_to(&version)?.is_some() {

@@ -1,4 +1,4 @@
-//! Versions: immutable records of a root tree, and the references that lead to them.
+//! Versions: immutable records of a root tree, and the references that resolve to them.
 
 use avfs_types::clock::Timestamp;
 use avfs_types::encode::{put_bytes, put_number};
@@ -17,18 +17,18 @@ const EXAMPLES_MAX: usize = 4;
 
 /// A version before it has an id.
 pub struct Draft<'a> {
-    /// What the version is for, in words.
+    /// A description of the version.
     pub message: &'a str,
-    /// The run that made it; `None` if none did.
+    /// The run that created it; `None` if it was not created by a run.
     pub run: Option<&'a str>,
     /// The versions it was made from, the replaced head first.
     pub parents: Vec<VersionId>,
-    /// How much of the directory its tree holds; made from a partial version it is partial in any case.
+    /// How much of the directory its tree contains; always partial if it is made from a partial version.
     pub extent: Extent,
 }
 
 impl Draft<'_> {
-    /// The record with its id, which is a digest of everything in it.
+    /// The record with its id, which is a digest of all fields.
     #[must_use]
     pub fn finish(self, root: &DirRef, author: &str, at: Timestamp) -> VersionRecord {
         let mut version = VersionRecord {
@@ -50,7 +50,7 @@ impl Draft<'_> {
     }
 }
 
-/// The id a version's record must have.
+/// The id that a version's record must have.
 #[must_use]
 pub(crate) fn id_of(version: &VersionRecord) -> VersionId {
     let mut bytes = Vec::with_capacity(256);
@@ -69,7 +69,7 @@ pub(crate) fn id_of(version: &VersionRecord) -> VersionId {
     VersionId(DigestKind::Version.digest(&bytes))
 }
 
-/// The root directory of a version whose files are kept, all of them: a partial version is refused.
+/// The root directory of a version; fails if it is pruned or partial.
 pub fn root_of(version: &VersionRecord) -> Result<DirRef> {
     match version.extent {
         Extent::Full => root_of_either(version),
@@ -77,7 +77,7 @@ pub fn root_of(version: &VersionRecord) -> Result<DirRef> {
     }
 }
 
-/// As [`root_of`], also of a partial version: for whoever compares two versions, or looks at touched paths alone.
+/// Like [`root_of`], but allows a partial version: for comparing two versions, or reading only touched paths.
 pub fn root_of_either(version: &VersionRecord) -> Result<DirRef> {
     if version.pruned_at.is_some() {
         return Err(VaultError::Pruned { id: version.id });
@@ -87,7 +87,7 @@ pub fn root_of_either(version: &VersionRecord) -> Result<DirRef> {
     Ok(DirRef { tree: version.root, content: version.content, totals })
 }
 
-/// A version of more entries is neither made nor read.
+/// Refuses a version with too many entries, both when creating and when reading it.
 pub(crate) fn check_entries(entries: u64) -> Result<()> {
     if entries > tree::ENTRIES_MAX {
         return Err(VaultError::TooManyEntries { entries });
@@ -95,12 +95,12 @@ pub(crate) fn check_entries(entries: u64) -> Result<()> {
     Ok(())
 }
 
-/// As [`root_of`], with the number of linked entries, which the record does not keep.
+/// Like [`root_of`], with the number of hard-linked entries, which the record does not contain.
 pub fn full_root_of(reader: &dyn Reader, version: &VersionRecord) -> Result<DirRef> {
     with_links(reader, root_of(version)?)
 }
 
-/// As [`full_root_of`], also of a partial version.
+/// Like [`full_root_of`], but allows a partial version.
 pub fn full_root_of_either(reader: &dyn Reader, version: &VersionRecord) -> Result<DirRef> {
     with_links(reader, root_of_either(version)?)
 }
@@ -110,8 +110,8 @@ fn with_links(reader: &dyn Reader, root: DirRef) -> Result<DirRef> {
     Ok(DirRef { totals: body.totals(), ..root })
 }
 
-/// The roots of two versions that can be compared: both have the whole tree, or both have the paths that the same run
-/// touched.
+/// The roots of two versions that can be compared: both contain the whole tree, or both contain the paths that the
+/// same run touched.
 pub fn roots_to_compare(
     reader: &dyn Reader,
     before: &VersionRecord,
@@ -126,7 +126,7 @@ pub fn roots_to_compare(
     Ok([root_of_either(before)?, root_of_either(after)?])
 }
 
-/// The version that a partial one goes back to: the state before the run.
+/// The origin of a partial version: the state before the run.
 fn origin(reader: &dyn Reader, version: &VersionRecord) -> Result<VersionId> {
     let mut origin = version.id;
     for version in History::new(reader, version.id) {
@@ -135,7 +135,7 @@ fn origin(reader: &dyn Reader, version: &VersionRecord) -> Result<VersionId> {
     Ok(origin)
 }
 
-/// The version it leads to, and the fork it went through.
+/// Resolves a reference to a version and the fork it names.
 pub fn resolve(reader: &dyn Reader, reference: &Reference) -> Result<(VersionRecord, Option<ForkName>)> {
     if let Some(id) = of_last_run(reader, reference)? {
         return Ok((require_version(reader, &id)?, None));
@@ -163,7 +163,7 @@ pub fn resolve(reader: &dyn Reader, reference: &Reference) -> Result<(VersionRec
     Ok((version, fork))
 }
 
-/// `last~N` counts runs, not versions. A fork of that name comes first.
+/// `last~N` counts runs, not versions. A fork of that name takes precedence.
 fn of_last_run(reader: &dyn Reader, reference: &Reference) -> Result<Option<VersionId>> {
     let is_last = match &reference.base {
         Base::Name(name) if name == "last" => {
@@ -179,25 +179,25 @@ fn of_last_run(reader: &dyn Reader, reference: &Reference) -> Result<Option<Vers
     }
 }
 
-/// What a run made; where it changed nothing, what it began with.
+/// The version created by a run, or the version it started from if it changed nothing.
 fn of_run(reader: &dyn Reader, reference: &Reference, text: &str) -> Result<VersionId> {
     let prefix = RunPrefix::parse(text).ok();
     let run = prefix.map_or(Ok(None), |prefix| find_run(reader, &prefix))?;
     let Some(run) = run else {
-        // Versions name the runs that made them, also those that no journal knows.
+        // Versions name the runs that created them, including runs that are not in the journal.
         return reader.version_of_run(text)?.ok_or_else(|| unknown(reference));
     };
     let without = |reason| VaultError::RunWithoutVersion { id: run.id.clone(), reason };
     let id = run.version_after.or(run.version_before);
-    let id = id.ok_or_else(|| without("it ended before it had one"))?;
+    let id = id.ok_or_else(|| without("it ended before creating one"))?;
     match reader.version(&id)? {
         Some(_) => Ok(id),
-        None => Err(without("its fork was deleted, and gc has taken the version with it")),
+        None => Err(without("its fork was deleted, and gc removed the version")),
     }
 }
 
-/// A fork of that name comes first; digits mean a version only where no fork has the name, and a run where they are no
-/// version's.
+/// A fork of that name takes precedence; digits mean a version only if no fork has the name, and a run only if no
+/// version matches.
 fn by_name(reader: &dyn Reader, reference: &Reference, name: &str) -> Result<(VersionId, Option<ForkName>)> {
     if let Some(fork) = reader.fork(&ForkName::parse(name).map_err(|_| unknown(reference))?)? {
         return Ok((fork.head, Some(fork.name)));
@@ -226,7 +226,7 @@ fn unknown(reference: &Reference) -> VaultError {
     VaultError::UnknownRef { reference: reference.text().chars().take(80).collect() }
 }
 
-/// A version and its first parents, newest first; stops at a version that is not there.
+/// A version and its first parents, newest first; stops at a missing version.
 pub struct History<'a> {
     reader: &'a dyn Reader,
     next: Option<VersionId>,
@@ -246,7 +246,7 @@ impl Iterator for History<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let id = self.next.take()?;
-        // Ids are digests of their parents' ids, so only a forged vault can hold a cycle.
+        // Ids are digests that cover the parents' ids, so only a forged vault can contain a cycle.
         if !self.seen.insert(id) {
             let detail = "it is its own ancestor".to_owned();
             return Some(Err(VaultError::DamagedObject { kind: "version", id: id.short(), detail }));

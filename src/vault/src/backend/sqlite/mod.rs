@@ -323,7 +323,7 @@ fn file_id(path: &Path) -> Result<(u64, u64)> {
 }
 
 /// Takes the turn to write at `path`, for any vault there. A lock file that does not exist is created with the
-/// owner and mode for `guarded`.
+/// mode of `guarded`.
 fn turn_at(guarded: &Path, path: &Path, patience: Duration) -> Result<FileLock> {
     let lock = sibling(path, "-lock");
     let give_up_at = Instant::now() + patience;
