@@ -1,7 +1,7 @@
-//! Large and sparse files: cut where the content says so, listed in pages, zeros left out.
+//! Large and sparse files: split by content-defined chunking, listed in pages, zeros left out.
 //!
-//! The cuts depend on the content alone, so equal files have equal ids everywhere, and an edit in the middle
-//! of a large file changes the chunks around it and one page of the list.
+//! The boundaries depend on the content alone, so equal files have equal ids everywhere, and an edit in the middle
+//! of a large file changes only the chunks around it and one page of the list.
 
 use avfs_types::encode::put_number;
 use avfs_types::ids::{BlobId, DigestKind};
@@ -17,18 +17,18 @@ pub(crate) const BLOCK_BYTES: usize = 64 << 10;
 const CHUNK_BYTES_MIN: usize = 16 << 10;
 const CHUNK_BYTES_AVERAGE: usize = 64 << 10;
 const CHUNK_BYTES_MAX: usize = 256 << 10;
-/// Data collected before it is cut.
+/// Bytes collected before they are split.
 const STRIDE_BYTES: usize = 4 << 20;
-/// The largest file that can be kept: what the largest common file systems take.
+/// The largest file that can be stored: the limit of the largest common file systems.
 pub const FILE_BYTES_MAX: u64 = 16 << 40;
 
 const FORMAT: u8 = 1;
 /// A list ends after an item whose digest ends in eight zero bits, or at this length.
 const LIST_ITEMS_MAX: usize = 1024;
-/// Lists of lists deeper than this cannot come from a file of [`FILE_BYTES_MAX`].
+/// A file of [`FILE_BYTES_MAX`] cannot need more levels of lists than this.
 pub(crate) const LIST_DEPTH_MAX: usize = 8;
 
-/// A part of a file, in order.
+/// A part of a file; the parts of a file are ordered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     Data(Vec<u8>),
@@ -45,12 +45,12 @@ impl Piece {
     }
 }
 
-/// Cuts a stream of blocks into pieces. Every block but the last has [`BLOCK_BYTES`].
+/// Splits a stream of blocks into pieces. Every block except the last has [`BLOCK_BYTES`].
 #[derive(Default)]
 pub(crate) struct Cutter {
-    /// Data since the last hole or cut.
+    /// Data since the last hole or boundary.
     segment: Vec<u8>,
-    /// The segment is longer than one whole blob may be, so it is being cut.
+    /// True if the segment is longer than a single blob may be, so it is being split.
     cutting: bool,
     hole: u64,
 }
@@ -66,13 +66,13 @@ impl Cutter {
         if self.segment.len() > WHOLE_BYTES_MAX {
             self.cutting = true;
         }
-        // In long strides: what is left over after each is moved to the front.
+        // In long strides, because the remainder of each is moved to the front.
         if self.segment.len() >= STRIDE_BYTES {
             self.cut(CHUNK_BYTES_MAX, pieces);
         }
     }
 
-    /// Blocks that are known to be zeros.
+    /// Skips blocks that are known to be zeros.
     pub(crate) fn skip(&mut self, length: u64, pieces: &mut Vec<Piece>) {
         if length > 0 {
             self.end_segment(pieces);
@@ -85,7 +85,7 @@ impl Cutter {
         self.end_hole(pieces);
     }
 
-    /// Cuts while at least `keep` bytes are there to look at: a cut never depends on how much was read.
+    /// Splits while at least `keep` bytes are available: a boundary never depends on how much was read.
     fn cut(&mut self, keep: usize, pieces: &mut Vec<Piece>) {
         let cutter = fastcdc::v2020::FastCDC::new(
             &self.segment,
@@ -171,7 +171,7 @@ fn seal_list(items: &[Item]) -> BlobRecord {
     BlobRecord { id, size, codec: Codec::List, data }
 }
 
-/// The items of a list, after making sure that it is the one that was asked for.
+/// Decodes the items of a list after verifying its digest.
 pub(crate) fn open_list(blob: &BlobRecord) -> Result<Vec<Item>> {
     let damaged = |detail: &str| VaultError::DamagedObject {
         kind: "chunk list",
@@ -179,7 +179,7 @@ pub(crate) fn open_list(blob: &BlobRecord) -> Result<Vec<Item>> {
         detail: detail.to_owned(),
     };
     if blob.codec != Codec::List {
-        return Err(damaged("content stands where a list should be"));
+        return Err(damaged("expected a chunk list, found content"));
     }
     if DigestKind::ChunkList.digest(&blob.data) != blob.id.0 {
         return Err(damaged("its digest does not match"));
@@ -201,7 +201,7 @@ fn decode_list(data: &[u8]) -> std::result::Result<Vec<Item>, DecodeError> {
         let tag = decoder.byte()?;
         let length = decoder.number()?;
         if length == 0 {
-            return Err(DecodeError::Rule("it has an item without a byte"));
+            return Err(DecodeError::Rule("it has an empty item"));
         }
         items.push(match tag {
             TAG_CHUNK => Item::Chunk { length, id: BlobId(decoder.digest()?) },
@@ -221,7 +221,7 @@ pub(crate) struct ListBuilder {
 }
 
 impl ListBuilder {
-    /// Adds an item; lists that are full are handed to `store`.
+    /// Adds an item; full lists are passed to `store`.
     pub(crate) fn push(&mut self, item: Item, store: &mut impl FnMut(BlobRecord)) {
         self.push_at(0, item, store);
     }
@@ -266,7 +266,7 @@ impl ListBuilder {
     }
 }
 
-/// Reads the pieces of a chunked file in order, each chunk checked.
+/// Reads the pieces of a chunked file in order, verifying each chunk.
 pub(crate) struct PieceReader {
     open: Vec<std::vec::IntoIter<Item>>,
 }
@@ -276,7 +276,7 @@ impl PieceReader {
         Ok(Self { open: vec![open_list(&content::fetch(reader, list)?)?.into_iter()] })
     }
 
-    /// The next piece as it is stored: reading it needs the store, decoding it does not.
+    /// The next piece as stored: fetching it needs the store, decoding it does not.
     pub(crate) fn next(&mut self, reader: &dyn Reader) -> Result<Option<Stored>> {
         while let Some(items) = self.open.last_mut() {
             match items.next() {
@@ -302,13 +302,13 @@ impl PieceReader {
     }
 }
 
-/// The row of what a list refers to, if it is as long as the list says.
+/// The row of a blob in a list; fails if its length does not match the list.
 fn fetch_of(reader: &dyn Reader, id: &BlobId, length: u64) -> Result<BlobRecord> {
     let blob = content::fetch(reader, id)?;
     if blob.size == length {
         return Ok(blob);
     }
-    let detail = format!("the list it is in says it has {length} bytes, not {}", blob.size);
+    let detail = format!("its list says {length} bytes, but it has {}", blob.size);
     Err(VaultError::DamagedObject { kind: "blob", id: id.short(), detail })
 }
 
@@ -371,7 +371,7 @@ mod tests {
             let content: Vec<u8> = parts.iter().flat_map(part).collect();
             let pieces = pieces_of(&content);
             prop_assert!(joined(&pieces) == content);
-            // Skipping the zero blocks instead of reading them makes no difference.
+            // Skipping the zero blocks gives the same result as reading them.
             let (mut cutter, mut skipped) = (Cutter::default(), Vec::new());
             for block in content.chunks(BLOCK_BYTES) {
                 if block.iter().all(|b| *b == 0) { cutter.skip(block.len() as u64, &mut skipped) } else { cutter.block(block, &mut skipped) }
@@ -404,11 +404,11 @@ mod tests {
         let (old, new) = (blobs(&before), blobs(&after));
         let added: usize =
             new.iter().filter(|(id, _)| !old.contains_key(*id)).map(|(_, length)| length).sum();
-        assert!(added < 600_000, "{added} bytes are new");
+        assert!(added < 600_000, "{added} bytes were added");
     }
 
     #[test]
-    fn where_content_is_cut_is_part_of_the_format() {
+    fn chunk_boundaries_are_part_of_the_format() {
         let pieces = pieces_of(&noise(7, 3 << 20));
         let lengths: Vec<usize> =
             pieces.iter().map(|piece| joined(std::slice::from_ref(piece)).len()).collect();
@@ -445,11 +445,11 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_nobody_would_make_are_damage() {
+    fn malformed_lists_are_damage() {
         use crate::backend::memory::MemoryBackend;
         use crate::backend::{Backend, Durability};
         let nothing = seal_list(&[Item::Hole { length: 0 }]);
-        assert!(open_list(&nothing).unwrap_err().to_string().contains("an item without a byte"));
+        assert!(open_list(&nothing).unwrap_err().to_string().contains("an empty item"));
         let store = MemoryBackend::default();
         let inner = seal_list(&[Item::Hole { length: 5 }]);
         let outer = seal_list(&[Item::List { length: 6, id: inner.id }]);
@@ -458,6 +458,6 @@ mod tests {
         writer.commit(Durability::Synced).unwrap();
         let reader = store.read().unwrap();
         let mut pieces = PieceReader::open(&*reader, &outer.id).unwrap();
-        assert!(pieces.next(&*reader).err().unwrap().to_string().contains("says it has 6 bytes, not 5"));
+        assert!(pieces.next(&*reader).err().unwrap().to_string().contains("says 6 bytes, but it has 5"));
     }
 }

@@ -1,6 +1,7 @@
-//! The bytes objects are made of: variable-length integers, byte strings and digests.
+//! The encoding of objects: variable-length integers, byte strings and digests.
 //!
-//! One value has one encoding, so that equal objects have equal digests; a decoder refuses every other form.
+//! Each value has exactly one encoding, so that equal objects have equal digests; a decoder refuses every other
+//! form.
 
 use avfs_types::clock::FileTime;
 use avfs_types::encode::put_number;
@@ -15,13 +16,13 @@ pub enum DecodeError {
     /// A number is too large, or not encoded in its shortest form.
     #[error("a number is not in its shortest form or too large")]
     Number,
-    /// A number stands for no known value: the number, and what it should stand for.
+    /// A number is not a known value: the number, and the kind of value expected.
     #[error("{0} is not a known {1}")]
     Unknown(u64, &'static str),
     /// This many bytes follow the record.
-    #[error("{0} bytes follow its end")]
+    #[error("{0} bytes after its end")]
     Trailing(usize),
-    /// The record breaks this rule.
+    /// The record violates this rule.
     #[error("{0}")]
     Rule(&'static str),
 }
@@ -120,7 +121,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_decodes_is_the_only_encoding(bytes: Vec<u8>) {
+        fn decoded_bytes_encode_to_themselves(bytes: Vec<u8>) {
             let mut decoder = Decoder::new(&bytes);
             if let Ok(n) = decoder.number() {
                 let mut again = Vec::new();

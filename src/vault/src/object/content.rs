@@ -1,4 +1,4 @@
-//! The bytes of files as blobs: compressed where it pays, checked against their digest when read.
+//! The content of files as blobs: compressed if that saves space, verified against their digest when read.
 
 use std::cell::RefCell;
 use std::io;
@@ -14,19 +14,19 @@ use super::codec::{DecodeError, Decoder};
 use crate::backend::{BlobRecord, Codec, Reader};
 use crate::{Result, VaultError};
 
-/// Files up to this size are one blob; larger ones are cut into chunks.
+/// Files up to this size are one blob; larger ones are split into chunks.
 pub const WHOLE_BYTES_MAX: usize = 1 << 20;
 /// Below this, compression gains less than it costs.
 const COMPRESS_BYTES_MIN: usize = 96;
-/// From this length on content is compressed for its size, and below for how fast it is read back.
+/// Content of at least this length is compressed for size, shorter content for fast decompression.
 const LARGE_BYTES_MIN: usize = 64 << 10;
 const LARGE_LEVEL: i32 = 1;
-/// Finds longer repeats than the level of large content, which makes up for literals that are left as they are.
+/// Finds longer matches than the level for large content, which makes up for uncompressed literals.
 const SMALL_LEVEL: i32 = 3;
 /// Long enough to show whether large content compresses.
 const SAMPLE_BYTES: usize = 4096;
 
-/// Compressors, and the room they write to.
+/// Compressors, and their output buffer.
 struct Press {
     small: Compressor<'static>,
     large: Compressor<'static>,
@@ -36,7 +36,8 @@ struct Press {
 impl Press {
     fn new() -> io::Result<Self> {
         let mut small = Compressor::new(SMALL_LEVEL)?;
-        // Decoding literals is half of what unpacking a file of a page takes, and a fifth of one of ten pages.
+        // Decoding literals takes half of the time to decompress a one-page file, and a fifth for a file of ten
+        // pages.
         small.set_parameter(CParameter::LiteralCompressionMode(ParamSwitch::Disable))?;
         Ok(Self { small, large: Compressor::new(LARGE_LEVEL)?, room: Vec::new() })
     }
@@ -44,10 +45,10 @@ impl Press {
     fn compress(&mut self, content: &[u8]) -> Option<Vec<u8>> {
         let Self { small, large, room } = self;
         let length = if content.len() < LARGE_BYTES_MIN {
-            // What repeats nothing may still use few letters.
+            // Content without repeats may still use few distinct bytes.
             compress_into(room, small, content).or_else(|| compress_into(room, large, content))?
         } else {
-            // It is tried on samples first: most of what does not shrink is found out for little.
+            // Try samples first: this detects most incompressible content cheaply.
             let middle = content.len() / 2;
             let samples = [&content[..SAMPLE_BYTES], &content[middle..middle + SAMPLE_BYTES]];
             samples.iter().find_map(|sample| compress_into(room, large, sample))?;
@@ -57,9 +58,9 @@ impl Press {
     }
 }
 
-/// How much of the room the compressed form takes, if it saves at least an eighth.
+/// Compresses into `room` and returns the length, if that saves at least an eighth.
 fn compress_into(room: &mut Vec<u8>, compressor: &mut Compressor<'_>, content: &[u8]) -> Option<usize> {
-    // A buffer too small for the gain that is asked for makes zstd give up early.
+    // A buffer too small for the required saving makes zstd give up early.
     let most = content.len() - content.len() / 8;
     if room.len() < most {
         room.resize(most, 0);
@@ -72,13 +73,13 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// The id of some bytes.
+/// The id of this content.
 #[must_use]
 pub fn id_of(content: &[u8]) -> BlobId {
     BlobId(*blake3::hash(content).as_bytes())
 }
 
-/// A blob ready to be stored; its id is computed from the very bytes it holds.
+/// A blob ready to be stored; its id was computed from exactly these bytes.
 #[must_use]
 pub fn encode(id: BlobId, content: Vec<u8>) -> BlobRecord {
     debug_assert_eq!(id, id_of(&content));
@@ -91,7 +92,7 @@ pub fn encode(id: BlobId, content: Vec<u8>) -> BlobRecord {
 
 /// The compressed form, if it saves at least an eighth.
 fn compress(content: &[u8]) -> Option<Vec<u8>> {
-    // What is longer than one blob may be is a set of attributes, and is refused when it is unpacked.
+    // Content larger than one blob may be is a set of extended attributes, and is refused when it is decompressed.
     if content.len() < COMPRESS_BYTES_MIN || content.len() > WHOLE_BYTES_MAX {
         return None;
     }
@@ -104,18 +105,18 @@ fn compress(content: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// The content of a whole blob, checked against its id.
+/// The content of a whole blob, verified against its id.
 pub fn decode(blob: BlobRecord) -> Result<Vec<u8>> {
     let damaged = |detail: &str| VaultError::DamagedObject {
         kind: "blob",
         id: blob.id.short(),
         detail: detail.to_owned(),
     };
-    let size = usize::try_from(blob.size).map_err(|_| damaged("its size cannot be"))?;
+    let size = usize::try_from(blob.size).map_err(|_| damaged("invalid size"))?;
     let content = match blob.codec {
-        Codec::List => return Err(damaged("a chunk list stands where content should be")),
+        Codec::List => return Err(damaged("expected content, found a chunk list")),
         Codec::Raw => blob.data,
-        Codec::Zstd if size > WHOLE_BYTES_MAX => return Err(damaged("its size cannot be")),
+        Codec::Zstd if size > WHOLE_BYTES_MAX => return Err(damaged("invalid size")),
         Codec::Zstd => DECOMPRESSOR.with_borrow_mut(|slot| {
             let decompressor = match slot {
                 Some(decompressor) => decompressor,
@@ -134,12 +135,12 @@ pub fn decode(blob: BlobRecord) -> Result<Vec<u8>> {
     Ok(content)
 }
 
-/// The row of a blob that must be there.
+/// The row of a blob; fails if it does not exist.
 pub fn fetch(reader: &dyn Reader, id: &BlobId) -> Result<BlobRecord> {
     reader.blob(id)?.ok_or_else(|| VaultError::MissingObject { kind: "blob", id: id.short() })
 }
 
-/// A set of extended attributes as a blob; none for an empty set.
+/// Encodes a set of extended attributes as a blob; `None` for an empty set.
 #[must_use]
 pub fn encode_xattrs(xattrs: &Xattrs) -> Option<BlobRecord> {
     if xattrs.is_empty() {
@@ -161,7 +162,7 @@ pub fn decode_xattrs(content: &[u8]) -> std::result::Result<Xattrs, DecodeError>
     let mut xattrs = Vec::new();
     for _ in 0..count {
         let (name, value) = (decoder.bytes()?.to_vec(), decoder.bytes()?.to_vec());
-        // Capabilities and access lists would take effect on the host.
+        // Capabilities and ACLs would take effect on the host.
         if !name.starts_with(USER_PREFIX) {
             return Err(DecodeError::Rule("an extended attribute is not in the user namespace"));
         }
@@ -171,7 +172,7 @@ pub fn decode_xattrs(content: &[u8]) -> std::result::Result<Xattrs, DecodeError>
     Ok(xattrs)
 }
 
-/// The attributes behind an id.
+/// The set of extended attributes with this id.
 pub(crate) fn xattrs(reader: &dyn Reader, id: &BlobId) -> Result<Xattrs> {
     let content = decode(fetch(reader, id)?)?;
     decode_xattrs(&content).map_err(|error| VaultError::damaged("attribute set", &id.short(), &error))
@@ -202,7 +203,7 @@ mod tests {
             let mut blob = encode(id_of(&content), content.clone());
             let at = at.index(blob.data.len());
             blob.data[at] ^= 1_u8 << bit;
-            // A zstd frame has bits that do not matter; what comes back is then still the content.
+            // A zstd frame has bits that do not matter; the decoded content is then still the same.
             if let Ok(read) = decode(blob) {
                 prop_assert_eq!(read, content);
             }
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_shrink_is_stored_as_it_is() {
+    fn incompressible_content_is_stored_raw() {
         let noise: Vec<u8> =
             (0..4096_u32).flat_map(|n| blake3::hash(&n.to_le_bytes()).as_bytes()[..1].to_vec()).collect();
         assert_eq!(encode(id_of(&noise), noise.clone()).codec, Codec::Raw);
@@ -218,9 +219,9 @@ mod tests {
         assert_eq!(encode(id_of(&text), text.clone()).codec, Codec::Zstd);
     }
 
-    /// Nothing repeats in the digits of noise, but they are only sixteen.
+    /// Hex digits of noise contain no repeats, but only sixteen distinct bytes.
     #[test]
-    fn what_uses_few_letters_shrinks_at_every_size() {
+    fn content_of_few_distinct_bytes_is_compressed_at_every_size() {
         for count in [4, 100, 1000, 3000] {
             let digits: String =
                 (0..count).map(|n: u32| blake3::hash(&n.to_le_bytes()).to_hex().to_string()).collect();

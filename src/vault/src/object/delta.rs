@@ -1,4 +1,4 @@
-//! The edits that make one tree out of another.
+//! The edits that turn one tree into another.
 
 use avfs_types::path::TreePath;
 
@@ -8,13 +8,13 @@ use super::page::{DirRef, Node};
 use super::tree::Pages;
 use crate::Result;
 
-/// What has to be done to `before` so that it is `after`, in every bit. Each path of a directory that is new is
-/// named, so that others may have made the same one.
+/// The edits that turn `before` into exactly `after`. Every path in a new directory has its own edit, so that
+/// another side may have created the same directory.
 pub fn delta(pages: &dyn Pages, before: &DirRef, after: &DirRef) -> Result<Edits> {
     let mut edits = Edits::new();
     for Change { path, after, .. } in diff(pages, before, after)? {
         let edit = match after {
-            // It went with what it was in.
+            // It was removed with a parent directory.
             None if lies_in_gone(&edits, &path) => continue,
             None => Edit::Remove,
             Some(side) => match (side.node, side.dir_meta) {

@@ -1,4 +1,4 @@
-//! What differs between two trees: equal subtrees and equal pages are never opened.
+//! The differences between two trees; equal subtrees and equal pages are never opened.
 
 use std::collections::HashMap;
 
@@ -10,16 +10,16 @@ use super::tree;
 use super::tree::Pages;
 use crate::{Result, set_ids};
 
-/// One path that differs. A directory's own metadata stands beside its reference.
+/// One path that differs. A directory's own metadata is stored next to its reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The path; for a rename the new one.
     pub path: TreePath,
-    /// What happened to it.
+    /// The kind of change.
     pub kind: ChangeKind,
     /// The entry before; `None` if the path is new.
     pub before: Option<Side>,
-    /// The entry after; `None` if the path is gone.
+    /// The entry after; `None` if the path was deleted.
     pub after: Option<Side>,
 }
 
@@ -33,7 +33,7 @@ pub struct Side {
 }
 
 impl Change {
-    /// Whether a file that was written to the host differs by nothing but setuid and setgid bits that were stripped.
+    /// Whether a file written to the host differs only by setuid and setgid bits that were stripped.
     #[must_use]
     pub fn is_stripped(&self) -> bool {
         match (self.before.as_ref().map(|side| &side.node), self.after.as_ref().map(|side| &side.node)) {
@@ -47,25 +47,25 @@ impl Change {
     }
 }
 
-/// What happened to a path.
+/// The kind of change of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// It is new.
+    /// It was added.
     Added,
-    /// It is gone.
+    /// It was deleted.
     Deleted,
     /// Its content differs.
     Modified,
-    /// It is a file that was elsewhere before, with the same content.
+    /// A file that was at another path before, with the same content.
     Renamed {
-        /// The path before.
+        /// The previous path.
         from: TreePath,
     },
-    /// Mode, extended attributes or hardlinks, but not the content.
+    /// Mode, extended attributes or hard links changed, but not the content.
     Mode,
-    /// A file became a directory, a link became a file, and so on.
+    /// The type changed: a file became a directory, a symlink became a file, and so on.
     Type,
-    /// Nothing but the modification time.
+    /// Only the modification time changed.
     Time,
 }
 
@@ -76,7 +76,7 @@ pub fn diff(pages: &dyn Pages, before: &DirRef, after: &DirRef) -> Result<Vec<Ch
     Ok(in_order(changes))
 }
 
-/// Two directories of one path that wait to be compared.
+/// Two directories of the same path that are still to be compared.
 struct Pair {
     path: TreePath,
     before: Option<DirRef>,
@@ -84,7 +84,7 @@ struct Pair {
     reserved: Reserved,
 }
 
-/// Every change in the order in which it is found. What `keep` is given is held within the bounds of `expansion`.
+/// Passes every change to `keep` in the order found. The memory for them is limited by `expansion`.
 pub fn collect(
     pages: &dyn Pages,
     before: &DirRef,
@@ -101,7 +101,7 @@ pub fn collect(
         }
         let open = |dir: Option<DirRef>| dir.map(|dir| tree::open(pages, &dir, &path)).transpose();
         let (old, new) = (open(a)?, open(b)?);
-        // Its own change was counted with the entry that led here.
+        // The change of the directory itself was already counted with its entry.
         if let Some(change) = dir_change(&path, (a, &old), (b, &new)) {
             keep(change);
         }
@@ -140,7 +140,7 @@ pub fn collect(
     Ok(())
 }
 
-/// Sorted by path; a directory that gave way to a file, or the reverse, becomes one change of type.
+/// Sorts changes by path; a directory replaced by a file, or the reverse, becomes one change of type.
 fn in_order(mut changes: Vec<Change>) -> Vec<Change> {
     changes.sort_by(|a, b| a.path.cmp(&b.path));
     changes.dedup_by(|change, last| {
@@ -179,7 +179,7 @@ fn dir_change(
 fn leaf_change(path: &TreePath, old: Option<Node>, new: Option<Node>, with_dir: bool) -> Option<Change> {
     let kind = match (&old, &new) {
         (None, None) => return None,
-        // The other half of this change is a directory, found when that is opened.
+        // The other half of this change is a directory, which is found when that directory is opened.
         (None, Some(_)) if with_dir => ChangeKind::Type,
         (Some(_), None) if with_dir => ChangeKind::Type,
         (None, Some(_)) => ChangeKind::Added,
@@ -190,7 +190,7 @@ fn leaf_change(path: &TreePath, old: Option<Node>, new: Option<Node>, with_dir: 
     Some(Change { path: path.clone(), kind, before: side(old), after: side(new) })
 }
 
-/// How two nodes under one name differ.
+/// How two nodes of the same name differ.
 fn compare(old: &Node, new: &Node) -> Option<ChangeKind> {
     let same_times = |same: bool| if same { None } else { Some(ChangeKind::Time) };
     match (old, new) {
@@ -238,7 +238,7 @@ impl Item {
     }
 }
 
-/// What is left of one side, the next item last.
+/// The rest of one side, the next item last.
 struct Cursor<'a> {
     pages: &'a dyn Pages,
     version: Version,
@@ -258,7 +258,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// Replaces the page that comes next by what is in it.
+    /// Replaces the next page with its contents.
     fn open(&mut self, expansion: &mut Expansion) -> Result<()> {
         match self.items.pop() {
             Some(Item::Page { level, page }) => {
@@ -283,7 +283,7 @@ impl Cursor<'_> {
     }
 }
 
-/// Entries of one name that are not the same.
+/// Entries of the same name that differ.
 struct Differing {
     old: Option<Entry>,
     new: Option<Entry>,
@@ -298,7 +298,7 @@ impl Differing {
     }
 }
 
-/// The entries of two directories that are not the same, in the order of their names.
+/// The entries of two directories that differ, ordered by name.
 fn differing(mut a: Cursor<'_>, mut b: Cursor<'_>, expansion: &mut Expansion) -> Result<Vec<Differing>> {
     let mut found = Vec::new();
     loop {
@@ -354,7 +354,7 @@ fn differing(mut a: Cursor<'_>, mut b: Cursor<'_>, expansion: &mut Expansion) ->
     }
 }
 
-/// Pairs files that went with files that came and have the same content; each is used once.
+/// Pairs deleted files with added files of the same content; each is used once.
 #[must_use]
 pub fn find_renames(changes: Vec<Change>) -> Vec<Change> {
     let file = |side: &Option<Side>| match side {

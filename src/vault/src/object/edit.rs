@@ -1,7 +1,7 @@
-//! Edits by path: from a root and a set of changes to a new root, touching only what lies on the way.
+//! Edits by path: applies a set of changes to a root, touching only the directories on the way.
 //!
-//! Never recurses on the stack: paths in byte order put a directory before everything in it, so one pass
-//! forward finds the directories and one backward closes them.
+//! Not recursive: paths in byte order put a directory before its entries, so one forward pass finds the directories
+//! and one backward pass closes them.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -16,26 +16,27 @@ use super::tree::Pages;
 use super::{pages, tree};
 use crate::{Result, VaultError};
 
-/// What is to become of a path.
+/// A change to a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// This entry, in place of whatever is there.
+    /// Replaces the path with this entry.
     Put(Node),
-    /// Nothing: what is there is removed, with everything beneath it.
+    /// Removes the path and everything under it.
     Remove,
-    /// A directory with this metadata: made where there is none, kept with its entries where there is one.
+    /// Makes the path a directory with this metadata: created if it does not exist; an existing one keeps its
+    /// entries.
     Dir(DirMeta),
 }
 
 /// Edits by path.
 pub type Edits = BTreeMap<TreePath, Edit>;
 
-/// What edits do beside what they name.
+/// The effects of edits beyond the given paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// Nothing: every directory's metadata is given by the edits.
+    /// None: the edits give every directory's metadata.
     Exact,
-    /// As a file system would: parents are made, and a directory that gains or loses a name has this time.
+    /// As in a file system: parents are created, and a directory that gains or loses a name gets this time.
     Natural(FileTime),
 }
 
@@ -46,7 +47,7 @@ struct Work {
     touched: bool,
 }
 
-/// The root after the edits. New pages are added to `new`; nothing is stored.
+/// Applies the edits and returns the new root. New pages are added to `new`; nothing is stored.
 pub fn apply(
     pages: &dyn Pages,
     root: &DirRef,
@@ -90,7 +91,7 @@ pub fn apply(
     Ok(edited)
 }
 
-/// Pages with something looked at in them, for when their directory is edited.
+/// Pages read during lookups, kept until their directory is edited.
 struct Looked<'a> {
     pages: &'a dyn Pages,
     at: RefCell<HashMap<TreeId, Page>>,
@@ -107,7 +108,7 @@ impl Pages for Looked<'_> {
     }
 }
 
-/// A page that was looked at is not read again.
+/// Reuses a page that a lookup has already read.
 struct Taken<'a>(&'a Looked<'a>);
 
 impl Pages for Taken<'_> {
@@ -117,7 +118,7 @@ impl Pages for Taken<'_> {
     }
 }
 
-/// A piece of work for each directory on the way of an edit.
+/// The work for each directory on the path of an edit.
 fn gather(edits: &Edits) -> BTreeMap<TreePath, Work> {
     let mut works: BTreeMap<TreePath, Work> = BTreeMap::new();
     let empty = || Work {
@@ -149,7 +150,7 @@ fn gather(edits: &Edits) -> BTreeMap<TreePath, Work> {
     works
 }
 
-/// What a directory holds before its changes: what was there, what an edit puts there, or nothing.
+/// A directory before its changes: the existing one, the one that an edit puts there, or an empty one.
 fn base_of(
     looked: &Looked<'_>,
     root: &DirRef,
@@ -215,7 +216,7 @@ mod tests {
             let entries = entries.into_iter().map(|(name, node)| Entry { name: name.into_bytes(), node });
             pages::build(&DirMeta::default(), entries.collect(), new)
         };
-        // Names of one length, so that they are in order.
+        // Names of equal length, so that they are sorted.
         let subdirs = (100..400)
             .map(|n| (format!("{n}"), Node::Dir(dir_of(vec![(format!("in{n}"), fifo())], &mut new))))
             .collect();
@@ -227,7 +228,7 @@ mod tests {
             let edits = Edits::from([put("123/new"), put("251/new"), put("390/new")]);
             apply(&store, &root, &edits, manner, &mut NewPages::default()).unwrap();
             let reads = store.reads.borrow();
-            assert!(reads.len() > 6, "the directory has one page only: {reads:?}");
+            assert!(reads.len() > 6, "the directory has only one page: {reads:?}");
             assert!(reads.values().all(|read| *read == 1), "{reads:?}");
         }
     }

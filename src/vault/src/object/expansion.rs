@@ -1,8 +1,8 @@
-//! Bounds what a comparison holds in memory where a tree is larger than what is stored of it.
+//! Limits the memory of a comparison for a tree that is larger than its stored form.
 //!
-//! A page may be part of many directories, and a directory of many others: a few stored bytes stand for any number of
-//! paths. Entries of a page that is opened for the first time are as many as the vault stores, and are not counted. An
-//! entry of a page that was opened before is counted with what one change takes.
+//! A page may be part of many directories, and a directory part of many others: a few stored bytes can represent
+//! any number of paths. The entries of a page opened for the first time are as many as the vault stores, and are
+//! not counted. Each entry of a page that was opened before is counted with the memory of one change.
 
 use std::collections::HashSet;
 
@@ -12,24 +12,24 @@ use avfs_types::path::TreePath;
 use super::page::DirRef;
 use crate::{Result, VaultError};
 
-/// What one change takes beside its path, about.
+/// The approximate memory of one change, without its path.
 const CHANGE_BYTES: u64 = 512;
-/// What the changes of shared pages may take: enough for fifty copies of a directory of 60,000 files.
+/// The memory limit for changes in shared pages: enough for fifty copies of a directory of 60,000 files.
 pub const SHARED_BYTES_MAX: u64 = 2 << 30;
 
-/// Whether the vault stores an entry once for each path it has.
+/// Whether the vault stores an entry once for each of its paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stored {
     Here,
-    /// Its page is part of another directory too, or of this one in another place.
+    /// Its page is also part of another directory, or of this one at another place.
     Elsewhere,
 }
 
-/// What a directory that waits to be opened will take at least.
+/// The minimum memory for a directory that is still to be opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reserved(u64);
 
-/// Which of the two versions. Each has its own pages: what is renamed is in both, and is not shared.
+/// One of the two versions. Each counts its own pages: a renamed directory is in both, and is not shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Version {
     Before,
@@ -40,7 +40,7 @@ pub(crate) enum Version {
 #[derive(Debug)]
 pub struct Expansion {
     opened: HashSet<(Version, TreeId)>,
-    /// Directories that are only in one version, opened or not.
+    /// Directories that exist only in one version, opened or not.
     announced: HashSet<(Version, TreeId)>,
     held_bytes: u64,
     reserved_bytes: u64,
@@ -54,19 +54,19 @@ impl Default for Expansion {
 }
 
 impl Expansion {
-    /// At most `max_bytes` for what a walk holds of shared directories.
+    /// Limits the memory for shared directories to `max_bytes`.
     #[must_use]
     pub fn within(max_bytes: u64) -> Self {
         let (opened, announced) = (HashSet::new(), HashSet::new());
         Self { opened, announced, held_bytes: 0, reserved_bytes: 0, max_bytes }
     }
 
-    /// A page is opened.
+    /// Records that a page is opened.
     pub(crate) fn open(&mut self, version: Version, page: &TreeId) -> Stored {
         if self.opened.insert((version, *page)) { Stored::Here } else { Stored::Elsewhere }
     }
 
-    /// A change is kept.
+    /// Counts a change that is kept.
     pub(crate) fn keep(&mut self, path: &TreePath, stored: Stored) -> Result<()> {
         match stored {
             Stored::Here => Ok(()),
@@ -77,8 +77,9 @@ impl Expansion {
         }
     }
 
-    /// A directory that is only in one version will be opened: all beneath it are changes. From the second time on
-    /// they are counted in advance, so that a refusal comes before they are collected.
+    /// Announces a directory that exists only in one version and will be opened: everything in it is a change. From
+    /// the second time on the changes are counted in advance, so that the limit is reported before they are
+    /// collected.
     pub(crate) fn announce(&mut self, version: Version, dir: &DirRef, path: &TreePath) -> Result<Reserved> {
         if self.announced.insert((version, dir.tree)) {
             return Ok(Reserved::default());
@@ -89,7 +90,7 @@ impl Expansion {
         Ok(Reserved(reserved))
     }
 
-    /// It is opened now; what is in it is counted one by one.
+    /// Releases the reservation of a directory that is now opened; its entries are counted one by one.
     pub(crate) fn release(&mut self, reserved: Reserved) {
         self.reserved_bytes = self.reserved_bytes.saturating_sub(reserved.0);
     }
@@ -102,7 +103,7 @@ impl Expansion {
     }
 }
 
-/// What this many changes take, none of whose paths is shorter than this one.
+/// The memory of this many changes whose paths are at least as long as this one.
 fn cost(changes: u64, path: &TreePath) -> u64 {
     let path_bytes = u64::try_from(path.as_bytes().len()).unwrap_or(u64::MAX);
     changes.saturating_mul(CHANGE_BYTES.saturating_add(path_bytes))

@@ -1,4 +1,4 @@
-//! The bytes of a file in a version, streamed piece by piece: memory stays bounded whatever the file's size.
+//! The content of a file in a version, streamed piece by piece: memory is bounded regardless of the file's size.
 
 use std::io::Write;
 
@@ -9,7 +9,8 @@ use crate::{Result, VaultError, content};
 
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
-/// Writes a file's bytes to `out`, each piece checked against its digest first, and never more than its size.
+/// Writes a file's content to `out`, each piece verified against its digest first, and never more than the file's
+/// size.
 pub fn copy_content(reader: &dyn Reader, file: &FileNode, out: &mut dyn Write) -> Result<()> {
     let mut write = |bytes: &[u8]| out.write_all(bytes).map_err(VaultError::Output);
     match &file.content {
@@ -34,7 +35,7 @@ pub fn copy_content(reader: &dyn Reader, file: &FileNode, out: &mut dyn Write) -
     }
 }
 
-/// What is left of a file's size behind a piece.
+/// The rest of a file's size after a piece.
 fn left(file: &FileNode, rest: u64, piece: u64) -> Result<u64> {
     rest.checked_sub(piece).ok_or_else(|| {
         let detail = format!("it is longer than the {} bytes of the file", file.size);
@@ -51,7 +52,7 @@ fn write_zeros(mut length: u64, write: &mut dyn FnMut(&[u8]) -> Result<()>) -> R
     Ok(())
 }
 
-/// A file's bytes in memory, for files that are known to be small.
+/// A file's content in memory, for files known to be small.
 pub fn read_content(reader: &dyn Reader, file: &FileNode) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(usize::try_from(file.size).unwrap_or(0));
     copy_content(reader, file, &mut bytes)?;

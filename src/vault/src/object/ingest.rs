@@ -1,4 +1,4 @@
-//! From a stream of bytes to blobs: one, or a list of chunks; in bounded memory, on all cores.
+//! Turns a stream of bytes into blobs, a single one or a list of chunks, in bounded memory, on all cores.
 
 use std::collections::HashSet;
 use std::io;
@@ -13,14 +13,14 @@ use super::{chunk, content};
 use crate::backend::{BlobRecord, Codec, Reader};
 use crate::{Result, Vault, VaultError, threads};
 
-/// Data worked on at once: while one window is hashed and compressed the next is read.
+/// Bytes processed at once: while one window is hashed and compressed the next is read.
 const WINDOW_BYTES: usize = 4 << 20;
 
 /// The next part of a file.
 pub enum Block {
     /// This many bytes were put into the buffer.
     Data(usize),
-    /// This many zeros follow; a multiple of the block size unless the file ends with them.
+    /// This many zeros follow; a multiple of the block size unless they end the file.
     Hole(u64),
     /// The file has ended.
     End,
@@ -28,7 +28,7 @@ pub enum Block {
 
 /// A file as blocks of 64 KiB, the last one shorter.
 pub trait Blocks: Send {
-    /// The next block. Fills `buffer` with data, unless a hole or the end comes.
+    /// The next block. Fills `buffer` with data, unless a hole or the end is next.
     fn next(&mut self, buffer: &mut [u8]) -> io::Result<Block>;
 }
 
@@ -56,15 +56,15 @@ pub(crate) fn read_full(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<
     Ok(filled)
 }
 
-/// Content that was cut into blobs.
+/// Content that was split into blobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ingested {
-    /// How a tree refers to the content.
+    /// The reference to the content for a tree.
     pub content: FileContent,
     pub(crate) size: u64,
 }
 
-/// True if content of this kind is kept as one blob: short enough, and without a block of zeros.
+/// True if this content is stored as one blob: short enough, and without a block of zeros.
 #[must_use]
 pub(crate) fn is_whole(bytes: &[u8]) -> bool {
     bytes.len() < BLOCK_BYTES
@@ -72,10 +72,10 @@ pub(crate) fn is_whole(bytes: &[u8]) -> bool {
             && bytes.chunks(BLOCK_BYTES).all(|block| block.iter().any(|byte| *byte != 0)))
 }
 
-/// Which of some content, or of lists of it, a vault has.
+/// Which of the given blobs a vault has.
 pub(crate) struct Known {
     pub(crate) whole: HashSet<BlobId>,
-    /// How many are something else than their digests say: who has the content at hand stores it again.
+    /// How many do not match their digest: a caller that has the content stores it again.
     pub(crate) damaged: u64,
 }
 
@@ -107,9 +107,9 @@ fn check(reader: &dyn Reader, id: &BlobId) -> Result<()> {
     }
 }
 
-/// Where the blobs of an ingestion go.
+/// The destination of ingested blobs.
 pub(crate) trait Sink {
-    /// Those of the ids that the vault has already, and whole.
+    /// The ids that the vault already has, undamaged.
     fn known(&mut self, ids: &[BlobId]) -> Result<HashSet<BlobId>>;
     fn store(&mut self, blobs: Vec<BlobRecord>) -> Result<()>;
 }
@@ -127,7 +127,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Reads on until there is a window's worth of pieces.
+    /// Reads until a window's worth of pieces is available.
     fn window(&mut self) -> Result<Window> {
         let mut pieces = Vec::new();
         let mut read = 0;
@@ -193,12 +193,12 @@ pub(crate) fn ingest(blocks: &mut dyn Blocks, sink: &mut (dyn Sink + Send)) -> R
     Ok(Ingested { content: FileContent::Chunked(id), size: source.size })
 }
 
-/// What content would be stored as, without storing it.
+/// The content as it would be stored, without storing it.
 pub fn identify(blocks: &mut dyn Blocks) -> Result<Ingested> {
     ingest(blocks, &mut Forget)
 }
 
-/// Takes content for its digest alone.
+/// Discards the blobs; only the digest is wanted.
 struct Forget;
 
 impl Sink for Forget {
@@ -211,7 +211,7 @@ impl Sink for Forget {
     }
 }
 
-/// The content, if the pieces are those of a file that is kept as one blob.
+/// The content, if the pieces are those of a file stored as one blob.
 fn as_whole(pieces: &[Piece], size: u64) -> Option<Vec<u8>> {
     match pieces {
         [] => Some(Vec::new()),
@@ -244,7 +244,7 @@ fn store_pieces(pieces: Vec<Piece>, list: &mut ListBuilder, sink: &mut (dyn Sink
         order.push(item);
     }
     sink.store(threads::map(wanted, |(id, data)| content::encode(id, data)))?;
-    // After the chunks they name: what is stored is always whole.
+    // After the chunks they refer to, so that everything a stored object refers to exists.
     let mut lists = Vec::new();
     for item in order {
         list.push(item, &mut |blob| lists.push(blob));
@@ -266,7 +266,7 @@ fn chunk_id(item: &Item) -> Option<BlobId> {
     }
 }
 
-/// Stores straight into a vault, one batch after another.
+/// Stores directly into a vault, batch by batch.
 pub(crate) struct VaultSink<'b, 'v> {
     pub(crate) vault: &'v Vault,
     pub(crate) batch: &'b mut crate::Batch<'v>,

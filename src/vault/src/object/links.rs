@@ -1,7 +1,7 @@
-//! Hardlink groups: the names of one file share an id that only depends on which names they are.
+//! Hard link groups: the names of one file share an id that depends only on these names.
 //!
-//! An edit may take a name out of a group; `settle` gives what is left of it the id it would have had
-//! from the start, so that equal trees stay equal.
+//! An edit may remove a name from a group; `settle` gives the rest of the group the id it would have had from the
+//! start, so that equal trees stay equal.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,10 +15,10 @@ use super::tree::{Pages, Walk, check_page};
 use super::{edit, tree};
 use crate::Result;
 
-/// Edits of which it is asked whether they touch a group: beyond that it is as fast to go through all groups.
+/// The number of edits that are checked for touching a group: above it, walking all groups is as fast.
 const LOOKED_AT_MAX: usize = 1000;
 
-/// The id of the group of these paths, which are sorted.
+/// The id of the group of these paths, which must be sorted.
 #[must_use]
 pub(crate) fn group_id<'a>(paths: impl Iterator<Item = &'a [u8]>) -> LinkId {
     let mut hasher = DigestKind::Link.hasher();
@@ -30,14 +30,14 @@ pub(crate) fn group_id<'a>(paths: impl Iterator<Item = &'a [u8]>) -> LinkId {
     LinkId(id)
 }
 
-/// Pages of an edit that are not stored yet, before those that are.
+/// Pages of an edit that are not stored yet, in front of the stored ones.
 pub struct Overlay<'a> {
     new: HashMap<TreeId, &'a [u8]>,
     under: &'a dyn Pages,
 }
 
 impl<'a> Overlay<'a> {
-    /// Looks pages up in `new` first, then in `under`.
+    /// Looks up pages in `new` first, then in `under`.
     #[must_use]
     pub fn new(new: &'a NewPages, under: &'a dyn Pages) -> Self {
         Self { new: new.pages.iter().map(|(id, data)| (*id, data.as_slice())).collect(), under }
@@ -53,7 +53,7 @@ impl Pages for Overlay<'_> {
     }
 }
 
-/// Every entry beneath a root that belongs to a group; subtrees without any are not opened.
+/// Every entry under a root that belongs to a group; subtrees without any are not opened.
 pub fn members(pages: &dyn Pages, root: &DirRef, at: &TreePath) -> Result<Vec<(TreePath, Node)>> {
     let mut found = Vec::new();
     if root.totals.links == 0 {
@@ -75,8 +75,8 @@ pub fn members(pages: &dyn Pages, root: &DirRef, at: &TreePath) -> Result<Vec<(T
     Ok(found)
 }
 
-/// False if edits of a settled root leave every member of every group where and what it is: then what they lead to is
-/// settled too. Many edits are not looked at.
+/// False if edits of a settled root leave every member of every group unchanged: then the result is settled too. A
+/// large number of edits is not checked, and counts as touching a group.
 pub(crate) fn are_touched(pages: &dyn Pages, root: &DirRef, edits: &Edits) -> Result<bool> {
     if edits.len() > LOOKED_AT_MAX {
         return Ok(true);
@@ -97,7 +97,7 @@ fn has_members(node: &Node) -> bool {
     }
 }
 
-/// Whether something goes with an edit that is a member or holds one; what stands in the way of its path goes too.
+/// Whether an edit removes a member or a directory with members; a file in the middle of its path is removed too.
 fn takes_members(pages: &dyn Pages, root: &DirRef, path: &TreePath, edit: &Edit) -> Result<bool> {
     let mut node = Node::Dir(*root);
     for name in path.components() {
@@ -107,12 +107,12 @@ fn takes_members(pages: &dyn Pages, root: &DirRef, path: &TreePath, edit: &Edit)
             None => return Ok(false),
         }
     }
-    // A directory that only gets other metadata keeps its entries.
+    // A directory that only gets new metadata keeps its entries.
     let keeps = matches!((&node, edit), (Node::Dir(_), Edit::Dir(_)));
     Ok(!keeps && has_members(&node))
 }
 
-/// The root with every group named after the paths it has now, and groups of one dissolved.
+/// The root with every group id derived from the current paths, and groups with one member dissolved.
 pub(crate) fn settle(pages: &dyn Pages, root: &DirRef, new: &mut NewPages) -> Result<DirRef> {
     let members = members(&Overlay::new(new, pages), root, &TreePath::root())?;
     let mut groups: BTreeMap<LinkId, Vec<(TreePath, Node)>> = BTreeMap::new();

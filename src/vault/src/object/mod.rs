@@ -1,4 +1,4 @@
-//! Immutable objects: blobs, pages of trees, and how they are read, written, edited and compared.
+//! Immutable objects: blobs, tree pages, and how they are read, written, edited and compared.
 
 pub mod chunk;
 pub mod codec;

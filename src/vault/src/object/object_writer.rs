@@ -1,6 +1,6 @@
-//! Stores objects ahead of the version that will need them, in short transactions.
+//! Stores objects before the version that needs them, in short transactions.
 //!
-//! The write lock is never held while something is hashed or compressed, and never for long.
+//! The write lock is never held during hashing or compression, and never for long.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,27 @@ use crate::backend::{BlobRecord, Codec, Durability};
 use crate::quota::Quota;
 use crate::{Result, Transaction, Vault, quota};
 
-/// A transaction of this size holds the lock for some 20 ms.
+/// A transaction of this size holds the lock for about 20 ms.
 const BATCH_ROWS: usize = 2000;
 const BATCH_BYTES: usize = 8 << 20;
-/// The most that waits to be stored.
+/// The maximum size of the blobs waiting to be stored.
 const WAITING_BYTES_MAX: usize = 40 << 20;
-/// What a waiting blob takes beside its data: its place in the map, and what the allocator adds.
+/// The overhead of a waiting blob: its map entry, and the allocator.
 const WAITING_ROW_BYTES: usize = 120;
 
-/// Blobs that wait to be stored, in the order of their digests.
+/// Blobs waiting to be stored, ordered by digest.
 ///
-/// A digest lands anywhere in its index. A transaction that takes the blobs as they come writes a page of the index for
-/// each of them, once the index is large. One that takes neighbours writes a page for many. So the blobs are taken in
-/// turns around the circle of digests, as an elevator serves its floors: those that come meanwhile are taken in this
-/// turn or in the next one.
+/// A digest falls anywhere in its index. Once the index is large, a transaction that stores blobs in order of
+/// arrival writes an index page for each of them. One that stores neighbours writes a page for many. So the blobs
+/// are taken in rounds through the circle of digests, like an elevator serving its floors: blobs that arrive in the
+/// meantime are taken in this round or the next.
 #[derive(Default)]
 struct Waiting {
     rows: BTreeMap<BlobId, WaitingBlob>,
     bytes: usize,
-    /// Where the next transaction begins.
+    /// Where the next transaction starts.
     next: [u8; DIGEST_BYTES],
-    /// Blobs that were taken. The more there are, the more may wait: the index has grown with them.
+    /// The number of blobs taken. The more were taken, the more may wait: the index has grown with them.
     taken: usize,
 }
 
@@ -56,19 +56,19 @@ impl Waiting {
         }
     }
 
-    /// True if something has to be stored before more is added.
+    /// True if blobs must be stored before more are added.
     fn is_full(&self) -> bool {
         let rows = self.rows.len();
         let is_of_large_rows = rows < BATCH_ROWS && self.bytes >= BATCH_BYTES;
         is_of_large_rows || rows >= BATCH_ROWS.max(self.taken / 2) || self.bytes >= WAITING_BYTES_MAX
     }
 
-    /// True if one transaction can take all of it.
+    /// True if one transaction can store all of them.
     fn is_little(&self) -> bool {
         self.rows.len() < BATCH_ROWS && self.bytes < BATCH_BYTES
     }
 
-    /// The next blobs around the circle, as many as one transaction takes.
+    /// The next blobs around the circle, as many as one transaction stores.
     fn take(&mut self) -> Vec<BlobRecord> {
         let mut taken = Vec::with_capacity(self.rows.len().min(BATCH_ROWS));
         let mut bytes = 0;
@@ -81,7 +81,7 @@ impl Waiting {
         ids.extend(ahead.take(BATCH_ROWS).take_while(|(_, blob)| fits(blob)).map(|(id, _)| *id));
         self.next = match ids.last() {
             Some(last) => following(last),
-            // The circle is closed.
+            // The end of the circle: start over.
             None => [0; DIGEST_BYTES],
         };
         for id in ids {
@@ -96,7 +96,7 @@ impl Waiting {
     }
 }
 
-/// The digest behind this one; the first one behind the last.
+/// The next digest; after the last one, the first.
 fn following(id: &BlobId) -> [u8; DIGEST_BYTES] {
     let mut next = id.0;
     for byte in next.iter_mut().rev() {
@@ -108,12 +108,12 @@ fn following(id: &BlobId) -> [u8; DIGEST_BYTES] {
     next
 }
 
-/// Collects blobs. The caller holds a pin of the vault until a version refers to them.
+/// Collects blobs. The caller must hold a pin of the vault until a version refers to them.
 pub struct Batch<'v> {
     vault: &'v Vault,
     quota: Quota,
     blobs: Waiting,
-    /// Chunk lists, which follow what they refer to.
+    /// Chunk lists, which are stored after the blobs they refer to.
     lists: Vec<BlobRecord>,
     pages: Vec<(TreeId, Vec<u8>)>,
     /// Bytes of the lists and the pages.
@@ -128,7 +128,7 @@ impl<'v> Batch<'v> {
         Ok(Self { vault, quota, blobs, lists, pages, bytes: 0 })
     }
 
-    /// Adds a blob. What becomes too much is written at once, without waiting for the disk.
+    /// Adds a blob. Blobs beyond the limit are written at once, without waiting for the disk.
     pub fn push(&mut self, blob: BlobRecord) -> Result<()> {
         if blob.codec == Codec::List {
             self.bytes += blob.data.len();
@@ -142,7 +142,8 @@ impl<'v> Batch<'v> {
         Ok(())
     }
 
-    /// Adds a page; everything it refers to was added before, so what is stored is always whole.
+    /// Adds a page. Everything it refers to must already be added, so that everything a stored object refers to
+    /// exists.
     pub(crate) fn push_page(&mut self, id: TreeId, data: Vec<u8>) -> Result<()> {
         self.bytes += data.len();
         self.pages.push((id, data));
@@ -154,7 +155,8 @@ impl<'v> Batch<'v> {
         if full { self.flush() } else { Ok(()) }
     }
 
-    /// Says that no more blobs come for now: stores all but what the transaction of the version can take.
+    /// Stores all blobs except those that the transaction of the version can store; call it when no more blobs
+    /// follow for now.
     pub(crate) fn settle(&mut self) -> Result<()> {
         while !self.blobs.is_little() {
             self.store_some()?;
@@ -162,8 +164,8 @@ impl<'v> Batch<'v> {
         Ok(())
     }
 
-    /// Stores what there is, so that the transaction of the version is short; not where a limit may still refuse the
-    /// version, of which nothing is to stay then.
+    /// Stores everything in advance, so that the transaction of the version is short. Not if a quota may still
+    /// refuse the version, because then nothing of it may stay.
     pub(crate) fn store_ahead(&mut self) -> Result<()> {
         if self.quota == Quota::default() { self.flush() } else { self.settle() }
     }
@@ -188,7 +190,7 @@ impl<'v> Batch<'v> {
         self.vault.transact_with(Durability::Deferred, |transaction| {
             transaction.put_blobs(&blobs)?;
             transaction.writer.put_trees(&self.pages)?;
-            // Pages alone may be those of a version that has less.
+            // Pages alone may belong to a version that is smaller.
             if blobs.is_empty() { Ok(()) } else { quota::check_bytes(transaction.view(), &self.quota) }
         })?;
         self.pages.clear();
@@ -196,7 +198,7 @@ impl<'v> Batch<'v> {
         Ok(())
     }
 
-    /// All blobs that wait, the lists last.
+    /// All waiting blobs, the lists last.
     fn left(&mut self) -> Vec<BlobRecord> {
         let mut blobs = Vec::with_capacity(self.blobs.rows.len() + self.lists.len());
         while !self.blobs.rows.is_empty() {
@@ -206,7 +208,7 @@ impl<'v> Batch<'v> {
         blobs
     }
 
-    /// Stores what is left, in the transaction that makes the version.
+    /// Stores the rest, in the transaction that creates the version.
     pub(crate) fn finish(mut self, transaction: &mut Transaction<'_>) -> Result<()> {
         let blobs = self.left();
         transaction.put_blobs(&blobs)?;
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn small_blobs_are_taken_in_few_turns_around_the_circle() {
+    fn small_blobs_are_taken_in_few_rounds() {
         let mut waiting = Waiting::default();
         let (mut turns, mut stored) = (0, 0);
         let mut take = |waiting: &mut Waiting| {
@@ -244,8 +246,8 @@ mod tests {
             take(&mut waiting);
         }
         assert_eq!((stored, waiting.bytes), (200_000, 0));
-        // As they come, every one of the 100 transactions would be a turn.
-        assert!(turns < 20, "{turns} turns");
+        // In order of arrival, every one of the 100 transactions would be a round.
+        assert!(turns < 20, "{turns} rounds");
     }
 
     #[test]
@@ -259,7 +261,7 @@ mod tests {
             }
             assert!(waiting.bytes <= BATCH_BYTES + (2 << 20));
         }
-        // One of more than a transaction takes is a transaction of its own.
+        // A blob larger than a transaction's limit gets a separate transaction.
         waiting.push(blob(1000, BATCH_BYTES * 2));
         while !waiting.rows.is_empty() {
             waiting.take();
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blob_that_comes_twice_is_taken_once() {
+    fn duplicate_blob_is_taken_once() {
         let mut waiting = Waiting::default();
         (0..10).for_each(|n| waiting.push(blob(n % 3, 100)));
         let taken = waiting.take();

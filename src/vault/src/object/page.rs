@@ -1,15 +1,15 @@
-//! Directories as objects: entries in pages, and the two digests of each.
+//! Directories as objects: entries in pages, and the two digests of each page.
 //!
-//! A directory is a sorted list of entries, cut into pages where the NAME of an entry says so, and pages of
-//! pages above that. An edit therefore rewrites only the pages on its way, and the same names are always cut
-//! in the same places, on every machine. The top page of a directory carries the directory's own metadata.
+//! A directory is a sorted list of entries, split into pages at boundaries determined by the NAMES of entries, with
+//! pages of pages above that. So an edit rewrites only the pages on its path, and the same names are always split
+//! at the same places, on every machine. The top page of a directory contains the directory's own metadata.
 
 use avfs_types::clock::FileTime;
 use avfs_types::ids::{BlobId, ContentId, LinkId, TreeId};
 
-/// An entry in 2^5 begins a page.
+/// One entry in 2^5 starts a page.
 const RANK_BITS: u32 = 5;
-/// No name has a rank that would begin pages above this level: a rank is counted in 64 bits.
+/// No name has a rank that would start pages above this level: a rank is derived from 64 bits.
 pub(crate) const LEVEL_MAX: u8 = 12;
 
 /// A name in a directory.
@@ -17,11 +17,11 @@ pub(crate) const LEVEL_MAX: u8 = 12;
 pub struct Entry {
     /// The name: raw bytes without `/` and NUL.
     pub name: Vec<u8>,
-    /// What the name stands for.
+    /// The object that the name refers to.
     pub node: Node,
 }
 
-/// What a name in a directory stands for.
+/// The object that a name in a directory refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
     /// A regular file.
@@ -43,15 +43,15 @@ pub struct FileNode {
     pub mtime: FileTime,
     /// Bytes of the content.
     pub size: u64,
-    /// Where the content is.
+    /// The blob or list with the content.
     pub content: FileContent,
     /// The set of extended attributes; `None` if it has none.
     pub xattrs: Option<BlobId>,
-    /// The group of hardlinks it belongs to; `None` for a single name.
+    /// The hard link group it belongs to; `None` for a file with one name.
     pub link: Option<LinkId>,
 }
 
-/// Where the content of a file is.
+/// The location of a file's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileContent {
     /// One blob.
@@ -61,7 +61,7 @@ pub enum FileContent {
 }
 
 impl FileContent {
-    /// The blob to start reading at.
+    /// The blob to start reading from.
     #[must_use]
     pub fn id(&self) -> &BlobId {
         match self {
@@ -75,9 +75,9 @@ impl FileContent {
 pub struct SymlinkNode {
     /// The modification time.
     pub mtime: FileTime,
-    /// Where it points: raw bytes, never followed by the vault.
+    /// Its target: raw bytes, never followed by the vault.
     pub target: Vec<u8>,
-    /// The group of hardlinks it belongs to; `None` for a single name.
+    /// The hard link group it belongs to; `None` for a symlink with one name.
     pub link: Option<LinkId>,
 }
 
@@ -88,29 +88,29 @@ pub struct FifoNode {
     pub mode: u32,
     /// The modification time.
     pub mtime: FileTime,
-    /// The group of hardlinks it belongs to; `None` for a single name.
+    /// The hard link group it belongs to; `None` for a FIFO with one name.
     pub link: Option<LinkId>,
 }
 
-/// A directory as its parent, or a version, knows it.
+/// A reference to a directory from its parent or from a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirRef {
-    /// Its root page, times included.
+    /// Its top page, times included.
     pub tree: TreeId,
-    /// Its root page without modification times.
+    /// Its top page without modification times.
     pub content: ContentId,
-    /// Sums over everything beneath it.
+    /// Sums over everything under it.
     pub totals: Totals,
 }
 
-/// Sums over everything beneath a directory or in a page.
+/// Sums over everything under a directory or in a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Entries, those of directories beneath included.
+    /// Entries, including those of subdirectories.
     pub entries: u64,
-    /// Bytes of the files, each name counted.
+    /// Bytes of the files; each hard link is counted.
     pub bytes: u64,
-    /// Entries that belong to a hardlink group.
+    /// Entries that belong to a hard link group.
     pub links: u64,
 }
 
@@ -139,7 +139,7 @@ impl Default for DirMeta {
     }
 }
 
-/// A page beneath the top of a directory.
+/// A reference to a page below the top of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageRef {
     /// The first name in it.
@@ -148,20 +148,20 @@ pub struct PageRef {
     pub tree: TreeId,
     /// The page without modification times.
     pub content: ContentId,
-    /// Sums over its entries and everything beneath them.
+    /// Sums over its entries and everything under them.
     pub totals: Totals,
 }
 
-/// The entries of a page, or the pages beneath it.
+/// The entries of a page, or the pages below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Entries, sorted by name.
     Leaf(Vec<Entry>),
-    /// Pages of level `level - 1`; level 1 holds leaves.
+    /// Pages of level `level - 1`; level 1 contains leaves.
     Inner {
-        /// The level of this page, from 1.
+        /// The level of this page, starting at 1.
         level: u8,
-        /// The pages beneath it, sorted by their first names.
+        /// The pages below it, sorted by their first names.
         pages: Vec<PageRef>,
     },
 }
@@ -173,21 +173,21 @@ pub struct Page {
     pub(crate) body: Body,
 }
 
-/// An encoded page and what its parent will say of it.
+/// An encoded page, with the data for the reference in its parent.
 pub struct Sealed {
     /// The digest of the page, times included.
     pub tree: TreeId,
     /// The digest of the page without modification times.
     pub content: ContentId,
-    /// Sums over its entries and everything beneath them.
+    /// Sums over its entries and everything under them.
     pub totals: Totals,
     /// The encoded page.
     pub data: Vec<u8>,
 }
 
-/// How high up a name begins a page: 0 not at all, 1 a leaf, 2 also the page above, and so on.
+/// The highest level at which a name starts a page: 0 for none, 1 for a leaf, 2 also for the page above, and so on.
 ///
-/// FNV-1a with a finishing mix; part of the format, never to be changed.
+/// FNV-1a with a final mixing step; part of the format, so it must never change.
 #[must_use]
 pub(crate) fn rank(name: &[u8]) -> u32 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -211,7 +211,7 @@ impl Node {
         }
     }
 
-    /// The group of hardlinks it belongs to; `None` for a single name and for directories.
+    /// The hard link group it belongs to; `None` for an entry with one name and for directories.
     #[must_use]
     pub fn link(&self) -> Option<LinkId> {
         match self {
@@ -222,7 +222,7 @@ impl Node {
         }
     }
 
-    /// The same node in another link group.
+    /// The same node in another hard link group.
     #[must_use]
     pub(crate) fn with_link(mut self, link: Option<LinkId>) -> Self {
         match &mut self {
@@ -234,7 +234,7 @@ impl Node {
         self
     }
 
-    /// The word for the type: `file`, `symlink`, `fifo` or `dir`.
+    /// The name of the type: `file`, `symlink`, `fifo` or `dir`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -247,7 +247,7 @@ impl Node {
 }
 
 impl Body {
-    /// How many levels of pages lie beneath it.
+    /// The number of page levels below it.
     #[must_use]
     pub fn level(&self) -> u8 {
         match self {

@@ -1,4 +1,4 @@
-//! How a page becomes bytes, and bytes a page: one encoding for each page, and its two digests.
+//! Encodes and decodes pages: each page has one encoding and two digests.
 
 use avfs_types::clock::FileTime;
 use avfs_types::encode::{put_bytes, put_number};
@@ -12,14 +12,14 @@ use super::page::{
 };
 
 const FORMAT: u8 = 1;
-/// A link target longer than this cannot exist on Linux.
+/// The maximum length of a symlink target on Linux.
 const TARGET_BYTES_MAX: usize = 4096;
 
-/// What a page, an entry and a reference to a page take with names of usual length: room that is made beforehand.
+/// The typical encoded size of a page, an entry and a page reference, for allocating buffers in advance.
 const PAGE_BYTES: usize = 64;
 const ENTRY_BYTES: usize = 96;
 const REFERENCE_BYTES: usize = 112;
-/// What they take at least: a fifo, and a name with two digests.
+/// The minimum encoded sizes: of a FIFO entry, and of a page reference with two digests.
 const ENTRY_BYTES_MIN: usize = 6;
 const REFERENCE_BYTES_MIN: usize = 69;
 
@@ -27,7 +27,7 @@ const REFERENCE_BYTES_MIN: usize = 69;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flavor {
     Storage,
-    /// Times left out, and the children's content digests in place of their storage digests.
+    /// Times left out, and the children's content digests instead of their storage digests.
     Content,
 }
 
@@ -160,7 +160,7 @@ impl Body {
 }
 
 impl Page {
-    /// Reads a page back, refusing anything that [`Body::seal`] would not have written.
+    /// Decodes a page, refusing anything that [`Body::seal`] would not have written.
     pub(crate) fn decode(data: &[u8]) -> Result<Self, DecodeError> {
         let mut decoder = Decoder::new(data);
         let format = decoder.byte()?;
@@ -178,7 +178,7 @@ impl Page {
         };
         let level = decoder.byte()?;
         if level > LEVEL_MAX {
-            return Err(DecodeError::Rule("it has more levels than names make"));
+            return Err(DecodeError::Rule("it has too many levels"));
         }
         let count = usize::try_from(decoder.number()?).map_err(|_| DecodeError::Number)?;
         let body = if level == 0 {
@@ -199,7 +199,7 @@ impl Page {
     }
 }
 
-/// A list of which each item takes at least so many bytes: no list is longer than its bytes allow.
+/// Decodes a list. Each item takes at least `bytes_min` bytes, so no list is longer than its data allows.
 fn decode_list<'d, T>(
     decoder: &mut Decoder<'d>,
     count: usize,
@@ -237,7 +237,7 @@ fn decode_name(decoder: &mut Decoder<'_>) -> Result<Vec<u8>, DecodeError> {
     let name = decoder.bytes()?;
     let bad = name.is_empty() || name.len() > NAME_BYTES_MAX || name == b"." || name == b"..";
     if bad || name.iter().any(|b| *b == b'/' || *b == 0) {
-        return Err(DecodeError::Rule("it has a name that no file can have"));
+        return Err(DecodeError::Rule("it has an invalid file name"));
     }
     Ok(name.to_vec())
 }
@@ -274,7 +274,7 @@ fn decode_entry(decoder: &mut Decoder<'_>) -> Result<Entry, DecodeError> {
             let mtime = decoder.time()?;
             let target = decoder.bytes()?.to_vec();
             if target.is_empty() || target.len() > TARGET_BYTES_MAX || target.contains(&0) {
-                return Err(DecodeError::Rule("it has a link target that cannot be"));
+                return Err(DecodeError::Rule("it has an invalid symlink target"));
             }
             Node::Symlink(SymlinkNode { mtime, target, link: None })
         }
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn times_count_for_storage_and_not_for_content() {
+    fn times_change_the_storage_digest_but_not_the_content_digest() {
         let entry = |seconds| Entry {
             name: b"f".to_vec(),
             node: Node::Fifo(FifoNode { mode: 0o644, mtime: FileTime { seconds, nanos: 0 }, link: None }),

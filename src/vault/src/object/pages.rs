@@ -1,7 +1,7 @@
-//! Edits of one directory: opens only the pages on the way, keeps every other page as it is.
+//! Edits of one directory: opens only the pages on the path and keeps every other page unchanged.
 //!
-//! The outcome is the same whatever the order of edits that led to it: where pages are cut depends on the
-//! names that are there, and on nothing else.
+//! The result does not depend on the order of the edits that led to it: page boundaries depend only on the names in
+//! the directory.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use super::tree;
 use super::tree::Pages;
 use crate::Result;
 
-/// What is to become of names in a directory: a new node, or nothing.
+/// Changes to the names of a directory: a new node, or `None` to remove the name.
 pub(crate) type Changes = BTreeMap<Vec<u8>, Option<Node>>;
 
-/// Pages made by an edit and not yet stored, children before parents.
+/// Pages created by an edit and not yet stored, children before parents.
 #[derive(Default)]
 pub struct NewPages {
     /// Encoded pages with their digests.
@@ -30,19 +30,19 @@ impl NewPages {
     }
 }
 
-/// A directory made of these entries, which are sorted by name.
+/// Builds a directory from these entries, which must be sorted by name.
 pub fn build(meta: &DirMeta, entries: Vec<Entry>, new: &mut NewPages) -> DirRef {
     let groups = split(entries, 1, |entry| &entry.name).into_iter().map(Body::Leaf).collect();
     raise(meta, groups, new)
 }
 
-/// A directory of which only the name is known.
+/// The reference of a directory, given only its tree id.
 pub fn reference(pages: &dyn Pages, tree: &TreeId) -> Result<DirRef> {
     let (meta, body) = tree::top(pages, tree)?;
     Ok(seal_top(&meta, body, &mut NewPages::default()))
 }
 
-/// A directory after changes; with `meta` its own metadata changes too.
+/// A directory after changes; with `meta`, its own metadata changes too.
 pub(crate) fn edit(
     pages: &dyn Pages,
     base: (DirMeta, Body),
@@ -59,7 +59,7 @@ pub(crate) fn edit(
     open.apply(pages, &changes.iter().collect::<Vec<_>>())?;
     open.drop_empty();
     let mut groups = finish(pages, open, new)?;
-    // A single group may hold a single page: then the directory has become flatter.
+    // A single group may contain a single page: then the directory has lost a level.
     while let [Body::Inner { level, pages: children }] = groups.as_slice()
         && let [only] = children.as_slice()
     {
@@ -80,7 +80,7 @@ fn pages_or_new(pages: &dyn Pages, new: &NewPages, above: u8, page: &PageRef) ->
     }
 }
 
-/// Adds levels until one page is left, which becomes the top.
+/// Adds levels until one page is left, which becomes the top page.
 fn raise(meta: &DirMeta, mut groups: Vec<Body>, new: &mut NewPages) -> DirRef {
     let mut level = 0_u8;
     loop {
@@ -108,7 +108,7 @@ fn seal_top(meta: &DirMeta, body: Body, new: &mut NewPages) -> DirRef {
     DirRef { tree: page.tree, content: page.content, totals: page.totals }
 }
 
-/// Cuts a sorted list before every item whose name has at least this rank.
+/// Splits a sorted list before every item whose name has at least this rank.
 fn split<T>(mut items: Vec<T>, at_rank: u32, name: impl Fn(&T) -> &Vec<u8>) -> Vec<Vec<T>> {
     if items.is_empty() {
         return Vec::new();
@@ -177,7 +177,7 @@ impl Open {
         }
     }
 
-    /// Opens the pages that the changes lie in and makes them there. `changes` is sorted by name.
+    /// Opens the pages affected by the changes and applies them there. `changes` is sorted by name.
     fn apply(&mut self, pages: &dyn Pages, changes: &[(&Vec<u8>, &Option<Node>)]) -> Result<()> {
         match self {
             Self::Leaf(entries) => {
@@ -218,12 +218,12 @@ impl Open {
         }
     }
 
-    /// Puts what followed this page at its end.
+    /// Appends the next page to this one.
     fn join(&mut self, next: Self) {
         match (self, next) {
             (Self::Leaf(entries), Self::Leaf(mut more)) => entries.append(&mut more),
             (Self::Inner { slots, .. }, Self::Inner { slots: mut more, .. }) => slots.append(&mut more),
-            // Pages of one level are of one kind: `beneath` and `raise` see to that.
+            // Pages of one level are of one kind, which `beneath` and `raise` ensure.
             (this, Self::Leaf(_) | Self::Inner { .. }) => debug_assert!(this.is_empty(), "levels were mixed"),
         }
     }
@@ -244,9 +244,9 @@ fn merge(entries: &mut Vec<Entry>, changes: &[(&Vec<u8>, &Option<Node>)]) {
     entries.extend(old);
 }
 
-/// Closes an open page again: as many pages of its level as its names ask for.
+/// Closes an open page: splits it into as many pages of its level as its names require.
 ///
-/// Pages are joined from the top down, so that two leaves that must meet are in one parent by then.
+/// Pages are joined from the top down, so that two leaves that must be joined already have the same parent.
 fn finish(pages: &dyn Pages, open: Open, new: &mut NewPages) -> Result<Vec<Body>> {
     match open {
         Open::Leaf(entries) => {
@@ -269,7 +269,7 @@ fn finish(pages: &dyn Pages, open: Open, new: &mut NewPages) -> Result<Vec<Body>
     }
 }
 
-/// Joins each page whose first name no longer begins a page of this level to the one before it.
+/// Joins each page whose first name no longer starts a page of this level to the previous page.
 fn join(pages: &dyn Pages, level: u8, slots: Vec<Slot>) -> Result<Vec<Slot>> {
     let begins = |slot: &Slot| matches!(slot, Slot::Kept(_)) || rank(slot.first()) >= u32::from(level);
     if slots.iter().skip(1).all(begins) {
@@ -348,7 +348,7 @@ mod tests {
         for (name, mode) in &after {
             assert_eq!(tree::entry(&store, &edited.tree, name).unwrap(), Some(node(*mode)));
         }
-        // The outcome of an edit is what building the directory anew gives.
+        // An edit gives the same result as building the directory from scratch.
         assert_eq!(edited, build_map(&after, &mut store));
         written
     }
@@ -360,7 +360,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
         #[test]
-        fn editing_equals_building_anew(
+        fn editing_equals_building_from_scratch(
             before in proptest::collection::btree_set(0..3000_u32, 0..600),
             edits in proptest::collection::btree_map(0..3000_u32, proptest::option::of(0..8_u32), 0..60),
             erase in proptest::option::of((0..3000_u32, 0..1500_u32)),
@@ -379,7 +379,7 @@ mod tests {
         let before = (0..8_000).map(|n| (name(n), 1)).collect();
         let written = check_edit(&before, &BTreeMap::from([(name(2_345), Some(2))]));
         assert!(written <= 5, "{written} pages were written");
-        // Names that begin pages are the hard ones: removing them joins pages.
+        // Names that start pages are the difficult ones: removing them joins pages.
         let hard: Vec<u32> = (0..8_000).filter(|n| rank(&name(*n)) >= 2).collect();
         for n in hard.iter().take(2) {
             check_edit(&before, &BTreeMap::from([(name(*n), None)]));
@@ -387,16 +387,16 @@ mod tests {
     }
 
     #[test]
-    fn everything_can_go_and_come_back() {
+    fn all_entries_can_be_removed_and_added_again() {
         let all: BTreeMap<Vec<u8>, u32> = (0..500).map(|n| (name(n), 1)).collect();
         let none = all.keys().map(|name| (name.clone(), None)).collect();
         check_edit(&all, &none);
         check_edit(&BTreeMap::new(), &all.iter().map(|(name, mode)| (name.clone(), Some(*mode))).collect());
     }
 
-    /// Pages of which each says that it is as high as the next one would nest without end.
+    /// Pages that all claim the same level would nest without end.
     #[test]
-    fn a_page_that_is_not_of_the_level_below_is_damage() {
+    fn page_of_the_wrong_level_is_damage() {
         let mut store = Map::default();
         let mut new = NewPages::default();
         let leaf = Body::Leaf(vec![Entry { name: b"a".to_vec(), node: node(0o644) }]);
@@ -406,14 +406,14 @@ mod tests {
         }
         let top = seal_top(&DirMeta::default(), Body::Inner { level: 2, pages: vec![page] }, &mut new);
         store.0.extend(new.pages);
-        let told = |error: crate::VaultError| error.to_string();
-        let wanted = "it is not the page that the one above it refers to";
-        assert!(told(tree::dir(&store, &top.tree).unwrap_err()).contains(wanted));
-        assert!(told(tree::entry(&store, &top.tree, b"a").unwrap_err()).contains(wanted));
+        let message = |error: crate::VaultError| error.to_string();
+        let wanted = "it does not match the reference in its parent page";
+        assert!(message(tree::dir(&store, &top.tree).unwrap_err()).contains(wanted));
+        assert!(message(tree::entry(&store, &top.tree, b"a").unwrap_err()).contains(wanted));
         let changes = Changes::from([(b"b".to_vec(), Some(node(0o600)))]);
         let base = tree::top(&store, &top.tree).unwrap();
         let edited = edit(&store, base, None, &changes, &mut NewPages::default());
-        assert!(told(edited.unwrap_err()).contains(wanted));
+        assert!(message(edited.unwrap_err()).contains(wanted));
         let high =
             Body::Inner { level: 200, pages: vec![seal_page(&leaf, &mut NewPages::default())] }.seal(None);
         assert!(super::super::page::Page::decode(&high.data).is_err());

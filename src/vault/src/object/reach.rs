@@ -1,6 +1,6 @@
-//! What an object of the vault refers to, one step at a time: the walk of a sweep and of a count.
+//! The references of an object, one step at a time: used by the walks of a sweep and of a count.
 //!
-//! Knows nothing of who walks, or of what was seen already.
+//! Does not keep track of visited objects; the caller does.
 
 use avfs_types::ids::{BlobId, TreeId, VersionId};
 
@@ -15,13 +15,13 @@ use crate::{Result, require_version};
 pub(crate) enum Object {
     Version(VersionId),
     Tree(TreeId),
-    /// Content that refers to nothing.
+    /// Content without references.
     Blob(BlobId),
     /// A list of chunks.
     List(BlobId),
 }
 
-/// Everything that is named by an object itself.
+/// The objects that an object itself refers to.
 pub(crate) fn refers_to(reader: &dyn Reader, object: Object) -> Result<Vec<Object>> {
     match object {
         Object::Version(id) => {

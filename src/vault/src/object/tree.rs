@@ -1,4 +1,4 @@
-//! Reading trees: pages checked against their digests, lookups, listings.
+//! Reads trees: pages verified against their digests, lookups, listings.
 
 use avfs_types::ids::{DigestKind, TreeId};
 use avfs_types::path::TreePath;
@@ -7,11 +7,11 @@ use super::page::{Body, DirMeta, DirRef, Entry, Node, Page, PageRef};
 use crate::backend::Reader;
 use crate::{Result, VaultError};
 
-/// Entries of one version. A few pages that are shared again and again stand for any number of paths, and whoever walks
-/// them comes by each.
+/// The maximum number of entries of one version. A few pages that are shared repeatedly can represent any number of
+/// paths, and every walk visits each path.
 pub const ENTRIES_MAX: u64 = 1 << 25;
 
-/// Where pages come from: the store, or pages not stored yet with the store behind them.
+/// A source of pages: the store, or pages not stored yet in front of the store.
 pub trait Pages {
     /// The decoded page. Fails if it is missing or does not match its digest.
     fn page(&self, id: &TreeId) -> Result<Page>;
@@ -25,7 +25,7 @@ impl Pages for &dyn Reader {
     }
 }
 
-/// Decodes a page after making sure that it is the one that was asked for.
+/// Decodes a page after verifying its digest.
 pub(crate) fn check_page(id: &TreeId, data: &[u8]) -> Result<Page> {
     if DigestKind::Tree.digest(data) != id.0 {
         let detail = "its digest does not match".to_owned();
@@ -34,7 +34,7 @@ pub(crate) fn check_page(id: &TreeId, data: &[u8]) -> Result<Page> {
     Page::decode(data).map_err(|error| VaultError::damaged("tree", &id.short(), &error))
 }
 
-/// A directory, whole.
+/// A complete directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dir {
     pub(crate) meta: DirMeta,
@@ -48,13 +48,13 @@ pub fn top(pages: &dyn Pages, id: &TreeId) -> Result<(DirMeta, Body)> {
     let meta = page.meta.ok_or_else(|| VaultError::DamagedObject {
         kind: "tree",
         id: id.short(),
-        detail: "a page stands where a directory should be".to_owned(),
+        detail: "expected the top page of a directory, found another page".to_owned(),
     })?;
     Ok((meta, page.body))
 }
 
-/// The top page of a directory that a walk has come to. No walk sees more entries than its root counts: what lies
-/// beneath a directory must be as many as its entry says.
+/// The top page of a directory found by a walk. No walk visits more entries than its root counts: the number of
+/// entries under a directory must match its reference.
 pub(crate) fn open(pages: &dyn Pages, dir: &DirRef, at: &TreePath) -> Result<(DirMeta, Body)> {
     if at.is_too_deep() {
         return Err(VaultError::TooDeep { path: at.shortened() });
@@ -63,11 +63,11 @@ pub(crate) fn open(pages: &dyn Pages, dir: &DirRef, at: &TreePath) -> Result<(Di
     if body.totals().entries == dir.totals.entries {
         return Ok((meta, body));
     }
-    let detail = "its number of entries is not the one its parent records".to_owned();
+    let detail = "its number of entries does not match its parent".to_owned();
     Err(VaultError::DamagedObject { kind: "tree", id: dir.tree.short(), detail })
 }
 
-/// What a page of level `above` refers to, if it is one: a page of the next level that begins with the name it should.
+/// The child of a page of level `above`; fails if it is not a page of the next level with the expected first name.
 pub(crate) fn beneath(pages: &dyn Pages, above: u8, child: &PageRef) -> Result<Body> {
     let page = pages.page(&child.tree)?;
     let fits = page.meta.is_none()
@@ -77,16 +77,16 @@ pub(crate) fn beneath(pages: &dyn Pages, above: u8, child: &PageRef) -> Result<B
     if fits {
         return Ok(page.body);
     }
-    let detail = "it is not the page that the one above it refers to".to_owned();
+    let detail = "it does not match the reference in its parent page".to_owned();
     Err(VaultError::DamagedObject { kind: "tree", id: child.tree.short(), detail })
 }
 
-/// A directory with all its entries, in order.
+/// A directory with all its entries, sorted.
 pub(crate) fn dir(pages: &dyn Pages, id: &TreeId) -> Result<Dir> {
     whole(pages, top(pages, id)?, &mut Err)
 }
 
-/// A directory with all its entries. Those of pages that cannot be read are left out where `tolerate` allows it.
+/// A directory with all its entries. Entries of unreadable pages are omitted if `tolerate` allows it.
 pub fn open_whole(
     pages: &dyn Pages,
     dir: &DirRef,
@@ -124,7 +124,7 @@ pub fn entry(pages: &dyn Pages, dir: &TreeId, name: &[u8]) -> Result<Option<Node
     entry_in(pages, &top(pages, dir)?.1, name)
 }
 
-/// As [`entry`], for a directory whose top page is at hand.
+/// Like [`entry`], for a directory whose top page is already read.
 pub(crate) fn entry_in(pages: &dyn Pages, body: &Body, name: &[u8]) -> Result<Option<Node>> {
     match body {
         Body::Leaf(entries) => {
@@ -135,14 +135,14 @@ pub(crate) fn entry_in(pages: &dyn Pages, body: &Body, name: &[u8]) -> Result<Op
             let after = children.partition_point(|child| child.first.as_slice() <= name);
             match after.checked_sub(1) {
                 None => Ok(None),
-                // A directory has a handful of levels of pages at most.
+                // The recursion is shallow: a directory has only a few levels of pages.
                 Some(at) => entry_in(pages, &beneath(pages, *level, &children[at])?, name),
             }
         }
     }
 }
 
-/// What a path leads to, from a root directory; symbolic links are entries like any other.
+/// The entry at a path under a root directory; symlinks are not followed.
 pub fn lookup(pages: &dyn Pages, root: &DirRef, path: &TreePath) -> Result<Option<Node>> {
     let mut node = Node::Dir(*root);
     for name in path.components() {
@@ -155,20 +155,20 @@ pub fn lookup(pages: &dyn Pages, root: &DirRef, path: &TreePath) -> Result<Optio
     Ok(Some(node))
 }
 
-/// As [`lookup`], for a path that must be there.
+/// Like [`lookup`], but fails if the path does not exist.
 pub fn require(pages: &dyn Pages, root: &DirRef, path: &TreePath) -> Result<Node> {
     lookup(pages, root, path)?.ok_or_else(|| VaultError::NoPath { path: path.clone() })
 }
 
-/// Everything beneath a directory, parents before children, in the order of the names; never recursing on
-/// the stack, however deep the tree.
+/// Everything under a directory, parents before children, ordered by name. Not recursive, so the depth of the tree
+/// is not limited by the stack.
 pub struct Walk<'a> {
     pages: &'a dyn Pages,
     open: Vec<(TreePath, std::vec::IntoIter<Entry>)>,
     descend: Option<(TreePath, DirRef)>,
 }
 
-/// An entry that a walk came to.
+/// An entry visited by a walk.
 #[derive(Clone, Debug)]
 pub struct Walked {
     /// The path from the root of the version.
@@ -178,13 +178,13 @@ pub struct Walked {
 }
 
 impl<'a> Walk<'a> {
-    /// Walks over everything beneath `root`, depth first and by name. Paths begin with `at`.
+    /// Walks everything under `root`, depth first and by name. Paths begin with `at`.
     #[must_use]
     pub fn new(pages: &'a dyn Pages, root: &DirRef, at: &TreePath) -> Self {
         Self { pages, open: Vec::new(), descend: Some((at.clone(), *root)) }
     }
 
-    /// Leaves out what lies beneath the directory that came last.
+    /// Skips the contents of the last directory returned.
     pub fn skip_dir(&mut self) {
         self.descend = None;
     }
